@@ -25,7 +25,7 @@ use serde_bytes::ByteBuf;
 use std::cell::RefCell;
 use std::hint::black_box;
 
-/// What is measured.
+/// A measurement.
 #[derive(Clone, Debug, CandidType, Deserialize)]
 pub struct BenchArg {
     /// The operation, as `family.op`.
@@ -93,9 +93,9 @@ fn append(state: &mut State, block: &AppendBlock) -> Result<(), String> {
 /// Appends one block of so many new ids, as a producer's message does.
 #[update(guard = "access::bench")]
 fn bench_append(ids: u64) -> Result<(), String> {
-    crate::operation::daemon::on_call();
     PREPARED.with_borrow_mut(|prepared| {
         mutate(|state| {
+            crate::operation::daemon::on_call(state);
             let first = prepared.entries;
             let number = state.chain.state().next;
             append(state, &block(number, (0..ids as usize).map(|i| key(first + i as u64))))?;
@@ -108,7 +108,7 @@ fn bench_append(ids: u64) -> Result<(), String> {
 /// Allocates `n` live blobs of 64 KiB; nothing is written to them.
 #[update(guard = "access::bench")]
 fn bench_fill_blobs(n: u64) -> Result<(), String> {
-    mutate(|state| (0..n).try_for_each(|_| said(state.blobs.allocate(65_536, Owner::Chain)).map(drop)))
+    mutate(|state| (0..n).try_for_each(|_| said(state.blobs.allocate(65_536, Owner::Log)).map(drop)))
 }
 
 /// Appends blocks until the chain's index has `n` entries. Answers whether it has; call it until then.
@@ -138,12 +138,12 @@ fn bench_prepare(arg: BenchArg) -> Result<(), String> {
         mutate(|state| {
             prepared.data = vec![7; arg.size as usize];
             prepared.ptrs.clear();
-            let allocate = |state: &mut State| said(state.blobs.allocate(arg.size, Owner::Chain));
+            let allocate = |state: &mut State| said(state.blobs.allocate(arg.size, Owner::Log));
             match arg.op.as_str() {
                 "blob.store" | "blob.allocate_fresh" | "meter.count" => {}
                 "blob.read" => {
                     for _ in 0..arg.rounds {
-                        prepared.ptrs.push(said(state.blobs.store(&prepared.data, Owner::Chain))?);
+                        prepared.ptrs.push(said(state.blobs.store(&prepared.data, Owner::Log))?);
                     }
                 }
                 "blob.release" => {
@@ -199,7 +199,7 @@ fn bench_run(arg: BenchArg) -> Result<u64, String> {
                 }
                 "blob.store" => {
                     for _ in 0..arg.rounds {
-                        black_box(said(state.blobs.store(&prepared.data, Owner::Chain))?);
+                        black_box(said(state.blobs.store(&prepared.data, Owner::Log))?);
                     }
                 }
                 "blob.read" => {
@@ -209,7 +209,7 @@ fn bench_run(arg: BenchArg) -> Result<u64, String> {
                 }
                 "blob.allocate_fresh" | "blob.allocate_reuse" => {
                     for _ in 0..arg.rounds {
-                        black_box(said(state.blobs.allocate(arg.size, Owner::Chain))?);
+                        black_box(said(state.blobs.allocate(arg.size, Owner::Log))?);
                     }
                 }
                 "blob.release" => {

@@ -615,7 +615,7 @@ impl Machine {
             let chain = state.chain.state();
             assert_eq!(state.blobs.kept_bytes(Owner::Upload), 0);
             let log = (chain.log_end - chain.log_first) * u64::from(world::CLASS);
-            assert_eq!(state.blobs.kept_bytes(Owner::Chain), log);
+            assert_eq!(state.blobs.kept_bytes(Owner::Log), log);
             assert!(!state.blobs.has_quarantined());
         });
         if self.model.harmed == 0 && self.model.policy {
@@ -634,7 +634,7 @@ impl Machine {
         self.reset(first, true, true);
         self.pass(120);
         state::read(|state| {
-            assert_eq!(state.blobs.kept_bytes(Owner::Chain), 0);
+            assert_eq!(state.blobs.kept_bytes(Owner::Log), 0);
             assert!(!state.blobs.has_quarantined());
         });
         let draft = Draft { body: 70_000, ids: vec![0, 1, 2], own: 0, keys: vec![(0, 1)] };

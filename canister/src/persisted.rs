@@ -8,7 +8,8 @@ use crate::platform::{native, time_secs};
 use crate::pruning::blocks::policy::Policy as _;
 use crate::settings::config::Settings as _;
 use crate::state::{self, mutate, read};
-use crate::storage::memory::{self, cell};
+use crate::storage::memory;
+use crate::storage::places;
 use crate::testing::block;
 use crate::utxo::tests::world::{Tx, block as in_block, raw};
 use candid::Principal;
@@ -18,12 +19,12 @@ use coppice_interface::*;
 /// The cells that are CBOR, and the names of those structures in them that a busy canister has. Exporters are by name: that map
 /// is none.
 const CELLS: [(u64, &str); 6] = [
-    (cell::CONFIG, "config roles principal utxo_batch_size"),
-    (cell::PRUNE, "policy retain_blocks last_run reason"),
-    (cell::EXPORTERS, "bound acknowledged_at"),
-    (cell::TRANSACTION_UPLOAD, "parts offset gen"),
-    (cell::UTXO_PRUNER, "safe noted promise last_completed level slot parent superseded cutoff"),
-    (cell::JOBS, "trigger counts"),
+    (places::CONFIG, "config roles principal utxo_batch_size"),
+    (places::PRUNE, "policy retain_blocks last_run reason"),
+    (places::EXPORTERS, "bound acknowledged_at"),
+    (places::TRANSACTION_UPLOAD, "parts offset gen"),
+    (places::UTXO_PRUNER, "safe noted promise last_completed level slot parent superseded cutoff"),
+    (places::JOBS, "trigger counts"),
 ];
 
 const NEW: &str = "a_field_to_come";
@@ -33,7 +34,7 @@ fn principal(of: u8) -> Principal {
 }
 
 /// A canister in the middle of everything.
-fn busy() {
+pub fn busy() {
     native::reset();
     memory::forget();
     let (producers, operators) = (vec![principal(1)], vec![principal(2)]);
@@ -168,7 +169,7 @@ fn every_structure_in_every_cell_takes_a_field() {
     for (at, expected) in CELLS {
         let (now, mut names) = (cell_value(at), Vec::new());
         let mut next = now.clone();
-        with_a_field(&mut next, &mut names, at != cell::EXPORTERS);
+        with_a_field(&mut next, &mut names, at != places::EXPORTERS);
         let missing: Vec<&str> = expected.split(' ').filter(|name| !names.iter().any(|there| there == name)).collect();
         assert_eq!(missing, [] as [&str; 0], "cell {at} has only {names:?}");
         write(at, &next);
@@ -184,7 +185,7 @@ fn another_version_of_a_cell_is_refused() {
     let before = shown();
     let cells = memory::region(memory::CELLS);
     // A job that ended is only shown, and left out where it cannot be.
-    for (at, _) in CELLS.into_iter().filter(|(at, _)| *at != cell::JOBS) {
+    for (at, _) in CELLS.into_iter().filter(|(at, _)| *at != places::JOBS) {
         let header: [u8; 12] = cells.read(at);
         for (byte, wrong) in [(0, b'X'), (4, 0), (4, header[4] + 1), (5, 1)] {
             let mut bytes = header;

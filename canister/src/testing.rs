@@ -3,7 +3,8 @@
 use crate::chain::ChainStore;
 use crate::platform::native;
 use crate::storage::blob::{BlobStore, Class};
-use crate::storage::memory::{self, cell};
+use crate::storage::memory;
+use crate::storage::places;
 use coppice_interface::AppendBlock;
 use coppice_interface::segments::{Index, encode_index, encode_receipts};
 use serde_bytes::ByteBuf;
@@ -61,11 +62,11 @@ pub fn fresh(log_class: u32) -> (ChainStore, BlobStore) {
 
 /// The chain that is in memory, opened as after an upgrade.
 pub fn reopen(log_class: u32) -> (ChainStore, BlobStore) {
-    let pages = memory::max_pages();
+    let pages = memory::manager().max_pages();
     memory::forget();
-    memory::set_max_pages(pages);
+    memory::manager().set_max_pages(pages);
     let cells = Rc::new(memory::region(memory::CELLS));
-    cells.reserve(cell::END).unwrap();
-    let blobs = BlobStore::open().unwrap();
+    cells.reserve(places::END).unwrap();
+    let blobs = memory::open_blobs().unwrap();
     (ChainStore::open(cells, Class::of_size(log_class).unwrap(), 3).unwrap(), blobs)
 }

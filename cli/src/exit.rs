@@ -1,9 +1,19 @@
-//! What a command that ended otherwise than well tells who started it.
+//! Exit codes.
 
+use crate::terminal::{Level, stderr};
 use std::fmt;
+use std::process::ExitCode;
 
 /// Exit code: the command line is wrong, as the parser of options has it.
 pub const WRONG_LINE: u8 = 2;
+/// Exit code: a store has not the right marker.
+pub const WRONG_STORE: u8 = 3;
+/// Exit code: some blobs were not deleted.
+pub const NOT_ALL: u8 = 4;
+/// Exit code: the canister refuses.
+pub const REFUSED: u8 = 5;
+/// Exit code: the canister was not told.
+pub const UNTOLD: u8 = 6;
 
 /// An error with an exit code of its own; any other error has 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +43,17 @@ impl fmt::Display for Exit {
 }
 
 impl std::error::Error for Exit {}
+
+/// Says why a command has ended, and returns its exit code.
+pub fn end(result: anyhow::Result<()>) -> ExitCode {
+    let Err(error) = result else { return ExitCode::SUCCESS };
+    let why = format!("{error:#}");
+    // Where nothing is said, it was said already.
+    if !why.is_empty() {
+        stderr().note(Level::Error, "ended", &why);
+    }
+    ExitCode::from(Exit::code_of(&error))
+}
 
 #[cfg(test)]
 mod tests {

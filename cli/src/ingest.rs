@@ -1,26 +1,22 @@
 //! `coppice ingest`: Bitcoin blocks from files go in whole, and every one of them, and every transaction, is looked up. With
 //! `--utxo` they are replayed into the UTXO store as well.
 
-use crate::args::{HostArgs, IngestArgs};
 use crate::blk::{self, Found};
 use crate::client::{Client, Wait};
-use crate::demo::{BLOCK_INTERVAL, healthy, settle, total};
-use crate::embedded::Embedded;
 use crate::feed::{self, Header};
 use crate::ledger::Ledger;
 use crate::order::{Ordered, order};
 use crate::progress::Progress;
-use crate::report::{self, Amount, Instructions, Report, Storage, amount, blocks, common_rows, count, seconds_since};
-use crate::site::Site;
-use crate::terminal::say;
+use crate::report::{Amount, Report, Storage, amount, blocks, count, seconds_since, verified_rows};
+use crate::say;
+use crate::site::{BLOCK_INTERVAL, Site, healthy, settle};
 use crate::utxo::{self, Replay, Replayed};
 use crate::verify::{Depth, Verified, verify};
-use crate::wasm;
 use anyhow::{Context, Result, bail, ensure};
 use bitcoin::Network;
 use bitcoin::constants::genesis_block;
 use bitcoin::hashes::Hash;
-use coppice_interface::{ConfigChange, PrunePolicyArg, PrunePolicyChange, ReadError, UtxoSettingsChange};
+use coppice_interface::{PrunePolicyArg, PrunePolicyChange, ReadError};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -36,6 +32,42 @@ pub struct Plan {
     pub utxo: bool,
     /// Blocks until a coinbase can be spent, where that must be so many.
     pub coinbase_maturity: Option<u32>,
+}
+
+/// The largest `coinbase_maturity` that a canister takes.
+const MAX_MATURITY: i64 = u32::MAX as i64 / 2;
+
+/// Options that name blocks, and say what to do with them.
+#[derive(Clone, Debug, clap::Args)]
+pub struct BlocksArgs {
+    /// blk*.dat files, raw blocks, or directories of them (*.dat, *.blk, *.raw), in any order
+    #[arg(long, value_name = "PATH", num_args = 1.., required = true, env = "COPPICE_BLOCKS")]
+    pub blk: Vec<PathBuf>,
+    /// Number of the first block [default: 0 for mainnet's genesis, 1 after it, else the height in its coinbase, else 0]
+    #[arg(long, value_name = "N")]
+    pub first_number: Option<u64>,
+    /// Blocks behind the head that the canister retains, and prunes those before [default: all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub retain_blocks: Option<u64>,
+    /// Replay the blocks into the UTXO store too: a record for each transaction, and what its inputs name spent
+    #[arg(long)]
+    pub utxo: bool,
+    /// Blocks until a coinbase can be spent, 0: in its own block; for chains made for tests. On a network the canister's
+    /// own setting must be this [default: 100, on a network the canister's]
+    #[arg(long, value_name = "N", requires = "utxo", value_parser = clap::value_parser!(u32).range(0..=MAX_MATURITY))]
+    pub coinbase_maturity: Option<u32>,
+}
+
+impl BlocksArgs {
+    /// Returns what to do with the blocks.
+    pub fn plan(&self) -> Plan {
+        Plan {
+            first_number: self.first_number,
+            retain_blocks: self.retain_blocks,
+            utxo: self.utxo,
+            coinbase_maturity: self.coinbase_maturity,
+        }
+    }
 }
 
 /// The figures of an ingest.
@@ -67,8 +99,6 @@ pub struct IngestReport {
     /// Stable memory at the end.
     #[serde(flatten)]
     pub storage: Storage,
-    /// Instructions; none where nobody counts them.
-    pub instructions: Option<Instructions>,
     /// What was verified.
     pub verified: Verified,
     /// Wall-clock seconds, without the build.
@@ -92,29 +122,10 @@ impl Report for IngestReport {
             rows.push(("pruned by the timer", amount(self.pruned)));
         }
         rows.extend(self.utxo.iter().flat_map(Replayed::rows));
-        rows.extend(common_rows(self.storage, self.instructions, self.verified, self.seconds));
+        rows.extend(self.storage.rows());
+        rows.extend(verified_rows(self.verified, self.seconds));
         rows
     }
-}
-
-/// Feeds the blocks and prints the report.
-///
-/// # Errors
-/// As [`run`].
-pub fn command(args: &IngestArgs) -> Result<()> {
-    let HostArgs { wasm, json, .. } = &args.host;
-    let ordered = read(&args.blk)?;
-    let plan = Plan {
-        first_number: args.first_number,
-        retain_blocks: args.retain_blocks,
-        utxo: args.utxo,
-        coinbase_maturity: args.coinbase_maturity,
-    };
-    let report = match args.network.connect()? {
-        Some(client) => feed_to(&client, &ordered, plan)?,
-        None => run(wasm::find(wasm.as_deref())?, &ordered, plan)?,
-    };
-    report::print(&report, *json)
 }
 
 /// Finds the blocks of files and puts them in order; says on stderr what was skipped and what is left out.
@@ -132,25 +143,12 @@ pub fn read(paths: &[PathBuf]) -> Result<Ordered> {
     Ok(ordered)
 }
 
-/// Feeds a chain to a canister in this process, with the plan's `coinbase_maturity`, and verifies every block and every
-/// transaction.
-///
-/// # Errors
-/// When a block cannot be read, the canister refuses something or traps, or it answers anything but what was appended.
-pub fn run(wasm: Vec<u8>, ordered: &Ordered, plan: Plan) -> Result<IngestReport> {
-    let client = Embedded::start(wasm)?;
-    if plan.coinbase_maturity.is_some() {
-        let utxo = UtxoSettingsChange { coinbase_maturity: plan.coinbase_maturity, ..UtxoSettingsChange::default() };
-        client.set_config(&ConfigChange { utxo: Some(utxo), ..ConfigChange::default() }).done()?;
-    }
-    feed_to(&client, ordered, plan)
-}
-
 /// Feeds a chain to a canister, from behind its head where that is one of the blocks, and verifies every block and every
 /// transaction.
 ///
 /// # Errors
-/// As [`run`]; when the canister's head is another chain's, or its `coinbase_maturity` is not the plan's.
+/// When a block cannot be read, the canister refuses something or traps, it answers anything but what was appended, its head is
+/// another chain's, or its `coinbase_maturity` is not the plan's.
 pub fn feed_to(client: &Client<impl Site>, ordered: &Ordered, plan: Plan) -> Result<IngestReport> {
     let Plan { first_number, retain_blocks, utxo, coinbase_maturity } = plan;
     let started = Instant::now();
@@ -200,14 +198,12 @@ pub fn feed_to(client: &Client<impl Site>, ordered: &Ordered, plan: Plan) -> Res
     } else if there.blocks == 0 {
         ensure!(oldest == first_block, "the oldest kept block is {oldest}, and nothing should be pruned");
     }
-    let costs = client.transport().costs()?;
     let verified = verify(client, &ledger, oldest, Depth::All)?;
     let utxo = replay.map(|replay| replay.finish(client)).transpose()?;
     healthy(client)?;
 
     let entries = ledger.entries();
-    let (appended, pruned) = (total(entries), total(&entries[..(oldest - first_block) as usize]));
-    let sent = total(&entries[there.blocks as usize..]);
+    let (appended, pruned) = (Amount::of(entries), Amount::of(&entries[..(oldest - first_block) as usize]));
     Ok(IngestReport {
         command: "ingest",
         first_block,
@@ -221,7 +217,6 @@ pub fn feed_to(client: &Client<impl Site>, ordered: &Ordered, plan: Plan) -> Res
         pruned,
         utxo,
         storage: Storage::from(&client.get_storage_status().wait()?),
-        instructions: costs.map(|costs| Instructions::new(&costs, sent, pruned)),
         verified,
         seconds: seconds_since(started),
     })
@@ -302,9 +297,8 @@ impl Fed {
                 replay.block(client, number, &transactions)?;
             }
             if new {
-                client.transport().pass(BLOCK_INTERVAL);
+                client.transport().pass(BLOCK_INTERVAL)?;
             }
-            client.transport().costs()?;
             self.ledger.record(&block);
             progress.advance();
         }

@@ -1,19 +1,9 @@
 //! `coppice`: see the library.
 
 use clap::Parser;
-use coppice::terminal::{Level, stderr};
+use coppice::commands::{Cli, run};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match coppice::run(coppice::args::Cli::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            let why = format!("{error:#}");
-            // Where nothing is said, it was said already.
-            if !why.is_empty() {
-                stderr().note(Level::Error, "ended", &why);
-            }
-            ExitCode::from(coppice::exit::Exit::code_of(&error))
-        }
-    }
+    coppice::exit::end(run(Cli::parse()))
 }

@@ -1,27 +1,54 @@
-//! A canister that runs elsewhere, reached over the network.
-//!
-//! What reaches it (ic-agent, TLS, the curves of identities) is the feature `network`, as building that takes minutes: a command
-//! that was built without it knows the same options, and says what it lacks.
+//! A canister on a network, over ic-agent: calls that are signed, and answers that are verified.
 
-#[cfg(any(test, not(feature = "network")))]
-mod absent;
-#[cfg(feature = "network")]
-mod agent;
-
-#[cfg(not(feature = "network"))]
-use absent as agent;
-pub use agent::Network;
-
-use crate::client::Client;
-use anyhow::Result;
+use crate::client::{Client, Failure, GivesUp, Reach, Transport};
+use crate::exit::{Exit, WRONG_LINE};
+use crate::site::Site;
+use crate::stop::unless;
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use candid::Principal;
-use std::path::PathBuf;
+use coppice_client::{OverHttp, Reject};
+use coppice_interface::Role;
+use ic_agent::identity::{AnonymousIdentity, BasicIdentity, Prime256v1Identity, Secp256k1Identity};
+use ic_agent::{Agent, AgentError, Identity};
+use std::cell::RefCell;
+use std::mem::discriminant;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::runtime::Runtime;
 use url::Url;
+
+/// Hosts, and those below them, whose root key is known and must not be asked for.
+const MAINNET: [&str; 4] = ["icp-api.io", "icp0.io", "ic0.app", "internetcomputer.org"];
+/// Bytes of a response at most, because one that never ends would take all memory: the platform's replies have 3 MiB at most.
+const MAX_RESPONSE: usize = 4 << 20;
+/// The longest that a network takes to name its root key.
+const ROOT_KEY: Duration = Duration::from_secs(30);
+/// How often the timer's work is looked at.
+const POLL: Duration = Duration::from_secs(2);
+/// How often at most: five minutes of the longest usual interval.
+const PATIENCE: u32 = 150;
+/// The error where no network is named.
+const UNNAMED: &str = "--network and --canister say where the canister is";
+
+/// A canister on a network.
+pub struct Network {
+    canister: OverHttp,
+    runtime: Runtime,
+    principal: Principal,
+    url: String,
+    /// Its root key is asked for before the first call.
+    fetch_root_key: bool,
+}
+
+thread_local! {
+    /// Bounds the calls of this thread.
+    static GIVES_UP: RefCell<Option<GivesUp>> = const { RefCell::new(None) };
+}
 
 /// Options that name a canister on a network.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct NetworkArgs {
-    /// URL of a network on which the canister is installed, instead of one in this process
+    /// URL of the network on which the canister is installed
     #[arg(long, value_name = "URL", requires = "canister")]
     pub network: Option<Url>,
     /// Principal of that canister
@@ -36,20 +63,234 @@ pub struct NetworkArgs {
 }
 
 impl NetworkArgs {
-    /// A client, where a network is named; nothing is asked yet.
+    /// Returns a client of the canister; nothing is asked yet.
     ///
     /// # Errors
-    /// When the identity cannot be read, or the root key is to be asked for where it must not be; when this command was built without the
-    /// feature `network`.
-    pub fn connect(&self) -> Result<Option<Client<Network>>> {
-        agent::connect(self)
+    /// [`Exit`] with [`WRONG_LINE`] when no network is named; when the identity cannot be read, or the root key is to be asked for
+    /// where it must not be.
+    pub fn connect(&self) -> Result<Client<Network>> {
+        let (Some(url), Some(canister)) = (&self.network, self.canister) else {
+            return Err(Exit::error(WRONG_LINE, UNNAMED));
+        };
+        ensure!(matches!(url.scheme(), "http" | "https"), "{url} is no URL of a network: http or https");
+        let identity = identity(self.identity.as_deref())?;
+        let principal = identity.sender().map_err(|why| anyhow!("the identity has no principal: {why}"))?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let agent = Agent::builder().with_url(url.as_str()).with_boxed_identity(identity);
+        let agent = agent.with_max_response_body_size(MAX_RESPONSE).build()?;
+        let (canister, url_said) = (OverHttp::new(agent, canister), url.to_string());
+        if self.fetch_root_key {
+            refuse_mainnet(url)?;
+        }
+        let fetch_root_key = self.fetch_root_key;
+        Ok(Client::new(Network { canister, runtime, principal, url: url_said, fetch_root_key }))
+    }
+
+    /// Does the same for a command that `coppice-lab` has as well.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub fn connect_for(&self, command: &str) -> Result<Client<Network>> {
+        if self.network.is_none() {
+            let why = format!("{UNNAMED}; coppice-lab {command} runs a canister in its own process");
+            return Err(Exit::error(WRONG_LINE, why));
+        }
+        self.connect()
+    }
+}
+
+fn refuse_mainnet(url: &Url) -> Result<()> {
+    let host = url.host_str().unwrap_or_default().trim_end_matches('.').to_ascii_lowercase();
+    let is_mainnet =
+        MAINNET.iter().any(|name| host.strip_suffix(name).is_some_and(|sub| sub.is_empty() || sub.ends_with('.')));
+    ensure!(!is_mainnet, "{host} is the mainnet, whose root key is known: leave --fetch-root-key out");
+    Ok(())
+}
+
+fn identity(path: Option<&Path>) -> Result<Box<dyn Identity>> {
+    let Some(path) = path else { return Ok(Box::new(AnonymousIdentity)) };
+    let pem = std::fs::read(path).with_context(|| format!("cannot read the identity {}", path.display()))?;
+    // Each refuses the keys of the others.
+    if let Ok(identity) = Secp256k1Identity::from_pem(&pem) {
+        return Ok(Box::new(identity));
+    }
+    if let Ok(identity) = Prime256v1Identity::from_pem(&pem) {
+        return Ok(Box::new(identity));
+    }
+    match BasicIdentity::from_pem(&pem) {
+        Ok(identity) => Ok(Box::new(identity)),
+        Err(error) => bail!(
+            "{} holds no unencrypted private key of Ed25519, secp256k1 or prime256v1 in PEM: {error}",
+            path.display()
+        ),
+    }
+}
+
+impl Network {
+    /// The canister's principal.
+    pub fn canister(&self) -> Principal {
+        self.canister.canister()
+    }
+
+    /// The network's URL.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Waits for a call, as long as nobody gives it up. What was sent may be executed nevertheless.
+    fn wait<R>(&self, call: impl Future<Output = Result<R, Failure>>) -> Result<R, Failure> {
+        let gives_up = GIVES_UP.with_borrow(Clone::clone);
+        let call = async {
+            self.trust().await?;
+            call.await
+        };
+        let answer = self.runtime.block_on(unless(|| gives_up.as_ref().is_some_and(|gives_up| gives_up()), call));
+        let late = || Failure::Lost("no answer in the time that there was for it".into());
+        answer.unwrap_or_else(|| Err(late())).map_err(|failure| self.named(failure))
+    }
+
+    /// Asks for the root key, where that is to be and has not been done.
+    async fn trust(&self) -> Result<(), Failure> {
+        if !self.fetch_root_key {
+            return Ok(());
+        }
+        match tokio::time::timeout(ROOT_KEY, self.canister.agent().fetch_root_key()).await {
+            Ok(fetched) => Ok(fetched?),
+            Err(late) => Err(Failure::Lost(late.into())),
+        }
+    }
+
+    /// What happened, with the network's name, and what it needs.
+    fn named(&self, failure: Failure) -> Failure {
+        let url = &self.url;
+        match failure {
+            Failure::Lost(cause) => Failure::Lost(anyhow!(cause).context(format!("{url} does not answer")).into()),
+            Failure::Rejected(reject) => {
+                Failure::Rejected(Reject { message: format!("{} ({url})", reject.message), ..reject })
+            }
+            Failure::Transport(cause) => {
+                let unsigned = AgentError::CertificateVerificationFailed();
+                let is_unsigned = cause
+                    .downcast_ref()
+                    .is_some_and(|error| discriminant::<AgentError>(error) == discriminant(&unsigned));
+                let mut why = anyhow!(cause).context(url.clone());
+                if is_unsigned {
+                    why = why
+                        .context("its answers are not signed by the mainnet; a local network wants --fetch-root-key");
+                }
+                Failure::Transport(why.into())
+            }
+            failure => failure,
+        }
+    }
+}
+
+impl Transport for Network {
+    async fn update(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        self.wait(self.canister.update(method, arg))
+    }
+
+    async fn query(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        self.wait(self.canister.query(method, arg))
+    }
+}
+
+impl Reach for Network {
+    fn principal(&self, _: Role) -> Principal {
+        self.principal
+    }
+
+    fn limit(&self, gives_up: GivesUp) {
+        GIVES_UP.set(Some(gives_up));
+    }
+}
+
+impl Site for Network {
+    fn await_timer(&self, interval: Duration) -> Result<()> {
+        std::thread::sleep(POLL.min(interval));
+        Ok(())
+    }
+
+    fn patience(&self) -> u32 {
+        PATIENCE
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::args::{Cli, Command};
+    use super::*;
+    use crate::client::{Wait, may_pass};
+    use crate::commands::{Cli, Command};
     use clap::Parser;
+    use std::fs;
+
+    /// Keys of nobody, by the tool that everybody has.
+    const ED25519: &str = "-----BEGIN PRIVATE KEY-----\n\
+        MC4CAQAwBQYDK2VwBCIEIBERERERERERERERERERERERERERERERERERERERERER\n\
+        -----END PRIVATE KEY-----\n";
+
+    #[test]
+    fn the_root_key_of_the_mainnet_is_not_asked_for() {
+        for url in ["https://icp-api.io", "https://ICP-API.io./", "https://a.ic0.app/x", "https://icp0.io:443"] {
+            assert!(refuse_mainnet(&url.parse().unwrap()).is_err(), "{url}");
+        }
+        for url in ["http://127.0.0.1:4943", "http://localhost", "https://noticp-api.io", "http://[::1]:8000"] {
+            refuse_mainnet(&url.parse().unwrap()).unwrap();
+        }
+    }
+
+    #[test]
+    fn keys_of_each_curve_are_read_and_others_refused_by_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("key.pem");
+        fs::write(&path, ED25519).unwrap();
+        let principal = identity(Some(&path)).unwrap().sender().unwrap();
+        assert_ne!(principal, Principal::anonymous());
+        assert_eq!(identity(None).unwrap().sender().unwrap(), Principal::anonymous());
+        fs::write(&path, "hello").unwrap();
+        let error = identity(Some(&path)).err().unwrap().to_string();
+        assert!(error.contains("key.pem") && error.contains("secp256k1"), "{error}");
+        let missing = identity(Some(&dir.path().join("none.pem"))).err().unwrap();
+        assert!(format!("{missing:#}").contains("none.pem"));
+    }
+
+    fn args(url: &str) -> NetworkArgs {
+        NetworkArgs {
+            network: Some(url.parse().unwrap()),
+            canister: Some(Principal::management_canister()),
+            ..NetworkArgs::default()
+        }
+    }
+
+    #[test]
+    fn a_network_that_does_not_answer_is_named_and_may_be_tried_again() {
+        // A port that nobody is given.
+        let url = "http://127.0.0.1:1/";
+        let client = args(url).connect().unwrap();
+        for error in
+            [client.get_head().wait().err().unwrap(), client.ack_exported(1, &[1].into()).wait().err().unwrap()]
+        {
+            assert!(may_pass(&error) && format!("{error:#}").contains(url), "{error:#}");
+        }
+        let untrusting = NetworkArgs { fetch_root_key: true, ..args(url) }.connect().unwrap();
+        let error = untrusting.get_head().wait().err().unwrap();
+        assert!(may_pass(&error), "{error:#}");
+        assert!(args("ftp://127.0.0.1").connect().is_err());
+    }
+
+    #[test]
+    fn a_call_that_nobody_answers_is_lost_where_it_is_given_up() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = args(&format!("http://{}", listener.local_addr().unwrap())).connect().unwrap();
+        let until = std::time::Instant::now() + Duration::from_millis(300);
+        client.transport().limit(std::sync::Arc::new(move || std::time::Instant::now() >= until));
+        for error in
+            [client.get_head().wait().err().unwrap(), client.ack_exported(1, &[1].into()).wait().err().unwrap()]
+        {
+            assert!(may_pass(&error) && format!("{error:#}").contains("in the time"), "{error:#}");
+        }
+        assert!(until.elapsed() < Duration::from_secs(20), "and not when the agent gives up");
+    }
 
     #[test]
     fn the_flags_belong_together() {
@@ -60,8 +301,8 @@ mod tests {
         assert!(parse(&["--fetch-root-key"]).is_err());
         assert!(parse(&["--network", "no url", "--canister", "aaaaa-aa"]).is_err());
         assert!(parse(&["--network", "http://a", "--canister", "aaaaa"]).is_err());
-        assert!(parse(&["--network", "http://a", "--canister", "aaaaa-aa", "--blocks", "500"]).is_err());
         let Command::Index(args) = parse(&[]).unwrap().command else { panic!("another command") };
-        assert!(args.network.connect().unwrap().is_none());
+        let error = args.network.connect().err().unwrap();
+        assert_eq!((Exit::code_of(&error), error.to_string()), (WRONG_LINE, UNNAMED.into()));
     }
 }

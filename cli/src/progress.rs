@@ -1,6 +1,7 @@
 //! Progress on stderr: a bar on a terminal, a line now and then elsewhere.
 
-use crate::terminal::{LogFormat, say, stderr};
+use crate::say;
+use crate::terminal::{LogFormat, stderr};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::cell::Cell;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! What a command prints at its end: a table, and one line of JSON with the same figures.
 
-use crate::embedded::Costs;
+use crate::ledger::Entry;
 use crate::terminal::{self, printable};
 use crate::verify::Verified;
 use anyhow::Result;
@@ -11,6 +11,9 @@ use indicatif::HumanCount;
 use serde::Serialize;
 use serde_json::Value;
 use std::time::Instant;
+
+/// The most ranges of numbers in a line.
+const RANGES_IN_LINE: usize = 20;
 
 /// Something that can be printed as a table and as JSON.
 pub trait Report: Serialize {
@@ -34,31 +37,21 @@ pub struct Storage {
     pub billed_bytes: u64,
 }
 
+impl Storage {
+    /// Rows of a report.
+    pub fn rows(&self) -> [(&'static str, String); 3] {
+        [
+            ("used", bytes(self.used_bytes)),
+            ("reusable", bytes(self.reusable_bytes)),
+            ("billed", bytes(self.billed_bytes)),
+        ]
+    }
+}
+
 impl From<&StorageStatus> for Storage {
     fn from(status: &StorageStatus) -> Self {
         Self { used_bytes: status.used_bytes, reusable_bytes: status.reusable_bytes, billed_bytes: status.billed_bytes }
     }
-}
-
-/// Instructions, averaged: those inside the messages, and those that are charged, heap pages included. MB are millions of
-/// payload bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Instructions {
-    /// Inside the messages that append, per block.
-    pub per_block_appended: u64,
-    /// Charged for them, per block.
-    pub charged_per_block_appended: u64,
-    /// Inside them per MB.
-    pub per_mb_appended: u64,
-    /// Inside them per transaction.
-    pub per_transaction_appended: u64,
-    /// Inside everything that the timer starts, idle firings and the timer library included, per block pruned; 0 where
-    /// none was.
-    pub per_block_pruned: u64,
-    /// Charged for all that, per block pruned.
-    pub charged_per_block_pruned: u64,
-    /// Inside it per MB.
-    pub per_mb_pruned: u64,
 }
 
 /// Blocks and what they hold.
@@ -72,25 +65,13 @@ pub struct Amount {
     pub transactions: u64,
 }
 
-fn share(sum: u64, by: u64) -> u64 {
-    if by == 0 { 0 } else { (u128::from(sum) / u128::from(by)) as u64 }
-}
-
-fn per_mb(sum: u64, bytes: u64) -> u64 {
-    if bytes == 0 { 0 } else { (u128::from(sum) * 1_000_000 / u128::from(bytes)) as u64 }
-}
-
-impl Instructions {
-    /// Averages of what was counted.
-    pub fn new(costs: &Costs, appended: Amount, pruned: Amount) -> Self {
+impl Amount {
+    /// The contents of blocks.
+    pub fn of(entries: &[Entry]) -> Self {
         Self {
-            per_block_appended: share(costs.append_instructions, appended.blocks),
-            charged_per_block_appended: share(costs.append_charged, appended.blocks),
-            per_mb_appended: per_mb(costs.append_instructions, appended.bytes),
-            per_transaction_appended: share(costs.append_instructions, appended.transactions),
-            per_block_pruned: share(costs.timer_instructions, pruned.blocks),
-            charged_per_block_pruned: share(costs.timer_charged, pruned.blocks),
-            per_mb_pruned: per_mb(costs.timer_instructions, pruned.bytes),
+            blocks: entries.len() as u64,
+            bytes: entries.iter().map(Entry::bytes).sum(),
+            transactions: entries.iter().map(|entry| u64::from(entry.transactions)).sum(),
         }
     }
 }
@@ -110,6 +91,16 @@ pub fn blocks(number: u64) -> String {
     if number == 1 { "1 block".into() } else { format!("{} blocks", count(number)) }
 }
 
+/// Ranges of block numbers, at most 20 of them.
+pub fn ranges(ranges: &[(u64, u64)]) -> String {
+    let one = |&(first, last): &(u64, u64)| match last - first {
+        0 => first.to_string(),
+        _ => format!("{first} to {last}"),
+    };
+    let listed = ranges.iter().take(RANGES_IN_LINE).map(one).collect::<Vec<_>>().join(", ");
+    listed + if ranges.len() > RANGES_IN_LINE { ", and more" } else { "" }
+}
+
 /// Seconds since a moment, to the millisecond.
 pub fn seconds_since(moment: Instant) -> f64 {
     moment.elapsed().as_millis() as f64 / 1e3
@@ -121,48 +112,10 @@ pub fn amount(amount: Amount) -> String {
 }
 
 /// The rows that all reports end with.
-pub fn common_rows(
-    storage: Storage,
-    instructions: Option<Instructions>,
-    verified: Verified,
-    seconds: f64,
-) -> Vec<(&'static str, String)> {
-    let per = |block: u64, mb: u64| format!("{}, per MB {}", count(block), count(mb));
-    let mut rows = vec![
-        ("used", bytes(storage.used_bytes)),
-        ("reusable", bytes(storage.reusable_bytes)),
-        ("billed", bytes(storage.billed_bytes)),
-    ];
-    match instructions {
-        None => rows.push(("instructions", "not counted on a network".into())),
-        Some(instructions) => {
-            rows.push((
-                "instructions per block appended, inside",
-                per(instructions.per_block_appended, instructions.per_mb_appended),
-            ));
-            rows.push((
-                "charged per block appended, heap pages included",
-                count(instructions.charged_per_block_appended),
-            ));
-            rows.push(("instructions per transaction appended, inside", count(instructions.per_transaction_appended)));
-            if instructions.per_block_pruned > 0 {
-                rows.push((
-                    "instructions per block pruned, inside (all its timer)",
-                    per(instructions.per_block_pruned, instructions.per_mb_pruned),
-                ));
-                rows.push((
-                    "charged per block pruned, heap pages included",
-                    count(instructions.charged_per_block_pruned),
-                ));
-            }
-        }
-    }
-    rows.push((
-        "verified: read back to the same SHA-256",
-        format!("{}, {}", blocks(verified.blocks), bytes(verified.bytes)),
-    ));
+pub fn verified_rows(verified: Verified, seconds: f64) -> Vec<(&'static str, String)> {
     let found = format!("{} transactions, {} receipts", count(verified.transactions), count(verified.receipts));
-    rows.push(("verified: found by id", found));
+    let read_back = format!("{}, {}", blocks(verified.blocks), bytes(verified.bytes));
+    let mut rows = vec![("verified: read back to the same SHA-256", read_back), ("verified: found by id", found)];
     if verified.pruned_blocks > 0 {
         rows.push(("verified: answer Pruned", blocks(verified.pruned_blocks)));
         rows.push(("verified: not found any more", format!("{} transactions", count(verified.pruned_transactions))));
@@ -231,29 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn averages_are_of_what_there_was() {
-        let costs = Costs {
-            append_instructions: 3_000,
-            append_charged: 6_000,
-            timer_instructions: 500,
-            timer_charged: 800,
-            ..Costs::default()
-        };
-        let appended = Amount { blocks: 3, bytes: 2_000_000, transactions: 30 };
-        let instructions = Instructions::new(&costs, appended, Amount::default());
-        let expected = Instructions {
-            per_block_appended: 1_000,
-            charged_per_block_appended: 2_000,
-            per_mb_appended: 1_500,
-            per_transaction_appended: 100,
-            per_block_pruned: 0,
-            charged_per_block_pruned: 0,
-            per_mb_pruned: 0,
-        };
-        assert_eq!(instructions, expected);
-        let pruned = Amount { blocks: 2, bytes: 1_000, transactions: 5 };
-        let instructions = Instructions::new(&costs, appended, pruned);
-        assert_eq!((instructions.per_block_pruned, instructions.charged_per_block_pruned), (250, 400));
+    fn bytes_are_said_exactly_and_in_mib() {
         assert_eq!(bytes(3 << 20), "3,145,728 bytes (3.0 MiB)");
     }
 }

@@ -1,27 +1,64 @@
-//! Where a canister runs: its clock, its timer, and whether anybody counts what it costs.
+//! The place where a canister runs, as far as time goes.
 
-use crate::client::Reach;
-use crate::embedded::Costs;
-use anyhow::Result;
+use crate::client::{Client, Reach, Transport, Wait};
+use anyhow::{Result, ensure};
+use coppice_interface::PruneStatus;
 use std::time::Duration;
 
-/// What commands need of the place beside calls.
+/// Time between two blocks, where the clock is moved by hand.
+pub const BLOCK_INTERVAL: Duration = Duration::from_secs(15);
+
+/// The place where a canister runs, beside its calls.
 pub trait Site: Sync + Reach {
-    /// Unix seconds there.
-    fn now_secs(&self) -> u64;
-
-    /// Time passes between two blocks, where the clock is moved by hand.
-    fn pass(&self, time: Duration);
-
-    /// Waits for the canister's timer, which fires every `interval`; perhaps not long enough.
-    fn await_timer(&self, interval: Duration);
-
-    /// After how many such waits the timer must have fired.
-    fn patience(&self) -> u32;
-
-    /// What was executed since the start; `None` where nobody counts. Ask at least every so often.
+    /// Lets time pass between two blocks, where the clock is moved by hand.
     ///
     /// # Errors
-    /// When an execution trapped.
-    fn costs(&self) -> Result<Option<Costs>>;
+    /// When an execution has trapped.
+    fn pass(&self, _time: Duration) -> Result<()> {
+        Ok(())
+    }
+
+    /// Waits for the canister's timer, which fires every `interval`; perhaps not long enough.
+    ///
+    /// # Errors
+    /// When an execution has trapped.
+    fn await_timer(&self, interval: Duration) -> Result<()>;
+
+    /// The number of such waits after which the timer must have fired.
+    fn patience(&self) -> u32;
+}
+
+/// Lets the timer fire until nothing is due.
+///
+/// # Errors
+/// When something is still due although the timer fires.
+pub fn settle(client: &Client<impl Site>, interval: Duration) -> Result<PruneStatus> {
+    let site = client.transport();
+    let mut status = client.get_prune_status().wait()?;
+    let mut waits = 0;
+    while status.need_prune {
+        let before = status.pruned_blocks;
+        site.await_timer(interval)?;
+        status = client.get_prune_status().wait()?;
+        waits = if status.pruned_blocks > before { 0 } else { waits + 1 };
+        ensure!(
+            waits < site.patience(),
+            "pruning is due ({:?}, held by {:?}), yet the timer prunes nothing",
+            status.reason,
+            status.held_by
+        );
+    }
+    Ok(status)
+}
+
+/// Asks the canister for its health.
+///
+/// # Errors
+/// When it is not well.
+pub fn healthy(client: &Client<impl Transport>) -> Result<()> {
+    let health = client.health().wait()?;
+    let problems: Vec<String> =
+        health.problems.iter().map(|problem| format!("{:?}: {}", problem.code, problem.message)).collect();
+    ensure!(health.healthy, "the canister is not healthy: {}", problems.join("; "));
+    Ok(())
 }

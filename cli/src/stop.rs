@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 /// The note on the first signal.
 const ENDING: &str = "ending; once more ends at once";
 
-/// How often somebody who waits looks whether to go on.
+/// Poll interval of waiters.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Waits for something until somebody gives up; none then.
+/// Runs `work` until it finishes, or `gives_up` returns true: then `None`.
 pub async fn unless<T>(gives_up: impl Fn() -> bool, work: impl Future<Output = T>) -> Option<T> {
     let mut work = std::pin::pin!(work);
     loop {

@@ -103,7 +103,7 @@ impl Lines {
             (LogFormat::Json, _) => as_json(level, event, &message, fields, SystemTime::now()),
             (LogFormat::Text, Level::Info) => message.into_owned(),
             (LogFormat::Text, Level::Warn) => format!("note: {message}"),
-            (LogFormat::Text, Level::Error) => format!("coppice: {message}"),
+            (LogFormat::Text, Level::Error) => format!("error: {message}"),
         };
         // In one piece, as others write there, too.
         let line = format!("{}\n", printable(&line));
@@ -151,10 +151,10 @@ pub fn print(text: &str) -> io::Result<()> {
 }
 
 /// Writes a line to stderr, with the arguments of `format!`.
+#[macro_export]
 macro_rules! say {
     ($($arg:tt)*) => { $crate::terminal::write_line(&format!($($arg)*)) };
 }
-pub(crate) use say;
 
 #[cfg(test)]
 mod tests {

@@ -1,10 +1,10 @@
 //! Holds everything the canister answers against what was appended.
 
-use crate::chain_gen::Random;
 use crate::client::{Client, Segments, Transport, Wait};
 use crate::feed::{self, sha256};
 use crate::ledger::{Entry, Ledger};
 use crate::progress::Progress;
+use crate::random::Random;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use coppice_interface::ReadError;
 use coppice_interface::segments::{ID, Receipts};

@@ -11,7 +11,8 @@
 
 use crate::api::buckets;
 use crate::operation::daemon;
-use crate::{platform, state};
+use crate::platform;
+use crate::state::{State, mutate, read};
 use candid::Principal;
 use coppice_interface::Role;
 use coppice_interface::access::{
@@ -22,14 +23,16 @@ use coppice_interface::arguments::LARGEST;
 use std::fmt::Write;
 
 /// Checks that a caller has one of these roles.
-fn check(caller: Principal, roles: &[Role]) -> Result<(), String> {
-    if state::read(|state| roles.iter().any(|&role| state.roles.has(caller, role))) {
+fn check(state: &State, caller: Principal, roles: &[Role]) -> Result<(), String> {
+    if roles.iter().any(|&role| state.roles.has(caller, role)) {
         return Ok(());
     }
     if caller == Principal::anonymous() {
         return Err("access denied: anonymous callers change nothing".into());
     }
-    let mut refused = format!("access denied: {caller} is not");
+    // Long enough for the sentence, because each growth of a string costs 300 instructions.
+    let mut refused = String::with_capacity(256);
+    let _ = write!(refused, "access denied: {caller} is not");
     for (number, role) in roles.iter().enumerate() {
         refused.push_str(if number == 0 { " " } else { " or " });
         let _ = write!(refused, "{role:?}");
@@ -48,10 +51,14 @@ fn check(caller: Principal, roles: &[Role]) -> Result<(), String> {
 /// # Errors
 /// A sentence for the sender.
 pub fn inspect() -> Result<(), String> {
+    read(filter)
+}
+
+fn filter(state: &State) -> Result<(), String> {
     let (method, caller) = (platform::method_name(), platform::caller());
     #[cfg(feature = "bench")]
     if method.starts_with("bench_") {
-        return check(caller, OPERATORS);
+        return check(state, caller, OPERATORS);
     }
     // The tables have the same order.
     let Some(row) = TABLE.iter().position(|(name, _)| *name == method) else {
@@ -59,9 +66,9 @@ pub fn inspect() -> Result<(), String> {
     };
     let ((_, required), (_, largest)) = (&TABLE[row], LARGEST[row]);
     match required {
-        Required::Role(roles) | Required::Reader(roles) => check(caller, roles)?,
+        Required::Role(roles) | Required::Reader(roles) => check(state, caller, roles)?,
         Required::Nobody => {
-            if !state::read(|state| state.config.open_queries || state.roles.has_any(caller)) {
+            if !state.config.open_queries && !state.roles.has_any(caller) {
                 return Err(format!("access denied: {caller} has no role; call {method} as a query"));
             }
         }
@@ -74,38 +81,38 @@ pub fn inspect() -> Result<(), String> {
             Required::Nobody | Required::Reader(_) => format!("{what}; call {method} as a query"),
         });
     }
-    state::read(|state| {
-        if buckets::has_one(caller, platform::time_ns(), &state.config, &state.roles) {
-            return Ok(());
-        }
-        let rate = state.config.messages_per_minute;
-        Err(format!("{RATE_LIMITED}{caller} may have {rate} messages a minute executed; send it again later"))
+    if buckets::has_one(caller, platform::time_ns(), &state.config, &state.roles) {
+        return Ok(());
+    }
+    let rate = state.config.messages_per_minute;
+    Err(format!("{RATE_LIMITED}{caller} may have {rate} messages a minute executed; send it again later"))
+}
+
+/// Draws the message from its sender's bucket, checks the sender, and looks whether there are cycles: guard of what may change something.
+/// A query that is called as an update draws nothing, because the platform discards whatever a query changes.
+fn admit(roles: &[Role]) -> Result<(), String> {
+    mutate(|state| {
+        let caller = platform::caller();
+        buckets::draw(caller, platform::time_ns(), &state.config, &state.roles);
+        check(state, caller, roles)?;
+        daemon::watch_cycles(state);
+        Ok(())
     })
 }
 
-/// Draws the message from its sender's bucket and checks its sender, then looks whether there are cycles: guard of what may change something.
-/// A query that is called as an update draws nothing, because the platform discards whatever a query changes.
-fn admit(roles: &[Role]) -> Result<(), String> {
-    let caller = platform::caller();
-    state::read(|state| buckets::draw(caller, platform::time_ns(), &state.config, &state.roles));
-    check(caller, roles)?;
-    daemon::watch_cycles();
-    Ok(())
-}
-
-/// Guard of what only feeders call, who have no bucket.
+/// Checks the sender and looks whether there are cycles: guard of methods of feeders alone, because feeders have no bucket.
 fn admit_feeder(roles: &[Role]) -> Result<(), String> {
-    check(platform::caller(), roles)?;
-    daemon::watch_cycles();
-    Ok(())
+    mutate(|state| {
+        check(state, platform::caller(), roles)?;
+        daemon::watch_cycles(state);
+        Ok(())
+    })
 }
 
 /// Guard of the methods that measure. They draw nothing, because a measurement takes thousands of messages.
 #[cfg(feature = "bench")]
 pub fn bench() -> Result<(), String> {
-    check(platform::caller(), OPERATORS)?;
-    daemon::watch_cycles();
-    Ok(())
+    admit_feeder(OPERATORS)
 }
 
 /// Guard of the methods that begin a block.
@@ -165,13 +172,14 @@ pub fn admin() -> Result<(), String> {
 
 /// Guard of looking at the audit log, and at the log.
 pub fn auditor() -> Result<(), String> {
-    check(platform::caller(), AUDITORS)
+    read(|state| check(state, platform::caller(), AUDITORS))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::platform::native;
+    use crate::state;
     use crate::storage::memory;
     use coppice_interface::{CanisterArg, ConfigChange, InitArg};
 
@@ -237,14 +245,14 @@ mod tests {
         }
         // What is granted and taken back counts at once, and `open_queries` for queries alone.
         let change = ConfigChange { open_queries: Some(true), ..ConfigChange::default() };
-        state::mutate(|state| state.set_config("set_config", &change)).unwrap();
+        mutate(|state| state.set_config("set_config", &change)).unwrap();
         for stranger in [Principal::anonymous(), of(9)] {
             for (method, required) in TABLE {
                 assert_eq!(inspected(stranger, method, 0).is_ok(), *required == Required::Nobody, "{method}");
             }
         }
         let grant = coppice_interface::Grant { principal: producer, role: Role::Producer };
-        assert!(state::mutate(|state| state.revoke_role(&grant)));
+        assert!(mutate(|state| state.revoke_role(&grant)));
         assert!(inspected(producer, "append_block", 0).is_err());
     }
 }

@@ -30,7 +30,7 @@ fn place(number: u64, position: u32) -> [u8; 12] {
 #[update(guard = "access::bench")]
 fn bench_fill_btree(n: u64) -> Result<bool, String> {
     PREPARED.with_borrow_mut(|prepared| {
-        let btree = prepared.btree.get_or_insert_with(|| StableBTreeMap::init(memory::bench_memory(0)));
+        let btree = prepared.btree.get_or_insert_with(|| StableBTreeMap::init(memory::bench(0)));
         let first = btree.len();
         for i in first..n.min(first + BTREE_STEP) {
             btree.insert(key(i), place(i / IDS, (i % IDS) as u32));
@@ -63,7 +63,7 @@ fn bench_rebuild_heap(n: u64) -> Result<u64, String> {
 #[update(guard = "access::bench")]
 fn bench_index_bytes(of: String) -> Result<u64, String> {
     PREPARED.with_borrow(|prepared| match of.as_str() {
-        "btree" => Ok(memory::bench_memory(0).size() * WASM_PAGE),
+        "btree" => Ok(memory::bench(0).size() * WASM_PAGE),
         "heap" => Ok(prepared.heap.as_ref().ok_or("not prepared")?.bytes()),
         _ => Ok(read(|state| state.chain.index_bytes())),
     })

@@ -1,159 +1,16 @@
 //! Appending a block: every refusal first, then every change.
 
-use super::ids::EnteredIds;
-use super::keys::EnteredKeys;
-use super::links::links_len;
-use super::records::{BlockMeta, BlockRecord, Hash, MAX_HASH};
-use super::{ChainStore, MAX_SPAN};
+use super::draft::{Admission, Draft, Standing, too_large};
+use super::postings::links::links_len;
+use super::records::{BlockMeta, BlockRecord};
+use super::store::{ChainStore, MAX_SPAN};
+use super::transit::{EnterError, Entered};
 use crate::storage::blob::{BlobStore, Owner};
-use crate::storage::memory::GrowError;
-use candid::Principal;
-use coppice_interface::segments::{BadSegment, Index, MAX_BLOCK, MAX_ENTRIES, MAX_KEY, Segment, check_receipts};
-use coppice_interface::{AppendBlock, AppendError, BySegment, HeldBy};
-use serde_bytes::ByteBuf;
+use crate::storage::memory::NoMemory;
+use coppice_interface::segments::{Index, Segment, check_receipts};
+use coppice_interface::{AppendBlock, AppendError};
 use sha2::{Digest, Sha256};
 use std::ops::Range;
-
-/// Bytes of the largest index segment: every entry a key of the longest kind.
-const MAX_INDEX: u64 = 8 + MAX_ENTRIES * (6 + MAX_KEY as u64);
-
-/// What the canister's settings and state say of appends.
-#[derive(Clone, Debug)]
-pub struct Admission {
-    /// Who appends.
-    pub by: Principal,
-    /// Seconds after which an upload that nobody touched is aborted.
-    pub upload_expiry_secs: u64,
-    /// Check each segment against its SHA-256 (76 instructions a byte).
-    pub verify_segments: bool,
-    /// Liquid cycles that are missing for what feeds (`feed_min_liquid_cycles`).
-    pub missing_cycles: Option<u128>,
-    /// Kept bytes have reached emergency water, and this holds pruning back.
-    pub exhausted: Option<HeldBy>,
-}
-
-/// Of nobody, and nothing is checked: what tests and benches start from.
-impl Default for Admission {
-    fn default() -> Self {
-        Self {
-            by: Principal::anonymous(),
-            upload_expiry_secs: u64::MAX,
-            verify_segments: false,
-            missing_cycles: None,
-            exhausted: None,
-        }
-    }
-}
-
-/// A new block without its payload.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Draft {
-    pub number: u64,
-    pub hash: Hash,
-    pub parent: Hash,
-    pub timestamp: u64,
-    pub lengths: [u32; 3],
-    pub sha256: [[u8; 32]; 3],
-}
-
-/// What a slice of a block has in the two indexes, and what was there before.
-pub(super) struct Entered {
-    pub ids: EnteredIds,
-    pub keys: EnteredKeys,
-}
-
-/// Why a slice was not entered. Nothing has changed.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum EnterError {
-    Grow(GrowError),
-    /// The links of slices before cannot be read.
-    Unreadable(String),
-}
-
-impl From<GrowError> for EnterError {
-    fn from(error: GrowError) -> Self {
-        Self::Grow(error)
-    }
-}
-
-/// Where a block stands to the kept ones.
-pub(super) enum Standing {
-    /// It comes next.
-    Next,
-    /// It is kept already.
-    Known,
-}
-
-impl From<GrowError> for AppendError {
-    fn from(error: GrowError) -> Self {
-        match error {
-            // Only a tick's work is put off, and a tick that meets it goes on later.
-            GrowError::OutOfSpace | GrowError::RecordsFull | GrowError::Later => Self::OutOfSpace,
-            GrowError::LowCycles { missing } => Self::LowCycles { missing },
-            GrowError::ReservedCyclesLimit { missing } => Self::ReservedCyclesLimit { missing },
-        }
-    }
-}
-
-fn too_large(what: impl Into<String>, limit: u64) -> AppendError {
-    AppendError::TooLarge { what: what.into(), limit }
-}
-
-impl Draft {
-    /// Checks everything that can be checked without the chain and without the payload.
-    pub fn new(
-        number: u64,
-        hashes: (&[u8], &[u8]),
-        timestamp: u64,
-        lengths: [u64; 3],
-        sha256: &BySegment<ByteBuf>,
-    ) -> Result<Self, AppendError> {
-        if number == u64::MAX {
-            return Err(too_large("number", u64::MAX - 1));
-        }
-        let hash_of = |name: &str, bytes: &[u8]| Hash::new(bytes).ok_or_else(|| too_large(name, MAX_HASH as u64));
-        let (hash, parent) = (hash_of("hash", hashes.0)?, hash_of("parent_hash", hashes.1)?);
-        let bad = |segment: Segment, why: String| BadSegment { segment, at: 0, why };
-        if hashes.0.is_empty() {
-            return Err(bad(Segment::Body, "the block's hash is empty".into()).into());
-        }
-        let mut digests = [[0; 32]; 3];
-        for segment in Segment::ALL {
-            let digest = &sha256[segment.index()];
-            digests[segment.index()] = digest
-                .as_slice()
-                .try_into()
-                .map_err(|_| bad(segment, format!("its sha256 has {} bytes, not 32", digest.len())))?;
-        }
-        if lengths.iter().try_fold(0u64, |sum, &len| sum.checked_add(len)).is_none_or(|sum| sum > MAX_BLOCK) {
-            return Err(too_large("block", MAX_BLOCK));
-        }
-        if lengths[Segment::Index.index()] > MAX_INDEX {
-            return Err(too_large("index", MAX_INDEX));
-        }
-        Ok(Self { number, hash, parent, timestamp, lengths: lengths.map(|len| len as u32), sha256: digests })
-    }
-
-    pub fn payload_len(&self) -> u64 {
-        self.lengths.iter().map(|&len| u64::from(len)).sum()
-    }
-
-    /// Checks segment bytes against the digest declared for them.
-    pub fn verify(&self, segment: Segment, digest: [u8; 32]) -> Result<(), AppendError> {
-        if digest == self.sha256[segment.index()] {
-            return Ok(());
-        }
-        Err(BadSegment { segment, at: 0, why: "the bytes are not those of its sha256".into() }.into())
-    }
-
-    /// Checks what the index says of the block's size.
-    pub fn check_entries(&self, index: &Index) -> Result<(), AppendError> {
-        if index.references() > MAX_ENTRIES {
-            return Err(too_large("transactions + keys", MAX_ENTRIES));
-        }
-        Ok(())
-    }
-}
 
 impl ChainStore {
     /// Appends a block; the same block again is Ok and changes nothing.
@@ -195,12 +52,12 @@ impl ChainStore {
         self.pass_damaged_tail(blobs);
         let start = self.state.log_tail;
         let least = self.log_end_of(start + draft.payload_len() + links_len(index.keys()));
-        self.log.reserve(blobs, self.state.log_first, self.state.log_end, least)?;
+        self.log.reserve(blobs, self.state.log_first, self.state.log_end, least).map_err(NoMemory)?;
         self.reserve_records(&draft, &index)?;
         let mut meta = self.meta_of(&draft, &index, now);
         let all = (0..meta.transactions, 0..meta.keys);
         let entered = self.enter(blobs, &meta, &index, all).map_err(|error| match error {
-            EnterError::Grow(error) => AppendError::from(error),
+            EnterError::Grow(error) => AppendError::from(NoMemory(error)),
             EnterError::Unreadable(why) => crate::platform::trap(&format!("append: {why}")),
         })?;
         // How many links of ids there are is known only now.
@@ -208,11 +65,11 @@ impl ChainStore {
         let end = self.log_end_of(meta.log_end());
         if let Err(error) = self.log.reserve(blobs, self.state.log_first, self.state.log_end, end) {
             self.take_back(&entered);
-            return Err(error.into());
+            return Err(NoMemory(error).into());
         }
 
         // Nothing below can be refused any more.
-        let written = self.log.extend(blobs, self.state.log_end..end, Owner::Chain).map_err(|e| format!("{e:?}"));
+        let written = self.log.extend(blobs, self.state.log_end..end, Owner::Log).map_err(|e| format!("{e:?}"));
         let id_links = entered.ids.encode();
         let links = entered.keys.links.iter().map(|(_, links)| links.as_slice()).chain([id_links.as_slice()]);
         let mut at = start;
@@ -287,10 +144,10 @@ impl ChainStore {
 
     pub(super) fn reserve_records(&self, draft: &Draft, index: &Index) -> Result<(), AppendError> {
         let oldest = if self.state.started { self.state.oldest } else { draft.number };
-        self.records.reserve(draft.number, oldest)?;
-        self.index.reserve(u64::from(index.transactions()))?;
+        self.records.reserve(draft.number, oldest).map_err(NoMemory)?;
+        self.index.reserve(u64::from(index.transactions())).map_err(NoMemory)?;
         if index.keys() > 0 {
-            self.keys.reserve(u64::from(index.keys()))?;
+            self.keys.reserve(u64::from(index.keys())).map_err(NoMemory)?;
         }
         Ok(())
     }

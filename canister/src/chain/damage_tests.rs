@@ -3,6 +3,8 @@
 
 use super::*;
 use crate::platform::native;
+use crate::storage::blob::{BlobStore, Owner};
+use crate::storage::memory::GrowError;
 use crate::testing::{block, fresh, hash, id, reopen, with_keys};
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
@@ -42,7 +44,7 @@ fn is_whole(chain: &ChainStore, blobs: &BlobStore, expected: &AppendBlock) -> bo
 /// The kept blobs are those between the log's bounds, and nothing is in quarantine.
 fn check_space(chain: &ChainStore, blobs: &BlobStore) {
     let state = chain.state();
-    assert_eq!(blobs.kept_bytes(Owner::Chain), (state.log_end - state.log_first) * u64::from(CLASS));
+    assert_eq!(blobs.kept_bytes(Owner::Log), (state.log_end - state.log_first) * u64::from(CLASS));
     assert_eq!(blobs.kept_bytes(Owner::Upload), 0);
     assert!(!blobs.has_quarantined());
 }
@@ -110,7 +112,7 @@ fn a_rollback_beside_wrong_records_releases_no_blob_of_a_kept_block() {
             // Nothing is lost for good: the head's own part of the log is all that is kept.
             let head = chain.meta(19).unwrap();
             let kept = chain.log.blobs_end(head.log_end()) - chain.log.blob_of(head.log_offset);
-            assert_eq!(blobs.kept_bytes(Owner::Chain), kept * u64::from(CLASS), "{what}");
+            assert_eq!(blobs.kept_bytes(Owner::Log), kept * u64::from(CLASS), "{what}");
             assert_eq!(blobs.class_counters(chain.log_class()).lost, 0, "{what}");
         }
     }
@@ -151,7 +153,7 @@ fn pruning_beside_wrong_records_releases_no_blob_of_a_kept_block() {
                 assert!(is_whole(&chain, &blobs, &new(17)), "{what}");
                 let head = chain.meta(17).unwrap();
                 let kept = chain.log.blobs_end(head.log_end()) - chain.log.blob_of(head.log_offset);
-                assert_eq!(blobs.kept_bytes(Owner::Chain), kept * u64::from(CLASS), "{what}");
+                assert_eq!(blobs.kept_bytes(Owner::Log), kept * u64::from(CLASS), "{what}");
                 assert_eq!(blobs.class_counters(chain.log_class()).lost, 0, "{what}");
             }
         }
@@ -353,7 +355,12 @@ fn the_ring_of_the_directory_wraps() {
     let state = *chain.state();
     assert_eq!(chain.log.reserve(&blobs, state.log_first, state.log_end, state.log_end), Ok(()));
     let refused = chain.log.reserve(&blobs, state.log_end - ring, state.log_end, state.log_end + 1);
-    assert_eq!(refused, Err(memory::GrowError::OutOfSpace));
+    assert_eq!(refused, Err(GrowError::OutOfSpace));
+}
+
+fn skip_oldest(chain: &mut ChainStore, blobs: &mut BlobStore) -> Option<Removed> {
+    let removal = chain.removals(u64::MAX).next(chain)?;
+    Some(chain.skip(blobs, removal))
 }
 
 /// A block whose going traps is passed over by what its neighbour says, and only where both agree.
@@ -365,7 +372,7 @@ fn a_block_that_is_passed_over_loses_its_own_blobs_alone() {
         if wrong {
             chain.misplace_record(1, chain.state().log_tail);
         }
-        chain.skip_oldest(&mut blobs).unwrap();
+        skip_oldest(&mut chain, &mut blobs).unwrap();
         assert_eq!(chain.state().oldest, 1);
         assert_eq!(lost(&chain, &blobs), if wrong { 0 } else { 1 });
         check_space(&chain, &blobs);
@@ -380,14 +387,14 @@ fn a_block_that_is_passed_over_loses_its_own_blobs_alone() {
         assert_eq!((chain.index_stats().entries, chain.debt(IndexTable::Ids).debt), (2, 0));
     }
     let (mut chain, mut blobs) = chain_of(1);
-    assert_eq!(chain.skip_oldest(&mut blobs), None, "the head is never taken");
+    assert_eq!(skip_oldest(&mut chain, &mut blobs), None, "the head is never taken");
     // The last block of a page of records: that page is lost, and another is had.
     let (mut chain, mut blobs) = fresh(CLASS);
     for number in 0..300 {
         append(&mut chain, &mut blobs, &own(number, 10)).unwrap();
     }
     (0..255).for_each(|_| drop(chain.remove_oldest(&mut blobs).unwrap()));
-    chain.skip_oldest(&mut blobs).unwrap();
+    skip_oldest(&mut chain, &mut blobs).unwrap();
     for number in 300..1_000 {
         append(&mut chain, &mut blobs, &own(number, 10)).unwrap();
         assert_eq!(chain.remove_oldest(&mut blobs).unwrap().faults, Vec::<String>::new());
@@ -454,7 +461,7 @@ fn a_reset_may_give_up_what_cannot_be_undone() {
             assert_eq!(chain.clear(&mut blobs), Vec::<String>::new());
         }
         (chain, blobs) = reopen(CLASS);
-        assert_eq!(blobs.kept_bytes(Owner::Chain), 0);
+        assert_eq!(blobs.kept_bytes(Owner::Log), 0);
         append(&mut chain, &mut blobs, &own(4, 100)).unwrap();
         assert_eq!(chain.location(&blobs, &id(4)).unwrap().block_number, 4);
         assert_eq!(chain.location(&blobs, &id(5)), Err(ReadError::NotFound));

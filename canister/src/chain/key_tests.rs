@@ -513,7 +513,7 @@ impl World {
         assert_eq!(self.chain.payload_bytes(), headers.map(|header| header.lengths.sum()).sum::<u64>());
         // The log has the blobs that payload and links touch, and no other.
         assert_eq!(self.blobs.kept_bytes(Owner::Upload), 0);
-        assert_eq!(self.blobs.kept_bytes(Owner::Chain), (state.log_end - state.log_first) * u64::from(CLASS));
+        assert_eq!(self.blobs.kept_bytes(Owner::Log), (state.log_end - state.log_first) * u64::from(CLASS));
         assert_eq!(state.log_end, self.chain.log.blobs_end(state.log_tail).max(state.log_first));
         if let Some((&oldest, _)) = self.model.first_key_value() {
             let start = self.chain.log.blob_of(self.chain.meta(oldest).unwrap().log_offset);

@@ -9,12 +9,13 @@
 //! entry 8 bytes:   granule u32 ‖ generation u32        generation 0 = none
 //! ```
 
+use crate::storage::OpenError;
 use crate::storage::blob::{AllocateError, BlobPtr, BlobStore, Class, GRANULE, MAX_GRANULES, Owner, PtrError};
 use crate::storage::memory::{GrowError, Region};
+use coppice_storage::header::Header;
 use std::ops::Range;
 
-const MAGIC: [u8; 4] = *b"CPLD";
-const VERSION: u16 = 1;
+const LAYOUT: Header = Header { name: "log directory", magic: *b"CPLD", version: 1 };
 const HEADER: u64 = 64;
 const ENTRY: u64 = 8;
 
@@ -27,19 +28,21 @@ pub struct Log {
 
 impl Log {
     /// Opens the directory, or makes one for blobs of `class`.
-    pub fn open(directory: Region, class: Class) -> Result<Self, String> {
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(directory: Region, class: Class) -> Result<Self, OpenError> {
         let ring = MAX_GRANULES / class.granules();
         if directory.is_empty() {
-            directory.reserve(HEADER + ring * ENTRY).map_err(|error| format!("log directory: {error:?}"))?;
-            directory.write(0, &MAGIC);
-            directory.write(4, &VERSION.to_le_bytes());
+            directory.reserve(HEADER + ring * ENTRY).map_err(|why| OpenError::Grow { name: LAYOUT.name, why })?;
+            LAYOUT.write(&directory, 0);
             directory.write_u32(8, class.size());
         }
-        let magic: [u8; 4] = directory.read(0);
-        let version = u16::from_le_bytes(directory.read(4));
+        LAYOUT.read(&directory, 0)?;
         let found = directory.read_u32(8);
-        if magic != MAGIC || version != VERSION || found != class.size() {
-            return Err(format!("log directory: magic {magic:?}, version {version}, class {found}"));
+        if found != class.size() {
+            let why = format!("blobs of {found} bytes, where {} are set", class.size());
+            return Err(OpenError::Corrupt { name: LAYOUT.name, why });
         }
         Ok(Self { directory, class, ring })
     }

@@ -1,9 +1,10 @@
 //! Reading what is kept.
 
-use super::ChainStore;
 use super::records::{BlockMeta, BlockRecord};
+use super::store::ChainStore;
 use crate::platform::limits::MAX_REPLY;
 use crate::storage::blob::BlobStore;
+use crate::storage::named;
 use crate::storage::table::same_key;
 use coppice_interface::segments::{ID, Segment, id_offset, receipts_table_len};
 use coppice_interface::{
@@ -173,7 +174,7 @@ impl ChainStore {
         let meta = self.find(number)?;
         let blobs: Option<Vec<_>> = match meta.payload_len() {
             0 => Some(Vec::new()),
-            _ => self.log_ptrs(meta.log_offset, meta.payload_end()).collect(),
+            _ => self.log_ptrs(meta.log_offset, meta.payload_end()).map(|ptr| ptr.map(named)).collect(),
         };
         Ok(BlockStorage {
             log_offset: meta.log_offset,

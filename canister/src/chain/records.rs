@@ -20,13 +20,15 @@
 //! ```
 //! The sum of references before a block says how many lie between any two blocks, without reading those between.
 
-use super::links::links_len;
+use super::postings::links::links_len;
+use crate::storage::OpenError;
 use crate::storage::memory::{GrowError, Region, WASM_PAGE};
 use coppice_interface::BlockHash;
 use coppice_interface::segments::{MAX_BLOCK, Segment};
+use coppice_storage::bytes::{u32_at, u64_at};
+use coppice_storage::header::Header;
 
-const MAGIC: [u8; 4] = *b"CPBR";
-const VERSION: u16 = 2;
+const LAYOUT: Header = Header { name: "block records", magic: *b"CPBR", version: 2 };
 const MARK: u16 = 0xB10C;
 const FORMAT: u16 = 2;
 /// Bytes of a record.
@@ -159,8 +161,7 @@ impl BlockMeta {
     #[inline(always)]
     fn decode(r: &[u8; META], number: u64) -> Option<Self> {
         let u16_at = |at: usize| u16::from_le_bytes([r[at], r[at + 1]]);
-        let u32_at = |at: usize| u32::from_le_bytes(r[at..at + 4].try_into().expect("four bytes"));
-        let u64_at = |at: usize| u64::from_le_bytes(r[at..at + 8].try_into().expect("eight bytes"));
+        let (u32_at, u64_at) = (|at: usize| u32_at(r, at), |at: usize| u64_at(r, at));
         if u16_at(0) != MARK || u16_at(2) != FORMAT || u64_at(8) != number {
             return None;
         }
@@ -179,6 +180,17 @@ impl BlockMeta {
             meta.payload_len() <= MAX_BLOCK && meta.id_links <= meta.transactions && meta.log_offset < 1 << 62;
         is_sane.then_some(meta)
     }
+}
+
+/// A record without its hashes and digests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Numbers {
+    /// Numbers, sizes and times.
+    pub meta: BlockMeta,
+    /// References of all blocks that were appended before it, and not rolled back.
+    pub references_before: u64,
+    /// Bytes of the log between the block before and this one.
+    pub gap: u32,
 }
 
 /// What is kept of a block beside its payload.
@@ -237,17 +249,15 @@ pub struct RecordStore {
 
 impl RecordStore {
     /// Opens the region, or makes an empty store there.
-    pub fn open(region: Region) -> Result<Self, String> {
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(region: Region) -> Result<Self, OpenError> {
         if region.is_empty() {
-            region.reserve(POOL).map_err(|error| format!("block records: {error:?}"))?;
-            region.write(0, &MAGIC);
-            region.write(4, &VERSION.to_le_bytes());
+            region.reserve(POOL).map_err(|why| OpenError::Grow { name: LAYOUT.name, why })?;
+            LAYOUT.write(&region, 0);
         }
-        let magic: [u8; 4] = region.read(0);
-        let version = u16::from_le_bytes(region.read(4));
-        if magic != MAGIC || version != VERSION {
-            return Err(format!("block records: magic {magic:?}, version {version}"));
-        }
+        LAYOUT.read(&region, 0)?;
         let (pages, free, free_pages) = (region.read_u32(8), region.read_u32(12), region.read_u32(16));
         Ok(Self { region, pages, free, free_pages })
     }
@@ -312,15 +322,19 @@ impl RecordStore {
         self.region.read_with(self.address(number)?, |bytes| BlockMeta::decode(bytes, number))
     }
 
-    /// References of the blocks before a kept one; `None` where its record cannot be decoded.
-    pub fn references_before(&self, number: u64) -> Option<u64> {
-        self.meta(number)?;
-        Some(self.region.read_u64(self.address(number)? + REFERENCES))
+    /// Returns the numbers of a kept block with its sum of references and its gap, in one read; `None` where its record cannot be decoded.
+    pub fn numbers(&self, number: u64) -> Option<Numbers> {
+        self.region.read_with(self.address(number)?, |bytes: &[u8; GAP as usize + 4]| {
+            let meta = BlockMeta::decode(bytes.first_chunk()?, number)?;
+            let references_before = u64::from_le_bytes(*bytes[REFERENCES as usize..].first_chunk()?);
+            let gap = u32::from_le_bytes(*bytes[GAP as usize..].first_chunk()?);
+            Some(Numbers { meta, references_before, gap })
+        })
     }
 
-    /// Bytes of the log between the block before a kept one and that one.
-    pub fn gap(&self, number: u64) -> u64 {
-        self.address(number).map_or(0, |at| u64::from(self.region.read_u32(at + GAP)))
+    /// References of the blocks before a kept one; `None` where its record cannot be decoded.
+    pub fn references_before(&self, number: u64) -> Option<u64> {
+        self.numbers(number).map(|numbers| numbers.references_before)
     }
 
     /// Numbers, sizes and times of a kept block, and its hash.
@@ -435,7 +449,7 @@ mod tests {
             }
             store.poison_page(270, page);
             assert_eq!((store.get(270), store.meta(270), store.meta_and_hash(270)), (None, None, None));
-            assert_eq!((store.references_before(270), store.gap(270)), (None, 0));
+            assert_eq!(store.numbers(270), None);
             store.remove(270, true);
             assert_eq!(store.get(255), Some(record(255)), "beside it all is there");
             store.reserve(300, 0).unwrap();

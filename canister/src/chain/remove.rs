@@ -5,8 +5,9 @@
 //! reads and changes as much for a block with one transaction as for one with 100,000. At the other end `rollback.rs` takes the
 //! head out.
 
-use super::records::{BlockMeta, PAGE_RECORDS};
-use super::{ChainState, ChainStore};
+use super::records::{BlockMeta, Numbers, PAGE_RECORDS};
+use super::state::ChainState;
+use super::store::ChainStore;
 use crate::storage::blob::{BlobPtr, BlobStore, Owner};
 #[cfg(feature = "bench")]
 use coppice_interface::segments::{Index, Segment};
@@ -25,106 +26,151 @@ pub struct Removed {
     pub faults: Vec<String>,
 }
 
-/// What pruning a block costs and gives back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The removal of the oldest block: computed once, shown to a budget, then carried out.
+#[derive(Clone, Debug)]
 pub struct Removal {
-    /// 1, and 2 for each blob: one for the bound, one for each transition of a blob.
-    pub ops: u64,
+    number: u64,
+    /// `None` where the block's record cannot be decoded.
+    meta: Option<BlockMeta>,
     /// Blobs of the log that become free.
-    pub blobs: u64,
+    freed: Range<u64>,
+    /// References before the next block, by that one's record.
+    references_below: Option<u64>,
+}
+
+impl Removal {
+    /// The block's number.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// 1, and 2 for each blob: one for the bound, one for each transition of a blob.
+    pub fn ops(&self) -> u64 {
+        1 + 2 * self.blobs()
+    }
+
+    /// Blobs of the log that become free.
+    pub fn blobs(&self) -> u64 {
+        self.freed.end - self.freed.start
+    }
+
     /// Payload bytes.
-    pub bytes: u64,
+    pub fn bytes(&self) -> u64 {
+        self.meta.map_or(0, |meta| meta.payload_len())
+    }
+}
+
+/// Removals of the oldest blocks, oldest first. Reads each record once: that of the next block, which says where the one before it ends,
+/// is the next removal's own.
+pub struct Removals {
+    number: u64,
+    before: u64,
+    first: u64,
+    /// The record of block `number`, once it was read.
+    record: Option<Option<Numbers>>,
+}
+
+impl Removals {
+    /// The next removal. The one before it may have been carried out since, and nothing else may have changed.
+    pub fn next(&mut self, chain: &ChainStore) -> Option<Removal> {
+        let number = self.number;
+        if number >= self.before {
+            return None;
+        }
+        let meta = self.record.take().unwrap_or_else(|| chain.records.numbers(number)).map(|record| record.meta);
+        let next = chain.records.numbers(number + 1);
+        let freed = chain.freed_with(meta.as_ref(), next.as_ref(), self.first);
+        *self = Self { number: number + 1, before: self.before, first: freed.end, record: Some(next) };
+        Some(Removal { number, meta, freed, references_below: next.map(|next| next.references_before) })
+    }
 }
 
 impl ChainStore {
-    /// The blobs of the log that become free with block `number`, where it is the oldest and the log begins with blob
-    /// `first`: those behind whose end the next block starts. Where that one's record is damaged they become free with a
-    /// later block.
-    fn freed_with(&self, number: u64, meta: Option<&BlockMeta>, first: u64) -> Range<u64> {
+    /// The blobs of the log that become free with a block, where it is the oldest and the log begins with blob `first`: those behind
+    /// whose end the next block starts. Where that one's record is damaged they become free with a later block.
+    fn freed_with(&self, meta: Option<&BlockMeta>, next: Option<&Numbers>, first: u64) -> Range<u64> {
         // Blocks lie one after the other, none behind the tail: a record that says otherwise is damaged and frees nothing. What no
         // neighbour confirms may be wrong, too.
-        let next = self.records.meta(number + 1).filter(|next| next.log_offset <= self.state.log_tail);
+        let next = next.filter(|next| next.meta.log_offset <= self.state.log_tail);
         let next = next.filter(|next| match meta {
             Some(meta) => self.follows(meta, next),
-            None => self.goes_on_behind(next),
+            None => self.goes_on_behind(&next.meta),
         });
-        let end = next.map_or(first, |next| self.log.blob_of(next.log_offset));
+        let end = next.map_or(first, |next| self.log.blob_of(next.meta.log_offset));
         first..end.max(first)
     }
 
     /// Whether a block's payload begins where that of the one before ends, or behind the gap that its record tells of.
-    pub(super) fn follows(&self, before: &BlockMeta, meta: &BlockMeta) -> bool {
-        let (end, gap) = (before.log_end(), self.records.gap(meta.number));
-        let is_gap = gap < u64::from(self.log.class().size());
-        end == meta.log_offset || is_gap && end.checked_add(gap) == Some(meta.log_offset)
+    pub(super) fn follows(&self, before: &BlockMeta, next: &Numbers) -> bool {
+        let (end, gap, start) = (before.log_end(), next.gap, next.meta.log_offset);
+        let is_gap = gap < self.log.class().size();
+        end == start || is_gap && end.checked_add(u64::from(gap)) == Some(start)
     }
 
     /// Whether the next block begins where a block's record says that this one ends; the log's tail, where there is none.
     fn goes_on_behind(&self, meta: &BlockMeta) -> bool {
         let after = meta.number + 1;
         if after < self.state.next {
-            return self.records.meta(after).is_some_and(|after| self.follows(meta, &after));
+            return self.records.numbers(after).is_some_and(|after| self.follows(meta, &after));
         }
         meta.log_end() == self.state.log_tail
     }
 
-    /// What taking out the blocks below `before` would cost, oldest first. The head is never among them.
-    pub fn removals(&self, before: u64) -> impl Iterator<Item = Removal> {
-        let last = before.min(self.state.next.saturating_sub(1));
-        let mut first = self.state.log_first;
-        (self.state.oldest..last).map(move |number| {
-            let meta = self.records.meta(number);
-            let freed = self.freed_with(number, meta.as_ref(), first);
-            first = freed.end;
-            let blobs = freed.end - freed.start;
-            Removal { ops: 1 + 2 * blobs, blobs, bytes: meta.map_or(0, |meta| meta.payload_len()) }
-        })
+    /// Removals of the blocks below `before`. The head is never among them.
+    pub fn removals(&self, before: u64) -> Removals {
+        let before = before.min(self.state.next.saturating_sub(1));
+        Removals { number: self.state.oldest, before, first: self.state.log_first, record: None }
     }
 
-    /// Takes the oldest block out. The head is never taken: with one block or none this is `None`.
+    /// Takes the oldest block out, as its removal says.
     ///
     /// What cannot be read never stops it: it is named in [`Removed::faults`] and skipped.
-    pub fn remove_oldest(&mut self, blobs: &mut BlobStore) -> Option<Removed> {
-        if !self.state.started || self.state.blocks() <= 1 {
-            return None;
-        }
-        let number = self.state.oldest;
-        let freed = self.freed_with(number, self.records.meta(number).as_ref(), self.state.log_first);
+    pub fn remove(&mut self, blobs: &mut BlobStore, removal: Removal) -> Removed {
+        let Removal { number, meta, freed, references_below } = removal;
+        debug_assert_eq!(number, self.state.oldest);
         let last_of_page = (number + 1).is_multiple_of(PAGE_RECORDS);
         let first = freed.end;
-        self.owe(number);
-        Some(self.take_out(blobs, number, freed, last_of_page, |state, removed| {
+        self.owe(meta.as_ref(), references_below);
+        self.take_out(blobs, (number, meta.as_ref()), freed, last_of_page, |state, removed| {
             state.oldest = number + 1;
             state.log_first = first;
             state.pruned_blocks += 1;
             state.pruned_bytes += removed.bytes;
-        }))
+        })
     }
 
     /// Takes the oldest block out without a look at its blobs, for one whose going traps: they are lost, and so is a page of records
     /// that it was the last on.
-    pub fn skip_oldest(&mut self, blobs: &mut BlobStore) -> Option<Removed> {
-        if !self.state.started || self.state.blocks() <= 1 {
-            return None;
-        }
-        let number = self.state.oldest;
-        let meta = self.records.meta(number);
+    pub fn skip(&mut self, blobs: &mut BlobStore, removal: Removal) -> Removed {
+        let Removal { number, meta, freed, references_below } = removal;
+        debug_assert_eq!(number, self.state.oldest);
         // As carefully as otherwise: a wrong record must not write off what other blocks lie in.
-        let lost = self.freed_with(number, meta.as_ref(), self.state.log_first);
-        let first = lost.end;
-        for blob in lost {
-            blobs.write_off(self.log.class(), Owner::Chain);
+        let first = freed.end;
+        for blob in freed {
+            blobs.write_off(self.log.class(), Owner::Log);
             self.log.clear(blob);
         }
-        self.owe(number);
-        let (keys, id_links) = meta.map_or((0, 0), |meta| (meta.keys, meta.id_links));
-        self.state.keys = self.state.keys.saturating_sub(u64::from(keys));
-        self.state.id_links = self.state.id_links.saturating_sub(u64::from(id_links));
+        self.owe(meta.as_ref(), references_below);
+        self.uncount(meta.as_ref());
         self.state.oldest = number + 1;
         self.state.log_first = first;
         self.state.pruned_blocks += 1;
         self.save();
-        Some(Removed { number, ..Removed::default() })
+        Removed { number, ..Removed::default() }
+    }
+
+    /// Takes the oldest block out. With one block or none this is `None`.
+    #[cfg(test)]
+    pub fn remove_oldest(&mut self, blobs: &mut BlobStore) -> Option<Removed> {
+        let removal = self.removals(u64::MAX).next(self)?;
+        Some(self.remove(blobs, removal))
+    }
+
+    /// The links of a block that goes are counted no more.
+    fn uncount(&mut self, meta: Option<&BlockMeta>) {
+        let (keys, id_links) = meta.map_or((0, 0), |meta| (meta.keys, meta.id_links));
+        self.state.keys = self.state.keys.saturating_sub(u64::from(keys));
+        self.state.id_links = self.state.id_links.saturating_sub(u64::from(id_links));
     }
 
     /// What sweeps are compared with: takes the entries of the oldest block out one by one, as pruning once did, and says how
@@ -155,21 +201,18 @@ impl ChainStore {
     pub(super) fn take_out(
         &mut self,
         blobs: &mut BlobStore,
-        number: u64,
+        (number, meta): (u64, Option<&BlockMeta>),
         freed: Range<u64>,
         last_of_page: bool,
         advance: impl FnOnce(&mut ChainState, &Removed),
     ) -> Removed {
-        let mut removed = Removed { number, ..Removed::default() };
-        match self.records.meta(number) {
-            None => removed.faults.push(format!("block {number}: its record cannot be decoded")),
-            Some(meta) => {
-                removed.bytes = meta.payload_len();
-                self.state.keys = self.state.keys.saturating_sub(u64::from(meta.keys));
-                self.state.id_links = self.state.id_links.saturating_sub(u64::from(meta.id_links));
-            }
+        let bytes = meta.map_or(0, BlockMeta::payload_len);
+        let mut removed = Removed { number, bytes, ..Removed::default() };
+        if meta.is_none() {
+            removed.faults.push(format!("block {number}: its record cannot be decoded"));
         }
-        let quarantined = self.quarantine(blobs, freed.clone(), Owner::Chain, &mut removed.faults);
+        self.uncount(meta);
+        let quarantined = self.quarantine(blobs, freed.clone(), Owner::Log, &mut removed.faults);
         freed.for_each(|blob| self.log.clear(blob));
         self.records.remove(number, last_of_page);
         advance(&mut self.state, &removed);

@@ -5,10 +5,10 @@
 //! blocks from `start` on, which only a reset raises, past all that were used. So no posting of before can be taken for one of
 //! the chain that comes.
 
-use super::ChainStore;
 use super::remove::release;
 use super::state::{Reset, Way};
-use super::upload::Opened;
+use super::store::ChainStore;
+use super::upload::cell::Opened;
 use crate::storage::blob::{BlobStore, Owner};
 use coppice_interface::ResetError;
 use std::ops::Range;
@@ -99,7 +99,7 @@ impl ChainStore {
         if until == clear_to {
             let first = self.state.log_first;
             let range: Range<u64> = first..self.state.log_end.min(first + MOST_BLOBS);
-            let quarantined = self.quarantine(blobs, range.clone(), Owner::Chain, &mut faults);
+            let quarantined = self.quarantine(blobs, range.clone(), Owner::Log, &mut faults);
             range.clone().for_each(|blob| self.log.clear(blob));
             self.state.log_first = range.end;
             release(blobs, &quarantined, &mut faults);
@@ -143,7 +143,7 @@ mod tests {
             (chain, blobs) = reopen(CLASS);
         }
         assert_eq!(left, [BLOCKS + log, 300 + log, log - MOST_BLOBS]);
-        assert_eq!(blobs.kept_bytes(Owner::Chain), 0);
+        assert_eq!(blobs.kept_bytes(Owner::Log), 0);
         while chain.debt(IndexTable::Ids).debt > 0 || chain.debt(IndexTable::Ids).sweeping {
             chain.sweep(IndexTable::Ids);
         }

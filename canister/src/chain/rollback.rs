@@ -4,10 +4,10 @@
 //! Of each block `next`, the count of rollbacks and the acknowledgements fall first; then its references are taken out, a slice in a
 //! message (`transit.rs`); then its record and its part of the log go.
 
-use super::ChainStore;
-use super::records::{BlockMeta, PAGE_RECORDS};
+use super::records::{BlockMeta, Numbers, PAGE_RECORDS};
 use super::state::{Transit, Way};
-use super::upload::Opened;
+use super::store::ChainStore;
+use super::upload::cell::Opened;
 use crate::storage::blob::BlobStore;
 use coppice_interface::RollbackError;
 use coppice_interface::segments::{Index, Segment};
@@ -129,7 +129,8 @@ impl ChainStore {
         let freed = self.log.blobs_end(tail).clamp(self.state.log_first, end)..end;
         let end = freed.start;
         let last_of_page = number.is_multiple_of(PAGE_RECORDS);
-        let removed = self.take_out(blobs, number, freed, last_of_page, |state, _| {
+        let meta = self.records.meta(number);
+        let removed = self.take_out(blobs, (number, meta.as_ref()), freed, last_of_page, |state, _| {
             state.log_tail = tail;
             state.log_end = end;
             state.transit = None;
@@ -141,19 +142,19 @@ impl ChainStore {
     /// Where the log ends without block `number`, which is its last: behind the block before it. What a record says counts only where a
     /// neighbour agrees: a wrong one must not release what kept blocks lie in.
     fn tail_without(&self, number: u64) -> Option<u64> {
-        let at = |number: u64| (number >= self.state.oldest).then(|| self.records.meta(number)).flatten();
+        let at = |number: u64| (number >= self.state.oldest).then(|| self.records.numbers(number)).flatten();
         let last = at(number);
         let before = number.checked_sub(1).and_then(at);
         match (before, last) {
-            (Some(before), Some(last)) => self.follows(&before, &last).then(|| before.log_end()),
+            (Some(before), Some(last)) => self.follows(&before.meta, &last).then(|| before.meta.log_end()),
             (Some(before), None) => {
-                let agrees = match before.number.checked_sub(1).and_then(at) {
-                    Some(earlier) => self.follows(&earlier, &before),
-                    None => self.log.blob_of(before.log_offset) == self.state.log_first,
+                let agrees = match before.meta.number.checked_sub(1).and_then(at) {
+                    Some(earlier) => self.follows(&earlier.meta, &before),
+                    None => self.log.blob_of(before.meta.log_offset) == self.state.log_first,
                 };
-                agrees.then(|| before.log_end()).filter(|&end| end <= self.state.log_tail)
+                agrees.then(|| before.meta.log_end()).filter(|&end| end <= self.state.log_tail)
             }
-            (None, Some(last)) => (last.log_end() == self.state.log_tail).then_some(last.log_offset),
+            (None, Some(last)) => (last.meta.log_end() == self.state.log_tail).then_some(last.meta.log_offset),
             (None, None) => None,
         }
     }
@@ -163,8 +164,8 @@ impl ChainStore {
     fn references_below(&self, number: u64) -> u64 {
         let before = number.checked_sub(1).filter(|&before| before >= self.state.oldest);
         let before = before.and_then(|before| {
-            let meta = self.records.meta(before)?;
-            self.records.references_before(before)?.checked_add(meta.references())
+            let Numbers { meta, references_before, .. } = self.records.numbers(before)?;
+            references_before.checked_add(meta.references())
         });
         let possible = self.state.pruned_references..=self.state.references;
         let below = [before, self.records.references_before(number)].into_iter().flatten();

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::platform::native;
-use crate::storage::blob::{BlobStore, Owner};
+use crate::storage::blob::{BlobStore, Class, Owner};
+use crate::storage::memory::{self, GrowError};
 use crate::testing::{block, fresh, id, reopen};
 use coppice_interface::segments::Index;
 use coppice_interface::*;
@@ -36,7 +37,7 @@ fn overhead(log_class: u32, blocks: u64, size: impl Fn(u64) -> usize) -> f64 {
     for number in 0..blocks {
         append(&mut chain, &mut blobs, &block(number, &[id(number)], size(number))).unwrap();
     }
-    let kept = blobs.kept_bytes(Owner::Chain) - u64::from(log_class);
+    let kept = blobs.kept_bytes(Owner::Log) - u64::from(log_class);
     kept as f64 / chain.state().appended_bytes as f64
 }
 
@@ -96,7 +97,7 @@ fn refused_growth_of_any_structure_changes_nothing() {
     let large = block(1, &[id(1)], 18 << 20);
     assert_eq!(append(&mut chain, &mut blobs, &large), Err(AppendError::LowCycles { missing: 84_200_000_000 }));
     native::with(|world| world.liquid_cycles = u128::MAX);
-    memory::set_max_pages(memory::billed_pages());
+    memory::manager().set_max_pages(memory::billed_pages());
     assert_eq!(append(&mut chain, &mut blobs, &large), Err(AppendError::OutOfSpace));
     assert_eq!(*chain.state(), before);
     // The index needs memory.
@@ -112,7 +113,7 @@ fn refused_growth_of_any_structure_changes_nothing() {
     assert_eq!(chain.state().next, number);
     assert_eq!(chain.index_stats().entries, 1 + (number - 1) * 99_000);
     assert!(number > 1 && before.next == 1);
-    memory::set_max_pages(u64::MAX);
+    memory::manager().set_max_pages(u64::MAX);
     append(&mut chain, &mut blobs, &block(number, &[id(1)], 18 << 20)).unwrap();
 }
 
@@ -130,7 +131,7 @@ fn ids_are_entered_whole_or_not_at_all() {
     chain.index.fail_after(50);
     let meta = BlockMeta { number: 2, transactions: 200, id_links: 0, ..chain.meta(1).unwrap() };
     let refused = chain.insert_ids(&blobs, &meta, &index, 0..200).err();
-    assert_eq!(refused, Some(append::EnterError::Grow(memory::GrowError::OutOfSpace)));
+    assert_eq!(refused, Some(transit::EnterError::Grow(GrowError::OutOfSpace)));
     assert_eq!((*chain.state(), chain.index_stats().entries), (state, entries));
     assert_eq!(chain.location(&blobs, &id(1)).unwrap().block_number, 1);
     append(&mut chain, &mut blobs, &block(2, &repeated(2), 10)).unwrap();
@@ -160,7 +161,7 @@ fn damage_is_skipped_with_its_space_accounted_for() {
     assert!(faults.iter().zip(named).all(|(fault, named)| fault.starts_with(named)), "{faults:#?}");
     let head = chain.meta(9).unwrap();
     let kept = chain.log.blobs_end(head.log_end()) - chain.log.blob_of(head.log_offset);
-    assert_eq!(blobs.kept_bytes(Owner::Chain), kept * (64 << 10));
+    assert_eq!(blobs.kept_bytes(Owner::Log), kept * (64 << 10));
     assert_eq!(blobs.class_counters(chain.log_class()).lost, 1);
     // The id of the damaged block is found by nobody, and its entry hurts nobody.
     assert_eq!(chain.location(&blobs, &id(2)), Err(ReadError::NotFound));
@@ -223,7 +224,7 @@ fn links_that_find_no_room_undo_what_was_entered() {
     let used = chain.state().log_tail as usize + empty.index.len() + empty.receipts.len();
     let filled = block(1, &ids, (64 << 10) * 2 - used - 100);
     // Every blob that memory has room for is taken.
-    memory::set_max_pages(memory::billed_pages());
+    memory::manager().set_max_pages(memory::billed_pages());
     while blobs.allocate(64 << 10, Owner::External).is_ok() {}
     let two = [(); 2].map(|()| blobs.kept_bytes(Owner::External));
     assert!(two[0] > 0);
@@ -233,7 +234,7 @@ fn links_that_find_no_room_undo_what_was_entered() {
     for id in &ids {
         assert_eq!(chain.location(&blobs, id).unwrap().block_number, 0);
     }
-    memory::set_max_pages(u64::MAX);
+    memory::manager().set_max_pages(u64::MAX);
     append(&mut chain, &mut blobs, &filled).unwrap();
     assert_eq!(chain.meta(1).unwrap().id_links, 50);
     assert_eq!(chain.location(&blobs, &ids[7]).unwrap().block_number, 1);
@@ -281,9 +282,9 @@ fn a_block_goes_in_the_fixed_order() {
     for number in 0..3 {
         append(&mut chain, &mut blobs, &block(number, &[id(number)], 64 << 10)).unwrap();
     }
-    memory::take_writes();
+    native::with(|world| world.writes = Some(Vec::new()));
     chain.remove_oldest(&mut blobs).unwrap();
-    let mut order = memory::take_writes();
+    let mut order = native::with(|world| world.writes.take().expect("they are noted"));
     // The free list and the counters lie in one region, the granules in another: one step together.
     order.iter_mut().filter(|id| **id == memory::BLOB_GRANULES).for_each(|id| *id = memory::BLOB_SETS);
     order.dedup();
@@ -490,7 +491,7 @@ proptest! {
                         (chain, blobs) = reopen(class);
                         chain.few_hashes = colliding;
                     }
-                    prop_assert_eq!(blobs.kept_bytes(Owner::Chain), 0);
+                    prop_assert_eq!(blobs.kept_bytes(Owner::Log), 0);
                     first = at;
                 }
                 Step::Reopen => (chain, blobs) = reopen(class),
@@ -509,7 +510,7 @@ proptest! {
         // Nothing leaks: the kept blobs are those that the kept blocks touch, and nothing is quarantined.
         let state = *chain.state();
         prop_assert_eq!(blobs.kept_bytes(Owner::Upload), 0);
-        prop_assert_eq!(blobs.kept_bytes(Owner::Chain), (state.log_end - state.log_first) * u64::from(class));
+        prop_assert_eq!(blobs.kept_bytes(Owner::Log), (state.log_end - state.log_first) * u64::from(class));
         if let Some((first, _)) = model.first_key_value() {
             let start = chain.meta(*first).unwrap().log_offset;
             prop_assert_eq!(state.log_first, (start / u64::from(class)).min(state.log_end));
@@ -539,7 +540,7 @@ proptest! {
 #[test]
 fn an_upload_says_whose_it_is() {
     use candid::Principal;
-    const BY: u64 = memory::cell::UPLOAD + 224;
+    const BY: u64 = crate::storage::places::UPLOAD + 224;
     let (mut chain, mut blobs) = fresh(64 << 10);
     let [short, long] = [Principal::from_slice(&[7]), Principal::from_slice(&[9; 29])];
     for by in [short, long, Principal::management_canister()] {
@@ -568,5 +569,5 @@ fn an_upload_says_whose_it_is() {
     let admission = Admission::default();
     chain.begin(&mut blobs, &begin(&block(0, &[], 10), 10), &admission, 0).unwrap();
     chain.cells.write(BY, &[31]);
-    assert!(upload::check(&chain.cells).is_err());
+    assert!(upload::cell::check(&chain.cells).is_err());
 }

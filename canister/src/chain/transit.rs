@@ -13,11 +13,34 @@
 //! ```
 //! Ids come first, by position, then keys, by transaction. They go in the opposite order, each leaving what it has replaced.
 
-use super::ChainStore;
+use super::postings::ids::EnteredIds;
+use super::postings::keys::EnteredKeys;
+use super::store::ChainStore;
+use crate::storage::memory::GrowError;
 use coppice_interface::segments::{MAX_ENTRIES, SLICE};
 
 /// Pages of 4 KiB of both tables up to which a slice is a whole block: all of them may change.
 const SMALL_TABLES: u64 = 15_000;
+
+/// What a slice of a block has in the two indexes, and what was there before.
+pub(super) struct Entered {
+    pub ids: EnteredIds,
+    pub keys: EnteredKeys,
+}
+
+/// Why a slice was not entered. Nothing has changed.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum EnterError {
+    Grow(GrowError),
+    /// The links of slices before cannot be read.
+    Unreadable(String),
+}
+
+impl From<GrowError> for EnterError {
+    fn from(error: GrowError) -> Self {
+        Self::Grow(error)
+    }
+}
 
 impl ChainStore {
     /// References that one message may enter, or take out.

@@ -1,14 +1,15 @@
 //! Leases are given, extended, and end by time.
 
 use super::answer::{Answer, MAX_ROWS, at_most, at_most_many, has_bytes, limit};
+use super::header::Counter;
 use super::lane::MAX_LANES;
 use super::lease::{Lease, MAX_LEASES, MAX_REQUEST, Stage, Token};
-use super::read::Merge;
-use super::root::Counter;
+use super::list::Merge;
 use super::row::Row;
 use super::{Budget, DeletionQueue, Store};
 use crate::logs;
 use crate::platform::limits::NS;
+use crate::storage::memory::NoMemory;
 use crate::storage::slots::Slots;
 use candid::Principal;
 use coppice_interface::{
@@ -119,8 +120,7 @@ impl Store {
         self.leases.answer(&self.slots, ended).map(Err).ok_or(BlobDeletionError::Expired)
     }
 
-    /// Notices what time has done: leases that have expired are over, and their rows go back, the oldest lease first, as do rows that
-    /// have backed off; as far as the budget goes.
+    /// Expires leases, the oldest first, and ends back-offs, within a budget. Rows of an expired lease wait again.
     pub fn notice(&mut self, now_ns: u64, budget: &Budget) {
         let is_due = |lease: &Lease| lease.stage != Stage::Over && now_ns >= lease.expires_at;
         while let Some(number) = self.leases.earliest(is_due)
@@ -213,7 +213,7 @@ impl Store {
         if self.leases.live.len() >= MAX_LEASES {
             return Err(BlobDeletionError::TooManyLeases { limit: MAX_LEASES as u64 });
         }
-        self.root.leases = self.leases.make(&mut self.slots)?;
+        self.root.leases = self.leases.make(&mut self.slots).map_err(NoMemory)?;
         let token = Token::new(self.root.seed, self.root.next_lease, times[0], caller);
         let request = arg.request.as_ref().map(|request| request.to_vec());
         self.leases.add(token, caller, request, due, times);

@@ -1,8 +1,8 @@
 //! What a worker says of rows: deleted, failed.
 
 use super::answer::{Answer, at_most_many};
+use super::header::Counter;
 use super::lease::{MAX_IDS, Stage, UNKNOWN};
-use super::root::Counter;
 use super::row::Row;
 use super::{DeletionQueue, Store};
 use crate::platform::limits::NS;
@@ -19,21 +19,21 @@ const MAX_ROWS: usize = 10_000;
 /// The longest that a row backs off.
 const MAX_BACK_OFF_SECS: u64 = 3_600;
 
-/// What is with the record that goes with a completed row.
+/// Outcome for the record attached to a completed row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordEnd {
-    /// It is gone, or goes by itself.
+    /// Removed, or will be without another call.
     Gone,
-    /// It made difficulties, and is still there.
+    /// Kept: it could not be removed.
     Kept,
 }
 
-/// What the queue's owner has a say in when rows are completed.
+/// Callbacks into the record store while rows are completed.
 pub trait Completion {
-    /// Whether the message has room for another row, where the queue has changed so many pages.
+    /// Returns whether the message has room for another row, after the queue has changed `pages` pages.
     fn goes_on(&mut self, pages: u64) -> bool;
 
-    /// Takes out the record that goes with a row.
+    /// Removes the record attached to a row.
     fn record_end(&mut self, txid: &[u8; 32]) -> RecordEnd;
 }
 

@@ -7,10 +7,11 @@
 //! The first twelve are those of `tx` and `outputs` in each store: always there, because UTXO records name these. Each of the other 64
 //! is made for the first row that needs one and given back with the last.
 
-use super::root::{ROOT, STORES};
+use super::header::{ROOT, STORES};
 use super::row::{MAX_TYPE, Name};
 use crate::storage::slots::{FIRST_SLOT, SlotId, Slots};
 use coppice_interface::{BlobSelector, StoreType};
+use coppice_storage::bytes::u64_at;
 
 /// Lanes of other file types than those that are always there.
 pub const MAX_LANES: usize = 64;
@@ -59,7 +60,7 @@ impl Lane {
     }
 
     fn decode(b: &[u8; LANE as usize], at: usize) -> Result<Option<Self>, String> {
-        let rows = u64::from_le_bytes(*b[40..].first_chunk().expect("eight bytes"));
+        let rows = u64_at(b, 40);
         if rows == 0 {
             return Ok(None);
         }

@@ -11,11 +11,12 @@
 //! The rows of a lease are a ring through the rows, in the order in which they were given. It is made with the first lease: who has no
 //! use for leases pays for none.
 
-use super::row::{Row, at, long, word};
+use super::row::{Row, at};
 use crate::storage::memory::GrowError;
 use crate::storage::slots::{SlotId, Slots};
 use candid::Principal;
 use coppice_interface::CompletedBlobDeletions;
+use coppice_storage::bytes::{u32_at, u64_at};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -113,7 +114,7 @@ pub struct Leases {
 
 impl Lease {
     fn decode(b: &[u8], place: u32) -> Result<Self, String> {
-        let token = Token { number: long(b, 0), digest: *b[8..].first_chunk().expect("32 bytes") };
+        let token = Token { number: u64_at(b, 0), digest: *b[8..].first_chunk().expect("32 bytes") };
         let wrong = |what: &str| format!("deletion queue: the {what} of lease {}", token.number);
         let holder = b.get(41..41 + usize::from(b[40])).and_then(|bytes| Principal::try_from_slice(bytes).ok());
         let request = b.get(72..72 + usize::from(b[71])).filter(|request| request.len() <= MAX_REQUEST);
@@ -122,14 +123,14 @@ impl Lease {
             holder: holder.ok_or_else(|| wrong("holder"))?,
             stage: Stage::ALL.get(usize::from(b[70])).copied().ok_or_else(|| wrong("stage"))?,
             request: Some(request.ok_or_else(|| wrong("request"))?.to_vec()).filter(|request| !request.is_empty()),
-            done: [136, 140, 144].map(|at| word(b, at)),
-            rows: word(b, 148),
-            unknown: word(b, 152),
-            expires_at: long(b, 156),
-            height: word(b, 164),
-            first: word(b, 168),
-            acquired_at: long(b, 172),
-            length: long(b, 180),
+            done: [136, 140, 144].map(|at| u32_at(b, at)),
+            rows: u32_at(b, 148),
+            unknown: u32_at(b, 152),
+            expires_at: u64_at(b, 156),
+            height: u32_at(b, 164),
+            first: u32_at(b, 168),
+            acquired_at: u64_at(b, 172),
+            length: u64_at(b, 180),
             place,
             changed: false,
         })
@@ -255,7 +256,7 @@ impl Leases {
         slots.read_onto(&mut bytes, slot, 0, SKIPPED as usize);
         let (leases, ends) = bytes.split_at(ENDS as usize);
         for (b, place) in leases.chunks_exact(LEASE as usize).zip(0..) {
-            if long(b, 0) != 0 {
+            if u64_at(b, 0) != 0 {
                 all.live.push(Lease::decode(b, place)?);
             }
         }

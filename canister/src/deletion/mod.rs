@@ -22,24 +22,24 @@
 mod acquire;
 mod answer;
 mod complete;
+mod header;
 mod lane;
 mod lease;
-mod read;
+mod list;
 mod retry;
-mod root;
 mod row;
 mod schedule;
 
 use crate::storage::memory::{self, GrowError};
+use crate::storage::slots::radix::{self, NODE};
 use crate::storage::slots::treap::Treap;
-use crate::storage::slots::tree::{self, NODE};
-use crate::storage::slots::{FIRST_SLOT, SlotId, Slots, chain};
+use crate::storage::slots::{FIRST_SLOT, SlotId, Slots, buckets};
 use crate::{logs, platform};
 pub use complete::{Completion, RecordEnd};
 use coppice_interface::{BlobDeletionState, StoreType};
+use header::Root;
 use lane::{Lanes, MAX_LANES, ROOT_AND_LANES};
 use lease::Leases;
-use root::Root;
 pub use row::Name;
 use row::{Row, at};
 pub use schedule::Scheduled;
@@ -149,7 +149,7 @@ impl DeletionQueue {
             let root = Root::new(self.seed);
             root.save(&mut slots);
             // Bytes left there by something else are no empty lanes.
-            slots.write(slot, root::ROOT, &[0; (ROOT_AND_LANES - root::ROOT) as usize]);
+            slots.write(slot, header::ROOT, &[0; (ROOT_AND_LANES - header::ROOT) as usize]);
             let (lanes, leases) = (Lanes::new(), Leases::default());
             self.store = Some(Store { slots, root, lanes, leases, taken: Default::default() });
         }
@@ -161,7 +161,7 @@ impl DeletionQueue {
         self.within(now_ns, &Budget::new(SHARE_INSTRUCTIONS, SHARE_PAGES), run)
     }
 
-    /// Notices what time has done, as far as a message goes.
+    /// Expires leases and ends back-offs, as far as a message goes.
     pub fn tick(&mut self, now_ns: u64) {
         self.within(now_ns, &Budget::new(MOST_INSTRUCTIONS, MOST_PAGES), |_| ());
     }
@@ -188,12 +188,12 @@ impl Store {
     }
 
     fn find(&self, id: u64) -> Option<Row> {
-        let mut rows = chain::under(&self.slots, self.root.by_id, at::BY_ID, id as u32);
+        let mut rows = buckets::under(&self.slots, self.root.by_id, at::BY_ID, id as u32);
         rows.find_map(|slot| Row::read(&self.slots, slot).filter(|row| row.id == id))
     }
 
     fn find_name(&self, name: &Name, hash: u32) -> Option<Row> {
-        let mut rows = chain::under(&self.slots, self.root.by_name, at::BY_NAME, hash >> (32 - NAME_BITS));
+        let mut rows = buckets::under(&self.slots, self.root.by_name, at::BY_NAME, hash >> (32 - NAME_BITS));
         rows.find_map(|slot| {
             Row::read(&self.slots, slot).filter(|row| row.hash == hash && row.is_named(&self.slots, name))
         })
@@ -204,8 +204,8 @@ impl Store {
     /// # Errors
     /// [`GrowError`], and nothing has changed.
     fn reserve(&self, name: &Name, hash: u32) -> Result<(), GrowError> {
-        let by_name = tree::missing_nodes(&self.slots, self.root.by_name, hash >> (32 - NAME_BITS));
-        let by_id = tree::missing_nodes(&self.slots, self.root.by_id, self.root.next_id as u32);
+        let by_name = radix::missing_nodes(&self.slots, self.root.by_name, hash >> (32 - NAME_BITS));
+        let by_id = radix::missing_nodes(&self.slots, self.root.by_id, self.root.next_id as u32);
         self.slots.reserve(&[(name.row_len(), 1), (NODE, by_name + by_id)])
     }
 
@@ -219,8 +219,8 @@ impl Store {
         (row.txid, row.height) = (txid, height);
         self.root.next_id += 1;
         row.create(&mut self.slots, name);
-        chain::enter(&mut self.slots, &mut self.root.by_name, at::BY_NAME, slot, hash >> (32 - NAME_BITS));
-        chain::enter(&mut self.slots, &mut self.root.by_id, at::BY_ID, slot, row.id as u32);
+        buckets::enter(&mut self.slots, &mut self.root.by_name, at::BY_NAME, slot, hash >> (32 - NAME_BITS));
+        buckets::enter(&mut self.slots, &mut self.root.by_id, at::BY_ID, slot, row.id as u32);
         self.enter(&mut row, state);
         row
     }
@@ -229,8 +229,8 @@ impl Store {
     fn remove(&mut self, row: &Row) {
         self.leave(row);
         let key = row.hash >> (32 - NAME_BITS);
-        chain::leave(&mut self.slots, &mut self.root.by_name, at::BY_NAME, row.slot, key);
-        chain::leave(&mut self.slots, &mut self.root.by_id, at::BY_ID, row.slot, row.id as u32);
+        buckets::leave(&mut self.slots, &mut self.root.by_name, at::BY_NAME, row.slot, key);
+        buckets::leave(&mut self.slots, &mut self.root.by_id, at::BY_ID, row.slot, row.id as u32);
         self.lanes.leave(row.lane);
         self.slots.free(row.slot);
     }

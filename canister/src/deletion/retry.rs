@@ -1,8 +1,8 @@
 //! Dead letters: tried again by an operator, and dropped where there are too many.
 
 use super::answer::{Answer, at_most_many};
-use super::read::Merge;
-use super::root::Counter;
+use super::header::Counter;
+use super::list::Merge;
 use super::row::Row;
 use super::{Budget, DeletionQueue, MOST_INSTRUCTIONS, MOST_PAGES, Store};
 use crate::logs;

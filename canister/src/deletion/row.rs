@@ -14,6 +14,7 @@ use super::answer::{Answer, has_bytes};
 use crate::storage::slots::{SlotId, Slots};
 use coppice_interface::{BlobDeletion, BlobDeletionState, BlobName, ExternalStore, FileType, Txid};
 use coppice_interface::{MAX_BLOB_KEY, StoreType};
+use coppice_storage::bytes::{u32_at, u64_at};
 use serde_bytes::ByteBuf;
 
 /// Bytes before the file type.
@@ -36,16 +37,6 @@ pub mod at {
     pub const BY_ID: u32 = 60;
     /// Where what changes with a row's state ends, but for the links.
     pub const LINKS: usize = 44;
-}
-
-/// Eight bytes as a number.
-pub fn long(b: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(*b[at..].first_chunk().expect("eight bytes"))
-}
-
-/// Four bytes as a number.
-pub fn word(b: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(*b[at..].first_chunk().expect("four bytes"))
 }
 
 /// What a blob outside is called.
@@ -142,7 +133,7 @@ impl Row {
             return None;
         }
         let row = slots.read_with(slot, 0, |b: &[u8; HEAD as usize]| {
-            let (word, long) = (|at| word(b, at), |at| long(b, at));
+            let (word, long) = (|at| u32_at(b, at), |at| u64_at(b, at));
             if b[..2] != KIND {
                 return None;
             }
@@ -223,12 +214,12 @@ impl Row {
         tail.starts_with(name.file_type.as_bytes()) && tail.ends_with(name.key)
     }
 
-    /// What is shown of it; `None` where its file type is no text.
+    /// Returns the row as callers see it, or `None` if its file type is no text.
     pub fn shown(&self, slots: &Slots) -> Option<BlobDeletion> {
         let (type_len, key_len) = (usize::from(self.type_len), usize::from(self.key_len));
-        let (mut file_type, mut key) = (Vec::new(), Vec::new());
-        slots.read_onto(&mut file_type, self.slot, HEAD, type_len);
-        slots.read_onto(&mut key, self.slot, HEAD + type_len as u32, key_len);
+        let mut file_type = Vec::new();
+        slots.read_onto(&mut file_type, self.slot, HEAD, type_len + key_len);
+        let key = file_type.split_off(type_len);
         Some(BlobDeletion {
             id: self.id,
             blob_key: ByteBuf::from(key),

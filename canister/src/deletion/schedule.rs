@@ -1,10 +1,11 @@
 //! What comes into the queue, and what is taken back before anybody has deleted it.
 
 use super::answer::Answer;
-use super::root::Counter;
+use super::header::Counter;
 use super::row::{Name, Row};
 use super::{DeletionQueue, MAX_LANES, Store};
-use crate::storage::memory::{GrowError, records};
+use crate::storage::memory::NoMemory;
+use crate::storage::memory::{self, GrowError};
 use coppice_interface::{BlobDeletionError, BlobDeletionState, ScheduledBlobDeletion, UtxoRefusal};
 
 /// What scheduling the blob of a record that goes came to.
@@ -25,8 +26,8 @@ impl DeletionQueue {
     pub fn schedule(&mut self, name: &Name, height: u32, now_ns: u64) -> Answer<ScheduledBlobDeletion> {
         name.check()?;
         let most = self.limits.rows;
-        records::creating(|| {
-            self.made()?;
+        memory::creating_records(|| {
+            self.made().map_err(NoMemory)?;
             self.message(now_ns, |store| store.schedule(name, height, most))
                 .unwrap_or(Err(BlobDeletionError::OutOfSpace))
         })
@@ -60,8 +61,8 @@ impl DeletionQueue {
     /// `BeingDeleted`, `BlobTaken`, `TooManyRows`, `RecordsFull`, `OutOfSpace`, `LowCycles`.
     pub fn admits(&mut self, name: &Name, txid: &[u8; 32]) -> Result<(), UtxoRefusal> {
         let (rows, limit) = self.rows();
-        records::creating(|| {
-            let store = self.made()?;
+        memory::creating_records(|| {
+            let store = self.made().map_err(NoMemory)?;
             let hash = store.hash(name);
             match store.find_name(name, hash) {
                 // The record of this very transaction is there, or was never taken out.
@@ -69,7 +70,7 @@ impl DeletionQueue {
                 Some(row) if row.state == BlobDeletionState::Held => Err(UtxoRefusal::BlobTaken),
                 Some(_) => Err(UtxoRefusal::BeingDeleted),
                 None if rows >= limit => Err(UtxoRefusal::TooManyRows { limit }),
-                None => Ok(store.reserve(name, hash)?),
+                None => Ok(store.reserve(name, hash).map_err(NoMemory)?),
             }
         })
     }
@@ -109,7 +110,7 @@ impl Store {
                 return Err(BlobDeletionError::TooMany { limit: MAX_LANES as u64 });
             }
             None => {
-                self.reserve(name, hash)?;
+                self.reserve(name, hash).map_err(NoMemory)?;
                 (self.add(name, hash, None, height, BlobDeletionState::Waiting).id, false)
             }
         };

@@ -14,7 +14,7 @@ use serde_bytes::ByteBuf;
 const CHUNK: u64 = 192;
 /// A cursor's segment where its block was handed out whole.
 const WHOLE: u8 = Segment::ALL.len() as u8;
-/// Damaged blocks in a row that are looked behind for one that can be read.
+/// Damaged blocks in a row that are passed in search of a readable one.
 const LOOK_BEHIND: u64 = 10_000;
 
 /// Why a page ends, or there is none.
@@ -31,7 +31,7 @@ impl From<ExportError> for Stop {
     }
 }
 
-/// The page behind `cursor`, or the first, with at most `max_bytes` of payload; 0: as many as a reply holds.
+/// Returns the page after `cursor`, or the first page, with at most `max_bytes` of payload; 0: as many as a reply holds.
 ///
 /// # Errors
 /// [`ExportError`].
@@ -55,7 +55,7 @@ fn build(
 ) -> Result<ExportPage, Stop> {
     let point = match &cursor {
         None => Point { number: chain.state().oldest, segment: 0, offset: 0 },
-        Some(cursor) => Point::behind(chain, cursor)?,
+        Some(cursor) => Point::after(chain, cursor)?,
     };
     let mut builder = Builder {
         chain,
@@ -71,7 +71,7 @@ fn build(
         None => cursor,
         Some((point, hash)) => {
             let Point { number, segment, offset } = point;
-            Some(ExportCursor { segment, offset, ..behind(chain, number, hash.to_bytes()) })
+            Some(ExportCursor { segment, offset, ..after(chain, number, hash.to_bytes()) })
         }
     };
     Ok(ExportPage { chunks, cursor, head: chain.state().head() })
@@ -86,7 +86,7 @@ struct Point {
 }
 
 impl Point {
-    fn behind(chain: &ChainStore, cursor: &ExportCursor) -> Result<Self, Stop> {
+    fn after(chain: &ChainStore, cursor: &ExportCursor) -> Result<Self, Stop> {
         let ExportCursor { number, segment, offset, .. } = *cursor;
         let state = chain.state();
         if segment > WHOLE || segment == WHOLE && offset != 0 {
@@ -123,7 +123,7 @@ fn hash_of_kept(chain: &ChainStore, number: u64, whole: bool) -> Result<Option<B
     if number >= oldest || whole && number + 1 == oldest { hash_of(chain, number) } else { Ok(None) }
 }
 
-/// The hash of a kept block, or of the one before the oldest; `None` behind the head.
+/// The hash of a kept block, or of the one before the oldest; `None` after the head.
 fn hash_of(chain: &ChainStore, number: u64) -> Result<Option<BlockHash>, Stop> {
     let state = chain.state();
     if !state.started || number >= state.next {
@@ -132,7 +132,7 @@ fn hash_of(chain: &ChainStore, number: u64) -> Result<Option<BlockHash>, Stop> {
     if number < state.oldest {
         return Ok(Some(record(chain, state.oldest)?.parent.to_bytes()));
     }
-    // A damaged record says nothing; the one behind it names its hash.
+    // A damaged record says nothing; the next one names its hash.
     match record(chain, number) {
         Err(_) if number + 1 < state.next => Ok(Some(record(chain, number + 1)?.parent.to_bytes())),
         kept => Ok(Some(kept?.hash.to_bytes())),
@@ -147,8 +147,8 @@ fn bad(why: String) -> ExportError {
     ExportError::BadCursor { why }
 }
 
-/// The cursor behind a whole block.
-fn behind(chain: &ChainStore, number: u64, hash: BlockHash) -> ExportCursor {
+/// Returns the cursor after a whole block.
+fn after(chain: &ChainStore, number: u64, hash: BlockHash) -> ExportCursor {
     ExportCursor { number, hash, segment: WHOLE, offset: 0, rollbacks: chain.rollbacks().count() }
 }
 
@@ -157,7 +157,7 @@ fn corrupt(chain: &ChainStore, number: u64, why: String) -> ExportError {
     let last = chain.state().next.min(number.saturating_add(LOOK_BEHIND));
     let next = (number + 1..last).find_map(|later| {
         let record = chain.record(later).ok()?;
-        Some(behind(chain, later - 1, record.parent.to_bytes()))
+        Some(after(chain, later - 1, record.parent.to_bytes()))
     });
     ExportError::Corrupt { number, why, next }
 }
@@ -188,7 +188,7 @@ fn elsewhere(chain: &ChainStore, cursor: &ExportCursor) -> Result<ExportError, S
         return Ok(pruned(chain, cursor));
     }
     let hash = hash_of(chain, common_ancestor)?.unwrap_or_default();
-    Ok(ExportError::Reorged { common_ancestor, cursor: behind(chain, common_ancestor, hash) })
+    Ok(ExportError::Reorged { common_ancestor, cursor: after(chain, common_ancestor, hash) })
 }
 
 struct Builder<'a> {
@@ -199,7 +199,7 @@ struct Builder<'a> {
     /// Bytes that the reply still holds.
     room: u64,
     chunks: Vec<ExportChunk>,
-    /// What comes behind the last chunk, in that chunk's block.
+    /// Bytes after the last chunk, in the same block.
     done: Option<(Point, Hash)>,
 }
 

@@ -1,11 +1,14 @@
+use super::exporters::MAX_EXPORTERS;
 use super::*;
-use crate::chain::Admission;
-use crate::platform::native;
+use crate::chain::{Admission, ChainStore};
+use crate::platform::{self, native};
 use crate::storage::blob::BlobStore;
 use crate::storage::memory;
 use crate::testing::{block, fresh, hash, id, reopen};
-use coppice_interface::{AppendBlock, BlockHash, ExportCursor, ExportError, ExportPage};
+use candid::Principal;
+use coppice_interface::*;
 use serde_bytes::ByteBuf;
+use std::rc::Rc;
 
 const CLASS: u32 = 64 << 10;
 

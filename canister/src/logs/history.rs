@@ -14,12 +14,15 @@
 //! ```
 //! *Instructions* are those of [`crate::platform::meter`] since the canister was started: they begin anew with an upgrade, as counters do.
 
-use crate::storage::memory::{Region, WASM_PAGE, cell};
+use crate::storage::OpenError;
+use crate::storage::memory::{Region, WASM_PAGE};
+use crate::storage::places;
 use coppice_interface::{ProblemCode, StoreType};
+use coppice_storage::bytes::{array_at, u32_at, u64_at};
+use coppice_storage::header::Header;
 use std::rc::Rc;
 
-const MAGIC: [u8; 4] = *b"CPHI";
-const VERSION: u16 = 1;
+const LAYOUT: Header = Header { name: "history", magic: *b"CPHI", version: 1 };
 /// Seconds between two samples.
 pub const EVERY: u64 = 60;
 /// Seconds between two of those that are kept for a month.
@@ -55,8 +58,8 @@ pub struct Sample {
 }
 
 impl Sample {
-    fn encode(&self) -> [u8; cell::SAMPLE_LEN] {
-        let mut bytes = [0; cell::SAMPLE_LEN];
+    fn encode(&self) -> [u8; places::SAMPLE_LEN] {
+        let mut bytes = [0; places::SAMPLE_LEN];
         let words = [(0, self.at), (8, self.kept_bytes), (16, self.appended), (24, self.pruned)];
         let more = [(40, self.reusable_bytes), (48, self.instructions)];
         for (at, word) in words.into_iter().chain(more) {
@@ -68,9 +71,9 @@ impl Sample {
         bytes
     }
 
-    fn decode(bytes: &[u8; cell::SAMPLE_LEN]) -> Self {
-        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-        let half = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+    fn decode(bytes: &[u8; places::SAMPLE_LEN]) -> Self {
+        let word = |at: usize| u64_at(bytes, at);
+        let half = |at: usize| u32_at(bytes, at);
         Self {
             at: word(0),
             kept_bytes: word(8),
@@ -111,20 +114,20 @@ impl Span {
     /// Samples that are kept.
     pub fn kept(self) -> u64 {
         match self {
-            Self::Day => cell::SAMPLES_OF_A_DAY,
-            Self::Month => cell::SAMPLES_OF_A_MONTH,
+            Self::Day => places::SAMPLES_OF_A_DAY,
+            Self::Month => places::SAMPLES_OF_A_MONTH,
         }
     }
 
     fn begin(self) -> u64 {
         match self {
-            Self::Day => cell::SAMPLES,
-            Self::Month => cell::COARSE_SAMPLES,
+            Self::Day => places::SAMPLES,
+            Self::Month => places::COARSE_SAMPLES,
         }
     }
 
     fn address(self, secs: u64) -> u64 {
-        self.begin() + secs / self.every() % self.kept() * cell::SAMPLE_LEN as u64
+        self.begin() + secs / self.every() % self.kept() * places::SAMPLE_LEN as u64
     }
 }
 
@@ -138,13 +141,12 @@ pub struct Since {
 }
 
 impl Since {
-    fn load(cells: &Region) -> Result<Self, String> {
-        let bytes: [u8; BYTES] = cells.read(cell::HISTORY);
-        let version = u16::from_le_bytes([bytes[4], bytes[5]]);
-        if bytes != [0; BYTES] && (bytes[..4] != MAGIC || version != VERSION) {
-            return Err(format!("history: magic {:?}, version {version}; this code reads {VERSION}", &bytes[..4]));
+    fn load(cells: &Region) -> Result<Self, OpenError> {
+        let bytes: [u8; BYTES] = cells.read(places::HISTORY);
+        if bytes != [0; BYTES] {
+            LAYOUT.check(&array_at(&bytes, 0))?;
         }
-        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        let word = |at: usize| u64_at(&bytes, at);
         Ok(Self {
             appended: word(8),
             appended_at: word(16),
@@ -155,13 +157,12 @@ impl Since {
 
     fn save(&self, cells: &Region) {
         let mut bytes = [0; BYTES];
-        bytes[..4].copy_from_slice(&MAGIC);
-        bytes[4..6].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[..8].copy_from_slice(&LAYOUT.encode());
         bytes[8..16].copy_from_slice(&self.appended.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.appended_at.to_le_bytes());
         bytes[CODES_AT..STORES_AT].copy_from_slice(self.codes.map(u64::to_le_bytes).as_flattened());
         bytes[STORES_AT..].copy_from_slice(self.untaken.map(u64::to_le_bytes).as_flattened());
-        cells.write(cell::HISTORY, &bytes);
+        cells.write(places::HISTORY, &bytes);
     }
 
     /// Since when a code is raised, in Unix nanoseconds, where that was noticed.
@@ -250,8 +251,8 @@ impl History {
     /// The samples up to a moment, in Unix seconds, the oldest first. What is damaged, or of another time, is left out.
     pub fn samples(&self, span: Span, now_secs: u64) -> Vec<Sample> {
         let mut bytes = Vec::new();
-        self.cells.read_onto(&mut bytes, span.begin(), span.kept() as usize * cell::SAMPLE_LEN);
-        let (all, _) = bytes.as_chunks::<{ cell::SAMPLE_LEN }>();
+        self.cells.read_onto(&mut bytes, span.begin(), span.kept() as usize * places::SAMPLE_LEN);
+        let (all, _) = bytes.as_chunks::<{ places::SAMPLE_LEN }>();
         let oldest = (now_secs / span.every()).saturating_sub(span.kept() - 1) * span.every();
         let is_meant = |at: usize, sample: &Sample| {
             (oldest..=now_secs).contains(&sample.at) && sample.at / span.every() % span.kept() == at as u64

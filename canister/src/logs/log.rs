@@ -9,18 +9,24 @@
 //! ```
 
 use crate::platform;
-use crate::storage::memory::{Region, cell};
+use crate::storage::OpenError;
+use crate::storage::memory::Region;
+use crate::storage::places;
 use crate::text::cut;
 use coppice_interface::{LogEntry, LogPage, LogPriority};
+use coppice_storage::bytes::{u16_at, u64_at};
+use coppice_storage::header::Header;
+use coppice_storage::ring::Ring;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-const MAGIC: [u8; 4] = *b"CPLG";
-const VERSION: u16 = 1;
-const WRITTEN: u64 = cell::LOG + 8;
+const LAYOUT: Header = Header { name: "log", magic: *b"CPLG", version: 1 };
+/// The lines.
+const LINES: Ring = Ring { at: places::LOG_ENTRIES, slots: places::LOG_ENTRIES_LEN, len: places::LOG_ENTRY_LEN };
+const WRITTEN: u64 = places::LOG + 8;
 const TEXT: usize = 24;
 /// Bytes of a line's text.
-const MOST: usize = cell::LOG_ENTRY_LEN - TEXT;
+const MOST: usize = places::LOG_ENTRY_LEN - TEXT;
 /// Lines of one answer.
 pub const MAX_PAGE: u32 = 1_000;
 /// Lines of one answer where the caller does not say.
@@ -39,12 +45,10 @@ thread_local! {
 /// Reads the header; one never written is an empty log.
 ///
 /// # Errors
-/// A sentence that says what is wrong with it.
-pub fn open(cells: Rc<Region>) -> Result<(), String> {
-    let header: [u8; 16] = cells.read(cell::LOG);
-    let version = u16::from_le_bytes([header[4], header[5]]);
-    if header != [0; 16] && (header[..4] != MAGIC || version != VERSION) {
-        return Err(format!("log: magic {:?}, version {version}; this code reads {VERSION}", &header[..4]));
+/// [`OpenError`].
+pub fn open(cells: Rc<Region>) -> Result<(), OpenError> {
+    if cells.read(places::LOG) != [0; 16] {
+        LAYOUT.read(&cells, places::LOG)?;
     }
     let written = cells.read_u64(WRITTEN);
     LOG.set(Some(Log { cells, written }));
@@ -78,10 +82,6 @@ fn write(priority: LogPriority, line: &str) {
     });
 }
 
-fn line_at(number: u64) -> u64 {
-    cell::LOG_ENTRIES + number % cell::LOG_ENTRIES_LEN * cell::LOG_ENTRY_LEN as u64
-}
-
 impl Log {
     fn push(&mut self, priority: LogPriority, line: &str, now_ns: u64) {
         let text = cut(line, MOST);
@@ -92,25 +92,24 @@ impl Log {
         bytes.extend((text.len() as u16).to_le_bytes());
         bytes.extend([0; 4]);
         bytes.extend(text.as_bytes());
-        self.cells.write(line_at(self.written), &bytes);
+        self.cells.write(LINES.slot(self.written), &bytes);
         self.written += 1;
         let mut header = [0; 16];
-        header[..4].copy_from_slice(&MAGIC);
-        header[4..6].copy_from_slice(&VERSION.to_le_bytes());
+        header[..8].copy_from_slice(&LAYOUT.encode());
         header[8..].copy_from_slice(&self.written.to_le_bytes());
-        self.cells.write(cell::LOG, &header);
+        self.cells.write(places::LOG, &header);
     }
 
     /// A line; none where another one is there, or nothing that this code writes.
     fn entry(&self, number: u64) -> Option<LogEntry> {
-        let bytes: [u8; cell::LOG_ENTRY_LEN] = self.cells.read(line_at(number));
-        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        let bytes: [u8; places::LOG_ENTRY_LEN] = self.cells.read(LINES.slot(number));
+        let word = |at: usize| u64_at(&bytes, at);
         let priority = match bytes[16] {
             0 => LogPriority::Error,
             1 => LogPriority::Info,
             _ => return None,
         };
-        let len = usize::from(u16::from_le_bytes([bytes[18], bytes[19]]));
+        let len = usize::from(u16_at(&bytes, 18));
         let message = std::str::from_utf8(bytes.get(TEXT..TEXT + len)?).ok()?.to_string();
         (word(0) == number).then(|| LogEntry { number, time: word(8), priority, message })
     }
@@ -122,10 +121,10 @@ pub fn page(priority: Option<LogPriority>, cursor: Option<u64>, limit: u32) -> L
     let limit = if limit == 0 { DEFAULT_PAGE } else { limit.min(MAX_PAGE) } as usize;
     LOG.with_borrow(|log| {
         let Some(log) = log else { return LogPage { entries: Vec::new(), cursor: None } };
-        let oldest = log.written.saturating_sub(cell::LOG_ENTRIES_LEN);
-        let end = cursor.map_or(log.written, |cursor| cursor.min(log.written));
+        let kept = LINES.kept(log.written);
+        let end = cursor.map_or(kept.end, |cursor| cursor.min(kept.end));
         let mut entries = Vec::new();
-        for number in (oldest..end).rev() {
+        for number in (kept.start..end).rev() {
             if entries.len() == limit {
                 return LogPage { entries, cursor: Some(number + 1) };
             }
@@ -146,7 +145,7 @@ mod tests {
         memory::forget();
         forget();
         let cells = Rc::new(memory::region(memory::CELLS));
-        cells.reserve(cell::END).unwrap();
+        cells.reserve(places::END).unwrap();
         open(cells).unwrap();
     }
 
@@ -206,9 +205,9 @@ mod tests {
         assert_eq!((found[0].len(), found[1].len(), found[2].len()), (0, 1_000, 1_000));
         assert!(found[2].ends_with('…') && found[3].ends_with('…') && found[3].len() > 990);
         let cells = memory::region(memory::CELLS);
-        cells.write(line_at(1) + 16, &[7]);
-        cells.write(line_at(2) + 18, &[0xFF, 0xFF]);
-        cells.write(line_at(3) + TEXT as u64, &[0xFF]);
+        cells.write(LINES.slot(1) + 16, &[7]);
+        cells.write(LINES.slot(2) + 18, &[0xFF, 0xFF]);
+        cells.write(LINES.slot(3) + TEXT as u64, &[0xFF]);
         assert_eq!(numbers(&page(None, None, 0)), [0]);
     }
 
@@ -220,17 +219,17 @@ mod tests {
         info("no");
         error("hm");
         let cells = memory::region(memory::CELLS);
-        assert_eq!((cell::LOG, cell::LOG_ENTRIES), (12_814_336, 13_004_800));
-        assert_eq!(cells.read::<16>(cell::LOG), *b"CPLG\x01\0\0\0\x02\0\0\0\0\0\0\0");
-        let line: [u8; 26] = cells.read(cell::LOG_ENTRIES + 1_024);
+        assert_eq!((places::LOG, places::LOG_ENTRIES), (12_814_336, 13_004_800));
+        assert_eq!(cells.read::<16>(places::LOG), *b"CPLG\x01\0\0\0\x02\0\0\0\0\0\0\0");
+        let line: [u8; 26] = cells.read(places::LOG_ENTRIES + 1_024);
         assert_eq!(line, *b"\x01\0\0\0\0\0\0\0\x02\x01\0\0\0\0\0\0\0\0\x02\0\0\0\0\0hm");
         for (byte, wrong) in [(0, b'X'), (4, 0), (4, 2), (5, 1)] {
-            let header: [u8; 16] = cells.read(cell::LOG);
+            let header: [u8; 16] = cells.read(places::LOG);
             let mut bytes = header;
             bytes[byte] = wrong;
-            cells.write(cell::LOG, &bytes);
+            cells.write(places::LOG, &bytes);
             assert!(open(Rc::new(memory::region(memory::CELLS))).is_err(), "byte {byte}");
-            cells.write(cell::LOG, &header);
+            cells.write(places::LOG, &header);
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::api::endpoints::operation;
 use crate::operation::daemon;
+use crate::platform::cycles;
 use crate::platform::limits::NS;
 use crate::platform::native;
 use crate::state;
@@ -16,7 +17,7 @@ use std::collections::BTreeMap;
 pub const CLASS: u32 = 64 << 10;
 /// Seconds after which an upload that nobody goes on with is dropped.
 pub const EXPIRY: u64 = 3_600;
-/// Who sends the messages: a producer who may do everything else, too.
+/// Sender of the messages: a producer with all other roles.
 pub const PRODUCER: Principal = Principal::from_slice(&[1]);
 
 /// What becomes of messages, drawn anew for each of them from one seed.
@@ -35,10 +36,10 @@ impl World {
         native::reset();
         native::with(|world| (world.caller, world.controllers) = (PRODUCER, vec![PRODUCER]));
         memory::forget();
-        daemon::forget();
+        cycles::forget();
         let arg = InitArg { log_class: Some(CLASS), ..InitArg::default() };
         state::init(Some(CanisterArg::Init(arg))).unwrap();
-        daemon::arm();
+        state::mutate(daemon::arm);
         let settings = ConfigChange {
             verify_segments: Some(verify),
             upload_expiry_secs: Some(EXPIRY),
@@ -77,10 +78,12 @@ impl World {
 
     fn upgrade(&mut self) {
         memory::forget();
-        daemon::forget();
+        cycles::forget();
         state::upgrade(None).unwrap();
-        daemon::arm();
-        daemon::arm_records();
+        state::mutate(|state| {
+            daemon::arm(state);
+            daemon::arm_records(state);
+        });
         self.configure();
     }
 
@@ -138,7 +141,8 @@ impl World {
             }
             native::with(|world| world.time_ns = at.max(world.time_ns));
             let now = native::with(|world| world.time_ns);
-            self.message(|| daemon::tick(now)).unwrap_or_else(|why| panic!("a tick traps: {why}"));
+            self.message(|| state::mutate(|state| daemon::tick(state, now)))
+                .unwrap_or_else(|why| panic!("a tick traps: {why}"));
         }
         panic!("ticks follow each other for ever");
     }

@@ -1,6 +1,6 @@
-//! Operation of the whole canister: timers, samples and health.
+//! Operation of the whole canister: timers, samples, health and storage.
 
-pub mod clock;
 pub mod daemon;
 pub mod health;
 pub mod sampling;
+pub mod storage;

@@ -7,12 +7,6 @@ use crate::pruning::blocks::Due;
 use crate::state::State;
 use crate::storage::memory::billed_pages;
 use coppice_interface::{ProblemCode, StoreType};
-use std::cell::Cell;
-
-thread_local! {
-    /// Unix seconds of the last sample; 0 if none was taken since the canister was started.
-    static LAST: Cell<u64> = const { Cell::new(0) };
-}
 
 /// Returns whether a sample is due at a moment, in Unix seconds. A clock that was set back makes one due.
 fn is_due(now_secs: u64, last: u64) -> bool {
@@ -21,19 +15,13 @@ fn is_due(now_secs: u64, last: u64) -> bool {
 
 /// Takes a sample if one is due. Each message that changes something calls it, and each tick.
 #[inline]
-pub fn note() {
+pub fn note(state: &mut State) {
     let now = platform::time_secs();
-    let last = LAST.get();
+    let last = state.clock.sampled_secs;
     if is_due(now, last) {
-        LAST.set(now);
-        crate::state::mutate(|state| sample(state, now, last));
+        state.clock.sampled_secs = now;
+        sample(state, now, last);
     }
-}
-
-/// Forgets the last sample, as an upgrade does.
-#[cfg(test)]
-pub fn forget() {
-    LAST.set(0);
 }
 
 /// Returns a sample of the state, given the blocks that are `due`.

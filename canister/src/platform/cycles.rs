@@ -40,6 +40,12 @@ pub fn learn() {
     A_CALL.set(platform::timer_call_cycles());
 }
 
+/// Cycles that an installation or an upgrade sets aside for its hooks, beyond those of a message, on a subnet of so many nodes: for 300
+/// billion instructions, where a message may take 40. The rest comes back.
+pub fn set_aside_by_hooks(nodes: u32) -> u128 {
+    20_000_000_000 * u128::from(nodes)
+}
+
 /// Does a timer's work, with which so many others fire. A trap undoes the mark with all else.
 pub fn in_timer<T>(others: u32, work: impl FnOnce() -> T) -> T {
     IN_TIMERS.set(1 + others);

@@ -12,19 +12,38 @@ pub mod meter;
 pub mod native;
 pub mod timers;
 
-/// The canister's raw stable memory: the platform's on wasm, a sparse one in native tests.
-#[cfg(target_family = "wasm")]
-pub type StableMemory = ic_stable_structures::DefaultMemoryImpl;
-#[cfg(not(target_family = "wasm"))]
-/// The canister's raw stable memory: the platform's on wasm, a sparse one in native tests.
-pub type StableMemory = native::SparseMemory;
+/// The platform as `coppice_storage` sees it.
+pub struct Ic;
+
+impl coppice_storage::Platform for Ic {
+    #[cfg(target_family = "wasm")]
+    type Memory = ic_stable_structures::DefaultMemoryImpl;
+    #[cfg(not(target_family = "wasm"))]
+    type Memory = coppice_storage::twin::SparseMemory;
+
+    fn liquid_cycles() -> u128 {
+        liquid_cycles()
+    }
+
+    fn cycle_balance() -> u128 {
+        cycle_balance()
+    }
+
+    fn now_ns() -> u64 {
+        time_ns()
+    }
+
+    fn trap(message: &str) -> ! {
+        trap(message)
+    }
+}
 
 /// Nanoseconds since the Unix epoch. Stands still within a message.
 pub fn time_ns() -> u64 {
     #[cfg(target_family = "wasm")]
     return ic_cdk::api::time();
     #[cfg(not(target_family = "wasm"))]
-    native::with(|world| world.time_ns)
+    coppice_storage::twin::with(|world| world.time_ns)
 }
 
 /// Seconds since the Unix epoch.
@@ -48,7 +67,7 @@ pub fn liquid_cycles() -> u128 {
     #[cfg(target_family = "wasm")]
     return ic_cdk::api::canister_liquid_cycle_balance();
     #[cfg(not(target_family = "wasm"))]
-    native::with(|world| world.liquid_cycles)
+    coppice_storage::twin::with(|world| world.liquid_cycles)
 }
 
 /// All cycles that the canister can spend, those below the freezing threshold among them.
@@ -56,7 +75,7 @@ pub fn cycle_balance() -> u128 {
     #[cfg(target_family = "wasm")]
     return ic_cdk::api::canister_cycle_balance();
     #[cfg(not(target_family = "wasm"))]
-    native::with(|world| world.liquid_cycles.saturating_add(world.frozen_cycles))
+    coppice_storage::twin::with(|world| world.liquid_cycles.saturating_add(world.frozen_cycles))
 }
 
 /// Cycles that a firing of a timer must find liquid: `ic-cdk-timers` calls the canister itself, and a call sets aside what its

@@ -25,10 +25,13 @@ pub enum Timer {
 
 #[cfg(target_family = "wasm")]
 thread_local! {
-    static IDS: Cell<[Option<TimerId>; 5]> = const { Cell::new([None; 5]) };
+    static IDS: Cell<[Option<TimerId>; Timer::KINDS]> = const { Cell::new([None; Timer::KINDS]) };
 }
 
 impl Timer {
+    /// The number of kinds.
+    pub const KINDS: usize = 5;
+
     /// Fires `tick` once, `after_ns` nanoseconds from now. `replaces` cancels the timer's earlier one-shot, which is otherwise left to fire.
     pub fn once(self, after_ns: u64, replaces: bool, tick: impl FnOnce() + 'static) {
         #[cfg(target_family = "wasm")]

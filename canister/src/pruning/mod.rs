@@ -1,5 +1,5 @@
 //! Pruning of blocks and of UTXO records: policy, plan and run.
 
 pub mod blocks;
-pub mod marker;
 pub mod records;
+pub mod work;

@@ -2,18 +2,25 @@
 
 use crate::settings::roles::Roles;
 use crate::storage::blob::{Class, GRANULE, MAX_GRANULES};
-use crate::storage::memory::{self, Region, cell, growth, records};
+use crate::storage::memory::{self, Region};
+use crate::storage::places;
+use coppice_interface::RECORDS_RESERVE;
 use coppice_interface::{
     Config, ConfigChange, ConfigError, InitArg, MAX_STABLE_PAGES, UtxoSettings, UtxoSettingsChange, chain_begins,
     cycles_of_ticks,
 };
+use coppice_storage::cell::Cell;
+use coppice_storage::header::Header;
 use serde::{Deserialize, Serialize};
 
-const MAGIC: [u8; 4] = *b"CPCF";
-const VERSION: u16 = 1;
-const CAPACITY: usize = 64 << 10;
+/// The cell of settings and roles.
+const CELL: Cell = Cell {
+    at: places::CONFIG,
+    capacity: 64 << 10,
+    header: Header { name: "settings and roles", magic: *b"CPCF", version: 1 },
+};
 /// Fewest pages with which an empty canister starts: a bucket for each region, one to spare, and the reserve of records.
-const MIN_PAGES: u64 = 4_096 + records::RESERVE / memory::WASM_PAGE;
+const MIN_PAGES: u64 = 4_096 + RECORDS_RESERVE / memory::WASM_PAGE;
 
 /// Most pages of a canister: 500 GiB.
 const MAX_PAGES: u64 = MAX_GRANULES * GRANULE / memory::WASM_PAGE;
@@ -41,7 +48,7 @@ pub trait Settings: Sized {
     fn new(arg: &InitArg) -> Result<Self, ConfigError>;
     /// The class of the log's blobs.
     fn class(&self) -> Class;
-    /// Says to memory what bounds it.
+    /// Applies the memory limits.
     fn bound_memory(&self);
     /// The bytes that may be billed for new records, where the chain's target is this (`max_utxo_bytes`).
     fn records_cap(&self, target_bytes: u64) -> u64;
@@ -78,12 +85,12 @@ impl Settings for Config {
     }
 
     fn bound_memory(&self) {
-        memory::set_max_pages(self.max_stable_pages);
-        growth::set_terms(growth::Terms { nodes: self.nodes, reserved_cycles_limit: self.reserved_cycles_limit });
+        memory::manager().set_max_pages(self.max_stable_pages);
+        memory::set_terms(self.nodes, self.reserved_cycles_limit);
     }
 
     fn records_cap(&self, target_bytes: u64) -> u64 {
-        let left = (self.max_stable_pages * memory::WASM_PAGE).saturating_sub(records::RESERVE);
+        let left = (self.max_stable_pages * memory::WASM_PAGE).saturating_sub(RECORDS_RESERVE);
         match (self.utxo.max_utxo_bytes, target_bytes) {
             (0, 0) => left / 2,
             (0, target) => left.saturating_sub(target.saturating_add(chain_begins(self.log_class))),
@@ -212,12 +219,12 @@ pub struct Stored {
 
 /// Reads the cell; `None` where it was never written.
 pub fn load(cells: &Region) -> Result<Option<Stored>, String> {
-    cell::load(cells, cell::CONFIG, MAGIC, VERSION)
+    Ok(CELL.load(cells)?)
 }
 
 /// Writes the cell.
 pub fn save(cells: &Region, stored: &Stored) -> Result<(), String> {
-    cell::save(cells, (cell::CONFIG, CAPACITY), MAGIC, VERSION, stored)
+    CELL.save(cells, stored)
 }
 
 #[cfg(test)]
@@ -269,12 +276,12 @@ mod tests {
         memory::forget();
         let init = InitArg { max_stable_pages: Some(40_000), ..InitArg::default() };
         crate::state::init(Some(coppice_interface::CanisterArg::Init(init))).unwrap();
-        assert_eq!(memory::max_pages(), 40_000);
+        assert_eq!(memory::manager().max_pages(), 40_000);
         let change = ConfigChange { max_stable_pages: Some(50_000), ..ConfigChange::default() };
         crate::state::mutate(|state| state.set_config("set_config", &change)).unwrap();
-        assert_eq!(memory::max_pages(), 50_000);
+        assert_eq!(memory::manager().max_pages(), 50_000);
         memory::forget();
         crate::state::upgrade(None).unwrap();
-        assert_eq!(memory::max_pages(), 50_000);
+        assert_eq!(memory::manager().max_pages(), 50_000);
     }
 }

@@ -273,7 +273,7 @@ impl State {
         // What cannot be undone goes with the chain.
         let gives_up = self.pruner.is_set_aside(Piece::Undo);
         self.chain.check_reset(&reset.head_hash, gives_up, self.config.upload_expiry_secs)?;
-        let behind = self.exporters.behind(self.chain.state().next).filter(|_| !reset.drop_unexported);
+        let behind = self.exporters.lagging(self.chain.state().next).filter(|_| !reset.drop_unexported);
         if let Some((exporter, bound)) = behind {
             let exported_before_block = bound.max(self.chain.state().oldest);
             return Err(ResetError::NotExported { exporter: exporter.into(), exported_before_block });

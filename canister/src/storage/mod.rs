@@ -1,6 +1,40 @@
-//! Storage: stable memory in regions, blobs, hash tables and slots. Nothing here knows blocks, records or pruning.
+//! The canister's stable memory: `coppice_storage` over the platform, its regions and its cells.
 
-pub mod blob;
+mod ids;
 pub mod memory;
-pub mod slots;
-pub mod table;
+pub mod places;
+
+use crate::platform::Ic;
+
+pub use coppice_storage::{OpenError, table};
+
+/// Blobs in stable memory.
+pub mod blob {
+    pub use coppice_storage::blob::*;
+
+    /// Blobs in the canister's stable memory.
+    pub type BlobStore = coppice_storage::blob::BlobStore<super::Ic>;
+}
+
+/// Returns a blob's pointer as answers name it.
+pub fn named(ptr: blob::BlobPtr) -> coppice_interface::BlobPtr {
+    let blob::BlobPtr { offset, len, class, generation } = ptr;
+    coppice_interface::BlobPtr { offset, len, class, generation }
+}
+
+/// Returns the pointer that an answer names.
+pub fn pointer(ptr: &coppice_interface::BlobPtr) -> blob::BlobPtr {
+    let &coppice_interface::BlobPtr { offset, len, class, generation } = ptr;
+    blob::BlobPtr { offset, len, class, generation }
+}
+
+/// Slots in stable memory.
+pub mod slots {
+    pub use coppice_storage::slots::*;
+
+    /// Slots in the canister's stable memory.
+    pub type Slots = coppice_storage::slots::Slots<super::Ic>;
+}
+
+/// A hash table in the canister's stable memory.
+pub type HashTable = table::HashTable<Ic>;

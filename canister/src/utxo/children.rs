@@ -1,4 +1,4 @@
-//! Double spends that spend from a transaction: their ids, in pages of fixed entries.
+//! List of the double spends that spend from a transaction: ids, in pages of fixed entries.
 //!
 //! ```text
 //! extras of the parent ─▶ newest page ⇄ older ⇄ … ⇄ oldest, which the newest page names too
@@ -7,12 +7,14 @@
 //! **Constraint.** A transaction may have thousands of double spends, and each of these thousands of parents: entering one reads none of
 //! the others, and leaving does not pay for those that came later.
 //!
-//! **Design.** A new id goes behind the last one of the newest page. They leave in the order in which they came, nearly always: one that
-//! leaves is looked for from the oldest page on, and the last id of that page takes its place. So only the newest and the oldest page
-//! are not full. Pages begin small and double, so that the one double spend that most have takes 128 bytes.
+//! **Design.** A new id goes after the last id of the newest page. Ids nearly always leave in the order in which they came: an id that
+//! leaves is searched from the oldest page on, and the last id of the oldest page takes its place. So only the newest and the oldest
+//! page are not full. Pages begin small and double, so that a list of one id, the usual case, takes 128 bytes.
 
-use super::record::{Hash, Head};
-use super::{Found, UtxoStore, extras};
+use super::call::if_found;
+use super::record::{Hash, Head, extras};
+use super::store::{Found, UtxoStore};
+use crate::storage::memory::NoMemory;
 use crate::storage::slots::SlotId;
 use coppice_interface::{Txid, UtxoRefusal};
 
@@ -29,7 +31,7 @@ mod at {
 const ID: u32 = 32;
 /// Ids of the first page.
 const FIRST: u32 = 3;
-/// Ids of the largest page, which nearly has 4 KiB.
+/// Ids of the largest page, of nearly 4 KiB.
 const LARGEST: u32 = 127;
 /// The last ids that a record shows.
 const SHOWN: u32 = 10_000;
@@ -69,12 +71,12 @@ impl UtxoStore {
         Ok(Page { older, count, total, newer })
     }
 
-    /// Ids for which a page has room.
+    /// Returns the number of ids for which a page has room.
     fn room(&self, slot: SlotId) -> u32 {
         (self.slots.capacity(slot) - PAGE) / ID
     }
 
-    /// The newest page, and a walk over all.
+    /// Returns the newest page, and a walk over all pages.
     fn child_pages(&self, head: &Head) -> Result<Option<(Page, Walk)>, UtxoRefusal> {
         let newest = extras::children(&self.slots, head);
         if newest == 0 {
@@ -85,7 +87,7 @@ impl UtxoStore {
         Ok(Some((page, walk)))
     }
 
-    /// The next page of a walk: each has an id at least, so that a circle ends.
+    /// Returns the next page of a walk. Each page has at least one id, so that a circle ends.
     fn next_page(&self, walk: &mut Walk) -> Result<Option<(SlotId, Page)>, UtxoRefusal> {
         if walk.next == 0 {
             return Ok(None);
@@ -100,7 +102,7 @@ impl UtxoStore {
         Ok(Some((slot, page)))
     }
 
-    /// Pages on which the double spends are that spend from a transaction, or a few more.
+    /// Returns the number of pages of a record's list, or a few more.
     #[inline]
     pub(super) fn pages_of_children(&self, head: &Head) -> u64 {
         if head.extras == 0 { 0 } else { self.pages_of_list(head) }
@@ -111,7 +113,7 @@ impl UtxoStore {
         if ids == 0 { 0 } else { 8 + u64::from(ids / LARGEST) }
     }
 
-    /// The last double spends that spend from a transaction, in order.
+    /// Returns the last double spends that spend from a transaction, in order.
     pub(super) fn children(&self, head: &Head) -> Result<Vec<Txid>, UtxoRefusal> {
         let mut pages = Vec::new();
         let Some((newest, walk)) = self.child_pages(head)? else { return Ok(Vec::new()) };
@@ -130,18 +132,9 @@ impl UtxoStore {
         Ok(ids[ids.len().saturating_sub(SHOWN as usize)..].iter().map(Txid::from).collect())
     }
 
-    /// The record of a parent, if it has one.
-    fn parent(&self, parent: &Hash) -> Result<Option<Found>, UtxoRefusal> {
-        match self.find(parent) {
-            Ok(found) => Ok(Some(found)),
-            Err(UtxoRefusal::TxNotFound) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Enters a double spend that is new with a parent, where that has a record. This may fail in its middle.
+    /// Enters a new double spend in the list of a parent that has a record. This may fail in its middle.
     pub(super) fn add_child(&mut self, parent: &Hash, child: &Hash) -> Result<(), UtxoRefusal> {
-        let Some(Found { slot, mut head, .. }) = self.parent(parent)? else { return Ok(()) };
+        let Some(Found { slot, mut head, .. }) = if_found(self.find(parent))? else { return Ok(()) };
         let newest = extras::children(&self.slots, &head);
         let page = if newest == 0 { None } else { Some(self.child_page(newest)?) };
         if let Some(Page { count, total, .. }) = page
@@ -153,7 +146,7 @@ impl UtxoStore {
             return Ok(());
         }
         let ids = if newest == 0 { FIRST } else { (2 * self.room(newest) + 1).min(LARGEST) };
-        let new = self.slots.allocate(PAGE + ID * ids)?;
+        let new = self.slots.allocate(PAGE + ID * ids).map_err(NoMemory)?;
         let (total, oldest) = page.map_or((0, new), |page| (page.total, page.newer));
         let total = total.checked_add(1).ok_or(UtxoRefusal::TooMuchWork)?;
         let mut bytes = [newest, 1, total, oldest].map(u32::to_le_bytes).as_flattened().to_vec();
@@ -165,15 +158,15 @@ impl UtxoStore {
         extras::set_children(&mut self.slots, slot, &mut head, new)
     }
 
-    /// Lists a double spend that has no record, as tests have it.
+    /// Lists a double spend that has no record.
     #[cfg(test)]
     pub fn list_child(&mut self, parent: &Hash, child: &Hash) {
         self.add_child(parent, child).expect("there is room");
     }
 
-    /// Takes a double spend from a parent's, where it is among them. This may fail in its middle.
+    /// Removes a double spend from the list of a parent. This may fail in its middle.
     pub(super) fn remove_child(&mut self, parent: &Hash, child: &Hash) -> Result<(), UtxoRefusal> {
-        let Some(Found { slot, mut head, .. }) = self.parent(parent)? else { return Ok(()) };
+        let Some(Found { slot, mut head, .. }) = if_found(self.find(parent))? else { return Ok(()) };
         let Some((newest, mut walk)) = self.child_pages(&head)? else { return Ok(()) };
         let (newest_at, oldest_at) = (walk.newest, walk.next);
         let mut bytes = Vec::new();
@@ -186,7 +179,7 @@ impl UtxoStore {
             let oldest = self.child_page(oldest_at)?;
             let last: Hash = self.slots.read(oldest_at, PAGE + ID * (oldest.count - 1));
             self.slots.write(at, PAGE + ID * number as u32, &last);
-            // The newest page has an id at least, so that the total has, too.
+            // The newest page has at least one id, so the total is not 0.
             self.slots.write_u32(newest_at, at::TOTAL, newest.total.saturating_sub(1));
             if oldest.count > 1 {
                 self.slots.write_u32(oldest_at, at::COUNT, oldest.count - 1);
@@ -200,7 +193,7 @@ impl UtxoStore {
         Ok(())
     }
 
-    /// Frees the oldest page, and answers the one that is the oldest then; 0: there is none.
+    /// Frees the oldest page, and returns the slot of the next oldest page, or 0 if no page is left.
     fn free_oldest(&mut self, newest_at: SlotId, oldest_at: SlotId, oldest: &Page) -> SlotId {
         self.slots.free(oldest_at);
         if newest_at == oldest_at {
@@ -217,7 +210,7 @@ impl UtxoStore {
         let (mut total, mut freed) = (newest.total, 0);
         while freed < most {
             let Ok(Some((at, page))) = self.next_page(&mut walk) else {
-                // All of them, or as far as they can be read.
+                // The end of the list, or a page that cannot be read.
                 let _ = extras::set_children(&mut self.slots, slot, head, 0);
                 return false;
             };
@@ -226,7 +219,7 @@ impl UtxoStore {
                 let _ = extras::set_children(&mut self.slots, slot, head, 0);
                 return false;
             }
-            // The next one is the oldest now.
+            // The next page is the oldest now.
             self.slots.write_u32(walk.newest, at::TOTAL, total);
             walk.older = 0;
             freed += 1;

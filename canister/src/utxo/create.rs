@@ -1,25 +1,34 @@
-//! Creating records.
+//! Creation of records, from transactions in all forms, and the uploads of large transactions.
 
+use super::call::{Call, hash_of, if_found};
 use super::draft::{Body, Draft, check_mined, utxos_among};
-use super::entry::SPENDER_DELETED;
-use super::extras::Extras;
-use super::order::Order;
+use super::footprint;
 use super::parse::Parsed;
-use super::record::{ENTRY, EXTRA, HEAD_BLOCKS, Hash, Head, INPUT, INPUTS_OF_PAGE, PAGE_HEAD, flag, parents};
-use super::{Call, Found, UtxoStore, entry, footprint, place};
+use super::record::extras::Extras;
+use super::record::{
+    ENTRY, EXTRA, EntryAddress, HEAD_BLOCKS, Hash, Head, INPUT, INPUTS_OF_PAGE, Order, PAGE_HEAD, SPENDER_DELETED,
+    STATE, UTXO, flag, location, parents,
+};
+use super::store::{Found, UtxoStore};
+use crate::platform;
 use crate::storage::blob::{BlobPtr, BlobStore};
-use crate::storage::memory::records;
+use crate::storage::memory;
+use crate::storage::memory::NoMemory;
 use crate::storage::slots::{MAX_LEN, SlotId};
 use crate::storage::table::same_key;
-use coppice_interface::{MinedIn, UtxoCreate, UtxoCreated, UtxoRefusal};
+use candid::Principal;
+use coppice_interface::{
+    BeginTransaction, MinedIn, TransactionSource, TransactionUploadError, UploadProgress, UtxoCreate, UtxoCreated,
+    UtxoRefusal, UtxoSettings,
+};
 
-/// Bytes of a transaction that are not copied, but written by themselves.
+/// Bytes from which on a transaction is written by itself, and not copied into the record's buffer.
 const LONG_TAIL: usize = 4_096;
-/// Parents of a replayed transaction that a message looks up: each lies on pages of its own, in the table and as a record, and the
-/// platform lets a message read 524,288 pages.
+/// Most parents of a replayed transaction that a message looks up, because each lies on pages of its own, in the table and as a record,
+/// and the platform lets a message read 524,288 pages.
 const MOST_LOOKUPS: u32 = 150_000;
 
-/// The bytes of a page: its head is all zeros but for the kind and its own numbers.
+/// Writes the bytes of a page; the head is zero except for the kind, the number, the UTXOs and the master.
 fn page_bytes(number: u32, master: SlotId, outputs: &[Option<Hash>], out: &mut Vec<u8>) {
     let utxos = utxos_among(outputs);
     out.clear();
@@ -29,7 +38,7 @@ fn page_bytes(number: u32, master: SlotId, outputs: &[Option<Hash>], out: &mut V
     entries_onto(outputs, out);
 }
 
-/// The slots of a record, as pairs of bytes and count.
+/// Returns the slots of a record, as pairs of bytes and count.
 fn wanted(head: &Head) -> Vec<(u32, u32)> {
     let mut wanted = vec![(head.len(), 1)];
     if head.extra_pages > 0 {
@@ -53,7 +62,7 @@ fn entries_onto(outputs: &[Option<Hash>], out: &mut Vec<u8>) {
     for (entry, output) in entries.iter_mut().zip(outputs) {
         if let Some(hash) = output {
             entry[..32].copy_from_slice(hash);
-            entry[entry::STATE as usize] = entry::UTXO as u8;
+            entry[STATE as usize] = UTXO as u8;
         }
     }
 }
@@ -66,7 +75,7 @@ fn inputs_onto(inputs: &[(Hash, u32)], out: &mut Vec<u8>) {
 }
 
 impl UtxoStore {
-    /// Makes a record.
+    /// Creates a record.
     ///
     /// # Errors
     /// [`UtxoRefusal`], and nothing has changed.
@@ -77,13 +86,48 @@ impl UtxoStore {
         call: &Call,
     ) -> Result<UtxoCreated, UtxoRefusal> {
         call.check()?;
-        records::creating(|| {
-            let draft = Draft::new(self, blobs, item, call)?;
+        memory::creating_records(|| {
+            let draft = self.draft(blobs, item, call)?;
             self.insert(blobs, draft, item, call)
         })
     }
 
-    /// Makes a record of what is known of its transaction.
+    /// Returns the draft of a record.
+    fn draft<'a>(&self, blobs: &BlobStore, item: &'a UtxoCreate, call: &Call) -> Result<Draft<'a>, UtxoRefusal> {
+        match &item.source {
+            TransactionSource::Raw(raw) => Draft::whole(raw),
+            TransactionSource::Uploaded(txid) => {
+                let named = hash_of("txid", txid)?;
+                // Checked before the upload, which is gone if the answer of the same call was lost.
+                self.check_absent(&named)?;
+                let (raw, parts) = self.uploads.complete(blobs, &named, platform::caller())?;
+                Draft::uploaded(&named, raw, parts)
+            }
+            TransactionSource::Outputs(partial) => {
+                let height = item.mined.as_ref().and_then(|mined| mined.blocks.first()).map(|block| block.height);
+                Draft::outputs_only(partial, height.unwrap_or(call.height), call)
+            }
+            TransactionSource::Outside(outside) => Draft::outside(outside),
+        }
+    }
+
+    /// Opens an upload. Repeating the call changes nothing.
+    ///
+    /// # Errors
+    /// [`TransactionUploadError`], and nothing has changed: `TxExists` if the transaction has a record.
+    pub fn begin_upload(
+        &mut self,
+        blobs: &mut BlobStore,
+        arg: &BeginTransaction,
+        settings: &UtxoSettings,
+        by: Principal,
+        now: u64,
+    ) -> Result<UploadProgress, TransactionUploadError> {
+        self.check_absent(&hash_of("txid", &arg.txid)?)?;
+        self.uploads.begin(blobs, arg, settings, by, now)
+    }
+
+    /// Creates a record of a draft.
     ///
     /// # Errors
     /// As [`create`](Self::create).
@@ -110,11 +154,11 @@ impl UtxoStore {
 
         let mut head = draft.head(item, call);
         if !footprint::is_small(&draft) {
-            let heap = self.check_footprint(&draft, &head, item, &wanted(&head))?;
+            let heap = footprint::check(&self.slots, &draft, &head, item, &wanted(&head))?;
             self.changed.heap = self.changed.heap.max(heap);
         }
         let stored = draft.store(blobs, &mut head, call)?;
-        // The pages of its bytes, one of the blobs' table and one of what is free.
+        // The pages of the bytes, one of the blobs' table, and one of the free blobs.
         let written = |part: &BlobPtr| u64::from(part.len).div_ceil(4_096) + 2;
         self.changed.blobs += stored.blobs.iter().map(written).sum::<u64>();
         let made = if item.conflicting {
@@ -126,7 +170,7 @@ impl UtxoStore {
             self.put(parsed, &stored.tail, &mut head, item.mined.as_ref(), call)
         };
         if let Err(error) = made {
-            place::release(blobs, &stored.blobs);
+            location::release(blobs, &stored.blobs);
             return Err(error);
         }
         if let Body::Uploaded(_, parts) = &draft.body {
@@ -140,7 +184,7 @@ impl UtxoStore {
         })
     }
 
-    /// Whether a transaction has no record.
+    /// Checks that a transaction has no record.
     ///
     /// # Errors
     /// `TxExists`, `BeingDeleted`, `Corrupt`.
@@ -153,8 +197,8 @@ impl UtxoStore {
         }
     }
 
-    /// Refuses a record for a transaction whose blocks all lie at or below the pruned height, if an earlier record of it may have been
-    /// pruned: outputs that were spent could be spent again. Above the pruned height nothing is looked up.
+    /// Refuses a record for a transaction whose blocks all lie at or below the pruned height, if an earlier record of the transaction may
+    /// have been pruned, because outputs that were spent could be spent again. Above the pruned height nothing is looked up.
     ///
     /// # Errors
     /// `Pruned`, `TooMuchWork`, `Corrupt`.
@@ -170,16 +214,12 @@ impl UtxoStore {
                 if lookups > MOST_LOOKUPS {
                     return Err(UtxoRefusal::TooMuchWork);
                 }
-                let found = match self.find_any(parent) {
-                    Ok(found) => Some(found),
-                    Err(UtxoRefusal::TxNotFound) => None,
-                    Err(error) => return Err(error),
-                };
-                last = Some((parent, found));
+                last = Some((parent, if_found(self.find_any(parent))?));
             }
             let Some((_, Some(found))) = &last else { continue };
             has_parent |= !found.head.is(flag::DELETING);
-            let entry = self.entry_address(found.slot, &found.head, *vout).map(|address| self.entry(address));
+            let entry =
+                EntryAddress::of(&self.slots, found.slot, &found.head, *vout).map(|address| address.read(&self.slots));
             if entry.is_some_and(|entry| entry.is(SPENDER_DELETED) && entry.held_by(&parsed.txid, vin)) {
                 return Err(UtxoRefusal::Pruned);
             }
@@ -187,8 +227,8 @@ impl UtxoStore {
         if has_parent || item.is_new { Ok(()) } else { Err(UtxoRefusal::Pruned) }
     }
 
-    /// Writes the record, its pages, and enters it everywhere. Nothing has changed where it fails, but within
-    /// [`atomically`](Self::atomically).
+    /// Writes the record and its pages, and enters the record in the table and the indexes. If it fails, nothing has changed, or
+    /// [`atomically`](Self::atomically) undoes the change.
     fn put(
         &mut self,
         parsed: &Parsed,
@@ -210,20 +250,20 @@ impl UtxoStore {
             let key = self.root.unmined_key(call.height);
             entering.extend([(Order::UnminedSince, key), (Order::CreatedAt, head.created_secs())]);
         }
-        // What has something to spend is not done yet.
+        // A record with an unspent output is not due yet.
         let evaluated = head.is(flag::CONFLICTING) || head.total_utxos == 0;
         if evaluated {
             let highest = blocks.iter().map(|block| block.height).max();
             entering.push((Order::DeleteAt, call.due(highest.unwrap_or(0))));
         }
         let wanted = wanted(head);
-        self.root.reserve(&self.slots, &entering, &wanted)?;
+        self.root.reserve(&self.slots, &entering, &wanted).map_err(NoMemory)?;
 
         self.changed.table += 3;
-        let slot = self.slots.allocate(head.len())?;
+        let slot = self.slots.allocate(head.len()).map_err(NoMemory)?;
         if let Err(error) = self.table.insert(self.table.hash(&head.txid), u64::from(slot)) {
             self.slots.free(slot);
-            return Err(error.into());
+            return Err(NoMemory(error).into());
         }
         let mut record = Vec::with_capacity(head.transaction_at() as usize + tail.len().min(LONG_TAIL));
         head.encode_onto(&mut record);
@@ -252,7 +292,7 @@ impl UtxoStore {
         }
 
         extras.save(&mut self.slots, slot, head).unwrap_or_else(|error| {
-            crate::platform::trap(&format!("the record's blocks: memory was not reserved: {error:?}"))
+            platform::trap(&format!("the record's blocks: memory was not reserved: {error:?}"))
         });
         self.root.records += 1;
         self.root.pages += u64::from(head.extra_pages);
@@ -268,13 +308,13 @@ impl UtxoStore {
 
     fn put_page(&mut self, bytes: &[u8]) -> SlotId {
         let slot = self.slots.allocate(bytes.len() as u32).unwrap_or_else(|error| {
-            crate::platform::trap(&format!("a page of the record: memory was not reserved: {error:?}"))
+            platform::trap(&format!("a page of the record: memory was not reserved: {error:?}"))
         });
         self.slots.write(slot, 0, bytes);
         slot
     }
 
-    /// Takes a record among the unmined ones, or from them. Memory is reserved.
+    /// Enters a record in the indexes of unmined records, or removes it. Memory is reserved.
     pub(super) fn set_unmined(&mut self, slot: SlotId, head: &Head, since: Option<u32>) {
         let [_, unmined, _, created] = head.links;
         if since != head.unmined_since() {
@@ -284,12 +324,12 @@ impl UtxoStore {
         self.root.set(&mut self.slots, Order::CreatedAt, slot, created, since.map(|_| head.created_secs()));
     }
 
-    /// Enters a double spend with each of its parents that has a record. This may fail in its middle.
+    /// Enters a double spend in the list of each parent that has a record. This may fail in its middle.
     pub(super) fn enter_with_parents(&mut self, txid: &Hash, inputs: &[(Hash, u32)]) -> Result<(), UtxoRefusal> {
         parents(inputs).into_iter().try_for_each(|parent| self.add_child(&parent, txid))
     }
 
-    /// Takes what is no double spend any more, or no more at all, from the lists of its parents.
+    /// Removes a transaction from the lists of its parents.
     pub(super) fn leave_parents(&mut self, txid: &Hash, inputs: &[(Hash, u32)]) -> Result<(), UtxoRefusal> {
         parents(inputs).into_iter().try_for_each(|parent| self.remove_child(&parent, txid))
     }

@@ -1,63 +1,201 @@
-//! Taking records out. Who may go, and when, is the pruner's business.
+//! Deletion of a record: marking the outputs of its parents, freeing the external data, removing the record.
 
-use super::alert::pages;
-use super::order::Order;
-use super::place;
-use super::prune::Candidate;
-use super::record::{at, flag, page_slot};
-use super::{STEP_PAGES, UtxoStore};
+use super::call::Call;
+use super::limits::STEP_PAGES;
+use super::record::{
+    EntryAddress, HEAD_BLOCKS, Hash, Order, SPENDER_DELETED, at, flag, inputs_from, location, page_slot, pages,
+};
+use super::scan::Candidate;
+use super::store::{Found, UtxoStore};
 use crate::storage::blob::BlobStore;
+use crate::storage::memory::NoMemory;
+use crate::storage::slots::SlotId;
+use crate::storage::table::same_key;
+use crate::text::refusal;
 use coppice_interface::{ExternalStore, TransactionPlace, UtxoRefusal};
 
-/// What has to go before the record.
+/// Pages of parents' lists that a step may read to remove a double spend from them; the lists of one parent are read in any case.
+const MOST_LISTED: u64 = 10_000;
+/// Pages of a parent, its place in the table, and one of its outputs.
+const PARENT_PAGES: u64 = 3;
+
+/// The bytes of a record's transaction, which are freed before the record.
 pub enum ExternalData {
-    /// Nothing: the transaction lies in the record.
+    /// The transaction lies in the record.
     None,
-    /// It was in the BlobStore, and is free now; or nothing was there any more.
+    /// The transaction lay in the BlobStore, and is free now.
     Freed {
-        /// How it was found.
+        /// An earlier deletion had freed the bytes.
         missing: bool,
     },
-    /// It is outside.
+    /// The transaction lies outside.
     Outside(ExternalStore),
 }
 
+/// Outputs of surviving parents to mark with the deletion of their spender, with their states.
+pub struct Parents {
+    inputs: Vec<(Hash, u32)>,
+    held: Vec<(EntryAddress, u32)>,
+    /// The input after these.
+    pub next: u32,
+}
+
+/// Numbers of the outputs that a deleted transaction held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MarkedOutputs {
+    /// Outputs that are marked now, and were not before.
+    pub marked: u64,
+    /// Outputs that are unspent now, because a double spend held them, which the chain never had.
+    pub released: u64,
+}
+
 impl UtxoStore {
-    /// Frees what a record keeps in the BlobStore, or says what it keeps outside. What is gone already is no error.
+    /// Returns the outputs that at most `most` inputs, from `first` on, spend from parents that have a record. Covers fewer inputs of a
+    /// double spend if many others are listed with its parents.
     ///
     /// # Errors
-    /// `Corrupt`, and nothing has changed.
-    pub fn free_external(&mut self, blobs: &mut BlobStore, of: &Candidate) -> Result<ExternalData, UtxoRefusal> {
-        match self.place(of.slot, &of.head)? {
-            TransactionPlace::Record => Ok(ExternalData::None),
-            TransactionPlace::Outside(store) => Ok(ExternalData::Outside(store)),
-            TransactionPlace::Blobs { parts, .. } => {
-                self.changed.blobs += 4 * parts.len() as u64;
-                Ok(ExternalData::Freed { missing: !place::free(blobs, &parts)? })
+    /// `Corrupt` if a parent has a record that cannot be read, or if the record's blocks cannot be read, whose heights refuse a replay.
+    pub fn parents(&mut self, of: &Candidate, (first, most): (u32, u32)) -> Result<Parents, UtxoRefusal> {
+        if of.head.blocks > HEAD_BLOCKS {
+            self.highest_block(&of.head)?;
+        }
+        let mut inputs = inputs_from(&self.slots, of.slot, &of.head, (first, most));
+        let mut held = Vec::with_capacity(inputs.len());
+        // A found record is kept as `find` answers it, because moving one costs 370 instructions.
+        let mut last: Option<(&Hash, Result<Found, UtxoRefusal>)> = None;
+        let (mut listed, mut end) = (0, inputs.len());
+        for (((parent, vout), vin), at) in inputs.iter().zip(first..).zip(0..) {
+            if last.as_ref().is_none_or(|(known, _)| !same_key(known, parent)) {
+                self.changed.read += PARENT_PAGES;
+                match &last.insert((parent, self.find(parent))).1 {
+                    Ok(_) | Err(UtxoRefusal::TxNotFound) => {}
+                    Err(error) => return Err(error.clone()),
+                }
+                if of.head.is(flag::CONFLICTING)
+                    && let Some((_, Ok(found))) = &last
+                {
+                    listed += self.pages_of_children(&found.head);
+                    if listed > MOST_LISTED && at > 0 {
+                        end = at;
+                        break;
+                    }
+                }
+            }
+            let Some((_, Ok(found))) = &last else { continue };
+            let Ok((address, entry)) = EntryAddress::utxo(&self.slots, found.slot, &found.head, *vout) else {
+                continue;
+            };
+            if entry.held_by(&of.head.txid, vin) {
+                held.push((address, entry.state));
+            }
+        }
+        inputs.truncate(end);
+        Ok(Parents { next: first.saturating_add(end as u32), inputs, held })
+    }
+
+    /// Marks the outputs that a transaction holds with the deletion of their spender, so that a replay is refused. A double spend leaves
+    /// its parents' lists and releases its outputs, because the chain never had them spent, and the double spend may yet win.
+    ///
+    /// # Errors
+    /// `Corrupt`, `OutOfSpace`, `LowCycles`, only for a double spend, and nothing has changed.
+    pub fn mark_parents(
+        &mut self,
+        of: &Candidate,
+        parents: &Parents,
+        call: &Call,
+    ) -> Result<MarkedOutputs, UtxoRefusal> {
+        if of.head.is(flag::CONFLICTING) {
+            return self.release(of, parents, call);
+        }
+        let mut done = MarkedOutputs::default();
+        for &(address, state) in &parents.held {
+            if state & SPENDER_DELETED == 0 {
+                address.set_state(&mut self.slots, state | SPENDER_DELETED);
+                done.marked += 1;
+            }
+        }
+        Ok(done)
+    }
+
+    fn release(&mut self, of: &Candidate, parents: &Parents, call: &Call) -> Result<MarkedOutputs, UtxoRefusal> {
+        if let Err(error) = self.atomically(|store| store.leave_parents(&of.head.txid, &parents.inputs)) {
+            crate::logs::error(&format!("a double spend stays listed with a parent: {}", refusal(error)));
+        }
+        self.atomically(|store| {
+            let mut masters: Vec<SlotId> = Vec::with_capacity(parents.held.len());
+            for &(address, _) in &parents.held {
+                let entry = address.read(&store.slots);
+                address.forget_spender(&mut store.slots, &entry);
+                address.count_spent(&mut store.slots, -1);
+                masters.push(address.master);
+            }
+            masters.sort_unstable();
+            masters.dedup();
+            masters.into_iter().try_for_each(|master| store.evaluate(master, call))?;
+            Ok(MarkedOutputs { marked: 0, released: parents.held.len() as u64 })
+        })
+    }
+
+    /// Marks a record as being deleted: from now on only queries find it. The record stays in [`Order::DeleteAt`] if `listed`.
+    pub fn mark_deleting(&mut self, of: &Candidate, listed: bool) {
+        self.set_flags(of.slot, (of.head.flags | flag::DELETING) & !flag::CHECKED);
+        for order in Order::ALL {
+            if order != Order::DeleteAt || !listed {
+                self.root.set(&mut self.slots, order, of.slot, of.head.link(order), None);
             }
         }
     }
 
-    /// All of a deletion at once, as tests have it.
+    /// Enters a record that is being deleted at the front of [`Order::DeleteAt`].
+    ///
+    /// # Errors
+    /// `OutOfSpace`, `LowCycles`, and nothing has changed.
+    pub fn list_deleting(&mut self, of: &Candidate) -> Result<(), UtxoRefusal> {
+        self.root.reserve(&self.slots, &[(Order::DeleteAt, 1)], &[]).map_err(NoMemory)?;
+        let link = of.head.link(Order::DeleteAt);
+        self.root.set(&mut self.slots, Order::DeleteAt, of.slot, link, Some(1));
+        Ok(())
+    }
+
+    /// Returns a record that is being deleted.
+    ///
+    /// # Errors
+    /// `TxNotFound`, `Corrupt`.
+    pub fn deleting(&self, txid: &Hash) -> Result<Candidate, UtxoRefusal> {
+        let found = self.find_any(txid)?;
+        if found.head.is(flag::DELETING) { self.candidate(found.slot, None) } else { Err(UtxoRefusal::TxNotFound) }
+    }
+
+    /// Frees the bytes that a record keeps in the BlobStore, or returns their location outside. Bytes that are gone are no error.
+    ///
+    /// # Errors
+    /// `Corrupt`, and nothing has changed.
+    pub fn free_external(&mut self, blobs: &mut BlobStore, of: &Candidate) -> Result<ExternalData, UtxoRefusal> {
+        match location::of(&self.slots, of.slot, &of.head)? {
+            TransactionPlace::Record => Ok(ExternalData::None),
+            TransactionPlace::Outside(store) => Ok(ExternalData::Outside(store)),
+            TransactionPlace::Blobs { parts, .. } => {
+                self.changed.blobs += 4 * parts.len() as u64;
+                Ok(ExternalData::Freed { missing: !location::free(blobs, &parts)? })
+            }
+        }
+    }
+
+    /// Runs all steps of a deletion.
     #[cfg(test)]
-    pub fn delete_by_id(
-        &mut self,
-        blobs: &mut BlobStore,
-        txid: &super::Hash,
-        call: &super::Call,
-    ) -> Result<u32, UtxoRefusal> {
+    pub fn delete_by_id(&mut self, blobs: &mut BlobStore, txid: &Hash, call: &Call) -> Result<u32, UtxoRefusal> {
         let of = self.candidate(self.find_any(txid)?.slot, None)?;
         let parents = self.parents(&of, (0, u32::MAX))?;
         self.free_external(blobs, &of)?;
-        let told = self.tell(&of, &parents, call)?;
+        let done = self.mark_parents(&of, &parents, call)?;
         self.remove(&of);
-        Ok((told.marked + told.released) as u32)
+        Ok((done.marked + done.released) as u32)
     }
 
     /// Returns whether a record has more pages than one step frees.
     #[inline]
     pub fn is_large(&self, of: &Candidate) -> bool {
-        u64::from(of.pages()) > STEP_PAGES || self.pages_of_children(&of.head) > STEP_PAGES
+        u64::from(of.head.extra_pages) > STEP_PAGES || self.pages_of_children(&of.head) > STEP_PAGES
     }
 
     /// Frees some pages of a large record that is being deleted and whose parents were all told, the last pages first. Returns the
@@ -94,22 +232,22 @@ impl UtxoStore {
         STEP_PAGES
     }
 
-    /// Takes a record out, with its pages: the last of a deletion.
+    /// Removes a record and its pages: the last step of a deletion.
     pub fn remove(&mut self, of: &Candidate) {
         let Candidate { slot, head } = of;
         let slot = *slot;
-        // A parent that has back what a double spend held has left the index, and may have been its neighbour there.
+        // A parent whose output the double spend released has left the index, and may have been the record's neighbour there.
         let now = head.is(flag::CONFLICTING).then(|| self.head(slot));
         let head = now.as_ref().unwrap_or(head);
         if !head.is(flag::CONFLICTING) {
-            // The default is never used: a record whose blocks cannot be read is refused before its parents are told.
+            // The default is never used: a record whose blocks cannot be read is refused before its parents are marked.
             let highest = self.highest_block(head).unwrap_or(0);
             self.root.raise_pruned(&mut self.slots, highest);
         }
-        for order in [Order::DeleteAt, Order::UnminedSince, Order::PreserveUntil, Order::CreatedAt] {
-            self.root.leave(&mut self.slots, order, slot, head.links[order as usize]);
+        for order in Order::ALL {
+            self.root.leave(&mut self.slots, order, slot, head.link(order));
         }
-        for page in pages(self, slot, head).collect::<Vec<_>>() {
+        for page in pages(&self.slots, slot, head).collect::<Vec<_>>() {
             self.slots.free(page);
         }
         if head.extras != 0 {
@@ -127,21 +265,21 @@ impl UtxoStore {
         self.changed.table += 1;
     }
 
-    /// Where a record lies.
+    /// Returns the slot of a record.
     #[cfg(test)]
-    pub fn slot_of(&self, txid: &super::Hash) -> crate::storage::slots::SlotId {
+    pub fn slot_of(&self, txid: &Hash) -> SlotId {
         self.find_any(txid).expect("it is there").slot
     }
 
-    /// Takes all memory that is there but `bytes`, and what is kept for the pruner where that is to stay.
+    /// Takes all grown memory except `bytes`, and except the reserve if `reserve`.
     #[cfg(test)]
-    pub fn fill(&mut self, bytes: u64, spare: bool) {
-        self.slots.set_pruning(!spare);
+    pub fn fill(&mut self, bytes: u64, reserve: bool) {
+        self.slots.set_reserve_usable(!reserve);
         for len in [1 << 20, 64 << 10, 4 << 10, 56] {
             while self.slots.has_room(bytes + 2 * u64::from(len), 2) {
                 self.slots.allocate(len).expect("there is room");
             }
         }
-        self.slots.set_pruning(false);
+        self.slots.set_reserve_usable(false);
     }
 }

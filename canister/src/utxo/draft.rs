@@ -1,13 +1,15 @@
-//! A record to make: what a transaction in any of its forms says of it, and where its bytes go.
+//! Draft of a record: the parsed transaction, in any of its forms, and the bytes to store.
 
-use super::extras::MAX_BLOCKS;
-use super::parse::{MAX_OUTPUTS, Parsed, parse};
-use super::record::{HEAD_BLOCKS, Hash, Head, flag};
-use super::{Call, UtxoStore, bad, encoding, footprint, hash_of, place};
+use super::call::{Call, bad, hash_of};
+use super::encoding;
+use super::limits::{MAX_OUTPUTS, check_least};
+use super::parse::{Parsed, parse};
+use super::record::extras::MAX_BLOCKS;
+use super::record::{HEAD_BLOCKS, Hash, Head, flag, location};
 use crate::storage::blob::{BlobPtr, BlobStore, Owner};
+use crate::storage::memory::NoMemory;
 use coppice_interface::{
-    BlockRef, ExternalStore, MinedIn, OutsideTransaction, PartialTransaction, TransactionSource, UtxoCreate,
-    UtxoRefusal,
+    BlockRef, ExternalStore, MAX_BLOB_KEY, MinedIn, OutsideTransaction, PartialTransaction, UtxoCreate, UtxoRefusal,
 };
 use std::borrow::Cow;
 
@@ -17,117 +19,20 @@ pub enum Body<'a> {
     Whole(&'a [u8]),
     /// A UTXOWrapper.
     Wrapper(Vec<u8>),
-    /// The whole transaction, uploaded: its bytes, and where they lie.
+    /// The whole uploaded transaction, and its parts in the BlobStore.
     Uploaded(Vec<u8>, Vec<BlobPtr>),
-    /// Elsewhere.
+    /// The bytes lie outside.
     Outside(&'a ExternalStore),
 }
 
 /// A record to make.
 pub struct Draft<'a> {
-    /// What it says.
+    /// The parsed transaction.
     pub parsed: Parsed,
-    /// Bytes of the transaction, as it was given.
+    /// Bytes of the transaction, in the form that was given.
     pub size: u64,
-    /// Its bytes.
+    /// The transaction's bytes.
     pub body: Body<'a>,
-}
-
-impl<'a> Draft<'a> {
-    /// What a transaction in any of its forms says.
-    ///
-    /// # Errors
-    /// `BadTransaction`, `BadArgument`, `TooLarge`, `NoUpload`.
-    pub(super) fn new(
-        store: &UtxoStore,
-        blobs: &BlobStore,
-        item: &'a UtxoCreate,
-        call: &Call,
-    ) -> Result<Self, UtxoRefusal> {
-        match &item.source {
-            TransactionSource::Raw(raw) => {
-                Ok(Draft { parsed: parse(raw)?, size: raw.len() as u64, body: Body::Whole(raw) })
-            }
-            TransactionSource::Uploaded(txid) => {
-                let named = hash_of("txid", txid)?;
-                // Before the upload, which is no more where the answer of the same call was lost.
-                store.check_absent(&named)?;
-                let (raw, parts) = store.uploads.complete(blobs, &named, crate::platform::caller())?;
-                let parsed = parse(&raw)?;
-                if parsed.txid != named {
-                    let why = "the uploaded bytes are another transaction's; abort the upload".into();
-                    return Err(UtxoRefusal::BadTransaction { at: 0, why });
-                }
-                Ok(Draft { parsed, size: raw.len() as u64, body: Body::Uploaded(raw, parts) })
-            }
-            TransactionSource::Outputs(partial) => {
-                let height = item.mined.as_ref().and_then(|mined| mined.blocks.first()).map(|block| block.height);
-                outputs_only(partial, height.unwrap_or(call.height), call)
-            }
-            TransactionSource::Outside(outside) => outside_of(outside),
-        }
-    }
-}
-
-fn outputs_only<'a>(partial: &PartialTransaction, height: u32, call: &Call) -> Result<Draft<'a>, UtxoRefusal> {
-    let txid = hash_of("txid", &partial.txid)?;
-    check_outputs(partial.total_outputs as usize)?;
-    footprint::check_least(partial.total_outputs as usize, 0, 0)?;
-    let mut outputs = vec![None; partial.total_outputs as usize];
-    let mut buffer = Vec::new();
-    let mut next = 0;
-    for output in &partial.outputs {
-        if output.index < next || output.index >= partial.total_outputs {
-            let why = format!("{} follows {next}, of {} outputs", output.index, partial.total_outputs);
-            return Err(bad("outputs", why));
-        }
-        next = output.index + 1;
-        if encoding::is_utxo(output.satoshis, &output.script) {
-            let hash = encoding::utxo_hash(&txid, output.index, &output.script, output.satoshis, &mut buffer);
-            outputs[output.index as usize] = Some(hash);
-        }
-    }
-    // A UTXOWrapper has 31 bits for it.
-    call.check_block(height)?;
-    let known = partial.outputs.iter().map(|output| (output.index, output.satoshis, output.script.as_slice()));
-    let wrapper = encoding::wrapper(&txid, (height, partial.coinbase), known);
-    let (version, lock_time, inputs) = (0, 0, Vec::new());
-    let coinbase = partial.coinbase;
-    Ok(Draft {
-        parsed: Parsed { txid, version, lock_time, coinbase, extended: false, inputs, outputs, fee: None },
-        size: wrapper.len() as u64,
-        body: Body::Wrapper(wrapper),
-    })
-}
-
-fn outside_of(outside: &OutsideTransaction) -> Result<Draft<'_>, UtxoRefusal> {
-    place::check_outside(&outside.store)?;
-    check_outputs(outside.utxo_hashes.len())?;
-    footprint::check_least(outside.utxo_hashes.len(), outside.inputs.len(), 0)?;
-    let inputs: Result<_, UtxoRefusal> =
-        outside.inputs.iter().map(|input| Ok((hash_of("txid", &input.txid)?, input.vout))).collect();
-    let outputs: Result<_, UtxoRefusal> = outside
-        .utxo_hashes
-        .iter()
-        .map(|hash| hash.as_ref().map(|hash| hash_of("utxo_hash", hash)).transpose())
-        .collect();
-    if outside.coinbase && !outside.inputs.is_empty() {
-        return Err(bad("inputs", "a coinbase spends nothing"));
-    }
-    Ok(Draft {
-        parsed: Parsed {
-            txid: hash_of("txid", &outside.txid)?,
-            version: outside.version,
-            lock_time: outside.lock_time,
-            coinbase: outside.coinbase,
-            extended: false,
-            inputs: inputs?,
-            outputs: outputs?,
-            fee: None,
-        },
-        size: outside.size,
-        body: Body::Outside(&outside.store),
-    })
 }
 
 /// Returns how many of these outputs are UTXOs. The sum never wraps, because there are at most [`MAX_OUTPUTS`]; a check would take a
@@ -143,16 +48,18 @@ fn check_outputs(outputs: usize) -> Result<(), UtxoRefusal> {
     Ok(())
 }
 
-/// Where a transaction's bytes are now.
+/// The bytes of a record that stand for the transaction.
 pub(super) struct Stored<'a> {
-    /// The last bytes of the record: the transaction, or where it lies.
+    /// The last bytes of the record: the transaction, or its location.
     pub tail: Cow<'a, [u8]>,
-    /// New blobs, to be given back should the record not be made.
+    /// New blobs, which are freed if the record is not made.
     pub blobs: Vec<BlobPtr>,
 }
 
+/// Checks the blocks of a new record.
+///
 /// # Errors
-/// `BadArgument` where there is no block, or one occurs twice; `BadHeight`.
+/// `BadArgument` if there is no block, or a block occurs twice; `BadHeight`.
 pub(super) fn check_mined(mined: &MinedIn, call: &Call) -> Result<(), UtxoRefusal> {
     let ids = || mined.blocks.iter().map(|block| block.block_id);
     if mined.blocks.is_empty() {
@@ -170,7 +77,101 @@ pub(super) fn check_mined(mined: &MinedIn, call: &Call) -> Result<(), UtxoRefusa
 }
 
 impl<'a> Draft<'a> {
-    /// The head of the record, of which the transaction's length is not known yet.
+    /// Returns the draft of a raw transaction.
+    ///
+    /// # Errors
+    /// `BadTransaction`, `TooLarge`.
+    pub(super) fn whole(raw: &'a [u8]) -> Result<Self, UtxoRefusal> {
+        Ok(Self { parsed: parse(raw)?, size: raw.len() as u64, body: Body::Whole(raw) })
+    }
+
+    /// Returns the draft of an uploaded transaction, whose parts lie in the BlobStore.
+    ///
+    /// # Errors
+    /// `BadTransaction`, `TooLarge`.
+    pub(super) fn uploaded(named: &Hash, raw: Vec<u8>, parts: Vec<BlobPtr>) -> Result<Self, UtxoRefusal> {
+        let parsed = parse(&raw)?;
+        if parsed.txid != *named {
+            let why = "the uploaded bytes are another transaction's; abort the upload".into();
+            return Err(UtxoRefusal::BadTransaction { at: 0, why });
+        }
+        Ok(Self { parsed, size: raw.len() as u64, body: Body::Uploaded(raw, parts) })
+    }
+
+    /// Returns the draft of a transaction of which only outputs are known; `height` is the transaction's.
+    ///
+    /// # Errors
+    /// `BadArgument`, `TooLarge`, `BadHeight`.
+    pub(super) fn outputs_only(partial: &PartialTransaction, height: u32, call: &Call) -> Result<Self, UtxoRefusal> {
+        let txid = hash_of("txid", &partial.txid)?;
+        check_outputs(partial.total_outputs as usize)?;
+        check_least(partial.total_outputs as usize, 0, 0)?;
+        let mut outputs = vec![None; partial.total_outputs as usize];
+        let mut buffer = Vec::new();
+        let mut next = 0;
+        for output in &partial.outputs {
+            if output.index < next || output.index >= partial.total_outputs {
+                let why = format!("{} follows {next}, of {} outputs", output.index, partial.total_outputs);
+                return Err(bad("outputs", why));
+            }
+            next = output.index + 1;
+            if encoding::is_utxo(output.satoshis, &output.script) {
+                let hash = encoding::utxo_hash(&txid, output.index, &output.script, output.satoshis, &mut buffer);
+                outputs[output.index as usize] = Some(hash);
+            }
+        }
+        // A UTXOWrapper has 31 bits for it.
+        call.check_block(height)?;
+        let known = partial.outputs.iter().map(|output| (output.index, output.satoshis, output.script.as_slice()));
+        let wrapper = encoding::wrapper(&txid, (height, partial.coinbase), known);
+        let (version, lock_time, inputs) = (0, 0, Vec::new());
+        let coinbase = partial.coinbase;
+        Ok(Self {
+            parsed: Parsed { txid, version, lock_time, coinbase, extended: false, inputs, outputs, fee: None },
+            size: wrapper.len() as u64,
+            body: Body::Wrapper(wrapper),
+        })
+    }
+
+    /// Returns the draft of a transaction whose bytes lie outside.
+    ///
+    /// # Errors
+    /// `BadArgument`, `TooLarge`.
+    pub(super) fn outside(outside: &'a OutsideTransaction) -> Result<Self, UtxoRefusal> {
+        match outside.store.blob_key.len() {
+            0 => return Err(bad("blob_key", "it is empty")),
+            len if len > MAX_BLOB_KEY => return Err(bad("blob_key", format!("{len} bytes; {MAX_BLOB_KEY} at most"))),
+            _ => {}
+        }
+        check_outputs(outside.utxo_hashes.len())?;
+        check_least(outside.utxo_hashes.len(), outside.inputs.len(), 0)?;
+        let inputs: Result<_, UtxoRefusal> =
+            outside.inputs.iter().map(|input| Ok((hash_of("txid", &input.txid)?, input.vout))).collect();
+        let outputs: Result<_, UtxoRefusal> = outside
+            .utxo_hashes
+            .iter()
+            .map(|hash| hash.as_ref().map(|hash| hash_of("utxo_hash", hash)).transpose())
+            .collect();
+        if outside.coinbase && !outside.inputs.is_empty() {
+            return Err(bad("inputs", "a coinbase spends nothing"));
+        }
+        Ok(Self {
+            parsed: Parsed {
+                txid: hash_of("txid", &outside.txid)?,
+                version: outside.version,
+                lock_time: outside.lock_time,
+                coinbase: outside.coinbase,
+                extended: false,
+                inputs: inputs?,
+                outputs: outputs?,
+                fee: None,
+            },
+            size: outside.size,
+            body: Body::Outside(&outside.store),
+        })
+    }
+
+    /// Returns the head of the record; the length of the transaction is set by [`store`](Self::store).
     pub(super) fn head(&self, item: &UtxoCreate, call: &Call) -> Head {
         let parsed = &self.parsed;
         let batch = call.settings.utxo_batch_size;
@@ -183,7 +184,7 @@ impl<'a> Draft<'a> {
             spent_extra += u32::from(page == 0);
         }
         let blocks = item.mined.as_ref().map_or(&[][..], |mined| &mined.blocks);
-        // A coinbase of two branches matures on the later one too.
+        // A coinbase of two branches matures on both.
         let height = blocks.iter().map(|block| block.height).max().unwrap_or(call.height);
         let fee = parsed.fee.or(item.fee);
         let flags = [
@@ -228,7 +229,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Stores the bytes in the BlobStore if they belong there. What was uploaded lies there already.
+    /// Stores the bytes in the BlobStore if they belong there. An uploaded transaction lies there already.
     ///
     /// # Errors
     /// `ExternalFull`, `OutOfSpace`, `LowCycles`; nothing has changed.
@@ -241,27 +242,27 @@ impl<'a> Draft<'a> {
             || self.size > u64::from(settings.max_tx_size_in_store);
         let mut new = Vec::new();
         let tail = match &self.body {
-            Body::Outside(store) => Cow::Owned(place::encode_outside(store)),
+            Body::Outside(store) => Cow::Owned(location::encode_outside(store)),
             Body::Whole(bytes) if !external => Cow::Borrowed(*bytes),
             Body::Uploaded(bytes, _) if !external => Cow::Borrowed(bytes.as_slice()),
             Body::Uploaded(_, parts) => {
-                let kept = blobs.kept_bytes(Owner::External).saturating_add(place::class_bytes(self.size));
+                let kept = blobs.kept_bytes(Owner::External).saturating_add(location::class_bytes(self.size));
                 if kept > limit {
                     return Err(UtxoRefusal::ExternalFull { limit });
                 }
-                blobs.check_records(parts.iter().map(|part| part.class))?;
+                blobs.check_quota_of_uploaded(parts.iter().map(|part| part.class)).map_err(NoMemory)?;
                 head.flags |= flag::EXTERNAL;
-                Cow::Owned(place::encode_parts(parts))
+                Cow::Owned(location::encode_parts(parts))
             }
             Body::Whole(bytes) => {
-                new = place::store(blobs, bytes, limit)?;
+                new = location::store(blobs, bytes, limit)?;
                 head.flags |= flag::EXTERNAL;
-                Cow::Owned(place::encode_parts(&new))
+                Cow::Owned(location::encode_parts(&new))
             }
             Body::Wrapper(bytes) => {
-                new = place::store(blobs, bytes, limit)?;
+                new = location::store(blobs, bytes, limit)?;
                 head.flags |= flag::EXTERNAL;
-                Cow::Owned(place::encode_parts(&new))
+                Cow::Owned(location::encode_parts(&new))
             }
         };
         head.transaction_len = tail.len() as u32;

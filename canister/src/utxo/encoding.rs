@@ -1,4 +1,4 @@
-//! Encodings of `utxo-data-model.md` and DESIGN 5 that others read: UTXO hash, TxInpoints, UTXOWrapper.
+//! Encodings of `utxo-data-model.md` and DESIGN 5: UTXO hash, TxInpoints, UTXOWrapper.
 
 use super::record::Hash;
 use sha2::{Digest, Sha256};
@@ -25,10 +25,10 @@ pub fn var_int(out: &mut Vec<u8>, n: u64) {
     }
 }
 
-/// SHA-256(txid ‖ VarInt(vout) ‖ locking script ‖ VarInt(satoshis)).
+/// Returns SHA-256(txid ‖ VarInt(vout) ‖ locking script ‖ VarInt(satoshis)).
 pub fn utxo_hash(txid: &Hash, vout: u32, script: &[u8], satoshis: u64, buffer: &mut Vec<u8>) -> Hash {
     buffer.clear();
-    // A script may have 32 MiB: it is copied once.
+    // A script may have 32 MiB, and is copied once.
     buffer.reserve(script.len() + 50);
     buffer.extend_from_slice(txid);
     var_int(buffer, u64::from(vout));
@@ -37,12 +37,12 @@ pub fn utxo_hash(txid: &Hash, vout: u32, script: &[u8], satoshis: u64, buffer: &
     Sha256::digest(buffer.as_slice()).into()
 }
 
-/// Whether an output is kept as a UTXO: it has satoshis, or its script does not begin as one that nobody can spend.
+/// Returns whether an output is kept as a UTXO: it has satoshis, or its script does not begin like a script that cannot be spent.
 pub fn is_utxo(satoshis: u64, script: &[u8]) -> bool {
     satoshis > 0 || !(script.starts_with(&[0x6A]) || script.starts_with(&[0x00, 0x6A]))
 }
 
-/// TxInpoints: u32 LE parents ‖ their ids, by first occurrence ‖ for each, u32 LE count ‖ u32 LE vouts.
+/// Returns TxInpoints: u32 LE parents ‖ their ids, by first occurrence ‖ for each, u32 LE count ‖ u32 LE vouts.
 pub fn inpoints(inputs: &[(Hash, u32)]) -> Vec<u8> {
     let mut indices = std::collections::HashMap::new();
     let mut parents: Vec<(&Hash, Vec<u32>)> = Vec::new();
@@ -62,7 +62,7 @@ pub fn inpoints(inputs: &[(Hash, u32)]) -> Vec<u8> {
     out
 }
 
-/// A UTXOWrapper: txid ‖ u32 LE (height·2 + coinbase) ‖ u32 LE n ‖ n × (u32 index, u64 value, u32 script length, script).
+/// Returns a UTXOWrapper: txid ‖ u32 LE (height·2 + coinbase) ‖ u32 LE n ‖ n × (u32 index, u64 value, u32 script length, script).
 pub fn wrapper<'a>(
     txid: &Hash,
     (height, coinbase): (u32, bool),

@@ -1,14 +1,15 @@
 //! Blocks that have a transaction, and whether its outputs can be spent.
 
-use super::extras::Extras;
-use super::order::Order;
-use super::record::{HEAD_BLOCKS, Hash, Head, at, encode_block, flag};
-use super::{Call, Found, UtxoStore, check_height, hash_of};
+use super::call::{Call, hash_of};
+use super::record::extras::Extras;
+use super::record::{HEAD_BLOCKS, Head, Order, at, encode_block, flag};
+use super::store::{Found, UtxoStore};
+use crate::storage::memory::NoMemory;
 use crate::storage::slots::SlotId;
-use coppice_interface::{BlockRef, MAX_HEIGHT, MinedTransaction, UtxoRefusal, UtxoSetMinedBatch};
+use coppice_interface::{BlockRef, MinedTransaction, UtxoRefusal, UtxoSetMinedBatch};
 
 impl UtxoStore {
-    /// The blocks that have a record's transaction.
+    /// Returns the blocks that have a record's transaction.
     pub(super) fn blocks(&self, head: &Head) -> Result<Vec<BlockRef>, UtxoRefusal> {
         let mut blocks = head.head_blocks[..head.blocks.min(HEAD_BLOCKS) as usize].to_vec();
         if head.blocks > HEAD_BLOCKS {
@@ -17,10 +18,10 @@ impl UtxoStore {
         Ok(blocks)
     }
 
-    /// The highest of them; 0: there are none.
+    /// Returns the height of the highest block, or 0 if there is no block.
     ///
     /// # Errors
-    /// `Corrupt`, where there are more than the head has room for.
+    /// `Corrupt`, only if the record has more blocks than its head has room for.
     #[inline]
     pub(super) fn highest_block(&self, head: &Head) -> Result<u32, UtxoRefusal> {
         let [first, second] = head.head_blocks.map(|block| block.height);
@@ -37,7 +38,7 @@ impl UtxoStore {
         Ok(self.blocks(head)?.iter().map(|block| block.height).max().unwrap_or(0))
     }
 
-    /// Writes them. Where there are more than the head has room for, now or before, this may fail in its middle.
+    /// Writes a record's blocks. This may fail in its middle if there are more blocks than the head has room for, now or before.
     fn set_blocks(&mut self, slot: SlotId, head: &mut Head, blocks: &[BlockRef]) -> Result<(), UtxoRefusal> {
         let rest = blocks.get(HEAD_BLOCKS as usize..).unwrap_or_default();
         if head.blocks > HEAD_BLOCKS || !rest.is_empty() {
@@ -54,7 +55,7 @@ impl UtxoStore {
         Ok(())
     }
 
-    /// Gives a transaction a block, or takes it, and answers the ids of those that it has then.
+    /// Adds a block to a transaction, or removes it, and returns the ids of the transaction's blocks.
     ///
     /// # Errors
     /// [`UtxoRefusal`], and nothing has changed.
@@ -105,7 +106,7 @@ impl UtxoStore {
         Ok(blocks.iter().map(|block| block.block_id).collect())
     }
 
-    /// Takes a record among the unmined ones, or from them.
+    /// Enters a record in the indexes of unmined records, or removes it.
     ///
     /// # Errors
     /// `OutOfSpace`, `LowCycles`, and nothing has changed.
@@ -116,19 +117,19 @@ impl UtxoStore {
         {
             let key = self.root.unmined_key(height);
             let entering = [(Order::UnminedSince, key), (Order::CreatedAt, head.created_secs())];
-            self.root.reserve(&self.slots, &entering, &[])?;
+            self.root.reserve(&self.slots, &entering, &[]).map_err(NoMemory)?;
             if before.is_none() {
-                self.root.take_back(&mut self.slots);
+                self.root.count_revert(&mut self.slots);
             }
         }
         self.set_unmined(slot, head, since);
         Ok(())
     }
 
-    /// Says whether the longest chain has a transaction that is in a block; its blocks stay.
+    /// Sets whether the longest chain has a transaction; the transaction's blocks stay.
     ///
     /// # Errors
-    /// [`UtxoRefusal`], and nothing has changed: `NotMined` where no block has it.
+    /// [`UtxoRefusal`], and nothing has changed: `NotMined` if no block has the transaction.
     pub fn set_on_longest_chain(
         &mut self,
         txid: &[u8],
@@ -148,7 +149,7 @@ impl UtxoStore {
         if self.has_room(3) { change(self) } else { self.atomically(change) }
     }
 
-    /// Locks a transaction's outputs, or unlocks them.
+    /// Locks or unlocks a transaction's outputs.
     ///
     /// # Errors
     /// [`UtxoRefusal`], and nothing has changed.
@@ -158,7 +159,7 @@ impl UtxoStore {
         self.changing(|store| {
             store.lock(slot, &head, locked);
             if locked {
-                // Of a double spend, too, until something else evaluates it.
+                // A double spend leaves the index, too, until something else evaluates it.
                 store.set_delete_at(slot, &store.head(slot), None);
                 return Ok(());
             }
@@ -171,38 +172,5 @@ impl UtxoStore {
         if flags != head.flags {
             self.set_flags(slot, flags);
         }
-    }
-
-    /// Keeps a transaction from being deleted until a height, and says whether it has a record.
-    ///
-    /// # Errors
-    /// [`UtxoRefusal`], and nothing has changed.
-    pub fn preserve(&mut self, txid: &[u8], until: u32) -> Result<bool, UtxoRefusal> {
-        if until == 0 {
-            return Err(UtxoRefusal::ZeroHeight);
-        }
-        check_height(until, MAX_HEIGHT)?;
-        self.preserve_found(&hash_of("txid", txid)?, |_| Some(until))
-    }
-
-    /// Phase 1's: until a height, which may be above all that blocks have, or later. What is preserved for longer stays so.
-    pub(super) fn preserve_parent(&mut self, txid: &Hash, until: u32) -> Result<bool, UtxoRefusal> {
-        self.preserve_found(txid, |before| (before < Some(until)).then_some(until))
-    }
-
-    fn preserve_found(&mut self, txid: &Hash, to: impl Fn(Option<u32>) -> Option<u32>) -> Result<bool, UtxoRefusal> {
-        let Found { slot, head, .. } = match self.find(txid) {
-            Ok(found) => found,
-            Err(UtxoRefusal::TxNotFound) => return Ok(false),
-            Err(error) => return Err(error),
-        };
-        let Some(until) = to(head.links[Order::PreserveUntil as usize].key()) else { return Ok(true) };
-        self.root.reserve(&self.slots, &[(Order::PreserveUntil, until)], &[])?;
-        let preserved = head.links[Order::PreserveUntil as usize];
-        if head.delete_at().is_some() {
-            self.set_delete_at(slot, &head, None);
-        }
-        self.root.set(&mut self.slots, Order::PreserveUntil, slot, preserved, Some(until));
-        Ok(true)
     }
 }

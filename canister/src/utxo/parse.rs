@@ -1,27 +1,20 @@
-//! Reading a raw transaction: standard, extended, or with witnesses.
+//! Parser of a raw transaction: standard, extended, or with witnesses.
 //!
 //! ```text
 //! standard: version i32 ‖ VarInt n ‖ n × input ‖ VarInt m ‖ m × output ‖ lock time u32
-//! extended: version ‖ 00 00 00 00 00 ef ‖ VarInt n ‖ n × (input ‖ what it spends, as an output) ‖ VarInt m ‖ …
+//! extended: version ‖ 00 00 00 00 00 ef ‖ VarInt n ‖ n × (input ‖ the output that it spends) ‖ VarInt m ‖ …
 //! witness:  version ‖ 00 01 ‖ n, inputs, m, outputs ‖ n × witness ‖ lock time
 //! ```
-//! The library parses the pieces; the order in which they come is ours, as no library knows the extended one. A txid is the
-//! double SHA-256 of the standard form, whichever was given.
+//! `bitcoin_slices` parses the pieces; their order is parsed here, because no library knows the extended form. A txid is the double
+//! SHA-256 of the standard form, whichever form was given.
 
 use super::encoding::{is_utxo, utxo_hash};
-use super::footprint;
+use super::limits::{MAX_INPUTS, MAX_OUTPUTS, MAX_TRANSACTION, check_least};
 use super::record::Hash;
 use bitcoin_slices::bsl::{TxIn, TxOut, Witness, scan_len};
 use bitcoin_slices::{Error, Parse};
 use coppice_interface::UtxoRefusal;
 use sha2::{Digest, Sha256};
-
-/// Bytes of the longest transaction.
-pub const MAX_TRANSACTION: u64 = 32 << 20;
-/// Outputs of the largest transaction.
-pub const MAX_OUTPUTS: u32 = 1_000_000;
-/// Inputs of the largest transaction.
-pub const MAX_INPUTS: u32 = 500_000;
 
 /// Bytes of the shortest input, and of the shortest output.
 const LEAST_INPUT: usize = 41;
@@ -30,24 +23,24 @@ const LEAST_OUTPUT: usize = 9;
 const EXTENDED: [u8; 6] = [0, 0, 0, 0, 0, 0xEF];
 const WITNESS: [u8; 2] = [0, 1];
 
-/// What a record keeps of a transaction beside its bytes.
+/// The parts of a transaction that a record keeps beside the bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parsed {
     /// Double SHA-256 of the standard form.
     pub txid: Hash,
-    /// Its version.
+    /// The version.
     pub version: u32,
-    /// Its lock time.
+    /// The lock time.
     pub lock_time: u32,
-    /// Its one input spends nothing.
+    /// The transaction is a coinbase: its one input spends nothing.
     pub coinbase: bool,
-    /// Every input says what it spends.
+    /// The transaction is in the extended form.
     pub extended: bool,
-    /// What the inputs spend, in order; none for a coinbase.
+    /// The outpoints that the inputs spend, in order; empty for a coinbase.
     pub inputs: Vec<(Hash, u32)>,
-    /// The hash of each output, none for one that is no UTXO.
+    /// The hash of each output, `None` for an output that is no UTXO.
     pub outputs: Vec<Option<Hash>>,
-    /// Satoshis, where the inputs say what they spend and that is as much as the outputs have.
+    /// Satoshis, if the form is extended and the inputs spend at least as much as the outputs have.
     pub fee: Option<u64>,
 }
 
@@ -96,7 +89,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Reads a whole transaction and computes its hashes.
+/// Parses a whole transaction and computes its hashes.
 ///
 /// # Errors
 /// `BadTransaction`, `TooLarge`.
@@ -129,13 +122,13 @@ pub fn parse(raw: &[u8]) -> Result<Parsed, UtxoRefusal> {
         }
     }
     let count = reader.count("outputs", MAX_OUTPUTS)?;
-    footprint::check_least(count as usize, inputs.len(), raw.len())?;
+    check_least(count as usize, inputs.len(), raw.len())?;
     let mut outputs = Vec::with_capacity((count as usize).min(reader.rest().len() / LEAST_OUTPUT));
     let mut paid = Some(0u64);
     for _ in 0..count {
         let output: TxOut = reader.piece("an output")?;
         paid = paid.and_then(|sum| sum.checked_add(output.value()));
-        // The script comes last.
+        // The script is the last part of an output.
         outputs.push((output.value(), &raw[reader.at - output.script_pubkey().len()..reader.at]));
     }
     hasher.update(&raw[hashed..reader.at]);
@@ -146,7 +139,7 @@ pub fn parse(raw: &[u8]) -> Result<Parsed, UtxoRefusal> {
     }
     let lock_time = reader.word("the lock time")?;
     if reader.at != raw.len() {
-        return Err(reader.bad(format!("{} bytes behind the lock time", raw.len() - reader.at)));
+        return Err(reader.bad(format!("{} bytes after the lock time", raw.len() - reader.at)));
     }
     hasher.update(&raw[raw.len() - 4..]);
     let txid: Hash = Sha256::digest(hasher.finalize()).into();

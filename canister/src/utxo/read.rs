@@ -1,32 +1,35 @@
-//! Looking at records.
+//! Queries of records.
 
+use super::call::{check_height, hash_of, if_found};
 use super::encoding;
-use super::entry::{FROZEN, REASSIGNED, SPENDER_DELETED, SPENT, UTXO};
-use super::extras::Extras;
-use super::order::Order;
-use super::place::{self, file_type};
-use super::record::{Hash, Head, INPUT, flag, inputs, page_at, page_slot};
-use super::{Found, UtxoStore, check_height, hash_of};
+use super::record::extras::Extras;
+use super::record::location::{self, file_type};
+use super::record::{
+    EntryAddress, FROZEN, Hash, Head, INPUT, Order, REASSIGNED, SPENDER_DELETED, SPENT, UTXO, entries, flag, inputs,
+    page_at, page_slot,
+};
+use super::store::{Found, UtxoStore};
 use crate::platform::limits::MAX_REPLY;
 use crate::storage::blob::BlobStore;
+use crate::storage::pointer;
 use crate::storage::slots::SlotId;
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
 use std::collections::BinaryHeap;
 
-/// Entries of one answer.
+/// Most entries of one answer.
 const MAX_ENTRIES: u32 = 5_000;
-/// Pages whose counters come with a record.
+/// Most pages whose counters come with a record.
 const MAX_PAGES: u32 = 1_000;
-/// Bytes of inpoints that come with a record.
+/// Most bytes of inpoints that come with a record.
 const MAX_INPOINTS: usize = 256 << 10;
-/// Outputs that one call asks for.
+/// Most outputs that one call asks for.
 const MAX_OUTPOINTS: usize = 5_000;
-/// Transactions of one page of unmined ones.
+/// Most transactions of one page of unmined transactions.
 const MAX_UNMINED: u32 = 2_000;
 
 impl UtxoStore {
-    /// A record, with the entries of some of its outputs.
+    /// Returns a record, with the entries of some of its outputs.
     ///
     /// # Errors
     /// `TxNotFound`, `BadArgument`, `Corrupt`.
@@ -37,7 +40,7 @@ impl UtxoStore {
         let mut utxos = Vec::new();
         let mut deleted_children: Vec<Txid> = Vec::new();
         let mut known = std::collections::HashSet::new();
-        self.entries(slot, &head, (arg.first, arg.limit.min(MAX_ENTRIES)), |_, _, entry| {
+        entries(&self.slots, slot, &head, (arg.first, arg.limit.min(MAX_ENTRIES)), |_, _, entry| {
             utxos.push(entry.shown());
             if entry.is(SPENDER_DELETED) && known.insert(entry.spender.0) {
                 deleted_children.push(entry.spender.0.into());
@@ -47,7 +50,7 @@ impl UtxoStore {
         let inpoints = inpoints_fit.then(|| encoding::inpoints(&inputs(&self.slots, slot, &head)));
         let first_page = arg.extra_pages_cursor.unwrap_or(1).max(1);
         let last_page = first_page.saturating_add(MAX_PAGES - 1);
-        let preserve = head.links[Order::PreserveUntil as usize].key();
+        let preserve = head.key(Order::PreserveUntil);
         Ok(UtxoRecord {
             txid: arg.txid.clone(),
             utxos,
@@ -71,11 +74,11 @@ impl UtxoStore {
             unmined_since: head.unmined_since(),
             created_at: head.created_at,
             preserve_until: preserve,
-            postponed_until: head.links[Order::DeleteAt as usize].key().filter(|_| head.is(flag::POSTPONED)),
+            postponed_until: head.key(Order::DeleteAt).filter(|_| head.is(flag::POSTPONED)),
             delete_at_height: head.delete_at(),
             spending_height: Some(head.spending_height).filter(|height| *height > 0),
             blocks,
-            transaction: self.place(slot, &head)?,
+            transaction: location::of(&self.slots, slot, &head)?,
             reassignments: extras
                 .reassignments
                 .into_iter()
@@ -107,13 +110,13 @@ impl UtxoStore {
         }
     }
 
-    /// A part of a transaction's bytes.
+    /// Returns a part of a transaction's bytes.
     ///
     /// # Errors
     /// `TxNotFound`, `BadArgument`, `Outside`, `Corrupt`.
     pub fn transaction(&self, blobs: &BlobStore, arg: &UtxoGetPart) -> Result<TransactionPart, UtxoRefusal> {
         let Found { slot, head, .. } = self.find_any(&hash_of("txid", &arg.txid)?)?;
-        let place = self.place(slot, &head)?;
+        let place = location::of(&self.slots, slot, &head)?;
         let total = match &place {
             TransactionPlace::Outside(store) => return Err(UtxoRefusal::Outside(store.clone())),
             TransactionPlace::Record => u64::from(head.transaction_len),
@@ -122,7 +125,7 @@ impl UtxoStore {
         let offset = arg.offset.min(total);
         let len = arg.length.min(total - offset).min(MAX_REPLY);
         let bytes = match &place {
-            TransactionPlace::Blobs { parts, .. } => place::read(blobs, parts, offset, len)?,
+            TransactionPlace::Blobs { parts, .. } => location::read(blobs, parts.iter().map(pointer), offset, len)?,
             _ => {
                 let mut bytes = Vec::new();
                 self.slots.read_onto(&mut bytes, slot, head.transaction_at() + offset as u32, len as usize);
@@ -132,7 +135,7 @@ impl UtxoStore {
         Ok(TransactionPart { bytes: ByteBuf::from(bytes), total, file_type: file_type(&head) })
     }
 
-    /// A part of a transaction's TxInpoints.
+    /// Returns a part of a transaction's TxInpoints.
     ///
     /// # Errors
     /// `TxNotFound`, `BadArgument`.
@@ -157,14 +160,7 @@ impl UtxoStore {
         let state = |outpoint: &Outpoint| {
             let txid = hash_of("txid", &outpoint.txid)?;
             if last.as_ref().is_none_or(|(known, _)| *known != txid) {
-                last = Some((
-                    txid,
-                    match self.find(&txid) {
-                        Ok(found) => Some(found),
-                        Err(UtxoRefusal::TxNotFound) => None,
-                        Err(error) => return Err(error),
-                    },
-                ));
+                last = Some((txid, if_found(self.find(&txid))?));
             }
             match &last {
                 Some((_, Some(found))) => self.spend_state(found, outpoint.vout, at),
@@ -177,7 +173,7 @@ impl UtxoStore {
     fn spend_state(&self, found: &Found, vout: u32, at: u32) -> Result<UtxoSpendState, UtxoRefusal> {
         let absent = UtxoSpendState { status: SpendStatus::NotFound, utxo_hash: None, spender: None };
         let head = &found.head;
-        let entry = self.entry_address(found.slot, head, vout).map(|address| self.entry(address));
+        let entry = EntryAddress::of(&self.slots, found.slot, head, vout).map(|address| address.read(&self.slots));
         let entry = entry.filter(|entry| entry.is(UTXO));
         let immature = |height: u32| (at < height).then_some(SpendStatus::Immature { spendable_at: height });
         let status = if head.is(flag::CONFLICTING) {
@@ -206,24 +202,24 @@ impl UtxoStore {
         })
     }
 
-    /// Unmined transactions by `created_at`, and those of one moment by id. A second that a page comes into is read whole: so a cursor
-    /// is a place that nothing moves, whatever becomes of the transaction that it names.
+    /// Returns unmined transactions by `created_at`, and transactions of one moment by id. Reads every second that a page touches whole,
+    /// so that a cursor stays valid when the transaction that it names is gone.
     ///
     /// # Errors
-    /// `BadArgument` where the cursor's txid does not have 32 bytes.
+    /// `BadArgument` if the cursor's txid does not have 32 bytes.
     pub fn unmined(&self, cursor: Option<&UnminedCursor>, limit: u32) -> Result<UnminedPage, UtxoRefusal> {
         let limit = if limit == 0 { MAX_UNMINED } else { limit.min(MAX_UNMINED) } as usize;
-        let behind = match cursor {
+        let after = match cursor {
             None => None,
             Some(cursor) => Some((cursor.created_at, hash_of("cursor.txid", &cursor.txid)?)),
         };
-        let mut next = self.root.next_key(&self.slots, Order::CreatedAt, behind.map_or(0, |(at, _)| second_of(at)));
+        let mut next = self.root.next_key(&self.slots, Order::CreatedAt, after.map_or(0, |(at, _)| second_of(at)));
         let mut transactions: Vec<UnminedTransaction> = Vec::new();
         let mut more = false;
         while let Some(second) = next
             && !more
         {
-            let first = self.first_unmined(second, behind, limit - transactions.len() + 1);
+            let first = self.first_unmined(second, after, limit - transactions.len() + 1);
             more = transactions.len() + first.len() > limit;
             let room = limit - transactions.len();
             transactions.extend(
@@ -241,14 +237,14 @@ impl UtxoStore {
     }
 
     /// Returns the first unmined transactions of a second after a place. Skips records that cannot be decoded.
-    fn first_unmined(&self, second: u32, behind: Option<(u64, Hash)>, most: usize) -> Vec<(u64, Hash, SlotId)> {
+    fn first_unmined(&self, second: u32, after: Option<(u64, Hash)>, most: usize) -> Vec<(u64, Hash, SlotId)> {
         let mut first = BinaryHeap::with_capacity(most + 1);
         // A damaged ring may lead in a circle.
         let steps = self.root.count(Order::CreatedAt) as usize;
         for slot in self.root.under(&self.slots, Order::CreatedAt, second).take(steps) {
             let Some(head) = self.read_head(slot) else { continue };
             let place = (head.created_at, head.txid);
-            if behind.is_none_or(|behind| place > behind) {
+            if after.is_none_or(|after| place > after) {
                 first.push((place.0, place.1, slot));
                 if first.len() > most {
                     first.pop();
@@ -258,7 +254,7 @@ impl UtxoStore {
         first.into_sorted_vec()
     }
 
-    /// The records of an ordered index, by rising height: each height with its transactions.
+    /// Returns the records of an ordered index by rising height: each height with its transactions.
     pub fn index(&self, order: Order) -> Vec<(u32, Vec<Hash>)> {
         let mut all = Vec::new();
         let mut from = Some(0);
@@ -271,7 +267,7 @@ impl UtxoStore {
     }
 }
 
-/// The key of the index by `created_at`.
+/// Returns the key of the index by `created_at`.
 fn second_of(created_at: u64) -> u32 {
     (created_at / 1_000_000_000) as u32
 }

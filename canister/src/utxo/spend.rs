@@ -1,66 +1,36 @@
-//! Spending and unspending.
+//! Spending outputs.
 
-use super::entry::{Entry, FROZEN, REASSIGNED, SPENDER_CONFLICTING, SPENDER_DELETED, SPENT, STATE, UTXO};
-use super::extras::Extras;
-use super::record::{ENTRY, HEAD, Hash, Head, PAGE_HEAD, at, flag, page_at, page_slot};
-use super::{Call, Found, UtxoStore, hash_of};
+use super::call::{Call, hash_of};
+use super::record::extras::Extras;
+use super::record::{Entry, EntryAddress, FROZEN, Hash, Head, REASSIGNED, SPENDER_DELETED, SPENT, flag};
+use super::store::{Found, UtxoStore};
 use crate::storage::slots::SlotId;
 use crate::storage::table::same_key;
-use coppice_interface::{RefusedSpend, Spend, Spender, TransactionSpends, Unspend, UtxoHash, UtxoRefusal};
+use coppice_interface::{RefusedSpend, Spend, Spender, TransactionSpends, UtxoHash, UtxoRefusal};
 
-/// Refused spends of a transaction that are named.
+/// Most refused spends of a transaction that are named.
 const MOST_ERRORS: usize = 1_000;
-
-/// Where an output's entry lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct EntryAddress {
-    pub master: SlotId,
-    /// 0: the master.
-    pub page: u32,
-    /// The page's slot.
-    pub slot: SlotId,
-    /// Bytes from the slot's start.
-    pub at: u32,
-}
 
 /// An output that a transaction is to spend.
 struct Planned {
     address: EntryAddress,
     state: u32,
     vin: u32,
-    /// Which of the transaction's spends.
+    /// The number of the spend in its transaction.
     index: u32,
-    /// It is not spent yet, by this input.
+    /// The input does not spend the output yet.
     new: bool,
 }
 
-/// What a spend may overlook: conflicting and locked records, and another hash.
+/// Checks of a spend that apply.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Strictness {
     All,
-    /// For winners of a conflict.
+    /// The checks for winners of a conflict: conflicting and locked records may be spent from.
     Winner,
 }
 
-/// The record of which outputs were unspent last.
-#[derive(Default)]
-pub struct LastUnspent(Option<UnspentRun>);
-
-struct UnspentRun {
-    found: Found,
-    /// An output of it was named, held or not.
-    touched: bool,
-    /// How many outputs of a page were unspent that are not counted yet.
-    page: Option<(EntryAddress, i32)>,
-}
-
-/// Returns the offset of an entry in its slot. Nothing overflows, because a slot has at most 4 MiB.
-#[inline]
-fn entry_at(head: u32, number: u32) -> u32 {
-    head.wrapping_add(ENTRY.wrapping_mul(number))
-}
-
-/// Finds outputs that one transaction spends twice, in its spends by address: by the same input that is once, and by another it
+/// Finds outputs that one transaction spends twice, in spends that are sorted by address. The same input counts once; another input
 /// is refused.
 fn find_twice(planned: &mut [Planned], spender: &Hash, errors: &mut Vec<RefusedSpend>) {
     let mut first = 0;
@@ -79,63 +49,6 @@ fn find_twice(planned: &mut [Planned], spender: &Hash, errors: &mut Vec<RefusedS
 }
 
 impl UtxoStore {
-    /// Where an output's entry lies; none behind the last output.
-    #[inline]
-    pub(super) fn entry_address(&self, master: SlotId, head: &Head, vout: u32) -> Option<EntryAddress> {
-        if vout >= head.outputs {
-            return None;
-        }
-        if vout < head.batch {
-            return Some(EntryAddress { master, page: 0, slot: master, at: entry_at(HEAD, vout) });
-        }
-        let page = vout / head.batch;
-        let slot = page_slot(&self.slots, master, head, page);
-        Some(EntryAddress { master, page, slot, at: entry_at(PAGE_HEAD, vout % head.batch) })
-    }
-
-    #[inline]
-    pub(super) fn entry(&self, address: EntryAddress) -> Entry {
-        self.slots.read_with(address.slot, address.at, Entry::decode)
-    }
-
-    /// The entry of an output that is a UTXO.
-    #[inline]
-    pub(super) fn utxo(&self, found: &Found, vout: u32) -> Result<(EntryAddress, Entry), UtxoRefusal> {
-        let address = self.entry_address(found.slot, &found.head, vout).ok_or(UtxoRefusal::UtxoNotFound)?;
-        let entry = self.entry(address);
-        if entry.is(UTXO) { Ok((address, entry)) } else { Err(UtxoRefusal::UtxoNotFound) }
-    }
-
-    /// Writes an entry's state and spending data.
-    #[inline]
-    pub(super) fn set_entry(&mut self, address: EntryAddress, state: u32, spender: (&Hash, u32)) {
-        self.slots.write(address.slot, address.at + STATE, &Entry::encode_state(state, spender));
-    }
-
-    /// Writes an entry's state alone.
-    pub(super) fn set_state(&mut self, address: EntryAddress, state: u32) {
-        self.slots.write_u32(address.slot, address.at + STATE, state);
-    }
-
-    /// Changes how many UTXOs of a page are spent, and with it how many pages are.
-    pub(super) fn count_spent(&mut self, address: EntryAddress, change: i32) {
-        if address.page == 0 {
-            let spent = self.slots.read_u32(address.slot, at::SPENT).wrapping_add_signed(change);
-            self.slots.write_u32(address.slot, at::SPENT, spent);
-            return;
-        }
-        let utxos = self.slots.read_u32(address.slot, page_at::UTXOS);
-        let before = self.slots.read_u32(address.slot, page_at::SPENT);
-        let after = before.wrapping_add_signed(change);
-        self.slots.write_u32(address.slot, page_at::SPENT, after);
-        // The master hears of it only when that changes.
-        let pages = i32::from(after == utxos) - i32::from(before == utxos);
-        if pages != 0 {
-            let spent = self.slots.read_u32(address.master, at::SPENT_EXTRA).wrapping_add_signed(pages);
-            self.slots.write_u32(address.master, at::SPENT_EXTRA, spent);
-        }
-    }
-
     /// Checks a record from which outputs are to be spent.
     fn check_record(head: &Head, call: &Call, strictness: Strictness) -> Result<(), UtxoRefusal> {
         if strictness == Strictness::All {
@@ -152,7 +65,7 @@ impl UtxoStore {
         Ok(())
     }
 
-    /// The height from which on a reassigned output is spendable.
+    /// Returns the height from which on a reassigned output is spendable.
     pub(super) fn spendable_in(&self, found: &Found, vout: u32) -> Result<u32, UtxoRefusal> {
         if found.extras.get().is_none() {
             let _ = found.extras.set(Extras::load(&self.slots, &found.head)?);
@@ -163,7 +76,7 @@ impl UtxoStore {
         })
     }
 
-    /// Checks an output that is to be spent; `hash` none: whatever its hash is. Answers whether that is new.
+    /// Checks an output that is to be spent, and its hash if `hash` is given. Returns whether the spend is new.
     #[inline(always)]
     pub(super) fn check_spend(
         &self,
@@ -186,7 +99,7 @@ impl UtxoStore {
         if entry.is(SPENDER_DELETED) { Err(UtxoRefusal::InvalidSpend) } else { Ok((address, entry, false)) }
     }
 
-    /// Checks an output that is to be spent, whichever transaction holds it. Inlined, because moving the result would cost
+    /// Checks an output that is to be spent, whatever transaction holds the output. Inlined, because moving the result would cost
     /// 360 instructions.
     #[inline(always)]
     pub(super) fn check_output(
@@ -198,7 +111,7 @@ impl UtxoStore {
         strictness: Strictness,
     ) -> Result<(EntryAddress, Entry), UtxoRefusal> {
         Self::check_record(&found.head, call, strictness)?;
-        let (address, entry) = self.utxo(found, vout)?;
+        let (address, entry) = EntryAddress::utxo(&self.slots, found.slot, &found.head, vout)?;
         if hash.is_some_and(|hash| !same_key(hash, &entry.hash)) {
             return Err(UtxoRefusal::UtxoHashMismatch { stored: UtxoHash::from(entry.hash) });
         }
@@ -214,10 +127,10 @@ impl UtxoStore {
         Ok((address, entry))
     }
 
-    /// Spends all that a transaction spends, or nothing, and answers how many outputs were not spent before.
+    /// Spends all outputs that a transaction spends, or none, and returns the number of outputs that were not spent before.
     ///
     /// # Errors
-    /// Every spend that is refused, a thousand at most, with the reason. Nothing has changed.
+    /// The refused spends, at most 1,000, with their reasons. Nothing has changed.
     pub fn spend(&mut self, transaction: &TransactionSpends, call: &Call) -> Result<u32, Vec<RefusedSpend>> {
         let whole = |error: UtxoRefusal| vec![RefusedSpend { spend: 0, error: error.into() }];
         call.check().map_err(whole)?;
@@ -244,10 +157,10 @@ impl UtxoStore {
         self.changing(|store| store.apply(&planned, &spender, call)).map_err(whole)
     }
 
-    /// Spends what was checked, by address.
+    /// Spends outputs that were checked, in the order of their addresses.
     fn apply(&mut self, planned: &[Planned], spender: &Hash, call: &Call) -> Result<u32, UtxoRefusal> {
         let mut spent = 0;
-        // Most transactions spend from one or two records: the first takes no memory.
+        // Most transactions spend from one or two records, so the first record takes no memory.
         let first = planned.first().map(|plan| plan.address.master);
         let mut others: Vec<SlotId> = Vec::new();
         for of_page in planned.chunk_by(|a, b| a.address.slot == b.address.slot) {
@@ -255,10 +168,10 @@ impl UtxoStore {
             let mut new = 0;
             for plan in of_page.iter().filter(|plan| plan.new) {
                 new += 1;
-                self.set_entry(plan.address, (plan.state | SPENT) & !SPENDER_DELETED, (spender, plan.vin));
+                plan.address.write(&mut self.slots, (plan.state | SPENT) & !SPENDER_DELETED, (spender, plan.vin));
             }
             if new > 0 {
-                self.count_spent(address, new);
+                address.count_spent(&mut self.slots, new);
                 spent += new as u32;
             }
             if Some(address.master) != first {
@@ -288,76 +201,5 @@ impl UtxoStore {
         let (address, entry, new) =
             self.check_spend(found, spend.vout, Some(&hash), (spender, spend.vin), call, Strictness::All)?;
         Ok(Planned { address, state: entry.state, vin: spend.vin, index, new })
-    }
-
-    /// Takes an output from its spender, and says whether that held it. Outputs of one record that follow each other are found,
-    /// counted and evaluated as one: [`unspent`](Self::unspent) ends that, and must be called at the end.
-    ///
-    /// # Errors
-    /// [`UtxoRefusal`], and nothing has changed.
-    pub fn unspend(&mut self, item: &Unspend, call: &Call, last: &mut LastUnspent) -> Result<bool, UtxoRefusal> {
-        // For the run that this item may end, and for its own.
-        if self.has_room(2) {
-            return self.unspend_next(item, call, last);
-        }
-        self.unspent(call, last);
-        self.atomically(|store| {
-            let mut alone = LastUnspent::default();
-            let held = store.unspend_next(item, call, &mut alone)?;
-            store.finish(call, &mut alone)?;
-            Ok(held)
-        })
-    }
-
-    fn unspend_next(&mut self, item: &Unspend, call: &Call, last: &mut LastUnspent) -> Result<bool, UtxoRefusal> {
-        call.check()?;
-        let txid = hash_of("txid", &item.outpoint.txid)?;
-        let hash = hash_of("utxo_hash", &item.utxo_hash)?;
-        let spender = hash_of("spender", &item.spender.txid)?;
-        if last.0.as_ref().is_none_or(|run| !same_key(&run.found.head.txid, &txid)) {
-            self.unspent(call, last);
-            let found = self.find(&txid)?;
-            last.0 = Some(UnspentRun { found, touched: false, page: None });
-        }
-        let Some(run) = &mut last.0 else { return Err(UtxoRefusal::TxNotFound) };
-        let (address, entry) = self.utxo(&run.found, item.outpoint.vout)?;
-        if !same_key(&entry.hash, &hash) {
-            return Err(UtxoRefusal::UtxoHashMismatch { stored: UtxoHash::from(entry.hash) });
-        }
-        run.touched = true;
-        let held = entry.held_by(&spender, item.spender.vin);
-        if held {
-            self.forget_spender(address, &entry);
-            match &mut run.page {
-                Some((page, count)) if page.slot == address.slot => *count += 1,
-                page => {
-                    if let Some((page, count)) = page.replace((address, 1)) {
-                        self.count_spent(page, -count);
-                    }
-                }
-            }
-        }
-        Ok(held)
-    }
-
-    /// Counts and evaluates what was unspent last.
-    pub fn unspent(&mut self, call: &Call, last: &mut LastUnspent) {
-        // There was room for it when its last item came, and it has allocated nothing since.
-        if let Err(error) = self.finish(call, last) {
-            crate::platform::trap(&format!("unspend: {error:?}"));
-        }
-    }
-
-    fn finish(&mut self, call: &Call, last: &mut LastUnspent) -> Result<(), UtxoRefusal> {
-        let Some(run) = last.0.take() else { return Ok(()) };
-        if let Some((page, count)) = run.page {
-            self.count_spent(page, -count);
-        }
-        if run.touched { self.evaluate(run.found.slot, call) } else { Ok(()) }
-    }
-
-    /// Makes an entry unspent. A frozen one stays frozen; its page is still to be counted.
-    pub(super) fn forget_spender(&mut self, address: EntryAddress, entry: &Entry) {
-        self.set_entry(address, entry.state & !(SPENT | SPENDER_DELETED | SPENDER_CONFLICTING), (&[0; 32], 0));
     }
 }

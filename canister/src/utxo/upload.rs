@@ -1,56 +1,62 @@
-//! Transactions that no message holds: begun, put in chunks, created.
+//! Uploads of transactions that no message holds: begun, put in chunks, created.
 //!
-//! One at a time for each producer. The bytes go straight into the blobs in which they may stay, owned by the upload; which chunks are there
-//! is persisted, so that every step can be repeated, and an upgrade loses nothing. `utxo_create` of the producer with the txid finds it
-//! complete and takes the blobs over, or, where the record keeps its bytes itself, gives them back. What another producer has uploaded under
-//! the same txid does not matter to it.
+//! Each producer has one upload at a time. The bytes go straight into the blobs in which they may stay, owned by the upload. The chunks
+//! that arrived are persisted, so that every step can be repeated, and an upgrade loses nothing. `utxo_create` with the txid, by the
+//! same producer, takes the blobs of the complete upload over, or frees them if the record keeps its bytes itself. Uploads of other
+//! producers under the same txid stay.
 //!
-//! Each lies in a cell of its own, so that a chunk costs the same however many are open; a bitmap says which cells are taken, so that an
-//! upgrade reads no other.
+//! Each upload lies in a cell of its own, so that a chunk costs the same at any number of uploads; a bitmap lists the cells that are
+//! taken, so that an upgrade reads no other cell.
 //!
 //! ```text
-//! cell 0:  an upload as CBOR behind its length, up to 4,080 bytes
-//!          4,080 magic "CPTP"  4,084 version u16  4,086 reserved u16  4,088 which of the other cells are taken u64
+//! cell 0:  length and CBOR of an upload, up to 4,080 bytes
+//!          4,080 magic "CPTP"  4,084 version u16  4,086 reserved u16  4,088 bitmap of the other cells that are taken u64
 //! others:  an upload, the same
 //! ```
 
-use super::parse::MAX_TRANSACTION;
-use super::record::Hash;
-use super::{UtxoStore, bad, hash_of, place};
+use super::call::{bad, hash_of};
+use super::limits::MAX_TRANSACTION;
+use super::record::{Hash, location};
+use crate::chunks::{Chunks, is_expired};
 use crate::platform;
 use crate::storage::blob::{BlobPtr, BlobStore, Owner};
-use crate::storage::memory::{Region, cell};
+use crate::storage::memory::Region;
+use crate::storage::places;
 use candid::Principal;
 use coppice_interface::{
     BeginTransaction, OpenTransaction, PutTransactionChunk, TransactionUploadError, Txid, UploadProgress, UtxoRefusal,
     UtxoSettings,
 };
+use coppice_storage::cell::Cell;
+use coppice_storage::header::Header;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::rc::Rc;
 
-const MAGIC: [u8; 4] = *b"CPTU";
-const VERSION: u16 = 1;
-const PLACES_MAGIC: [u8; 4] = *b"CPTP";
-/// Bytes of an upload at most.
-const LEN: usize = cell::TRANSACTION_UPLOAD_LEN - 16;
+/// The header of an upload's cell.
+const UPLOAD: Header = Header { name: "upload of a transaction", magic: *b"CPTU", version: 1 };
+/// The header of the word that says which cells are taken.
+const TAKEN: Header = Header { name: "uploads of transactions", magic: *b"CPTP", version: 1 };
+/// Most bytes of an upload's state.
+const LEN: usize = places::TRANSACTION_UPLOAD_LEN - 16;
 /// Bytes of the largest chunk.
 const MAX_CHUNK: u32 = 1 << 20;
-/// Bytes of the smallest: so that a bitmap of chunks is small.
+/// Bytes of the smallest chunk, so that the list of chunks is small.
 const MIN_CHUNK: u32 = 64 << 10;
 
 /// An upload that is open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Open {
-    /// Who began it; none where that was before it was noted: it is everybody's.
+    /// The producer; `None` for an upload that any producer may use.
     #[serde(default)]
     by: Option<Principal>,
     txid: Txid,
     length: u64,
     chunk_size: u32,
     parts: Vec<BlobPtr>,
-    /// A byte for each chunk: 1 where it is there.
+    /// A byte for each chunk: 1 if the chunk has arrived.
     received: ByteBuf,
     /// Unix seconds.
     touched: u64,
@@ -60,6 +66,10 @@ impl Open {
     fn progress(&self) -> UploadProgress {
         let missing = self.received.iter().filter(|&&there| there == 0).count() as u32;
         UploadProgress { chunks: self.received.len() as u32, missing }
+    }
+
+    fn chunks(&self) -> Chunks {
+        Chunks { length: self.length, size: self.chunk_size }
     }
 
     fn is_of(&self, by: Principal) -> bool {
@@ -73,78 +83,56 @@ pub struct Uploads {
     open: BTreeMap<u64, Open>,
 }
 
-/// Where an upload lies.
-fn address(nth: u64) -> u64 {
-    match nth.checked_sub(1) {
-        None => cell::TRANSACTION_UPLOAD,
-        Some(nth) => cell::TRANSACTION_UPLOADS + nth * cell::TRANSACTION_UPLOAD_LEN as u64,
-    }
-}
-
-impl UtxoStore {
-    /// Opens an upload. The same again is Ok and changes nothing.
-    ///
-    /// # Errors
-    /// [`TransactionUploadError`], and nothing has changed: `TxExists` where the transaction has a record.
-    pub fn begin_upload(
-        &mut self,
-        blobs: &mut BlobStore,
-        arg: &BeginTransaction,
-        settings: &UtxoSettings,
-        by: Principal,
-        now: u64,
-    ) -> Result<UploadProgress, TransactionUploadError> {
-        self.check_absent(&hash_of("txid", &arg.txid)?)?;
-        self.uploads.begin(blobs, arg, settings, by, now)
-    }
+/// Returns the cell of an upload.
+fn cell_of(nth: u64) -> Cell {
+    let at = match nth.checked_sub(1) {
+        None => places::TRANSACTION_UPLOAD,
+        Some(nth) => places::TRANSACTION_UPLOADS + nth * places::TRANSACTION_UPLOAD_LEN as u64,
+    };
+    Cell { at, capacity: LEN, header: UPLOAD }
 }
 
 impl Uploads {
-    /// Reads what is open.
+    /// Reads the open uploads.
     ///
     /// # Errors
-    /// A sentence where it cannot be decoded.
+    /// A sentence, if an upload cannot be decoded.
     pub(super) fn open(cells: Rc<Region>) -> Result<Self, String> {
-        let header: [u8; 16] = cells.read(cell::TRANSACTION_PLACES);
-        let version = u16::from_le_bytes([header[4], header[5]]);
-        if header != [0; 16] && (header[..4] != PLACES_MAGIC || version != VERSION) {
-            return Err(format!("uploads of transactions: magic {:?}, version {version}", &header[..4]));
+        if cells.read(places::TRANSACTION_PLACES) != [0; 16] {
+            TAKEN.read(&cells, places::TRANSACTION_PLACES)?;
         }
-        let taken = cells.read_u64(cell::TRANSACTION_PLACES + 8);
+        let taken = cells.read_u64(places::TRANSACTION_PLACES + 8);
         let mut open = BTreeMap::new();
-        for nth in (0..cell::TRANSACTION_UPLOADS_LEN).filter(|&nth| nth == 0 || taken & 1 << nth != 0) {
-            let there: Option<Option<Open>> = cell::load(&cells, address(nth), MAGIC, VERSION)?;
+        for nth in (0..places::TRANSACTION_UPLOADS_LEN).filter(|&nth| nth == 0 || taken & 1 << nth != 0) {
+            let there: Option<Option<Open>> = cell_of(nth).load(&cells)?;
             open.extend(there.flatten().map(|upload| (nth, upload)));
         }
         Ok(Self { open, cells })
     }
 
     fn save(&self, nth: u64) {
-        if let Err(why) = cell::save(&self.cells, (address(nth), LEN), MAGIC, VERSION, &self.open.get(&nth)) {
+        if let Err(why) = cell_of(nth).save(&self.cells, &self.open.get(&nth)) {
             platform::trap(&format!("the upload of a transaction: {why}"));
         }
     }
 
-    /// Notes which cells are taken.
+    /// Writes the bitmap of the cells that are taken.
     fn save_taken(&self) {
         let taken = self.open.keys().filter(|&&nth| nth > 0).fold(0u64, |taken, nth| taken | 1 << nth);
-        let mut header = [0; 16];
-        header[..4].copy_from_slice(&PLACES_MAGIC);
-        header[4..6].copy_from_slice(&VERSION.to_le_bytes());
-        header[8..].copy_from_slice(&taken.to_le_bytes());
-        self.cells.write(cell::TRANSACTION_PLACES, &header);
+        TAKEN.write(&self.cells, places::TRANSACTION_PLACES);
+        self.cells.write_u64(places::TRANSACTION_PLACES + 8, taken);
     }
 
-    /// The upload of a producer, and its number.
+    /// Returns the upload of a producer, and its number.
     fn of(&self, by: Principal) -> Option<(u64, &Open)> {
         self.open.iter().find(|(_, open)| open.is_of(by)).map(|(&nth, open)| (nth, open))
     }
 
-    /// Opens an upload. The same again is Ok and changes nothing.
+    /// Opens an upload. Repeating the call changes nothing.
     ///
     /// # Errors
     /// [`TransactionUploadError`], and nothing has changed.
-    fn begin(
+    pub(super) fn begin(
         &mut self,
         blobs: &mut BlobStore,
         arg: &BeginTransaction,
@@ -171,16 +159,19 @@ impl Uploads {
                 nth
             }
             None => {
-                let free = (0..cell::TRANSACTION_UPLOADS_LEN).find(|nth| !self.open.contains_key(nth));
-                let limit = cell::TRANSACTION_UPLOADS_LEN;
+                let free = (0..places::TRANSACTION_UPLOADS_LEN).find(|nth| !self.open.contains_key(nth));
+                let limit = places::TRANSACTION_UPLOADS_LEN;
                 let nth = free.ok_or(TransactionUploadError::TooMany { limit })?;
                 let upload = Open {
                     by: Some(by),
                     txid: arg.txid.clone(),
                     length: arg.length,
                     chunk_size: arg.chunk_size,
-                    parts: place::allocate(blobs, arg.length, Owner::Upload, settings.max_external_bytes)?,
-                    received: ByteBuf::from(vec![0; arg.length.div_ceil(u64::from(arg.chunk_size)) as usize]),
+                    parts: location::allocate(blobs, arg.length, Owner::Upload, settings.max_external_bytes)?,
+                    received: ByteBuf::from(vec![
+                        0;
+                        Chunks { length: arg.length, size: arg.chunk_size }.count() as usize
+                    ]),
                     touched: now,
                 };
                 self.open.insert(nth, upload);
@@ -195,7 +186,7 @@ impl Uploads {
         Ok(progress)
     }
 
-    /// What is open, how far each is, and when it expires after `expiry` seconds without a call.
+    /// Returns the open uploads, with their progress, and the time at which each expires, `expiry` seconds after its last call.
     pub fn list(&self, expiry: u64) -> Vec<OpenTransaction> {
         let shown = |open: &Open| OpenTransaction {
             by: open.by,
@@ -206,7 +197,7 @@ impl Uploads {
         self.open.values().map(shown).collect()
     }
 
-    /// Takes one chunk; the same bytes again are Ok.
+    /// Stores one chunk. The same bytes again are accepted.
     ///
     /// # Errors
     /// [`TransactionUploadError`], and nothing has changed.
@@ -223,17 +214,9 @@ impl Uploads {
         if open.txid != arg.txid {
             return Err(TransactionUploadError::OtherUpload { txid: open.txid.clone() });
         }
-        let chunks = open.received.len() as u32;
-        if arg.chunk >= chunks {
-            return Err(TransactionUploadError::ChunkOutOfRange { chunks });
-        }
-        let start = u64::from(arg.chunk) * u64::from(open.chunk_size);
-        let expected = (open.length - start).min(u64::from(open.chunk_size));
-        if arg.bytes.len() as u64 != expected {
-            return Err(TransactionUploadError::WrongLength { expected: expected as u32 });
-        }
+        let Range { start, end } = open.chunks().place(arg.chunk, arg.bytes.len())?;
         if open.received[arg.chunk as usize] == 1 {
-            if place::read(blobs, &open.parts, start, expected)? != arg.bytes.as_slice() {
+            if location::read(blobs, open.parts.iter().copied(), start, end - start)? != arg.bytes.as_slice() {
                 return Err(TransactionUploadError::ChunkMismatch);
             }
         } else {
@@ -250,7 +233,7 @@ impl Uploads {
         Ok(progress)
     }
 
-    /// The bytes of a transaction that a producer has uploaded whole, and where they lie.
+    /// Returns the bytes of a transaction that a producer has uploaded whole, and their parts in the BlobStore.
     ///
     /// # Errors
     /// `NoUpload`, `Corrupt`.
@@ -263,10 +246,10 @@ impl Uploads {
         let open = self.of(by).map(|(_, open)| open);
         let open = open.filter(|open| open.txid.as_slice() == txid && open.progress().missing == 0);
         let open = open.ok_or(UtxoRefusal::NoUpload)?;
-        Ok((place::read(blobs, &open.parts, 0, open.length)?, open.parts.clone()))
+        Ok((location::read(blobs, open.parts.iter().copied(), 0, open.length)?, open.parts.clone()))
     }
 
-    /// Closes the upload with these parts, of which a record was made: that keeps its blobs, or they are given back.
+    /// Closes the upload with these parts after a record was created. The record keeps the blobs if `kept`; otherwise they are freed.
     pub(super) fn close(&mut self, blobs: &mut BlobStore, parts: &[BlobPtr], kept: bool) {
         if kept {
             for part in parts {
@@ -275,7 +258,7 @@ impl Uploads {
                 }
             }
         } else {
-            place::release(blobs, parts);
+            location::release(blobs, parts);
         }
         let nth = self.open.iter().find(|(_, open)| open.parts == parts).map(|(&nth, _)| nth);
         if let Some(nth) = nth {
@@ -285,10 +268,10 @@ impl Uploads {
         }
     }
 
-    /// Drops the open upload of a producer if it is of this transaction, and says whether it was.
+    /// Drops the open upload of a producer, and returns whether there was one.
     ///
     /// # Errors
-    /// `OtherUpload`; `BadArgument` where the txid does not have 32 bytes.
+    /// `OtherUpload`; `BadArgument` if the txid does not have 32 bytes.
     pub fn abort(&mut self, blobs: &mut BlobStore, txid: &Txid, by: Principal) -> Result<bool, TransactionUploadError> {
         hash_of("txid", txid)?;
         match self.of(by) {
@@ -303,14 +286,14 @@ impl Uploads {
         }
     }
 
-    /// When the upload that was left alone for longest was touched last, in Unix seconds.
+    /// Returns the earliest last call of any upload, in Unix seconds.
     pub fn touched(&self) -> Option<u64> {
         self.open.values().map(|open| open.touched).min()
     }
 
-    /// Drops the uploads that nobody has touched for `expiry` seconds, and says how many.
+    /// Drops the uploads without a call for `expiry` seconds, and returns their number.
     pub fn expire(&mut self, blobs: &mut BlobStore, now: u64, expiry: u64) -> usize {
-        let expired = self.open.iter().filter(|(_, open)| now.saturating_sub(open.touched) >= expiry);
+        let expired = self.open.iter().filter(|(_, open)| is_expired(open.touched, now, expiry));
         let expired: Vec<u64> = expired.map(|(&nth, _)| nth).collect();
         expired.iter().for_each(|&nth| self.drop_open(blobs, nth));
         expired.len()
@@ -318,7 +301,7 @@ impl Uploads {
 
     fn drop_open(&mut self, blobs: &mut BlobStore, nth: u64) {
         if let Some(open) = self.open.remove(&nth) {
-            place::release(blobs, &open.parts);
+            location::release(blobs, &open.parts);
             self.save(nth);
             self.save_taken();
         }

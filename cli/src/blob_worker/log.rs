@@ -1,6 +1,6 @@
 //! How far a worker is, on stderr: a bar on a terminal and a line a minute elsewhere, with notes at once.
 
-use super::run::Figures;
+use super::figures::Figures;
 use crate::progress::{self, Bar};
 use crate::terminal::{Level, Lines, LogFormat, stderr};
 use anyhow::{Context, Result};

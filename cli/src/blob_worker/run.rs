@@ -15,9 +15,10 @@ mod markers;
 pub use calls::{refused, waits};
 pub use dry::{Looked, dry_run};
 
-use super::args::Options;
+use super::figures::Figures;
 use super::lease::{Moment, Term};
 use super::log::Log;
+use super::options::Options;
 use super::place::Selector;
 use super::store::{FAILED_REQUESTS, Fate};
 use super::times::{CALL, FRESH, PAUSE};
@@ -25,67 +26,14 @@ use super::work::{Outcome, Worker};
 use crate::client::{Client, Reach};
 use crate::stop::Stop;
 use anyhow::Result;
-use calls::Calls;
+use calls::{Calls, Given};
 use coppice_interface::{AcquireBlobDeletions, BlobDeletionLease, BlobSelector};
-use serde::Serialize;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
-
-/// Exit code: a store has not the right marker.
-pub const WRONG_STORE: u8 = 3;
-/// Exit code: some blobs were not deleted.
-pub const NOT_ALL: u8 = 4;
-/// Exit code: the canister refuses.
-pub const REFUSED: u8 = 5;
-/// Exit code: the canister was not told.
-pub const UNTOLD: u8 = 6;
-
-/// What a worker did.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Figures {
-    /// Leases.
-    pub leases: u64,
-    /// Blobs that are gone, and of which the canister knows.
-    pub deleted: u64,
-    /// Of them, those of which the store said that they were not there. S3 does not say it.
-    pub absent: u64,
-    /// Times a blob could not be deleted, which count against it.
-    pub failed: u64,
-    /// Of these, those after which it was given up, and those whose record made difficulties: dead letters.
-    pub dead: u64,
-    /// Times a store was asked for a blob and did not answer: its row stayed leased.
-    pub unknown: u64,
-    /// Times a blob was put back as it was.
-    pub left: u64,
-    /// Blobs that went, and whose rows were scheduled anew, or whose leases had ended, when the canister was told.
-    pub late: u64,
-    /// Leases that were extended.
-    pub extended: u64,
-    /// Calls that were tried again, and looks at the stores.
-    pub retries: u64,
-    /// Requests to an S3 that had no answer, or an error of the server's; each is tried again.
-    pub failed_requests: u64,
-    /// Blobs of which it is not known that they are gone, where the worker ends by itself; of `--once` also what was put back.
-    pub undone: u64,
-    /// Up to which height blobs went last.
-    pub height: u32,
-    /// Rows that waited, were leased, or backed off when the queue was looked at last.
-    pub waiting: u64,
-}
-
-/// An answer of the queue to a request for work.
-enum Given {
-    /// Rows, asked for at a moment.
-    Lease(BlobDeletionLease, Moment),
-    /// Nothing is due.
-    Nothing,
-    /// The worker is to end.
-    Stopped,
-}
 
 /// A worker's knowledge of a store, and the time until which it leases no rows of it.
 #[derive(Default)]
@@ -139,7 +87,8 @@ impl<'a, T: Reach + Sync> Run<'a, T> {
     /// Works until it is to end.
     ///
     /// # Errors
-    /// [`Exit`](crate::exit::Exit) with [`WRONG_STORE`], [`REFUSED`] or [`UNTOLD`].
+    /// [`Exit`](crate::exit::Exit) with [`WRONG_STORE`](crate::exit::WRONG_STORE), [`REFUSED`](crate::exit::REFUSED) or
+    /// [`UNTOLD`](crate::exit::UNTOLD).
     pub fn run(&self) -> Result<()> {
         // A wrong store is known before anything is due.
         self.look_at_all()?;

@@ -24,6 +24,14 @@ pub const BULK: usize = 1_000;
 /// could not be deleted, by keys of 1,024 bytes.
 const MAX_RESPONSE: usize = 4 << 20;
 
+/// Opens a bucket, named by an `s3:` URL, or else a directory. A request to a bucket, retries and all, takes no longer than `most`.
+///
+/// # Errors
+/// When the environment does not say the rest of the bucket; as [`Store::directory`].
+pub fn bucket_or_directory(url: Url, most: Duration) -> Result<Store> {
+    if url.scheme() == "s3" { open(AmazonS3Builder::from_env(), url, most) } else { Store::directory(url) }
+}
+
 /// Opens a bucket, of which the environment says the rest.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! The stores: opened once each, and what a request to one of them comes to.
+//! A store: what a request to it comes to.
 //!
 //! A request deletes a chunk of blobs: up to a thousand in S3, where that is one call, one elsewhere. What it comes to is said for each
 //! blob:
@@ -11,12 +11,10 @@
 //! | refuses by a code that says nothing of a key (`OF_THE_STORE`), or refuses the request | [`Fate::Left`] | never |
 //! | was asked, and has not answered | [`Fate::Unknown`] | never: the row stays leased, as the blob may still go |
 
+use super::contents::Contents;
 use super::layout::Layout;
-use super::marker::Contents;
-use super::place::{Place, Selector, is_within};
-use crate::exit::{Exit, WRONG_LINE};
+use super::place::Selector;
 use anyhow::{Context, Result};
-use coppice_interface::BlobDeletion;
 use futures_util::StreamExt as _;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _, PutMode, PutPayload};
@@ -25,7 +23,6 @@ use std::error::Error as _;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 use tokio::sync::Mutex;
 use url::Url;
 
@@ -133,103 +130,11 @@ pub struct Store {
     pub endpoint: Option<String>,
     object_store: Arc<dyn ObjectStore>,
     /// Where its blobs and its marker are.
-    root: Path,
+    pub root: Path,
     /// Blobs of a request.
     pub chunk: usize,
     /// Held by whoever looks at its marker.
     pub looks: Arc<Mutex<()>>,
-}
-
-/// Those of a worker.
-#[derive(Clone, Debug)]
-pub struct Stores(pub Vec<Store>);
-
-impl Stores {
-    /// Opens stores. A request to one of them, retries and all, takes no longer than `most`.
-    ///
-    /// # Errors
-    /// When two places contradict each other, a store cannot be, or is none that this command was built with.
-    #[cfg_attr(not(feature = "s3"), expect(unused_variables, reason = "a directory has no time limit of its own"))]
-    pub fn open(places: &[Place], layout: Layout, most: Duration) -> Result<Self> {
-        let mut stores: Vec<Store> = Vec::new();
-        for place in places {
-            let wrong = |why: String| Exit::error(WRONG_LINE, why);
-            let layout = place.layout(layout).map_err(wrong)?;
-            let (of, url) = (place.of.clone(), place.url.clone());
-            if stores.iter().any(|store| store.of.contains(&of)) {
-                return Err(wrong(format!("--store {of}: it is said twice")));
-            }
-            let is_near = |store: &&Store| is_within(&store.url, &url) || is_within(&url, &store.url);
-            let mut near = stores.iter().filter(is_near).flat_map(|store| &store.of);
-            if let Some(other) = near.find(|other| other.clashes(&of)) {
-                return Err(wrong(format!("--store {of} and {other}: within {url} they would be the same files")));
-            }
-            match stores.iter_mut().find(|store| store.url == url) {
-                Some(store) if store.layout != layout => {
-                    return Err(wrong(format!("--store {of}: {url} is {} and {layout}", store.layout)));
-                }
-                Some(store) => store.of.extend([of]),
-                None => {
-                    let store = match url.scheme() {
-                        #[cfg(feature = "s3")]
-                        "s3" => super::s3::open(object_store::aws::AmazonS3Builder::from_env(), url, most)?,
-                        #[cfg(not(feature = "s3"))]
-                        "s3" => anyhow::bail!("{url}: this command was built without S3: build it with --features s3"),
-                        _ => open_directory(url)?,
-                    };
-                    stores.push(Store { of: [of].into(), layout, ..store });
-                }
-            }
-        }
-        Ok(Self(stores))
-    }
-
-    /// What they are called.
-    pub fn names(&self) -> Vec<String> {
-        self.0.iter().map(|store| store.url.to_string()).collect()
-    }
-
-    /// A blob's store, by its number, and what that has of it: of the narrowest selector that has the row.
-    ///
-    /// # Errors
-    /// The fate of a blob that is in no store, or can have no name there.
-    pub fn find(&self, row: &BlobDeletion) -> Result<(usize, Target), Fate> {
-        let asked = Selector::of(row);
-        let all = self.0.iter().enumerate().flat_map(|(at, store)| store.of.iter().map(move |of| (of, at)));
-        let narrowest = all.filter(|(of, _)| asked.is_within(of)).max_by_key(|(of, _)| *of);
-        let (_, at) = narrowest.ok_or(Fate::Left(String::new()))?;
-        let Store { layout, root, url, .. } = &self.0[at];
-        let (path, checksum) = layout.paths(root, row, url.scheme() == "file").map_err(Fate::Failed)?;
-        Ok((at, Target { id: row.id, path, checksum }))
-    }
-
-    /// Stores for tests: of these blobs, in this store, by requests of so many.
-    #[cfg(test)]
-    pub fn of(stores: Vec<(&str, Arc<dyn ObjectStore>, usize)>) -> Self {
-        let store = |(of, object_store, chunk): (&str, Arc<dyn ObjectStore>, usize)| {
-            let url = Url::parse(&format!("s3://{}", of.replace(['/', '*'], "-"))).unwrap();
-            Store { of: [of.parse().unwrap()].into(), chunk, ..Store::new(url, Path::ROOT, object_store) }
-        };
-        Self(stores.into_iter().map(store).collect())
-    }
-
-    /// The same with their blobs in a folder, named by a layout.
-    #[cfg(test)]
-    pub fn below(mut self, folder: &str, layout: &Layout) -> Self {
-        for store in &mut self.0 {
-            (store.root, store.layout) = (folder.into(), *layout);
-            store.url.set_path(folder);
-        }
-        self
-    }
-}
-
-fn open_directory(url: Url) -> Result<Store> {
-    let directory = url.to_file_path().ok().with_context(|| format!("{url} is no directory of this system"))?;
-    let root = Path::from_filesystem_path(&directory);
-    let root = root.with_context(|| format!("{} cannot be opened", directory.display()))?;
-    // From the root of the file system on, because there may be markers above the directory.
-    Ok(Store::new(url, root, Arc::new(object_store::local::LocalFileSystem::new())))
 }
 
 impl Store {
@@ -237,6 +142,18 @@ impl Store {
     pub fn new(url: Url, root: Path, object_store: Arc<dyn ObjectStore>) -> Self {
         let (of, layout, looks) = (BTreeSet::new(), Layout::Hex, Arc::default());
         Self { url, of, layout, endpoint: None, object_store, root, chunk: 1, looks }
+    }
+
+    /// Opens a directory, named by a `file:` URL.
+    ///
+    /// # Errors
+    /// When it is no directory of this system, or is not there.
+    pub fn directory(url: Url) -> Result<Self> {
+        let directory = url.to_file_path().ok().with_context(|| format!("{url} is no directory of this system"))?;
+        let root = Path::from_filesystem_path(&directory);
+        let root = root.with_context(|| format!("{} cannot be opened", directory.display()))?;
+        // From the root of the file system on, because there may be markers above the directory.
+        Ok(Self::new(url, root, Arc::new(object_store::local::LocalFileSystem::new())))
     }
 
     /// The marker where its blobs are, if there is one.

@@ -5,7 +5,8 @@
 
 use super::lease::Term;
 use super::marker;
-use super::store::{Fate, Stores, Target};
+use super::store::{Fate, Target};
+use super::stores::Stores;
 use crate::stop::Stop;
 use anyhow::anyhow;
 use candid::Principal;
@@ -90,7 +91,7 @@ impl Worker {
         Ok(Self { runtime: Some(runtime), stores: Arc::new(stores), canister, parallel })
     }
 
-    /// Waits for something that a store is asked.
+    /// Runs a request to a store to its end.
     pub fn wait_for<T>(&self, work: impl Future<Output = T>) -> T {
         self.runtime().block_on(work)
     }

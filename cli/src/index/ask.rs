@@ -18,12 +18,12 @@ use anyhow::Result;
 use coppice_interface::{ExportCursor, ExportError, ExportPage, Role};
 use std::mem::discriminant;
 
-/// On whose word an answer is.
+/// The source of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Word {
-    /// One replica's.
+    /// One replica.
     Query,
-    /// The canister's.
+    /// The canister, certified by its subnet.
     Update,
 }
 

@@ -4,10 +4,10 @@
 //! taken over `parts` one row at a time; of a whole block only segments of up to [`INLINE`] bytes are put together in its
 //! row, longer ones stay where they are. At most a page and three such segments are in memory, beside the database's cache.
 
-use super::assemble::{Declared, Incomplete, SEGMENTS};
+use super::assemble::{Declared, Incomplete, Misfit, SEGMENTS};
 use super::database::{Tx, Value};
+use super::origin::Payload;
 use super::schema::INLINE;
-use super::store::{Payload, int};
 use anyhow::{Context, Result, bail, ensure};
 use coppice_interface::BlockHeader;
 use coppice_interface::segments::{ID, Index};
@@ -329,6 +329,11 @@ impl<'a, 'b> Change<'a, 'b> {
         }
         Ok(())
     }
+}
+
+/// A number as databases have it.
+pub(super) fn int(number: u64) -> Result<i64> {
+    i64::try_from(number).map_err(|_| Misfit(format!("{number} has more than 63 bits")).into())
 }
 
 fn declared(block: &Incomplete, segment: u8) -> Result<&Declared> {

@@ -16,10 +16,10 @@ use super::ask::Word;
 use super::assemble::{Misfit, behind};
 use super::change::Compared;
 use super::engine::{Engine, Next, ensure_registered, late};
-use super::on_one_word;
 use super::reorg::RollBack;
 use super::steps::{Checkpoint, Event, Step};
 use crate::client::{Reach, Wait, is_rejected};
+use crate::report::ranges;
 use anyhow::{Result, bail, ensure};
 use coppice_interface::{BlockHeader, ExportError, ReadError};
 use std::collections::VecDeque;
@@ -198,7 +198,7 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
         }
         Ok(Event::Note(format!(
             "the canister has pruned or cannot read these blocks, which stay on one replica's word: {}",
-            on_one_word(&left)
+            ranges(&left)
         )))
     }
 }

@@ -2,14 +2,12 @@
 //!
 //! Both understand `$1`, `ON CONFLICT`, recursive queries and transactional DDL, so every statement is written once
 //! (`store.rs`, `schema.rs`); only this file knows which of them it talks to. What is committed is on disk before `commit`
-//! returns, whatever the server's default is: the canister prunes what is acknowledged next. PostgreSQL is the feature `postgres`.
+//! returns, whatever the server's default is: the canister prunes what is acknowledged next.
 
 use anyhow::{Context, Result, anyhow, bail};
-#[cfg(feature = "postgres")]
 use sqlx::postgres::{PgConnectOptions, PgRow};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteRow, SqliteSynchronous};
 use sqlx::{AssertSqlSafe, Connection, Decode, Executor, Row as _, Sqlite, SqliteConnection, Transaction, Type};
-#[cfg(feature = "postgres")]
 use sqlx::{PgConnection, Postgres};
 use std::str::FromStr;
 use std::time::Duration;
@@ -92,39 +90,28 @@ impl Kind {
 
 enum Link {
     Sqlite(SqliteConnection),
-    #[cfg(feature = "postgres")]
     Postgres(PgConnection),
 }
 
 enum Open<'a> {
     Sqlite(Transaction<'a, Sqlite>),
-    #[cfg(feature = "postgres")]
     Postgres(Transaction<'a, Postgres>),
 }
 
 enum Found {
     Sqlite(SqliteRow),
-    #[cfg(feature = "postgres")]
     Postgres(PgRow),
 }
 
 /// A type that a column may have.
-#[cfg(feature = "postgres")]
 pub trait Column: for<'r> Decode<'r, Sqlite> + Type<Sqlite> + for<'r> Decode<'r, Postgres> + Type<Postgres> {}
-#[cfg(feature = "postgres")]
 impl<T> Column for T where T: for<'r> Decode<'r, Sqlite> + Type<Sqlite> + for<'r> Decode<'r, Postgres> + Type<Postgres> {}
-/// A type that a column may have.
-#[cfg(not(feature = "postgres"))]
-pub trait Column: for<'r> Decode<'r, Sqlite> + Type<Sqlite> {}
-#[cfg(not(feature = "postgres"))]
-impl<T> Column for T where T: for<'r> Decode<'r, Sqlite> + Type<Sqlite> {}
 
 /// Does the same with either transaction or row.
 macro_rules! either {
     ($kind:ident, $link:expr, $inner:ident => $work:expr) => {
         match $link {
             $kind::Sqlite($inner) => $work,
-            #[cfg(feature = "postgres")]
             $kind::Postgres($inner) => $work,
         }
     };
@@ -175,9 +162,6 @@ impl Database {
                     .pragma("wal_autocheckpoint", SQLITE_CHECKPOINT);
                 Link::Sqlite(runtime.block_on(SqliteConnection::connect_with(&options)).with_context(context)?)
             }
-            #[cfg(not(feature = "postgres"))]
-            Kind::Postgres => return Err(no_postgres()),
-            #[cfg(feature = "postgres")]
             Kind::Postgres => {
                 let options = PgConnectOptions::from_str(url)
                     .with_context(context)?
@@ -203,7 +187,6 @@ impl Database {
         let link = match &mut self.link {
             // Locked for writing at once: a lock that is taken later may be refused.
             Link::Sqlite(link) => Open::Sqlite(runtime.block_on(link.begin_with("BEGIN IMMEDIATE"))?),
-            #[cfg(feature = "postgres")]
             Link::Postgres(link) => Open::Postgres(runtime.block_on(link.begin())?),
         };
         let mut tx = Tx { link, runtime };
@@ -211,12 +194,6 @@ impl Database {
         either!(Open, tx.link, link => runtime.block_on(link.commit())).context("cannot commit")?;
         Ok(result)
     }
-}
-
-/// What is said where PostgreSQL was not built in.
-#[cfg(any(test, not(feature = "postgres")))]
-pub(super) fn no_postgres() -> anyhow::Error {
-    anyhow!("this command was built without PostgreSQL: build it with --features postgres, or name a file with sqlite:")
 }
 
 /// An open transaction. Dropping it undoes it.
@@ -234,7 +211,6 @@ impl Tx<'_> {
     pub fn define(&mut self, sql: &str) -> Result<()> {
         let words = match self.link {
             Open::Sqlite(_) => ["BLOB", "INTEGER PRIMARY KEY", "WITHOUT ROWID"],
-            #[cfg(feature = "postgres")]
             Open::Postgres(_) => ["BYTEA", "BIGINT PRIMARY KEY", ""],
         };
         let sql = ["{bytes}", "{key}", "{clustered}"]
@@ -253,7 +229,6 @@ impl Tx<'_> {
     pub fn has_table(&mut self, name: &str) -> Result<bool> {
         let sql = match self.link {
             Open::Sqlite(_) => "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = $1",
-            #[cfg(feature = "postgres")]
             Open::Postgres(_) => "SELECT count(*) FROM pg_catalog.pg_class WHERE oid = to_regclass($1)",
         };
         let row = self.one(sql, &[name.into()])?.context("no count came back")?;
@@ -281,7 +256,6 @@ impl Tx<'_> {
                 .runtime
                 .block_on(statement!(sql, values).fetch_optional(&mut **tx))
                 .map(|row| row.map(|row| Row(Found::Sqlite(row)))),
-            #[cfg(feature = "postgres")]
             Open::Postgres(tx) => self
                 .runtime
                 .block_on(statement!(sql, values).fetch_optional(&mut **tx))
@@ -302,7 +276,6 @@ impl Tx<'_> {
                 .runtime
                 .block_on(statement!(sql, values).fetch_all(&mut **tx))
                 .map(|rows| rows.into_iter().map(|row| Row(Found::Sqlite(row))).collect()),
-            #[cfg(feature = "postgres")]
             Open::Postgres(tx) => self
                 .runtime
                 .block_on(statement!(sql, values).fetch_all(&mut **tx))
@@ -339,15 +312,6 @@ mod tests {
         assert_eq!(Kind::of("postgresql://localhost/x").unwrap(), Kind::Postgres);
         assert!(Kind::of("mysql://localhost/x").unwrap_err().to_string().contains("mysql"));
         assert!(Kind::of("coppice.db").unwrap_err().to_string().contains("sqlite://"));
-    }
-
-    #[test]
-    fn a_server_is_refused_with_the_way_to_have_it() {
-        let error = no_postgres().to_string();
-        assert!(error.contains("--features postgres") && error.contains("sqlite:"), "{error}");
-        if cfg!(not(feature = "postgres")) {
-            assert_eq!(Database::open("postgres://localhost/x").err().unwrap().to_string(), error);
-        }
     }
 
     #[test]

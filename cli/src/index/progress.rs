@@ -2,7 +2,7 @@
 
 use super::steps::Figures;
 use crate::progress::{Bar, target};
-use crate::terminal::say;
+use crate::say;
 
 /// A bar from the first block of this run to the head, which may move.
 pub struct Progress(Bar);

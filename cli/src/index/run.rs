@@ -1,11 +1,12 @@
 //! Drives an engine: again and again, waiting where there is nothing to do, until it is to end.
 
-use super::engine::Engine;
+use super::ask::Word;
+use super::engine::{Engine, ensure_registered};
 use super::progress::Progress;
 use super::steps::{Checkpoint, Event};
 use crate::client::{Client, Reach, Trials, waits};
+use crate::say;
 use crate::stop::Stop;
-use crate::terminal::say;
 use anyhow::{Result, bail};
 use backon::BackoffBuilder as _;
 use std::sync::Arc;
@@ -36,11 +37,23 @@ pub fn bound_calls<T: Reach>(client: &Client<T>, stop: &Stop, after: Duration) {
     client.transport().limit(Arc::new(move || stop.set_at().is_some_and(|at| at.elapsed() >= after)));
 }
 
+/// Checks that the caller may acknowledge, until the canister can be reached; counts how often that is tried again.
+///
+/// # Errors
+/// When the caller is not a registered exporter; when the run is to end before the canister could be reached.
+pub fn await_registration<T: Reach>(client: &Client<T>, until: &Until, stop: &Stop) -> Result<u64> {
+    let (mut word, mut again) = (Word::Query, 0);
+    // The second time the canister itself is asked.
+    let ensure = || ensure_registered(client, std::mem::replace(&mut word, Word::Update));
+    retried(until, stop, &mut again, ensure)?;
+    Ok(again)
+}
+
 /// Does something, and the same again after errors that are not final ([`Trials`]), until it is to end; counts how often.
 ///
 /// # Errors
 /// The work's own; when it is to end before the canister could be reached.
-pub fn retried<R>(until: &Until, stop: &Stop, retried: &mut u64, mut work: impl FnMut() -> Result<R>) -> Result<R> {
+fn retried<R>(until: &Until, stop: &Stop, retried: &mut u64, mut work: impl FnMut() -> Result<R>) -> Result<R> {
     let (mut delays, mut trials, mut in_vain) = (waits(until.max_wait).build(), Trials::default(), 0);
     loop {
         let error = match work() {

@@ -1,16 +1,9 @@
 //! The rule for the way to the database: TLS with a verified certificate, except on this machine.
 
 use super::database::Kind;
-#[cfg(not(feature = "postgres"))]
-use super::database::no_postgres;
-use anyhow::Result;
-#[cfg(feature = "postgres")]
-use anyhow::{Context as _, ensure};
-#[cfg(feature = "postgres")]
+use anyhow::{Context as _, Result, ensure};
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
-#[cfg(feature = "postgres")]
 use std::net::IpAddr;
-#[cfg(feature = "postgres")]
 use std::str::FromStr as _;
 
 /// Refuses a PostgreSQL server that would be reached without a verified certificate, because a machine on the way could read the password
@@ -22,17 +15,11 @@ pub fn ensure_secure(url: &str) -> Result<()> {
     if Kind::of(url)? == Kind::Sqlite {
         return Ok(());
     }
-    #[cfg(not(feature = "postgres"))]
-    return Err(no_postgres());
-    #[cfg(feature = "postgres")]
-    {
-        // As the driver takes them: of the URL, of the environment (PGHOST, PGHOSTADDR, PGSSLMODE), or its own.
-        let options = PgConnectOptions::from_str(url).context("cannot read the URL of the PostgreSQL database")?;
-        ensure_secure_options(&options)
-    }
+    // As the driver takes them: of the URL, of the environment (PGHOST, PGHOSTADDR, PGSSLMODE), or its own.
+    let options = PgConnectOptions::from_str(url).context("cannot read the URL of the PostgreSQL database")?;
+    ensure_secure_options(&options)
 }
 
-#[cfg(feature = "postgres")]
 fn ensure_secure_options(options: &PgConnectOptions) -> Result<()> {
     let host = options.get_host();
     let is_socket = options.get_socket().is_some() || host.starts_with('/');
@@ -48,7 +35,7 @@ fn ensure_secure_options(options: &PgConnectOptions) -> Result<()> {
     Ok(())
 }
 
-#[cfg(all(test, feature = "postgres"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -1,42 +1,14 @@
 //! The database of one canister's chain: whose it is, where the copy goes on, what it holds.
 
-use super::assemble::{Assembly, Declared, Incomplete, Misfit, SEGMENTS, Tip};
-use super::change::Change;
+use super::assemble::{Assembly, Declared, Incomplete, SEGMENTS, Tip};
+use super::change::{Change, int};
 use super::database::{Database, Kind, Row, Tx, Value};
+use super::origin::{Origin, Payload};
 use super::schema::{ORPHANED, TABLES, VERSION};
 use crate::ledger::Entry;
 use anyhow::{Context, Result, ensure};
 use coppice_interface::ExportCursor;
 use serde::Serialize;
-
-/// What is kept of a block's payload, which is verified either way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Payload {
-    /// Body, receipts and index.
-    All,
-    /// Nothing: header, digests and transaction ids only.
-    Headers,
-}
-
-impl Payload {
-    fn name(self) -> &'static str {
-        match self {
-            Self::All => "all",
-            Self::Headers => "headers",
-        }
-    }
-}
-
-/// Whose chain a database holds, and how.
-#[derive(Clone, Debug)]
-pub struct Origin {
-    /// The canister's principal.
-    pub canister: String,
-    /// Where it is: a URL, or "embedded".
-    pub network: String,
-    /// What is kept of blocks.
-    pub payload: Payload,
-}
 
 /// What a database holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -66,10 +38,6 @@ pub struct Store {
     pruned_before: Option<u64>,
     /// What has been heard since.
     heard_pruned: Option<u64>,
-}
-
-pub(super) fn int(number: u64) -> Result<i64> {
-    i64::try_from(number).map_err(|_| Misfit(format!("{number} has more than 63 bits")).into())
 }
 
 fn number(row: &Row, column: usize) -> Result<u64> {

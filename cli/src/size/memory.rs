@@ -1,6 +1,6 @@
 //! Stable memory that a chain grows: what is billed for it, and the least cap with which it reaches its target.
 
-use super::{RECORD_BYTES, Workload};
+use super::workload::{RECORD_BYTES, Workload};
 use coppice_interface::{BUCKET, RECORDS_RESERVE, WASM_PAGE, chain_begins};
 
 /// Bytes for which the regions' sets are sized: what a canister may have.

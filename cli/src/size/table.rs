@@ -1,6 +1,6 @@
 //! The table of `coppice size`, and what is said below it.
 
-use super::{Size, drain};
+use super::needs::{Size, drain};
 use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{CellAlignment, Table};
 use indicatif::HumanCount;

@@ -9,30 +9,28 @@
 //! pruned since; so is a block that this height reaches while the block is being sent. A spend is only sent if the transaction of
 //! its output has a record: made from the blocks here, or already in the store.
 
-pub(crate) mod form;
-pub(crate) mod send;
-pub(crate) mod set;
+pub mod form;
+pub mod send;
+pub mod set;
+pub mod states;
 mod verify;
 
 use crate::blk::Found;
 use crate::client::{Client, Wait};
-use crate::embedded::Costs;
 use crate::report::{bytes, count};
 use crate::site::Site;
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use bitcoin::constants::genesis_block;
 use bitcoin::hashes::Hash;
 use bitcoin::{Amount, Block, Denomination, Network, OutPoint, Txid};
-use coppice_interface::{Outpoint, Spend, UtxoGetSpend, UtxoSpendState, UtxoStorage};
+use coppice_interface::{Spend, UtxoStorage};
 use send::{Immature, NewRecord, Outcome};
 use serde::Serialize;
 use set::{Foreign, RecordId, Set, UtxoHash};
+use states::states;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 pub use verify::Verified;
-
-/// Outputs that one query asks for.
-const OUTPOINTS: usize = 5_000;
 
 /// The figures of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -61,21 +59,10 @@ pub struct Replayed {
     pub records: u64,
     /// Bytes of stable memory that records use, transactions in the BlobStore not counted.
     pub record_bytes: u64,
-    /// Instructions; none where nobody counts them.
-    pub instructions: Option<UtxoInstructions>,
     /// What was verified.
     pub verified: Verified,
     /// Wall-clock seconds of the replay, without verifying.
     pub seconds: f64,
-}
-
-/// Instructions of a replay, averaged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct UtxoInstructions {
-    /// Of the messages that create records, or upload transactions, per transaction.
-    pub per_transaction_created: u64,
-    /// Of the messages that spend, per output.
-    pub per_output_spent: u64,
 }
 
 impl Replayed {
@@ -99,10 +86,6 @@ impl Replayed {
             if number > 0 {
                 rows.push((name, count(number)));
             }
-        }
-        if let Some(instructions) = self.instructions {
-            rows.push(("instructions per record created, inside", count(instructions.per_transaction_created)));
-            rows.push(("instructions per output spent, inside", count(instructions.per_output_spent)));
         }
         let Verified { unspent, spent, transactions, bytes: read, .. } = self.verified;
         rows.push(("verified: unspent, with its hash", format!("{} outputs", count(unspent))));
@@ -152,7 +135,6 @@ pub struct Replay {
     before: UtxoStorage,
     /// The highest block of a record that the canister has pruned, as far as is known.
     pruned_height: Option<u32>,
-    costs_before: Option<Costs>,
     coinbase_maturity: u32,
     height: u32,
     spent: Duration,
@@ -170,7 +152,6 @@ impl Replay {
             figures: Replayed::default(),
             before,
             pruned_height: before.pruned_height,
-            costs_before: client.transport().costs()?,
             coinbase_maturity: client.get_config().wait()?.utxo.coinbase_maturity,
             height: 0,
             spent: Duration::ZERO,
@@ -346,19 +327,7 @@ impl Replay {
     /// # Errors
     /// When they differ.
     pub fn finish(self, client: &Client<impl Site>) -> Result<Replayed> {
-        let Self { set, mut figures, before, costs_before, height, spent, .. } = self;
-        let costs = client.transport().costs()?.zip(costs_before);
-        figures.instructions = costs.map(|(after, before)| {
-            let per = |after: u64, before: u64, by: u64| (after - before).checked_div(by).unwrap_or(0);
-            UtxoInstructions {
-                per_transaction_created: per(
-                    after.create_instructions,
-                    before.create_instructions,
-                    figures.transactions,
-                ),
-                per_output_spent: per(after.spend_instructions, before.spend_instructions, figures.spent_outputs),
-            }
-        });
+        let Self { set, mut figures, before, height, spent, .. } = self;
         let storage = client.get_storage_status().wait()?.utxo;
         let expected = before.records + figures.transactions - figures.already_there;
         // There are fewer records if the canister prunes meanwhile.
@@ -374,22 +343,4 @@ impl Replay {
         figures.seconds = spent.as_millis() as f64 / 1e3;
         Ok(figures)
     }
-}
-
-/// The states of outputs at a height.
-pub(crate) fn states(client: &Client<impl Site>, height: u32, outpoints: &[OutPoint]) -> Result<Vec<UtxoSpendState>> {
-    let mut states = Vec::with_capacity(outpoints.len());
-    for outpoints in outpoints.chunks(OUTPOINTS) {
-        let outpoint =
-            |outpoint: &OutPoint| Outpoint { txid: outpoint.txid.to_byte_array().into(), vout: outpoint.vout };
-        let outpoints: Vec<Outpoint> = outpoints.iter().map(outpoint).collect();
-        let asked = outpoints.len();
-        let answers = client.utxo_get_spend(&UtxoGetSpend { height, outpoints }).wait()?;
-        let answers = answers.map_err(|error| anyhow!("utxo_get_spend: the canister refuses: {error:?}"))?;
-        if answers.len() != asked {
-            bail!("utxo_get_spend: {} answers for {asked} outputs", answers.len());
-        }
-        states.extend(answers);
-    }
-    Ok(states)
 }

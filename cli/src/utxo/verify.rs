@@ -1,7 +1,8 @@
 //! Holds the store against the set that the blocks imply.
 
+use super::form;
 use super::set::{Input, Record, Set, State, UtxoHash};
-use super::{form, states};
+use super::states::states;
 use crate::client::{Client, Wait};
 use crate::feed::sha256;
 use crate::site::Site;

@@ -1,9 +1,7 @@
 //! Blob workers, as processes.
 
 mod alone;
-#[cfg(feature = "s3")]
 mod bucket;
-#[cfg(feature = "s3")]
 mod chaos;
 mod costs;
 mod ends;

@@ -115,7 +115,7 @@ fn world() -> (Net, String) {
     let client = net.client();
     let principal = client.transport().principal(Role::Exporter);
     client.register_exporter(&Exporter { name: "indexer".into(), principal }).done().unwrap();
-    for block in coppice::chain_gen::Generator::new(3, BLOCKS, 1_700_000_000, 15).unwrap() {
+    for block in coppice_lab::chain_gen::Generator::new(3, BLOCKS, 1_700_000_000, 15).unwrap() {
         coppice::feed::send(&client, &block).unwrap();
     }
     client.grant_role(&Grant { principal, role: Role::BlobWorker }).done().unwrap();
@@ -166,10 +166,10 @@ fn a_bomb_in_each_answer_to_a_query_is_reported_and_all_work_is_done() {
     let blob = net.dir.path().join("blobs").join(format!("{}.tx", "01".repeat(32)));
     wait_for("the blob is deleted", || !blob.exists());
     let rows = |name: &str| {
-        let origin = coppice::index::store::Origin {
+        let origin = coppice::index::origin::Origin {
             canister: net.canister.to_string(),
             network: String::new(),
-            payload: coppice::index::store::Payload::All,
+            payload: coppice::index::origin::Payload::All,
         };
         let mut store = coppice::index::store::Store::open(&format!("sqlite://{}", net.path(name)), &origin).unwrap();
         store.held().unwrap().blocks

@@ -11,6 +11,5 @@ mod lying_replica;
 mod net;
 mod over_http;
 mod over_the_network;
-#[cfg(feature = "s3")]
 mod s3;
 mod served_pages;

@@ -4,9 +4,9 @@ use crate::gateway::Gateway;
 use candid::Principal;
 use coppice::client::Client;
 use coppice::network::{Network, NetworkArgs};
-use coppice::wasm;
 use coppice_host::Host;
 use coppice_interface::{CanisterArg, InitArg};
+use coppice_lab::wasm;
 use ic_ed25519::{PrivateKey, PrivateKeyFormat};
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -69,7 +69,7 @@ impl Net {
     }
 
     pub fn client(&self) -> Client<Network> {
-        self.args().connect().unwrap().unwrap()
+        self.args().connect().unwrap()
     }
 
     pub fn command(&self, args: &[&str]) -> Command {

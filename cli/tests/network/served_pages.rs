@@ -4,7 +4,7 @@ use crate::net::Net;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use candid::{Decode, Encode, Principal};
-use coppice::serve::Gateway;
+use coppice::gateway::Gateway;
 use coppice_interface::HttpRequest as Asked;
 use coppice_interface::HttpResponse as Answer;
 use ic_http_certification::{HttpRequest, HttpResponse, StatusCode};

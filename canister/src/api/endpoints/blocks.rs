@@ -5,11 +5,19 @@ use crate::api::wire;
 use crate::operation::daemon;
 use crate::platform::meter::{Hot, counted};
 use crate::platform::time_secs;
-use crate::state::{mutate, read, tally};
+use crate::state::{State, mutate, read, tally};
 use candid::candid_method;
 use coppice_interface::*;
 use ic_cdk::{query, update};
 use serde_bytes::ByteBuf;
+
+/// Runs a producer's message after arming the timer for blocks.
+fn message<T>(run: impl FnOnce(&mut State) -> T) -> T {
+    mutate(|state| {
+        daemon::on_call(state);
+        run(state)
+    })
+}
 
 /// Appends a block in one message; a producer's. The argument has two megabytes at most. A block of more than 12,500
 /// transactions and keys, or 100,000 while the index is small, answers `TooLarge`: larger blocks go through
@@ -18,9 +26,8 @@ use serde_bytes::ByteBuf;
 #[candid_method(update)]
 #[update(guard = "block_producer", hidden = true, decode_with = "wire::known_arg", encode_with = "wire::answer")]
 pub fn append_block(block: AppendBlock) -> Result<(), AppendError> {
-    daemon::on_call();
     counted(Hot::AppendBlock, || {
-        mutate(|state| {
+        message(|state| {
             let admission = state.admission();
             state.chain.append(&mut state.blobs, &block, &admission, time_secs())
         })
@@ -41,14 +48,13 @@ pub fn append_block(block: AppendBlock) -> Result<(), AppendError> {
     encode_with = "wire::answer"
 )]
 pub fn begin_block(block: BeginBlock) -> Result<UploadProgress, AppendError> {
-    daemon::on_call();
-    let begun = mutate(|state| {
+    message(|state| {
         let admission = state.admission();
-        state.chain.begin(&mut state.blobs, &block, &admission, time_secs())
+        let begun = state.chain.begin(&mut state.blobs, &block, &admission, time_secs());
+        daemon::arm_uploads(state);
+        begun
     })
-    .inspect_err(tally::refused);
-    daemon::arm_uploads();
-    begun
+    .inspect_err(tally::refused)
 }
 
 /// Stores a chunk of the open upload; for the producer that began it, or an operator. Chunks come in any order. The
@@ -62,8 +68,7 @@ pub fn begin_block(block: BeginBlock) -> Result<UploadProgress, AppendError> {
     encode_with = "wire::answer"
 )]
 pub fn put_block_chunk(chunk: PutBlockChunk) -> Result<UploadProgress, UploadError> {
-    daemon::on_call();
-    counted(Hot::PutBlockChunk, || mutate(|state| state.put_chunk(&chunk)))
+    counted(Hot::PutBlockChunk, || message(|state| state.put_chunk(&chunk)))
 }
 
 /// Makes the uploaded block the head, over as many calls as that takes; for the producer that began the upload, or an
@@ -77,8 +82,7 @@ pub fn put_block_chunk(chunk: PutBlockChunk) -> Result<UploadProgress, UploadErr
     encode_with = "wire::answer"
 )]
 pub fn commit_block(block: BlockId) -> Result<Commit, UploadError> {
-    daemon::on_call();
-    counted(Hot::CommitBlock, || mutate(|state| state.commit_upload(&block)).inspect_err(tally::refused_upload))
+    counted(Hot::CommitBlock, || message(|state| state.commit_upload(&block)).inspect_err(tally::refused_upload))
 }
 
 /// Gives up the open upload of the block with this number, and says whether there was one; for the producer that began
@@ -93,10 +97,11 @@ pub fn commit_block(block: BlockId) -> Result<Commit, UploadError> {
     encode_with = "wire::answer"
 )]
 pub fn abort_block(number: u64) -> Result<bool, UploadError> {
-    daemon::on_call();
-    let aborted = mutate(|state| state.abort_upload(number));
-    daemon::arm_undo();
-    aborted
+    message(|state| {
+        let aborted = state.abort_upload(number);
+        daemon::arm_undo(state);
+        aborted
+    })
 }
 
 /// Makes the block with this number the head, for a reorg. A producer may go as deep as `max_rollback_blocks`, an admin
@@ -112,10 +117,11 @@ pub fn abort_block(number: u64) -> Result<bool, UploadError> {
     encode_with = "wire::answer"
 )]
 pub fn rollback_to(number: u64) -> Result<Rollback, RollbackError> {
-    daemon::on_call();
-    let rolled_back = mutate(|state| state.rollback_to(number));
-    daemon::arm_undo();
-    rolled_back
+    message(|state| {
+        let rolled_back = state.rollback_to(number);
+        daemon::arm_undo(state);
+        rolled_back
+    })
 }
 
 /// Empties the chain, which may then begin again with any number; an admin's. It asks for the hash of the head, and for
@@ -130,9 +136,11 @@ pub fn rollback_to(number: u64) -> Result<Rollback, RollbackError> {
     encode_with = "wire::answer"
 )]
 pub fn reset_chain(reset: ResetChain) -> Result<ChainReset, ResetError> {
-    let done = mutate(|state| state.reset_chain(&reset));
-    daemon::arm_undo();
-    done
+    mutate(|state| {
+        let done = state.reset_chain(&reset);
+        daemon::arm_undo(state);
+        done
+    })
 }
 
 /// The block upload that is open, if one is; for anyone.
@@ -208,4 +216,86 @@ pub fn find_by_index_key(key: ByteBuf, cursor: Option<KeyCursor>, limit: u32) ->
 #[query(guard = "wire::readable::<(u64,)>", hidden = true, decode_with = "wire::arg")]
 pub fn get_block_storage(number: u64) -> Result<BlockStorage, ReadError> {
     read(|state| state.chain.storage(number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::limits::NS;
+    use crate::platform::{cycles, native};
+    use crate::storage::memory;
+    use crate::{state, testing};
+    use candid::Principal;
+
+    /// Runs a message. Returns how often the message enters the state, and the method's answer.
+    fn visits<T>(guard: fn() -> Result<(), String>, method: impl FnOnce() -> T) -> (u64, T) {
+        let before = state::visits();
+        guard().unwrap();
+        let answer = method();
+        (state::visits() - before, answer)
+    }
+
+    fn append(number: u64) -> (u64, Result<(), AppendError>) {
+        let block = testing::block(number, &[testing::id(number)], 10);
+        visits(block_producer, || append_block(block))
+    }
+
+    fn fresh() {
+        native::reset();
+        memory::forget();
+        crate::logs::forget();
+        cycles::forget();
+        let producer = Principal::from_slice(&[1]);
+        native::with(|world| (world.caller, world.controllers) = (producer, vec![producer]));
+        let init = InitArg { producers: vec![producer], ..InitArg::default() };
+        state::init(Some(CanisterArg::Init(init))).unwrap();
+        mutate(daemon::arm);
+    }
+
+    #[test]
+    fn append_enters_the_state_in_the_guard_and_in_the_method() {
+        fresh();
+        assert_eq!(append(0), (2, Ok(())));
+        assert_eq!(append(1), (2, Ok(())));
+        // A sample is due, and the timers are overdue.
+        native::with(|world| world.time_ns += 86_400 * NS);
+        assert_eq!(append(2), (2, Ok(())));
+        assert_eq!(native::with(|world| world.log.iter().filter(|line| line.contains("overdue; woken")).count()), 1);
+        assert_eq!(append(7), (2, Err(AppendError::Gap { expected: 3 })));
+        // The guard stops all timers, then starts them again.
+        let liquid = native::with(|world| std::mem::take(&mut world.liquid_cycles));
+        assert!(matches!(append(3), (2, Err(AppendError::LowCycles { .. }))));
+        native::with(|world| world.liquid_cycles = liquid);
+        assert_eq!(append(3), (2, Ok(())));
+    }
+
+    #[test]
+    fn each_method_of_blocks_enters_the_state_once_after_its_guard() {
+        fresh();
+        append(0).1.unwrap();
+        let block = testing::block(1, &[testing::id(1)], 10);
+        let payload = [&block.body[..], &block.receipts, &block.index].concat();
+        let begin = BeginBlock {
+            number: block.number,
+            hash: block.hash.clone(),
+            parent_hash: block.parent_hash.clone(),
+            timestamp: block.timestamp,
+            lengths: [&block.body, &block.receipts, &block.index].map(|bytes| bytes.len() as u64).into(),
+            sha256: block.sha256.clone(),
+            chunk_size: payload.len() as u32,
+        };
+        let chunk = PutBlockChunk { number: 1, chunk: 0, bytes: payload.into() };
+        let id = BlockId { number: 1, hash: block.hash.clone() };
+        let reset = ResetChain { head_hash: testing::block(0, &[], 10).hash, drop_unexported: true };
+        let all = [
+            visits(block_producer, || begin_block(begin.clone()).unwrap()).0,
+            visits(uploader, || assert!(abort_block(1).unwrap())).0,
+            visits(block_producer, || begin_block(begin.clone()).unwrap()).0,
+            visits(uploader, || put_block_chunk(chunk.clone()).unwrap()).0,
+            visits(uploader, || assert_eq!(commit_block(id.clone()), Ok(Commit::Done))).0,
+            visits(reverter, || rollback_to(0).unwrap()).0,
+            visits(admin, || reset_chain(reset.clone()).unwrap()).0,
+        ];
+        assert_eq!(all, [2; 7]);
+    }
 }

@@ -16,36 +16,36 @@ use ic_cdk::{query, update};
 use serde_bytes::ByteBuf;
 use std::convert::Infallible;
 
-/// Runs a message of the queue's, after which the timer knows when time does something next.
+/// Runs a message of the queue's, given the time, then arms the timer for the queue.
 fn message<T>(run: impl FnOnce(&mut State, u64) -> T) -> T {
-    let result = mutate(|state| run(state, time_ns()));
-    daemon::arm_deletions();
-    result
+    mutate(|state| {
+        let result = run(state, time_ns());
+        daemon::arm_deletions(state);
+        result
+    })
 }
 
-/// As [`message`]; a call by an operator who is no feeder is noted, with the blob's row.
+/// Runs a message as [`message`] does; a call by an operator who is no feeder is noted, with the blob's row.
 fn scheduling<T>(
     method: &str,
     name: &BlobName,
     run: impl FnOnce(&mut State, u64) -> Result<T, BlobDeletionError>,
 ) -> Result<T, BlobDeletionError> {
-    let result = match read(|state| UTXO_FEEDERS.iter().any(|&role| state.caller_is(role))) {
-        true => mutate(|state| run(state, time_ns())),
-        false => {
-            // A name may be as long as a message, and what is noted is short.
-            let key = |most: usize| {
-                let some = &name.blob_key[..name.blob_key.len().min(most)];
-                some.iter().map(|byte| format!("{byte:02x}")).collect::<String>()
-            };
-            let (of, bytes) = (name.store_type, name.blob_key.len());
-            let argument = format!("{of:?}, a key of {bytes} bytes: {}", key(64));
-            let row = format!("{of:?} {}", key(32));
-            let shown = |state: &State| vec![field(&row, state.deletions.describe(&Name::from(name)))];
-            mutate(|state| state.noting(method, argument, shown, |state| run(state, time_ns())))
+    message(|state, now| {
+        if UTXO_FEEDERS.iter().any(|&role| state.caller_is(role)) {
+            return run(state, now);
         }
-    };
-    daemon::arm_deletions();
-    result
+        // A name may be as long as a message, and what is noted is short.
+        let key = |most: usize| {
+            let some = &name.blob_key[..name.blob_key.len().min(most)];
+            some.iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+        };
+        let (of, bytes) = (name.store_type, name.blob_key.len());
+        let argument = format!("{of:?}, a key of {bytes} bytes: {}", key(64));
+        let row = format!("{of:?} {}", key(32));
+        let shown = |state: &State| vec![field(&row, state.deletions.describe(&Name::from(name)))];
+        state.noting(method, argument, shown, |state| run(state, now))
+    })
 }
 
 /// Schedules the deletion of a blob that no record names; a feeder's or an operator's. A row that is there already
@@ -230,9 +230,7 @@ fn retry_blob_deletions(arg: RetryBlobDeletions) -> Result<RetriedBlobDeletions,
         RetryBlobDeletions::Ids(ids) => format!("{} rows: {:?}", ids.len(), &ids[..ids.len().min(8)]),
         RetryBlobDeletions::StoreType(of) => format!("all of {of:?}"),
     };
-    let retried = noting("retry_blob_deletions", argument, |state| state.deletions.retry(&arg, time_ns()));
-    daemon::arm_deletions();
-    retried
+    message(|state, now| noting(state, "retry_blob_deletions", argument, |state| state.deletions.retry(&arg, now)))
 }
 
 /// Ends the live leases of a principal, and says how many; an operator's. Their rows come back after a quarter of the
@@ -247,10 +245,11 @@ fn retry_blob_deletions(arg: RetryBlobDeletions) -> Result<RetriedBlobDeletions,
     encode_with = "wire::answer"
 )]
 fn end_blob_deletion_leases(holder: candid::Principal) -> u64 {
-    let Ok(ended) = noting("end_blob_deletion_leases", holder, |state| {
-        Ok::<_, Infallible>(state.deletions.end_leases(holder, time_ns()))
+    let Ok(ended) = message(|state, now| {
+        noting(state, "end_blob_deletion_leases", holder, |state| {
+            Ok::<_, Infallible>(state.deletions.end_leases(holder, now))
+        })
     });
-    daemon::arm_deletions();
     ended
 }
 

@@ -37,8 +37,10 @@ pub fn register_exporter(exporter: Exporter) -> Result<(), ExporterError> {
     encode_with = "wire::answer"
 )]
 pub fn remove_exporter(which: RemoveExporter) -> Result<(), ExporterError> {
-    daemon::arm_work();
-    mutate(|state| state.remove_exporter(&which))
+    mutate(|state| {
+        daemon::arm_work(state);
+        state.remove_exporter(&which)
+    })
 }
 
 /// Blocks in order, in chunks, from the cursor on, or from the oldest kept block where there is none; for anyone. A page
@@ -60,11 +62,12 @@ pub fn export_blocks(cursor: Option<ExportCursor>, max_bytes: u64) -> Result<Exp
     encode_with = "wire::answer"
 )]
 pub fn ack_exported(number: u64, hash: BlockHash) -> Result<u64, AckError> {
-    let acknowledged = counted(Hot::AckExported, || {
-        mutate(|state| state.exporters.acknowledge(&state.chain, platform::caller(), number, &hash))
-    });
-    daemon::on_ack();
-    acknowledged
+    mutate(|state| {
+        let acknowledged =
+            counted(Hot::AckExported, || state.exporters.acknowledge(&state.chain, platform::caller(), number, &hash));
+        daemon::on_ack(state);
+        acknowledged
+    })
 }
 
 /// How far all exporters are, and what they guard; for anyone.

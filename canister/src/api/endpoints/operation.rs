@@ -3,8 +3,8 @@
 use crate::api::access::{admin, auditor, guardian};
 use crate::api::wire;
 use crate::logs;
-use crate::operation::{self, daemon};
-use crate::state::{self, mutate, read};
+use crate::operation::{self, daemon, storage};
+use crate::state::{mutate, read};
 use candid::candid_method;
 use coppice_interface::*;
 use ic_cdk::{query, update};
@@ -25,9 +25,13 @@ pub fn get_config() -> Config {
     encode_with = "wire::answer"
 )]
 pub fn set_config(change: ConfigChange) -> Result<Config, ConfigError> {
-    // The export guard and the uploads' expiry are settings, too.
-    daemon::arm_work();
-    mutate(|state| state.set_config("set_config", &change)).inspect(|_| daemon::watch_cycles())
+    mutate(|state| {
+        // The export guard and the uploads' expiry are settings, too.
+        daemon::arm_work(state);
+        let config = state.set_config("set_config", &change)?;
+        daemon::watch_cycles(state);
+        Ok(config)
+    })
 }
 
 /// Grants a role; an admin's. 256 grants at most. A role that is granted already stays granted.
@@ -54,9 +58,11 @@ pub fn grant_role(grant: Grant) -> Result<(), RoleError> {
     encode_with = "wire::answer"
 )]
 pub fn revoke_role(grant: Grant) -> bool {
-    let revoked = mutate(|state| state.revoke_role(&grant));
-    daemon::arm_deletions();
-    revoked
+    mutate(|state| {
+        let revoked = state.revoke_role(&grant);
+        daemon::arm_deletions(state);
+        revoked
+    })
 }
 
 /// All roles that were granted; for anyone. Controllers are operators and admins besides.
@@ -76,7 +82,7 @@ pub fn get_audit_log(cursor: Option<u64>, limit: u32) -> AuditPage {
 /// Where the bytes of stable memory are; for anyone.
 #[query]
 pub fn get_storage_status() -> StorageStatus {
-    read(state::State::storage)
+    read(storage::status)
 }
 
 /// Whether all is well, and what is not; for anyone.
@@ -110,9 +116,11 @@ pub fn get_logs(priority: Option<LogPriority>, cursor: Option<u64>, limit: u32) 
     encode_with = "wire::answer"
 )]
 pub fn set_deletions_stopped(stopped: bool) -> Result<(), DeletionsError> {
-    let done = mutate(|state| state.set_deletions_stopped(stopped));
-    daemon::arm_work();
-    daemon::arm_records();
-    daemon::arm_deletions();
-    done
+    mutate(|state| {
+        let done = state.set_deletions_stopped(stopped);
+        daemon::arm_work(state);
+        daemon::arm_records(state);
+        daemon::arm_deletions(state);
+        done
+    })
 }

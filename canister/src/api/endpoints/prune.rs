@@ -20,9 +20,11 @@ use ic_cdk::{query, update};
     encode_with = "wire::answer"
 )]
 pub fn set_prune_policy(change: PrunePolicyArg) -> Result<PrunePolicyChange, PruneError> {
-    let done = mutate(|state| state.set_prune_policy(&change))?;
-    daemon::arm_work();
-    Ok(done)
+    mutate(|state| {
+        let done = state.set_prune_policy(&change)?;
+        daemon::arm_work(state);
+        Ok(done)
+    })
 }
 
 /// The policy in force; none where none was set. For anyone.
@@ -41,8 +43,10 @@ pub fn get_prune_policy() -> Option<PrunePolicy> {
     encode_with = "wire::answer"
 )]
 pub fn set_pruning_enabled(enabled: bool) -> Result<(), PruneError> {
-    daemon::arm_work();
-    mutate(|state| state.set_pruning_enabled(enabled))
+    mutate(|state| {
+        daemon::arm_work(state);
+        state.set_pruning_enabled(enabled)
+    })
 }
 
 /// One bounded run by hand, also where pruning is disabled, never past what exporters have not acknowledged; an operator's.
@@ -56,8 +60,10 @@ pub fn set_pruning_enabled(enabled: bool) -> Result<(), PruneError> {
     encode_with = "wire::answer"
 )]
 pub fn prune_now(max_ops: u64) -> Result<PruneRun, PruneError> {
-    daemon::arm_work();
-    mutate(|state| state.prune_now(max_ops))
+    mutate(|state| {
+        daemon::arm_work(state);
+        state.prune_now(max_ops)
+    })
 }
 
 /// Notes that an operator has seen the first `up_to` faults, and has what was set aside tried again where these are all; an
@@ -71,8 +77,10 @@ pub fn prune_now(max_ops: u64) -> Result<PruneRun, PruneError> {
     encode_with = "wire::answer"
 )]
 pub fn acknowledge_faults(up_to: u64) -> u64 {
-    daemon::arm_work();
-    mutate(|state| state.acknowledge_faults(up_to))
+    mutate(|state| {
+        daemon::arm_work(state);
+        state.acknowledge_faults(up_to)
+    })
 }
 
 /// What the next run would do, why, and what holds it back, under the policy in force, or with these changes of it; for

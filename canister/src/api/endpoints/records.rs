@@ -11,8 +11,18 @@ use coppice_interface::*;
 use ic_cdk::{query, update};
 use std::fmt::Debug;
 
+/// Runs a message that may change the jobs, then arms or cancels the timer for records.
+fn message<T>(run: impl FnOnce(&mut State) -> T) -> T {
+    mutate(|state| {
+        let result = run(state);
+        daemon::arm_records(state);
+        result
+    })
+}
+
 /// Changes something for an operator, and notes that in the audit log with the pruner's heights, jobs and records.
 pub(super) fn noting<T, E: Debug>(
+    state: &mut State,
     method: &str,
     argument: impl ToString,
     change: impl FnOnce(&mut State) -> Result<T, E>,
@@ -23,25 +33,27 @@ pub(super) fn noting<T, E: Debug>(
         shown.push(field("dead blob deletions", state.deletions.dead_count()));
         shown
     };
-    mutate(|state| state.noting(method, argument.to_string(), shown, change))
+    state.noting(method, argument.to_string(), shown, change)
 }
 
-/// Tells the pruner a height. One that a producer may not tell is an operator's change, and noted.
+/// Tells the pruner a height. A height that a producer may not tell is an operator's change, and noted.
 fn notifying<T: Debug>(
     method: &str,
     (height, which): (u32, NotifiedHeight),
     notify: impl FnOnce(&mut State, bool) -> Result<T, UtxoPrunerError>,
 ) -> Result<T, UtxoPrunerError> {
-    let by_operator = operator().is_ok();
-    let refused = read(|state| state.utxo_pruner.check_feeder(height, which, state.chain.state().head()));
-    match refused {
-        Err(_) if by_operator => noting(method, height, |state| notify(state, true)),
-        Err(error) => {
-            mutate(|state| state.utxo_pruner.note_refused(height, which, &error));
-            Err(error)
+    message(|state| {
+        daemon::watch(state);
+        let by_operator = state.caller_is(Role::Operator);
+        match state.utxo_pruner.check_feeder(height, which, state.chain.state().head()) {
+            Err(_) if by_operator => noting(state, method, height, |state| notify(state, true)),
+            Err(error) => {
+                state.utxo_pruner.note_refused(height, which, &error);
+                Err(error)
+            }
+            Ok(()) => notify(state, by_operator),
         }
-        Ok(()) => mutate(|state| notify(state, by_operator)),
-    }
+    })
 }
 
 /// Says that blocks up to this height are persisted, and schedules the pruning of what is due; a feeder's, as far as
@@ -56,12 +68,9 @@ fn notifying<T: Debug>(
     encode_with = "wire::answer"
 )]
 fn notify_block_persisted(height: u32) -> Result<UtxoNotifyOutcome, UtxoPrunerError> {
-    daemon::watch();
-    let answer = notifying("notify_block_persisted", (height, NotifiedHeight::Persisted), |state, by_operator| {
+    notifying("notify_block_persisted", (height, NotifiedHeight::Persisted), |state, by_operator| {
         state.utxo_pruner.notify_persisted(height, by_operator)
-    });
-    daemon::arm_records();
-    answer
+    })
 }
 
 /// Says that a block of this height was validated, and whether its transactions are marked as mined; a feeder's, as far
@@ -76,12 +85,9 @@ fn notify_block_persisted(height: u32) -> Result<UtxoNotifyOutcome, UtxoPrunerEr
     encode_with = "wire::answer"
 )]
 fn notify_block(height: u32, mined_set: bool) -> Result<UtxoNotifyOutcome, UtxoPrunerError> {
-    daemon::watch();
-    let answer = notifying("notify_block", (height, NotifiedHeight::Current), |state, by_operator| {
+    notifying("notify_block", (height, NotifiedHeight::Current), |state, by_operator| {
         state.utxo_pruner.notify_block(height, mined_set, by_operator)
-    });
-    daemon::arm_records();
-    answer
+    })
 }
 
 /// Says whether the block assembly runs: records are pruned only then; a feeder's. Repeating the call changes nothing.
@@ -93,8 +99,7 @@ fn notify_block(height: u32, mined_set: bool) -> Result<UtxoNotifyOutcome, UtxoP
     decode_with = "wire::arg"
 )]
 fn set_block_assembly_state(assembly: UtxoBlockAssemblyState) {
-    mutate(|state| state.utxo_pruner.set_assembly(assembly));
-    daemon::arm_records();
+    message(|state| state.utxo_pruner.set_assembly(assembly));
 }
 
 /// Prunes records as if the chain were at this height at once, over as many ticks as that takes, also where the timer is
@@ -109,15 +114,15 @@ fn set_block_assembly_state(assembly: UtxoBlockAssemblyState) {
     encode_with = "wire::answer"
 )]
 fn prune_utxos(height: u32) -> Result<UtxoPruneJob, UtxoPrunerError> {
-    let job = noting("prune_utxos", height, |state| {
-        if state.deletions_stopped.is_some() {
-            return Err(UtxoPrunerError::Stopped);
-        }
-        let (pruner, mut records) = state.utxo_pruner();
-        pruner.prune(height, &mut records)
-    });
-    daemon::arm_records();
-    job
+    message(|state| {
+        noting(state, "prune_utxos", height, |state| {
+            if state.deletions_stopped.is_some() {
+                return Err(UtxoPrunerError::Stopped);
+            }
+            let (pruner, mut records) = state.utxo_pruner();
+            pruner.prune(height, &mut records)
+        })
+    })
 }
 
 /// Sets the heights by which records are pruned, in whichever direction; an operator's. A height of 0 is the one before
@@ -132,11 +137,11 @@ fn prune_utxos(height: u32) -> Result<UtxoPruneJob, UtxoPrunerError> {
     encode_with = "wire::answer"
 )]
 fn set_heights(heights: UtxoSetHeights) -> Result<UtxoHeightsSet, UtxoPrunerError> {
-    let set = noting("set_heights", format!("{heights:?}"), |state| {
-        state.utxo_pruner.set_heights(&heights, &state.config.utxo)
-    })?;
-    daemon::arm_records();
-    Ok(set)
+    message(|state| {
+        noting(state, "set_heights", format!("{heights:?}"), |state| {
+            state.utxo_pruner.set_heights(&heights, &state.config.utxo)
+        })
+    })
 }
 
 /// Cancels the job with this number while it waits or runs; an operator's. A second call answers `NotOpen`.
@@ -149,9 +154,7 @@ fn set_heights(heights: UtxoSetHeights) -> Result<UtxoHeightsSet, UtxoPrunerErro
     encode_with = "wire::answer"
 )]
 fn cancel_prune_job(id: u64) -> Result<UtxoPruneJob, UtxoPrunerError> {
-    let job = noting("cancel_prune_job", id, |state| state.utxo_pruner.cancel(id))?;
-    daemon::arm_records();
-    Ok(job)
+    message(|state| noting(state, "cancel_prune_job", id, |state| state.utxo_pruner.cancel(id)))
 }
 
 /// Changes the settings by which records are pruned; an operator's. What is left out stays; repeating the call changes
@@ -166,14 +169,11 @@ fn cancel_prune_job(id: u64) -> Result<UtxoPruneJob, UtxoPrunerError> {
 )]
 fn set_pruner_settings(change: UtxoPrunerSettingsChange) -> Result<UtxoPrunerSettings, UtxoPrunerError> {
     let shown = |state: &State| fields(state.utxo_pruner.settings());
-    let settings = mutate(|state| {
-        let argument = format!("{change:?}");
-        state.noting("set_pruner_settings", argument, shown, |state| {
+    message(|state| {
+        state.noting("set_pruner_settings", format!("{change:?}"), shown, |state| {
             state.utxo_pruner.set_settings(&change, &state.config.utxo)
         })
-    })?;
-    daemon::arm_records();
-    Ok(settings)
+    })
 }
 
 /// The settings by which records are pruned; for anyone.
@@ -193,7 +193,7 @@ fn get_pruner_settings() -> UtxoPrunerSettings {
     encode_with = "wire::answer"
 )]
 fn set_aside_unmined(slot: u32) -> Result<(), UtxoPrunerError> {
-    noting("set_aside_unmined", slot, |state| state.utxo_pruner.set_aside(slot))
+    mutate(|state| noting(state, "set_aside_unmined", slot, |state| state.utxo_pruner.set_aside(slot)))
 }
 
 /// Takes back that the record in this slot is set aside or left alone: it is looked at again; an operator's. A second call
@@ -207,7 +207,7 @@ fn set_aside_unmined(slot: u32) -> Result<(), UtxoPrunerError> {
     encode_with = "wire::answer"
 )]
 fn retry_record(slot: u32) -> Result<(), UtxoPrunerError> {
-    noting("retry_record", slot, |state| state.utxo_pruner.retry(slot))
+    mutate(|state| noting(state, "retry_record", slot, |state| state.utxo_pruner.retry(slot)))
 }
 
 /// Everything that an operator needs to see of the pruning of records; for anyone.

@@ -2,42 +2,17 @@
 
 use crate::api::access::{alert, utxo_feeder};
 use crate::api::wire;
+use crate::external::Records;
+use crate::external::create::create;
 use crate::operation::daemon;
 use crate::platform::meter::{Hot, counted};
 use crate::platform::{self, cycles};
-use crate::pruning::records;
-use crate::state::{State, mutate, read};
-use crate::utxo::{Call, Item, LastUnspent, Marked, UtxoStore, Weight};
+
+use crate::state::{mutate, read};
+use crate::utxo::{Conflicting, LastUnspent, UtxoStore};
 use candid::candid_method;
 use coppice_interface::*;
 use ic_cdk::{query, update};
-
-/// Does something with the store at a height.
-fn at<T>(
-    state: &mut State,
-    height: u32,
-    run: impl FnOnce(&mut UtxoStore, &mut crate::storage::blob::BlobStore, &Call) -> T,
-) -> T {
-    let most = state.utxo_pruner.most_height();
-    let call = Call { height, now_ns: platform::time_ns(), settings: &state.config.utxo, most };
-    run(&mut state.utxo, &mut state.blobs, &call)
-}
-
-/// Works through a batch.
-fn batch<I: Item, T: Weight, R, E: From<R>>(
-    height: u32,
-    items: &[I],
-    mut each: impl FnMut(&mut UtxoStore, &I, &Call) -> Result<T, R>,
-) -> Batch<Result<T, E>>
-where
-    Result<T, E>: Weight,
-{
-    mutate(|state| {
-        at(state, height, |store, _, call| {
-            store.batch(items, call.settings, |store, item| each(store, item, call).map_err(E::from))
-        })
-    })
-}
 
 /// Creates records of transactions; a feeder's. The batch goes as far as one message does, and its items are independent
 /// of each other. A record that is there already answers `TxExists`, which is how a repeated call shows. Below
@@ -48,14 +23,12 @@ fn utxo_create(arg: UtxoCreateBatch) -> Batch<Result<UtxoCreated, UtxoCreateErro
     counted(Hot::UtxoCreate, || {
         let missing = cycles::missing_to_feed();
         mutate(|state| {
-            let most = state.utxo_pruner.most_height();
-            let State { utxo, blobs, deletions, config, .. } = state;
-            let call = Call { height: arg.height, now_ns: platform::time_ns(), settings: &config.utxo, most };
+            let (Records { utxo, blobs, deletions, .. }, call) = state.records_at(arg.height);
             utxo.batch(&arg.items, call.settings, |store, item| {
                 if let Some(missing) = missing {
                     return Err(UtxoCreateError::LowCycles { missing });
                 }
-                records::create(store, blobs, deletions, item, &call).map_err(UtxoCreateError::from)
+                create(store, blobs, deletions, item, &call).map_err(UtxoCreateError::from)
             })
         })
     })
@@ -67,7 +40,7 @@ fn utxo_create(arg: UtxoCreateBatch) -> Batch<Result<UtxoCreated, UtxoCreateErro
 #[candid_method(update)]
 #[update(guard = "utxo_feeder", hidden = true, decode_with = "wire::known_arg", encode_with = "wire::answer")]
 fn utxo_spend(arg: UtxoSpendBatch) -> Batch<Result<u32, Vec<RefusedSpend>>> {
-    counted(Hot::UtxoSpend, || batch(arg.height, &arg.items, |store, item, call| store.spend(item, call)))
+    counted(Hot::UtxoSpend, || mutate(|state| state.batch(arg.height, &arg.items, UtxoStore::spend)))
 }
 
 /// Takes spends back; a feeder's. The batch goes as far as one message does. Answers whether the named spender held the
@@ -82,14 +55,13 @@ fn utxo_spend(arg: UtxoSpendBatch) -> Batch<Result<u32, Vec<RefusedSpend>>> {
 )]
 fn utxo_unspend(arg: UtxoUnspendBatch) -> Batch<Result<bool, UtxoError>> {
     mutate(|state| {
-        at(state, arg.height, |store, _, call| {
-            let mut last = LastUnspent::default();
-            let done = store.batch(&arg.items, call.settings, |store, item| {
-                store.unspend(item, call, &mut last).map_err(UtxoError::from)
-            });
-            store.unspent(call, &mut last);
-            done
-        })
+        let (Records { utxo, .. }, call) = state.records_at(arg.height);
+        let mut last = LastUnspent::default();
+        let done = utxo.batch(&arg.items, call.settings, |store, item| {
+            store.unspend(item, &call, &mut last).map_err(UtxoError::from)
+        });
+        utxo.unspent(&call, &mut last);
+        done
     })
 }
 
@@ -98,7 +70,9 @@ fn utxo_unspend(arg: UtxoUnspendBatch) -> Batch<Result<bool, UtxoError>> {
 #[candid_method(update)]
 #[update(guard = "utxo_feeder", hidden = true, decode_with = "wire::known_arg", encode_with = "wire::answer")]
 fn utxo_set_mined(arg: UtxoSetMinedBatch) -> Batch<Result<Vec<u32>, UtxoError>> {
-    counted(Hot::UtxoSetMined, || batch(arg.height, &arg.items, |store, item, call| store.set_mined(&arg, item, call)))
+    counted(Hot::UtxoSetMined, || {
+        mutate(|state| state.batch(arg.height, &arg.items, |store, item, call| store.set_mined(&arg, item, call)))
+    })
 }
 
 /// Notes whether the blocks of transactions are on the longest chain; a feeder's. The batch goes as far as one message
@@ -112,7 +86,11 @@ fn utxo_set_mined(arg: UtxoSetMinedBatch) -> Batch<Result<Vec<u32>, UtxoError>> 
     encode_with = "wire::answer"
 )]
 fn utxo_set_on_longest_chain(arg: UtxoSetOnLongestChainBatch) -> Batch<Result<(), UtxoError>> {
-    batch(arg.height, &arg.txids, |store, txid, call| store.set_on_longest_chain(txid, arg.on_longest_chain, call))
+    mutate(|state| {
+        state.batch(arg.height, &arg.txids, |store, txid, call| {
+            store.set_on_longest_chain(txid, arg.on_longest_chain, call)
+        })
+    })
 }
 
 /// Locks transactions, whose outputs cannot be spent then, or unlocks them; a feeder's. The batch goes as far as one
@@ -126,7 +104,7 @@ fn utxo_set_on_longest_chain(arg: UtxoSetOnLongestChainBatch) -> Batch<Result<()
     encode_with = "wire::answer"
 )]
 fn utxo_set_locked(arg: UtxoSetLockedBatch) -> Batch<Result<(), UtxoError>> {
-    batch(arg.height, &arg.txids, |store, txid, call| store.set_locked(txid, arg.locked, call))
+    mutate(|state| state.batch(arg.height, &arg.txids, |store, txid, call| store.set_locked(txid, arg.locked, call)))
 }
 
 /// Freezes outputs, or all outputs of a transaction; for the role `Alert`. The batch goes as far as one message does.
@@ -140,7 +118,7 @@ fn utxo_set_locked(arg: UtxoSetLockedBatch) -> Batch<Result<(), UtxoError>> {
     encode_with = "wire::answer"
 )]
 fn utxo_freeze(arg: UtxoFreezeBatch) -> Batch<Result<u32, UtxoError>> {
-    batch(arg.height, &arg.items, |store, item, call| store.set_frozen(item, true, call))
+    mutate(|state| state.batch(arg.height, &arg.items, |store, item, call| store.set_frozen(item, true, call)))
 }
 
 /// Unfreezes outputs, or all outputs of a transaction; for the role `Alert`. The batch goes as far as one message does.
@@ -154,7 +132,7 @@ fn utxo_freeze(arg: UtxoFreezeBatch) -> Batch<Result<u32, UtxoError>> {
     encode_with = "wire::answer"
 )]
 fn utxo_unfreeze(arg: UtxoFreezeBatch) -> Batch<Result<u32, UtxoError>> {
-    batch(arg.height, &arg.items, |store, item, call| store.set_frozen(item, false, call))
+    mutate(|state| state.batch(arg.height, &arg.items, |store, item, call| store.set_frozen(item, false, call)))
 }
 
 /// Gives frozen outputs a new owner; for the role `Alert`. The batch goes as far as one message does. Answers the height from
@@ -170,7 +148,7 @@ fn utxo_unfreeze(arg: UtxoFreezeBatch) -> Batch<Result<u32, UtxoError>> {
     encode_with = "wire::answer"
 )]
 fn utxo_reassign(arg: UtxoReassignBatch) -> Batch<Result<u32, UtxoError>> {
-    batch(arg.height, &arg.items, |store, item, call| store.reassign(item, call))
+    mutate(|state| state.batch(arg.height, &arg.items, UtxoStore::reassign))
 }
 
 /// Marks transactions as double spends, with all that spends from them; a feeder's. The batch goes as far as one message
@@ -185,8 +163,8 @@ fn utxo_reassign(arg: UtxoReassignBatch) -> Batch<Result<u32, UtxoError>> {
     encode_with = "wire::answer"
 )]
 fn utxo_set_conflicting(arg: UtxoSetConflictingBatch) -> Batch<Result<Conflict, UtxoError>> {
-    let items: Vec<Marked> = arg.txids.into_iter().map(Marked).collect();
-    batch(arg.height, &items, |store, Marked(txid), call| store.set_conflicting(txid, call))
+    let items: Vec<Conflicting> = arg.txids.into_iter().map(Conflicting).collect();
+    mutate(|state| state.batch(arg.height, &items, |store, item, call| store.set_conflicting(&item.0, call)))
 }
 
 /// Has conflicting transactions win over those that they conflict with, all of them or none; a feeder's. The call goes as
@@ -201,7 +179,10 @@ fn utxo_set_conflicting(arg: UtxoSetConflictingBatch) -> Batch<Result<Conflict, 
     encode_with = "wire::answer"
 )]
 fn utxo_process_conflicting(arg: UtxoProcessConflicting) -> Result<ConflictResolution, ConflictError> {
-    mutate(|state| at(state, arg.height, |store, _, call| store.process_conflicting(&arg, call)))
+    mutate(|state| {
+        let (Records { utxo, .. }, call) = state.records_at(arg.height);
+        utxo.process_conflicting(&arg, &call)
+    })
 }
 
 /// Keeps records from being pruned until a height; a feeder's. The batch goes as far as one message does. Answers whether
@@ -215,7 +196,7 @@ fn utxo_process_conflicting(arg: UtxoProcessConflicting) -> Result<ConflictResol
     encode_with = "wire::answer"
 )]
 fn utxo_preserve(arg: UtxoPreserveBatch) -> Batch<Result<bool, UtxoError>> {
-    batch(0, &arg.txids, |store, txid, _| store.preserve(txid, arg.until))
+    mutate(|state| state.batch(0, &arg.txids, |store, txid, _| store.preserve(txid, arg.until)))
 }
 
 /// Begins the upload of a transaction that is longer than a message, 32 MiB at most; a feeder's, who has one open, as
@@ -231,9 +212,11 @@ fn utxo_preserve(arg: UtxoPreserveBatch) -> Batch<Result<bool, UtxoError>> {
 )]
 fn utxo_begin_transaction(arg: BeginTransaction) -> Result<UploadProgress, TransactionUploadError> {
     let (by, now) = (platform::caller(), platform::time_secs());
-    let begun = mutate(|state| state.utxo.begin_upload(&mut state.blobs, &arg, &state.config.utxo, by, now));
-    daemon::arm_uploads();
-    begun
+    mutate(|state| {
+        let begun = state.utxo.begin_upload(&mut state.blobs, &arg, &state.config.utxo, by, now);
+        daemon::arm_uploads(state);
+        begun
+    })
 }
 
 /// Stores a chunk of the caller's upload, in any order; a feeder's. The same chunk again answers `Ok`; other bytes

@@ -2,7 +2,7 @@
 
 use super::answer::{Answer, source};
 use crate::chain::ChainState;
-use crate::operation::health;
+use crate::operation::{health, storage};
 use crate::platform::{self, meter};
 use crate::state::{State, tally};
 use coppice_interface::{Metric, Severity};
@@ -20,9 +20,9 @@ const WHOLE: f64 = (1u64 << 53) as f64;
 /// A kind of figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// It may become less.
+    /// May fall.
     Gauge,
-    /// It only becomes more, but for an upgrade where it says so.
+    /// Monotonic; resets on an upgrade where noted.
     Counter,
     /// A sum and a count.
     Sum,
@@ -285,7 +285,7 @@ impl Text {
 
     fn storage(&mut self, state: &State) -> io::Result<()> {
         use Kind::Gauge;
-        let storage = state.storage();
+        let storage = storage::status(state);
         let (rows, max_rows) = state.deletions.rows();
         let all: [Plain; 12] = [
             (

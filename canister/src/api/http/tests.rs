@@ -163,7 +163,7 @@ fn public_answers() -> Vec<(&'static str, String)> {
             of("get_blob_deletion_status", &state.deletions.status()),
             of("get_config", &state.config),
             of("list_roles", &state.roles.list()),
-            of("get_storage_status", &state.storage()),
+            of("get_storage_status", &crate::operation::storage::status(state)),
             of("health", &crate::operation::health::health(state)),
             of("http_request", &[get("/").1, get("/metrics").1, get("/health").1, get("/logs").1]),
         ]
@@ -222,7 +222,7 @@ fn nothing_public_says_what_the_balance_is() {
         fail_to_preserve(UtxoError::LowCycles { missing: missing(liquid) });
         // Two calls of a timer are to be left.
         let to_grow = native::with(|world| 2 * world.timer_call_cycles).saturating_sub(liquid);
-        crate::operation::daemon::grow();
+        mutate(crate::operation::daemon::grow);
         assert_eq!(schedule().is_err(), liquid == 77_654_321_987, "{liquid}");
         let secrets = [liquid, frozen, liquid + frozen, missing(liquid), to_grow];
         for (name, answer) in public_answers() {

@@ -136,7 +136,7 @@ fn bench_fill_utxo(n: u64, side: Side) -> Result<bool, String> {
 /// Bytes of memory that the records take.
 #[update(guard = "access::bench")]
 fn bench_utxo_bytes(side: Side) -> Result<u64, String> {
-    let of_peer = |which: RangeInclusive<u8>| which.map(|at| memory::bench_memory(at).size() * WASM_PAGE).sum();
+    let of_peer = |which: RangeInclusive<u8>| which.map(|at| memory::bench(at).size() * WASM_PAGE).sum();
     Ok(match side {
         Side::Coppice => read(|state| state.utxo.used_bytes()),
         Side::Records => of_peer(records::MEMORIES),

@@ -74,7 +74,7 @@ fn index_key(height: u32, txid: &[u8; 32]) -> IndexKey {
 
 impl Records {
     pub fn open() -> Self {
-        let map = |at: u8| memory::bench_memory(MEMORIES.start() + at);
+        let map = |at: u8| memory::bench(MEMORIES.start() + at);
         Self {
             records: StableBTreeMap::init(map(0)),
             unmined: StableBTreeMap::init(map(1)),

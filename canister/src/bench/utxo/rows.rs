@@ -82,7 +82,7 @@ fn child(key: u64, txid: &[u8; 32]) -> Child {
 
 impl Rows {
     pub fn open() -> Self {
-        let of = |at: u8| memory::bench_memory(MEMORIES.start() + at);
+        let of = |at: u8| memory::bench(MEMORIES.start() + at);
         Self {
             heads: StableBTreeMap::init(of(0)),
             outputs: StableBTreeMap::init(of(1)),

@@ -9,14 +9,16 @@ mod reset;
 mod sweep;
 mod transit;
 
-use crate::storage::memory::{Region, cell};
+use crate::storage::memory::Region;
+use crate::storage::places;
+use coppice_storage::bytes::{array_at, u64_at};
+use coppice_storage::header::Header as Layout;
 
 pub use reset::Reset;
 pub use sweep::Sweep;
 pub use transit::{Transit, Way};
 
-const MAGIC: [u8; 4] = *b"CPCH";
-const VERSION: u16 = 2;
+const LAYOUT: Layout = Layout { name: "chain state", magic: *b"CPCH", version: 2 };
 const WORDS: usize = 15;
 const TRANSIT: usize = WORDS + 2 * Sweep::WORDS;
 const ROLLBACK: usize = TRANSIT + Transit::WORDS;
@@ -77,16 +79,15 @@ pub struct ChainState {
 impl ChainState {
     /// Reads the cell; one never written is an empty chain.
     pub fn load(cells: &Region) -> Result<Self, String> {
-        let bytes: [u8; BYTES] = cells.read(cell::CHAIN);
+        let bytes: [u8; BYTES] = cells.read(places::CHAIN);
         if bytes.iter().all(|&byte| byte == 0) {
             return Ok(Self::default());
         }
-        let version = u16::from_le_bytes([bytes[4], bytes[5]]);
-        if bytes[..4] != MAGIC || version != VERSION || bytes[6] > 1 {
-            return Err(format!("chain state: magic {:?}, version {version}", &bytes[..4]));
+        LAYOUT.check(&array_at(&bytes, 0))?;
+        if bytes[6] > 1 {
+            return Err(format!("chain state: started is {}", bytes[6]));
         }
-        let word =
-            |i: usize| u64::from_le_bytes(bytes[HEADER + 8 * i..HEADER + 8 * i + 8].try_into().expect("eight bytes"));
+        let word = |i: usize| u64_at(&bytes, HEADER + 8 * i);
         Ok(Self {
             started: bytes[6] == 1,
             base: word(0),
@@ -116,8 +117,7 @@ impl ChainState {
     /// Writes the cell.
     pub fn save(&self, cells: &Region) {
         let mut bytes = [0; BYTES];
-        bytes[..4].copy_from_slice(&MAGIC);
-        bytes[4..6].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[..8].copy_from_slice(&LAYOUT.encode());
         bytes[6] = u8::from(self.started);
         let words = [
             self.base,
@@ -143,7 +143,7 @@ impl ChainState {
         for (i, word) in words.enumerate() {
             bytes[HEADER + 8 * i..HEADER + 8 * i + 8].copy_from_slice(&word.to_le_bytes());
         }
-        cells.write(cell::CHAIN, &bytes);
+        cells.write(places::CHAIN, &bytes);
     }
 
     /// Blocks that are kept.
@@ -190,7 +190,7 @@ mod tests {
         native::reset();
         memory::forget();
         let cells = memory::region(memory::CELLS);
-        cells.reserve(cell::END).unwrap();
+        cells.reserve(places::END).unwrap();
         let word = |i: usize| 1_000 + i as u64;
         let state = ChainState {
             started: true,
@@ -217,8 +217,8 @@ mod tests {
             highest: 3_000,
         };
         state.save(&cells);
-        let bytes: [u8; BYTES] = cells.read(cell::CHAIN);
-        assert_eq!(bytes[..8], [b'C', b'P', b'C', b'H', VERSION as u8, 0, 1, 0]);
+        let bytes: [u8; BYTES] = cells.read(places::CHAIN);
+        assert_eq!(bytes[..8], [b'C', b'P', b'C', b'H', LAYOUT.version as u8, 0, 1, 0]);
         let words: Vec<u64> = bytes[8..].as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
         let sweeps = 2 * Sweep::WORDS;
         let mut expected: Vec<u64> = (0..15 + sweeps).map(word).collect();
@@ -229,10 +229,10 @@ mod tests {
         assert_eq!(words, expected);
         assert_eq!(ChainState::load(&cells), Ok(state));
         // Another version, and a way that there is none, are refused.
-        cells.write(cell::CHAIN + 4, &[VERSION as u8 + 1]);
+        cells.write(places::CHAIN + 4, &[LAYOUT.version as u8 + 1]);
         assert!(ChainState::load(&cells).is_err());
-        cells.write(cell::CHAIN + 4, &[VERSION as u8]);
-        cells.write_u64(cell::CHAIN + (HEADER + 8 * TRANSIT) as u64, 4);
+        cells.write(places::CHAIN + 4, &[LAYOUT.version as u8]);
+        cells.write_u64(places::CHAIN + (HEADER + 8 * TRANSIT) as u64, 4);
         assert!(ChainState::load(&cells).is_err());
     }
 
@@ -242,12 +242,12 @@ mod tests {
         native::reset();
         memory::forget();
         let cells = memory::region(memory::CELLS);
-        cells.reserve(cell::END).unwrap();
+        cells.reserve(places::END).unwrap();
         assert_eq!(ChainState::load(&cells).unwrap(), ChainState::default());
         let state = ChainState { started: true, oldest: 5, next: 100, highest: 103, ..ChainState::default() };
         state.save(&cells);
         assert_eq!(ChainState::load(&cells), Ok(state));
-        cells.write_u64(cell::CHAIN + (HEADER + 8 * HIGHEST) as u64, 0);
+        cells.write_u64(places::CHAIN + (HEADER + 8 * HIGHEST) as u64, 0);
         assert_eq!(ChainState::load(&cells), Ok(ChainState { highest: 100, ..state }));
     }
 }

@@ -1,4 +1,4 @@
-//! Progress of a sweep: words of the chain's cell, which `chain/sweep.rs` moves on.
+//! Progress of a sweep: words of the chain's cell, which `postings/sweep.rs` moves on.
 
 /// Progress of the sweep of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

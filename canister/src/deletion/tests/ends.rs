@@ -1,6 +1,6 @@
 //! How rows and leases end: rows of unknown fate, the rest, limits of holders, dead letters.
 
-use super::super::root::Counter;
+use super::super::header::Counter;
 use super::*;
 
 fn lists(token: &[u8], completed: &[u64], failed: &[u64], unknown: &[u64]) -> CompleteBlobDeletionBatch {

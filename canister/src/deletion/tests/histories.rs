@@ -1,7 +1,7 @@
 //! Random histories against the model: every answer, every row, every order and every count, after each message; any message may trap,
 //! and an upgrade come between any two.
 
-use super::super::root::Counter;
+use super::super::header::Counter;
 use super::model::{At, Lease, Model, Said};
 use super::*;
 use coppice_interface::*;

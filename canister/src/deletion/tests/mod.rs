@@ -262,7 +262,7 @@ fn at_the_cap_on_memory_rows_come_back_and_go() {
     let mut queue = fresh();
     fill(&mut queue, 50);
     acquire(&mut queue, 1, 1, NOW);
-    memory::set_max_pages(memory::billed_pages());
+    memory::manager().set_max_pages(memory::billed_pages());
     let store = queue.store.as_mut().unwrap();
     for len in [1 << 20, 64 << 10, 4 << 10, 56] {
         while store.slots.has_room(2 * u64::from(len), 2) {

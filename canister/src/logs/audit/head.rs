@@ -1,11 +1,11 @@
 //! Head of an entry: its place, number, time and key, in 36 bytes before the CBOR.
 
-use crate::storage::memory::cell;
+use crate::storage::places;
 
 /// Bytes before an entry.
 pub const HEAD: usize = 36;
 /// Bytes of the longest entry.
-pub const MOST: usize = cell::AUDIT_LEN - HEAD;
+pub const MOST: usize = places::AUDIT_LEN - HEAD;
 /// An entry's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {

@@ -27,15 +27,18 @@ mod ring;
 pub use entry::Call;
 pub use fields::{Change, Fields, changes, field, fields};
 
-use crate::storage::memory::{Region, cell};
+use crate::storage::OpenError;
+use crate::storage::memory::Region;
+use crate::storage::places;
 use coppice_interface::AuditPage;
+use coppice_storage::bytes::{array_at, u64_at};
+use coppice_storage::header::Header;
 use entry::Entry;
 use head::Head;
 use ring::Ring;
 use std::rc::Rc;
 
-const MAGIC: [u8; 4] = *b"CPAU";
-const VERSION: u16 = 2;
+const LAYOUT: Header = Header { name: "audit log", magic: *b"CPAU", version: 2 };
 /// Bytes of the header.
 const HEADER: usize = 40;
 /// The ring of admins' changes.
@@ -63,22 +66,18 @@ impl AuditLog {
     /// Reads the header; one never written is an empty log.
     ///
     /// # Errors
-    /// A sentence that says what is wrong with it.
-    pub fn open(cells: Rc<Region>) -> Result<Self, String> {
-        let header: [u8; HEADER] = cells.read(cell::AUDIT);
-        let version = u16::from_le_bytes([header[4], header[5]]);
-        if header != [0; HEADER] && (header[..4] != MAGIC || version != VERSION) {
-            return Err(format!("audit log: magic {:?}, version {version}; this code reads {VERSION}", &header[..4]));
+    /// [`OpenError`].
+    pub fn open(cells: Rc<Region>) -> Result<Self, OpenError> {
+        let header: [u8; HEADER] = cells.read(places::AUDIT);
+        if header != [0; HEADER] {
+            LAYOUT.check(&array_at(&header, 0))?;
         }
-        let word = |which: usize| {
-            let at = 8 + 8 * which;
-            u64::from_le_bytes(header[at..at + 8].try_into().expect("eight bytes"))
-        };
-        let mut at = cell::AUDIT + cell::AUDIT_LEN as u64;
+        let word = |which: usize| u64_at(&header, 8 + 8 * which);
+        let mut at = places::AUDIT + places::AUDIT_LEN as u64;
         let mut written = 1..;
-        let rings = cell::AUDIT_ENTRIES.map(|slots| {
+        let rings = places::AUDIT_ENTRIES.map(|slots| {
             let ring = Ring::new(at, slots, word(written.next().expect("there is no last number")));
-            at += slots * cell::AUDIT_LEN as u64;
+            at += slots * places::AUDIT_LEN as u64;
             ring
         });
         Ok(Self { cells, written: word(0), rings })
@@ -107,11 +106,10 @@ impl AuditLog {
         });
         ring.write(&self.cells, &head, &entry.encode());
         let mut header = [0; HEADER];
-        header[..4].copy_from_slice(&MAGIC);
-        header[4..6].copy_from_slice(&VERSION.to_le_bytes());
+        header[..8].copy_from_slice(&LAYOUT.encode());
         let words = [self.written].into_iter().chain(self.rings.iter().map(|ring| ring.written));
         words.zip(header[8..].chunks_exact_mut(8)).for_each(|(word, place)| place.copy_from_slice(&word.to_le_bytes()));
-        self.cells.write(cell::AUDIT, &header);
+        self.cells.write(places::AUDIT, &header);
     }
 
     /// The entries of all rings before number `cursor`, the newest first; at most 250, and 100 where `limit` is 0. One that cannot be read is

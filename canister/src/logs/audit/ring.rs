@@ -7,7 +7,10 @@
 
 use super::entry::{Call, Entry};
 use super::head::{HEAD, Head};
-use crate::storage::memory::{Region, cell};
+use crate::storage::memory::Region;
+use crate::storage::places;
+use coppice_storage::bytes::{u32_at, u64_at};
+use coppice_storage::ring::Ring as Place;
 
 /// Nanoseconds within which the calls of one caller through one method are one entry.
 pub const HOUR: u64 = 3_600_000_000_000;
@@ -15,9 +18,7 @@ pub const HOUR: u64 = 3_600_000_000_000;
 /// The last entries of one kind.
 #[derive(Debug)]
 pub struct Ring {
-    /// Offset of the first slot in the cells.
-    at: u64,
-    slots: u64,
+    pub place: Place,
     /// Entries ever written.
     pub written: u64,
 }
@@ -25,20 +26,14 @@ pub struct Ring {
 impl Ring {
     /// Creates a ring of `slots` slots at an offset of the cells.
     pub fn new(at: u64, slots: u64, written: u64) -> Self {
-        Self { at, slots, written }
-    }
-
-    /// Returns the offset of an entry's slot.
-    pub fn slot_of(&self, place: u64) -> u64 {
-        self.at + place % self.slots * cell::AUDIT_LEN as u64
+        Self { place: Place { at, slots, len: places::AUDIT_LEN }, written }
     }
 
     /// The heads of the kept entries, the newest first. A slot that holds no entry of its place is left out.
     pub fn heads(&self, cells: &Region) -> impl Iterator<Item = Head> {
-        let kept = self.written.saturating_sub(self.slots)..self.written;
-        kept.rev().filter_map(move |place| {
-            let head: [u8; 32] = cells.read(self.slot_of(place));
-            let word = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("eight bytes"));
+        self.place.kept(self.written).rev().filter_map(move |place| {
+            let head: [u8; 32] = cells.read(self.place.slot(place));
+            let word = |at: usize| u64_at(&head, at);
             let head = Head { place: word(0), number: word(8), first: word(16), key: word(24) };
             (head.place == place).then_some(head)
         })
@@ -46,8 +41,8 @@ impl Ring {
 
     /// Reads an entry; `None` where its bytes are none.
     pub fn entry(&self, cells: &Region, head: &Head) -> Option<Entry> {
-        let slot: [u8; cell::AUDIT_LEN] = cells.read(self.slot_of(head.place));
-        let len = u32::from_le_bytes(slot[HEAD - 4..HEAD].try_into().expect("four bytes")) as usize;
+        let slot: [u8; places::AUDIT_LEN] = cells.read(self.place.slot(head.place));
+        let len = u32_at(&slot, HEAD - 4) as usize;
         ciborium::from_reader(slot[HEAD..].get(..len)?).ok()
     }
 
@@ -81,7 +76,7 @@ impl Ring {
         }
         slot.extend((entry.len() as u32).to_le_bytes());
         slot.extend(entry);
-        cells.write(self.slot_of(head.place), &slot);
+        cells.write(self.place.slot(head.place), &slot);
         self.written = self.written.max(head.place + 1);
     }
 }

@@ -13,7 +13,7 @@ const NOON: u64 = 100 * HOUR;
 
 fn log() -> AuditLog {
     let cells = Rc::new(memory::region(memory::CELLS));
-    cells.reserve(cell::END).unwrap();
+    cells.reserve(places::END).unwrap();
     AuditLog::open(cells).unwrap()
 }
 
@@ -195,7 +195,7 @@ fn an_entry_that_is_damaged_is_left_out_and_another_version_refused() {
     let mut audit = fresh();
     (0..5).for_each(|hour| audit.note(true, &call(1, "set", hour * HOUR), vec![change("a", "1", "2")]));
     let cells = memory::region(memory::CELLS);
-    let slot = audit.rings[ADMINS].slot_of(2);
+    let slot = audit.rings[ADMINS].place.slot(2);
     // The place, the length, and the entry.
     for (byte, wrong) in [(0, 9), (34, 1), (36, 0xFF)] {
         let [right] = cells.read(slot + byte);
@@ -206,10 +206,10 @@ fn an_entry_that_is_damaged_is_left_out_and_another_version_refused() {
     }
     assert_eq!(numbers(&audit).len(), 5);
     for (byte, wrong) in [(0, b'X'), (4, 0), (4, 1), (5, 1)] {
-        let [right] = cells.read(cell::AUDIT + byte);
-        cells.write(cell::AUDIT + byte, &[wrong]);
+        let [right] = cells.read(places::AUDIT + byte);
+        cells.write(places::AUDIT + byte, &[wrong]);
         assert!(AuditLog::open(Rc::new(memory::region(memory::CELLS))).is_err(), "byte {byte}");
-        cells.write(cell::AUDIT + byte, &[right]);
+        cells.write(places::AUDIT + byte, &[right]);
     }
 }
 
@@ -221,8 +221,8 @@ fn the_layout_is_what_it_was() {
     audit.note(false, &call(1, "set", 0x0102), vec![change("a", "1", "2")]);
     audit.note(false, &call(1, "set", 0x0102), vec![]);
     let cells = memory::region(memory::CELLS);
-    assert_eq!((cell::AUDIT, cell::HISTORY), (2_568_192, 12_812_288));
-    let header: [u8; HEADER] = cells.read(cell::AUDIT);
+    assert_eq!((places::AUDIT, places::HISTORY), (2_568_192, 12_812_288));
+    let header: [u8; HEADER] = cells.read(places::AUDIT);
     assert_eq!(header[..16], *b"CPAU\x02\0\0\0\x03\0\0\0\0\0\0\0");
     assert_eq!(header[16..].chunks(8).map(|written| written[0]).collect::<Vec<_>>(), [1, 1, 1]);
     let slots = [2_572_288, 2_572_288 + 1_000 * 4_096, 2_572_288 + 2_000 * 4_096];

@@ -1,5 +1,5 @@
 use super::*;
-use crate::operation::sampling::{self, note};
+use crate::operation::sampling;
 use crate::platform::limits::NS;
 use crate::platform::{self, native};
 use crate::state::{self, mutate, read};
@@ -17,7 +17,6 @@ fn fresh() {
     native::reset();
     memory::forget();
     crate::logs::forget();
-    sampling::forget();
     at(T);
     state::init(Some(CanisterArg::Init(InitArg::default()))).unwrap();
 }
@@ -32,15 +31,14 @@ fn a_minute_has_one_sample_however_often_it_is_asked_for() {
     assert_eq!(times(Span::Day, T), [] as [u64; 0]);
     for secs in [0, 1, 59, 60, 61, 119, 120, 600] {
         at(T + secs);
-        (0..1_000).for_each(|_| note());
+        (0..1_000).for_each(|_| mutate(sampling::note));
     }
     assert_eq!(times(Span::Day, T + 600), [T, T + 60, T + 120, T + 600]);
     assert_eq!(times(Span::Month, T + 600), [T], "the first of its half an hour");
     assert_eq!(times(Span::Day, T + 119), [T, T + 60], "none of what is to come");
     // An upgrade forgets that there was one, and takes it anew.
     state::upgrade(None).unwrap();
-    sampling::forget();
-    note();
+    mutate(sampling::note);
     assert_eq!(times(Span::Day, T + 600), [T, T + 60, T + 120, T + 600]);
 }
 
@@ -49,7 +47,7 @@ fn a_day_and_a_month_are_kept_and_what_is_older_is_not_shown() {
     fresh();
     for minute in 0..3 * 1_440 {
         at(T + 60 * minute);
-        note();
+        mutate(sampling::note);
     }
     let now = T + 60 * (3 * 1_440 - 1);
     assert_eq!(times(Span::Day, now), (0..1_440).rev().map(|ago| now - 60 * ago).collect::<Vec<_>>());
@@ -64,18 +62,18 @@ fn a_day_and_a_month_are_kept_and_what_is_older_is_not_shown() {
 fn a_clock_that_is_set_back_or_far_ahead_leaves_samples_that_are_right() {
     fresh();
     at(T);
-    note();
+    mutate(sampling::note);
     at(T + 40 * 86_400 + 600);
-    note();
+    mutate(sampling::note);
     at(T + 60);
-    note();
+    mutate(sampling::note);
     assert_eq!(times(Span::Day, T + 60), [T, T + 60]);
     at(u64::MAX / NS);
-    note();
+    mutate(sampling::note);
     at(0);
-    note();
+    mutate(sampling::note);
     at(T + 120);
-    note();
+    mutate(sampling::note);
     assert_eq!(times(Span::Day, T + 120), [T, T + 60, T + 120]);
 }
 
@@ -93,7 +91,7 @@ fn a_tick_takes_its_sample_behind_its_work() {
     }
     assert!(read(|state| sampling::sample_now(state, T, state.due().as_ref())).backlog > 0);
     at(T + 60);
-    crate::operation::daemon::tick(platform::time_ns());
+    mutate(|state| crate::operation::daemon::tick(state, platform::time_ns()));
     let last = read(|state| state.history.samples(Span::Day, T + 60)).pop().unwrap();
     assert_eq!((last.at, last.backlog, last.pruned > 0), (T + 60, 0, true));
 }
@@ -103,7 +101,7 @@ fn a_damaged_sample_is_left_out() {
     fresh();
     for minute in 0..5 {
         at(T + 60 * minute);
-        note();
+        mutate(sampling::note);
     }
     let cells = memory::region(memory::CELLS);
     cells.write(Span::Day.address(T + 60), &[0xFF; 8]);
@@ -116,29 +114,29 @@ fn since_when_is_noted_kept_over_an_upgrade_and_forgotten_when_it_is_over() {
     fresh();
     let since = |code| read(|state| state.history.since.of(code));
     at(T + 60);
-    note();
+    mutate(sampling::note);
     assert_eq!(since(ProblemCode::CyclesLow), None);
     native::with(|world| world.liquid_cycles = 90_000_000_000);
     at(T + 600);
     // Who asks before anything was noticed hears the time of the question.
     let first = read(crate::operation::health::health);
     assert_eq!((first.problems[0].known(), first.problems[0].since), (Some(ProblemCode::CyclesLow), (T + 600) * NS));
-    note();
+    mutate(sampling::note);
     at(T + 6_000);
     state::upgrade(None).unwrap();
-    note();
+    mutate(sampling::note);
     assert_eq!(since(ProblemCode::CyclesLow), Some((T + 600) * NS));
     assert_eq!(read(crate::operation::health::health).problems[0].since, (T + 600) * NS);
     native::with(|world| world.liquid_cycles = u128::MAX);
     at(T + 6_060);
-    note();
+    mutate(sampling::note);
     let worst = read(crate::operation::health::health).problems.first().map(|problem| problem.severity);
     assert_eq!((since(ProblemCode::CyclesLow), worst), (None, Some(coppice_interface::Severity::Notice)));
 }
 
 #[test]
 fn the_layout_is_what_it_was() {
-    assert_eq!((cell::HISTORY, cell::SAMPLES, cell::COARSE_SAMPLES), (12_812_288, 12_816_384, 12_908_544));
+    assert_eq!((places::HISTORY, places::SAMPLES, places::COARSE_SAMPLES), (12_812_288, 12_816_384, 12_908_544));
     let sample = Sample {
         at: 1,
         kept_bytes: 2,
@@ -158,31 +156,31 @@ fn the_layout_is_what_it_was() {
     fresh();
     native::with(|world| world.liquid_cycles = 90_000_000_000);
     at(T + 60);
-    note();
+    mutate(sampling::note);
     let cells = memory::region(memory::CELLS);
-    let header: [u8; 24] = cells.read(cell::HISTORY);
+    let header: [u8; 24] = cells.read(places::HISTORY);
     let begin = [&b"CPHI\x01\0\0\0"[..], &0u64.to_le_bytes(), &(T + 60).to_le_bytes()].concat();
     assert_eq!(header.as_slice(), begin);
     let code = 64 + 8 * ProblemCode::CyclesLow as u64;
-    assert_eq!(cells.read_u64(cell::HISTORY + code), (T + 60) * NS);
+    assert_eq!(cells.read_u64(places::HISTORY + code), (T + 60) * NS);
     let name = crate::deletion::Name { key: b"key", file_type: "tx", store_type: StoreType::BlockPersister };
     mutate(|state| state.deletions.schedule(&name, 0, T * NS)).unwrap();
     // Nothing is due below the safety window.
     mutate(|state| state.utxo_pruner.notify_block(20, false, true)).unwrap();
     for secs in [120, COARSE_EVERY, 2 * COARSE_EVERY] {
         at(T + secs);
-        note();
+        mutate(sampling::note);
     }
-    let untaken: [u64; STORES] = std::array::from_fn(|nth| cells.read_u64(cell::HISTORY + 576 + 8 * nth as u64));
+    let untaken: [u64; STORES] = std::array::from_fn(|nth| cells.read_u64(places::HISTORY + 576 + 8 * nth as u64));
     assert_eq!(untaken, [0, 0, 0, 0, T + COARSE_EVERY, 0]);
-    assert_eq!(cells.read_u64(cell::HISTORY + 64 + 8 * 63), 0);
+    assert_eq!(cells.read_u64(places::HISTORY + 64 + 8 * 63), 0);
     for (byte, wrong) in [(0, b'X'), (4, 0), (4, 2), (5, 1)] {
-        let before: [u8; 8] = cells.read(cell::HISTORY);
+        let before: [u8; 8] = cells.read(places::HISTORY);
         let mut bytes = before;
         bytes[byte] = wrong;
-        cells.write(cell::HISTORY, &bytes);
+        cells.write(places::HISTORY, &bytes);
         assert!(state::upgrade(None).is_err(), "byte {byte}");
-        cells.write(cell::HISTORY, &before);
+        cells.write(places::HISTORY, &before);
     }
     assert_eq!(state::upgrade(None), Ok(()));
 }

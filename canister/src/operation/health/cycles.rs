@@ -3,7 +3,7 @@
 use super::finding::{Finding, finding};
 use crate::platform::cycles::{self, Pause};
 use crate::state::State;
-use crate::storage::memory::{self, GrowError, WASM_PAGE, growth};
+use crate::storage::memory::{self, GrowError, WASM_PAGE};
 use coppice_interface::ProblemCode;
 
 /// Buckets of memory whose growth is looked ahead to.
@@ -34,7 +34,7 @@ pub(super) fn findings(state: &State, found: &mut Vec<Finding>) {
     };
     found.extend(stopped.map(|message| finding(ProblemCode::TimersStopped, message)));
     let (pages, mib) = (AHEAD_BUCKETS * memory::BUCKET / WASM_PAGE, (AHEAD_BUCKETS * memory::BUCKET) >> 20);
-    match growth::refusal(pages) {
+    match memory::manager().refusal(pages, crate::platform::timer_call_cycles()) {
         Some(GrowError::LowCycles { .. }) => {
             let message =
                 format!("cycles are missing for stable memory to grow by {mib} MiB: what needs that will be refused");
@@ -47,6 +47,6 @@ pub(super) fn findings(state: &State, found: &mut Vec<Finding>) {
             );
             found.push(finding(ProblemCode::ReservationLimit, message));
         }
-        None | Some(GrowError::OutOfSpace | GrowError::RecordsFull | GrowError::Later) => {}
+        None | Some(GrowError::OutOfSpace | GrowError::QuotaFull | GrowError::Later) => {}
     }
 }

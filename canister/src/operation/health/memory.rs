@@ -4,8 +4,9 @@ use super::cycles::AHEAD_BUCKETS;
 use super::finding::{Finding, finding};
 use crate::state::State;
 use crate::storage::blob::{Class, Owner};
-use crate::storage::memory::{self, WASM_PAGE, records};
+use crate::storage::memory::{self, WASM_PAGE};
 use coppice_interface::ProblemCode;
+use coppice_interface::RECORDS_RESERVE;
 
 /// Bytes that are to be free for new records where their memory does not grow any more.
 const FREE: u64 = 4 << 20;
@@ -16,7 +17,7 @@ const LEFT: u64 = 20;
 pub(super) fn cap(state: &State) -> Option<Finding> {
     let (billed, cap) = (memory::billed_pages(), state.config.max_stable_pages);
     // The reserve is for UTXO records that are there.
-    let kept = records::RESERVE / WASM_PAGE;
+    let kept = RECORDS_RESERVE / WASM_PAGE;
     let (bucket, left) = (memory::BUCKET / WASM_PAGE, cap.saturating_sub(billed + kept));
     let reusable = state.blobs.reusable_bytes() / WASM_PAGE;
     let said = |code, what: &str| {
@@ -40,7 +41,7 @@ pub(super) fn cap(state: &State) -> Option<Finding> {
 /// Holds the memory of records, and the rows of the deletion queue, against their caps. New records take slots that pruned ones left.
 /// A small cap over nothing is an operator's wish.
 pub(super) fn records(state: &State) -> Option<Finding> {
-    let (billed, cap) = (records::billed(), records::cap());
+    let (billed, cap) = (memory::manager().quota().billed(), memory::manager().quota().cap());
     let (rows, most_rows) = state.deletions.rows();
     let left = cap.saturating_sub(billed);
     let rows_left = most_rows.saturating_sub(rows);

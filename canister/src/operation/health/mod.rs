@@ -14,9 +14,9 @@ mod memory;
 pub(crate) mod records;
 mod sentences;
 
-use crate::operation::clock;
 use crate::platform;
 use crate::platform::limits::NS;
+use crate::platform::timers::Timer;
 use crate::pruning::blocks::Due;
 use crate::state::State;
 use crate::text::duration;
@@ -32,7 +32,12 @@ pub use sentences::holder;
 /// for a look at pages that nothing else reads: the head's record, and the first rows of the deletion queue.
 pub fn findings(state: &State, due: Option<&Due>, deep: bool) -> Vec<Finding> {
     let mut found = Vec::new();
-    if let Some((timer, due)) = clock::overdue(state, platform::time_ns()) {
+    if let Some((timer, due)) = state.overdue(platform::time_ns()) {
+        let timer = match timer {
+            Timer::Blocks | Timer::Net | Timer::Growth => "blocks",
+            Timer::Records => "UTXO records",
+            Timer::Deletions => "the deletion queue",
+        };
         let late = platform::time_ns().saturating_sub(due) / NS;
         let message = format!("the timer for {timer} is overdue by {}", duration(late));
         found.push(Finding { since: Some(due), ..finding(ProblemCode::TimerOverdue, message) });

@@ -142,7 +142,7 @@ fn cycles_are_low_as_the_daemon_sees_them() {
         ..ConfigChange::default()
     };
     state::mutate(|state| state.set_config("set_config", &change)).unwrap();
-    daemon::arm();
+    state::mutate(daemon::arm);
     let a_call = native::with(|world| world.timer_call_cycles);
     let codes = |liquid: u128, replicated: bool| -> Vec<ProblemCode> {
         native::with(|world| (world.liquid_cycles, world.replicated) = (liquid, replicated));
@@ -159,9 +159,9 @@ fn cycles_are_low_as_the_daemon_sees_them() {
     // After a top-up the daemon stands still until the net, or a call, looks again: not all is well until then.
     for (liquid, code) in [(min - a_call - 1, ProblemCode::CyclesLow), (9, ProblemCode::TimersStopped)] {
         native::with(|world| world.liquid_cycles = liquid);
-        daemon::watch_cycles();
+        state::mutate(daemon::watch_cycles);
         assert_eq!(codes(u128::MAX, false), [code]);
-        daemon::watch_cycles();
+        state::mutate(daemon::watch_cycles);
         assert_eq!(codes(u128::MAX, false), []);
     }
 }

@@ -1,6 +1,6 @@
 //! Limits of pruning beside the policy.
 
-use super::policy::Due;
+use super::due::Due;
 use crate::chain::ChainStore;
 use crate::export::Guard;
 use crate::platform::cycles;

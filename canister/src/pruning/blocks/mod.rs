@@ -1,98 +1,55 @@
 //! The pruner: a daemon that does one bounded run a tick (`pruning-spec-v1.md` 5, `docs/design.md` 4).
 //!
 //! ```text
-//! timer ──▶ daemon ──▶ policy: what is due? ──▶ pipeline ◀── limiter: how much?
-//!                                                  │
-//!                                                  ▼
-//!                                       segment: one piece, whole ──▶ chain ──▶ blobs
+//! timer ──▶ daemon ──▶ policy: what is due? ──▶ run ◀── budget: how much?
+//!                                                │
+//!                                                ▼
+//!                                        chain: one block, whole ──▶ blobs
 //! ```
 //! Policy, mechanism and budget know nothing of each other. The checkpoint is the chain's own `oldest`, committed with
 //! the data, so a run that is interrupted anywhere goes on where it was. What pruned blocks leave in the indexes is dropped in
-//! bulk, by sweeps that wait for a pause of the producers (`sweeper.rs`).
+//! bulk, by sweeps that wait for a pause of the producers (`sweep.rs`).
 
-mod aside;
-mod backlog;
 mod constraints;
-mod limiter;
+mod due;
 mod piece;
-mod pipeline;
 mod plan;
 pub mod policy;
+mod rates;
 mod run;
-mod segment;
 mod status;
-mod sweeper;
-
-use backlog::Rates;
-use run::{goes_on, sum};
-use sweeper::{Need, Swept, Which};
+mod stored;
+mod sweep;
+mod tick;
 
 pub use constraints::Constraints;
-use constraints::is_possible;
-pub use limiter::Limiter;
+pub use due::Due;
 pub use piece::Piece;
-pub use policy::{Due, MAX_OPS, Policy, due};
-pub use segment::{Blocks, PruneSegment, Pruned};
+pub use policy::Policy;
+use rates::Rates;
 pub use status::ExportHeld;
+use stored::Stored;
+pub use tick::Next;
 
 use crate::chain::ChainStore;
-use crate::export::{Guard, is_of_exporters};
-use crate::logs;
+use crate::export::Guard;
 use crate::logs::audit::{Fields, field};
 use crate::platform;
-use crate::platform::limits::NS;
-use crate::pruning::marker::Marker;
 use crate::storage::blob::BlobStore;
-use crate::storage::memory::{Region, cell};
-use coppice_interface::{PruneError, PrunePolicy, PruneProgress, PruneReason, PruneRun};
-use serde::{Deserialize, Serialize};
+use crate::storage::memory::Region;
+use crate::storage::places;
+use coppice_interface::{PruneError, PrunePolicy};
+use coppice_storage::cell::Cell;
+use coppice_storage::header::Header;
 use std::borrow::Cow;
 use std::rc::Rc;
 
-const MAGIC: [u8; 4] = *b"CPPR";
-const VERSION: u16 = 2;
-const CAPACITY: usize = 16 << 10;
-
-/// What is persisted of the pruner.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Stored {
-    policy: Option<PrunePolicy>,
-    enabled: bool,
-    /// The capacity trigger has fired and low water was not reached yet.
-    to_low_water: bool,
-    last_run: Option<PruneRun>,
-    /// The next tick goes on with it.
-    running: bool,
-    runs: u64,
-    faults: u64,
-    /// Ticks that a sweep has waited for a pause.
-    pending_ticks: u64,
-    /// Unix seconds since when what is due is held back by an exporter, or by there being none.
-    held_since: Option<u64>,
-    /// Messages do less than they might, as ticks have trapped.
-    #[serde(default)]
-    marker: Option<Marker<Piece>>,
-    /// What traps, and is passed over.
-    #[serde(default)]
-    set_aside: Vec<Piece>,
-    /// Of `faults`, those that an operator has seen.
-    #[serde(default)]
-    acknowledged_faults: u64,
-    /// Slots of the blob store that were lost when an operator last acknowledged all faults.
-    #[serde(default)]
-    acknowledged_lost: u64,
-}
-
-/// When the daemon wants to come round again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
-    /// At once: work is left, and nothing holds it.
-    AtOnce,
-    /// At this time, in nanoseconds since the Unix epoch.
-    At(u64),
-    /// When something makes work due.
-    Whenever,
-}
+/// The cell of the pruner's policy and state.
+const CELL: Cell = Cell {
+    at: places::PRUNE,
+    capacity: 16 << 10,
+    header: Header { name: "pruner of blocks", magic: *b"CPPR", version: 2 },
+};
 
 /// Damaged entries that were skipped, and work that is passed over.
 #[derive(Clone, Copy, Debug)]
@@ -129,7 +86,7 @@ impl Pruner {
     /// # Errors
     /// A sentence that says what is wrong with it.
     pub fn open(cells: Rc<Region>) -> Result<Self, String> {
-        let stored = cell::load(&cells, cell::PRUNE, MAGIC, VERSION)?.unwrap_or_default();
+        let stored = CELL.load(&cells)?.unwrap_or_default();
         let rates = Rates::default();
         Ok(Self { cells, stored, ticks: 0, next_tick: 0, rates, last_call: 0, behind_since: None, paused: false })
     }
@@ -140,7 +97,7 @@ impl Pruner {
     }
 
     fn save(&self) {
-        if let Err(why) = cell::save(&self.cells, (cell::PRUNE, CAPACITY), MAGIC, VERSION, &self.stored) {
+        if let Err(why) = CELL.save(&self.cells, &self.stored) {
             platform::trap(&format!("pruner's state: {why}"));
         }
     }
@@ -192,12 +149,7 @@ impl Pruner {
 
     /// What is due now.
     pub fn due(&self, chain: &ChainStore, blobs: &BlobStore, guard: Option<&Guard>) -> Option<Due> {
-        due(self.policy()?, chain, blobs, guard, self.stored.to_low_water)
-    }
-
-    /// The blocks that are due and that the daemon may prune: none while pruning is switched off.
-    fn wanted(&self, chain: &ChainStore, blobs: &BlobStore, constraints: &Constraints) -> Option<Due> {
-        if self.stored.enabled { self.due(chain, blobs, constraints.guard().as_ref()) } else { None }
+        due::due(self.policy()?, chain, blobs, guard, self.stored.to_low_water)
     }
 
     /// The policy of sweeps: the default one where none is set. A reset leaves stale entries whether blocks are pruned or not, so sweeps ask
@@ -247,168 +199,6 @@ impl Pruner {
     /// Unix seconds since when ticks have ended with work left; `None` if the last one left none.
     pub fn behind_since(&self) -> Option<u64> {
         self.behind_since
-    }
-
-    /// Ends the run that is under way: what comes next is another.
-    fn end_run(&mut self) {
-        if self.stored.running {
-            self.stored.running = false;
-            self.save();
-        }
-    }
-
-    /// One bounded run, whether the daemon may prune or not; never past the guard. With what is left of its budget the indexes are
-    /// swept, however little of them is stale.
-    ///
-    /// # Errors
-    /// `NoPolicy`, or `Invalid` for a budget of no ops.
-    pub fn prune_now(
-        &mut self,
-        chain: &mut ChainStore,
-        blobs: &mut BlobStore,
-        guard: Option<&Guard>,
-        max_ops: u64,
-    ) -> Result<PruneRun, PruneError> {
-        if max_ops == 0 {
-            let why = "a run without ops prunes nothing".into();
-            return Err(PruneError::Invalid { field: "max_ops".into(), why });
-        }
-        let max_instructions = self.policy().ok_or(PruneError::NoPolicy)?.max_instructions_per_tick;
-        let due = self.due(chain, blobs, guard);
-        let mut limiter = Limiter::new(max_ops.min(MAX_OPS), max_instructions);
-        let set_aside = self.stored.set_aside.clone();
-        let sweep =
-            |chain: &mut ChainStore, limiter: &mut Limiter| sweeper::run(chain, Which::Any, limiter, &set_aside);
-        Ok(self.run(chain, blobs, due.as_ref(), &mut limiter, Swept::default(), sweep).0)
-    }
-
-    /// Prunes what is due, then sweeps; answers what was done, what was swept before among it.
-    fn run(
-        &mut self,
-        chain: &mut ChainStore,
-        blobs: &mut BlobStore,
-        due: Option<&Due>,
-        limiter: &mut Limiter,
-        before: Swept,
-        sweep: impl FnOnce(&mut ChainStore, &mut Limiter) -> Swept,
-    ) -> (PruneRun, Swept) {
-        let start = platform::instructions();
-        let set_aside = &self.stored.set_aside;
-        let mut run = pipeline::run(&mut Blocks { chain: &mut *chain, blobs: &mut *blobs, set_aside }, due, limiter);
-        let after = sweep(chain, limiter);
-        let swept = Swept { slices: before.slices + after.slices, dropped: before.dropped + after.dropped, ..after };
-        run.dropped = swept.dropped;
-        run.ops += swept.dropped;
-        run.instructions = platform::instructions() - start;
-        if let (PruneProgress::Finished, Some(reason)) = (run.progress, swept.stopped) {
-            run.progress = PruneProgress::HasMore { reason: Some(reason) };
-        }
-        if run.blocks > 0 || self.stored.running && swept.slices > 0 {
-            let fired = self.stored.to_low_water || run.reason == Some(PruneReason::Capacity);
-            self.stored.to_low_water = fired && self.above_low_water(chain, blobs);
-            self.stored.faults += run.faults;
-            let last = self.stored.last_run.take().filter(|_| self.stored.running);
-            let run = sum(last, &run);
-            self.stored.running = goes_on(&run);
-            self.stored.runs += u64::from(run.ticks == 1);
-            self.stored.last_run = Some(run);
-            self.save();
-        }
-        (run, swept)
-    }
-
-    /// One firing of the timer, for at most so many blocks and slices, and when the next is wanted. Sweeps go on where pruning is switched off.
-    /// Does next to nothing where nothing is due.
-    pub fn tick(
-        &mut self,
-        chain: &mut ChainStore,
-        blobs: &mut BlobStore,
-        constraints: &Constraints,
-        pieces: u64,
-    ) -> Next {
-        let now = platform::time_secs();
-        self.rates.note(chain.state(), now);
-        let low_on_cycles = constraints.low_on_cycles();
-        self.paused &= low_on_cycles;
-        let policy = self.sweep_policy().into_owned();
-        let due = self.wanted(chain, blobs, constraints);
-        if self.stored.enabled {
-            self.note_held(due.as_ref(), now);
-        }
-        let due = due.filter(|due| is_possible(due, chain));
-        let need = sweeper::need(chain, &policy);
-        let sweep = self.sweep_now(need, &policy);
-        self.note_pending(need == Need::Pause && sweep.is_none());
-        if due.is_none() && sweep.is_none() {
-            self.end_run();
-            self.behind_since = None;
-            return self.next_without_work(chain, &policy, need);
-        }
-        if low_on_cycles {
-            if !std::mem::replace(&mut self.paused, true) {
-                logs::error("prune: paused, liquid cycles are below min_liquid_cycles");
-            }
-            return Next::Whenever;
-        }
-        let mut limiter = Limiter::new(policy.max_ops_per_tick, policy.max_instructions_per_tick).of_pieces(pieces);
-        let set_aside = self.stored.set_aside.clone();
-        let before = match sweep {
-            Some(Need::First) => sweeper::run(chain, Which::Due, &mut limiter, &set_aside),
-            _ => Swept::default(),
-        };
-        // What pruning adds to a debt may be enough to begin with.
-        let (run, swept) = self.run(chain, blobs, due.as_ref(), &mut limiter, before, |chain, limiter| match sweep {
-            Some(_) => sweeper::run(chain, Which::Due, limiter, &set_aside),
-            None => Swept::default(),
-        });
-        self.rates.note(chain.state(), now);
-        let due = self.wanted(chain, blobs, constraints).filter(|due| is_possible(due, chain));
-        let need = sweeper::need(chain, &policy);
-        let sweep = self.sweep_now(need, &policy);
-        if due.is_none() && sweep.is_none() {
-            self.behind_since = None;
-            return self.next_without_work(chain, &policy, need);
-        }
-        self.behind_since = self.behind_since.or(Some(now));
-        // Where a tick could do nothing, neither could one that comes at once.
-        if run.blocks > 0 || swept.slices > 0 { Next::AtOnce } else { Next::Whenever }
-    }
-
-    /// What of the indexes may be swept now; `None` also where a sweep waits for a pause.
-    fn sweep_now(&self, need: Need, policy: &PrunePolicy) -> Option<Need> {
-        let pause = self.last_call.saturating_add(policy.pause_after_secs * NS);
-        let waits =
-            need == Need::Pause && platform::time_ns() < pause && self.stored.pending_ticks < policy.max_pending_ticks;
-        (need != Need::Nothing && !waits).then_some(need)
-    }
-
-    /// Counts a tick in which a sweep waited for a pause, and forgets them where none does.
-    fn note_pending(&mut self, waits: bool) {
-        let pending = if waits { self.stored.pending_ticks + 1 } else { 0 };
-        if pending != self.stored.pending_ticks {
-            self.stored.pending_ticks = pending;
-            self.save();
-        }
-    }
-
-    /// When to come round where nothing is left to do but to wait.
-    fn next_without_work(&self, chain: &ChainStore, policy: &PrunePolicy, need: Need) -> Next {
-        let pause = (need == Need::Pause).then(|| self.last_call.saturating_add(policy.pause_after_secs * NS));
-        let now = platform::time_ns();
-        let age = if self.stored.enabled { policy::next_age(policy, chain) } else { None };
-        let age = age.map(|secs| secs.saturating_mul(NS)).filter(|&at| at > now);
-        // Blocks that become due one after the other share a firing.
-        let age = age.map(|at| at.max(now.saturating_add(policy.timer_interval_secs * NS)));
-        pause.into_iter().chain(age).min().map_or(Next::Whenever, Next::At)
-    }
-
-    /// Notes since when what is due is held back by those who copy.
-    fn note_held(&mut self, due: Option<&Due>, now: u64) {
-        let held = due.and_then(|due| due.held_by.as_ref()).is_some_and(is_of_exporters);
-        if held != self.stored.held_since.is_some() {
-            self.stored.held_since = held.then_some(now);
-            self.save();
-        }
     }
 
     /// When the next tick comes, in nanoseconds since the Unix epoch.

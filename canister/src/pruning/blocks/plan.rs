@@ -1,11 +1,11 @@
-//! What the next run would do: the same policy, pieces and limiter, and nothing changed.
+//! What the next run would do: the same policy, removals and budget, and nothing changed.
 
 use super::constraints::Constraints;
-use super::limiter::Limiter;
-use super::policy::{due, floor_block, retain_min_block};
-use super::{Pruner, pipeline};
+use super::due::{due, floor_block, retain_min_block};
+use super::{Pruner, run};
 use crate::chain::ChainStore;
 use crate::pruning::blocks::policy::Policy as _;
+use crate::pruning::work::budget::Budget;
 use crate::storage::blob::{BlobStore, Class};
 use coppice_interface::{HeldBy, PruneError, PrunePlan, PrunePolicyArg, PruneProgress};
 
@@ -32,7 +32,7 @@ impl Pruner {
         // The first policy switches the daemon on.
         let enabled = self.is_enabled() || self.policy().is_none();
         let oldest = chain.state().oldest;
-        let mut limiter = Limiter::for_a_plan(policy.max_ops_per_tick, policy.max_instructions_per_tick);
+        let mut budget = Budget::for_a_plan(policy.max_ops_per_tick, policy.max_instructions_per_tick);
         let mut plan = PrunePlan {
             reason: due.as_ref().map(|due| due.reason),
             retain_min_block: retain_min_block(&policy, chain),
@@ -47,18 +47,19 @@ impl Pruner {
             ops: 0,
             blobs: 0,
             bytes: 0,
-            progress: pipeline::end(due.as_ref()),
+            progress: run::end(due.as_ref()),
             policy,
         };
-        for block in chain.removals(plan.before) {
-            if let Err(reason) = limiter.admit(block.ops) {
+        let mut removals = chain.removals(plan.before);
+        while let Some(removal) = removals.next(chain) {
+            if let Err(reason) = budget.admit(removal.ops()) {
                 plan.progress = PruneProgress::HasMore { reason: Some(reason) };
                 break;
             }
-            plan.ops += block.ops;
+            plan.ops += removal.ops();
             plan.blocks += 1;
-            plan.blobs += block.blobs;
-            plan.bytes += block.bytes;
+            plan.blobs += removal.blobs();
+            plan.bytes += removal.bytes();
         }
         Ok(plan)
     }

@@ -1,6 +1,68 @@
-//! One run over several ticks.
+//! One bounded run: policy says where to, the chain knows how, the budget says how much.
 
-use coppice_interface::{PruneProgress, PruneRun, StopReason};
+use super::due::Due;
+use super::piece::Piece;
+use crate::chain::ChainStore;
+use crate::pruning::work::budget::Budget;
+use crate::storage::blob::BlobStore;
+use crate::{logs, platform};
+use coppice_interface::{HeldBy, PruneProgress, PruneRun, StopReason};
+
+/// Prunes what is due, as far as the budget goes; skips blocks that are `set_aside`. Being interrupted is a value, not an error.
+pub fn run(
+    chain: &mut ChainStore,
+    blobs: &mut BlobStore,
+    due: Option<&Due>,
+    budget: &mut Budget,
+    set_aside: &[Piece],
+) -> PruneRun {
+    let start = platform::instructions();
+    let mut run = PruneRun {
+        at: platform::time_ns(),
+        reason: due.map(|due| due.reason),
+        target: due.map_or(0, |due| due.target),
+        progress: end(due),
+        ticks: 1,
+        blocks: 0,
+        dropped: 0,
+        ops: 0,
+        blobs: 0,
+        bytes: 0,
+        faults: 0,
+        instructions: 0,
+    };
+    let mut removals = chain.removals(due.map_or(0, |due| due.before));
+    while let Some(removal) = removals.next(chain) {
+        let ops = removal.ops();
+        if let Err(reason) = budget.admit(ops) {
+            run.progress = PruneProgress::HasMore { reason: Some(reason) };
+            break;
+        }
+        let traps = set_aside.contains(&Piece::Block(removal.number()));
+        let removed = if traps { chain.skip(blobs, removal) } else { chain.remove(blobs, removal) };
+        run.ops += ops;
+        run.blocks += 1;
+        run.blobs += removed.blobs;
+        run.bytes += removed.bytes;
+        run.faults += removed.faults.len() as u64;
+        for fault in &removed.faults {
+            logs::error(&format!("prune: skipped: {fault}"));
+        }
+    }
+    run.instructions = platform::instructions() - start;
+    run
+}
+
+/// How far a run comes that no budget stops.
+pub fn end(due: Option<&Due>) -> PruneProgress {
+    match due {
+        Some(due) if due.held_by == Some(HeldBy::Stopped) => {
+            PruneProgress::HasMore { reason: Some(StopReason::Stopped) }
+        }
+        Some(due) if due.before < due.target => PruneProgress::HasMore { reason: Some(StopReason::Guard) },
+        _ => PruneProgress::Finished,
+    }
+}
 
 /// `last` with what was done now, where this goes on with it.
 pub fn sum(last: Option<PruneRun>, now: &PruneRun) -> PruneRun {

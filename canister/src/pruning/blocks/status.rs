@@ -1,8 +1,8 @@
 //! Status of pruning: what holds it back, its backlog and its problems.
 
 use super::constraints::{Constraints, is_possible};
-use super::policy::{self, CAPACITY_FLOOR, Due, retain_min_block};
-use super::{Pruner, sweeper};
+use super::due::{self, CAPACITY_FLOOR, Due, retain_min_block};
+use super::{Pruner, sweep};
 use crate::chain::{ChainStore, IndexTable};
 use crate::export::is_of_exporters;
 use crate::platform;
@@ -35,7 +35,7 @@ fn can_free(chain: &ChainStore) -> bool {
 
 impl Pruner {
     fn index_debt(&self, chain: &ChainStore, table: IndexTable) -> IndexDebt {
-        sweeper::status(chain, &self.sweep_policy(), table)
+        sweep::status(chain, &self.sweep_policy(), table)
     }
 
     /// Returns whether kept bytes have reached emergency water while pruning could still free some.
@@ -55,10 +55,10 @@ impl Pruner {
 
     /// The block from which on the floor keeps what age or capacity would take, by the policy in force.
     fn floor_block(&self, chain: &ChainStore, blobs: &BlobStore) -> Option<u64> {
-        policy::floor_block(self.policy()?, chain, blobs, self.stored.to_low_water)
+        due::floor_block(self.policy()?, chain, blobs, self.stored.to_low_water)
     }
 
-    /// Who makes appends be refused: kept bytes have reached emergency water.
+    /// Returns the reason that appends are refused at the emergency mark, if they are.
     pub fn exhausted(
         &self,
         chain: &ChainStore,
@@ -182,14 +182,14 @@ impl Pruner {
             pruned_before_block: state.oldest,
             prune_cursor: oldest.filter(|_| due.as_ref().is_some_and(|due| is_possible(due, chain))),
             backlog: self.backlog(chain, due.as_ref()),
-            sweep: sweeper::phase(chain, &self.sweep_policy()),
+            sweep: sweep::phase(chain, &self.sweep_policy()),
             transaction_index: self.index_debt(chain, IndexTable::Ids),
             key_index: self.index_debt(chain, IndexTable::Keys),
             running: self.stored.running,
             oldest_kept_block: oldest,
             oldest_kept_timestamp: oldest.and_then(|number| chain.meta(number)).map(|record| record.monotonic),
             head: state.head(),
-            estimated_kept_bytes: blobs.kept_bytes(Owner::Chain),
+            estimated_kept_bytes: blobs.kept_bytes(Owner::Log),
             capacity_bytes: chain.capacity_bytes(blobs),
             water_marks: self.policy().filter(|policy| policy.target_bytes > 0).map(|policy| WaterMarks {
                 high: policy.high_water(),

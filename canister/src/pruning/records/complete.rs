@@ -1,65 +1,11 @@
-//! Blobs outside that are gone, or were given up: what becomes of the records that go with them.
+//! Completed rows of the deletion queue: their records are counted as deleted.
 
-use super::delete::RELEASED;
-use super::phase::STEP_INPUTS;
-use super::run::MOST_PAGES;
-use super::{Records, UtxoPruner};
-use crate::deletion::{Completion, DeletionQueue, MOST_INSTRUCTIONS, RecordEnd};
-use crate::text::refusal;
-use crate::utxo::{Call, UtxoStore};
-use crate::{logs, platform};
+use super::UtxoPruner;
+use crate::deletion::DeletionQueue;
+use crate::external::Records;
+use crate::external::complete::{Rows, with_records};
 use candid::Principal;
-use coppice_interface::{
-    BlobDeletionError, CompleteBlobDeletionBatch, CompleteBlobDeletions, CompletedBlobDeletions, UtxoPruneCounts,
-    UtxoRefusal,
-};
-
-/// The records of rows that are completed, within a message.
-struct Rows<'a> {
-    utxo: &'a mut UtxoStore,
-    call: Call<'a>,
-    totals: &'a mut UtxoPruneCounts,
-    deadline: u64,
-}
-
-impl Rows<'_> {
-    /// Takes out the record of a blob that is gone; a large one is left to phase 2, which tells its parents over several messages.
-    fn take_out(&mut self, txid: &[u8; 32]) -> Result<(), UtxoRefusal> {
-        let Self { utxo, call, totals, .. } = self;
-        let of = utxo.deleting(txid)?;
-        let most = if of.is_conflicting() { STEP_INPUTS / RELEASED as u32 } else { STEP_INPUTS };
-        let parents = utxo.parents(&of, (0, most))?;
-        if parents.next < of.inputs() || utxo.is_large(&of) {
-            utxo.list_deleting(&of)?;
-            totals.external_files_deleted += 1;
-            return Ok(());
-        }
-        let told = utxo.tell(&of, &parents, call)?;
-        utxo.remove(&of);
-        totals.parents_updated += told.marked;
-        totals.outputs_released += told.released;
-        totals.records_deleted += 1;
-        totals.external_files_deleted += 1;
-        totals.pages_deleted += u64::from(of.pages());
-        Ok(())
-    }
-}
-
-impl Completion for Rows<'_> {
-    fn goes_on(&mut self, pages: u64) -> bool {
-        platform::instructions() <= self.deadline && self.utxo.pages_changed() + pages < MOST_PAGES
-    }
-
-    fn record_end(&mut self, txid: &[u8; 32]) -> RecordEnd {
-        match self.take_out(txid) {
-            Ok(()) | Err(UtxoRefusal::TxNotFound) => RecordEnd::Gone,
-            Err(error) => {
-                logs::error(&format!("pruner: the record of a blob that is gone is kept: {}", refusal(error)));
-                RecordEnd::Kept
-            }
-        }
-    }
-}
+use coppice_interface::{BlobDeletionError, CompleteBlobDeletionBatch, CompleteBlobDeletions, CompletedBlobDeletions};
 
 impl UtxoPruner {
     /// Runs a message of the queue's in which records go with the blobs that are gone.
@@ -68,14 +14,8 @@ impl UtxoPruner {
         records: &mut Records,
         run: impl FnOnce(&mut DeletionQueue, u64, &mut Rows) -> T,
     ) -> T {
-        let deadline = platform::instructions().saturating_add(MOST_INSTRUCTIONS);
-        let Records { utxo, deletions, settings, .. } = records;
-        let call = Call::of_pruner(self.stored.current.max(1), settings);
-        utxo.begin_pruning();
         let before = self.stored.totals;
-        let mut rows = Rows { utxo, call, totals: &mut self.stored.totals, deadline };
-        let done = run(deletions, call.now_ns, &mut rows);
-        utxo.end_pruning();
+        let done = with_records(records, self.stored.current, &mut self.stored.totals, run);
         if self.stored.totals != before {
             self.save();
         }

@@ -1,89 +1,101 @@
 //! Phase 2: records are deleted whose height has come (`pruner-service.md` 2.3, 2.5, 2.6). Of each in this order: defensive
 //! check, external data, parents, the record with its pages, its places in the indexes.
 
-use super::phase::{Context, Done, Phase, STEP_INPUTS, Step, keep};
 use super::place::Run;
 use super::skipped::hex;
+use super::step::{Message, Step};
 use crate::deletion::{Name, Scheduled};
+use crate::external::complete::{RELEASED, STEP_INPUTS};
 use crate::logs;
-use crate::storage::memory::growth;
+use crate::storage::memory::NoMemory;
 use crate::text::refusal;
-use crate::utxo::{Call, Candidate, Cursor, ExternalData, LOOKUP_PAGES, Order, Parents, STEP_PAGES, Unstable};
-use coppice_interface::{UtxoJobEnd, UtxoPrunerPhase, UtxoPrunerSettings, UtxoRefusal};
-
-/// Phase 2.
-pub struct DeleteAtHeight;
-
-/// Pages that giving back an output changes, at most: the parent, its list of double spends, and its places in the ordered indexes.
-pub const RELEASED: u64 = 8;
+use crate::utxo::{Call, Candidate, ExternalData, Order, Parents, STEP_PAGES, Unstable, flag};
+use coppice_interface::{UtxoPrunerSettings, UtxoRefusal};
 
 /// Blocks after which a record is looked at again that is kept for a spender of which nobody knows when it is stable.
 fn blocks_until(retention: u32) -> u32 {
     retention.max(1)
 }
 
+/// The highest height whose records are looked at; none while the phase is switched off.
+pub fn last(run: &Run, settings: &UtxoPrunerSettings) -> Option<u32> {
+    (!settings.disable_dah_cleaner).then_some(if run.again { u32::MAX } else { run.heights.safe })
+}
+
+/// Spenders that the next step looks up, from an output on.
+pub fn lookups(of: &Candidate, outputs: u32, settings: &UtxoPrunerSettings) -> u64 {
+    let children = of.head.outputs.saturating_sub(outputs).min(settings.utxo_defensive_batch_read_size);
+    if settings.utxo_defensive_enabled && !of.head.is(flag::DELETING) { u64::from(children) } else { 0 }
+}
+
+/// References that the next step removes, changes or looks up.
+pub fn ops(of: &Candidate, lookups: u64) -> u64 {
+    1 + u64::from(of.head.extra_pages).min(STEP_PAGES) + u64::from(of.head.inputs.min(STEP_INPUTS)) + lookups
+}
+
+/// Pages that the next step changes, from an input on, as far as they may be very many.
+pub fn changes(of: &Candidate, inputs: u32) -> u64 {
+    let parents = u64::from(of.head.inputs.saturating_sub(inputs).min(STEP_INPUTS));
+    let of_each = if of.head.is(flag::CONFLICTING) { RELEASED } else { 1 };
+    u64::from(of.head.extra_pages).min(STEP_PAGES) + of_each * parents
+}
+
 /// Returns whether the run looks at a record that it reaches. After heights were lowered, a postponed record may wait for a height
 /// far above; the run looks at such a record, too.
-fn is_due(context: &Context, of: &Candidate) -> bool {
-    let Context { records, run, .. } = context;
-    let key = of.key(DeleteAtHeight::ORDER);
-    if key <= run.safe || !of.is_postponed() {
-        return key <= run.safe;
+fn is_due(run: &Run, retention: u32, of: &Candidate) -> bool {
+    let (key, safe) = (of.head.key(Order::DeleteAt).unwrap_or(0), run.heights.safe);
+    if key <= safe || !of.head.is(flag::POSTPONED) {
+        return key <= safe;
     }
-    let longest = run.safe.saturating_add(blocks_until(records.settings.block_height_retention));
-    run.again && key > longest && of.delete_at() <= run.safe
+    run.again && key > safe.saturating_add(blocks_until(retention)) && of.head.delete_at().unwrap_or(0) <= safe
 }
 
-/// What looking up some spenders of a record came to.
-enum Children {
-    /// They are stable, as far as this output.
-    Stable(u32),
-    /// One is not: the record is kept, which is counted, and goes to another height or stays where it is.
-    Unstable(Step),
-}
-
-/// Looks up the next spenders of a record.
-fn children(context: &mut Context, of: &Candidate, first: u32) -> Result<Children, UtxoRefusal> {
-    let Context { records, settings, run, counts, skipped, .. } = context;
+/// Looks up the next spenders of a record, from an output on. Returns what becomes of it: one that is not stable keeps the record, which is
+/// counted, and goes to another height or stays where it is.
+fn children(run: &mut Run, message: &mut Message, of: &Candidate, first: u32) -> Result<Step, UtxoRefusal> {
+    let Message { records, settings, counts, .. } = message;
     let most = settings.utxo_defensive_batch_read_size;
-    let retention = records.settings.block_height_retention;
-    let Some(why) = records.utxo.unstable_child(of, (first, most), run.current, retention)? else {
-        return Ok(Children::Stable(first.saturating_add(most).min(of.outputs())));
+    let (current, retention) = (run.heights.current, records.settings.block_height_retention);
+    let Some(why) = records.utxo.unstable_child(of, (first, most), current, retention)? else {
+        return Ok(Step::Checked(first.saturating_add(most).min(of.head.outputs)));
     };
     let (count, blocks) = match why {
         Unstable::Unmined => (&mut counts.skipped_child_unmined, blocks_until(retention)),
-        Unstable::Recent(stable_at) => (&mut counts.skipped_child_recent, stable_at - run.current),
+        Unstable::Recent(stable_at) => (&mut counts.skipped_child_recent, stable_at - current),
         Unstable::Absent => (&mut counts.skipped_child_absent, blocks_until(retention)),
     };
     *count += 1;
     // Without memory for that it stays, and is looked at again in the next run.
-    let moved = records.utxo.postpone(of, run.safe.saturating_add(blocks));
+    let moved = records.utxo.postpone(of, run.heights.safe.saturating_add(blocks));
     // If memory must grow first, the step is repeated, so the record is not noted yet.
-    if !growth::is_wanted() {
-        skipped.get_or_insert_default().note(of.txid(), &why);
+    if !message.records.utxo.is_growth_wanted() {
+        run.skipped.get_or_insert_default().note(&of.head.txid, &why);
     }
-    Ok(Children::Unstable(if moved == Ok(true) { Step::Left } else { Step::Stays }))
+    Ok(if moved == Ok(true) { Step::Left } else { Step::Stays })
 }
 
 /// Tells parents that a record goes.
-fn tell(context: &mut Context, of: &Candidate, parents: &Parents) -> Result<(), UtxoRefusal> {
-    let Context { records, run, counts, .. } = context;
-    let call = Call::of_pruner(run.current, records.settings);
-    let told = records.utxo.tell(of, parents, &call)?;
+fn tell(run: &Run, message: &mut Message, of: &Candidate, parents: &Parents) -> Result<(), UtxoRefusal> {
+    let Message { records, counts, .. } = message;
+    let call = Call::at(run.heights.current, records.settings);
+    let told = records.utxo.mark_parents(of, parents, &call)?;
     counts.parents_updated += told.marked;
     counts.outputs_released += told.released;
     Ok(())
 }
 
 /// Has the external data of a record go. Answers whether the record now waits for somebody to delete it outside.
-fn external_data(context: &mut Context, of: &Candidate) -> Result<bool, UtxoRefusal> {
-    let Context { records, counts, .. } = context;
+fn external_data(message: &mut Message, of: &Candidate) -> Result<bool, UtxoRefusal> {
+    let Message { records, counts, .. } = message;
     match records.utxo.free_external(records.blobs, of)? {
         ExternalData::None => {}
         ExternalData::Freed { missing: false } => counts.external_files_deleted += 1,
         ExternalData::Freed { missing: true } => counts.external_files_missing += 1,
         ExternalData::Outside(store) => {
-            let (scheduled, pages) = records.deletions.release(&Name::from(&store), of.delete_at(), of.txid())?;
+            let (scheduled, pages) = records
+                .deletions
+                .release(&Name::from(&store), of.head.delete_at().unwrap_or(0), &of.head.txid)
+                .map_err(NoMemory)?;
             records.utxo.note_pages(pages);
             match scheduled {
                 Scheduled::Waits(_) => {
@@ -99,112 +111,76 @@ fn external_data(context: &mut Context, of: &Candidate) -> Result<bool, UtxoRefu
     Ok(false)
 }
 
-impl DeleteAtHeight {
-    /// Spenders that the next step looks up.
-    fn lookups(of: &Candidate, done: Done, settings: &UtxoPrunerSettings) -> u64 {
-        let children = of.outputs().saturating_sub(done.outputs).min(settings.utxo_defensive_batch_read_size);
-        if settings.utxo_defensive_enabled && !of.is_deleting() { u64::from(children) } else { 0 }
-    }
+/// Does the next of a record, of which so many inputs and outputs are done. One that cannot be deleted is kept.
+#[inline(always)]
+pub fn step(run: &mut Run, message: &mut Message, of: &Candidate, done: (u32, u32)) -> Step {
+    try_step(run, message, of, done).unwrap_or_else(|error| {
+        message.keep(&of.head.txid, error);
+        Step::Stays
+    })
 }
 
-impl Phase for DeleteAtHeight {
-    const PHASE: UtxoPrunerPhase = UtxoPrunerPhase::DeleteAtHeight;
-    const ORDER: Order = Order::DeleteAt;
-
-    fn last(run: &Run, settings: &UtxoPrunerSettings) -> Option<u32> {
-        (!settings.disable_dah_cleaner).then_some(if run.again { u32::MAX } else { run.safe })
+#[inline(always)]
+fn try_step(
+    run: &mut Run,
+    message: &mut Message,
+    of: &Candidate,
+    (from, outputs): (u32, u32),
+) -> Result<Step, UtxoRefusal> {
+    // Phase 1 may have passed by what has become due since.
+    if of.head.is_left_by(run.number) || !is_due(run, message.records.settings.block_height_retention, of) {
+        return Ok(Step::Stays);
     }
-
-    fn ops(of: &Candidate, done: Done, settings: &UtxoPrunerSettings) -> u64 {
-        let parents = of.inputs().min(STEP_INPUTS);
-        1 + u64::from(of.pages()).min(STEP_PAGES) + u64::from(parents) + Self::lookups(of, done, settings)
-    }
-
-    fn reads(of: &Candidate, done: Done, settings: &UtxoPrunerSettings) -> u64 {
-        LOOKUP_PAGES * Self::lookups(of, done, settings)
-    }
-
-    fn changes(of: &Candidate, done: Done) -> u64 {
-        let parents = u64::from(of.inputs().saturating_sub(done.inputs).min(STEP_INPUTS));
-        let of_each = if of.is_conflicting() { RELEASED } else { 1 };
-        u64::from(of.pages()).min(STEP_PAGES) + of_each * parents
-    }
-
-    fn step(context: &mut Context, of: &Candidate, done: Done) -> Result<Step, UtxoJobEnd> {
-        let stays = |context: &mut Context, error: &UtxoRefusal| {
-            keep(context, of.txid(), error);
-            Ok(Step::Stays)
-        };
-        // Phase 1 may have passed by what has become due since.
-        if of.is_left_by(context.run.number) || !is_due(context, of) {
-            return Ok(Step::Stays);
+    let going = of.head.is(flag::DELETING);
+    if !going {
+        message.counts.processed += u64::from(outputs == 0);
+        if !of.head.deletable() {
+            return Err(UtxoRefusal::Corrupt { why: "it is not eligible".into() });
         }
-        let going = of.is_deleting();
-        if !going {
-            context.counts.processed += u64::from(done.outputs == 0);
-            if !of.may_go() {
-                return stays(context, &UtxoRefusal::Corrupt { why: "it is not eligible".into() });
-            }
-            if context.settings.utxo_defensive_enabled && done.outputs < of.outputs() {
-                match children(context, of, done.outputs) {
-                    Ok(Children::Stable(outputs)) if outputs < of.outputs() => return Ok(Step::Checked(outputs)),
-                    Ok(Children::Stable(_)) => {}
-                    Ok(Children::Unstable(step)) => return Ok(step),
-                    Err(error) => return stays(context, &error),
-                }
+        if message.settings.utxo_defensive_enabled && outputs < of.head.outputs {
+            let step = children(run, message, of, outputs)?;
+            if step != Step::Checked(of.head.outputs) {
+                return Ok(step);
             }
         }
-        let from = done.inputs;
-        let parents = match context.records.utxo.parents(of, (from, STEP_INPUTS)) {
-            Ok(parents) => parents,
-            Err(error) => return stays(context, &error),
-        };
-        // Of a double spend telling may fail, and what was freed would not come back.
-        let large = !going && (parents.next < of.inputs() || context.records.utxo.is_large(of));
-        let tell_first = of.is_conflicting() && !of.is_outside() && !large;
-        if tell_first && let Err(error) = tell(context, of, &parents) {
-            return stays(context, &error);
-        }
-        if !going {
-            match external_data(context, of) {
-                Ok(false) => {}
-                Ok(true) => return Ok(Step::Left),
-                Err(error) => {
-                    context.counts.external_errors += 1;
-                    logs::error(&format!(
-                        "pruner: the record of transaction {} keeps its data: {}",
-                        hex(of.txid()),
-                        refusal(error)
-                    ));
-                    return Ok(Step::Stays);
-                }
-            }
-            if large {
-                // From here on there is no way back: the parents are told over several steps.
-                context.records.utxo.mark_deleting(of, true);
-                return Ok(Step::More(0));
+    }
+    let parents = message.records.utxo.parents(of, (from, STEP_INPUTS))?;
+    // Of a double spend telling may fail, and what was freed would not come back.
+    let large = !going && (parents.next < of.head.inputs || message.records.utxo.is_large(of));
+    let tell_first = of.head.is(flag::CONFLICTING) && !of.head.is(flag::OUTSIDE) && !large;
+    if tell_first {
+        tell(run, message, of, &parents)?;
+    }
+    if !going {
+        match external_data(message, of) {
+            Ok(false) => {}
+            Ok(true) => return Ok(Step::Left),
+            Err(error) => {
+                message.counts.external_errors += 1;
+                let (txid, why) = (hex(&of.head.txid), refusal(error));
+                logs::error(&format!("pruner: the record of transaction {txid} keeps its data: {why}"));
+                return Ok(Step::Stays);
             }
         }
-        if !tell_first && let Err(error) = tell(context, of, &parents) {
-            return stays(context, &error);
+        if large {
+            // From here on there is no way back: the parents are told over several steps.
+            message.records.utxo.mark_deleting(of, true);
+            return Ok(Step::More(0));
         }
-        let Context { records, counts, .. } = context;
-        if parents.next < of.inputs() {
-            return Ok(Step::More(parents.next));
-        }
-        if let Some(pages) = records.utxo.shrink(of) {
-            counts.pages_deleted += pages;
-            return Ok(Step::More(of.inputs()));
-        }
-        records.utxo.remove(of);
-        counts.records_deleted += 1;
-        counts.pages_deleted += u64::from(of.pages());
-        Ok(Step::Left)
     }
-
-    fn unreadable(context: &mut Context, at: &Cursor, error: UtxoRefusal, _: bool) -> Result<(), UtxoJobEnd> {
-        context.counts.processed += 1;
-        keep(context, &at.txid, &error);
-        Ok(())
+    if !tell_first {
+        tell(run, message, of, &parents)?;
     }
+    let Message { records, counts, .. } = message;
+    if parents.next < of.head.inputs {
+        return Ok(Step::More(parents.next));
+    }
+    if let Some(pages) = records.utxo.shrink(of) {
+        counts.pages_deleted += pages;
+        return Ok(Step::More(of.head.inputs));
+    }
+    records.utxo.remove(of);
+    counts.records_deleted += 1;
+    counts.pages_deleted += u64::from(of.head.extra_pages);
+    Ok(Step::Left)
 }

@@ -1,12 +1,15 @@
 //! Jobs that ended: a ring in stable memory, so that ending one costs the same however many there are.
 
 use crate::logs;
-use crate::storage::memory::{Region, cell};
+use crate::storage::memory::Region;
+use crate::storage::places;
 use coppice_interface::{UtxoBlockedBy, UtxoError, UtxoJobEnd, UtxoPruneJob, UtxoPruneJobPage};
+use coppice_storage::cell::Cell;
+use coppice_storage::header::Header;
+use coppice_storage::ring::Ring;
 use serde::{Deserialize, Serialize};
 
-const MAGIC: [u8; 4] = *b"CPJB";
-const VERSION: u16 = 1;
+const HEADER: Header = Header { name: "job", magic: *b"CPJB", version: 1 };
 /// Jobs of one answer.
 const MAX_PAGE: u32 = 500;
 /// Jobs of one answer where the caller does not say.
@@ -21,14 +24,17 @@ pub struct Ended {
     oldest: u64,
 }
 
-fn slot_of(which: u64) -> u64 {
-    cell::JOBS + which % cell::JOBS_LEN * cell::JOB_LEN as u64
+/// The ring.
+const JOBS: Ring = Ring { at: places::JOBS, slots: places::JOBS_LEN, len: places::JOB_LEN };
+
+fn slot_of(which: u64) -> Cell {
+    Cell { at: JOBS.slot(which), capacity: JOBS.len, header: HEADER }
 }
 
 impl Ended {
     /// Adds a job, and forgets the oldest where there are more than `most`.
     pub fn push(&mut self, cells: &Region, job: &UtxoPruneJob, most: u32) {
-        if let Err(why) = cell::save(cells, (slot_of(self.count), cell::JOB_LEN), MAGIC, VERSION, job) {
+        if let Err(why) = slot_of(self.count).save(cells, job) {
             logs::error(&format!("job {}: {why}", job.id));
         }
         self.count += 1;
@@ -44,7 +50,7 @@ impl Ended {
     fn backwards(self, cells: &Region, before: u64) -> impl Iterator<Item = (u64, UtxoPruneJob)> {
         let kept = self.oldest..before.min(self.count);
         kept.rev().filter_map(|which| {
-            let job = cell::load(cells, slot_of(which), MAGIC, VERSION).ok()??;
+            let job = slot_of(which).load(cells).ok()??;
             Some((which, job_without_cycles(job)))
         })
     }

@@ -4,23 +4,23 @@
 //! be followed by an upgrade. No parent of an old unmined transaction may go before that is known to be one.
 //!
 //! ```text
-//! trigger ──▶ slot of one ──▶ job ──▶ run ──▶ phases: preserve, expire, delete ──▶ records, blobs, deletion queue
+//! heights ──▶ slot of one ──▶ job ──▶ run ──▶ phases: preserve, expire, delete ──▶ records, blobs, deletion queue
 //!  heights      (highest)    history   place         one record at a time
 //!                                        ▲
 //!                             timer ─▶ budget
 //! ```
-//! Policy (`trigger`), mechanism (`phase` and its three) and budget (`run`) are apart. Jobs, heights and the run's place are in
+//! Policy (`heights`), mechanism (`preserve`, `expire`, `delete`) and order (`run`) are apart. Jobs, heights and the run's place are in
 //! one cell, written with each message that changes them.
 
 mod bucket;
 mod complete;
 mod delete;
-mod hold;
+mod expire;
+mod heights;
 mod jobs;
 mod metrics;
 mod notified;
-mod pass;
-mod phase;
+mod passes;
 mod place;
 mod preserve;
 mod repair;
@@ -28,99 +28,27 @@ mod run;
 mod settings;
 mod skipped;
 mod status;
-mod stores;
+mod step;
+mod stored;
 mod tick;
-mod trigger;
 
 use crate::platform;
-use crate::pruning::marker::Marker;
 pub use crate::pruning::records::settings::Settings;
-use crate::storage::memory::{Region, cell};
+use crate::storage::memory::Region;
 use crate::utxo::Cursor;
 use coppice_interface::{
-    UtxoBlockAssemblyState, UtxoBlockedBy, UtxoPruneCounts, UtxoPruneJob, UtxoPrunerError, UtxoPrunerPhase,
-    UtxoPrunerSettings,
+    UtxoBlockAssemblyState, UtxoPrunerError, UtxoPrunerSettings, UtxoPrunerSettingsChange, UtxoSettings,
 };
-use coppice_interface::{UtxoPrunerSettingsChange, UtxoSettings};
-pub use hold::create;
-use jobs::Ended;
-use notified::Feeds;
 pub use notified::{HeightTrouble, NotifiedHeight};
-use pass::FullPass;
-use place::{At, Durations, Run};
-use serde::{Deserialize, Serialize};
 pub use skipped::hex;
 pub use status::{Trouble, cannot_preserve};
 use std::rc::Rc;
-pub use stores::Records;
+use stored::{CELL, Stored};
 
-const MAGIC: [u8; 4] = *b"CPUR";
-/// What it was while the upload of a block had the same.
-const MAGIC_BEFORE: [u8; 4] = *b"CPUP";
-const VERSION: u16 = 1;
-const CAPACITY: usize = 32 << 10;
 /// Unmined records that can be set aside.
 const MAX_SET_ASIDE: usize = 100;
 /// Records that can be passed over; the first is tried again where there are more.
 const MAX_PASSED_OVER: usize = 50;
-
-/// Why something was not pruned, and how often: runs, not records.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Skipped {
-    assembly_not_running: u64,
-    already_processed: u64,
-    superseded: u64,
-    persister_active: u64,
-    not_mined: u64,
-}
-
-/// What is persisted of the pruner.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-struct Stored {
-    settings: UtxoPrunerSettings,
-    assembly_running: bool,
-    /// The highest heights that were notified, persisted, pruned.
-    current: u32,
-    persisted: u32,
-    processed: u32,
-    /// The notifications of both: their buckets, and low heights among them.
-    feeds: Feeds,
-    /// The smallest retention, but 0, that was in force before the one that is; 0: there was none.
-    smallest_retention: u32,
-    pending: Option<UtxoPruneJob>,
-    /// The pending job could not begin, which was counted.
-    pending_skipped: bool,
-    running: Option<UtxoPruneJob>,
-    /// The place of the job that runs, or of one that timed out.
-    run: Option<Run>,
-    /// Runs that ever began.
-    runs: u32,
-    /// The heights were set: what was kept by others may be looked at too late, until a run has come by all of it.
-    look_again: bool,
-    /// How phase 1 looked at all old unmined records last, if it did since then what it went by has changed.
-    full_pass: Option<FullPass>,
-    /// Unmined records below this height were old when phase 1 was done last.
-    cutoff: u32,
-    last_completed: Option<UtxoPruneJob>,
-    ended: Ended,
-    jobs: u64,
-    blocked_by: Option<UtxoBlockedBy>,
-    /// The job that ended as finding what comes next trapped, and in which phase, if none was completed since.
-    trapped: Option<(u64, UtxoPrunerPhase)>,
-    set_aside: Vec<Cursor>,
-    /// How a tick gets past what traps.
-    marker: Option<Marker<At>>,
-    /// Records that are left alone, as looking at them trapped.
-    passed_over: Vec<At>,
-    totals: UtxoPruneCounts,
-    durations: Durations,
-    skipped: Skipped,
-    timed_out: u64,
-    failed: u64,
-    /// When the log had a line of progress, in Unix nanoseconds.
-    reported_at: u64,
-}
 
 /// Heights, jobs, and the run.
 pub struct UtxoPruner {
@@ -140,15 +68,13 @@ impl UtxoPruner {
     /// # Errors
     /// A sentence that says what is wrong with it.
     pub fn open(cells: Rc<Region>) -> Result<Self, String> {
-        let load = |magic| cell::load::<Stored>(&cells, cell::UTXO_PRUNER, magic, VERSION);
-        let stored = load(MAGIC).or_else(|why| load(MAGIC_BEFORE).map_err(|_| why))?;
-        let mut stored = stored.unwrap_or_default();
+        let mut stored: Stored = CELL.load(&cells)?.unwrap_or_default();
         stored.blocked_by = stored.blocked_by.map(jobs::without_cycles);
         Ok(Self { cells, stored, ticks: 0, next_tick: 0, paused: false })
     }
 
     fn save(&self) {
-        if let Err(why) = cell::save(&self.cells, (cell::UTXO_PRUNER, CAPACITY), MAGIC, VERSION, &self.stored) {
+        if let Err(why) = CELL.save(&self.cells, &self.stored) {
             platform::trap(&format!("the state of the pruner of UTXO records: {why}"));
         }
     }

@@ -2,7 +2,7 @@
 
 use super::UtxoPruner;
 use super::bucket::{Bucket, Empty, Limits};
-use super::trigger::is_height;
+use super::heights::is_height;
 use crate::platform;
 use crate::pruning::records::settings::Settings as _;
 use coppice_interface::{MAX_HEIGHT, UtxoPrunerError};

@@ -35,10 +35,10 @@ pub struct Run {
     /// That phase 1 is done was taken note of.
     #[serde(default)]
     pub noted: bool,
-    /// While phase 1 looks at late records, the height that it has come to otherwise.
+    /// Behind this late record, in the pass over late records, which begins anew in each message.
     #[serde(skip)]
-    pub(super) come_to: Option<u32>,
-    /// Of a late record that phase 1 is at, from which input on it goes on.
+    pub(super) late_cursor: Cursor,
+    /// The late record behind that, and from which input on it goes on.
     #[serde(default)]
     pub(super) late: Option<(Cursor, u32)>,
     /// The record whose spenders are looked up, how many of its outputs are done, and how much had been taken back when that began.
@@ -55,14 +55,6 @@ pub struct Run {
     pub(super) phase_since: u64,
 }
 
-impl std::ops::Deref for Run {
-    type Target = Heights;
-
-    fn deref(&self) -> &Heights {
-        &self.heights
-    }
-}
-
 /// A record that a run comes by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct At {
@@ -70,6 +62,14 @@ pub struct At {
     pub phase: UtxoPrunerPhase,
     /// The record.
     pub cursor: Cursor,
+}
+
+impl At {
+    /// Returns whether both are the same record in the same phase. Its key may have changed.
+    pub fn is_of(&self, other: &At) -> bool {
+        let (cursor, known) = (&self.cursor, &other.cursor);
+        self.phase == other.phase && cursor.slot == known.slot && cursor.txid == known.txid
+    }
 }
 
 /// The settings that a pass goes by.
@@ -96,7 +96,7 @@ impl Run {
             full,
             again: false,
             noted: false,
-            come_to: None,
+            late_cursor: Cursor::default(),
             late: None,
             checked: None,
             cursor: Cursor { key: from, ..Cursor::default() },
@@ -113,8 +113,19 @@ impl Run {
     }
 
     /// Whether phase 1 has yet to look at what is unmined since a height.
-    pub fn comes_by(&self, since: u32) -> bool {
-        self.phase == UtxoPrunerPhase::PreserveParents && self.come_to.unwrap_or(self.cursor.key) < since
+    pub fn will_reach(&self, since: u32) -> bool {
+        self.phase == UtxoPrunerPhase::PreserveParents && self.cursor.key < since
+    }
+
+    /// The place of a pass: behind this record; and the record behind that, with the input from which on it goes on.
+    pub(super) fn place(&mut self, late: bool) -> (&mut Cursor, &mut Option<(Cursor, u32)>) {
+        if late { (&mut self.late_cursor, &mut self.late) } else { (&mut self.cursor, &mut self.part) }
+    }
+
+    /// A pass goes on behind a record, which stays.
+    pub(super) fn leave_behind(&mut self, late: bool, at: Cursor) {
+        let (cursor, part) = self.place(late);
+        (*cursor, *part) = (at, None);
     }
 
     /// Begins a phase.

@@ -1,7 +1,7 @@
 //! An operator's way back from wrong notifications: heights are set, and jobs cancelled.
 
 use super::UtxoPruner;
-use super::trigger::is_height;
+use super::heights::is_height;
 use crate::platform;
 use crate::pruning::records::settings::Settings as _;
 use coppice_interface::{

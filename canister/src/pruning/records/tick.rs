@@ -2,13 +2,17 @@
 
 use super::jobs::without_cycles;
 use super::place::At;
-use super::run::{self, Budget, Terms};
+use super::run;
 use super::skipped::hex;
 use super::status::cannot_preserve;
-use super::{MAX_PASSED_OVER, Records, Stored, UtxoPruner};
+use super::step::Message;
+use super::{MAX_PASSED_OVER, UtxoPruner};
+use crate::external::Records;
 use crate::platform::limits::NS;
-use crate::pruning::marker::{self, Turn};
-use crate::utxo::{Cursor, Watch};
+use crate::pruning::work::aside;
+use crate::pruning::work::budget::Budget;
+use crate::pruning::work::marker::{self, Turn};
+use crate::utxo::{Cursor, RunWindow};
 use crate::{logs, platform};
 use coppice_interface::{
     PruneProgress, UtxoJobEnd, UtxoJobState, UtxoJobTrigger, UtxoPruneJob, UtxoPrunerError, UtxoSettings,
@@ -42,13 +46,11 @@ impl UtxoPruner {
 
     /// Does as much as can be done without trapping, so far as that is known.
     fn take_turn(&mut self, records: &mut Records, late: bool) {
-        let settings = &self.stored.settings;
-        let all = Budget::new(settings);
         match marker::turn(&mut self.stored.marker, late) {
-            Turn::All => self.work(records, all),
-            Turn::Few(few) => self.work(records, Budget { pieces: u64::from(few), ..all }),
-            Turn::Find => self.work(records, Budget { pieces: 0, ..all }),
-            Turn::Only(at) => self.work(records, Budget { pieces: 1, only: Some(at), ..all }),
+            Turn::All => self.work(records, u64::MAX, None),
+            Turn::Few(few) => self.work(records, u64::from(few), None),
+            Turn::Find => self.work(records, 0, None),
+            Turn::Only(at) => self.work(records, 1, Some(at)),
             Turn::Nothing => {
                 logs::error("pruner: ticks do not end: the next ones do less");
                 self.save();
@@ -66,10 +68,7 @@ impl UtxoPruner {
                 hex(&txid),
                 at.phase
             ));
-            self.stored.passed_over.push(at);
-            if self.stored.passed_over.len() > MAX_PASSED_OVER {
-                self.stored.passed_over.remove(0);
-            }
+            aside::add(&mut self.stored.passed_over, at, MAX_PASSED_OVER);
         } else if let Some(job) = self.stored.running.take() {
             let phase = self.stored.run.as_ref().map_or(job.phase, |run| run.phase);
             self.end_run();
@@ -90,7 +89,7 @@ impl UtxoPruner {
     /// `ZeroHeight`, `BadHeight`, `BlockAssemblyNotRunning`, and nothing has changed.
     pub fn prune(&mut self, height: u32, records: &mut Records) -> Result<UtxoPruneJob, UtxoPrunerError> {
         let job = self.trigger_by_hand(height)?;
-        self.work(records, Budget::new(&self.stored.settings));
+        self.work(records, u64::MAX, None);
         let active = [&self.stored.running, &self.stored.pending];
         let still = active.into_iter().flatten().find(|now| now.id == job.id).cloned();
         Ok(still.or_else(|| self.stored.ended.find(&self.cells, job.id)).unwrap_or(job))
@@ -166,12 +165,15 @@ impl UtxoPruner {
         Some(job)
     }
 
-    /// A part of the job that runs or waits.
-    fn work(&mut self, records: &mut Records, mut budget: Budget) {
+    /// A part of the job that runs or waits, of at most so many steps; of `only` one, if that is the next.
+    fn work(&mut self, records: &mut Records, pieces: u64, only: Option<At>) {
         let (start, now_ns) = (platform::instructions(), platform::time_ns());
         let Some(mut job) = self.job(now_ns) else { return };
         let settings = self.stored.settings.clone();
         let chunk = u64::from(settings.utxo_chunk_size);
+        let budget = Budget::new(settings.max_ops_per_tick, settings.max_instructions_per_tick)
+            .of_records(chunk * u64::from(settings.utxo_chunk_group_limit))
+            .of_pieces(pieces);
         let before = job.counts;
         let mut wanted = self.heights(records.settings, &job);
         // What was safe may not be any more: a block persister that has just begun, another rule.
@@ -180,17 +182,18 @@ impl UtxoPruner {
         let is_there = |at: &Cursor| records.utxo.txid_in(at.slot) == at.txid;
         self.stored.set_aside.retain(is_there);
         self.stored.passed_over.retain(|at| is_there(&at.cursor));
-        records.utxo.begin_pruning();
+        records.utxo.set_reserve_usable(true);
+        let (set_aside, passed_over) = (self.stored.set_aside.clone(), self.stored.passed_over.clone());
+        let mut message =
+            Message { records, settings, set_aside, passed_over, budget, only, found: None, counts: before };
         let result = loop {
             let run = self.stored.run.take();
-            let mut run = run.unwrap_or_else(|| self.begin_run(records.utxo, records.settings, wanted, now_ns));
+            let mut run = run.unwrap_or_else(|| self.begin_run(message.records, wanted, now_ns));
             run.heights.safe = run.heights.safe.min(wanted.safe);
-            let Stored { set_aside, passed_over, durations, .. } = &mut self.stored;
-            let terms = Terms { settings: &settings, set_aside, passed_over, now_ns };
-            let result = run::go_on(&mut run, records, &terms, &mut budget, &mut job.counts, durations);
+            let result = run::go_on(&mut run, &mut message, &mut self.stored.durations, now_ns);
             job.phase = run.phase;
             self.note_pass(&mut run);
-            if run.again && !settings.disable_dah_cleaner && matches!(result, Ok(PruneProgress::Finished)) {
+            if run.again && !message.settings.disable_dah_cleaner && matches!(result, Ok(PruneProgress::Finished)) {
                 self.stored.look_again = false;
             }
             match result {
@@ -209,11 +212,13 @@ impl UtxoPruner {
                 }
             }
         };
+        let Message { records, found, counts, .. } = message;
+        job.counts = counts;
         if self.stored.run.is_none() {
-            records.utxo.set_watch(Watch { cutoff: self.stored.cutoff, ..Watch::default() });
+            records.utxo.set_window(RunWindow { cutoff: self.stored.cutoff, ..RunWindow::default() });
         }
-        records.utxo.end_pruning();
-        marker::ended(&mut self.stored.marker, budget.found);
+        records.utxo.set_reserve_usable(false);
+        marker::ended(&mut self.stored.marker, found);
         job.ticks += 1;
         job.counts.chunks += (job.counts.processed - before.processed).div_ceil(chunk);
         job.instructions += platform::instructions() - start;

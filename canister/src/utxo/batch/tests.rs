@@ -1,5 +1,6 @@
 use super::*;
 use crate::utxo::tests::world::{Tx, World, raw};
+use coppice_interface::{UtxoCreated, UtxoRefusal};
 
 fn create(w: &mut World, items: &[UtxoCreate]) -> Batch<Result<UtxoCreated, UtxoRefusal>> {
     let call = w.call();

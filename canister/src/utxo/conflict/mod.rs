@@ -1,20 +1,19 @@
-//! Double spends: marking them with everything that spends from them, and having them win (`winners`).
+//! Double spends: marking a double spend with all its descendants, and double spends that win (`winners`).
 //!
 //! **Constraint.** A double spend may have any number of descendants, and a message marks some thousand transactions.
 //!
-//! **Design.** A call does a slice, and says whether there is more. First the double spend itself is marked, so that nothing more is spent
-//! from it; then what spends from it, leaves first: everything else that is conflicting has only conflicting descendants, wherever the
-//! slices end. The next slice walks again what is left. An output says that its spender was marked, so that a walk passes by it
-//! without looking it up.
+//! **Design.** A call does a slice, and returns whether there is more. First the double spend itself is marked, so that nothing more is
+//! spent from it; then its descendants, leaves first, so that every other conflicting transaction has only conflicting descendants,
+//! wherever the slices end. The next slice walks the rest again. The entry of an output has a bit for a spender that was marked, so
+//! that a walk skips the spender without looking it up.
 
 mod walk;
 mod winners;
 
-use super::entry::{Entry, SPENDER_CONFLICTING, SPENT};
-use super::footprint::PARENT;
-use super::record::{Hash, flag, inputs, parents};
-use super::spend::EntryAddress;
-use super::{Call, Found, UtxoStore, hash_of};
+use super::call::{Call, hash_of, if_found};
+use super::limits::PARENT;
+use super::record::{Entry, EntryAddress, Hash, SPENDER_CONFLICTING, SPENT, flag, inputs, parents};
+use super::store::{Found, UtxoStore};
 use crate::platform;
 use crate::storage::slots::SlotId;
 use coppice_interface::{Conflict, Outpoint, Spender, Unspend, UtxoHash, UtxoRefusal};
@@ -30,7 +29,7 @@ const LAST_INSTRUCTIONS: u64 = 25_000_000_000;
 const MOST_PAGES: u64 = 12_000;
 /// Pages, with those of the heap, after which a step gives up, with nothing changed: 68 MiB.
 const LAST_PAGES: u64 = 17_408;
-/// Pages that evaluating a record changes, at most or nearly so.
+/// Pages that evaluating a record changes, estimated.
 const EVALUATED: u64 = 6;
 /// Bytes of the heap that an input takes while its transaction is marked or wins, and the output that the input holds.
 const OF_INPUT: u64 = 120;
@@ -72,7 +71,7 @@ impl Slice {
         Self { deadline, last, heap: 0, touched: Vec::new() }
     }
 
-    /// Takes note of inputs that are read, and of the outputs that they hold.
+    /// Counts inputs that are read, and the outputs that they hold.
     fn reads(&mut self, inputs: usize, holds: usize) {
         self.heap = self.heap.max((OF_INPUT * inputs as u64 + OF_HOLD * holds as u64) / 4_096);
     }
@@ -97,16 +96,12 @@ impl Slice {
 impl UtxoStore {
     /// Returns the transaction input that holds an output, or `None` if the output is unspent or unknown.
     fn hold(&self, outpoint: (Hash, u32)) -> Result<Option<Hold>, UtxoRefusal> {
-        let found = match self.find(&outpoint.0) {
-            Ok(found) => found,
-            Err(UtxoRefusal::TxNotFound) => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let Ok((address, entry)) = self.utxo(&found, outpoint.1) else { return Ok(None) };
-        Ok(entry.is(SPENT).then_some(Hold { master: found.slot, address, entry, outpoint }))
+        let Some(Found { slot, head, .. }) = if_found(self.find(&outpoint.0))? else { return Ok(None) };
+        let Ok((address, entry)) = EntryAddress::utxo(&self.slots, slot, &head, outpoint.1) else { return Ok(None) };
+        Ok(entry.is(SPENT).then_some(Hold { master: slot, address, entry, outpoint }))
     }
 
-    /// The outputs that a transaction holds.
+    /// Returns the outputs that a transaction holds.
     fn holds(&self, txid: &Hash, inputs: &[(Hash, u32)], slice: &Slice) -> Result<Vec<Hold>, UtxoRefusal> {
         let mut holds = Vec::new();
         for (outpoint, vin) in inputs.iter().zip(0..) {
@@ -116,8 +111,8 @@ impl UtxoStore {
         Ok(holds)
     }
 
-    /// Marks a transaction as a double spend, if it is none yet, and enters it with its parents. Answers whether it was none, and
-    /// what it holds. This may fail in its middle.
+    /// Marks a transaction as a double spend, and enters a new double spend in its parents' lists. Returns whether the mark is new, and
+    /// the outputs that the transaction holds. This may fail in its middle.
     fn mark(&mut self, txid: &Hash, slot: SlotId, slice: &mut Slice) -> Result<(bool, Vec<Hold>), UtxoRefusal> {
         let head = self.head(slot);
         let inputs = inputs(&self.slots, slot, &head);
@@ -133,13 +128,13 @@ impl UtxoStore {
         }
         for hold in holds.iter().filter(|hold| !hold.entry.is(SPENDER_CONFLICTING)) {
             slice.check(self)?;
-            self.set_state(hold.address, hold.entry.state | SPENDER_CONFLICTING);
+            hold.address.set_state(&mut self.slots, hold.entry.state | SPENDER_CONFLICTING);
         }
         slice.touched.push(slot);
         Ok((is_new, holds))
     }
 
-    /// Evaluates what a slice has touched, each record once.
+    /// Evaluates the records that a slice has touched, each once.
     fn evaluate_touched(&mut self, mut slice: Slice, call: &Call) -> Result<(), UtxoRefusal> {
         let mut touched = std::mem::take(&mut slice.touched);
         touched.sort_unstable();
@@ -150,7 +145,7 @@ impl UtxoStore {
         })
     }
 
-    /// Marks a transaction as a double spend, with everything that spends from it, as far as a slice goes.
+    /// Marks a transaction as a double spend, with all its descendants, as far as a slice goes.
     ///
     /// # Errors
     /// [`UtxoRefusal`], and nothing has changed.

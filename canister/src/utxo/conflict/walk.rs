@@ -3,9 +3,8 @@
 use super::MOST;
 use crate::platform;
 use crate::storage::slots::SlotId;
-use crate::utxo::UtxoStore;
-use crate::utxo::entry::{SPENDER_CONFLICTING, SPENT};
-use crate::utxo::record::{ENTRY, Hash, flag};
+use crate::utxo::record::{ENTRY, Hash, Head, SPENDER_CONFLICTING, SPENT, entries, flag};
+use crate::utxo::store::UtxoStore;
 use coppice_interface::UtxoRefusal;
 use std::collections::HashSet;
 
@@ -45,7 +44,7 @@ struct Step {
     slot: SlotId,
     /// The first output whose spender was not read.
     next: u32,
-    /// Spenders that were read, the last first.
+    /// Spenders that were read, in reverse order.
     spenders: Vec<Hash>,
 }
 
@@ -61,7 +60,7 @@ impl<'a> Walk<'a> {
         Self { enters, winners, deadline, read: 0, seen, met, done, complete: true }
     }
 
-    /// Takes note of pages that are read, and says whether more may be.
+    /// Counts pages that are read, and returns whether the walk may read more.
     pub fn reads(&mut self, pages: u64) -> bool {
         self.read += pages;
         self.read < MOST_READ && platform::instructions() < self.deadline
@@ -69,7 +68,7 @@ impl<'a> Walk<'a> {
 }
 
 impl UtxoStore {
-    /// Walks over a transaction and all that spends from it.
+    /// Walks over a transaction and its descendants.
     ///
     /// # Errors
     /// `Corrupt`.
@@ -109,9 +108,9 @@ impl UtxoStore {
         Ok(())
     }
 
-    fn read_spenders(&self, enters: Enters, step: &mut Step, head: &crate::utxo::record::Head) {
+    fn read_spenders(&self, enters: Enters, step: &mut Step, head: &Head) {
         let spenders = &mut step.spenders;
-        self.entries(step.slot, head, (step.next, CHUNK), |_, _, entry| {
+        entries(&self.slots, step.slot, head, (step.next, CHUNK), |_, _, entry| {
             let passed = enters == Enters::Unmarked && entry.is(SPENDER_CONFLICTING);
             if entry.is(SPENT) && !passed && spenders.last() != Some(&entry.spender.0) {
                 spenders.push(entry.spender.0);

@@ -1,23 +1,23 @@
-//! Double spends that take the place of what they conflict with.
+//! Double spends that take the place of the transactions that they conflict with.
 
 use super::walk::{Enters, Walk};
 use super::{Hold, MOST, MOST_PAGES, Slice};
 use crate::platform;
 use crate::storage::slots::SlotId;
-use crate::utxo::entry::{SPENDER_CONFLICTING, SPENDER_DELETED, SPENT};
-use crate::utxo::record::{Hash, flag, inputs, parents};
-use crate::utxo::spend::{EntryAddress, Strictness};
-use crate::utxo::{Call, Changed, Found, UtxoStore, bad, hash_of};
+use crate::utxo::call::{Call, bad, hash_of, if_found};
+use crate::utxo::record::{EntryAddress, Hash, SPENDER_CONFLICTING, SPENDER_DELETED, SPENT, flag, inputs, parents};
+use crate::utxo::spend::Strictness;
+use crate::utxo::store::{Changed, Found, UtxoStore};
 use coppice_interface::{
     ConflictError, ConflictResolution, Spender, UtxoError, UtxoProcessConflicting, UtxoRefusal, UtxoSpendError,
 };
 use std::collections::{HashMap, HashSet};
 
-/// Pages of lists of double spends that the last step reads, from which the winners leave: the walk before it may read what is left of what
-/// the platform lets a message read.
+/// Pages of lists that the last step reads to remove the winners; the walk before may read the rest of the pages that the platform lets a
+/// message read.
 const MOST_LISTED: u64 = 100_000;
 
-/// A double spend that is to win.
+/// A double spend that a call names as winner.
 struct Winner {
     txid: Hash,
     slot: SlotId,
@@ -130,7 +130,7 @@ impl UtxoStore {
                     }
                     true if holder == *txid => {}
                     true if entry.is(SPENDER_DELETED) => {
-                        // The holder was mined, and all its outputs were spent: it cannot lose any more.
+                        // The holder was mined, and all its outputs were spent, so that it cannot lose any more.
                         let by = Spender { txid: holder.into(), vin: held };
                         let error = UtxoError::NotSpendable(Box::new(UtxoSpendError::Spent { by }));
                         return Err(ConflictError { txid: outpoint.0.into(), error });
@@ -161,11 +161,7 @@ impl UtxoStore {
             if !walk.reads(2) {
                 return Err(UtxoRefusal::TooMuchWork);
             }
-            let found = match self.find(&txid) {
-                Ok(found) => found,
-                Err(UtxoRefusal::TxNotFound) => continue,
-                Err(error) => return Err(error),
-            };
+            let Some(found) = if_found(self.find(&txid))? else { continue };
             if walk.seen.contains(&found.slot) {
                 return Ok(true);
             }
@@ -178,9 +174,9 @@ impl UtxoStore {
 
     /// Takes an output from its holder, and unlocks the record of the output.
     fn take(&mut self, hold: &Hold, slice: &mut Slice) {
-        let entry = self.entry(hold.address);
-        self.forget_spender(hold.address, &entry);
-        self.count_spent(hold.address, -1);
+        let entry = hold.address.read(&self.slots);
+        hold.address.forget_spender(&mut self.slots, &entry);
+        hold.address.count_spent(&mut self.slots, -1);
         let head = self.head(hold.master);
         self.lock(hold.master, &head, false);
         slice.touched.push(hold.master);
@@ -229,7 +225,7 @@ impl UtxoStore {
         done.has_more |= 2 * self.pages_changed() > MOST_PAGES || platform::instructions() > slice.deadline;
         let is_last = !done.has_more;
         if !done.unspent.is_empty() || (is_last && !contested.is_empty()) {
-            self.root.take_back(&mut self.slots);
+            self.root.count_revert(&mut self.slots);
         }
         if is_last {
             self.finish_contest(winners, contested, &mut slice, &mut done, call)?;
@@ -238,7 +234,7 @@ impl UtxoStore {
         Ok(done)
     }
 
-    /// The winners take what they spend, and are double spends no more.
+    /// Spends the winners' inputs, and removes their mark as double spends.
     fn finish_contest(
         &mut self,
         winners: &[Winner],
@@ -263,11 +259,11 @@ impl UtxoStore {
                 let checked = self.check_spend(&parent, outpoint.1, None, by, call, Strictness::Winner);
                 let (address, entry, new) = checked.map_err(named)?;
                 if new {
-                    self.set_entry(address, entry.state | SPENT, by);
-                    self.count_spent(address, 1);
+                    address.write(&mut self.slots, entry.state | SPENT, by);
+                    address.count_spent(&mut self.slots, 1);
                     done.spent += 1;
                 } else if entry.is(SPENDER_CONFLICTING) {
-                    self.set_state(address, entry.state & !SPENDER_CONFLICTING);
+                    address.set_state(&mut self.slots, entry.state & !SPENDER_CONFLICTING);
                 }
                 slice.touched.push(parent.slot);
             }

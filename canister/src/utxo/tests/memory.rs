@@ -22,7 +22,7 @@ fn bytes(w: &World) -> Vec<u8> {
 /// Leaves so many bytes of memory, and allows no more.
 fn leave(w: &mut World, bytes: u64) {
     w.store.fill(bytes, true);
-    memory::set_max_pages(memory::billed_pages());
+    memory::manager().set_max_pages(memory::billed_pages());
 }
 
 #[test]

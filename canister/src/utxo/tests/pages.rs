@@ -3,9 +3,12 @@
 use super::world::*;
 use crate::platform::native;
 use crate::storage::blob::Owner;
-use crate::storage::memory::{self, cell};
+use crate::storage::memory;
+use crate::storage::places;
 use candid::Principal;
 use coppice_interface::*;
+use coppice_storage::cell::Cell;
+use coppice_storage::header::Header;
 use serde_bytes::ByteBuf;
 
 /// Who uploads, and sends the messages.
@@ -280,8 +283,8 @@ fn each_producer_has_an_upload_of_its_own() {
     let cells = memory::region(memory::CELLS);
     w.reopen();
     assert_eq!(w.store.uploads.list(60).len(), 2);
-    let [version] = cells.read(cell::TRANSACTION_PLACES + 4);
-    cells.write(cell::TRANSACTION_PLACES + 4, &[version + 1]);
+    let [version] = cells.read(places::TRANSACTION_PLACES + 4);
+    cells.write(places::TRANSACTION_PLACES + 4, &[version + 1]);
     assert!(crate::utxo::UtxoStore::open(std::rc::Rc::new(memory::region(memory::CELLS)), 3).is_err());
 }
 
@@ -295,10 +298,11 @@ fn an_upload_of_before_is_of_who_goes_on_with_it() {
     let begin = BeginTransaction { txid: tx.id(), length: tx.raw.len() as u64, chunk_size: 64 << 10 };
     w.store.begin_upload(&mut w.blobs, &begin, &settings, one, 5).unwrap();
     let cells = memory::region(memory::CELLS);
-    let (at, magic) = (cell::TRANSACTION_UPLOAD, *b"CPTU");
-    let mut stored: ciborium::Value = cell::load(&cells, at, magic, 1).unwrap().unwrap();
+    let header = Header { name: "upload", magic: *b"CPTU", version: 1 };
+    let cell = Cell { at: places::TRANSACTION_UPLOAD, capacity: places::TRANSACTION_UPLOAD_LEN, header };
+    let mut stored: ciborium::Value = cell.load(&cells).unwrap().unwrap();
     stored.as_map_mut().unwrap().retain(|(name, _)| name.as_text() != Some("by"));
-    cell::save(&cells, (at, cell::TRANSACTION_UPLOAD_LEN), magic, 1, &stored).unwrap();
+    cell.save(&cells, &stored).unwrap();
     w.reopen();
     assert_eq!(w.store.uploads.list(60)[0].by, None);
     let chunk = |i: u32| {

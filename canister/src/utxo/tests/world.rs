@@ -2,7 +2,8 @@
 
 use crate::platform::native;
 use crate::storage::blob::BlobStore;
-use crate::storage::memory::{self, cell};
+use crate::storage::memory;
+use crate::storage::places;
 use crate::testing::id;
 use crate::utxo::encoding::{utxo_hash, var_int};
 use crate::utxo::{Call, Hash, LastUnspent, UtxoStore};
@@ -132,9 +133,9 @@ impl World {
     }
 
     pub fn reopen(&mut self) {
-        let pages = memory::max_pages();
+        let pages = memory::manager().max_pages();
         memory::forget();
-        memory::set_max_pages(pages);
+        memory::manager().set_max_pages(pages);
         (self.store, self.blobs) = open();
     }
 
@@ -251,6 +252,6 @@ impl World {
 
 fn open() -> (UtxoStore, BlobStore) {
     let cells = Rc::new(memory::region(memory::CELLS));
-    cells.reserve(cell::END).unwrap();
-    (UtxoStore::open(cells, 5).unwrap(), BlobStore::open().unwrap())
+    cells.reserve(places::END).unwrap();
+    (UtxoStore::open(cells, 5).unwrap(), memory::open_blobs().unwrap())
 }

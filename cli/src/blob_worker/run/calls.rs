@@ -1,11 +1,10 @@
 //! Calls of the canister, tried again where it cannot be reached.
 
-use super::{Given, REFUSED, UNTOLD};
 use crate::blob_worker::lease::{Moment, Term};
 use crate::blob_worker::log::Log;
 use crate::blob_worker::times::{CALL_LEAST, PARTING};
 use crate::client::{self, Client, Reach, Transport, Trials, Wait as _};
-use crate::exit::Exit;
+use crate::exit::{Exit, REFUSED, UNTOLD};
 use crate::stop::Stop;
 use anyhow::{Result, anyhow};
 use backon::BackoffBuilder as _;
@@ -26,6 +25,16 @@ pub fn refused(what: &str, error: anyhow::Error) -> anyhow::Error {
         REFUSED,
         format!("{what}: the canister refuses: {error:#}; a worker's identity needs the role BlobWorker"),
     )
+}
+
+/// An answer of the queue to a request for work.
+pub(super) enum Given {
+    /// Rows, asked for at a moment.
+    Lease(BlobDeletionLease, Moment),
+    /// Nothing is due.
+    Nothing,
+    /// The worker is to end.
+    Stopped,
 }
 
 /// Calls of the canister.

@@ -1,12 +1,12 @@
 //! What a worker says of a lease, to whoever reads and to the canister.
 
 use super::calls::Answer;
-use super::{Run, UNTOLD, waits};
+use super::{Run, waits};
 use crate::blob_worker::lease::{Moment, Term};
 use crate::blob_worker::store::{Fate, Store};
 use crate::blob_worker::work::Outcome;
 use crate::client::{Client, Outcome as _, Reach, Trials, Wait as _};
-use crate::exit::Exit;
+use crate::exit::{Exit, UNTOLD};
 use crate::verify::hex;
 use anyhow::Result;
 use coppice_interface::*;

@@ -1,13 +1,13 @@
 //! Looks at the markers, before something is deleted and after it.
 
-use super::{Hold, Run, WRONG_STORE, waits};
+use super::{Hold, Run, waits};
 use crate::blob_worker::lease::Moment;
 use crate::blob_worker::marker;
 use crate::blob_worker::store::{Fate, Store};
 use crate::blob_worker::times::{LAST_LOOK, REQUEST};
 use crate::blob_worker::work::Outcome;
 use crate::client::Reach;
-use crate::exit::Exit;
+use crate::exit::{Exit, WRONG_STORE};
 use crate::stop::unless;
 use anyhow::{Result, anyhow};
 use std::sync::atomic::Ordering;

@@ -506,7 +506,7 @@ impl Moody {
 
     /// Its marker goes, as where a disk is unmounted.
     pub fn loses_marker(&self) {
-        self.inner.delete(&Path::from(super::marker::NAME)).now_or_never().unwrap().unwrap();
+        self.inner.delete(&Path::from(super::contents::NAME)).now_or_never().unwrap().unwrap();
     }
 
     /// A request for paths: what happens then.
@@ -617,7 +617,7 @@ impl ObjectStore for Moody {
             match now {
                 Mood::Lies => vec![Err(generic("the answer was lost"))],
                 Mood::Vanishes => {
-                    let marker = futures_util::stream::once(std::future::ready(Ok(Path::from(super::marker::NAME))));
+                    let marker = futures_util::stream::once(std::future::ready(Ok(Path::from(super::contents::NAME))));
                     inner.delete_stream(marker.boxed()).collect::<Vec<_>>().await;
                     answers
                 }

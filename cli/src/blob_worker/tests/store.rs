@@ -1,13 +1,13 @@
 //! What answers of stores come to.
 
-#[cfg(feature = "s3")]
 use super::super::s3::{self, BULK};
 use super::super::tests::{Row, path, row};
 use super::*;
-#[cfg(feature = "s3")]
+use crate::blob_worker::place::Place;
+use crate::blob_worker::stores::Stores;
 use crate::http_server::Server;
-#[cfg(feature = "s3")]
 use axum::http::StatusCode;
+use std::time::Duration;
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
@@ -15,7 +15,7 @@ fn runtime() -> tokio::runtime::Runtime {
 
 fn open(of: &str, dir: &std::path::Path, layout: Layout) -> Result<Stores> {
     let place = format!("{of}=file://{}", dir.display()).parse::<Place>().unwrap();
-    Stores::open(&[place], layout, Duration::from_secs(1))
+    Stores::open(&[place], layout, Store::directory)
 }
 
 fn delete(stores: &Stores, row: &Row) -> Fate {
@@ -48,7 +48,7 @@ fn a_directory_holds_names_of_255_bytes_and_folders_that_are_links() {
     let elsewhere = tempfile::tempdir().unwrap();
     let hex = open("tx/*", dir.path(), Layout::Hex).unwrap();
     let place = format!("tx/*=file://{}?hashPrefix=2", dir.path().display()).parse::<Place>().unwrap();
-    let teranode = Stores::open(&[place], Layout::Teranode, Duration::from_secs(1)).unwrap();
+    let teranode = Stores::open(&[place], Layout::Teranode, Store::directory).unwrap();
     std::os::unix::fs::symlink(elsewhere.path(), dir.path().join("07")).unwrap();
     for (stores, root, longest) in [(&hex, dir.path(), 126), (&teranode, elsewhere.path(), 122)] {
         let of = |bytes: usize| Row { blob_key: vec![7; bytes].into(), ..row(1) };
@@ -66,7 +66,7 @@ fn a_directory_of_any_name_has_its_blobs_and_the_markers_above_it() {
     let dir = above.path().join("a b%20[c]~#^").join("é");
     std::fs::create_dir_all(&dir).unwrap();
     let url = Url::from_directory_path(&dir).unwrap();
-    let stores = Stores::open(&[format!("tx/*={url}").parse().unwrap()], Layout::Hex, Duration::from_secs(1));
+    let stores = Stores::open(&[format!("tx/*={url}").parse().unwrap()], Layout::Hex, Store::directory);
     let stores = stores.unwrap();
     let file = dir.join(path(1).as_ref());
     std::fs::write(&file, "a").unwrap();
@@ -74,11 +74,11 @@ fn a_directory_of_any_name_has_its_blobs_and_the_markers_above_it() {
     let found = || runtime().block_on(stores.0[0].markers_above());
     assert_eq!(found().unwrap(), []);
     let marker = r#"{"format": 1, "canister": "aaaaa-aa", "store": "a", "layout": "hex", "blobs": ["tx/tx"]}"#;
-    std::fs::write(above.path().join(super::super::marker::NAME), marker).unwrap();
+    std::fs::write(above.path().join(super::super::contents::NAME), marker).unwrap();
     let [(at, marker)] = &found().unwrap()[..] else { panic!("one marker") };
     let folder = std::fs::canonicalize(above.path()).unwrap();
     assert_eq!((at.as_str(), marker.canister.as_str()), (folder.to_str().unwrap(), "aaaaa-aa"));
-    std::fs::write(folder.join(super::super::marker::NAME), "half a mark").unwrap();
+    std::fs::write(folder.join(super::super::contents::NAME), "half a mark").unwrap();
     assert!(format!("{:#}", found().unwrap_err()).contains("its marker cannot be read"));
 }
 
@@ -86,7 +86,7 @@ fn a_directory_of_any_name_has_its_blobs_and_the_markers_above_it() {
 fn teranodes_checksum_goes_with_its_blob() {
     let dir = tempfile::tempdir().unwrap();
     let place = format!("tx/tx=file://{}?hashPrefix=2", dir.path().display()).parse::<Place>().unwrap();
-    let stores = Stores::open(&[place], Layout::Teranode, Duration::from_secs(1)).unwrap();
+    let stores = Stores::open(&[place], Layout::Teranode, Store::directory).unwrap();
     let blob = |id: u64| format!("{:016x}.tx", id.swap_bytes());
     let folder = dir.path().join(&blob(9)[..2]);
     std::fs::create_dir(&folder).unwrap();
@@ -106,7 +106,7 @@ fn places_that_contradict_each_other_are_refused() {
     let place = |text: &str| text.replace("DIR", &dir.path().display().to_string()).parse::<Place>().unwrap();
     let open = |places: &[&str]| {
         let places: Vec<Place> = places.iter().map(|text| place(text)).collect();
-        Stores::open(&places, Layout::Teranode, Duration::from_secs(1))
+        Stores::open(&places, Layout::Teranode, Store::directory)
     };
     let both = open(&["tx/tx=file://DIR", "tx/outputs=file://DIR/"]).unwrap();
     assert_eq!((both.0.len(), both.0[0].of.len()), (1, 2), "one store");
@@ -127,9 +127,6 @@ fn places_that_contradict_each_other_are_refused() {
         [&["tx/tx=file://DIR", "temp/outputs=file://DIR"][..], &["tx/tx=file://DIR/sub", "temp/dat=file://DIR"]]
     {
         open(taken).unwrap();
-    }
-    if cfg!(not(feature = "s3")) {
-        assert!(open(&["tx/tx=s3://b"]).unwrap_err().to_string().contains("--features s3"));
     }
 }
 
@@ -168,7 +165,6 @@ fn answers_are_taken_by_path_and_what_is_not_said_is_not_known() {
     }
 }
 
-#[cfg(feature = "s3")]
 #[test]
 fn a_store_that_cannot_delete_many_at_once_is_asked_for_one_whatever_says_so() {
     use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
@@ -187,7 +183,6 @@ fn a_store_that_cannot_delete_many_at_once_is_asked_for_one_whatever_says_so() {
     assert_eq!(s3::open(AmazonS3Builder::new(), url.clone(), Duration::from_secs(1)).unwrap().chunk, BULK);
 }
 
-#[cfg(feature = "s3")]
 #[test]
 fn an_s3_is_where_its_own_endpoint_says_and_else_the_common_one() {
     use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
@@ -214,7 +209,6 @@ fn two_rows_with_one_path_are_asked_for_once_and_have_one_fate() {
     assert_eq!(moody.asked.lock().unwrap().len(), 2);
 }
 
-#[cfg(feature = "s3")]
 #[test]
 fn what_stands_before_s3_does_not_say_what_is_not_there() {
     use object_store::aws::AmazonS3Builder;
@@ -251,7 +245,6 @@ fn what_stands_before_s3_does_not_say_what_is_not_there() {
 }
 
 /// What `object_store` makes of an S3's answers, by a server that says what it is told.
-#[cfg(feature = "s3")]
 #[test]
 fn answers_of_s3_come_to_what_they_mean() {
     use object_store::RetryConfig;
@@ -303,7 +296,6 @@ fn answers_of_s3_come_to_what_they_mean() {
     assert_eq!(ask(&[1], result(&failed(9, "Locked"))), None);
 }
 
-#[cfg(feature = "s3")]
 #[test]
 fn the_folders_above_a_store_in_a_bucket_are_looked_into_and_one_that_may_not_be_read_counts_as_none() {
     use object_store::RetryConfig;

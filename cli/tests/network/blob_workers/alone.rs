@@ -3,7 +3,8 @@
 use super::*;
 use axum::http::StatusCode;
 use coppice::blob_worker::layout::Layout;
-use coppice::blob_worker::store::Stores;
+use coppice::blob_worker::store::Store;
+use coppice::blob_worker::stores::Stores;
 use coppice::blob_worker::work::Worker;
 use coppice::http_server::Server;
 use std::path::Path;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 fn without_a_canister(url: &str, dir: &Path, args: &[&str]) -> Command {
     let canister = Principal::from_slice(&[0, 0, 0, 0, 0, 0, 0, 7, 1, 1]);
     let store = format!("tx/tx=file://{}", dir.display());
-    let stores = Stores::open(&[store.parse().unwrap()], Layout::Hex, Duration::from_secs(1)).unwrap();
+    let stores = Stores::open(&[store.parse().unwrap()], Layout::Hex, Store::directory).unwrap();
     coppice::blob_worker::mark(&Worker::new(stores, canister, 1).unwrap()).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_coppice"));
     command.args(["blob-worker", "--network", url, "--canister", &canister.to_string(), "--store", &store]);
@@ -61,7 +62,7 @@ fn what_a_gateway_turns_away_is_tried_again_until_a_signal_ends_it() {
 
 /// A directory hangs from now on: whoever opens its marker waits for somebody who writes it.
 fn let_hang(dir: &Path) {
-    let marker = dir.join(coppice::blob_worker::marker::NAME);
+    let marker = dir.join(coppice::blob_worker::MARKER);
     std::fs::remove_file(&marker).unwrap();
     assert!(Command::new("mkfifo").arg(&marker).status().unwrap().success());
 }

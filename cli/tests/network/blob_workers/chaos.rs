@@ -4,7 +4,7 @@
 
 use super::bucket::{Bucket, NAME};
 use super::*;
-use coppice::wasm;
+use coppice_lab::wasm;
 use std::path::PathBuf;
 
 /// A height that the chain does not reach before the end of the test.
@@ -163,7 +163,7 @@ impl Chaos<'_> {
                 "store"
             }
             18 => {
-                let marker = coppice::blob_worker::marker::NAME;
+                let marker = coppice::blob_worker::MARKER;
                 let bytes = std::fs::read(self.dir.join(marker)).unwrap();
                 std::fs::write(self.dir.join(marker), &bytes[..bytes.len() / 2]).unwrap();
                 std::thread::sleep(Duration::from_millis(self.dice.roll(500)));

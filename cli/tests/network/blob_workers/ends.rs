@@ -110,7 +110,6 @@ fn each_exit_code_is_the_pages_and_nothing_is_lost() {
     a_report_that_nobody_reads(&above, &mut codes);
     a_directory_that_is_read_only_for_a_while(&net, &mut codes);
     a_blob_that_cannot_be_deleted(&net, &mut codes);
-    #[cfg(feature = "s3")]
     a_signal_in_mid_lease(&net, &mut codes);
     let leased = a_signal_while_a_lease_is_asked_for(&net, &mut codes);
 
@@ -195,7 +194,7 @@ fn up_to_where_the_persister_is<'a>(net: &'a Net, codes: &mut Codes) -> Part<'a>
 fn a_report_that_nobody_reads(part: &Part<'_>, codes: &mut Codes) {
     let mut child = part.command_of("worker", &["--once"]).spawn().unwrap();
     drop(child.stdout.take());
-    ended_for(&child.wait_with_output().unwrap(), 1, "coppice: ", codes);
+    ended_for(&child.wait_with_output().unwrap(), 1, "error: ", codes);
 }
 
 /// A command that a directory's mode binds: root may write everywhere, unless it gives that up.
@@ -270,7 +269,6 @@ fn a_blob_that_cannot_be_deleted(net: &Net, codes: &mut Codes) {
 }
 
 /// A worker that is to end while it deletes: what is under way is completed and counts, the rest waits again at once.
-#[cfg(feature = "s3")]
 fn a_signal_in_mid_lease(net: &Net, codes: &mut Codes) {
     use super::bucket::{Bucket, NAME};
     let part = Part::new(net, StoreType::BlockPersister, "block-persister", &[1; 5]);
@@ -322,7 +320,7 @@ fn a_signal_in_mid_lease(net: &Net, codes: &mut Codes) {
     assert!(part.rows().is_empty());
     let deleted = bucket.deleted();
     assert_eq!((deleted.len(), deleted.into_iter().collect::<BTreeSet<_>>()), (8, objects), "each of them once");
-    assert_eq!(bucket.objects(), [coppice::blob_worker::marker::NAME]);
+    assert_eq!(bucket.objects(), [coppice::blob_worker::MARKER]);
 }
 
 /// The canister has leased blobs, and its answer comes when the worker is to end: they go back. A second signal ends it before that, and

@@ -177,7 +177,6 @@ fn four_workers_delete_ten_thousand_files_though_one_is_killed_two_share_an_iden
     assert_eq!(absent as usize, killed, "what was killed had deleted was not there, and counts as done");
 }
 
-#[cfg(feature = "s3")]
 #[test]
 fn four_workers_empty_an_s3_bucket_though_one_request_in_ten_fails_and_one_is_killed() {
     use crate::s3::{BUCKET, Mood, Proxy, S3, python};

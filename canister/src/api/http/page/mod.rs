@@ -9,7 +9,7 @@ mod words;
 
 use super::answer::{Answer, Parameters};
 use crate::logs::history::{Sample, Span};
-use crate::operation::{health, sampling};
+use crate::operation::{health, sampling, storage};
 use crate::state::State;
 use crate::{logs, platform};
 use coppice_interface::*;
@@ -418,7 +418,7 @@ pub fn answer(state: &State, parameters: &Parameters) -> Answer {
         now: platform::time_ns(),
         health: health::health(state),
         prune: state.pruner.status(&state.chain, &state.blobs, &state.constraints()),
-        storage: state.storage(),
+        storage: storage::status(state),
         export: state.exporters.status(&state.chain, state.config.require_export),
         pruner: state.utxo_pruner.status(&state.config.utxo, &state.deletions),
         queue: state.deletions.status(),

@@ -99,10 +99,10 @@ fn what_is_refused_and_rolled_back_is_counted() {
     other.hash = [9; 32].into();
     assert_eq!(blocks::append_block(other), Err(AppendError::Conflict));
     native::with(|world| world.liquid_cycles = 500_000_000_000);
-    crate::operation::daemon::watch_cycles();
+    mutate(crate::operation::daemon::watch_cycles);
     assert!(matches!(append(3, &[], 10), Err(AppendError::LowCycles { .. })));
     native::with(|world| world.liquid_cycles = u128::MAX);
-    crate::operation::daemon::watch_cycles();
+    mutate(crate::operation::daemon::watch_cycles);
     let to = |number: u64| mutate(|state| state.rollback_to(number)).map(|rollback| rollback.removed);
     assert_eq!((to(2), to(1), to(0)), (Ok(0), Ok(1), Ok(1)));
     let metrics = get("/metrics").1;
@@ -129,7 +129,7 @@ fn the_page_has_the_parts_that_are_used() {
     assert!(has(" blocks/h</span>") && has(" instructions/h</span>") && has("MiB</span>"), "axes say what is counted");
     let hash: String = hex(&block(0, &[], 10).hash[..6]);
     assert!(has(&format!("<code>{hash}…</code> 0 s ago")));
-    crate::operation::sampling::note();
+    mutate(crate::operation::sampling::note);
     native::with(|world| world.time_ns += 86_399 * 1_000_000_000);
     assert!(!has("data-span=\"month\"") && has("23 h 59 min ago"));
     native::with(|world| world.time_ns += 1_000_000_000);

@@ -61,7 +61,7 @@ fn set_policy(change: PrunePolicyArg) {
 fn pass(secs: u64) {
     native::with(|world| world.time_ns += secs * 1_000_000_000);
     mutate(|state| state.tick(false));
-    crate::operation::sampling::note();
+    mutate(crate::operation::sampling::note);
 }
 
 /// Reads page and `health`, prints them, and says what is wrong with a sentence.

@@ -114,7 +114,7 @@ fn a_record_is_kept_whose_blob_is_damaged_and_goes_where_it_is_missing() {
     let (damaged, missing, sound) = (Tx::orphan(1, 1), Tx::orphan(2, 1), Tx::orphan(3, 1));
     [&damaged, &missing, &sound].into_iter().for_each(|tx| s.make_due(tx));
     let part = |s: &Service, tx: &Tx| match s.get(tx).transaction {
-        TransactionPlace::Blobs { parts, .. } => parts[0],
+        TransactionPlace::Blobs { parts, .. } => crate::storage::pointer(&parts[0]),
         other => panic!("{other:?}"),
     };
     let gone = part(&s, &missing);
@@ -138,7 +138,7 @@ fn a_record_is_kept_whose_blob_is_damaged_and_goes_where_it_is_missing() {
 /// Leaves no memory: neither the bucket's rest nor more of it.
 fn fill(s: &mut Service) {
     s.w.store.fill(0, false);
-    memory::set_max_pages(memory::billed_pages());
+    memory::manager().set_max_pages(memory::billed_pages());
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn without_memory_nothing_is_deleted_before_all_parents_are_preserved() {
     let Some(UtxoJobEnd::PreserveParents(blocked)) = &job.end else { panic!("{job:?}") };
     assert_eq!((&blocked.error, &blocked.parent), (&UtxoError::OutOfSpace, &Some(parent.id())));
     assert!(s.there(&due), "nothing is deleted");
-    memory::set_max_pages(u64::MAX);
+    memory::manager().set_max_pages(u64::MAX);
     let job = s.prune(2_000);
     assert_eq!((job.state, job.counts.records_deleted), (UtxoJobState::Completed, 1));
     assert_eq!(s.get(&parent).preserve_until, Some(3_440));
@@ -161,11 +161,11 @@ fn without_memory_for_the_queue_a_record_with_a_blob_outside_is_kept() {
     let mut s = Service::new();
     let tx = Tx::orphan(1, 1);
     make_outside(&mut s, &tx);
-    memory::set_max_pages(memory::billed_pages());
+    memory::manager().set_max_pages(memory::billed_pages());
     let job = s.prune(1_288);
     assert_eq!((job.counts.external_errors, job.counts.records_deleting), (1, 0));
     assert!(!s.get(&tx).being_deleted);
-    memory::set_max_pages(u64::MAX);
+    memory::manager().set_max_pages(u64::MAX);
     let job = s.prune(1_289);
     assert_eq!((job.counts.external_errors, job.counts.records_deleting), (0, 1));
     assert!(s.get(&tx).being_deleted);

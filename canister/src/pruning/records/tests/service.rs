@@ -1,10 +1,12 @@
 //! The pruner over a world of records, and short ways to call it.
 
 use crate::deletion::DeletionQueue;
+use crate::external::Records;
 use crate::operation::health::Finding;
 use crate::platform::native;
-use crate::pruning::records::{Records, UtxoPruner};
-use crate::storage::memory::{self, cell};
+use crate::pruning::records::UtxoPruner;
+use crate::storage::memory;
+use crate::storage::places;
 use crate::utxo::tests::world::{Tx, World, block, mined, raw};
 use coppice_interface::*;
 use std::ops::{Deref, DerefMut};
@@ -32,7 +34,7 @@ impl DerefMut for Service {
 
 fn open() -> (DeletionQueue, UtxoPruner) {
     let cells = Rc::new(memory::region(memory::CELLS));
-    cells.reserve(cell::END).unwrap();
+    cells.reserve(places::END).unwrap();
     (DeletionQueue::open(3).unwrap(), UtxoPruner::open(cells).unwrap())
 }
 

@@ -1,8 +1,9 @@
 //! What is persisted takes a new field that may be absent without a new version; and another version is refused.
 
 use super::service::Service;
-use crate::pruning::records::{MAGIC, Stored, UtxoPruner, VERSION};
-use crate::storage::memory::{self, cell};
+use crate::pruning::records::{CELL, Stored, UtxoPruner};
+use crate::storage::memory;
+use crate::storage::places;
 use crate::utxo::tests::world::Tx;
 use ciborium::Value;
 use coppice_interface::*;
@@ -53,7 +54,7 @@ fn busy() -> Service {
 
 fn stored() -> Stored {
     let cells = memory::region(memory::CELLS);
-    cell::load(&cells, cell::UTXO_PRUNER, MAGIC, VERSION).unwrap().unwrap()
+    CELL.load(&cells).unwrap().unwrap()
 }
 
 #[test]
@@ -76,34 +77,19 @@ fn everything_that_is_persisted_takes_a_field() {
     takes_a_field(&s.w.settings);
 }
 
-/// What was written with the magic that the upload of a block has, too.
-#[test]
-fn the_magic_before_is_read_and_written_anew() {
-    let mut s = busy();
-    let cells = memory::region(memory::CELLS);
-    assert_eq!(cells.read::<4>(cell::UTXO_PRUNER), MAGIC);
-    cells.write(cell::UTXO_PRUNER, b"CPUP");
-    let before = s.status();
-    s.reopen();
-    let again = s.status();
-    assert_eq!((again.running, again.pending, again.totals), (before.running, before.pending, before.totals));
-    s.settle();
-    assert_eq!((s.status().last_processed_height, cells.read::<4>(cell::UTXO_PRUNER)), (1_301, MAGIC));
-}
-
 #[test]
 fn another_version_is_refused_and_so_is_what_cannot_be_read() {
     let mut s = busy();
     let cells = Rc::new(memory::region(memory::CELLS));
     let open = || UtxoPruner::open(Rc::clone(&cells)).map(drop);
-    let bytes: [u8; 16] = cells.read(cell::UTXO_PRUNER);
+    let bytes: [u8; 16] = cells.read(places::UTXO_PRUNER);
     for (at, byte) in [(0, b'X'), (4, 0), (4, 2), (5, 1), (12, 0xFF)] {
         let mut wrong = bytes;
         wrong[at] = byte;
-        cells.write(cell::UTXO_PRUNER, &wrong);
+        cells.write(places::UTXO_PRUNER, &wrong);
         assert!(open().is_err(), "byte {at}");
     }
-    cells.write(cell::UTXO_PRUNER, &bytes);
+    cells.write(places::UTXO_PRUNER, &bytes);
     assert_eq!(open(), Ok(()));
     s.reopen();
     s.settle();

@@ -7,12 +7,12 @@ mod markers;
 mod progress;
 mod rounds;
 
-use super::super::marker::NAME;
-use super::super::store::Stores;
+use super::super::contents::NAME;
+use super::super::stores::Stores;
 use super::super::tests::{Fake, Heights, Mood, Moody, Row, State, path, row};
 use super::super::{all_done, mark};
 use super::*;
-use crate::exit::Exit;
+use crate::exit::{Exit, NOT_ALL, REFUSED, UNTOLD, WRONG_STORE};
 use candid::Principal;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _};

@@ -1,0 +1,129 @@
+//! Draft: a new block before it is one; the terms of its admission.
+
+use super::records::{Hash, MAX_HASH};
+use crate::storage::memory::{GrowError, NoMemory};
+use candid::Principal;
+use coppice_interface::segments::{BadSegment, Index, MAX_BLOCK, MAX_ENTRIES, MAX_KEY, Segment};
+use coppice_interface::{AppendError, BySegment, HeldBy};
+use serde_bytes::ByteBuf;
+
+/// Bytes of the largest index segment: every entry a key of the longest kind.
+const MAX_INDEX: u64 = 8 + MAX_ENTRIES * (6 + MAX_KEY as u64);
+
+/// What the canister's settings and state say of appends.
+#[derive(Clone, Debug)]
+pub struct Admission {
+    /// Who appends.
+    pub by: Principal,
+    /// Seconds after which an upload that nobody touched is aborted.
+    pub upload_expiry_secs: u64,
+    /// Check each segment against its SHA-256 (76 instructions a byte).
+    pub verify_segments: bool,
+    /// Liquid cycles that are missing for what feeds (`feed_min_liquid_cycles`).
+    pub missing_cycles: Option<u128>,
+    /// Kept bytes have reached emergency water, and this holds pruning back.
+    pub exhausted: Option<HeldBy>,
+}
+
+/// Anonymous caller with all checks off, for tests and benches.
+impl Default for Admission {
+    fn default() -> Self {
+        Self {
+            by: Principal::anonymous(),
+            upload_expiry_secs: u64::MAX,
+            verify_segments: false,
+            missing_cycles: None,
+            exhausted: None,
+        }
+    }
+}
+
+/// A new block without its payload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Draft {
+    pub number: u64,
+    pub hash: Hash,
+    pub parent: Hash,
+    pub timestamp: u64,
+    pub lengths: [u32; 3],
+    pub sha256: [[u8; 32]; 3],
+}
+
+/// Where a block stands to the kept ones.
+pub(super) enum Standing {
+    /// It comes next.
+    Next,
+    /// It is kept already.
+    Known,
+}
+
+impl From<NoMemory> for AppendError {
+    fn from(NoMemory(why): NoMemory) -> Self {
+        match why {
+            // Only a tick's work is put off, and a tick that meets it goes on later.
+            GrowError::OutOfSpace | GrowError::QuotaFull | GrowError::Later => Self::OutOfSpace,
+            GrowError::LowCycles { missing } => Self::LowCycles { missing },
+            GrowError::ReservedCyclesLimit { missing } => Self::ReservedCyclesLimit { missing },
+        }
+    }
+}
+
+pub(super) fn too_large(what: impl Into<String>, limit: u64) -> AppendError {
+    AppendError::TooLarge { what: what.into(), limit }
+}
+
+impl Draft {
+    /// Checks everything that can be checked without the chain and without the payload.
+    pub fn new(
+        number: u64,
+        hashes: (&[u8], &[u8]),
+        timestamp: u64,
+        lengths: [u64; 3],
+        sha256: &BySegment<ByteBuf>,
+    ) -> Result<Self, AppendError> {
+        if number == u64::MAX {
+            return Err(too_large("number", u64::MAX - 1));
+        }
+        let hash_of = |name: &str, bytes: &[u8]| Hash::new(bytes).ok_or_else(|| too_large(name, MAX_HASH as u64));
+        let (hash, parent) = (hash_of("hash", hashes.0)?, hash_of("parent_hash", hashes.1)?);
+        let bad = |segment: Segment, why: String| BadSegment { segment, at: 0, why };
+        if hashes.0.is_empty() {
+            return Err(bad(Segment::Body, "the block's hash is empty".into()).into());
+        }
+        let mut digests = [[0; 32]; 3];
+        for segment in Segment::ALL {
+            let digest = &sha256[segment.index()];
+            digests[segment.index()] = digest
+                .as_slice()
+                .try_into()
+                .map_err(|_| bad(segment, format!("its sha256 has {} bytes, not 32", digest.len())))?;
+        }
+        if lengths.iter().try_fold(0u64, |sum, &len| sum.checked_add(len)).is_none_or(|sum| sum > MAX_BLOCK) {
+            return Err(too_large("block", MAX_BLOCK));
+        }
+        if lengths[Segment::Index.index()] > MAX_INDEX {
+            return Err(too_large("index", MAX_INDEX));
+        }
+        Ok(Self { number, hash, parent, timestamp, lengths: lengths.map(|len| len as u32), sha256: digests })
+    }
+
+    pub fn payload_len(&self) -> u64 {
+        self.lengths.iter().map(|&len| u64::from(len)).sum()
+    }
+
+    /// Checks segment bytes against the digest declared for them.
+    pub fn verify(&self, segment: Segment, digest: [u8; 32]) -> Result<(), AppendError> {
+        if digest == self.sha256[segment.index()] {
+            return Ok(());
+        }
+        Err(BadSegment { segment, at: 0, why: "the bytes are not those of its sha256".into() }.into())
+    }
+
+    /// Checks what the index says of the block's size.
+    pub fn check_entries(&self, index: &Index) -> Result<(), AppendError> {
+        if index.references() > MAX_ENTRIES {
+            return Err(too_large("transactions + keys", MAX_ENTRIES));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,269 @@
+//! Transaction ids: which block has one, newest first.
+//!
+//! **Constraint.** An id may occur in every block that is kept, and thousands of times in one. Entering, looking up, pruning and
+//! rolling back an occurrence must each cost a constant. Nearly all ids occur once, and must not pay for the others.
+//!
+//! **Design.** A *posting* is one occurrence of an id. The table has one entry for each different hash, its newest posting. Only
+//! where that has replaced one of a kept block is there a *link* to it. Links lie in the log behind those of the block's keys, so
+//! they come and go with the block; the block's record says how many there are.
+//!
+//! ```text
+//! table     hash of an id ──▶ newest posting
+//! log       … body ‖ receipts ‖ index ‖ links of keys ‖ links of ids │ body ‖ …
+//! link      12 bytes, by rising position: position u32 ‖ posting before it u64
+//! posting   (block − base) << 24 | position in its block
+//! ```
+//! Of an id that occurs several times in a block only the last occurrence counts; it has the link that the first would have.
+//! A link that a later slice of the block has taken over stays, and leads nowhere (`u64::MAX`).
+//! Different ids of one hash share a list, and a reader compares the ids. Pruning takes nothing out: what is below the bound is
+//! the end of a list, and a sweep drops it later (`sweep.rs`). A rollback puts the link's posting back in the entry's place.
+
+use super::links::{LINK, NONE, links_len};
+use super::sweep::IndexTable;
+use crate::chain::records::BlockMeta;
+use crate::chain::store::ChainStore;
+use crate::chain::transit::{EnterError, Entered};
+use crate::storage::HashTable;
+use crate::storage::blob::BlobStore;
+use crate::storage::table::Change;
+use coppice_interface::segments::{ID, Index};
+use std::ops::Range;
+
+/// A slice of a block's ids that are in the table, and what was there before.
+#[derive(Debug, Default)]
+pub(in crate::chain) struct EnteredIds {
+    /// The position of the first.
+    from: u32,
+    hashes: Vec<u64>,
+    /// By rising position: the posting that an entry had.
+    replaced: Vec<(u32, u64)>,
+    /// The links that the block gets for them.
+    links: Vec<(u32, u64)>,
+    /// Links of slices before that a later occurrence has taken over: their indices among the block's.
+    taken_over: Vec<u32>,
+}
+
+impl EnteredIds {
+    /// The links as they lie in the log.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.links.len() * LINK);
+        for &(position, posting) in &self.links {
+            bytes.extend(position.to_le_bytes());
+            bytes.extend(posting.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// How many links there are.
+    pub fn links(&self) -> u32 {
+        self.links.len() as u32
+    }
+
+    /// Links of slices before that lead nowhere any more: their indices among the block's links.
+    pub fn taken_over(&self) -> &[u32] {
+        &self.taken_over
+    }
+
+    /// The postings that were replaced, of kept blocks and of pruned ones.
+    pub fn replaced(&self) -> impl Iterator<Item = u64> {
+        self.replaced.iter().map(|&(_, posting)| posting)
+    }
+
+    /// Puts the table back to what it was.
+    pub fn take_back(&self, table: &mut HashTable) {
+        self.undo(table, self.hashes.len());
+    }
+
+    fn undo(&self, table: &mut HashTable, done: usize) {
+        let mut replaced = self.replaced.iter().rev().peekable();
+        for (position, &hash) in (self.from..self.from + done as u32).zip(&self.hashes[..done]).rev() {
+            let before = replaced.next_if(|&&(at, _)| at == position).map(|&(_, posting)| posting);
+            table.change(hash, |_| before.map_or(Change::Out, Change::To));
+        }
+    }
+}
+
+fn split_link(link: &[u8; LINK]) -> (u32, u64) {
+    let [a, b, c, d, posting @ ..] = *link;
+    (u32::from_le_bytes([a, b, c, d]), u64::from_le_bytes(posting))
+}
+
+/// A link that leads nowhere any more, for the same position.
+pub(in crate::chain) fn no_posting() -> [u8; 8] {
+    NONE.to_le_bytes()
+}
+
+/// Where the posting of a link lies, in bytes from the start of the block's links of ids.
+pub(in crate::chain) fn posting_offset(link: u32) -> u64 {
+    links_len(link) + 4
+}
+
+impl ChainStore {
+    /// The hash under which an id's newest posting is kept.
+    #[inline]
+    pub(in crate::chain) fn id_hash(&self, id: &[u8; ID]) -> u64 {
+        let hash = self.index.hash(id);
+        #[cfg(test)]
+        let hash = if self.few_hashes { hash & 3 } else { hash };
+        hash
+    }
+
+    /// Makes the postings of some ids of a block the newest of their ids, or none of them. Those before them are there already, with
+    /// as many links as `meta` says.
+    ///
+    /// # Errors
+    /// [`EnterError`], and nothing has changed.
+    pub(in crate::chain) fn insert_ids(
+        &mut self,
+        blobs: &BlobStore,
+        meta: &BlockMeta,
+        index: &Index,
+        positions: Range<u32>,
+    ) -> Result<EnteredIds, EnterError> {
+        let ids = index.ids().skip(positions.start as usize).take(positions.len());
+        let hashes = ids.map(|id| self.id_hash(id)).collect();
+        let mut entered = EnteredIds { from: positions.start, hashes, ..EnteredIds::default() };
+        let first = self.index_value(meta.number, 0);
+        for (position, &hash) in positions.clone().zip(&entered.hashes) {
+            match self.index.put(hash, first | u64::from(position)) {
+                Ok(None) => {}
+                Ok(Some(before)) => entered.replaced.push((position, before)),
+                Err(error) => {
+                    entered.undo(&mut self.index, (position - positions.start) as usize);
+                    return Err(error.into());
+                }
+            }
+        }
+        if let Err(why) = self.link(blobs, meta, index, &mut entered) {
+            entered.take_back(&mut self.index);
+            return Err(EnterError::Unreadable(why));
+        }
+        Ok(entered)
+    }
+
+    /// Finds the links that what was replaced makes.
+    fn link(&self, blobs: &BlobStore, meta: &BlockMeta, index: &Index, entered: &mut EnteredIds) -> Result<(), String> {
+        let (number, from) = (meta.number, entered.from);
+        let mut gone = false;
+        for &(position, before) in &entered.replaced {
+            let Some((block, earlier)) = self.index_position(before) else { continue };
+            if block != number {
+                // What outlived a damaged block may name one that is not there yet.
+                if self.state.started && block >= self.state.oldest && block < number {
+                    entered.links.push((position, before));
+                }
+                continue;
+            }
+            // Nor was it put there now where it names another hash, or a later position.
+            let hash = entered.hashes[(position - from) as usize];
+            let hash_there = match earlier.checked_sub(from) {
+                Some(in_slice) => entered.hashes.get(in_slice as usize).copied(),
+                None => index.id(earlier).map(|id| self.id_hash(id)),
+            };
+            if earlier >= position || hash_there != Some(hash) {
+                continue;
+            }
+            if index.id(earlier) != index.id(position) {
+                entered.links.push((position, before));
+            } else if earlier < from {
+                if let Some((link, inherited)) = self.id_link(blobs, meta, earlier)? {
+                    entered.taken_over.push(link);
+                    entered.links.push((position, inherited));
+                }
+            } else if let Ok(at) = entered.links.binary_search_by_key(&earlier, |&(position, _)| position) {
+                let inherited = std::mem::replace(&mut entered.links[at].1, NONE);
+                gone = true;
+                entered.links.push((position, inherited));
+            }
+        }
+        if gone {
+            entered.links.retain(|&(_, posting)| posting != NONE);
+        }
+        Ok(())
+    }
+
+    /// Takes some ids of the block that goes out, which are the last that are there: of each the posting before it is the newest again,
+    /// if its block is kept. Answers how many entries went.
+    ///
+    /// # Errors
+    /// A sentence where the links cannot be read; nothing has changed.
+    pub(in crate::chain) fn remove_ids(
+        &mut self,
+        blobs: &BlobStore,
+        meta: &BlockMeta,
+        index: &Index,
+        positions: Range<u32>,
+    ) -> Result<u64, String> {
+        let mut links = Vec::new();
+        let range = meta.id_links_start()..meta.log_end();
+        self.log.read_onto(blobs, &mut links, range).map_err(|error| format!("the links of its ids: {error:?}"))?;
+        let mut links = links.as_chunks().0.iter().map(split_link).rev().peekable();
+        let mut removed = 0;
+        // From the last on: of one hash each posting of the block leads to the one before it.
+        for position in positions.rev() {
+            let Some(id) = index.id(position) else { continue };
+            let posting = self.index_value(meta.number, position);
+            while links.next_if(|&(at, _)| at > position).is_some() {}
+            let before = links.next_if(|&(at, _)| at == position).map(|(_, before)| before);
+            let before = before.filter(|&before| before < posting && self.is_behind_bound(before));
+            let hash = self.id_hash(id);
+            let changed = self.index.change(hash, |newest| match before {
+                _ if newest != posting => Change::Keep,
+                Some(before) => Change::To(before),
+                None => Change::Out,
+            });
+            removed += u64::from(changed.is_some() && before.is_none());
+        }
+        Ok(removed)
+    }
+
+    /// Whether the block of a posting was not pruned.
+    pub(in crate::chain) fn is_behind_bound(&self, posting: u64) -> bool {
+        self.index_position(posting).is_some_and(|(block, _)| block >= self.state.oldest)
+    }
+
+    /// The posting before one of a kept block, or of one in transit, if there is a link.
+    ///
+    /// # Errors
+    /// A sentence where the links cannot be read.
+    #[cold]
+    pub(in crate::chain) fn id_before(
+        &self,
+        blobs: &BlobStore,
+        meta: &BlockMeta,
+        position: u32,
+    ) -> Result<Option<u64>, String> {
+        Ok(self.id_link(blobs, meta, position)?.map(|(_, posting)| posting))
+    }
+
+    /// The link of a position: its index among the block's links, and the posting that it leads to.
+    #[cold]
+    fn id_link(&self, blobs: &BlobStore, meta: &BlockMeta, position: u32) -> Result<Option<(u32, u64)>, String> {
+        let link = |at: u32| -> Result<(u32, u64), String> {
+            let bytes = self.log.read_array(blobs, meta.id_links_start() + links_len(at));
+            bytes.map(|bytes| split_link(&bytes)).map_err(|error| format!("the links of its ids: {error:?}"))
+        };
+        let (mut low, mut high) = (0, meta.id_links);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match link(middle)? {
+                (at, posting) if at == position => return Ok((posting != NONE).then_some((middle, posting))),
+                (at, _) if at < position => low = middle + 1,
+                _ => high = middle,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Puts both tables back to what they were before a block was entered.
+    pub(in crate::chain) fn take_back(&mut self, entered: &Entered) {
+        self.take_back_keys(&entered.keys);
+        entered.ids.take_back(&mut self.index);
+    }
+
+    /// Notes which stale postings an entered block has replaced: they need no sweep any more.
+    pub(in crate::chain) fn settle_replaced(&mut self, entered: &Entered) {
+        entered.ids.replaced().for_each(|posting| self.settle(IndexTable::Ids, posting));
+        entered.keys.replaced().for_each(|posting| self.settle(IndexTable::Keys, posting));
+    }
+}

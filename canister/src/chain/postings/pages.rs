@@ -1,0 +1,260 @@
+//! Looking a secondary key up: its postings from the newest on, a page at a time.
+//!
+//! A list is of a hash, and what it names may have outlived a damaged block, so nothing is believed of a posting: the key in
+//! the segment decides, and points must fall from one posting to the next. A call looks at a bounded number of them,
+//! whatever it finds there.
+//!
+//! The canister keeps nothing of its readers. A cursor names the posting that was read last, by block, hash and number;
+//! the list behind it only ever loses its end. Where blocks that the reader has seen were rolled back since, it is told.
+
+use super::links::{LINK, NONE, split_link};
+use crate::chain::records::Hash;
+use crate::chain::store::ChainStore;
+use crate::storage::blob::BlobStore;
+use coppice_interface::segments::{ID, KEY_HEADER, MAX_ENTRIES, MAX_KEY, Segment, id_offset, split_key_header};
+use coppice_interface::{KeyCursor, KeyError, KeyPage, KeyTransaction};
+use serde_bytes::ByteBuf;
+
+/// Transactions of the longest page.
+pub const MAX_KEY_PAGE: u32 = 1_000;
+/// Postings that one call looks at: some 30 M instructions.
+const MOST_POSTINGS: u32 = 10_000;
+
+/// A key that is looked up.
+struct Wanted<'a> {
+    key: &'a [u8],
+    hash: u64,
+}
+
+/// A posting that was read.
+struct Posting {
+    number: u64,
+    block_hash: Hash,
+    /// Its number in the block's index segment.
+    key: u32,
+    transaction: u32,
+    /// Where the transaction's id lies in the log.
+    id: u64,
+    /// Whether the key is the one that is looked up, and not another of the same hash.
+    matches: bool,
+    /// The posting before it, or `NONE`.
+    previous: u64,
+}
+
+/// How far a walk is.
+#[derive(Clone, Copy)]
+struct Point {
+    number: u64,
+    /// The transaction of the posting that was read last, and that posting's number.
+    transaction: u32,
+    key: u32,
+    /// See [`KeyCursor::position`].
+    position: u32,
+}
+
+impl Posting {
+    /// Whether its transaction was handed out: a transaction may have a key twice.
+    fn is_known(&self, point: Option<Point>) -> bool {
+        point.is_some_and(|point| point.number == self.number && self.transaction >= point.position)
+    }
+
+    /// Whether it comes behind a point.
+    fn is_behind(&self, point: Option<Point>) -> bool {
+        let at = (self.number, self.transaction, self.key);
+        point.is_none_or(|point| at < (point.number, point.transaction, point.key))
+    }
+
+    /// Where a walk is behind it.
+    fn point(&self, before: Option<Point>) -> Point {
+        // Behind another key of the same hash this transaction may still have the one that is looked up.
+        let position = if self.matches { self.transaction } else { self.transaction + 1 };
+        let known = before.filter(|point| point.number == self.number).map_or(u32::MAX, |point| point.position);
+        let Self { number, transaction, key, .. } = *self;
+        Point { number, transaction, key, position: position.min(known) }
+    }
+}
+
+/// Word by word, as ids are compared.
+#[inline]
+fn same_bytes(a: &[u8], b: &[u8]) -> bool {
+    let ((words_a, rest_a), (words_b, rest_b)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
+    let same = |(a, b): (&[u8; 8], &[u8; 8])| u64::from_le_bytes(*a) == u64::from_le_bytes(*b);
+    a.len() == b.len() && words_a.iter().zip(words_b).all(same) && rest_a.iter().zip(rest_b).all(|(a, b)| a == b)
+}
+
+#[cold]
+fn corrupt(number: u64, why: impl std::fmt::Debug) -> KeyError {
+    KeyError::Corrupt { number, why: format!("{why:?}") }
+}
+
+fn bad(why: impl Into<String>) -> KeyError {
+    KeyError::BadCursor { why: why.into() }
+}
+
+impl ChainStore {
+    /// The newest transactions that have a key, older than those that the cursor has seen: at most `limit` of them, and
+    /// [`MAX_KEY_PAGE`] where that is 0 or more.
+    ///
+    /// # Errors
+    /// [`KeyError`].
+    pub fn find_by_key(
+        &self,
+        blobs: &BlobStore,
+        key: &[u8],
+        cursor: Option<&KeyCursor>,
+        limit: u32,
+    ) -> Result<KeyPage, KeyError> {
+        if key.len() > usize::from(MAX_KEY) {
+            return Err(KeyError::KeyTooLong { limit: u64::from(MAX_KEY) });
+        }
+        let limit = if limit == 0 { MAX_KEY_PAGE } else { limit.min(MAX_KEY_PAGE) };
+        let wanted = Wanted { key, hash: self.key_hash(key) };
+        let (mut next, mut point) = match cursor {
+            None => (self.behind_transit(blobs, self.keys.get(wanted.hash).unwrap_or(NONE), &wanted)?, None),
+            Some(cursor) => self.resume(blobs, cursor, &wanted)?,
+        };
+        let mut transactions = Vec::with_capacity(limit as usize);
+        for looked_at in 0..MOST_POSTINGS {
+            if self.is_end(next) || transactions.len() == limit as usize {
+                break;
+            }
+            match self.step(blobs, next, &mut point, &wanted, &mut transactions) {
+                Ok(previous) => next = previous,
+                // What comes before it is handed out; the next page says what is wrong.
+                Err(_) if looked_at > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        let first = transactions.first().map(|first: &KeyTransaction| first.block_number);
+        let cursor = point.filter(|_| !self.is_end(next)).map(|point| KeyCursor {
+            block_number: point.number,
+            block_hash: self.hash(point.number).unwrap_or_default().to_bytes(),
+            position: point.position,
+            key: point.key,
+            newest: cursor.map(|cursor| cursor.newest).or(first).unwrap_or(point.number),
+            rollbacks: self.rollbacks.count(),
+        });
+        Ok(KeyPage { transactions, cursor })
+    }
+
+    /// The newest posting of a list that begins with `posting`, but for those of a block in transit.
+    fn behind_transit(&self, blobs: &BlobStore, mut posting: u64, wanted: &Wanted) -> Result<u64, KeyError> {
+        // As many as a block has: some 150 M instructions.
+        for _ in 0..MAX_ENTRIES {
+            let Some((number, _)) = self.index_position(posting).filter(|&(number, _)| self.in_transit(number)) else {
+                break;
+            };
+            let Some(there) = self.posting(blobs, posting, wanted)? else { return Ok(NONE) };
+            if there.previous != NONE && there.previous >= posting && there.previous >> 24 != posting >> 24 {
+                return Err(corrupt(number, "a link of a key does not lead back"));
+            }
+            posting = there.previous;
+        }
+        Ok(posting)
+    }
+
+    /// Reads the posting behind `point`, moves that behind it, adds what is handed out of it, and answers the one before it;
+    /// `NONE` also where there is none of this hash, as the entry or the link that named it outlived a damaged block.
+    #[inline(always)]
+    fn step(
+        &self,
+        blobs: &BlobStore,
+        posting: u64,
+        point: &mut Option<Point>,
+        wanted: &Wanted,
+        transactions: &mut Vec<KeyTransaction>,
+    ) -> Result<u64, KeyError> {
+        let Some(posting) = self.posting(blobs, posting, wanted)? else { return Ok(NONE) };
+        let Posting { number: block_number, transaction: position, previous, .. } = posting;
+        if !posting.is_behind(*point) {
+            return Err(corrupt(block_number, "a link of a key does not lead back"));
+        }
+        let behind = posting.point(*point);
+        if posting.matches && !posting.is_known(*point) {
+            let id: [u8; ID] = self.log.read_array(blobs, posting.id).map_err(|error| corrupt(block_number, error))?;
+            let (block_hash, id) = (posting.block_hash.to_bytes(), ByteBuf::from(id));
+            transactions.push(KeyTransaction { block_number, block_hash, position, id });
+        }
+        *point = Some(behind);
+        Ok(previous)
+    }
+
+    /// Whether a list ends before this posting: there is none, or it went with its block.
+    fn is_end(&self, posting: u64) -> bool {
+        posting == NONE || self.index_position(posting).is_none_or(|(number, _)| number < self.state.oldest)
+    }
+
+    /// Reads a posting. `None`: there is none of this hash, as the entry or the link that named it outlived a damaged block.
+    #[inline(always)]
+    fn posting(&self, blobs: &BlobStore, posting: u64, wanted: &Wanted) -> Result<Option<Posting>, KeyError> {
+        let Some((number, key)) = self.reachable(posting) else { return Ok(None) };
+        let record = self.records.meta_and_hash(number);
+        let (meta, block_hash) = record.ok_or_else(|| corrupt(number, "its record cannot be decoded"))?;
+        if key >= meta.keys {
+            return Ok(None);
+        }
+        let link = self.log.read_array(blobs, meta.payload_end() + u64::from(key) * LINK as u64);
+        let (previous, at) = split_link(&link.map_err(|error| corrupt(number, error))?);
+        let segment = meta.segment_start(Segment::Index);
+        let start = segment + u64::from(at);
+        let read = |length: usize| {
+            let end = (start + (KEY_HEADER + length) as u64).min(meta.payload_end());
+            let mut bytes = Vec::with_capacity(KEY_HEADER + usize::from(MAX_KEY));
+            let read = self.log.read_onto(blobs, &mut bytes, start..end.max(start));
+            read.map(|()| bytes).map_err(|error| corrupt(number, error))
+        };
+        // Nearly always it is the key that is looked up.
+        let mut bytes = read(wanted.key.len())?;
+        let header = bytes.first_chunk().ok_or_else(|| corrupt(number, "a link of a key names none"))?;
+        let (transaction, length) = split_key_header(header);
+        let length = usize::from(length);
+        if length != wanted.key.len() {
+            bytes = read(length.min(usize::from(MAX_KEY)))?;
+        }
+        if bytes.len() != KEY_HEADER + length || transaction >= meta.transactions {
+            return Err(corrupt(number, "a link of a key names none"));
+        }
+        let found = &bytes[KEY_HEADER..];
+        let matches = same_bytes(found, wanted.key);
+        if !matches && self.key_hash(found) != wanted.hash {
+            return Ok(None);
+        }
+        let id = segment + id_offset(transaction);
+        Ok(Some(Posting { number, block_hash, key, transaction, id, matches, previous }))
+    }
+
+    /// Where a cursor goes on: the posting that comes next, and the point that it is behind.
+    fn resume(&self, blobs: &BlobStore, cursor: &KeyCursor, wanted: &Wanted) -> Result<(u64, Option<Point>), KeyError> {
+        let KeyCursor { block_number: number, key, position, newest, .. } = *cursor;
+        let rollbacks = self.rollbacks.count();
+        if let Some(first_available) = self.reset_since(cursor.rollbacks) {
+            return Err(KeyError::Reset { first_available });
+        }
+        // A cursor of before the first reset that does not say when it was made goes by its hash.
+        let of_before = cursor.rollbacks == 0 && self.was_reset();
+        if of_before && !self.hash_is(number, &cursor.block_hash) {
+            return Err(KeyError::Reset { first_available: self.first_available() });
+        }
+        if let Some(common) = self.rollbacks.lowest_since(cursor.rollbacks).filter(|&common| common < newest) {
+            let kept = (number <= common).then(|| KeyCursor { newest: common, rollbacks, ..cursor.clone() });
+            return Err(KeyError::Reorged { common_ancestor: common, cursor: kept });
+        }
+        // Queries are answered by single replicas, and one of them may be a block or a reorg late.
+        if cursor.rollbacks > rollbacks || !self.state.started || number >= self.state.next {
+            return Err(KeyError::Behind { head: self.state.head() });
+        }
+        if number < self.state.oldest {
+            return Ok((NONE, None));
+        }
+        let posting = match u64::from(key) < MAX_ENTRIES {
+            true => self.posting(blobs, self.index_value(number, key), wanted)?,
+            false => None,
+        };
+        let posting = posting.ok_or_else(|| bad(format!("key {key} of block {number} is another")))?;
+        if posting.block_hash.as_slice() != cursor.block_hash.as_slice() {
+            return Err(bad(format!("block {number} with this hash was never part of this chain")));
+        }
+        let Posting { transaction, previous, .. } = posting;
+        Ok((previous, Some(Point { number, transaction, key, position })))
+    }
+}

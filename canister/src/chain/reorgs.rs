@@ -1,0 +1,181 @@
+//! Which blocks were rolled back: how a reader whose block is gone learns where its chain and this one part.
+//!
+//! A block's number and hash do not say when it left the chain, so a reader's cursor carries how many blocks had been
+//! rolled back when it was made. Everything rolled back since lies above the lowest head since: that one is the newest
+//! block that both surely have. Of a rollback only its head matters, and only until a deeper one: what is kept is a stack
+//! of rising heads, at most [`MAX_STEPS`]. Where it is full, two heads that are pruned become one, and where there are none
+//! the two oldest others, which answers a lower head than it might, never a higher.
+//!
+//! ```text
+//! cell: 0 magic "CPRB"  4 version u16  6 steps u16  8 rolled back u64  16 steps: sequence u64 ‖ head u64
+//! ```
+
+use crate::storage::memory::Region;
+use crate::storage::places;
+use coppice_storage::bytes::{array_at, u16_at};
+use coppice_storage::header::Header;
+
+const LAYOUT: Header = Header { name: "rollbacks", magic: *b"CPRB", version: 1 };
+const HEADER: u64 = 16;
+const MAX_STEPS: usize = 254;
+const STEP: u64 = 16;
+
+/// The lowest heads since.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rollbacks {
+    /// Blocks ever rolled back.
+    count: u64,
+    /// After how many of them the head was how low; both rise.
+    steps: Vec<(u64, u64)>,
+}
+
+impl Rollbacks {
+    /// Reads the cell; one never written is none.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong with it.
+    pub fn load(cells: &Region) -> Result<Self, String> {
+        let header: [u8; HEADER as usize] = cells.read(places::ROLLBACKS);
+        if header == [0; HEADER as usize] {
+            return Ok(Self::default());
+        }
+        LAYOUT.check(&array_at(&header, 0))?;
+        let steps = u16_at(&header, 6);
+        if usize::from(steps) > MAX_STEPS {
+            return Err(format!("rollbacks: {steps} steps"));
+        }
+        let words = cells.read_words(places::ROLLBACKS + HEADER, 2 * usize::from(steps));
+        let count = cells.read_u64(places::ROLLBACKS + 8);
+        Ok(Self { count, steps: words.as_chunks().0.iter().map(|&[sequence, head]| (sequence, head)).collect() })
+    }
+
+    /// Blocks ever rolled back.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Notes that a block was rolled back, after which block `head` was the head, and `oldest` the oldest kept one.
+    pub fn note(&mut self, cells: &Region, head: u64, oldest: u64) {
+        self.count += 1;
+        while self.steps.last().is_some_and(|&(_, lowest)| lowest >= head) {
+            self.steps.pop();
+        }
+        self.steps.push((self.count, head));
+        let mut changed = self.steps.len() - 1;
+        if self.steps.len() > MAX_STEPS {
+            // Below the others stays the one pruned head that says that more is gone.
+            let pruned = self.steps.partition_point(|&(_, head)| head + 1 < oldest);
+            let first = if pruned > 1 { 0 } else { pruned };
+            self.steps[first + 1].1 = self.steps[first].1;
+            self.steps.remove(first);
+            changed = 0;
+        }
+        let words = self.steps[changed..].iter().flat_map(|&(sequence, head)| [sequence, head]);
+        let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+        cells.write(places::ROLLBACKS + HEADER + changed as u64 * STEP, &bytes);
+        self.save_header(cells);
+    }
+
+    fn save_header(&self, cells: &Region) {
+        let mut header = [0; HEADER as usize];
+        header[..8].copy_from_slice(&LAYOUT.encode());
+        header[6..8].copy_from_slice(&(self.steps.len() as u16).to_le_bytes());
+        header[8..].copy_from_slice(&self.count.to_le_bytes());
+        cells.write(places::ROLLBACKS, &header);
+    }
+
+    /// Notes that the chain was emptied, and says what was counted then: what came before is no part of the chain that comes.
+    pub fn reset(&mut self, cells: &Region) -> u64 {
+        self.count += 1;
+        self.steps.clear();
+        self.save_header(cells);
+        self.count
+    }
+
+    /// The lowest head since `count` blocks had been rolled back; `None` where none was since.
+    pub fn lowest_since(&self, count: u64) -> Option<u64> {
+        let first = self.steps.partition_point(|&(sequence, _)| sequence <= count);
+        self.steps.get(first).map(|&(_, head)| head)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::native;
+    use crate::storage::memory;
+    use proptest::prelude::*;
+
+    fn cells() -> Region {
+        native::reset();
+        memory::forget();
+        let cells = memory::region(memory::CELLS);
+        cells.reserve(places::END).unwrap();
+        cells
+    }
+
+    proptest! {
+        #[test]
+        fn the_lowest_head_since_is_found_and_never_one_too_high(heads in prop::collection::vec(0u64..2_000, 0..700)) {
+            let cells = cells();
+            let mut rollbacks = Rollbacks::default();
+            for &head in &heads {
+                rollbacks.note(&cells, head, 0);
+            }
+            prop_assert_eq!(&Rollbacks::load(&cells).unwrap(), &rollbacks);
+            prop_assert_eq!(rollbacks.count(), heads.len() as u64);
+            for since in 0..=heads.len() {
+                prop_assert_eq!(rollbacks.lowest_since(since as u64), heads[since..].iter().min().copied());
+            }
+        }
+    }
+
+    #[test]
+    fn where_the_stack_is_full_the_answer_is_lower_and_never_higher() {
+        let cells = cells();
+        let mut rollbacks = Rollbacks::default();
+        let heads: Vec<u64> = (1_000..2_000).collect();
+        heads.iter().for_each(|&head| rollbacks.note(&cells, head, 0));
+        assert_eq!(rollbacks.steps.len(), MAX_STEPS);
+        assert_eq!(Rollbacks::load(&cells).unwrap(), rollbacks);
+        for (since, &head) in (0..).zip(&heads) {
+            assert!(rollbacks.lowest_since(since).unwrap() <= head);
+        }
+        assert_eq!(rollbacks.lowest_since(0), Some(1_000));
+        assert_eq!(rollbacks.lowest_since(990), Some(1_990), "the newest are exact");
+    }
+
+    #[test]
+    fn pruned_heads_are_one_and_never_make_a_kept_one_lower() {
+        let cells = cells();
+        let mut rollbacks = Rollbacks::default();
+        let heads: Vec<u64> = (0..2_000).collect();
+        // A hundred heads behind each rollback are kept.
+        heads.iter().for_each(|&head| rollbacks.note(&cells, head, head.saturating_sub(100)));
+        assert_eq!(Rollbacks::load(&cells).unwrap(), rollbacks);
+        assert_eq!(rollbacks.steps.len(), MAX_STEPS);
+        let oldest = 1_999 - 100;
+        for (since, &head) in (0..).zip(&heads) {
+            let lowest = rollbacks.lowest_since(since).unwrap();
+            if head + 1 < oldest {
+                assert!(lowest <= head, "pruned as well");
+            } else {
+                assert_eq!(lowest, head, "exact");
+            }
+        }
+        // More than the stack holds, with one pruned below them.
+        let mut rollbacks = Rollbacks::default();
+        rollbacks.note(&cells, 5, 0);
+        (1_000..1_500).for_each(|head| rollbacks.note(&cells, head, 900));
+        assert_eq!((rollbacks.steps.len(), rollbacks.lowest_since(0)), (MAX_STEPS, Some(5)));
+        assert_eq!(rollbacks.lowest_since(1), Some(1_000), "not the pruned one");
+    }
+
+    #[test]
+    fn a_cell_of_another_version_is_refused() {
+        let cells = cells();
+        Rollbacks::default().note(&cells, 7, 0);
+        cells.write(places::ROLLBACKS + 4, &[9]);
+        assert!(Rollbacks::load(&cells).unwrap_err().contains("version 9"));
+    }
+}

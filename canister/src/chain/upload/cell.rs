@@ -1,0 +1,148 @@
+//! Cell of the open upload.
+//!
+//! ```text
+//! cell: 0 magic "CPUP"  4 version u16  6 open u8  7 hash length u8  8 number u64  16 timestamp u64  24 lengths 3 × u32
+//!       36 chunk size u32  40 missing u32  44 parent length u8  48 last touched u64 (Unix seconds)  56 reserved
+//!       64 hash 32  96 parent 32  128 SHA-256 3 × 32  224 producer's length u8  225 producer, up to 29  256 bitmap of received chunks, up to 2048 bytes
+//!       4096 how far the segments are verified
+//! ```
+
+use crate::chain::draft::Draft;
+use crate::chain::records::Hash;
+use crate::chunks::Chunks;
+use crate::storage::memory::Region;
+use crate::storage::places;
+use candid::Principal;
+use coppice_interface::segments::Segment;
+use coppice_interface::{AppendError, UploadError, UploadProgress};
+use coppice_storage::bytes::{array_at, u32_at, u64_at};
+use coppice_storage::header::Header;
+
+const LAYOUT: Header = Header { name: "upload of a block", magic: *b"CPUP", version: 1 };
+const HEADER: usize = 256;
+const PRODUCER: usize = 224;
+pub(super) const MISSING: u64 = places::UPLOAD + 40;
+pub(super) const TOUCHED: u64 = places::UPLOAD + 48;
+pub(super) const BITMAP: u64 = places::UPLOAD + HEADER as u64;
+
+/// Whose upload is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// Who began it; none where that was not noted.
+    pub by: Option<Principal>,
+    /// When it expires, in Unix seconds.
+    pub expires_at: u64,
+}
+
+impl From<Opened> for AppendError {
+    fn from(Opened { by, expires_at }: Opened) -> Self {
+        Self::UploadOpen { by, expires_at }
+    }
+}
+
+/// The open upload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::chain) struct Upload {
+    pub draft: Draft,
+    /// Who began it; none where that was before it was noted.
+    pub(super) by: Option<Principal>,
+    pub(super) chunk_size: u32,
+    pub missing: u32,
+    pub(super) touched: u64,
+}
+
+impl Upload {
+    pub(in crate::chain) fn chunks(&self) -> Chunks {
+        Chunks { length: self.draft.payload_len(), size: self.chunk_size }
+    }
+
+    /// What is said to a caller who means another block.
+    pub(in crate::chain) fn other(&self) -> UploadError {
+        UploadError::OtherUpload { number: self.draft.number, hash: self.draft.hash.to_bytes() }
+    }
+
+    pub(super) fn opened(&self, expiry: u64) -> Opened {
+        Opened { by: self.by, expires_at: self.touched.saturating_add(expiry) }
+    }
+
+    pub(super) fn is_of_another(&self, caller: Principal) -> bool {
+        self.by.is_some_and(|by| by != caller)
+    }
+
+    pub(super) fn progress(&self) -> UploadProgress {
+        UploadProgress { chunks: self.chunks().count() as u32, missing: self.missing }
+    }
+
+    pub(super) fn save(&self, cells: &Region) {
+        let mut b = [0; HEADER];
+        let mut put = |at: usize, bytes: &[u8]| b[at..at + bytes.len()].copy_from_slice(bytes);
+        let (hash, parent) = (self.draft.hash.as_slice(), self.draft.parent.as_slice());
+        put(0, &LAYOUT.encode());
+        put(6, &[1, hash.len() as u8]);
+        put(8, &self.draft.number.to_le_bytes());
+        put(16, &self.draft.timestamp.to_le_bytes());
+        for (i, len) in self.draft.lengths.iter().enumerate() {
+            put(24 + 4 * i, &len.to_le_bytes());
+        }
+        put(36, &self.chunk_size.to_le_bytes());
+        put(40, &self.missing.to_le_bytes());
+        put(44, &[parent.len() as u8]);
+        put(48, &self.touched.to_le_bytes());
+        put(64, hash);
+        put(96, parent);
+        for (i, sha) in self.draft.sha256.iter().enumerate() {
+            put(128 + 32 * i, sha);
+        }
+        if let Some(by) = &self.by {
+            put(PRODUCER, &[by.as_slice().len() as u8]);
+            put(PRODUCER + 1, by.as_slice());
+        }
+        cells.write(places::UPLOAD, &b);
+    }
+
+    pub(super) fn load(cells: &Region) -> Option<Self> {
+        let b: [u8; HEADER] = cells.read(places::UPLOAD);
+        if LAYOUT.check(&array_at(&b, 0)).is_err() || b[6] != 1 {
+            return None;
+        }
+        let (u32_at, u64_at) = (|at: usize| u32_at(&b, at), |at: usize| u64_at(&b, at));
+        let digest = |at: usize| array_at::<32>(&b, at);
+        Some(Self {
+            draft: Draft {
+                number: u64_at(8),
+                hash: Hash::new(digest(64).get(..usize::from(b[7]))?)?,
+                parent: Hash::new(digest(96).get(..usize::from(b[44]))?)?,
+                timestamp: u64_at(16),
+                lengths: [u32_at(24), u32_at(28), u32_at(32)],
+                sha256: [digest(128), digest(160), digest(192)],
+            },
+            by: match usize::from(b[PRODUCER]) {
+                0 => None,
+                len => Some(Principal::try_from_slice(b.get(PRODUCER + 1..PRODUCER + 1 + len)?).ok()?),
+            },
+            chunk_size: u32_at(36),
+            missing: u32_at(40),
+            touched: u64_at(48),
+        })
+    }
+}
+
+/// Where a segment of an upload lies that begins at log offset `start`, and its bytes.
+pub(in crate::chain) fn uploaded_range(start: u64, draft: &Draft, segment: Segment) -> (u64, u64) {
+    let before: u64 = draft.lengths[..segment.index()].iter().map(|&len| u64::from(len)).sum();
+    (start + before, u64::from(draft.lengths[segment.index()]))
+}
+
+/// Refuses a cell that this code did not write.
+pub(in crate::chain) fn check(cells: &Region) -> Result<(), String> {
+    let header: [u8; HEADER] = cells.read(places::UPLOAD);
+    if header != [0; HEADER] && Upload::load(cells).is_none() {
+        return Err(format!("open upload: magic {:?}, version {}", &header[..4], header[4]));
+    }
+    Ok(())
+}
+
+/// Empties the cell.
+pub(super) fn clear(cells: &Region) {
+    cells.write(places::UPLOAD, &[0; HEADER]);
+}

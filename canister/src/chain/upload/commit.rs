@@ -1,0 +1,182 @@
+//! Committing an uploaded block: every refusal first, then its references, a slice in each message (`transit.rs`).
+
+use super::cell::{Upload, uploaded_range};
+use crate::chain::draft::{Admission, Draft};
+use crate::chain::postings::{ids, links};
+use crate::chain::records::BlockMeta;
+use crate::chain::state::{Transit, Way};
+use crate::chain::store::ChainStore;
+use crate::chain::transit::{EnterError, Entered};
+use crate::storage::blob::{BlobStore, Owner};
+use crate::storage::memory::NoMemory;
+use coppice_interface::segments::{Index, Segment, check_receipts, receipts_table_len};
+use coppice_interface::{AppendError, BlockId, Commit, UploadError};
+
+impl From<EnterError> for UploadError {
+    fn from(error: EnterError) -> Self {
+        match error {
+            EnterError::Grow(error) => Self::Append(NoMemory(error).into()),
+            EnterError::Unreadable(_) => Self::Damaged,
+        }
+    }
+}
+
+impl ChainStore {
+    /// Goes on making the uploaded block the head. A block that is kept already is done.
+    ///
+    /// # Errors
+    /// [`UploadError`], and nothing has changed: the upload stays open.
+    pub fn commit_upload(
+        &mut self,
+        blobs: &mut BlobStore,
+        block: &BlockId,
+        admission: &Admission,
+        now: u64,
+    ) -> Result<Commit, UploadError> {
+        if self.hash_is(block.number, &block.hash) {
+            return Ok(Commit::Done);
+        }
+        let upload = self.upload_of(block.number)?;
+        let draft = &upload.draft;
+        if draft.hash.as_slice() != block.hash.as_slice() {
+            return Err(upload.other());
+        }
+        if upload.missing > 0 {
+            let first = (0..upload.chunks().count() as u32).find(|&chunk| !self.received(chunk)).unwrap_or(0);
+            return Err(UploadError::Incomplete { missing: upload.missing, first });
+        }
+        if self.is_aborting() {
+            return Err(UploadError::Aborting);
+        }
+        let bytes = self.uploaded(blobs, draft, Segment::Index, u64::MAX)?;
+        let index = Index::parse(&bytes).map_err(AppendError::from)?;
+        let (transit, meta) = match self.state.transit {
+            Some(transit) => (transit, self.meta_in_transit(draft, &index).ok_or(UploadError::Damaged)?),
+            None => {
+                self.check_upload(blobs, draft, &index, admission)?;
+                if admission.verify_segments && !self.verify_upload(blobs, draft)? {
+                    self.touch_upload(now);
+                    return Ok(Commit::HasMore { entered: 0, of: index.references() });
+                }
+                self.reserve_records(draft, &index)?;
+                let log_end = self.upload_blobs(&upload).end;
+                let transit = Transit { way: Way::Entering, number: draft.number, ids: 0, keys: 0, log_end };
+                (transit, self.meta_of(draft, &index, now))
+            }
+        };
+        self.go_on_entering(blobs, &upload, transit, meta, &index)?;
+        self.touch_upload(now);
+        match self.state.transit {
+            Some(transit) => Ok(Commit::HasMore { entered: transit.references(), of: index.references() }),
+            None => {
+                self.close_upload();
+                Ok(Commit::Done)
+            }
+        }
+    }
+
+    /// What the record says of the block whose references are being entered; none where it does not say what the upload does. Links are
+    /// written where the record says that they lie: a wrong one would have them overwrite other blocks.
+    fn meta_in_transit(&self, draft: &Draft, index: &Index) -> Option<BlockMeta> {
+        let meta = self.records.meta(draft.number)?;
+        let agrees = meta.log_offset == self.state.log_tail
+            && meta.lengths == draft.lengths
+            && (meta.transactions, meta.keys) == (index.transactions(), index.keys());
+        agrees.then_some(meta)
+    }
+
+    /// All that can be refused of an upload before any of its references is entered.
+    fn check_upload(
+        &self,
+        blobs: &BlobStore,
+        draft: &Draft,
+        index: &Index,
+        admission: &Admission,
+    ) -> Result<(), UploadError> {
+        self.standing(draft)?;
+        self.admit(draft, admission)?;
+        draft.check_entries(index)?;
+        let table = self.uploaded(blobs, draft, Segment::Receipts, receipts_table_len(index.transactions()))?;
+        let receipts = u64::from(draft.lengths[Segment::Receipts.index()]);
+        check_receipts(&table, receipts, index.transactions()).map_err(AppendError::from)?;
+        Ok(())
+    }
+
+    /// Enters the next slice; with the last one the block is the head.
+    fn go_on_entering(
+        &mut self,
+        blobs: &mut BlobStore,
+        upload: &Upload,
+        mut transit: Transit,
+        mut meta: BlockMeta,
+        index: &Index,
+    ) -> Result<(), UploadError> {
+        let (ids, keys) = transit.next(index, self.slice());
+        let entered = self.enter(blobs, &meta, index, (ids.clone(), keys.clone()))?;
+        let links_before = meta.id_links;
+        meta.id_links += entered.ids.links();
+        // How many links there are is known only now: they come behind what the upload has reserved.
+        let end = self.log.blobs_end(meta.log_end()).max(transit.log_end);
+        if let Err(error) = self.log.reserve(blobs, self.state.log_first, transit.log_end, end) {
+            self.take_back(&entered);
+            return Err(AppendError::from(NoMemory(error)).into());
+        }
+        let done = ids.end == meta.transactions && keys.end == meta.keys;
+        let whole = self.state.log_end..transit.log_end;
+        if done && whole.clone().any(|blob| !self.log.is_used(blobs, blob)) {
+            self.take_back(&entered);
+            return Err(UploadError::Damaged);
+        }
+
+        // Nothing below can be refused any more.
+        let extended = self.log.extend(blobs, transit.log_end..end, Owner::Upload);
+        let written = extended.map_err(|error| format!("{error:?}"));
+        let written = written.and_then(|()| self.write_links(blobs, &meta, links_before, &entered));
+        if let Err(why) = written {
+            crate::platform::trap(&format!("commit_block: the links cannot be written: {why}; abort it"));
+        }
+        self.settle_replaced(&entered);
+        (transit.ids, transit.keys, transit.log_end) = (ids.end, keys.end, end);
+        if !done {
+            self.put_record(&upload.draft, meta);
+            self.state.transit = Some(transit);
+            self.save();
+            return Ok(());
+        }
+        for ptr in (self.state.log_end..end).filter_map(|blob| self.log.ptr(blob)) {
+            if let Err(error) = blobs.set_owner(&ptr, Owner::Log) {
+                crate::platform::trap(&format!("commit_block: a blob of the upload: {error:?}; abort it"));
+            }
+        }
+        self.state.log_end = end;
+        self.commit(&upload.draft, meta);
+        Ok(())
+    }
+
+    /// Writes the links of a slice, whose first link of ids is `first_id_link`.
+    fn write_links(
+        &self,
+        blobs: &mut BlobStore,
+        meta: &BlockMeta,
+        first_id_link: u32,
+        entered: &Entered,
+    ) -> Result<(), String> {
+        let mut write = |at: u64, bytes: &[u8]| self.log.write(blobs, at, bytes).map_err(|error| format!("{error:?}"));
+        for (first, links) in &entered.keys.links {
+            write(meta.payload_end() + links::links_len(*first), links)?;
+        }
+        let ids = meta.id_links_start();
+        for &link in entered.ids.taken_over() {
+            write(ids + ids::posting_offset(link), &ids::no_posting())?;
+        }
+        write(ids + links::links_len(first_id_link), &entered.ids.encode())
+    }
+
+    /// The first `most` bytes of an uploaded segment.
+    fn uploaded(&self, blobs: &BlobStore, draft: &Draft, segment: Segment, most: u64) -> Result<Vec<u8>, UploadError> {
+        let (start, len) = uploaded_range(self.state.log_tail, draft, segment);
+        let mut bytes = Vec::new();
+        self.log.read_onto(blobs, &mut bytes, start..start + len.min(most)).map_err(|_| UploadError::Damaged)?;
+        Ok(bytes)
+    }
+}

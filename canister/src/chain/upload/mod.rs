@@ -1,0 +1,251 @@
+//! Blocks that are longer than an ingress message: begun, put in chunks, committed.
+//!
+//! One upload at a time. Its payload goes straight to where it stays, the range behind the log's tail, in blobs that the
+//! upload owns; a bitmap of received chunks makes every step repeatable in any order. Until the commit the chain does not
+//! know of it, and aborting it truncates the tail. All of it is persisted, so it survives an upgrade.
+//!
+//! A commit takes as many messages as the block needs (`commit.rs`). An abort in its middle takes out what was entered, in as many.
+
+pub mod cell;
+mod commit;
+mod verify;
+
+use crate::chain::draft::{Admission, Draft, Standing};
+use crate::chain::records::PAGE_RECORDS;
+use crate::chain::remove::release;
+use crate::chain::state::Way;
+use crate::chain::store::ChainStore;
+use crate::chunks::{Chunks, is_expired};
+use crate::storage::blob::{BlobStore, Owner};
+use crate::storage::memory::NoMemory;
+use candid::Principal;
+use cell::{BITMAP, MISSING, Opened, TOUCHED, Upload};
+use coppice_interface::{AppendError, BeginBlock, OpenBlock, PutBlockChunk, UploadError, UploadProgress};
+use std::ops::Range;
+use verify::Verified;
+
+/// Bytes of the largest chunk.
+pub const MAX_CHUNK: u32 = 1 << 20;
+/// Chunks of the largest upload.
+const MAX_CHUNKS: u64 = 16_384;
+
+impl ChainStore {
+    /// The open upload.
+    pub(in crate::chain) fn upload(&self) -> Option<Upload> {
+        Upload::load(&self.cells)
+    }
+
+    /// Whose upload is open, and when it expires after `expiry` seconds without a call.
+    pub fn upload_opened(&self, expiry: u64) -> Option<Opened> {
+        self.upload().map(|upload| upload.opened(expiry))
+    }
+
+    /// The open upload where it is another's than `caller`'s. One whose producer was not noted is everybody's.
+    pub fn upload_of_another(&self, caller: Principal, expiry: u64) -> Option<Opened> {
+        self.upload().filter(|upload| upload.is_of_another(caller)).map(|upload| upload.opened(expiry))
+    }
+
+    /// When the open upload was touched last, in Unix seconds.
+    pub fn upload_touched(&self) -> Option<u64> {
+        self.upload().map(|upload| upload.touched)
+    }
+
+    /// The open upload's block number and progress.
+    pub fn upload_progress(&self) -> Option<OpenBlock> {
+        self.upload().map(|upload| OpenBlock { number: upload.draft.number, progress: upload.progress() })
+    }
+
+    /// The blobs of the log that the upload owns.
+    pub(in crate::chain) fn upload_blobs(&self, upload: &Upload) -> Range<u64> {
+        let payload = self.log.blobs_end(self.state.log_tail + upload.draft.payload_len());
+        let end = self.state.transit.map_or(payload, |transit| transit.log_end);
+        self.state.log_end..end.max(self.state.log_end)
+    }
+
+    /// Opens an upload and reserves its range at the log's tail. The same again is Ok and changes nothing.
+    ///
+    /// # Errors
+    /// [`AppendError`], and nothing has changed.
+    pub fn begin(
+        &mut self,
+        blobs: &mut BlobStore,
+        block: &BeginBlock,
+        admission: &Admission,
+        now: u64,
+    ) -> Result<UploadProgress, AppendError> {
+        let too_large = |what: &str, limit| AppendError::TooLarge { what: what.into(), limit };
+        let bad = |why: String| AppendError::BadEncoding { segment: 0, at: 0, why };
+        if block.chunk_size == 0 {
+            return Err(bad("chunk_size is 0".into()));
+        }
+        let draft = Draft::new(
+            block.number,
+            (&block.hash, &block.parent_hash),
+            block.timestamp,
+            block.lengths.into(),
+            &block.sha256,
+        )?;
+        let chunks = Chunks { length: draft.payload_len(), size: block.chunk_size }.count();
+        if let Standing::Known = self.standing(&draft)? {
+            return Ok(UploadProgress { chunks: chunks as u32, missing: 0 });
+        }
+        if block.chunk_size > MAX_CHUNK {
+            return Err(too_large("chunk_size", u64::from(MAX_CHUNK)));
+        }
+        if chunks > MAX_CHUNKS {
+            return Err(too_large("chunks", MAX_CHUNKS));
+        }
+        if let Some(open) = self.upload() {
+            let same = open.draft == draft && open.chunk_size == block.chunk_size;
+            if !same || open.is_of_another(admission.by) || self.is_aborting() {
+                return Err(open.opened(admission.upload_expiry_secs).into());
+            }
+            self.touch_upload(now);
+            return Ok(open.progress());
+        }
+        self.check_quiet(admission)?;
+        self.admit(&draft, admission)?;
+        self.pass_damaged_tail(blobs);
+
+        let by = Some(admission.by);
+        let upload = Upload { draft, by, chunk_size: block.chunk_size, missing: chunks as u32, touched: now };
+        let range = self.upload_blobs(&upload);
+        self.log.reserve(blobs, self.state.log_first, range.start, range.end).map_err(NoMemory)?;
+        if let Err(error) = self.log.extend(blobs, range, Owner::Upload) {
+            crate::platform::trap(&format!("begin_block: a reserved blob cannot be had: {error:?}"));
+        }
+        self.cells.write(BITMAP, &vec![0; chunks.div_ceil(8) as usize]);
+        Verified::default().save(&self.cells);
+        upload.save(&self.cells);
+        Ok(upload.progress())
+    }
+
+    pub(in crate::chain) fn upload_of(&self, number: u64) -> Result<Upload, UploadError> {
+        let upload = self.upload().ok_or(UploadError::NoUpload)?;
+        if upload.draft.number != number {
+            return Err(upload.other());
+        }
+        Ok(upload)
+    }
+
+    pub(in crate::chain) fn received(&self, chunk: u32) -> bool {
+        let [byte] = self.cells.read(BITMAP + u64::from(chunk / 8));
+        byte & 1 << (chunk % 8) != 0
+    }
+
+    /// Takes one chunk; the same bytes again are Ok.
+    ///
+    /// # Errors
+    /// [`UploadError`], and nothing has changed.
+    pub fn put_chunk(
+        &mut self,
+        blobs: &mut BlobStore,
+        put: &PutBlockChunk,
+        now: u64,
+    ) -> Result<UploadProgress, UploadError> {
+        let mut upload = self.upload_of(put.number)?;
+        let range = upload.chunks().place(put.chunk, put.bytes.len())?;
+        let (start, len) = (self.state.log_tail + range.start, range.end - range.start);
+        if self.received(put.chunk) {
+            let mut there = Vec::new();
+            self.log.read_onto(blobs, &mut there, start..start + len).map_err(|_| UploadError::Damaged)?;
+            if there != put.bytes.as_slice() {
+                return Err(UploadError::ChunkMismatch);
+            }
+            self.touch_upload(now);
+            return Ok(upload.progress());
+        }
+        self.log.write(blobs, start, &put.bytes).map_err(|_| UploadError::Damaged)?;
+        let at = BITMAP + u64::from(put.chunk / 8);
+        let [byte] = self.cells.read(at);
+        self.cells.write(at, &[byte | 1 << (put.chunk % 8)]);
+        upload.missing -= 1;
+        self.cells.write_u32(MISSING, upload.missing);
+        self.touch_upload(now);
+        Ok(upload.progress())
+    }
+
+    /// Drops the open upload if it is of this block, and says whether it was. Where some of its references are in the indexes, they go first,
+    /// a slice in each message; until then the upload stays open.
+    ///
+    /// # Errors
+    /// `OtherUpload` where another one is open.
+    pub fn abort_upload(&mut self, blobs: &mut BlobStore, number: u64) -> Result<bool, UploadError> {
+        match self.upload_of(number) {
+            Ok(upload) => {
+                self.abandon(blobs, &upload);
+                Ok(true)
+            }
+            Err(UploadError::NoUpload) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Drops an upload that nobody has touched for `expiry` seconds, as [`abort_upload`](Self::abort_upload) does, and says which.
+    pub fn expire_upload(&mut self, blobs: &mut BlobStore, now: u64, expiry: u64) -> Option<u64> {
+        let upload = self.upload().filter(|upload| is_expired(upload.touched, now, expiry))?;
+        if self.is_aborting() {
+            return None;
+        }
+        self.abandon(blobs, &upload);
+        Some(upload.draft.number)
+    }
+
+    /// Whether references of an upload that was dropped are still in the indexes.
+    pub fn is_aborting(&self) -> bool {
+        self.state.transit.is_some_and(|transit| transit.way == Way::Aborted)
+    }
+
+    fn abandon(&mut self, blobs: &mut BlobStore, upload: &Upload) {
+        if let Some(transit) = &mut self.state.transit {
+            transit.way = Way::Aborted;
+            self.go_on_aborting(blobs);
+        } else {
+            self.drop_upload(blobs, upload);
+        }
+    }
+
+    /// Takes the next slice of an upload that was dropped out of the indexes; behind the last one its blobs go.
+    pub fn go_on_aborting(&mut self, blobs: &mut BlobStore) {
+        let Some(upload) = self.upload().filter(|_| self.is_aborting()) else { return };
+        let number = upload.draft.number;
+        let slice = self.slice();
+        if let Err(why) = self.take_out_slice(blobs, slice) {
+            self.faults.push(why);
+        }
+        if self.state.transit.is_some_and(|transit| transit.references() > 0) {
+            self.save();
+            return;
+        }
+        self.records.remove(number, number.is_multiple_of(PAGE_RECORDS) || !self.state.started);
+        // While the transit still says how far the blobs reach.
+        self.drop_upload(blobs, &upload);
+        self.state.transit = None;
+        self.save();
+    }
+
+    /// Truncates the tail: the upload's blobs go the way of every other, quarantine, last reference, release.
+    fn drop_upload(&mut self, blobs: &mut BlobStore, upload: &Upload) {
+        let range = self.upload_blobs(upload);
+        let mut faults = Vec::new();
+        let quarantined = self.quarantine(blobs, range.clone(), Owner::Upload, &mut faults);
+        range.for_each(|blob| self.log.clear(blob));
+        self.close_upload();
+        release(blobs, &quarantined, &mut faults);
+        self.faults.extend(faults);
+    }
+
+    /// What could not be read where an upload was undone, and was not told yet.
+    pub fn take_faults(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.faults)
+    }
+
+    pub(in crate::chain) fn close_upload(&mut self) {
+        cell::clear(&self.cells);
+    }
+
+    /// Notes that somebody goes on with the upload.
+    pub(in crate::chain) fn touch_upload(&self, now: u64) {
+        self.cells.write_u64(TOUCHED, now);
+    }
+}

@@ -1,0 +1,88 @@
+//! How far the segments of an upload were compared with their SHA-256. A block of 256 MiB takes 20 billion instructions to hash, so
+//! a message hashes a part of it, and the hash's state is persisted behind it.
+//!
+//! ```text
+//! cell, 4096 bytes from the upload's: 0 segment u8 (3: all are verified)  8 offset u64  16 state of SHA-256
+//! ```
+
+use super::cell::uploaded_range;
+use crate::chain::draft::Draft;
+use crate::chain::store::ChainStore;
+use crate::storage::blob::BlobStore;
+use crate::storage::memory::Region;
+use crate::storage::places;
+use coppice_interface::UploadError;
+use coppice_interface::segments::Segment;
+use sha2::Sha256;
+use sha2::digest::Digest;
+use sha2::digest::common::hazmat::{SerializableState, SerializedState};
+
+/// Bytes that one message hashes: 1.3 billion instructions.
+pub const MOST_BYTES: u64 = 16 << 20;
+/// Bytes that are hashed at a time.
+const STEP: u64 = 1 << 20;
+const AT: u64 = places::UPLOAD + 4_096;
+const STATE: u64 = AT + 16;
+
+/// How far the segments of an upload were verified.
+#[derive(Clone, Debug, Default)]
+pub(in crate::chain) struct Verified {
+    /// Segments that were, whole.
+    segments: u8,
+    /// Bytes of the next one that were hashed.
+    offset: u64,
+    hasher: Sha256,
+}
+
+impl Verified {
+    fn load(cells: &Region) -> Result<Self, UploadError> {
+        let [segments] = cells.read(AT);
+        let offset = cells.read_u64(AT + 8);
+        let mut state = SerializedState::<Sha256>::default();
+        let mut bytes = Vec::new();
+        cells.read_onto(&mut bytes, STATE, state.len());
+        state.copy_from_slice(&bytes);
+        // One that was never begun is a new one.
+        let hasher = if offset == 0 { Ok(Sha256::new()) } else { Sha256::deserialize(&state) };
+        Ok(Self { segments, offset, hasher: hasher.map_err(|_| UploadError::Damaged)? })
+    }
+
+    /// Writes the cell.
+    pub fn save(&self, cells: &Region) {
+        cells.write(AT, &[self.segments]);
+        cells.write_u64(AT + 8, self.offset);
+        cells.write(STATE, &self.hasher.serialize());
+    }
+}
+
+impl ChainStore {
+    /// Goes on verifying the segments of the upload, as far as one message may, and says whether all of them are what was declared and this
+    /// message has room for more.
+    ///
+    /// # Errors
+    /// `Damaged`; `Append(BadEncoding)` where one is not: the upload can only be aborted.
+    pub(in crate::chain) fn verify_upload(&mut self, blobs: &BlobStore, draft: &Draft) -> Result<bool, UploadError> {
+        let mut verified = Verified::load(&self.cells)?;
+        let (mut left, mut bytes) = (MOST_BYTES, Vec::new());
+        while let Some(segment) = Segment::from_index(verified.segments) {
+            let (start, len) = uploaded_range(self.state.log_tail, draft, segment);
+            let step = (len - verified.offset).min(STEP);
+            if step > left {
+                verified.save(&self.cells);
+                return Ok(false);
+            }
+            left -= step;
+            bytes.clear();
+            let part = start + verified.offset..start + verified.offset + step;
+            self.log.read_onto(blobs, &mut bytes, part).map_err(|_| UploadError::Damaged)?;
+            verified.hasher.update(&bytes);
+            verified.offset += step;
+            if verified.offset == len {
+                draft.verify(segment, verified.hasher.finalize_reset().into())?;
+                (verified.segments, verified.offset) = (verified.segments + 1, 0);
+            }
+        }
+        verified.save(&self.cells);
+        Ok(left + STEP >= MOST_BYTES)
+    }
+}

@@ -1,0 +1,148 @@
+//! What the queue keeps beside its rows, in the first slot: where its indexes begin, how many rows stand where, and counters.
+//!
+//! ```text
+//! words of 64 bits:  0 "CPDQ" ‖ version u16 ‖ 0   1 next number   2 by name ‖ by number   3…8 dead, one a store: alone ‖ with a record
+//!                    9 backing off ‖ slot of the leases   10 next lease   11 leases that ended   12 seed
+//!                    13 dead alone   14…43 rows: 5 states × 6 stores   44… counters; behind them the lanes
+//! ```
+
+use crate::storage::slots::{FIRST_SLOT, SlotId, Slots};
+use coppice_interface::{BlobDeletionState, StoreType};
+use coppice_storage::header::Header;
+
+const LAYOUT: Header = Header { name: "deletion queue", magic: *b"CPDQ", version: 2 };
+/// Stores.
+pub const STORES: usize = StoreType::ALL.len();
+const STATES: usize = BlobDeletionState::ALL.len();
+const COUNTS: usize = DEAD + STORES + 5;
+const DEAD: usize = 3;
+const COUNTERS: usize = COUNTS + STORES * STATES;
+const WORDS: usize = COUNTERS + Counter::Dropped as usize + 1;
+/// Bytes of it.
+pub const ROOT: u32 = 8 * WORDS as u32;
+
+/// Counters since the queue was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counter {
+    /// Rows that were scheduled, each time.
+    Scheduled,
+    /// Rows that were cancelled.
+    Cancelled,
+    /// Rows whose blob is gone.
+    Processed,
+    /// Numbers and names that were not there.
+    NotFound,
+    /// Failures.
+    Errors,
+    /// Rows that were given up.
+    GivenUp,
+    /// Leases.
+    Acquired,
+    /// How often one was extended.
+    Extended,
+    /// Leases that were completed.
+    Completed,
+    /// Leases that expired.
+    Expired,
+    /// Seconds from acquiring a lease to completing it, of all.
+    Seconds,
+    /// Leases that were completed, and whose rows of unknown fate came back when they expired.
+    Unknown,
+    /// Leases that an operator ended.
+    Ended,
+    /// Dead letters that were dropped, as there were too many.
+    Dropped,
+}
+
+/// Mirrored on the heap, and written with each message that changes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Root {
+    pub next_id: u64,
+    pub by_name: SlotId,
+    pub by_id: SlotId,
+    pub backing_off: SlotId,
+    /// Rows that were given up, by store: those without a record, and those that one waits for.
+    pub dead: [[SlotId; 2]; STORES],
+    /// Rows among these that no record waits for.
+    pub dead_alone: u64,
+    /// Where the leases lie; 0: there was none yet.
+    pub leases: SlotId,
+    pub next_lease: u64,
+    /// Leases that ended, ever.
+    pub ended: u64,
+    /// Of hashes, priorities and tokens.
+    pub seed: u64,
+    pub counts: [[u64; STORES]; STATES],
+    /// By [`Counter`].
+    pub counters: [u64; WORDS - COUNTERS],
+}
+
+const fn both(low: SlotId, high: SlotId) -> u64 {
+    low as u64 | (high as u64) << 32
+}
+
+impl Root {
+    /// That of an empty queue.
+    pub fn new(seed: u64) -> Self {
+        Self { next_id: 1, next_lease: 1, seed, ..Self::default() }
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// A sentence where it is not one that this code wrote.
+    pub fn load(slots: &Slots) -> Result<Self, String> {
+        if !slots.holds(FIRST_SLOT, u64::from(ROOT)) {
+            return Err("deletion queue: its first slot is another one".into());
+        }
+        let bytes: [u8; ROOT as usize] = slots.read(FIRST_SLOT, 0);
+        let (words, _) = bytes.as_chunks::<8>();
+        let word = |at: usize| u64::from_le_bytes(words[at]);
+        let halves = |at: usize| (word(at) as u32, (word(at) >> 32) as u32);
+        LAYOUT.check(&words[0])?;
+        let ((by_name, by_id), (backing_off, leases)) = (halves(2), halves(DEAD + STORES));
+        let mut root = Self { next_id: word(1), by_name, by_id, backing_off, leases, ..Self::default() };
+        root.dead = std::array::from_fn(|store| halves(DEAD + store).into());
+        (root.next_lease, root.ended) = (word(COUNTS - 4), word(COUNTS - 3));
+        (root.seed, root.dead_alone) = (word(COUNTS - 2), word(COUNTS - 1));
+        for (at, count) in root.counts.as_flattened_mut().iter_mut().enumerate() {
+            *count = word(COUNTS + at);
+        }
+        root.counters = std::array::from_fn(|at| word(COUNTERS + at));
+        Ok(root)
+    }
+
+    /// Writes it.
+    pub fn save(&self, slots: &mut Slots) {
+        let mut words = [0; WORDS];
+        words[..3].copy_from_slice(&[
+            u64::from_le_bytes(LAYOUT.encode()),
+            self.next_id,
+            both(self.by_name, self.by_id),
+        ]);
+        for (word, [alone, kept]) in words[DEAD..].iter_mut().zip(self.dead) {
+            *word = both(alone, kept);
+        }
+        let leases = [both(self.backing_off, self.leases), self.next_lease, self.ended];
+        words[DEAD + STORES..COUNTS - 2].copy_from_slice(&leases);
+        words[COUNTS - 2..COUNTS].copy_from_slice(&[self.seed, self.dead_alone]);
+        words[COUNTS..COUNTERS].copy_from_slice(self.counts.as_flattened());
+        words[COUNTERS..].copy_from_slice(&self.counters);
+        slots.write(FIRST_SLOT, 0, words.map(u64::to_le_bytes).as_flattened());
+    }
+
+    /// So many more of what is counted.
+    pub fn tally(&mut self, counter: Counter, more: u64) {
+        self.counters[counter as usize] += more;
+    }
+
+    /// All rows.
+    pub fn rows(&self) -> u64 {
+        self.counts.iter().flatten().sum()
+    }
+
+    /// Rows that stand somewhere.
+    pub fn count(&self, state: BlobDeletionState) -> u64 {
+        self.counts[state as usize].iter().sum()
+    }
+}

@@ -1,0 +1,244 @@
+//! What is read of the queue.
+
+use super::answer::limit;
+use super::header::{Counter, STORES};
+use super::lease::Stage;
+use super::row::{Name, Row, at};
+use super::{DeletionQueue, Store};
+use crate::storage::slots::treap::Key;
+use crate::storage::slots::{SlotId, buckets, radix};
+use candid::Principal;
+use coppice_interface::{
+    BlobDeletion, BlobDeletionList, BlobDeletionPage, BlobDeletionState, BlobDeletionStatus, BlobLeaseStatus,
+    BlobSelector, ListBlobDeletions, ListedBlobDeletion, Metric, StoreDeletions, StoreType,
+};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+
+/// Rows that a list looks at.
+const MAX_LOOKED_AT: usize = 10_000;
+/// Nodes of a tree that are read for one that is looked for beside other work: some hundred rows that cannot be decoded are passed over.
+const MAX_NODES: usize = 256;
+/// The metrics by [`Counter`].
+const METRICS: [&str; 14] = [
+    "pruner_blob_deletion_scheduled_total",
+    "pruner_blob_deletion_cancelled_total",
+    "pruner_blob_deletion_processed_total",
+    "pruner_blob_deletion_not_found_total",
+    "pruner_blob_deletion_errors_total",
+    "coppice_pruner_blob_deletion_given_up_total",
+    "coppice_pruner_blob_deletion_leases_acquired_total",
+    "coppice_pruner_blob_deletion_leases_extended_total",
+    "coppice_pruner_blob_deletion_leases_completed_total",
+    "coppice_pruner_blob_deletion_leases_expired_total",
+    "pruner_blob_deletion_duration_seconds_sum",
+    "coppice_pruner_blob_deletion_leases_unknown_total",
+    "coppice_pruner_blob_deletion_leases_ended_total",
+    "coppice_pruner_blob_deletion_dead_dropped_total",
+];
+
+/// The rows of several treaps, by their keys: those that wait by height and then by number. A row that it has given may leave.
+pub struct Merge(BinaryHeap<Reverse<(Key, SlotId)>>);
+
+impl Merge {
+    /// Merges the trees with these roots: their rows from this key on, in order.
+    pub fn new(store: &Store, roots: impl IntoIterator<Item = SlotId>, from: Key) -> Self {
+        let treap = store.treap();
+        let heads = roots.into_iter().filter(|root| *root != 0);
+        let heads = heads.filter_map(|root| treap.from(&store.slots, root, from));
+        Self(heads.map(|slot| Reverse((treap.key(&store.slots, slot), slot))).collect())
+    }
+
+    /// The key of the next one, if its order is not above this one.
+    pub fn peek(&self, most: u64) -> Option<Key> {
+        self.0.peek().map(|Reverse((key, _))| *key).filter(|key| key.0 <= most)
+    }
+
+    pub fn next(&mut self, store: &Store, most: u64) -> Option<SlotId> {
+        let mut head = self.0.peek_mut().filter(|head| head.0.0.0 <= most)?;
+        let treap = store.treap();
+        let slot = head.0.1;
+        match treap.next(&store.slots, slot) {
+            Some(next) => *head = Reverse((treap.key(&store.slots, next), next)),
+            None => drop(PeekMut::pop(head)),
+        }
+        Some(slot)
+    }
+}
+
+impl DeletionQueue {
+    /// Rows that are to be deleted, leased or backing off as well.
+    pub fn pending_count(&self) -> u64 {
+        use BlobDeletionState::{BackingOff, Leased, Waiting};
+        self.store.as_ref().map_or(0, |store| [Waiting, Leased, BackingOff].map(|at| store.root.count(at)).iter().sum())
+    }
+
+    /// The row of a blob in a few words, for the audit log.
+    pub fn describe(&self, name: &Name) -> String {
+        let store = self.store.as_ref().filter(|_| name.check().is_ok());
+        let row = store.and_then(|store| store.find_name(name, store.hash(name)));
+        row.map_or("none".into(), |row| format!("row {} from height {}, {:?}", row.id, row.height, row.state))
+    }
+
+    /// Rows that were given up.
+    pub fn dead_count(&self) -> u64 {
+        self.store.as_ref().map_or(0, |store| store.root.count(BlobDeletionState::Dead))
+    }
+
+    /// Of which store types a worker has a row, or has dealt with one since the last [`forget_taken`](Self::forget_taken). It touches no row.
+    pub fn taken(&self) -> [bool; STORES] {
+        let Some(store) = &self.store else { return [false; STORES] };
+        let is_live = store.leases.live.iter().any(|lease| lease.stage != Stage::Over);
+        let leased = &store.root.counts[BlobDeletionState::Leased as usize];
+        std::array::from_fn(|at| store.taken[at] || is_live && leased[at] > 0)
+    }
+
+    /// Has [`taken`](Self::taken) begin anew.
+    pub fn forget_taken(&mut self) {
+        if let Some(store) = &mut self.store {
+            store.taken = [false; STORES];
+        }
+    }
+
+    /// The lowest height of a row of this store type that waits; some dozen nodes of a tree are read for it in each lane. What workers are not given, as it
+    /// cannot be decoded, is passed over; none where that is all within reach.
+    pub fn first_waiting(&self, store_type: StoreType) -> Option<u32> {
+        let store = self.store.as_ref()?;
+        let first = |root| {
+            let mut by_height = store.treap().walk(&store.slots, root, MAX_NODES);
+            by_height.find_map(|slot| Row::read(&store.slots, slot)).map(|row| row.height)
+        };
+        let lanes = store.lanes.all().filter(|lane| lane.store_type == store_type && lane.waiting != 0);
+        lanes.filter_map(|lane| first(lane.waiting)).min()
+    }
+
+    /// Rows that wait and may be deleted at a height, by height and then by number; 0 rows: a hundred. Those that selectors name; without
+    /// them all.
+    pub fn pending(&self, height: u32, rows: u32, selectors: Option<&[BlobSelector]>) -> Vec<BlobDeletion> {
+        let Some(store) = &self.store else { return Vec::new() };
+        let mut merge = Merge::new(store, store.waiting(&[], selectors), (0, 0));
+        let slots = std::iter::from_fn(|| merge.next(store, u64::from(height))).take(limit(rows));
+        let mut shown = Vec::with_capacity(limit(rows).min(self.pending_count() as usize));
+        shown.extend(slots.filter_map(|slot| Row::read(&store.slots, slot)?.shown(&store.slots)));
+        shown
+    }
+
+    /// Rows that were given up, by number; 0 rows: a hundred.
+    pub fn dead(&self, cursor: Option<u64>, rows: u32) -> BlobDeletionPage {
+        let mut page = BlobDeletionPage { rows: Vec::new(), cursor: None };
+        let Some(store) = &self.store else { return page };
+        let roots = store.root.dead.into_iter().flatten();
+        let mut merge = Merge::new(store, roots, (0, cursor.unwrap_or(0)));
+        while let Some((_, id)) = merge.peek(u64::MAX) {
+            if page.rows.len() >= limit(rows) {
+                page.cursor = Some(id);
+                break;
+            }
+            let row = merge.next(store, u64::MAX).and_then(|slot| Row::read(&store.slots, slot));
+            page.rows.extend(row.and_then(|row| row.shown(&store.slots)));
+        }
+        page
+    }
+
+    /// Rows by number.
+    pub fn list(&self, arg: &ListBlobDeletions) -> BlobDeletionList {
+        let mut page = BlobDeletionList { rows: Vec::new(), cursor: None };
+        let Some(store) = &self.store else { return page };
+        let is_meant = |row: &Row| {
+            arg.min_height.is_none_or(|min| row.height >= min)
+                && arg.max_height.is_none_or(|max| row.height <= max)
+                && arg.store_type.is_none_or(|store| row.store_type == store)
+                && arg.state.is_none_or(|state| row.state == state)
+        };
+        let mut looked_at = 0;
+        // The chains are by the lower half of a number.
+        let mut from = u32::try_from(arg.cursor.unwrap_or(0)).ok();
+        while let Some((key, _)) = from.and_then(|from| radix::next(&store.slots, store.root.by_id, from)) {
+            if page.rows.len() >= limit(arg.limit) || looked_at >= MAX_LOOKED_AT {
+                page.cursor = Some(u64::from(key));
+                break;
+            }
+            for slot in buckets::under(&store.slots, store.root.by_id, at::BY_ID, key) {
+                looked_at += 1;
+                let row = Row::read(&store.slots, slot).filter(is_meant);
+                page.rows.extend(row.and_then(|row| store.listed(&row)));
+            }
+            from = key.checked_add(1);
+        }
+        page
+    }
+
+    /// A holder that has as many leases as it may and has completed none since a moment, in Unix nanoseconds, while rows wait.
+    pub fn idle_holder(&self) -> Option<(Principal, u64)> {
+        let store = self.store.as_ref().filter(|store| store.root.count(BlobDeletionState::Waiting) > 0)?;
+        store.leases.idle_holder(self.limits.leases)
+    }
+
+    /// Everything that an operator needs to see.
+    pub fn status(&self) -> BlobDeletionStatus {
+        let store = self.store.as_ref();
+        let of = |store_type: StoreType| {
+            let count = |state| store.map_or(0, |store| store.root.counts[state as usize][store_type as usize]);
+            StoreDeletions {
+                store_type,
+                held: count(BlobDeletionState::Held),
+                waiting: count(BlobDeletionState::Waiting),
+                leased: count(BlobDeletionState::Leased),
+                backing_off: count(BlobDeletionState::BackingOff),
+                dead: count(BlobDeletionState::Dead),
+                oldest_due: self.first_waiting(store_type),
+            }
+        };
+        let stores: Vec<_> = StoreType::ALL.map(of).into();
+        let leases = store.into_iter().flat_map(|store| &store.leases.live).map(|lease| BlobLeaseStatus {
+            number: lease.token.number,
+            holder: lease.holder,
+            acquired_at: lease.acquired_at,
+            expires_at: lease.expires_at,
+            height: lease.height,
+            rows: lease.rows,
+            over: lease.stage == Stage::Over,
+            ended: matches!(lease.stage, Stage::Completed | Stage::Ended),
+        });
+        let (rows, max_rows) = self.rows();
+        BlobDeletionStatus {
+            // The canister knows these, not the queue.
+            deletions_stopped_since: None,
+            rows,
+            max_rows,
+            oldest_due: stores.iter().filter_map(|store| store.oldest_due).min(),
+            leases: leases.collect(),
+            metrics: self.metrics(),
+            stores,
+        }
+    }
+
+    fn metrics(&self) -> Vec<Metric> {
+        let counters = self.store.as_ref().map_or([0; METRICS.len()], |store| store.root.counters);
+        let more = [
+            ("pruner_blob_deletion_duration_seconds_count", counters[Counter::Completed as usize]),
+            ("pruner_blob_deletion_pending", self.pending_count()),
+            ("coppice_pruner_blob_deletion_dead", self.dead_count()),
+        ];
+        let metric = |(name, value): (&str, u64)| Metric { name: name.into(), labels: vec![], value: value as f64 };
+        METRICS.into_iter().zip(counters).chain(more).map(metric).collect()
+    }
+}
+
+impl Store {
+    /// The treaps of rows that wait, of these stores and selectors.
+    pub fn waiting(&self, stores: &[StoreType], selectors: Option<&[BlobSelector]>) -> impl Iterator<Item = SlotId> {
+        let lanes = self.lanes.all().filter(|lane| lane.waiting != 0);
+        lanes.filter(move |lane| lane.is_meant(stores, selectors)).map(|lane| lane.waiting)
+    }
+
+    fn listed(&self, row: &Row) -> Option<ListedBlobDeletion> {
+        let until = match row.state {
+            BlobDeletionState::Leased => self.leases.get(row.lease).map(|lease| lease.expires_at),
+            BlobDeletionState::BackingOff => Some(row.order),
+            _ => None,
+        };
+        Some(ListedBlobDeletion { row: row.shown(&self.slots)?, state: row.state, until })
+    }
+}

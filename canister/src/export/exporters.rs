@@ -1,0 +1,247 @@
+//! Registered exporters: keys, names and acknowledged bounds.
+
+use crate::chain::ChainStore;
+use crate::platform;
+use crate::platform::limits::NS;
+use crate::storage::memory::Region;
+use crate::storage::places;
+use candid::Principal;
+use coppice_interface::{AckError, ExportStatus, Exporter, ExporterError, ExporterStatus, RemoveExporter};
+use coppice_storage::cell::Cell;
+use coppice_storage::header::Header;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// The cell of the exporters.
+const CELL: Cell = Cell {
+    at: places::EXPORTERS,
+    capacity: 32 << 10,
+    header: Header { name: "exporters", magic: *b"CPEX", version: 1 },
+};
+/// Exporters that are registered at most.
+pub(super) const MAX_EXPORTERS: usize = 100;
+/// Characters of the longest name.
+const MAX_NAME: usize = 32;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Entry {
+    /// `None` if the key was revoked: the name and its bound stay, and hold pruning back.
+    pub(super) principal: Option<Principal>,
+    /// Blocks below this number were acknowledged.
+    pub(super) bound: u64,
+    acknowledged_at: Option<u64>,
+    registered_at: u64,
+}
+
+/// The registered exporters.
+pub struct Exporters {
+    cells: Rc<Region>,
+    pub(super) by_name: BTreeMap<String, Entry>,
+}
+
+impl Exporters {
+    /// Reads the cell.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong with it.
+    pub fn open(cells: Rc<Region>) -> Result<Self, String> {
+        let by_name = CELL.load(&cells)?.unwrap_or_default();
+        Ok(Self { cells, by_name })
+    }
+
+    fn save(&self) {
+        if let Err(why) = CELL.save(&self.cells, &self.by_name) {
+            platform::trap(&format!("exporters: {why}"));
+        }
+    }
+
+    /// Registers an exporter with the bound `pruned_before_block`: nothing more is pruned until the exporter acknowledges.
+    /// Registering the same exporter again changes nothing. With `may_bind`, a name whose key was revoked gets this key and
+    /// keeps its bound.
+    ///
+    /// # Errors
+    /// [`ExporterError`], and nothing has changed.
+    pub fn register(
+        &mut self,
+        exporter: &Exporter,
+        pruned_before_block: u64,
+        may_bind: bool,
+    ) -> Result<(), ExporterError> {
+        let Exporter { name, principal } = exporter;
+        check_name(name)?;
+        if *principal == Principal::anonymous() {
+            return Err(ExporterError::Anonymous);
+        }
+        match self.by_name.get(name).map(|known| known.principal) {
+            Some(Some(known)) if known == *principal => return Ok(()),
+            Some(Some(principal)) => return Err(ExporterError::NameTaken { principal }),
+            Some(None) if !may_bind => return Err(ExporterError::Keyless),
+            Some(None) | None => {}
+        }
+        if let Some(name) = self.name_of(*principal) {
+            return Err(ExporterError::PrincipalTaken { name: name.into() });
+        }
+        if let Some(keyless) = self.by_name.get_mut(name) {
+            keyless.principal = Some(*principal);
+            self.save();
+            return Ok(());
+        }
+        if self.by_name.len() >= MAX_EXPORTERS {
+            return Err(ExporterError::TooMany { limit: MAX_EXPORTERS as u64 });
+        }
+        let entry = Entry {
+            principal: Some(*principal),
+            bound: pruned_before_block,
+            acknowledged_at: None,
+            registered_at: platform::time_ns(),
+        };
+        self.by_name.insert(name.clone(), entry);
+        self.save();
+        Ok(())
+    }
+
+    /// The name under which a principal exports.
+    pub fn name_of(&self, principal: Principal) -> Option<&str> {
+        let (name, _) = self.by_name.iter().find(|(_, entry)| entry.principal == Some(principal))?;
+        Some(name)
+    }
+
+    /// The principal of an exporter, none where its key was revoked, and its bound.
+    pub fn bound_of(&self, name: &str) -> Option<(Option<Principal>, u64)> {
+        self.by_name.get(name).map(|entry| (entry.principal, entry.bound))
+    }
+
+    /// The names of the exporters whose key was revoked, and their bounds.
+    pub fn keyless(&self) -> impl Iterator<Item = (&str, u64)> {
+        let keyless = self.by_name.iter().filter(|(_, entry)| entry.principal.is_none());
+        keyless.map(|(name, entry)| (name.as_str(), entry.bound))
+    }
+
+    /// Takes the key from the exporter that has this one, if one has. Its name and its bound stay: a thief's key acknowledges nothing
+    /// more, and nothing is pruned in its name.
+    pub fn revoke(&mut self, principal: Principal) {
+        let exporter = self.by_name.values_mut().find(|entry| entry.principal == Some(principal));
+        if let Some(exporter) = exporter {
+            exporter.principal = None;
+            self.save();
+        }
+    }
+
+    /// Takes an exporter out, and answers its principal. Blocks that only this exporter held back may then be pruned.
+    ///
+    /// # Errors
+    /// `Unknown`; of the last one `LastExporter` without `drop_guard`. Nothing has changed.
+    pub fn remove(&mut self, which: &RemoveExporter) -> Result<Option<Principal>, ExporterError> {
+        let entry = self.by_name.get(&which.name).ok_or(ExporterError::Unknown)?;
+        if self.by_name.len() == 1 && !which.drop_guard {
+            return Err(ExporterError::LastExporter);
+        }
+        let principal = entry.principal;
+        self.by_name.remove(&which.name);
+        self.save();
+        Ok(principal)
+    }
+
+    /// Notes that `caller` has stored all blocks up to `number`, and that with its hash; answers its bound, which is one
+    /// above. Saying it again, or of an older block, changes nothing.
+    ///
+    /// # Errors
+    /// [`AckError`], and nothing has changed.
+    pub fn acknowledge(
+        &mut self,
+        chain: &ChainStore,
+        caller: Principal,
+        number: u64,
+        hash: &[u8],
+    ) -> Result<u64, AckError> {
+        let entry = self.by_name.values_mut().find(|entry| entry.principal == Some(caller));
+        let entry = entry.ok_or_else(|| AckError::NotRegistered {
+            why: format!("{caller} is not a registered exporter; an operator can call register_exporter"),
+        })?;
+        let head = chain.state().head();
+        if head.is_none_or(|head| number > head) {
+            return Err(AckError::AboveHead { head });
+        }
+        // What is pruned was acknowledged before, or never there: nothing is left to compare with, and nothing changes.
+        if number < chain.state().oldest {
+            return Ok(entry.bound.max(chain.state().oldest));
+        }
+        let kept = chain.hash(number).ok_or(AckError::Corrupt)?;
+        if kept.as_slice() != hash {
+            return Err(AckError::WrongHash { expected: kept.to_bytes() });
+        }
+        let bound = number + 1;
+        if bound <= entry.bound {
+            return Ok(entry.bound);
+        }
+        entry.bound = bound;
+        entry.acknowledged_at = Some(platform::time_ns());
+        self.save();
+        Ok(bound)
+    }
+
+    /// Lowers bounds to `next` after blocks from `next` on were rolled back, because no exporter has acknowledged the blocks that replace them.
+    pub fn rolled_back(&mut self, next: u64) {
+        if self.by_name.values().any(|entry| entry.bound > next) {
+            self.by_name.values_mut().for_each(|entry| entry.bound = entry.bound.min(next));
+            self.save();
+        }
+    }
+
+    /// Sets all bounds to 0 after the chain was emptied.
+    pub fn reset(&mut self) {
+        self.by_name.values_mut().for_each(|entry| entry.bound = 0);
+        self.save();
+    }
+
+    /// Returns the name and the bound of the slowest exporter, if it has not acknowledged all blocks below `next`.
+    pub fn lagging(&self, next: u64) -> Option<(&str, u64)> {
+        let (name, entry) = self.by_name.iter().min_by_key(|(_, entry)| entry.bound)?;
+        (entry.bound < next).then_some((name, entry.bound))
+    }
+
+    /// Returns whether no exporter is registered.
+    pub fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
+    /// Returns the progress of each exporter.
+    pub fn status(&self, chain: &ChainStore, require_export: bool) -> ExportStatus {
+        let state = chain.state();
+        let now = platform::time_secs();
+        let exporters = self.by_name.iter().map(|(name, entry)| {
+            // Registered before the first block: that one is where it begins.
+            let bound = entry.bound.max(state.oldest);
+            let waits = state.started && bound < state.next;
+            // Not by the blocks' times: those are the chain's, and may be of any year.
+            let since = entry.acknowledged_at.unwrap_or(entry.registered_at) / NS;
+            ExporterStatus {
+                name: name.clone(),
+                principal: entry.principal,
+                exported_before_block: bound,
+                lag_blocks: state.next.saturating_sub(bound),
+                lag_seconds: if waits { now.saturating_sub(since) } else { 0 },
+                acknowledged_at: entry.acknowledged_at,
+                registered_at: entry.registered_at,
+            }
+        });
+        ExportStatus {
+            exporters: exporters.collect(),
+            exported_before_block: self.guard(require_export).map(|guard| guard.before.max(state.oldest)),
+            require_export,
+            head: state.head(),
+        }
+    }
+}
+
+fn check_name(name: &str) -> Result<(), ExporterError> {
+    let bad = |why: &str| Err(ExporterError::BadName { why: why.into() });
+    if name.is_empty() || name.len() > MAX_NAME {
+        return bad("a name has 1 to 32 characters");
+    }
+    if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte)) {
+        return bad("a name consists of A-Z a-z 0-9 . _ -");
+    }
+    Ok(())
+}

@@ -1,0 +1,32 @@
+//! Export guard: the block that pruning must not pass.
+
+use super::exporters::Exporters;
+use coppice_interface::HeldBy;
+
+/// Bound of pruning, and the reason for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Guard {
+    /// Blocks from this number on stay.
+    pub before: u64,
+    /// The reason.
+    pub held_by: HeldBy,
+}
+
+/// Returns whether pruning is held back by an exporter, or because no exporter is registered.
+pub fn is_of_exporters(held_by: &HeldBy) -> bool {
+    matches!(held_by, HeldBy::Exporter(_) | HeldBy::KeylessExporter(_) | HeldBy::NoExporter)
+}
+
+impl Exporters {
+    /// Returns the bound of pruning; `None` if there is no exporter, and none is required.
+    pub fn guard(&self, require_export: bool) -> Option<Guard> {
+        let slowest = self.by_name.iter().min_by_key(|(_, entry)| entry.bound);
+        match slowest {
+            Some((name, entry)) => {
+                let named = if entry.principal.is_some() { HeldBy::Exporter } else { HeldBy::KeylessExporter };
+                Some(Guard { before: entry.bound, held_by: named(name.clone()) })
+            }
+            None => require_export.then_some(Guard { before: 0, held_by: HeldBy::NoExporter }),
+        }
+    }
+}

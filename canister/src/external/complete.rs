@@ -1,0 +1,80 @@
+//! Blobs outside that are gone, or were given up: what becomes of the records that go with them.
+
+use super::Records;
+use crate::deletion::{Completion, DeletionQueue, MOST_INSTRUCTIONS, RecordEnd};
+use crate::platform::limits::MOST_PAGES;
+use crate::text::refusal;
+use crate::utxo::{Call, UtxoStore, flag};
+use crate::{logs, platform};
+use coppice_interface::{UtxoPruneCounts, UtxoRefusal};
+
+/// Inputs of which the parents are told, or preserved, in one step: each parent lies on pages of its own. A record with more goes over
+/// several steps, and messages.
+pub const STEP_INPUTS: u32 = 1_000;
+/// Pages that giving back an output changes, at most: the parent, its list of double spends, and its places in the ordered indexes.
+pub const RELEASED: u64 = 8;
+
+/// The records of rows that are completed, within a message.
+pub struct Rows<'a> {
+    utxo: &'a mut UtxoStore,
+    call: Call<'a>,
+    totals: &'a mut UtxoPruneCounts,
+    deadline: u64,
+}
+
+impl Rows<'_> {
+    /// Takes out the record of a blob that is gone; a large one is left to phase 2, which tells its parents over several messages.
+    fn take_out(&mut self, txid: &[u8; 32]) -> Result<(), UtxoRefusal> {
+        let Self { utxo, call, totals, .. } = self;
+        let of = utxo.deleting(txid)?;
+        let most = if of.head.is(flag::CONFLICTING) { STEP_INPUTS / RELEASED as u32 } else { STEP_INPUTS };
+        let parents = utxo.parents(&of, (0, most))?;
+        if parents.next < of.head.inputs || utxo.is_large(&of) {
+            utxo.list_deleting(&of)?;
+            totals.external_files_deleted += 1;
+            return Ok(());
+        }
+        let told = utxo.mark_parents(&of, &parents, call)?;
+        utxo.remove(&of);
+        totals.parents_updated += told.marked;
+        totals.outputs_released += told.released;
+        totals.records_deleted += 1;
+        totals.external_files_deleted += 1;
+        totals.pages_deleted += u64::from(of.head.extra_pages);
+        Ok(())
+    }
+}
+
+impl Completion for Rows<'_> {
+    fn goes_on(&mut self, pages: u64) -> bool {
+        platform::instructions() <= self.deadline && self.utxo.pages_changed() + pages < MOST_PAGES
+    }
+
+    fn record_end(&mut self, txid: &[u8; 32]) -> RecordEnd {
+        match self.take_out(txid) {
+            Ok(()) | Err(UtxoRefusal::TxNotFound) => RecordEnd::Gone,
+            Err(error) => {
+                logs::error(&format!("pruner: the record of a blob that is gone is kept: {}", refusal(error)));
+                RecordEnd::Kept
+            }
+        }
+    }
+}
+
+/// Runs a message of the queue's in which records go with the blobs that are gone, while the chain is at height `current`; what goes is
+/// added to the totals.
+pub fn with_records<T>(
+    records: &mut Records,
+    current: u32,
+    totals: &mut UtxoPruneCounts,
+    run: impl FnOnce(&mut DeletionQueue, u64, &mut Rows) -> T,
+) -> T {
+    let deadline = platform::instructions().saturating_add(MOST_INSTRUCTIONS);
+    let Records { utxo, deletions, settings, .. } = records;
+    let call = Call::at(current.max(1), settings);
+    utxo.set_reserve_usable(true);
+    let mut rows = Rows { utxo, call, totals, deadline };
+    let done = run(deletions, call.now_ns, &mut rows);
+    utxo.set_reserve_usable(false);
+    done
+}

@@ -1,0 +1,51 @@
+use super::*;
+use crate::platform::native;
+use crate::state::{self, read};
+use coppice_interface::{CanisterArg, InitArg};
+
+fn lines(of: &str) -> usize {
+    native::with(|world| world.log.iter().filter(|line| line.contains(of)).count())
+}
+
+fn fresh() {
+    native::reset();
+    memory::forget();
+    logs::forget();
+    cycles::forget();
+    state::init(Some(CanisterArg::Init(InitArg::default()))).unwrap();
+}
+
+#[test]
+fn timers_that_the_balance_does_not_pay_for_are_cancelled_and_armed_again() {
+    fresh();
+    mutate(arm);
+    let armed =
+        || native::with(|world| [Timer::Net, Timer::Blocks].map(|timer| world.timers.get(&(timer as u8)).copied()));
+    let both = read(|state| [Some(state.clock.net_at), state.clock.blocks_at]);
+    assert_eq!((armed(), both.contains(&None)), (both, false));
+    let liquid = native::with(|world| std::mem::take(&mut world.liquid_cycles));
+    mutate(watch_cycles);
+    assert_eq!(armed(), [None, None]);
+    native::with(|world| world.liquid_cycles = liquid);
+    mutate(watch_cycles);
+    assert_eq!(armed(), both);
+}
+
+#[test]
+fn what_lasts_is_logged_when_it_begins() {
+    fresh();
+    for said in [1, 2] {
+        mutate(arm);
+        native::with(|world| world.time_ns += 10_000 * NS);
+        (0..200).for_each(|_| mutate(watch));
+        assert_eq!(lines("a timer is overdue; woken"), said);
+    }
+    for said in [1, 2] {
+        let liquid = native::with(|world| std::mem::take(&mut world.liquid_cycles));
+        (0..200).for_each(|_| mutate(grow));
+        assert_eq!(lines("cannot be grown: cycles are missing"), said);
+        native::with(|world| world.liquid_cycles = liquid);
+        mutate(grow);
+        memory::region(memory::DELETIONS).reserve(1).unwrap();
+    }
+}

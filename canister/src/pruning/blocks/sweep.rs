@@ -1,0 +1,163 @@
+//! When the indexes are swept, and how much of it one message does (`docs/pruning-pipeline.md`).
+//!
+//! A sweep is worth its walk where enough is stale: it *begins* at a debt of an eighth of what is live. It waits then for a
+//! pause of the producers, but neither for ever (`max_pending_ticks`) nor at any size: at the *forced* mark of three sixteenths it
+//! goes first, so that the entries of a table are bounded whatever the producers do.
+
+use super::piece::Piece;
+use crate::chain::{ChainStore, IndexTable, TableDebt};
+use crate::pruning::work::budget::Budget;
+use coppice_interface::{IndexDebt, PrunePolicy, StopReason, SweepPhase};
+
+/// The debt at which a sweep begins, in a pause.
+fn begins_at(table: &TableDebt) -> u64 {
+    (table.live() / 8).max(4_096).max(table.buckets)
+}
+
+/// The debt at which it no longer waits for one.
+fn forced_at(table: &TableDebt, policy: &PrunePolicy) -> u64 {
+    (table.live() / 16 * 3).max(6_144).max(table.buckets).max(policy.max_collected_keys)
+}
+
+/// What is to be done with the indexes now, the more pressing the greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Need {
+    /// Nothing.
+    Nothing,
+    /// A sweep would begin in a pause.
+    Pause,
+    /// A sweep is under way.
+    GoOn,
+    /// So much is stale that it goes before anything else.
+    First,
+}
+
+/// What the indexes want.
+pub fn need(chain: &ChainStore, policy: &PrunePolicy) -> Need {
+    let of = |table| {
+        let debt = chain.debt(table);
+        if debt.debt >= forced_at(&debt, policy) {
+            Need::First
+        } else if debt.sweeping {
+            Need::GoOn
+        } else if debt.debt >= begins_at(&debt) {
+            Need::Pause
+        } else {
+            Need::Nothing
+        }
+    };
+    let [ids, keys] = IndexTable::ALL.map(of);
+    ids.max(keys)
+}
+
+/// What the daemon does with the indexes, in one word.
+pub fn phase(chain: &ChainStore, policy: &PrunePolicy) -> SweepPhase {
+    let tables = IndexTable::ALL.map(|table| chain.debt(table));
+    match need(chain, policy) {
+        _ if tables.iter().any(|table| table.sweeping) => SweepPhase::Applying,
+        Need::First | Need::GoOn | Need::Pause => SweepPhase::Ready,
+        Need::Nothing if tables.iter().any(|table| table.debt > 0) => SweepPhase::Collecting,
+        Need::Nothing => SweepPhase::Idle,
+    }
+}
+
+/// Which tables a message sweeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// Those whose sweep is under way, or has enough to do.
+    Due,
+    /// Those that have anything to do.
+    Any,
+}
+
+/// What a message swept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Slices.
+    pub slices: u64,
+    /// Entries that were dropped.
+    pub dropped: u64,
+    /// The budget that stopped it, if one did.
+    pub stopped: Option<StopReason>,
+}
+
+/// The slice that a sweep which is due does next.
+pub fn next(chain: &ChainStore) -> Option<(IndexTable, u64)> {
+    let table = IndexTable::ALL.into_iter().find(|&table| is_due(&chain.debt(table), Which::Due))?;
+    Some((table, chain.sweep_state(table).cursor().unwrap_or(0)))
+}
+
+fn is_due(debt: &TableDebt, which: Which) -> bool {
+    let enough = match which {
+        Which::Due => debt.debt >= begins_at(debt),
+        Which::Any => debt.debt > 0,
+    };
+    enough || debt.sweeping
+}
+
+/// Sweeps the indexes, as far as the budget goes, but for slices that are `set_aside`.
+pub fn run(chain: &mut ChainStore, which: Which, budget: &mut Budget, set_aside: &[Piece]) -> Swept {
+    let mut swept = Swept::default();
+    for table in IndexTable::ALL {
+        if !is_due(&chain.debt(table), which) {
+            continue;
+        }
+        loop {
+            if let Err(reason) = budget.admit_slice() {
+                swept.stopped = Some(reason);
+                return swept;
+            }
+            let bucket = chain.sweep_state(table).cursor().unwrap_or(0);
+            let dropped = if set_aside.contains(&Piece::Slice(table, bucket)) {
+                chain.skip_slice(table);
+                0
+            } else {
+                chain.sweep(table)
+            };
+            budget.charge(dropped);
+            swept.slices += 1;
+            swept.dropped += dropped;
+            if !chain.debt(table).sweeping {
+                break;
+            }
+        }
+    }
+    swept
+}
+
+/// What is said of a table.
+pub fn status(chain: &ChainStore, policy: &PrunePolicy, table: IndexTable) -> IndexDebt {
+    let (debt, sweep) = (chain.debt(table), chain.sweep_state(table));
+    IndexDebt {
+        entries: debt.entries,
+        buckets: debt.buckets,
+        debt: debt.debt,
+        begins_at: begins_at(&debt),
+        forced_at: forced_at(&debt, policy),
+        cursor: sweep.cursor(),
+        dropped: sweep.dropped,
+        sweeps: sweep.finished,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_shares_of_what_is_live() {
+        let policy = PrunePolicy::default();
+        let table = |entries, debt| TableDebt { entries, buckets: entries / 17, debt, sweeping: false };
+        assert_eq!((begins_at(&table(10, 0)), forced_at(&table(10, 0), &policy)), (4_096, 6_144));
+        let large = table(1_125_000, 125_000);
+        assert_eq!((begins_at(&large), forced_at(&large, &policy)), (125_000, 187_500));
+        // A table that was larger: its buckets are walked all the same.
+        let shrunk = TableDebt { entries: 50_000, buckets: 60_000, debt: 0, sweeping: false };
+        assert_eq!((begins_at(&shrunk), forced_at(&shrunk, &policy)), (60_000, 60_000));
+        let raised = PrunePolicy { max_collected_keys: 1_000_000, ..policy.clone() };
+        assert_eq!(forced_at(&large, &raised), 1_000_000);
+        let not_lowered = PrunePolicy { max_collected_keys: 1, ..policy };
+        assert_eq!(forced_at(&large, &not_lowered), 187_500);
+        assert_eq!(table(5, 9).live(), 0, "a debt is an upper bound");
+    }
+}

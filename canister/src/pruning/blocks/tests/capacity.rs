@@ -1,0 +1,171 @@
+//! The capacity trigger, from high to low water.
+
+use super::*;
+
+#[test]
+fn capacity_prunes_from_high_to_low_water_ignoring_retention() {
+    // 100 blobs: high water 90, low water 80, emergency 95.
+    let target = 100 * u64::from(CLASS);
+    let mut world = world(PrunePolicyArg { target_bytes: Some(target), retain_blocks: Some(1_000_000), ..policy() });
+    world.append(90, CLASS as usize - 57, 1);
+    let kept = |world: &World| world.chain.capacity_bytes(&world.blobs);
+    // 352 bytes a block beside its blob: its record, and what it has in the index.
+    assert_eq!(kept(&world), 90 * (u64::from(CLASS) + 352));
+    world.set_policy(PrunePolicyArg { target_bytes: Some(kept(&world) / 9 * 10), ..policy() });
+    assert_eq!(world.due(), None, "high water itself is not above it");
+    world.append(1, 10, 1);
+    let Some((PruneReason::Capacity, before)) = world.due() else { panic!("{:?}", world.due()) };
+    // A budget of one block a run: the trigger stays until low water is reached.
+    let mut runs = 0;
+    while world.due().is_some() {
+        assert_eq!(world.prune(1).blocks, 1);
+        runs += 1;
+    }
+    let low = world.pruner.policy().unwrap().low_water();
+    assert_eq!((world.oldest(), runs), (before, before));
+    assert!(kept(&world) <= low && kept(&world) + u64::from(CLASS) + 352 > low, "{} of {low}", kept(&world));
+    world.append(5, CLASS as usize - 57, 1);
+    assert_eq!(world.due(), None, "between the marks nothing is due");
+}
+
+/// A chain of blocks that are empty, or next to it, takes room as well: records, and what they have in the index.
+#[test]
+fn empty_blocks_fire_the_capacity_trigger() {
+    let target = 4 << 20;
+    let mut world = world(PrunePolicyArg { target_bytes: Some(target), ..policy() });
+    let mut fired = 0;
+    for _ in 0..30_000 {
+        world.append(1, 0, 1);
+        while world.due().is_some() {
+            fired += 1;
+            assert!(world.prune(15_000).blocks > 0);
+        }
+        assert!(world.chain.capacity_bytes(&world.blobs) <= target);
+    }
+    assert!(fired > 3 && world.oldest() > 15_000, "{fired} runs, {}", world.oldest());
+    assert_eq!(world.exhausted(), None);
+}
+
+#[test]
+fn at_emergency_water_it_is_said_who_holds_pruning_back() {
+    let target = 100 * u64::from(CLASS);
+    let mut world = world(PrunePolicyArg { target_bytes: Some(target), ..policy() });
+    world.append(94, CLASS as usize - 57, 1);
+    assert_eq!(world.exhausted(), None);
+    world.append(1, CLASS as usize - 57, 1);
+    assert_eq!(world.exhausted(), Some(HeldBy::PruneLag));
+    world.pruner.set_enabled(false).unwrap();
+    assert_eq!(world.exhausted(), Some(HeldBy::Disabled));
+    let status = world.status();
+    assert!(status.need_prune && !status.enabled, "need_prune is independent of enabled");
+    assert_eq!(status.held_by, Some(HeldBy::Disabled));
+}
+
+#[test]
+fn a_damaged_head_does_not_stop_the_capacity_trigger() {
+    let target = 100 * u64::from(CLASS);
+    let mut world = world(PrunePolicyArg { target_bytes: Some(target), ..policy() });
+    world.append(96, CLASS as usize - 57, 1);
+    world.chain.poison_record(95);
+    assert_eq!(world.exhausted(), Some(HeldBy::PruneLag));
+    while world.due().is_some() {
+        assert!(world.prune(1_000).blocks > 0);
+    }
+    assert_eq!(world.exhausted(), None);
+    assert!(world.chain.capacity_bytes(&world.blobs) <= world.pruner.policy().unwrap().low_water());
+    world.append(1, 10, 1);
+}
+
+#[test]
+fn a_sweep_for_capacity_is_one_run_down_to_low_water() {
+    let target = 100 * u64::from(CLASS);
+    let mut world = world(PrunePolicyArg { target_bytes: Some(target), ..policy() });
+    world.append(14, CLASS as usize - 53, 1);
+    let large = world.chain.state().next;
+    let ids: Vec<_> = (0..20).map(|i| id(large << 20 | i)).collect();
+    let block = block(large, &ids, 100);
+    world.chain.append(&mut world.blobs, &block, &Admission::default(), platform::time_secs()).unwrap();
+    world.append(77, CLASS as usize - 53, 1);
+    let Some((PruneReason::Capacity, before)) = world.due() else { panic!("{:?}", world.due()) };
+    assert!(before < large, "{before}");
+    // The large block is the last victim: one blob more must go.
+    world.append(2, CLASS as usize - 53, 1);
+    let mut reasons = Vec::new();
+    while world.due().is_some() {
+        reasons.extend(world.due());
+        world.tick();
+        assert!(reasons.len() < 100);
+    }
+    assert!(world.chain.state().pruned_blocks > 12);
+    assert!(reasons.iter().all(|(reason, _)| *reason == PruneReason::Capacity), "{reasons:?}");
+    assert_eq!(world.status().runs, 1);
+    assert!(world.chain.capacity_bytes(&world.blobs) <= world.pruner.policy().unwrap().low_water());
+}
+
+/// One damaged record among few large blocks: the bound goes to the next block that can be read.
+#[test]
+fn a_damaged_record_does_not_stop_the_capacity_trigger() {
+    for damaged in 1..7 {
+        let target = 100 * u64::from(CLASS);
+        let mut world = world(PrunePolicyArg { target_bytes: Some(target), ..policy() });
+        world.append(8, 12 * CLASS as usize - 53, 1);
+        world.chain.poison_record(damaged);
+        assert_eq!(world.exhausted(), Some(HeldBy::PruneLag));
+        (0..3).for_each(|_| world.tick());
+        assert_eq!((world.exhausted(), world.due()), (None, None), "record {damaged}");
+        let kept = world.chain.capacity_bytes(&world.blobs);
+        assert!(kept <= world.pruner.policy().unwrap().low_water(), "record {damaged}: {kept}");
+    }
+}
+
+#[test]
+fn the_capacity_trigger_is_done_when_low_water_is_reached_in_any_way() {
+    let target = 100 * u64::from(CLASS);
+    let arg = PrunePolicyArg { target_bytes: Some(target), max_ops_per_tick: Some(12), ..policy() };
+    let mut world = world(arg);
+    world.append(91, CLASS as usize - 53, 1);
+    world.tick();
+    let kept = |world: &World| world.blobs.kept_bytes(Owner::Log) / u64::from(CLASS);
+    assert_eq!((kept(&world), world.status().running), (87, true), "stopped by its ops, between the marks");
+    while kept(&world) > 78 {
+        world.chain.remove_head(&mut world.blobs).unwrap();
+    }
+    world.pruner.rolled_back(&world.chain, &world.blobs, 0);
+    assert!(!world.status().running);
+    world.append(3, CLASS as usize - 53, 1);
+    assert_eq!((kept(&world), world.due()), (81, None), "above low water, and not yet above high water again");
+}
+
+#[test]
+fn capacity_leaves_the_head_and_the_block_before_it() {
+    let target = 40 * u64::from(CLASS);
+    let mut world = world(PrunePolicyArg { target_bytes: Some(target), min_kept_blocks: Some(1_000), ..policy() });
+    let large = 30 * CLASS as usize;
+    for blocks in 1..=2 {
+        world.append(1, large, 1);
+        let said = blocks::too_small(&world.pruner, &world.chain, &world.blobs);
+        assert_eq!((world.due(), world.exhausted(), said.is_some()), (None, None, blocks == 2), "{blocks} blocks");
+    }
+    world.append(1, large, 1);
+    assert_eq!((world.due(), world.exhausted()), (Some((PruneReason::Capacity, 1)), Some(HeldBy::PruneLag)));
+    assert_eq!(blocks::too_small(&world.pruner, &world.chain, &world.blobs), None);
+    world.come_round();
+    assert_eq!((world.oldest(), world.due(), world.exhausted()), (1, None, None));
+    // The target that is named is the least one with which nothing is due.
+    let needed = world.pruner.policy().unwrap().target_for(world.chain.capacity_bytes(&world.blobs));
+    let message = blocks::too_small(&world.pruner, &world.chain, &world.blobs).unwrap().message;
+    assert!(message.contains("emergency water") && message.contains(&needed.to_string()), "{message}");
+    for (target_bytes, is_enough) in [(needed, true), (needed - (1 << 20), false)] {
+        world.set_policy(PrunePolicyArg { target_bytes: Some(target_bytes), ..policy() });
+        assert_eq!(blocks::too_small(&world.pruner, &world.chain, &world.blobs).is_none(), is_enough);
+    }
+    world.chain.remove_head(&mut world.blobs).unwrap();
+    assert_eq!((world.exhausted(), world.oldest()), (None, 1), "a reorg of one block, and the chain goes on");
+    world.append(1, large, 1);
+    // A policy that retains less leaves the head alone.
+    world.set_policy(PrunePolicyArg { target_bytes: Some(target), retain_days: Some(1), ..policy() });
+    world.wait(10 * DAY);
+    world.come_round();
+    assert_eq!(world.oldest(), 2);
+    assert_eq!((world.exhausted(), world.status().floor_block), (None, None));
+}

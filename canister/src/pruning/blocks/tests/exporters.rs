@@ -1,0 +1,162 @@
+//! Blocks that exporters, or the lack of one, hold back.
+
+use super::*;
+
+#[test]
+fn retention_never_passes_the_guard() {
+    let mut world = world(PrunePolicyArg { retain_blocks: Some(10), ..policy() });
+    world.append(30, 100, 1);
+    world.constraints.exported = guard(0);
+    world.tick();
+    let status = world.status();
+    assert_eq!((status.need_prune, status.target, status.prune_cursor), (true, 19, None));
+    assert_eq!((status.held_by, world.oldest()), (Some(HeldBy::Exporter("slow".into())), 0));
+    assert_eq!((status.runs, status.last_run), (0, None), "what may not go is no run");
+    world.constraints.exported = guard(7);
+    assert_eq!(world.status().prune_cursor, Some(0));
+    let run = world.prune(1_000);
+    assert_eq!((run.blocks, run.progress), (7, PruneProgress::HasMore { reason: Some(StopReason::Guard) }));
+    world.constraints.exported = guard(25);
+    world.tick();
+    assert_eq!(world.oldest(), 19, "retention is the limit then");
+    assert_eq!(world.status().held_by, None);
+}
+
+#[test]
+fn capacity_never_passes_the_guard() {
+    let target = 100 * u64::from(CLASS);
+    let mut world = world(PrunePolicyArg { target_bytes: Some(target), ..policy() });
+    // Four blocks to a blob.
+    world.append(4 * 96, CLASS as usize / 4 - 53, 1);
+    world.constraints.exported = guard(0);
+    assert_eq!(world.exhausted(), Some(HeldBy::Exporter("slow".into())));
+    world.tick();
+    assert_eq!(world.oldest(), 0);
+    world.constraints.exported = guard(11);
+    assert_eq!(world.exhausted(), Some(HeldBy::PruneLag), "eleven blocks may go, and have only not gone yet");
+    world.tick();
+    assert_eq!(world.oldest(), 11, "the last three free no blob, but their records");
+    world.append(12, CLASS as usize / 4 - 53, 1);
+    world.tick();
+    assert_eq!(world.oldest(), 11);
+    assert_eq!(world.exhausted(), Some(HeldBy::Exporter("slow".into())));
+    world.pruner.set_enabled(false).unwrap();
+    assert_eq!(world.exhausted(), Some(HeldBy::Disabled));
+    world.pruner.set_enabled(true).unwrap();
+    world.constraints.exported = None;
+    world.constraints.min_liquid_cycles = u128::MAX;
+    assert_eq!(world.exhausted(), Some(HeldBy::LowCycles));
+    world.constraints.min_liquid_cycles = 0;
+    while world.due().is_some() {
+        world.tick();
+    }
+    let low = world.pruner.policy().unwrap().low_water();
+    assert!(world.chain.capacity_bytes(&world.blobs) <= low, "down to low water, hysteresis and all");
+}
+
+/// What a record says may be wrong in any way: nothing that was not acknowledged goes.
+#[test]
+fn a_damaged_record_at_the_guard_lets_nothing_past_it() {
+    let target = 100 * u64::from(CLASS);
+    let mut world = world(PrunePolicyArg { target_bytes: Some(target), ..policy() });
+    world.append(96, CLASS as usize - 53, 1);
+    world.hold_at(7);
+    world.chain.misplace_record(7, 1 << 40);
+    for _ in 0..5 {
+        world.tick();
+        assert!(world.oldest() <= 7, "pruned before {}", world.oldest());
+    }
+    world.chain.poison_record(7);
+    world.tick();
+    assert!(world.oldest() <= 7);
+}
+
+#[test]
+fn what_an_exporter_holds_too_long_is_a_problem() {
+    let arg = PrunePolicyArg { retain_blocks: Some(1), max_export_lag_secs: Some(1_000), ..policy() };
+    let mut world = world(arg);
+    world.append_ids(10, 2);
+    world.hold_at(3);
+    world.come_round();
+    let status = world.status();
+    assert_eq!((status.backlog.blocks, status.backlog.held_blocks), (0, 5));
+    let since = platform::time_secs();
+    assert_eq!(status.backlog.held_since, Some(since));
+    world.wait(1_000);
+    world.come_round();
+    assert_eq!(world.export_held(), None);
+    world.wait(1);
+    let problem = world.export_held().unwrap();
+    assert!(
+        problem.message.contains("held back for 16 min 41 s") && problem.message.contains("no capacity limit"),
+        "{problem:?}"
+    );
+    assert_eq!((problem.code, problem.since), (ProblemCode::ExportHeld, Some(since * NS)));
+    world.hold_at(10);
+    world.come_round();
+    assert_eq!((world.status().backlog.held_since, world.oldest()), (None, 8));
+    assert_eq!(world.export_held(), None);
+}
+
+/// The count makes blocks due here, and not the capacity trigger: above high water it is a problem all the same.
+#[test]
+fn what_an_exporter_holds_above_high_water_is_a_problem_whatever_made_it_due() {
+    let mut world = world(PrunePolicyArg { retain_blocks: Some(100), target_bytes: Some(40 << 20), ..policy() });
+    world.hold_at(0);
+    let marks = world.status().water_marks.unwrap();
+    // No tick has come yet, so the time for which blocks are held back and the growth rate of the chain are unknown.
+    while world.status().capacity_bytes <= marks.high {
+        assert_eq!(world.export_held(), None);
+        world.append(1, 200_000, 1);
+    }
+    assert_eq!(world.due().map(|due| due.0), Some(PruneReason::Retention));
+    let said = world.export_held().unwrap();
+    assert!(
+        said.message.starts_with("kept bytes are above high water; ") && said.message.contains("not known yet"),
+        "{said:?}"
+    );
+    while world.status().capacity_bytes < marks.emergency {
+        world.append(1, 200_000, 1);
+    }
+    assert_eq!(world.exhausted(), Some(HeldBy::Exporter("slow".into())));
+    let said = world.export_held().unwrap();
+    assert!(said.message.ends_with("; no room is left: emergency water is reached"), "{said:?}");
+    // The switch holds it then, and no exporter.
+    world.pruner.set_enabled(false).unwrap();
+    assert_eq!(world.problems().iter().map(|found| found.code).collect::<Vec<_>>(), [ProblemCode::PruningOff]);
+}
+
+#[test]
+fn what_an_exporter_holds_is_a_problem_where_emergency_water_is_near_at_the_last_hours_rate() {
+    let arg = |lag| PrunePolicyArg {
+        retain_blocks: Some(2),
+        target_bytes: Some(40 << 20),
+        max_export_lag_secs: Some(lag),
+        ..policy()
+    };
+    let mut world = world(arg(7_200));
+    world.hold_at(0);
+    world.append(1, 100_000, 1);
+    world.come_round();
+    // 100 kB a minute: 39.8 MB are there in six hours and a half.
+    for _ in 0..90 {
+        world.append(1, 100_000, 60);
+        world.come_round();
+    }
+    world.set_policy(arg(5 * 3_600));
+    let said = |world: &World| world.export_held().map(|said| said.message);
+    assert_eq!(said(&world), None);
+    world.append(60, 100_000, 60);
+    assert!(
+        said(&world).is_some_and(|said| said.contains("at the last hour's rate emergency water comes in about 4 h ")),
+        "{:?}",
+        said(&world)
+    );
+    // Nothing comes: it is not nearer, and is held for less than is allowed.
+    world.set_policy(arg(30 * DAY));
+    for _ in 0..8 {
+        world.wait(600);
+        world.come_round();
+    }
+    assert_eq!(said(&world), None);
+}

@@ -1,0 +1,183 @@
+//! Runs over ticks: budgets, pauses, and damage that is skipped.
+
+use super::super::run::run as prune;
+use super::*;
+
+#[test]
+fn a_tick_keeps_its_budgets_and_makes_progress_with_the_smallest() {
+    let mut world = world(PrunePolicyArg { retain_blocks: Some(1), max_ops_per_tick: Some(1), ..policy() });
+    world.append(10, 100, 1);
+    for oldest in 1..=8 {
+        world.tick();
+        assert_eq!(world.oldest(), oldest, "one block a tick");
+    }
+    world.tick();
+    assert_eq!(world.oldest(), 8);
+    let last = world.status().last_run.unwrap();
+    assert_eq!((last.progress, last.blocks, last.ticks), (PruneProgress::Finished, 8, 8), "one run over eight ticks");
+
+    world.append(100, 100, 1);
+    let mut policy = world.pruner.policy().unwrap().clone();
+    policy.max_ops_per_tick = 1_000;
+    policy.max_instructions_per_tick = 200_000;
+    world.pruner.set_policy(policy);
+    native::with(|world| world.instructions_per_reading = 50_000);
+    world.tick();
+    let last = world.status().last_run.unwrap();
+    assert_eq!(last.progress, PruneProgress::HasMore { reason: Some(StopReason::Instructions) });
+    assert!((1..10).contains(&last.blocks), "{last:?}");
+}
+
+#[test]
+fn the_daemon_stays_off_without_a_policy_cycles_or_permission() {
+    let mut world = world(PrunePolicyArg { retain_blocks: Some(1), ..policy() });
+    world.append(10, 100, 1);
+    world.pruner.set_enabled(false).unwrap();
+    world.tick();
+    assert_eq!(world.oldest(), 0);
+    world.pruner.set_enabled(true).unwrap();
+    native::with(|world| world.liquid_cycles = 5);
+    world.constraints.min_liquid_cycles = 6;
+    world.tick();
+    assert_eq!(world.oldest(), 0);
+    native::with(|world| world.liquid_cycles = 6);
+    world.tick();
+    assert_eq!(world.oldest(), 8);
+}
+
+#[test]
+fn that_it_is_paused_is_logged_when_that_begins() {
+    let mut world = world(PrunePolicyArg { retain_blocks: Some(1), max_ops_per_tick: Some(1), ..policy() });
+    world.append(10, 100, 1);
+    world.constraints.min_liquid_cycles = 6;
+    let paused = || native::with(|world| world.log.iter().filter(|line| line.contains("paused")).count());
+    for (liquid, lines) in [(5, 1), (6, 1), (5, 2)] {
+        native::with(|world| world.liquid_cycles = liquid);
+        (0..200).for_each(|_| {
+            if liquid < 6 || world.oldest() == 0 {
+                world.tick()
+            }
+        });
+        assert_eq!(paused(), lines);
+    }
+}
+
+#[test]
+fn a_first_policy_switches_the_daemon_on_and_survives_an_upgrade() {
+    fresh(CLASS);
+    let open = || Pruner::open(Rc::new(memory::region(memory::CELLS))).unwrap();
+    let mut pruner = open();
+    assert_eq!(pruner.set_enabled(true), Err(PruneError::NoPolicy));
+    assert!(!pruner.stored.enabled);
+    let policy = PrunePolicy { retain_blocks: 7, ..PrunePolicy::default() };
+    pruner.set_policy(policy.clone());
+    assert!(pruner.stored.enabled);
+    pruner.set_enabled(false).unwrap();
+    pruner.set_policy(PrunePolicy { retain_blocks: 8, ..policy.clone() });
+    assert!(!pruner.stored.enabled, "a later policy leaves the switch alone");
+    drop(pruner);
+    let pruner = open();
+    assert_eq!(pruner.policy(), Some(&PrunePolicy { retain_blocks: 8, ..policy }));
+}
+
+/// Damage does not stop the daemon: it is counted, logged, skipped, and its space accounted for.
+#[test]
+fn a_poisoned_record_and_a_poisoned_pointer_are_skipped_by_the_daemon() {
+    let mut world = world(PrunePolicyArg { retain_blocks: Some(2), ..policy() });
+    world.append(12, CLASS as usize, 1);
+    world.chain.poison_record(3);
+    world.chain.poison_log(5);
+    let kept = world.blobs.kept_bytes(Owner::Log);
+    world.tick();
+    let status = world.status();
+    assert_eq!((status.pruned_before_block, status.pruned_blocks, status.faults > 0), (9, 9, true), "{status:?}");
+    assert_eq!(status.last_run.unwrap().faults, status.faults);
+    let log = native::with(|world| world.log.join("\n"));
+    assert!(log.contains("block 3") && log.contains("blob 5"), "{log}");
+    let freed = (kept - world.blobs.kept_bytes(Owner::Log)) / u64::from(CLASS);
+    assert_eq!(
+        freed,
+        world.chain.meta(9).unwrap().log_offset / u64::from(CLASS),
+        "all but what is kept, the lost one too"
+    );
+    world.append(30, CLASS as usize, 1);
+    world.tick();
+    assert_eq!((world.oldest(), world.status().faults), (39, status.faults), "and the rest goes on");
+}
+
+/// What a rollback has skipped is counted with what the pruner has, and an upgrade forgets none of it.
+#[test]
+fn what_a_rollback_skips_is_counted() {
+    let mut world = world(policy());
+    world.append(3, 10, 1);
+    world.chain.poison_record(2);
+    let removed = world.chain.remove_head(&mut world.blobs).unwrap();
+    world.pruner.rolled_back(&world.chain, &world.blobs, removed.faults.len() as u64);
+    world.pruner.rolled_back(&world.chain, &world.blobs, 0);
+    assert_eq!(world.status().faults, 1);
+    world.pruner = Pruner::open(Rc::new(memory::region(memory::CELLS))).unwrap();
+    assert_eq!(world.status().faults, 1);
+}
+
+/// The library may deliver a firing twice.
+#[test]
+fn a_second_tick_at_the_same_moment_changes_nothing() {
+    let mut world = world(PrunePolicyArg { retain_blocks: Some(5), ..policy() });
+    world.append(30, 1_000, 1);
+    world.tick();
+    let status = world.status();
+    assert_eq!(status.pruned_before_block, 24);
+    world.tick();
+    assert_eq!(world.status(), status);
+}
+
+#[test]
+fn a_run_ends_where_the_daemon_is_stopped() {
+    let mut world = world(PrunePolicyArg { retain_blocks: Some(5), max_ops_per_tick: Some(4), ..policy() });
+    world.append(30, 1_000, 1);
+    world.tick();
+    assert_eq!((world.status().running, world.status().runs), (true, 1));
+    world.pruner.set_enabled(false).unwrap();
+    assert!(!world.status().running);
+    world.pruner.set_enabled(true).unwrap();
+    world.tick();
+    assert_eq!((world.status().running, world.status().runs), (true, 2));
+    world.hold_at(0);
+    world.tick();
+    assert!(!world.status().running, "held: what comes then is another run");
+}
+
+/// What was set aside of a chain is no more when that is emptied: the next one may have a block of the same number.
+#[test]
+fn a_reset_forgets_the_blocks_that_were_set_aside() {
+    let mut world = world(policy());
+    let slice = Piece::Slice(crate::chain::IndexTable::Keys, 128);
+    world.pruner.stored.set_aside = vec![Piece::Block(5), slice, Piece::Undo, Piece::Upload];
+    world.pruner.reset();
+    assert_eq!(world.pruner.stored.set_aside, [slice, Piece::Upload]);
+}
+
+#[test]
+fn a_run_stops_at_its_budget_and_goes_on_from_there() {
+    let mut world = world(policy());
+    // A blob each, which is 3 ops.
+    world.append(9, CLASS as usize - 53, 1);
+    world.chain.poison_record(4);
+    let due = Due { reason: PruneReason::Retention, target: 5, before: 5, held_by: None };
+    let mut run = |due: Option<&Due>, ops| {
+        let budget = &mut Budget::new(ops, 1 << 40);
+        prune(&mut world.chain, &mut world.blobs, due, budget, &[])
+    };
+    let first = run(Some(&due), 7);
+    let bytes = 2 * u64::from(CLASS);
+    assert_eq!((first.blocks, first.ops, first.blobs, first.bytes, first.faults), (2, 6, 2, bytes, 0));
+    assert_eq!(first.progress, PruneProgress::HasMore { reason: Some(StopReason::Ops) });
+    let rest = run(Some(&due), 100);
+    assert_eq!((rest.blocks, rest.progress, rest.faults), (3, PruneProgress::Finished, 1));
+    let held = Due { target: 9, before: 6, ..due };
+    let held = run(Some(&held), 100);
+    assert_eq!((held.blocks, held.target), (1, 9));
+    assert_eq!(held.progress, PruneProgress::HasMore { reason: Some(StopReason::Guard) });
+    let none = run(None, 100);
+    assert_eq!((none.blocks, none.reason, none.progress), (0, None, PruneProgress::Finished));
+}

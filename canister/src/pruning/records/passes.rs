@@ -1,0 +1,75 @@
+//! Choice of the old unmined records that phase 1 examines in a run. Examining all of them in each run would cost the same with
+//! nothing new, because a parent stays preserved for a while.
+//!
+//! **Why that is enough.** A parent is preserved until `parent_preservation_blocks` after the pass that preserved it, and the next full pass
+//! comes at most an eighth of that later. Records that have become old since lie between the two cutoffs. Records that entered below
+//! the first cutoff are marked by the store, and examined first. A parent that had no record, or was not preserved, when its child was
+//! examined, enters the index of records to delete `block_height_retention` blocks or more after the height of the call that makes
+//! it eligible. A full pass comes before that, unless that call reports an old height, or a setting has changed: then a full pass precedes
+//! the next deletion.
+
+use super::UtxoPruner;
+use super::place::{Heights, PassTerms, Run};
+use crate::external::Records;
+use crate::pruning::records::settings::Settings as _;
+use crate::utxo::{RunWindow, UtxoStore};
+use coppice_interface::{UtxoPrunerPhase, UtxoSettings};
+use serde::{Deserialize, Serialize};
+
+/// A pass over all old unmined records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FullPass {
+    /// Where the chain was.
+    height: u32,
+    terms: PassTerms,
+}
+
+impl UtxoPruner {
+    fn pass_terms(&self, utxo: &UtxoSettings) -> PassTerms {
+        let settings = &self.stored.settings;
+        PassTerms {
+            promise: settings.parent_preservation_blocks,
+            unmined_retention: settings.unmined_retention(utxo),
+            retention: utxo.block_height_retention,
+        }
+    }
+
+    /// Whether what was promised before does not do.
+    fn full_pass_is_due(&self, heights: &Heights, utxo: &UtxoStore, settings: &UtxoSettings) -> bool {
+        let Some(FullPass { height, terms }) = self.stored.full_pass else { return true };
+        let most = (terms.promise / 8).min(terms.retention);
+        let passed = heights.current.checked_sub(height);
+        terms != self.pass_terms(settings)
+            || passed.is_none_or(|blocks| blocks >= most)
+            || utxo.became_due(heights.safe)
+    }
+
+    /// Begins a run.
+    pub(super) fn begin_run(&mut self, records: &mut Records, heights: Heights, now_ns: u64) -> Run {
+        let Records { utxo, settings, .. } = records;
+        let full = self.full_pass_is_due(&heights, utxo, settings);
+        if full {
+            // Until it is done there was none.
+            self.stored.full_pass = None;
+            utxo.forget_due();
+        }
+        self.stored.runs = self.stored.runs.checked_add(1).unwrap_or(1);
+        utxo.set_window(RunWindow { run: self.stored.runs, bound: heights.safe, cutoff: heights.cutoff });
+        let from = if full { 0 } else { self.stored.cutoff };
+        let full = full.then(|| self.pass_terms(settings));
+        let mut run = Run::begin(self.stored.runs, heights, (from, full), now_ns);
+        run.again = self.stored.look_again;
+        run
+    }
+
+    /// Takes note of a run whose phase 1 is done.
+    pub(super) fn note_pass(&mut self, run: &mut Run) {
+        if run.phase == UtxoPrunerPhase::PreserveParents || std::mem::replace(&mut run.noted, true) {
+            return;
+        }
+        self.stored.cutoff = run.heights.cutoff;
+        if let Some(terms) = run.full {
+            self.stored.full_pass = Some(FullPass { height: run.heights.current, terms });
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Opening of the state: at installation, and after an upgrade.
+
+use super::clock::Clock;
+use super::{STATE, State, mutate};
+use crate::chain::ChainStore;
+use crate::deletion::DeletionQueue;
+use crate::export::Exporters;
+use crate::logs::audit::AuditLog;
+use crate::logs::history::History;
+use crate::pruning::blocks::Pruner;
+use crate::pruning::records::UtxoPruner;
+use crate::settings::config::{self, Settings as _};
+use crate::settings::roles::Roles;
+use crate::storage::memory::{self, Region};
+use crate::storage::places;
+use crate::utxo::UtxoStore;
+use crate::{logs, platform};
+use coppice_interface::{CanisterArg, Config, Grant, ProblemCode, Role};
+use std::rc::Rc;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// Makes the state of a new canister.
+///
+/// # Errors
+/// A sentence that says what is wrong with the argument or with memory.
+pub fn init(arg: Option<CanisterArg>) -> Result<(), String> {
+    let arg = match arg {
+        None => coppice_interface::InitArg::default(),
+        Some(CanisterArg::Init(arg)) => arg,
+        Some(CanisterArg::Upgrade(_)) => return Err("a new canister takes `Init`, not `Upgrade`".into()),
+    };
+    let config = Config::new(&arg).map_err(|error| format!("{error:?}"))?;
+    let mut roles = Roles::default();
+    let admins = arg.admins.clone().unwrap_or_default();
+    let grants = [(&arg.operators, Role::Operator), (&arg.producers, Role::Producer), (&admins, Role::Admin)];
+    for (principals, role) in grants {
+        for &principal in principals {
+            roles.grant(Grant { principal, role }).map_err(|error| format!("{role:?} {principal}: {error:?}"))?;
+        }
+    }
+    let cells = Rc::new(memory::region(memory::CELLS));
+    cells.reserve(places::END).map_err(|error| format!("{error:?}"))?;
+    open(cells, config::Stored { config, roles, ..config::Stored::default() })?;
+    mutate(|state| state.save_config());
+    Ok(())
+}
+
+/// Opens the state of a canister that was upgraded. The cost does not depend on what is kept.
+///
+/// # Errors
+/// A sentence where anything is not what this code writes: the upgrade is then undone.
+pub fn upgrade(arg: Option<CanisterArg>) -> Result<(), String> {
+    let cells = Rc::new(memory::region(memory::CELLS));
+    if cells.is_empty() {
+        return Err("stable memory holds no Coppice; install it anew".into());
+    }
+    cells.reserve(places::END).map_err(|error| format!("{error:?}"))?;
+    let stored = config::load(&cells)?.ok_or("the settings are missing")?;
+    open(cells, stored)?;
+    let Some(CanisterArg::Upgrade(Some(change))) = arg else { return Ok(()) };
+    mutate(|state| state.set_config("canister_post_upgrade", &change)).map_err(|error| format!("{error:?}"))?;
+    Ok(())
+}
+
+fn open(cells: Rc<Region>, stored: config::Stored) -> Result<(), String> {
+    let config::Stored { config, roles, deletions_stopped, records } = stored;
+    config.bound_memory();
+    let mut blobs = memory::open_blobs()?;
+    blobs.set_log_class(config.class());
+    let chain = ChainStore::open(Rc::clone(&cells), config.class(), hash_seed())?;
+    let utxo = UtxoStore::open(Rc::clone(&cells), hash_seed())?;
+    let deletions = DeletionQueue::open(hash_seed())?;
+    let mut pruner = Pruner::open(Rc::clone(&cells))?;
+    let utxo_pruner = UtxoPruner::open(Rc::clone(&cells))?;
+    let exporters = Exporters::open(Rc::clone(&cells))?;
+    let audit = AuditLog::open(Rc::clone(&cells))?;
+    let history = History::open(Rc::clone(&cells))?;
+    pruner.set_behind_since(history.since.of(ProblemCode::PruneBehind).map(|since_ns| since_ns / 1_000_000_000));
+    logs::open(Rc::clone(&cells))?;
+    let mut state = State {
+        cells,
+        config,
+        roles,
+        deletions_stopped,
+        records,
+        blobs,
+        chain,
+        utxo,
+        deletions,
+        pruner,
+        utxo_pruner,
+        exporters,
+        audit,
+        history,
+        clock: Clock::default(),
+    };
+    state.bound_feeding();
+    STATE.set(Some(state));
+    Ok(())
+}
+
+/// The seed with which a new hash table hashes: different for each canister and installation.
+fn hash_seed() -> u64 {
+    xxh3_64_with_seed(platform::canister_self().as_slice(), platform::time_ns())
+}

@@ -1,0 +1,97 @@
+//! A tick for blocks: the next piece of work, past a piece that traps.
+
+use super::State;
+use crate::chunks::is_expired;
+use crate::pruning::blocks::{Constraints, Next, Piece};
+use crate::pruning::work::marker::Turn;
+use crate::{logs, platform};
+
+/// Quarantined blobs that a tick releases.
+const MAX_RELEASES: u64 = 1_000;
+
+impl State {
+    /// Does the work of one tick for blocks, and returns when the next tick is wanted. `late`: the ticks before have trapped.
+    pub fn tick(&mut self, late: bool) -> Next {
+        let next = self.take_turn(late);
+        self.count_faults();
+        next
+    }
+
+    fn take_turn(&mut self, late: bool) -> Next {
+        let constraints = self.constraints();
+        let next = match self.pruner.turn(late) {
+            Turn::All => return self.work(&constraints, u64::MAX),
+            Turn::Nothing | Turn::PassOver(_) => return Next::AtOnce,
+            Turn::Few(few) => self.work(&constraints, u64::from(few)),
+            Turn::Only(piece) if self.next_piece(&constraints) == Some(piece) => self.work(&constraints, 1),
+            Turn::Only(_) | Turn::Find => Next::AtOnce,
+        };
+        let piece = self.next_piece(&constraints);
+        self.pruner.ended(piece);
+        next
+    }
+
+    /// Does the next piece of work. Work that was begun comes before pruning, in a message of its own, whether blocks may be pruned or not.
+    fn work(&mut self, constraints: &Constraints, pieces: u64) -> Next {
+        match self.first_piece() {
+            None | Some(Piece::Block(_) | Piece::Slice(..)) => {
+                return self.pruner.tick(&mut self.chain, &mut self.blobs, constraints, pieces);
+            }
+            Some(Piece::Upload) => self.expire_upload(),
+            Some(Piece::Transaction) => self.expire_transaction(),
+            Some(Piece::Quarantine) => self.release_quarantined(),
+            Some(Piece::Undo) => self.undo(),
+        }
+        Next::AtOnce
+    }
+
+    /// Returns the piece of work that a tick would do next.
+    fn next_piece(&self, constraints: &Constraints) -> Option<Piece> {
+        self.first_piece().or_else(|| self.pruner.next_piece(&self.chain, &self.blobs, constraints))
+    }
+
+    /// Returns the piece of work that a tick does before anything is pruned.
+    fn first_piece(&self) -> Option<Piece> {
+        let (now, expiry) = (platform::time_secs(), self.config.upload_expiry_secs);
+        let expired = |touched: Option<u64>| touched.is_some_and(|touched| is_expired(touched, now, expiry));
+        let all = [
+            (Piece::Upload, expired(self.chain.upload_touched()) && !self.chain.is_aborting()),
+            (Piece::Transaction, expired(self.utxo.uploads.touched())),
+            (Piece::Quarantine, self.blobs.has_quarantined()),
+            (Piece::Undo, self.chain.is_under_way()),
+        ];
+        let first = all.into_iter().find(|&(piece, is_there)| is_there && !self.pruner.is_set_aside(piece));
+        first.map(|(piece, _)| piece)
+    }
+
+    /// Returns when the first open upload expires, in Unix seconds. Leaves out an upload that is being undone, or is passed over.
+    pub fn next_expiry(&self) -> Option<u64> {
+        let waits = |piece| !self.pruner.is_set_aside(piece);
+        let block = self.chain.upload_touched().filter(|_| !self.chain.is_aborting() && waits(Piece::Upload));
+        let transaction = self.utxo.uploads.touched().filter(|_| waits(Piece::Transaction));
+        let touched = block.into_iter().chain(transaction).min()?;
+        Some(touched.saturating_add(self.config.upload_expiry_secs))
+    }
+
+    fn expire_upload(&mut self) {
+        let expiry = self.config.upload_expiry_secs;
+        if let Some(number) = self.chain.expire_upload(&mut self.blobs, platform::time_secs(), expiry) {
+            logs::info(&format!("upload of block {number} expired after {expiry} s"));
+        }
+    }
+
+    fn expire_transaction(&mut self) {
+        let expiry = self.config.upload_expiry_secs;
+        match self.utxo.uploads.expire(&mut self.blobs, platform::time_secs(), expiry) {
+            0 => {}
+            expired => logs::info(&format!("{expired} uploads of transactions expired after {expiry} s")),
+        }
+    }
+
+    /// Releases quarantined blobs. Normally there is none, because the message that frees a blob releases it, unless its entry is damaged.
+    fn release_quarantined(&mut self) {
+        let (_, faults) = self.blobs.release_quarantined(MAX_RELEASES);
+        faults.iter().for_each(|fault| logs::error(&format!("quarantine: {fault}")));
+        self.pruner.rolled_back(&self.chain, &self.blobs, faults.len() as u64);
+    }
+}

@@ -1,0 +1,51 @@
+//! Undoing over messages: rollbacks, aborted uploads, and the leftovers of a reset.
+
+use super::State;
+use crate::logs;
+use crate::pruning::work::budget::Budget;
+
+impl State {
+    /// Continues the rollback that is under way: removes blocks from the newest on, within the budget of a tick. Returns by how much the head
+    /// fell.
+    pub(super) fn go_on_rolling_back(&mut self) -> u64 {
+        let policy = self.pruner.policy().cloned().unwrap_or_default();
+        let mut budget = Budget::new(policy.max_ops_per_tick, policy.max_instructions_per_tick);
+        let (mut fell, mut faults) = (0, 0);
+        while let Some(left) = self.chain.rollback_left() {
+            let Ok(ops) = budget.admit_part(left) else { break };
+            let done = self.chain.go_on_rolling_back(&mut self.blobs, ops);
+            fell += u64::from(done.began);
+            faults += done.faults.len() as u64;
+            for fault in &done.faults {
+                logs::error(&format!("rollback: skipped: {fault}"));
+            }
+        }
+        if fell > 0 {
+            self.exporters.rolled_back(self.chain.state().next);
+        }
+        self.pruner.rolled_back(&self.chain, &self.blobs, faults);
+        fell
+    }
+
+    /// Counts and logs what could not be read where an upload was undone.
+    pub(super) fn count_faults(&mut self) {
+        let faults = self.chain.take_faults();
+        if !faults.is_empty() {
+            faults.iter().for_each(|fault| logs::error(&format!("upload: skipped: {fault}")));
+            self.pruner.rolled_back(&self.chain, &self.blobs, faults.len() as u64);
+        }
+    }
+
+    /// Continues undoing an upload, rolling back, or clearing after a reset, by as much as one message may do.
+    pub(super) fn undo(&mut self) {
+        if self.chain.is_aborting() {
+            self.chain.go_on_aborting(&mut self.blobs);
+        } else if self.chain.state().rollback_to.is_some() {
+            self.go_on_rolling_back();
+        } else if self.chain.to_clear() > 0 {
+            let faults = self.chain.clear(&mut self.blobs);
+            faults.iter().for_each(|fault| logs::error(&format!("reset: skipped: {fault}")));
+            self.pruner.rolled_back(&self.chain, &self.blobs, faults.len() as u64);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Circumstances of a call, and checks of its arguments.
+
+use super::record::Hash;
+use crate::platform;
+use crate::storage::memory::NoMemory;
+use crate::storage::memory::{self, GrowError};
+use coppice_interface::{UtxoRefusal, UtxoSettings};
+
+/// The circumstances of a call, beside its argument.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    /// The height at which the chain is.
+    pub height: u32,
+    /// Nanoseconds since the Unix epoch.
+    pub now_ns: u64,
+    /// The settings in force.
+    pub settings: &'a UtxoSettings,
+    /// The largest height that the call, or a block that it names, may have.
+    pub most: u32,
+}
+
+impl<'a> Call<'a> {
+    /// Returns a call of the canister itself at a height.
+    pub fn at(height: u32, settings: &'a UtxoSettings) -> Self {
+        Self { height, now_ns: platform::time_ns(), settings, most: height }
+    }
+
+    /// Checks the call's height.
+    ///
+    /// # Errors
+    /// `ZeroHeight`, `BadHeight`.
+    pub fn check(&self) -> Result<(), UtxoRefusal> {
+        if self.height == 0 { Err(UtxoRefusal::ZeroHeight) } else { self.check_block(self.height) }
+    }
+
+    /// Checks that a block may have this height.
+    ///
+    /// # Errors
+    /// `BadHeight`.
+    pub(super) fn check_block(&self, height: u32) -> Result<(), UtxoRefusal> {
+        check_height(height, self.most)
+    }
+
+    /// Returns the height from which a record that is eligible now may be deleted; `highest` is its highest block. A call that names a
+    /// far lower height does not lower that height.
+    pub(super) fn due(&self, highest: u32) -> u32 {
+        self.height.max(highest).saturating_add(self.settings.block_height_retention)
+    }
+}
+
+impl From<NoMemory> for UtxoRefusal {
+    fn from(NoMemory(why): NoMemory) -> Self {
+        match why {
+            // A timer's work is put off until later; a call is refused.
+            GrowError::OutOfSpace | GrowError::Later => Self::OutOfSpace,
+            GrowError::QuotaFull => Self::RecordsFull { limit: memory::manager().quota().cap() },
+            GrowError::LowCycles { missing } => Self::LowCycles { missing },
+            GrowError::ReservedCyclesLimit { missing } => Self::ReservedCyclesLimit { missing },
+        }
+    }
+}
+
+/// Checks that a height is at most `most`.
+///
+/// # Errors
+/// `BadHeight`.
+pub(super) fn check_height(height: u32, most: u32) -> Result<(), UtxoRefusal> {
+    if height > most { Err(UtxoRefusal::BadHeight { most }) } else { Ok(()) }
+}
+
+/// Returns `BadArgument`.
+pub(super) fn bad(field: &str, why: impl Into<String>) -> UtxoRefusal {
+    UtxoRefusal::BadArgument { field: field.into(), why: why.into() }
+}
+
+/// Returns the 32 bytes of an argument.
+///
+/// # Errors
+/// `BadArgument`.
+pub(super) fn hash_of(field: &str, bytes: &[u8]) -> Result<Hash, UtxoRefusal> {
+    bytes.try_into().map_err(|_| bad(field, format!("{} bytes, not 32", bytes.len())))
+}
+
+/// Returns `None` for a record that does not exist.
+#[inline(always)]
+pub(super) fn if_found<T>(found: Result<T, UtxoRefusal>) -> Result<Option<T>, UtxoRefusal> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(UtxoRefusal::TxNotFound) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,42 @@
+//! Sizes that one transaction, and one message, may have.
+
+use super::record::{ENTRY, INPUT};
+use coppice_interface::UtxoRefusal;
+
+/// Bytes of the longest transaction.
+pub const MAX_TRANSACTION: u64 = 32 << 20;
+/// Outputs of the largest transaction.
+pub const MAX_OUTPUTS: u32 = 1_000_000;
+/// Inputs of the largest transaction.
+pub const MAX_INPUTS: u32 = 500_000;
+/// Pages of a record, or of its list of double spends, that one step frees. A larger record takes several steps, and messages.
+pub const STEP_PAGES: u64 = 1_000;
+/// Pages that the creation of a record may change; 3 MiB are left for what any message changes.
+pub const CREATION_PAGES: u64 = 18_432;
+/// Bytes of a page.
+pub const PAGE: u64 = 4_096;
+/// Bytes of the heap that an output takes while its transaction is read (value and script), and afterwards (hash).
+pub const OUTPUT: u64 = 16 + 33;
+/// Pages that entering a double spend with a parent changes, with the journal.
+pub const PARENT: u64 = 4;
+
+/// Checks the pages that a creation changes.
+///
+/// # Errors
+/// `TooLarge`.
+pub fn check_pages(pages: u64) -> Result<(), UtxoRefusal> {
+    if pages > CREATION_PAGES {
+        let what = "pages of 4 KiB that its creation changes".into();
+        return Err(UtxoRefusal::TooLarge { what, limit: CREATION_PAGES });
+    }
+    Ok(())
+}
+
+/// Checks that a transaction with these numbers of outputs and inputs, and these bytes on the heap, could fit at all.
+///
+/// # Errors
+/// `TooLarge`.
+pub fn check_least(outputs: usize, inputs: usize, bytes: usize) -> Result<(), UtxoRefusal> {
+    let (outputs, inputs) = (outputs as u64, inputs as u64);
+    check_pages((bytes as u64 + (OUTPUT + u64::from(ENTRY)) * outputs + 2 * u64::from(INPUT) * inputs) / PAGE)
+}

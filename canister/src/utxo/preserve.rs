@@ -1,0 +1,78 @@
+//! Preserving records until a height.
+
+use super::call::{Call, check_height, hash_of, if_found};
+use super::record::{Hash, Order, inputs_from, parents};
+use super::scan::{Candidate, LOOKUP_PAGES};
+use super::store::{Found, UtxoStore};
+use crate::storage::memory::NoMemory;
+use coppice_interface::{MAX_HEIGHT, UtxoRefusal};
+
+/// A parent that cannot be preserved, and the reason.
+pub type Blocked = (Hash, UtxoRefusal);
+
+impl UtxoStore {
+    /// Keeps a transaction from being deleted until a height, and returns whether the transaction has a record.
+    ///
+    /// # Errors
+    /// [`UtxoRefusal`], and nothing has changed.
+    pub fn preserve(&mut self, txid: &[u8], until: u32) -> Result<bool, UtxoRefusal> {
+        if until == 0 {
+            return Err(UtxoRefusal::ZeroHeight);
+        }
+        check_height(until, MAX_HEIGHT)?;
+        self.preserve_found(&hash_of("txid", txid)?, |_| Some(until))
+    }
+
+    /// Preserves a parent until a height, which may be above every block's. A later height stays.
+    fn preserve_parent(&mut self, txid: &Hash, until: u32) -> Result<bool, UtxoRefusal> {
+        self.preserve_found(txid, |before| (before < Some(until)).then_some(until))
+    }
+
+    fn preserve_found(&mut self, txid: &Hash, to: impl Fn(Option<u32>) -> Option<u32>) -> Result<bool, UtxoRefusal> {
+        let Some(Found { slot, head, .. }) = if_found(self.find(txid))? else { return Ok(false) };
+        let Some(until) = to(head.key(Order::PreserveUntil)) else { return Ok(true) };
+        self.root.reserve(&self.slots, &[(Order::PreserveUntil, until)], &[]).map_err(NoMemory)?;
+        let preserved = head.link(Order::PreserveUntil);
+        if head.delete_at().is_some() {
+            self.set_delete_at(slot, &head, None);
+        }
+        self.root.set(&mut self.slots, Order::PreserveUntil, slot, preserved, Some(until));
+        Ok(true)
+    }
+
+    /// Preserves the parents of an unmined record's inputs `first` to `first + most`, and returns the number of parents that have a
+    /// record. Skips parents that cannot be read if `set_aside`.
+    ///
+    /// # Errors
+    /// [`Blocked`]; parents before it may be preserved.
+    pub fn preserve_parents(
+        &mut self,
+        of: &Candidate,
+        (first, most): (u32, u32),
+        until: u32,
+        set_aside: bool,
+    ) -> Result<u64, Blocked> {
+        let mut preserved = 0;
+        for parent in parents(&inputs_from(&self.slots, of.slot, &of.head, (first, most))) {
+            self.changed.read += LOOKUP_PAGES;
+            match self.preserve_parent(&parent, until) {
+                Ok(there) => preserved += u64::from(there),
+                Err(UtxoRefusal::Corrupt { .. }) if set_aside => {}
+                Err(error) => return Err((parent, error)),
+            }
+        }
+        Ok(preserved)
+    }
+
+    /// Clears an expired preservation, and enters the record in [`Order::DeleteAt`] if it is eligible.
+    ///
+    /// # Errors
+    /// `OutOfSpace`, `LowCycles`, and nothing has changed.
+    pub fn expire_preservation(&mut self, of: &Candidate, call: &Call) -> Result<(), UtxoRefusal> {
+        self.changing(|store| {
+            let link = of.head.link(Order::PreserveUntil);
+            store.root.set(&mut store.slots, Order::PreserveUntil, of.slot, link, None);
+            store.evaluate(of.slot, call)
+        })
+    }
+}

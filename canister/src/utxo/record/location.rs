@@ -1,0 +1,171 @@
+//! Location of a record's transaction: after the page directory, or at the place that these bytes name.
+//!
+//! ```text
+//! BlobStore: n × (offset u64, len u32, class u32, generation u32)       parts of 4 MiB, the last one shorter
+//! outside:   store type u8 ‖ file type u8 ‖ the blob's key
+//! ```
+
+use super::head::Head;
+use super::layout::flag;
+use crate::storage::blob::{AllocateError, BlobPtr, BlobStore, Class, MAX_BLOB, Owner, PtrError};
+use crate::storage::memory::NoMemory;
+use crate::storage::slots::{SlotId, Slots};
+use crate::storage::{named, pointer};
+use coppice_interface::{ExternalStore, FileType, StoreType, TransactionPlace, UtxoRefusal};
+use coppice_storage::bytes::{u32_at, u64_at};
+use serde_bytes::ByteBuf;
+
+const PART: usize = 20;
+
+/// Returns the bytes that name parts in the BlobStore.
+pub fn encode_parts(parts: &[BlobPtr]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(parts.len() * PART);
+    for part in parts {
+        out.extend(part.offset.to_le_bytes());
+        [part.len, part.class, part.generation].iter().for_each(|word| out.extend(word.to_le_bytes()));
+    }
+    out
+}
+
+/// Returns the bytes that name a blob outside.
+pub fn encode_outside(store: &ExternalStore) -> Vec<u8> {
+    let mut out = vec![store.store_type as u8, store.file_type as u8];
+    out.extend_from_slice(&store.blob_key);
+    out
+}
+
+/// Returns the bytes of the blobs that `len` bytes take in the BlobStore.
+pub fn class_bytes(len: u64) -> u64 {
+    let last = (len % u64::from(MAX_BLOB)) as u32;
+    let last = if last == 0 { 0 } else { Class::for_len(last).map_or(0, |class| u64::from(class.size())) };
+    len / u64::from(MAX_BLOB) * u64::from(MAX_BLOB) + last
+}
+
+/// Stores bytes in parts, or none of them.
+///
+/// # Errors
+/// `ExternalFull`, `RecordsFull`, `OutOfSpace`, `LowCycles`; nothing has changed.
+pub fn store(blobs: &mut BlobStore, bytes: &[u8], limit: u64) -> Result<Vec<BlobPtr>, UtxoRefusal> {
+    let parts = allocate(blobs, bytes.len() as u64, Owner::External, limit)?;
+    for (part, bytes) in parts.iter().zip(bytes.chunks(MAX_BLOB as usize)) {
+        if let Err(error) = blobs.write(part, 0, bytes) {
+            crate::platform::trap(&format!("a new blob cannot be written: {error:?}"));
+        }
+    }
+    Ok(parts)
+}
+
+/// Allocates the parts of so many bytes, or none of them.
+///
+/// # Errors
+/// As [`store`].
+pub fn allocate(blobs: &mut BlobStore, len: u64, owner: Owner, limit: u64) -> Result<Vec<BlobPtr>, UtxoRefusal> {
+    let kept = blobs.kept_bytes(Owner::External);
+    if kept.saturating_add(class_bytes(len)) > limit {
+        return Err(UtxoRefusal::ExternalFull { limit });
+    }
+    let lens = (0..len.div_ceil(u64::from(MAX_BLOB))).map(|part| len - part * u64::from(MAX_BLOB));
+    blobs.check_quota(lens.map(|rest| rest.min(u64::from(MAX_BLOB)) as u32)).map_err(NoMemory)?;
+    let mut parts = Vec::new();
+    let mut rest = len;
+    while rest > 0 {
+        let part = rest.min(u64::from(MAX_BLOB));
+        match blobs.allocate(part as u32, owner) {
+            Ok(ptr) => parts.push(ptr),
+            Err(error) => {
+                release(blobs, &parts);
+                return Err(match error {
+                    AllocateError::Grow(error) => NoMemory(error).into(),
+                    AllocateError::TooLarge { limit } => {
+                        UtxoRefusal::TooLarge { what: "a part of a transaction".into(), limit: u64::from(limit) }
+                    }
+                });
+            }
+        }
+        rest -= part;
+    }
+    Ok(parts)
+}
+
+/// Frees parts whose last reference goes in the same message. A damaged part is logged and left.
+pub fn release(blobs: &mut BlobStore, parts: &[BlobPtr]) {
+    for part in parts {
+        if let Err(error) = blobs.free(part).and_then(|_| blobs.release(part)) {
+            crate::logs::error(&format!("a part of a transaction, {part:?}: {error:?}"));
+        }
+    }
+}
+
+/// Frees the parts of a deleted transaction, and returns whether any was there: none is, if an earlier deletion was cut short.
+///
+/// # Errors
+/// `Corrupt` if a part is not what its pointer says; nothing has changed.
+pub fn free(blobs: &mut BlobStore, parts: &[coppice_interface::BlobPtr]) -> Result<bool, UtxoRefusal> {
+    let mut there = Vec::with_capacity(parts.len());
+    for part in parts.iter().map(pointer) {
+        match blobs.read_onto(&mut Vec::new(), &part, 0, 0) {
+            Ok(()) => there.push(part),
+            Err(PtrError::NotUsed | PtrError::StaleGeneration { .. }) => {}
+            Err(error) => return Err(UtxoRefusal::Corrupt { why: format!("a part of the transaction: {error:?}") }),
+        }
+    }
+    release(blobs, &there);
+    Ok(!there.is_empty())
+}
+
+/// Reads `len` bytes from byte `offset` of the joined parts.
+///
+/// # Errors
+/// `Corrupt` if a part cannot be read.
+pub fn read(
+    blobs: &BlobStore,
+    parts: impl Iterator<Item = BlobPtr>,
+    offset: u64,
+    len: u64,
+) -> Result<Vec<u8>, UtxoRefusal> {
+    let mut out = Vec::with_capacity(len as usize);
+    let (mut start, end) = (0, offset + len);
+    for part in parts {
+        let (from, to) = (offset.max(start), end.min(start + u64::from(part.len)));
+        if from < to {
+            blobs
+                .read_onto(&mut out, &part, (from - start) as u32, (to - from) as u32)
+                .map_err(|error| UtxoRefusal::Corrupt { why: format!("a part of the transaction: {error:?}") })?;
+        }
+        start += u64::from(part.len);
+    }
+    Ok(out)
+}
+
+/// Returns the location of a record's transaction.
+///
+/// # Errors
+/// `Corrupt` if the location cannot be decoded.
+pub fn of(slots: &Slots, slot: SlotId, head: &Head) -> Result<TransactionPlace, UtxoRefusal> {
+    if !head.is(flag::EXTERNAL) {
+        return Ok(TransactionPlace::Record);
+    }
+    let mut bytes = Vec::new();
+    slots.read_onto(&mut bytes, slot, head.transaction_at(), head.transaction_len as usize);
+    if head.is(flag::OUTSIDE) {
+        let known = bytes.first().and_then(|store| StoreType::ALL.get(usize::from(*store)));
+        let (Some(&store_type), Some(file_type)) = (known, bytes.get(1)) else {
+            return Err(UtxoRefusal::Corrupt { why: "the name of the blob outside".into() });
+        };
+        return Ok(TransactionPlace::Outside(ExternalStore {
+            blob_key: ByteBuf::from(&bytes[2..]),
+            file_type: if *file_type == 0 { FileType::Tx } else { FileType::Outputs },
+            store_type,
+        }));
+    }
+    let parts = bytes.as_chunks::<PART>().0.iter().map(|part| {
+        let word = |at: usize| u32_at(part, at);
+        BlobPtr { offset: u64_at(part, 0), len: word(8), class: word(12), generation: word(16) }
+    });
+    Ok(TransactionPlace::Blobs { file_type: file_type(head), parts: parts.map(named).collect() })
+}
+
+/// Returns the kind of file that a record's transaction is.
+pub fn file_type(head: &Head) -> FileType {
+    if head.is(flag::PARTIAL) { FileType::Outputs } else { FileType::Tx }
+}

@@ -1,0 +1,15 @@
+//! A record as it lies in its slots; nothing here knows the store.
+
+pub mod extras;
+mod head;
+mod inputs;
+mod layout;
+pub mod location;
+mod output;
+
+pub use head::{Head, encode_block};
+pub use inputs::{inputs, inputs_from, page_slot, pages, parents};
+pub use layout::*;
+pub use output::{
+    Entry, EntryAddress, FROZEN, REASSIGNED, SPENDER_CONFLICTING, SPENDER_DELETED, SPENT, STATE, UTXO, entries,
+};

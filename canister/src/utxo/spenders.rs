@@ -1,0 +1,72 @@
+//! Checks of a record's spenders: a record whose spender is not stable is kept.
+
+use super::call::if_found;
+use super::record::{Entry, Hash, SPENDER_DELETED, SPENT, entries, flag};
+use super::scan::{Candidate, LOOKUP_PAGES};
+use super::store::UtxoStore;
+use crate::storage::table::same_key;
+use coppice_interface::UtxoRefusal;
+
+/// The reason that a spender is not stable (`pruner-service.md` 2.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unstable {
+    /// The spender is in no block of the longest chain.
+    Unmined,
+    /// The spender's block is too recent, until this height.
+    Recent(u32),
+    /// The spender has no record, and the output does not say that the spender was deleted.
+    Absent,
+}
+
+impl UtxoStore {
+    /// Returns the number of reverted spends and mined flags; a check of spenders is invalid after a revert.
+    pub fn reverts(&self) -> u64 {
+        self.root.reverts
+    }
+
+    /// Begins a check of a record's spenders that takes several messages.
+    pub fn begin_check(&mut self, of: &Candidate) {
+        self.set_flags(of.slot, of.head.flags | flag::CHECKED);
+    }
+
+    /// Returns whether no output of a record has changed hands since its check began.
+    pub fn is_checked(&self, of: &Candidate) -> bool {
+        of.head.is(flag::CHECKED)
+    }
+
+    /// Returns the reason that a spender of a range of outputs, the first and their number, is not stable, if one is not.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub fn unstable_child(
+        &mut self,
+        of: &Candidate,
+        outputs: (u32, u32),
+        current: u32,
+        retention: u32,
+    ) -> Result<Option<Unstable>, UtxoRefusal> {
+        let mut result = Ok(None);
+        let mut last: Option<Hash> = None;
+        let mut read = 0;
+        entries(&self.slots, of.slot, &of.head, outputs, |_, _, entry| {
+            let known = last.is_some_and(|last| same_key(&last, &entry.spender.0));
+            if matches!(result, Ok(None)) && entry.is(SPENT) && !entry.is(SPENDER_DELETED) && !known {
+                last = Some(entry.spender.0);
+                read += LOOKUP_PAGES;
+                result = self.unstable(&entry, current, retention);
+            }
+        });
+        self.changed.read += read;
+        result
+    }
+
+    fn unstable(&self, entry: &Entry, current: u32, retention: u32) -> Result<Option<Unstable>, UtxoRefusal> {
+        let Some(found) = if_found(self.find_any(&entry.spender.0))? else { return Ok(Some(Unstable::Absent)) };
+        let head = &found.head;
+        if !head.mined() {
+            return Ok(Some(Unstable::Unmined));
+        }
+        let stable_at = self.highest_block(head)?.saturating_add(retention);
+        Ok((current < stable_at).then_some(Unstable::Recent(stable_at)))
+    }
+}

@@ -1,0 +1,242 @@
+//! The store: opening, finding a record, evaluating a record's place in the indexes, and doing several changes or none.
+
+use super::call::Call;
+use super::order::{Root, RunWindow};
+use super::record::extras::Extras;
+use super::record::{HEAD, Hash, Head, Order, at, flag};
+use super::upload::Uploads;
+use crate::platform;
+use crate::storage::HashTable;
+use crate::storage::memory::NoMemory;
+use crate::storage::memory::{self, Region};
+use crate::storage::slots::radix::{MOST_NODES, NODE};
+use crate::storage::slots::{SlotId, Slots};
+use crate::storage::table::same_key;
+use coppice_interface::{UtxoRefusal, UtxoStorage};
+use std::cell::OnceCell;
+use std::rc::Rc;
+
+/// Bytes that stay free for nodes of the ordered indexes, because at the cap on memory a run preserves parents before it deletes a
+/// record, and only the deletion frees memory.
+const RESERVE: u64 = 16 * (NODE as u64 + 2_048);
+
+/// UTXO records.
+pub struct UtxoStore {
+    pub(super) table: HashTable,
+    pub(super) slots: Slots,
+    pub(super) root: Root,
+    pub(super) changed: Changed,
+    /// The transactions that are being uploaded.
+    pub uploads: Uploads,
+}
+
+/// Pages that this message has changed beside the pages of the records' slots, at most.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Changed {
+    pub table: u64,
+    pub blobs: u64,
+    /// Pages of the heap: the most of any one record, because the next record reuses them.
+    pub heap: u64,
+    /// Pages that this message has read of other records and of lists of double spends.
+    pub read: u64,
+}
+
+/// A record that was found.
+pub(super) struct Found {
+    pub slot: SlotId,
+    pub head: Head,
+    /// The extras, once they were read for a reassigned output.
+    pub extras: OnceCell<Extras>,
+}
+
+impl UtxoStore {
+    /// Returns whether a growth was deferred to a message of its own since the message began.
+    pub fn is_growth_wanted(&self) -> bool {
+        self.slots.is_growth_wanted()
+    }
+
+    /// Opens the store over its regions, or makes an empty store. The cost does not depend on the number of records.
+    ///
+    /// # Errors
+    /// A sentence: memory could not be grown, or a header is not one that this code wrote.
+    pub fn open(cells: Rc<Region>, hash_seed: u64) -> Result<Self, String> {
+        let region = memory::region(memory::UTXO_SLOTS);
+        let new = region.is_empty();
+        let mut slots = Slots::open(region)?;
+        slots.keep_reserve(RESERVE);
+        let root = match new {
+            true => Root::create(&mut slots).map_err(|error| format!("UTXO store: {error:?}"))?,
+            false => Root::load(&slots),
+        };
+        let table = HashTable::open(memory::region(memory::UTXO_INDEX), hash_seed)?;
+        Ok(Self { table, slots, root, changed: Changed::default(), uploads: Uploads::open(cells)? })
+    }
+
+    /// Returns the numbers of records, and their memory.
+    pub fn storage(&self) -> UtxoStorage {
+        let slots = self.slots.stats();
+        UtxoStorage {
+            records: self.root.records,
+            extra_pages: self.root.pages,
+            deletable: self.root.count(Order::DeleteAt),
+            unmined: self.root.count(Order::UnminedSince),
+            preserved: self.root.count(Order::PreserveUntil),
+            pruned_height: Some(self.root.pruned).filter(|height| *height > 0),
+            used_bytes: slots.used_bytes,
+            reusable_bytes: slots.free_bytes,
+            billed_bytes: memory::manager().quota().billed(),
+            max_bytes: memory::manager().quota().cap(),
+        }
+    }
+
+    /// Returns the bytes of slots and buckets in use.
+    #[cfg(feature = "bench")]
+    pub fn used_bytes(&self) -> u64 {
+        self.slots.stats().used_bytes + self.table.pages() * 4_096
+    }
+
+    /// Returns the bytes of the slots' region that were grown and never used.
+    pub fn unused_bytes(&self) -> u64 {
+        self.slots.unused_bytes()
+    }
+
+    /// Finds the record of a transaction, also while it is being deleted.
+    #[inline]
+    pub(super) fn find_any(&self, txid: &Hash) -> Result<Found, UtxoRefusal> {
+        let mut found = Err(UtxoRefusal::TxNotFound);
+        self.table.visit(self.table.hash(txid), |value| {
+            let slot = value as SlotId;
+            match self.read_head(slot) {
+                Some(head) if same_key(&head.txid, txid) => found = Ok(Found { slot, head, extras: OnceCell::new() }),
+                None if found.is_err() => {
+                    found = Err(UtxoRefusal::Corrupt { why: format!("the record in slot {slot} cannot be decoded") });
+                }
+                _ => {}
+            }
+        });
+        found
+    }
+
+    /// Finds the record of a transaction, hidden once it is being deleted.
+    #[inline]
+    pub(super) fn find(&self, txid: &Hash) -> Result<Found, UtxoRefusal> {
+        match self.find_any(txid)? {
+            found if found.head.is(flag::DELETING) => Err(UtxoRefusal::TxNotFound),
+            found => Ok(found),
+        }
+    }
+
+    #[inline]
+    pub(super) fn read_head(&self, slot: SlotId) -> Option<Head> {
+        if !self.slots.contains(slot) {
+            return None;
+        }
+        self.slots.read_with(slot, 0, |bytes: &[u8; HEAD as usize]| Head::decode(bytes))
+    }
+
+    /// Reads the head of a record that was found before.
+    pub(super) fn head(&self, slot: SlotId) -> Head {
+        self.read_head(slot).unwrap_or_else(|| platform::trap(&format!("the record in slot {slot} is gone")))
+    }
+
+    pub(super) fn set_flags(&mut self, slot: SlotId, flags: u16) {
+        self.slots.write(slot, at::FLAGS, &flags.to_le_bytes());
+    }
+
+    /// Returns whether `entries` entries in the ordered indexes can be made without growing memory or using free slots.
+    #[inline]
+    pub(super) fn has_room(&self, entries: u64) -> bool {
+        self.slots.has_room(entries * MOST_NODES * u64::from(NODE), entries * MOST_NODES)
+    }
+
+    /// Runs an operation that fails only for want of memory, while it evaluates records, and undoes it then. Memory usually has room,
+    /// and then no journal is kept.
+    pub(super) fn changing<T>(
+        &mut self,
+        run: impl FnOnce(&mut Self) -> Result<T, UtxoRefusal>,
+    ) -> Result<T, UtxoRefusal> {
+        if self.has_room(1) { run(self) } else { self.atomically(run) }
+    }
+
+    /// Enters a record in [`Order::DeleteAt`], or removes it, by the rules of `docs/design.md` 6.
+    ///
+    /// # Errors
+    /// `OutOfSpace`, `LowCycles`; the index is not up to date then.
+    pub(super) fn evaluate(&mut self, slot: SlotId, call: &Call) -> Result<(), UtxoRefusal> {
+        let head = self.head(slot);
+        let now = head.delete_at();
+        let preserved = head.link(Order::PreserveUntil).next != 0;
+        let then = if preserved || !head.eligible() {
+            None
+        } else if call.settings.block_height_retention == 0 || (head.is(flag::CONFLICTING) && now.is_some()) {
+            now
+        } else {
+            // A record whose blocks cannot be read has no known due height, so it is not deleted.
+            self.highest_block(&head).ok().and_then(|highest| now.max(Some(call.due(highest))))
+        };
+        if then == now {
+            return Ok(());
+        }
+        if let Some(key) = then {
+            self.root.reserve(&self.slots, &[(Order::DeleteAt, key)], &[]).map_err(NoMemory)?;
+        }
+        self.set_delete_at(slot, &head, then);
+        Ok(())
+    }
+
+    /// Sets the height at which a record may be deleted. Marks a record that becomes due in the middle of a run, because phase 1 of
+    /// the run may have passed the record before. Memory is reserved.
+    pub(super) fn set_delete_at(&mut self, slot: SlotId, head: &Head, then: Option<u32>) {
+        self.root.set(&mut self.slots, Order::DeleteAt, slot, head.link(Order::DeleteAt), then);
+        let RunWindow { run, bound, .. } = self.root.window;
+        let note = if then.is_some_and(|key| key <= bound) { run } else { 0 };
+        if head.is(flag::POSTPONED | flag::CHECKED) {
+            self.set_flags(slot, head.flags & !(flag::POSTPONED | flag::CHECKED));
+        }
+        if note != head.note {
+            self.slots.write_u32(slot, at::NOTE, note);
+        }
+    }
+
+    /// Runs an operation that may fail in its middle, and undoes it if it fails.
+    pub(super) fn atomically<T, E>(&mut self, run: impl FnOnce(&mut Self) -> Result<T, E>) -> Result<T, E> {
+        let root = self.root;
+        self.slots.begin();
+        let result = run(self);
+        if result.is_ok() {
+            self.slots.commit();
+        } else {
+            self.slots.undo();
+            self.root = root;
+        }
+        result
+    }
+
+    /// Lets this message use the memory that other messages leave free, and counts the pages that it changes and reads; or ends
+    /// both.
+    pub fn set_reserve_usable(&mut self, usable: bool) {
+        self.changed = Changed::default();
+        self.slots.set_reserve_usable(usable);
+        self.slots.count_pages(usable);
+    }
+
+    /// Counts pages that other code has changed in this message.
+    pub fn note_pages(&mut self, pages: u64) {
+        self.changed.blobs += pages;
+    }
+
+    /// Counts pages that other code has read in this message.
+    pub fn note_read(&mut self, pages: u64) {
+        self.changed.read += pages;
+    }
+
+    /// Returns the pages that this message has read since counting began: of records, their table, and lists of double spends.
+    pub fn pages_read(&self) -> u64 {
+        self.changed.read
+    }
+
+    /// Returns the pages that this message has changed since counting began: of records, their table, and new blobs.
+    pub fn pages_changed(&self) -> u64 {
+        self.slots.pages_changed() + self.changed.table.min(self.table.pages()) + self.changed.blobs + self.changed.heap
+    }
+}

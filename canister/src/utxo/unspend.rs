@@ -1,0 +1,88 @@
+//! Taking outputs back from their spenders.
+
+use super::call::{Call, hash_of};
+use super::record::EntryAddress;
+use super::store::{Found, UtxoStore};
+use crate::platform;
+use crate::storage::table::same_key;
+use coppice_interface::{Unspend, UtxoHash, UtxoRefusal};
+
+/// The record whose outputs were unspent last.
+#[derive(Default)]
+pub struct LastUnspent(Option<UnspentRun>);
+
+struct UnspentRun {
+    found: Found,
+    /// An output of the record was named, held or not.
+    touched: bool,
+    /// A page, and the number of its unspent outputs that are not counted yet.
+    page: Option<(EntryAddress, i32)>,
+}
+
+impl UtxoStore {
+    /// Takes an output from its spender, and returns whether the spender held it. Outputs of one record that follow each other are
+    /// found, counted and evaluated as one run; [`unspent`](Self::unspent) ends the run, and must be called at the end.
+    ///
+    /// # Errors
+    /// [`UtxoRefusal`], and nothing has changed.
+    pub fn unspend(&mut self, item: &Unspend, call: &Call, last: &mut LastUnspent) -> Result<bool, UtxoRefusal> {
+        // One entry for the run that this item may end, and one for the item's own.
+        if self.has_room(2) {
+            return self.unspend_next(item, call, last);
+        }
+        self.unspent(call, last);
+        self.atomically(|store| {
+            let mut alone = LastUnspent::default();
+            let held = store.unspend_next(item, call, &mut alone)?;
+            store.finish(call, &mut alone)?;
+            Ok(held)
+        })
+    }
+
+    fn unspend_next(&mut self, item: &Unspend, call: &Call, last: &mut LastUnspent) -> Result<bool, UtxoRefusal> {
+        call.check()?;
+        let txid = hash_of("txid", &item.outpoint.txid)?;
+        let hash = hash_of("utxo_hash", &item.utxo_hash)?;
+        let spender = hash_of("spender", &item.spender.txid)?;
+        if last.0.as_ref().is_none_or(|run| !same_key(&run.found.head.txid, &txid)) {
+            self.unspent(call, last);
+            let found = self.find(&txid)?;
+            last.0 = Some(UnspentRun { found, touched: false, page: None });
+        }
+        let Some(run) = &mut last.0 else { return Err(UtxoRefusal::TxNotFound) };
+        let (address, entry) = EntryAddress::utxo(&self.slots, run.found.slot, &run.found.head, item.outpoint.vout)?;
+        if !same_key(&entry.hash, &hash) {
+            return Err(UtxoRefusal::UtxoHashMismatch { stored: UtxoHash::from(entry.hash) });
+        }
+        run.touched = true;
+        let held = entry.held_by(&spender, item.spender.vin);
+        if held {
+            address.forget_spender(&mut self.slots, &entry);
+            match &mut run.page {
+                Some((page, count)) if page.slot == address.slot => *count += 1,
+                page => {
+                    if let Some((page, count)) = page.replace((address, 1)) {
+                        page.count_spent(&mut self.slots, -count);
+                    }
+                }
+            }
+        }
+        Ok(held)
+    }
+
+    /// Counts and evaluates the outputs that were unspent last.
+    pub fn unspent(&mut self, call: &Call, last: &mut LastUnspent) {
+        // The last item of the run checked that there is room, and nothing was allocated since.
+        if let Err(error) = self.finish(call, last) {
+            platform::trap(&format!("unspend: {error:?}"));
+        }
+    }
+
+    fn finish(&mut self, call: &Call, last: &mut LastUnspent) -> Result<(), UtxoRefusal> {
+        let Some(run) = last.0.take() else { return Ok(()) };
+        if let Some((page, count)) = run.page {
+            page.count_spent(&mut self.slots, -count);
+        }
+        if run.touched { self.evaluate(run.found.slot, call) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,201 @@
+//! `coppice blob-worker`.
+
+use crate::blob_worker::layout::Layout;
+use crate::blob_worker::log::Log;
+use crate::blob_worker::options::Options;
+use crate::blob_worker::place::Place;
+use crate::blob_worker::run::{self, Run};
+use crate::blob_worker::stores::Stores;
+use crate::blob_worker::work::Worker;
+use crate::blob_worker::{all_done, mark, s3, times};
+use crate::client::{Reach as _, Wait as _, is_passing};
+use crate::exit::Exit;
+use crate::network::NetworkArgs;
+use crate::report::{print_fields, seconds_since};
+use crate::stop::{INTERRUPTED, Stop};
+use anyhow::Result;
+use candid::Principal;
+use serde::Serialize;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// What is said behind the options.
+const HELP: &str = "\
+A --store is STORE_TYPE/FILE_TYPE=URL; * is any file type, and the narrower one that has a blob is taken:
+  --store tx/tx=s3://bucket/prefix --store tx/outputs=file:///srv/blobs --store 'temp/*=file:///srv/temp'
+Store types: tx, subtree, block, temp, block-persister, peer-registry. Blobs that no --store has are not leased.
+S3's credentials, region and endpoint come from the environment (AWS_ACCESS_KEY_ID, AWS_REGION, AWS_ENDPOINT_URL, …).
+Exit codes: 0 done, or ended as asked, and what was leased is given back; 1 another error; 2 the command line; 3 a store has not the
+right marker; 4 --once or --until-empty, and some blobs were not deleted; 5 the canister refuses; 6 ended before the canister could
+be told what was deleted; 130 ended by a second signal, or a --dry-run by the first.";
+
+/// Options of `coppice blob-worker`.
+#[derive(Clone, Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, after_help = HELP)]
+pub struct BlobWorkerArgs {
+    /// What else there is to do.
+    #[command(subcommand)]
+    pub command: Option<Init>,
+    /// Stores and canister.
+    #[command(flatten)]
+    pub stores: StoreArgs,
+    /// The options of each lease.
+    #[command(flatten)]
+    pub options: Options,
+    /// Requests to the stores at a time
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1_024))]
+    pub parallel: u16,
+    /// Say which of the first --batch rows would be deleted, and whether they are there; lease and delete nothing
+    #[arg(long, conflicts_with_all = ["once", "until_empty"])]
+    pub dry_run: bool,
+}
+
+/// What is done before the first worker runs.
+#[derive(Clone, Debug, clap::Subcommand)]
+pub enum Init {
+    /// Write into each store a marker that names the canister and the store, without which no worker touches it
+    Init(StoreArgs),
+}
+
+/// Options that name stores and canister.
+#[derive(Clone, Debug, clap::Args)]
+pub struct StoreArgs {
+    /// Where blobs of a store type and a file type are, as often as there are such: tx/tx=s3://BUCKET/PREFIX, temp/*=file:///DIRECTORY
+    #[arg(long = "store", value_name = "STORE/TYPE=URL", required = true)]
+    pub stores: Vec<Place>,
+    /// How blobs are named in the stores
+    #[arg(long, value_enum, value_name = "LAYOUT", default_value_t)]
+    pub layout: Layout,
+    /// Where the canister is.
+    #[command(flatten)]
+    pub network: NetworkArgs,
+    /// Print nothing but one line of JSON on stdout
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The report that a command prints at its end.
+#[derive(Clone, Debug, Serialize)]
+pub struct Printed<T> {
+    /// The command: "blob-worker", and what it was to do.
+    pub command: &'static str,
+    /// The canister.
+    pub canister: Principal,
+    /// The stores.
+    pub stores: Vec<String>,
+    /// Wall-clock seconds.
+    pub seconds: f64,
+    /// The outcome.
+    #[serde(flatten)]
+    pub what: T,
+}
+
+/// Does what the command line says.
+///
+/// # Errors
+/// [`Exit`] with the code that the options' help names, or what stands in the way of beginning.
+pub fn command(args: &BlobWorkerArgs) -> Result<()> {
+    match &args.command {
+        Some(Init::Init(args)) => init(args),
+        None => work(args),
+    }
+}
+
+/// Writes the markers.
+fn init(args: &StoreArgs) -> Result<()> {
+    let began = Instant::now();
+    let stores = Stores::open(&args.stores, args.layout, |url| s3::bucket_or_directory(url, times::INIT))?;
+    let client = args.network.connect()?;
+    client.transport().limit(Arc::new(move || began.elapsed() >= times::INIT));
+    // A canister that does not answer this identity is not the one that is meant. Whether it has the role, the first lease shows.
+    let what = "asking for the queue's status";
+    let status = client.replicated().get_blob_deletion_status().wait();
+    status.map_err(|error| if is_passing(&error) { error.context(what) } else { run::refused(what, error) })?;
+    let (canister, named) = (client.transport().canister(), stores.names());
+    let what = mark(&Worker::new(stores, canister, 1)?)?;
+    let seconds = seconds_since(began);
+    print_fields(&Printed { command: "blob-worker init", canister, stores: named, seconds, what }, args.json)
+}
+
+fn work(args: &BlobWorkerArgs) -> Result<()> {
+    let began = Instant::now();
+    let (options, json) = (args.options.clone(), args.stores.json);
+    let most = times::REQUEST.of(options.lease);
+    let stores = Stores::open(&args.stores.stores, args.stores.layout, |url| s3::bucket_or_directory(url, most))?;
+    let named = stores.names();
+    let stop = Stop::on_signals()?;
+    let log = Log::new()?;
+    let client = args.stores.network.connect()?;
+    let canister = client.transport().canister();
+    let run = Run::new(&client, Worker::new(stores, canister, args.parallel.into())?, options, &stop, &log);
+    if args.dry_run {
+        let looked = run::dry_run(&run)?;
+        drop(run);
+        drop(log);
+        let interrupted = || Exit::error(INTERRUPTED, "it was ended before it knew what would be deleted");
+        let (command, what) = ("blob-worker --dry-run", looked.ok_or_else(interrupted)?);
+        return print_fields(&Printed { command, canister, stores: named, seconds: seconds_since(began), what }, json);
+    }
+    let ended = run.run();
+    let what = run.figures();
+    drop(run);
+    drop(log);
+    let done = all_done(&what);
+    // How it ended is told by the code even where nobody reads what it did.
+    let (command, seconds) = ("blob-worker", seconds_since(began));
+    let printed = print_fields(&Printed { command, canister, stores: named, seconds, what }, json);
+    ended.and(done).and(printed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::{Cli, Command};
+    use clap::Parser;
+    use std::time::Duration;
+
+    fn parse(args: &[&str]) -> Result<BlobWorkerArgs, clap::Error> {
+        let cli = Cli::try_parse_from([&["coppice", "blob-worker"][..], args].concat())?;
+        let Command::BlobWorker(args) = cli.command else { panic!("another command") };
+        Ok(*args)
+    }
+
+    #[test]
+    fn options_are_read_and_their_limits_hold() {
+        let args = parse(&["--store", "tx/tx=s3://b/p", "--store", "temp/*=file:///srv"]).unwrap();
+        assert!(args.command.is_none() && args.stores.stores.len() == 2);
+        let options = args.options;
+        assert_eq!((options.safety_window, options.batch, options.ends()), (10, 1_000, false));
+        assert_eq!(options.lease, Duration::from_secs(300));
+        assert!(parse(&[]).is_err(), "a store is needed");
+        let store = ["--store", "tx/tx=s3://b"];
+        for (option, taken, refused) in [
+            ("--batch", &["1", "1000"][..], &["0", "1001", "-1"][..]),
+            ("--lease", &["30", "43200"], &["29", "43201"]),
+            ("--parallel", &["1", "1024"], &["0", "1025"]),
+            ("--safety-window", &["0", "4294967295"], &["4294967296", "-1"]),
+            ("--max-retries", &["0", "4294967295"], &["x"]),
+            ("--poll", &["1"], &["0", "3601"]),
+            ("--log-format", &["text", "json"], &["yaml"]),
+        ] {
+            for value in taken {
+                assert!(parse(&[&store[..], &[option, value]].concat()).is_ok(), "{option} {value}");
+            }
+            for value in refused {
+                assert!(parse(&[&store[..], &[&format!("{option}={value}")]].concat()).is_err(), "{option} {value}");
+            }
+        }
+        assert!(parse(&[&store[..], &["--once", "--until-empty"]].concat()).is_err());
+        assert!(parse(&[&store[..], &["--once", "--dry-run"]].concat()).is_err());
+    }
+
+    #[test]
+    fn init_has_stores_and_a_canister_and_nothing_of_a_worker() {
+        let args =
+            parse(&["init", "--store", "tx/tx=s3://b", "--network", "http://a", "--canister", "aaaaa-aa"]).unwrap();
+        let Some(Init::Init(args)) = args.command else { panic!("{args:?}") };
+        assert_eq!(args.stores.len(), 1);
+        assert!(parse(&["init"]).is_err());
+        assert!(parse(&["init", "--store", "tx/tx=s3://b", "--once"]).is_err());
+    }
+}

@@ -1,0 +1,149 @@
+//! `coppice index`.
+
+use crate::client::Client;
+use crate::index::engine::Engine;
+use crate::index::origin::{Origin, Payload};
+use crate::index::run::{self, Until};
+use crate::index::steps::{Onward, Options};
+use crate::index::store::Store;
+use crate::index::{DatabaseArgs, IndexReport, schema};
+use crate::network::{Network, NetworkArgs};
+use crate::stop::Stop;
+use crate::{report, say};
+use anyhow::Result;
+use std::time::{Duration, Instant};
+
+/// Options of `coppice index`.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = schema::HELP)]
+pub struct IndexArgs {
+    /// Database.
+    #[command(flatten)]
+    pub database: DatabaseArgs,
+    /// Acknowledge nothing: a plain reader, whom pruning does not wait for
+    #[arg(long)]
+    pub no_ack: bool,
+    /// Acknowledge every so many blocks, and at the head
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "no_ack")]
+    pub ack_every: u64,
+    /// Acknowledge with --payload headers, too: the canister may then prune payloads that no database has
+    #[arg(long, conflicts_with = "no_ack")]
+    pub ack_headers: bool,
+    /// Blocks that a reorg or a reset takes out that are kept in the table orphaned
+    #[arg(long, value_name = "BLOCKS", default_value_t = 10_000)]
+    pub keep_orphaned: u64,
+    /// Leave out a block that cannot be read or is damaged, and note it in the table gaps
+    #[arg(long)]
+    pub skip_damaged: bool,
+    /// Where the canister's chain was reset: take all blocks of the one before out of the database, and begin with the new one
+    #[arg(long)]
+    pub accept_reset: bool,
+    /// End at the head instead of waiting for more
+    #[arg(long)]
+    pub until_caught_up: bool,
+    /// The most seconds between two attempts, at the head or after an error of the network
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
+    pub max_wait: u64,
+    /// Payload bytes of a page [default: as many as a reply holds]
+    #[arg(long, value_name = "BYTES", default_value_t = 0, hide_default_value = true)]
+    pub page_bytes: u64,
+    /// Where the canister is.
+    #[command(flatten)]
+    pub network: NetworkArgs,
+    /// Print nothing but one line of JSON on stdout
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl IndexArgs {
+    /// Whether what is stored is acknowledged.
+    pub fn acknowledges(&self) -> bool {
+        !self.no_ack && (self.database.payload == Payload::All || self.ack_headers)
+    }
+
+    /// The longest wait between two attempts.
+    pub fn max_wait(&self) -> Duration {
+        Duration::from_secs(self.max_wait)
+    }
+}
+
+/// Runs the indexer and prints its report.
+///
+/// # Errors
+/// As [`Engine::step`]; when the network, the canister or the database cannot be used.
+pub fn command(args: &IndexArgs) -> Result<()> {
+    args.database.check()?;
+    let client = args.network.connect_for("index")?;
+    report::print(&network(args, &client, &Stop::on_signals()?)?, args.json)
+}
+
+/// Copies the chain of a canister, until the head, or for ever.
+fn network(args: &IndexArgs, client: &Client<Network>, stop: &Stop) -> Result<IndexReport> {
+    let started = Instant::now();
+    let site = client.transport();
+    let canister = site.canister().to_string();
+    let origin = Origin { canister: canister.clone(), network: site.url().into(), payload: args.database.payload };
+    let store = Store::open(&args.database.database, &origin)?;
+    let ack_every = args.acknowledges().then_some(args.ack_every);
+    if !args.acknowledges() && !args.no_ack {
+        say!("note: nothing is acknowledged, as no payload is kept; --ack-headers acknowledges all the same");
+    }
+    let until = Until { caught_up: args.until_caught_up, max_wait: args.max_wait() };
+    run::bound_calls(client, stop, run::LAST_CALL);
+    let mut retried = 0;
+    if ack_every.is_some() {
+        // Said now, and not after the first gigabyte.
+        retried = run::await_registration(client, &until, stop)?;
+    }
+    let options = Options {
+        page_bytes: args.page_bytes,
+        ack_every,
+        skip_damaged: args.skip_damaged,
+        accept_reset: args.accept_reset,
+        keep_orphaned: args.keep_orphaned,
+    };
+    let mut engine = Engine::open(client, store, options, Onward)?;
+    engine.count_retried(retried);
+    run::run(&mut engine, &until, stop)?;
+    IndexReport::of(&mut engine, canister, started)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::{Cli, Command};
+    use clap::Parser;
+
+    fn parse(args: &[&str]) -> Result<IndexArgs, clap::Error> {
+        let network = ["--network", "http://127.0.0.1:1", "--canister", "aaaaa-aa"];
+        let cli = Cli::try_parse_from([&["coppice", "index"][..], &network, args].concat())?;
+        let Command::Index(args) = cli.command else { panic!("another command") };
+        Ok(args)
+    }
+
+    #[test]
+    fn headers_alone_acknowledge_nothing_unless_that_is_said() {
+        for (args, acknowledges) in [
+            (&[][..], true),
+            (&["--payload", "all", "--ack-headers"], true),
+            (&["--payload", "headers"], false),
+            (&["--payload", "headers", "--ack-every", "1"], false),
+            (&["--payload", "headers", "--ack-headers"], true),
+            (&["--payload", "headers", "--no-ack"], false),
+            (&["--no-ack"], false),
+        ] {
+            assert_eq!(parse(args).unwrap().acknowledges(), acknowledges, "{args:?}");
+        }
+        assert!(parse(&["--no-ack", "--ack-headers"]).is_err());
+    }
+
+    #[test]
+    fn how_many_orphans_are_kept_may_be_any_number() {
+        assert_eq!(parse(&[]).unwrap().keep_orphaned, 10_000);
+        for (number, expected) in [("0", Some(0)), ("18446744073709551615", Some(u64::MAX)), ("-1", None), ("x", None)]
+        {
+            let args = parse(&[&format!("--keep-orphaned={number}")]).ok();
+            assert_eq!(args.map(|args| args.keep_orphaned), expected, "{number}");
+        }
+    }
+}

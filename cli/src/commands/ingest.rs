@@ -1,0 +1,30 @@
+//! `coppice ingest`.
+
+use crate::ingest::{BlocksArgs, feed_to, read};
+use crate::network::NetworkArgs;
+use crate::report;
+use anyhow::Result;
+
+/// Options of `coppice ingest`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct IngestArgs {
+    /// Blocks.
+    #[command(flatten)]
+    pub blocks: BlocksArgs,
+    /// Where the canister is.
+    #[command(flatten)]
+    pub network: NetworkArgs,
+    /// Print nothing but one line of JSON on stdout
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Feeds the blocks and prints the report.
+///
+/// # Errors
+/// As [`feed_to`]; when the network cannot be used.
+pub fn command(args: &IngestArgs) -> Result<()> {
+    let client = args.network.connect_for("ingest")?;
+    let ordered = read(&args.blocks.blk)?;
+    report::print(&feed_to(&client, &ordered, args.blocks.plan())?, args.json)
+}

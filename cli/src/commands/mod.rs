@@ -1,0 +1,87 @@
+//! The command line, and what each command does over the network.
+
+pub mod blob_worker;
+pub mod index;
+pub mod ingest;
+pub mod serve;
+
+use crate::size;
+use crate::size::args::SizeArgs;
+use crate::terminal::{self, LogFormat};
+use blob_worker::BlobWorkerArgs;
+use clap::{Parser, Subcommand};
+use index::IndexArgs;
+use ingest::IngestArgs;
+use serve::ServeArgs;
+
+/// Feeds, copies, shows and cleans up after the canister that keeps a chain.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "coppice", version, arg_required_else_help = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    /// How lines are written to stderr
+    #[arg(long, value_enum, value_name = "FORMAT", global = true, default_value_t)]
+    pub log_format: LogFormat,
+}
+
+/// The subcommands.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// Feed Bitcoin blocks to a canister, and verify every transaction id and every body
+    Ingest(IngestArgs),
+    /// Say what a chain needs: target_bytes, stable memory that is billed, cycles a year
+    Size(SizeArgs),
+    /// Copy a canister's chain into SQLite or PostgreSQL, and acknowledge what is stored so that it may be pruned
+    Index(IndexArgs),
+    /// Show a canister's dashboard in a browser
+    Serve(ServeArgs),
+    /// Delete the blobs outside the canister that its deletion queue hands out, from S3 or a file system
+    BlobWorker(Box<BlobWorkerArgs>),
+}
+
+/// Does what the command line says. Results go to stdout, everything else to stderr.
+///
+/// # Errors
+/// When something cannot be read or reached, the canister refuses something, or what it answers is not what was put in.
+pub fn run(cli: Cli) -> anyhow::Result<()> {
+    terminal::log_as(cli.log_format);
+    match cli.command {
+        Command::Ingest(args) => ingest::command(&args),
+        Command::Size(args) => size::command(&args),
+        Command::Index(args) => index::command(&args),
+        Command::Serve(args) => serve::command(&args),
+        Command::BlobWorker(args) => blob_worker::command(&args),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+        let cli = Cli::try_parse_from(["coppice", "ingest", "--blk", "a", "b", "--first-number", "7"]).unwrap();
+        let Command::Ingest(args) = cli.command else { panic!("{cli:?}") };
+        assert_eq!((args.blocks.blk.len(), args.blocks.first_number), (2, Some(7)));
+        let maturity = |arg: &[&str]| {
+            let cli = Cli::try_parse_from([&["coppice", "ingest", "--blk", "a"], arg].concat()).ok()?;
+            let Command::Ingest(args) = cli.command else { panic!("{cli:?}") };
+            Some(args.blocks.coinbase_maturity)
+        };
+        assert_eq!(maturity(&["--utxo"]), Some(None));
+        for (given, taken) in [("0", Some(0)), ("1", Some(1)), ("2147483647", Some(2_147_483_647))] {
+            assert_eq!(maturity(&["--utxo", "--coinbase-maturity", given]), Some(taken));
+        }
+        for refused in ["2147483648", "-1", ""] {
+            assert_eq!(maturity(&["--utxo", "--coinbase-maturity", refused]), None);
+        }
+        assert_eq!(maturity(&["--coinbase-maturity", "1"]), None, "it is the UTXO store's");
+        for (given, ok) in [("--port=0", true), ("--port=65536", false)] {
+            assert_eq!(Cli::try_parse_from(["coppice", "serve", given]).is_ok(), ok, "{given}");
+        }
+    }
+}

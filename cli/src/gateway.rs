@@ -1,0 +1,94 @@
+//! A local port with a canister's pages, as a gateway would show them.
+//!
+//! ```text
+//! browser ── HTTP ──▶ 127.0.0.1:PORT ── http_request, a query ──▶ canister: in this process, or on a network
+//! ```
+
+use crate::client::{Client, Transport, Wait};
+use crate::http_server::{Request, Server};
+use crate::terminal;
+use anyhow::{Context, Result};
+use axum::body::Body;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use coppice_interface::{HttpRequest, HttpResponse};
+use serde_bytes::ByteBuf;
+
+/// Headers that are passed on: more than a browser sends.
+const MAX_HEADERS: usize = 100;
+
+/// A port of 127.0.0.1 on which a canister's pages are.
+pub struct Gateway(Server);
+
+impl Gateway {
+    /// Takes a port; 0: any that is free.
+    ///
+    /// # Errors
+    /// When the port is taken.
+    pub fn bind(port: u16) -> Result<Self> {
+        Server::bind(port).map(Self).with_context(|| format!("cannot listen on 127.0.0.1:{port} (--port)"))
+    }
+
+    /// Where it is.
+    pub fn url(&self) -> String {
+        self.0.url()
+    }
+
+    /// Prints where a page is: a line that whoever started the process may read.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn announce(&self, page: &str, json: bool) -> Result<()> {
+        let url = format!("{}{page}", self.url());
+        let line = if json { serde_json::json!({ "url": url }).to_string() } else { url };
+        Ok(terminal::print(&line)?)
+    }
+
+    /// Answers requests until [`stop`](Self::stop).
+    pub fn serve(&self, canister: &Client<impl Transport>) {
+        while let Some(request) = self.0.recv() {
+            let answer = ask(canister, &request)
+                .unwrap_or_else(|error| (StatusCode::BAD_GATEWAY, format!("{error:#}\n")).into_response());
+            request.respond(answer);
+        }
+    }
+
+    /// Answers requests while something else runs, and ends with that, however it ends.
+    pub fn serve_while<T>(&self, canister: &Client<impl Transport + Sync>, run: impl FnOnce() -> T) -> T {
+        struct Stop<'a>(&'a Gateway);
+        impl Drop for Stop<'_> {
+            fn drop(&mut self) {
+                self.0.stop();
+            }
+        }
+        std::thread::scope(|scope| {
+            scope.spawn(|| self.serve(canister));
+            // The scope waits for the thread.
+            let _stop = Stop(self);
+            run()
+        })
+    }
+
+    /// Has [`serve`](Self::serve) end.
+    pub fn stop(&self) {
+        self.0.unblock();
+    }
+}
+
+fn ask(canister: &Client<impl Transport>, request: &Request) -> Result<Response> {
+    let headers = request.asked.headers().iter().take(MAX_HEADERS);
+    let asked = HttpRequest {
+        method: request.asked.method().to_string(),
+        url: request.path().into(),
+        headers: headers
+            .map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into()))
+            .collect(),
+        // No path of the canister looks at one.
+        body: ByteBuf::new(),
+        certificate_version: Some(2),
+    };
+    let HttpResponse { status_code, headers, body, .. } = canister.http_request(&asked).wait()?;
+    let begun = Response::builder().status(status_code);
+    let response = headers.into_iter().fold(begun, |response, (name, value)| response.header(name, value));
+    response.body(Body::from(body.into_vec())).context("the canister's answer is none of HTTP")
+}

@@ -1,0 +1,249 @@
+//! Needs of a chain, by the constants of the canister and the prices of the platform.
+
+use super::memory;
+use super::workload::Workload;
+use crate::feed;
+use coppice_interface::{BLOCK_BYTES, Config, FIRING_CYCLES, NET_SECS, PrunePolicy, REFERENCE_BYTES, cycles_of_ticks};
+use serde::Serialize;
+
+/// Seconds of a day and of a year.
+pub const DAY: u64 = 86_400;
+pub(super) const YEAR: u128 = 365 * 86_400;
+/// Prices of the platform on a subnet of 13 nodes, in cycles (`docs/operations.md`).
+pub const GIB_SECOND: u128 = 127_000;
+const MESSAGE: u128 = 5_000_000;
+const INGRESS: u128 = 1_200_000;
+const INGRESS_BYTE: u128 = 2_000;
+/// Fees of a canister that calls another one: for a call, and for each byte of the argument.
+const CALL: u128 = 260_000;
+const CALL_BYTE: u128 = 1_000;
+/// Fee for creating a canister.
+const CREATION: u128 = 500_000_000_000;
+/// Days for which the freezing threshold of production keeps storage paid (`icp.yaml`), and for which a deposit pays for all else.
+const FREEZING_DAYS: u128 = 180;
+const DEPOSIT_DAYS: u128 = 30;
+/// Bytes of a message's envelope beside the argument: 150 and the method's name, 145 for an Ed25519 key, its signature and an
+/// agent's longer nonce.
+const ENVELOPE: u128 = 310;
+/// Instructions charged, heap pages included, for a message that appends or uploads, and for what comes
+/// with bytes, transactions and secondary keys; for comparing segments with their digests, a block and a byte; for pruning a block, and for
+/// sweeping what a transaction or key leaves in the index (`docs/costs.md`). One instruction is one cycle.
+const APPEND: u64 = 125_000;
+const APPEND_BYTE: u64 = 4;
+const APPEND_TRANSACTION: u64 = 2_800;
+const APPEND_KEY: u64 = 3_200;
+const VERIFY: u64 = 30_000;
+const VERIFY_BYTE: u64 = 76;
+/// Instructions charged for a firing of the timer that has nothing to do, including the sample that it takes.
+const IDLE_FIRING: u64 = 80_000;
+const PRUNE: u64 = 50_000;
+/// Instructions charged for sweeping one reference.
+pub const SWEEP: u64 = 1_000;
+/// Instructions charged for the UTXO record of a transaction with two outputs: creating it, spending its inputs' outputs and setting
+/// it as mined; and pruning it.
+const RECORD: u64 = 100_000;
+const PRUNE_RECORD: u64 = 30_000;
+/// Bytes that come for it beside its transaction: what creates it, two spends, and what sets it as mined.
+const RECORD_MESSAGE_BYTES: u64 = 370;
+/// Bytes of a transaction in the table of the manual.
+pub(super) const TRANSACTION_BYTES: u64 = 500;
+
+/// The needs of a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Size {
+    /// The chain that has these needs.
+    #[serde(flatten)]
+    pub workload: Workload,
+    /// Blocks that are kept at the most.
+    pub blocks: u64,
+    /// Class bytes of their blobs.
+    pub kept_bytes: u64,
+    /// The recommended `target_bytes`, with which the retained window reaches up to low water.
+    pub target_bytes: u64,
+    /// Stable memory at the plateau.
+    pub billed_bytes: u64,
+    /// The least `max_stable_pages` for the target, the records and the reserve.
+    pub max_stable_pages: u64,
+    /// Cycles to deploy with: they make the canister, keep the plateau above the freezing threshold, and pay for 30 days before feeding is refused.
+    pub deposit_cycles: u128,
+    /// Cycles a year for stable memory.
+    pub storage_cycles: u128,
+    /// Cycles a year for the messages that bring the blocks, and what makes records, from outside.
+    pub feeding_cycles: u128,
+    /// Cycles a year for the same messages from a canister, including that canister's fees for its calls.
+    pub calling_cycles: u128,
+    /// Cycles a year for the timer, and for pruning.
+    pub daemon_cycles: u128,
+    /// Cost of a year in XDR if the chain is fed from outside; 1 XDR is 1 T cycles.
+    pub xdr: f64,
+    /// Ops a second that pruning needs to keep up: blocks, blobs, and index entries.
+    pub ops_per_second: f64,
+    /// True if `ops_per_second` is more than ticks can do, so that pruning falls behind for ever.
+    pub outruns_pruning: bool,
+}
+
+impl Size {
+    /// The needs of a chain.
+    pub fn of(workload: Workload) -> Self {
+        let Workload { block_bytes, transactions, keys, records, interval_ms, days, log_class, .. } = workload;
+        // The head and what comes between two ticks stands behind the window.
+        let retained = (days * DAY * 1_000).div_ceil(interval_ms).max(PrunePolicy::default().min_kept_blocks);
+        let blocks = retained + 2 + (workload.timer_interval_secs * 1_000).div_ceil(interval_ms);
+        let references = transactions + keys;
+        // A count of more blocks than any canister holds is cut down to this one.
+        let counted = blocks.min(memory::FAR_TOO_MUCH / (block_bytes + BLOCK_BYTES + references * REFERENCE_BYTES));
+        // The window starts and ends in the middle of a blob.
+        let kept_bytes = (counted * block_bytes).div_ceil(log_class) * log_class + 2 * log_class;
+        let capacity_bytes = kept_bytes + counted * (BLOCK_BYTES + references * REFERENCE_BYTES);
+        let target_bytes = (capacity_bytes * 10 / 8).max(21 * log_class).next_multiple_of(1 << 20);
+        let billed_bytes = memory::billed(&workload, kept_bytes, counted);
+        let mut size = Self {
+            workload,
+            blocks,
+            kept_bytes,
+            target_bytes,
+            billed_bytes,
+            max_stable_pages: memory::least_pages(target_bytes, log_class, records),
+            deposit_cycles: 0,
+            storage_cycles: (u128::from(billed_bytes) * GIB_SECOND * YEAR) >> 30,
+            feeding_cycles: 0,
+            calling_cycles: 0,
+            daemon_cycles: 0,
+            xdr: 0.0,
+            ops_per_second: ops(&workload),
+            outruns_pruning: ops(&workload) > drain(),
+        };
+        let a_year = |cycles: u128| cycles * YEAR * 1_000 / u128::from(interval_ms);
+        let executed = size.messages() * MESSAGE + u128::from(size.feeding_instructions());
+        let bytes = size.bytes_in() + size.messages() * ENVELOPE;
+        size.feeding_cycles = a_year(executed + size.messages() * INGRESS + bytes * INGRESS_BYTE);
+        size.calling_cycles = a_year(executed + size.messages() * CALL + size.bytes_in() * CALL_BYTE);
+        let firings = firings_a_second(&workload) * YEAR as f64;
+        let instructions = size.pruning_instructions() as f64 * YEAR as f64 / workload.interval_secs();
+        size.daemon_cycles = (firings * FIRING_CYCLES as f64 + instructions) as u128;
+        let a_year = size.storage_cycles + size.feeding_cycles + size.daemon_cycles;
+        let of_days = |cycles: u128, days: u128| cycles * days / 365;
+        let left = Config::default().min_liquid_cycles
+            + cycles_of_ticks(workload.timer_interval_secs, DEPOSIT_DAYS as u64 * DAY, 13);
+        size.deposit_cycles =
+            CREATION + left + of_days(size.storage_cycles, FREEZING_DAYS) + of_days(a_year, DEPOSIT_DAYS);
+        size.xdr = a_year as f64 / 1e12;
+        size
+    }
+
+    /// Returns the workload that the pages quote: blocks as the demonstration has them, kept for 30 days.
+    pub fn example() -> Self {
+        Self::of(Workload {
+            block_bytes: 177_000,
+            transactions: 318,
+            keys: 0,
+            records: 0,
+            verify: true,
+            interval_ms: 15_000,
+            days: 30,
+            log_class: 1 << 20,
+            timer_interval_secs: 60,
+        })
+    }
+
+    /// Returns whether a canister may have this much stable memory.
+    pub fn fits(&self) -> bool {
+        self.billed_bytes <= 500 << 30
+    }
+
+    /// Bytes of the arguments that bring a block, and what makes its records.
+    fn bytes_in(&self) -> u128 {
+        let Workload { block_bytes, transactions, records, .. } = self.workload;
+        let beside = if records > 0 { transactions * (TRANSACTION_BYTES + RECORD_MESSAGE_BYTES) } else { 0 };
+        u128::from(block_bytes) + u128::from(beside)
+    }
+
+    /// Messages that bring a block, and what makes its records: batches of creations, spends and mined transactions.
+    fn messages(&self) -> u128 {
+        let Workload { block_bytes, transactions, records, .. } = self.workload;
+        let batches = if records > 0 && transactions > 0 {
+            3 * (transactions * (TRANSACTION_BYTES + RECORD_MESSAGE_BYTES)).div_ceil(feed::MAX_APPEND as u64)
+        } else {
+            0
+        };
+        u128::from(messages(block_bytes) + batches)
+    }
+
+    /// Instructions charged for the messages that bring a block.
+    pub fn feeding_instructions(&self) -> u64 {
+        let Workload { block_bytes, transactions, keys, records, verify, .. } = self.workload;
+        let verified = if verify { VERIFY + block_bytes * VERIFY_BYTE } else { 0 };
+        let records = if records > 0 { transactions * RECORD } else { 0 };
+        let entered = transactions * APPEND_TRANSACTION + keys * APPEND_KEY;
+        messages(block_bytes) * APPEND + block_bytes * APPEND_BYTE + entered + verified + records
+    }
+
+    /// Instructions charged for the timer from one block to the next: firings, pruning one, and sweeping as many references.
+    pub fn daemon_instructions(&self) -> u64 {
+        (self.firings() * IDLE_FIRING as f64) as u64 + self.pruning_instructions()
+    }
+
+    /// Instructions charged for pruning a block, sweeping its references, and pruning as many records as it made.
+    fn pruning_instructions(&self) -> u64 {
+        let Workload { transactions, keys, records, .. } = self.workload;
+        let records = if records > 0 { transactions * PRUNE_RECORD } else { 0 };
+        PRUNE + (transactions + keys) * SWEEP + records
+    }
+
+    /// Firings of the timer from one block to the next.
+    pub fn firings(&self) -> f64 {
+        firings_a_second(&self.workload) * self.workload.interval_secs()
+    }
+
+    /// Returns the cycles that one block costs from append to pruning, by purpose.
+    pub fn of_a_block(&self) -> [(&'static str, f64); 6] {
+        let Workload { block_bytes, days, verify, .. } = self.workload;
+        let verified = if verify { VERIFY + block_bytes * VERIFY_BYTE } else { 0 };
+        let bytes = self.messages() * (INGRESS + ENVELOPE * INGRESS_BYTE) + self.bytes_in() * INGRESS_BYTE;
+        let executed = self.messages() * MESSAGE + u128::from(self.feeding_instructions() - verified);
+        let storage = self.storage_cycles as f64 * days as f64 / 365.0 / self.blocks as f64;
+        [
+            ("bringing its bytes in", bytes as f64),
+            ("stable memory", storage),
+            ("SHA-256 of its segments", verified as f64),
+            ("its messages, and appending it", executed as f64),
+            ("firings of the timer", self.firings() * FIRING_CYCLES as f64),
+            ("pruning it, and sweeping its index entries", self.pruning_instructions() as f64),
+        ]
+    }
+}
+
+/// Firings of the timer: the net's; one that a block arms, and one that the age of the oldest block arms, where they don't come
+/// faster than the interval; and those of sweeps, each of which drops as many entries as a tick may.
+pub(super) fn firings_a_second(workload: &Workload) -> f64 {
+    let interval = workload.interval_secs();
+    let net = 1.0 / NET_SECS as f64;
+    let armed = match workload.timer_interval_secs {
+        NET_SECS.. => 0.0,
+        secs if secs as f64 > interval => 1.0 / secs as f64,
+        _ => 2.0 / interval,
+    };
+    net + armed + (workload.transactions + workload.keys) as f64 / interval / max_ops()
+}
+
+/// Ops a second that pruning takes: 1 a block, 2 a blob that becomes free, 1 a reference.
+fn ops(workload: &Workload) -> f64 {
+    let Workload { block_bytes, transactions, keys, log_class, .. } = *workload;
+    let blobs = block_bytes as f64 / log_class as f64;
+    (1.0 + 2.0 * blobs + (transactions + keys) as f64) / workload.interval_secs()
+}
+
+/// Ops a second that ticks can do: one tick in each round, of about a second.
+pub(super) fn drain() -> f64 {
+    max_ops()
+}
+
+/// Ops of a tick, unless the policy says otherwise.
+fn max_ops() -> f64 {
+    PrunePolicy::default().max_ops_per_tick as f64
+}
+
+/// Messages that bring a block: `append_block`, or chunks between a beginning and a commit.
+fn messages(block_bytes: u64) -> u64 {
+    if block_bytes <= feed::MAX_APPEND as u64 { 1 } else { block_bytes.div_ceil(u64::from(feed::CHUNK)) + 2 }
+}

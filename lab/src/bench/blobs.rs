@@ -1,0 +1,54 @@
+//! The store of blobs: operations on blobs of three sizes, and an upgrade, among any number of live blobs.
+
+use super::figure::Figure;
+use super::subject::{Bench, Each, Subject};
+use super::utxo;
+use anyhow::{Context, Result};
+use coppice_host::{Checkpoint, Kind};
+
+const NUMBERS: [u64; 3] = [10, 10_000, 1_000_000];
+const SIZES: [u32; 3] = [4 << 10, 64 << 10, 1 << 20];
+const BLOB_OPS: [&str; 5] = ["store", "read", "allocate_fresh", "allocate_reuse", "release"];
+
+/// Measures all of it.
+pub fn blobs(subject: &Subject, each: Each) -> Result<()> {
+    for n in NUMBERS {
+        subject.say(&format!("blob: {n} live blobs"));
+        let bench = Bench::start(subject)?;
+        bench.call::<()>("bench_fill_blobs", &n)?;
+        let from = bench.host.checkpoint();
+        for size in SIZES {
+            for op in BLOB_OPS {
+                each(blob(&bench, &from, op, size, n)?)?;
+            }
+        }
+        each(open(&bench, &from, n)?)?;
+    }
+    Ok(())
+}
+
+/// Measures an operation on a blob.
+fn blob(bench: &Bench, from: &Checkpoint, op: &'static str, size: u32, n: u64) -> Result<Figure> {
+    let rounds = match (op, size) {
+        ("store" | "read", 1_048_576) => 50,
+        ("store" | "read", _) => 200,
+        _ => 1_000,
+    };
+    let (figure, _) = bench.measure(from, ("blob", "blob", op), size, rounds, n)?;
+    Ok(figure)
+}
+
+/// What an upgrade takes while a job of the pruner runs: everything from the new module's first instruction to its timers.
+fn open(bench: &Bench, from: &Checkpoint, n: u64) -> Result<Figure> {
+    bench.host.restore(from);
+    utxo::begin_job(bench)?;
+    bench.host.take_executions();
+    let nothing = candid::encode_args(())?;
+    bench
+        .host
+        .upgrade_canister(bench.canister, bench.wasm.clone(), nothing, Some(bench.operator))
+        .context("upgrade")?;
+    let runs = bench.host.take_executions();
+    let run = runs.iter().find(|run| run.kind == Kind::PostUpgrade).context("no post_upgrade was counted")?;
+    Ok(bench.of_message("blob", "open", 64 << 10, n, run))
+}

@@ -1,0 +1,206 @@
+//! The queue of blobs outside, a row: whole messages with a thousand of them, Candid and the heap's pages included. Rows by rising
+//! height and by random ones, among many others of which a quarter is leased; with UTXO records that have two parents; and leases that
+//! expire all at once.
+
+use super::figure::{Figure, Whole};
+use super::price::Price;
+use super::subject::{Bench, Each, Subject};
+use super::{limits, utxo};
+use anyhow::{Context, Result, bail, ensure};
+use candid::{Decode, Encode};
+use coppice_host::{Checkpoint, Execution, Kind};
+use coppice_interface::*;
+use serde_bytes::ByteBuf;
+use std::time::Duration;
+
+/// Rows that are there beside those that are measured.
+const NUMBERS: [u64; 2] = [1_000, 1_000_000];
+/// Rows of a lease.
+const ROWS: u64 = 1_000;
+/// 75 MiB of pages of stable memory.
+const MOST_PAGES: u64 = (75 << 20) / 4_096;
+const MOST_INSTRUCTIONS: u64 = 2_500_000_000;
+
+/// Measures all of it.
+pub fn deletion(subject: &Subject, each: Each) -> Result<()> {
+    let mut small: Vec<Figure> = Vec::new();
+    for random in [false, true] {
+        for n in NUMBERS {
+            subject.say(&format!("deletion: {n} rows by {} height", if random { "random" } else { "rising" }));
+            let bench = Bench::start(subject)?;
+            for role in [Role::BlobWorker, Role::Producer] {
+                let grant = Grant { principal: bench.operator, role };
+                bench.done::<(), RoleError>("grant_role", Encode!(&grant)?)?;
+            }
+            while !say(&bench, "bench_fill_deletions", Encode!(&(n + ROWS), &random)?)? {}
+            while !say(&bench, "bench_lease_deletions", Encode!(&(n / 4))?)? {}
+            let from = bench.host.checkpoint();
+            let mut figures = leased(&bench, n, random)?;
+            if !random {
+                figures.extend(without_lease(&bench, &from, n)?);
+                bench.host.restore(&from);
+                utxo::make_outside(&bench, ROWS)?;
+                figures.extend(records(&bench, n)?);
+            }
+            if n == NUMBERS[1] {
+                bench.host.restore(&from);
+                figures.push(expire(&bench, n, random)?);
+            }
+            for mut figure in figures {
+                // At any number of rows the same, but for a third.
+                if let Some(same) = small.iter().find(|small| small.op == figure.op)
+                    && subject.price == Price::Today
+                    && ["lease", "lease with records"].contains(&figure.op)
+                {
+                    let flat = same.counted() * 13 / 10;
+                    figure.limit = Some(figure.limit.map_or(flat, |limit| limit.min(flat)));
+                }
+                small.push(figure.clone());
+                each(figure)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn say(bench: &Bench, method: &str, arg: Vec<u8>) -> Result<bool> {
+    let reply = bench.host.update_call(bench.canister, bench.operator, method, arg)?;
+    Decode!(&reply, Result<bool, String>)?.map_err(|why| anyhow::anyhow!("{method}: {why}"))
+}
+
+/// What so many rows took in these messages, a row.
+fn a_row(price: Price, op: &'static str, n: u64, rows: u64, messages: &[&Execution]) -> Figure {
+    let sum = |of: fn(&Execution) -> u64| messages.iter().map(|message| of(message)).sum::<u64>();
+    let (family, size) = ("deletion", rows as u32);
+    Figure {
+        family,
+        op,
+        size,
+        n,
+        peer: None,
+        instructions: sum(|message| message.instructions) / rows,
+        whole: Some(Whole {
+            heap_pages: sum(|message| message.heap_pages_written),
+            charged: sum(|message| message.instructions_charged) / rows,
+        }),
+        pages_read: sum(|message| message.stable_pages_read) as f64 / rows as f64,
+        pages_written: sum(|message| message.stable_pages_written) as f64 / rows as f64,
+        limit: limits::limit(price, family, op, size),
+        pages_limit: ["lease", "lease with records"].contains(&op).then_some(1.5),
+        bytes: None,
+    }
+}
+
+/// Leases a thousand rows and completes them.
+fn lease(bench: &Bench) -> Result<(Execution, Execution)> {
+    let arg = AcquireBlobDeletions {
+        height: u32::MAX,
+        limit: ROWS as u32,
+        lock_timeout_secs: 0,
+        store_types: vec![],
+        request: Some(ByteBuf::from(*b"bench")),
+        ..Default::default()
+    };
+    let (lease, acquired) =
+        bench.done::<Option<BlobDeletionLease>, BlobDeletionError>("acquire_blob_deletion_batch", Encode!(&arg)?)?;
+    let lease = lease.context("nothing waits")?;
+    ensure!(lease.rows.len() as u64 == ROWS, "{} rows", lease.rows.len());
+    let arg = CompleteBlobDeletionBatch {
+        token: lease.token,
+        completed_ids: lease.rows.iter().map(|row| row.id).collect(),
+        failed_ids: vec![],
+        max_retries: 3,
+        ..Default::default()
+    };
+    let (done, completed) =
+        bench.done::<CompletedBlobDeletions, BlobDeletionError>("complete_blob_deletion_batch", Encode!(&arg)?)?;
+    ensure!(done.removed == ROWS && done.dead == 0, "{done:?}");
+    Ok((acquired, completed))
+}
+
+fn leased(bench: &Bench, n: u64, random: bool) -> Result<Vec<Figure>> {
+    let (acquired, completed) = lease(bench)?;
+    let [acquire, complete, both] = match random {
+        false => ["acquire", "complete", "lease"],
+        true => ["acquire random", "complete random", "lease random"],
+    };
+    Ok(vec![
+        a_row(bench.price, acquire, n, ROWS, &[&acquired]),
+        a_row(bench.price, complete, n, ROWS, &[&completed]),
+        a_row(bench.price, both, n, ROWS, &[&acquired, &completed]),
+    ])
+}
+
+/// The other two ways, and what is before any of them.
+fn without_lease(bench: &Bench, from: &Checkpoint, n: u64) -> Result<Vec<Figure>> {
+    bench.host.restore(from);
+    // Each twice: the first writes the types of the answer, which are remembered.
+    let schedule = |key: u8| {
+        let name = BlobName { blob_key: ByteBuf::from([key; 32]), file_type: "tx".into(), store_type: StoreType::Tx };
+        let arg = Encode!(&ScheduleBlobDeletion { name, delete_at_height: u32::MAX })?;
+        bench.done::<ScheduledBlobDeletion, BlobDeletionError>("schedule_blob_deletion", arg)
+    };
+    schedule(7)?;
+    let (_, scheduled) = schedule(8)?;
+    let arg = Encode!(&u32::MAX, &(ROWS as u32))?;
+    let reply = bench.host.query_call(bench.canister, bench.operator, "get_pending_blob_deletions", arg)?;
+    let pending = bench.host.last_execution().context("the host counted nothing")?;
+    let rows = Decode!(&reply, Vec<BlobDeletion>)?;
+    let [first, second, rest @ ..] = &rows[..] else { bail!("nothing waits") };
+    let increment = |row: &BlobDeletion| {
+        let arg = Encode!(&row.id, &9u32)?;
+        bench.done::<BlobDeletionRetry, BlobDeletionError>("increment_blob_deletion_retry", arg)
+    };
+    let remove = |row: &BlobDeletion| {
+        let (gone, execution) =
+            bench.done::<bool, BlobDeletionError>("remove_blob_deletion", Encode!(&row.id, &None::<u32>)?)?;
+        ensure!(gone, "the row was not removed");
+        Ok(execution)
+    };
+    increment(first)?;
+    let (_, incremented) = increment(second)?;
+    remove(first)?;
+    let removed = remove(second)?;
+    let completed_ids = rest.iter().map(|row| row.id).collect();
+    let arg = CompleteBlobDeletions { completed_ids, failed_ids: vec![], max_retries: 3, ..Default::default() };
+    let (done, completed) =
+        bench.done::<CompletedBlobDeletions, BlobDeletionError>("complete_blob_deletions", Encode!(&arg)?)?;
+    ensure!(done.removed == rest.len() as u64, "{done:?}");
+    let rest = rest.len() as u64;
+    Ok(vec![
+        a_row(bench.price, "schedule", n, 1, &[&scheduled]),
+        a_row(bench.price, "pending", n, ROWS, &[&pending]),
+        a_row(bench.price, "increment", n, 1, &[&incremented]),
+        a_row(bench.price, "remove", n, 1, &[&removed]),
+        a_row(bench.price, "complete without lease", n, rest, &[&completed]),
+    ])
+}
+
+fn records(bench: &Bench, n: u64) -> Result<Vec<Figure>> {
+    let (acquired, completed) = lease(bench)?;
+    let status =
+        bench.host.query_call(bench.canister, bench.operator, "get_pruner_status", candid::encode_args(())?)?;
+    let totals = Decode!(&status, UtxoPrunerStatus)?.totals;
+    ensure!((totals.records_deleted, totals.parents_updated) == (ROWS, 2 * ROWS), "{totals:?}");
+    Ok(vec![a_row(bench.price, "lease with records", n, ROWS, &[&acquired, &completed])])
+}
+
+/// A quarter of all rows expire at once.
+fn expire(bench: &Bench, n: u64, random: bool) -> Result<Figure> {
+    bench.host.take_executions();
+    bench.host.advance_time(Duration::from_secs(43_300));
+    (0..20).for_each(|_| bench.host.tick());
+    let all = bench.host.take_executions();
+    for message in &all {
+        if message.instructions > MOST_INSTRUCTIONS || message.stable_pages_written > MOST_PAGES {
+            bail!("a message that has rows go back: {message:?}");
+        }
+    }
+    let status =
+        bench.host.query_call(bench.canister, bench.operator, "get_blob_deletion_status", candid::encode_args(())?)?;
+    let status = Decode!(&status, BlobDeletionStatus)?;
+    let waiting: u64 = status.stores.iter().map(|store| store.waiting).sum();
+    ensure!(status.leases.is_empty() && waiting == n + ROWS, "{waiting} rows wait, {} leases", status.leases.len());
+    let timers: Vec<&Execution> = all.iter().filter(|message| message.kind != Kind::Query).collect();
+    Ok(a_row(bench.price, if random { "expire random" } else { "expire" }, n, n / 4, &timers))
+}

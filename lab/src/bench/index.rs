@@ -1,0 +1,149 @@
+//! The index and its peers: a `StableBTreeMap`, and maps on the heap in eight generations. Single operations, and whole look-ups as a
+//! caller makes them, Candid and all.
+
+use super::figure::{Figure, Whole};
+use super::subject::{Bench, Each, IDS, Subject};
+use anyhow::{Context, Result, anyhow, ensure};
+use candid::{Decode, Encode};
+use coppice_host::{Checkpoint, Execution, Kind};
+use coppice_interface::{ReadError, TransactionLocation};
+use serde_bytes::ByteBuf;
+
+const NUMBERS: [u64; 3] = [10_000, 100_000, 1_000_000];
+const OPS: [&str; 3] = ["insert", "get", "remove"];
+const KEY_OPS: [&str; 3] = ["key_insert", "key_find", "key_remove"];
+/// Look-ups of which the average is taken.
+const LOOK_UPS: u64 = 50;
+/// Generations that the blocks before the newest one fill, in the index on the heap.
+const FULL_GENERATIONS: u64 = 7;
+/// Instructions that the platform charges for a 4 KiB page of the heap that a message changed.
+const HEAP_PAGE: u64 = 1_000;
+
+/// Measures the index, its secondary keys, and the peers.
+pub fn index(subject: &Subject, each: Each) -> Result<()> {
+    for n in NUMBERS {
+        for what in ["index", "btree", "heap"] {
+            subject.say(&format!("{what}: {n} entries"));
+            let bench = Bench::start(subject)?;
+            bench.fill("bench_fill_index", n)?;
+            match what {
+                "btree" => bench.fill("bench_fill_btree", n)?,
+                "heap" => each(bench.rebuild(n)?)?,
+                _ => {}
+            }
+            let bytes = bench.call::<u64>("bench_index_bytes", &what)? as f64 / n as f64;
+            let from = bench.host.checkpoint();
+            for op in OPS {
+                each(Figure { bytes: (op == "insert").then_some(bytes), ..bench.of_index(&from, what, op, n)? })?;
+            }
+            each(bench.look_up(&from, what, n)?)?;
+        }
+        subject.say(&format!("index: {n} secondary keys"));
+        let bench = Bench::start(subject)?;
+        bench.fill("bench_fill_keys", n)?;
+        let from = bench.host.checkpoint();
+        for op in KEY_OPS {
+            each(bench.of_index(&from, "index", op, n)?)?;
+        }
+    }
+    Ok(())
+}
+
+/// The id that the bench wasm entered as number `i`.
+fn id(i: u64) -> Vec<u8> {
+    let mut x = i.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let words = [(); 4].map(|()| {
+        x ^= x >> 29;
+        x = x.wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        x.to_be_bytes()
+    });
+    words.concat()
+}
+
+/// The average of an operation whose message changes pages of the heap: a structure on the heap pays for its memory with those.
+fn with_heap_pages(instructions: u64, rounds: u64, run: &Execution) -> Whole {
+    let pages = run.heap_pages_written;
+    Whole { heap_pages: pages / rounds, charged: instructions + HEAP_PAGE * pages / rounds }
+}
+
+impl Bench {
+    fn of_index(&self, from: &Checkpoint, what: &'static str, op: &'static str, n: u64) -> Result<Figure> {
+        let rounds = match (what, op) {
+            ("btree", _) | ("heap", "get") => 1_000,
+            // A generation at once.
+            ("heap", "remove") => (n / IDS).div_ceil(FULL_GENERATIONS) * IDS,
+            _ => IDS,
+        };
+        let (mut figure, run) = self.measure(from, ("index", what, op), 32, rounds, n)?;
+        if (what, op) == ("heap", "insert") {
+            figure.whole = Some(with_heap_pages(figure.instructions, rounds, &run));
+        }
+        Ok(figure)
+    }
+
+    /// Measures the instructions that an upgrade takes for each id of the index on the heap.
+    fn rebuild(&self, n: u64) -> Result<Figure> {
+        let instructions = self.call::<u64>("bench_rebuild_heap", &n)?;
+        let run = self.host.last_execution().context("the host counted nothing")?;
+        ensure!(
+            run.kind == Kind::Update && run.method == "bench_rebuild_heap",
+            "{} is not the measurement",
+            run.method
+        );
+        Ok(Figure {
+            family: "index",
+            op: "rebuild",
+            size: 32,
+            n,
+            peer: Some("heap"),
+            instructions,
+            whole: Some(with_heap_pages(instructions, n, &run)),
+            pages_read: run.stable_pages_read as f64 / n as f64,
+            pages_written: run.stable_pages_written as f64 / n as f64,
+            limit: None,
+            pages_limit: None,
+            bytes: None,
+        })
+    }
+
+    /// A query that says where a transaction is.
+    fn look_up(&self, from: &Checkpoint, what: &'static str, n: u64) -> Result<Figure> {
+        self.host.restore(from);
+        let method = match what {
+            "btree" => "bench_locate_btree",
+            "heap" => "bench_locate_heap",
+            _ => "get_transaction_location",
+        };
+        let mut runs: Vec<Execution> = Vec::new();
+        for i in (0..n).step_by((n / LOOK_UPS) as usize) {
+            let reply = self.host.query_call(self.canister, self.operator, method, Encode!(&ByteBuf::from(id(i)))?)?;
+            runs.push(self.host.last_execution().context("the host counted nothing")?);
+            let location = Decode!(&reply, Result<TransactionLocation, ReadError>)?;
+            let location = location.map_err(|error| anyhow!("{method}: {error:?}"))?;
+            let place = location.block_number * IDS + u64::from(location.position);
+            ensure!(place == i, "{method}: transaction {i} is at {location:?}");
+        }
+        let average = |of: fn(&Execution) -> u64| runs.iter().map(of).sum::<u64>() / LOOK_UPS;
+        let run = Execution {
+            instructions: average(|run| run.instructions),
+            heap_pages_written: average(|run| run.heap_pages_written),
+            instructions_charged: average(|run| run.instructions_charged),
+            stable_pages_read: average(|run| run.stable_pages_read),
+            stable_pages_written: 0,
+            ..runs.swap_remove(0)
+        };
+        Ok(Figure { peer: (what != "index").then_some(what), ..self.of_message("index", "look-up", 32, n, &run) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_have_32_bytes_and_no_two_are_the_same() {
+        assert_eq!(id(7).len(), 32);
+        assert_ne!(id(7), id(8));
+        assert_eq!(id(0), [0; 32]);
+    }
+}

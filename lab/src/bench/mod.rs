@@ -1,0 +1,125 @@
+//! `coppice-lab bench`: what an operation costs, in instructions and in 4 KiB pages of stable memory touched; and what a whole
+//! message costs, for which the platform charges 1,000 instructions more for each 4 KiB page of the heap that it changed.
+//!
+//! It runs the canister's own code inside the bench wasm (`COPPICE_FEATURES=bench scripts/build-wasm`) on the embedded
+//! host, whose counts are those of the platform. Each figure is an average over one message in which nothing else
+//! happens; everything is prepared in messages before it, from the same starting point. Counts have no noise, so a figure
+//! above its limit is a regression and ends the run with an error.
+//!
+//! Everything is measured twice, on two hosts at the same time: as the reference server charges for pages of stable memory, and
+//! as newer replicas do. Each has limits of its own.
+
+mod blobs;
+mod comparison;
+mod deletion;
+mod figure;
+mod index;
+mod limits;
+mod messages;
+mod observe;
+mod pages;
+mod price;
+mod subject;
+mod sweep;
+mod utxo;
+
+use anyhow::{Context, Result, bail};
+use coppice::{say, terminal};
+use figure::{Figure, Row};
+use price::Price;
+use std::io;
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::thread;
+use subject::{Bench, Each, Subject};
+
+/// Options of `coppice-lab bench`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct BenchArgs {
+    /// Only this family: blob, index, sweep, chain, utxo, deletion or observe
+    #[arg(long, value_name = "NAME", value_parser = ["blob", "index", "sweep", "chain", "utxo", "deletion", "observe"])]
+    pub family: Option<String>,
+    /// The bench wasm, raw or gzipped
+    #[arg(long, value_name = "PATH", env = "COPPICE_BENCH_WASM", default_value = "target/coppice-bench.wasm")]
+    pub wasm: PathBuf,
+    /// One JSON object a line instead of a table
+    #[arg(long)]
+    pub json: bool,
+    /// Write the tables of figures into these pages; all families are measured
+    #[arg(long, value_name = "PAGE", num_args = 1.., conflicts_with = "family")]
+    pub write: Vec<PathBuf>,
+    /// End with an error where the tables of a page have other figures
+    #[arg(long, value_name = "PAGE", num_args = 1.., conflicts_with_all = ["family", "write"])]
+    pub check: Vec<PathBuf>,
+}
+
+/// Measures a family.
+type Measure = fn(&Subject, Each) -> Result<()>;
+
+/// Measures families by one price.
+fn families(subject: &Subject, only: Option<&str>, each: Each) -> Result<()> {
+    let all: [(&str, Measure); 7] = [
+        ("blob", blobs::blobs),
+        ("index", index::index),
+        ("sweep", sweep::sweep),
+        ("chain", messages::chain),
+        ("utxo", utxo::utxo),
+        ("deletion", deletion::deletion),
+        ("observe", observe::observe),
+    ];
+    all.into_iter()
+        .filter(|(family, _)| only.is_none_or(|only| only == *family))
+        .try_for_each(|(_, measure)| measure(subject, &mut *each))
+}
+
+/// Measures by both prices at the same time, and hands on each row when both its figures are there.
+fn rows(wasm: &[u8], only: Option<&str>, mut each: impl FnMut(Row)) -> Result<()> {
+    // The wasm is compiled here and not by both at once.
+    Bench::start(&Subject { wasm, price: Price::Today })?;
+    thread::scope(|scope| {
+        let [(today, of_today), (tomorrow, of_tomorrow)] = [Price::Today, Price::Tomorrow].map(|price| {
+            let (to, from) = mpsc::channel();
+            let measuring = scope.spawn(move || {
+                // Where the other one has failed, nobody takes the figures any more.
+                families(&Subject { wasm, price }, only, &mut |figure| Ok(to.send(figure)?))
+            });
+            (measuring, from)
+        });
+        let paired = of_today.into_iter().zip(of_tomorrow).try_for_each(|(today, tomorrow)| {
+            each(Row::of(today, &tomorrow)?);
+            Ok(())
+        });
+        let ended = [today, tomorrow].map(|measuring| measuring.join().expect("a measuring thread does not panic"));
+        let failed = |result: &Result<()>| result.as_ref().is_err_and(|error| !error.is::<mpsc::SendError<Figure>>());
+        let (first, rest): (Vec<_>, Vec<_>) = ended.into_iter().partition(failed);
+        first.into_iter().chain([paired]).chain(rest).collect()
+    })
+}
+
+/// Measures, prints, and ends with an error where a figure is above its limit.
+///
+/// # Errors
+/// When the bench wasm cannot be read or run, an operation fails, or a figure is above its limit.
+pub fn command(args: &BenchArgs) -> Result<()> {
+    let wasm = std::fs::read(&args.wasm)
+        .with_context(|| format!("cannot read {}; scripts/bench builds it", args.wasm.display()))?;
+    let mut all = Vec::new();
+    rows(&wasm, args.family.as_deref(), |row| {
+        if args.json {
+            let printed = serde_json::to_string(&row).map_err(io::Error::from).and_then(|line| terminal::print(&line));
+            if let Err(error) = printed {
+                say!("{error}");
+            }
+        }
+        all.push(row);
+    })?;
+    if !args.json {
+        terminal::print(&figure::table(&all).to_string())?;
+    }
+    let over: Vec<String> = all.iter().flat_map(Row::over).collect();
+    args.write.iter().try_for_each(|page| pages::write(page, &all))?;
+    if !over.is_empty() {
+        bail!("above the limit: {}", over.join("; "));
+    }
+    args.check.iter().try_for_each(|page| pages::check(page, &all))
+}

@@ -1,0 +1,255 @@
+//! The UTXO store and its two peers: a `StableBTreeMap` of encoded records with three maps as its indexes, and rows of fixed size by a
+//! `u64`, one for each output. By today's price the store is at least four times cheaper than the first, and takes as much at any number
+//! of records. Then whole messages, in which Candid and the heap have their price too.
+
+use super::figure::Figure;
+use super::limits::{self, OUTPUTS};
+use super::price::Price;
+use super::subject::{Bench, Each, Subject};
+use anyhow::{Context, Result, bail};
+use bitcoin::hashes::Hash;
+use bitcoin::{OutPoint, Transaction, TxIn, TxOut, Txid, absolute, consensus, transaction};
+use candid::{CandidType, Decode, Encode};
+use coppice::utxo::set::utxo_hash;
+use coppice_host::{Checkpoint, Execution, Kind};
+use coppice_interface::{
+    Batch, Grant, MinedTransaction, RefusedSpend, Role, RoleError, Spend, TransactionSource, TransactionSpends,
+    UtxoCreate, UtxoCreateBatch, UtxoCreateError, UtxoCreated, UtxoError, UtxoHash, UtxoSetMinedBatch, UtxoSpendBatch,
+};
+use serde::de::DeserializeOwned;
+use serde_bytes::ByteBuf;
+use std::fmt::Debug;
+
+/// Records that are there.
+const NUMBERS: [u64; 2] = [1_000, 100_000];
+const OPS: [&str; 6] = ["create", "create_raw", "spend", "spend_one", "unspend", "set_mined"];
+/// Pruning: a record with two outputs and two parents that survive; and as many as a tick of a billion instructions prunes.
+/// Scattered, of which the parents lie far from each other; and a run that finds nothing new among all records there are, which are
+/// unmined and old.
+const PRUNE: [(&str, u64); 4] = [("prune", 500), ("prune_scattered", 500), ("prune_tick", 40_000), ("nothing_new", 1)];
+/// How many times cheaper than the plain map each operation must be.
+const CHEAPER: u64 = 4;
+/// How many times pruning must be.
+const PRUNE_CHEAPER: u64 = 5;
+
+/// The argument of the bench endpoints.
+#[derive(Clone, Debug, CandidType)]
+struct UtxoBenchArg {
+    op: String,
+    side: Side,
+    outputs: u32,
+    rounds: u64,
+}
+
+/// The store, or a peer of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType)]
+enum Side {
+    Coppice,
+    Records,
+    Rows,
+}
+
+impl Side {
+    /// The name of a peer in figures.
+    fn peer(self) -> Option<&'static str> {
+        match self {
+            Self::Coppice => None,
+            Self::Records => Some("btree"),
+            Self::Rows => Some("rows"),
+        }
+    }
+
+    /// Returns whether an operation is measured on this store.
+    fn has(self, op: &str, outputs: u32) -> bool {
+        match self {
+            Self::Coppice => true,
+            Self::Records => op != "create_raw",
+            // For the largest transactions, only the operations that differ most.
+            Self::Rows => op != "create_raw" && (outputs < 20_000 || matches!(op, "create" | "spend" | "spend_one")),
+        }
+    }
+}
+
+/// Measures all sides, the peers first: the figures of the plain map are the store's limits.
+pub fn utxo(subject: &Subject, each: Each) -> Result<()> {
+    let mut plain: Vec<Figure> = Vec::new();
+    let mut small: Vec<Figure> = Vec::new();
+    for n in NUMBERS {
+        for side in [Side::Records, Side::Rows, Side::Coppice] {
+            // The pages show that peer among the most records.
+            if side == Side::Rows && n != NUMBERS[1] {
+                continue;
+            }
+            subject.say(&format!("utxo: {n} records, {side:?}"));
+            let bench = Bench::start(subject)?;
+            while !fill(&bench, n, side)? {}
+            let bytes = bench.call::<u64>("bench_utxo_bytes", &side)? as f64 / n as f64;
+            let from = bench.host.checkpoint();
+            for outputs in OUTPUTS {
+                for op in OPS.into_iter().filter(|op| side.has(op, outputs)) {
+                    let mut figure = measure(&bench, &from, op, side, outputs, n)?;
+                    // The records that are there have two outputs.
+                    figure.bytes = ((op, outputs) == ("create", 2)).then_some(bytes);
+                    match side {
+                        Side::Records => plain.push(figure.clone()),
+                        Side::Rows => {}
+                        Side::Coppice => {
+                            let same = |f: &&Figure| (f.op, f.size) == (op, outputs);
+                            let dear = plain.iter().filter(|f| f.n == n).find(same).map(|f| f.instructions / CHEAPER);
+                            // Flat: 1.3 times what it takes with few records.
+                            let flat = small.iter().find(same).map(|f| f.instructions * 13 / 10);
+                            figure.limit = match subject.price {
+                                Price::Today => dear.into_iter().chain(flat).min(),
+                                Price::Tomorrow => limits::limit(Price::Tomorrow, "utxo", op, outputs),
+                            };
+                            if n == NUMBERS[0] {
+                                small.push(figure.clone());
+                            }
+                        }
+                    }
+                    each(figure)?;
+                }
+            }
+            for (op, rounds) in PRUNE.into_iter().filter(|(op, _)| side == Side::Coppice || *op == "prune") {
+                let mut figure = prune(&bench, &from, op, side, rounds, n)?;
+                match side {
+                    Side::Records => plain.push(figure.clone()),
+                    Side::Rows => {}
+                    Side::Coppice => {
+                        let same = |f: &&Figure| (f.op, f.n) == ("prune", n);
+                        let dear = plain.iter().find(same).map(|f| f.instructions / PRUNE_CHEAPER);
+                        let flat = small.iter().find(|f| f.op == op).map(|f| f.instructions * 13 / 10);
+                        let most = limits::limit(subject.price, "utxo", op, figure.size);
+                        figure.limit = match (op, subject.price) {
+                            ("nothing_new", _) | (_, Price::Tomorrow) => most,
+                            _ => [most, dear, flat].into_iter().flatten().min(),
+                        };
+                        small.push(figure.clone());
+                    }
+                }
+                each(figure)?;
+            }
+            if side == Side::Coppice {
+                messages(&bench, &from, n, each)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whole messages with one item each: a record of a transaction with one output is created, the transaction mined, and the output
+/// spent. The first of each is not measured: what it makes is there for those after it.
+fn messages(bench: &Bench, from: &Checkpoint, n: u64, each: Each) -> Result<()> {
+    bench.host.restore(from);
+    let grant = Grant { principal: bench.operator, role: Role::Producer };
+    bench.done::<(), RoleError>("grant_role", Encode!(&grant)?)?;
+    let mut measured = Vec::new();
+    for number in [1, 2] {
+        measured = one_by_one(bench, number)?;
+    }
+    measured.into_iter().try_for_each(|(op, message)| each(bench.of_message("utxo", op, 1, n, &message)))
+}
+
+fn one_by_one(bench: &Bench, number: u8) -> Result<Vec<(&'static str, Execution)>> {
+    let [parent, spender] = [1, 2].map(|byte| Txid::from_byte_array([16 * number + byte; 32]));
+    let transaction = Transaction {
+        version: transaction::Version::TWO,
+        lock_time: absolute::LockTime::ZERO,
+        input: vec![TxIn { previous_output: OutPoint::new(parent, 0), ..TxIn::default() }],
+        // As long as a payment to a key.
+        output: vec![TxOut { value: bitcoin::Amount::ONE_BTC, script_pubkey: vec![0x51; 25].into() }],
+    };
+    let source = TransactionSource::Raw(ByteBuf::from(consensus::serialize(&transaction)));
+    let record = UtxoCreate { source, mined: None, locked: Some(false), conflicting: false, fee: None, is_new: false };
+    let batch = UtxoCreateBatch { height: 1, items: vec![record] };
+    let create = message::<UtxoCreated, UtxoCreateError>(bench, "utxo_create", Encode!(&batch)?)?;
+    let output = OutPoint::new(transaction.compute_txid(), 0);
+    let txid = coppice_interface::Txid::from(output.txid.to_byte_array());
+    let items = vec![MinedTransaction { txid: txid.clone(), subtree: 0 }];
+    let batch =
+        UtxoSetMinedBatch { height: 1, block_id: 1, block_height: 1, on_longest_chain: true, unset: false, items };
+    let set_mined = message::<Vec<u32>, UtxoError>(bench, "utxo_set_mined", Encode!(&batch)?)?;
+    let utxo_hash = UtxoHash::from(utxo_hash(output, &transaction.output[0]));
+    let spends = vec![Spend { txid, vout: 0, utxo_hash, vin: 0 }];
+    let spends = TransactionSpends { spender: spender.to_byte_array().into(), spends };
+    let batch = UtxoSpendBatch { height: 1, items: vec![spends] };
+    let spend = message::<u32, Vec<RefusedSpend>>(bench, "utxo_spend", Encode!(&batch)?)?;
+    Ok(vec![("create message", create), ("set_mined message", set_mined), ("spend message", spend)])
+}
+
+/// A message with one item, which must succeed.
+fn message<T, E>(bench: &Bench, method: &str, arg: Vec<u8>) -> Result<Execution>
+where
+    T: CandidType + DeserializeOwned + Debug,
+    E: CandidType + DeserializeOwned + Debug,
+{
+    let (done, message) = bench.update::<Batch<Result<T, E>>>(method, arg)?;
+    if !matches!(done.results[..], [Ok(_)]) {
+        bail!("{method}: {done:?}");
+    }
+    Ok(message)
+}
+
+/// Makes so many records with two parents whose blobs outside wait to be deleted.
+pub fn make_outside(bench: &Bench, rounds: u64) -> Result<()> {
+    let arg = UtxoBenchArg { op: "outside".into(), side: Side::Coppice, outputs: 2, rounds };
+    bench.call::<()>("bench_prepare_prune", &arg)
+}
+
+/// Has a job of the pruner run: an upgrade reads what it is at.
+pub fn begin_job(bench: &Bench) -> Result<()> {
+    let arg = UtxoBenchArg { op: "job".into(), side: Side::Coppice, outputs: 2, rounds: 3 };
+    bench.call::<()>("bench_prepare_prune", &arg)
+}
+
+fn prune(bench: &Bench, from: &Checkpoint, op: &'static str, side: Side, rounds: u64, n: u64) -> Result<Figure> {
+    let arg = UtxoBenchArg { op: op.into(), side, outputs: 2, rounds };
+    run(bench, from, op, arg, n, ("bench_prepare_prune", "bench_run_prune"))
+}
+
+fn fill(bench: &Bench, n: u64, side: Side) -> Result<bool> {
+    let reply = bench.host.update_call(bench.canister, bench.operator, "bench_fill_utxo", Encode!(&n, &side)?)?;
+    Decode!(&reply, Result<bool, String>)?.map_err(|why| anyhow::anyhow!("bench_fill_utxo: {why}"))
+}
+
+fn measure(bench: &Bench, from: &Checkpoint, op: &'static str, side: Side, outputs: u32, n: u64) -> Result<Figure> {
+    let rounds = match outputs {
+        0..=2 => 500,
+        3..=100 => 50,
+        _ if side == Side::Rows => 1,
+        _ => 2,
+    };
+    let arg = UtxoBenchArg { op: op.into(), side, outputs, rounds };
+    run(bench, from, op, arg, n, ("bench_prepare_utxo", "bench_run_utxo"))
+}
+
+fn run(
+    bench: &Bench,
+    from: &Checkpoint,
+    op: &'static str,
+    arg: UtxoBenchArg,
+    n: u64,
+    (before, measured): (&str, &str),
+) -> Result<Figure> {
+    bench.host.restore(from);
+    bench.call::<()>(before, &arg)?;
+    let instructions = bench.call::<u64>(measured, &arg)?;
+    let run = bench.host.last_execution().context("the host counted nothing")?;
+    if run.kind != Kind::Update || run.method != measured {
+        bail!("the last execution is {} and not the measurement", run.method);
+    }
+    Ok(Figure {
+        family: "utxo",
+        op,
+        size: arg.outputs,
+        n,
+        peer: arg.side.peer(),
+        instructions,
+        whole: None,
+        pages_read: run.stable_pages_read as f64 / arg.rounds as f64,
+        pages_written: run.stable_pages_written as f64 / arg.rounds as f64,
+        limit: None,
+        pages_limit: None,
+        bytes: None,
+    })
+}

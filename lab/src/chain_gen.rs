@@ -1,0 +1,181 @@
+//! A chain that looks like a real one: deterministic, of block sizes that a chain has, around mainnet's block 702,861.
+//!
+//! Sizes come from a deck of cards that is shuffled anew each time it is used up, so that any stretch of some dozen
+//! blocks has the whole distribution and the bytes of a retained window vary little.
+
+use anyhow::{Context, Result};
+use bitcoin::hashes::Hash;
+use coppice::feed::{self, Header};
+use coppice::random::Random;
+use coppice_interface::AppendBlock;
+use coppice_interface::segments::encode_receipts;
+
+/// Number of the one block that is mainnet's own, hash and parent included.
+pub const REAL_NUMBER: u64 = 702_861;
+/// Every so many blocks, one has the payload of block 702,861.
+pub const REAL_EVERY: u64 = 250;
+/// Every so many blocks, one is longer than an ingress message.
+pub const LONG_EVERY: u64 = 500;
+/// Body of such a block, in bytes.
+const LONG: u64 = 3 << 20;
+
+/// Bodies in KiB, each as likely as the others: log-normal by the look of it, half of them below 40 KiB, a tenth above
+/// 200 KiB, some of 1 MB.
+const DECK: [u64; 20] = [2, 4, 6, 9, 12, 16, 20, 25, 30, 36, 43, 52, 62, 75, 92, 115, 150, 210, 340, 1_000];
+/// Bytes of body for each transaction.
+const BYTES_PER_TRANSACTION: u64 = 400;
+/// Bytes of a receipt.
+const RECEIPT: std::ops::RangeInclusive<u64> = 40..=200;
+
+/// The payload of mainnet's block 702,861, and what its chain says of it.
+struct Real {
+    segments: [Vec<u8>; 3],
+    hash: [u8; 32],
+    parent: [u8; 32],
+}
+
+impl Real {
+    fn new() -> Result<Self> {
+        let raw = bitcoin_test_data::blocks::mainnet_702861().to_vec();
+        let block: bitcoin::Block = bitcoin::consensus::deserialize(&raw).context("block 702,861 cannot be decoded")?;
+        Ok(Self {
+            hash: block.block_hash().to_byte_array(),
+            parent: block.header.prev_blockhash.to_byte_array(),
+            segments: feed::bitcoin_segments(raw, &block),
+        })
+    }
+}
+
+/// Generates the blocks one after the other.
+pub struct Generator {
+    seed: u64,
+    random: Random,
+    deck: Vec<u64>,
+    real: Real,
+    first: u64,
+    end: u64,
+    next: u64,
+    parent: [u8; 32],
+    start_secs: u64,
+    interval_secs: u64,
+}
+
+impl Generator {
+    /// A chain of `blocks` blocks, one every `interval_secs` seconds from `start_secs` on, in Unix seconds. With more than
+    /// half of [`REAL_EVERY`] blocks, one is number 702,861.
+    ///
+    /// # Errors
+    /// When block 702,861 cannot be decoded.
+    pub fn new(seed: u64, blocks: u64, start_secs: u64, interval_secs: u64) -> Result<Self> {
+        // The last block with the real payload is the real one, so that it is kept at the end.
+        let last_real = (blocks.saturating_sub(1 + REAL_EVERY / 2)) / REAL_EVERY * REAL_EVERY + REAL_EVERY / 2;
+        let first = REAL_NUMBER - last_real.min(REAL_NUMBER);
+        Ok(Self {
+            seed,
+            random: Random::new(seed),
+            deck: Vec::new(),
+            real: Real::new()?,
+            first,
+            end: first + blocks,
+            next: first,
+            parent: feed::sha256(&seed.to_le_bytes()),
+            start_secs,
+            interval_secs,
+        })
+    }
+
+    /// Number of the first block.
+    pub fn first(&self) -> u64 {
+        self.first
+    }
+
+    fn body_len(&mut self) -> u64 {
+        let bytes = self.random.draw(&DECK, &mut self.deck) << 10;
+        // 10 % up or down.
+        bytes * 9 / 10 + self.random.below(bytes / 5)
+    }
+
+    fn segments(&mut self, number: u64, body_len: u64) -> [Vec<u8>; 3] {
+        let body = self.random.bytes(body_len as usize);
+        let transactions = (body_len / BYTES_PER_TRANSACTION).max(1);
+        let lengths: Vec<usize> = (0..transactions)
+            .map(|_| (RECEIPT.start() + self.random.below(RECEIPT.end() - RECEIPT.start() + 1)) as usize)
+            .collect();
+        let bytes = self.random.bytes(lengths.iter().sum());
+        let mut rest = &bytes[..];
+        let receipts: Vec<&[u8]> = lengths.into_iter().filter_map(|length| rest.split_off(..length)).collect();
+        let receipts = encode_receipts(&receipts).expect("a block is shorter than 32 bits count");
+        // Hashes of what differs: no id occurs twice.
+        let id = |position: u32| {
+            feed::sha256(&[&self.seed.to_le_bytes()[..], &number.to_le_bytes(), &position.to_le_bytes()].concat())
+        };
+        [body, receipts, feed::index_segment((0..transactions as u32).map(id))]
+    }
+}
+
+impl Iterator for Generator {
+    type Item = AppendBlock;
+
+    fn next(&mut self) -> Option<AppendBlock> {
+        if self.next == self.end {
+            return None;
+        }
+        let (number, position) = (self.next, self.next - self.first);
+        let segments = if position % REAL_EVERY == REAL_EVERY / 2 {
+            self.real.segments.clone()
+        } else {
+            let long = position % LONG_EVERY == LONG_EVERY / 2;
+            let len = if long { LONG } else { self.body_len() };
+            self.segments(number, len)
+        };
+        let hash = match number {
+            REAL_NUMBER => self.real.hash,
+            // So that the real block's parent is the real one.
+            _ if number + 1 == REAL_NUMBER => self.real.parent,
+            _ => feed::sha256(&[&self.parent[..], &number.to_le_bytes()].concat()),
+        };
+        let timestamp = self.start_secs + position * self.interval_secs;
+        let block = feed::block(&Header { number, hash, parent: self.parent, timestamp }, segments);
+        self.parent = hash;
+        self.next += 1;
+        Some(block)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    fn chain(seed: u64, blocks: u64) -> Generator {
+        Generator::new(seed, blocks, 1_000, 15).unwrap()
+    }
+
+    #[test]
+    fn the_chain_is_one_and_the_real_block_is_in_it() {
+        let blocks: Vec<AppendBlock> = chain(1, 600).collect();
+        assert_eq!(blocks.len(), 600);
+        for pair in blocks.windows(2) {
+            assert_eq!((pair[0].number + 1, &pair[0].hash), (pair[1].number, &pair[1].parent_hash));
+        }
+        let real: Vec<&AppendBlock> =
+            blocks.iter().filter(|block| *block.body == *bitcoin_test_data::blocks::mainnet_702861()).collect();
+        assert_eq!(real.len(), 2);
+        let block: bitcoin::Block = bitcoin::consensus::deserialize(&real[1].body).unwrap();
+        assert_eq!(real[1].number, REAL_NUMBER);
+        assert_eq!(*real[1].hash, block.block_hash().to_byte_array());
+        assert_eq!(*real[1].parent_hash, block.header.prev_blockhash.to_byte_array());
+        assert_ne!(real[0].hash, real[1].hash);
+        assert_eq!(blocks.iter().filter(|block| feed::payload_len(block) > feed::MAX_APPEND).count(), 1);
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_chain_and_no_id_twice() {
+        let (a, b): (Vec<_>, Vec<_>) = (chain(7, 60).collect(), chain(7, 60).collect());
+        assert!(a == b);
+        let other: Vec<_> = chain(8, 60).collect();
+        assert_ne!(a[0].hash, other[0].hash);
+        let ids: Vec<_> = a.iter().chain(&other).flat_map(|block| feed::ids_of(&block.index)).collect();
+        assert_eq!(ids.iter().collect::<HashSet<_>>().len(), ids.len());
+    }
+}

@@ -1,0 +1,79 @@
+//! The command line.
+
+use crate::args::DemoArgs;
+use crate::bench::{self, BenchArgs};
+use crate::demo;
+use crate::index::{self, IndexArgs};
+use crate::ingest::{self, IngestArgs};
+use crate::serve::{self, ServeArgs};
+use clap::{Parser, Subcommand};
+use coppice::terminal::{self, LogFormat};
+
+/// Shows and measures the canister that keeps a chain, in this process: no network, no replica.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "coppice-lab", version, arg_required_else_help = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    /// How lines are written to stderr
+    #[arg(long, value_enum, value_name = "FORMAT", global = true, default_value_t)]
+    pub log_format: LogFormat,
+    /// Compile the canister anew, and keep nothing of it for the next time
+    #[arg(long, global = true)]
+    pub no_cache: bool,
+}
+
+/// The subcommands.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// Append thousands of blocks to a canister, or spend their outputs, let its timer prune, and verify what is left
+    Demo(DemoArgs),
+    /// Feed Bitcoin blocks to a canister, and verify every transaction id and every body
+    Ingest(IngestArgs),
+    /// Feed a generated chain to a canister that prunes it behind an indexer, which copies it into SQLite or PostgreSQL
+    Index(IndexArgs),
+    /// Show the dashboard of a demonstration in a browser, with its clock running
+    Serve(ServeArgs),
+    /// Measure what each operation costs, in instructions and in pages touched
+    Bench(BenchArgs),
+}
+
+/// Does what the command line says. Results go to stdout, everything else to stderr.
+///
+/// # Errors
+/// When something cannot be read or built, the canister refuses something, or what it answers is not what was put in.
+pub fn run(cli: Cli) -> anyhow::Result<()> {
+    terminal::log_as(cli.log_format);
+    if !cli.no_cache {
+        coppice_host::set_module_cache(coppice_host::default_module_cache());
+    }
+    match cli.command {
+        Command::Demo(args) => demo::command(&args),
+        Command::Ingest(args) => ingest::command(&args),
+        Command::Index(args) => index::command(&args),
+        Command::Serve(args) => serve::command(&args),
+        Command::Bench(args) => bench::command(&args),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+        for (args, ok) in [
+            (&["demo", "--blocks", "100"][..], false),
+            (&["demo", "--retain-blocks", "0"], false),
+            (&["demo", "--utxo", "--outside"], true),
+            (&["demo", "--outside"], false),
+            (&["serve", "--minute-ms=0"], false),
+            (&["serve", "--minute-ms=60000"], true),
+        ] {
+            assert_eq!(Cli::try_parse_from([&["coppice-lab"][..], args].concat()).is_ok(), ok, "{args:?}");
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Costs of what a canister in this process executes.
+
+use coppice::report::{Amount, count};
+use coppice_host::{Execution, Kind, Outcome};
+use serde::Serialize;
+
+/// Calls of these methods make a block.
+const APPENDING: [&str; 4] = ["append_block", "begin_block", "put_block_chunk", "commit_block"];
+/// Calls of these methods make a UTXO record.
+const CREATING: [&str; 3] = ["utxo_create", "utxo_begin_transaction", "utxo_put_transaction_chunk"];
+/// Calls of this one spend outputs.
+const SPENDING: &str = "utxo_spend";
+/// What the timer library calls its calls to itself.
+const TIMER_CALLS: &str = "<ic-cdk internal>";
+
+/// What executions cost, as the host counted them: instructions inside them, as `performance_counter` has them at the end,
+/// and those that are charged, which are 1,000 more for each 4 KiB page of the heap that a message changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Costs {
+    /// Messages that append, or upload parts of, a block.
+    pub append_messages: u64,
+    /// Instructions inside them.
+    pub append_instructions: u64,
+    /// Instructions charged for them.
+    pub append_charged: u64,
+    /// Instructions inside messages that create UTXO records, or upload parts of a transaction.
+    pub create_instructions: u64,
+    /// Instructions inside messages that spend outputs.
+    pub spend_instructions: u64,
+    /// Firings of the timer.
+    pub timer_firings: u64,
+    /// Instructions inside everything that the timer starts: its firing, the library's calls to itself, the daemon.
+    pub timer_instructions: u64,
+    /// Instructions charged for all that.
+    pub timer_charged: u64,
+    /// The first execution that trapped, if one did.
+    pub trap: Option<String>,
+}
+
+impl Costs {
+    /// Adds what an execution cost.
+    pub fn add(&mut self, execution: &Execution) {
+        if let Outcome::Trapped { message, .. } = &execution.outcome
+            && self.trap.is_none()
+        {
+            self.trap = Some(format!("{:?} {} trapped: {message}", execution.kind, execution.method));
+        }
+        // Its callbacks belong to the firing, which has no name.
+        let update = |methods: &[&str]| execution.kind == Kind::Update && methods.contains(&execution.method.as_str());
+        let of_the_timer = matches!(execution.kind, Kind::Timer | Kind::ReplyCallback) && execution.method.is_empty();
+        if of_the_timer || execution.method.starts_with(TIMER_CALLS) {
+            self.timer_firings += u64::from(execution.kind == Kind::Timer);
+            self.timer_instructions += execution.instructions;
+            self.timer_charged += execution.instructions_charged;
+        } else if update(&APPENDING) {
+            self.append_messages += 1;
+            self.append_instructions += execution.instructions;
+            self.append_charged += execution.instructions_charged;
+        } else if update(&CREATING) {
+            self.create_instructions += execution.instructions;
+        } else if update(&[SPENDING]) {
+            self.spend_instructions += execution.instructions;
+        }
+    }
+}
+
+/// Instructions, averaged: those inside the messages, and those that are charged, heap pages included. MB are millions of
+/// payload bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Instructions {
+    /// Inside the messages that append, per block.
+    pub per_block_appended: u64,
+    /// Charged for them, per block.
+    pub charged_per_block_appended: u64,
+    /// Inside them per MB.
+    pub per_mb_appended: u64,
+    /// Inside them per transaction.
+    pub per_transaction_appended: u64,
+    /// Inside everything that the timer starts, idle firings and the timer library included, per block pruned; 0 where
+    /// none was.
+    pub per_block_pruned: u64,
+    /// Charged for all that, per block pruned.
+    pub charged_per_block_pruned: u64,
+    /// Inside it per MB.
+    pub per_mb_pruned: u64,
+}
+
+/// Instructions of UTXO records and spends, averaged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct UtxoInstructions {
+    /// Of the messages that create records, or upload transactions, per transaction.
+    pub per_transaction_created: u64,
+    /// Of the messages that spend, per output.
+    pub per_output_spent: u64,
+}
+
+fn share(sum: u64, by: u64) -> u64 {
+    if by == 0 { 0 } else { (u128::from(sum) / u128::from(by)) as u64 }
+}
+
+fn per_mb(sum: u64, bytes: u64) -> u64 {
+    if bytes == 0 { 0 } else { (u128::from(sum) * 1_000_000 / u128::from(bytes)) as u64 }
+}
+
+impl Instructions {
+    /// Averages of what was counted.
+    pub fn new(costs: &Costs, appended: Amount, pruned: Amount) -> Self {
+        Self {
+            per_block_appended: share(costs.append_instructions, appended.blocks),
+            charged_per_block_appended: share(costs.append_charged, appended.blocks),
+            per_mb_appended: per_mb(costs.append_instructions, appended.bytes),
+            per_transaction_appended: share(costs.append_instructions, appended.transactions),
+            per_block_pruned: share(costs.timer_instructions, pruned.blocks),
+            charged_per_block_pruned: share(costs.timer_charged, pruned.blocks),
+            per_mb_pruned: per_mb(costs.timer_instructions, pruned.bytes),
+        }
+    }
+
+    /// Rows of a report.
+    pub fn rows(&self) -> Vec<(&'static str, String)> {
+        let per = |block: u64, mb: u64| format!("{}, per MB {}", count(block), count(mb));
+        let appended = per(self.per_block_appended, self.per_mb_appended);
+        let mut rows = vec![
+            ("instructions per block appended, inside", appended),
+            ("charged per block appended, heap pages included", count(self.charged_per_block_appended)),
+            ("instructions per transaction appended, inside", count(self.per_transaction_appended)),
+        ];
+        if self.per_block_pruned > 0 {
+            let pruned = per(self.per_block_pruned, self.per_mb_pruned);
+            rows.push(("instructions per block pruned, inside (all its timer)", pruned));
+            rows.push(("charged per block pruned, heap pages included", count(self.charged_per_block_pruned)));
+        }
+        rows
+    }
+}
+
+impl UtxoInstructions {
+    /// Averages of what was counted.
+    pub fn new(costs: &Costs, transactions: u64, spent_outputs: u64) -> Self {
+        Self {
+            per_transaction_created: share(costs.create_instructions, transactions),
+            per_output_spent: share(costs.spend_instructions, spent_outputs),
+        }
+    }
+
+    /// Rows of a report.
+    pub fn rows(&self) -> [(&'static str, String); 2] {
+        [
+            ("instructions per record created, inside", count(self.per_transaction_created)),
+            ("instructions per output spent, inside", count(self.per_output_spent)),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candid::Principal;
+
+    #[test]
+    fn costs_are_sorted_by_what_they_are_of() {
+        let execution = |kind, method: &str, instructions| Execution {
+            canister: Principal::anonymous(),
+            kind,
+            method: method.into(),
+            instructions,
+            heap_pages_written: 1,
+            instructions_charged: instructions + 1_000,
+            stable_pages_read: 0,
+            stable_pages_written: 0,
+            system_calls: 0,
+            outcome: Outcome::Completed,
+        };
+        let mut costs = Costs::default();
+        costs.add(&execution(Kind::Update, "append_block", 1));
+        costs.add(&execution(Kind::Update, "put_block_chunk", 2));
+        costs.add(&execution(Kind::Update, "set_config", 4));
+        costs.add(&execution(Kind::InspectMessage, "append_block", 8));
+        costs.add(&execution(Kind::Timer, "", 16));
+        costs.add(&execution(Kind::Update, "<ic-cdk internal> timer_executor", 32));
+        costs.add(&execution(Kind::ReplyCallback, "<ic-cdk internal> timer_executor", 64));
+        costs.add(&execution(Kind::Update, "utxo_create", 128));
+        costs.add(&execution(Kind::Update, "utxo_spend", 256));
+        let expected = Costs {
+            append_messages: 2,
+            append_instructions: 3,
+            append_charged: 2_003,
+            create_instructions: 128,
+            spend_instructions: 256,
+            timer_firings: 1,
+            timer_instructions: 112,
+            timer_charged: 3_112,
+            trap: None,
+        };
+        assert_eq!(costs, expected);
+        let outcome = Outcome::Trapped { code: coppice_host::ErrorCode::CanisterCalledTrap, message: "why".into() };
+        costs.add(&Execution { outcome, ..execution(Kind::Timer, "", 0) });
+        assert!(costs.trap.is_some_and(|trap| trap.contains("why")));
+    }
+
+    #[test]
+    fn averages_are_of_what_there_was() {
+        let costs = Costs {
+            append_instructions: 3_000,
+            append_charged: 6_000,
+            timer_instructions: 500,
+            timer_charged: 800,
+            ..Costs::default()
+        };
+        let appended = Amount { blocks: 3, bytes: 2_000_000, transactions: 30 };
+        let instructions = Instructions::new(&costs, appended, Amount::default());
+        let expected = Instructions {
+            per_block_appended: 1_000,
+            charged_per_block_appended: 2_000,
+            per_mb_appended: 1_500,
+            per_transaction_appended: 100,
+            per_block_pruned: 0,
+            charged_per_block_pruned: 0,
+            per_mb_pruned: 0,
+        };
+        assert_eq!(instructions, expected);
+        let pruned = Amount { blocks: 2, bytes: 1_000, transactions: 5 };
+        let instructions = Instructions::new(&costs, appended, pruned);
+        assert_eq!((instructions.per_block_pruned, instructions.charged_per_block_pruned), (250, 400));
+    }
+}

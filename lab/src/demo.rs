@@ -1,0 +1,310 @@
+//! `coppice-lab demo`: a chain goes in, an indexer copies it, the canister's own timer prunes it behind the indexer, and at some
+//! block stable memory stops growing.
+
+use crate::args::{DemoArgs, HostArgs};
+use crate::chain_gen::Generator;
+use crate::companion::{Companion, Indexed, Pace};
+use crate::costs::Instructions;
+use crate::demo_utxo;
+use crate::embedded::Embedded;
+use crate::quoted;
+use crate::wasm;
+use anyhow::{Context, Result, bail, ensure};
+use coppice::client::{Client, Wait};
+use coppice::feed;
+use coppice::index::origin::{Origin, Payload};
+use coppice::ledger::Ledger;
+use coppice::progress::Progress;
+use coppice::report::{self, Amount, Report, Storage, amount, blocks, bytes, count, seconds_since, verified_rows};
+use coppice::site::{BLOCK_INTERVAL, Site, healthy, settle};
+use coppice::verify::{Depth, Verified, verify};
+use coppice_interface::{AppendBlock, PrunePolicyArg};
+use serde::Serialize;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::{Duration, Instant};
+
+/// Blocks that are appended where nothing else is asked for.
+pub const BLOCKS: u64 = 600;
+/// Blocks that are generated ahead.
+const AHEAD: usize = 8;
+/// Share of the run, in tenths, in which growth must have stopped.
+const GROWTH_TENTHS: u64 = 6;
+/// Transactions that are looked up: of each kept block, and of all pruned ones.
+const SAMPLE: (u64, usize) = (4, 4_000);
+
+/// The figures of a demonstration.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct DemoReport {
+    /// "demo".
+    pub command: &'static str,
+    /// Seed of the chain.
+    pub seed: u64,
+    /// Blocks behind the head that are retained.
+    pub retain_blocks: u64,
+    /// Number of the first block.
+    pub first_block: u64,
+    /// Number of the last block.
+    pub last_block: u64,
+    /// What was appended.
+    pub appended: Amount,
+    /// Of it, blocks that were longer than an ingress message and went in chunks.
+    pub appended_in_chunks: u64,
+    /// What was pruned.
+    pub pruned: Amount,
+    /// What is kept.
+    pub kept: Amount,
+    /// Stable memory at the end.
+    #[serde(flatten)]
+    pub storage: Storage,
+    /// Billed bytes before the first block.
+    pub billed_bytes_at_first: u64,
+    /// The last block at whose append billed bytes rose; none where they never did.
+    pub growth_stopped_at_block: Option<u64>,
+    /// How many blocks had been appended by then.
+    pub growth_stopped_after_blocks: u64,
+    /// Instructions, of a canister in this process.
+    pub instructions: Option<Instructions>,
+    /// What the indexer did.
+    pub indexed: Indexed,
+    /// What was verified.
+    pub verified: Verified,
+    /// Wall-clock seconds, without the build.
+    pub seconds: f64,
+}
+
+impl Report for DemoReport {
+    fn rows(&self) -> Vec<(&'static str, String)> {
+        let growth = match self.growth_stopped_at_block {
+            None => "before the first".to_string(),
+            Some(block) => {
+                let (after, of) = (self.growth_stopped_after_blocks, self.appended.blocks);
+                format!("{} (number {} of {})", count(block), count(after), count(of))
+            }
+        };
+        let mut rows = vec![
+            ("blocks", format!("{} to {}", count(self.first_block), count(self.last_block))),
+            ("appended", amount(self.appended)),
+            ("of which uploaded in chunks", blocks(self.appended_in_chunks)),
+            ("pruned by the timer", amount(self.pruned)),
+            ("kept", amount(self.kept)),
+            ("stable memory stopped growing at block", growth),
+            ("billed before the first block", bytes(self.billed_bytes_at_first)),
+        ];
+        rows.extend(self.indexed.rows());
+        rows.extend(self.storage.rows());
+        rows.extend(self.instructions.iter().flat_map(Instructions::rows));
+        rows.extend(verified_rows(self.verified, self.seconds));
+        rows
+    }
+}
+
+impl DemoReport {
+    /// Whether stable memory stopped growing early enough to see that it did.
+    ///
+    /// # Errors
+    /// When it did not.
+    pub fn check_growth(&self) -> Result<()> {
+        let (after, of) = (self.growth_stopped_after_blocks, self.appended.blocks);
+        ensure!(
+            after * 10 <= of * GROWTH_TENTHS,
+            "stable memory still grew at block {after} of {of}; with {} blocks retained it should have stopped within {} % \
+             (in a short run a single long block may come late: --blocks)",
+            self.retain_blocks,
+            GROWTH_TENTHS * 10
+        );
+        Ok(())
+    }
+}
+
+/// Runs the demonstration and prints its report.
+///
+/// # Errors
+/// As [`play`]; also when stable memory went on growing.
+pub fn command(args: &DemoArgs) -> Result<()> {
+    if args.utxo {
+        return demo_utxo::command(args);
+    }
+    let HostArgs { wasm, json, .. } = &args.host;
+    let blocks = args.blocks.unwrap_or(BLOCKS);
+    let plan = Plan::new(blocks, args.retain_blocks, args.seed)?;
+    let report = run(wasm::find(wasm.as_deref())?, plan)?;
+    report::print(&report, *json)?;
+    report.check_growth()?;
+    let rows = report.rows();
+    args.write.iter().try_for_each(|page| quoted::write(page, &rows))?;
+    args.check.iter().try_for_each(|page| quoted::check(page, &rows))
+}
+
+/// How long the demonstration is, and which.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    blocks: u64,
+    retain_blocks: u64,
+    seed: u64,
+}
+
+impl Plan {
+    /// A plan of so many blocks, of which `retain_blocks` behind the head are retained, a fifth by default.
+    ///
+    /// # Errors
+    /// When more than a third is retained.
+    pub fn new(blocks: u64, retain_blocks: Option<u64>, seed: u64) -> Result<Self> {
+        let retain_blocks = retain_blocks.unwrap_or(blocks / 5);
+        if retain_blocks > blocks / 3 {
+            bail!(
+                "to see growth stop, retain at most a third of the {blocks} blocks; {retain_blocks} is more \
+                 (--retain-blocks)"
+            );
+        }
+        Ok(Self { blocks, retain_blocks, seed })
+    }
+}
+
+/// Runs the demonstration in this process.
+///
+/// # Errors
+/// As [`play`].
+pub fn run(wasm: Vec<u8>, plan: Plan) -> Result<DemoReport> {
+    let client = Embedded::start(wasm)?;
+    let site = client.transport();
+    let canister = site.canister().to_string();
+    let origin = Origin { canister, network: "embedded".into(), payload: Payload::Headers };
+    let report = play(&client, plan, site.now_secs(), &origin)?;
+    let instructions = Some(Instructions::new(&site.costs(), report.appended, report.pruned));
+    Ok(DemoReport { instructions, ..report })
+}
+
+/// Runs the demonstration on a canister that has no blocks yet, with a chain that begins at a time in Unix seconds.
+///
+/// # Errors
+/// When the canister refuses something or traps, its timer does not prune, it answers anything but what was appended, or
+/// the indexer's database holds anything else.
+pub fn play(client: &Client<impl Site>, plan: Plan, begins_at: u64, origin: &Origin) -> Result<DemoReport> {
+    let started = Instant::now();
+    let Plan { blocks, retain_blocks, seed } = plan;
+    // What the indexer stores is verified and thrown away.
+    let directory = tempfile::tempdir().context("no temporary directory")?;
+    let database = format!("sqlite://{}", directory.path().join("index.db").display());
+    let mut companion = Companion::start(client, &database, origin)?;
+    let policy = PrunePolicyArg { retain_blocks: Some(retain_blocks), ..PrunePolicyArg::default() };
+    let policy = client.set_prune_policy(&policy).done()?.new;
+    let billed_bytes_at_first = client.get_storage_status().wait()?.billed_bytes;
+
+    let generator = Generator::new(seed, blocks, begins_at, BLOCK_INTERVAL.as_secs())?;
+    let first_block = generator.first();
+    let mut fed = Fed { billed_bytes: billed_bytes_at_first, ..Fed::default() };
+    companion.index_while(|pace| {
+        std::thread::scope(|scope| {
+            // Making and hashing a block takes about as long as appending it.
+            let (sender, receiver) = sync_channel(AHEAD);
+            scope.spawn(move || {
+                for block in generator {
+                    if sender.send(block).is_err() {
+                        // Feeding has failed, and says why.
+                        return;
+                    }
+                }
+            });
+            fed.feed(client, pace, receiver, blocks)
+        })
+    })?;
+    let Fed { ledger, in_chunks, growth, .. } = fed;
+    let status = settle(client, Duration::from_secs(policy.timer_interval_secs))?;
+
+    let last_block = first_block + blocks - 1;
+    let oldest = last_block - retain_blocks;
+    let found = (status.head, status.oldest_kept_block, status.pruned_blocks);
+    let expected = (Some(last_block), Some(oldest), oldest - first_block);
+    ensure!(found == expected, "head, oldest kept block and pruned blocks should be {expected:?}, and are {found:?}");
+    let (per_block, pruned) = SAMPLE;
+    let verified = verify(client, &ledger, oldest, Depth::Sample { per_block, pruned, seed })?;
+    let indexed = companion.verify(&ledger)?;
+    companion.unregister()?;
+
+    let entries = ledger.entries();
+    let (gone, kept) = entries.split_at(entries.partition_point(|entry| entry.number < oldest));
+    let (appended, pruned) = (Amount::of(entries), Amount::of(gone));
+    ensure!(
+        status.pruned_bytes == pruned.bytes,
+        "{} bytes were pruned; the canister says {}",
+        pruned.bytes,
+        status.pruned_bytes
+    );
+    healthy(client)?;
+    Ok(DemoReport {
+        command: "demo",
+        seed,
+        retain_blocks,
+        first_block,
+        last_block,
+        appended,
+        appended_in_chunks: in_chunks,
+        pruned,
+        kept: Amount::of(kept),
+        storage: Storage::from(&client.get_storage_status().wait()?),
+        billed_bytes_at_first,
+        growth_stopped_at_block: growth,
+        growth_stopped_after_blocks: growth.map_or(0, |block| block - first_block + 1),
+        instructions: None,
+        indexed,
+        verified,
+        seconds: seconds_since(started),
+    })
+}
+
+/// What is known while blocks go in.
+#[derive(Default)]
+struct Fed {
+    ledger: Ledger,
+    in_chunks: u64,
+    billed_bytes: u64,
+    growth: Option<u64>,
+}
+
+impl Fed {
+    fn feed(
+        &mut self,
+        client: &Client<impl Site>,
+        pace: &Pace,
+        blocks: Receiver<AppendBlock>,
+        total: u64,
+    ) -> Result<()> {
+        let progress = Progress::new("appending", total);
+        for block in blocks {
+            self.in_chunks += u64::from(feed::send(client, &block)?);
+            self.ledger.record(&block);
+            let billed = client.get_storage_status().wait()?.billed_bytes;
+            if billed > self.billed_bytes {
+                (self.billed_bytes, self.growth) = (billed, Some(block.number));
+            }
+            pace.appended()?;
+            client.transport().pass(BLOCK_INTERVAL)?;
+            progress.advance();
+        }
+        progress.finish();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn growth_must_stop_within_the_first_six_tenths() {
+        let report = |after| DemoReport {
+            appended: Amount { blocks: 100, ..Amount::default() },
+            growth_stopped_after_blocks: after,
+            ..DemoReport::default()
+        };
+        report(0).check_growth().unwrap();
+        report(60).check_growth().unwrap();
+        assert!(report(61).check_growth().is_err());
+    }
+
+    #[test]
+    fn a_window_as_long_as_the_run_is_refused_before_anything_starts() {
+        let error = Plan::new(200, Some(150), 1).unwrap_err().to_string();
+        assert!(error.contains("--retain-blocks"), "{error}");
+    }
+}

@@ -1,0 +1,134 @@
+//! Outputs that are to be spent, and when: what a chain's outputs are by age.
+
+use super::plan::MATURITY;
+use bitcoin::{OutPoint, Transaction, TxOut, Txid};
+use coppice::random::Random;
+use coppice::utxo::set::is_utxo;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+/// An output and what it holds.
+pub type Taken = (OutPoint, TxOut);
+
+/// When an output is to be spent.
+enum Fate {
+    Never,
+    /// In the block that has it.
+    AtOnce,
+    At(u32),
+}
+
+/// An output that is to be spent.
+struct Coin {
+    output: TxOut,
+    /// The first height at which it can.
+    from: u32,
+}
+
+/// How many UTXOs of a transaction there were, and are left.
+#[derive(Clone, Copy)]
+struct Left {
+    of: u32,
+    left: u32,
+}
+
+/// The outputs of a chain.
+#[derive(Default)]
+pub struct Coins {
+    coins: HashMap<OutPoint, Coin>,
+    /// By the height at which they are to be spent; some are not there any more.
+    due: BTreeMap<u32, Vec<OutPoint>>,
+    /// To be spent now, the first first.
+    ready: VecDeque<OutPoint>,
+    left: HashMap<Txid, Left>,
+}
+
+/// Most are spent young; a few are never.
+fn fate(random: &mut Random, height: u32, coinbase: bool, wide: bool) -> Fate {
+    let roll = random.below(100);
+    let mut within = |from: u32, to: u32| Fate::At(height + from + random.below(u64::from(to - from + 1)) as u32);
+    match roll {
+        // All of it comes back to where it was sent from, and the record with its pages may go.
+        _ if wide => within(1, 200),
+        0..6 => Fate::Never,
+        _ if coinbase => within(MATURITY, MATURITY + 60),
+        6..16 => Fate::AtOnce,
+        16..61 => within(1, 6),
+        61..86 => within(7, 72),
+        _ => within(73, 1_000),
+    }
+}
+
+impl Coins {
+    /// Adds the outputs of a transaction that a block has.
+    pub fn add(&mut self, random: &mut Random, transaction: &Transaction, height: u32) {
+        let (txid, coinbase) = (transaction.compute_txid(), transaction.is_coinbase());
+        let wide = transaction.output.len() > 10;
+        let mut of = 0;
+        for (output, vout) in transaction.output.iter().zip(0..).filter(|(output, _)| is_utxo(output)) {
+            of += 1;
+            let outpoint = OutPoint { txid, vout };
+            match fate(random, height, coinbase, wide) {
+                Fate::Never => continue,
+                Fate::AtOnce => self.ready.push_front(outpoint),
+                Fate::At(due) => self.due.entry(due).or_default().push(outpoint),
+            }
+            let from = if coinbase { height + MATURITY } else { height };
+            self.coins.insert(outpoint, Coin { output: output.clone(), from });
+        }
+        self.left.insert(txid, Left { of, left: of });
+    }
+
+    /// The chain is at a height: what is due is ready. Answers how many are.
+    pub fn come_due(&mut self, height: u32) -> usize {
+        while let Some(entry) = self.due.first_entry().filter(|entry| *entry.key() <= height) {
+            self.ready.extend(entry.remove());
+        }
+        self.ready.len()
+    }
+
+    /// Takes the next output that is to be spent now.
+    pub fn take(&mut self) -> Option<Taken> {
+        while let Some(outpoint) = self.ready.pop_front() {
+            if let Some(taken) = self.remove(outpoint) {
+                return Some(taken);
+            }
+        }
+        None
+    }
+
+    /// Takes the output that is to be spent next behind a height, although it can be now.
+    pub fn take_ahead(&mut self, height: u32) -> Option<Taken> {
+        let ahead = self.due.range(height + 1..).flat_map(|(_, outpoints)| outpoints);
+        let can = |outpoint: &&OutPoint| self.coins.get(outpoint).is_some_and(|coin| coin.from <= height);
+        let found = ahead.copied().find(|outpoint| can(&outpoint))?;
+        self.remove(found)
+    }
+
+    /// Takes last outputs of transactions of which everything else is spent, at most so many.
+    pub fn take_last_ones(&mut self, height: u32, most: usize) -> Vec<Taken> {
+        let ahead = self.due.range(height + 1..).flat_map(|(_, outpoints)| outpoints);
+        let last = |outpoint: &&OutPoint| {
+            self.coins.get(outpoint).is_some_and(|coin| coin.from <= height)
+                && self.left.get(&outpoint.txid).is_some_and(|left| left.of > 1 && left.left == 1)
+        };
+        let found: Vec<OutPoint> = ahead.filter(last).copied().take(most).collect();
+        found.into_iter().filter_map(|outpoint| self.remove(outpoint)).collect()
+    }
+
+    /// The chain has lost a transaction of one output: it cannot be spent.
+    pub fn forget(&mut self, txid: Txid) {
+        self.coins.remove(&OutPoint { txid, vout: 0 });
+        self.left.remove(&txid);
+    }
+
+    fn remove(&mut self, outpoint: OutPoint) -> Option<Taken> {
+        let coin = self.coins.remove(&outpoint)?;
+        if let Some(left) = self.left.get_mut(&outpoint.txid) {
+            left.left -= 1;
+            if left.left == 0 {
+                self.left.remove(&outpoint.txid);
+            }
+        }
+        Some((outpoint, coin.output))
+    }
+}

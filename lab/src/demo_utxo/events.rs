@@ -1,0 +1,286 @@
+//! What happens once: a transaction that stays unmined, a reorg, a replay.
+
+use super::ledger::Id;
+use super::plan::DEPTH;
+use super::story::{Aside, OnChain, Story};
+use anyhow::{Context, Result, bail, ensure};
+use coppice::client::Wait;
+use coppice::report::count;
+use coppice::site::Site;
+use coppice::utxo::send;
+use coppice_interface::*;
+
+/// References that a tick removes or changes while a run is to be interrupted: a record or two.
+const FEW_OPS: u64 = 4;
+
+/// How far the story of the old unmined transaction has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Seen,
+    Preserved,
+    /// Without the preservation its parents would be gone.
+    Outlived,
+    Mined,
+    Expired,
+    Gone,
+}
+
+/// A transaction that stays unmined for long, and spends the last outputs of its parents.
+#[derive(Debug)]
+pub struct Old {
+    aside: Aside,
+    parents: Vec<Id>,
+    /// The height at which its parents were to go.
+    due: u32,
+    stage: Stage,
+}
+
+impl Old {
+    /// Its parents have gone in the end.
+    pub fn is_over(&self) -> bool {
+        self.stage == Stage::Gone
+    }
+}
+
+impl<S: Site> Story<'_, S> {
+    /// The old unmined transaction is seen.
+    pub fn see_old(&mut self, height: u32) -> Result<()> {
+        let made = self.generator.of_last_outputs(height).context("no transaction has just one output left")?;
+        let ids = self.create(height, &[(&made, None)], false)?;
+        self.spend(height, &ids)?;
+        let parents: Vec<Id> = self.ledger.entry(ids[0]).inputs.iter().map(|(parent, _)| *parent).collect();
+        let due = self.ledger.entry(parents[0]).delete_at.context("its parents are spent, and not due")?;
+        let event = format!(
+            "{} is seen, which spends the last outputs of {}; nobody mines it",
+            self.name(ids[0]),
+            number_of_parents(parents.len())
+        );
+        self.old = Some(Old { aside: Aside { id: ids[0], made }, parents, due, stage: Stage::Seen });
+        self.tell(height, event)
+    }
+
+    /// What a block has that was seen long before.
+    pub fn mined_late(&mut self, height: u32) -> Result<Vec<Id>> {
+        let mut mined = Vec::new();
+        if height == self.plan.left_out_mined {
+            mined.push(self.aside(1)?);
+        }
+        if height == self.plan.old_mined {
+            let old = self.old.as_mut().context("there is no old unmined transaction")?;
+            ensure!(old.stage == Stage::Outlived, "its parents should have been due by now: {old:?}");
+            old.stage = Stage::Mined;
+            let aside = old.aside.clone();
+            // Submitted once more, it is as valid as it was: it holds what it spends.
+            let new = send::spend(self.client, height, vec![(self.txid(aside.id), self.spends(aside.id))])?;
+            ensure!(new == 0, "{} holds what it spends, and spends {new} outputs again", self.txid(aside.id));
+            mined.push(aside);
+        }
+        mined.iter().for_each(|aside| self.generator.release(&aside.made, height));
+        Ok(mined.iter().map(|aside| aside.id).collect())
+    }
+
+    /// What there is to tell of the old unmined transaction.
+    pub fn tell_of_old(&mut self, height: u32) -> Result<()> {
+        let Some(old) = &self.old else { return Ok(()) };
+        let (id, parents, due, stage) = (old.aside.id, old.parents.clone(), old.due, old.stage);
+        let first = self.ledger.entry(parents[0]);
+        let number = number_of_parents(parents.len());
+        let name = self.name(id);
+        let all = |is: &dyn Fn(Id) -> bool| parents.iter().all(|parent| is(*parent));
+        let (stage, event) = match (stage, first.preserve_until, first.delete_at) {
+            (Stage::Seen, Some(until), _) => {
+                let unmined = self.plan.unmined_retention();
+                (
+                    Stage::Preserved,
+                    format!("{name} is unmined for more than {unmined} blocks: {number} kept until {until}"),
+                )
+            }
+            (Stage::Preserved, ..) if self.safe_height() >= due => (
+                Stage::Outlived,
+                format!("due at {due}, {number} would be gone by now, and are there: {name} stays valid"),
+            ),
+            (Stage::Mined, ..) if height == self.plan.old_mined => {
+                (Stage::Mined, format!("{name} is submitted again, valid as before, and mined at last"))
+            }
+            (Stage::Mined, None, Some(at)) => {
+                (Stage::Expired, format!("{number} of {name} are preserved no longer: they go at {at}"))
+            }
+            (Stage::Expired, ..) if all(&|parent| self.ledger.entry(parent).deleted) => {
+                (Stage::Gone, format!("{number} of {name} are gone"))
+            }
+            _ => return Ok(()),
+        };
+        for parent in &parents {
+            let there = self
+                .client
+                .utxo_get(&UtxoGet { txid: self.key(*parent), first: 0, limit: 0, extra_pages_cursor: None })
+                .wait()?;
+            match (stage, there) {
+                (Stage::Gone, Err(UtxoError::TxNotFound)) => {}
+                (Stage::Seen | Stage::Preserved | Stage::Outlived | Stage::Mined | Stage::Expired, Ok(_)) => {}
+                (_, there) => bail!("parent {} of {}: {stage:?}, yet {there:?}", self.txid(*parent), self.txid(id)),
+            }
+        }
+        if let Some(old) = &mut self.old {
+            old.stage = stage;
+        }
+        self.tell(height, event)
+    }
+
+    /// The tip is rolled back, under a run of the pruner, and another branch takes its place.
+    pub fn reorg(&mut self, height: u32) -> Result<()> {
+        self.set_ops(FEW_OPS)?;
+        let persisted = self.persister.catch_up(height);
+        self.notify_persisted(persisted)?;
+        self.await_status("a job is due", |status| status.running.is_some() || status.pending.is_none())?;
+        self.client.set_block_assembly_state(UtxoBlockAssemblyState::NotRunning).wait()?;
+        self.assembling = false;
+        self.await_status("the block assembly stopped", |status| status.running.is_none())?;
+        let stopped = self.jobs.figures.stopped;
+        self.note_jobs()?;
+        self.tell(
+            height,
+            match self.jobs.figures.stopped > stopped {
+                true => "reorg: the block assembly stops, and with it the run under way".into(),
+                false => "reorg: the block assembly stops".into(),
+            },
+        )?;
+        match self.client.prune_utxos(height).wait()? {
+            Err(UtxoPrunerError::BlockAssemblyNotRunning) => {}
+            other => bail!("prune_utxos in a reorg: {other:?}"),
+        }
+        let before = self.client.get_storage_status().wait()?.utxo.records;
+        let known = self.ledger.records();
+
+        let rolled_back = self.roll_back(height)?;
+        let (loser, left_out) = (self.aside(0)?, self.aside(1)?);
+        let winner = self.replace(&loser, height)?;
+        let mut mined = 0;
+        for OnChain { block, ids } in rolled_back {
+            let again = ids[1..].iter().filter(|id| **id != left_out.id);
+            let again: Vec<Id> = again.map(|id| if *id == loser.id { winner.id } else { *id }).collect();
+            mined += again.len() as u64;
+            self.mine_again(block.height, height, again)?;
+        }
+        self.generator.release(&winner.made, height);
+
+        self.await_tick()?;
+        let (after, expected) =
+            (self.client.get_storage_status().wait()?.utxo.records, before + self.ledger.records() - known);
+        ensure!(after == expected, "nothing should be pruned in a reorg: {expected} records, and there are {after}");
+        let event = format!(
+            "{DEPTH} blocks rolled back, {} transactions mined again, one double-spent, one left out",
+            count(mined)
+        );
+        self.tell(height, event)
+    }
+
+    /// Takes the last blocks' transactions from them, the last block first. Answers those blocks, the first first.
+    fn roll_back(&mut self, height: u32) -> Result<Vec<OnChain>> {
+        let rolled_back = self.chain.split_off((height - DEPTH) as usize);
+        for OnChain { block, ids } in rolled_back.iter().rev() {
+            self.set_mined(height, *block, true, ids)?;
+        }
+        // No other block can have their coinbases.
+        let coinbases: Vec<Id> = rolled_back.iter().map(|block| block.ids[0]).collect();
+        let txids: Vec<_> = coinbases.iter().map(|id| self.key(*id)).collect();
+        let batch =
+            self.client.utxo_set_conflicting(&UtxoSetConflictingBatch { height, txids: txids.clone() }).wait()?;
+        ensure!(batch.results.len() == txids.len(), "utxo_set_conflicting leaves {} undone", batch.remaining);
+        for ((id, txid), result) in coinbases.into_iter().zip(txids).zip(batch.results) {
+            let marked = result.as_ref().map(|conflict| conflict.marked.as_slice());
+            ensure!(marked == Ok(&[txid]), "coinbase {} is no double spend: {marked:?}", self.txid(id));
+            self.ledger.set_conflicting(id, height);
+            self.generator.forget(self.txid(id));
+        }
+        Ok(rolled_back)
+    }
+
+    /// Another transaction spends the same as one that was rolled back, and wins.
+    fn replace(&mut self, loser: &Aside, height: u32) -> Result<Aside> {
+        let made = self.generator.rival(&loser.made);
+        let id = self.create(height, &[(&made, None)], true)?[0];
+        let item = self.item(id);
+        let by = self.key(loser.id);
+        let answer = self.client.utxo_spend(&UtxoSpendBatch { height, items: vec![item.clone()] }).wait()?;
+        let refused =
+            |error: &RefusedSpend| matches!(&error.error, UtxoSpendError::Spent { by: spender } if spender.txid == by);
+        let all = |errors: &Vec<RefusedSpend>| errors.len() == item.spends.len() && errors.iter().all(refused);
+        ensure!(
+            matches!(&answer.results[..], [Err(errors)] if all(errors)),
+            "{} should be refused what {} holds: {answer:?}",
+            self.txid(id),
+            self.txid(loser.id)
+        );
+        let resolved = self
+            .client
+            .utxo_process_conflicting(&UtxoProcessConflicting { height, winners: vec![self.key(id)] })
+            .wait()?;
+        let fine = resolved
+            .as_ref()
+            .is_ok_and(|it| it.losers == [by] && it.spent as usize == item.spends.len() && !it.has_more);
+        ensure!(fine, "{} should win over {}: {resolved:?}", self.txid(id), self.txid(loser.id));
+        self.ledger.win(id, loser.id, height);
+        Ok(Aside { id, made })
+    }
+
+    /// A block of the new branch comes, while the chain is at a height, and has these transactions.
+    fn mine_again(&mut self, block_height: u32, height: u32, again: Vec<Id>) -> Result<()> {
+        let block = self.next_block(block_height);
+        let coinbase = self.generator.coinbase(block_height, 1);
+        let mut ids = self.create(height, &[(&coinbase, Some(block))], false)?;
+        self.set_mined(height, block, false, &again)?;
+        ids.extend(again);
+        self.chain.push(OnChain { block, ids });
+        self.notify_block(block_height)
+    }
+
+    /// The new branch is the longer one.
+    pub fn resume(&mut self) -> Result<()> {
+        self.client.set_block_assembly_state(UtxoBlockAssemblyState::Running).wait()?;
+        self.assembling = true;
+        self.set_ops(self.settings.max_ops_per_tick)
+    }
+
+    /// The pruner has gone on.
+    pub fn tell_resumed(&mut self, height: u32) -> Result<()> {
+        self.tell(height, "the new branch is longer, the block assembly runs: the run goes on, nothing is lost".into())
+    }
+
+    /// The spends of a transaction that was pruned are sent again, and those of one that is there.
+    pub fn replay(&mut self, height: u32) -> Result<()> {
+        let [gone, kept] = [true, false].map(|gone| self.ledger.with_parents(gone));
+        let (gone, kept) = gone.zip(kept).context("every transaction that is gone has lost a parent, too")?;
+        let items = vec![self.item(gone), self.item(kept)];
+        let spends = items[0].spends.len();
+        let answer = self.client.utxo_spend(&UtxoSpendBatch { height, items }).wait()?;
+        let refused = |errors: &Vec<RefusedSpend>| {
+            errors.len() == spends && errors.iter().all(|error| error.error == UtxoSpendError::InvalidSpend)
+        };
+        ensure!(
+            matches!(&answer.results[..], [Err(errors), Ok(0)] if refused(errors)),
+            "{} was pruned and should be refused, and {} should spend nothing again: {answer:?}",
+            self.txid(gone),
+            self.txid(kept)
+        );
+        self.check(height)?;
+        self.tell(height, format!("{}, pruned, is submitted again: InvalidSpend, says its parent", self.name(gone)))
+    }
+
+    fn set_ops(&self, max_ops_per_tick: u64) -> Result<()> {
+        let change = UtxoPrunerSettingsChange {
+            max_ops_per_tick: Some(max_ops_per_tick),
+            ..UtxoPrunerSettingsChange::default()
+        };
+        self.client.set_pruner_settings(&change).done().map(drop)
+    }
+
+    /// The beginning of a transaction's id.
+    fn name(&self, id: Id) -> String {
+        self.txid(id).to_string()[..8].into()
+    }
+}
+
+fn number_of_parents(number: usize) -> String {
+    if number == 1 { "1 parent".into() } else { format!("{number} parents") }
+}

@@ -1,0 +1,161 @@
+//! Jobs of the pruner: waited for, and entered into the ledger when they have ended.
+
+use super::report::JobFigures;
+use super::story::Story;
+use anyhow::{Result, bail, ensure};
+use coppice::client::Wait;
+use coppice::site::Site;
+use coppice_interface::*;
+use std::collections::HashSet;
+use std::time::Duration;
+
+/// Jobs of a page.
+const JOBS_OF_A_PAGE: u32 = 40;
+
+/// Jobs that ended.
+#[derive(Default)]
+pub struct Jobs {
+    seen: HashSet<u64>,
+    /// One waits or runs.
+    pub due: bool,
+    /// The figures.
+    pub figures: JobFigures,
+}
+
+impl<S: Site> Story<'_, S> {
+    /// Says that a block came.
+    pub fn notify_block(&mut self, height: u32) -> Result<()> {
+        let trigger = self.client.notify_block(height, true).done()?;
+        self.current = self.current.max(height);
+        match trigger {
+            UtxoNotifyOutcome::Scheduled(_) | UtxoNotifyOutcome::Underway(_) if self.persister.persisted() == 0 => {
+                self.jobs.due = true;
+            }
+            UtxoNotifyOutcome::PersisterActive { last_persisted_height } if last_persisted_height == self.persisted => {
+            }
+            // A block of another branch.
+            UtxoNotifyOutcome::Processed(_) if self.persister.persisted() == 0 => {}
+            other => bail!("notify_block at height {height}, with {} persisted: {other:?}", self.persisted),
+        }
+        Ok(())
+    }
+
+    /// Says that blocks are persisted, one after the other.
+    pub fn notify_persisted(&mut self, heights: std::ops::Range<u32>) -> Result<()> {
+        for height in heights {
+            let trigger = self.client.notify_block_persisted(height).done()?;
+            self.persisted = self.persisted.max(height);
+            match trigger {
+                UtxoNotifyOutcome::Scheduled(_) | UtxoNotifyOutcome::Underway(_) => self.jobs.due = true,
+                // Block notifications had brought the pruner further before the persister started.
+                UtxoNotifyOutcome::Processed(_) => {}
+                other => bail!("notify_block_persisted({height}): {other:?}"),
+            }
+        }
+        Ok(())
+    }
+
+    /// The height up to which records may go: the block persister's, where it runs.
+    pub fn safe_height(&self) -> u32 {
+        if self.persisted == 0 { self.current } else { self.current.min(self.persisted) }
+    }
+
+    /// Waits for the pruner's timer.
+    pub fn await_tick(&self) -> Result<()> {
+        self.client.transport().await_timer(Duration::from_secs(self.settings.tick_interval))
+    }
+
+    /// Waits until the pruner is as it should be.
+    pub fn await_status(&self, what: &str, ready: impl Fn(&UtxoPrunerStatus) -> bool) -> Result<UtxoPrunerStatus> {
+        let progress = |status: &UtxoPrunerStatus| {
+            let ticks = |job: &Option<UtxoPruneJob>| job.as_ref().map(|job| (job.id, job.ticks));
+            (ticks(&status.running), ticks(&status.last_job))
+        };
+        let mut status = self.client.get_pruner_status().wait()?;
+        let mut waits = 0;
+        while !ready(&status) {
+            ensure!(
+                waits < self.client.transport().patience(),
+                "{what}, yet the timer does nothing: pending {:?}, running {:?}, blocked by {:?}",
+                status.pending,
+                status.running,
+                status.blocked_by
+            );
+            let before = progress(&status);
+            self.await_tick()?;
+            status = self.client.get_pruner_status().wait()?;
+            waits = if progress(&status) == before { waits + 1 } else { 0 };
+        }
+        Ok(status)
+    }
+
+    /// Lets the timer fire until no job waits or runs, and holds what was done against the ledger.
+    pub fn settle(&mut self, height: u32) -> Result<()> {
+        if !self.jobs.due {
+            return Ok(());
+        }
+        let mut status =
+            self.await_status("a job is due", |status| status.pending.is_none() && status.running.is_none())?;
+        if let Some(outside) = &mut self.outside {
+            outside.work()?;
+            status = self.client.get_pruner_status().wait()?;
+        }
+        self.jobs.due = false;
+        self.note_jobs()?;
+        let (totals, done) = (status.totals, self.ledger.done());
+        let found = (totals.records_deleted, totals.preservations_expired);
+        if found != (done.deleted, done.expired) {
+            self.name_the_difference(height)?;
+            bail!("records deleted and preservations expired should be {done:?}, and are {found:?}");
+        }
+        let heights = (status.current_height, status.last_persisted_height.unwrap_or(0), status.safe_height);
+        let expected = (self.current, self.persisted, self.safe_height());
+        ensure!(heights == expected, "current, persisted and safe height should be {expected:?}, and are {heights:?}");
+        Ok(())
+    }
+
+    /// Enters the jobs that have ended since into the ledger, in the order in which they ended.
+    pub fn note_jobs(&mut self) -> Result<()> {
+        let mut ended: Vec<UtxoPruneJob> = Vec::new();
+        let mut cursor = None;
+        loop {
+            let page = self.client.list_prune_jobs(cursor, JOBS_OF_A_PAGE).wait()?;
+            let known = page.jobs.iter().any(|job| self.jobs.seen.contains(&job.id));
+            let new = |job: &UtxoPruneJob| job.ended_at.is_some() && !self.jobs.seen.contains(&job.id);
+            ended.extend(page.jobs.into_iter().filter(new));
+            cursor = page.cursor;
+            if known || cursor.is_none() {
+                break;
+            }
+        }
+        ended.sort_by_key(|job| (job.ended_at, job.id));
+        ended.iter().try_for_each(|job| self.note(job))
+    }
+
+    fn note(&mut self, job: &UtxoPruneJob) -> Result<()> {
+        self.jobs.seen.insert(job.id);
+        let figures = &mut self.jobs.figures;
+        figures.ticks += job.ticks;
+        figures.most_ticks = figures.most_ticks.max(job.ticks);
+        figures.instructions += job.instructions;
+        match (job.state, &job.end) {
+            (UtxoJobState::Completed, None) => figures.completed += 1,
+            (UtxoJobState::Cancelled, Some(UtxoJobEnd::Superseded)) => figures.superseded += 1,
+            (UtxoJobState::Cancelled, Some(UtxoJobEnd::BlockAssemblyNotRunning)) => figures.stopped += 1,
+            _ => bail!("a job ended otherwise than it should: {job:?}"),
+        }
+        if job.started_at.is_none() {
+            return Ok(());
+        }
+        // Nothing is notified while a job runs.
+        let (heights, expected) =
+            ((job.current_height, job.safe_height), (Some(self.current), Some(self.safe_height())));
+        ensure!(
+            heights == expected,
+            "job {}: its current and safe height should be {expected:?}, and are {heights:?}",
+            job.id
+        );
+        self.ledger.run(self.current, self.safe_height(), job.phase, job.state == UtxoJobState::Completed);
+        Ok(())
+    }
+}

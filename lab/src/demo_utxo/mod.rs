@@ -1,0 +1,153 @@
+//! `coppice-lab demo --utxo`: a chain of spends goes into the UTXO store, the canister's own timer prunes what is spent,
+//! and a ledger of what happened says what must be left.
+//!
+//! ```text
+//! coins ─▶ blocks ─▶ feed ─┬─▶ canister: create, spend, mined, notifications ◀── persister, which lags
+//!                          └─▶ ledger ◀── jobs that have ended    events: old and unmined, a reorg, a replay
+//! behind the last block: verify, record by record, and report
+//! ```
+//! **Constraint.** The next block comes only once no job waits or runs, but in the reorg: what a run has done is then
+//! known from its heights alone, whenever the timer fires.
+
+mod blocks;
+mod coins;
+mod events;
+mod feed;
+mod jobs;
+mod ledger;
+mod outside;
+mod persister;
+mod plan;
+mod report;
+mod story;
+mod verify;
+
+use crate::args::{DemoArgs, HostArgs};
+use crate::costs::UtxoInstructions;
+use crate::embedded::Embedded;
+use crate::wasm;
+use anyhow::{Result, ensure};
+use coppice::blob_worker::log::Log;
+use coppice::client::{Client, Wait};
+use coppice::report::{print, seconds_since};
+use coppice::say;
+use coppice::site::{Site, healthy};
+use coppice::stop::Stop;
+use coppice_interface::*;
+use outside::Outside;
+pub use outside::OutsideFigures;
+use plan::{MATURITY, Plan};
+pub use report::{JobFigures, Row, UtxoDemoReport};
+use std::time::Instant;
+use story::Story;
+pub use verify::Verified;
+
+/// Outputs of a page: a transaction with hundreds has several.
+const BATCH_SIZE: u32 = 128;
+
+/// Runs the demonstration and prints its report.
+///
+/// # Errors
+/// As [`run`].
+pub fn command(args: &DemoArgs) -> Result<()> {
+    let HostArgs { wasm, json, .. } = &args.host;
+    let blocks = args.blocks.unwrap_or(plan::BLOCKS);
+    // Before anything is built.
+    let plan = Plan::new(blocks, args.retain_blocks, args.seed)?;
+    let client = Embedded::start(wasm::find(wasm.as_deref())?)?;
+    let (directory, stop, log) = (tempfile::tempdir()?, Stop::default(), Log::silent());
+    let canister = client.transport().canister();
+    let outside = args.outside.then(|| Outside::new(&client, canister, directory.path(), &stop, &log));
+    let report = play(&client, plan, outside.transpose()?)?;
+    let instructions = UtxoInstructions::new(&client.transport().costs(), report.transactions, report.spends);
+    print(&UtxoDemoReport { instructions: Some(instructions), ..report }, *json)
+}
+
+/// Runs the demonstration on a canister that has no UTXO records yet: `blocks` blocks, with `block_height_retention` as
+/// said, or what the length allows.
+///
+/// # Errors
+/// When the canister refuses something or traps, its timer does not prune, or the store has anything but what the
+/// ledger says: the transaction is named.
+pub fn run(client: &Client<impl Site>, blocks: u64, retain_blocks: Option<u64>, seed: u64) -> Result<UtxoDemoReport> {
+    play(client, Plan::new(blocks, retain_blocks, seed)?, None)
+}
+
+fn play<'a, S: Site>(client: &'a Client<S>, plan: Plan, outside: Option<Outside<'a, S>>) -> Result<UtxoDemoReport> {
+    let started = Instant::now();
+    let (storage, status) = (client.get_storage_status().wait()?, client.get_pruner_status().wait()?);
+    ensure!(
+        storage.utxo.records == 0 && status.current_height == 0,
+        "the canister has {} UTXO records, and was told of height {}; a demonstration wants an empty one",
+        storage.utxo.records,
+        status.current_height
+    );
+    let settings = set_up(client, plan)?;
+    let mut story = Story::new(client, plan, settings, storage.billed_bytes, outside);
+    story.play()?;
+
+    say!("verifying {} transactions", story.ledger.transactions());
+    let verified = verify::verify(client, &story.ledger, plan.blocks)?;
+    let outside = story.outside.as_ref().map(|outside| outside.verify(&story.ledger)).transpose()?;
+    healthy(client)?;
+    let (storage, status) = (client.get_storage_status().wait()?, client.get_pruner_status().wait()?);
+    let (ledger, figures, totals) = (&story.ledger, story.jobs.figures, status.totals);
+    let faults = totals.record_errors + totals.external_errors;
+    ensure!(faults == 0, "{faults} records were kept as something is wrong with them: {totals:?}");
+    let per = |sum: u64, by: u64| sum.checked_div(by).unwrap_or(0);
+    Ok(UtxoDemoReport {
+        command: "demo --utxo",
+        seed: plan.seed,
+        blocks: plan.blocks,
+        block_height_retention: plan.retention,
+        parent_preservation_blocks: plan.preservation,
+        transactions: ledger.transactions(),
+        outputs: ledger.entries().map(|(_, entry)| entry.utxos().count() as u64).sum(),
+        spends: ledger.spends(),
+        records_kept: storage.utxo.records,
+        records_deleted: totals.records_deleted,
+        pages_deleted: totals.pages_deleted,
+        parents_updated: totals.parents_updated,
+        parents_preserved: totals.parents_preserved,
+        preservations_expired: totals.preservations_expired,
+        jobs: figures,
+        instructions_per_record_deleted: per(figures.instructions, totals.records_deleted),
+        instructions: None,
+        record_bytes: storage.utxo.used_bytes,
+        reusable_bytes: storage.utxo.reusable_bytes,
+        billed_bytes: storage.billed_bytes,
+        growth_stopped_at_height: story.billed.1,
+        story: story.rows,
+        outside,
+        verified,
+        seconds: seconds_since(started),
+    })
+}
+
+/// Settings that the story assumes, and the block assembly that runs.
+fn set_up(client: &Client<impl Site>, plan: Plan) -> Result<UtxoPrunerSettings> {
+    client
+        .set_config(&ConfigChange {
+            utxo: Some(UtxoSettingsChange {
+                utxo_batch_size: Some(BATCH_SIZE),
+                block_height_retention: Some(plan.retention),
+                coinbase_maturity: Some(MATURITY),
+                ..UtxoSettingsChange::default()
+            }),
+            ..ConfigChange::default()
+        })
+        .done()?;
+    let settings = client
+        .set_pruner_settings(&UtxoPrunerSettingsChange {
+            pruner_enabled: Some(true),
+            disable_dah_cleaner: Some(false),
+            utxo_defensive_enabled: Some(false),
+            unmined_tx_retention: Some(UtxoUnminedRetention::HalfOfRetention),
+            parent_preservation_blocks: Some(plan.preservation),
+            safe_height_rule: Some(UtxoSafeHeightRule::Persisted),
+            ..UtxoPrunerSettingsChange::default()
+        })
+        .done()?;
+    client.set_block_assembly_state(UtxoBlockAssemblyState::Running).wait()?;
+    Ok(settings)
+}

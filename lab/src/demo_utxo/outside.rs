@@ -1,0 +1,167 @@
+//! Transactions outside the canister: each in a file of a directory, which a blob worker deletes when the record has been pruned.
+
+use super::blocks::Made;
+use super::ledger::{Entry, Ledger};
+use anyhow::{Context, Result, ensure};
+use bitcoin::consensus::encode::serialize;
+use bitcoin::hashes::Hash;
+use candid::Principal;
+use coppice::blob_worker;
+use coppice::blob_worker::layout::Layout;
+use coppice::blob_worker::log::Log;
+use coppice::blob_worker::options::Options;
+use coppice::blob_worker::place::Place;
+use coppice::blob_worker::run::Run;
+use coppice::blob_worker::store::Store;
+use coppice::blob_worker::stores::Stores;
+use coppice::blob_worker::work::Worker;
+use coppice::client::{Client, Wait};
+use coppice::site::Site;
+use coppice::stop::Stop;
+use coppice_interface::*;
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A transaction with so many outputs is kept outside, but for coinbases.
+const OUTPUTS: usize = 3;
+/// Seconds of a lease.
+const LEASE: Duration = Duration::from_secs(300);
+
+/// What became of transactions outside.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct OutsideFigures {
+    /// Files that were written.
+    pub written: u64,
+    /// Blobs that the worker deleted.
+    pub deleted: u64,
+    /// Leases that it had for that.
+    pub leases: u64,
+    /// Files that are left: those of the records that are.
+    pub left: u64,
+}
+
+/// The directory, and the worker.
+pub struct Outside<'a, S> {
+    directory: PathBuf,
+    worker: Run<'a, S>,
+    written: u64,
+}
+
+impl<'a, S: Site> Outside<'a, S> {
+    /// A worker on a directory, which it marks, with the role that it needs.
+    ///
+    /// # Errors
+    /// When the directory cannot be used, or the canister does not grant the role.
+    pub fn new(
+        client: &'a Client<S>,
+        canister: Principal,
+        directory: &Path,
+        stop: &'a Stop,
+        log: &'a Log,
+    ) -> Result<Self> {
+        let principal = client.transport().principal(Role::BlobWorker);
+        client.grant_role(&Grant { principal, role: Role::BlobWorker }).done()?;
+        let url = url::Url::from_directory_path(directory).ok().context("the directory has no URL")?;
+        let place: Place = format!("tx/tx={url}").parse().map_err(anyhow::Error::msg)?;
+        let stores = Stores::open(&[place], Layout::Teranode, Store::directory)?;
+        let worker = Worker::new(stores, canister, 16)?;
+        blob_worker::mark(&worker)?;
+        let options = Options {
+            // The ledger reckons with what is gone, so nothing waits for ten blocks more.
+            safety_window: 0,
+            batch: 1_000,
+            lease: LEASE,
+            max_retries: 5,
+            once: false,
+            until_empty: true,
+            poll: Duration::from_secs(1),
+            max_wait: Duration::from_secs(1),
+        };
+        let worker = Run::new(client, worker, options, stop, log);
+        Ok(Self { directory: directory.to_path_buf(), worker, written: 0 })
+    }
+
+    /// Puts a transaction outside, if it belongs there: what its record is made of instead of its bytes.
+    ///
+    /// # Errors
+    /// When its file cannot be written.
+    pub fn put(&mut self, made: &Made, entry: &Entry) -> Result<Option<OutsideTransaction>> {
+        let transaction = &made.transaction;
+        if !belongs_outside(entry) {
+            return Ok(None);
+        }
+        let bytes = serialize(transaction);
+        let file = self.directory.join(format!("{}.tx", entry.txid));
+        std::fs::write(&file, &bytes).with_context(|| format!("cannot write {}", file.display()))?;
+        self.written += 1;
+        let txid = Txid::from(entry.txid.to_byte_array());
+        let spent = |input: &bitcoin::TxIn| Outpoint {
+            txid: input.previous_output.txid.to_byte_array().into(),
+            vout: input.previous_output.vout,
+        };
+        Ok(Some(OutsideTransaction {
+            txid: txid.clone(),
+            store: ExternalStore { blob_key: txid.into(), file_type: FileType::Tx, store_type: StoreType::Tx },
+            coinbase: false,
+            version: transaction.version.0 as u32,
+            lock_time: transaction.lock_time.to_consensus_u32(),
+            size: bytes.len() as u64,
+            inputs: transaction.input.iter().map(spent).collect(),
+            utxo_hashes: entry
+                .outputs
+                .iter()
+                .map(|output| output.as_ref().map(|output| UtxoHash::from(output.hash)))
+                .collect(),
+        }))
+    }
+
+    /// Has the worker delete what the queue hands out, until it hands out nothing.
+    ///
+    /// # Errors
+    /// As [`Run::run`]; when a blob could not be deleted, or was not there.
+    pub fn work(&mut self) -> Result<()> {
+        self.worker.run()?;
+        let figures = self.worker.figures();
+        ensure!(
+            (figures.failed, figures.left, figures.late, figures.unknown, figures.absent) == (0, 0, 0, 0, 0),
+            "the blob worker should have deleted everything: {figures:?}"
+        );
+        Ok(())
+    }
+
+    /// Holds the directory against the ledger: a file for each record that is there, and no other.
+    ///
+    /// # Errors
+    /// When one is missing, or should be gone.
+    pub fn verify(&self, ledger: &Ledger) -> Result<OutsideFigures> {
+        let files =
+            std::fs::read_dir(&self.directory)?.map(|file| Ok(file?.file_name().to_string_lossy().into_owned()));
+        let mut files: BTreeSet<String> = files.collect::<Result<_>>()?;
+        files.retain(|name| name != blob_worker::MARKER);
+        let kept = ledger.entries().filter(|(_, entry)| !entry.deleted && belongs_outside(entry));
+        let expected: BTreeSet<String> = kept.map(|(_, entry)| format!("{}.tx", entry.txid)).collect();
+        if let Some(file) = expected.symmetric_difference(&files).next() {
+            let is = if files.contains(file) { "should be gone, and is there" } else { "should be there, and is not" };
+            anyhow::bail!("{}: {file} {is}", self.directory.display());
+        }
+        let figures = self.worker.figures();
+        ensure!(
+            figures.deleted + files.len() as u64 == self.written,
+            "of {} files {} went: {figures:?}",
+            self.written,
+            files.len()
+        );
+        Ok(OutsideFigures {
+            written: self.written,
+            deleted: figures.deleted,
+            leases: figures.leases,
+            left: files.len() as u64,
+        })
+    }
+}
+
+fn belongs_outside(entry: &Entry) -> bool {
+    entry.spendable_at == 0 && entry.outputs.len() >= OUTPUTS
+}

@@ -1,0 +1,179 @@
+//! What the demonstration prints: the story by height, then the figures.
+
+use super::outside::OutsideFigures;
+use super::verify::Verified;
+use crate::costs::UtxoInstructions;
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{CellAlignment, Table};
+use coppice::report::{Report, bytes, count};
+use serde::Serialize;
+
+/// Something that happened.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Row {
+    /// The height at which the chain was.
+    pub height: u32,
+    /// What.
+    pub event: String,
+    /// The highest block that is persisted; 0 before the block persister starts.
+    pub persisted_height: u32,
+    /// Records may go whose height is this one or lower.
+    pub safe_height: u32,
+    /// Records.
+    pub records: u64,
+    /// Records that have gone so far.
+    pub deleted: u64,
+    /// Records with `preserve_until`.
+    pub preserved: u64,
+}
+
+/// The figures of all jobs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct JobFigures {
+    /// Done.
+    pub completed: u64,
+    /// Given up before they began, as a higher height came.
+    pub superseded: u64,
+    /// Ended, or given up, as the block assembly stopped.
+    pub stopped: u64,
+    /// Ticks of all jobs.
+    pub ticks: u64,
+    /// Ticks of the longest.
+    pub most_ticks: u64,
+    /// Instructions of all jobs.
+    pub instructions: u64,
+}
+
+/// The figures of a demonstration.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct UtxoDemoReport {
+    /// "demo --utxo".
+    pub command: &'static str,
+    /// Seed of the chain.
+    pub seed: u64,
+    /// Blocks of the chain.
+    pub blocks: u32,
+    /// `block_height_retention`.
+    pub block_height_retention: u32,
+    /// `parent_preservation_blocks`.
+    pub parent_preservation_blocks: u32,
+    /// What happened.
+    pub story: Vec<Row>,
+    /// Transactions of all branches.
+    pub transactions: u64,
+    /// Their outputs that can be spent.
+    pub outputs: u64,
+    /// Outputs that were spent.
+    pub spends: u64,
+    /// Records at the end.
+    pub records_kept: u64,
+    /// Records that have gone.
+    pub records_deleted: u64,
+    /// Pages behind them.
+    pub pages_deleted: u64,
+    /// Outputs of surviving parents that were told so.
+    pub parents_updated: u64,
+    /// Parents that were preserved, in each run anew.
+    pub parents_preserved: u64,
+    /// Preservations that expired.
+    pub preservations_expired: u64,
+    /// Jobs.
+    pub jobs: JobFigures,
+    /// Instructions of all jobs, per record that has gone.
+    pub instructions_per_record_deleted: u64,
+    /// Instructions of records and spends, of a canister in this process.
+    pub instructions: Option<UtxoInstructions>,
+    /// Bytes of stable memory that records use.
+    pub record_bytes: u64,
+    /// Bytes that records have left, and new ones take.
+    pub reusable_bytes: u64,
+    /// Bytes of stable memory that the platform bills.
+    pub billed_bytes: u64,
+    /// The last height at which they rose; none where they never did.
+    pub growth_stopped_at_height: Option<u32>,
+    /// Transactions outside, where there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outside: Option<OutsideFigures>,
+    /// What was verified.
+    pub verified: Verified,
+    /// Wall-clock seconds, without the build.
+    pub seconds: f64,
+}
+
+impl Report for UtxoDemoReport {
+    fn preface(&self) -> Option<String> {
+        let mut table = Table::new();
+        table.load_style(UTF8_FULL_CONDENSED);
+        table.set_header(["height", "what happened", "persisted (lag)", "safe", "records", "deleted", "preserved"]);
+        for row in &self.story {
+            let persisted = match row.persisted_height {
+                0 => "-".to_string(),
+                persisted => format!("{persisted} ({})", row.height.saturating_sub(persisted)),
+            };
+            table.add_row([
+                row.height.to_string(),
+                row.event.clone(),
+                persisted,
+                row.safe_height.to_string(),
+                count(row.records),
+                count(row.deleted),
+                count(row.preserved),
+            ]);
+        }
+        for (at, column) in table.column_iter_mut().enumerate() {
+            column.set_cell_alignment(if at == 1 { CellAlignment::Left } else { CellAlignment::Right });
+        }
+        Some(table.to_string())
+    }
+
+    fn rows(&self) -> Vec<(&'static str, String)> {
+        let JobFigures { completed, superseded, stopped, ticks, most_ticks, instructions: _ } = self.jobs;
+        let Verified { kept, due, preserved, gone, unspent, spent } = self.verified;
+        let growth = match self.growth_stopped_at_height {
+            None => "before the first block".to_string(),
+            Some(height) => format!("{} of {}", count(height.into()), count(self.blocks.into())),
+        };
+        let retention = (count(self.block_height_retention.into()), count(self.parent_preservation_blocks.into()));
+        let mut rows = vec![
+            ("blocks", count(self.blocks.into())),
+            ("records retained, parents preserved", format!("for {}, for {} blocks", retention.0, retention.1)),
+            ("transactions", count(self.transactions)),
+            ("outputs", count(self.outputs)),
+            ("outputs spent", count(self.spends)),
+            ("records kept", count(self.records_kept)),
+            (
+                "records pruned by the timer",
+                format!("{}, {} pages", count(self.records_deleted), count(self.pages_deleted)),
+            ),
+            ("surviving parents told, outputs", count(self.parents_updated)),
+            ("parents preserved, in each run anew", count(self.parents_preserved)),
+            ("preservations expired", count(self.preservations_expired)),
+            ("jobs completed", count(completed)),
+            ("jobs given up for a higher height", count(superseded)),
+            ("jobs stopped by the reorg", count(stopped)),
+            ("ticks of jobs", format!("{}, {} at most", count(ticks), count(most_ticks))),
+            ("instructions per record pruned", count(self.instructions_per_record_deleted)),
+        ];
+        rows.extend(self.instructions.iter().flat_map(UtxoInstructions::rows));
+        if let Some(OutsideFigures { written, deleted, leases, left }) = &self.outside {
+            rows.push(("transactions outside, a file each", count(*written)));
+            rows.push(("deleted by the blob worker", format!("{}, in {} leases", count(*deleted), count(*leases))));
+            rows.push(("verified: files left, of the records kept", count(*left)));
+        }
+        rows.extend([
+            ("record bytes in use", bytes(self.record_bytes)),
+            ("record bytes to be used again", bytes(self.reusable_bytes)),
+            ("billed", bytes(self.billed_bytes)),
+            ("stable memory stopped growing at height", growth),
+            (
+                "verified: there, as the ledger has it",
+                format!("{} records, {} due, {} preserved", count(kept), count(due), count(preserved)),
+            ),
+            ("verified: gone", format!("{} records", count(gone))),
+            ("verified: unspent, with its hash", format!("{} outputs", count(unspent))),
+            ("verified: spent by the right input", format!("{} outputs", count(spent))),
+            ("seconds", format!("{:.1}", self.seconds)),
+        ]);
+        rows
+    }
+}

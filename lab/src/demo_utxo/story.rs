@@ -1,0 +1,263 @@
+//! The story, block by block: what comes, what the persister does, and what there is to tell.
+
+use super::blocks::{Generator, Made};
+use super::events::Old;
+use super::jobs::Jobs;
+use super::ledger::{Id, Ledger};
+use super::outside::Outside;
+use super::persister::Persister;
+use super::plan::{LAG, MATURITY, Plan};
+use super::report::Row;
+use super::verify::verify;
+use anyhow::{Context, Result, bail};
+use coppice::client::{Client, Wait};
+use coppice::progress::Progress;
+use coppice::report::count;
+use coppice::site::{BLOCK_INTERVAL, Site};
+use coppice::utxo::send::Block;
+use coppice_interface::UtxoPrunerSettings;
+
+/// Rows that tell of nothing but the chain's growth.
+const REGULAR: u32 = 10;
+/// Blocks behind which the persister is a row of its own.
+const LONG_LAG: u32 = *LAG.end() / 4 * 3;
+
+/// A block of the chain.
+#[derive(Clone, Debug)]
+pub struct OnChain {
+    /// The block.
+    pub block: Block,
+    /// Its transactions, the coinbase first.
+    pub ids: Vec<Id>,
+}
+
+/// A transaction whose outputs nobody spends yet.
+#[derive(Clone, Debug)]
+pub struct Aside {
+    /// Its place.
+    pub id: Id,
+    /// The transaction.
+    pub made: Made,
+}
+
+impl Aside {
+    /// One of these.
+    pub fn new((id, made): (&Id, &Made)) -> Self {
+        Self { id: *id, made: made.clone() }
+    }
+}
+
+/// What is told once, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    FirstSpends,
+    FirstDeleted,
+    PersisterStarts,
+    PersisterLags,
+    PersisterCaughtUp,
+    Nothing,
+}
+
+/// The story as far as it has come.
+pub struct Story<'a, S> {
+    pub client: &'a Client<S>,
+    pub plan: Plan,
+    pub generator: Generator,
+    pub ledger: Ledger,
+    pub persister: Persister,
+    /// By height, from 1 on.
+    pub chain: Vec<OnChain>,
+    /// Blocks that came, of all branches: the last one's id.
+    pub blocks: u32,
+    /// The highest height of which the canister was told.
+    pub current: u32,
+    /// The highest of which it was told that it is persisted.
+    pub persisted: u32,
+    pub settings: UtxoPrunerSettings,
+    pub jobs: Jobs,
+    pub rows: Vec<Row>,
+    /// The loser of the reorg, and the transaction that the new branch leaves out.
+    pub set_aside: Vec<Aside>,
+    pub old: Option<Old>,
+    /// The block assembly runs.
+    pub assembling: bool,
+    /// Bytes that are billed, and the height at which they last rose.
+    pub billed: (u64, Option<u32>),
+    /// Transactions outside, where there are any.
+    pub outside: Option<Outside<'a, S>>,
+    next: Next,
+}
+
+impl<'a, S: Site> Story<'a, S> {
+    /// A story that has not begun.
+    pub fn new(
+        client: &'a Client<S>,
+        plan: Plan,
+        settings: UtxoPrunerSettings,
+        billed: u64,
+        outside: Option<Outside<'a, S>>,
+    ) -> Self {
+        Self {
+            client,
+            plan,
+            generator: Generator::new(plan.seed),
+            ledger: Ledger::new(&plan),
+            persister: Persister::new(&plan),
+            chain: Vec::new(),
+            blocks: 0,
+            current: 0,
+            persisted: 0,
+            settings,
+            jobs: Jobs::default(),
+            rows: Vec::new(),
+            set_aside: Vec::new(),
+            old: None,
+            assembling: true,
+            billed: (billed, None),
+            outside,
+            next: Next::FirstSpends,
+        }
+    }
+
+    /// All of it.
+    ///
+    /// # Errors
+    /// When the canister refuses something, does not prune, or has anything else than the ledger.
+    pub fn play(&mut self) -> Result<()> {
+        let progress = Progress::new("appending", self.plan.blocks.into());
+        for height in 1..=self.plan.blocks {
+            self.at(height).with_context(|| format!("at height {height}"))?;
+            progress.advance();
+        }
+        progress.finish();
+        if !self.old.as_ref().is_some_and(Old::is_over) {
+            bail!("the parents of the old unmined transaction should be gone by now: {:?}", self.old);
+        }
+        Ok(())
+    }
+
+    /// A block, and everything that happens before the next one.
+    fn at(&mut self, height: u32) -> Result<()> {
+        let plan = self.plan;
+        self.block(height)?;
+        if height == plan.old_seen {
+            self.see_old(height)?;
+        }
+        self.notify_block(height)?;
+        if height == plan.reorg_at {
+            self.reorg(height)?;
+        } else {
+            let persisted = self.persister.step(height);
+            self.notify_persisted(persisted)?;
+        }
+        if height == plan.reorg_at + 1 {
+            self.resume()?;
+        }
+        self.client.transport().pass(BLOCK_INTERVAL)?;
+        let storage = self.client.get_storage_status().wait()?;
+        if storage.billed_bytes > self.billed.0 {
+            self.billed = (storage.billed_bytes, Some(height));
+        }
+        if !self.assembling {
+            return Ok(());
+        }
+        self.settle(height)?;
+        self.check(height)?;
+        self.tell_what_is_new(height)
+    }
+
+    /// Holds the store's counts against the ledger's.
+    pub fn check(&self, height: u32) -> Result<()> {
+        let utxo = self.client.get_storage_status().wait()?.utxo;
+        let found = (utxo.records, [utxo.preserved, utxo.unmined, utxo.deletable]);
+        let expected = (self.ledger.records(), self.ledger.indexed());
+        if found != expected {
+            self.name_the_difference(height)?;
+            bail!("records, and those preserved, unmined and due, should be {expected:?}, and are {found:?}");
+        }
+        Ok(())
+    }
+
+    /// Finds the transaction with which something is wrong.
+    ///
+    /// # Errors
+    /// When there is one.
+    pub fn name_the_difference(&self, height: u32) -> Result<()> {
+        verify(self.client, &self.ledger, height).map(drop)
+    }
+
+    /// Adds a row.
+    pub fn tell(&mut self, height: u32, event: String) -> Result<()> {
+        let status = self.client.get_pruner_status().wait()?;
+        let utxo = self.client.get_storage_status().wait()?.utxo;
+        self.rows.push(Row {
+            height,
+            event,
+            persisted_height: status.last_persisted_height.unwrap_or(0),
+            safe_height: status.safe_height,
+            records: utxo.records,
+            deleted: status.totals.records_deleted,
+            preserved: utxo.preserved,
+        });
+        Ok(())
+    }
+
+    fn tell_what_is_new(&mut self, height: u32) -> Result<()> {
+        let plan = self.plan;
+        if height == plan.reorg_at + 1 {
+            self.tell_resumed(height)?;
+        }
+        if height == plan.left_out_mined {
+            self.tell(height, "the transaction that the new branch left out is mined after all".into())?;
+        }
+        self.tell_of_old(height)?;
+        if height == plan.replay_at {
+            self.replay(height)?;
+        }
+        self.tell_of_persister(height)?;
+        if height.is_multiple_of(plan.blocks / REGULAR) && self.rows.last().is_none_or(|row| row.height < height) {
+            let (transactions, spends) = (count(self.ledger.transactions()), count(self.ledger.spends()));
+            self.tell(height, format!("{transactions} transactions, {spends} outputs spent so far"))?;
+        }
+        Ok(())
+    }
+
+    fn tell_of_persister(&mut self, height: u32) -> Result<()> {
+        let lag = height - self.persisted;
+        match self.next {
+            Next::FirstSpends if self.ledger.spends() > 0 => {
+                self.next = Next::FirstDeleted;
+                self.tell(height, format!("the first coinbase is {MATURITY} blocks deep: spending begins"))
+            }
+            Next::FirstDeleted if self.ledger.done().deleted > 0 => {
+                self.next = Next::PersisterStarts;
+                let retention = self.plan.retention;
+                self.tell(height, format!("the first records go, spent for {retention} blocks; no persister runs yet"))
+            }
+            Next::FirstDeleted | Next::PersisterStarts if self.persisted > 0 => {
+                self.next = Next::PersisterLags;
+                self.tell(height, format!("the block persister starts, {lag} blocks behind: it limits what may go"))
+            }
+            Next::PersisterLags if lag >= LONG_LAG => {
+                let held = self.ledger.due_above(self.safe_height(), height);
+                if held == 0 {
+                    return Ok(());
+                }
+                self.next = Next::PersisterCaughtUp;
+                self.tell(
+                    height,
+                    format!("the persister is {lag} blocks behind: {} due records wait for it", count(held)),
+                )
+            }
+            Next::PersisterCaughtUp if lag <= LAG.start() + 1 => {
+                self.next = Next::Nothing;
+                let given_up = count(self.jobs.figures.superseded);
+                self.tell(
+                    height,
+                    format!("it has caught up: they are gone, {given_up} jobs for heights between given up"),
+                )
+            }
+            _ => Ok(()),
+        }
+    }
+}

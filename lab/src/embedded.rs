@@ -1,0 +1,118 @@
+//! The canister in this process, on the embedded execution host.
+
+use crate::costs::Costs;
+use anyhow::{Context, Result, anyhow};
+use candid::Principal;
+use coppice::client::{Client, Failure, Reach, Transport, install_arg};
+use coppice::site::Site;
+use coppice_host::Host;
+use coppice_interface::Role;
+use coppice_interface::access::{Required, TABLE};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Cycles that the canister gets on top of the host's: enough for hundreds of GiB of ingress.
+const CYCLES: u128 = 10_000_000_000_000_000;
+/// A canister of its own on an embedded host.
+///
+/// Its callers are four, and who calls is said by the method.
+pub struct Embedded {
+    host: Arc<Host>,
+    canister: Principal,
+    operator: Principal,
+    producer: Principal,
+    exporter: Principal,
+    blob_worker: Principal,
+    costs: Mutex<Costs>,
+}
+
+impl Embedded {
+    /// Starts a host and installs the canister on it, with a principal that controls it, one that is its
+    /// producer, and one that may become an exporter.
+    ///
+    /// # Errors
+    /// When the wasm cannot be installed.
+    pub fn start(wasm: Vec<u8>) -> Result<Client<Self>> {
+        let host = Arc::new(Host::new());
+        let operator = Principal::self_authenticating(b"coppice operator");
+        let producer = Principal::self_authenticating(b"coppice producer");
+        let exporter = Principal::self_authenticating(b"coppice exporter");
+        let blob_worker = Principal::self_authenticating(b"coppice blob worker");
+        let canister = host.create_canister_with_settings(Some(operator), None);
+        host.add_cycles(canister, CYCLES);
+        host.try_install_canister(canister, wasm, install_arg(producer)?, Some(operator))
+            .context("cannot install the canister")?;
+        Ok(Client::new(Self { host, canister, operator, producer, exporter, blob_worker, costs: Mutex::default() }))
+    }
+
+    /// The canister's principal.
+    pub fn canister(&self) -> Principal {
+        self.canister
+    }
+
+    /// The time of its clock, in Unix seconds.
+    pub fn now_secs(&self) -> u64 {
+        self.host.get_time_nanos() / 1_000_000_000
+    }
+
+    /// Costs of what was executed until time passed last.
+    pub fn costs(&self) -> Costs {
+        self.costs.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Who may call a method.
+    fn sender(&self, method: &str) -> Principal {
+        let required = TABLE.iter().find(|(name, _)| *name == method).map(|(_, required)| required);
+        match required {
+            Some(Required::Role(roles) | Required::Reader(roles)) => self.principal(roles[0]),
+            // A query as an update is for anybody with a role.
+            Some(Required::Nobody) | None => self.producer,
+        }
+    }
+}
+
+impl Transport for Embedded {
+    const REPLICATED: bool = true;
+
+    async fn update(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        let sender = self.sender(method);
+        coppice_client::Embedded::new(self.host.clone(), self.canister, sender).update(method, arg).await
+    }
+
+    async fn query(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        let nobody = Principal::anonymous();
+        coppice_client::Embedded::new(self.host.clone(), self.canister, nobody).query(method, arg).await
+    }
+}
+
+impl Reach for Embedded {
+    fn principal(&self, role: Role) -> Principal {
+        match role {
+            Role::Operator | Role::Admin | Role::Observer => self.operator,
+            Role::Exporter => self.exporter,
+            Role::BlobWorker => self.blob_worker,
+            Role::Producer | Role::BlockProducer | Role::UtxoFeeder | Role::Alert => self.producer,
+        }
+    }
+}
+
+impl Site for Embedded {
+    /// Whatever timers come due in that time fire, and what was executed is counted: the host remembers some thousands of executions.
+    fn pass(&self, time: Duration) -> Result<()> {
+        self.host.advance_time(time);
+        self.host.tick();
+        let mut costs = self.costs.lock().unwrap_or_else(PoisonError::into_inner);
+        self.host.take_executions().iter().for_each(|execution| costs.add(execution));
+        costs.trap.as_ref().map_or(Ok(()), |trap| Err(anyhow!("{trap}")))
+    }
+
+    fn await_timer(&self, interval: Duration) -> Result<()> {
+        // The first firing may lie a whole interval off, and the library replays what it missed.
+        self.pass(interval)?;
+        self.pass(interval)
+    }
+
+    fn patience(&self) -> u32 {
+        1
+    }
+}

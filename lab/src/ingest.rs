@@ -1,0 +1,80 @@
+//! `coppice-lab ingest`: the blocks of files go into a canister in this process.
+
+use crate::args::HostArgs;
+use crate::costs::{Instructions, UtxoInstructions};
+use crate::embedded::Embedded;
+use crate::wasm;
+use anyhow::Result;
+use coppice::client::Wait;
+use coppice::ingest::{self, BlocksArgs, Plan, feed_to, read};
+use coppice::order::Ordered;
+use coppice::report::{self, Report};
+use coppice::utxo::Replayed;
+use coppice_interface::{ConfigChange, UtxoSettingsChange};
+use serde::Serialize;
+
+/// Options of `coppice-lab ingest`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct IngestArgs {
+    /// Blocks.
+    #[command(flatten)]
+    pub blocks: BlocksArgs,
+    /// What every command has.
+    #[command(flatten)]
+    pub host: HostArgs,
+}
+
+/// The figures of an ingest, with its instructions.
+#[derive(Clone, Debug, Serialize)]
+pub struct IngestReport {
+    /// The figures.
+    #[serde(flatten)]
+    pub ingest: ingest::IngestReport,
+    /// Instructions of the blocks.
+    pub instructions: Instructions,
+    /// Instructions of their records, where the UTXO store got them too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub utxo_instructions: Option<UtxoInstructions>,
+}
+
+impl Report for IngestReport {
+    fn rows(&self) -> Vec<(&'static str, String)> {
+        let mut rows = self.ingest.rows();
+        let seconds = rows.pop();
+        rows.extend(self.instructions.rows());
+        rows.extend(self.utxo_instructions.iter().flat_map(UtxoInstructions::rows));
+        rows.extend(seconds);
+        rows
+    }
+}
+
+/// Feeds the blocks and prints the report.
+///
+/// # Errors
+/// As [`run`].
+pub fn command(args: &IngestArgs) -> Result<()> {
+    let ordered = read(&args.blocks.blk)?;
+    let report = run(wasm::find(args.host.wasm.as_deref())?, &ordered, args.blocks.plan())?;
+    report::print(&report, args.host.json)
+}
+
+/// Feeds a chain to a canister in this process, with the plan's `coinbase_maturity`, and verifies every block and every
+/// transaction.
+///
+/// # Errors
+/// As [`feed_to`].
+pub fn run(wasm: Vec<u8>, ordered: &Ordered, plan: Plan) -> Result<IngestReport> {
+    let client = Embedded::start(wasm)?;
+    if plan.coinbase_maturity.is_some() {
+        let utxo = UtxoSettingsChange { coinbase_maturity: plan.coinbase_maturity, ..UtxoSettingsChange::default() };
+        client.set_config(&ConfigChange { utxo: Some(utxo), ..ConfigChange::default() }).done()?;
+    }
+    let ingest = feed_to(&client, ordered, plan)?;
+    let costs = client.transport().costs();
+    let of_records = |utxo: &Replayed| UtxoInstructions::new(&costs, utxo.transactions, utxo.spent_outputs);
+    Ok(IngestReport {
+        instructions: Instructions::new(&costs, ingest.appended, ingest.pruned),
+        utxo_instructions: ingest.utxo.as_ref().map(of_records),
+        ingest,
+    })
+}

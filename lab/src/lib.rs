@@ -1,0 +1,30 @@
+//! The laboratory of the Coppice canister: its real wasm on an embedded host, shown, fed, copied and measured.
+//!
+//! ```text
+//! demo    chain_gen ──┐                  ┌──▶ ledger ──▶ verify ──┐
+//!                     ├──▶ feed ─────────┤                        ├──▶ report
+//! ingest  files ──────┘                  └──▶ embedded ◀─ companion ─┘
+//! demo --utxo   demo_utxo: blocks, ledger, story, verify ──▲
+//! bench         operations and messages, in the bench wasm
+//! ```
+//! The feeder, the indexer, the blob worker and what verifies them are those of the operator's command, the library [`coppice`]:
+//! only what makes chains and runs the canister is here.
+
+// All output passes `coppice::terminal`.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
+pub mod args;
+pub mod bench;
+pub mod chain_gen;
+pub mod commands;
+pub mod companion;
+pub mod costs;
+pub mod demo;
+pub mod demo_utxo;
+pub mod demonstration;
+pub mod embedded;
+pub mod index;
+pub mod ingest;
+pub mod quoted;
+pub mod serve;
+pub mod wasm;

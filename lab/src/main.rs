@@ -1,0 +1,9 @@
+//! `coppice-lab`: see the library.
+
+use clap::Parser;
+use coppice_lab::commands::{Cli, run};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    coppice::exit::end(run(Cli::parse()))
+}

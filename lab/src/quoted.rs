@@ -1,0 +1,148 @@
+//! Figures of the demonstration that pages quote: written by `coppice-lab demo --write`, which `scripts/bench --write` calls, and
+//! compared by `--check`.
+//!
+//! A page marks a quotation by the line `<!-- figures: demo -->` above a block of code. Each line of the block is a row of the report, by its name;
+//! a page quotes the rows that it wants.
+
+use anyhow::{Context, Result, bail, ensure};
+use std::fs;
+use std::path::Path;
+
+const MARK: &str = "<!-- figures: demo -->";
+const FENCE: &str = "```";
+/// Columns of a row's name.
+const NAME: usize = 56;
+
+/// A row of a report: its name and its value.
+pub type Row = (&'static str, String);
+
+/// The name of the row that a line quotes.
+fn name(line: &str) -> &str {
+    line.split("  ").next().unwrap_or_default()
+}
+
+/// A page with these figures in it.
+fn with_figures(page: &str, rows: &[Row]) -> Result<String> {
+    let mut text = String::with_capacity(page.len());
+    let (mut marked, mut inside) = (false, false);
+    for line in page.lines() {
+        let fence = line.starts_with(FENCE);
+        let is_row = inside && !fence;
+        inside = if fence { marked && !inside } else { inside };
+        marked = line == MARK || marked && fence && inside;
+        if is_row {
+            let name = name(line);
+            let (_, value) = rows.iter().find(|(row, _)| *row == name).with_context(|| format!("no row {name:?}"))?;
+            text.push_str(&format!("{name:<NAME$}{value}"));
+        } else {
+            text.push_str(line);
+        }
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+fn read(path: &Path) -> Result<String> {
+    let page = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    ensure!(page.contains(MARK), "{} quotes no demonstration", path.display());
+    Ok(page)
+}
+
+/// Returns whether a row counts instructions. These change when a compiler lays out the code in another way.
+pub fn counts_instructions(name: &str) -> bool {
+    name.starts_with("instructions") || name.starts_with("charged")
+}
+
+/// Returns whether two lines are equal; counts of instructions may differ by a twentieth.
+fn agree(page: &str, measured: &str) -> bool {
+    if page == measured || !counts_instructions(name(page)) {
+        return page == measured;
+    }
+    let number = |word: &str| word.replace(',', "").parse::<f64>().ok();
+    let near =
+        |(a, b): (&str, &str)| a == b || number(a).zip(number(b)).is_some_and(|(a, b)| (a - b).abs() <= b.abs() / 20.0);
+    let (page, measured) = (page.split_whitespace(), measured.split_whitespace());
+    page.clone().count() == measured.clone().count() && page.zip(measured).all(near)
+}
+
+/// Writes the figures into a page.
+///
+/// # Errors
+/// When the page cannot be read or written, quotes nothing, or quotes a row that the report does not have.
+pub fn write(path: &Path, rows: &[Row]) -> Result<()> {
+    let written = with_figures(&read(path)?, rows)?;
+    fs::write(path, written).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Compares the figures of a page.
+///
+/// # Errors
+/// As [`write()`]; and where the page has other figures, with its lines.
+pub fn check(path: &Path, rows: &[Row]) -> Result<()> {
+    let other = differing(path, rows)?;
+    if !other.is_empty() {
+        bail!(
+            "{} quotes other figures than the demonstration has (scripts/bench --write writes them):\n{}",
+            path.display(),
+            other.join("\n")
+        );
+    }
+    Ok(())
+}
+
+/// The lines of a page that have other figures, with those that were measured.
+///
+/// # Errors
+/// As [`write()`].
+pub fn differing(path: &Path, rows: &[Row]) -> Result<Vec<String>> {
+    let page = read(path)?;
+    let measured = with_figures(&page, rows)?;
+    let lines = page.lines().zip(measured.lines()).filter(|(page, now)| !agree(page, now));
+    Ok(lines.map(|(page, now)| format!("{page}\n  measured: {now}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = "# A page\n\n```\nkept  no row\n```\n\n<!-- figures: demo -->\n```\nkept  1 block\ncharged per block appended    1,000\n```\n\n```\nkept  no row\n```\n";
+
+    fn rows(kept: u64, charged: &str) -> Vec<Row> {
+        vec![("kept", format!("{kept} blocks")), ("billed", "7".into()), ("charged per block appended", charged.into())]
+    }
+
+    #[test]
+    fn a_page_quotes_the_rows_that_it_names_and_no_other_block_is_touched() {
+        let written = with_figures(PAGE, &rows(2, "2,000")).unwrap();
+        let lines: Vec<&str> = written.lines().collect();
+        assert_eq!(lines[8], format!("kept{}2 blocks", " ".repeat(52)));
+        assert_eq!(lines[9], format!("charged per block appended{}2,000", " ".repeat(30)));
+        assert_eq!(
+            [&lines[..8], &lines[10..]].concat(),
+            [&PAGE.lines().collect::<Vec<_>>()[..8], &PAGE.lines().collect::<Vec<_>>()[10..]].concat()
+        );
+        assert_eq!(with_figures(&written, &rows(2, "2,000")).unwrap(), written);
+        assert!(with_figures(PAGE, &rows(2, "2,000")[1..]).is_err(), "a row that is not there");
+    }
+
+    #[test]
+    fn figures_are_the_same_and_instructions_up_to_a_twentieth() {
+        let path = std::env::temp_dir().join(format!("coppice-quoted-{}.md", std::process::id()));
+        fs::write(&path, PAGE).unwrap();
+        assert!(check(&path, &rows(2, "100,000")).is_err(), "a page that was never written");
+        write(&path, &rows(2, "100,000")).unwrap();
+        for (kept, charged, agrees) in [
+            (2, "100,000", true),
+            (2, "104,900", true),
+            (2, "107,000", false),
+            (3, "100,000", false),
+            (2, "96,000", true),
+            (2, "x", false),
+        ] {
+            assert_eq!(check(&path, &rows(kept, charged)).is_ok(), agrees, "{kept}, {charged}");
+        }
+        fs::write(&path, "# No figures\n").unwrap();
+        assert!(check(&path, &rows(2, "100,000")).is_err());
+        fs::remove_file(&path).unwrap();
+    }
+}

@@ -1,0 +1,65 @@
+//! Finds the canister's wasm, or builds it.
+
+use anyhow::{Context, Result, bail};
+use coppice::say;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The workspace that this command was built from.
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_path_buf).unwrap_or_default()
+}
+
+/// The canister's wasm, raw or gzipped: the file that was named, else what `scripts/build-wasm` of the workspace builds.
+///
+/// # Errors
+/// When the file cannot be read or is no wasm, or the build fails.
+pub fn find(named: Option<&Path>) -> Result<Vec<u8>> {
+    match named {
+        Some(path) => read(path),
+        None => build(&workspace()),
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read the canister's wasm {}", path.display()))?;
+    if !bytes.starts_with(b"\0asm") && !bytes.starts_with(&[0x1F, 0x8B]) {
+        bail!("{} is neither wasm nor gzip", path.display());
+    }
+    Ok(bytes)
+}
+
+fn build(workspace: &Path) -> Result<Vec<u8>> {
+    let script = workspace.join("scripts").join("build-wasm");
+    if !script.is_file() {
+        bail!("there is no {} to build the canister with; name its wasm with --wasm or COPPICE_WASM", script.display());
+    }
+    say!("building the canister (scripts/build-wasm)");
+    // Only results go to this process's stdout.
+    let output = Command::new(&script)
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("cannot run {}", script.display()))?;
+    if !output.status.success() {
+        bail!("{} failed: {}", script.display(), output.status);
+    }
+    read(&workspace.join("target").join("coppice.wasm"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_wasm_is_refused_by_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("canister.wasm");
+        let error = format!("{:#}", find(Some(&path)).unwrap_err());
+        assert!(error.contains("canister.wasm"), "{error}");
+        std::fs::write(&path, b"hello").unwrap();
+        assert!(find(Some(&path)).is_err());
+        std::fs::write(&path, b"\0asm\x01\0\0\0").unwrap();
+        assert_eq!(find(Some(&path)).unwrap().len(), 8);
+        assert!(format!("{:#}", build(dir.path()).unwrap_err()).contains("--wasm"));
+    }
+}

@@ -1,0 +1,164 @@
+//! The commands, on the canister's real wasm: `COPPICE_WASM`, or what `scripts/build-wasm` builds.
+
+use coppice::client::{Client, Failure, Transport};
+use coppice::feed;
+use coppice::ingest::Plan;
+use coppice::ledger::Ledger;
+use coppice::report::Report;
+use coppice::verify::{Depth, verify};
+use coppice_lab::chain_gen::Generator;
+use coppice_lab::embedded::Embedded;
+use coppice_lab::{demo, ingest, quoted, wasm};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::Command;
+
+fn wasm() -> Vec<u8> {
+    coppice_host::set_module_cache(coppice_host::default_module_cache());
+    let named = std::env::var_os("COPPICE_WASM").map(PathBuf::from);
+    wasm::find(named.as_deref()).unwrap()
+}
+
+#[test]
+fn a_small_demonstration_prunes_verifies_and_prints_one_line_of_json() {
+    let args = ["demo", "--blocks", "200", "--retain-blocks", "30", "--seed", "5", "--json"];
+    let output = Command::new(env!("CARGO_BIN_EXE_coppice-lab")).args(args).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(stdout.lines().count(), 1, "{stdout}");
+    let report: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(report["appended"]["blocks"], 200);
+    assert_eq!((&report["pruned"]["blocks"], &report["kept"]["blocks"]), (&169.into(), &31.into()));
+    assert_eq!((&report["verified"]["blocks"], &report["verified"]["pruned_blocks"]), (&31.into(), &169.into()));
+    let number = |name: &str| report[name].as_u64().unwrap();
+    assert!(number("used_bytes") + number("reusable_bytes") < number("billed_bytes"), "{report}");
+    assert!(report["instructions"]["per_block_pruned"].as_u64().unwrap() > 0, "{report}");
+}
+
+/// The demonstration with its default arguments is the one that the pages quote.
+#[test]
+fn the_demonstration_is_the_same_each_time_and_as_the_pages_quote_it() {
+    let run = || {
+        let report = demo::run(wasm(), demo::Plan::new(demo::BLOCKS, None, 1).unwrap()).unwrap();
+        report.check_growth().unwrap();
+        report.rows()
+    };
+    let (first, again) = (run(), run());
+    let but_seconds = |rows: &[quoted::Row]| -> Vec<_> {
+        rows.iter().filter(|(name, _)| *name != "seconds").cloned().collect::<Vec<quoted::Row>>()
+    };
+    assert_eq!(but_seconds(&first), but_seconds(&again));
+    for page in ["README.md", "docs/commands.md"] {
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").join(page);
+        let differing = quoted::differing(&path, &first).unwrap();
+        // Instructions are those of the optimised canister, with which scripts/test compares them.
+        let other: Vec<&String> = differing.iter().filter(|line| !quoted::counts_instructions(line)).collect();
+        assert!(other.is_empty(), "{page}: {other:#?}");
+    }
+}
+
+#[test]
+fn mainnet_blocks_1_to_255_go_in_whole() {
+    let Some(blocks) = std::env::var_os("COPPICE_BLOCKS").map(PathBuf::from) else {
+        // Past the test harness, which hides what a passing test prints.
+        let note = "not run: mainnet_blocks_1_to_255_go_in_whole; COPPICE_BLOCKS names no directory of blocks";
+        writeln!(std::io::stderr(), "{note}").unwrap();
+        return;
+    };
+    let ordered = coppice::ingest::read(&[blocks]).unwrap();
+    let report = ingest::run(wasm(), &ordered, Plan::default()).unwrap().ingest;
+    assert_eq!((report.first_block, report.last_block), (1, 255));
+    assert_eq!(report.last_hash, "00000000d0a75c861fabf9ff7b92022f60e4afeed9331fe5aa073d8e4706fe3c");
+    let verified = report.verified;
+    assert_eq!((verified.blocks, verified.transactions, verified.receipts), (255, 262, 262));
+    let plan = Plan { first_number: Some(1_000), retain_blocks: Some(100), ..Plan::default() };
+    let pruning = ingest::run(wasm(), &ordered, plan).unwrap().ingest;
+    assert_eq!((pruning.first_block, pruning.pruned.blocks, pruning.verified.blocks), (1_000, 154, 101));
+}
+
+/// Answers one query with what another one should have.
+struct Liar<'a> {
+    honest: &'a Embedded,
+    method: &'static str,
+    arg: Vec<u8>,
+}
+
+impl Transport for Liar<'_> {
+    async fn update(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        self.honest.update(method, arg).await
+    }
+
+    async fn query(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        self.honest.query(method, if method == self.method { self.arg.clone() } else { arg }).await
+    }
+}
+
+#[test]
+fn a_wrong_answer_is_noticed() {
+    let client = Embedded::start(wasm()).unwrap();
+    let mut ledger = Ledger::default();
+    let mut id = Vec::new();
+    let generator = Generator::new(1, 10, client.transport().now_secs(), 0).unwrap();
+    let first = generator.first();
+    for block in generator {
+        feed::send(&client, &block).unwrap();
+        ledger.record(&block);
+        id = feed::ids_of(&block.index)[0].to_vec();
+    }
+    let check = |method, arg| {
+        let liar = Client::new(Liar { honest: client.transport(), method, arg });
+        verify(&liar, &ledger, first, Depth::All)
+    };
+    assert_eq!(check("", Vec::new()).unwrap().blocks, 10);
+    let id = candid::encode_one(serde_bytes::Bytes::new(&id)).unwrap();
+    for (method, arg) in [
+        ("get_block", candid::encode_one(first + 1).unwrap()),
+        ("get_transaction_location", id.clone()),
+        ("get_receipt", id),
+    ] {
+        assert!(check(method, arg).is_err(), "{method}");
+    }
+    // Blocks that are kept are not pruned.
+    assert!(verify(&client, &ledger, first + 1, Depth::All).is_err());
+}
+
+#[test]
+fn errors_name_what_is_wrong() {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_coppice-lab")).args(["ingest", "--blk", "no-such-file"]).output().unwrap();
+    assert!(!output.status.success() && output.stdout.is_empty());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no-such-file"));
+}
+
+/// The compiled canister is kept for the next command, and no command believes what is not as it was written.
+#[test]
+fn the_compiled_canister_is_kept_and_a_damaged_one_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let (block, wasm_file, cache) =
+        (dir.path().join("block.raw"), dir.path().join("canister.wasm"), dir.path().join("compiled"));
+    std::fs::write(&block, bitcoin_test_data::blocks::mainnet_702861()).unwrap();
+    std::fs::write(&wasm_file, wasm()).unwrap();
+    let ingest = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_coppice-lab"));
+        command.args(["ingest", "--json", "--blk"]).arg(&block).arg("--wasm").arg(&wasm_file).args(more);
+        let output = command.env("COPPICE_MODULE_CACHE", &cache).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(report["verified"]["blocks"], 1);
+        report["instructions"].clone()
+    };
+    let compiled_anew = ingest(&["--no-cache"]);
+    assert!(!cache.exists());
+    assert_eq!(ingest(&[]), compiled_anew);
+    let entries = || -> Vec<PathBuf> { std::fs::read_dir(&cache).unwrap().map(|file| file.unwrap().path()).collect() };
+    let [entry] = &entries()[..] else { panic!("{:?}", entries()) };
+    // A new entry is another file, which takes the old one's place.
+    let file = || std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(entry).unwrap());
+    let (whole, first) = (std::fs::read(entry).unwrap(), file());
+    assert_eq!((ingest(&[]), file()), (compiled_anew.clone(), first), "it is taken as it is");
+    let damaged = [&whole[..1_000], &[0; 8], &whole[1_008..]].concat();
+    std::fs::write(entry, damaged).unwrap();
+    assert_eq!(ingest(&[]), compiled_anew);
+    assert!(std::fs::read(entry).unwrap() == whole && entries().len() == 1);
+}

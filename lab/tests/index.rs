@@ -1,0 +1,222 @@
+//! The indexer on the canister's real wasm.
+
+use anyhow::Result;
+use candid::Principal;
+use coppice::client::{Client, Failure, Reach, Transport, Wait};
+use coppice::feed::{self, Header};
+use coppice::index::engine::Engine;
+use coppice::index::origin::{Origin, Payload};
+use coppice::index::steps::{Checkpoint, Event, Options, Step};
+use coppice::index::store::Store;
+use coppice::ledger::Ledger;
+use coppice::random::Random;
+use coppice::site::Site;
+use coppice_interface::{ExportError, ExportPage, Exporter, PrunePolicyArg, Role};
+use coppice_lab::companion::{Companion, Pace};
+use coppice_lab::embedded::Embedded;
+use coppice_lab::wasm;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Appends blocks of random sizes, rolls back, and remembers what the chain is.
+struct Feeder<'a> {
+    client: &'a Client<Embedded>,
+    random: Random,
+    chain: Vec<coppice_interface::AppendBlock>,
+}
+
+impl Feeder<'_> {
+    fn append(&mut self, body: u64) {
+        let (number, parent) = match self.chain.last() {
+            Some(block) => (block.number + 1, block.hash.as_slice().try_into().unwrap()),
+            None => (500, [9; 32]),
+        };
+        let hash = feed::sha256(&[&parent[..], &self.random.word().to_le_bytes()].concat());
+        let body: Vec<u8> = (0..body).map(|_| self.random.word() as u8).collect();
+        let ids: Vec<[u8; 32]> =
+            (0..self.random.below(5)).map(|_| feed::sha256(&self.random.word().to_le_bytes())).collect();
+        let header = Header { number, hash, parent, timestamp: self.client.transport().now_secs() };
+        let block = feed::block(&header, [body, Vec::new(), feed::index_segment(ids.into_iter())]);
+        feed::send(self.client, &block).unwrap();
+        self.chain.push(block);
+    }
+
+    fn roll_back(&mut self, blocks: usize) {
+        self.chain.truncate(self.chain.len() - blocks);
+        let head = self.chain.last().unwrap().number;
+        self.client.roll_back_to(head).done().unwrap();
+    }
+}
+
+/// Ends the run at a place.
+struct Die(u64);
+
+impl Checkpoint for Die {
+    fn reached(&mut self, _: Step) -> Result<()> {
+        self.0 -= 1;
+        if self.0 == 0 { anyhow::bail!("died") } else { Ok(()) }
+    }
+}
+
+/// Goes on, dying every so many places, until the head or so many pages.
+fn index(client: &Client<Embedded>, url: &str, random: &mut Random, pages: Option<u64>) -> Vec<String> {
+    let origin =
+        Origin { canister: client.transport().canister().to_string(), network: "".into(), payload: Payload::All };
+    let options = Options {
+        page_bytes: 40_000,
+        ack_every: Some(2),
+        skip_damaged: false,
+        accept_reset: false,
+        keep_orphaned: 1_000,
+    };
+    let (mut notes, mut stored) = (Vec::new(), 0);
+    loop {
+        let store = Store::open(url, &origin).unwrap();
+        let mut engine = Engine::open(client, store, options, Die(3 + random.below(20))).unwrap();
+        loop {
+            match engine.step() {
+                Ok(Event::CaughtUp) => return notes,
+                Ok(Event::Stored) => stored += 1,
+                Ok(Event::Note(note)) => notes.push(note),
+                Ok(_) => {}
+                Err(error) if error.to_string() == "died" => break,
+                Err(error) => panic!("{error:#}"),
+            }
+            if pages.is_some_and(|pages| stored >= pages) {
+                return notes;
+            }
+        }
+    }
+}
+
+fn client() -> Client<Embedded> {
+    coppice_host::set_module_cache(coppice_host::default_module_cache());
+    let named = std::env::var_os("COPPICE_WASM").map(PathBuf::from);
+    Embedded::start(wasm::find(named.as_deref()).unwrap()).unwrap()
+}
+
+#[test]
+fn a_chain_that_is_fed_rolled_back_and_pruned_is_copied_by_an_indexer_that_keeps_dying() {
+    let dir = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}/index.db", dir.path().display());
+    let client = client();
+    let principal = client.transport().principal(Role::Exporter);
+    client.register_exporter(&Exporter { name: "tests".into(), principal }).done().unwrap();
+    let policy = PrunePolicyArg { retain_blocks: Some(10), ..PrunePolicyArg::default() };
+    let policy = client.set_prune_policy(&policy).done().unwrap().new;
+    let mut random = Random::new(11);
+    let mut feeder = Feeder { client: &client, random: Random::new(5), chain: Vec::new() };
+    let mut reorgs = 0;
+    for round in 0..25 {
+        for _ in 0..1 + random.below(6) {
+            let long = random.below(6) == 0;
+            feeder.append(if long { 200_000 } else { random.below(9_000) });
+        }
+        // Perhaps not to the end: in the middle of a block.
+        let pages = (round % 3 == 1).then(|| 1 + random.below(3));
+        reorgs += index(&client, &url, &mut random, pages).len();
+        client.transport().pass(Duration::from_secs(policy.timer_interval_secs)).unwrap();
+        if round % 4 == 2 {
+            let blocks = 1 + random.below(3) as usize;
+            feeder.roll_back(blocks);
+        }
+    }
+    reorgs += index(&client, &url, &mut random, None).len();
+    assert!(reorgs >= 3, "{reorgs}");
+
+    let mut ledger = Ledger::default();
+    feeder.chain.iter().for_each(|block| ledger.record(block));
+    let origin =
+        Origin { canister: client.transport().canister().to_string(), network: "".into(), payload: Payload::All };
+    let mut store = Store::open(&url, &origin).unwrap();
+    let held = store.held().unwrap();
+    assert_eq!(store.count_same(ledger.entries()).unwrap(), feeder.chain.len() as u64);
+    assert_eq!(
+        (held.blocks, held.transactions, held.gap_blocks),
+        (feeder.chain.len() as u64, ledger.transactions(), 0)
+    );
+    let status = client.get_prune_status().wait().unwrap();
+    assert!(status.pruned_blocks > 20, "{status:?}");
+    let exporter = &client.get_export_status().wait().unwrap().exporters[0];
+    assert_eq!((exporter.lag_blocks, Some(exporter.exported_before_block)), (0, held.last.map(|last| last + 1)));
+}
+
+/// A canister that from some moment on cannot read its next block.
+struct Damaged {
+    inner: Client<Embedded>,
+    is_damaged: AtomicBool,
+}
+
+impl Transport for Damaged {
+    async fn update(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        if method == "export_blocks" && self.is_damaged.load(Ordering::Relaxed) {
+            let error = ExportError::Corrupt { number: 501, why: "damaged".into(), next: None };
+            return Ok(candid::encode_one(Err::<ExportPage, _>(error)).unwrap());
+        }
+        self.inner.transport().update(method, arg).await
+    }
+
+    async fn query(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        self.inner.transport().query(method, arg).await
+    }
+}
+
+impl Reach for Damaged {
+    fn principal(&self, role: Role) -> Principal {
+        self.inner.transport().principal(role)
+    }
+}
+
+#[test]
+fn an_indexer_that_fails_ends_the_run_with_its_own_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}/index.db", dir.path().display());
+    let client = Client::new(Damaged { inner: client(), is_damaged: AtomicBool::new(false) });
+    let canister = client.transport().inner.transport().canister().to_string();
+    let origin = Origin { canister, network: "embedded".into(), payload: Payload::Headers };
+    let mut feeder = Feeder { client: &client.transport().inner, random: Random::new(5), chain: Vec::new() };
+    let mut feed = |pace: &Pace| {
+        feeder.append(10);
+        pace.appended()
+    };
+    let mut companion = Companion::start(&client, &url, &origin).unwrap();
+    companion.index_while(&mut feed).unwrap();
+    assert_eq!(companion.engine().tip(), Some(500));
+    client.transport().is_damaged.store(true, Ordering::Relaxed);
+    let error = companion.index_while(|pace| (0..32).try_for_each(|_| feed(pace)));
+    assert!(error.unwrap_err().to_string().contains("cannot read block 501"));
+    drop(companion);
+    let again = Companion::start(&client, &url, &origin).err().unwrap().to_string();
+    assert!(again.contains("1 block of another run"), "{again}");
+}
+
+fn coppice(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_coppice-lab")).args(args).output().unwrap()
+}
+
+#[test]
+fn the_command_copies_a_chain_that_is_pruned_behind_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}/index.db", dir.path().display());
+    let args = ["index", "--database", &url, "--blocks", "200", "--retain-blocks", "40", "--json"];
+    let output = coppice(&args);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&report["blocks"], &report["held"]["blocks"], &report["lag"]), (&200.into(), &200.into(), &0.into()));
+    assert_eq!((&report["pruned_blocks"], &report["held"]["gap_blocks"]), (&159.into(), &0.into()));
+    assert_eq!(report["checked"]["verified_blocks"], 200);
+    assert!(report["acks"].as_u64().unwrap() > 0, "{report}");
+    // The canister is gone, and another one must not be mixed in.
+    let output = coppice(&args);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && stderr.contains("200 blocks of another run"), "{stderr}");
+}
+
+#[test]
+fn a_database_that_cannot_be_is_said_first() {
+    let output = coppice(&["index", "--database", "mysql://localhost/x"]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && stderr.contains("mysql") && stderr.contains("sqlite:"), "{stderr}");
+}

@@ -1,0 +1,102 @@
+//! What `coppice size` predicts, against a canister that is fed until it has stopped growing.
+
+use coppice::client::Wait;
+use coppice::feed::{self, Header};
+use coppice::site::Site;
+use coppice::size::{Size, Workload};
+use coppice_interface::BUCKET;
+use coppice_interface::PrunePolicyArg;
+use coppice_lab::embedded::Embedded;
+use coppice_lab::wasm;
+use std::path::PathBuf;
+use std::time::Duration;
+
+fn id(number: u64, position: u64) -> [u8; 32] {
+    let mut id = [0; 32];
+    id[..8].copy_from_slice(&number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes());
+    id[8..16].copy_from_slice(&position.to_le_bytes());
+    id
+}
+
+/// Feeds a chain of equal blocks for three windows, with a day's retention and the `target_bytes` that was predicted.
+fn check(block_bytes: u64, transactions: u64) {
+    let workload = Workload {
+        block_bytes,
+        transactions,
+        keys: 0,
+        records: 0,
+        verify: true,
+        // No part of a day, so that blocks do not age just when others come.
+        interval_ms: 500_000,
+        days: 1,
+        log_class: 1 << 20,
+        timer_interval_secs: 60,
+    };
+    let size = Size::of(workload);
+    coppice_host::set_module_cache(coppice_host::default_module_cache());
+    let named = std::env::var_os("COPPICE_WASM").map(PathBuf::from);
+    let client = Embedded::start(wasm::find(named.as_deref()).unwrap()).unwrap();
+    let policy =
+        PrunePolicyArg { retain_days: Some(1), target_bytes: Some(size.target_bytes), ..PrunePolicyArg::default() };
+    client.set_prune_policy(&policy).done().unwrap();
+    let index = feed::index_segment((0..transactions as u32).map(|position| id(0, u64::from(position)))).len() as u64;
+    let (mut billed, mut kept) = (Vec::new(), 0);
+    // In the last of three windows each block that comes has another pruned.
+    let mut before = None;
+    for number in 0..3 * size.blocks {
+        if number == 2 * size.blocks {
+            before = Some(client.transport().costs());
+        }
+        let hash = |number: u64| id(number, u64::MAX);
+        let timestamp = client.transport().now_secs();
+        let header = Header { number, hash: hash(number), parent: hash(number.wrapping_sub(1)), timestamp };
+        let ids = (0..transactions as u32).map(|position| id(number, u64::from(position)));
+        let body = vec![number as u8; (block_bytes - index) as usize];
+        feed::send(&client, &feed::block(&header, [body, Vec::new(), feed::index_segment(ids)])).unwrap();
+        (0..workload.interval_ms / 20_000).for_each(|_| client.transport().pass(Duration::from_secs(20)).unwrap());
+        let storage = client.get_storage_status().wait().unwrap();
+        billed.push(storage.billed_bytes);
+        kept = kept.max(storage.used_bytes);
+    }
+    let status = client.get_prune_status().wait().unwrap();
+    let last = status.last_run.unwrap();
+    assert_eq!(format!("{:?}", last.reason), "Some(Retention)", "the target leaves retention alone");
+    let plateau = *billed.last().unwrap();
+    assert_eq!(billed[billed.len() / 2], plateau, "it has stopped growing");
+    println!(
+        "{block_bytes} bytes: {plateau} billed, {} predicted; {kept} kept, {} predicted",
+        size.billed_bytes, size.kept_bytes
+    );
+    assert!(size.billed_bytes.abs_diff(plateau) <= 2 * BUCKET, "{plateau} billed, {} predicted", size.billed_bytes);
+    assert!((kept..=kept + 4 * workload.log_class).contains(&size.kept_bytes), "{kept}, {}", size.kept_bytes);
+    let (before, costs) = (before.unwrap(), client.transport().costs());
+    let near = |what: &str, predicted: u64, measured: u64| {
+        println!("{what}: {measured}, {predicted} predicted");
+        assert!(
+            predicted * 4 / 5 <= measured && measured <= predicted * 5 / 4,
+            "{what}: {measured}, {predicted} predicted"
+        );
+    };
+    near(
+        "feeding, instructions charged",
+        size.feeding_instructions() * size.blocks,
+        costs.append_charged - before.append_charged,
+    );
+    let firings = (size.firings() * size.blocks as f64) as u64;
+    near("firings", firings, costs.timer_firings - before.timer_firings);
+    near(
+        "daemon, instructions charged",
+        size.daemon_instructions() * size.blocks,
+        costs.timer_charged - before.timer_charged,
+    );
+}
+
+#[test]
+fn small_blocks_need_what_was_predicted() {
+    check(60_000, 120);
+}
+
+#[test]
+fn large_blocks_need_what_was_predicted() {
+    check(1_000_000, 2_000);
+}

@@ -1,0 +1,339 @@
+//! `ingest --utxo`: what real blocks, and blocks made here, leave in the UTXO store, read through the Candid interface and held
+//! against sets that are computed here, by other code than the command's.
+
+mod chain;
+
+use candid::Principal;
+use chain::{Chain, Expected};
+use coppice::client::{Client, Failure, Reach, Transport, Wait};
+use coppice::ingest::{self, IngestReport, Plan};
+use coppice::order::Ordered;
+use coppice::site::Site;
+use coppice::utxo::Replayed;
+use coppice_interface::*;
+use coppice_lab::embedded::Embedded;
+use coppice_lab::ingest::run;
+use coppice_lab::wasm;
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+const UTXO: Plan = Plan { first_number: None, retain_blocks: None, utxo: true, coinbase_maturity: None };
+
+fn canister() -> Vec<u8> {
+    coppice_host::set_module_cache(coppice_host::default_module_cache());
+    let named = std::env::var_os("COPPICE_WASM").map(PathBuf::from);
+    wasm::find(named.as_deref()).unwrap()
+}
+
+fn start() -> Client<Embedded> {
+    Embedded::start(canister()).unwrap()
+}
+
+fn replay(client: &Client<impl Site>, ordered: &Ordered) -> (IngestReport, Replayed) {
+    let report = ingest::feed_to(client, ordered, UTXO).unwrap();
+    let utxo = report.utxo.clone().unwrap();
+    (report, utxo)
+}
+
+/// Blocks in a file, as the command reads them.
+fn read(bytes: &[u8]) -> (tempfile::TempDir, Ordered) {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("blocks.dat"), bytes).unwrap();
+    let ordered = ingest::read(&[dir.path().to_path_buf()]).unwrap();
+    (dir, ordered)
+}
+
+#[test]
+fn mainnet_blocks_1_to_255_leave_the_set_that_they_imply() {
+    let Some(blocks) = std::env::var_os("COPPICE_BLOCKS").map(PathBuf::from) else {
+        // Past the test harness, which hides what a passing test prints.
+        let note = "not run: mainnet_blocks_1_to_255_leave_the_set_that_they_imply; COPPICE_BLOCKS names no directory of blocks";
+        writeln!(std::io::stderr(), "{note}").unwrap();
+        return;
+    };
+    let ordered = ingest::read(&[blocks]).unwrap();
+    let blocks: Vec<bitcoin::Block> = ordered.chain.iter().map(|found| found.load().unwrap().1).collect();
+    let expected = Expected::of(1, &blocks);
+    assert_eq!(
+        (expected.transactions.len(), expected.unspent.len(), expected.satoshis()),
+        (262, 260, 1_275_000_000_000)
+    );
+
+    let client = start();
+    let (report, utxo) = replay(&client, &ordered);
+    assert_eq!((report.last_block, report.verified.transactions), (255, 262));
+    assert_eq!((utxo.transactions, utxo.records, utxo.already_there), (262, 262, 0));
+    assert_eq!((utxo.unspent_outputs, utxo.unspent_satoshis), (260, 1_275_000_000_000));
+    assert_eq!((utxo.spent_outputs, utxo.spends_without_record), (expected.spent.len() as u64, 0));
+    assert_eq!(
+        (utxo.verified.unspent, utxo.verified.spent, utxo.verified.transactions),
+        (260, utxo.spent_outputs, 262)
+    );
+    let costs = client.transport().costs();
+    assert!(costs.create_instructions > 0 && costs.spend_instructions > 0);
+    expected.check(&client);
+}
+
+#[test]
+fn a_real_block_alone_goes_in_with_its_in_block_spends_and_again_changes_nothing() {
+    let raw = bitcoin_test_data::blocks::mainnet_702861();
+    let block: bitcoin::Block = bitcoin::consensus::deserialize(raw).unwrap();
+    let expected = Expected::of(702_861, std::slice::from_ref(&block));
+    let inputs: usize = block.txdata[1..].iter().map(|transaction| transaction.input.len()).sum();
+    assert!(!expected.spent.is_empty() && expected.without_record > 0);
+    assert_eq!(expected.spent.len() + expected.without_record, inputs);
+
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("block.raw"), raw).unwrap();
+    let ordered = ingest::read(&[dir.path().to_path_buf()]).unwrap();
+    let client = start();
+    let (_, first) = replay(&client, &ordered);
+    let (transactions, spent) = (block.txdata.len() as u64, expected.spent.len() as u64);
+    assert_eq!((first.transactions, first.records, first.already_there), (transactions, transactions, 0));
+    assert_eq!((first.spent_outputs, first.already_spent), (spent, 0));
+    assert_eq!(first.spends_without_record, expected.without_record as u64);
+    assert_eq!((first.unspent_outputs, first.unspent_satoshis), (expected.unspent.len() as u64, expected.satoshis()));
+    expected.check(&client);
+
+    let storage = client.get_storage_status().wait().unwrap();
+    let (report, again) = replay(&client, &ordered);
+    assert_eq!(report.already_there_blocks, 1);
+    assert_eq!((again.already_there, again.already_spent), (transactions, spent));
+    let figures =
+        |replayed: &Replayed| Replayed { already_there: 0, already_spent: 0, seconds: 0.0, ..replayed.clone() };
+    assert_eq!(figures(&again), figures(&first));
+    assert_eq!(client.get_storage_status().wait().unwrap(), storage);
+    expected.check(&client);
+}
+
+#[test]
+fn a_chain_with_in_block_spends_and_transactions_beyond_a_message() {
+    let chain = Chain::new();
+    let expected = Expected::of(chain::FIRST, &chain.blocks);
+    let (_dir, ordered) = read(&chain.bytes());
+    let client = start();
+    let (report, utxo) = replay(&client, &ordered);
+    assert_eq!(report.last_block, u64::from(chain.height()));
+    // A script of more than an ingress message, and the extended form of what spends it.
+    assert_eq!((utxo.uploaded_in_chunks, utxo.repeated), (2, 1));
+    assert_eq!((utxo.spent_outputs, utxo.spends_without_record), (expected.spent.len() as u64, 1));
+    assert_eq!((utxo.unspent_outputs, utxo.unspent_satoshis), (expected.unspent.len() as u64, expected.satoshis()));
+    expected.check(&client);
+
+    // What comes next spends what a run before has left, and blocks here do not have.
+    let next = chain.next();
+    let (_dir, later) = read(&chain::framed(std::slice::from_ref(&next)));
+    let (report, utxo) = replay(&client, &later);
+    assert_eq!((report.first_block, utxo.transactions, utxo.already_there), (u64::from(chain.height()) + 1, 2, 0));
+    assert_eq!((utxo.spent_outputs, utxo.spends_without_record, utxo.verified.spent), (1, 0, 1));
+    let transaction = next.txdata[1].compute_txid();
+    let mut expected = Expected::of(chain::FIRST, &[chain.blocks, vec![next]].concat());
+    // What it spends is in the store, but its value is not known here.
+    expected.fees.remove(&transaction).unwrap();
+    expected.check(&client);
+}
+
+/// Fails for ever after so many updates, and notes where.
+struct Flaky<'a> {
+    inner: &'a Embedded,
+    left: AtomicU32,
+    /// The method that never comes through.
+    never: Option<&'static str>,
+    failed: Mutex<Option<String>>,
+}
+
+impl Transport for Flaky<'_> {
+    async fn update(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        if self.left.load(Ordering::Relaxed) == 0 || self.never == Some(method) {
+            self.failed.lock().unwrap().get_or_insert_with(|| method.into());
+            return Err(Failure::Transport("interrupted".into()));
+        }
+        self.left.fetch_sub(1, Ordering::Relaxed);
+        self.inner.update(method, arg).await
+    }
+
+    async fn query(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        self.inner.query(method, arg).await
+    }
+}
+
+impl Reach for Flaky<'_> {
+    fn principal(&self, role: Role) -> Principal {
+        self.inner.principal(role)
+    }
+}
+
+impl Site for Flaky<'_> {
+    fn pass(&self, time: Duration) -> anyhow::Result<()> {
+        self.inner.pass(time)
+    }
+
+    fn await_timer(&self, interval: Duration) -> anyhow::Result<()> {
+        self.inner.await_timer(interval)
+    }
+
+    fn patience(&self) -> u32 {
+        self.inner.patience()
+    }
+}
+
+#[test]
+fn interrupted_again_and_again_it_ends_with_the_same_store() {
+    let chain = Chain::new();
+    let expected = Expected::of(chain::FIRST, &chain.blocks);
+    let (_dir, ordered) = read(&chain.bytes());
+    let client = start();
+    // Each run goes one message further than the last one could, through the blocks where everything happens.
+    let before = 2 * (chain.blocks.len() as u32 - chain::EVENTFUL);
+    let mut interrupted = BTreeSet::new();
+    let somewhere = ["append_block", "put_block_chunk", "utxo_create", "utxo_put_transaction_chunk", "utxo_spend"];
+    // Those at each method first: of what is there already less is sent, so that not every message is the one that follows.
+    let at_each = somewhere.iter().map(|method| (u32::MAX, Some(*method)));
+    for (left, never) in at_each.chain((before..).map(|left| (left, None))) {
+        let flaky = Flaky { inner: client.transport(), left: AtomicU32::new(left), never, failed: Mutex::default() };
+        let flaky = Client::new(flaky);
+        let result = ingest::feed_to(&flaky, &ordered, UTXO);
+        let Some(method) = flaky.transport().failed.lock().unwrap().take() else {
+            result.unwrap();
+            break;
+        };
+        assert!(result.is_err());
+        interrupted.insert(method);
+    }
+    assert!(somewhere.iter().all(|method| interrupted.contains(*method)), "{interrupted:?}");
+    let (report, utxo) = replay(&client, &ordered);
+    assert_eq!(report.already_there_blocks, chain.blocks.len() as u64);
+    assert_eq!(utxo.already_there, utxo.transactions);
+    expected.check(&client);
+}
+
+/// Blocks that were pruned, and the same files again: nothing of them is sent, and what is left is as the blocks imply.
+#[test]
+fn a_replay_after_pruning_sends_nothing_of_pruned_blocks() {
+    let chain = Chain::new();
+    let expected = Expected::of(chain::FIRST, &chain.blocks);
+    let (_dir, ordered) = read(&chain.bytes());
+    let client = start();
+    let at_once = UtxoSettingsChange { block_height_retention: Some(1), ..UtxoSettingsChange::default() };
+    client.set_config(&ConfigChange { utxo: Some(at_once), ..ConfigChange::default() }).done().unwrap();
+    let (_, first) = replay(&client, &ordered);
+    assert_eq!((first.left_out_blocks, first.verified.pruned), (0, 0));
+    client.set_block_assembly_state(UtxoBlockAssemblyState::Running).wait().unwrap();
+    client.notify_block_persisted(chain.height()).done().unwrap();
+    for _ in 0..100 {
+        client.transport().pass(Duration::from_secs(60)).unwrap();
+    }
+    let storage = client.get_storage_status().wait().unwrap().utxo;
+    let gone = first.records - storage.records;
+    let pruned = storage.pruned_height.unwrap();
+    assert!(gone > 0 && (chain::FIRST..chain.height()).contains(&pruned), "{storage:?}");
+
+    let (_, again) = replay(&client, &ordered);
+    assert_eq!(again.left_out_blocks, u64::from(pruned - chain::FIRST + 1));
+    assert_eq!((again.verified.pruned, again.records), (gone, storage.records));
+    assert_eq!(again.verified.unspent, expected.unspent.len() as u64);
+    assert_eq!(again.transactions, again.already_there, "nothing is made that was there before");
+    // The next block is replayed on the records that are left.
+    let next = chain.next();
+    let (_dir, later) = read(&chain::framed(std::slice::from_ref(&next)));
+    let (_, utxo) = replay(&client, &later);
+    assert_eq!((utxo.left_out_blocks, utxo.spent_outputs, utxo.spends_without_record), (0, 1, 0));
+}
+
+#[test]
+fn a_store_that_is_not_what_the_blocks_imply_is_noticed() {
+    let chain = Chain::new();
+    let expected = Expected::of(chain::FIRST, &chain.blocks);
+    let (_dir, ordered) = read(&chain.bytes());
+    let client = start();
+    replay(&client, &ordered);
+    let height = chain.height();
+    let (outpoint, _) = expected.unspent.iter().find(|(_, output)| !output.coinbase).unwrap();
+    let spend = Spend {
+        txid: chain::internal(outpoint.txid).into(),
+        vout: outpoint.vout,
+        utxo_hash: UtxoHash::from(expected.unspent[outpoint].hash),
+        vin: 3,
+    };
+    let items = vec![TransactionSpends { spender: [9; 32].into(), spends: vec![spend] }];
+    client.utxo_spend(&UtxoSpendBatch { height, items }).wait().unwrap().results[0].as_ref().unwrap();
+    let error = ingest::feed_to(&client, &ordered, UTXO).err().unwrap();
+    assert!(format!("{error:#}").contains(&format!("{outpoint} should be unspent")), "{error:#}");
+}
+
+#[test]
+fn blocks_without_heights_are_refused_before_anything_is_sent() {
+    let chain = Chain::new();
+    let (_dir, ordered) = read(&chain.bytes());
+    let client = start();
+    let plan = Plan { first_number: Some(0), ..UTXO };
+    let error = ingest::feed_to(&client, &ordered, plan).err().unwrap();
+    assert!(format!("{error:#}").contains("--first-number"), "{error:#}");
+    assert_eq!(client.get_head().wait().unwrap(), Err(ReadError::NotFound));
+}
+
+fn with_maturity(blocks: u32) -> Plan {
+    Plan { coinbase_maturity: Some(blocks), ..UTXO }
+}
+
+fn refusal<T>(result: anyhow::Result<T>) -> String {
+    format!("{:#}", result.err().unwrap())
+}
+
+#[test]
+fn a_test_networks_coinbases_are_spent_as_early_as_the_option_says() {
+    // Depths in the order of blocks, the youngest coinbase that is spent, and what is refused then.
+    for (depths, youngest) in [(&[9, 5, 7][..], 5), (&[1, 1, 4], 1), (&[2, 0], 0)] {
+        let chain = Chain::young(depths);
+        let (_dir, ordered) = read(&chain.bytes());
+        let report = run(canister(), &ordered, with_maturity(youngest)).unwrap();
+        let instructions = report.utxo_instructions.unwrap();
+        assert!(instructions.per_transaction_created > 0 && instructions.per_output_spent > 0);
+        let utxo = report.ingest.utxo.unwrap();
+        assert_eq!((utxo.spent_outputs, utxo.verified.spent), (depths.len() as u64, depths.len() as u64));
+        // Without the option, with one block more, and with the most.
+        for (plan, maturity) in
+            [(UTXO, 100), (with_maturity(youngest + 1), youngest + 1), (with_maturity(u32::MAX / 2), u32::MAX / 2)]
+        {
+            let error = refusal(run(canister(), &ordered, plan));
+            let depth = depths.iter().find(|&&depth| (depth as u32) < maturity).unwrap();
+            let block = chain.blocks.iter().find(|block| block.txdata.len() > 1);
+            let [says, after] =
+                [format!("coinbase_maturity is {maturity};"), format!("{depth} blocks after it was made")];
+            assert!(error.contains("--coinbase-maturity") && error.contains(&says), "{error}");
+            assert!(error.contains(&after), "{error}");
+            if maturity == 100 {
+                assert!(error.contains(&block.unwrap().txdata[1].compute_txid().to_string()), "{error}");
+            }
+        }
+    }
+    let (_dir, ordered) = read(&Chain::young(&[9]).bytes());
+    let error = refusal(run(canister(), &ordered, with_maturity(u32::MAX / 2 + 1)));
+    assert!(error.contains("coinbase_maturity") && error.contains("is not from 0 to"), "{error}");
+}
+
+#[test]
+fn a_canister_elsewhere_keeps_its_maturity_and_another_one_is_named_before_anything_is_sent() {
+    let chain = Chain::young(&[4, 3]);
+    let (_dir, ordered) = read(&chain.bytes());
+    let client = start();
+    let error = refusal(ingest::feed_to(&client, &ordered, with_maturity(3)));
+    let says = ["--coinbase-maturity 3", "coinbase_maturity is 100", "set_config", "coinbase_maturity = opt 3"];
+    assert!(says.iter().all(|says| error.contains(says)), "{error}");
+    assert_eq!(client.get_head().wait().unwrap(), Err(ReadError::NotFound));
+    assert_eq!(client.get_config().wait().unwrap().utxo.coinbase_maturity, 100);
+
+    let utxo = UtxoSettingsChange { coinbase_maturity: Some(3), ..UtxoSettingsChange::default() };
+    client.set_config(&ConfigChange { utxo: Some(utxo), ..ConfigChange::default() }).done().unwrap();
+    assert!(refusal(ingest::feed_to(&client, &ordered, with_maturity(100))).contains("is 3;"));
+    // As it was said, and with nothing said at all.
+    for plan in [with_maturity(3), UTXO] {
+        ingest::feed_to(&client, &ordered, plan).unwrap();
+    }
+    let expected = Expected { maturity: 3, ..Expected::of(chain::FIRST, &chain.blocks) };
+    expected.check(&client);
+}

@@ -1,0 +1,242 @@
+//! Eight sets of granules: the free list of each class, and the quarantine.
+//!
+//! A set answers "the lowest member" in constant time at any size. It is a hierarchy of bitmaps: a bit of level `k + 1`
+//! says that the 64 bits of a word of level `k` are not all zero, so four levels of 64-bit words span 16.7 M granules
+//! (500 GiB need 8.2 M). The words of the eight sets lie side by side, one cache line's worth, so that a slot's move from
+//! one set to another touches one page. The upper levels are 130 KB for ever: they are mirrored on the heap, read whole
+//! at start-up, and written through, but for level 3, which start-up makes from level 2.
+//!
+//! ```text
+//! region: ┌─ header 4096 ─┬─ level 3 ─┬─ level 2 ─┬─ level 1 ─┬─ level 0 ──────┐
+//!         │ counters      │ 1 line    │ 32 lines  │ 2000 lines│ 128,000 lines  │
+//!         └───────────────┴───────────┴───────────┴───────────┴────────────────┘
+//! line, 64 bytes: eight words u64, one of each set
+//! ```
+
+use super::ptr::{Class, MAX_GRANULES};
+use crate::{GrowError, Platform, Region};
+
+/// Bytes kept free at the start of the region for the counters.
+pub const HEADER: u64 = 4096;
+const SETS: usize = 8;
+const LINE: u64 = 8 * SETS as u64;
+const LINES: [u64; 4] =
+    [MAX_GRANULES.div_ceil(64), MAX_GRANULES.div_ceil(64 * 64), MAX_GRANULES.div_ceil(64 * 64 * 64), 1];
+/// First line of each level in the mirror of levels 1 to 3, which starts with level 3.
+const MIRROR: [u64; 4] = [0, 1 + LINES[2], 1, 0];
+const MIRROR_LINES: u64 = 1 + LINES[2] + LINES[1];
+const LEVEL_0: u64 = (HEADER + MIRROR_LINES * LINE).next_multiple_of(4096);
+/// Bytes of the whole region.
+pub const REGION: u64 = LEVEL_0 + LINES[0] * LINE;
+
+/// One of the eight sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SetId(u8);
+
+impl SetId {
+    /// Blobs that were freed and not yet released.
+    pub const QUARANTINE: Self = Self(Class::COUNT as u8);
+
+    /// The free slots of a class.
+    #[inline]
+    pub fn free(class: Class) -> Self {
+        Self(class.index() as u8)
+    }
+
+    #[inline]
+    fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+/// The eight sets, and the region's header for the counters.
+pub struct GranuleSets<P: Platform> {
+    region: Region<P>,
+    mirror: Vec<u64>,
+}
+
+impl<P: Platform> GranuleSets<P> {
+    /// Makes the whole region addressable: it never grows again.
+    pub fn reserve(region: &Region<P>) -> Result<(), GrowError> {
+        region.reserve(REGION)
+    }
+
+    /// Reads the upper levels; the cost does not depend on the number of blobs.
+    pub fn open(region: Region<P>) -> Self {
+        let mut mirror = region.read_words(HEADER, MIRROR_LINES as usize * SETS);
+        for set in (0..SETS as u8).map(SetId) {
+            mirror[Self::upper(set, 3, 0)] = (0..LINES[2])
+                .map(|word| u64::from(mirror[Self::upper(set, 2, word)] != 0) << word)
+                .fold(0, |all, bit| all | bit);
+        }
+        Self { region, mirror }
+    }
+
+    /// The region, for the header.
+    #[inline]
+    pub fn region(&self) -> &Region<P> {
+        &self.region
+    }
+
+    #[inline]
+    fn level_0(set: SetId, granule: u64) -> u64 {
+        LEVEL_0 + granule / 64 * LINE + 8 * set.index() as u64
+    }
+
+    #[inline]
+    fn upper(set: SetId, level: usize, word: u64) -> usize {
+        (MIRROR[level] + word) as usize * SETS + set.index()
+    }
+
+    #[inline]
+    fn write_upper(&mut self, at: usize, value: u64) {
+        self.mirror[at] = value;
+        // Level 3 is made from level 2 at start-up.
+        if at >= SETS {
+            self.region.write_u64(HEADER + 8 * at as u64, value);
+        }
+    }
+
+    /// The lowest member.
+    #[inline]
+    pub fn first(&self, set: SetId) -> Option<u64> {
+        let mut at = 0;
+        for level in (1..4).rev() {
+            let word = self.mirror[Self::upper(set, level, at)];
+            if word == 0 {
+                return None;
+            }
+            at = at * 64 + u64::from(word.trailing_zeros());
+        }
+        let word = self.region.read_u64(Self::level_0(set, at * 64));
+        (word != 0).then(|| at * 64 + u64::from(word.trailing_zeros()))
+    }
+
+    /// Adds a granule; one that is there already stays.
+    #[inline]
+    pub fn insert(&mut self, set: SetId, granule: u64) {
+        let at = Self::level_0(set, granule);
+        let old = self.region.read_u64(at);
+        self.region.write_u64(at, old | 1 << (granule % 64));
+        if old == 0 {
+            self.filled(set, granule / 64);
+        }
+    }
+
+    /// Takes a granule out; one that is not there stays away.
+    #[inline]
+    pub fn remove(&mut self, set: SetId, granule: u64) {
+        let at = Self::level_0(set, granule);
+        let new = self.region.read_u64(at) & !(1 << (granule % 64));
+        self.region.write_u64(at, new);
+        if new == 0 {
+            self.emptied(set, granule / 64);
+        }
+    }
+
+    /// Takes a granule from one set to another: the line is read and written once.
+    #[inline]
+    pub fn transfer(&mut self, from: SetId, to: SetId, granule: u64) {
+        let (at, bit) = (LEVEL_0 + granule / 64 * LINE, 1 << (granule % 64));
+        let mut line: [u8; LINE as usize] = self.region.read(at);
+        let words = line.as_chunks_mut::<8>().0;
+        let left = u64::from_le_bytes(words[from.index()]) & !bit;
+        let old = u64::from_le_bytes(words[to.index()]);
+        words[from.index()] = left.to_le_bytes();
+        words[to.index()] = (old | bit).to_le_bytes();
+        self.region.write(at, &line);
+        if left == 0 {
+            self.emptied(from, granule / 64);
+        }
+        if old == 0 {
+            self.filled(to, granule / 64);
+        }
+    }
+
+    /// A word of level 0 has its first member.
+    fn filled(&mut self, set: SetId, mut index: u64) {
+        for level in 1..4 {
+            let at = Self::upper(set, level, index / 64);
+            let old = self.mirror[at];
+            self.write_upper(at, old | 1 << (index % 64));
+            if old != 0 {
+                return;
+            }
+            index /= 64;
+        }
+    }
+
+    /// A word of level 0 has no member left.
+    fn emptied(&mut self, set: SetId, mut index: u64) {
+        for level in 1..4 {
+            let at = Self::upper(set, level, index / 64);
+            let new = self.mirror[at] & !(1 << (index % 64));
+            self.write_upper(at, new);
+            if new != 0 {
+                return;
+            }
+            index /= 64;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use crate::twin::Twin;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn open() -> GranuleSets<Twin> {
+        let region = fixture::region(fixture::SETS);
+        GranuleSets::reserve(&region).unwrap();
+        GranuleSets::open(region)
+    }
+
+    #[test]
+    fn the_region_fits_one_bucket() {
+        const { assert!(REGION <= crate::BUCKET) };
+        const { assert!(LINES[2] <= 64, "level 3 is one word") };
+    }
+
+    proptest! {
+        /// Against `BTreeSet`, over the whole range, with a re-open in the middle.
+        #[test]
+        fn sets_agree_with_a_model(steps in prop::collection::vec((0u8..8, 0u8..10, 0u64..MAX_GRANULES, 0u64..70), 1..200)) {
+            crate::twin::reset();
+            fixture::forget();
+            let mut sets = open();
+            let mut model: Vec<BTreeSet<u64>> = vec![BTreeSet::new(); 8];
+            let half = steps.len() / 2;
+            for (step, (set, to, far, near)) in steps.into_iter().enumerate() {
+                if step == half {
+                    fixture::forget();
+                    sets = open();
+                }
+                // Half of the granules lie close together, so that words fill and empty.
+                let granule = if far % 2 == 0 { far } else { near };
+                let id = SetId(set);
+                let member = model[usize::from(set)].range(granule..).next().copied().unwrap_or(granule);
+                match to {
+                    8 => {
+                        sets.remove(id, member);
+                        model[usize::from(set)].remove(&member);
+                    }
+                    to if to < 4 && to != set => {
+                        sets.transfer(id, SetId(to), member);
+                        model[usize::from(set)].remove(&member);
+                        model[usize::from(to)].insert(member);
+                    }
+                    _ => {
+                        sets.insert(id, granule);
+                        model[usize::from(set)].insert(granule);
+                    }
+                }
+                for set in 0..8u8 {
+                    prop_assert_eq!(sets.first(SetId(set)), model[usize::from(set)].first().copied());
+                }
+            }
+        }
+    }
+}

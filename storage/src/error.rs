@@ -1,0 +1,70 @@
+//! Errors of growing memory and of opening a layout.
+
+use thiserror::Error;
+
+/// Why stable memory was not grown. Nothing has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum GrowError {
+    /// The cap on stable memory, the platform's limit or the subnet's capacity is reached.
+    #[error("stable memory is used up")]
+    OutOfSpace,
+    /// The balance would not pay for the new pages and leave what must stay payable.
+    #[error("cycles are missing for memory to grow")]
+    LowCycles {
+        /// Cycles that are missing.
+        missing: u128,
+    },
+    /// More cycles would be reserved for storage than the canister's settings on the platform allow.
+    #[error("for memory to grow more cycles than reserved_cycles_limit would be reserved")]
+    ReservedCyclesLimit {
+        /// Cycles over the limit.
+        missing: u128,
+    },
+    /// The regions that count towards the quota have reached it.
+    #[error("the quota is used up")]
+    QuotaFull,
+    /// Deferred to a separate message: see [`Manager::put_off`](crate::Manager::put_off).
+    #[error("memory grows in a message of its own")]
+    Later,
+}
+
+/// Why a layout in stable memory cannot be opened. Nothing is ever assumed of one that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum OpenError {
+    /// Another layout, or another version, lies there.
+    #[error("{name}: magic {}, version {}; this code reads {}, version {}", quoted(&.found.0), .found.1, quoted(&.expected.0), .expected.1)]
+    Header {
+        /// Name of the layout.
+        name: &'static str,
+        /// The magic and the version that the code reads.
+        expected: ([u8; 4], u16),
+        /// The magic and the version that lie there.
+        found: ([u8; 4], u16),
+    },
+    /// Memory for a new layout was refused.
+    #[error("{name}: {why}")]
+    Grow {
+        /// Name of the layout.
+        name: &'static str,
+        /// The reason.
+        why: GrowError,
+    },
+    /// The layout contradicts itself.
+    #[error("{name}: {why}")]
+    Corrupt {
+        /// Name of the layout.
+        name: &'static str,
+        /// The contradiction.
+        why: String,
+    },
+}
+
+fn quoted(bytes: &[u8; 4]) -> String {
+    format!("\"{}\"", bytes.escape_ascii())
+}
+
+impl From<OpenError> for String {
+    fn from(error: OpenError) -> Self {
+        error.to_string()
+    }
+}

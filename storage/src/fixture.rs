@@ -1,0 +1,66 @@
+//! Memory of this crate's own tests: a manager of a few regions, one for each thread.
+
+use crate::twin::{self, Twin};
+use crate::{Layout, Manager, Region, Terms};
+use std::cell::RefCell;
+
+/// A region of cells.
+pub const CELLS: u8 = 0;
+/// A region that does not count towards the quota.
+pub const ARENA: u8 = 1;
+/// The second region of the BlobStore.
+pub const GRANULES: u8 = 2;
+/// The third region of the BlobStore.
+pub const SETS: u8 = 3;
+/// A region that counts.
+pub const INDEX: u8 = 8;
+/// Another region that counts.
+pub const SLOTS: u8 = 9;
+
+/// Bytes of the reserve.
+pub const RESERVE: u64 = 64 << 20;
+
+const LAYOUT: Layout = Layout {
+    regions: &[CELLS, ARENA, GRANULES, SETS, INDEX, SLOTS],
+    counted: &[INDEX, SLOTS],
+    reserve: RESERVE,
+    reserved_cycles: (CELLS, 258_048),
+};
+
+thread_local! {
+    static MANAGER: RefCell<Option<Manager<Twin>>> = const { RefCell::new(None) };
+}
+
+/// Opens stable memory, as an upgrade does; a growth leaves the cycles of two timers' calls.
+fn open() -> Manager<Twin> {
+    let manager = Manager::open(LAYOUT);
+    manager.set_terms(Terms { nodes: 13, reserved_cycles_limit: u128::MAX, kept: 84_200_000_000 });
+    manager
+}
+
+/// Returns the thread's manager.
+pub fn manager() -> Manager<Twin> {
+    MANAGER.with_borrow_mut(|manager| manager.get_or_insert_with(open).clone())
+}
+
+/// Returns the region of an id.
+pub fn region(id: u8) -> Region<Twin> {
+    manager().region(id)
+}
+
+/// Forgets the manager, as an upgrade does.
+pub fn forget() {
+    MANAGER.set(None);
+}
+
+/// Empties stable memory.
+pub fn fresh() {
+    twin::reset();
+    forget();
+}
+
+/// Cases of a property test: `PROPTEST_CASES` of the environment, or `few`.
+pub fn histories(few: u32) -> proptest::test_runner::Config {
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(few);
+    proptest::test_runner::Config { cases, ..Default::default() }
+}

@@ -1,0 +1,202 @@
+//! Prices, balances and limits, one pair for each edge.
+
+use super::*;
+use crate::fixture::{ARENA, CELLS, forget, manager, region};
+use crate::shared::BUCKET_PAGES;
+use crate::twin::{self, Twin};
+use crate::{BUCKET, Region};
+
+const THRESHOLD: u128 = 1_000;
+
+/// An empty canister whose pages cost something.
+fn fresh(liquid: u128, reservation: u128) {
+    crate::fixture::fresh();
+    set_terms(13, u128::MAX);
+    // The manager's header is there from the installation on.
+    region(ARENA);
+    twin::with(|world| {
+        world.liquid_cycles = liquid;
+        world.page_threshold = THRESHOLD;
+        world.page_reservation = reservation;
+    });
+}
+
+fn pass(secs: u64) {
+    twin::with(|world| world.time_ns += secs * NS);
+}
+
+/// Two calls of a timer are kept, of 10 cycles each.
+fn set_terms(nodes: u32, reserved_cycles_limit: u128) {
+    manager().set_terms(Terms { nodes, reserved_cycles_limit, kept: 20 });
+}
+
+fn billed_pages() -> u64 {
+    manager().billed_pages()
+}
+
+fn reserved_now() -> u128 {
+    manager().growth().reserved_now()
+}
+
+/// Pages of a growth by a bucket.
+const FIRST: u128 = BUCKET_PAGES as u128;
+
+#[test]
+fn what_is_missing_is_said_to_the_cycle() {
+    let needed = FIRST * THRESHOLD + 2 * 10;
+    fresh(needed, 0);
+    region(ARENA).reserve(1).unwrap();
+    assert_eq!(twin::with(|world| world.liquid_cycles), 20, "what two calls of a timer need is left");
+    for short in [1, 7, FIRST * THRESHOLD - THRESHOLD] {
+        fresh(needed - short, 0);
+        let a = region(ARENA);
+        assert_eq!(a.reserve(1), Err(GrowError::LowCycles { missing: short }));
+        assert!(a.is_empty() && billed_pages() <= 2);
+        twin::with(|world| world.liquid_cycles += short);
+        a.reserve(1).unwrap();
+        assert_eq!(twin::with(|world| world.liquid_cycles), 20);
+    }
+}
+
+#[test]
+fn with_nothing_it_does_not_even_ask() {
+    for liquid in [0, 1, 19] {
+        fresh(liquid, 0);
+        assert!(matches!(region(ARENA).reserve(1), Err(GrowError::LowCycles { missing: 1.. })));
+        assert_eq!(billed_pages(), 1);
+    }
+}
+
+#[test]
+fn a_growth_that_is_refused_again_and_again_takes_a_page_in_ten_minutes() {
+    fresh(FIRST * THRESHOLD, 0);
+    let a = region(ARENA);
+    for call in 0..3_600 {
+        assert!(a.reserve(1).is_err(), "call {call}");
+        pass(1);
+    }
+    assert_eq!(billed_pages(), 7);
+    // The pages are part of the growth that comes when there are cycles.
+    twin::with(|world| world.liquid_cycles += 20);
+    pass(600);
+    a.reserve(1).unwrap();
+    assert_eq!((u128::from(billed_pages()) - 1, twin::with(|world| world.liquid_cycles)), (FIRST, 20));
+}
+
+/// 512 MiB at once may be too much where 16 MiB are not.
+#[test]
+fn a_smaller_growth_is_tried_where_the_generous_one_cannot_be_paid() {
+    fresh(u128::MAX >> 1, 0);
+    let a = region(ARENA);
+    a.reserve(32 * 32 * BUCKET).unwrap();
+    for (affordable, grown) in [(32, 32), (31, 16), (9, 8), (2, 2), (1, 1)] {
+        let before = a.size();
+        let pages = u128::from(affordable * BUCKET_PAGES);
+        twin::with(|world| world.liquid_cycles = pages * THRESHOLD + 20);
+        pass(1);
+        a.reserve(before + 1).unwrap();
+        assert_eq!((a.size() - before) / BUCKET, grown, "{affordable}");
+    }
+    twin::with(|world| world.liquid_cycles = u128::from(BUCKET_PAGES) * THRESHOLD + 19);
+    assert_eq!(a.reserve(a.size() + 1), Err(GrowError::LowCycles { missing: 1 }));
+}
+
+#[test]
+fn the_price_is_the_one_of_now() {
+    fresh(u128::MAX >> 1, 0);
+    let a = region(ARENA);
+    a.reserve(1).unwrap();
+    // Somebody sets the freezing threshold a thousand times as high.
+    twin::with(|world| {
+        world.page_threshold = 1_000 * THRESHOLD;
+        world.liquid_cycles = u128::from(BUCKET_PAGES) * THRESHOLD * 999;
+    });
+    pass(1);
+    assert!(matches!(a.reserve(BUCKET + 1), Err(GrowError::LowCycles { .. })), "and it is no trap");
+    twin::with(|world| world.page_threshold = THRESHOLD);
+    assert!(
+        matches!(a.reserve(BUCKET + 1), Err(GrowError::LowCycles { .. })),
+        "what was learnt is believed for a while"
+    );
+    pass(600);
+    a.reserve(BUCKET + 1).unwrap();
+}
+
+/// A canister whose cells are there, on a subnet that reserves.
+fn reserving(limit: u128) -> Region<Twin> {
+    fresh(u128::MAX >> 1, 0);
+    region(CELLS).reserve(258_072).unwrap();
+    twin::with(|world| {
+        world.page_reservation = 2_000_000_000;
+        world.reserved_limit = limit;
+    });
+    set_terms(13, limit);
+    pass(600);
+    region(ARENA)
+}
+
+#[test]
+fn what_may_be_reserved_is_not_exceeded() {
+    // A bucket reserves 512 G; and somewhat more, should the subnet fill meanwhile.
+    let a = reserving(1_100_000_000_000);
+    a.reserve(BUCKET).unwrap();
+    assert_eq!(reserved_now(), 512_000_000_000);
+    a.reserve(2 * BUCKET).unwrap();
+    let refused = a.reserve(3 * BUCKET);
+    let Err(GrowError::ReservedCyclesLimit { missing }) = refused else { panic!("{refused:?}") };
+    assert!((436_000_000_000..437_000_000_000).contains(&missing), "{missing}");
+    assert_eq!(a.size(), 2 * BUCKET);
+    // After an upgrade, too, which opens the cells first.
+    forget();
+    region(CELLS);
+    set_terms(13, 1_100_000_000_000);
+    let a = region(ARENA);
+    assert!(matches!(a.reserve(3 * BUCKET), Err(GrowError::ReservedCyclesLimit { .. })));
+    // What is reserved pays for storage: half of it is gone some day.
+    let bytes_paid = manager().growth().scaled(GIB_SECOND) * u128::from(billed_pages()) / PAGES_A_GIB;
+    pass((600_000_000_000 / bytes_paid) as u64);
+    twin::with(|world| world.reserved -= 600_000_000_000);
+    a.reserve(3 * BUCKET).unwrap();
+}
+
+#[test]
+fn a_subnet_of_more_nodes_is_dearer() {
+    let a = reserving(5_000_000_000_000);
+    a.reserve(BUCKET).unwrap();
+    let paid = |nodes: u32| {
+        set_terms(nodes, 5_000_000_000_000);
+        let before = reserved_now();
+        pass(1_000);
+        before - reserved_now()
+    };
+    let (thirteen, thirty_four) = (paid(13), paid(34));
+    assert!(thirteen > 0 && thirty_four.abs_diff(thirteen * 34 / 13) <= 2_000, "{thirteen}, {thirty_four}");
+}
+
+#[test]
+fn what_is_put_off_is_grown_by_a_message_of_its_own() {
+    fresh(u128::MAX >> 1, 0);
+    let a = region(ARENA);
+    assert_eq!(manager().put_off(|| a.reserve(1)), Err(GrowError::Later));
+    assert!(manager().is_growth_wanted() && a.is_empty() && billed_pages() == 1);
+    manager().grow_wanted().unwrap();
+    assert!(!manager().is_growth_wanted() && a.is_empty() && u128::from(billed_pages()) == 1 + FIRST);
+    manager().put_off(|| a.reserve(1)).unwrap();
+    // At the cap, and without cycles, it is refused for good.
+    manager().set_max_pages(billed_pages());
+    assert_eq!(manager().put_off(|| a.reserve(BUCKET + 1)), Err(GrowError::OutOfSpace));
+    manager().set_max_pages(u64::MAX);
+    twin::with(|world| world.liquid_cycles = 0);
+    assert!(matches!(manager().put_off(|| a.reserve(BUCKET + 1)), Err(GrowError::LowCycles { .. })));
+    assert!(!manager().is_growth_wanted());
+}
+
+#[test]
+fn a_query_says_so_beforehand() {
+    fresh(u128::MAX >> 1, 0);
+    region(ARENA).reserve(1).unwrap();
+    twin::with(|world| world.liquid_cycles = 100 * THRESHOLD + 30);
+    assert_eq!(manager().refusal(100, 10), None);
+    assert_eq!(manager().refusal(101, 10), Some(GrowError::LowCycles { missing: THRESHOLD }));
+    assert_eq!(u128::from(billed_pages()), 1 + FIRST, "asking grows nothing");
+}

@@ -1,0 +1,74 @@
+//! Header of a layout: magic, version and two reserved bytes, written once and checked whenever the layout is opened.
+//!
+//! ```text
+//! 0 magic, 4 bytes   4 version u16   6 reserved u16
+//! ```
+
+use crate::{OpenError, Platform, Region};
+
+/// Bytes of a header.
+pub const HEADER: usize = 8;
+
+/// A layout's magic and version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Name of the layout in errors.
+    pub name: &'static str,
+    /// The first bytes of the layout.
+    pub magic: [u8; 4],
+    /// Version of the layout that the code reads and writes.
+    pub version: u16,
+}
+
+impl Header {
+    /// Returns the bytes of the header.
+    pub const fn encode(&self) -> [u8; HEADER] {
+        let [a, b, c, d] = self.magic;
+        let [low, high] = self.version.to_le_bytes();
+        [a, b, c, d, low, high, 0, 0]
+    }
+
+    /// Writes the header.
+    pub fn write<P: Platform>(&self, region: &Region<P>, at: u64) {
+        region.write(at, &self.encode());
+    }
+
+    /// Checks the bytes of a header. Its reserved bytes are not looked at.
+    ///
+    /// # Errors
+    /// [`OpenError::Header`] if the magic or the version differs.
+    pub fn check(&self, bytes: &[u8; HEADER]) -> Result<(), OpenError> {
+        let [a, b, c, d, low, high, ..] = *bytes;
+        let (found, expected) = (([a, b, c, d], u16::from_le_bytes([low, high])), (self.magic, self.version));
+        if found == expected {
+            return Ok(());
+        }
+        Err(OpenError::Header { name: self.name, expected, found })
+    }
+
+    /// Checks the header that lies at `at`.
+    ///
+    /// # Errors
+    /// [`OpenError::Header`] if the magic or the version differs.
+    pub fn read<P: Platform>(&self, region: &Region<P>, at: u64) -> Result<(), OpenError> {
+        self.check(&region.read(at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LAYOUT: Header = Header { name: "letters", magic: *b"ABCD", version: 258 };
+
+    #[test]
+    fn a_header_reads_back_and_another_magic_or_version_is_refused_with_both() {
+        let bytes = LAYOUT.encode();
+        assert_eq!(bytes, *b"ABCD\x02\x01\0\0");
+        assert_eq!(LAYOUT.check(&bytes), Ok(()));
+        assert_eq!(LAYOUT.check(b"ABCD\x02\x01\x09\x09"), Ok(()), "reserved bytes");
+        let error = LAYOUT.check(b"ABCE\x02\x01\0\0").unwrap_err();
+        assert_eq!(error.to_string(), "letters: magic \"ABCE\", version 258; this code reads \"ABCD\", version 258");
+        assert!(LAYOUT.check(b"ABCD\x01\x01\0\0").unwrap_err().to_string().contains("version 257;"));
+    }
+}

@@ -1,0 +1,49 @@
+//! Stable memory that is used again, for canisters of the Internet Computer.
+//!
+//! Stable memory can be grown but never shrunk, every byte grown is billed, and growth can be refused. So each structure of this crate
+//! reserves the memory that an operation needs before it changes anything, finds what was freed in constant time, and costs the same at
+//! any number of entries.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`Manager`], [`Region`] | address spaces in stable memory that grow by buckets of 16 MiB, under a cap, a quota and the balance |
+//! | [`cell`], [`ring`] | small values at fixed places, as CBOR; the last entries of a sequence |
+//! | [`blob`] | blobs of up to 4 MiB, in seven size classes |
+//! | [`slots`] | slots of 64 bytes to 4 MiB, and ordered indexes that are linked through them |
+//! | [`table`] | a hash table that is swept |
+//!
+//! The platform is a type parameter: [`Platform`] on a canister, [`twin::Twin`] in native tests.
+
+pub mod blob;
+pub mod bytes;
+pub mod cell;
+mod error;
+#[cfg(test)]
+mod fixture;
+mod growth;
+pub mod header;
+mod manager;
+mod platform;
+mod quota;
+mod region;
+pub mod ring;
+mod shared;
+pub mod slots;
+pub mod table;
+#[cfg(not(target_family = "wasm"))]
+pub mod twin;
+
+pub use error::{GrowError, OpenError};
+pub use growth::Terms;
+pub use manager::Manager;
+pub use platform::Platform;
+pub use quota::Quota;
+pub use region::Region;
+pub use shared::Layout;
+
+/// Bytes of a page of WebAssembly, by which stable memory is counted.
+pub const WASM_PAGE: u64 = 65_536;
+/// Bytes by which a region grows.
+pub const BUCKET: u64 = 256 * WASM_PAGE;
+/// Bytes of a page by which the platform charges for reads and writes.
+pub const OS_PAGE: u64 = 4_096;

@@ -1,0 +1,235 @@
+//! Quota: the share of stable memory that some regions may take together, and a reserve that lets them be changed when it is used up.
+//!
+//! ```text
+//! cap of all stable memory
+//! ┌─ other regions ─────────┬─ counted regions and blobs, up to the quota ────────────┬─ reserve ─┐
+//! └─────────────────────────┴─────────────────────────────────────────────────────────┴───────────┘
+//!   grow up to the reserve    creating: up to the quota, and up to the reserve          all other work
+//! ```
+//! Billed memory never becomes less, so what counts is what was ever grown for these regions, not what they keep.
+
+use crate::GrowError;
+use std::cell::Cell;
+
+/// Bounds of the counted memory, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Limits {
+    /// Creating grows memory up to this.
+    cap: u64,
+    /// The bytes that were billed when the cap was set: the reserve begins above both.
+    floor: u64,
+}
+
+/// The quota of a manager's counted regions.
+pub struct Quota {
+    /// Ids of the regions that count.
+    counted: &'static [u8],
+    /// Bytes above the quota, and below the cap of all memory, for work that creates nothing.
+    pub reserve: u64,
+    limits: Cell<Limits>,
+    /// Bytes of each counted region.
+    sizes: Box<[Cell<u64>]>,
+    /// Bytes of blobs that count.
+    blobs: Cell<u64>,
+    creating: Cell<bool>,
+}
+
+impl Quota {
+    /// A quota without a limit.
+    pub fn new(counted: &'static [u8], reserve: u64) -> Self {
+        Self {
+            counted,
+            reserve,
+            limits: Cell::new(Limits { cap: u64::MAX, floor: 0 }),
+            sizes: counted.iter().map(|_| Cell::new(0)).collect(),
+            blobs: Cell::new(0),
+            creating: Cell::new(false),
+        }
+    }
+
+    /// Sets the cap, and the bytes that were billed when it was set, if those are more.
+    pub fn set_limits(&self, cap: u64, floor: u64) {
+        self.limits.set(Limits { cap, floor });
+    }
+
+    /// Returns the cap in force, in bytes.
+    pub fn cap(&self) -> u64 {
+        self.limits.get().cap
+    }
+
+    /// Sets the number of bytes of blobs that count.
+    pub fn set_blobs(&self, bytes: u64) {
+        self.blobs.set(bytes);
+    }
+
+    /// Returns a region's place among those that count.
+    fn place(&self, id: u8) -> Option<&Cell<u64>> {
+        let place = self.counted.iter().position(|counted| *counted == id)?;
+        self.sizes.get(place)
+    }
+
+    /// Sets the size of a region, if the region counts.
+    pub fn set_size(&self, id: u8, bytes: u64) {
+        if let Some(size) = self.place(id) {
+            size.set(bytes);
+        }
+    }
+
+    /// Returns the bytes that are billed for counted regions and blobs.
+    pub fn billed(&self) -> u64 {
+        self.sizes.iter().map(Cell::get).sum::<u64>() + self.blobs.get()
+    }
+
+    /// Runs work that creates entries: it may take memory up to the cap only, and none of the reserve.
+    pub fn creating<T>(&self, run: impl FnOnce() -> T) -> T {
+        let _creating = Creating { flag: &self.creating, before: self.creating.replace(true) };
+        run()
+    }
+
+    /// Returns whether a region may take the reserve.
+    pub fn draws_on_reserve(&self, id: u8) -> bool {
+        self.counted.contains(&id) && !self.creating.get()
+    }
+
+    /// Returns the largest size that a region may have now, in bytes.
+    pub fn most_of(&self, id: u8) -> u64 {
+        let Limits { cap, floor } = self.limits.get();
+        let most = if self.creating.get() { cap } else { cap.max(floor).saturating_add(self.reserve) };
+        self.beside_the_rest(id, most)
+    }
+
+    /// Returns the largest size that a region may have without the reserve, in bytes.
+    pub fn most_without_reserve(&self, id: u8) -> u64 {
+        self.beside_the_rest(id, self.limits.get().cap)
+    }
+
+    /// Returns the largest size of a region, in bytes, where all that counts may take `most`.
+    fn beside_the_rest(&self, id: u8, most: u64) -> u64 {
+        let Some(size) = self.place(id) else { return u64::MAX };
+        most.saturating_sub(self.billed() - size.get())
+    }
+
+    /// Returns the byte at which new entries must end in a region. Changes of existing ones may end anywhere.
+    #[inline]
+    pub fn end_of(&self, id: u8) -> u64 {
+        if self.creating.get() { self.most_of(id) } else { u64::MAX }
+    }
+
+    /// Checks that `more` additional bytes of blobs may count.
+    ///
+    /// # Errors
+    /// [`GrowError::QuotaFull`].
+    pub fn check_blobs(&self, more: u64) -> Result<(), GrowError> {
+        match more > 0 && self.billed().saturating_add(more) > self.cap() {
+            true => Err(GrowError::QuotaFull),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Restores the flag when the work ends, also by a panic.
+struct Creating<'a> {
+    flag: &'a Cell<bool>,
+    before: bool,
+}
+
+impl Drop for Creating<'_> {
+    fn drop(&mut self) {
+        self.flag.set(self.before);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{ARENA, INDEX, RESERVE, SLOTS, forget, fresh, manager, region};
+    use crate::{BUCKET, WASM_PAGE, twin};
+
+    const MIB: u64 = 1 << 20;
+
+    fn set_limits(cap: u64, floor: u64) {
+        manager().quota().set_limits(cap, floor);
+    }
+
+    fn creating<T>(run: impl FnOnce() -> T) -> T {
+        manager().quota().creating(run)
+    }
+
+    fn billed() -> u64 {
+        manager().quota().billed()
+    }
+
+    #[test]
+    fn creating_ends_at_the_cap_and_changing_at_the_reserve() {
+        fresh();
+        set_limits(48 * MIB, 0);
+        let (index, slots) = (region(INDEX), region(SLOTS));
+        index.reserve(1).unwrap();
+        assert_eq!(creating(|| slots.reserve(32 * MIB)), Ok(()));
+        assert_eq!((billed(), slots.size()), (48 * MIB, 32 * MIB));
+        assert_eq!(creating(|| slots.reserve(32 * MIB + 1)), Err(GrowError::QuotaFull));
+        assert_eq!(creating(|| index.reserve(BUCKET + 1)), Err(GrowError::QuotaFull));
+        assert_eq!(creating(|| region(ARENA).reserve(BUCKET + 1)), Ok(()), "a region that does not count goes on");
+        assert_eq!(slots.reserve(96 * MIB), Ok(()));
+        assert_eq!(slots.reserve(96 * MIB + 1), Err(GrowError::QuotaFull), "64 MiB above the cap");
+        assert_eq!(
+            creating(|| manager().quota().end_of(SLOTS)),
+            32 * MIB,
+            "nor do new ones take what of the reserve was grown"
+        );
+    }
+
+    #[test]
+    fn what_lies_in_the_arena_counts() {
+        fresh();
+        set_limits(48 * MIB, 0);
+        manager().quota().set_blobs(40 * MIB);
+        assert_eq!(manager().quota().check_blobs(8 * MIB), Ok(()));
+        assert_eq!(manager().quota().check_blobs(8 * MIB + 1), Err(GrowError::QuotaFull));
+        assert_eq!(creating(|| region(SLOTS).reserve(1)), Err(GrowError::QuotaFull));
+        manager().quota().set_blobs(60 * MIB);
+        assert_eq!(manager().quota().check_blobs(0), Ok(()), "what takes none is not refused above the cap");
+    }
+
+    #[test]
+    fn a_cap_below_use_leaves_the_whole_reserve() {
+        fresh();
+        let slots = region(SLOTS);
+        slots.reserve(100 * BUCKET).unwrap();
+        set_limits(1, billed());
+        assert_eq!(creating(|| slots.reserve(100 * BUCKET + 1)), Err(GrowError::QuotaFull));
+        assert_eq!(slots.reserve(104 * BUCKET), Ok(()));
+        assert_eq!(slots.reserve(104 * BUCKET + 1), Err(GrowError::QuotaFull));
+    }
+
+    #[test]
+    fn only_existing_entries_take_the_reserve() {
+        fresh();
+        let (slots, arena) = (region(SLOTS), region(ARENA));
+        slots.reserve(1).unwrap();
+        arena.reserve(1).unwrap();
+        manager().set_max_pages(manager().billed_pages() + RESERVE / WASM_PAGE);
+        assert_eq!(arena.reserve(BUCKET + 1), Err(GrowError::OutOfSpace));
+        assert_eq!(creating(|| slots.reserve(BUCKET + 1)), Err(GrowError::OutOfSpace));
+        assert_eq!(slots.reserve(5 * BUCKET), Ok(()));
+        assert_eq!(slots.reserve(5 * BUCKET + 1), Err(GrowError::OutOfSpace));
+    }
+
+    #[test]
+    fn growth_takes_no_more_of_the_reserve_than_it_needs() {
+        fresh();
+        let slots = region(SLOTS);
+        slots.reserve(100 * BUCKET).unwrap();
+        manager().set_max_pages(manager().billed_pages() + RESERVE / WASM_PAGE);
+        slots.reserve(100 * BUCKET + 1).unwrap();
+        assert_eq!(slots.size(), 101 * BUCKET, "a thirty-second more, where there is room");
+        // Above the cap, too.
+        forget();
+        twin::reset();
+        let slots = region(SLOTS);
+        slots.reserve(100 * BUCKET).unwrap();
+        set_limits(100 * BUCKET, 0);
+        slots.reserve(100 * BUCKET + 1).unwrap();
+        assert_eq!(slots.size(), 101 * BUCKET);
+    }
+}

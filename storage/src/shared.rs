@@ -1,0 +1,71 @@
+//! Raw stable memory that all regions share: its layout, its cap, and how it grows.
+
+use crate::growth::Growth;
+use crate::quota::Quota;
+use crate::{BUCKET, GrowError, Platform, WASM_PAGE};
+use ic_stable_structures::Memory;
+use ic_stable_structures::memory_manager::{MemoryId, MemoryManager, VirtualMemory};
+use std::cell::Cell;
+
+/// Pages of a bucket. The default of 128 would end at 256 GiB; a canister may have 500 GiB.
+pub(crate) const BUCKET_PAGES: u64 = BUCKET / WASM_PAGE;
+
+/// Fixed facts about a canister's stable memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    /// Ids of all regions.
+    pub regions: &'static [u8],
+    /// Ids of the regions that count towards the quota.
+    pub counted: &'static [u8],
+    /// Bytes below the cap that only work on existing entries of counted regions may take.
+    pub reserve: u64,
+    /// Region and offset of 24 bytes for the cycles that are reserved for storage.
+    pub reserved_cycles: (u8, u64),
+}
+
+/// The manager's state, which all its regions share.
+pub(crate) struct Shared<P: Platform> {
+    pub raw: MemoryManager<P::Memory>,
+    pub layout: Layout,
+    /// The cap on raw pages.
+    pub max_pages: Cell<u64>,
+    pub quota: Quota,
+    pub growth: Growth<P>,
+}
+
+impl<P: Platform> Shared<P> {
+    pub fn memory(&self, id: u8) -> VirtualMemory<P::Memory> {
+        self.raw.get(MemoryId::new(id))
+    }
+
+    pub fn region_pages(&self) -> impl Iterator<Item = u64> {
+        self.layout.regions.iter().map(|id| self.memory(*id).size())
+    }
+
+    /// Grows raw stable memory so that `buckets` more can be handed out, from the reserve as well or not.
+    pub fn reserve_raw(&self, buckets: u64, from_reserve: bool) -> Result<(), GrowError> {
+        let handed_out: u64 = self.region_pages().map(|pages| pages / BUCKET_PAGES).sum();
+        let wanted = 1 + (handed_out + buckets) * BUCKET_PAGES;
+        let missing = wanted.saturating_sub(P::Memory::default().size());
+        if missing == 0 {
+            return Ok(());
+        }
+        let kept = if from_reserve { 0 } else { self.quota.reserve / WASM_PAGE };
+        if wanted.saturating_add(kept) > self.max_pages.get() {
+            return Err(GrowError::OutOfSpace);
+        }
+        let grown = self.growth.grow(missing);
+        self.keep_reserved();
+        grown
+    }
+
+    /// Writes the reserved cycles into their cell where a growth changed them.
+    fn keep_reserved(&self) {
+        let Some(noted) = self.growth.take_noted() else { return };
+        let (id, at) = self.layout.reserved_cycles;
+        let cells = self.memory(id);
+        if cells.size() * WASM_PAGE > at {
+            cells.write(at, &noted.encode());
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Slots by a 32-bit key that few slots share, as a hash. A radix tree leads from each key that occurs to its first slot; the other
+//! slots of the key follow in the order in which they came, linked through 4 bytes that each slot keeps for the link.
+//!
+//! ```text
+//! link: the next slot u32, 0 at the end
+//! ```
+//! Entering and leaving writes one word: the link of the slot before, or a word of the tree. Slots that leave oldest first leave from
+//! the front, where the words of many keys share a page.
+
+use super::radix::{self, Root};
+use super::{SlotId, Slots};
+use crate::Platform;
+
+/// Returns the slots under a key, in the order in which they came. `at` is the offset of the link in a slot.
+pub fn under<P: Platform>(
+    slots: &Slots<P>,
+    root: Root,
+    at: u32,
+    key: u32,
+) -> impl Iterator<Item = SlotId> + use<'_, P> {
+    let mut next = radix::get(slots, root, key);
+    std::iter::from_fn(move || {
+        let slot = next;
+        if slot == 0 || !slots.contains(slot) {
+            return None;
+        }
+        next = slots.read_u32(slot, at);
+        Some(slot)
+    })
+}
+
+/// Enters a slot after the slots of its key. Memory for [`MOST_NODES`](radix::MOST_NODES) nodes is reserved.
+pub fn enter(slots: &mut Slots<impl Platform>, root: &mut Root, at: u32, slot: SlotId, key: u32) {
+    slots.write_u32(slot, at, 0);
+    let last = under(slots, *root, at, key).last();
+    match last {
+        Some(last) => slots.write_u32(last, at, slot),
+        None => radix::insert(slots, root, key, slot)
+            .unwrap_or_else(|error| slots.broken(&format!("a bucket: memory was not reserved: {error:?}"))),
+    }
+}
+
+/// Removes a slot that is under its key.
+pub fn leave(slots: &mut Slots<impl Platform>, root: &mut Root, at: u32, slot: SlotId, key: u32) {
+    let next = slots.read_u32(slot, at);
+    let first = radix::get(slots, *root, key);
+    if first != slot {
+        let before = under(slots, *root, at, key).find(|before| slots.read_u32(*before, at) == slot);
+        match before {
+            Some(before) => slots.write_u32(before, at, next),
+            None => slots.broken(&format!("slot {slot} is not in the bucket of key {key}")),
+        }
+    } else if next == 0 {
+        radix::remove(slots, root, key);
+    } else {
+        radix::replace(slots, *root, key, next);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    proptest! {
+        /// Against lists by key: each in the order in which they came, and no node is left when all are gone.
+        #[test]
+        fn agrees_with_a_model(steps in prop::collection::vec((0u32..6, prop::option::of(0usize..4)), 1..80)) {
+            crate::twin::reset();
+            fixture::forget();
+            let mut slots = Slots::open(fixture::region(fixture::SLOTS)).unwrap();
+            let (mut root, mut model) = (0, BTreeMap::<u32, Vec<SlotId>>::new());
+            for (key, leaves) in steps {
+                let key = key << 20 | key;
+                let all = model.entry(key).or_default();
+                match leaves {
+                    Some(which) if which < all.len() => {
+                        let slot = all.remove(which);
+                        leave(&mut slots, &mut root, 4, slot, key);
+                        slots.free(slot);
+                    }
+                    _ => {
+                        let slot = slots.allocate(8).unwrap();
+                        enter(&mut slots, &mut root, 4, slot, key);
+                        all.push(slot);
+                    }
+                }
+                for (key, all) in &model {
+                    prop_assert_eq!(&under(&slots, root, 4, *key).collect::<Vec<_>>(), all);
+                }
+            }
+            for (key, all) in model {
+                for slot in all.into_iter().rev() {
+                    leave(&mut slots, &mut root, 4, slot, key);
+                    slots.free(slot);
+                }
+            }
+            prop_assert_eq!((root, slots.stats().used_bytes), (0, 0));
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Slots by a 32-bit key. A radix tree leads from each key that occurs to a ring of the key's slots in the order in which they
+//! came, linked through 12 bytes that each slot keeps for the link.
+//!
+//! ```text
+//! link: key u32 ‖ previous u32 ‖ next u32       the last slot comes before the first, and the first after the last
+//! ```
+//! Entering and leaving touches the slot, its neighbours and the tree's leaf: the cost does not depend on the number of slots.
+
+use super::radix;
+use super::{SlotId, Slots};
+use crate::Platform;
+
+/// A slot's place in a ring.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Link {
+    /// The key.
+    pub key: u32,
+    /// The slot before it under this key; of the first, the last.
+    pub previous: SlotId,
+    /// The slot after it; of the last, the first. 0: the slot is not in the index.
+    pub next: SlotId,
+}
+
+impl Link {
+    /// Returns the link's bytes.
+    pub fn encode(self) -> [u8; 12] {
+        let mut bytes = [0; 12];
+        bytes[..4].copy_from_slice(&self.key.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.previous.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.next.to_le_bytes());
+        bytes
+    }
+
+    /// Decodes a link.
+    pub fn decode(bytes: &[u8; 12]) -> Self {
+        let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        Self { key: word(0), previous: word(4), next: word(8) }
+    }
+
+    /// Returns the key if the slot is in the index.
+    #[inline]
+    pub fn key(self) -> Option<u32> {
+        (self.next != 0).then_some(self.key)
+    }
+}
+
+/// The part of an index that its owner persists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rings {
+    /// The radix tree from the keys to the first slot of each.
+    pub tree: radix::Root,
+    /// Slots that are in the index.
+    pub count: u64,
+}
+
+/// Reads a slot's link.
+#[inline]
+pub fn link(slots: &Slots<impl Platform>, slot: SlotId, at: u32) -> Link {
+    slots.read_with(slot, at, Link::decode)
+}
+
+fn write_link(slots: &mut Slots<impl Platform>, slot: SlotId, at: u32, link: Link) {
+    slots.write(slot, at, &link.encode());
+}
+
+impl Rings {
+    /// Enters a slot, which keeps its link `at` bytes from its start, under a key. Memory for
+    /// [`MOST_NODES`](radix::MOST_NODES) nodes is reserved.
+    pub fn enter(&mut self, slots: &mut Slots<impl Platform>, at: u32, slot: SlotId, key: u32) {
+        let first = radix::get(slots, self.tree, key);
+        if first == 0 {
+            write_link(slots, slot, at, Link { key, previous: slot, next: slot });
+            if let Err(error) = radix::insert(slots, &mut self.tree, key, slot) {
+                slots.broken(&format!("ordered index: memory was not reserved: {error:?}"));
+            }
+        } else {
+            let last = slots.read_u32(first, at + 4);
+            write_link(slots, slot, at, Link { key, previous: last, next: first });
+            slots.write_u32(last, at + 8, slot);
+            slots.write_u32(first, at + 4, slot);
+        }
+        self.count += 1;
+    }
+
+    /// Removes a slot whose link is `link`. Overwrites the link with zeros if `clear`.
+    pub fn leave(&mut self, slots: &mut Slots<impl Platform>, at: u32, slot: SlotId, link: Link, clear: bool) {
+        if link.next == slot {
+            radix::remove(slots, &mut self.tree, link.key);
+        } else {
+            slots.write_u32(link.previous, at + 8, link.next);
+            slots.write_u32(link.next, at + 4, link.previous);
+            if radix::get(slots, self.tree, link.key) == slot {
+                radix::replace(slots, self.tree, link.key, link.next);
+            }
+        }
+        if clear {
+            write_link(slots, slot, at, Link::default());
+        }
+        self.count -= 1;
+    }
+
+    /// Returns the smallest key that is `from` or greater, with its first slot.
+    #[inline]
+    pub fn next(&self, slots: &Slots<impl Platform>, from: u32) -> Option<(u32, SlotId)> {
+        radix::next(slots, self.tree, from)
+    }
+
+    /// Returns the slots under a key, in the order in which they came.
+    pub fn under<'a, P: Platform>(
+        &self,
+        slots: &'a Slots<P>,
+        at: u32,
+        key: u32,
+    ) -> impl Iterator<Item = SlotId> + use<'a, P> {
+        let first = radix::get(slots, self.tree, key);
+        let mut next = first;
+        std::iter::from_fn(move || {
+            let slot = next;
+            if slot == 0 {
+                return None;
+            }
+            next = link(slots, slot, at).next;
+            if next == first {
+                next = 0;
+            }
+            Some(slot)
+        })
+    }
+}

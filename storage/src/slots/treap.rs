@@ -1,0 +1,312 @@
+//! Slots in the order of a key of 128 bits: a treap, a binary tree whose nodes are the slots themselves.
+//!
+//! ```text
+//! node: key u64 ‖ key u64 ‖ left u32 ‖ right u32 ‖ parent u32       28 bytes that each slot keeps for the node
+//! ```
+//! No node has a child of higher priority, and a priority is a seeded hash of the second half of the key, which is unique. So the tree
+//! is as deep as a tree that grew in random order (some 28 levels at a million slots), in whatever order slots enter and leave.
+//! Entering and leaving needs no memory, and so cannot be refused. Removing the first slot, and finding the slot after it, touches
+//! neighbours: leaving in order costs the same at any number of slots.
+
+use super::{SlotId, Slots};
+use crate::Platform;
+use crate::bytes::{u32_at, u64_at};
+
+/// The first node, or 0 for an empty tree. The owner persists it.
+pub type Root = SlotId;
+/// The key of a slot.
+pub type Key = (u64, u64);
+
+/// Bytes of a node.
+pub const NODE: u32 = 28;
+const LEFT: u32 = 16;
+const RIGHT: u32 = 20;
+const PARENT: u32 = 24;
+
+/// Offset of the nodes in their slots, and the seed of their priorities.
+#[derive(Clone, Copy, Debug)]
+pub struct Treap {
+    /// Bytes from a slot's start to its node.
+    pub at: u32,
+    /// The seed.
+    pub seed: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Node {
+    key: Key,
+    left: SlotId,
+    right: SlotId,
+    parent: SlotId,
+}
+
+impl Treap {
+    fn node(self, slots: &Slots<impl Platform>, slot: SlotId) -> Node {
+        slots.read_with(slot, self.at, |b: &[u8; NODE as usize]| {
+            let long = |at: usize| u64_at(b, at);
+            let word = |at: u32| u32_at(b, at as usize);
+            Node { key: (long(0), long(8)), left: word(LEFT), right: word(RIGHT), parent: word(PARENT) }
+        })
+    }
+
+    fn set(self, slots: &mut Slots<impl Platform>, slot: SlotId, field: u32, to: SlotId) {
+        slots.write_u32(slot, self.at + field, to);
+    }
+
+    /// Returns SplitMix64 of the second half of a key.
+    fn priority(self, (_, unique): Key) -> u64 {
+        let mut x = (unique ^ self.seed).wrapping_add(0x9E37_79B9_7F4A_7C15);
+        x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        x ^ (x >> 31)
+    }
+
+    /// Returns a slot's key.
+    pub fn key(self, slots: &Slots<impl Platform>, slot: SlotId) -> Key {
+        self.node(slots, slot).key
+    }
+
+    /// Enters a slot whose key is written.
+    pub fn insert(self, slots: &mut Slots<impl Platform>, root: &mut Root, slot: SlotId) {
+        let key = self.key(slots, slot);
+        let (mut parent, mut above, mut next) = (0, None, *root);
+        while next != 0 {
+            let node = self.node(slots, next);
+            let smaller = key < node.key;
+            (parent, above) = (next, Some((node.key, if smaller { LEFT } else { RIGHT })));
+            next = if smaller { node.left } else { node.right };
+        }
+        let links = [0, 0, parent].map(u32::to_le_bytes);
+        slots.write(slot, self.at + LEFT, links.as_flattened());
+        let Some((above, side)) = above else {
+            *root = slot;
+            return;
+        };
+        self.set(slots, parent, side, slot);
+        let mut above = Some(above);
+        while above.is_some_and(|above| self.priority(above) < self.priority(key)) {
+            let parent = self.rotate_up(slots, root, slot);
+            above = (parent != 0).then(|| self.key(slots, parent));
+        }
+    }
+
+    /// Removes a slot that is in the tree.
+    pub fn remove(self, slots: &mut Slots<impl Platform>, root: &mut Root, slot: SlotId) {
+        let mut node = self.node(slots, slot);
+        while node.left != 0 && node.right != 0 {
+            let keys = [node.left, node.right].map(|child| self.key(slots, child));
+            let left_is_higher = self.priority(keys[0]) > self.priority(keys[1]);
+            self.rotate_up(slots, root, if left_is_higher { node.left } else { node.right });
+            node = self.node(slots, slot);
+        }
+        let child = node.left | node.right;
+        if child != 0 {
+            self.set(slots, child, PARENT, node.parent);
+        }
+        self.replace_child(slots, root, node.parent, slot, child);
+    }
+
+    fn replace_child(
+        self,
+        slots: &mut Slots<impl Platform>,
+        root: &mut Root,
+        parent: SlotId,
+        old: SlotId,
+        new: SlotId,
+    ) {
+        if parent == 0 {
+            *root = new;
+        } else {
+            let side = if self.node(slots, parent).left == old { LEFT } else { RIGHT };
+            self.set(slots, parent, side, new);
+        }
+    }
+
+    /// Puts a node in the place of its parent, which becomes its child. Returns the node's new parent.
+    fn rotate_up(self, slots: &mut Slots<impl Platform>, root: &mut Root, slot: SlotId) -> SlotId {
+        let Node { left, right, parent, .. } = self.node(slots, slot);
+        let above = self.node(slots, parent);
+        let (inner, outer_side, inner_side) =
+            if above.left == slot { (right, LEFT, RIGHT) } else { (left, RIGHT, LEFT) };
+        self.set(slots, parent, outer_side, inner);
+        if inner != 0 {
+            self.set(slots, inner, PARENT, parent);
+        }
+        self.set(slots, slot, inner_side, parent);
+        self.set(slots, parent, PARENT, slot);
+        self.set(slots, slot, PARENT, above.parent);
+        self.replace_child(slots, root, above.parent, parent, slot);
+        above.parent
+    }
+
+    /// Returns the slot with the smallest key.
+    pub fn first(self, slots: &Slots<impl Platform>, root: Root) -> Option<SlotId> {
+        (root != 0).then(|| self.leftmost(slots, root))
+    }
+
+    fn leftmost(self, slots: &Slots<impl Platform>, mut slot: SlotId) -> SlotId {
+        loop {
+            match self.node(slots, slot).left {
+                0 => return slot,
+                left => slot = left,
+            }
+        }
+    }
+
+    /// Returns the slots by key, and ends at damage: reads at most `nodes` nodes, all of them slots in use.
+    pub fn walk(self, slots: &Slots<impl Platform>, root: Root, mut nodes: usize) -> impl Iterator<Item = SlotId> {
+        let (mut above, mut next) = (Vec::new(), root);
+        std::iter::from_fn(move || {
+            while next != 0 {
+                if nodes == 0 || !slots.holds(next, u64::from(self.at + NODE)) {
+                    nodes = 0;
+                    return None;
+                }
+                nodes -= 1;
+                let node = self.node(slots, next);
+                above.push((next, node.right));
+                next = node.left;
+            }
+            let (slot, right) = above.pop()?;
+            next = right;
+            Some(slot)
+        })
+    }
+
+    /// Returns the slot with the next larger key.
+    pub fn next(self, slots: &Slots<impl Platform>, slot: SlotId) -> Option<SlotId> {
+        let node = self.node(slots, slot);
+        if node.right != 0 {
+            return Some(self.leftmost(slots, node.right));
+        }
+        let (mut child, mut parent) = (slot, node.parent);
+        while parent != 0 {
+            let node = self.node(slots, parent);
+            if node.left == child {
+                return Some(parent);
+            }
+            (child, parent) = (parent, node.parent);
+        }
+        None
+    }
+
+    /// Returns the slot with the smallest key that is `from` or larger.
+    pub fn from(self, slots: &Slots<impl Platform>, root: Root, from: Key) -> Option<SlotId> {
+        let (mut next, mut found) = (root, None);
+        while next != 0 {
+            let node = self.node(slots, next);
+            if node.key < from {
+                next = node.right;
+            } else {
+                found = Some(next);
+                next = node.left;
+            }
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use crate::twin::Twin;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    const TREAP: Treap = Treap { at: 4, seed: 7 };
+
+    fn open() -> Slots<Twin> {
+        crate::twin::reset();
+        fixture::forget();
+        Slots::open(fixture::region(fixture::SLOTS)).unwrap()
+    }
+
+    fn enter(slots: &mut Slots<Twin>, root: &mut Root, key: Key) -> SlotId {
+        let slot = slots.allocate(4 + NODE).unwrap();
+        slots.write(slot, 4, [key.0, key.1].map(u64::to_le_bytes).as_flattened());
+        TREAP.insert(slots, root, slot);
+        slot
+    }
+
+    fn all(slots: &Slots<Twin>, root: Root) -> Vec<(Key, SlotId)> {
+        let first = TREAP.first(slots, root);
+        std::iter::successors(first, |slot| TREAP.next(slots, *slot))
+            .map(|slot| (TREAP.key(slots, slot), slot))
+            .collect()
+    }
+
+    /// How deep it is. Each node says which is above it, and has no child of higher priority.
+    fn depth(slots: &Slots<Twin>, slot: SlotId, parent: SlotId) -> u32 {
+        if slot == 0 {
+            return 0;
+        }
+        let node = TREAP.node(slots, slot);
+        assert_eq!(node.parent, parent);
+        if parent != 0 {
+            assert!(TREAP.priority(TREAP.key(slots, parent)) >= TREAP.priority(node.key));
+        }
+        1 + depth(slots, node.left, slot).max(depth(slots, node.right, slot))
+    }
+
+    proptest! {
+        /// Against a `BTreeMap`: the same slots in the same order after every step.
+        #[test]
+        fn agrees_with_a_model(steps in prop::collection::vec((0u8..3, 0u64..5, any::<u16>()), 1..100)) {
+            let mut slots = open();
+            let (mut root, mut model, mut unique) = (0, BTreeMap::new(), 0);
+            for (what, first, which) in steps {
+                if what == 0 && !model.is_empty() {
+                    let (key, slot) = model.iter().nth(usize::from(which) % model.len()).map(|(k, s)| (*k, *s)).unwrap();
+                    TREAP.remove(&mut slots, &mut root, slot);
+                    slots.free(slot);
+                    model.remove(&key);
+                } else {
+                    unique += 1;
+                    let key = (if first == 4 { u64::MAX } else { first }, unique);
+                    model.insert(key, enter(&mut slots, &mut root, key));
+                }
+                let expected: Vec<_> = model.iter().map(|(key, slot)| (*key, *slot)).collect();
+                prop_assert_eq!(all(&slots, root), &expected[..]);
+                let walked: Vec<_> = TREAP.walk(&slots, root, model.len()).collect();
+                prop_assert_eq!(walked, model.values().copied().collect::<Vec<_>>());
+                for from in [(0, 0), (2, u64::from(which) % 100), (u64::MAX, u64::MAX)] {
+                    let expected = model.range(from..).next().map(|(_, slot)| *slot);
+                    prop_assert_eq!(TREAP.from(&slots, root, from), expected);
+                }
+                depth(&slots, root, 0);
+            }
+        }
+    }
+
+    #[test]
+    fn a_walk_ends_where_links_are_damaged_and_when_it_has_read_enough() {
+        let (mut slots, mut root) = (open(), 0);
+        let made: Vec<SlotId> = (0..50).map(|at| enter(&mut slots, &mut root, (at, at))).collect();
+        let freed = slots.allocate(4 + NODE).unwrap();
+        slots.free(freed);
+        let walk = |slots: &Slots<Twin>, nodes| TREAP.walk(slots, root, nodes).collect::<Vec<_>>();
+        assert_eq!((walk(&slots, 50), walk(&slots, 0)), (made.clone(), vec![]));
+        assert!(made.starts_with(&walk(&slots, 49)));
+        for to in [made[0], root, 1, freed, u32::MAX] {
+            TREAP.set(&mut slots, made[0], LEFT, to);
+            assert_eq!(walk(&slots, 1_000), vec![0; 0], "to {to}");
+        }
+        TREAP.set(&mut slots, made[0], LEFT, 0);
+        TREAP.set(&mut slots, made[49], RIGHT, u32::MAX);
+        assert_eq!(walk(&slots, 1_000), made);
+    }
+
+    #[test]
+    fn it_is_not_deep_in_whatever_order_they_come() {
+        for order in 0..3u64 {
+            let (mut slots, mut root) = (open(), 0);
+            for i in 0..20_000u64 {
+                let first = [i, 20_000 - i, i * 7_919 % 20_000][order as usize];
+                enter(&mut slots, &mut root, (first, i));
+            }
+            let deep = depth(&slots, root, 0);
+            assert!(deep < 50, "{deep} in order {order}");
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Where the buckets of a table lie: one region, handed out in pages of 128 buckets.
+//!
+//! ```text
+//! ┌─ header ─┬─ directory: 2^19 × u32 ─┬─ page 0 ─┬─ page 1 ─┬─ …
+//! │ 64 KiB   │ segment → page + 1      │ 128 buckets each, of one segment or for overflow
+//! └──────────┴─────────────────────────┴──────────┴──────────┴─ …
+//! header: 0 magic "CPHT"  4 version u16  8 buckets u64  16 entries u64  24 pages u32
+//!         28 overflow: next never used u32  32 overflow: first free u32  36 overflow in use u32  40 hash seed u64
+//! ```
+//! Segment `s` holds the primary buckets `128·s …`. A free overflow bucket's `next` names the next free one.
+
+use super::bucket::{BUCKET, ENTRY, Entry, Head, bucket_of, entry_offset};
+use crate::header::Header as Layout;
+use crate::{GrowError, OpenError, Platform, Region, WASM_PAGE};
+
+/// The header of a table.
+pub const LAYOUT: Layout = Layout { name: "hash table", magic: *b"CPHT", version: 1 };
+/// Buckets of a page, and of a segment.
+pub const PAGE_BUCKETS: u64 = WASM_PAGE / BUCKET;
+const SEGMENTS: u64 = 1 << 19;
+const DIRECTORY: u64 = WASM_PAGE;
+const POOL: u64 = DIRECTORY + SEGMENTS * 4;
+
+/// A bucket's place: page · 128 + place in the page. 0 is a primary bucket, so it says "none" of an overflow bucket.
+pub type BucketRef = u32;
+
+/// The table's persisted words, mirrored on the heap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Primary buckets.
+    pub buckets: u64,
+    /// Entries in the table.
+    pub entries: u64,
+    /// Pages handed out.
+    pub pages: u32,
+    /// The next overflow bucket of the newest overflow page that was never used; 0 or a multiple of 128: none left.
+    pub overflow_fresh: BucketRef,
+    /// The first overflow bucket that was given back.
+    pub overflow_free: BucketRef,
+    /// Overflow buckets in use.
+    pub overflow_used: u32,
+    /// Seed of the hash function.
+    pub hash_seed: u64,
+}
+
+/// The region of a table.
+pub struct Pool<P: Platform> {
+    region: Region<P>,
+    pub header: Header,
+}
+
+impl<P: Platform> Pool<P> {
+    /// Makes a pool with its first segment.
+    pub fn create(region: Region<P>, hash_seed: u64) -> Result<Self, GrowError> {
+        region.reserve(POOL + WASM_PAGE)?;
+        let header = Header {
+            buckets: 0,
+            entries: 0,
+            pages: 0,
+            overflow_fresh: 0,
+            overflow_free: 0,
+            overflow_used: 0,
+            hash_seed,
+        };
+        LAYOUT.write(&region, 0);
+        let mut pool = Self { region, header };
+        pool.add_segment(0)?;
+        pool.header.buckets = PAGE_BUCKETS;
+        pool.save();
+        Ok(pool)
+    }
+
+    /// Reads the header.
+    pub fn open(region: Region<P>) -> Result<Self, OpenError> {
+        LAYOUT.read(&region, 0)?;
+        let header = Header {
+            buckets: region.read_u64(8),
+            entries: region.read_u64(16),
+            pages: region.read_u32(24),
+            overflow_fresh: region.read_u32(28),
+            overflow_free: region.read_u32(32),
+            overflow_used: region.read_u32(36),
+            hash_seed: region.read_u64(40),
+        };
+        Ok(Self { region, header })
+    }
+
+    /// Writes the whole header.
+    pub fn save(&self) {
+        let mut words = [0u8; 40];
+        words[0..8].copy_from_slice(&self.header.buckets.to_le_bytes());
+        words[8..16].copy_from_slice(&self.header.entries.to_le_bytes());
+        words[16..20].copy_from_slice(&self.header.pages.to_le_bytes());
+        words[20..24].copy_from_slice(&self.header.overflow_fresh.to_le_bytes());
+        words[24..28].copy_from_slice(&self.header.overflow_free.to_le_bytes());
+        words[28..32].copy_from_slice(&self.header.overflow_used.to_le_bytes());
+        words[32..40].copy_from_slice(&self.header.hash_seed.to_le_bytes());
+        self.region.write(8, &words);
+    }
+
+    /// Writes the number of entries only.
+    #[inline]
+    pub fn save_entries(&self) {
+        self.region.write_u64(16, self.header.entries);
+    }
+
+    /// Grows memory so that `pages` more can be handed out.
+    pub fn reserve(&self, pages: u64) -> Result<(), GrowError> {
+        self.region.reserve(POOL + (u64::from(self.header.pages) + pages) * WASM_PAGE)
+    }
+
+    fn add_page(&mut self) -> Result<u32, GrowError> {
+        self.reserve(1)?;
+        self.header.pages += 1;
+        Ok(self.header.pages - 1)
+    }
+
+    /// Gives a segment its page.
+    pub fn add_segment(&mut self, segment: u64) -> Result<(), GrowError> {
+        if segment >= SEGMENTS {
+            return Err(GrowError::OutOfSpace);
+        }
+        let page = self.add_page()?;
+        self.region.write_u32(DIRECTORY + segment * 4, page + 1);
+        Ok(())
+    }
+
+    /// Where a primary bucket lies.
+    #[inline]
+    pub fn primary(&self, bucket: u64) -> BucketRef {
+        // A table has at most 2^19 pages, so that neither overflows.
+        let page = self.region.read_u32(DIRECTORY + bucket / PAGE_BUCKETS * 4).wrapping_sub(1);
+        page.wrapping_mul(PAGE_BUCKETS as u32).wrapping_add((bucket % PAGE_BUCKETS) as u32)
+    }
+
+    /// Takes an overflow bucket: one given back, else a fresh one. The caller saves the header.
+    pub fn take_overflow(&mut self) -> Result<BucketRef, GrowError> {
+        let bucket = if self.header.overflow_free != 0 {
+            let bucket = self.header.overflow_free;
+            self.header.overflow_free = self.head(bucket).next();
+            bucket
+        } else {
+            if self.header.overflow_fresh.is_multiple_of(PAGE_BUCKETS as u32) {
+                self.header.overflow_fresh = self.add_page()? * PAGE_BUCKETS as u32;
+            }
+            self.header.overflow_fresh += 1;
+            self.header.overflow_fresh - 1
+        };
+        self.header.overflow_used += 1;
+        Ok(bucket)
+    }
+
+    /// Gives an overflow bucket back. The caller saves the header.
+    pub fn give_overflow(&mut self, bucket: BucketRef) {
+        self.set_head(bucket, &Head::new(self.header.overflow_free));
+        self.header.overflow_free = bucket;
+        self.header.overflow_used -= 1;
+    }
+
+    #[inline]
+    fn address(bucket: BucketRef) -> u64 {
+        POOL + u64::from(bucket) * BUCKET
+    }
+
+    #[inline]
+    pub fn head(&self, bucket: BucketRef) -> Head {
+        Head::decode(self.region.read(Self::address(bucket)))
+    }
+
+    #[inline]
+    pub fn set_head(&self, bucket: BucketRef, head: &Head) {
+        self.region.write(Self::address(bucket), head.bytes());
+    }
+
+    #[inline]
+    pub fn entry(&self, bucket: BucketRef, slot: usize) -> Entry {
+        Entry::decode(self.region.read(Self::address(bucket) + entry_offset(slot)))
+    }
+
+    #[inline]
+    pub fn set_entry(&self, bucket: BucketRef, slot: usize, entry: Entry) {
+        self.region.write(Self::address(bucket) + entry_offset(slot), &entry.encode());
+    }
+
+    /// Appends the entries of a bucket to `out`.
+    pub fn entries_onto(&self, bucket: BucketRef, count: usize, out: &mut Vec<Entry>) {
+        let mut bytes = Vec::new();
+        self.region.read_onto(&mut bytes, Self::address(bucket) + entry_offset(0), count * ENTRY);
+        out.extend(bytes.as_chunks::<ENTRY>().0.iter().map(|entry| Entry::decode(*entry)));
+    }
+
+    /// The bytes of `count` buckets of one segment, from `first` on.
+    pub fn buckets(&self, first: BucketRef, count: u64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.region.read_onto(&mut bytes, Self::address(first), (count * BUCKET) as usize);
+        bytes
+    }
+
+    /// Writes the first bytes of a bucket: its head, and the entries that are left.
+    pub fn write_bucket(&self, bucket: BucketRef, bytes: &[u8]) {
+        self.region.write(Self::address(bucket), bytes);
+    }
+
+    /// Writes a whole bucket.
+    pub fn set_bucket(&self, bucket: BucketRef, entries: &[Entry], next: BucketRef) {
+        self.region.write(Self::address(bucket), &bucket_of(entries, next));
+    }
+}

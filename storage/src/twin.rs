@@ -1,0 +1,258 @@
+//! Native twin of the platform: sparse stable memory, cycles and time that a test drives, one world for each thread.
+
+use crate::{OS_PAGE, Platform, WASM_PAGE};
+use ic_stable_structures::Memory;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+/// Pages of 4 KiB of stable memory that were touched, each once.
+#[derive(Clone, Debug, Default)]
+pub struct Touched {
+    /// Read, or written.
+    pub accessed: HashSet<u64>,
+    /// Written.
+    pub dirtied: HashSet<u64>,
+}
+
+/// Stable memory, cycles and time, as the platform would answer.
+pub struct World {
+    /// Nanoseconds since the Unix epoch.
+    pub time_ns: u64,
+    /// Cycles above the freezing threshold.
+    pub liquid_cycles: u128,
+    /// Cycles below it.
+    pub frozen_cycles: u128,
+    /// Cycles by which a raw page raises the freezing threshold.
+    pub page_threshold: u128,
+    /// Cycles that a raw page reserves.
+    pub page_reservation: u128,
+    /// Most cycles that may be reserved.
+    pub reserved_limit: u128,
+    /// Cycles that are reserved.
+    pub reserved: u128,
+    /// Raw pages at which growth is refused.
+    pub max_pages: u64,
+    /// Pages that were touched, while [`touching`] runs.
+    pub touched: Option<Touched>,
+    /// Ids of the regions that were written to, in order, while they are noted.
+    pub writes: Option<Vec<u8>>,
+    /// Accesses of stable memory, growth included, that still succeed; the next one traps.
+    pub trap_after: Option<u64>,
+    /// Stable memory before the message that is running.
+    before: Option<Before>,
+    pages: u64,
+    content: HashMap<u64, Box<[u8]>>,
+}
+
+/// Stable memory before a message: its size, and the pages that the message has changed.
+struct Before {
+    pages: u64,
+    content: HashMap<u64, Option<Box<[u8]>>>,
+}
+
+impl Default for World {
+    fn default() -> Self {
+        Self {
+            time_ns: 1_700_000_000_000_000_000,
+            liquid_cycles: 100_000_000_000_000,
+            frozen_cycles: 0,
+            page_threshold: 0,
+            page_reservation: 0,
+            reserved_limit: 5_000_000_000_000,
+            reserved: 0,
+            max_pages: 8_192_000,
+            touched: None,
+            writes: None,
+            trap_after: None,
+            before: None,
+            pages: 0,
+            content: HashMap::new(),
+        }
+    }
+}
+
+impl World {
+    /// Takes what pages cost, as the platform does.
+    fn pay(&mut self, pages: u128) {
+        let (threshold, reservation) = (pages * self.page_threshold, pages * self.page_reservation);
+        assert!(self.liquid_cycles >= threshold, "IC0532: memory grows and cannot be paid");
+        assert!(reservation == 0 || self.reserved + reservation <= self.reserved_limit, "IC0534");
+        self.liquid_cycles -= threshold;
+        self.frozen_cycles += threshold;
+        self.reserved += reservation;
+        // What is reserved covers as much of the freezing threshold.
+        let from_frozen = reservation.min(self.frozen_cycles);
+        self.frozen_cycles -= from_frozen;
+        let rest = reservation - from_frozen;
+        assert!(self.liquid_cycles >= rest, "IC0532: cycles to reserve are missing");
+        self.liquid_cycles -= rest;
+    }
+}
+
+thread_local! {
+    static WORLD: RefCell<World> = RefCell::default();
+}
+
+/// Reads or changes this thread's world.
+pub fn with<T>(f: impl FnOnce(&mut World) -> T) -> T {
+    WORLD.with_borrow_mut(f)
+}
+
+/// A fresh world with empty stable memory.
+pub fn reset() {
+    with(|world| *world = World::default());
+}
+
+/// Runs something, and says which pages it touched.
+pub fn touching<T>(run: impl FnOnce() -> T) -> (T, Touched) {
+    with(|world| world.touched = Some(Touched::default()));
+    let result = run();
+    (result, with(|world| world.touched.take()).unwrap_or_default())
+}
+
+/// Runs a message. One that traps leaves stable memory as it was; what is on the heap has to be opened anew.
+///
+/// # Errors
+/// What the trap says.
+pub fn message<T>(run: impl FnOnce() -> T) -> Result<T, String> {
+    with(|world| world.before = Some(Before { pages: world.pages, content: HashMap::new() }));
+    let ended = catch_unwind(AssertUnwindSafe(run));
+    let before = with(|world| world.before.take());
+    ended.map_err(|trap| {
+        let Before { pages, content } = before.expect("a message within a message");
+        with(|world| {
+            world.pages = pages;
+            for (page, bytes) in content {
+                match bytes {
+                    Some(bytes) => drop(world.content.insert(page, bytes)),
+                    None => drop(world.content.remove(&page)),
+                }
+            }
+        });
+        let text = trap.downcast_ref::<String>().cloned();
+        text.or_else(|| trap.downcast_ref::<&str>().map(|text| text.to_string())).unwrap_or_default()
+    })
+}
+
+/// Notes that a region was written to.
+pub(crate) fn note_write(id: u8) {
+    with(|world| world.writes.iter_mut().for_each(|writes| writes.push(id)));
+}
+
+/// The twin as a [`Platform`].
+pub struct Twin;
+
+impl Platform for Twin {
+    type Memory = SparseMemory;
+
+    fn liquid_cycles() -> u128 {
+        with(|world| world.liquid_cycles)
+    }
+
+    fn cycle_balance() -> u128 {
+        with(|world| world.liquid_cycles.saturating_add(world.frozen_cycles))
+    }
+
+    fn now_ns() -> u64 {
+        with(|world| world.time_ns)
+    }
+
+    fn trap(message: &str) -> ! {
+        panic!("{message}")
+    }
+}
+
+/// The world's stable memory; pages never written take no room.
+#[derive(Clone, Default)]
+pub struct SparseMemory;
+
+impl SparseMemory {
+    fn check(world: &World, offset: u64, len: usize) {
+        assert!(offset + len as u64 <= world.pages * WASM_PAGE, "stable memory: out of bounds");
+    }
+
+    /// Counts an access, and traps where that is planned; quietly, as it is no failure of the test.
+    fn access(world: &mut World) {
+        match &mut world.trap_after {
+            None => {}
+            Some(0) => {
+                world.trap_after = None;
+                resume_unwind(Box::new("an injected trap"));
+            }
+            Some(left) => *left -= 1,
+        }
+    }
+
+    fn touch(world: &mut World, offset: u64, len: usize, writes: bool) {
+        let Some(touched) = world.touched.as_mut().filter(|_| len > 0) else { return };
+        let pages = offset / OS_PAGE..=(offset + len as u64 - 1) / OS_PAGE;
+        touched.accessed.extend(pages.clone());
+        if writes {
+            touched.dirtied.extend(pages);
+        }
+    }
+}
+
+impl Memory for SparseMemory {
+    fn size(&self) -> u64 {
+        with(|world| world.pages)
+    }
+
+    fn grow(&self, pages: u64) -> i64 {
+        with(|world| {
+            Self::access(world);
+            if world.pages + pages > world.max_pages {
+                return -1;
+            }
+            world.pay(u128::from(pages));
+            world.pages += pages;
+            (world.pages - pages) as i64
+        })
+    }
+
+    fn read(&self, offset: u64, dst: &mut [u8]) {
+        with(|world| {
+            Self::access(world);
+            Self::check(world, offset, dst.len());
+            Self::touch(world, offset, dst.len(), false);
+            let mut done = 0;
+            while done < dst.len() {
+                let at = offset + done as u64;
+                let inside = (at % WASM_PAGE) as usize;
+                let n = (WASM_PAGE as usize - inside).min(dst.len() - done);
+                match world.content.get(&(at / WASM_PAGE)) {
+                    Some(page) => dst[done..done + n].copy_from_slice(&page[inside..inside + n]),
+                    None => dst[done..done + n].fill(0),
+                }
+                done += n;
+            }
+        })
+    }
+
+    fn write(&self, offset: u64, src: &[u8]) {
+        with(|world| {
+            Self::access(world);
+            Self::check(world, offset, src.len());
+            Self::touch(world, offset, src.len(), true);
+            let mut done = 0;
+            while done < src.len() {
+                let at = offset + done as u64;
+                let inside = (at % WASM_PAGE) as usize;
+                let n = (WASM_PAGE as usize - inside).min(src.len() - done);
+                if let Some(before) = &mut world.before {
+                    before
+                        .content
+                        .entry(at / WASM_PAGE)
+                        .or_insert_with(|| world.content.get(&(at / WASM_PAGE)).cloned());
+                }
+                let page = world
+                    .content
+                    .entry(at / WASM_PAGE)
+                    .or_insert_with(|| vec![0; WASM_PAGE as usize].into_boxed_slice());
+                page[inside..inside + n].copy_from_slice(&src[done..done + n]);
+                done += n;
+            }
+        })
+    }
+}
