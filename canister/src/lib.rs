@@ -76,7 +76,3 @@ fn inspect() {
 #[unsafe(link_section = "icp:public candid:service")]
 static CANDID_SERVICE: [u8; include_bytes!("../../candid/coppice.did").len()] =
     *include_bytes!("../../candid/coppice.did");
-
-// Last, because it collects the endpoints above. Those of the bench are no part of the interface.
-#[cfg(all(test, not(feature = "bench")))]
-mod interface_tests;

@@ -5,8 +5,7 @@ use crate::completion::MAX_IDS;
 use candid::types::{Type, TypeInner};
 use candid::utils::ArgumentEncoder;
 use candid::{CandidType, Principal, encode_args};
-use coppice_interface::access::{Required, TABLE};
-use coppice_interface::arguments::{INGRESS, LARGEST, QUERY};
+use coppice_interface::methods::{INGRESS, Method, QUERY, TABLE};
 use coppice_interface::segments::MAX_KEY;
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
@@ -268,18 +267,18 @@ fn most(ty: &Type) -> u64 {
 fn the_largest_argument_of_each_method_is_twice_the_longest_that_is_sent() {
     let longest = longest();
     let mut wrong = Vec::new();
-    for ((method, required), (_, largest)) in TABLE.iter().zip(LARGEST) {
-        let most = if matches!(required, Required::Role(_)) { INGRESS } else { QUERY };
+    for &Method { name: method, is_query, largest, .. } in TABLE {
+        let most = if is_query { QUERY } else { INGRESS };
         // A method without a longest argument carries payload, and may be as long as a message.
         let twice = longest.get(method).map_or(INGRESS, |longest| 2 * longest).min(most);
         // Settings come and go: theirs may be up to a quarter above.
-        let slack = if method.starts_with("set_") || *method == "plan_prune" { twice / 4 } else { 0 };
-        if !(twice..=twice + slack).contains(largest) {
+        let slack = if method.starts_with("set_") || method == "plan_prune" { twice / 4 } else { 0 };
+        if !(twice..=twice + slack).contains(&largest) {
             wrong.push(format!("(\"{method}\", {twice}), not {largest}"));
         }
     }
     assert!(wrong.is_empty(), "twice the longest is\n{}", wrong.join("\n"));
-    let payload = TABLE.iter().map(|(method, _)| *method).filter(|method| !longest.contains_key(method));
+    let payload = TABLE.iter().map(|of| of.name).filter(|method| !longest.contains_key(method));
     let expected = ["append_block", "put_block_chunk", "utxo_create", "utxo_spend", "utxo_put_transaction_chunk"];
     assert_eq!(payload.collect::<Vec<_>>(), expected);
     assert_eq!(longest.len() + expected.len(), TABLE.len(), "a method that is not there");

@@ -1,7 +1,6 @@
 //! The types of the Candid interface (`candid/coppice.did`), one file an area.
 
 pub mod access;
-pub mod arguments;
 mod audit;
 mod blob;
 mod chain;
@@ -12,6 +11,7 @@ mod health;
 mod http;
 mod keys;
 mod logs;
+pub mod methods;
 mod operation;
 mod prune;
 mod pruner;

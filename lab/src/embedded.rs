@@ -7,7 +7,7 @@ use coppice::client::{Client, Failure, Reach, Transport, install_arg};
 use coppice::site::Site;
 use coppice_host::Host;
 use coppice_interface::Role;
-use coppice_interface::access::{Required, TABLE};
+use coppice_interface::methods::TABLE;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -62,12 +62,9 @@ impl Embedded {
 
     /// Who may call a method.
     fn sender(&self, method: &str) -> Principal {
-        let required = TABLE.iter().find(|(name, _)| *name == method).map(|(_, required)| required);
-        match required {
-            Some(Required::Role(roles) | Required::Reader(roles)) => self.principal(roles[0]),
-            // A query as an update is for anybody with a role.
-            Some(Required::Nobody) | None => self.producer,
-        }
+        // A query as an update is for anybody with a role.
+        let role = TABLE.iter().find(|of| of.name == method).and_then(|of| of.roles.first());
+        role.map_or(self.producer, |&role| self.principal(role))
     }
 }
 

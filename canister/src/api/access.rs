@@ -1,13 +1,13 @@
 //! Access control: the roles, the argument length and the rate of messages that each method allows (`docs/design.md` 8).
 //!
-//! `TABLE`, in the interface crate, lists every method of the Candid interface once; `LARGEST` lists the methods' longest arguments:
+//! `TABLE`, in the interface crate, has each method of the Candid interface with its roles and its largest argument:
 //!
 //! ```text
-//! from outside ─▶ canister_inspect_message: role, length, bucket ─▶ guard: role; draws ─▶ guard: decodes ─▶ method
-//! from a canister ────────────────────────────────────────────────▶ guard: role ────────▶ guard: decodes ─▶ method
+//! from outside ─▶ canister_inspect_message: role, length, bucket ─▶ admit: role; draws ─▶ decode ─▶ method
+//! from a canister ────────────────────────────────────────────────▶ admit: role ────────▶ decode ─▶ method
 //! ```
 //! A message that the filter refuses costs the canister nothing, however long it is. A call from another canister bypasses the filter, so
-//! the guards check the same roles before they decode the argument. A test compares the tables, the guards and the Candid file.
+//! each method checks the same roles before its argument is decoded.
 
 use crate::api::buckets;
 use crate::operation::daemon;
@@ -15,11 +15,8 @@ use crate::platform;
 use crate::state::{State, mutate, read};
 use candid::Principal;
 use coppice_interface::Role;
-use coppice_interface::access::{
-    ADMINS, ALERTS, AUDITORS, BLOB_WORKERS, BLOCK_PRODUCERS, EXPORTERS, GUARDIANS, OPERATORS, RATE_LIMITED, REVERTERS,
-    Required, SCHEDULERS, TABLE, UPLOADERS, UTXO_FEEDERS,
-};
-use coppice_interface::arguments::LARGEST;
+use coppice_interface::access::{EXPORTERS, FEEDERS, RATE_LIMITED};
+use coppice_interface::methods::TABLE;
 use std::fmt::Write;
 
 /// Checks that a caller has one of these roles.
@@ -55,31 +52,23 @@ pub fn inspect() -> Result<(), String> {
 }
 
 fn filter(state: &State) -> Result<(), String> {
-    let (method, caller) = (platform::method_name(), platform::caller());
+    let (name, caller) = (platform::method_name(), platform::caller());
     #[cfg(feature = "bench")]
-    if method.starts_with("bench_") {
+    if name.starts_with("bench_") {
         return check(state, caller, OPERATORS);
     }
-    // The tables have the same order.
-    let Some(row) = TABLE.iter().position(|(name, _)| *name == method) else {
-        return Err(format!("access denied: there is no method {method}"));
+    let Some(method) = TABLE.iter().find(|of| of.name == name) else {
+        return Err(format!("access denied: there is no method {name}"));
     };
-    let ((_, required), (_, largest)) = (&TABLE[row], LARGEST[row]);
-    match required {
-        Required::Role(roles) | Required::Reader(roles) => check(state, caller, roles)?,
-        Required::Nobody => {
-            if !state.config.open_queries && !state.roles.has_any(caller) {
-                return Err(format!("access denied: {caller} has no role; call {method} as a query"));
-            }
-        }
+    if !method.roles.is_empty() {
+        check(state, caller, method.roles)?;
+    } else if !state.config.open_queries && !state.roles.has_any(caller) {
+        return Err(format!("access denied: {caller} has no role; call {name} as a query"));
     }
-    let bytes = platform::argument_bytes();
+    let (bytes, largest) = (platform::argument_bytes(), method.largest);
     if bytes > largest {
-        let what = format!("access denied: {bytes} bytes of argument, {method} takes at most {largest}");
-        return Err(match required {
-            Required::Role(_) => what,
-            Required::Nobody | Required::Reader(_) => format!("{what}; call {method} as a query"),
-        });
+        let hint = if method.is_query { format!("; call {name} as a query") } else { String::new() };
+        return Err(format!("access denied: {bytes} bytes of argument, {name} takes at most {largest}{hint}"));
     }
     if buckets::has_one(caller, platform::time_ns(), &state.config, &state.roles) {
         return Ok(());
@@ -88,91 +77,42 @@ fn filter(state: &State) -> Result<(), String> {
     Err(format!("{RATE_LIMITED}{caller} may have {rate} messages a minute executed; send it again later"))
 }
 
-/// Draws the message from its sender's bucket, checks the sender, and looks whether there are cycles: guard of what may change something.
-/// A query that is called as an update draws nothing, because the platform discards whatever a query changes.
-fn admit(roles: &[Role]) -> Result<(), String> {
+/// Admits an update: draws the message from its sender's bucket, checks the sender, and looks whether there are cycles. Feeders have no
+/// bucket. A query that is called as an update draws nothing, because the platform discards whatever a query changes.
+///
+/// # Errors
+/// A sentence for the caller.
+pub fn admit(roles: &[Role]) -> Result<(), String> {
     mutate(|state| {
         let caller = platform::caller();
-        buckets::draw(caller, platform::time_ns(), &state.config, &state.roles);
+        if !roles.iter().all(|role| FEEDERS.contains(role)) {
+            buckets::draw(caller, platform::time_ns(), &state.config, &state.roles);
+        }
         check(state, caller, roles)?;
         daemon::watch_cycles(state);
         Ok(())
     })
 }
 
-/// Checks the sender and looks whether there are cycles: guard of methods of feeders alone, because feeders have no bucket.
-fn admit_feeder(roles: &[Role]) -> Result<(), String> {
-    mutate(|state| {
-        check(state, platform::caller(), roles)?;
-        daemon::watch_cycles(state);
-        Ok(())
-    })
+/// Admits a query.
+///
+/// # Errors
+/// A sentence for the caller.
+pub fn admit_reader(roles: &[Role]) -> Result<(), String> {
+    if roles.is_empty() { Ok(()) } else { read(|state| check(state, platform::caller(), roles)) }
 }
 
 /// Guard of the methods that measure. They draw nothing, because a measurement takes thousands of messages.
+///
+/// # Errors
+/// A sentence for the caller.
 #[cfg(feature = "bench")]
 pub fn bench() -> Result<(), String> {
-    admit_feeder(OPERATORS)
-}
-
-/// Guard of the methods that begin a block.
-pub fn block_producer() -> Result<(), String> {
-    admit_feeder(BLOCK_PRODUCERS)
-}
-
-/// Guard of a feeder's methods.
-pub fn utxo_feeder() -> Result<(), String> {
-    admit_feeder(UTXO_FEEDERS)
-}
-
-/// Guard of methods with which a block's upload goes on, or ends.
-pub fn uploader() -> Result<(), String> {
-    admit(UPLOADERS)
-}
-
-/// Guard of a rollback.
-pub fn reverter() -> Result<(), String> {
-    admit(REVERTERS)
-}
-
-/// Guard of an exporter's methods.
-pub fn exporter() -> Result<(), String> {
-    admit(EXPORTERS)
-}
-
-/// Guard of the alert system's methods.
-pub fn alert() -> Result<(), String> {
-    admit(ALERTS)
-}
-
-/// Guard of a blob worker's methods.
-pub fn blob_worker() -> Result<(), String> {
-    admit(BLOB_WORKERS)
-}
-
-/// Guard of what has blobs outside deleted, and of taking it back.
-pub fn scheduler() -> Result<(), String> {
-    admit(SCHEDULERS)
-}
-
-/// Guard of an operator's methods.
-pub fn operator() -> Result<(), String> {
-    admit(OPERATORS)
-}
-
-/// Guard of what makes pruning safer.
-pub fn guardian() -> Result<(), String> {
-    admit(GUARDIANS)
-}
-
-/// Guard of an admin's methods.
-pub fn admin() -> Result<(), String> {
-    admit(ADMINS)
-}
-
-/// Guard of looking at the audit log, and at the log.
-pub fn auditor() -> Result<(), String> {
-    read(|state| check(state, platform::caller(), AUDITORS))
+    mutate(|state| {
+        check(state, platform::caller(), OPERATORS)?;
+        daemon::watch_cycles(state);
+        Ok(())
+    })
 }
 
 #[cfg(test)]
@@ -181,6 +121,7 @@ mod tests {
     use crate::platform::native;
     use crate::state;
     use crate::storage::memory;
+    use coppice_interface::methods::Method;
     use coppice_interface::{CanisterArg, ConfigChange, InitArg};
 
     fn inspected(caller: Principal, method: &str, argument_bytes: u64) -> Result<(), String> {
@@ -205,17 +146,14 @@ mod tests {
             ..InitArg::default()
         };
         state::init(Some(CanisterArg::Init(init))).unwrap();
-        for (&(method, required), &(_, largest)) in TABLE.iter().zip(LARGEST) {
-            for (caller, roles) in [
+        for &Method { name: method, roles: of, largest, .. } in TABLE {
+            for (caller, has) in [
                 (producer, &[Role::Producer][..]),
                 (operator, &[Role::Operator]),
                 (admin, &[Role::Admin]),
                 (controller, &[Role::Operator, Role::Admin]),
             ] {
-                let may = match required {
-                    Required::Nobody => true,
-                    Required::Role(some) | Required::Reader(some) => some.iter().any(|role| roles.contains(role)),
-                };
+                let may = of.is_empty() || of.iter().any(|role| has.contains(role));
                 for bytes in [0, largest, largest + 1, u64::MAX] {
                     assert_eq!(inspected(caller, method, bytes).is_ok(), may && bytes <= largest, "{method}, {bytes}");
                 }
@@ -238,8 +176,8 @@ mod tests {
             assert_eq!(found, may, "{method}");
         }
         for stranger in [Principal::anonymous(), of(9), Principal::management_canister()] {
-            for (method, _) in TABLE {
-                let refused = inspected(stranger, method, 0).unwrap_err();
+            for of in TABLE {
+                let refused = inspected(stranger, of.name, 0).unwrap_err();
                 assert!(refused.starts_with("access denied: "), "{refused}");
             }
         }
@@ -247,8 +185,8 @@ mod tests {
         let change = ConfigChange { open_queries: Some(true), ..ConfigChange::default() };
         mutate(|state| state.set_config("set_config", &change)).unwrap();
         for stranger in [Principal::anonymous(), of(9)] {
-            for (method, required) in TABLE {
-                assert_eq!(inspected(stranger, method, 0).is_ok(), *required == Required::Nobody, "{method}");
+            for of in TABLE {
+                assert_eq!(inspected(stranger, of.name, 0).is_ok(), of.roles.is_empty(), "{}", of.name);
             }
         }
         let grant = coppice_interface::Grant { principal: producer, role: Role::Producer };

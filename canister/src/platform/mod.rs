@@ -122,6 +122,17 @@ pub fn argument() -> Vec<u8> {
     native::with(|world| world.argument.clone())
 }
 
+/// Replies to the message, or rejects it with a sentence.
+pub fn answer(answer: Result<Vec<u8>, String>) {
+    #[cfg(target_family = "wasm")]
+    match answer {
+        Ok(bytes) => ic_cdk::api::msg_reply(bytes),
+        Err(why) => ic_cdk::api::msg_reject(why),
+    }
+    #[cfg(not(target_family = "wasm"))]
+    native::with(|world| world.answer = Some(answer));
+}
+
 /// Lets an ingress message in, in `canister_inspect_message` only.
 pub fn accept_message() {
     #[cfg(target_family = "wasm")]

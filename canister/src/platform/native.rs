@@ -26,6 +26,8 @@ pub struct World {
     pub argument_bytes: u64,
     /// The message's argument.
     pub argument: Vec<u8>,
+    /// The last reply, or the sentence of a reject.
+    pub answer: Option<Result<Vec<u8>, String>>,
     /// The canister's controllers.
     pub controllers: Vec<Principal>,
     /// All replicas execute the message; else it is a query.
@@ -51,6 +53,7 @@ impl Default for World {
             method: String::new(),
             argument_bytes: 0,
             argument: Vec::new(),
+            answer: None,
             controllers: Vec::new(),
             replicated: false,
             certified_data: [0; 32],

@@ -4,7 +4,8 @@ use candid::types::FuncMode;
 use candid::{Principal, encode_args};
 use candid_parser::utils::CandidSource;
 use coppice_ic::Reject;
-use coppice_interface::access::{FEEDERS, Required, TABLE};
+use coppice_interface::access::FEEDERS;
+use coppice_interface::methods::{Method, TABLE};
 use coppice_interface::*;
 use coppice_tests::blocks::hash;
 use coppice_tests::client::Told;
@@ -26,15 +27,21 @@ fn methods() -> BTreeMap<String, bool> {
     service.iter().map(|(name, _)| (name.clone(), is_query(name))).collect()
 }
 
+/// The methods of the table, by name.
+fn table() -> BTreeMap<&'static str, &'static Method> {
+    TABLE.iter().map(|of| (of.name, of)).collect()
+}
+
 #[test]
 fn the_table_names_every_method_of_the_candid_file_once() {
     let methods = methods();
-    let table: BTreeMap<&str, Required> = TABLE.iter().copied().collect();
+    let table = table();
     assert_eq!(table.len(), TABLE.len(), "a method twice");
     assert_eq!(table.keys().copied().collect::<Vec<_>>(), methods.keys().map(String::as_str).collect::<Vec<_>>());
     for (method, query) in &methods {
-        let is_update = matches!(table[method.as_str()], Required::Role(_));
-        assert_eq!(is_update, !*query, "{method}: an update needs a role, a query nobody, or says that it is one");
+        let Method { is_query, roles, .. } = table[method.as_str()];
+        assert_eq!(*is_query, *query, "{method}");
+        assert!(*is_query || !roles.is_empty(), "{method}: an update asks for a role");
     }
 }
 
@@ -100,16 +107,16 @@ fn state(coppice: &Coppice) -> (Vec<Grant>, Config, UtxoPrunerStatus, Option<Pru
 fn every_method_is_for_whom_the_table_says_by_ingress_by_query_and_from_a_canister() {
     let coppice = Coppice::new();
     let everybody = everybody(&coppice);
-    let table: BTreeMap<&str, Required> = TABLE.iter().copied().collect();
+    let table = table();
     let before = state(&coppice);
     let (mut outside, mut queried, mut inside, mut admitted) = (0, 0, 0, 0);
     for (method, is_query) in methods() {
         let garbage = b"not candid".to_vec();
         for caller in &everybody {
             let has = |roles: &[Role]| caller.roles.iter().any(|role| roles.contains(role));
-            let (may_outside, may_inside) = match table[method.as_str()] {
-                Required::Nobody => (!caller.roles.is_empty(), true),
-                Required::Role(roles) | Required::Reader(roles) => (has(roles), has(roles)),
+            let (may_outside, may_inside) = match table[method.as_str()].roles {
+                [] => (!caller.roles.is_empty(), true),
+                roles => (has(roles), has(roles)),
             };
             let check = |answer: Result<Vec<u8>, Reject>, may: bool, way: &str| {
                 let what = format!("{method} by {} {way}", caller.name);

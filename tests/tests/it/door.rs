@@ -2,8 +2,8 @@
 
 use candid::{Principal, encode_args};
 use coppice_host::{Kind, largest_argument};
-use coppice_interface::access::{FEEDERS, RATE_LIMITED, Required, TABLE};
-use coppice_interface::arguments::{INGRESS, LARGEST};
+use coppice_interface::access::RATE_LIMITED;
+use coppice_interface::methods::{INGRESS, Method, TABLE};
 use coppice_interface::*;
 use coppice_tests::blocks::plain;
 use coppice_tests::client::Told;
@@ -79,7 +79,7 @@ fn queries_come_in_as_updates_from_who_has_a_role_and_with_a_short_argument() {
             }
         };
     let open = |open| coppice.configure(ConfigChange { open_queries: Some(open), ..ConfigChange::default() });
-    let short = LARGEST.iter().find(|(method, _)| *method == "plan_prune").expect("it is there").1 as usize;
+    let short = TABLE.iter().find(|of| of.name == "plan_prune").expect("it is there").largest as usize;
     for is_open in [false, true, false] {
         open(is_open);
         for who in [Who::Stranger, Who::Anonymous] {
@@ -143,9 +143,8 @@ fn an_argument_above_the_largest_of_its_method_is_refused_and_costs_nothing() {
     coppice.configure(ConfigChange { message_bucket: Some(1_000_000), ..ConfigChange::default() });
     let bucketed = everything(&coppice);
     let (mut refused, mut payloads) = (0, 0);
-    for (&(method, required), &(_, largest)) in TABLE.iter().zip(LARGEST) {
-        let is_feeders = matches!(required, Required::Role(roles) if roles.iter().all(|role| FEEDERS.contains(role)));
-        let who = if is_feeders { Who::Producer.principal() } else { bucketed };
+    for of @ &Method { name: method, is_query, largest, .. } in TABLE {
+        let who = if of.is_feeders() { Who::Producer.principal() } else { bucketed };
         let send = |bytes: u64| coppice.ic.update(coppice.id, who, method, vec![0; bytes as usize]);
         let before = coppice.ic.cycles(coppice.id);
         let longest = largest_argument(coppice.id, who, method) as u64;
@@ -161,7 +160,7 @@ fn an_argument_above_the_largest_of_its_method_is_refused_and_costs_nothing() {
         }
         // The largest one comes in, is no Candid, and is refused in the guard.
         match send(largest.min(longest)) {
-            Ok(_) => assert!(!matches!(required, Required::Role(_)), "{method}"),
+            Ok(_) => assert!(is_query, "{method}"),
             Err(reject) => assert!(!reject.message.contains("access denied"), "{method}: {reject:?}"),
         }
         assert!(coppice.ic.cycles(coppice.id) < before, "{method}");
@@ -176,8 +175,7 @@ fn every_update_of_a_bucketed_principal_draws_whatever_becomes_of_it() {
     let who = everything(&coppice);
     small_buckets(&coppice);
     let zero = encode_args((0u64,)).unwrap();
-    let is_bucketed = |required: Required| matches!(required, Required::Role(roles) if !roles.iter().all(|role| FEEDERS.contains(role)));
-    for &(method, _) in TABLE.iter().filter(|(_, required)| is_bucketed(*required)) {
+    for method in TABLE.iter().filter(|of| !of.is_query && !of.is_feeders()).map(|of| of.name) {
         // Full again.
         coppice.ic.advance_time(10 * MINUTE);
         coppice.ic.tick();

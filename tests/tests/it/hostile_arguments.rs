@@ -5,7 +5,7 @@ use candid::TypeEnv;
 use candid::types::{Type, TypeInner};
 use candid_parser::utils::CandidSource;
 use coppice_host::{Checkpoint, Host, Kind, Outcome};
-use coppice_interface::access::{Required, TABLE};
+use coppice_interface::methods::{Method, TABLE};
 use coppice_interface::*;
 use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
@@ -343,7 +343,7 @@ fn no_argument_costs_a_billion_instructions_or_changes_anything_where_it_is_refu
     let before = memory(&coppice, &host);
     let mut world = World { coppice, host, proxy, clean, worst: (0, String::new()) };
     let (mut sent, mut taken) = (0, 0);
-    for &(method, required) in TABLE {
+    for &Method { name: method, is_query, .. } in TABLE {
         let types = env.get_method(&actor, method).expect("it is in the file").args.clone();
         if types.is_empty() {
             // Nothing is decoded.
@@ -352,7 +352,7 @@ fn no_argument_costs_a_billion_instructions_or_changes_anything_where_it_is_refu
         world.worst = (0, String::new());
         for (what, argument) in general(&env, &types).into_iter().chain(by_list(&env, &types)) {
             sent += 1;
-            let ways: &[bool] = if !matches!(required, Required::Role(_)) { &[true, false] } else { &[false] };
+            let ways: &[bool] = if is_query { &[true, false] } else { &[false] };
             for &query in ways {
                 if world.send(method, query, &what, &argument) && !query {
                     // An argument like others: what it does is not this test's business.

@@ -2,7 +2,7 @@
 //! added to the one fails here until it is in the other.
 
 use coppice_interface::Role;
-use coppice_interface::access::{Required, TABLE};
+use coppice_interface::methods::TABLE;
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -17,16 +17,13 @@ fn names(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).map(|name| name.split('(').next().unwrap_or(name)).collect()
 }
 
-/// The roles of which one is enough for a method; none: there is no such method, or it is for anyone.
+/// The roles of which one is enough for a method; `None` if there is no such method, or it is for anyone.
 fn roles_of(method: &str) -> Option<&'static [Role]> {
-    TABLE.iter().find(|(name, _)| *name == method).and_then(|(_, required)| match required {
-        Required::Role(roles) | Required::Reader(roles) => Some(*roles),
-        Required::Nobody => None,
-    })
+    TABLE.iter().find(|of| of.name == method).map(|of| of.roles).filter(|roles| !roles.is_empty())
 }
 
 fn methods_of(role: Role) -> BTreeSet<&'static str> {
-    let names = TABLE.iter().map(|(name, _)| *name);
+    let names = TABLE.iter().map(|of| of.name);
     names.filter(|name| roles_of(name).is_some_and(|roles| roles.contains(&role))).collect()
 }
 

@@ -1,8 +1,8 @@
 //! The worst hour of each role's key in cycles, as `SECURITY.md` states it: by the tables of the interface, the default settings of buckets
 //! and the prices of the platform.
 
-use coppice_interface::access::{FEEDERS, Required, TABLE};
-use coppice_interface::arguments::LARGEST;
+use coppice_interface::access::FEEDERS;
+use coppice_interface::methods::TABLE;
 use coppice_interface::{Config, Role};
 
 /// Cycles of an ingress message and of its execution, on a subnet of 13 nodes.
@@ -26,13 +26,11 @@ fn tera(cycles: u128) -> String {
 
 /// The line of a key's updates; `None` where it has none.
 fn line(name: &str, roles: &[Role]) -> Option<String> {
-    let may =
-        |required: &Required| matches!(required, Required::Role(some) if some.iter().any(|role| roles.contains(role)));
-    let methods = TABLE.iter().zip(LARGEST).filter(|((_, required), _)| may(required));
+    let methods = TABLE.iter().filter(|of| !of.is_query && of.roles.iter().any(|role| roles.contains(role)));
     let cost = |method: &str, bytes: u64| MESSAGE + BYTE * (ENVELOPE + method.len() as u64 + bytes);
     // The first of the methods that cost the same.
     let (cycles, method, bytes) = methods
-        .map(|(_, &(method, bytes))| (cost(method, bytes), method, bytes))
+        .map(|of| (cost(of.name, of.largest), of.name, of.largest))
         .reduce(|worst, next| if next.0 > worst.0 { next } else { worst })?;
     let of_subnet = BLOCKS * (BYTES_OF_BLOCK / bytes).min(MESSAGES_OF_BLOCK);
     let config = Config::default();

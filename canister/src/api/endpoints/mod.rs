@@ -1,10 +1,60 @@
-//! Candid endpoints, an area a file: each asks its guard, calls the state, and answers.
+//! Endpoints, an area a file, and their exports: the platform calls an export, which checks the caller, decodes the argument, calls the
+//! endpoint and encodes the answer.
+//!
+//! The interface crate declares and documents the methods.
+#![allow(missing_docs)]
 
 pub mod blocks;
-mod deletion;
+pub mod deletion;
 pub mod export;
-mod http;
+pub mod http;
 pub mod operation;
 pub mod prune;
-mod records;
-mod utxo;
+pub mod records;
+pub mod utxo;
+
+use super::{access, wire};
+use crate::platform;
+use candid::{CandidType, Principal};
+use coppice_interface::*;
+use serde_bytes::ByteBuf;
+
+/// Serves an update.
+fn update<A, R: CandidType + 'static>(
+    roles: &[Role],
+    decode: fn(&[u8]) -> Result<A, String>,
+    run: impl FnOnce(A) -> R,
+) {
+    let args = access::admit(roles).and_then(|()| decode(&platform::argument()));
+    platform::answer(args.map(|args| wire::answer(run(args))));
+}
+
+/// Serves a query.
+fn query<A, R: CandidType>(roles: &[Role], decode: fn(&[u8]) -> Result<A, String>, run: impl FnOnce(A) -> R) {
+    let args = access::admit_reader(roles).and_then(|()| decode(&platform::argument()));
+    platform::answer(args.map(|args| wire::encode(run(args))));
+}
+
+macro_rules! export {
+    ($($area:ident {
+        $($(#[doc = $doc:literal])* $kind:ident $name:ident($($arg:ident: $type:ty),*) -> $reply:ty: $roles:ident, $largest:expr;)*
+    })*) => {
+        $($(const _: () = {
+            #[cfg_attr(target_family = "wasm", unsafe(export_name = concat!("canister_", stringify!($kind), " ", stringify!($name))))]
+            #[cfg_attr(not(target_family = "wasm"), unsafe(export_name = concat!("canister_", stringify!($kind), ".", stringify!($name))))]
+            extern "C" fn export() {
+                let run = |($($arg,)*): ($($type,)*)| -> $reply { $area::$name($($arg),*) };
+                $kind(coppice_interface::access::$roles, export!(@decode $name), run);
+            }
+        };)*)*
+    };
+    // Methods that are called for each block or batch.
+    (@decode append_block) => { wire::read_known };
+    (@decode utxo_create) => { wire::read_known };
+    (@decode utxo_spend) => { wire::read_known };
+    (@decode utxo_set_mined) => { wire::read_known };
+    // Anyone may send one.
+    (@decode http_request) => { wire::read_http };
+    (@decode $name:ident) => { wire::read };
+}
+methods!(export);

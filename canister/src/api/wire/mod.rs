@@ -1,6 +1,6 @@
 //! Candid, in and out.
 //!
-//! *In*: an argument is decoded in the guard, within quotas, the same for all methods. Two megabytes can otherwise say things that take
+//! *In*: an argument is decoded after the caller's roles are checked, within quotas, the same for all methods but `http_request`. Two megabytes can otherwise say things that take
 //! billions of instructions: a million empty elements, types of types. What is called often is read without its types where these are
 //! the expected ones (`known.rs`).
 //!
@@ -15,13 +15,11 @@ use crate::platform;
 use candid::ser::ValueSerializer;
 use candid::utils::{ArgumentDecoder, decode_args_with_config};
 use candid::{CandidType, DecoderConfig};
-use coppice_interface::{CanisterArg, HttpRequest};
+use coppice_interface::CanisterArg;
 use header::{header, must};
 use known::Known;
 use quota::quotas;
 use serde::de::DeserializeOwned;
-use std::any::Any;
-use std::cell::RefCell;
 
 /// No arguments at all, as deployment tools encode them.
 const NOTHING: &[u8] = b"DIDL\0\0";
@@ -30,62 +28,38 @@ fn undecodable(error: &candid::Error) -> String {
     format!("the argument cannot be decoded: {error}")
 }
 
-thread_local! {
-    /// The arguments of the message that is executed, between its guard and its method.
-    static READ: RefCell<Option<Box<dyn Any>>> = const { RefCell::new(None) };
-}
-
-fn decode<T: for<'a> ArgumentDecoder<'a> + 'static>(bytes: &[u8], config: &DecoderConfig) -> Result<(), String> {
+fn decode<A: for<'a> ArgumentDecoder<'a>>(bytes: &[u8], config: &DecoderConfig) -> Result<A, String> {
     let bytes = if bytes.is_empty() { NOTHING } else { bytes };
-    let args: T = decode_args_with_config(bytes, config).map_err(|error| undecodable(&error))?;
-    READ.set(Some(Box::new(args)));
-    Ok(())
+    decode_args_with_config(bytes, config).map_err(|error| undecodable(&error))
 }
 
-/// Guard that decodes the arguments of a method, which [`arg`] or [`args`] then hands over.
-///
-/// A message whose arguments cannot be decoded is rejected in the guard and does not trap, because a trap would undo that the message was
-/// drawn from its sender's bucket.
+/// Decodes the arguments of a method.
 ///
 /// # Errors
-/// A sentence where the message is not of these types, or costs more than the quotas.
-pub fn readable<T: for<'a> ArgumentDecoder<'a> + 'static>() -> Result<(), String> {
-    decode::<T>(&platform::argument(), &quotas())
+/// A sentence if the message is not of these types, or costs more than the quotas.
+pub fn read<A: for<'a> ArgumentDecoder<'a>>(bytes: &[u8]) -> Result<A, String> {
+    decode(bytes, &quotas())
 }
 
-/// Hands over the arguments that the guard has decoded.
-pub fn args<T: 'static>(_: Vec<u8>) -> T {
-    let read = READ.take().and_then(|args| args.downcast().ok());
-    *read.unwrap_or_else(|| platform::trap("the guard of the method decodes other arguments"))
-}
-
-/// Hands over the argument of a method that has one.
-pub fn arg<T: 'static>(bytes: Vec<u8>) -> T {
-    let (one,) = args::<(T,)>(bytes);
-    one
-}
-
-/// What decoding an HTTP request may cost: anybody may send one. A URL of 2 KiB, fifty headers and a small body take a tenth of it.
+/// Quota of decoding an HTTP request, because anyone may send one. A URL of 2 KiB, fifty headers and a small body take a tenth of it.
 const HTTP_QUOTA: usize = 200_000;
 
-/// Guard that decodes the argument of `http_request`.
+/// Decodes the argument of `http_request`.
 ///
 /// # Errors
-/// As [`readable`].
-pub fn readable_http() -> Result<(), String> {
+/// As [`read`].
+pub fn read_http<A: for<'a> ArgumentDecoder<'a>>(bytes: &[u8]) -> Result<A, String> {
     let mut config = quotas();
     config.set_decoding_quota(HTTP_QUOTA);
-    decode::<(HttpRequest,)>(&platform::argument(), &config)
+    decode(bytes, &config)
 }
 
-/// The argument of a feeder's method that is called often: read straight off the message where its types are the expected ones. A message
-/// that cannot be decoded traps: a feeder has no bucket.
-pub fn known_arg<T: Known + CandidType + DeserializeOwned + 'static>(bytes: Vec<u8>) -> T {
-    known::read(&bytes, &header::<T>()).unwrap_or_else(|| {
-        let (one,) =
-            decode_args_with_config(&bytes, &quotas()).unwrap_or_else(|error| platform::trap(&undecodable(&error)));
-        one
-    })
+/// Decodes the argument of a method that is called often: straight off the message where its types are the expected ones.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_known<T: Known + CandidType + DeserializeOwned + 'static>(bytes: &[u8]) -> Result<(T,), String> {
+    known::read(bytes, &header::<T>()).map_or_else(|| read(bytes), |one| Ok((one,)))
 }
 
 /// Encodes an answer: its header, which is remembered, and its value.
@@ -93,6 +67,11 @@ pub fn answer<T: CandidType + 'static>(value: T) -> Vec<u8> {
     let mut values = ValueSerializer::new();
     must(value.idl_serialize(&mut values));
     [&header::<T>(), values.get_result()].concat()
+}
+
+/// Encodes an answer, its types as well: most queries are answered from a heap that nothing is kept on.
+pub fn encode<T: CandidType>(value: T) -> Vec<u8> {
+    must(candid::encode_one(value))
 }
 
 /// The argument of an installation or an upgrade, where there may be none.
