@@ -16,6 +16,7 @@ mod operation;
 mod prune;
 mod pruner;
 pub mod segments;
+pub mod settings;
 mod utxo;
 
 pub use audit::*;

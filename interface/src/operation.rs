@@ -2,6 +2,7 @@
 
 use super::{UtxoSettings, UtxoSettingsChange, UtxoStorage};
 use crate::Owner;
+use crate::settings::settings;
 use candid::{CandidType, Principal};
 use serde::{Deserialize, Serialize};
 
@@ -35,107 +36,55 @@ pub struct InitArg {
     pub least_retries: Option<u32>,
 }
 
-/// New settings; what is left out stays.
-#[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-pub struct ConfigChange {
-    /// The operator's cap on stable memory, in pages of 64 KiB, 5,120 to 8,192,000; none: as it was.
-    pub max_stable_pages: Option<u64>,
-    /// Each segment is checked against its SHA-256 when a block is appended: 76 instructions a byte; none: as it was.
-    pub verify_segments: Option<bool>,
-    /// The seconds after which an upload that nobody touched is aborted, 1 at least; none: as it was.
-    pub upload_expiry_secs: Option<u64>,
-    /// The liquid cycles below which the daemon does not prune, and of its timers only the one of ten minutes runs,
-    /// which looks whether there are more again; none: as it was.
-    pub min_liquid_cycles: Option<u128>,
-    /// The liquid cycles below which what feeds the canister is refused, with `LowCycles`: `append_block`, `begin_block`,
-    /// `commit_block`, `utxo_create` and `schedule_blob_deletion`, while pruning goes on down to `min_liquid_cycles`. 0: 30
-    /// days of the timer for blocks, above `min_liquid_cycles`; none: as it was.
-    pub feed_min_liquid_cycles: Option<u128>,
-    /// Nothing is pruned while no exporter is registered; none: as it was.
-    pub require_export: Option<bool>,
-    /// The number of nodes of the subnet, 1 to 1,000: prices grow with them; none: as it was.
-    pub nodes: Option<u32>,
-    /// The `reserved_cycles_limit` of the canister's settings on the platform, which the canister cannot see: growing that
-    /// would reserve more cycles for storage is refused; none: as it was.
-    pub reserved_cycles_limit: Option<u128>,
-    /// The number of blocks below the highest head since the last reset that a producer may roll back to. An admin may go
-    /// deeper; none: as it was.
-    pub max_rollback_blocks: Option<u64>,
-    /// Anybody may call a query as an update. Else only callers with a role may; none: as it was.
-    pub open_queries: Option<bool>,
-    /// The messages that a principal with a role, except feeders, may send at once, 10 to 1,000,000; principals without a
-    /// role share one such bucket. A message of which the bucket is empty is refused before it costs anything; none: as it
-    /// was.
-    pub message_bucket: Option<u32>,
-    /// The messages by which such a bucket refills in a minute, 1 to 1,000,000; none: as it was.
-    pub messages_per_minute: Option<u32>,
-    /// The seconds without a new block after which `health` calls the head stale; 0: never; none: as it was.
-    pub max_head_age_secs: Option<u64>,
-    /// Anybody may read the log, at `/logs`. Else only observers, operators and admins may, with `get_logs`; none: as it
-    /// was.
-    pub public_logs: Option<bool>,
-    /// The canister is set up as it is meant to be, also where it has no policy or no exporter: `health` asks for neither;
-    /// none: as it was.
-    pub set_up_as_meant: Option<bool>,
-    /// The settings of the UTXO store; none: as it was.
-    pub utxo: Option<UtxoSettingsChange>,
-}
-
-/// The settings in force.
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-pub struct Config {
-    /// The bytes of a blob of the log.
-    pub log_class: u32,
+settings! {
+    /// The settings in force.
+    pub struct Config;
+    /// New settings; what is left out stays.
+    pub struct ConfigChange;
+    @fixed {
+        /// The bytes of a blob of the log.
+        log_class: u32 = 1 << 20;
+    }
     /// The operator's cap on stable memory, in pages of 64 KiB, 5,120 to 8,192,000.
-    pub max_stable_pages: u64,
+    max_stable_pages: u64 = MAX_STABLE_PAGES, MIN_STABLE_PAGES..=MAX_STABLE_PAGES;
     /// Each segment is checked against its SHA-256 when a block is appended: 76 instructions a byte.
-    pub verify_segments: bool,
+    verify_segments: bool = true;
     /// The seconds after which an upload that nobody touched is aborted, 1 at least.
-    pub upload_expiry_secs: u64,
+    upload_expiry_secs: u64 = 120, 1..=u64::MAX;
     /// The liquid cycles below which the daemon does not prune, and of its timers only the one of ten minutes runs,
     /// which looks whether there are more again.
-    pub min_liquid_cycles: u128,
+    min_liquid_cycles: u128 = 100_000_000_000;
     /// The liquid cycles below which what feeds the canister is refused, with `LowCycles`: `append_block`, `begin_block`,
     /// `commit_block`, `utxo_create` and `schedule_blob_deletion`, while pruning goes on down to `min_liquid_cycles`. 0: 30
     /// days of the timer for blocks, above `min_liquid_cycles`.
-    #[serde(default)]
-    pub feed_min_liquid_cycles: u128,
+    feed_min_liquid_cycles: u128 = 0;
     /// Nothing is pruned while no exporter is registered.
-    #[serde(default)]
-    pub require_export: bool,
+    require_export: bool = false;
     /// The number of nodes of the subnet, 1 to 1,000: prices grow with them.
-    #[serde(default = "default_nodes")]
-    pub nodes: u32,
+    nodes: u32 = 13, 1..=1_000;
     /// The `reserved_cycles_limit` of the canister's settings on the platform, which the canister cannot see: growing that would
     /// reserve more cycles for storage is refused.
-    #[serde(default = "default_reserved_cycles_limit")]
-    pub reserved_cycles_limit: u128,
+    reserved_cycles_limit: u128 = 5_000_000_000_000;
     /// The number of blocks below the highest head since the last reset that a producer may roll back to. An admin may go
     /// deeper.
-    #[serde(default = "default_max_rollback_blocks")]
-    pub max_rollback_blocks: u64,
+    max_rollback_blocks: u64 = 1_000;
     /// Anybody may call a query as an update. Else only callers with a role may.
-    #[serde(default)]
-    pub open_queries: bool,
+    open_queries: bool = false;
     /// The messages that a principal with a role, except feeders, may send at once, 10 to 1,000,000; principals without a
     /// role share one such bucket. A message of which the bucket is empty is refused before it costs anything.
-    #[serde(default = "default_message_bucket")]
-    pub message_bucket: u32,
+    message_bucket: u32 = 3_000, 10..=1_000_000;
     /// The messages by which such a bucket refills in a minute, 1 to 1,000,000.
-    #[serde(default = "default_messages_per_minute")]
-    pub messages_per_minute: u32,
+    messages_per_minute: u32 = 300, 1..=1_000_000;
     /// The seconds without a new block after which `health` calls the head stale; 0: never.
-    #[serde(default = "default_max_head_age_secs")]
-    pub max_head_age_secs: u64,
+    max_head_age_secs: u64 = 86_400;
     /// Anybody may read the log, at `/logs`. Else only observers, operators and admins may, with `get_logs`.
-    #[serde(default)]
-    pub public_logs: bool,
+    public_logs: bool = false;
     /// The canister is set up as it is meant to be, also where it has no policy or no exporter: `health` asks for neither.
-    #[serde(default)]
-    pub set_up_as_meant: bool,
-    /// The settings of the UTXO store.
-    #[serde(default)]
-    pub utxo: UtxoSettings,
+    set_up_as_meant: bool = false;
+    @nested {
+        /// The settings of the UTXO store.
+        utxo: UtxoSettings, UtxoSettingsChange;
+    }
 }
 
 /// Bytes of a Wasm page, by which stable memory is counted.
@@ -158,6 +107,8 @@ pub fn cycles_of_ticks(timer_interval_secs: u64, secs: u64, nodes: u32) -> u128 
 
 /// Most pages of 64 KiB of a canister's stable memory: 500 GiB.
 pub const MAX_STABLE_PAGES: u64 = 500 << 14;
+/// Fewest pages with which an empty canister starts: a bucket for each region, one to spare, and the reserve of records.
+pub const MIN_STABLE_PAGES: u64 = 4_096 + RECORDS_RESERVE / WASM_PAGE;
 /// Bytes below `max_stable_pages` that only operations on UTXO records and rows that are there may take.
 pub const RECORDS_RESERVE: u64 = 64 << 20;
 
@@ -166,60 +117,6 @@ pub const RECORDS_RESERVE: u64 = 64 << 20;
 pub fn chain_begins(log_class: u32) -> u64 {
     let directory = MAX_STABLE_PAGES * WASM_PAGE / u64::from(log_class) * 8;
     7 * BUCKET + directory.next_multiple_of(BUCKET)
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            log_class: 1 << 20,
-            max_stable_pages: MAX_STABLE_PAGES,
-            verify_segments: true,
-            upload_expiry_secs: 120,
-            min_liquid_cycles: 100_000_000_000,
-            feed_min_liquid_cycles: 0,
-            require_export: false,
-            nodes: default_nodes(),
-            reserved_cycles_limit: default_reserved_cycles_limit(),
-            max_rollback_blocks: 1_000,
-            open_queries: false,
-            message_bucket: default_message_bucket(),
-            messages_per_minute: default_messages_per_minute(),
-            max_head_age_secs: default_max_head_age_secs(),
-            public_logs: false,
-            set_up_as_meant: false,
-            utxo: UtxoSettings::default(),
-        }
-    }
-}
-
-/// A subnet of the usual size.
-pub(crate) fn default_nodes() -> u32 {
-    13
-}
-
-/// What the platform sets where nobody says otherwise.
-pub(crate) fn default_reserved_cycles_limit() -> u128 {
-    5_000_000_000_000
-}
-
-/// What is persisted from before there was the setting gets its default.
-fn default_max_rollback_blocks() -> u64 {
-    Config::default().max_rollback_blocks
-}
-
-/// Ten minutes' worth.
-fn default_message_bucket() -> u32 {
-    3_000
-}
-
-/// Five a second.
-fn default_messages_per_minute() -> u32 {
-    300
-}
-
-/// A day.
-fn default_max_head_age_secs() -> u64 {
-    86_400
 }
 
 /// Why a change of settings was refused. Nothing has changed.

@@ -1,95 +1,53 @@
 //! Policy, runs and status of pruning.
 
+use crate::ConfigError;
+use crate::settings::settings;
 use candid::CandidType;
 use serde::{Deserialize, Serialize};
 
-/// When and how blocks are pruned: what is retained goes by age, number and bytes; `docs/design.md` 4 says how.
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-pub struct PrunePolicy {
+/// Most ops of a prune message: each dropped index entry may dirty a page of 4 KiB, now and then two, and a message is to
+/// dirty less than 75 MiB (`docs/design.md` 4).
+pub const MAX_PRUNE_OPS: u64 = 15_000;
+/// Most instructions of a prune message (`docs/design.md` 4).
+pub const MAX_PRUNE_INSTRUCTIONS: u64 = 2_000_000_000;
+
+settings! {
+    /// When and how blocks are pruned: what is retained goes by age, number and bytes; `docs/design.md` 4 says how.
+    pub struct PrunePolicy;
+    /// A new policy; what is left out stays, and has its default where none was set before. A `target_bytes`, `retain_days`
+    /// or `retain_blocks` of 0 switches that rule off.
+    pub struct PrunePolicyArg;
     /// The bytes of the chain (`capacity_bytes` of the status) that the capacity trigger aims at; 0 switches it off.
-    pub target_bytes: u64,
+    /// Low water and two blobs of the log must not be above high water.
+    target_bytes: u64 = 0;
     /// The days for which blocks are retained; 0: age does not retain.
-    pub retain_days: u64,
+    retain_days: u64 = 0;
     /// The number of blocks behind the head that are retained; 0: count does not retain.
-    pub retain_blocks: u64,
-    /// The headroom in basis points: high water is `target·(10000 − headroom/2)/10000`, low water `target·(10000 −
-    /// headroom)/10000`.
-    pub headroom_ratio_bps: u32,
-    /// The emergency mark in basis points: appends are refused once the chain has `target·emergency/10000` bytes.
-    pub emergency_ratio_bps: u32,
-    /// The seconds within which the daemon sees to what has become due.
-    pub timer_interval_secs: u64,
-    /// The most ops of one tick: 1 a block, 2 a blob that becomes free, 1 an index entry that is dropped.
-    pub max_ops_per_tick: u64,
-    /// The most instructions of one tick.
-    pub max_instructions_per_tick: u64,
+    retain_blocks: u64 = 0;
+    /// The headroom in basis points, at most 10,000: high water is `target·(10000 − headroom/2)/10000`, low water
+    /// `target·(10000 − headroom)/10000`.
+    headroom_ratio_bps: u32 = 2_000, 0..=10_000;
+    /// The emergency mark in basis points, at most 10,000: appends are refused once the chain has
+    /// `target·emergency/10000` bytes. High water must be below it.
+    emergency_ratio_bps: u32 = 9_500, 0..=10_000;
+    /// The seconds within which the daemon sees to what has become due, 1 to 86,400.
+    timer_interval_secs: u64 = 60, 1..=86_400;
+    /// The most ops of one tick, 1 to 15,000: 1 a block, 2 a blob that becomes free, 1 an index entry that is dropped.
+    max_ops_per_tick: u64 = 10_000, 1..=MAX_PRUNE_OPS;
+    /// The most instructions of one tick, 1 to 2,000,000,000.
+    max_instructions_per_tick: u64 = 1_000_000_000, 1..=MAX_PRUNE_INSTRUCTIONS;
     /// The number of blocks behind the head that age leaves, so that a reorg has a way back. A smaller `retain_blocks` that
     /// is not 0 counts instead. Capacity leaves the head and the block before it.
-    pub min_kept_blocks: u64,
-    /// The seconds without a producer's call to the chain after which an index is swept; 0: at once.
-    pub pause_after_secs: u64,
+    min_kept_blocks: u64 = 16;
+    /// The seconds without a producer's call to the chain after which an index is swept, at most 3,600; 0: at once.
+    pause_after_secs: u64 = 5, 0..=3_600;
     /// The most ticks for which a sweep waits for such a pause; 0: it does not wait.
-    pub max_pending_ticks: u64,
+    max_pending_ticks: u64 = 8;
     /// The stale index entries up to which a sweep may wait for a pause, where that is more than the table's own mark; 0:
     /// the mark.
-    pub max_collected_keys: u64,
+    max_collected_keys: u64 = 0;
     /// The seconds for which an exporter may hold back what is due before `health` calls it a problem.
-    pub max_export_lag_secs: u64,
-}
-
-impl Default for PrunePolicy {
-    fn default() -> Self {
-        Self {
-            target_bytes: 0,
-            retain_days: 0,
-            retain_blocks: 0,
-            headroom_ratio_bps: 2_000,
-            emergency_ratio_bps: 9_500,
-            timer_interval_secs: 60,
-            max_ops_per_tick: 10_000,
-            max_instructions_per_tick: 1_000_000_000,
-            min_kept_blocks: 16,
-            pause_after_secs: 5,
-            max_pending_ticks: 8,
-            max_collected_keys: 0,
-            max_export_lag_secs: 86_400,
-        }
-    }
-}
-
-/// A new policy; what is left out stays, and has its default where none was set before. A `target_bytes`, `retain_days`
-/// or `retain_blocks` of 0 switches that rule off.
-#[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-pub struct PrunePolicyArg {
-    /// The bytes of the chain (`capacity_bytes` of the status) that the capacity trigger aims at; by default 0. Low
-    /// water and two blobs of the log must not be above high water.
-    pub target_bytes: Option<u64>,
-    /// The days for which blocks are retained; by default 0.
-    pub retain_days: Option<u64>,
-    /// The number of blocks behind the head that are retained; by default 0.
-    pub retain_blocks: Option<u64>,
-    /// The headroom in basis points, 10,000 at most; by default 2,000.
-    pub headroom_ratio_bps: Option<u32>,
-    /// The emergency mark in basis points, 10,000 at most; by default 9,500. High water must be below it.
-    pub emergency_ratio_bps: Option<u32>,
-    /// The seconds within which the daemon sees to what has become due, 1 to 86,400; by default 60.
-    pub timer_interval_secs: Option<u64>,
-    /// The most ops of one tick, 1 to 15,000; by default 10,000.
-    pub max_ops_per_tick: Option<u64>,
-    /// The most instructions of one tick, 1 to 2,000,000,000; by default 1,000,000,000.
-    pub max_instructions_per_tick: Option<u64>,
-    /// The number of blocks behind the head that age leaves, so that a reorg has a way back; by default 16. Capacity leaves
-    /// the head and the block before it.
-    pub min_kept_blocks: Option<u64>,
-    /// The seconds without a producer's call to the chain after which an index is swept, 3,600 at most; by default 5.
-    pub pause_after_secs: Option<u64>,
-    /// The most ticks for which a sweep waits for such a pause; by default 8.
-    pub max_pending_ticks: Option<u64>,
-    /// The stale index entries up to which a sweep may wait for a pause, where that is more than the table's own mark; by
-    /// default 0.
-    pub max_collected_keys: Option<u64>,
-    /// The seconds for which an exporter may hold back what is due before `health` calls it a problem; by default 86,400.
-    pub max_export_lag_secs: Option<u64>,
+    max_export_lag_secs: u64 = 86_400;
 }
 
 /// What a change of the policy did.
@@ -115,6 +73,12 @@ pub enum PruneError {
     NoPolicy,
     /// Deletions are stopped (`set_deletions_stopped`): an admin starts them again.
     Stopped,
+}
+
+impl From<ConfigError> for PruneError {
+    fn from(ConfigError::Invalid { field, why }: ConfigError) -> Self {
+        Self::Invalid { field, why }
+    }
 }
 
 /// Why deletions were not started again. Nothing has changed.

@@ -31,8 +31,7 @@ impl State {
         let shown = |state: &Self| fields(&state.config);
         self.noting(method, format!("{change:?}"), shown, |state| {
             let retention = state.config.utxo.block_height_retention;
-            let mut config = state.config.clone();
-            config.apply(change)?;
+            let config = state.config.changed(change)?;
             state.utxo_pruner.settings().check_retentions(&config.utxo, "block_height_retention")?;
             state.config = config;
             state.save_config();
@@ -159,7 +158,7 @@ impl State {
         let shown = |state: &Self| fields(&state.pruner.policy());
         self.noting("set_prune_policy", format!("{change:?}"), shown, |state| {
             let old = state.pruner.policy().cloned();
-            let new = old.clone().unwrap_or_default().changed(change, state.config.class())?;
+            let new = old.clone().unwrap_or_default().changed_for(change, state.config.class())?;
             state.pruner.set_policy(new.clone());
             // The cap on records goes by the target.
             state.save_config();

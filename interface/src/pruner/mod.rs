@@ -5,6 +5,7 @@ mod settings;
 pub use settings::*;
 
 use super::{PruneProgress, UtxoError};
+use crate::ConfigError;
 use crate::Txid;
 use candid::CandidType;
 use serde::{Deserialize, Serialize};
@@ -78,6 +79,12 @@ pub enum UtxoPrunerError {
         /// The most records that may be set aside.
         limit: u64,
     },
+}
+
+impl From<ConfigError> for UtxoPrunerError {
+    fn from(ConfigError::Invalid { field, why }: ConfigError) -> Self {
+        Self::Invalid { field, why }
+    }
 }
 
 /// The reason why a job was made.

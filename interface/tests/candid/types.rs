@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use syn::{Attribute, Expr, Fields, Item, Lit, Meta};
+use syn::parse::{Parse, ParseStream};
+use syn::{Attribute, Expr, Fields, Ident, Item, Lit, Meta, Token};
 
 /// A comment in one line, links as they read.
 fn said(attributes: &[Attribute]) -> String {
@@ -41,6 +42,56 @@ fn fields(of: &str, fields: &Fields, found: &mut BTreeMap<String, String>) {
     }
 }
 
+/// Comments of `settings!`: of the settings in force and of their change, in which each setting may be left out.
+struct Settings(BTreeMap<String, String>);
+
+impl Settings {
+    /// Reads the declaration of a setting. A change names those that are not fixed.
+    fn setting(&mut self, input: ParseStream, [settings, change]: [&Ident; 2], is_fixed: bool) -> syn::Result<()> {
+        let (comment, name): (String, Ident) = (said(&input.call(Attribute::parse_outer)?), input.parse()?);
+        input.parse::<Token![:]>()?;
+        while !input.peek(Token![;]) {
+            input.parse::<proc_macro2::TokenTree>()?;
+        }
+        input.parse::<Token![;]>()?;
+        if !is_fixed {
+            let comment = format!("{}; none: as it was.", comment.trim_end_matches('.'));
+            self.0.insert(format!("{change}.{name}"), comment);
+        }
+        self.0.insert(format!("{settings}.{name}"), comment);
+        Ok(())
+    }
+}
+
+impl Parse for Settings {
+    fn parse(input: ParseStream) -> syn::Result<Self> {
+        let mut found = Self(BTreeMap::new());
+        let mut type_of = || {
+            let comment = said(&input.call(Attribute::parse_outer)?);
+            input.parse::<Token![pub]>()?;
+            input.parse::<Token![struct]>()?;
+            let name: Ident = input.parse()?;
+            input.parse::<Token![;]>()?;
+            found.0.insert(name.to_string(), comment);
+            syn::Result::Ok(name)
+        };
+        let (settings, change) = (type_of()?, type_of()?);
+        while !input.is_empty() {
+            if input.parse::<Option<Token![@]>>()?.is_none() {
+                found.setting(input, [&settings, &change], false)?;
+                continue;
+            }
+            let kind: Ident = input.parse()?;
+            let group;
+            syn::braced!(group in input);
+            while !group.is_empty() {
+                found.setting(&group, [&settings, &change], kind == "fixed")?;
+            }
+        }
+        Ok(found)
+    }
+}
+
 fn file(path: &Path, found: &mut BTreeMap<String, String>) {
     for item in syn::parse_file(&std::fs::read_to_string(path).unwrap()).unwrap().items {
         match item {
@@ -56,6 +107,9 @@ fn file(path: &Path, found: &mut BTreeMap<String, String>) {
                     found.insert(name, said(&variant.attrs));
                 }
                 found.insert(item.ident.to_string(), said(&item.attrs));
+            }
+            Item::Macro(item) if item.mac.path.is_ident("settings") => {
+                found.extend(item.mac.parse_body::<Settings>().unwrap().0);
             }
             _ => {}
         }

@@ -25,7 +25,7 @@ impl Pruner {
         let (policy, to_low_water) = match change {
             None => (self.policy().cloned().ok_or(PruneError::NoPolicy)?, self.stored.to_low_water),
             // A new policy begins anew: pruning goes down to low water only once high water is passed.
-            Some((change, class)) => (self.policy().cloned().unwrap_or_default().changed(change, class)?, false),
+            Some((change, class)) => (self.policy().cloned().unwrap_or_default().changed_for(change, class)?, false),
         };
         let due = due(&policy, chain, blobs, guard.as_ref(), to_low_water);
         let floor_block = floor_block(&policy, chain, blobs, to_low_water);

@@ -6,30 +6,17 @@ use coppice_interface::{PruneError, PrunePolicy, PrunePolicyArg};
 const BPS: u64 = 10_000;
 /// Seconds of a day.
 pub const DAY: u64 = 86_400;
-/// Most ops of a prune message: each dropped index entry may dirty a page of 4 KiB, now and then two, and a message is to
-/// dirty less than 75 MiB (`docs/design.md` 4).
-pub const MAX_OPS: u64 = 15_000;
-/// The longest pause that a sweep waits for: an hour.
-const MAX_PAUSE: u64 = 3_600;
-/// Most instructions of a prune message (`docs/design.md` 4).
-pub const MAX_INSTRUCTIONS: u64 = 2_000_000_000;
-
 fn share(bytes: u64, numerator: u64) -> u64 {
     (u128::from(bytes) * u128::from(numerator) / u128::from(2 * BPS)) as u64
 }
 
 /// What the pruner does with a policy.
 pub trait Policy: Sized {
-    /// The first policy from what an operator said, for a log of blobs of `class`.
-    ///
-    /// # Errors
-    /// As [`changed`](Self::changed).
-    fn new(change: &PrunePolicyArg, class: Class) -> Result<Self, PruneError>;
-    /// This policy with what an operator said; what is left out stays.
+    /// Returns the policy after a change, for a log of blobs of `class`.
     ///
     /// # Errors
     /// [`PruneError::Invalid`] with the field and a sentence.
-    fn changed(&self, change: &PrunePolicyArg, class: Class) -> Result<Self, PruneError>;
+    fn changed_for(&self, change: &PrunePolicyArg, class: Class) -> Result<Self, PruneError>;
     /// Blocks behind the head that age leaves; a smaller count takes its place.
     fn floor(&self) -> u64;
     /// Kept bytes above which the capacity trigger fires; 0 without one.
@@ -43,26 +30,8 @@ pub trait Policy: Sized {
 }
 
 impl Policy for PrunePolicy {
-    fn new(change: &PrunePolicyArg, class: Class) -> Result<Self, PruneError> {
-        Self::default().changed(change, class)
-    }
-
-    fn changed(&self, change: &PrunePolicyArg, class: Class) -> Result<Self, PruneError> {
-        let policy = Self {
-            target_bytes: change.target_bytes.unwrap_or(self.target_bytes),
-            retain_days: change.retain_days.unwrap_or(self.retain_days),
-            retain_blocks: change.retain_blocks.unwrap_or(self.retain_blocks),
-            headroom_ratio_bps: change.headroom_ratio_bps.unwrap_or(self.headroom_ratio_bps),
-            emergency_ratio_bps: change.emergency_ratio_bps.unwrap_or(self.emergency_ratio_bps),
-            timer_interval_secs: change.timer_interval_secs.unwrap_or(self.timer_interval_secs),
-            max_ops_per_tick: change.max_ops_per_tick.unwrap_or(self.max_ops_per_tick),
-            max_instructions_per_tick: change.max_instructions_per_tick.unwrap_or(self.max_instructions_per_tick),
-            min_kept_blocks: change.min_kept_blocks.unwrap_or(self.min_kept_blocks),
-            pause_after_secs: change.pause_after_secs.unwrap_or(self.pause_after_secs),
-            max_pending_ticks: change.max_pending_ticks.unwrap_or(self.max_pending_ticks),
-            max_collected_keys: change.max_collected_keys.unwrap_or(self.max_collected_keys),
-            max_export_lag_secs: change.max_export_lag_secs.unwrap_or(self.max_export_lag_secs),
-        };
+    fn changed_for(&self, change: &PrunePolicyArg, class: Class) -> Result<Self, PruneError> {
+        let policy = self.changed(change)?;
         check(&policy, class)?;
         Ok(policy)
     }
@@ -95,24 +64,6 @@ impl Policy for PrunePolicy {
 
 fn check(policy: &PrunePolicy, class: Class) -> Result<(), PruneError> {
     let invalid = |field: &str, why: String| Err(PruneError::Invalid { field: field.into(), why });
-    if u64::from(policy.headroom_ratio_bps) > BPS {
-        return invalid("headroom_ratio_bps", "basis points: at most 10000".into());
-    }
-    if u64::from(policy.emergency_ratio_bps) > BPS {
-        return invalid("emergency_ratio_bps", "basis points: at most 10000".into());
-    }
-    if !(1..=DAY).contains(&policy.timer_interval_secs) {
-        return invalid("timer_interval_secs", "from 1 second to a day".into());
-    }
-    if !(1..=MAX_OPS).contains(&policy.max_ops_per_tick) {
-        return invalid("max_ops_per_tick", format!("from 1 to {MAX_OPS}, so that a tick dirties less than 75 MiB"));
-    }
-    if !(1..=MAX_INSTRUCTIONS).contains(&policy.max_instructions_per_tick) {
-        return invalid("max_instructions_per_tick", format!("from 1 to {MAX_INSTRUCTIONS}"));
-    }
-    if policy.pause_after_secs > MAX_PAUSE {
-        return invalid("pause_after_secs", format!("at most {MAX_PAUSE} seconds"));
-    }
     let (low, high, emergency) = (policy.low_water(), policy.high_water(), policy.emergency());
     let room = 2 * u64::from(class.size());
     if policy.target_bytes > 0 && low.saturating_add(room) > high {
@@ -135,13 +86,18 @@ fn check(policy: &PrunePolicy, class: Class) -> Result<(), PruneError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use coppice_interface::{MAX_PRUNE_INSTRUCTIONS, MAX_PRUNE_OPS};
 
     fn class() -> Class {
         Class::of_size(1 << 20).unwrap()
     }
 
+    fn policy_of(change: &PrunePolicyArg, class: Class) -> Result<PrunePolicy, PruneError> {
+        PrunePolicy::default().changed_for(change, class)
+    }
+
     fn field(arg: PrunePolicyArg) -> String {
-        match PrunePolicy::new(&arg, class()) {
+        match policy_of(&arg, class()) {
             Err(PruneError::Invalid { field, .. }) => field,
             other => panic!("{other:?}"),
         }
@@ -172,34 +128,34 @@ mod tests {
     fn what_is_left_out_of_a_change_stays_and_zero_switches_off() {
         let arg = PrunePolicyArg::default;
         let first = PrunePolicyArg { target_bytes: Some(1 << 30), retain_days: Some(30), ..arg() };
-        let first = PrunePolicy::new(&first, class()).unwrap();
-        assert_eq!(first.changed(&arg(), class()), Ok(first.clone()));
-        let second = first.changed(&PrunePolicyArg { retain_blocks: Some(9), ..arg() }, class()).unwrap();
+        let first = policy_of(&first, class()).unwrap();
+        assert_eq!(first.changed_for(&arg(), class()), Ok(first.clone()));
+        let second = first.changed_for(&PrunePolicyArg { retain_blocks: Some(9), ..arg() }, class()).unwrap();
         assert_eq!(second, PrunePolicy { retain_blocks: 9, ..first.clone() });
-        let third = second.changed(&PrunePolicyArg { target_bytes: Some(0), ..arg() }, class()).unwrap();
+        let third = second.changed_for(&PrunePolicyArg { target_bytes: Some(0), ..arg() }, class()).unwrap();
         assert_eq!(third, PrunePolicy { target_bytes: 0, ..second.clone() });
         // What makes no sense together is refused, also where each of the two was said in another call.
         let narrow = PrunePolicyArg { headroom_ratio_bps: Some(10), ..arg() };
-        let error = second.changed(&narrow, class());
+        let error = second.changed_for(&narrow, class());
         assert!(matches!(error, Err(PruneError::Invalid { field, .. }) if field == "target_bytes"));
-        assert!(third.changed(&narrow, class()).is_ok());
+        assert!(third.changed_for(&narrow, class()).is_ok());
     }
 
     #[test]
     fn a_policy_that_makes_no_sense_names_its_field() {
         let arg = PrunePolicyArg::default;
-        assert_eq!(PrunePolicy::new(&arg(), class()), Ok(PrunePolicy::default()));
+        assert_eq!(policy_of(&arg(), class()), Ok(PrunePolicy::default()));
         assert_eq!(field(PrunePolicyArg { headroom_ratio_bps: Some(10_001), ..arg() }), "headroom_ratio_bps");
         assert_eq!(field(PrunePolicyArg { emergency_ratio_bps: Some(10_001), ..arg() }), "emergency_ratio_bps");
         assert_eq!(field(PrunePolicyArg { timer_interval_secs: Some(0), ..arg() }), "timer_interval_secs");
         assert_eq!(field(PrunePolicyArg { timer_interval_secs: Some(86_401), ..arg() }), "timer_interval_secs");
         assert_eq!(field(PrunePolicyArg { max_ops_per_tick: Some(0), ..arg() }), "max_ops_per_tick");
-        assert_eq!(field(PrunePolicyArg { max_ops_per_tick: Some(MAX_OPS + 1), ..arg() }), "max_ops_per_tick");
-        let too_many = Some(MAX_INSTRUCTIONS + 1);
+        assert_eq!(field(PrunePolicyArg { max_ops_per_tick: Some(MAX_PRUNE_OPS + 1), ..arg() }), "max_ops_per_tick");
+        let too_many = Some(MAX_PRUNE_INSTRUCTIONS + 1);
         assert_eq!(field(PrunePolicyArg { max_instructions_per_tick: too_many, ..arg() }), "max_instructions_per_tick");
         // 10 % of 20 MiB is two blobs of the log exactly.
         assert_eq!(field(PrunePolicyArg { target_bytes: Some((20 << 20) - 100), ..arg() }), "target_bytes");
-        PrunePolicy::new(&PrunePolicyArg { target_bytes: Some(21 << 20), ..arg() }, class()).unwrap();
+        policy_of(&PrunePolicyArg { target_bytes: Some(21 << 20), ..arg() }, class()).unwrap();
         let (target_bytes, emergency_ratio_bps) = (Some(1 << 30), Some(9_000));
         assert_eq!(field(PrunePolicyArg { target_bytes, emergency_ratio_bps, ..arg() }), "emergency_ratio_bps");
     }

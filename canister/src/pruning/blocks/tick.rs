@@ -3,7 +3,6 @@
 use super::constraints::{Constraints, is_possible};
 use super::due::Due;
 use super::piece::Piece;
-use super::policy::MAX_OPS;
 use super::run::{self, goes_on, sum};
 use super::sweep::{self, Need, Swept, Which};
 use super::{Pruner, due};
@@ -16,7 +15,7 @@ use crate::pruning::work::aside;
 use crate::pruning::work::budget::Budget;
 use crate::pruning::work::marker::{self, Turn};
 use crate::storage::blob::BlobStore;
-use coppice_interface::{PruneError, PrunePolicy, PruneProgress, PruneReason, PruneRun};
+use coppice_interface::{MAX_PRUNE_OPS, PruneError, PrunePolicy, PruneProgress, PruneReason, PruneRun};
 
 /// Pieces that are passed over at most; the oldest are tried again.
 const MOST: usize = 100;
@@ -123,7 +122,7 @@ impl Pruner {
         }
         let max_instructions = self.policy().ok_or(PruneError::NoPolicy)?.max_instructions_per_tick;
         let due = self.due(chain, blobs, guard);
-        let mut budget = Budget::new(max_ops.min(MAX_OPS), max_instructions);
+        let mut budget = Budget::new(max_ops.min(MAX_PRUNE_OPS), max_instructions);
         let set_aside = self.stored.set_aside.clone();
         let sweep = |chain: &mut ChainStore, budget: &mut Budget| sweep::run(chain, Which::Any, budget, &set_aside);
         Ok(self.run(chain, blobs, due.as_ref(), &mut budget, Swept::default(), sweep).0)

@@ -1,15 +1,11 @@
 //! The pruner's settings, checked.
 
 use super::bucket::Limits;
-use crate::settings::config::within;
+use coppice_interface::settings::check;
 use coppice_interface::{
     ConfigError, MAX_HEIGHT, UtxoPrunerError, UtxoPrunerSettings, UtxoPrunerSettingsChange, UtxoSettings,
     UtxoUnminedRetention,
 };
-
-/// Instructions of a tick: a message has 40 billion, of which the pruner takes at most so many.
-const MAX_INSTRUCTIONS: u64 = 2_000_000_000;
-const YEAR: u64 = 31_536_000;
 
 /// What the pruner does with its settings.
 pub trait Settings {
@@ -33,12 +29,11 @@ pub trait Settings {
 
 impl Settings for UtxoPrunerSettings {
     fn apply(&mut self, change: &UtxoPrunerSettingsChange, utxo: &UtxoSettings) -> Result<(), UtxoPrunerError> {
-        let mut new = self.clone();
-        set(&mut new, change).and_then(|()| new.check_retentions(utxo, "unmined_tx_retention")).map_err(|error| {
-            match error {
-                ConfigError::Invalid { field, why } => UtxoPrunerError::Invalid { field, why },
-            }
-        })?;
+        let new = self.changed(change)?;
+        if let UtxoUnminedRetention::Blocks(blocks) = new.unmined_tx_retention {
+            check("unmined_tx_retention", blocks, 0..=MAX_HEIGHT)?;
+        }
+        new.check_retentions(utxo, "unmined_tx_retention")?;
         *self = new;
         Ok(())
     }
@@ -69,40 +64,6 @@ impl Settings for UtxoPrunerSettings {
             UtxoUnminedRetention::Blocks(blocks) => blocks,
         }
     }
-}
-
-fn set(settings: &mut UtxoPrunerSettings, change: &UtxoPrunerSettingsChange) -> Result<(), ConfigError> {
-    settings.pruner_enabled = change.pruner_enabled.unwrap_or(settings.pruner_enabled);
-    settings.disable_dah_cleaner = change.disable_dah_cleaner.unwrap_or(settings.disable_dah_cleaner);
-    settings.utxo_defensive_enabled = change.utxo_defensive_enabled.unwrap_or(settings.utxo_defensive_enabled);
-    settings.safe_height_rule = change.safe_height_rule.unwrap_or(settings.safe_height_rule);
-    within("job_timeout", change.job_timeout, (1, YEAR), &mut settings.job_timeout)?;
-    within("utxo_chunk_size", change.utxo_chunk_size, (1, 100_000), &mut settings.utxo_chunk_size)?;
-    let chunks = change.utxo_chunk_group_limit;
-    within("utxo_chunk_group_limit", chunks, (1, 10_000), &mut settings.utxo_chunk_group_limit)?;
-    let interval = change.utxo_progress_log_interval;
-    within("utxo_progress_log_interval", interval, (0, YEAR), &mut settings.utxo_progress_log_interval)?;
-    let batch = change.utxo_defensive_batch_read_size;
-    within("utxo_defensive_batch_read_size", batch, (1, 100_000), &mut settings.utxo_defensive_batch_read_size)?;
-    let blocks = change.parent_preservation_blocks;
-    within("parent_preservation_blocks", blocks, (0, MAX_HEIGHT), &mut settings.parent_preservation_blocks)?;
-    within("tick_interval", change.tick_interval, (1, 86_400), &mut settings.tick_interval)?;
-    within("max_ops_per_tick", change.max_ops_per_tick, (1, 10_000_000), &mut settings.max_ops_per_tick)?;
-    let instructions = (1_000_000, MAX_INSTRUCTIONS);
-    let max_instructions = change.max_instructions_per_tick;
-    within("max_instructions_per_tick", max_instructions, instructions, &mut settings.max_instructions_per_tick)?;
-    within("max_job_history", change.max_job_history, (1, 1_000), &mut settings.max_job_history)?;
-    within("max_height_jump", change.max_height_jump, (1, MAX_HEIGHT), &mut settings.max_height_jump)?;
-    within("heights_per_day", change.heights_per_day, (0, MAX_HEIGHT), &mut settings.heights_per_day)?;
-    settings.heights_are_block_numbers = change.heights_are_block_numbers.unwrap_or(settings.heights_are_block_numbers);
-    within("retry_base_secs", change.retry_base_secs, (0, 3_600), &mut settings.retry_base_secs)?;
-    if let Some(retention) = change.unmined_tx_retention {
-        if let UtxoUnminedRetention::Blocks(blocks) = retention {
-            within("unmined_tx_retention", Some(blocks), (0, MAX_HEIGHT), &mut 0)?;
-        }
-        settings.unmined_tx_retention = retention;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

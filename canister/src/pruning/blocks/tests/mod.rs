@@ -34,7 +34,7 @@ fn world(policy: PrunePolicyArg) -> World {
     let (chain, blobs) = fresh(CLASS);
     let cells = Rc::new(memory::region(memory::CELLS));
     let mut pruner = Pruner::open(cells).unwrap();
-    pruner.set_policy(PrunePolicy::new(&policy, chain.log_class()).unwrap());
+    pruner.set_policy(PrunePolicy::default().changed_for(&policy, chain.log_class()).unwrap());
     World {
         chain,
         blobs,
@@ -56,7 +56,7 @@ impl World {
     }
 
     fn set_policy(&mut self, policy: PrunePolicyArg) {
-        self.pruner.set_policy(PrunePolicy::new(&policy, self.chain.log_class()).unwrap());
+        self.pruner.set_policy(PrunePolicy::default().changed_for(&policy, self.chain.log_class()).unwrap());
     }
 
     fn due(&self) -> Option<(PruneReason, u64)> {

@@ -78,7 +78,7 @@ fn a_plan_of_a_change_is_what_the_next_run_does_once_it_is_made() {
         let would = plan(&world, &change).unwrap();
         let again = plan(&world, &change).unwrap();
         assert_eq!(would, again, "nothing has changed");
-        let policy = world.pruner.policy().cloned().unwrap_or_default().changed(&change, class).unwrap();
+        let policy = world.pruner.policy().cloned().unwrap_or_default().changed_for(&change, class).unwrap();
         world.pruner.set_policy(policy.clone());
         assert_eq!(in_force(&world).unwrap(), would, "{change:?}");
         let run = world.prune(policy.max_ops_per_tick);

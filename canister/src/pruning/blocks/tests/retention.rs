@@ -36,7 +36,7 @@ fn of_age_and_count_the_one_that_retains_less_decides() {
     world.append(10, 100, DAY / 2);
     assert_eq!(world.due(), Some((PruneReason::Retention, 6)), "by count 6, by age 5");
     let policy = PrunePolicyArg { retain_days: Some(2), retain_blocks: Some(5), ..policy() };
-    world.pruner.set_policy(PrunePolicy::new(&policy, world.chain.log_class()).unwrap());
+    world.pruner.set_policy(PrunePolicy::default().changed_for(&policy, world.chain.log_class()).unwrap());
     assert_eq!(world.due(), Some((PruneReason::Retention, 5)), "by count 4, by age 5");
 }
 

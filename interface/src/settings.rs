@@ -1,0 +1,75 @@
+//! Settings, each declared once: name, type, default, range, comment. A setting that is absent where the settings are persisted has its
+//! default.
+
+use crate::ConfigError;
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+
+/// Declares the settings in force and a change of them, in which each setting may be left out. `@fixed` settings are not changed, and
+/// `@nested` ones have a change of their own.
+macro_rules! settings {
+    (
+        $(#[doc = $about:literal])* pub struct $settings:ident;
+        $(#[doc = $about_change:literal])* pub struct $change:ident;
+        $(@fixed { $($(#[doc = $fixed_doc:literal])* $fixed:ident: $fixed_type:ty = $fixed_default:expr;)* })?
+        $($(#[doc = $doc:literal])* $field:ident: $type:ty = $default:expr $(, $range:expr)?;)*
+        $(@nested { $($(#[doc = $nested_doc:literal])* $nested:ident: $nested_type:ty, $nested_change:ty;)* })?
+    ) => {
+        $(#[doc = $about])*
+        #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+        #[serde(default)]
+        pub struct $settings {
+            $($($(#[doc = $fixed_doc])* pub $fixed: $fixed_type,)*)?
+            $($(#[doc = $doc])* pub $field: $type,)*
+            $($($(#[doc = $nested_doc])* pub $nested: $nested_type,)*)?
+        }
+
+        impl Default for $settings {
+            fn default() -> Self {
+                Self {
+                    $($($fixed: $fixed_default,)*)?
+                    $($field: $default,)*
+                    $($($nested: Default::default(),)*)?
+                }
+            }
+        }
+
+        $(#[doc = $about_change])*
+        #[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+        pub struct $change {
+            $($(#[doc = $doc])* #[doc = "`None`: as it was."] pub $field: Option<$type>,)*
+            $($($(#[doc = $nested_doc])* #[doc = "`None`: as it was."] pub $nested: Option<$nested_change>,)*)?
+        }
+
+        impl $settings {
+            /// Returns the settings after a change.
+            ///
+            /// # Errors
+            /// `Invalid` if a value is out of its range.
+            pub fn changed(&self, change: &$change) -> Result<Self, ConfigError> {
+                let mut new = self.clone();
+                $(if let Some(value) = change.$field {
+                    $($crate::settings::check(stringify!($field), value, $range)?;)?
+                    new.$field = value;
+                })*
+                $($(if let Some(change) = &change.$nested {
+                    new.$nested = new.$nested.changed(change)?;
+                })*)?
+                Ok(new)
+            }
+        }
+    };
+}
+pub(crate) use settings;
+
+/// Checks a value against its range.
+///
+/// # Errors
+/// `Invalid`.
+pub fn check<T: PartialOrd + Display>(field: &str, value: T, range: RangeInclusive<T>) -> Result<(), ConfigError> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    let why = format!("{value} is not from {} to {}", range.start(), range.end());
+    Err(ConfigError::Invalid { field: field.into(), why })
+}
