@@ -6,7 +6,6 @@ use crate::reject::ErrorCode;
 
 /// What was executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
 pub enum Kind {
     /// The module's `start` function, at install and upgrade.
     Start,

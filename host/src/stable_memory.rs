@@ -100,7 +100,8 @@ impl StableMemory {
         self.wasm_pages = wasm_pages;
     }
 
-    fn check(&self, offset: u64, size: u64) -> Result<(), OutOfBounds> {
+    /// Checks that a range lies within the memory.
+    pub(crate) fn check_range(&self, offset: u64, size: u64) -> Result<(), OutOfBounds> {
         match offset.checked_add(size) {
             Some(end) if end <= self.bytes() => Ok(()),
             _ => Err(OutOfBounds),
@@ -120,14 +121,9 @@ impl StableMemory {
         &mut Arc::make_mut(self.leaves[index].get_or_insert_default()).0[page as usize % LEAF_PAGES]
     }
 
-    /// Checks that a range lies within the memory.
-    pub(crate) fn check_range(&self, offset: u64, size: u64) -> Result<(), OutOfBounds> {
-        self.check(offset, size)
-    }
-
     /// Copies from the memory into `target`.
     pub(crate) fn read(&self, journal: &mut Journal, offset: u64, target: &mut [u8]) -> Result<(), OutOfBounds> {
-        self.check(offset, target.len() as u64)?;
+        self.check_range(offset, target.len() as u64)?;
         for page in pages_of(offset, target.len() as u64) {
             journal.read.insert(page);
         }
@@ -155,7 +151,7 @@ impl StableMemory {
         mut offset: u64,
         mut source: &[u8],
     ) -> Result<(), OutOfBounds> {
-        self.check(offset, source.len() as u64)?;
+        self.check_range(offset, source.len() as u64)?;
         while !source.is_empty() {
             let start = (offset % OS_PAGE as u64) as usize;
             let (part, rest) = source.split_at((OS_PAGE - start).min(source.len()));

@@ -2,9 +2,7 @@
 
 use wasmtime::Linker;
 
-use super::import::{
-    ALL, CHANGES, Modes, NOT_START, bytes_import, charge, copy_out, heap_range, import, parts, principal,
-};
+use super::import::{ALL, CHANGES, Modes, NOT_START, bytes_import, imports};
 use crate::context::Context;
 use crate::cost::{IS_CONTROLLER, PERFORMANCE_COUNTER, SYSTEM_CALL};
 use crate::execution::Kind;
@@ -13,68 +11,51 @@ use crate::trap::Trap;
 /// Bytes that may be certified.
 const MAX_CERTIFIED: u32 = 32;
 
-const QUERY: Modes = Modes::of(&[Kind::Query]);
+const QUERY: Modes = |kind| kind == Kind::Query;
 
 pub(super) fn define(linker: &mut Linker<Context>) -> wasmtime::Result<()> {
-    bytes_import!(linker, "canister_self", NOT_START, |run| run.environment.canister.as_slice());
-    import!(linker, "canister_status", NOT_START, SYSTEM_CALL, |caller| -> u32 {
-        Ok(caller.data_mut().run().environment.status)
-    });
-    import!(linker, "canister_version", NOT_START, SYSTEM_CALL, |caller| -> u64 {
-        Ok(caller.data_mut().run().environment.version)
-    });
-    import!(linker, "is_controller", NOT_START, IS_CONTROLLER + u64::from(size), |caller,
-                                                                                  source: u32,
-                                                                                  size: u32|
-     -> u32 {
-        let (heap, run) = parts(&mut caller)?;
-        let who = principal(heap_range("ic0.is_controller", heap, source, size)?)?;
-        Ok(u32::from(run.environment.controllers.contains(&who)))
-    });
-    import!(linker, "time", NOT_START, SYSTEM_CALL, |caller| -> u64 { Ok(caller.data_mut().run().environment.time) });
-    import!(linker, "global_timer_set", CHANGES, SYSTEM_CALL, |caller, timestamp: u64| -> u64 {
-        Ok(std::mem::replace(&mut caller.data_mut().run().timer, timestamp))
-    });
-    import!(linker, "performance_counter", ALL, PERFORMANCE_COUNTER, |caller, counter: u32| -> u64 {
-        let left = caller.get_fuel()?;
-        let run = caller.data_mut().run();
-        let used = run.fuel_limit().saturating_sub(left);
-        let by = run.planned.counted.max(1);
-        match counter {
-            0 => Ok(used.saturating_mul(by)),
-            1 => Ok((run.input.instructions_before + used).saturating_mul(by)),
-            _ => Err(Trap::Contract(format!("Error getting performance counter type {counter}")).into()),
+    bytes_import(linker, "canister_self", NOT_START, |run| run.environment.canister.as_slice())?;
+    bytes_import(linker, "data_certificate", QUERY, |run| run.environment.certificate.as_deref().unwrap_or_default())?;
+    imports! { linker, call;
+        [NOT_START, SYSTEM_CALL] canister_status() -> u32 { Ok(call.run().environment.status) }
+        [NOT_START, SYSTEM_CALL] canister_version() -> u64 { Ok(call.run().environment.version) }
+        [NOT_START, IS_CONTROLLER + u64::from(size)] is_controller(source: u32, size: u32) -> u32 {
+            let who = call.read_principal(source, size)?;
+            Ok(u32::from(call.run().environment.controllers.contains(&who)))
         }
-    });
-    import!(linker, "in_replicated_execution", ALL, SYSTEM_CALL, |caller| -> u32 {
-        Ok(u32::from(!matches!(caller.data_mut().run().kind, Kind::Query | Kind::InspectMessage)))
-    });
-    import!(linker, "certified_data_set", CHANGES, SYSTEM_CALL + u64::from(size), |caller,
-                                                                                   source: u32,
-                                                                                   size: u32|
-     -> () {
-        let (heap, run) = parts(&mut caller)?;
-        if size > MAX_CERTIFIED {
-            let message = format!(
-                "ic0_certified_data_set failed because the passed data must be no larger than \
-                    {MAX_CERTIFIED} bytes. Found {size} bytes"
-            );
-            return Err(Trap::Contract(message).into());
+        [NOT_START, SYSTEM_CALL] time() -> u64 { Ok(call.run().environment.time) }
+        [CHANGES, SYSTEM_CALL] global_timer_set(timestamp: u64) -> u64 {
+            Ok(std::mem::replace(&mut call.run().timer, timestamp))
         }
-        run.certified_data = heap_range("ic0.certified_data_set", heap, source, size)?.to_vec();
-        Ok(())
-    });
-    import!(linker, "data_certificate_present", NOT_START, SYSTEM_CALL, |caller| -> u32 {
-        Ok(u32::from(caller.data_mut().run().environment.certificate.is_some()))
-    });
-    import!(linker, "data_certificate_size", QUERY, SYSTEM_CALL, |caller| -> u32 {
-        Ok(caller.data_mut().run().environment.certificate.as_ref().map_or(0, |bytes| bytes.len() as u32))
-    });
-    import!(linker, "data_certificate_copy", QUERY, SYSTEM_CALL, |caller, target: u32, offset: u32, size: u32| -> () {
-        charge(&mut caller, u64::from(size))?;
-        let (heap, run) = parts(&mut caller)?;
-        let bytes = run.environment.certificate.as_deref().unwrap_or_default();
-        copy_out("ic0.data_certificate_copy", heap, target, bytes, offset, size)
-    });
+        [ALL, PERFORMANCE_COUNTER] performance_counter(counter: u32) -> u64 {
+            let left = call.fuel()?;
+            let run = call.run();
+            let used = run.fuel_limit().saturating_sub(left);
+            let by = run.planned.counted.max(1);
+            match counter {
+                0 => Ok(used.saturating_mul(by)),
+                1 => Ok((run.input.instructions_before + used).saturating_mul(by)),
+                _ => Err(Trap::Contract(format!("Error getting performance counter type {counter}")).into()),
+            }
+        }
+        [ALL, SYSTEM_CALL] in_replicated_execution() -> u32 {
+            Ok(u32::from(!matches!(call.run().kind, Kind::Query | Kind::InspectMessage)))
+        }
+        [CHANGES, SYSTEM_CALL + u64::from(size)] certified_data_set(source: u32, size: u32) -> () {
+            if size > MAX_CERTIFIED {
+                let message = format!(
+                    "ic0_certified_data_set failed because the passed data must be no larger than {MAX_CERTIFIED} \
+                     bytes. Found {size} bytes"
+                );
+                return Err(Trap::Contract(message).into());
+            }
+            let (data, run) = call.read(source, size)?;
+            run.certified_data = data.to_vec();
+            Ok(())
+        }
+        [NOT_START, SYSTEM_CALL] data_certificate_present() -> u32 {
+            Ok(u32::from(call.run().environment.certificate.is_some()))
+        }
+    }
     Ok(())
 }

@@ -1,16 +1,18 @@
 //! Cycles: the balance, what a call brings, and what things cost.
 
-use wasmtime::Linker;
+use wasmtime::{Caller, Linker};
 
-use super::import::{ALL, ANSWERS, CALLBACKS, CHANGES, Modes, NOT_START, amount, import, narrow, write_cycles};
+use super::import::{ALL, ANSWERS, CALLBACKS, CHANGES, Call, Modes, NOT_START, amount, imports};
 use crate::context::{Context, Run};
 use crate::cost::SYSTEM_CALL;
 use crate::cycles;
 use crate::execution::Kind;
 
 /// Where cycles that came with a call may be looked at and taken.
-const AVAILABLE: Modes = ANSWERS.without(Modes::of(&[Kind::Query]));
+const AVAILABLE: Modes = |kind| kind != Kind::Query && ANSWERS(kind);
 
+/// Imports that answer the cycles of a threshold signature or key.
+const SIGNING: [&str; 3] = ["cost_sign_with_ecdsa", "cost_sign_with_schnorr", "cost_vetkd_derive_key"];
 /// Cycles of a threshold signature or key.
 const SIGNATURE: u128 = 26_153_846_153;
 
@@ -26,91 +28,70 @@ fn accept(run: &mut Run, limit: u128) -> u128 {
     accepted
 }
 
+/// Defines `<name>` and `<name>128`, which answer an amount of cycles in 64 and in 128 bits.
+fn amount_import(
+    linker: &mut Linker<Context>,
+    name: &'static str,
+    modes: Modes,
+    of: fn(&Run) -> u128,
+) -> wasmtime::Result<()> {
+    linker.func_wrap("ic0", name, move |caller: Caller<'_, Context>| {
+        let mut call = Call::enter(caller, name, modes, SYSTEM_CALL)?;
+        let amount = of(call.run());
+        call.narrow(amount)
+    })?;
+    let wide = format!("{name}128");
+    linker.func_wrap("ic0", &wide.clone(), move |caller: Caller<'_, Context>, target: u32| {
+        let mut call = Call::enter(caller, &wide, modes, SYSTEM_CALL)?;
+        let amount = of(call.run());
+        call.write_cycles(target, amount)
+    })?;
+    Ok(())
+}
+
 pub(super) fn define(linker: &mut Linker<Context>) -> wasmtime::Result<()> {
-    import!(linker, "canister_cycle_balance", NOT_START, SYSTEM_CALL, |caller| -> u64 {
-        narrow("ic0.canister_cycle_balance", caller.data_mut().run().balance)
-    });
-    import!(linker, "canister_cycle_balance128", NOT_START, SYSTEM_CALL, |caller, target: u32| -> () {
-        let balance = caller.data_mut().run().balance;
-        write_cycles("ic0.canister_cycle_balance128", &mut caller, target, balance)
-    });
-    import!(linker, "canister_liquid_cycle_balance128", NOT_START, SYSTEM_CALL, |caller, target: u32| -> () {
-        let liquid = caller.data_mut().run().liquid();
-        write_cycles("ic0.canister_liquid_cycle_balance128", &mut caller, target, liquid)
-    });
-    import!(linker, "msg_cycles_available", AVAILABLE, SYSTEM_CALL, |caller| -> u64 {
-        narrow("ic0.msg_cycles_available", caller.data_mut().run().input.cycles_available)
-    });
-    import!(linker, "msg_cycles_available128", AVAILABLE, SYSTEM_CALL, |caller, target: u32| -> () {
-        let available = caller.data_mut().run().input.cycles_available;
-        write_cycles("ic0.msg_cycles_available128", &mut caller, target, available)
-    });
-    import!(linker, "msg_cycles_refunded", CALLBACKS, SYSTEM_CALL, |caller| -> u64 {
-        narrow("ic0.msg_cycles_refunded", caller.data_mut().run().input.cycles_refunded)
-    });
-    import!(linker, "msg_cycles_refunded128", CALLBACKS, SYSTEM_CALL, |caller, target: u32| -> () {
-        let refunded = caller.data_mut().run().input.cycles_refunded;
-        write_cycles("ic0.msg_cycles_refunded128", &mut caller, target, refunded)
-    });
-    import!(linker, "msg_cycles_accept", AVAILABLE, SYSTEM_CALL, |caller, max: u64| -> u64 {
-        narrow("ic0.msg_cycles_accept", accept(caller.data_mut().run(), amount(0, max)))
-    });
-    import!(linker, "msg_cycles_accept128", AVAILABLE, SYSTEM_CALL, |caller, high: u64, low: u64, target: u32| -> () {
-        let accepted = accept(caller.data_mut().run(), amount(high, low));
-        write_cycles("ic0.msg_cycles_accept128", &mut caller, target, accepted)
-    });
-    import!(linker, "cycles_burn128", CHANGES, SYSTEM_CALL, |caller, high: u64, low: u64, target: u32| -> () {
-        let run = caller.data_mut().run();
-        let burned = amount(high, low).min(run.liquid());
-        run.balance -= burned;
-        write_cycles("ic0.cycles_burn128", &mut caller, target, burned)
-    });
-    import!(linker, "cost_call", ALL, SYSTEM_CALL, |caller,
-                                                    method_name_size: u64,
-                                                    payload_size: u64,
-                                                    target: u32|
-     -> () {
-        let instructions = caller.data_mut().run().environment.callback_instructions;
-        let price = cycles::call(method_name_size.saturating_add(payload_size), instructions);
-        write_cycles("ic0.cost_call", &mut caller, target, price)
-    });
-    // The services behind these don't exist here; what they cost is told all the same, roughly.
-    import!(linker, "cost_http_request", ALL, SYSTEM_CALL, |caller,
-                                                            request_size: u64,
-                                                            max_res_bytes: u64,
-                                                            target: u32|
-     -> () {
-        write_cycles("ic0.cost_http_request", &mut caller, target, http_request(request_size, max_res_bytes))
-    });
-    import!(linker, "cost_sign_with_ecdsa", ALL, SYSTEM_CALL, |caller,
-                                                               _source: u32,
-                                                               _size: u32,
-                                                               _curve: u32,
-                                                               target: u32|
-     -> u32 {
-        write_cycles("ic0.cost_sign_with_ecdsa", &mut caller, target, SIGNATURE)?;
-        Ok(0)
-    });
-    import!(linker, "cost_sign_with_schnorr", ALL, SYSTEM_CALL, |caller,
-                                                                 _source: u32,
-                                                                 _size: u32,
-                                                                 _algorithm: u32,
-                                                                 target: u32|
-     -> u32 {
-        write_cycles("ic0.cost_sign_with_schnorr", &mut caller, target, SIGNATURE)?;
-        Ok(0)
-    });
-    import!(linker, "cost_vetkd_derive_key", ALL, SYSTEM_CALL, |caller,
-                                                                _source: u32,
-                                                                _size: u32,
-                                                                _curve: u32,
-                                                                target: u32|
-     -> u32 {
-        write_cycles("ic0.cost_vetkd_derive_key", &mut caller, target, SIGNATURE)?;
-        Ok(0)
-    });
-    import!(linker, "cost_create_canister", ALL, SYSTEM_CALL, |caller, target: u32| -> () {
-        write_cycles("ic0.cost_create_canister", &mut caller, target, 500_000_000_000)
-    });
+    amount_import(linker, "canister_cycle_balance", NOT_START, |run| run.balance)?;
+    amount_import(linker, "msg_cycles_available", AVAILABLE, |run| run.input.cycles_available)?;
+    amount_import(linker, "msg_cycles_refunded", CALLBACKS, |run| run.input.cycles_refunded)?;
+    // The services behind these, and behind `cost_http_request` and `cost_create_canister`, don't exist here; what they cost is
+    // told all the same, roughly.
+    for name in SIGNING {
+        let cost = move |caller: Caller<'_, Context>, _: u32, _: u32, _: u32, target: u32| {
+            Call::enter(caller, name, ALL, SYSTEM_CALL)?.write_cycles(target, SIGNATURE)?;
+            Ok(0u32)
+        };
+        linker.func_wrap("ic0", name, cost)?;
+    }
+    imports! { linker, call;
+        [NOT_START, SYSTEM_CALL] canister_liquid_cycle_balance128(target: u32) -> () {
+            let liquid = call.run().liquid();
+            call.write_cycles(target, liquid)
+        }
+        [AVAILABLE, SYSTEM_CALL] msg_cycles_accept(max: u64) -> u64 {
+            let accepted = accept(call.run(), amount(0, max));
+            call.narrow(accepted)
+        }
+        [AVAILABLE, SYSTEM_CALL] msg_cycles_accept128(high: u64, low: u64, target: u32) -> () {
+            let accepted = accept(call.run(), amount(high, low));
+            call.write_cycles(target, accepted)
+        }
+        [CHANGES, SYSTEM_CALL] cycles_burn128(high: u64, low: u64, target: u32) -> () {
+            let run = call.run();
+            let burned = amount(high, low).min(run.liquid());
+            run.balance -= burned;
+            call.write_cycles(target, burned)
+        }
+        [ALL, SYSTEM_CALL] cost_call(method_name_size: u64, payload_size: u64, target: u32) -> () {
+            let instructions = call.run().environment.callback_instructions;
+            let price = cycles::call(method_name_size.saturating_add(payload_size), instructions);
+            call.write_cycles(target, price)
+        }
+        [ALL, SYSTEM_CALL] cost_http_request(request_size: u64, max_res_bytes: u64, target: u32) -> () {
+            call.write_cycles(target, http_request(request_size, max_res_bytes))
+        }
+        [ALL, SYSTEM_CALL] cost_create_canister(target: u32) -> () {
+            call.write_cycles(target, 500_000_000_000)
+        }
+    }
     Ok(())
 }

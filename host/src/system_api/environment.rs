@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use wasmtime::Linker;
 
-use super::import::{ALL, NOT_START, bytes_import, copy_out, heap_range, import, parts, text};
-use crate::context::Context;
+use super::import::{ALL, NOT_START, bytes_import, imports, text};
+use crate::context::{Context, Run};
 use crate::cost::SYSTEM_CALL;
 use crate::trap::Trap;
 
@@ -16,69 +16,42 @@ const NODES: u32 = 13;
 /// No threshold key exists here, so the root key is a constant of the right length.
 const ROOT_KEY: [u8; 133] = [7; 133];
 
-fn name_of(variables: &BTreeMap<String, String>, index: u32) -> Result<&[u8], Trap> {
-    variables
-        .keys()
-        .nth(index as usize)
-        .map(String::as_bytes)
-        .ok_or_else(|| Trap::Contract(format!("there is no environment variable {index}")))
+fn name_of(run: &Run, index: u32) -> Result<&[u8], Trap> {
+    let mut names = run.environment.variables.keys();
+    let name = names.nth(index as usize).map(String::as_bytes);
+    name.ok_or_else(|| Trap::Contract(format!("there is no environment variable {index}")))
 }
 
 fn value_of<'a>(variables: &'a BTreeMap<String, String>, name: &[u8]) -> Result<&'a [u8], Trap> {
-    let name = text("ic0.env_var_value", name)?;
-    variables
-        .get(name)
-        .map(String::as_bytes)
-        .ok_or_else(|| Trap::Contract(format!("there is no environment variable '{name}'")))
+    let name = text("env_var_value", name)?;
+    let value = variables.get(name).map(String::as_bytes);
+    value.ok_or_else(|| Trap::Contract(format!("there is no environment variable '{name}'")))
 }
 
 pub(super) fn define(linker: &mut Linker<Context>) -> wasmtime::Result<()> {
-    bytes_import!(linker, "subnet_self", NOT_START, |_run| &SUBNET);
-    bytes_import!(linker, "root_key", NOT_START, |_run| &ROOT_KEY);
-    import!(linker, "subnet_self_node_count", NOT_START, SYSTEM_CALL, |_caller| -> u32 { Ok(NODES) });
-    import!(linker, "env_var_count", ALL, SYSTEM_CALL, |caller| -> u32 {
-        Ok(caller.data_mut().run().environment.variables.len() as u32)
-    });
-    import!(linker, "env_var_name_size", ALL, SYSTEM_CALL, |caller, index: u32| -> u32 {
-        Ok(name_of(&caller.data_mut().run().environment.variables, index)?.len() as u32)
-    });
-    import!(linker, "env_var_name_copy", ALL, SYSTEM_CALL + u64::from(size), |caller,
-                                                                              index: u32,
-                                                                              target: u32,
-                                                                              offset: u32,
-                                                                              size: u32|
-     -> () {
-        let (heap, run) = parts(&mut caller)?;
-        let name = name_of(&run.environment.variables, index)?;
-        copy_out("ic0.env_var_name_copy", heap, target, name, offset, size)
-    });
-    import!(linker, "env_var_name_exists", ALL, SYSTEM_CALL + u64::from(size), |caller,
-                                                                                source: u32,
-                                                                                size: u32|
-     -> u32 {
-        let (heap, run) = parts(&mut caller)?;
-        let name = text("ic0.env_var_name_exists", heap_range("ic0.env_var_name_exists", heap, source, size)?)?;
-        Ok(u32::from(run.environment.variables.contains_key(name)))
-    });
-    import!(linker, "env_var_value_size", ALL, SYSTEM_CALL + u64::from(size), |caller,
-                                                                               source: u32,
-                                                                               size: u32|
-     -> u32 {
-        let (heap, run) = parts(&mut caller)?;
-        let name = heap_range("ic0.env_var_value_size", heap, source, size)?;
-        Ok(value_of(&run.environment.variables, name)?.len() as u32)
-    });
-    import!(
-        linker,
-        "env_var_value_copy",
-        ALL,
-        SYSTEM_CALL + u64::from(name_size) + u64::from(size),
-        |caller, source: u32, name_size: u32, target: u32, offset: u32, size: u32| -> () {
-            let (heap, run) = parts(&mut caller)?;
-            let value =
-                value_of(&run.environment.variables, heap_range("ic0.env_var_value_copy", heap, source, name_size)?)?;
-            copy_out("ic0.env_var_value_copy", heap, target, value, offset, size)
+    bytes_import(linker, "subnet_self", NOT_START, |_| &SUBNET)?;
+    bytes_import(linker, "root_key", NOT_START, |_| &ROOT_KEY)?;
+    imports! { linker, call;
+        [NOT_START, SYSTEM_CALL] subnet_self_node_count() -> u32 { Ok(NODES) }
+        [ALL, SYSTEM_CALL] env_var_count() -> u32 { Ok(call.run().environment.variables.len() as u32) }
+        [ALL, SYSTEM_CALL] env_var_name_size(index: u32) -> u32 { Ok(name_of(call.run(), index)?.len() as u32) }
+        [ALL, SYSTEM_CALL + u64::from(size)]
+        env_var_name_copy(index: u32, target: u32, offset: u32, size: u32) -> () {
+            call.copy_out(target, offset, size, |run| name_of(run, index))
         }
-    );
+        [ALL, SYSTEM_CALL + u64::from(size)] env_var_name_exists(source: u32, size: u32) -> u32 {
+            let (name, run) = call.read_text(source, size)?;
+            Ok(u32::from(run.environment.variables.contains_key(name)))
+        }
+        [ALL, SYSTEM_CALL + u64::from(size)] env_var_value_size(source: u32, size: u32) -> u32 {
+            let (name, run) = call.read(source, size)?;
+            Ok(value_of(&run.environment.variables, name)?.len() as u32)
+        }
+        [ALL, SYSTEM_CALL + u64::from(name_size) + u64::from(size)]
+        env_var_value_copy(source: u32, name_size: u32, target: u32, offset: u32, size: u32) -> () {
+            let name = call.read(source, name_size)?.0.to_vec();
+            call.copy_out(target, offset, size, |run| value_of(&run.environment.variables, &name))
+        }
+    }
     Ok(())
 }

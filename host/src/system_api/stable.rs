@@ -1,8 +1,8 @@
 //! Stable memory, by 64-bit and by 32-bit addresses.
 
-use wasmtime::{Caller, Linker};
+use wasmtime::Linker;
 
-use super::import::{ALL, charge, import, parts};
+use super::import::{ALL, Call, imports};
 use crate::context::{Context, Run};
 use crate::cost::{STABLE, STABLE_GROW};
 use crate::faults::GrowthFault;
@@ -37,27 +37,30 @@ fn grow(run: &mut Run, pages: u64, most: u64) -> Result<Option<u64>, Trap> {
     }
 }
 
-/// The pages that a read touches first are charged before it has an effect.
-fn read(caller: &mut Caller<'_, Context>, target: u64, offset: u64, size: u64) -> wasmtime::Result<()> {
-    let run = caller.data_mut().run();
-    run.at_stable_access(false, offset, size)?;
+/// Checks an access, and charges the pages that it touches first before it has an effect.
+fn access(call: &mut Call, writes: bool, offset: u64, size: u64) -> wasmtime::Result<()> {
+    let run = call.run();
+    run.at_stable_access(writes, offset, size)?;
     run.stable.check_range(offset, size).map_err(|_| out_of_bounds())?;
-    let price = run.journal.price_of_reading(run.environment.stable_page_prices, offset, size);
-    charge(caller, price)?;
-    let (heap, run) = parts(caller)?;
+    let prices = run.environment.stable_page_prices;
+    let price = match writes {
+        true => run.journal.price_of_writing(prices, offset, size),
+        false => run.journal.price_of_reading(prices, offset, size),
+    };
+    call.charge(price)
+}
+
+fn read(call: &mut Call, target: u64, offset: u64, size: u64) -> wasmtime::Result<()> {
+    access(call, false, offset, size)?;
+    let (heap, run) = call.parts()?;
     let part = range(target, size).and_then(|range| heap.get_mut(range)).ok_or_else(out_of_heap)?;
     run.stable.read(&mut run.journal, offset, part).map_err(|_| out_of_bounds())?;
     Ok(run.check_accesses()?)
 }
 
-/// The pages that a write touches first are charged before it has an effect.
-fn write(caller: &mut Caller<'_, Context>, offset: u64, source: u64, size: u64) -> wasmtime::Result<()> {
-    let run = caller.data_mut().run();
-    run.at_stable_access(true, offset, size)?;
-    run.stable.check_range(offset, size).map_err(|_| out_of_bounds())?;
-    let price = run.journal.price_of_writing(run.environment.stable_page_prices, offset, size);
-    charge(caller, price)?;
-    let (heap, run) = parts(caller)?;
+fn write(call: &mut Call, offset: u64, source: u64, size: u64) -> wasmtime::Result<()> {
+    access(call, true, offset, size)?;
+    let (heap, run) = call.parts()?;
     let part = range(source, size).and_then(|range| heap.get(range)).ok_or_else(out_of_heap)?;
     run.stable.write(&mut run.journal, offset, part).map_err(|_| out_of_bounds())?;
     Ok(run.check_accesses()?)
@@ -81,50 +84,35 @@ fn check_32_bit(run: &Run) -> Result<(), Trap> {
 }
 
 pub(super) fn define(linker: &mut Linker<Context>) -> wasmtime::Result<()> {
-    import!(linker, "stable64_size", ALL, 0, |caller| -> u64 { Ok(caller.data_mut().run().stable.wasm_pages()) });
-    import!(linker, "stable64_grow", ALL, STABLE_GROW, |caller, pages: u64| -> u64 {
-        Ok(grow(caller.data_mut().run(), pages, u64::MAX)?.unwrap_or(u64::MAX))
-    });
-    import!(linker, "stable64_read", ALL, STABLE.saturating_add(size), |caller,
-                                                                        target: u64,
-                                                                        offset: u64,
-                                                                        size: u64|
-     -> () {
-        read(&mut caller, target, offset, size)
-    });
-    import!(linker, "stable64_write", ALL, STABLE.saturating_add(size), |caller,
-                                                                         offset: u64,
-                                                                         source: u64,
-                                                                         size: u64|
-     -> () {
-        write(&mut caller, offset, source, size)
-    });
-
-    import!(linker, "stable_size", ALL, 0, |caller| -> u32 {
-        let run = caller.data_mut().run();
-        check_32_bit(run)?;
-        Ok(run.stable.wasm_pages() as u32)
-    });
-    import!(linker, "stable_grow", ALL, STABLE_GROW, |caller, pages: u32| -> u32 {
-        let run = caller.data_mut().run();
-        check_32_bit(run)?;
-        Ok(grow(run, u64::from(pages), MAX_32_BIT)?.map_or(u32::MAX, |before| before as u32))
-    });
-    import!(linker, "stable_read", ALL, STABLE + u64::from(size), |caller,
-                                                                   target: u32,
-                                                                   offset: u32,
-                                                                   size: u32|
-     -> () {
-        check_32_bit(caller.data_mut().run())?;
-        read(&mut caller, u64::from(target), u64::from(offset), u64::from(size))
-    });
-    import!(linker, "stable_write", ALL, STABLE + u64::from(size), |caller,
-                                                                    offset: u32,
-                                                                    source: u32,
-                                                                    size: u32|
-     -> () {
-        check_32_bit(caller.data_mut().run())?;
-        write(&mut caller, u64::from(offset), u64::from(source), u64::from(size))
-    });
+    imports! { linker, call;
+        [ALL, 0] stable64_size() -> u64 { Ok(call.run().stable.wasm_pages()) }
+        [ALL, STABLE_GROW] stable64_grow(pages: u64) -> u64 {
+            Ok(grow(call.run(), pages, u64::MAX)?.unwrap_or(u64::MAX))
+        }
+        [ALL, STABLE.saturating_add(size)] stable64_read(target: u64, offset: u64, size: u64) -> () {
+            read(call, target, offset, size)
+        }
+        [ALL, STABLE.saturating_add(size)] stable64_write(offset: u64, source: u64, size: u64) -> () {
+            write(call, offset, source, size)
+        }
+        [ALL, 0] stable_size() -> u32 {
+            let run = call.run();
+            check_32_bit(run)?;
+            Ok(run.stable.wasm_pages() as u32)
+        }
+        [ALL, STABLE_GROW] stable_grow(pages: u32) -> u32 {
+            let run = call.run();
+            check_32_bit(run)?;
+            Ok(grow(run, u64::from(pages), MAX_32_BIT)?.map_or(u32::MAX, |before| before as u32))
+        }
+        [ALL, STABLE + u64::from(size)] stable_read(target: u32, offset: u32, size: u32) -> () {
+            check_32_bit(call.run())?;
+            read(call, u64::from(target), u64::from(offset), u64::from(size))
+        }
+        [ALL, STABLE + u64::from(size)] stable_write(offset: u32, source: u32, size: u32) -> () {
+            check_32_bit(call.run())?;
+            write(call, u64::from(offset), u64::from(source), u64::from(size))
+        }
+    }
     Ok(())
 }
