@@ -164,19 +164,14 @@ impl Canister {
     }
 
     fn environment(&self, kind: Kind, around: &Surroundings<'_>) -> Environment {
-        let settings = &self.state.settings;
         let limits = around.limits;
         Environment {
             canister: self.id,
             time: around.time,
             version: self.state.version,
             status: self.state.status.number(),
-            controllers: settings.controllers.clone(),
-            variables: settings.variables.clone(),
-            freezing_seconds: settings.freezing_seconds,
-            reserved_cycles_limit: settings.reserved_cycles_limit,
+            settings: self.state.settings.clone(),
             saturation: around.saturation,
-            wasm_memory_limit: settings.wasm_memory_limit,
             certificate: (kind == Kind::Query).then(|| self.state.certified_data.clone()),
             stable_pages_max: limits
                 .canister_stable_pages

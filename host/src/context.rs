@@ -3,9 +3,6 @@
 //! A [`Run`] is made for one execution, put into the Wasmtime store, and taken out again with its effects. Nothing in
 //! it reaches the canister until the execution has ended well, except stable memory, which has its own undo log.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use candid::Principal;
 use wasmtime::{Memory, ResourceLimiter};
 
@@ -13,6 +10,7 @@ use crate::cycles::{self, Saturation};
 use crate::execution::Kind;
 use crate::faults::{Faults, Planned, StableAccess, TrapPoint};
 use crate::limits::{OS_PAGE, StablePagePrices};
+use crate::settings::Settings;
 use crate::stable_memory::{Journal, StableMemory};
 use crate::trap::Trap;
 
@@ -54,13 +52,9 @@ pub(crate) struct Environment {
     pub(crate) time: u64,
     pub(crate) version: u64,
     pub(crate) status: u32,
-    pub(crate) controllers: Arc<[Principal]>,
-    pub(crate) variables: Arc<BTreeMap<String, String>>,
-    pub(crate) freezing_seconds: u64,
-    pub(crate) reserved_cycles_limit: u128,
+    pub(crate) settings: Settings,
     /// How full the subnet was before the message.
     pub(crate) saturation: Saturation,
-    pub(crate) wasm_memory_limit: u64,
     pub(crate) certificate: Option<Vec<u8>>,
     /// Wasm pages of stable memory this canister may have.
     pub(crate) stable_pages_max: u64,
@@ -185,7 +179,7 @@ impl Run {
 
     /// The balance below which a canister that uses `bytes` of memory is frozen.
     fn freezing_limit(&self, bytes: u64) -> u128 {
-        cycles::freezing_limit(bytes, self.environment.freezing_seconds).saturating_sub(self.reserved)
+        cycles::freezing_limit(bytes, self.environment.settings.freezing_seconds).saturating_sub(self.reserved)
     }
 
     /// Takes `bytes` more of memory into account, and reserves cycles for them where the subnet is full; unless that would
@@ -198,7 +192,7 @@ impl Run {
             if self.balance < needed {
                 return Err(insufficient(needed - self.balance));
             }
-            let Environment { saturation, reserved_cycles_limit: limit, .. } = self.environment;
+            let (saturation, limit) = (self.environment.saturation, self.environment.settings.reserved_cycles_limit);
             let reservation = saturation.reservation(bytes);
             if reservation > 0 && self.reserved + reservation > limit {
                 let exceeded_by = self.reserved + reservation - limit;
@@ -246,7 +240,7 @@ impl ResourceLimiter for Context {
         }
         // Without a message it is the host that rebuilds an instance.
         let Some(run) = self.run.as_mut() else { return Ok(true) };
-        let limit = run.environment.wasm_memory_limit;
+        let limit = run.environment.settings.wasm_memory_limit;
         let limited =
             matches!(run.kind, Kind::Init | Kind::PostUpgrade | Kind::PreUpgrade | Kind::Update | Kind::Start);
         if limited && limit > 0 && desired as u64 > limit {

@@ -21,7 +21,7 @@ pub(super) fn define(linker: &mut Linker<Context>) -> wasmtime::Result<()> {
         [NOT_START, SYSTEM_CALL] canister_version() -> u64 { Ok(call.run().environment.version) }
         [NOT_START, IS_CONTROLLER + u64::from(size)] is_controller(source: u32, size: u32) -> u32 {
             let who = call.read_principal(source, size)?;
-            Ok(u32::from(call.run().environment.controllers.contains(&who)))
+            Ok(u32::from(call.run().environment.settings.controllers.contains(&who)))
         }
         [NOT_START, SYSTEM_CALL] time() -> u64 { Ok(call.run().environment.time) }
         [CHANGES, SYSTEM_CALL] global_timer_set(timestamp: u64) -> u64 {

@@ -17,7 +17,7 @@ const NODES: u32 = 13;
 const ROOT_KEY: [u8; 133] = [7; 133];
 
 fn name_of(run: &Run, index: u32) -> Result<&[u8], Trap> {
-    let mut names = run.environment.variables.keys();
+    let mut names = run.environment.settings.variables.keys();
     let name = names.nth(index as usize).map(String::as_bytes);
     name.ok_or_else(|| Trap::Contract(format!("there is no environment variable {index}")))
 }
@@ -33,7 +33,7 @@ pub(super) fn define(linker: &mut Linker<Context>) -> wasmtime::Result<()> {
     bytes_import(linker, "root_key", NOT_START, |_| &ROOT_KEY)?;
     imports! { linker, call;
         [NOT_START, SYSTEM_CALL] subnet_self_node_count() -> u32 { Ok(NODES) }
-        [ALL, SYSTEM_CALL] env_var_count() -> u32 { Ok(call.run().environment.variables.len() as u32) }
+        [ALL, SYSTEM_CALL] env_var_count() -> u32 { Ok(call.run().environment.settings.variables.len() as u32) }
         [ALL, SYSTEM_CALL] env_var_name_size(index: u32) -> u32 { Ok(name_of(call.run(), index)?.len() as u32) }
         [ALL, SYSTEM_CALL + u64::from(size)]
         env_var_name_copy(index: u32, target: u32, offset: u32, size: u32) -> () {
@@ -41,16 +41,16 @@ pub(super) fn define(linker: &mut Linker<Context>) -> wasmtime::Result<()> {
         }
         [ALL, SYSTEM_CALL + u64::from(size)] env_var_name_exists(source: u32, size: u32) -> u32 {
             let (name, run) = call.read_text(source, size)?;
-            Ok(u32::from(run.environment.variables.contains_key(name)))
+            Ok(u32::from(run.environment.settings.variables.contains_key(name)))
         }
         [ALL, SYSTEM_CALL + u64::from(size)] env_var_value_size(source: u32, size: u32) -> u32 {
             let (name, run) = call.read(source, size)?;
-            Ok(value_of(&run.environment.variables, name)?.len() as u32)
+            Ok(value_of(&run.environment.settings.variables, name)?.len() as u32)
         }
         [ALL, SYSTEM_CALL + u64::from(name_size) + u64::from(size)]
         env_var_value_copy(source: u32, name_size: u32, target: u32, offset: u32, size: u32) -> () {
             let name = call.read(source, name_size)?.0.to_vec();
-            call.copy_out(target, offset, size, |run| value_of(&run.environment.variables, &name))
+            call.copy_out(target, offset, size, |run| value_of(&run.environment.settings.variables, &name))
         }
     }
     Ok(())
