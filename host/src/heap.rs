@@ -8,6 +8,8 @@
 
 use std::sync::Arc;
 
+use wasmtime::Val;
+
 use crate::limits::OS_PAGE;
 
 /// Bytes of a chunk: one Wasm page.
@@ -16,22 +18,12 @@ const CHUNK: usize = 65_536;
 /// What a Wasm page holds when it has just been grown.
 static ZEROS: [u8; CHUNK] = [0; CHUNK];
 
-/// The value of a mutable global.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum GlobalValue {
-    I32(i32),
-    I64(i64),
-    /// Bits, so that every NaN survives.
-    F32(u32),
-    F64(u64),
-    V128(u128),
-}
-
 /// A copy of a heap and its globals as of the last message that succeeded.
 #[derive(Clone, Default)]
 pub(crate) struct HeapImage {
     chunks: Vec<Arc<[u8]>>,
-    pub(crate) globals: Vec<GlobalValue>,
+    /// The values of the mutable globals, none of them a reference.
+    pub(crate) globals: Vec<Val>,
 }
 
 impl HeapImage {

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use wasmtime::{Func, Global, Instance as WasmInstance, Memory, Ref, Store, Table, V128, Val};
+use wasmtime::{Func, Global, Instance as WasmInstance, Memory, Ref, Store, Table, Val};
 
 use crate::context::{Context, Run};
 use crate::engine;
-use crate::heap::{GlobalValue, HeapImage};
+use crate::heap::HeapImage;
 use crate::module::{CanisterModule, MEMORY, TABLE};
 use crate::trap::Trap;
 
@@ -99,15 +99,8 @@ impl Instance {
     fn restore(&mut self, image: &HeapImage) -> u64 {
         let pages = self.memory.map_or(0, |memory| image.restore(memory.data_mut(&mut self.store)));
         for (global, value) in self.globals.iter().zip(&image.globals) {
-            let value = match *value {
-                GlobalValue::I32(v) => Val::I32(v),
-                GlobalValue::I64(v) => Val::I64(v),
-                GlobalValue::F32(v) => Val::F32(v),
-                GlobalValue::F64(v) => Val::F64(v),
-                GlobalValue::V128(v) => Val::V128(V128::from(v)),
-            };
             // The types are those the value was read with.
-            let _ = global.set(&mut self.store, value);
+            let _ = global.set(&mut self.store, *value);
         }
         pages
     }
@@ -116,18 +109,9 @@ impl Instance {
     /// of the heap it changed.
     pub(crate) fn commit(&mut self, image: &mut HeapImage) -> u64 {
         let pages = self.memory.map_or(0, |memory| image.commit(memory.data(&self.store)));
-        image.globals.clear();
-        for global in &self.globals {
-            image.globals.push(match global.get(&mut self.store) {
-                Val::I32(v) => GlobalValue::I32(v),
-                Val::I64(v) => GlobalValue::I64(v),
-                Val::F32(v) => GlobalValue::F32(v),
-                Val::F64(v) => GlobalValue::F64(v),
-                Val::V128(v) => GlobalValue::V128(v.as_u128()),
-                // No compiler makes mutable globals of references; instances that did would be rebuilt from scratch.
-                _ => GlobalValue::I32(0),
-            });
-        }
+        let values = self.globals.iter().map(|global| global.get(&mut self.store));
+        // No compiler makes mutable globals of references; instances that did would be rebuilt from scratch.
+        image.globals = values.map(|value| if value.ref_().is_some() { Val::I32(0) } else { value }).collect();
         pages
     }
 
