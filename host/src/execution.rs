@@ -118,6 +118,19 @@ pub struct Totals {
     pub stable_pages_written: u128,
 }
 
+impl Totals {
+    /// Counts an execution.
+    pub fn add(&mut self, execution: &Execution) {
+        self.executions += 1;
+        self.trapped += u64::from(execution.outcome != Outcome::Completed);
+        self.instructions += u128::from(execution.instructions);
+        self.heap_pages_written += u128::from(execution.heap_pages_written);
+        self.instructions_charged += u128::from(execution.instructions_charged);
+        self.stable_pages_read += u128::from(execution.stable_pages_read);
+        self.stable_pages_written += u128::from(execution.stable_pages_written);
+    }
+}
+
 /// Executions kept until they are taken; the oldest go first.
 const KEPT: usize = 10_000;
 
@@ -133,13 +146,7 @@ pub(crate) struct History {
 
 impl History {
     pub(crate) fn push(&mut self, execution: Execution) {
-        self.totals.executions += 1;
-        self.totals.trapped += u64::from(execution.outcome != Outcome::Completed);
-        self.totals.instructions += u128::from(execution.instructions);
-        self.totals.heap_pages_written += u128::from(execution.heap_pages_written);
-        self.totals.instructions_charged += u128::from(execution.instructions_charged);
-        self.totals.stable_pages_read += u128::from(execution.stable_pages_read);
-        self.totals.stable_pages_written += u128::from(execution.stable_pages_written);
+        self.totals.add(&execution);
         if execution.outcome == Outcome::Completed && execution.kind.keeps_changes() {
             self.pages_dirtied += execution.stable_pages_written + execution.heap_pages_written;
         }
