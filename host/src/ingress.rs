@@ -27,22 +27,11 @@ fn envelope_bytes(canister: Principal, sender: Principal, method: usize, argumen
     const OPEN_MAP: usize = 2;
     const NUMBER: usize = 9;
     const NONCE: usize = 8;
-    let content = OPEN_MAP
-        + string("request_type".len())
-        + string("call".len())
-        + string("canister_id".len())
-        + string(canister.as_slice().len())
-        + string("method_name".len())
-        + string(method)
-        + string("arg".len())
-        + string(argument)
-        + string("sender".len())
-        + string(sender.as_slice().len())
-        + string("ingress_expiry".len())
-        + NUMBER
-        + string("nonce".len())
-        + string(NONCE);
-    (TAG + MAP_OF_ONE + string("content".len()) + content) as u64
+    let names =
+        ["content", "request_type", "call", "canister_id", "method_name", "arg", "sender", "ingress_expiry", "nonce"];
+    let values = [canister.as_slice().len(), method, argument, sender.as_slice().len(), NONCE];
+    let strings: usize = names.map(str::len).into_iter().chain(values).map(string).sum();
+    (TAG + MAP_OF_ONE + OPEN_MAP + NUMBER + strings) as u64
 }
 
 /// Bytes of the longest argument that an unsigned ingress message of this sender to this method holds. A signed one holds 137 less, and an agent's

@@ -22,16 +22,10 @@ pub enum RejectCode {
     SysUnknown = 6,
 }
 
-macro_rules! error_codes {
-    ($($(#[$doc:meta])* $name:ident = $code:literal,)+) => {
-        /// The exact reason of a reject; `IC0503` is `CanisterCalledTrap`, and so on.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(u16)]
-        pub enum ErrorCode { $($(#[$doc])* $name = $code,)+ }
-    };
-}
-
-error_codes! {
+/// The exact reason of a reject; `IC0503` is `CanisterCalledTrap`, and so on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u16)]
+pub enum ErrorCode {
     /// The host takes no such message, for example one above the size limit.
     SubnetOversubscribed = 101,
     /// The canister still waits for responses.
