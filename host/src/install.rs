@@ -24,16 +24,6 @@ pub(crate) enum Mode {
 }
 
 impl Subnet {
-    pub(crate) fn upgrade(
-        &mut self,
-        id: Principal,
-        wasm: &[u8],
-        arg: Vec<u8>,
-        sender: Principal,
-    ) -> Result<(), RejectResponse> {
-        self.install_code(id, Mode::Upgrade, wasm, arg, sender)
-    }
-
     pub(crate) fn install_code(
         &mut self,
         id: Principal,

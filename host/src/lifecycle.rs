@@ -4,30 +4,110 @@ use candid::Principal;
 
 use crate::call_context::Origin;
 use crate::cycles;
+use crate::host::{Host, or_anonymous};
 use crate::reject::{ErrorCode, RejectResponse};
 use crate::settings::{CanisterSettings, CanisterStatus, Status};
 use crate::subnet::Subnet;
 
-impl Subnet {
-    pub(crate) fn start(&mut self, id: Principal, sender: Principal) -> Result<(), RejectResponse> {
-        let state = &mut self.controlled(id, sender, "start_canister")?.state;
+impl Host {
+    /// Removes code, heap and stable memory, and rejects every open call.
+    ///
+    /// # Errors
+    /// When there is no such canister or the sender isn't a controller.
+    pub fn uninstall_canister(&self, canister: Principal, sender: Option<Principal>) -> Result<(), RejectResponse> {
+        let mut subnet = self.subnet();
+        subnet.controlled(canister, or_anonymous(sender), "uninstall_code")?;
+        subnet.uninstall(canister, "Canister has been uninstalled.");
+        Ok(())
+    }
+
+    /// Lets a canister take messages again.
+    ///
+    /// # Errors
+    /// When there is no such canister or the sender isn't a controller.
+    pub fn start_canister(&self, canister: Principal, sender: Option<Principal>) -> Result<(), RejectResponse> {
+        let mut subnet = self.subnet();
+        let state = &mut subnet.controlled(canister, or_anonymous(sender), "start_canister")?.state;
         state.status = Status::Running;
         state.version += 1;
         Ok(())
     }
 
-    /// Stops a canister, executing messages until it waits for no response any more.
-    pub(crate) fn stop(&mut self, id: Principal, sender: Principal) -> Result<(), RejectResponse> {
-        self.begin_stop(id, sender)?;
-        while self.canister(id)?.state.status == Status::Stopping {
-            if !self.step() {
-                let message = format!("Canister {id} still waits for responses, and the host has nothing to execute");
+    /// Stops a canister: executes messages until its open calls are over.
+    ///
+    /// # Errors
+    /// When there is no such canister, the sender isn't a controller, or an open call can't come to an end.
+    pub fn stop_canister(&self, canister: Principal, sender: Option<Principal>) -> Result<(), RejectResponse> {
+        let mut subnet = self.subnet();
+        subnet.begin_stop(canister, or_anonymous(sender))?;
+        while subnet.canister(canister)?.state.status == Status::Stopping {
+            if !subnet.step() {
+                let message =
+                    format!("Canister {canister} still waits for responses, and the host has nothing to execute");
                 return Err(RejectResponse::new(ErrorCode::StopCanisterRequestTimeout, message));
             }
         }
         Ok(())
     }
 
+    /// Begins to stop a canister without executing anything: it is stopping until its open calls are over.
+    ///
+    /// # Errors
+    /// When there is no such canister or the sender isn't a controller.
+    pub fn begin_stop_canister(&self, canister: Principal, sender: Option<Principal>) -> Result<(), RejectResponse> {
+        self.subnet().begin_stop(canister, or_anonymous(sender))
+    }
+
+    /// The status of a canister.
+    ///
+    /// # Errors
+    /// When there is no such canister or the sender isn't a controller.
+    pub fn canister_status(
+        &self,
+        canister: Principal,
+        sender: Option<Principal>,
+    ) -> Result<CanisterStatus, RejectResponse> {
+        let mut subnet = self.subnet();
+        let state = &subnet.controlled(canister, or_anonymous(sender), "canister_status")?.state;
+        let mut carried = 0;
+        Ok(CanisterStatus {
+            status: state.status,
+            module_hash: state.code.as_ref().map(|code| code.hash.to_vec()),
+            controllers: state.settings.controllers.to_vec(),
+            memory_size: state.memory_usage(),
+            wasm_memory_size: state.heap.bytes(),
+            stable_memory_size: state.stable.bytes(),
+            cycles: state.balance,
+            reserved_cycles: state.reserved,
+            reserved_cycles_limit: state.settings.reserved_cycles_limit,
+            freezing_threshold: state.settings.freezing_seconds,
+            freezing_limit: state.freezing_limit(),
+            idle_cycles_burned_per_day: cycles::storage(state.memory_usage(), 24 * 3600 * 1_000_000_000, &mut carried),
+            version: state.version,
+            global_timer: state.timer,
+            certified_data: state.certified_data.clone(),
+        })
+    }
+
+    /// Changes settings of a canister.
+    ///
+    /// # Errors
+    /// When there is no such canister or the sender isn't a controller.
+    pub fn update_canister_settings(
+        &self,
+        canister: Principal,
+        sender: Option<Principal>,
+        settings: CanisterSettings,
+    ) -> Result<(), RejectResponse> {
+        let mut subnet = self.subnet();
+        let state = &mut subnet.controlled(canister, or_anonymous(sender), "update_settings")?.state;
+        state.settings.apply(settings);
+        state.version += 1;
+        Ok(())
+    }
+}
+
+impl Subnet {
     /// Lets a canister take no new calls; it is stopped as soon as its open ones are over.
     pub(crate) fn begin_stop(&mut self, id: Principal, sender: Principal) -> Result<(), RejectResponse> {
         let state = &mut self.controlled(id, sender, "stop_canister")?.state;
@@ -52,39 +132,5 @@ impl Subnet {
             debug_assert_ne!(origin, Origin::System);
             self.answer(origin, Err(reject), context.cycles);
         }
-    }
-
-    pub(crate) fn update_settings(
-        &mut self,
-        id: Principal,
-        sender: Principal,
-        settings: CanisterSettings,
-    ) -> Result<(), RejectResponse> {
-        let state = &mut self.controlled(id, sender, "update_settings")?.state;
-        state.settings.apply(settings);
-        state.version += 1;
-        Ok(())
-    }
-
-    pub(crate) fn status(&mut self, id: Principal, sender: Principal) -> Result<CanisterStatus, RejectResponse> {
-        let state = &self.controlled(id, sender, "canister_status")?.state;
-        let mut carried = 0;
-        Ok(CanisterStatus {
-            status: state.status,
-            module_hash: state.code.as_ref().map(|code| code.hash.to_vec()),
-            controllers: state.settings.controllers.to_vec(),
-            memory_size: state.memory_usage(),
-            wasm_memory_size: state.heap.bytes(),
-            stable_memory_size: state.stable.bytes(),
-            cycles: state.balance,
-            reserved_cycles: state.reserved,
-            reserved_cycles_limit: state.settings.reserved_cycles_limit,
-            freezing_threshold: state.settings.freezing_seconds,
-            freezing_limit: state.freezing_limit(),
-            idle_cycles_burned_per_day: cycles::storage(state.memory_usage(), 24 * 3600 * 1_000_000_000, &mut carried),
-            version: state.version,
-            global_timer: state.timer,
-            certified_data: state.certified_data.clone(),
-        })
     }
 }

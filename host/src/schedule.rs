@@ -10,6 +10,7 @@ use crate::canister::{Done, Effects, Job, State};
 use crate::context::{Answer, Closure, Input, OutgoingCall};
 use crate::cycles;
 use crate::execution::Kind;
+use crate::install::Mode;
 use crate::instance::Entry;
 use crate::reject::{ErrorCode, RejectResponse, did_not_reply, no_code, not_found, out_of_cycles};
 use crate::settings::Status;
@@ -20,16 +21,6 @@ use crate::trap::Trap;
 const TIMER: &str = "canister_global_timer";
 /// The index of a callback that is to be left out: the canister doesn't care for the answer.
 const NO_CALLBACK: u32 = u32::MAX;
-
-/// A call that arrived at a canister.
-struct Arrival {
-    origin: Origin,
-    caller: Principal,
-    method: String,
-    payload: Vec<u8>,
-    cycles: u128,
-    deadline: u64,
-}
 
 impl Subnet {
     /// Executes one message or one due timer, and says whether there was one.
@@ -55,9 +46,9 @@ impl Subnet {
     pub(crate) fn execute(&mut self, message: Message) -> bool {
         match message {
             Message::Ingress { id, canister, sender, method, payload } => {
-                let origin = Origin::Ingress(id);
-                let arrival = Arrival { origin, caller: sender, method, payload, cycles: 0, deadline: 0 };
-                self.arrive(canister, arrival);
+                let caller = sender.as_slice().to_vec();
+                let input = Input { caller, method, arg: payload, ..Input::default() };
+                self.arrive(canister, Origin::Ingress(id), input);
             }
             Message::Request { caller, callback, call, deadline } => self.request(caller, callback, *call, deadline),
             Message::Response { canister, callback, bounded, result, refund } => {
@@ -81,7 +72,7 @@ impl Subnet {
             let controllers =
                 self.canisters.get(&upgrade.canister).map(|canister| &canister.state.settings.controllers);
             let sender = controllers.and_then(|them| them.first().copied()).unwrap_or(Principal::anonymous());
-            let result = self.upgrade(upgrade.canister, &upgrade.wasm, upgrade.arg, sender);
+            let result = self.install_code(upgrade.canister, Mode::Upgrade, &upgrade.wasm, upgrade.arg, sender);
             self.faults.upgraded(result);
         }
     }
@@ -113,31 +104,12 @@ impl Subnet {
     /// Runs a timer, unless it was set anew or may not fire any more since it was queued.
     fn fire(&mut self, id: Principal) -> bool {
         let fires = self.canisters.get(&id).is_some_and(|canister| self.may_fire(&canister.state));
-        if !fires {
-            return false;
+        if fires && let Some(canister) = self.canisters.get_mut(&id) {
+            canister.state.timer = 0;
+            let input = Input { caller: id.as_slice().to_vec(), answered: true, ..Input::default() };
+            self.begin(id, Origin::System, Kind::Timer, TIMER.into(), input);
         }
-        let limit = self.limits.update_instructions;
-        let Ok((canister, mut around)) = self.split(id) else { return false };
-        canister.state.timer = 0;
-        let context = canister.state.fresh_id();
-        canister.state.contexts.insert(
-            context,
-            CallContext {
-                origin: Origin::System,
-                caller: id.as_slice().to_vec(),
-                method: String::new(),
-                deadline: 0,
-                cycles: 0,
-                answered: true,
-                outstanding: 0,
-                instructions: 0,
-            },
-        );
-        let input = Input { caller: id.as_slice().to_vec(), answered: true, ..Input::default() };
-        let job = Job { kind: Kind::Timer, entry: Entry::Export(TIMER.into()), input, limit, prepaid: None };
-        let done = canister.execute(job, &mut around);
-        self.settle(id, context, done);
-        true
+        fires
     }
 
     /// Why a canister takes no call now.
@@ -169,37 +141,30 @@ impl Subnet {
         Err(Trap::MethodNotFound { kind: "update", name: method.into() }.reject(id))
     }
 
-    /// Begins to execute a call.
-    fn arrive(&mut self, id: Principal, arrival: Arrival) {
-        let (kind, export) = match self.refusal(id, &arrival.method) {
-            Ok(found) => found,
-            Err(reject) => return self.answer(arrival.origin, Err(reject), arrival.cycles),
-        };
+    /// Executes a call that arrives, or refuses it.
+    fn arrive(&mut self, id: Principal, origin: Origin, input: Input) {
+        match self.refusal(id, &input.method) {
+            Ok((kind, export)) => self.begin(id, origin, kind, export, input),
+            Err(reject) => self.answer(origin, Err(reject), input.cycles_available),
+        }
+    }
+
+    /// Executes the first message of a call.
+    fn begin(&mut self, id: Principal, origin: Origin, kind: Kind, export: String, input: Input) {
         let limit = self.limits.update_instructions;
         let Ok((canister, mut around)) = self.split(id) else { return };
-        let caller = arrival.caller.as_slice().to_vec();
-        let context = canister.state.fresh_id();
-        let input = Input {
-            caller: caller.clone(),
-            method: arrival.method.clone(),
-            arg: arrival.payload,
-            deadline: arrival.deadline,
-            cycles_available: arrival.cycles,
-            ..Input::default()
+        let call = CallContext {
+            origin,
+            caller: input.caller.clone(),
+            method: input.method.clone(),
+            deadline: input.deadline,
+            cycles: input.cycles_available,
+            answered: input.answered,
+            outstanding: 0,
+            instructions: 0,
         };
-        canister.state.contexts.insert(
-            context,
-            CallContext {
-                origin: arrival.origin,
-                caller,
-                method: arrival.method,
-                deadline: arrival.deadline,
-                cycles: arrival.cycles,
-                answered: false,
-                outstanding: 0,
-                instructions: 0,
-            },
-        );
+        let context = canister.state.fresh_id();
+        canister.state.contexts.insert(context, call);
         let job = Job { kind, entry: Entry::Export(export), input, limit, prepaid: None };
         let done = canister.execute(job, &mut around);
         self.settle(id, context, done);
@@ -211,8 +176,10 @@ impl Subnet {
             let result = self.management_call(&call.method);
             return self.answer(origin, result, call.cycles);
         }
-        let OutgoingCall { callee, method, payload, cycles, .. } = call;
-        self.arrive(callee, Arrival { origin, caller, method, payload, cycles, deadline });
+        let (caller, cycles_available) = (caller.as_slice().to_vec(), call.cycles);
+        let input =
+            Input { caller, method: call.method, arg: call.payload, deadline, cycles_available, ..Input::default() };
+        self.arrive(call.callee, origin, input);
     }
 
     /// Runs the callback of a call that was answered.
@@ -289,24 +256,12 @@ impl Subnet {
                 for call in effects.calls {
                     let callback = state.fresh_id();
                     let deadline = call.timeout.map_or(0, |seconds| time + u64::from(seconds) * 1_000_000_000);
-                    state.callbacks.insert(
-                        callback,
-                        Callback {
-                            context: context_id,
-                            deadline,
-                            on_reply: call.on_reply,
-                            on_reject: call.on_reject,
-                            on_cleanup: call.on_cleanup,
-                            prepaid: call.prepaid,
-                        },
-                    );
+                    let OutgoingCall { on_reply, on_reject, on_cleanup, prepaid, .. } = call;
+                    let awaited = Callback { context: context_id, deadline, on_reply, on_reject, on_cleanup, prepaid };
+                    state.callbacks.insert(callback, awaited);
                     context.outstanding += 1;
-                    self.shared.queue.push_back(Message::Request {
-                        caller: id,
-                        callback,
-                        call: Box::new(call),
-                        deadline,
-                    });
+                    let call = Box::new(call);
+                    self.shared.queue.push_back(Message::Request { caller: id, callback, call, deadline });
                 }
                 answer = effects.answer.map(|answer| match answer {
                     Answer::Reply(bytes) => Ok(bytes),
@@ -322,11 +277,8 @@ impl Subnet {
             }));
         }
         let origin = context.origin.clone();
-        let refund = std::mem::take(&mut context.cycles);
+        let refund = if answer.is_some() { std::mem::take(&mut context.cycles) } else { 0 };
         context.answered |= answer.is_some();
-        if answer.is_none() {
-            context.cycles = refund;
-        }
         if context.outstanding > 0 {
             state.contexts.insert(context_id, context);
         } else if state.status == Status::Stopping && state.contexts.is_empty() {

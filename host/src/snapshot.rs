@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use candid::Principal;
 
 use crate::canister::{Canister, State};
+use crate::host::{Host, or_anonymous};
 use crate::reject::{ErrorCode, RejectResponse};
 use crate::subnet::{Shared, Subnet};
 
@@ -29,46 +30,46 @@ pub struct Checkpoint {
     canisters: BTreeMap<Principal, State>,
 }
 
-impl Subnet {
-    pub(crate) fn take_snapshot(
-        &mut self,
+impl Host {
+    /// Takes a snapshot of a canister, in place of another if one is named.
+    ///
+    /// # Errors
+    /// When there is no such canister or snapshot, or the sender isn't a controller.
+    pub fn take_canister_snapshot(
+        &self,
         canister: Principal,
-        sender: Principal,
-        replace: Option<Vec<u8>>,
+        sender: Option<Principal>,
+        replace_snapshot: Option<Vec<u8>>,
     ) -> Result<Snapshot, RejectResponse> {
-        let state = self.controlled(canister, sender, "take_canister_snapshot")?.state.clone();
-        if let Some(old) = replace {
-            self.find_snapshot(canister, &old)?;
-            self.shared.snapshots.remove(&old);
+        let mut subnet = self.subnet();
+        let state = subnet.controlled(canister, or_anonymous(sender), "take_canister_snapshot")?.state.clone();
+        if let Some(old) = replace_snapshot {
+            subnet.find_snapshot(canister, &old)?;
+            subnet.shared.snapshots.remove(&old);
         }
-        self.shared.next_message += 1;
-        let id = [&self.shared.next_message.to_be_bytes()[..], canister.as_slice()].concat();
+        subnet.shared.next_message += 1;
+        let id = [&subnet.shared.next_message.to_be_bytes()[..], canister.as_slice()].concat();
         let snapshot =
-            Snapshot { id: id.clone(), taken_at_timestamp: self.shared.time, total_size: state.memory_usage() };
-        self.shared.snapshots.insert(id, (canister, state));
+            Snapshot { id: id.clone(), taken_at_timestamp: subnet.shared.time, total_size: state.memory_usage() };
+        subnet.shared.snapshots.insert(id, (canister, state));
         Ok(snapshot)
     }
 
-    fn find_snapshot(&self, canister: Principal, id: &[u8]) -> Result<&State, RejectResponse> {
-        match self.shared.snapshots.get(id) {
-            Some((owner, state)) if *owner == canister => Ok(state),
-            _ => {
-                let message = format!("Could not find the snapshot for canister {canister}");
-                Err(RejectResponse::new(ErrorCode::CanisterSnapshotNotFound, message))
-            }
-        }
-    }
-
-    /// Puts a canister back. Calls in progress stay: their answers go to the restored code, as on the platform.
-    pub(crate) fn load_snapshot(
-        &mut self,
+    /// Puts a canister back to a snapshot: heap, globals, stable memory, code, settings, cycles, timer, log. Calls in
+    /// progress stay: their answers go to the restored code, as on the platform.
+    ///
+    /// # Errors
+    /// When there is no such canister or snapshot, or the sender isn't a controller.
+    pub fn load_canister_snapshot(
+        &self,
         canister: Principal,
-        sender: Principal,
-        id: &[u8],
+        sender: Option<Principal>,
+        snapshot_id: Vec<u8>,
     ) -> Result<(), RejectResponse> {
-        self.controlled(canister, sender, "load_canister_snapshot")?;
-        let restored = self.find_snapshot(canister, id)?.clone();
-        let canister = self.canister(canister)?;
+        let mut subnet = self.subnet();
+        subnet.controlled(canister, or_anonymous(sender), "load_canister_snapshot")?;
+        let restored = subnet.find_snapshot(canister, &snapshot_id)?.clone();
+        let canister = subnet.canister(canister)?;
         let now = std::mem::replace(&mut canister.state, restored);
         canister.state.contexts = now.contexts;
         canister.state.callbacks = now.callbacks;
@@ -79,28 +80,49 @@ impl Subnet {
         Ok(())
     }
 
-    pub(crate) fn delete_snapshot(
-        &mut self,
+    /// Deletes a snapshot.
+    ///
+    /// # Errors
+    /// When there is no such canister or snapshot, or the sender isn't a controller.
+    pub fn delete_canister_snapshot(
+        &self,
         canister: Principal,
-        sender: Principal,
-        id: &[u8],
+        sender: Option<Principal>,
+        snapshot_id: Vec<u8>,
     ) -> Result<(), RejectResponse> {
-        self.controlled(canister, sender, "delete_canister_snapshot")?;
-        self.find_snapshot(canister, id)?;
-        self.shared.snapshots.remove(id);
+        let mut subnet = self.subnet();
+        subnet.controlled(canister, or_anonymous(sender), "delete_canister_snapshot")?;
+        subnet.find_snapshot(canister, &snapshot_id)?;
+        subnet.shared.snapshots.remove(&snapshot_id);
         Ok(())
     }
 
-    pub(crate) fn checkpoint(&self) -> Checkpoint {
+    /// The whole host at this moment, messages in flight included. Cheap: memory is shared until it is written.
+    pub fn checkpoint(&self) -> Checkpoint {
+        let subnet = self.subnet();
         Checkpoint {
-            shared: self.shared.clone(),
-            canisters: self.canisters.iter().map(|(id, canister)| (*id, canister.state.clone())).collect(),
+            shared: subnet.shared.clone(),
+            canisters: subnet.canisters.iter().map(|(id, canister)| (*id, canister.state.clone())).collect(),
         }
     }
 
-    pub(crate) fn restore(&mut self, checkpoint: &Checkpoint) {
-        self.shared = checkpoint.shared.clone();
+    /// Goes back to a checkpoint, of this or of another host. Limits, faults and executions stay as they are.
+    pub fn restore(&self, checkpoint: &Checkpoint) {
+        let mut subnet = self.subnet();
+        subnet.shared = checkpoint.shared.clone();
         let canisters = checkpoint.canisters.iter();
-        self.canisters = canisters.map(|(id, state)| (*id, Canister::new(*id, state.clone()))).collect();
+        subnet.canisters = canisters.map(|(id, state)| (*id, Canister::new(*id, state.clone()))).collect();
+    }
+}
+
+impl Subnet {
+    fn find_snapshot(&self, canister: Principal, id: &[u8]) -> Result<&State, RejectResponse> {
+        match self.shared.snapshots.get(id) {
+            Some((owner, state)) if *owner == canister => Ok(state),
+            _ => {
+                let message = format!("Could not find the snapshot for canister {canister}");
+                Err(RejectResponse::new(ErrorCode::CanisterSnapshotNotFound, message))
+            }
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The host as its users see it: here the canisters, beside it calls and time, snapshots and measurements.
+//! The host as its users see it: here the canisters, beside it calls and time, and measurements.
 
 mod calls;
 mod measure;
@@ -10,7 +10,7 @@ use candid::Principal;
 use crate::install::Mode;
 use crate::log::LogRecord;
 use crate::reject::RejectResponse;
-use crate::settings::{CanisterSettings, CanisterStatus};
+use crate::settings::CanisterSettings;
 use crate::stable_memory::StableMemory;
 use crate::subnet::Subnet;
 
@@ -25,7 +25,7 @@ impl Default for Host {
     }
 }
 
-fn or_anonymous(sender: Option<Principal>) -> Principal {
+pub(crate) fn or_anonymous(sender: Option<Principal>) -> Principal {
     sender.unwrap_or(Principal::anonymous())
 }
 
@@ -35,7 +35,7 @@ impl Host {
         Host(Mutex::new(Subnet::new()))
     }
 
-    fn subnet(&self) -> MutexGuard<'_, Subnet> {
+    pub(crate) fn subnet(&self) -> MutexGuard<'_, Subnet> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -56,11 +56,6 @@ impl Host {
             canister.state.settings.apply(settings);
         }
         id
-    }
-
-    /// Whether there is such a canister.
-    pub fn canister_exists(&self, canister: Principal) -> bool {
-        self.subnet().canisters.contains_key(&canister)
     }
 
     /// Adds cycles to a canister and answers the new balance.
@@ -115,7 +110,7 @@ impl Host {
         arg: Vec<u8>,
         sender: Option<Principal>,
     ) -> Result<(), RejectResponse> {
-        self.subnet().upgrade(canister, &wasm, arg, or_anonymous(sender))
+        self.subnet().install_code(canister, Mode::Upgrade, &wasm, arg, or_anonymous(sender))
     }
 
     /// Replaces the code and clears heap and stable memory.
@@ -132,66 +127,6 @@ impl Host {
         self.subnet().install_code(canister, Mode::Reinstall, &wasm, arg, or_anonymous(sender))
     }
 
-    /// Removes code, heap and stable memory, and rejects every open call.
-    ///
-    /// # Errors
-    /// When there is no such canister or the sender isn't a controller.
-    pub fn uninstall_canister(&self, canister: Principal, sender: Option<Principal>) -> Result<(), RejectResponse> {
-        let mut subnet = self.subnet();
-        subnet.controlled(canister, or_anonymous(sender), "uninstall_code")?;
-        subnet.uninstall(canister, "Canister has been uninstalled.");
-        Ok(())
-    }
-
-    /// Lets a canister take messages again.
-    ///
-    /// # Errors
-    /// When there is no such canister or the sender isn't a controller.
-    pub fn start_canister(&self, canister: Principal, sender: Option<Principal>) -> Result<(), RejectResponse> {
-        self.subnet().start(canister, or_anonymous(sender))
-    }
-
-    /// Stops a canister: executes messages until its open calls are over.
-    ///
-    /// # Errors
-    /// When there is no such canister, the sender isn't a controller, or an open call can't come to an end.
-    pub fn stop_canister(&self, canister: Principal, sender: Option<Principal>) -> Result<(), RejectResponse> {
-        self.subnet().stop(canister, or_anonymous(sender))
-    }
-
-    /// Begins to stop a canister without executing anything: it is stopping until its open calls are over.
-    ///
-    /// # Errors
-    /// When there is no such canister or the sender isn't a controller.
-    pub fn begin_stop_canister(&self, canister: Principal, sender: Option<Principal>) -> Result<(), RejectResponse> {
-        self.subnet().begin_stop(canister, or_anonymous(sender))
-    }
-
-    /// The status of a canister.
-    ///
-    /// # Errors
-    /// When there is no such canister or the sender isn't a controller.
-    pub fn canister_status(
-        &self,
-        canister: Principal,
-        sender: Option<Principal>,
-    ) -> Result<CanisterStatus, RejectResponse> {
-        self.subnet().status(canister, or_anonymous(sender))
-    }
-
-    /// Changes settings of a canister.
-    ///
-    /// # Errors
-    /// When there is no such canister or the sender isn't a controller.
-    pub fn update_canister_settings(
-        &self,
-        canister: Principal,
-        sender: Option<Principal>,
-        settings: CanisterSettings,
-    ) -> Result<(), RejectResponse> {
-        self.subnet().update_settings(canister, or_anonymous(sender), settings)
-    }
-
     /// Changes the controllers of a canister.
     ///
     /// # Errors
@@ -204,14 +139,6 @@ impl Host {
     ) -> Result<(), RejectResponse> {
         let settings = CanisterSettings { controllers: Some(controllers), ..CanisterSettings::default() };
         self.update_canister_settings(canister, sender, settings)
-    }
-
-    /// The controllers of a canister.
-    ///
-    /// # Panics
-    /// When there is no such canister.
-    pub fn get_controllers(&self, canister: Principal) -> Vec<Principal> {
-        expect(self.subnet().canister(canister)).state.settings.controllers.to_vec()
     }
 
     /// The whole stable memory of a canister, which must fit this process's memory.
