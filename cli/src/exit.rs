@@ -1,7 +1,6 @@
 //! Exit codes.
 
 use crate::terminal::{Level, stderr};
-use std::fmt;
 use std::process::ExitCode;
 
 /// Exit code: the command line is wrong, as the parser of options has it.
@@ -16,7 +15,8 @@ pub const REFUSED: u8 = 5;
 pub const UNTOLD: u8 = 6;
 
 /// An error with an exit code of its own; any other error has 1.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
 pub struct Exit {
     /// The code.
     pub code: u8,
@@ -35,14 +35,6 @@ impl Exit {
         error.downcast_ref::<Self>().map_or(1, |exit| exit.code)
     }
 }
-
-impl fmt::Display for Exit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.why)
-    }
-}
-
-impl std::error::Error for Exit {}
 
 /// Says why a command has ended, and returns its exit code.
 pub fn end(result: anyhow::Result<()>) -> ExitCode {

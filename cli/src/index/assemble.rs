@@ -11,16 +11,9 @@ pub const SEGMENTS: usize = 3;
 const DIGEST: usize = 32;
 
 /// Something handed out that is not what comes next, or that no canister hands out.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct Misfit(pub String);
-
-impl std::fmt::Display for Misfit {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Misfit {}
 
 /// A block that was stored last.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -152,22 +152,16 @@ pub fn set_mined(
 }
 
 /// What an error is where a coinbase is spent before the canister lets it be.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("transaction {txid}, input {vin}: the coinbase can be spent from height {spendable_at} on")]
 pub struct Immature {
-    /// The transaction that spends it, and the first input that does.
-    pub input: (Txid, u32),
+    /// The transaction that spends it.
+    pub txid: Txid,
+    /// The first input that does.
+    pub vin: u32,
     /// The first height at which it can be spent.
     pub spendable_at: u32,
 }
-
-impl std::fmt::Display for Immature {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (txid, vin) = self.input;
-        write!(f, "transaction {txid}, input {vin}: the coinbase can be spent from height {} on", self.spendable_at)
-    }
-}
-
-impl std::error::Error for Immature {}
 
 /// Spends what transactions spend at a height, and answers how many outputs were not spent before.
 ///
@@ -190,12 +184,12 @@ pub fn spend(client: &Client<impl Transport>, height: u32, spends: Vec<(Txid, Ve
             Ok(spent) => new += u64::from(spent),
             Err(errors) => {
                 let first = errors.first().context("a refused spend without a reason")?;
-                let input = item.spends.get(first.spend as usize).map_or(0, |spend| spend.vin);
+                let vin = item.spends.get(first.spend as usize).map_or(0, |spend| spend.vin);
                 if let UtxoSpendError::CoinbaseImmature { spendable_at } = first.error {
-                    bail!(Immature { input: (*txid, input), spendable_at });
+                    bail!(Immature { txid: *txid, vin, spendable_at });
                 }
                 bail!(
-                    "transaction {txid}: {} of its inputs spend nothing there, first input {input}: {:?}",
+                    "transaction {txid}: {} of its inputs spend nothing there, first input {vin}: {:?}",
                     errors.len(),
                     first.error
                 )
