@@ -23,55 +23,43 @@ pub trait Reach: Transport {
 }
 
 /// A call of the client, waited for.
-pub trait Wait: Sized {
-    /// What the canister answers: where it may refuse, a result with its own reason.
-    type Answer;
-    /// What it answers where it does not refuse.
-    type Value;
-
-    /// The canister's answer.
+pub trait Wait: Future<Output: Outcome> + Sized {
+    /// Returns the canister's answer.
     ///
     /// # Errors
-    /// When there is none: [`may_pass`] says whether the same may be tried again.
-    fn wait(self) -> Result<Self::Answer>;
-
-    /// What the canister answers where it does not refuse.
-    ///
-    /// # Errors
-    /// As [`wait`](Self::wait); when the canister refuses.
-    fn done(self) -> Result<Self::Value>;
-}
-
-impl<F: Future<Output: Outcome>> Wait for F {
-    type Answer = <F::Output as Outcome>::Answer;
-    type Value = <F::Output as Outcome>::Value;
-
-    fn wait(self) -> Result<Self::Answer> {
+    /// As [`Outcome::heard`].
+    fn wait(self) -> Result<<Self::Output as Outcome>::Answer> {
         pollster::block_on(self).heard()
     }
 
-    fn done(self) -> Result<Self::Value> {
+    /// Returns the canister's answer where it does not refuse.
+    ///
+    /// # Errors
+    /// As [`Outcome::done`].
+    fn done(self) -> Result<<Self::Output as Outcome>::Value> {
         pollster::block_on(self).done()
     }
 }
 
-/// What a call of the client ends with.
+impl<F: Future<Output: Outcome>> Wait for F {}
+
+/// The end of a call of the client.
 pub trait Outcome {
-    /// As [`Wait::Answer`].
+    /// The canister's answer: where it may refuse, a result with its own reason.
     type Answer;
-    /// As [`Wait::Value`].
+    /// The answer where it does not refuse.
     type Value;
 
-    /// As [`Wait::wait`].
+    /// Returns the canister's answer.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// When there is none: [`may_pass`] says whether the same may be tried again.
     fn heard(self) -> Result<Self::Answer>;
 
-    /// As [`Wait::done`].
+    /// Returns the canister's answer where it does not refuse.
     ///
     /// # Errors
-    /// When there is no answer, or the canister refuses.
+    /// As [`heard`](Self::heard); when the canister refuses.
     fn done(self) -> Result<Self::Value>;
 }
 
