@@ -58,14 +58,9 @@ impl Server {
     /// # Errors
     /// When the port is taken.
     pub fn bind(port: u16) -> io::Result<Self> {
-        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
-        listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
         let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("http").enable_all().build()?;
-        let listener = {
-            let _inside = runtime.enter();
-            tokio::net::TcpListener::from_std(listener)?
-        };
+        let listener = runtime.block_on(tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port)))?;
+        let address = listener.local_addr()?;
         let (wake, came) = channel();
         let pass = wake.clone();
         let pages = Router::new().fallback(move |request| answer(pass.clone(), request));

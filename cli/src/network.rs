@@ -4,7 +4,7 @@ use crate::client::{Client, Failure, GivesUp, Reach, Transport};
 use crate::exit::{Exit, WRONG_LINE};
 use crate::site::Site;
 use crate::stop::unless;
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use candid::Principal;
 use coppice_client::{OverHttp, Reject};
 use coppice_interface::Role;
@@ -78,12 +78,12 @@ impl NetworkArgs {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let agent = Agent::builder().with_url(url.as_str()).with_boxed_identity(identity);
         let agent = agent.with_max_response_body_size(MAX_RESPONSE).build()?;
-        let (canister, url_said) = (OverHttp::new(agent, canister), url.to_string());
+        let canister = OverHttp::new(agent, canister);
         if self.fetch_root_key {
             refuse_mainnet(url)?;
         }
-        let fetch_root_key = self.fetch_root_key;
-        Ok(Client::new(Network { canister, runtime, principal, url: url_said, fetch_root_key }))
+        let (url, fetch_root_key) = (url.to_string(), self.fetch_root_key);
+        Ok(Client::new(Network { canister, runtime, principal, url, fetch_root_key }))
     }
 
     /// Does the same for a command that `coppice-lab` has as well.
@@ -111,19 +111,11 @@ fn identity(path: Option<&Path>) -> Result<Box<dyn Identity>> {
     let Some(path) = path else { return Ok(Box::new(AnonymousIdentity)) };
     let pem = std::fs::read(path).with_context(|| format!("cannot read the identity {}", path.display()))?;
     // Each refuses the keys of the others.
-    if let Ok(identity) = Secp256k1Identity::from_pem(&pem) {
-        return Ok(Box::new(identity));
-    }
-    if let Ok(identity) = Prime256v1Identity::from_pem(&pem) {
-        return Ok(Box::new(identity));
-    }
-    match BasicIdentity::from_pem(&pem) {
-        Ok(identity) => Ok(Box::new(identity)),
-        Err(error) => bail!(
-            "{} holds no unencrypted private key of Ed25519, secp256k1 or prime256v1 in PEM: {error}",
-            path.display()
-        ),
-    }
+    let identity = Secp256k1Identity::from_pem(&pem).map(|identity| Box::new(identity) as Box<dyn Identity>);
+    let identity = identity.or_else(|_| Prime256v1Identity::from_pem(&pem).map(|identity| Box::new(identity) as _));
+    let identity = identity.or_else(|_| BasicIdentity::from_pem(&pem).map(|identity| Box::new(identity) as _));
+    let none = "holds no unencrypted private key of Ed25519, secp256k1 or prime256v1 in PEM";
+    identity.with_context(|| format!("{} {none}", path.display()))
 }
 
 impl Network {
@@ -169,10 +161,8 @@ impl Network {
                 Failure::Rejected(Reject { message: format!("{} ({url})", reject.message), ..reject })
             }
             Failure::Transport(cause) => {
-                let unsigned = AgentError::CertificateVerificationFailed();
-                let is_unsigned = cause
-                    .downcast_ref()
-                    .is_some_and(|error| discriminant::<AgentError>(error) == discriminant(&unsigned));
+                let unsigned = Some(&AgentError::CertificateVerificationFailed()).map(discriminant);
+                let is_unsigned = cause.downcast_ref().map(discriminant) == unsigned;
                 let mut why = anyhow!(cause).context(url.clone());
                 if is_unsigned {
                     why = why
