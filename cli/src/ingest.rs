@@ -21,19 +21,6 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// What to do with the blocks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Plan {
-    /// Number of the first block, where it is not to be found out.
-    pub first_number: Option<u64>,
-    /// Blocks behind the head that the canister retains.
-    pub retain_blocks: Option<u64>,
-    /// Whether the UTXO store gets them too.
-    pub utxo: bool,
-    /// Blocks until a coinbase can be spent, where that must be so many.
-    pub coinbase_maturity: Option<u32>,
-}
-
 /// The largest `coinbase_maturity` that a canister takes.
 const MAX_MATURITY: i64 = u32::MAX as i64 / 2;
 
@@ -43,6 +30,14 @@ pub struct BlocksArgs {
     /// blk*.dat files, raw blocks, or directories of them (*.dat, *.blk, *.raw), in any order
     #[arg(long, value_name = "PATH", num_args = 1.., required = true, env = "COPPICE_BLOCKS")]
     pub blk: Vec<PathBuf>,
+    /// Plan.
+    #[command(flatten)]
+    pub plan: Plan,
+}
+
+/// Options that say what to do with blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::Args)]
+pub struct Plan {
     /// Number of the first block [default: 0 for mainnet's genesis, 1 after it, else the height in its coinbase, else 0]
     #[arg(long, value_name = "N")]
     pub first_number: Option<u64>,
@@ -56,18 +51,6 @@ pub struct BlocksArgs {
     /// own setting must be this [default: 100, on a network the canister's]
     #[arg(long, value_name = "N", requires = "utxo", value_parser = clap::value_parser!(u32).range(0..=MAX_MATURITY))]
     pub coinbase_maturity: Option<u32>,
-}
-
-impl BlocksArgs {
-    /// Returns what to do with the blocks.
-    pub fn plan(&self) -> Plan {
-        Plan {
-            first_number: self.first_number,
-            retain_blocks: self.retain_blocks,
-            utxo: self.utxo,
-            coinbase_maturity: self.coinbase_maturity,
-        }
-    }
 }
 
 /// The figures of an ingest.

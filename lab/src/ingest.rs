@@ -54,7 +54,7 @@ impl Report for IngestReport {
 /// As [`run`].
 pub fn command(args: &IngestArgs) -> Result<()> {
     let ordered = read(&args.blocks.blk)?;
-    let report = run(wasm::find(args.host.wasm.as_deref())?, &ordered, args.blocks.plan())?;
+    let report = run(wasm::find(args.host.wasm.as_deref())?, &ordered, args.blocks.plan)?;
     report::print(&report, args.host.json)
 }
 

@@ -26,5 +26,5 @@ pub struct IngestArgs {
 pub fn command(args: &IngestArgs) -> Result<()> {
     let client = args.network.connect_for("ingest")?;
     let ordered = read(&args.blocks.blk)?;
-    report::print(&feed_to(&client, &ordered, args.blocks.plan())?, args.json)
+    report::print(&feed_to(&client, &ordered, args.blocks.plan)?, args.json)
 }

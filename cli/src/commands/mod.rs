@@ -66,11 +66,11 @@ mod tests {
         Cli::command().debug_assert();
         let cli = Cli::try_parse_from(["coppice", "ingest", "--blk", "a", "b", "--first-number", "7"]).unwrap();
         let Command::Ingest(args) = cli.command else { panic!("{cli:?}") };
-        assert_eq!((args.blocks.blk.len(), args.blocks.first_number), (2, Some(7)));
+        assert_eq!((args.blocks.blk.len(), args.blocks.plan.first_number), (2, Some(7)));
         let maturity = |arg: &[&str]| {
             let cli = Cli::try_parse_from([&["coppice", "ingest", "--blk", "a"], arg].concat()).ok()?;
             let Command::Ingest(args) = cli.command else { panic!("{cli:?}") };
-            Some(args.blocks.coinbase_maturity)
+            Some(args.blocks.plan.coinbase_maturity)
         };
         assert_eq!(maturity(&["--utxo"]), Some(None));
         for (given, taken) in [("0", Some(0)), ("1", Some(1)), ("2147483647", Some(2_147_483_647))] {
