@@ -29,7 +29,7 @@ const HEADERS: u64 = 1_000;
 /// Payload bytes after which a transaction ends.
 const STEP_BYTES: u64 = 32 << 20;
 /// Ranges of numbers that a note lists.
-const RANGES: usize = 21;
+const RANGES: i64 = 21;
 
 impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
     /// Asks for the headers of the next blocks that stand on one replica's word.

@@ -98,11 +98,6 @@ enum Open<'a> {
     Postgres(Transaction<'a, Postgres>),
 }
 
-enum Found {
-    Sqlite(SqliteRow),
-    Postgres(PgRow),
-}
-
 /// A type that a column may have.
 pub trait Column: for<'r> Decode<'r, Sqlite> + Type<Sqlite> + for<'r> Decode<'r, Postgres> + Type<Postgres> {}
 impl<T> Column for T where T: for<'r> Decode<'r, Sqlite> + Type<Sqlite> + for<'r> Decode<'r, Postgres> + Type<Postgres> {}
@@ -251,35 +246,22 @@ impl Tx<'_> {
     /// # Errors
     /// When the database fails.
     pub fn one(&mut self, sql: &'static str, values: &[Value<'_>]) -> Result<Option<Row>> {
-        match &mut self.link {
-            Open::Sqlite(tx) => self
-                .runtime
-                .block_on(statement!(sql, values).fetch_optional(&mut **tx))
-                .map(|row| row.map(|row| Row(Found::Sqlite(row)))),
-            Open::Postgres(tx) => self
-                .runtime
-                .block_on(statement!(sql, values).fetch_optional(&mut **tx))
-                .map(|row| row.map(|row| Row(Found::Postgres(row)))),
-        }
-        .map_err(|error| failed(sql, error))
+        Ok(self.all(sql, values)?.into_iter().next())
     }
-}
 
-impl Tx<'_> {
     /// Runs a query for any number of rows, all of which are in memory then.
     ///
     /// # Errors
     /// When the database fails.
     pub fn all(&mut self, sql: &'static str, values: &[Value<'_>]) -> Result<Vec<Row>> {
+        let runtime = self.runtime;
         match &mut self.link {
-            Open::Sqlite(tx) => self
-                .runtime
+            Open::Sqlite(tx) => runtime
                 .block_on(statement!(sql, values).fetch_all(&mut **tx))
-                .map(|rows| rows.into_iter().map(|row| Row(Found::Sqlite(row))).collect()),
-            Open::Postgres(tx) => self
-                .runtime
+                .map(|rows| rows.into_iter().map(Row::Sqlite).collect()),
+            Open::Postgres(tx) => runtime
                 .block_on(statement!(sql, values).fetch_all(&mut **tx))
-                .map(|rows| rows.into_iter().map(|row| Row(Found::Postgres(row))).collect()),
+                .map(|rows| rows.into_iter().map(Row::Postgres).collect()),
         }
         .map_err(|error| failed(sql, error))
     }
@@ -290,7 +272,12 @@ fn failed(sql: &str, error: sqlx::Error) -> anyhow::Error {
 }
 
 /// A row of an answer.
-pub struct Row(Found);
+pub enum Row {
+    /// Of SQLite.
+    Sqlite(SqliteRow),
+    /// Of PostgreSQL.
+    Postgres(PgRow),
+}
 
 impl Row {
     /// The value of a column, counted from 0: `i64`, `String`, `Vec<u8>`, or an `Option` of one of these.
@@ -298,7 +285,7 @@ impl Row {
     /// # Errors
     /// When there is no such column, or it has another type.
     pub fn get<T: Column>(&self, column: usize) -> Result<T> {
-        Ok(either!(Found, &self.0, row => row.try_get(column))?)
+        Ok(either!(Row, self, row => row.try_get(column))?)
     }
 }
 

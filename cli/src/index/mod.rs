@@ -39,7 +39,7 @@ use steps::Figures;
 use store::Held;
 
 /// The most ranges of numbers in a report.
-const RANGES: usize = 1_000;
+const RANGES: i64 = 1_000;
 /// The figures of an indexer's run.
 #[derive(Clone, Debug, Serialize)]
 pub struct IndexReport {

@@ -11,8 +11,27 @@ pub const VERSION: i64 = 3;
 /// Bytes of the longest segment that lies in its block's row; a longer one stays in `parts`.
 pub const INLINE: u64 = 8 << 20;
 
-/// All tables. The words in braces are those of [`Tx::define`](super::database::Tx::define).
-pub const TABLES: &str = "
+/// Columns that a block has in `blocks` and in `orphaned`, behind its number.
+const BLOCK: &str = "\
+    hash {bytes} NOT NULL,
+    parent_hash {bytes} NOT NULL,
+    timestamp BIGINT NOT NULL,
+    transactions BIGINT NOT NULL,
+    body_length BIGINT NOT NULL,
+    receipts_length BIGINT NOT NULL,
+    index_length BIGINT NOT NULL,
+    body_sha256 {bytes} NOT NULL,
+    receipts_sha256 {bytes} NOT NULL,
+    index_sha256 {bytes} NOT NULL,
+    confirmed BIGINT NOT NULL,
+    body {bytes},
+    receipts {bytes},
+    index_segment {bytes}";
+
+/// All tables. `{block}` stands for [`BLOCK`]; the other words in braces are those of [`Tx::define`](super::database::Tx::define). In
+/// the tables of what was taken out `removal` is larger for what was taken out later, and the other columns are those of the table that
+/// it was in, in their order.
+const TABLES: &str = "
 CREATE TABLE state (
     id {key} CHECK (id = 1),
     schema_version BIGINT NOT NULL,
@@ -29,20 +48,7 @@ CREATE TABLE state (
 );
 CREATE TABLE blocks (
     number {key},
-    hash {bytes} NOT NULL,
-    parent_hash {bytes} NOT NULL,
-    timestamp BIGINT NOT NULL,
-    transactions BIGINT NOT NULL,
-    body_length BIGINT NOT NULL,
-    receipts_length BIGINT NOT NULL,
-    index_length BIGINT NOT NULL,
-    body_sha256 {bytes} NOT NULL,
-    receipts_sha256 {bytes} NOT NULL,
-    index_sha256 {bytes} NOT NULL,
-    confirmed BIGINT NOT NULL,
-    body {bytes},
-    receipts {bytes},
-    index_segment {bytes}
+    {block}
 );
 CREATE INDEX blocks_unconfirmed ON blocks (number) WHERE confirmed = 0;
 CREATE INDEX blocks_by_hash ON blocks (hash);
@@ -80,27 +86,10 @@ CREATE TABLE gaps (
     last BIGINT NOT NULL,
     why TEXT NOT NULL
 );
-";
-
-/// The tables of what was taken out; `removal` is larger for what was taken out later.
-pub const ORPHANED: &str = "
 CREATE TABLE orphaned (
     removal BIGINT NOT NULL,
     number BIGINT NOT NULL,
-    hash {bytes} NOT NULL,
-    parent_hash {bytes} NOT NULL,
-    timestamp BIGINT NOT NULL,
-    transactions BIGINT NOT NULL,
-    body_length BIGINT NOT NULL,
-    receipts_length BIGINT NOT NULL,
-    index_length BIGINT NOT NULL,
-    body_sha256 {bytes} NOT NULL,
-    receipts_sha256 {bytes} NOT NULL,
-    index_sha256 {bytes} NOT NULL,
-    confirmed BIGINT NOT NULL,
-    body {bytes},
-    receipts {bytes},
-    index_segment {bytes},
+    {block},
     PRIMARY KEY (removal, number)
 );
 CREATE INDEX orphaned_by_hash ON orphaned (hash);
@@ -120,6 +109,11 @@ CREATE TABLE orphaned_parts (
     PRIMARY KEY (removal, number, segment, starts_at)
 );
 ";
+
+/// Returns the statements that make all tables.
+pub fn tables() -> String {
+    TABLES.replace("{block}", BLOCK)
+}
 
 /// What a user is told of the tables, for the command's help.
 pub const HELP: &str = "\

@@ -4,7 +4,7 @@ use super::assemble::{Assembly, Declared, Incomplete, SEGMENTS, Tip};
 use super::change::{Change, int};
 use super::database::{Database, Kind, Row, Tx, Value};
 use super::origin::{Origin, Payload};
-use super::schema::{ORPHANED, TABLES, VERSION};
+use super::schema::{self, VERSION};
 use crate::ledger::Entry;
 use anyhow::{Context, Result, ensure};
 use coppice_interface::ExportCursor;
@@ -59,8 +59,7 @@ impl Store {
         let mut database = Database::open(url)?;
         let (revision, pruned_before) = database.transaction(|tx| {
             if !tx.has_table("state")? {
-                tx.define(TABLES)?;
-                tx.define(ORPHANED)?;
+                tx.define(&schema::tables())?;
                 let sql = "INSERT INTO state (id, schema_version, canister, network, payload, revision) \
                            VALUES (1, $1, $2, $3, $4, 0)";
                 let Origin { canister, network, payload } = origin;
@@ -140,24 +139,7 @@ impl Store {
     /// # Errors
     /// When the database fails.
     pub fn hash_of(&mut self, block: u64) -> Result<Option<Vec<u8>>> {
-        let block = int(block)?;
-        self.database.transaction(|tx| {
-            let row = tx.one("SELECT hash FROM blocks WHERE number = $1", &[block.into()])?;
-            row.map(|row| row.get(0)).transpose()
-        })
-    }
-
-    /// The newest stored block up to a number.
-    ///
-    /// # Errors
-    /// When the database fails.
-    pub fn newest_up_to(&mut self, block: u64) -> Result<Option<Tip>> {
-        let block = int(block)?;
-        self.database.transaction(|tx| {
-            let sql = "SELECT number, hash FROM blocks WHERE number <= $1 ORDER BY number DESC LIMIT 1";
-            let row = tx.one(sql, &[block.into()])?;
-            row.map(|row| Ok(Tip { number: number(&row, 0)?, hash: row.get(1)? })).transpose()
-        })
+        Ok(self.word_of(block)?.map(|(hash, _)| hash))
     }
 
     /// What the database holds.
@@ -166,20 +148,18 @@ impl Store {
     /// When the database fails.
     pub fn held(&mut self) -> Result<Held> {
         self.database.transaction(|tx| {
-            let sql = "SELECT min(number), max(number), count(*), (SELECT count(*) FROM transactions) FROM blocks";
+            let sql = "SELECT min(number), max(number), count(*), (SELECT count(*) FROM transactions), \
+                       (SELECT CAST(sum(last - first + 1) AS BIGINT) FROM gaps), \
+                       (SELECT count(*) FROM blocks WHERE confirmed = 0), (SELECT count(*) FROM orphaned) FROM blocks";
             let row = tx.one(sql, &[])?.context("no answer")?;
-            let gaps = tx.one("SELECT CAST(sum(last - first + 1) AS BIGINT) FROM gaps", &[])?.context("no answer")?;
-            let orphaned = tx.one("SELECT count(*) FROM orphaned", &[])?.context("no answer")?;
-            let sql = "SELECT count(*) FROM blocks WHERE confirmed = 0";
-            let unconfirmed = tx.one(sql, &[])?.context("no answer")?;
             Ok(Held {
                 first: optional(&row, 0)?,
                 last: optional(&row, 1)?,
                 blocks: number(&row, 2)?,
                 transactions: number(&row, 3)?,
-                gap_blocks: optional(&gaps, 0)?.unwrap_or_default(),
-                unconfirmed_blocks: number(&unconfirmed, 0)?,
-                orphaned_blocks: number(&orphaned, 0)?,
+                gap_blocks: optional(&row, 4)?.unwrap_or_default(),
+                unconfirmed_blocks: number(&row, 5)?,
+                orphaned_blocks: number(&row, 6)?,
             })
         })
     }
@@ -207,35 +187,12 @@ impl Store {
     ///
     /// # Errors
     /// When the database fails.
-    pub fn unconfirmed_ranges(&mut self, most: usize) -> Result<Vec<(u64, u64)>> {
-        let mut ranges: Vec<(u64, u64)> = Vec::new();
-        while ranges.len() < most {
-            let from = ranges.last().map_or(0, |(_, last)| last + 1);
-            let Some((first, _)) = self.unconfirmed_from(from, 1)? else { break };
-            ranges.push((first, self.last_of_range(first)?));
-        }
-        Ok(ranges)
-    }
-
-    /// The last block of a range that begins with `first`: twice as many are counted each time, and then half as many, which
-    /// takes no memory and reads each entry of the index about twice.
-    fn last_of_range(&mut self, first: u64) -> Result<u64> {
-        let sql = "SELECT count(*) FROM blocks WHERE confirmed = 0 AND number >= $1 AND number <= $2";
-        let (mut last, mut step, mut grows) = (first, 1, true);
-        while step > 0 {
-            let count = match int(last + step) {
-                Ok(end) => number(&self.one(sql, &[int(last + 1)?.into(), end.into()])?.context("no answer")?, 0)?,
-                // No block has a number of more than 63 bits.
-                Err(_) => 0,
-            };
-            if count == step {
-                last += step;
-            } else {
-                grows = false;
-            }
-            step = if grows { step * 2 } else { step / 2 };
-        }
-        Ok(last)
+    pub fn unconfirmed_ranges(&mut self, most: i64) -> Result<Vec<(u64, u64)>> {
+        // Numbers of a range are as far from their places as each other.
+        let sql = "SELECT min(number), max(number) FROM (SELECT number, number - row_number() OVER (ORDER BY number) AS away \
+                   FROM blocks WHERE confirmed = 0) AS unconfirmed GROUP BY away ORDER BY min(number) LIMIT $1";
+        let rows = self.database.transaction(|tx| tx.all(sql, &[most.into()]))?;
+        rows.iter().map(|row| Ok((number(row, 0)?, number(row, 1)?))).collect()
     }
 
     /// True if the subnet vouches for any block from `from` on.
