@@ -8,13 +8,15 @@ use super::assemble::{Declared, Incomplete, Misfit, SEGMENTS};
 use super::database::{Tx, Value};
 use super::origin::Payload;
 use super::schema::INLINE;
-use anyhow::{Context, Result, bail, ensure};
+use crate::verify::hex;
+use anyhow::{Result, bail, ensure};
 use coppice_interface::BlockHeader;
-use coppice_interface::segments::{ID, Index};
+use coppice_interface::segments::Index;
 use sha2::{Digest, Sha256};
 
 /// A segment whose bytes are not what its digest says, or an index that is none.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
 pub struct Damaged {
     /// A sentence.
     pub why: String,
@@ -113,13 +115,13 @@ impl<'a, 'b> Change<'a, 'b> {
     /// Checks a segment that is in `parts` against its digest, one part after the other.
     ///
     /// # Errors
-    /// When the database fails, or has lost a part.
-    pub fn check_parts(&mut self, block: &Incomplete, segment: u8) -> Result<Result<(), Damaged>> {
+    /// [`Damaged`]; when the database fails, or has lost a part.
+    pub fn check_parts(&mut self, block: &Incomplete, segment: u8) -> Result<()> {
         let declared = declared(block, segment)?;
         let mut sha256 = Sha256::new();
         let are_there = self.for_each_part(block.number, segment, declared.length, |bytes| sha256.update(bytes))?;
         ensure!(are_there, "block {}: a part is lost", block.number);
-        Ok(matches(declared, &sha256.finalize(), block.number, segment))
+        check(declared, &sha256.finalize(), block.number, segment)
     }
 
     /// Reads a segment in parts, and answers whether all of them are there.
@@ -142,14 +144,14 @@ impl<'a, 'b> Change<'a, 'b> {
     /// Stores a whole block whose chunks are in `parts`, where all segments were checked. Answers its transactions.
     ///
     /// # Errors
-    /// When the database fails.
-    pub fn finish_parts(&mut self, block: &Incomplete) -> Result<Result<u64, Damaged>> {
+    /// [`Damaged`]; when the database fails.
+    pub fn finish_parts(&mut self, block: &Incomplete) -> Result<u64> {
         let mut inline: [Option<Vec<u8>>; SEGMENTS] = Default::default();
         for (segment, bytes) in (0..).zip(&mut inline) {
             let length = declared(block, segment)?.length;
             let index = usize::from(segment) == SEGMENTS - 1;
             if index && length > INLINE {
-                return Ok(Err(Damaged { why: format!("its index has {length} bytes, more than a canister takes") }));
+                bail!(Damaged { why: format!("its index has {length} bytes, more than a canister takes") });
             }
             if length <= INLINE && (index || self.payload == Payload::All) {
                 let mut whole = Vec::with_capacity(length as usize);
@@ -170,21 +172,17 @@ impl<'a, 'b> Change<'a, 'b> {
     /// Checks a whole block's segments and stores it. Answers its transactions; nothing is stored of a damaged one.
     ///
     /// # Errors
-    /// When the database fails.
-    pub fn put_block(&mut self, block: &Incomplete, segments: [&[u8]; SEGMENTS]) -> Result<Result<u64, Damaged>> {
+    /// [`Damaged`]; when the database fails.
+    pub fn put_block(&mut self, block: &Incomplete, segments: [&[u8]; SEGMENTS]) -> Result<u64> {
         for (segment, bytes) in (0..).zip(segments) {
-            if let Err(damaged) = matches(declared(block, segment)?, &Sha256::digest(bytes), block.number, segment) {
-                return Ok(Err(damaged));
-            }
+            check(declared(block, segment)?, &Sha256::digest(bytes), block.number, segment)?;
         }
         self.insert(block, segments.map(Some))
     }
 
-    fn insert(&mut self, block: &Incomplete, segments: [Option<&[u8]>; SEGMENTS]) -> Result<Result<u64, Damaged>> {
-        let index = match Index::parse(segments[2].unwrap_or_default()) {
-            Ok(index) => index,
-            Err(bad) => return Ok(Err(Damaged { why: format!("its index is none: at byte {}: {}", bad.at, bad.why) })),
-        };
+    fn insert(&mut self, block: &Incomplete, segments: [Option<&[u8]>; SEGMENTS]) -> Result<u64> {
+        let index = Index::parse(segments[2].unwrap_or_default())
+            .map_err(|bad| Damaged { why: format!("its index is none: at byte {}: {}", bad.at, bad.why) })?;
         let transactions = i64::from(index.transactions());
         let sql = "INSERT INTO blocks (number, hash, parent_hash, timestamp, transactions, body_length, \
                    receipts_length, index_length, body_sha256, receipts_sha256, index_sha256, body, receipts, \
@@ -213,11 +211,10 @@ impl<'a, 'b> Change<'a, 'b> {
                        (SELECT CAST(0 AS BIGINT) UNION ALL SELECT place + 1 FROM places WHERE place + 1 < $3) \
                        INSERT INTO transactions (number, position, id) \
                        SELECT $1, place, substr($2, CAST(place AS INTEGER) * 32 + 1, 32) FROM places";
-            let bytes = segments[2].unwrap_or_default();
-            let ids = bytes.get(4..4 + transactions as usize * ID).context("the index ends early")?;
+            let ids = index.all_ids().as_flattened();
             self.tx.execute(sql, &[int(block.number)?.into(), ids.into(), transactions.into()])?;
         }
-        Ok(Ok(transactions as u64))
+        Ok(transactions as u64)
     }
 
     /// Compares a block that stands on one replica's word with the header that the subnet has, and its payload with the
@@ -301,17 +298,14 @@ impl<'a, 'b> Change<'a, 'b> {
 
     /// Copies the newest `keep` blocks above one to `orphaned`, and forgets what that has beyond as many.
     fn orphan_above(&mut self, above: Value<'_>, keep: i64) -> Result<()> {
-        let blocks = "INSERT INTO orphaned (removal, number, hash, parent_hash, timestamp, transactions, body_length, \
-                      receipts_length, index_length, body_sha256, receipts_sha256, index_sha256, body, receipts, \
-                      index_segment, confirmed) SELECT $2, number, hash, parent_hash, timestamp, transactions, \
-                      body_length, receipts_length, index_length, body_sha256, receipts_sha256, index_sha256, body, \
-                      receipts, index_segment, confirmed FROM blocks WHERE number > $1 ORDER BY number DESC LIMIT $3";
+        let blocks =
+            "INSERT INTO orphaned SELECT $2, blocks.* FROM blocks WHERE number > $1 ORDER BY number DESC LIMIT $3";
         self.tx.execute(blocks, &[above, self.removal.into(), keep.into()])?;
         let theirs = [
-            "INSERT INTO orphaned_transactions (removal, number, position, id) SELECT $2, number, position, id \
-             FROM transactions WHERE number > $1 AND number IN (SELECT number FROM orphaned WHERE removal = $2)",
-            "INSERT INTO orphaned_parts (removal, number, segment, starts_at, bytes) SELECT $2, number, segment, \
-             starts_at, bytes FROM parts WHERE number > $1 AND number IN (SELECT number FROM orphaned WHERE removal = $2)",
+            "INSERT INTO orphaned_transactions SELECT $2, transactions.* FROM transactions \
+             WHERE number > $1 AND number IN (SELECT number FROM orphaned WHERE removal = $2)",
+            "INSERT INTO orphaned_parts SELECT $2, parts.* FROM parts \
+             WHERE number > $1 AND number IN (SELECT number FROM orphaned WHERE removal = $2)",
         ];
         for sql in theirs {
             self.tx.execute(sql, &[above, self.removal.into()])?;
@@ -343,11 +337,11 @@ fn declared(block: &Incomplete, segment: u8) -> Result<&Declared> {
     }
 }
 
-fn matches(declared: &Declared, found: &[u8], block: u64, segment: u8) -> Result<(), Damaged> {
-    if *declared.sha256 == *found {
-        return Ok(());
-    }
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let (declared, found) = (hex(&declared.sha256), hex(found));
-    Err(Damaged { why: format!("segment {segment} of block {block} hashes to {found}, not to {declared}") })
+fn check(declared: &Declared, found: &[u8], block: u64, segment: u8) -> Result<()> {
+    let [said, found] = [&declared.sha256, found].map(hex);
+    ensure!(
+        found == said,
+        Damaged { why: format!("segment {segment} of block {block} hashes to {found}, not to {said}") }
+    );
+    Ok(())
 }

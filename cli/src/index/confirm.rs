@@ -102,16 +102,15 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
         self.figures.confirmed += same;
         let behind = headers.drain(..compared).next_back().map(|header| header.number + 1);
         self.unconfirmed = behind.or(self.unconfirmed);
-        self.next = match (other, headers.pop_front()) {
-            (Some(other), Some(header)) => self.replace(&header, &other)?.map_or(Next::Pull, Next::RollBack),
-            (_, Some(header)) => {
-                headers.push_front(header);
-                Next::Compare(headers)
+        let plan = match (other, headers.front()) {
+            (Some(other), Some(header)) => self.replace(header, &other)?,
+            (_, front) => {
+                self.next = if front.is_some() { Next::Compare(headers) } else { Next::Confirm };
+                None
             }
-            (_, None) => Next::Confirm,
         };
         self.checkpoint.reached(Step::Committed)?;
-        Ok(Event::Went)
+        plan.map_or(Ok(Event::Went), |plan| self.roll_back(&plan))
     }
 
     /// Plans the removal of a block that is not the subnet's: the block, all above it, and the one below if that is on another chain. Above a
@@ -177,8 +176,7 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
             let rollbacks = self.cursor.as_ref().map_or(0, |cursor| cursor.rollbacks);
             let cursor = Some(behind(head.number, &head.hash, rollbacks));
             let forged = Some(format!("the subnet's chain ends with block {}", head.number));
-            self.next = Next::RollBack(RollBack { ancestor: Some(head.number), cursor, forged, gap: None });
-            return Ok(Event::Went);
+            return self.roll_back(&RollBack { ancestor: Some(head.number), cursor, forged, gap: None });
         }
         // The next page tells whether that is a reorg or a reset.
         self.next = Next::Pull;

@@ -1,14 +1,12 @@
-//! The indexer as a state machine: every step does one thing, and what it does to the database is one transaction.
+//! The indexer as a state machine: every step asks the canister once at most, and what it does to the database is one transaction.
 //!
 //! ```text
-//!          ┌────────────▶ Acknowledge ◀───────────┐ every so many blocks, and at the head
-//!  open ───┤                   ▼                  │
-//!          └─────────────────▶ Pull ──page──▶ Store
-//!                              ▲ │
-//!                              │ ├──Pruned──▶ (pull from the oldest kept block; the gap is noted with the next page)
-//!                              │ ├──Corrupt─▶ Skip
-//!                              │ └──Reorged, Reset─▶ RollBack
-//!                              └────────────────────────────────────┘
+//!          ┌────▶ Acknowledge ◀────┐ every so many blocks, and at the head
+//!  open ───┤           ▼           │
+//!          └─────────▶ Pull ──▶ a page ──────────▶ stored
+//!                                Pruned ─────────▶ the next pull is from the oldest kept block; the gap is noted with that page
+//!                                Corrupt ────────▶ the block is left out
+//!                                Reorged, Reset ─▶ rolled back
 //! ```
 //! What a query answers is not believed but where nothing depends on it (`ask.rs`). Data and cursor are one transaction, and only what is committed is acknowledged. So a run may end between any two steps:
 //! the next one opens the database, acknowledges again what is in it (which changes nothing where it was heard), and goes on
@@ -23,7 +21,7 @@ use super::store::Store;
 use crate::client::{Client, Hearsay, Reach, Wait, is_rejected};
 use anyhow::{Result, anyhow, bail, ensure};
 use candid::Principal;
-use coppice_interface::{AckError, BlockHeader, ExportCursor, ExportError, ExportPage, Role};
+use coppice_interface::{AckError, BlockHeader, ExportCursor, ExportError, Role};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -31,21 +29,14 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(super) enum Next {
     Acknowledge,
+    /// A page is to be asked for, and what it says to be done.
     Pull,
     /// At the head, as the last page said.
     Rest,
-    Store(ExportPage, Word),
-    RollBack(RollBack),
     /// Headers of blocks that came by query are to be asked for.
     Confirm,
     /// These headers are to be held against what is stored.
     Compare(VecDeque<BlockHeader>),
-    Skip {
-        number: u64,
-        last: u64,
-        why: String,
-        cursor: ExportCursor,
-    },
 }
 
 /// Pulls, verifies, stores and acknowledges.
@@ -203,9 +194,6 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
                 self.at_rest = true;
                 Ok(Event::CaughtUp)
             }
-            Next::Store(page, word) => self.store_page(&page, word),
-            Next::RollBack(plan) => self.roll_back(&plan),
-            Next::Skip { number, last, why, cursor } => self.skip(number, last, &why, cursor),
         }
     }
 
@@ -304,11 +292,9 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
             // Of the blocks before the oldest kept one no more is known than the last one's hash.
             let ancestor = tip.number.saturating_sub(1);
             self.refuse_below_pruned(ancestor)?;
-            self.next = Next::RollBack(RollBack::above(Some(ancestor), None));
-            return Ok(Event::Went);
+            return self.roll_back(&RollBack::above(Some(ancestor), None));
         }
-        self.next = Next::Store(page, word);
-        Ok(Event::Went)
+        self.store_page(&page, word)
     }
 
     fn no_page(&mut self, error: ExportError, word: Word) -> Result<Event> {
@@ -324,8 +310,7 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
                 let ancestor = common_ancestor.map(|common| self.shared(common)).transpose()?;
                 if let Some(ancestor) = ancestor.filter(|&ancestor| self.tip() > Some(ancestor)) {
                     self.refuse_below_pruned(ancestor)?;
-                    self.next = Next::RollBack(RollBack::above(Some(ancestor), None));
-                    return Ok(Event::Went);
+                    return self.roll_back(&RollBack::above(Some(ancestor), None));
                 }
                 self.cursor = None;
                 self.at.block = None;
@@ -377,8 +362,7 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
                 let Some(last) = last.filter(|&last| last >= number && self.at.expected.is_none_or(fits)) else {
                     bail!("the canister cannot read block {number} and goes on with {cursor:?}, which does not fit");
                 };
-                self.next = Next::Skip { number, last, why, cursor };
-                Ok(Event::Went)
+                self.skip(number, last, &why, cursor)
             }
         }
     }

@@ -4,30 +4,14 @@ use super::ask::Word;
 use super::assemble::{Assembly, Misfit, Taken, behind};
 use super::change::{Change, Damaged};
 use super::engine::{Engine, Next};
-use super::steps::{Checkpoint, Event, Step};
+use super::steps::{Checkpoint, Event, Figures, Step};
 use crate::client::Reach;
 use anyhow::{Error, Result, bail, ensure};
 use coppice_interface::{ExportChunk, ExportCursor, ExportPage};
 use std::borrow::Cow;
 
-/// What a page brought.
-#[derive(Default)]
-struct Stored {
-    blocks: u64,
-    bytes: u64,
-    transactions: u64,
-    gaps: u64,
-    gap_blocks: u64,
-    damaged: Option<Loss>,
-}
-
-/// A block whose bytes are not what their digests say.
-struct Loss {
-    number: u64,
-    why: String,
-    /// All of it came as answers of update calls, so that the canister has no better.
-    confirmed: bool,
-}
+/// The reason for a gap of blocks that the canister no longer had.
+const PRUNED: &str = "pruned before it was indexed";
 
 impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
     /// Verifies and stores a page.
@@ -45,9 +29,10 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
         let counted = if word == Word::Update { page.cursor.as_ref() } else { self.cursor.as_ref() };
         let rollbacks = counted.map_or(0, |cursor| cursor.rollbacks);
         let (checkpoint, skip) = (&mut self.checkpoint, self.options.skip_damaged);
+        let mut figures = Figures { pages: self.figures.pages + 1, ..self.figures };
         let mut at = self.at.clone();
-        let (stored, cursor) = self.store.change(|change| {
-            let mut stored = Stored::default();
+        let (damaged, cursor) = self.store.change(|change| {
+            let mut damaged = None;
             let mut cursor = page.cursor.clone().map(|cursor| ExportCursor { rollbacks, ..cursor });
             if at.restart {
                 change.drop_incomplete()?;
@@ -56,57 +41,48 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
                 let before = at.clone();
                 let taken = at.take(chunks, word == Word::Update).map_err(misfit)?;
                 if let Some((first, last)) = taken.gap {
-                    change.add_gap(first, last, "pruned before it was indexed")?;
-                    stored.gaps += 1;
-                    stored.gap_blocks += last - first + 1;
+                    change.add_gap(first, last, PRUNED)?;
+                    figures.leave_out(first, last);
                 }
-                let Taken { block, .. } = &taken;
-                match write(change, &taken, chunks)? {
+                match write(change, &taken, chunks) {
                     Ok(None) => {}
                     Ok(Some(transactions)) => {
-                        stored.blocks += 1;
-                        stored.bytes += block.bytes();
-                        stored.transactions += transactions;
+                        figures.blocks += 1;
+                        figures.bytes += taken.block.bytes();
+                        figures.transactions += transactions;
                     }
-                    Err(Damaged { why }) => {
+                    Err(error) => {
+                        let (Damaged { why }, block) = (error.downcast()?, taken.block);
                         change.drop_parts(block.number)?;
                         at = Assembly { block: None, restart: false, ..before };
-                        let confirmed = block.confirmed;
-                        if skip && confirmed {
+                        if skip && block.confirmed {
                             change.add_gap(block.number, block.number, &why)?;
-                            stored.gaps += 1;
-                            stored.gap_blocks += 1;
+                            figures.leave_out(block.number, block.number);
                             at.expected = block.number.checked_add(1);
                             cursor = Some(behind(block.number, &block.hash, rollbacks));
                         } else {
                             // All of it is asked for again, by this run or the next one.
-                            cursor = at.start_of(block, rollbacks);
+                            cursor = at.start_of(&block, rollbacks);
                             at.restart = cursor.is_none();
                             at.expected = at.expected.map(|_| block.number);
                         }
-                        stored.damaged = Some(Loss { number: block.number, why, confirmed });
+                        damaged = Some((block, why));
                         break;
                     }
                 }
             }
-            if stored.damaged.is_none() {
+            if damaged.is_none() {
                 let fits = cursor.as_ref().is_some_and(|cursor| at.is_at(cursor));
                 ensure!(fits, Misfit(format!("the page's cursor {cursor:?} is not where its chunks end")));
             }
             checkpoint.reached(Step::Written)?;
-            Ok(((stored, cursor.clone()), cursor))
+            Ok(((damaged, cursor.clone()), cursor))
         })?;
         self.at = at;
         self.cursor = cursor;
-        let figures = &mut self.figures;
-        figures.pages += 1;
-        figures.blocks += stored.blocks;
-        figures.bytes += stored.bytes;
-        figures.transactions += stored.transactions;
-        figures.gaps += stored.gaps;
-        figures.gap_blocks += stored.gap_blocks;
-        self.pending += stored.blocks;
-        self.doubt &= word == Word::Query || stored.blocks + stored.gaps == 0;
+        self.pending += figures.blocks - self.figures.blocks;
+        self.doubt &= word == Word::Query || figures.handled() == self.figures.handled();
+        self.figures = figures;
         self.measure_lag(self.at.expected);
         let at_head = self.is_at_head();
         if self.is_behind_with_acks() && (at_head || self.options.ack_every.is_some_and(|every| self.pending >= every))
@@ -116,11 +92,11 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
             self.next = Next::Rest;
         }
         self.checkpoint.reached(Step::Committed)?;
-        match stored.damaged {
+        match damaged {
             None => Ok(Event::Stored),
-            Some(Loss { why, confirmed: false, .. }) => self.misfit(Word::Query, Misfit(why)),
-            Some(Loss { number, why, .. }) if skip => Ok(Event::Note(format!("block {number} is left out: {why}"))),
-            Some(Loss { number, why, .. }) => bail!("block {number} is damaged: {why}; --skip-damaged leaves it out"),
+            Some((block, why)) if !block.confirmed => self.misfit(Word::Query, Misfit(why)),
+            Some((block, why)) if skip => Ok(Event::Note(format!("block {} is left out: {why}", block.number))),
+            Some((block, why)) => bail!("block {} is damaged: {why}; --skip-damaged leaves it out", block.number),
         }
     }
 
@@ -133,7 +109,7 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
         self.store.change(|change| {
             change.drop_incomplete()?;
             if let Some((first, last)) = pruned {
-                change.add_gap(first, last, "pruned before it was indexed")?;
+                change.add_gap(first, last, PRUNED)?;
             }
             change.add_gap(number, last, why)?;
             checkpoint.reached(Step::Written)?;
@@ -143,9 +119,9 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
         self.at.block = None;
         self.at.restart = false;
         self.at.expected = last.checked_add(1);
-        let before = pruned.map_or(0, |(first, last)| last - first + 1);
-        self.figures.gaps += 1 + u64::from(before > 0);
-        self.figures.gap_blocks += before + last - number + 1;
+        for (first, last) in pruned.into_iter().chain([(number, last)]) {
+            self.figures.leave_out(first, last);
+        }
         self.checkpoint.reached(Step::Committed)?;
         Ok(Event::Note(format!("block {number} is left out, as the canister cannot read it: {why}")))
     }
@@ -155,38 +131,35 @@ fn misfit(error: Error) -> Error {
     Misfit(error.to_string()).into()
 }
 
-/// Writes chunks of one block. Answers the transactions of a block that is now whole.
-fn write(change: &mut Change<'_, '_>, taken: &Taken, chunks: &[ExportChunk]) -> Result<Result<Option<u64>, Damaged>> {
+/// Writes chunks of one block. Returns the transactions of a block that is now whole.
+///
+/// # Errors
+/// [`Damaged`], where nothing else fails.
+fn write(change: &mut Change<'_, '_>, taken: &Taken, chunks: &[ExportChunk]) -> Result<Option<u64>> {
     let block = &taken.block;
     if taken.from_start && block.is_whole() {
         let segments = [0, 1, 2].map(|segment| joined(chunks, segment));
-        let stored = change.put_block(block, [&segments[0], &segments[1], &segments[2]])?;
-        return Ok(stored.map(Some));
+        return change.put_block(block, [&segments[0], &segments[1], &segments[2]]).map(Some);
     }
     for chunk in chunks.iter().filter(|chunk| !chunk.bytes.is_empty()) {
         change.put_part(block.number, chunk.segment, chunk.offset, &chunk.bytes)?;
     }
     for chunk in chunks.iter().filter(|chunk| chunk.offset + chunk.bytes.len() as u64 == chunk.total) {
-        if let Err(damaged) = change.check_parts(block, chunk.segment)? {
-            return Ok(Err(damaged));
-        }
+        change.check_parts(block, chunk.segment)?;
     }
     if block.is_whole() {
-        return Ok(change.finish_parts(block)?.map(Some));
+        return change.finish_parts(block).map(Some);
     }
     change.set_incomplete(block)?;
-    Ok(Ok(None))
+    Ok(None)
 }
 
 /// The bytes of a segment, all chunks of which are there.
 fn joined(chunks: &[ExportChunk], segment: u8) -> Cow<'_, [u8]> {
-    let mut of_segment = chunks.iter().filter(|chunk| chunk.segment == segment);
-    match (of_segment.next(), of_segment.next()) {
-        (Some(only), None) => Cow::Borrowed(&only.bytes),
-        _ => chunks
-            .iter()
-            .filter(|chunk| chunk.segment == segment)
-            .flat_map(|chunk| chunk.bytes.iter().copied())
-            .collect(),
+    let bytes: Vec<&[u8]> =
+        chunks.iter().filter(|chunk| chunk.segment == segment).map(|chunk| &chunk.bytes[..]).collect();
+    match bytes[..] {
+        [only] => only.into(),
+        _ => bytes.concat().into(),
     }
 }

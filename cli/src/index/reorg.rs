@@ -41,8 +41,7 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
              is of another chain, or the canister was installed anew. Nothing was changed"
         );
         self.refuse_below_pruned(ancestor)?;
-        self.next = Next::RollBack(RollBack::above(Some(ancestor), Some(cursor)));
-        Ok(Event::Went)
+        self.roll_back(&RollBack::above(Some(ancestor), Some(cursor)))
     }
 
     /// The newest block that both surely have, where the canister names one and has pruned beyond it. It answers by the lowest head that it
@@ -69,8 +68,9 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
         Ok(())
     }
 
-    /// Takes out what is above a block.
+    /// Takes out what is above a block. The next page is asked for then.
     pub(super) fn roll_back(&mut self, plan: &RollBack) -> Result<Event> {
+        self.next = Next::Pull;
         self.checkpoint.reached(Step::Write)?;
         let (checkpoint, keep) = (&mut self.checkpoint, self.options.keep_orphaned);
         let removed = self.store.change(|change| {
@@ -110,7 +110,6 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
             "the canister's chain was reset, and what this database has is of the one before. --accept-reset takes all of it out, \
              and begins with the chain that is there now; keep a copy of the database, or use another one. Nothing was changed"
         );
-        self.next = Next::RollBack(RollBack::above(None, None));
-        Ok(Event::Went)
+        self.roll_back(&RollBack::above(None, None))
     }
 }

@@ -122,6 +122,12 @@ pub struct Figures {
 }
 
 impl Figures {
+    /// Counts a gap, from its first block to its last.
+    pub(super) fn leave_out(&mut self, first: u64, last: u64) {
+        self.gaps += 1;
+        self.gap_blocks += last - first + 1;
+    }
+
     /// Blocks that the copy went past.
     pub fn handled(&self) -> u64 {
         self.blocks + self.gap_blocks
