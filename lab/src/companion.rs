@@ -150,13 +150,7 @@ impl<'a, T: Reach + Sync> Companion<'a, T> {
         client
             .register_exporter(&Exporter { name: NAME.into(), principal: client.transport().principal(Role::Exporter) })
             .done()?;
-        let options = Options {
-            page_bytes: 0,
-            ack_every: Some(ACK_EVERY),
-            skip_damaged: false,
-            accept_reset: false,
-            keep_orphaned: 0,
-        };
+        let options = Options { ack_every: Some(ACK_EVERY), ..Options::default() };
         Ok(Self { client, engine: Engine::open(client, store, options, Onward)?, registered: true })
     }
 

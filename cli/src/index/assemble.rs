@@ -4,6 +4,7 @@
 
 use anyhow::{Result, bail, ensure};
 use coppice_interface::{ExportChunk, ExportCursor};
+use serde::{Deserialize, Serialize};
 
 /// Segments of a block: body, receipts, index.
 pub const SEGMENTS: usize = 3;
@@ -25,7 +26,7 @@ pub struct Tip {
 }
 
 /// A segment's length and digest.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Declared {
     /// Bytes of the whole segment.
     pub length: u64,
@@ -34,7 +35,7 @@ pub struct Declared {
 }
 
 /// A block of which chunks have come, and perhaps all.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Incomplete {
     /// Block number.
     pub number: u64,

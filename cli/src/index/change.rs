@@ -74,24 +74,9 @@ impl<'a, 'b> Change<'a, 'b> {
     /// When the database fails.
     pub fn set_incomplete(&mut self, block: &Incomplete) -> Result<()> {
         self.tx.execute("DELETE FROM incomplete", &[])?;
-        let sql = "INSERT INTO incomplete (number, hash, parent_hash, timestamp, segment, received, body_length, \
-                   receipts_length, index_length, body_sha256, receipts_sha256, index_sha256, confirmed) \
-                   VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)";
-        let mut values: Vec<Value<'_>> = vec![
-            int(block.number)?.into(),
-            block.hash.as_slice().into(),
-            block.parent_hash.as_slice().into(),
-            // All 64 bits: a chain may say any time.
-            (block.timestamp as i64).into(),
-            i64::from(block.segment).into(),
-            int(block.received)?.into(),
-        ];
-        for segment in &block.segments {
-            values.push(Value::Int(segment.as_ref().map(|segment| int(segment.length)).transpose()?));
-        }
-        values.extend(block.segments.iter().map(|s| Value::Bytes(s.as_ref().map(|s| s.sha256.as_slice()))));
-        values.push(i64::from(block.confirmed).into());
-        self.tx.execute(sql, &values).map(drop)
+        let sql = "INSERT INTO incomplete (number, block) VALUES ($1, $2)";
+        let text = serde_json::to_string(block)?;
+        self.tx.execute(sql, &[int(block.number)?.into(), text.as_str().into()]).map(drop)
     }
 
     /// Forgets the block that is not whole yet, and its chunks.
@@ -192,6 +177,7 @@ impl<'a, 'b> Change<'a, 'b> {
             int(block.number)?.into(),
             block.hash.as_slice().into(),
             block.parent_hash.as_slice().into(),
+            // All 64 bits: a chain may say any time.
             (block.timestamp as i64).into(),
             transactions.into(),
         ];
@@ -202,7 +188,7 @@ impl<'a, 'b> Change<'a, 'b> {
             values.push(declared(block, segment)?.sha256.as_slice().into());
         }
         let kept = self.payload == Payload::All;
-        values.extend(segments.map(|bytes| Value::from(bytes.filter(|_| kept))));
+        values.extend(segments.map(|bytes| Value::Bytes(bytes.filter(|_| kept))));
         values.push(i64::from(block.confirmed).into());
         self.tx.execute(sql, &values)?;
         if transactions > 0 {

@@ -29,7 +29,7 @@ pub enum Value<'a> {
     /// Bytes.
     Bytes(Option<&'a [u8]>),
     /// A text.
-    Text(&'a str),
+    Text(Option<&'a str>),
 }
 
 impl From<i64> for Value<'_> {
@@ -44,15 +44,9 @@ impl<'a> From<&'a [u8]> for Value<'a> {
     }
 }
 
-impl<'a> From<Option<&'a [u8]>> for Value<'a> {
-    fn from(value: Option<&'a [u8]>) -> Self {
-        Self::Bytes(value)
-    }
-}
-
 impl<'a> From<&'a str> for Value<'a> {
     fn from(value: &'a str) -> Self {
-        Self::Text(value)
+        Self::Text(Some(value))
     }
 }
 

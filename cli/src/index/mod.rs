@@ -17,7 +17,6 @@ pub mod engine;
 mod fake;
 pub mod origin;
 mod page;
-pub mod progress;
 mod reorg;
 mod rest;
 pub mod run;

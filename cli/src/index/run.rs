@@ -2,9 +2,9 @@
 
 use super::ask::Word;
 use super::engine::{Engine, ensure_registered};
-use super::progress::Progress;
-use super::steps::{Checkpoint, Event};
+use super::steps::{Checkpoint, Event, Figures};
 use crate::client::{Client, Reach, Trials, waits};
+use crate::progress::{Bar, target};
 use crate::say;
 use crate::stop::Stop;
 use anyhow::{Result, bail};
@@ -77,7 +77,8 @@ fn retried<R>(until: &Until, stop: &Stop, retried: &mut u64, mut work: impl FnMu
 /// # Errors
 /// As [`Engine::step`], except for what may be over when it is tried again.
 pub fn run<T: Reach, C: Checkpoint>(engine: &mut Engine<'_, T, C>, until: &Until, stop: &Stop) -> Result<()> {
-    let progress = Progress::new();
+    // From the first block of this run to the head, which may move.
+    let bar = Bar::new("indexing", "blocks", target());
     let mut delays = waits(until.max_wait).build();
     let (mut said, mut in_vain, mut trials) = (None, 0, Trials::default());
     while !stop.is_set() {
@@ -100,24 +101,26 @@ pub fn run<T: Reach, C: Checkpoint>(engine: &mut Engine<'_, T, C>, until: &Until
             Ok(Event::Behind(note)) => {
                 // A replica that is a block late is nothing to speak of.
                 if in_vain == SPEAK && said.as_ref() != Some(&note) {
-                    progress.say(&format!("note: {note}"));
+                    bar.suspend(|| say!("note: {note}"));
                     said = Some(note);
                 }
                 stop.wait(delays.next().unwrap_or(until.max_wait));
             }
             Ok(Event::Note(note)) => {
-                progress.say(&format!("note: {note}"));
+                bar.suspend(|| say!("note: {note}"));
                 delays = waits(until.max_wait).build();
             }
             Err(error) if !enough && trials.go_on(&error) => {
                 engine.count_retried(1);
                 let delay = delays.next().unwrap_or(until.max_wait);
-                progress.say(&format!("{error:#}; trying again in {:.1} s", delay.as_secs_f64()));
+                bar.suspend(|| say!("{error:#}; trying again in {:.1} s", delay.as_secs_f64()));
                 stop.wait(delay);
             }
             Err(error) => return Err(error),
         }
-        progress.show(&engine.figures());
+        let Figures { blocks, lag, .. } = engine.figures();
+        let behind = lag.map_or("lag unknown".into(), |lag| format!("{lag} behind"));
+        bar.show(blocks, lag.unwrap_or_default(), behind);
     }
     bound_calls(engine.client, stop, LAST_ACK);
     engine.acknowledge_all()

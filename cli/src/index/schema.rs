@@ -2,11 +2,11 @@
 //!
 //! A reader needs `blocks` and `transactions`, which hold nothing but whole and verified blocks, and `parts` for segments
 //! that are longer than a row should be. `blocks.confirmed` is 1 where the subnet vouches for the row, and 0 where one replica
-//! does. `gaps` says what is missing and why, `state` where the copy goes on. Blocks that a reorg, a reset or the subnet's
+//! does. `gaps` says what is missing and why, `state` and `incomplete` where the copy goes on, in JSON. Blocks that a reorg, a reset or the subnet's
 //! headers took out of these are in `orphaned` and its two companions, as far as a bound allows.
 
 /// The number of this schema. A database with another one is refused.
-pub const VERSION: i64 = 3;
+pub const VERSION: i64 = 4;
 
 /// Bytes of the longest segment that lies in its block's row; a longer one stays in `parts`.
 pub const INLINE: u64 = 8 << 20;
@@ -39,11 +39,7 @@ CREATE TABLE state (
     network TEXT NOT NULL,
     payload TEXT NOT NULL,
     revision BIGINT NOT NULL,
-    cursor_number BIGINT,
-    cursor_hash {bytes},
-    cursor_segment BIGINT,
-    cursor_offset BIGINT,
-    cursor_rollbacks BIGINT,
+    cursor TEXT,
     pruned_before BIGINT
 );
 CREATE TABLE blocks (
@@ -68,18 +64,7 @@ CREATE TABLE parts (
 );
 CREATE TABLE incomplete (
     number {key},
-    hash {bytes} NOT NULL,
-    parent_hash {bytes} NOT NULL,
-    timestamp BIGINT NOT NULL,
-    segment BIGINT NOT NULL,
-    received BIGINT NOT NULL,
-    body_length BIGINT,
-    receipts_length BIGINT,
-    index_length BIGINT,
-    body_sha256 {bytes},
-    receipts_sha256 {bytes},
-    index_sha256 {bytes},
-    confirmed BIGINT NOT NULL
+    block TEXT NOT NULL
 );
 CREATE TABLE gaps (
     first {key},

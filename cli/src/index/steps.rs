@@ -4,7 +4,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 /// How an engine works.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Payload bytes of a page; 0: as many as a reply holds.
     pub page_bytes: u64,

@@ -1,12 +1,12 @@
 //! The database of one canister's chain: whose it is, where the copy goes on, what it holds.
 
-use super::assemble::{Assembly, Declared, Incomplete, SEGMENTS, Tip};
+use super::assemble::{Assembly, SEGMENTS, Tip};
 use super::change::{Change, int};
 use super::database::{Database, Kind, Row, Tx, Value};
 use super::origin::{Origin, Payload};
 use super::schema::{self, VERSION};
 use crate::ledger::Entry;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Error, Result, ensure};
 use coppice_interface::ExportCursor;
 use serde::Serialize;
 
@@ -108,18 +108,9 @@ impl Store {
     /// When the database fails, or holds what this code does not write.
     pub fn load(&mut self) -> Result<(Option<ExportCursor>, Assembly)> {
         self.database.transaction(|tx| {
-            let sql = "SELECT cursor_number, cursor_hash, cursor_segment, cursor_offset, cursor_rollbacks FROM state";
-            let row = tx.one(sql, &[])?.context("the database has no state")?;
-            let cursor = match optional(&row, 0)? {
-                None => None,
-                Some(of) => Some(ExportCursor {
-                    number: of,
-                    hash: row.get::<Vec<u8>>(1)?.into(),
-                    segment: u8::try_from(number(&row, 2)?)?,
-                    offset: number(&row, 3)?,
-                    rollbacks: number(&row, 4)?,
-                }),
-            };
+            let row = tx.one("SELECT cursor FROM state", &[])?.context("the database has no state")?;
+            let cursor: Option<String> = row.get(0)?;
+            let cursor: Option<ExportCursor> = cursor.map(|cursor| serde_json::from_str(&cursor)).transpose()?;
             let tip = match tx.one("SELECT number, hash FROM blocks ORDER BY number DESC LIMIT 1", &[])? {
                 None => None,
                 Some(row) => Some(Tip { number: number(&row, 0)?, hash: row.get(1)? }),
@@ -129,7 +120,8 @@ impl Store {
             let whole = cursor.as_ref().filter(|at| usize::from(at.segment) >= SEGMENTS);
             let expected = whole.map_or(expected, |at| at.number.checked_add(1));
             let restart = cursor.is_none();
-            let block = if restart { None } else { load_incomplete(tx)? };
+            let row = if restart { None } else { tx.one("SELECT block FROM incomplete", &[])? };
+            let block = row.map(|row| Ok::<_, Error>(serde_json::from_str(&row.get::<String>(0)?)?)).transpose()?;
             Ok((cursor, Assembly { tip, expected, block, restart }))
         })
     }
@@ -189,8 +181,9 @@ impl Store {
     /// When the database fails.
     pub fn unconfirmed_ranges(&mut self, most: i64) -> Result<Vec<(u64, u64)>> {
         // Numbers of a range are as far from their places as each other.
-        let sql = "SELECT min(number), max(number) FROM (SELECT number, number - row_number() OVER (ORDER BY number) AS away \
-                   FROM blocks WHERE confirmed = 0) AS unconfirmed GROUP BY away ORDER BY min(number) LIMIT $1";
+        let sql = "SELECT min(number), max(number) FROM \
+                   (SELECT number, number - row_number() OVER (ORDER BY number) AS away FROM blocks WHERE confirmed = 0) \
+                   AS unconfirmed GROUP BY away ORDER BY min(number) LIMIT $1";
         let rows = self.database.transaction(|tx| tx.all(sql, &[most.into()]))?;
         rows.iter().map(|row| Ok((number(row, 0)?, number(row, 1)?))).collect()
     }
@@ -263,21 +256,9 @@ impl Store {
             let mut change = Change::new(tx, payload, revision);
             let (result, cursor) = work(&mut change)?;
             let pruned_before = pruned_before.filter(|_| !change.is_of_another_chain());
-            let sql = "UPDATE state SET pruned_before = $1";
-            tx.execute(sql, &[Value::Int(pruned_before.map(int).transpose()?)])?;
-            let sql = "UPDATE state SET cursor_number = $1, cursor_hash = $2, cursor_segment = $3, \
-                       cursor_offset = $4, cursor_rollbacks = $5";
-            let values = match &cursor {
-                None => [Value::Int(None), Value::Bytes(None), Value::Int(None), Value::Int(None), Value::Int(None)],
-                Some(at) => [
-                    int(at.number)?.into(),
-                    at.hash.as_slice().into(),
-                    i64::from(at.segment).into(),
-                    int(at.offset)?.into(),
-                    int(at.rollbacks)?.into(),
-                ],
-            };
-            tx.execute(sql, &values)?;
+            let text = cursor.as_ref().map(serde_json::to_string).transpose()?;
+            let values = [Value::Int(pruned_before.map(int).transpose()?), Value::Text(text.as_deref())];
+            tx.execute("UPDATE state SET pruned_before = $1, cursor = $2", &values)?;
             Ok((result, pruned_before))
         })?;
         self.revision += 1;
@@ -292,26 +273,4 @@ impl Store {
     pub fn one(&mut self, sql: &'static str, values: &[Value<'_>]) -> Result<Option<Row>> {
         self.database.transaction(|tx| tx.one(sql, values))
     }
-}
-
-fn load_incomplete(tx: &mut Tx<'_>) -> Result<Option<Incomplete>> {
-    let sql = "SELECT number, hash, parent_hash, timestamp, segment, received, body_length, receipts_length, \
-               index_length, body_sha256, receipts_sha256, index_sha256, confirmed FROM incomplete";
-    let Some(row) = tx.one(sql, &[])? else { return Ok(None) };
-    let mut segments: [Option<Declared>; SEGMENTS] = Default::default();
-    for (column, segment) in (6..).zip(&mut segments) {
-        if let Some(length) = optional(&row, column)? {
-            *segment = Some(Declared { length, sha256: row.get(column + SEGMENTS)? });
-        }
-    }
-    Ok(Some(Incomplete {
-        number: number(&row, 0)?,
-        hash: row.get(1)?,
-        parent_hash: row.get(2)?,
-        timestamp: row.get::<i64>(3)? as u64,
-        segment: u8::try_from(number(&row, 4)?)?,
-        received: number(&row, 5)?,
-        segments,
-        confirmed: row.get::<i64>(12)? != 0,
-    }))
 }

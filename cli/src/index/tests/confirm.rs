@@ -316,10 +316,12 @@ fn a_made_up_block_below_the_oldest_kept_one_leaves_a_gap() {
     assert_eq!((dump(&url), canister.chain().bound), (before, 0));
     drop(engine);
     // Replace the cursor by one that the canister knows.
+    let (cursor, _) = Store::open(&url, &origin(Payload::All)).unwrap().load().unwrap();
     let mut database = Database::open(&url).unwrap();
     let hash = canister.chain().blocks[&18].hash.clone();
-    let sql = "UPDATE state SET cursor_hash = $1";
-    database.transaction(|tx| tx.execute(sql, &[hash.as_slice().into()])).unwrap();
+    let cursor = serde_json::to_string(&ExportCursor { hash: hash.clone().into(), ..cursor.unwrap() }).unwrap();
+    let sql = "UPDATE state SET cursor = $1";
+    database.transaction(|tx| tx.execute(sql, &[cursor.as_str().into()])).unwrap();
     let sql = "UPDATE blocks SET hash = $1 WHERE number = 18";
     database.transaction(|tx| tx.execute(sql, &[hash.as_slice().into()])).unwrap();
     drop(database);

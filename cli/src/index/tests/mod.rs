@@ -90,11 +90,7 @@ fn dump(url: &str) -> Vec<String> {
     };
     let text = |row: &Row, at| row.get::<String>(at).unwrap();
     let tables: [(&str, &str); 9] = [
-        (
-            "SELECT schema_version, canister, network, payload, cursor_number, cursor_hash, cursor_segment, cursor_offset, \
-          cursor_rollbacks, pruned_before FROM state",
-            "itttibiiii",
-        ),
+        ("SELECT schema_version, canister, network, payload, cursor, pruned_before FROM state", "itttti"),
         (
             "SELECT number, hash, parent_hash, timestamp, transactions, body_length, receipts_length, index_length, \
           body_sha256, receipts_sha256, index_sha256, body, receipts, index_segment, confirmed FROM blocks ORDER BY number",
@@ -102,7 +98,7 @@ fn dump(url: &str) -> Vec<String> {
         ),
         ("SELECT number, position, id FROM transactions ORDER BY number, position", "iib"),
         ("SELECT number, segment, starts_at, bytes FROM parts ORDER BY number, segment, starts_at", "iiib"),
-        ("SELECT number, hash, segment, received, confirmed FROM incomplete", "ibiii"),
+        ("SELECT number, block FROM incomplete", "it"),
         (
             "SELECT number, hash, parent_hash, timestamp, transactions, body_length, receipts_length, index_length, \
           body_sha256, receipts_sha256, index_sha256, body, receipts, index_segment, confirmed FROM orphaned ORDER BY removal, number",
