@@ -15,7 +15,6 @@ use candid::Principal;
 use coppice_interface::{
     AcquireBlobDeletions, BlobDeletionError, BlobDeletionLease, BlobDeletionState, CompletedBlobDeletions,
 };
-use serde_bytes::ByteBuf;
 
 /// Seconds of a lease where the caller does not say.
 const DEFAULT_SECS: u64 = 300;
@@ -192,7 +191,8 @@ impl Store {
         if let Some(request) = arg.request.as_ref().map(|request| &request[..]) {
             let same = |lease: &&Lease| live(lease) && lease.request.as_deref() == Some(request);
             if let Some(lease) = self.leases.live.iter().find(same) {
-                return Ok(Some(self.given(lease.token)));
+                let rows = lease.rows(&self.slots).filter_map(|row| row.shown(&self.slots)).collect();
+                return Ok(Some(lease.given(rows)));
             }
             if let Some(ended) = self.leases.ended_request(caller, request) {
                 let is_completed = ended.stage == Stage::Completed;
@@ -205,12 +205,11 @@ impl Store {
         if merge.peek(height).is_none() {
             return Ok(None);
         }
-        self.leases.save(&mut self.slots);
         let mine = self.leases.live.iter().filter(|lease| lease.stage != Stage::Over && lease.holder == caller);
         if mine.count() as u64 >= u64::from(most) {
             return Err(BlobDeletionError::TooManyLeases { limit: u64::from(most) });
         }
-        if self.leases.live.len() >= MAX_LEASES {
+        if self.leases.live.iter().filter(|lease| !lease.is_done()).count() >= MAX_LEASES {
             return Err(BlobDeletionError::TooManyLeases { limit: MAX_LEASES as u64 });
         }
         self.root.leases = self.leases.make(&mut self.slots).map_err(NoMemory)?;
@@ -219,6 +218,7 @@ impl Store {
         self.leases.add(token, caller, request, due, times);
         self.root.next_lease += 1;
         self.root.tally(Counter::Acquired, 1);
+        let mut rows = Vec::new();
         for _ in 0..limit(arg.limit) {
             let Some(slot) = merge.next(self, height) else { break };
             // One that cannot be decoded stays where it is.
@@ -226,20 +226,9 @@ impl Store {
                 row.lease = token.number;
                 self.move_to(&mut row, BlobDeletionState::Leased);
                 self.taken[row.store_type as usize] = true;
+                rows.extend(row.shown(&self.slots));
             }
         }
-        Ok(Some(self.given(token)))
-    }
-
-    /// A lease as its holder is given it.
-    fn given(&self, token: Token) -> BlobDeletionLease {
-        let lease = self.leases.get(token.number);
-        let rows = lease.map(|lease| lease.rows(&self.slots).filter_map(|row| row.shown(&self.slots)).collect());
-        BlobDeletionLease {
-            token: ByteBuf::from(token.bytes()),
-            expires_at: lease.map_or(0, |lease| lease.expires_at),
-            height: lease.map_or(0, |lease| lease.height),
-            rows: rows.unwrap_or_default(),
-        }
+        Ok(self.leases.get(token.number).map(|lease| lease.given(rows)))
     }
 }

@@ -15,8 +15,9 @@ use super::row::{Row, at};
 use crate::storage::memory::GrowError;
 use crate::storage::slots::{SlotId, Slots};
 use candid::Principal;
-use coppice_interface::CompletedBlobDeletions;
+use coppice_interface::{BlobDeletion, BlobDeletionLease, CompletedBlobDeletions};
 use coppice_storage::bytes::{u32_at, u64_at};
+use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -170,8 +171,14 @@ impl Lease {
     }
 
     /// It has ended, and has no rows.
-    fn is_done(&self) -> bool {
+    pub fn is_done(&self) -> bool {
         self.stage != Stage::Live && self.rows == 0
+    }
+
+    /// Returns the lease with its rows, as its holder is answered.
+    pub fn given(&self, rows: Vec<BlobDeletion>) -> BlobDeletionLease {
+        let token = ByteBuf::from(self.token.bytes());
+        BlobDeletionLease { token, expires_at: self.expires_at, height: self.height, rows }
     }
 
     /// When it does something next by itself; 0: at once.
@@ -282,10 +289,10 @@ impl Leases {
         Ok(self.slot)
     }
 
-    /// A new one without rows.
+    /// Adds a lease without rows. It may take the place of a lease that is done, which [`save`](Self::save) clears before.
     pub fn add(&mut self, token: Token, holder: Principal, request: Option<Vec<u8>>, height: u32, times: [u64; 2]) {
         let mut taken = [false; MAX_LEASES];
-        self.live.iter().for_each(|lease| taken[lease.place as usize] = true);
+        self.live.iter().filter(|lease| !lease.is_done()).for_each(|lease| taken[lease.place as usize] = true);
         let place = taken.iter().position(|taken| !taken).expect("there are fewer than that") as u32;
         let [acquired_at, length] = times;
         self.live.push(Lease {
