@@ -1,19 +1,20 @@
-//! An indexer beside a feeder, in a thread of its own: blocks go in, the pruner takes them out behind, and the indexer is in
-//! between. The two take turns, so that the same blocks make the same run: the feeder appends some, then waits until all of them are indexed, as
-//! a chain does not.
+//! An indexer beside a feeder: blocks go in, the pruner takes them out behind, and the indexer is in between. The two take turns, so
+//! that the same blocks make the same run: the feeder appends some, then the indexer indexes all of them, for which no chain waits.
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Result, ensure};
 use coppice::client::{Client, Reach, Trials, Wait};
+use coppice::feed;
 use coppice::index::engine::Engine;
 use coppice::index::origin::Origin;
 use coppice::index::steps::{Event, Figures, Onward, Options};
 use coppice::index::store::Store;
 use coppice::ledger::Ledger;
+use coppice::progress::Progress;
 use coppice::report::{blocks, bytes, count};
 use coppice::say;
-use coppice_interface::{Exporter, RemoveExporter, Role};
+use coppice::site::{BLOCK_INTERVAL, Site};
+use coppice_interface::{AppendBlock, Exporter, RemoveExporter, Role};
 use serde::Serialize;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The name under which it is registered.
@@ -63,78 +64,16 @@ impl Indexed {
     }
 }
 
-/// How far both are.
-#[derive(Default)]
-struct Progress {
-    appended: u64,
-    /// True during the indexer's turn.
-    indexing: bool,
-    /// No more blocks come.
-    all_fed: bool,
-    /// The indexer has ended, before its time or not.
-    ended: bool,
-}
-
-/// Where feeder and indexer meet.
-#[derive(Default)]
-pub struct Pace {
-    progress: Mutex<Progress>,
-    moved: Condvar,
-}
-
-impl Pace {
-    fn change(&self, change: impl FnOnce(&mut Progress)) {
-        change(&mut self.progress());
-        self.moved.notify_all();
-    }
-
-    fn progress(&self) -> MutexGuard<'_, Progress> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Counts one more appended block. If this block ends the feeder's turn, waits until the indexer's turn ends.
-    ///
-    /// # Errors
-    /// When the indexer has ended; its own error says why.
-    pub fn appended(&self) -> Result<()> {
-        self.change(|progress| {
-            progress.appended += 1;
-            progress.indexing = progress.appended.is_multiple_of(TURN);
-        });
-        let progress = self
-            .moved
-            .wait_while(self.progress(), |progress| !progress.ended && progress.indexing)
-            .unwrap_or_else(PoisonError::into_inner);
-        ensure!(!progress.ended, "the indexer has ended");
-        Ok(())
-    }
-
-    /// Waits for the indexer's turn, or the end of the feed; answers how many blocks were appended.
-    fn wait_for_turn(&self) -> u64 {
-        self.moved
-            .wait_while(self.progress(), |progress| !progress.all_fed && !progress.indexing)
-            .unwrap_or_else(PoisonError::into_inner)
-            .appended
-    }
-
-    /// Returns whether blocks beyond the indexed ones were appended. If there are none in this turn, waits for the indexer's next turn.
-    fn has_more(&self, indexed: u64) -> bool {
-        if self.progress().appended > indexed {
-            return true;
-        }
-        self.change(|progress| progress.indexing = false);
-        self.wait_for_turn() > indexed
-    }
-}
-
 /// A registered exporter.
 pub struct Companion<'a, T: Reach> {
     client: &'a Client<T>,
     engine: Engine<'a, T>,
     registered: bool,
+    /// Blocks that were appended since it was registered.
+    appended: u64,
 }
 
-impl<'a, T: Reach + Sync> Companion<'a, T> {
+impl<'a, T: Reach> Companion<'a, T> {
     /// Registers it, and opens its database, which must have no blocks.
     ///
     /// # Errors
@@ -151,29 +90,77 @@ impl<'a, T: Reach + Sync> Companion<'a, T> {
             .register_exporter(&Exporter { name: NAME.into(), principal: client.transport().principal(Role::Exporter) })
             .done()?;
         let options = Options { ack_every: Some(ACK_EVERY), ..Options::default() };
-        Ok(Self { client, engine: Engine::open(client, store, options, Onward)?, registered: true })
+        Ok(Self { client, engine: Engine::open(client, store, options, Onward)?, registered: true, appended: 0 })
     }
 
-    /// Indexes while `feed` appends, until everything that it appended is indexed.
+    /// Feeds blocks, with the time of a block behind each, and indexes all of them. `note` sees every block that is in, and whether it
+    /// went in chunks. Answers the ledger of the blocks.
     ///
     /// # Errors
-    /// As [`Engine::step`]; the feeder's own.
-    pub fn index_while<R>(&mut self, feed: impl FnOnce(&Pace) -> Result<R>) -> Result<R> {
-        let pace = Pace::default();
-        let engine = &mut self.engine;
-        let before = engine.figures().handled();
-        std::thread::scope(|scope| {
-            let indexer = scope.spawn(|| {
-                let result = keep_up(engine, &pace, before);
-                pace.change(|progress| progress.ended = true);
-                result
-            });
-            let fed = feed(&pace);
-            pace.change(|progress| progress.all_fed = true);
-            let indexed = indexer.join().map_err(|_| anyhow!("the indexer has panicked"))?;
-            // Where it has failed, the feeder knows no more than that.
-            indexed.and(fed)
-        })
+    /// When the canister refuses a block or traps; as [`Engine::step`]; those of `note`.
+    pub fn feed(
+        &mut self,
+        what: &'static str,
+        total: u64,
+        blocks: impl IntoIterator<Item = AppendBlock>,
+        mut note: impl FnMut(&AppendBlock, bool) -> Result<()>,
+    ) -> Result<Ledger>
+    where
+        T: Site,
+    {
+        let progress = Progress::new(what, total);
+        let mut ledger = Ledger::default();
+        for block in blocks {
+            let in_chunks = feed::send(self.client, &block)?;
+            ledger.record(&block);
+            note(&block, in_chunks)?;
+            self.appended()?;
+            self.client.transport().pass(BLOCK_INTERVAL)?;
+            progress.advance();
+        }
+        progress.finish();
+        self.catch_up()?;
+        Ok(ledger)
+    }
+
+    /// Counts one more appended block. If this block ends the feeder's turn, the indexer's turn comes.
+    ///
+    /// # Errors
+    /// As [`Engine::step`].
+    pub fn appended(&mut self) -> Result<()> {
+        self.appended += 1;
+        if self.appended.is_multiple_of(TURN) { self.catch_up() } else { Ok(()) }
+    }
+
+    /// Indexes until everything that was appended is indexed.
+    ///
+    /// # Errors
+    /// As [`Engine::step`].
+    pub fn catch_up(&mut self) -> Result<()> {
+        let mut trials = Trials::default();
+        let mut behind = self.is_behind();
+        while behind {
+            let event = match self.engine.step() {
+                // Over a network: it is tried again.
+                Err(error) if trials.go_on(&error) => {
+                    say!("{error:#}; trying again");
+                    std::thread::sleep(RETRY);
+                    continue;
+                }
+                event => event?,
+            };
+            trials.answered();
+            match event {
+                Event::Note(note) | Event::Behind(note) => say!("note: {note}"),
+                Event::CaughtUp => behind = self.is_behind(),
+                Event::Stored | Event::Went => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn is_behind(&self) -> bool {
+        self.engine.figures().handled() < self.appended
     }
 
     /// Holds the database against what was appended.
@@ -231,53 +218,4 @@ impl<T: Reach> Drop for Companion<'_, T> {
 
 fn leaving() -> RemoveExporter {
     RemoveExporter { name: NAME.into(), drop_guard: true }
-}
-
-fn keep_up<T: Reach>(engine: &mut Engine<'_, T>, pace: &Pace, before: u64) -> Result<()> {
-    let mut trials = Trials::default();
-    pace.wait_for_turn();
-    loop {
-        let event = match engine.step() {
-            // Over a network: it is tried again.
-            Err(error) if trials.go_on(&error) => {
-                say!("{error:#}; trying again");
-                std::thread::sleep(RETRY);
-                continue;
-            }
-            event => event?,
-        };
-        trials.answered();
-        let indexed = engine.figures().handled() - before;
-        match event {
-            Event::Note(note) | Event::Behind(note) => say!("note: {note}"),
-            Event::CaughtUp if !pace.has_more(indexed) => return Ok(()),
-            Event::CaughtUp | Event::Stored | Event::Went => {}
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn feeder_and_indexer_take_turns_and_the_feeder_hears_that_the_indexer_has_ended() {
-        for _ in 0..100 {
-            let pace = Pace::default();
-            std::thread::scope(|scope| {
-                let indexer = scope.spawn(|| {
-                    let mut turns = vec![pace.wait_for_turn()];
-                    while pace.has_more(turns[turns.len() - 1]) {
-                        turns.push(pace.progress().appended);
-                    }
-                    turns
-                });
-                (0..2 * TURN + 3).for_each(|_| pace.appended().unwrap());
-                pace.change(|progress| progress.all_fed = true);
-                assert_eq!(indexer.join().unwrap(), [TURN, 2 * TURN, 2 * TURN + 3]);
-            });
-            pace.change(|progress| progress.ended = true);
-            assert!(pace.appended().is_err());
-        }
-    }
 }

@@ -3,7 +3,7 @@
 
 use crate::args::{DemoArgs, HostArgs};
 use crate::chain_gen::Generator;
-use crate::companion::{Companion, Indexed, Pace};
+use crate::companion::{Companion, Indexed};
 use crate::costs::Instructions;
 use crate::demo_utxo;
 use crate::embedded::Embedded;
@@ -11,16 +11,13 @@ use crate::quoted;
 use crate::wasm;
 use anyhow::{Context, Result, bail, ensure};
 use coppice::client::{Client, Wait};
-use coppice::feed;
 use coppice::index::origin::{Origin, Payload};
-use coppice::ledger::Ledger;
-use coppice::progress::Progress;
 use coppice::report::{self, Amount, Report, Storage, amount, blocks, bytes, count, seconds_since, verified_rows};
 use coppice::site::{BLOCK_INTERVAL, Site, healthy, settle};
 use coppice::verify::{Depth, Verified, verify};
 use coppice_interface::{AppendBlock, PrunePolicyArg};
 use serde::Serialize;
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
 /// Blocks that are appended where nothing else is asked for.
@@ -192,23 +189,28 @@ pub fn play(client: &Client<impl Site>, plan: Plan, begins_at: u64, origin: &Ori
 
     let generator = Generator::new(seed, blocks, begins_at, BLOCK_INTERVAL.as_secs())?;
     let first_block = generator.first();
-    let mut fed = Fed { billed_bytes: billed_bytes_at_first, ..Fed::default() };
-    companion.index_while(|pace| {
-        std::thread::scope(|scope| {
-            // Making and hashing a block takes about as long as appending it.
-            let (sender, receiver) = sync_channel(AHEAD);
-            scope.spawn(move || {
-                for block in generator {
-                    if sender.send(block).is_err() {
-                        // Feeding has failed, and says why.
-                        return;
-                    }
+    let (mut appended_in_chunks, mut billed_bytes, mut growth) = (0, billed_bytes_at_first, None);
+    let note = |block: &AppendBlock, in_chunks| {
+        appended_in_chunks += u64::from(in_chunks);
+        let billed = client.get_storage_status().wait()?.billed_bytes;
+        if billed > billed_bytes {
+            (billed_bytes, growth) = (billed, Some(block.number));
+        }
+        Ok(())
+    };
+    let ledger = std::thread::scope(|scope| {
+        // Making and hashing a block takes about as long as appending it.
+        let (sender, receiver) = sync_channel(AHEAD);
+        scope.spawn(move || {
+            for block in generator {
+                if sender.send(block).is_err() {
+                    // Feeding has failed, and says why.
+                    return;
                 }
-            });
-            fed.feed(client, pace, receiver, blocks)
-        })
+            }
+        });
+        companion.feed("appending", blocks, receiver, note)
     })?;
-    let Fed { ledger, in_chunks, growth, .. } = fed;
     let status = settle(client, Duration::from_secs(policy.timer_interval_secs))?;
 
     let last_block = first_block + blocks - 1;
@@ -238,7 +240,7 @@ pub fn play(client: &Client<impl Site>, plan: Plan, begins_at: u64, origin: &Ori
         first_block,
         last_block,
         appended,
-        appended_in_chunks: in_chunks,
+        appended_in_chunks,
         pruned,
         kept: Amount::of(kept),
         storage: Storage::from(&client.get_storage_status().wait()?),
@@ -250,40 +252,6 @@ pub fn play(client: &Client<impl Site>, plan: Plan, begins_at: u64, origin: &Ori
         verified,
         seconds: seconds_since(started),
     })
-}
-
-/// What is known while blocks go in.
-#[derive(Default)]
-struct Fed {
-    ledger: Ledger,
-    in_chunks: u64,
-    billed_bytes: u64,
-    growth: Option<u64>,
-}
-
-impl Fed {
-    fn feed(
-        &mut self,
-        client: &Client<impl Site>,
-        pace: &Pace,
-        blocks: Receiver<AppendBlock>,
-        total: u64,
-    ) -> Result<()> {
-        let progress = Progress::new("appending", total);
-        for block in blocks {
-            self.in_chunks += u64::from(feed::send(client, &block)?);
-            self.ledger.record(&block);
-            let billed = client.get_storage_status().wait()?.billed_bytes;
-            if billed > self.billed_bytes {
-                (self.billed_bytes, self.growth) = (billed, Some(block.number));
-            }
-            pace.appended()?;
-            client.transport().pass(BLOCK_INTERVAL)?;
-            progress.advance();
-        }
-        progress.finish();
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -7,13 +7,10 @@ use crate::embedded::Embedded;
 use crate::wasm;
 use anyhow::{Result, ensure};
 use coppice::client::Wait;
-use coppice::feed;
 use coppice::index::origin::{Origin, Payload};
 use coppice::index::{self, DatabaseArgs, schema};
-use coppice::ledger::Ledger;
-use coppice::progress::Progress;
 use coppice::report::{self, Report, blocks};
-use coppice::site::{BLOCK_INTERVAL, Site, healthy, settle};
+use coppice::site::{BLOCK_INTERVAL, healthy, settle};
 use coppice_interface::PrunePolicyArg;
 use serde::Serialize;
 use std::time::{Duration, Instant};
@@ -94,21 +91,9 @@ pub fn run(args: &IndexArgs, wasm: Vec<u8>) -> Result<IndexReport> {
     let retain_blocks = args.retain_blocks.unwrap_or(args.blocks / 5);
     let policy = PrunePolicyArg { retain_blocks: Some(retain_blocks), ..PrunePolicyArg::default() };
     let policy = client.set_prune_policy(&policy).done()?.new;
-    let mut ledger = Ledger::default();
     let now = client.transport().now_secs();
     let generator = Generator::new(args.seed, args.blocks, now, BLOCK_INTERVAL.as_secs())?;
-    companion.index_while(|pace| {
-        let progress = Progress::new("indexing", args.blocks);
-        for block in generator {
-            feed::send(&client, &block)?;
-            ledger.record(&block);
-            pace.appended()?;
-            client.transport().pass(BLOCK_INTERVAL)?;
-            progress.advance();
-        }
-        progress.finish();
-        Ok(())
-    })?;
+    let ledger = companion.feed("indexing", args.blocks, generator, |_, _| Ok(()))?;
     let status = settle(&client, Duration::from_secs(policy.timer_interval_secs))?;
     healthy(&client)?;
     let retained = (retain_blocks + 1).min(args.blocks);

@@ -12,7 +12,7 @@ use coppice::ledger::Ledger;
 use coppice::random::Random;
 use coppice::site::Site;
 use coppice_interface::{ExportError, ExportPage, Exporter, PrunePolicyArg, Role};
-use coppice_lab::companion::{Companion, Pace};
+use coppice_lab::companion::Companion;
 use coppice_lab::embedded::Embedded;
 use coppice_lab::wasm;
 use std::path::PathBuf;
@@ -177,15 +177,17 @@ fn an_indexer_that_fails_ends_the_run_with_its_own_error() {
     let canister = client.transport().inner.transport().canister().to_string();
     let origin = Origin { canister, network: "embedded".into(), payload: Payload::Headers };
     let mut feeder = Feeder { client: &client.transport().inner, random: Random::new(5), chain: Vec::new() };
-    let mut feed = |pace: &Pace| {
+    let mut feed = |companion: &mut Companion<Damaged>| {
         feeder.append(10);
-        pace.appended()
+        companion.appended()
     };
     let mut companion = Companion::start(&client, &url, &origin).unwrap();
-    companion.index_while(&mut feed).unwrap();
+    feed(&mut companion).unwrap();
+    assert_eq!(companion.engine().tip(), None, "it is not its turn");
+    companion.catch_up().unwrap();
     assert_eq!(companion.engine().tip(), Some(500));
     client.transport().is_damaged.store(true, Ordering::Relaxed);
-    let error = companion.index_while(|pace| (0..32).try_for_each(|_| feed(pace)));
+    let error = (0..32).try_for_each(|_| feed(&mut companion));
     assert!(error.unwrap_err().to_string().contains("cannot read block 501"));
     drop(companion);
     let again = Companion::start(&client, &url, &origin).err().unwrap().to_string();
