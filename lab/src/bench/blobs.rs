@@ -15,7 +15,7 @@ pub fn blobs(subject: &Subject, each: Each) -> Result<()> {
     for n in NUMBERS {
         subject.say(&format!("blob: {n} live blobs"));
         let bench = Bench::start(subject)?;
-        bench.call::<()>("bench_fill_blobs", &n)?;
+        bench.call::<()>("bench_fill_blobs", (n,))?;
         let from = bench.host.checkpoint();
         for size in SIZES {
             for op in BLOB_OPS {

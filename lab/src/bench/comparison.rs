@@ -190,20 +190,7 @@ mod tests {
     fn row(op: &'static str, peer: Option<&'static str>, instructions: u64, bytes: Option<f64>) -> Row {
         let (family, op) = op.split_once(' ').unwrap();
         let (size, n) = if family == "utxo" { (2, RECORDS) } else { (32, IDS) };
-        let today = Figure {
-            family,
-            op,
-            size,
-            n,
-            peer,
-            instructions,
-            whole: None,
-            pages_read: 0.0,
-            pages_written: 0.0,
-            limit: None,
-            pages_limit: None,
-            bytes,
-        };
+        let today = Figure { family, op, size, n, peer, instructions, bytes, ..Figure::default() };
         Row::of(today.clone(), &today).unwrap()
     }
 

@@ -2,12 +2,12 @@
 //! height and by random ones, among many others of which a quarter is leased; with UTXO records that have two parents; and leases that
 //! expire all at once.
 
-use super::figure::{Figure, Whole};
+use super::figure::Figure;
 use super::price::Price;
 use super::subject::{Bench, Each, Subject};
-use super::{limits, utxo};
+use super::utxo;
 use anyhow::{Context, Result, bail, ensure};
-use candid::{Decode, Encode};
+use candid::Encode;
 use coppice_host::{Checkpoint, Execution, Kind};
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
@@ -32,8 +32,8 @@ pub fn deletion(subject: &Subject, each: Each) -> Result<()> {
                 let grant = Grant { principal: bench.operator, role };
                 bench.done::<(), RoleError>("grant_role", Encode!(&grant)?)?;
             }
-            while !say(&bench, "bench_fill_deletions", Encode!(&(n + ROWS), &random)?)? {}
-            while !say(&bench, "bench_lease_deletions", Encode!(&(n / 4))?)? {}
+            bench.fill("bench_fill_deletions", (n + ROWS, random))?;
+            bench.fill("bench_lease_deletions", (n / 4,))?;
             let from = bench.host.checkpoint();
             let mut figures = leased(&bench, n, random)?;
             if !random {
@@ -63,32 +63,11 @@ pub fn deletion(subject: &Subject, each: Each) -> Result<()> {
     Ok(())
 }
 
-fn say(bench: &Bench, method: &str, arg: Vec<u8>) -> Result<bool> {
-    let reply = bench.host.update_call(bench.canister, bench.operator, method, arg)?;
-    Decode!(&reply, Result<bool, String>)?.map_err(|why| anyhow::anyhow!("{method}: {why}"))
-}
-
 /// What so many rows took in these messages, a row.
-fn a_row(price: Price, op: &'static str, n: u64, rows: u64, messages: &[&Execution]) -> Figure {
-    let sum = |of: fn(&Execution) -> u64| messages.iter().map(|message| of(message)).sum::<u64>();
-    let (family, size) = ("deletion", rows as u32);
-    Figure {
-        family,
-        op,
-        size,
-        n,
-        peer: None,
-        instructions: sum(|message| message.instructions) / rows,
-        whole: Some(Whole {
-            heap_pages: sum(|message| message.heap_pages_written),
-            charged: sum(|message| message.instructions_charged) / rows,
-        }),
-        pages_read: sum(|message| message.stable_pages_read) as f64 / rows as f64,
-        pages_written: sum(|message| message.stable_pages_written) as f64 / rows as f64,
-        limit: limits::limit(price, family, op, size),
-        pages_limit: ["lease", "lease with records"].contains(&op).then_some(1.5),
-        bytes: None,
-    }
+fn a_row(bench: &Bench, op: &'static str, n: u64, rows: u64, messages: &[&Execution]) -> Figure {
+    let pages_limit = ["lease", "lease with records"].contains(&op).then_some(1.5);
+    let messages = messages.iter().copied();
+    Figure { pages_limit, ..bench.of_items("deletion", op, rows as u32, n, rows, messages) }
 }
 
 /// Leases a thousand rows and completes them.
@@ -125,9 +104,9 @@ fn leased(bench: &Bench, n: u64, random: bool) -> Result<Vec<Figure>> {
         true => ["acquire random", "complete random", "lease random"],
     };
     Ok(vec![
-        a_row(bench.price, acquire, n, ROWS, &[&acquired]),
-        a_row(bench.price, complete, n, ROWS, &[&completed]),
-        a_row(bench.price, both, n, ROWS, &[&acquired, &completed]),
+        a_row(bench, acquire, n, ROWS, &[&acquired]),
+        a_row(bench, complete, n, ROWS, &[&completed]),
+        a_row(bench, both, n, ROWS, &[&acquired, &completed]),
     ])
 }
 
@@ -143,9 +122,7 @@ fn without_lease(bench: &Bench, from: &Checkpoint, n: u64) -> Result<Vec<Figure>
     schedule(7)?;
     let (_, scheduled) = schedule(8)?;
     let arg = Encode!(&u32::MAX, &(ROWS as u32))?;
-    let reply = bench.host.query_call(bench.canister, bench.operator, "get_pending_blob_deletions", arg)?;
-    let pending = bench.host.last_execution().context("the host counted nothing")?;
-    let rows = Decode!(&reply, Vec<BlobDeletion>)?;
+    let (rows, pending) = bench.query::<Vec<BlobDeletion>>("get_pending_blob_deletions", arg)?;
     let [first, second, rest @ ..] = &rows[..] else { bail!("nothing waits") };
     let increment = |row: &BlobDeletion| {
         let arg = Encode!(&row.id, &9u32)?;
@@ -168,21 +145,19 @@ fn without_lease(bench: &Bench, from: &Checkpoint, n: u64) -> Result<Vec<Figure>
     ensure!(done.removed == rest.len() as u64, "{done:?}");
     let rest = rest.len() as u64;
     Ok(vec![
-        a_row(bench.price, "schedule", n, 1, &[&scheduled]),
-        a_row(bench.price, "pending", n, ROWS, &[&pending]),
-        a_row(bench.price, "increment", n, 1, &[&incremented]),
-        a_row(bench.price, "remove", n, 1, &[&removed]),
-        a_row(bench.price, "complete without lease", n, rest, &[&completed]),
+        a_row(bench, "schedule", n, 1, &[&scheduled]),
+        a_row(bench, "pending", n, ROWS, &[&pending]),
+        a_row(bench, "increment", n, 1, &[&incremented]),
+        a_row(bench, "remove", n, 1, &[&removed]),
+        a_row(bench, "complete without lease", n, rest, &[&completed]),
     ])
 }
 
 fn records(bench: &Bench, n: u64) -> Result<Vec<Figure>> {
     let (acquired, completed) = lease(bench)?;
-    let status =
-        bench.host.query_call(bench.canister, bench.operator, "get_pruner_status", candid::encode_args(())?)?;
-    let totals = Decode!(&status, UtxoPrunerStatus)?.totals;
+    let (UtxoPrunerStatus { totals, .. }, _) = bench.query("get_pruner_status", Encode!()?)?;
     ensure!((totals.records_deleted, totals.parents_updated) == (ROWS, 2 * ROWS), "{totals:?}");
-    Ok(vec![a_row(bench.price, "lease with records", n, ROWS, &[&acquired, &completed])])
+    Ok(vec![a_row(bench, "lease with records", n, ROWS, &[&acquired, &completed])])
 }
 
 /// A quarter of all rows expire at once.
@@ -196,11 +171,9 @@ fn expire(bench: &Bench, n: u64, random: bool) -> Result<Figure> {
             bail!("a message that has rows go back: {message:?}");
         }
     }
-    let status =
-        bench.host.query_call(bench.canister, bench.operator, "get_blob_deletion_status", candid::encode_args(())?)?;
-    let status = Decode!(&status, BlobDeletionStatus)?;
+    let (status, _) = bench.query::<BlobDeletionStatus>("get_blob_deletion_status", Encode!()?)?;
     let waiting: u64 = status.stores.iter().map(|store| store.waiting).sum();
     ensure!(status.leases.is_empty() && waiting == n + ROWS, "{waiting} rows wait, {} leases", status.leases.len());
     let timers: Vec<&Execution> = all.iter().filter(|message| message.kind != Kind::Query).collect();
-    Ok(a_row(bench.price, if random { "expire random" } else { "expire" }, n, n / 4, &timers))
+    Ok(a_row(bench, if random { "expire random" } else { "expire" }, n, n / 4, &timers))
 }

@@ -5,7 +5,7 @@ use comfy_table::{CellAlignment, Table};
 use serde::Serialize;
 
 /// What one operation took, by one price of the pages of stable memory.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Figure {
     /// Which structure.
     pub family: &'static str,
@@ -190,14 +190,11 @@ mod tests {
             op,
             size: 4_096,
             n: 10,
-            peer: None,
             instructions,
-            whole: None,
             pages_read: 1.0,
             pages_written: 0.5,
             limit,
-            pages_limit: None,
-            bytes: None,
+            ..Figure::default()
         }
     }
 

@@ -3,9 +3,9 @@
 
 use super::figure::{Figure, Whole};
 use super::subject::{Bench, Each, IDS, Subject};
-use anyhow::{Context, Result, anyhow, ensure};
-use candid::{Decode, Encode};
-use coppice_host::{Checkpoint, Execution, Kind};
+use anyhow::{Result, anyhow, ensure};
+use candid::Encode;
+use coppice_host::{Checkpoint, Execution};
 use coppice_interface::{ReadError, TransactionLocation};
 use serde_bytes::ByteBuf;
 
@@ -25,13 +25,13 @@ pub fn index(subject: &Subject, each: Each) -> Result<()> {
         for what in ["index", "btree", "heap"] {
             subject.say(&format!("{what}: {n} entries"));
             let bench = Bench::start(subject)?;
-            bench.fill("bench_fill_index", n)?;
+            bench.fill("bench_fill_index", (n,))?;
             match what {
-                "btree" => bench.fill("bench_fill_btree", n)?,
+                "btree" => bench.fill("bench_fill_btree", (n,))?,
                 "heap" => each(bench.rebuild(n)?)?,
                 _ => {}
             }
-            let bytes = bench.call::<u64>("bench_index_bytes", &what)? as f64 / n as f64;
+            let bytes = bench.call::<u64>("bench_index_bytes", (what,))? as f64 / n as f64;
             let from = bench.host.checkpoint();
             for op in OPS {
                 each(Figure { bytes: (op == "insert").then_some(bytes), ..bench.of_index(&from, what, op, n)? })?;
@@ -40,7 +40,7 @@ pub fn index(subject: &Subject, each: Each) -> Result<()> {
         }
         subject.say(&format!("index: {n} secondary keys"));
         let bench = Bench::start(subject)?;
-        bench.fill("bench_fill_keys", n)?;
+        bench.fill("bench_fill_keys", (n,))?;
         let from = bench.host.checkpoint();
         for op in KEY_OPS {
             each(bench.of_index(&from, "index", op, n)?)?;
@@ -83,27 +83,9 @@ impl Bench {
 
     /// Measures the instructions that an upgrade takes for each id of the index on the heap.
     fn rebuild(&self, n: u64) -> Result<Figure> {
-        let instructions = self.call::<u64>("bench_rebuild_heap", &n)?;
-        let run = self.host.last_execution().context("the host counted nothing")?;
-        ensure!(
-            run.kind == Kind::Update && run.method == "bench_rebuild_heap",
-            "{} is not the measurement",
-            run.method
-        );
-        Ok(Figure {
-            family: "index",
-            op: "rebuild",
-            size: 32,
-            n,
-            peer: Some("heap"),
-            instructions,
-            whole: Some(with_heap_pages(instructions, n, &run)),
-            pages_read: run.stable_pages_read as f64 / n as f64,
-            pages_written: run.stable_pages_written as f64 / n as f64,
-            limit: None,
-            pages_limit: None,
-            bytes: None,
-        })
+        let (figure, run) = self.run(("bench_rebuild_heap", (n,)), ("index", "rebuild"), 32, n, n)?;
+        let whole = Some(with_heap_pages(figure.instructions, n, &run));
+        Ok(Figure { peer: Some("heap"), whole, ..figure })
     }
 
     /// A query that says where a transaction is.
@@ -116,9 +98,9 @@ impl Bench {
         };
         let mut runs: Vec<Execution> = Vec::new();
         for i in (0..n).step_by((n / LOOK_UPS) as usize) {
-            let reply = self.host.query_call(self.canister, self.operator, method, Encode!(&ByteBuf::from(id(i)))?)?;
-            runs.push(self.host.last_execution().context("the host counted nothing")?);
-            let location = Decode!(&reply, Result<TransactionLocation, ReadError>)?;
+            let arg = Encode!(&ByteBuf::from(id(i)))?;
+            let (location, run) = self.query::<Result<TransactionLocation, ReadError>>(method, arg)?;
+            runs.push(run);
             let location = location.map_err(|error| anyhow!("{method}: {error:?}"))?;
             let place = location.block_number * IDS + u64::from(location.position);
             ensure!(place == i, "{method}: transaction {i} is at {location:?}");

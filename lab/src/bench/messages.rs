@@ -1,15 +1,12 @@
 //! Whole messages, Candid and all: a block appended, a page exported, an acknowledgement, a firing with nothing to do, a block
 //! pruned.
 
-use super::figure::{Figure, Whole};
-use super::limits;
 use super::subject::{Bench, Each, Subject};
-use anyhow::{Context, Result, anyhow, ensure};
-use candid::{CandidType, Decode, Encode, Principal};
+use anyhow::{Result, anyhow, ensure};
+use candid::{Decode, Encode, Principal};
 use coppice_host::{Execution, Kind, largest_argument};
 use coppice_interface::segments::{ID, encode_index, encode_receipts};
 use coppice_interface::*;
-use serde::de::DeserializeOwned;
 use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
 use std::time::Duration;
@@ -54,67 +51,12 @@ impl Bench {
         self.done::<Config, ConfigError>("set_config", Encode!(&change)?).map(drop)
     }
 
-    /// An update and what it took.
-    pub(super) fn update<T: CandidType + DeserializeOwned>(
-        &self,
-        method: &str,
-        arg: Vec<u8>,
-    ) -> Result<(T, Execution)> {
-        let reply = self.host.update_call(self.canister, self.operator, method, arg)?;
-        let execution = self.host.last_execution().context("the host counted nothing")?;
-        Ok((Decode!(&reply, T)?, execution))
-    }
-
-    /// An update that must succeed, and what it took.
-    pub(super) fn done<T, E>(&self, method: &str, arg: Vec<u8>) -> Result<(T, Execution)>
-    where
-        T: CandidType + DeserializeOwned,
-        E: CandidType + DeserializeOwned + std::fmt::Debug,
-    {
-        let (reply, execution) = self.update::<Result<T, E>>(method, arg)?;
-        Ok((reply.map_err(|error| anyhow!("{method}: {error:?}"))?, execution))
-    }
-
-    /// The figure of a whole message.
-    pub(super) fn of_message(
-        &self,
-        family: &'static str,
-        op: &'static str,
-        size: u32,
-        n: u64,
-        message: &Execution,
-    ) -> Figure {
-        Figure {
-            family,
-            op,
-            size,
-            n,
-            peer: None,
-            instructions: message.instructions,
-            whole: Some(Whole { heap_pages: message.heap_pages_written, charged: message.instructions_charged }),
-            pages_read: message.stable_pages_read as f64,
-            pages_written: message.stable_pages_written as f64,
-            limit: limits::limit(self.price, family, op, size),
-            pages_limit: None,
-            bytes: None,
-        }
-    }
-
-    /// One firing of the timer, after so many seconds: its executions as one.
-    fn firing(&self, secs: u64) -> Result<Execution> {
+    /// One firing of the timer, after so many seconds: its executions.
+    fn firing(&self, secs: u64) -> Vec<Execution> {
         self.host.take_executions();
         self.host.advance_time(Duration::from_secs(secs));
         (0..5).for_each(|_| self.host.tick());
-        let mut executions = self.host.take_executions().into_iter();
-        let first = executions.next().context("the timer did not fire")?;
-        Ok(executions.fold(first, |sum, next| Execution {
-            instructions: sum.instructions + next.instructions,
-            heap_pages_written: sum.heap_pages_written + next.heap_pages_written,
-            instructions_charged: sum.instructions_charged + next.instructions_charged,
-            stable_pages_read: sum.stable_pages_read + next.stable_pages_read,
-            stable_pages_written: sum.stable_pages_written + next.stable_pages_written,
-            ..sum
-        }))
+        self.host.take_executions()
     }
 }
 
@@ -124,7 +66,7 @@ pub fn chain(subject: &Subject, each: Each) -> Result<()> {
         subject.say(&format!("chain: blocks of {body} bytes and {transactions} transactions"));
         let bench = Bench::start(subject)?;
         let mut figure =
-            |op: &'static str, size: u32, run: &Execution| each(bench.of_message("chain", op, size, KEPT, run));
+            |op: &'static str, size: u32, run: &[Execution]| each(bench.of_items("chain", op, size, KEPT, 1, run));
         let grant = Grant { principal: bench.operator, role: Role::Producer };
         bench.done::<(), RoleError>("grant_role", Encode!(&grant)?)?;
         let policy = PrunePolicyArg { retain_blocks: Some(1), ..PrunePolicyArg::default() };
@@ -136,30 +78,31 @@ pub fn chain(subject: &Subject, each: Each) -> Result<()> {
             let block = Encode!(&block(number, body as usize, transactions))?;
             let ((), execution) = bench.done::<(), AppendError>("append_block", block)?;
             if number == KEPT {
-                figure("append", body, &execution)?;
+                figure("append", body, &[execution])?;
             }
         }
         let arg = Encode!(&None::<ExportCursor>, &PAGE_BYTES)?;
-        let reply = bench.host.query_call(bench.canister, bench.operator, "export_blocks", arg)?;
-        let execution = bench.host.last_execution().context("the host counted nothing")?;
-        let page = Decode!(&reply, Result<ExportPage, ExportError>)?.map_err(|error| anyhow!("{error:?}"))?;
+        let (page, execution) = bench.query::<Result<ExportPage, ExportError>>("export_blocks", arg)?;
+        let page = page.map_err(|error| anyhow!("{error:?}"))?;
         let bytes: usize = page.chunks.iter().map(|chunk| chunk.bytes.len()).sum();
-        figure("export page", bytes as u32, &execution)?;
+        figure("export page", bytes as u32, &[execution])?;
         // Everything but the last block is due, and the exporter holds it. The first firing notes that; the net's are idle.
-        bench.firing(60)?;
-        figure("idle firing", body, &bench.firing(600)?)?;
+        bench.firing(60);
+        let idle = bench.firing(600);
+        ensure!(!idle.is_empty(), "the timer did not fire");
+        figure("idle firing", body, &idle)?;
         // The second one: the first writes the types of the answer, which are remembered.
         for number in [KEPT - 1, KEPT] {
             let (_, execution) = bench.done::<u64, AckError>("ack_exported", Encode!(&number, &hash(number))?)?;
             if number == KEPT {
-                figure("ack", body, &execution)?;
+                figure("ack", body, &[execution])?;
             }
         }
         for is_second in [false, true] {
             let (pruned, execution) = bench.done::<PruneRun, PruneError>("prune_now", Encode!(&1u64)?)?;
             ensure!(pruned.blocks == 1, "prune_now: {pruned:?}");
             if is_second {
-                figure("prune", body, &execution)?;
+                figure("prune", body, &[execution])?;
             }
         }
         bench.verify_segments(true)?;
@@ -167,19 +110,19 @@ pub fn chain(subject: &Subject, each: Each) -> Result<()> {
             let block = Encode!(&block(number, body as usize, transactions).sealed())?;
             let ((), execution) = bench.done::<(), AppendError>("append_block", block)?;
             if number == KEPT + 2 {
-                figure("append verified", body, &execution)?;
+                figure("append verified", body, &[execution])?;
             }
         }
     }
     let bench = Bench::start(subject)?;
-    (0..HEADERS).try_for_each(|_| bench.call::<()>("bench_append", &0u64))?;
+    (0..HEADERS).try_for_each(|_| bench.call::<()>("bench_append", (0u64,)))?;
     let arg = Encode!(&0u64, &u64::MAX)?;
     for (op, as_update) in [("1,000 headers by query", false), ("1,000 headers by update", true)] {
         let reply = match as_update {
             false => bench.host.query_call(bench.canister, bench.operator, "get_block_headers", arg.clone())?,
             true => bench.host.update_call(bench.canister, bench.operator, "get_block_headers", arg.clone())?,
         };
-        let execution = bench.host.last_execution().context("the host counted nothing")?;
+        let execution = bench.last()?;
         let page = Decode!(&reply, Result<HeaderPage, ReadError>)?.map_err(|error| anyhow!("{error:?}"))?;
         ensure!(page.headers.len() as u64 == HEADERS, "{} headers", page.headers.len());
         each(bench.of_message("chain", op, reply.len() as u32, HEADERS, &execution))?;
@@ -187,7 +130,7 @@ pub fn chain(subject: &Subject, each: Each) -> Result<()> {
     let stranger = Principal::self_authenticating(b"stranger");
     let longest = largest_argument(bench.canister, stranger, "append_block");
     let refused = bench.host.update_call(bench.canister, stranger, "append_block", vec![1; longest]);
-    let execution = bench.host.last_execution().context("the host counted nothing")?;
+    let execution = bench.last()?;
     ensure!(refused.is_err() && execution.kind == Kind::InspectMessage, "a stranger's block comes in: {refused:?}");
     each(bench.of_message("chain", "refused at the door", longest as u32, 0, &execution))
 }

@@ -3,7 +3,7 @@
 use super::figure::Figure;
 use super::limits;
 use super::subject::{Bench, BenchArg, Each, Subject};
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Result, anyhow, ensure};
 use candid::{Decode, Encode, Principal};
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
@@ -36,7 +36,7 @@ pub fn observe(subject: &Subject, each: Each) -> Result<()> {
     let bench = Bench::start(subject)?;
     let ask = |argument: Vec<u8>| {
         let answer = bench.host.query_call(bench.canister, Principal::anonymous(), "http_request", argument);
-        let execution = bench.host.last_execution().context("the host counted nothing")?;
+        let execution = bench.last()?;
         anyhow::Ok((answer, execution))
     };
     for number in 0..EXPORTERS {
@@ -48,7 +48,7 @@ pub fn observe(subject: &Subject, each: Each) -> Result<()> {
     }
     let policy = PrunePolicyArg { retain_blocks: Some(50), target_bytes: Some(1 << 30), ..PrunePolicyArg::default() };
     bench.done::<PrunePolicyChange, PruneError>("set_prune_policy", Encode!(&policy)?)?;
-    (0..KEPT).try_for_each(|_| bench.call::<()>("bench_append", &10u64))?;
+    (0..KEPT).try_for_each(|_| bench.call::<()>("bench_append", (10u64,)))?;
     // A month, an idle canister's.
     for _ in 0..31 * 144 {
         bench.host.advance_time(Duration::from_secs(600));
@@ -59,36 +59,22 @@ pub fn observe(subject: &Subject, each: Each) -> Result<()> {
         if op == "append sampled" {
             bench.host.advance_time(Duration::from_secs(60));
         }
-        bench.call::<()>("bench_append", &1u64)?;
-        let execution = bench.host.last_execution().context("the host counted nothing")?;
+        bench.call::<()>("bench_append", (1u64,))?;
+        let execution = bench.last()?;
         each(bench.of_message("observe", op, 1, KEPT, &execution))?;
     }
     let arg = BenchArg { op: "meter.count".into(), size: 1, rounds: 1_000 };
-    bench.call::<()>("bench_prepare", &arg)?;
-    let instructions = bench.call::<u64>("bench_run", &arg)?;
+    bench.call::<()>("bench_prepare", (&arg,))?;
+    let instructions = bench.call::<u64>("bench_run", (&arg,))?;
     let limit = limits::limit(subject.price, "observe", "count", 1);
-    each(Figure {
-        family: "observe",
-        op: "count",
-        size: 1,
-        n: 0,
-        peer: None,
-        instructions,
-        whole: None,
-        pages_read: 0.0,
-        pages_written: 0.0,
-        limit,
-        pages_limit: None,
-        bytes: None,
-    })?;
+    each(Figure { family: "observe", op: "count", size: 1, instructions, limit, ..Figure::default() })?;
     for (op, url) in
         [("scrape", "/metrics"), ("dashboard", "/"), ("health page", "/health"), ("no such path", "/nothing")]
     {
         let (answer, execution) = ask(request(url, 20, 30)?)?;
         let answer = Decode!(&answer?, HttpResponse)?;
         ensure!(answer.status_code != 404 || url == "/nothing", "{url}: {}", answer.status_code);
-        let figure = bench.of_message("observe", op, 0, EXPORTERS, &execution);
-        each(figure)?;
+        each(bench.of_message("observe", op, 0, EXPORTERS, &execution))?;
     }
     for number in 0..EXPORTERS {
         bench.done::<(), ExporterError>(

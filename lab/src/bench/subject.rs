@@ -1,12 +1,14 @@
 //! The bench canister, and what every family does with it.
 
-use super::figure::Figure;
+use super::figure::{Figure, Whole};
 use super::limits;
 use super::price::Price;
-use anyhow::{Context, Result, bail};
-use candid::{CandidType, Decode, Encode, Principal};
+use anyhow::{Context, Result, anyhow, ensure};
+use candid::utils::ArgumentEncoder;
+use candid::{CandidType, Decode, Encode, Principal, encode_args};
 use coppice::say;
-use coppice_host::{Checkpoint, Execution, Host, Kind};
+use coppice_host::{Checkpoint, Execution, Host, Kind, Totals};
+use serde::de::DeserializeOwned;
 
 /// Ids or keys of a block, so operations of one measurement of an index.
 pub const IDS: u64 = 10_000;
@@ -64,17 +66,61 @@ impl Bench {
         Ok(Self { price: subject.price, host, canister, operator, wasm })
     }
 
+    /// The execution that was the last one.
+    pub fn last(&self) -> Result<Execution> {
+        self.host.last_execution().context("the host counted nothing")
+    }
+
+    /// An update and what it took.
+    pub fn update<T: CandidType + DeserializeOwned>(&self, method: &str, arg: Vec<u8>) -> Result<(T, Execution)> {
+        let reply = self.host.update_call(self.canister, self.operator, method, arg).context(method.to_string())?;
+        Ok((Decode!(&reply, T)?, self.last()?))
+    }
+
+    /// An update that must succeed, and what it took.
+    pub fn done<T, E>(&self, method: &str, arg: Vec<u8>) -> Result<(T, Execution)>
+    where
+        T: CandidType + DeserializeOwned,
+        E: CandidType + DeserializeOwned + std::fmt::Debug,
+    {
+        let (reply, execution) = self.update::<Result<T, E>>(method, arg)?;
+        Ok((reply.map_err(|error| anyhow!("{method}: {error:?}"))?, execution))
+    }
+
+    /// A query and what it took.
+    pub fn query<T: CandidType + DeserializeOwned>(&self, method: &str, arg: Vec<u8>) -> Result<(T, Execution)> {
+        let reply = self.host.query_call(self.canister, self.operator, method, arg)?;
+        Ok((Decode!(&reply, T)?, self.last()?))
+    }
+
     /// Calls an endpoint of the bench.
-    pub fn call<T: CandidType + serde::de::DeserializeOwned>(&self, method: &str, arg: &impl CandidType) -> Result<T> {
-        let reply =
-            self.host.update_call(self.canister, self.operator, method, Encode!(arg)?).context(method.to_string())?;
-        Decode!(&reply, Result<T, String>)?.map_err(|why| anyhow::anyhow!("{method}: {why}"))
+    pub fn call<T: CandidType + DeserializeOwned>(&self, method: &str, args: impl ArgumentEncoder) -> Result<T> {
+        let (reply, _) = self.update::<Result<T, String>>(method, encode_args(args)?)?;
+        reply.map_err(|why| anyhow!("{method}: {why}"))
     }
 
     /// Calls an endpoint that fills something until it says that it is done.
-    pub fn fill(&self, method: &str, n: u64) -> Result<()> {
-        while !self.call::<bool>(method, &n)? {}
+    pub fn fill(&self, method: &str, args: impl ArgumentEncoder + Copy) -> Result<()> {
+        while !self.call::<bool>(method, args)? {}
         Ok(())
+    }
+
+    /// Calls an endpoint that does an operation so many times: the average, and the whole message.
+    pub fn run(
+        &self,
+        (method, args): (&str, impl ArgumentEncoder),
+        (family, op): (&'static str, &'static str),
+        size: u32,
+        rounds: u64,
+        n: u64,
+    ) -> Result<(Figure, Execution)> {
+        let instructions = self.call::<u64>(method, args)?;
+        let run = self.last()?;
+        let is_measured = run.kind == Kind::Update && run.method == method;
+        ensure!(is_measured, "the last execution is {} and not the measurement", run.method);
+        let [pages_read, pages_written] =
+            [run.stable_pages_read, run.stable_pages_written].map(|pages| pages as f64 / rounds as f64);
+        Ok((Figure { family, op, size, n, instructions, pages_read, pages_written, ..Figure::default() }, run))
     }
 
     /// Measures an operation from a starting point: family, structure and name. Returns the whole message, too.
@@ -88,27 +134,46 @@ impl Bench {
     ) -> Result<(Figure, Execution)> {
         self.host.restore(from);
         let arg = BenchArg { op: format!("{what}.{op}"), size, rounds };
-        self.call::<()>("bench_prepare", &arg)?;
-        let instructions = self.call::<u64>("bench_run", &arg)?;
-        let run = self.host.last_execution().context("the host counted nothing")?;
-        if run.kind != Kind::Update || run.method != "bench_run" {
-            bail!("the last execution is {} and not the measurement", run.method);
-        }
+        self.call::<()>("bench_prepare", (&arg,))?;
+        let (figure, run) = self.run(("bench_run", (&arg,)), (family, op), size, rounds, n)?;
         let peer = (what != family).then_some(what);
-        let figure = Figure {
+        let limit = if peer.is_none() { limits::limit(self.price, family, op, size) } else { None };
+        Ok((Figure { peer, limit, ..figure }, run))
+    }
+
+    /// The figure of a whole message.
+    pub fn of_message(&self, family: &'static str, op: &'static str, size: u32, n: u64, message: &Execution) -> Figure {
+        self.of_items(family, op, size, n, 1, [message])
+    }
+
+    /// The figure of an item of whole messages that have so many of them.
+    pub fn of_items<'a>(
+        &self,
+        family: &'static str,
+        op: &'static str,
+        size: u32,
+        n: u64,
+        items: u64,
+        messages: impl IntoIterator<Item = &'a Execution>,
+    ) -> Figure {
+        let mut sum = Totals::default();
+        messages.into_iter().for_each(|message| sum.add(message));
+        let an_item = |sum: u128| (sum / u128::from(items)) as u64;
+        let pages = |sum: u128| sum as f64 / items as f64;
+        Figure {
             family,
             op,
             size,
             n,
-            peer,
-            instructions,
-            whole: None,
-            pages_read: run.stable_pages_read as f64 / rounds as f64,
-            pages_written: run.stable_pages_written as f64 / rounds as f64,
-            limit: if peer.is_none() { limits::limit(self.price, family, op, size) } else { None },
-            pages_limit: None,
-            bytes: None,
-        };
-        Ok((figure, run))
+            instructions: an_item(sum.instructions),
+            whole: Some(Whole {
+                heap_pages: sum.heap_pages_written as u64,
+                charged: an_item(sum.instructions_charged),
+            }),
+            pages_read: pages(sum.stable_pages_read),
+            pages_written: pages(sum.stable_pages_written),
+            limit: limits::limit(self.price, family, op, size),
+            ..Figure::default()
+        }
     }
 }

@@ -7,9 +7,9 @@
 use super::figure::Figure;
 use super::limits;
 use super::subject::{Bench, BenchArg, Each, IDS, Subject};
-use anyhow::{Context, Result, bail, ensure};
-use candid::{Decode, Encode};
-use coppice_host::{Execution, Kind, Outcome, Totals};
+use anyhow::{Result, bail, ensure};
+use candid::Encode;
+use coppice_host::{Outcome, Totals};
 use coppice_interface::*;
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub fn sweep(subject: &Subject, each: Each) -> Result<()> {
     for n in ENTRIES {
         subject.say(&format!("sweep: {n} entries"));
         let bench = Bench::start(subject)?;
-        bench.fill("bench_fill_index", n)?;
+        bench.fill("bench_fill_index", (n,))?;
         let blocks = n / IDS;
         let policy = PrunePolicyArg { retain_blocks: Some(blocks), ..PrunePolicyArg::default() };
         let (change, _) = bench.done::<PrunePolicyChange, PruneError>("set_prune_policy", Encode!(&policy)?)?;
@@ -53,42 +53,25 @@ pub fn sweep(subject: &Subject, each: Each) -> Result<()> {
         );
         let per = |sum: u128| sum as f64 / references as f64;
         each(Figure {
-            pages_limit: Some(PAGES_WRITTEN),
+            family: "sweep",
+            op: "prune",
+            size: 32,
+            n,
+            instructions: timer.instructions.div_ceil(u128::from(references)) as u64,
+            pages_read: per(timer.stable_pages_read),
+            pages_written: per(timer.stable_pages_written),
             limit: limits::limit(subject.price, "sweep", "prune", 32),
-            ..figure(
-                n,
-                None,
-                timer.instructions.div_ceil(u128::from(references)) as u64,
-                per(timer.stable_pages_read),
-                per(timer.stable_pages_written),
-            )
+            pages_limit: Some(PAGES_WRITTEN),
+            ..Figure::default()
         })?;
         each(bench.one_by_one(n)?)?;
     }
     Ok(())
 }
 
-fn figure(n: u64, peer: Option<&'static str>, instructions: u64, pages_read: f64, pages_written: f64) -> Figure {
-    Figure {
-        family: "sweep",
-        op: "prune",
-        size: 32,
-        n,
-        peer,
-        instructions,
-        whole: None,
-        pages_read,
-        pages_written,
-        limit: None,
-        pages_limit: None,
-        bytes: None,
-    }
-}
-
 impl Bench {
     fn at(&self) -> Result<At> {
-        let reply = self.host.query_call(self.canister, self.operator, "get_prune_status", Encode!()?)?;
-        let status = Decode!(&reply, PruneStatus)?;
+        let (status, _) = self.query::<PruneStatus>("get_prune_status", Encode!()?)?;
         let IndexDebt { sweeps, dropped, .. } = status.transaction_index;
         Ok(At { sweeps, dropped, pruned_blocks: status.pruned_blocks })
     }
@@ -96,7 +79,7 @@ impl Bench {
     /// Appends blocks, and after each lets the daemon do all there is to do, until `sweeps` have ended. Adds what the timer took.
     fn blocks_until(&self, sweeps: u64, policy: &PrunePolicy, most: u64, timer: &mut Totals) -> Result<At> {
         for _ in 0..most {
-            self.call::<()>("bench_append", &IDS)?;
+            self.call::<()>("bench_append", (IDS,))?;
             self.host.take_executions();
             // The daemon comes round, and no producer has called for longer than a sweep waits.
             self.host.advance_time(Duration::from_secs(policy.timer_interval_secs.max(policy.pause_after_secs + 1)));
@@ -117,30 +100,19 @@ impl Bench {
             if executions.is_empty() {
                 return Ok(());
             }
-            executions.iter().try_for_each(|execution| add(timer, execution))?;
+            for execution in &executions {
+                if let Outcome::Trapped { message, .. } = &execution.outcome {
+                    bail!("{:?} {} trapped: {message}", execution.kind, execution.method);
+                }
+                timer.add(execution);
+            }
         }
     }
 
     /// The way of before: one block's entries.
     fn one_by_one(&self, n: u64) -> Result<Figure> {
         let arg = BenchArg { op: "index.remove".into(), size: 32, rounds: IDS };
-        let instructions = self.call::<u64>("bench_run", &arg)?;
-        let run = self.host.last_execution().context("the host counted nothing")?;
-        ensure!(run.kind == Kind::Update && run.method == "bench_run", "{} is not the measurement", run.method);
-        let per = |pages: u64| pages as f64 / IDS as f64;
-        let pages = (per(run.stable_pages_read), per(run.stable_pages_written));
-        Ok(figure(n, Some("one by one"), instructions, pages.0, pages.1))
+        let (figure, _) = self.run(("bench_run", (&arg,)), ("sweep", "prune"), 32, IDS, n)?;
+        Ok(Figure { peer: Some("one by one"), ..figure })
     }
-}
-
-fn add(sum: &mut Totals, execution: &Execution) -> Result<()> {
-    if let Outcome::Trapped { message, .. } = &execution.outcome {
-        bail!("{:?} {} trapped: {message}", execution.kind, execution.method);
-    }
-    sum.executions += 1;
-    sum.instructions += u128::from(execution.instructions);
-    sum.instructions_charged += u128::from(execution.instructions_charged);
-    sum.stable_pages_read += u128::from(execution.stable_pages_read);
-    sum.stable_pages_written += u128::from(execution.stable_pages_written);
-    Ok(())
 }

@@ -6,12 +6,12 @@ use super::figure::Figure;
 use super::limits::{self, OUTPUTS};
 use super::price::Price;
 use super::subject::{Bench, Each, Subject};
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use bitcoin::hashes::Hash;
 use bitcoin::{OutPoint, Transaction, TxIn, TxOut, Txid, absolute, consensus, transaction};
-use candid::{CandidType, Decode, Encode};
+use candid::{CandidType, Encode};
 use coppice::utxo::set::utxo_hash;
-use coppice_host::{Checkpoint, Execution, Kind};
+use coppice_host::{Checkpoint, Execution};
 use coppice_interface::{
     Batch, Grant, MinedTransaction, RefusedSpend, Role, RoleError, Spend, TransactionSource, TransactionSpends,
     UtxoCreate, UtxoCreateBatch, UtxoCreateError, UtxoCreated, UtxoError, UtxoHash, UtxoSetMinedBatch, UtxoSpendBatch,
@@ -82,48 +82,26 @@ pub fn utxo(subject: &Subject, each: Each) -> Result<()> {
             }
             subject.say(&format!("utxo: {n} records, {side:?}"));
             let bench = Bench::start(subject)?;
-            while !fill(&bench, n, side)? {}
-            let bytes = bench.call::<u64>("bench_utxo_bytes", &side)? as f64 / n as f64;
+            bench.fill("bench_fill_utxo", (n, side))?;
+            let bytes = bench.call::<u64>("bench_utxo_bytes", (side,))? as f64 / n as f64;
             let from = bench.host.checkpoint();
+            let mut measured = Vec::new();
             for outputs in OUTPUTS {
                 for op in OPS.into_iter().filter(|op| side.has(op, outputs)) {
-                    let mut figure = measure(&bench, &from, op, side, outputs, n)?;
+                    let figure = measure(&bench, &from, op, side, outputs, n)?;
                     // The records that are there have two outputs.
-                    figure.bytes = ((op, outputs) == ("create", 2)).then_some(bytes);
-                    match side {
-                        Side::Records => plain.push(figure.clone()),
-                        Side::Rows => {}
-                        Side::Coppice => {
-                            let same = |f: &&Figure| (f.op, f.size) == (op, outputs);
-                            let dear = plain.iter().filter(|f| f.n == n).find(same).map(|f| f.instructions / CHEAPER);
-                            // Flat: 1.3 times what it takes with few records.
-                            let flat = small.iter().find(same).map(|f| f.instructions * 13 / 10);
-                            figure.limit = match subject.price {
-                                Price::Today => dear.into_iter().chain(flat).min(),
-                                Price::Tomorrow => limits::limit(Price::Tomorrow, "utxo", op, outputs),
-                            };
-                            if n == NUMBERS[0] {
-                                small.push(figure.clone());
-                            }
-                        }
-                    }
-                    each(figure)?;
+                    measured.push(Figure { bytes: ((op, outputs) == ("create", 2)).then_some(bytes), ..figure });
                 }
             }
             for (op, rounds) in PRUNE.into_iter().filter(|(op, _)| side == Side::Coppice || *op == "prune") {
-                let mut figure = prune(&bench, &from, op, side, rounds, n)?;
+                measured.push(prune(&bench, &from, op, side, rounds, n)?);
+            }
+            for mut figure in measured {
                 match side {
                     Side::Records => plain.push(figure.clone()),
                     Side::Rows => {}
                     Side::Coppice => {
-                        let same = |f: &&Figure| (f.op, f.n) == ("prune", n);
-                        let dear = plain.iter().find(same).map(|f| f.instructions / PRUNE_CHEAPER);
-                        let flat = small.iter().find(|f| f.op == op).map(|f| f.instructions * 13 / 10);
-                        let most = limits::limit(subject.price, "utxo", op, figure.size);
-                        figure.limit = match (op, subject.price) {
-                            ("nothing_new", _) | (_, Price::Tomorrow) => most,
-                            _ => [most, dear, flat].into_iter().flatten().min(),
-                        };
+                        figure.limit = limit(&figure, subject.price, &plain, &small);
                         small.push(figure.clone());
                     }
                 }
@@ -135,6 +113,20 @@ pub fn utxo(subject: &Subject, each: Each) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The limit of a figure of the store: today what the plain map takes for the same among as many records, divided, and 1.3 times
+/// what the store itself takes among few.
+fn limit(figure: &Figure, price: Price, plain: &[Figure], small: &[Figure]) -> Option<u64> {
+    let &Figure { op, size, n, .. } = figure;
+    let most = limits::limit(price, "utxo", op, size);
+    if price == Price::Tomorrow || op == "nothing_new" {
+        return most;
+    }
+    let (same, cheaper) = if op.starts_with("prune") { ("prune", PRUNE_CHEAPER) } else { (op, CHEAPER) };
+    let dear = plain.iter().find(|f| (f.op, f.size, f.n) == (same, size, n)).map(|f| f.instructions / cheaper);
+    let flat = small.iter().find(|f| (f.op, f.size) == (op, size)).map(|f| f.instructions * 13 / 10);
+    [most, dear, flat].into_iter().flatten().min()
 }
 
 /// Whole messages with one item each: a record of a transaction with one output is created, the transaction mined, and the output
@@ -193,23 +185,18 @@ where
 /// Makes so many records with two parents whose blobs outside wait to be deleted.
 pub fn make_outside(bench: &Bench, rounds: u64) -> Result<()> {
     let arg = UtxoBenchArg { op: "outside".into(), side: Side::Coppice, outputs: 2, rounds };
-    bench.call::<()>("bench_prepare_prune", &arg)
+    bench.call::<()>("bench_prepare_prune", (&arg,))
 }
 
 /// Has a job of the pruner run: an upgrade reads what it is at.
 pub fn begin_job(bench: &Bench) -> Result<()> {
     let arg = UtxoBenchArg { op: "job".into(), side: Side::Coppice, outputs: 2, rounds: 3 };
-    bench.call::<()>("bench_prepare_prune", &arg)
+    bench.call::<()>("bench_prepare_prune", (&arg,))
 }
 
 fn prune(bench: &Bench, from: &Checkpoint, op: &'static str, side: Side, rounds: u64, n: u64) -> Result<Figure> {
     let arg = UtxoBenchArg { op: op.into(), side, outputs: 2, rounds };
     run(bench, from, op, arg, n, ("bench_prepare_prune", "bench_run_prune"))
-}
-
-fn fill(bench: &Bench, n: u64, side: Side) -> Result<bool> {
-    let reply = bench.host.update_call(bench.canister, bench.operator, "bench_fill_utxo", Encode!(&n, &side)?)?;
-    Decode!(&reply, Result<bool, String>)?.map_err(|why| anyhow::anyhow!("bench_fill_utxo: {why}"))
 }
 
 fn measure(bench: &Bench, from: &Checkpoint, op: &'static str, side: Side, outputs: u32, n: u64) -> Result<Figure> {
@@ -232,24 +219,7 @@ fn run(
     (before, measured): (&str, &str),
 ) -> Result<Figure> {
     bench.host.restore(from);
-    bench.call::<()>(before, &arg)?;
-    let instructions = bench.call::<u64>(measured, &arg)?;
-    let run = bench.host.last_execution().context("the host counted nothing")?;
-    if run.kind != Kind::Update || run.method != measured {
-        bail!("the last execution is {} and not the measurement", run.method);
-    }
-    Ok(Figure {
-        family: "utxo",
-        op,
-        size: arg.outputs,
-        n,
-        peer: arg.side.peer(),
-        instructions,
-        whole: None,
-        pages_read: run.stable_pages_read as f64 / arg.rounds as f64,
-        pages_written: run.stable_pages_written as f64 / arg.rounds as f64,
-        limit: None,
-        pages_limit: None,
-        bytes: None,
-    })
+    bench.call::<()>(before, (&arg,))?;
+    let (figure, _) = bench.run((measured, (&arg,)), ("utxo", op), arg.outputs, arg.rounds, n)?;
+    Ok(Figure { peer: arg.side.peer(), ..figure })
 }
