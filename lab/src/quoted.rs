@@ -42,10 +42,41 @@ fn with_figures(page: &str, rows: &[Row]) -> Result<String> {
     Ok(text)
 }
 
-fn read(path: &Path) -> Result<String> {
+/// A page that has a mark: as it is, and with the figures that `with` puts into it.
+///
+/// # Errors
+/// When the page cannot be read or has no such mark, or a figure is missing.
+pub fn compare(path: &Path, mark: &str, with: impl FnOnce(&str) -> Result<String>) -> Result<(String, String)> {
     let page = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    ensure!(page.contains(MARK), "{} quotes no demonstration", path.display());
-    Ok(page)
+    ensure!(page.contains(mark), "{} has no line {mark}", path.display());
+    let measured = with(&page)?;
+    Ok((page, measured))
+}
+
+/// Writes the figures that `with` puts into a page.
+///
+/// # Errors
+/// As [`compare`]; when the page cannot be written.
+pub fn replace(path: &Path, mark: &str, with: impl FnOnce(&str) -> Result<String>) -> Result<()> {
+    let (_, measured) = compare(path, mark, with)?;
+    fs::write(path, measured).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// The lines of a page that do not agree with those that were measured, with these.
+pub fn others(page: &str, measured: &str, agree: fn(&str, &str) -> bool) -> Vec<String> {
+    let lines = page.lines().zip(measured.lines()).filter(|(page, now)| !agree(page, now));
+    lines.map(|(page, now)| format!("{page}\n  measured: {now}")).collect()
+}
+
+/// Returns whether two lines have the same words, and numbers that differ by less than a twentieth: a page is written anew where a figure
+/// has changed, not where a compiler has laid out its code in another way.
+pub fn near(page: &str, measured: &str) -> bool {
+    let number = |word: &str| word.replace(',', "").parse::<f64>().ok();
+    let near = |(a, b): (&str, &str)| {
+        a == b || number(a).zip(number(b)).is_some_and(|(a, b)| (a - b).abs() <= (b.abs() / 20.0).max(0.02))
+    };
+    let (page, measured) = (page.split_whitespace(), measured.split_whitespace());
+    page.clone().count() == measured.clone().count() && page.zip(measured).all(near)
 }
 
 /// Returns whether a row counts instructions. These change when a compiler lays out the code in another way.
@@ -55,14 +86,7 @@ pub fn counts_instructions(name: &str) -> bool {
 
 /// Returns whether two lines are equal; counts of instructions may differ by a twentieth.
 fn agree(page: &str, measured: &str) -> bool {
-    if page == measured || !counts_instructions(name(page)) {
-        return page == measured;
-    }
-    let number = |word: &str| word.replace(',', "").parse::<f64>().ok();
-    let near =
-        |(a, b): (&str, &str)| a == b || number(a).zip(number(b)).is_some_and(|(a, b)| (a - b).abs() <= b.abs() / 20.0);
-    let (page, measured) = (page.split_whitespace(), measured.split_whitespace());
-    page.clone().count() == measured.clone().count() && page.zip(measured).all(near)
+    page == measured || counts_instructions(name(page)) && near(page, measured)
 }
 
 /// Writes the figures into a page.
@@ -70,8 +94,7 @@ fn agree(page: &str, measured: &str) -> bool {
 /// # Errors
 /// When the page cannot be read or written, quotes nothing, or quotes a row that the report does not have.
 pub fn write(path: &Path, rows: &[Row]) -> Result<()> {
-    let written = with_figures(&read(path)?, rows)?;
-    fs::write(path, written).with_context(|| format!("cannot write {}", path.display()))
+    replace(path, MARK, |page| with_figures(page, rows))
 }
 
 /// Compares the figures of a page.
@@ -95,10 +118,8 @@ pub fn check(path: &Path, rows: &[Row]) -> Result<()> {
 /// # Errors
 /// As [`write()`].
 pub fn differing(path: &Path, rows: &[Row]) -> Result<Vec<String>> {
-    let page = read(path)?;
-    let measured = with_figures(&page, rows)?;
-    let lines = page.lines().zip(measured.lines()).filter(|(page, now)| !agree(page, now));
-    Ok(lines.map(|(page, now)| format!("{page}\n  measured: {now}")).collect())
+    let (page, measured) = compare(path, MARK, |page| with_figures(page, rows))?;
+    Ok(others(&page, &measured, agree))
 }
 
 #[cfg(test)]

@@ -4,10 +4,10 @@
 
 use super::comparison;
 use super::figure::{Row, of};
-use anyhow::{Context, Result, bail, ensure};
+use crate::quoted;
+use anyhow::{Result, bail, ensure};
 use coppice::report::count;
 use std::fmt::Write;
-use std::fs;
 use std::path::Path;
 
 const MARK: &str = "<!-- figures: ";
@@ -345,24 +345,12 @@ fn with_tables(page: &str, rows: &[Row]) -> Result<String> {
     Ok(text)
 }
 
-/// True if two lines have the same words, and numbers that differ by less than a twentieth: a page is written anew where a figure has changed, not
-/// where a compiler has laid out its code in another way.
-fn agree(page: &str, measured: &str) -> bool {
-    let number = |word: &str| word.replace(',', "").parse::<f64>().ok();
-    let near = |(a, b): (&str, &str)| {
-        a == b || number(a).zip(number(b)).is_some_and(|(a, b)| (a - b).abs() <= (b.abs() / 20.0).max(0.02))
-    };
-    page.split(' ').count() == measured.split(' ').count() && page.split(' ').zip(measured.split(' ')).all(near)
-}
-
 /// Writes the tables into a page.
 ///
 /// # Errors
 /// Where the page cannot be read or written, it has no table, or something of a table was not measured.
 pub fn write(path: &Path, rows: &[Row]) -> Result<()> {
-    let page = read(path)?;
-    let measured = with_tables(&page, rows)?;
-    fs::write(path, measured).with_context(|| format!("cannot write {}", path.display()))
+    quoted::replace(path, MARK, |page| with_tables(page, rows))
 }
 
 /// Compares the tables of a page.
@@ -370,30 +358,24 @@ pub fn write(path: &Path, rows: &[Row]) -> Result<()> {
 /// # Errors
 /// As [`write()`]; and where the page has other figures: the first of its lines.
 pub fn check(path: &Path, rows: &[Row]) -> Result<()> {
-    let page = read(path)?;
-    let measured = with_tables(&page, rows)?;
-    let lines: Vec<(&str, &str)> = page.lines().zip(measured.lines()).filter(|(page, now)| !agree(page, now)).collect();
-    if lines.is_empty() && page.lines().count() == measured.lines().count() {
+    let (page, measured) = quoted::compare(path, MARK, |page| with_tables(page, rows))?;
+    let mut others = quoted::others(&page, &measured, quoted::near);
+    if others.is_empty() && page.lines().count() == measured.lines().count() {
         return Ok(());
     }
-    let first: Vec<String> = lines.iter().take(5).map(|(page, now)| format!("{page}\n  measured: {now}")).collect();
+    others.truncate(5);
     bail!(
         "{} has other figures than were measured (scripts/bench --write writes them):\n{}",
         path.display(),
-        first.join("\n")
+        others.join("\n")
     )
-}
-
-fn read(path: &Path) -> Result<String> {
-    let page = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    ensure!(page.contains(MARK), "{} has no table of figures", path.display());
-    Ok(page)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::bench::figure::Figure;
+    use std::fs;
 
     fn row(op: &'static str, n: u64, instructions: u64) -> Row {
         let today = Figure {
@@ -401,14 +383,11 @@ mod tests {
             op,
             size: 32,
             n,
-            peer: None,
             instructions,
-            whole: None,
             pages_read: 0.5,
             pages_written: 1.0,
             limit: Some(6_000),
-            pages_limit: None,
-            bytes: None,
+            ..Figure::default()
         };
         let tomorrow = Figure { instructions: 2 * instructions, ..today.clone() };
         Row::of(today, &tomorrow).unwrap()
