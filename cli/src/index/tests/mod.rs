@@ -14,7 +14,7 @@ use super::database::{Database, Row};
 use super::engine::Engine;
 use super::fake::{Chain, Fake};
 use super::origin::{Origin, Payload};
-use super::steps::{Checkpoint, Event, Onward, Options, Step};
+use super::steps::{Checkpoint, Event, Figures, Onward, Options, Step};
 use super::store::Store;
 use crate::client::{Client, Failure, Reach, Transport};
 use anyhow::{Context, Result, anyhow, ensure};

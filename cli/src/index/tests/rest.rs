@@ -56,7 +56,7 @@ fn nothing_new_is_believed_for_ten_minutes_and_the_lag_goes_by_update_calls() {
         while engine.figures().head == Some(14) {
             engine.step().unwrap();
         }
-        assert_eq!(engine.figures().lag, Some(50), "{options:?}: as an update call said");
+        assert_eq!(engine.figures().largest_lag, Some(50), "{options:?}: as an update call said");
         // The lie goes on, and is known to be one as long as something is missing.
         engine.catch_up().unwrap();
         let figures = engine.figures();
