@@ -2,7 +2,7 @@
 
 use super::assemble::{Assembly, SEGMENTS, Tip};
 use super::change::{Change, int};
-use super::database::{Database, Kind, Row, Tx, Value};
+use super::database::{Database, Kind, Row, Value};
 use super::origin::{Origin, Payload};
 use super::schema::{self, VERSION};
 use crate::ledger::Entry;
