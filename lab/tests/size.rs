@@ -79,14 +79,14 @@ fn check(block_bytes: u64, transactions: u64) {
     };
     near(
         "feeding, instructions charged",
-        size.feeding_instructions() * size.blocks,
+        size.workload.feeding_instructions() * size.blocks,
         costs.append_charged - before.append_charged,
     );
-    let firings = (size.firings() * size.blocks as f64) as u64;
+    let firings = (size.workload.firings() * size.blocks as f64) as u64;
     near("firings", firings, costs.timer_firings - before.timer_firings);
     near(
         "daemon, instructions charged",
-        size.daemon_instructions() * size.blocks,
+        size.workload.daemon_instructions() * size.blocks,
         costs.timer_charged - before.timer_charged,
     );
 }

@@ -97,38 +97,37 @@ impl Size {
         let capacity_bytes = kept_bytes + counted * (BLOCK_BYTES + references * REFERENCE_BYTES);
         let target_bytes = (capacity_bytes * 10 / 8).max(21 * log_class).next_multiple_of(1 << 20);
         let billed_bytes = memory::billed(&workload, kept_bytes, counted);
-        let mut size = Self {
+        let storage_cycles = (u128::from(billed_bytes) * GIB_SECOND * YEAR) >> 30;
+        let a_year = |cycles: u128| cycles * YEAR * 1_000 / u128::from(interval_ms);
+        let (messages, bytes_in) = (workload.messages(), workload.bytes_in());
+        let executed = messages * MESSAGE + u128::from(workload.feeding_instructions());
+        let feeding_cycles = a_year(executed + messages * INGRESS + (bytes_in + messages * ENVELOPE) * INGRESS_BYTE);
+        let firings = firings_a_second(&workload) * YEAR as f64;
+        let instructions = workload.pruning_instructions() as f64 * YEAR as f64 / workload.interval_secs();
+        let daemon_cycles = (firings * FIRING_CYCLES as f64 + instructions) as u128;
+        let all_cycles = storage_cycles + feeding_cycles + daemon_cycles;
+        let of_days = |cycles: u128, days: u128| cycles * days / 365;
+        let left = Config::default().min_liquid_cycles
+            + cycles_of_ticks(workload.timer_interval_secs, DEPOSIT_DAYS as u64 * DAY, 13);
+        Self {
             workload,
             blocks,
             kept_bytes,
             target_bytes,
             billed_bytes,
             max_stable_pages: memory::least_pages(target_bytes, log_class, records),
-            deposit_cycles: 0,
-            storage_cycles: (u128::from(billed_bytes) * GIB_SECOND * YEAR) >> 30,
-            feeding_cycles: 0,
-            calling_cycles: 0,
-            daemon_cycles: 0,
-            xdr: 0.0,
+            deposit_cycles: CREATION
+                + left
+                + of_days(storage_cycles, FREEZING_DAYS)
+                + of_days(all_cycles, DEPOSIT_DAYS),
+            storage_cycles,
+            feeding_cycles,
+            calling_cycles: a_year(executed + messages * CALL + bytes_in * CALL_BYTE),
+            daemon_cycles,
+            xdr: all_cycles as f64 / 1e12,
             ops_per_second: ops(&workload),
-            outruns_pruning: ops(&workload) > drain(),
-        };
-        let a_year = |cycles: u128| cycles * YEAR * 1_000 / u128::from(interval_ms);
-        let executed = size.messages() * MESSAGE + u128::from(size.feeding_instructions());
-        let bytes = size.bytes_in() + size.messages() * ENVELOPE;
-        size.feeding_cycles = a_year(executed + size.messages() * INGRESS + bytes * INGRESS_BYTE);
-        size.calling_cycles = a_year(executed + size.messages() * CALL + size.bytes_in() * CALL_BYTE);
-        let firings = firings_a_second(&workload) * YEAR as f64;
-        let instructions = size.pruning_instructions() as f64 * YEAR as f64 / workload.interval_secs();
-        size.daemon_cycles = (firings * FIRING_CYCLES as f64 + instructions) as u128;
-        let a_year = size.storage_cycles + size.feeding_cycles + size.daemon_cycles;
-        let of_days = |cycles: u128, days: u128| cycles * days / 365;
-        let left = Config::default().min_liquid_cycles
-            + cycles_of_ticks(workload.timer_interval_secs, DEPOSIT_DAYS as u64 * DAY, 13);
-        size.deposit_cycles =
-            CREATION + left + of_days(size.storage_cycles, FREEZING_DAYS) + of_days(a_year, DEPOSIT_DAYS);
-        size.xdr = a_year as f64 / 1e12;
-        size
+            outruns_pruning: ops(&workload) > max_ops(),
+        }
     }
 
     /// Returns the workload that the pages quote: blocks as the demonstration has them, kept for 30 days.
@@ -151,16 +150,36 @@ impl Size {
         self.billed_bytes <= 500 << 30
     }
 
+    /// Returns the cycles that one block costs from append to pruning, by purpose.
+    pub fn of_a_block(&self) -> [(&'static str, f64); 6] {
+        let workload = &self.workload;
+        let Workload { block_bytes, days, verify, .. } = *workload;
+        let verified = if verify { VERIFY + block_bytes * VERIFY_BYTE } else { 0 };
+        let bytes = workload.messages() * (INGRESS + ENVELOPE * INGRESS_BYTE) + workload.bytes_in() * INGRESS_BYTE;
+        let executed = workload.messages() * MESSAGE + u128::from(workload.feeding_instructions() - verified);
+        let storage = self.storage_cycles as f64 * days as f64 / 365.0 / self.blocks as f64;
+        [
+            ("bringing its bytes in", bytes as f64),
+            ("stable memory", storage),
+            ("SHA-256 of its segments", verified as f64),
+            ("its messages, and appending it", executed as f64),
+            ("firings of the timer", workload.firings() * FIRING_CYCLES as f64),
+            ("pruning it, and sweeping its index entries", workload.pruning_instructions() as f64),
+        ]
+    }
+}
+
+impl Workload {
     /// Bytes of the arguments that bring a block, and what makes its records.
     fn bytes_in(&self) -> u128 {
-        let Workload { block_bytes, transactions, records, .. } = self.workload;
+        let Workload { block_bytes, transactions, records, .. } = *self;
         let beside = if records > 0 { transactions * (TRANSACTION_BYTES + RECORD_MESSAGE_BYTES) } else { 0 };
         u128::from(block_bytes) + u128::from(beside)
     }
 
     /// Messages that bring a block, and what makes its records: batches of creations, spends and mined transactions.
     fn messages(&self) -> u128 {
-        let Workload { block_bytes, transactions, records, .. } = self.workload;
+        let Workload { block_bytes, transactions, records, .. } = *self;
         let batches = if records > 0 && transactions > 0 {
             3 * (transactions * (TRANSACTION_BYTES + RECORD_MESSAGE_BYTES)).div_ceil(feed::MAX_APPEND as u64)
         } else {
@@ -171,7 +190,7 @@ impl Size {
 
     /// Instructions charged for the messages that bring a block.
     pub fn feeding_instructions(&self) -> u64 {
-        let Workload { block_bytes, transactions, keys, records, verify, .. } = self.workload;
+        let Workload { block_bytes, transactions, keys, records, verify, .. } = *self;
         let verified = if verify { VERIFY + block_bytes * VERIFY_BYTE } else { 0 };
         let records = if records > 0 { transactions * RECORD } else { 0 };
         let entered = transactions * APPEND_TRANSACTION + keys * APPEND_KEY;
@@ -185,31 +204,14 @@ impl Size {
 
     /// Instructions charged for pruning a block, sweeping its references, and pruning as many records as it made.
     fn pruning_instructions(&self) -> u64 {
-        let Workload { transactions, keys, records, .. } = self.workload;
+        let Workload { transactions, keys, records, .. } = *self;
         let records = if records > 0 { transactions * PRUNE_RECORD } else { 0 };
         PRUNE + (transactions + keys) * SWEEP + records
     }
 
     /// Firings of the timer from one block to the next.
     pub fn firings(&self) -> f64 {
-        firings_a_second(&self.workload) * self.workload.interval_secs()
-    }
-
-    /// Returns the cycles that one block costs from append to pruning, by purpose.
-    pub fn of_a_block(&self) -> [(&'static str, f64); 6] {
-        let Workload { block_bytes, days, verify, .. } = self.workload;
-        let verified = if verify { VERIFY + block_bytes * VERIFY_BYTE } else { 0 };
-        let bytes = self.messages() * (INGRESS + ENVELOPE * INGRESS_BYTE) + self.bytes_in() * INGRESS_BYTE;
-        let executed = self.messages() * MESSAGE + u128::from(self.feeding_instructions() - verified);
-        let storage = self.storage_cycles as f64 * days as f64 / 365.0 / self.blocks as f64;
-        [
-            ("bringing its bytes in", bytes as f64),
-            ("stable memory", storage),
-            ("SHA-256 of its segments", verified as f64),
-            ("its messages, and appending it", executed as f64),
-            ("firings of the timer", self.firings() * FIRING_CYCLES as f64),
-            ("pruning it, and sweeping its index entries", self.pruning_instructions() as f64),
-        ]
+        firings_a_second(self) * self.interval_secs()
     }
 }
 
@@ -233,13 +235,8 @@ fn ops(workload: &Workload) -> f64 {
     (1.0 + 2.0 * blobs + (transactions + keys) as f64) / workload.interval_secs()
 }
 
-/// Ops a second that ticks can do: one tick in each round, of about a second.
-pub(super) fn drain() -> f64 {
-    max_ops()
-}
-
-/// Ops of a tick, unless the policy says otherwise.
-fn max_ops() -> f64 {
+/// Ops of a tick, unless the policy says otherwise; and of a second, because a round of about a second has one tick.
+pub(super) fn max_ops() -> f64 {
     PrunePolicy::default().max_ops_per_tick as f64
 }
 

@@ -1,6 +1,6 @@
 //! The table of `coppice size`, and what is said below it.
 
-use super::needs::{Size, drain};
+use super::needs::{Size, max_ops};
 use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{CellAlignment, Table};
 use indicatif::HumanCount;
@@ -62,7 +62,7 @@ pub fn warnings(sizes: &[Size]) -> Vec<String> {
             "blocks of {} KiB outrun pruning: {} references, blocks and blobs a second, and a tick a second takes {}; the backlog grows for ever",
             HumanCount(size.workload.block_bytes >> 10),
             HumanCount(size.ops_per_second as u64),
-            HumanCount(drain() as u64),
+            HumanCount(max_ops() as u64),
         )
     };
     let mut warnings: Vec<String> = outrunning.map(warning).collect();
