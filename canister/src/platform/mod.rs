@@ -4,6 +4,18 @@
 //! a per-thread [`native::World`] that a test drives: time, the instruction counter, cycles, growth.
 
 use candid::Principal;
+#[cfg(not(target_family = "wasm"))]
+use coppice_storage::twin;
+
+/// Evaluates the first expression on the platform, and the second one, its twin, natively.
+macro_rules! twinned {
+    ($platform:expr, $native:expr) => {{
+        #[cfg(target_family = "wasm")]
+        return $platform;
+        #[cfg(not(target_family = "wasm"))]
+        $native
+    }};
+}
 
 pub mod cycles;
 pub mod limits;
@@ -19,7 +31,7 @@ impl coppice_storage::Platform for Ic {
     #[cfg(target_family = "wasm")]
     type Memory = ic_stable_structures::DefaultMemoryImpl;
     #[cfg(not(target_family = "wasm"))]
-    type Memory = coppice_storage::twin::SparseMemory;
+    type Memory = twin::SparseMemory;
 
     fn liquid_cycles() -> u128 {
         liquid_cycles()
@@ -40,10 +52,7 @@ impl coppice_storage::Platform for Ic {
 
 /// Nanoseconds since the Unix epoch. Stands still within a message.
 pub fn time_ns() -> u64 {
-    #[cfg(target_family = "wasm")]
-    return ic_cdk::api::time();
-    #[cfg(not(target_family = "wasm"))]
-    coppice_storage::twin::with(|world| world.time_ns)
+    twinned!(ic_cdk::api::time(), twin::with(|world| world.time_ns))
 }
 
 /// Seconds since the Unix epoch.
@@ -53,73 +62,53 @@ pub fn time_secs() -> u64 {
 
 /// Instructions that this message has executed so far.
 pub fn instructions() -> u64 {
-    #[cfg(target_family = "wasm")]
-    return ic_cdk::api::performance_counter(0);
-    #[cfg(not(target_family = "wasm"))]
-    native::with(|world| {
-        world.instructions += world.instructions_per_reading;
-        world.instructions
-    })
+    twinned!(
+        ic_cdk::api::performance_counter(0),
+        native::with(|world| {
+            world.instructions += world.instructions_per_reading;
+            world.instructions
+        })
+    )
 }
 
 /// Cycles above the freezing threshold: what the canister may still spend.
 pub fn liquid_cycles() -> u128 {
-    #[cfg(target_family = "wasm")]
-    return ic_cdk::api::canister_liquid_cycle_balance();
-    #[cfg(not(target_family = "wasm"))]
-    coppice_storage::twin::with(|world| world.liquid_cycles)
+    twinned!(ic_cdk::api::canister_liquid_cycle_balance(), twin::with(|world| world.liquid_cycles))
 }
 
 /// All cycles that the canister can spend, those below the freezing threshold among them.
 pub fn cycle_balance() -> u128 {
-    #[cfg(target_family = "wasm")]
-    return ic_cdk::api::canister_cycle_balance();
-    #[cfg(not(target_family = "wasm"))]
-    coppice_storage::twin::with(|world| world.liquid_cycles.saturating_add(world.frozen_cycles))
+    twinned!(ic_cdk::api::canister_cycle_balance(), <twin::Twin as coppice_storage::Platform>::cycle_balance())
 }
 
 /// Cycles that a firing of a timer must find liquid: `ic-cdk-timers` calls the canister itself, and a call sets aside what its
 /// answer may cost.
 pub fn timer_call_cycles() -> u128 {
-    /// What that library calls, with eight bytes.
-    #[cfg(target_family = "wasm")]
-    const METHOD: &str = "<ic-cdk internal> timer_executor";
-    #[cfg(target_family = "wasm")]
-    return ic_cdk::api::cost_call(METHOD.len() as u64, 8);
-    #[cfg(not(target_family = "wasm"))]
-    native::with(|world| world.timer_call_cycles)
+    // That library calls this method, with eight bytes.
+    twinned!(
+        ic_cdk::api::cost_call("<ic-cdk internal> timer_executor".len() as u64, 8),
+        native::with(|world| world.timer_call_cycles)
+    )
 }
 
 /// Who sent the message.
 pub fn caller() -> Principal {
-    #[cfg(target_family = "wasm")]
-    return ic_cdk::api::msg_caller();
-    #[cfg(not(target_family = "wasm"))]
-    native::with(|world| world.caller)
+    twinned!(ic_cdk::api::msg_caller(), native::with(|world| world.caller))
 }
 
 /// The method that an ingress message calls, in `canister_inspect_message` only.
 pub fn method_name() -> String {
-    #[cfg(target_family = "wasm")]
-    return ic_cdk::api::msg_method_name();
-    #[cfg(not(target_family = "wasm"))]
-    native::with(|world| world.method.clone())
+    twinned!(ic_cdk::api::msg_method_name(), native::with(|world| world.method.clone()))
 }
 
 /// Bytes of the message's argument, which is not copied.
 pub fn argument_bytes() -> u64 {
-    #[cfg(target_family = "wasm")]
-    return ic0::msg_arg_data_size() as u64;
-    #[cfg(not(target_family = "wasm"))]
-    native::with(|world| world.argument_bytes)
+    twinned!(ic0::msg_arg_data_size() as u64, native::with(|world| world.argument_bytes))
 }
 
 /// The message's argument, copied.
 pub fn argument() -> Vec<u8> {
-    #[cfg(target_family = "wasm")]
-    return ic_cdk::api::msg_arg_data();
-    #[cfg(not(target_family = "wasm"))]
-    native::with(|world| world.argument.clone())
+    twinned!(ic_cdk::api::msg_arg_data(), native::with(|world| world.argument.clone()))
 }
 
 /// Replies to the message, or rejects it with a sentence.
@@ -141,18 +130,12 @@ pub fn accept_message() {
 
 /// Whether `principal` controls the canister.
 pub fn is_controller(principal: &Principal) -> bool {
-    #[cfg(target_family = "wasm")]
-    return ic_cdk::api::is_controller(principal);
-    #[cfg(not(target_family = "wasm"))]
-    native::with(|world| world.controllers.contains(principal))
+    twinned!(ic_cdk::api::is_controller(principal), native::with(|world| world.controllers.contains(principal)))
 }
 
 /// The canister's own principal.
 pub fn canister_self() -> Principal {
-    #[cfg(target_family = "wasm")]
-    return ic_cdk::api::canister_self();
-    #[cfg(not(target_family = "wasm"))]
-    Principal::management_canister()
+    twinned!(ic_cdk::api::canister_self(), Principal::management_canister())
 }
 
 /// Has the platform run all due timers as soon as this message is done.
@@ -163,40 +146,28 @@ pub fn wake_timers() {
 
 /// Whether all replicas of the subnet execute the message, and have to agree on what comes of it.
 pub fn in_replicated_execution() -> bool {
-    #[cfg(target_family = "wasm")]
-    return ic_cdk::api::in_replicated_execution();
-    #[cfg(not(target_family = "wasm"))]
-    native::with(|world| world.replicated)
+    twinned!(ic_cdk::api::in_replicated_execution(), native::with(|world| world.replicated))
 }
 
 /// What the subnet certifies of the canister, signed; none in a call that is no query.
 pub fn data_certificate() -> Option<Vec<u8>> {
-    #[cfg(target_family = "wasm")]
-    return ic_cdk::api::data_certificate();
-    #[cfg(not(target_family = "wasm"))]
-    native::with(|world| (!world.replicated).then(|| world.certified_data.to_vec()))
+    twinned!(
+        ic_cdk::api::data_certificate(),
+        native::with(|world| (!world.replicated).then(|| world.certified_data.to_vec()))
+    )
 }
 
 /// Has the subnet certify these bytes from now on.
 pub fn set_certified_data(data: &[u8; 32]) {
-    #[cfg(target_family = "wasm")]
-    ic_cdk::api::certified_data_set(data);
-    #[cfg(not(target_family = "wasm"))]
-    native::with(|world| world.certified_data = *data)
+    twinned!(ic_cdk::api::certified_data_set(data), native::with(|world| world.certified_data = *data))
 }
 
 /// A line for the platform's log of the canister; what stays is written by `logs`.
 pub fn log(line: &str) {
-    #[cfg(target_family = "wasm")]
-    ic_cdk::api::debug_print(line);
-    #[cfg(not(target_family = "wasm"))]
-    native::with(|world| world.log.push(line.to_string()))
+    twinned!(ic_cdk::api::debug_print(line), native::with(|world| world.log.push(line.to_string())))
 }
 
 /// Ends the message and undoes everything that it did. For broken invariants only.
 pub fn trap(message: &str) -> ! {
-    #[cfg(target_family = "wasm")]
-    ic_cdk::api::trap(message);
-    #[cfg(not(target_family = "wasm"))]
-    panic!("{message}")
+    twinned!(ic_cdk::api::trap(message), panic!("{message}"))
 }
