@@ -24,7 +24,7 @@ const CELLS: [(u64, &str); 6] = [
     (places::EXPORTERS, "bound acknowledged_at"),
     (places::TRANSACTION_UPLOAD, "parts offset gen"),
     (places::UTXO_PRUNER, "safe noted promise last_completed level slot parent superseded cutoff"),
-    (places::JOBS, "trigger counts"),
+    (places::JOBS.at, "trigger counts"),
 ];
 
 const NEW: &str = "a_field_to_come";
@@ -185,7 +185,7 @@ fn another_version_of_a_cell_is_refused() {
     let before = shown();
     let cells = memory::region(memory::CELLS);
     // A job that ended is only shown, and left out where it cannot be.
-    for (at, _) in CELLS.into_iter().filter(|(at, _)| *at != places::JOBS) {
+    for (at, _) in CELLS.into_iter().filter(|(at, _)| *at != places::JOBS.at) {
         let header: [u8; 12] = cells.read(at);
         for (byte, wrong) in [(0, b'X'), (4, 0), (4, header[4] + 1), (5, 1)] {
             let mut bytes = header;

@@ -18,8 +18,9 @@ use crate::storage::OpenError;
 use crate::storage::memory::{Region, WASM_PAGE};
 use crate::storage::places;
 use coppice_interface::{ProblemCode, StoreType};
-use coppice_storage::bytes::{array_at, u32_at, u64_at};
+use coppice_storage::bytes::{array_at, u64_at};
 use coppice_storage::header::Header;
+use coppice_storage::ring::Ring;
 use std::rc::Rc;
 
 const LAYOUT: Header = Header { name: "history", magic: *b"CPHI", version: 1 };
@@ -59,32 +60,18 @@ pub struct Sample {
 
 impl Sample {
     fn encode(&self) -> [u8; places::SAMPLE_LEN] {
-        let mut bytes = [0; places::SAMPLE_LEN];
-        let words = [(0, self.at), (8, self.kept_bytes), (16, self.appended), (24, self.pruned)];
-        let more = [(40, self.reusable_bytes), (48, self.instructions)];
-        for (at, word) in words.into_iter().chain(more) {
-            bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
-        }
-        bytes[32..36].copy_from_slice(&self.backlog.to_le_bytes());
-        bytes[36..40].copy_from_slice(&self.billed_pages.to_le_bytes());
-        bytes[56..60].copy_from_slice(&self.held.to_le_bytes());
-        bytes
+        let halves = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        let Self { at, kept_bytes, appended, pruned, reusable_bytes, instructions, .. } = *self;
+        let (backlog, held) = (halves(self.backlog, self.billed_pages), halves(self.held, 0));
+        let words = [at, kept_bytes, appended, pruned, backlog, reusable_bytes, instructions, held];
+        *words.map(u64::to_le_bytes).as_flattened().first_chunk().expect("eight words")
     }
 
     fn decode(bytes: &[u8; places::SAMPLE_LEN]) -> Self {
-        let word = |at: usize| u64_at(bytes, at);
-        let half = |at: usize| u32_at(bytes, at);
-        Self {
-            at: word(0),
-            kept_bytes: word(8),
-            appended: word(16),
-            pruned: word(24),
-            backlog: half(32),
-            billed_pages: half(36),
-            reusable_bytes: word(40),
-            instructions: word(48),
-            held: half(56),
-        }
+        let words: [u64; places::SAMPLE_LEN / 8] = std::array::from_fn(|word| u64_at(bytes, 8 * word));
+        let [at, kept_bytes, appended, pruned, backlog, reusable_bytes, instructions, held] = words;
+        let (backlog, billed_pages, held) = (backlog as u32, (backlog >> 32) as u32, held as u32);
+        Self { at, kept_bytes, appended, pruned, backlog, billed_pages, reusable_bytes, instructions, held }
     }
 
     /// Bytes that are billed.
@@ -113,13 +100,10 @@ impl Span {
 
     /// Samples that are kept.
     pub fn kept(self) -> u64 {
-        match self {
-            Self::Day => places::SAMPLES_OF_A_DAY,
-            Self::Month => places::SAMPLES_OF_A_MONTH,
-        }
+        self.ring().slots
     }
 
-    fn begin(self) -> u64 {
+    fn ring(self) -> Ring {
         match self {
             Self::Day => places::SAMPLES,
             Self::Month => places::COARSE_SAMPLES,
@@ -127,7 +111,7 @@ impl Span {
     }
 
     fn address(self, secs: u64) -> u64 {
-        self.begin() + secs / self.every() % self.kept() * places::SAMPLE_LEN as u64
+        self.ring().slot(secs / self.every())
     }
 }
 
@@ -251,7 +235,7 @@ impl History {
     /// The samples up to a moment, in Unix seconds, the oldest first. What is damaged, or of another time, is left out.
     pub fn samples(&self, span: Span, now_secs: u64) -> Vec<Sample> {
         let mut bytes = Vec::new();
-        self.cells.read_onto(&mut bytes, span.begin(), span.kept() as usize * places::SAMPLE_LEN);
+        self.cells.read_onto(&mut bytes, span.ring().at, span.kept() as usize * places::SAMPLE_LEN);
         let (all, _) = bytes.as_chunks::<{ places::SAMPLE_LEN }>();
         let oldest = (now_secs / span.every()).saturating_sub(span.kept() - 1) * span.every();
         let is_meant = |at: usize, sample: &Sample| {

@@ -11,18 +11,15 @@
 use crate::platform;
 use crate::storage::OpenError;
 use crate::storage::memory::Region;
-use crate::storage::places;
+use crate::storage::places::{self, LOG_ENTRIES as LINES};
 use crate::text::cut;
 use coppice_interface::{LogEntry, LogPage, LogPriority};
 use coppice_storage::bytes::{u16_at, u64_at};
 use coppice_storage::header::Header;
-use coppice_storage::ring::Ring;
 use std::cell::RefCell;
 use std::rc::Rc;
 
 const LAYOUT: Header = Header { name: "log", magic: *b"CPLG", version: 1 };
-/// The lines.
-const LINES: Ring = Ring { at: places::LOG_ENTRIES, slots: places::LOG_ENTRIES_LEN, len: places::LOG_ENTRY_LEN };
 const WRITTEN: u64 = places::LOG + 8;
 const TEXT: usize = 24;
 /// Bytes of a line's text.
@@ -94,10 +91,8 @@ impl Log {
         bytes.extend(text.as_bytes());
         self.cells.write(LINES.slot(self.written), &bytes);
         self.written += 1;
-        let mut header = [0; 16];
-        header[..8].copy_from_slice(&LAYOUT.encode());
-        header[8..].copy_from_slice(&self.written.to_le_bytes());
-        self.cells.write(places::LOG, &header);
+        LAYOUT.write(&self.cells, places::LOG);
+        self.cells.write_u64(WRITTEN, self.written);
     }
 
     /// A line; none where another one is there, or nothing that this code writes.
@@ -219,9 +214,9 @@ mod tests {
         info("no");
         error("hm");
         let cells = memory::region(memory::CELLS);
-        assert_eq!((places::LOG, places::LOG_ENTRIES), (12_814_336, 13_004_800));
+        assert_eq!((places::LOG, LINES.at), (12_814_336, 13_004_800));
         assert_eq!(cells.read::<16>(places::LOG), *b"CPLG\x01\0\0\0\x02\0\0\0\0\0\0\0");
-        let line: [u8; 26] = cells.read(places::LOG_ENTRIES + 1_024);
+        let line: [u8; 26] = cells.read(LINES.at + 1_024);
         assert_eq!(line, *b"\x01\0\0\0\0\0\0\0\x02\x01\0\0\0\0\0\0\0\0\x02\0\0\0\0\0hm");
         for (byte, wrong) in [(0, b'X'), (4, 0), (4, 2), (5, 1)] {
             let header: [u8; 16] = cells.read(places::LOG);

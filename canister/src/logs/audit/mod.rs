@@ -73,13 +73,8 @@ impl AuditLog {
             LAYOUT.check(&array_at(&header, 0))?;
         }
         let word = |which: usize| u64_at(&header, 8 + 8 * which);
-        let mut at = places::AUDIT + places::AUDIT_LEN as u64;
-        let mut written = 1..;
-        let rings = places::AUDIT_ENTRIES.map(|slots| {
-            let ring = Ring::new(at, slots, word(written.next().expect("there is no last number")));
-            at += slots * places::AUDIT_LEN as u64;
-            ring
-        });
+        let ring = |which: usize| Ring { place: places::AUDIT_RINGS[which], written: word(1 + which) };
+        let rings = std::array::from_fn(ring);
         Ok(Self { cells, written: word(0), rings })
     }
 
@@ -105,10 +100,8 @@ impl AuditLog {
             (head, entry)
         });
         ring.write(&self.cells, &head, &entry.encode());
-        let mut header = [0; HEADER];
-        header[..8].copy_from_slice(&LAYOUT.encode());
         let words = [self.written].into_iter().chain(self.rings.iter().map(|ring| ring.written));
-        words.zip(header[8..].chunks_exact_mut(8)).for_each(|(word, place)| place.copy_from_slice(&word.to_le_bytes()));
+        let header: Vec<u8> = LAYOUT.encode().into_iter().chain(words.flat_map(u64::to_le_bytes)).collect();
         self.cells.write(places::AUDIT, &header);
     }
 

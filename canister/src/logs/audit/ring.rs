@@ -24,11 +24,6 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Creates a ring of `slots` slots at an offset of the cells.
-    pub fn new(at: u64, slots: u64, written: u64) -> Self {
-        Self { place: Place { at, slots, len: places::AUDIT_LEN }, written }
-    }
-
     /// The heads of the kept entries, the newest first. A slot that holds no entry of its place is left out.
     pub fn heads(&self, cells: &Region) -> impl Iterator<Item = Head> {
         self.place.kept(self.written).rev().filter_map(move |place| {

@@ -136,7 +136,7 @@ fn since_when_is_noted_kept_over_an_upgrade_and_forgotten_when_it_is_over() {
 
 #[test]
 fn the_layout_is_what_it_was() {
-    assert_eq!((places::HISTORY, places::SAMPLES, places::COARSE_SAMPLES), (12_812_288, 12_816_384, 12_908_544));
+    assert_eq!((places::HISTORY, places::SAMPLES.at, places::COARSE_SAMPLES.at), (12_812_288, 12_816_384, 12_908_544));
     let sample = Sample {
         at: 1,
         kept_bytes: 2,

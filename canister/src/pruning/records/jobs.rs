@@ -2,11 +2,10 @@
 
 use crate::logs;
 use crate::storage::memory::Region;
-use crate::storage::places;
-use coppice_interface::{UtxoBlockedBy, UtxoError, UtxoJobEnd, UtxoPruneJob, UtxoPruneJobPage};
+use crate::storage::places::JOBS;
+use coppice_interface::{UtxoBlockedBy, UtxoError, UtxoPruneJob, UtxoPruneJobPage};
 use coppice_storage::cell::Cell;
 use coppice_storage::header::Header;
-use coppice_storage::ring::Ring;
 use serde::{Deserialize, Serialize};
 
 const HEADER: Header = Header { name: "job", magic: *b"CPJB", version: 1 };
@@ -23,9 +22,6 @@ pub struct Ended {
     /// The oldest of them that is kept.
     oldest: u64,
 }
-
-/// The ring.
-const JOBS: Ring = Ring { at: places::JOBS, slots: places::JOBS_LEN, len: places::JOB_LEN };
 
 fn slot_of(which: u64) -> Cell {
     Cell { at: JOBS.slot(which), capacity: JOBS.len, header: HEADER }
@@ -49,10 +45,7 @@ impl Ended {
     /// The jobs that ended before the `before`th, the last first.
     fn backwards(self, cells: &Region, before: u64) -> impl Iterator<Item = (u64, UtxoPruneJob)> {
         let kept = self.oldest..before.min(self.count);
-        kept.rev().filter_map(|which| {
-            let job = slot_of(which).load(cells).ok()??;
-            Some((which, job_without_cycles(job)))
-        })
+        kept.rev().filter_map(|which| Some((which, slot_of(which).load(cells).ok()??)))
     }
 
     /// One of the jobs that ended last.
@@ -94,13 +87,4 @@ pub fn without_cycles(mut blocked: UtxoBlockedBy) -> UtxoBlockedBy {
         *missing = 0;
     }
     blocked
-}
-
-/// The same of a job, as code before this one may have kept it.
-pub fn job_without_cycles(mut job: UtxoPruneJob) -> UtxoPruneJob {
-    job.end = job.end.map(|end| match end {
-        UtxoJobEnd::PreserveParents(blocked) => UtxoJobEnd::PreserveParents(without_cycles(blocked)),
-        other => other,
-    });
-    job
 }
