@@ -37,7 +37,7 @@ impl ChainStore {
             return Ok(());
         }
         if let Some(Opened { by, expires_at }) = self.upload_opened(upload_expiry_secs) {
-            return Err(ResetError::UploadOpen { by, expires_at });
+            return Err(ResetError::UploadOpen { by: Some(by), expires_at });
         }
         match self.state.rollback_to {
             Some(to) => Err(ResetError::RollbackUnderway { to }),

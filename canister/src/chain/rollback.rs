@@ -36,7 +36,7 @@ impl ChainStore {
             Some(head) if number > head => Err(RollbackError::AboveHead { head }),
             Some(_) if number < self.state.oldest => Err(RollbackError::Pruned { first_available: self.state.oldest }),
             Some(_) => match (opened, self.state.rollback_to) {
-                (Some(Opened { by, expires_at }), _) => Err(RollbackError::UploadOpen { by, expires_at }),
+                (Some(Opened { by, expires_at }), _) => Err(RollbackError::UploadOpen { by: Some(by), expires_at }),
                 (None, Some(to)) if number > to => Err(RollbackError::RollbackUnderway { to }),
                 (None, _) => Ok(()),
             },

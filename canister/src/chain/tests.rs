@@ -536,33 +536,24 @@ proptest! {
     }
 }
 
-/// Who began an upload is kept with it; one that was begun before that was noted is everybody's.
+/// Who began an upload is kept with it.
 #[test]
 fn an_upload_says_whose_it_is() {
     use candid::Principal;
     const BY: u64 = crate::storage::places::UPLOAD + 224;
     let (mut chain, mut blobs) = fresh(64 << 10);
     let [short, long] = [Principal::from_slice(&[7]), Principal::from_slice(&[9; 29])];
-    for by in [short, long, Principal::management_canister()] {
+    for by in [short, long] {
         let admission = Admission { by, upload_expiry_secs: 120, ..Admission::default() };
         let arg = begin(&block(0, &[id(1)], 1_000), 400);
         chain.begin(&mut blobs, &arg, &admission, 50).unwrap();
         (chain, blobs) = reopen(64 << 10);
-        let noted = Some(by).filter(|by| !by.as_slice().is_empty());
-        assert_eq!(chain.upload_opened(120), Some(Opened { by: noted, expires_at: 170 }));
+        let open = Opened { by, expires_at: 170 };
+        assert_eq!(chain.upload_opened(120), Some(open));
         let other = Admission { by: Principal::anonymous(), ..admission.clone() };
-        if by.as_slice().is_empty() {
-            assert_eq!(chain.upload_of_another(other.by, 120), None);
-        } else {
-            let open = Opened { by: noted, expires_at: 170 };
-            assert_eq!((chain.upload_of_another(by, 120), chain.upload_of_another(other.by, 120)), (None, Some(open)));
-            assert_eq!(chain.begin(&mut blobs, &arg, &other, 60), Err(open.into()), "and it is not put off");
-            assert_eq!(chain.upload_opened(120), Some(open));
-            chain.cells.write(BY, &[0; 30]);
-            assert_eq!(chain.upload_opened(120).unwrap().by, None);
-            assert_eq!(chain.upload_of_another(other.by, 120), None);
-            assert!(chain.begin(&mut blobs, &arg, &other, 60).is_ok());
-        }
+        assert_eq!((chain.upload_of_another(by, 120), chain.upload_of_another(other.by, 120)), (None, Some(open)));
+        assert_eq!(chain.begin(&mut blobs, &arg, &other, 60), Err(open.into()), "and it is not put off");
+        assert_eq!(chain.upload_opened(120), Some(open));
         assert_eq!(chain.abort_upload(&mut blobs, 0), Ok(true));
     }
     // Bytes that no principal has are another version's.

@@ -49,9 +49,8 @@ const MIN_CHUNK: u32 = 64 << 10;
 /// An upload that is open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Open {
-    /// The producer; `None` for an upload that any producer may use.
-    #[serde(default)]
-    by: Option<Principal>,
+    /// The producer.
+    by: Principal,
     txid: Txid,
     length: u64,
     chunk_size: u32,
@@ -70,10 +69,6 @@ impl Open {
 
     fn chunks(&self) -> Chunks {
         Chunks { length: self.length, size: self.chunk_size }
-    }
-
-    fn is_of(&self, by: Principal) -> bool {
-        self.by.is_none_or(|owner| owner == by)
     }
 }
 
@@ -125,7 +120,7 @@ impl Uploads {
 
     /// Returns the upload of a producer, and its number.
     fn of(&self, by: Principal) -> Option<(u64, &Open)> {
-        self.open.iter().find(|(_, open)| open.is_of(by)).map(|(&nth, open)| (nth, open))
+        self.open.iter().find(|(_, open)| open.by == by).map(|(&nth, open)| (nth, open))
     }
 
     /// Opens an upload. Repeating the call changes nothing.
@@ -162,16 +157,14 @@ impl Uploads {
                 let free = (0..places::TRANSACTION_UPLOADS_LEN).find(|nth| !self.open.contains_key(nth));
                 let limit = places::TRANSACTION_UPLOADS_LEN;
                 let nth = free.ok_or(TransactionUploadError::TooMany { limit })?;
+                let chunks = Chunks { length: arg.length, size: arg.chunk_size }.count() as usize;
                 let upload = Open {
-                    by: Some(by),
+                    by,
                     txid: arg.txid.clone(),
                     length: arg.length,
                     chunk_size: arg.chunk_size,
                     parts: location::allocate(blobs, arg.length, Owner::Upload, settings.max_external_bytes)?,
-                    received: ByteBuf::from(vec![
-                        0;
-                        Chunks { length: arg.length, size: arg.chunk_size }.count() as usize
-                    ]),
+                    received: ByteBuf::from(vec![0; chunks]),
                     touched: now,
                 };
                 self.open.insert(nth, upload);
@@ -179,8 +172,13 @@ impl Uploads {
                 nth
             }
         };
+        self.touch(nth, now)
+    }
+
+    /// Notes a call for an upload, and returns the progress of the upload.
+    fn touch(&mut self, nth: u64, now: u64) -> Result<UploadProgress, TransactionUploadError> {
         let open = self.open.get_mut(&nth).ok_or(TransactionUploadError::NoUpload)?;
-        (open.by, open.touched) = (Some(by), now);
+        open.touched = now;
         let progress = open.progress();
         self.save(nth);
         Ok(progress)
@@ -189,7 +187,7 @@ impl Uploads {
     /// Returns the open uploads, with their progress, and the time at which each expires, `expiry` seconds after its last call.
     pub fn list(&self, expiry: u64) -> Vec<OpenTransaction> {
         let shown = |open: &Open| OpenTransaction {
-            by: open.by,
+            by: Some(open.by),
             txid: open.txid.clone(),
             progress: open.progress(),
             expires_at: open.touched.saturating_add(expiry),
@@ -209,8 +207,8 @@ impl Uploads {
         now: u64,
     ) -> Result<UploadProgress, TransactionUploadError> {
         hash_of("txid", &arg.txid)?;
-        let nth = self.of(by).ok_or(TransactionUploadError::NoUpload)?.0;
-        let open = self.open.get_mut(&nth).ok_or(TransactionUploadError::NoUpload)?;
+        let open = self.open.iter_mut().find(|(_, open)| open.by == by);
+        let (&nth, open) = open.ok_or(TransactionUploadError::NoUpload)?;
         if open.txid != arg.txid {
             return Err(TransactionUploadError::OtherUpload { txid: open.txid.clone() });
         }
@@ -227,10 +225,7 @@ impl Uploads {
             written.map_err(|error| UtxoRefusal::Corrupt { why: format!("a part of the upload: {error:?}") })?;
             open.received[arg.chunk as usize] = 1;
         }
-        (open.by, open.touched) = (Some(by), now);
-        let progress = open.progress();
-        self.save(nth);
-        Ok(progress)
+        self.touch(nth, now)
     }
 
     /// Returns the bytes of a transaction that a producer has uploaded whole, and their parts in the BlobStore.
@@ -261,11 +256,14 @@ impl Uploads {
             location::release(blobs, parts);
         }
         let nth = self.open.iter().find(|(_, open)| open.parts == parts).map(|(&nth, _)| nth);
-        if let Some(nth) = nth {
-            self.open.remove(&nth);
-            self.save(nth);
-            self.save_taken();
-        }
+        nth.and_then(|nth| self.remove(nth));
+    }
+
+    fn remove(&mut self, nth: u64) -> Option<Open> {
+        let removed = self.open.remove(&nth)?;
+        self.save(nth);
+        self.save_taken();
+        Some(removed)
     }
 
     /// Drops the open upload of a producer, and returns whether there was one.
@@ -300,10 +298,8 @@ impl Uploads {
     }
 
     fn drop_open(&mut self, blobs: &mut BlobStore, nth: u64) {
-        if let Some(open) = self.open.remove(&nth) {
+        if let Some(open) = self.remove(nth) {
             location::release(blobs, &open.parts);
-            self.save(nth);
-            self.save_taken();
         }
     }
 }

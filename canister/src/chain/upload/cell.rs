@@ -28,15 +28,15 @@ pub(super) const BITMAP: u64 = places::UPLOAD + HEADER as u64;
 /// Whose upload is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opened {
-    /// Who began it; none where that was not noted.
-    pub by: Option<Principal>,
+    /// Who began it.
+    pub by: Principal,
     /// When it expires, in Unix seconds.
     pub expires_at: u64,
 }
 
 impl From<Opened> for AppendError {
     fn from(Opened { by, expires_at }: Opened) -> Self {
-        Self::UploadOpen { by, expires_at }
+        Self::UploadOpen { by: Some(by), expires_at }
     }
 }
 
@@ -44,8 +44,8 @@ impl From<Opened> for AppendError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::chain) struct Upload {
     pub draft: Draft,
-    /// Who began it; none where that was before it was noted.
-    pub(super) by: Option<Principal>,
+    /// Who began it.
+    pub(super) by: Principal,
     pub(super) chunk_size: u32,
     pub missing: u32,
     pub(super) touched: u64,
@@ -63,10 +63,6 @@ impl Upload {
 
     pub(super) fn opened(&self, expiry: u64) -> Opened {
         Opened { by: self.by, expires_at: self.touched.saturating_add(expiry) }
-    }
-
-    pub(super) fn is_of_another(&self, caller: Principal) -> bool {
-        self.by.is_some_and(|by| by != caller)
     }
 
     pub(super) fn progress(&self) -> UploadProgress {
@@ -93,10 +89,8 @@ impl Upload {
         for (i, sha) in self.draft.sha256.iter().enumerate() {
             put(128 + 32 * i, sha);
         }
-        if let Some(by) = &self.by {
-            put(PRODUCER, &[by.as_slice().len() as u8]);
-            put(PRODUCER + 1, by.as_slice());
-        }
+        put(PRODUCER, &[self.by.as_slice().len() as u8]);
+        put(PRODUCER + 1, self.by.as_slice());
         cells.write(places::UPLOAD, &b);
     }
 
@@ -116,10 +110,7 @@ impl Upload {
                 lengths: [u32_at(24), u32_at(28), u32_at(32)],
                 sha256: [digest(128), digest(160), digest(192)],
             },
-            by: match usize::from(b[PRODUCER]) {
-                0 => None,
-                len => Some(Principal::try_from_slice(b.get(PRODUCER + 1..PRODUCER + 1 + len)?).ok()?),
-            },
+            by: Principal::try_from_slice(b[PRODUCER + 1..].get(..usize::from(b[PRODUCER]))?).ok()?,
             chunk_size: u32_at(36),
             missing: u32_at(40),
             touched: u64_at(48),

@@ -40,9 +40,9 @@ impl ChainStore {
         self.upload().map(|upload| upload.opened(expiry))
     }
 
-    /// The open upload where it is another's than `caller`'s. One whose producer was not noted is everybody's.
+    /// The open upload where it is another's than `caller`'s.
     pub fn upload_of_another(&self, caller: Principal, expiry: u64) -> Option<Opened> {
-        self.upload().filter(|upload| upload.is_of_another(caller)).map(|upload| upload.opened(expiry))
+        self.upload().filter(|upload| upload.by != caller).map(|upload| upload.opened(expiry))
     }
 
     /// When the open upload was touched last, in Unix seconds.
@@ -97,7 +97,7 @@ impl ChainStore {
         }
         if let Some(open) = self.upload() {
             let same = open.draft == draft && open.chunk_size == block.chunk_size;
-            if !same || open.is_of_another(admission.by) || self.is_aborting() {
+            if !same || open.by != admission.by || self.is_aborting() {
                 return Err(open.opened(admission.upload_expiry_secs).into());
             }
             self.touch_upload(now);
@@ -107,8 +107,8 @@ impl ChainStore {
         self.admit(&draft, admission)?;
         self.pass_damaged_tail(blobs);
 
-        let by = Some(admission.by);
-        let upload = Upload { draft, by, chunk_size: block.chunk_size, missing: chunks as u32, touched: now };
+        let (by, chunk_size) = (admission.by, block.chunk_size);
+        let upload = Upload { draft, by, chunk_size, missing: chunks as u32, touched: now };
         let range = self.upload_blobs(&upload);
         self.log.reserve(blobs, self.state.log_first, range.start, range.end).map_err(NoMemory)?;
         if let Err(error) = self.log.extend(blobs, range, Owner::Upload) {

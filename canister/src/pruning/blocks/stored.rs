@@ -22,15 +22,11 @@ pub struct Stored {
     /// Unix seconds since when what is due is held back by an exporter, or by there being none.
     pub held_since: Option<u64>,
     /// Messages do less than they might, as ticks have trapped.
-    #[serde(default)]
     pub marker: Option<Marker<Piece>>,
     /// What traps, and is passed over.
-    #[serde(default)]
     pub set_aside: Vec<Piece>,
     /// Of `faults`, those that an operator has seen.
-    #[serde(default)]
     pub acknowledged_faults: u64,
     /// Slots of the blob store that were lost when an operator last acknowledged all faults.
-    #[serde(default)]
     pub acknowledged_lost: u64,
 }

@@ -19,7 +19,6 @@ pub struct Limits {
 
 /// A bucket that refills. A new one is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
 pub struct Bucket {
     /// Heights that are missing in it.
     drawn: u32,

@@ -20,13 +20,6 @@ pub(super) fn is_height(height: u32) -> Result<(), UtxoPrunerError> {
     }
 }
 
-/// What a trigger came to.
-enum Triggered {
-    Scheduled(UtxoPruneJob),
-    Underway(UtxoPruneJob),
-    Processed,
-}
-
 impl UtxoPruner {
     /// The primary trigger: blocks up to this height are persisted.
     ///
@@ -89,22 +82,15 @@ impl UtxoPruner {
         [&self.stored.running, &self.stored.pending].into_iter().flatten().find(covers).cloned()
     }
 
-    fn trigger(&mut self, height: u32, by: UtxoJobTrigger) -> Triggered {
+    /// What a trigger comes to.
+    fn answer(&mut self, height: u32, by: UtxoJobTrigger) -> UtxoNotifyOutcome {
         if height <= self.stored.processed {
             self.stored.skipped.already_processed += 1;
-            return Triggered::Processed;
+            return UtxoNotifyOutcome::Processed(self.stored.last_completed.clone());
         }
         match self.open_job(height, false) {
-            Some(job) => Triggered::Underway(job),
-            None => Triggered::Scheduled(self.make_pending(height, by)),
-        }
-    }
-
-    fn answer(&mut self, height: u32, by: UtxoJobTrigger) -> UtxoNotifyOutcome {
-        match self.trigger(height, by) {
-            Triggered::Scheduled(job) => UtxoNotifyOutcome::Scheduled(job),
-            Triggered::Underway(job) => UtxoNotifyOutcome::Underway(job),
-            Triggered::Processed => UtxoNotifyOutcome::Processed(self.stored.last_completed.clone()),
+            Some(job) => UtxoNotifyOutcome::Underway(job),
+            None => UtxoNotifyOutcome::Scheduled(self.make_pending(height, by)),
         }
     }
 

@@ -68,8 +68,7 @@ impl UtxoPruner {
     /// # Errors
     /// A sentence that says what is wrong with it.
     pub fn open(cells: Rc<Region>) -> Result<Self, String> {
-        let mut stored: Stored = CELL.load(&cells)?.unwrap_or_default();
-        stored.blocked_by = stored.blocked_by.map(jobs::without_cycles);
+        let stored = CELL.load(&cells)?.unwrap_or_default();
         Ok(Self { cells, stored, ticks: 0, next_tick: 0, paused: false })
     }
 

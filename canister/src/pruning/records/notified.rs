@@ -39,7 +39,6 @@ pub struct HeightTrouble {
 
 /// The notifications of one height.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
 struct Feed {
     bucket: Bucket,
     /// The last notification that was far below the highest one, and its moment in Unix nanoseconds.
@@ -51,7 +50,6 @@ struct Feed {
 /// The notifications of both heights. Each has a bucket of its own, because a block that is persisted was notified
 /// before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
 pub struct Feeds {
     current: Feed,
     persisted: Feed,

@@ -24,30 +24,23 @@ pub struct Run {
     /// Where the run is.
     pub phase: UtxoPrunerPhase,
     /// Its number, from 1.
-    #[serde(default)]
     pub number: u32,
     /// Phase 1 looks at all old unmined records, with these settings; none: only at those that became old since it did last.
-    #[serde(default)]
     pub full: Option<PassTerms>,
     /// Heights were set to lower ones: phase 2 also looks at what is kept for longer than it would be by now.
-    #[serde(default)]
     pub again: bool,
     /// That phase 1 is done was taken note of.
-    #[serde(default)]
     pub noted: bool,
     /// Behind this late record, in the pass over late records, which begins anew in each message.
     #[serde(skip)]
     pub(super) late_cursor: Cursor,
     /// The late record behind that, and from which input on it goes on.
-    #[serde(default)]
     pub(super) late: Option<(Cursor, u32)>,
     /// The record whose spenders are looked up, how many of its outputs are done, and how much had been taken back when that began.
-    #[serde(default)]
     pub(super) checked: Option<(Cursor, u32, u64)>,
     /// Behind this record of the phase's index.
     pub(super) cursor: Cursor,
     /// Records that defensive mode keeps.
-    #[serde(default)]
     pub(super) skipped: Option<Box<Skipped>>,
     /// The record behind that, and from which input on it goes on.
     pub(super) part: Option<(Cursor, u32)>,

@@ -30,7 +30,6 @@ pub(super) struct Skipped {
 
 /// What is persisted of the pruner.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
 pub(super) struct Stored {
     pub settings: UtxoPrunerSettings,
     pub assembly_running: bool,

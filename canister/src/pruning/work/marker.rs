@@ -25,7 +25,6 @@ pub struct Marker<P> {
     level: u8,
     left: u32,
     /// No message has ended since it was noted that one was late.
-    #[serde(default)]
     fresh: bool,
     /// The piece that the next message does, alone.
     at: Option<P>,

@@ -7,8 +7,6 @@ use crate::storage::memory;
 use crate::storage::places;
 use candid::Principal;
 use coppice_interface::*;
-use coppice_storage::cell::Cell;
-use coppice_storage::header::Header;
 use serde_bytes::ByteBuf;
 
 /// Who uploads, and sends the messages.
@@ -286,33 +284,6 @@ fn each_producer_has_an_upload_of_its_own() {
     let [version] = cells.read(places::TRANSACTION_PLACES + 4);
     cells.write(places::TRANSACTION_PLACES + 4, &[version + 1]);
     assert!(crate::utxo::UtxoStore::open(std::rc::Rc::new(memory::region(memory::CELLS)), 3).is_err());
-}
-
-/// What was begun before it was noted by whom is everybody's, and then of who goes on with it.
-#[test]
-fn an_upload_of_before_is_of_who_goes_on_with_it() {
-    let mut w = World::new();
-    let settings = w.settings.clone();
-    let [one, two] = [1, 2].map(|i| Principal::from_slice(&[i]));
-    let tx = Tx::orphan(1, 20_000);
-    let begin = BeginTransaction { txid: tx.id(), length: tx.raw.len() as u64, chunk_size: 64 << 10 };
-    w.store.begin_upload(&mut w.blobs, &begin, &settings, one, 5).unwrap();
-    let cells = memory::region(memory::CELLS);
-    let header = Header { name: "upload", magic: *b"CPTU", version: 1 };
-    let cell = Cell { at: places::TRANSACTION_UPLOAD, capacity: places::TRANSACTION_UPLOAD_LEN, header };
-    let mut stored: ciborium::Value = cell.load(&cells).unwrap().unwrap();
-    stored.as_map_mut().unwrap().retain(|(name, _)| name.as_text() != Some("by"));
-    cell.save(&cells, &stored).unwrap();
-    w.reopen();
-    assert_eq!(w.store.uploads.list(60)[0].by, None);
-    let chunk = |i: u32| {
-        let bytes = ByteBuf::from(tx.raw.chunks(64 << 10).nth(i as usize).unwrap());
-        PutTransactionChunk { txid: tx.id(), chunk: i, bytes }
-    };
-    w.store.uploads.put(&mut w.blobs, &chunk(0), two, 6).unwrap();
-    assert_eq!(w.store.uploads.list(60)[0].by, Some(two));
-    assert_eq!(w.store.uploads.put(&mut w.blobs, &chunk(1), one, 7), Err(TransactionUploadError::NoUpload));
-    w.store.uploads.put(&mut w.blobs, &chunk(1), two, 7).unwrap();
 }
 
 /// Pages begin with the first page, whichever output is asked for, and continue at the cursor.

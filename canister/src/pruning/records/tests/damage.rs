@@ -53,25 +53,6 @@ fn an_unmined_record_that_cannot_be_read_stops_everything_until_it_is_set_aside(
     assert_eq!(problems(&s), [], "it is looked at again");
 }
 
-/// Code before this one has kept how many cycles were missing.
-#[test]
-fn a_job_of_before_says_not_how_many_cycles_were_missing() {
-    let mut s = Service::new();
-    s.make_due(&Tx::orphan(1, 1));
-    let job = s.prune(2_000);
-    let short = |error| UtxoBlockedBy { slot: 1, txid: Txid::default(), parent: None, error };
-    for error in [UtxoError::LowCycles { missing: 77 }, UtxoError::ReservedCyclesLimit { missing: 77 }] {
-        let end = UtxoJobEnd::PreserveParents(short(error.clone()));
-        s.pruner.end(job.clone(), UtxoJobState::Failed, Some(end));
-        s.pruner.stored.blocked_by = Some(short(error));
-        s.pruner.save();
-        s.reopen();
-        let (status, jobs) = (s.status(), s.pruner.jobs(None, 0));
-        let said = format!("{:?} {:?} {jobs:?}", status.blocked_by, status.last_job);
-        assert!(said.matches("missing: 0").count() >= 3 && !said.contains("77"), "{said}");
-    }
-}
-
 #[test]
 fn a_parent_that_cannot_be_read_stops_everything_and_the_others_are_preserved_where_it_is_set_aside() {
     let mut s = Service::new();
