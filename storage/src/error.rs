@@ -23,7 +23,7 @@ pub enum GrowError {
     /// The regions that count towards the quota have reached it.
     #[error("the quota is used up")]
     QuotaFull,
-    /// Deferred to a separate message: see [`Manager::put_off`](crate::Manager::put_off).
+    /// Deferred to a separate message: see [`Growth::put_off`](crate::Growth::put_off).
     #[error("memory grows in a message of its own")]
     Later,
 }

@@ -20,12 +20,8 @@ pub const SLOTS: u8 = 9;
 /// Bytes of the reserve.
 pub const RESERVE: u64 = 64 << 20;
 
-const LAYOUT: Layout = Layout {
-    regions: &[CELLS, ARENA, GRANULES, SETS, INDEX, SLOTS],
-    counted: &[INDEX, SLOTS],
-    reserve: RESERVE,
-    reserved_cycles: (CELLS, 258_048),
-};
+const LAYOUT: Layout =
+    Layout { regions: SLOTS + 1, counted: &[INDEX, SLOTS], reserve: RESERVE, reserved_cycles: (CELLS, 258_048) };
 
 thread_local! {
     static MANAGER: RefCell<Option<Manager<Twin>>> = const { RefCell::new(None) };
@@ -34,7 +30,7 @@ thread_local! {
 /// Opens stable memory, as an upgrade does; a growth leaves the cycles of two timers' calls.
 fn open() -> Manager<Twin> {
     let manager = Manager::open(LAYOUT);
-    manager.set_terms(Terms { nodes: 13, reserved_cycles_limit: u128::MAX, kept: 84_200_000_000 });
+    manager.growth().set_terms(Terms { nodes: 13, reserved_cycles_limit: u128::MAX, kept: 84_200_000_000 });
     manager
 }
 

@@ -12,6 +12,7 @@
 //!          └─ frozen ──────── balance falls by what a page reserves: what is reserved covers as much of the threshold
 //! ```
 
+use crate::bytes::{array_at, u64_at};
 use crate::{GrowError, Platform, WASM_PAGE};
 use ic_stable_structures::Memory;
 use std::cell::Cell;
@@ -58,13 +59,15 @@ struct Price {
 }
 
 /// Growth of raw memory: prices that were learnt, and growth that was deferred.
-pub(crate) struct Growth<P> {
+pub struct Growth<P> {
     terms: Cell<Terms>,
     learnt: Cell<Option<Price>>,
     /// Growing is left to a message of its own.
     put_off: Cell<bool>,
-    wanted: Cell<bool>,
-    reserved: Cell<Reserved>,
+    /// A growth was refused with `Later`, and not done since.
+    pub(crate) wanted: Cell<bool>,
+    /// The reserved cycles, as they were kept or a growth has changed them.
+    pub(crate) reserved: Cell<Reserved>,
     /// The reserved cycles have changed and are not in their cell yet.
     noted: Cell<bool>,
     platform: PhantomData<P>,
@@ -72,7 +75,7 @@ pub(crate) struct Growth<P> {
 
 impl<P: Platform> Growth<P> {
     /// Growth that has learnt nothing.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             terms: Cell::new(Terms { nodes: NODES as u32, reserved_cycles_limit: u128::MAX, kept: 0 }),
             learnt: Cell::new(None),
@@ -98,7 +101,7 @@ impl<P: Platform> Growth<P> {
     ///
     /// # Errors
     /// [`GrowError`]; of raw memory a page may have been grown, nothing else has changed.
-    pub fn grow(&self, pages: u64) -> Result<(), GrowError> {
+    pub(crate) fn grow(&self, pages: u64) -> Result<(), GrowError> {
         if self.put_off.get() {
             self.check(pages, self.estimate(), 0)?;
             return Err(GrowError::Later);
@@ -191,8 +194,9 @@ impl<P: Platform> Growth<P> {
         self.check(pages, self.estimate(), set_aside).err()
     }
 
-    /// Runs something that does not grow memory: where it would, that is left to `grow_wanted`, and what it works on is refused with
-    /// `Later`. A message that does other work, and traps where it grows, would do so again and again.
+    /// Runs work that does not grow memory: a growth is refused with [`GrowError::Later`] and left to
+    /// [`Manager::grow_wanted`](crate::Manager::grow_wanted). A message that does other work, and traps where it grows, would do so again
+    /// and again.
     pub fn put_off<T>(&self, run: impl FnOnce() -> T) -> T {
         self.wanted.set(false);
         self.put_off.set(true);
@@ -201,19 +205,9 @@ impl<P: Platform> Growth<P> {
         result
     }
 
-    /// Notes that memory is wanted that was put off.
-    pub fn want(&self) {
-        self.wanted.set(true);
-    }
-
-    /// Whether something was refused with `Later` since that was last begun.
+    /// Returns whether a growth was refused with [`GrowError::Later`] since [`Self::put_off`] was last called, and not done since.
     pub fn is_wanted(&self) -> bool {
         self.wanted.get()
-    }
-
-    /// Notes that the growth that was put off has been done.
-    pub fn done(&self) {
-        self.wanted.set(false);
     }
 
     /// Returns the cycles that are reserved now.
@@ -228,13 +222,8 @@ impl<P: Platform> Growth<P> {
         cycles.saturating_sub(paid)
     }
 
-    /// Sets the reserved cycles as they were kept.
-    pub fn set_reserved(&self, reserved: Reserved) {
-        self.reserved.set(reserved);
-    }
-
     /// Returns the reserved cycles if a growth has changed them since the last call.
-    pub fn take_noted(&self) -> Option<Reserved> {
+    pub(crate) fn take_noted(&self) -> Option<Reserved> {
         self.noted.take().then(|| self.reserved.get())
     }
 }
@@ -254,9 +243,7 @@ pub struct Reserved {
 impl Reserved {
     /// Reads the bytes of its cell.
     pub fn decode(bytes: &[u8; 24]) -> Self {
-        let [cycles @ .., _, _, _, _, _, _, _, _] = *bytes;
-        let [_, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, at @ ..] = *bytes;
-        Self { cycles: u128::from_le_bytes(cycles), at: u64::from_le_bytes(at) }
+        Self { cycles: u128::from_le_bytes(array_at(bytes, 0)), at: u64_at(bytes, 16) }
     }
 
     /// Returns the bytes of its cell.

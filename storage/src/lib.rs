@@ -34,7 +34,7 @@ pub mod table;
 pub mod twin;
 
 pub use error::{GrowError, OpenError};
-pub use growth::Terms;
+pub use growth::{Growth, Terms};
 pub use manager::Manager;
 pub use platform::Platform;
 pub use quota::Quota;

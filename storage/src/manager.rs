@@ -12,7 +12,7 @@
 //! └─────────────────┴──────────┴──────────┴──────────┴───
 //! ```
 
-use crate::growth::{Growth, Reserved, Terms};
+use crate::growth::{Growth, Reserved};
 use crate::quota::Quota;
 use crate::shared::{BUCKET_PAGES, Layout, Shared};
 use crate::{GrowError, Platform, Region, WASM_PAGE};
@@ -45,7 +45,7 @@ impl<P: Platform> Manager<P> {
         if cells.size() * WASM_PAGE > at {
             let mut bytes = [0; 24];
             cells.read(at, &mut bytes);
-            shared.growth.set_reserved(Reserved::decode(&bytes));
+            shared.growth.reserved.set(Reserved::decode(&bytes));
         }
         Self(shared)
     }
@@ -81,8 +81,7 @@ impl<P: Platform> Manager<P> {
     }
 
     /// Returns the growth of raw memory.
-    #[cfg(test)]
-    pub(crate) fn growth(&self) -> &Growth<P> {
+    pub fn growth(&self) -> &Growth<P> {
         &self.0.growth
     }
 
@@ -91,34 +90,13 @@ impl<P: Platform> Manager<P> {
         &self.0.quota
     }
 
-    /// Sets the inputs to the growth check.
-    pub fn set_terms(&self, terms: Terms) {
-        self.0.growth.set_terms(terms);
-    }
-
-    /// Returns the reason why a growth by so many pages would be refused, as a query sees it; `set_aside` cycles are taken for a message.
-    pub fn refusal(&self, pages: u64, set_aside: u128) -> Option<GrowError> {
-        self.0.growth.refusal(pages, set_aside)
-    }
-
-    /// Runs work that does not grow memory: a growth is refused with [`GrowError::Later`] and left to [`Self::grow_wanted`]. A message that
-    /// does other work, and traps where it grows, would do so again and again.
-    pub fn put_off<T>(&self, run: impl FnOnce() -> T) -> T {
-        self.0.growth.put_off(run)
-    }
-
-    /// Returns whether a growth was refused with [`GrowError::Later`] since [`Self::put_off`] was last called.
-    pub fn is_growth_wanted(&self) -> bool {
-        self.0.growth.is_wanted()
-    }
-
     /// Grows raw memory by what the next region needs that grows.
     ///
     /// # Errors
     /// [`GrowError`].
     pub fn grow_wanted(&self) -> Result<(), GrowError> {
         self.0.reserve_raw(1, true)?;
-        self.0.growth.done();
+        self.0.growth.wanted.set(false);
         Ok(())
     }
 }

@@ -11,37 +11,29 @@
 use crate::GrowError;
 use std::cell::Cell;
 
-/// Bounds of the counted memory, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Limits {
-    /// Creating grows memory up to this.
-    cap: u64,
-    /// The bytes that were billed when the cap was set: the reserve begins above both.
-    floor: u64,
-}
-
 /// The quota of a manager's counted regions.
 pub struct Quota {
-    /// Ids of the regions that count.
-    counted: &'static [u8],
     /// Bytes above the quota, and below the cap of all memory, for work that creates nothing.
     pub reserve: u64,
-    limits: Cell<Limits>,
-    /// Bytes of each counted region.
-    sizes: Box<[Cell<u64>]>,
+    /// Creating grows memory up to this.
+    cap: Cell<u64>,
+    /// The bytes that were billed when the cap was set: the reserve begins above both.
+    floor: Cell<u64>,
+    /// Id and bytes of each counted region.
+    sizes: Box<[(u8, Cell<u64>)]>,
     /// Bytes of blobs that count.
     blobs: Cell<u64>,
     creating: Cell<bool>,
 }
 
 impl Quota {
-    /// A quota without a limit.
-    pub fn new(counted: &'static [u8], reserve: u64) -> Self {
+    /// A quota without a limit for the regions with these ids.
+    pub fn new(counted: &[u8], reserve: u64) -> Self {
         Self {
-            counted,
             reserve,
-            limits: Cell::new(Limits { cap: u64::MAX, floor: 0 }),
-            sizes: counted.iter().map(|_| Cell::new(0)).collect(),
+            cap: Cell::new(u64::MAX),
+            floor: Cell::new(0),
+            sizes: counted.iter().map(|id| (*id, Cell::new(0))).collect(),
             blobs: Cell::new(0),
             creating: Cell::new(false),
         }
@@ -49,12 +41,13 @@ impl Quota {
 
     /// Sets the cap, and the bytes that were billed when it was set, if those are more.
     pub fn set_limits(&self, cap: u64, floor: u64) {
-        self.limits.set(Limits { cap, floor });
+        self.cap.set(cap);
+        self.floor.set(floor);
     }
 
     /// Returns the cap in force, in bytes.
     pub fn cap(&self) -> u64 {
-        self.limits.get().cap
+        self.cap.get()
     }
 
     /// Sets the number of bytes of blobs that count.
@@ -62,50 +55,51 @@ impl Quota {
         self.blobs.set(bytes);
     }
 
-    /// Returns a region's place among those that count.
-    fn place(&self, id: u8) -> Option<&Cell<u64>> {
-        let place = self.counted.iter().position(|counted| *counted == id)?;
-        self.sizes.get(place)
+    /// Returns the bytes of a region, if the region counts.
+    fn size(&self, id: u8) -> Option<&Cell<u64>> {
+        self.sizes.iter().find(|(counted, _)| *counted == id).map(|(_, size)| size)
     }
 
     /// Sets the size of a region, if the region counts.
     pub fn set_size(&self, id: u8, bytes: u64) {
-        if let Some(size) = self.place(id) {
+        if let Some(size) = self.size(id) {
             size.set(bytes);
         }
     }
 
     /// Returns the bytes that are billed for counted regions and blobs.
     pub fn billed(&self) -> u64 {
-        self.sizes.iter().map(Cell::get).sum::<u64>() + self.blobs.get()
+        self.sizes.iter().map(|(_, size)| size.get()).sum::<u64>() + self.blobs.get()
     }
 
     /// Runs work that creates entries: it may take memory up to the cap only, and none of the reserve.
     pub fn creating<T>(&self, run: impl FnOnce() -> T) -> T {
-        let _creating = Creating { flag: &self.creating, before: self.creating.replace(true) };
-        run()
+        let before = self.creating.replace(true);
+        let done = run();
+        self.creating.set(before);
+        done
     }
 
     /// Returns whether a region may take the reserve.
     pub fn draws_on_reserve(&self, id: u8) -> bool {
-        self.counted.contains(&id) && !self.creating.get()
+        self.size(id).is_some() && !self.creating.get()
     }
 
     /// Returns the largest size that a region may have now, in bytes.
     pub fn most_of(&self, id: u8) -> u64 {
-        let Limits { cap, floor } = self.limits.get();
-        let most = if self.creating.get() { cap } else { cap.max(floor).saturating_add(self.reserve) };
+        let cap = self.cap();
+        let most = if self.creating.get() { cap } else { cap.max(self.floor.get()).saturating_add(self.reserve) };
         self.beside_the_rest(id, most)
     }
 
     /// Returns the largest size that a region may have without the reserve, in bytes.
     pub fn most_without_reserve(&self, id: u8) -> u64 {
-        self.beside_the_rest(id, self.limits.get().cap)
+        self.beside_the_rest(id, self.cap())
     }
 
     /// Returns the largest size of a region, in bytes, where all that counts may take `most`.
     fn beside_the_rest(&self, id: u8, most: u64) -> u64 {
-        let Some(size) = self.place(id) else { return u64::MAX };
+        let Some(size) = self.size(id) else { return u64::MAX };
         most.saturating_sub(self.billed() - size.get())
     }
 
@@ -124,18 +118,6 @@ impl Quota {
             true => Err(GrowError::QuotaFull),
             false => Ok(()),
         }
-    }
-}
-
-/// Restores the flag when the work ends, also by a panic.
-struct Creating<'a> {
-    flag: &'a Cell<bool>,
-    before: bool,
-}
-
-impl Drop for Creating<'_> {
-    fn drop(&mut self) {
-        self.flag.set(self.before);
     }
 }
 

@@ -30,7 +30,7 @@ impl<P: Platform> Region<P> {
         Self { shared, id, memory, size: Cell::new(size) }
     }
 
-    /// Returns whether a growth was deferred: see [`Manager::is_growth_wanted`](crate::Manager::is_growth_wanted).
+    /// Returns whether a growth was deferred: see [`Growth::is_wanted`](crate::Growth::is_wanted).
     pub(crate) fn is_growth_wanted(&self) -> bool {
         self.shared.growth.is_wanted()
     }
@@ -85,7 +85,7 @@ impl<P: Platform> Region<P> {
         {
             if buckets == need {
                 if error == GrowError::Later {
-                    self.shared.growth.want();
+                    self.shared.growth.wanted.set(true);
                 }
                 return Err(error);
             }

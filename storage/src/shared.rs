@@ -13,8 +13,8 @@ pub(crate) const BUCKET_PAGES: u64 = BUCKET / WASM_PAGE;
 /// Fixed facts about a canister's stable memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
-    /// Ids of all regions.
-    pub regions: &'static [u8],
+    /// Number of regions; their ids begin with 0.
+    pub regions: u8,
     /// Ids of the regions that count towards the quota.
     pub counted: &'static [u8],
     /// Bytes below the cap that only work on existing entries of counted regions may take.
@@ -39,7 +39,7 @@ impl<P: Platform> Shared<P> {
     }
 
     pub fn region_pages(&self) -> impl Iterator<Item = u64> {
-        self.layout.regions.iter().map(|id| self.memory(*id).size())
+        (0..self.layout.regions).map(|id| self.memory(id).size())
     }
 
     /// Grows raw stable memory so that `buckets` more can be handed out, from the reserve as well or not.

@@ -4,6 +4,7 @@ use crate::{OS_PAGE, Platform, WASM_PAGE};
 use ic_stable_structures::Memory;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Pages of 4 KiB of stable memory that were touched, each once.
@@ -168,10 +169,6 @@ impl Platform for Twin {
 pub struct SparseMemory;
 
 impl SparseMemory {
-    fn check(world: &World, offset: u64, len: usize) {
-        assert!(offset + len as u64 <= world.pages * WASM_PAGE, "stable memory: out of bounds");
-    }
-
     /// Counts an access, and traps where that is planned; quietly, as it is no failure of the test.
     fn access(world: &mut World) {
         match &mut world.trap_after {
@@ -184,13 +181,27 @@ impl SparseMemory {
         }
     }
 
+    /// Counts an access to a range, and notes the pages that it touches.
     fn touch(world: &mut World, offset: u64, len: usize, writes: bool) {
+        Self::access(world);
+        assert!(offset + len as u64 <= world.pages * WASM_PAGE, "stable memory: out of bounds");
         let Some(touched) = world.touched.as_mut().filter(|_| len > 0) else { return };
         let pages = offset / OS_PAGE..=(offset + len as u64 - 1) / OS_PAGE;
         touched.accessed.extend(pages.clone());
         if writes {
             touched.dirtied.extend(pages);
         }
+    }
+
+    /// Returns the pages of a range, for each the part of it in the page, and that part's place in the range.
+    fn parts(offset: u64, len: usize) -> impl Iterator<Item = (u64, Range<usize>, Range<usize>)> {
+        let end = offset + len as u64;
+        (offset / WASM_PAGE..end.div_ceil(WASM_PAGE)).map(move |page| {
+            let start = page * WASM_PAGE;
+            let (from, to) = (offset.max(start), end.min(start + WASM_PAGE));
+            let since = |base: u64| (from - base) as usize..(to - base) as usize;
+            (page, since(start), since(offset))
+        })
     }
 }
 
@@ -213,45 +224,26 @@ impl Memory for SparseMemory {
 
     fn read(&self, offset: u64, dst: &mut [u8]) {
         with(|world| {
-            Self::access(world);
-            Self::check(world, offset, dst.len());
             Self::touch(world, offset, dst.len(), false);
-            let mut done = 0;
-            while done < dst.len() {
-                let at = offset + done as u64;
-                let inside = (at % WASM_PAGE) as usize;
-                let n = (WASM_PAGE as usize - inside).min(dst.len() - done);
-                match world.content.get(&(at / WASM_PAGE)) {
-                    Some(page) => dst[done..done + n].copy_from_slice(&page[inside..inside + n]),
-                    None => dst[done..done + n].fill(0),
+            for (page, inside, part) in Self::parts(offset, dst.len()) {
+                match world.content.get(&page) {
+                    Some(page) => dst[part].copy_from_slice(&page[inside]),
+                    None => dst[part].fill(0),
                 }
-                done += n;
             }
         })
     }
 
     fn write(&self, offset: u64, src: &[u8]) {
         with(|world| {
-            Self::access(world);
-            Self::check(world, offset, src.len());
             Self::touch(world, offset, src.len(), true);
-            let mut done = 0;
-            while done < src.len() {
-                let at = offset + done as u64;
-                let inside = (at % WASM_PAGE) as usize;
-                let n = (WASM_PAGE as usize - inside).min(src.len() - done);
+            for (page, inside, part) in Self::parts(offset, src.len()) {
                 if let Some(before) = &mut world.before {
-                    before
-                        .content
-                        .entry(at / WASM_PAGE)
-                        .or_insert_with(|| world.content.get(&(at / WASM_PAGE)).cloned());
+                    before.content.entry(page).or_insert_with(|| world.content.get(&page).cloned());
                 }
-                let page = world
-                    .content
-                    .entry(at / WASM_PAGE)
-                    .or_insert_with(|| vec![0; WASM_PAGE as usize].into_boxed_slice());
-                page[inside..inside + n].copy_from_slice(&src[done..done + n]);
-                done += n;
+                let page = world.content.entry(page);
+                let page = page.or_insert_with(|| vec![0; WASM_PAGE as usize].into_boxed_slice());
+                page[inside].copy_from_slice(&src[part]);
             }
         })
     }

@@ -293,7 +293,7 @@ fn tick_records(state: &mut State) {
         judge(state, 0);
         let low_on_cycles = cycles::pause().is_some();
         // Put off, because each firing of an interval timer would trap where growing traps.
-        memory::manager().put_off(|| {
+        memory::manager().growth().put_off(|| {
             // The firing may have been on its way when deletions were stopped.
             if state.deletions_stopped.is_none() {
                 let (pruner, mut records) = state.utxo_pruner();
@@ -311,7 +311,7 @@ fn tick_records(state: &mut State) {
 fn arm_growth(state: &mut State) {
     let now = platform::time_ns();
     let tried = |at: u64| now < at.saturating_add(GROWTH_SECS * NS);
-    if !memory::manager().is_growth_wanted() || state.clock.growth_at.is_some_and(tried) {
+    if !memory::manager().growth().is_wanted() || state.clock.growth_at.is_some_and(tried) {
         return;
     }
     state.clock.growth_at = Some(now);

@@ -20,27 +20,11 @@ pub const KEY_INDEX: u8 = 7;
 pub const UTXO_INDEX: u8 = 8;
 /// UTXO records, and what belongs to them.
 pub const UTXO_SLOTS: u8 = 9;
-
 /// Blobs outside that are to be deleted.
 pub const DELETIONS: u8 = 10;
 
-/// All ids.
-pub const IDS: [u8; 11] = [
-    CELLS,
-    BLOB_ARENA,
-    BLOB_GRANULES,
-    BLOB_SETS,
-    LOG_DIRECTORY,
-    BLOCK_RECORDS,
-    TRANSACTION_INDEX,
-    KEY_INDEX,
-    UTXO_INDEX,
-    UTXO_SLOTS,
-    DELETIONS,
-];
-
 /// What each memory id holds, for `get_storage_status`.
-pub const NAMES: [&str; IDS.len()] = [
+pub const NAMES: [&str; DELETIONS as usize + 1] = [
     "cells",
     "blob_arena",
     "blob_granules",

@@ -14,7 +14,7 @@ pub type Region = coppice_storage::Region<Ic>;
 
 /// Fixed facts about the canister's stable memory. New records, and new rows of the deletion queue, take memory up to `max_utxo_bytes`.
 const LAYOUT: Layout = Layout {
-    regions: &IDS,
+    regions: NAMES.len() as u8,
     counted: &[UTXO_INDEX, UTXO_SLOTS, DELETIONS],
     reserve: RECORDS_RESERVE,
     reserved_cycles: (CELLS, places::RESERVED),
@@ -34,7 +34,7 @@ pub struct NoMemory(pub GrowError);
 /// Opens stable memory. A growth leaves the cycles of two timers' calls, so that the ten-minute timer goes on.
 fn open() -> Manager<Ic> {
     let manager = Manager::open(LAYOUT);
-    manager.set_terms(terms(SMALL_SUBNET, u128::MAX));
+    manager.growth().set_terms(terms(SMALL_SUBNET, u128::MAX));
     manager
 }
 
@@ -73,7 +73,7 @@ pub fn open_blobs() -> Result<BlobStore, String> {
 
 /// Sets the inputs to the growth check.
 pub fn set_terms(nodes: u32, reserved_cycles_limit: u128) {
-    manager().set_terms(terms(nodes, reserved_cycles_limit));
+    manager().growth().set_terms(terms(nodes, reserved_cycles_limit));
 }
 
 /// Returns the raw pages in use, which is what the platform bills.

@@ -27,7 +27,7 @@ fn pass(secs: u64) {
 
 /// Two calls of a timer are kept, of 10 cycles each.
 fn set_terms(nodes: u32, reserved_cycles_limit: u128) {
-    manager().set_terms(Terms { nodes, reserved_cycles_limit, kept: 20 });
+    manager().growth().set_terms(Terms { nodes, reserved_cycles_limit, kept: 20 });
 }
 
 fn billed_pages() -> u64 {
@@ -177,18 +177,18 @@ fn a_subnet_of_more_nodes_is_dearer() {
 fn what_is_put_off_is_grown_by_a_message_of_its_own() {
     fresh(u128::MAX >> 1, 0);
     let a = region(ARENA);
-    assert_eq!(manager().put_off(|| a.reserve(1)), Err(GrowError::Later));
-    assert!(manager().is_growth_wanted() && a.is_empty() && billed_pages() == 1);
+    assert_eq!(manager().growth().put_off(|| a.reserve(1)), Err(GrowError::Later));
+    assert!(manager().growth().is_wanted() && a.is_empty() && billed_pages() == 1);
     manager().grow_wanted().unwrap();
-    assert!(!manager().is_growth_wanted() && a.is_empty() && u128::from(billed_pages()) == 1 + FIRST);
-    manager().put_off(|| a.reserve(1)).unwrap();
+    assert!(!manager().growth().is_wanted() && a.is_empty() && u128::from(billed_pages()) == 1 + FIRST);
+    manager().growth().put_off(|| a.reserve(1)).unwrap();
     // At the cap, and without cycles, it is refused for good.
     manager().set_max_pages(billed_pages());
-    assert_eq!(manager().put_off(|| a.reserve(BUCKET + 1)), Err(GrowError::OutOfSpace));
+    assert_eq!(manager().growth().put_off(|| a.reserve(BUCKET + 1)), Err(GrowError::OutOfSpace));
     manager().set_max_pages(u64::MAX);
     twin::with(|world| world.liquid_cycles = 0);
-    assert!(matches!(manager().put_off(|| a.reserve(BUCKET + 1)), Err(GrowError::LowCycles { .. })));
-    assert!(!manager().is_growth_wanted());
+    assert!(matches!(manager().growth().put_off(|| a.reserve(BUCKET + 1)), Err(GrowError::LowCycles { .. })));
+    assert!(!manager().growth().is_wanted());
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn a_query_says_so_beforehand() {
     fresh(u128::MAX >> 1, 0);
     region(ARENA).reserve(1).unwrap();
     twin::with(|world| world.liquid_cycles = 100 * THRESHOLD + 30);
-    assert_eq!(manager().refusal(100, 10), None);
-    assert_eq!(manager().refusal(101, 10), Some(GrowError::LowCycles { missing: THRESHOLD }));
+    assert_eq!(manager().growth().refusal(100, 10), None);
+    assert_eq!(manager().growth().refusal(101, 10), Some(GrowError::LowCycles { missing: THRESHOLD }));
     assert_eq!(u128::from(billed_pages()), 1 + FIRST, "asking grows nothing");
 }

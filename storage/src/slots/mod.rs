@@ -348,7 +348,7 @@ impl<P: Platform> Slots<P> {
         self.region.write(at, bytes);
     }
 
-    /// Returns whether a growth was refused with [`GrowError::Later`] since the last [`put_off`](crate::Manager::put_off).
+    /// Returns whether a growth was refused with [`GrowError::Later`] since the last [`put_off`](crate::Growth::put_off).
     pub fn is_growth_wanted(&self) -> bool {
         self.region.is_growth_wanted()
     }

@@ -49,13 +49,9 @@ pub const fn entry_offset(slot: usize) -> u64 {
     HEAD.wrapping_add(slot.wrapping_mul(ENTRY)) as u64
 }
 
-fn tag(hash: u64) -> [u8; 2] {
-    ((hash >> 48) as u16).to_le_bytes()
-}
-
 /// Count, link and tags of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Head([u8; HEAD]);
+pub struct Head(pub [u8; HEAD]);
 
 impl Head {
     /// Of an empty bucket.
@@ -63,14 +59,6 @@ impl Head {
         let mut head = Self([0; HEAD]);
         head.set_next(next);
         head
-    }
-
-    pub fn decode(bytes: [u8; HEAD]) -> Self {
-        Self(bytes)
-    }
-
-    pub fn bytes(&self) -> &[u8; HEAD] {
-        &self.0
     }
 
     /// Entries in use. A count that could not be is cut to what fits: a panic here would stop every reader.
@@ -95,19 +83,15 @@ impl Head {
     /// Makes room for an entry and says in which slot; the bucket has room.
     pub fn push(&mut self, hash: u64) -> usize {
         let slot = self.count();
-        self.set_tag(slot, tag(hash));
+        self.replace(slot, hash);
         self.set_count(slot.wrapping_add(1));
         slot
     }
 
-    fn set_tag(&mut self, slot: usize, tag: [u8; 2]) {
-        let at = TAGS.wrapping_add(slot.wrapping_mul(2));
-        self.0[at..at.wrapping_add(2)].copy_from_slice(&tag);
-    }
-
     /// Puts the tag of `hash` where another entry was.
     pub fn replace(&mut self, slot: usize, hash: u64) {
-        self.set_tag(slot, tag(hash));
+        let at = TAGS.wrapping_add(slot.wrapping_mul(2));
+        self.0[at..at.wrapping_add(2)].copy_from_slice(&((hash >> 48) as u16).to_le_bytes());
     }
 
     /// Takes the last entry out.
@@ -168,7 +152,7 @@ pub fn bucket_of(entries: &[Entry], next: u32) -> [u8; BUCKET as usize] {
         let at = entry_offset(head.push(entry.hash)) as usize;
         bytes[at..at + ENTRY].copy_from_slice(&entry.encode());
     }
-    bytes[..HEAD].copy_from_slice(head.bytes());
+    bytes[..HEAD].copy_from_slice(&head.0);
     bytes
 }
 
@@ -180,7 +164,7 @@ mod tests {
     fn the_layout_is_part_of_the_format() {
         let entry = |i: u64| Entry { hash: i << 48 | 7, value: i };
         let bytes = bucket_of(&[entry(1), entry(2), entry(1)], 9);
-        let head = Head::decode(*bytes.first_chunk().unwrap());
+        let head = Head(*bytes.first_chunk().unwrap());
         assert_eq!((head.count(), head.next()), (3, 9));
         assert_eq!(bytes[..16], [3, 0, 0, 0, 9, 0, 0, 0, 1, 0, 2, 0, 1, 0, 0, 0]);
         assert_eq!(head.candidates(1 << 48).collect::<Vec<_>>(), [0, 2]);

@@ -164,12 +164,12 @@ impl<P: Platform> Pool<P> {
 
     #[inline]
     pub fn head(&self, bucket: BucketRef) -> Head {
-        Head::decode(self.region.read(Self::address(bucket)))
+        Head(self.region.read(Self::address(bucket)))
     }
 
     #[inline]
     pub fn set_head(&self, bucket: BucketRef, head: &Head) {
-        self.region.write(Self::address(bucket), head.bytes());
+        self.region.write(Self::address(bucket), &head.0);
     }
 
     #[inline]

@@ -34,7 +34,7 @@ pub(super) fn findings(state: &State, found: &mut Vec<Finding>) {
     };
     found.extend(stopped.map(|message| finding(ProblemCode::TimersStopped, message)));
     let (pages, mib) = (AHEAD_BUCKETS * memory::BUCKET / WASM_PAGE, (AHEAD_BUCKETS * memory::BUCKET) >> 20);
-    match memory::manager().refusal(pages, crate::platform::timer_call_cycles()) {
+    match memory::manager().growth().refusal(pages, crate::platform::timer_call_cycles()) {
         Some(GrowError::LowCycles { .. }) => {
             let message =
                 format!("cycles are missing for stable memory to grow by {mib} MiB: what needs that will be refused");
