@@ -7,7 +7,7 @@
 use crate::chain::{BlockRecord, ChainStore, Hash, Segment};
 use crate::platform::limits::MAX_REPLY;
 use crate::storage::blob::BlobStore;
-use coppice_interface::{BlockHash, ExportChunk, ExportCursor, ExportError, ExportPage};
+use coppice_interface::{BlockHash, ExportChunk, ExportCursor, ExportError, ExportPage, ReadError};
 use serde_bytes::ByteBuf;
 
 /// Bytes of a chunk in a reply beside its payload, generously.
@@ -16,20 +16,6 @@ const CHUNK: u64 = 192;
 const WHOLE: u8 = Segment::ALL.len() as u8;
 /// Damaged blocks in a row that are passed in search of a readable one.
 const LOOK_BEHIND: u64 = 10_000;
-
-/// Why a page ends, or there is none.
-enum Stop {
-    /// Said as it is.
-    Error(ExportError),
-    /// A kept block cannot be read.
-    Damaged { number: u64, why: String },
-}
-
-impl From<ExportError> for Stop {
-    fn from(error: ExportError) -> Self {
-        Self::Error(error)
-    }
-}
 
 /// Returns the page after `cursor`, or the first page, with at most `max_bytes` of payload; 0: as many as a reply holds.
 ///
@@ -41,9 +27,9 @@ pub fn page(
     cursor: Option<ExportCursor>,
     max_bytes: u64,
 ) -> Result<ExportPage, ExportError> {
-    build(chain, blobs, cursor, max_bytes).map_err(|stop| match stop {
-        Stop::Error(error) => error,
-        Stop::Damaged { number, why } => corrupt(chain, number, why),
+    build(chain, blobs, cursor, max_bytes).map_err(|error| match error {
+        ExportError::Corrupt { number, why, .. } => ExportError::Corrupt { number, why, next: readable(chain, number) },
+        other => other,
     })
 }
 
@@ -52,7 +38,7 @@ fn build(
     blobs: &BlobStore,
     cursor: Option<ExportCursor>,
     max_bytes: u64,
-) -> Result<ExportPage, Stop> {
+) -> Result<ExportPage, ExportError> {
     let point = match &cursor {
         None => Point { number: chain.state().oldest, segment: 0, offset: 0 },
         Some(cursor) => Point::after(chain, cursor)?,
@@ -86,29 +72,29 @@ struct Point {
 }
 
 impl Point {
-    fn after(chain: &ChainStore, cursor: &ExportCursor) -> Result<Self, Stop> {
+    fn after(chain: &ChainStore, cursor: &ExportCursor) -> Result<Self, ExportError> {
         let ExportCursor { number, segment, offset, .. } = *cursor;
         let state = chain.state();
         if segment > WHOLE || segment == WHOLE && offset != 0 {
             let why = format!("segment {segment} at {offset}: segments are 0 to 2, and 3 from 0 is a whole block");
-            return Err(bad(why).into());
+            return Err(bad(why));
         }
         if let Some(first_available) = chain.reset_since(cursor.rollbacks) {
-            return Err(ExportError::Reset { first_available }.into());
+            return Err(ExportError::Reset { first_available });
         }
         let whole = segment == WHOLE;
         // A cursor of before the first reset that does not say when it was made goes by its hash.
         let of_before = cursor.rollbacks == 0 && chain.was_reset();
         if of_before && hash_of_kept(chain, number, whole)?.is_none_or(|hash| hash != cursor.hash) {
-            return Err(ExportError::Reset { first_available: chain.first_available() }.into());
+            return Err(ExportError::Reset { first_available: chain.first_available() });
         }
         if state.started && number < state.oldest && !(whole && number + 1 == state.oldest) {
             // A replica that has not come as far as a reset has other blocks.
             let late = cursor.rollbacks > chain.rollbacks().count();
-            return Err(if late { ExportError::Behind { head: state.head() } } else { pruned(chain, cursor) }.into());
+            return Err(if late { ExportError::Behind { head: state.head() } } else { pruned(chain, cursor) });
         }
         if hash_of(chain, number)?.is_none_or(|hash| hash != cursor.hash) {
-            return Err(elsewhere(chain, cursor)?.into());
+            return Err(elsewhere(chain, cursor));
         }
         if whole {
             return Ok(Self { number: number + 1, segment: 0, offset: 0 });
@@ -118,13 +104,13 @@ impl Point {
 }
 
 /// The hash of a kept block, or of the one before the oldest where that is `whole`; `None` for any other.
-fn hash_of_kept(chain: &ChainStore, number: u64, whole: bool) -> Result<Option<BlockHash>, Stop> {
+fn hash_of_kept(chain: &ChainStore, number: u64, whole: bool) -> Result<Option<BlockHash>, ExportError> {
     let oldest = chain.state().oldest;
     if number >= oldest || whole && number + 1 == oldest { hash_of(chain, number) } else { Ok(None) }
 }
 
 /// The hash of a kept block, or of the one before the oldest; `None` after the head.
-fn hash_of(chain: &ChainStore, number: u64) -> Result<Option<BlockHash>, Stop> {
+fn hash_of(chain: &ChainStore, number: u64) -> Result<Option<BlockHash>, ExportError> {
     let state = chain.state();
     if !state.started || number >= state.next {
         return Ok(None);
@@ -139,8 +125,12 @@ fn hash_of(chain: &ChainStore, number: u64) -> Result<Option<BlockHash>, Stop> {
     }
 }
 
-fn record(chain: &ChainStore, number: u64) -> Result<BlockRecord, Stop> {
-    chain.record(number).map_err(|error| Stop::Damaged { number, why: format!("{error:?}") })
+fn record(chain: &ChainStore, number: u64) -> Result<BlockRecord, ExportError> {
+    chain.record(number).map_err(|error| damaged(number, &error))
+}
+
+fn damaged(number: u64, why: &ReadError) -> ExportError {
+    ExportError::Corrupt { number, why: format!("{why:?}"), next: None }
 }
 
 fn bad(why: String) -> ExportError {
@@ -152,14 +142,13 @@ fn after(chain: &ChainStore, number: u64, hash: BlockHash) -> ExportCursor {
     ExportCursor { number, hash, segment: WHOLE, offset: 0, rollbacks: chain.rollbacks().count() }
 }
 
-/// What is said of a block that cannot be read: where to go on is known from the next one that can.
-fn corrupt(chain: &ChainStore, number: u64, why: String) -> ExportError {
+/// Returns the cursor before the first readable block after a damaged one.
+fn readable(chain: &ChainStore, number: u64) -> Option<ExportCursor> {
     let last = chain.state().next.min(number.saturating_add(LOOK_BEHIND));
-    let next = (number + 1..last).find_map(|later| {
+    (number + 1..last).find_map(|later| {
         let record = chain.record(later).ok()?;
         Some(after(chain, later - 1, record.parent.to_bytes()))
-    });
-    ExportError::Corrupt { number, why, next }
+    })
 }
 
 /// The newest block before the cursor's that is surely part of both chains, where the cursor's was rolled back since. It may
@@ -175,20 +164,25 @@ fn pruned(chain: &ChainStore, cursor: &ExportCursor) -> ExportError {
 }
 
 /// What is said to a reader whose block is not in the chain.
-fn elsewhere(chain: &ChainStore, cursor: &ExportCursor) -> Result<ExportError, Stop> {
+fn elsewhere(chain: &ChainStore, cursor: &ExportCursor) -> ExportError {
     let state = chain.state();
     let Some(common_ancestor) = common_ancestor(chain, cursor) else {
         // Queries are answered by single replicas, and one of them may be a block or a reorg late.
         if cursor.rollbacks > chain.rollbacks().count() || state.head().is_none_or(|head| cursor.number > head) {
-            return Ok(ExportError::Behind { head: state.head() });
+            return ExportError::Behind { head: state.head() };
         }
-        return Ok(bad(format!("block {} with this hash was never part of this chain", cursor.number)));
+        return bad(format!("block {} with this hash was never part of this chain", cursor.number));
     };
     if common_ancestor + 1 < state.oldest {
-        return Ok(pruned(chain, cursor));
+        return pruned(chain, cursor);
     }
-    let hash = hash_of(chain, common_ancestor)?.unwrap_or_default();
-    Ok(ExportError::Reorged { common_ancestor, cursor: after(chain, common_ancestor, hash) })
+    hash_of(chain, common_ancestor).map_or_else(
+        |damaged| damaged,
+        |hash| ExportError::Reorged {
+            common_ancestor,
+            cursor: after(chain, common_ancestor, hash.unwrap_or_default()),
+        },
+    )
 }
 
 struct Builder<'a> {
@@ -204,7 +198,7 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    fn fill(&mut self, mut point: Point) -> Result<(), Stop> {
+    fn fill(&mut self, mut point: Point) -> Result<(), ExportError> {
         while point.number < self.chain.state().next {
             match self.block(point) {
                 Ok(true) => point = Point { number: point.number + 1, segment: 0, offset: 0 },
@@ -218,7 +212,7 @@ impl Builder<'_> {
     }
 
     /// Adds chunks of a block, and says whether they complete it.
-    fn block(&mut self, point: Point) -> Result<bool, Stop> {
+    fn block(&mut self, point: Point) -> Result<bool, ExportError> {
         let record = record(self.chain, point.number)?;
         let mut offset = point.offset;
         for segment in Segment::ALL.into_iter().skip(usize::from(point.segment)) {
@@ -232,7 +226,7 @@ impl Builder<'_> {
                 return Ok(false);
             }
             let bytes = self.chain.read_part(self.blobs, &record.meta, (segment, offset, len));
-            let bytes = bytes.map_err(|error| Stop::Damaged { number: point.number, why: format!("{error:?}") })?;
+            let bytes = bytes.map_err(|error| damaged(point.number, &error))?;
             self.chunks.push(ExportChunk {
                 number: point.number,
                 hash: record.hash.to_bytes(),
