@@ -55,7 +55,7 @@ impl ChainStore {
         let stale = [self.index.stats().entries, self.keys.stats().entries];
         let state = &mut self.state;
         let kept = state.blocks();
-        for (sweep, entries) in [&mut state.id_sweep, &mut state.key_sweep].into_iter().zip(stale) {
+        for (sweep, entries) in state.sweeps.iter_mut().zip(stale) {
             sweep.owe(entries.saturating_sub(sweep.debt()));
         }
         if let Some(transit) = state.transit.take() {

@@ -13,6 +13,7 @@
 use crate::chain::records::BlockMeta;
 use crate::chain::state::Sweep;
 use crate::chain::store::ChainStore;
+use crate::storage::HashTable;
 use serde::{Deserialize, Serialize};
 
 /// One of the two indexes.
@@ -52,18 +53,16 @@ impl TableDebt {
 impl ChainStore {
     /// How far the sweep of a table is.
     pub fn sweep_state(&self, table: IndexTable) -> &Sweep {
-        match table {
-            IndexTable::Ids => &self.state.id_sweep,
-            IndexTable::Keys => &self.state.key_sweep,
-        }
+        &self.state.sweeps[table as usize]
     }
 
     /// What a table holds, and owes.
     pub fn debt(&self, table: IndexTable) -> TableDebt {
-        let (stats, sweep) = match table {
-            IndexTable::Ids => (self.index.stats(), &self.state.id_sweep),
-            IndexTable::Keys => (self.keys.stats(), &self.state.key_sweep),
+        let stats = match table {
+            IndexTable::Ids => self.index.stats(),
+            IndexTable::Keys => self.keys.stats(),
         };
+        let sweep = self.sweep_state(table);
         TableDebt {
             entries: stats.entries,
             buckets: stats.buckets,
@@ -78,30 +77,31 @@ impl ChainStore {
         self.index.pages() * 4_096
     }
 
+    /// A table and its sweep, which begins where none is under way.
+    fn swept(&mut self, table: IndexTable) -> (&mut HashTable, &mut Sweep) {
+        let bound = self.state.bound();
+        let entries = match table {
+            IndexTable::Ids => &mut self.index,
+            IndexTable::Keys => &mut self.keys,
+        };
+        let sweep = &mut self.state.sweeps[table as usize];
+        if sweep.cursor == 0 {
+            (sweep.cursor, sweep.bound) = (1, bound);
+        }
+        (entries, sweep)
+    }
+
     /// Goes on with the sweep of a table by one slice of 64 KiB, or begins one, and says how many entries went.
     pub fn sweep(&mut self, table: IndexTable) -> u64 {
-        let oldest = self.state.bound();
-        let (entries, sweep) = match table {
-            IndexTable::Ids => (&mut self.index, &mut self.state.id_sweep),
-            IndexTable::Keys => (&mut self.keys, &mut self.state.key_sweep),
-        };
-        if sweep.cursor == 0 {
-            (sweep.cursor, sweep.bound) = (1, oldest);
-        }
         // Postings rise with their blocks, so one comparison of words decides.
-        let stale_below = oldest << 24;
+        let stale_below = self.state.bound() << 24;
+        let (entries, sweep) = self.swept(table);
         let late_from = sweep.bound << 24;
         let slice = entries.sweep(sweep.cursor - 1, stale_below, late_from);
         sweep.dropped += slice.dropped;
         sweep.since = sweep.since.saturating_sub(slice.late);
         sweep.before = sweep.before.saturating_sub(slice.dropped - slice.late);
-        match slice.next {
-            Some(bucket) => sweep.cursor = bucket + 1,
-            None => {
-                (sweep.before, sweep.since, sweep.cursor) = (sweep.since, 0, 0);
-                sweep.finished += 1;
-            }
-        }
+        sweep.go_on(slice.next);
         self.save();
         slice.dropped
     }
@@ -109,21 +109,8 @@ impl ChainStore {
     /// Has the sweep of a table go on behind the slice that comes next, without a look at it: for one that traps. What is stale in it stays
     /// until the next sweep.
     pub fn skip_slice(&mut self, table: IndexTable) {
-        let bound = self.state.bound();
-        let (entries, sweep) = match table {
-            IndexTable::Ids => (&self.index, &mut self.state.id_sweep),
-            IndexTable::Keys => (&self.keys, &mut self.state.key_sweep),
-        };
-        if sweep.cursor == 0 {
-            (sweep.cursor, sweep.bound) = (1, bound);
-        }
-        match entries.slice_behind(sweep.cursor - 1) {
-            Some(bucket) => sweep.cursor = bucket + 1,
-            None => {
-                (sweep.before, sweep.since, sweep.cursor) = (sweep.since, 0, 0);
-                sweep.finished += 1;
-            }
-        }
+        let (entries, sweep) = self.swept(table);
+        sweep.go_on(entries.slice_behind(sweep.cursor - 1));
         self.save();
     }
 
@@ -140,9 +127,9 @@ impl ChainStore {
             // Which of them are ids nobody knows any more.
             _ => (owed, owed),
         };
-        self.state.id_sweep.owe(ids);
+        self.state.sweeps[0].owe(ids);
         if self.keys.stats().entries > 0 {
-            self.state.key_sweep.owe(keys);
+            self.state.sweeps[1].owe(keys);
         }
     }
 
@@ -150,10 +137,7 @@ impl ChainStore {
     pub(in crate::chain) fn settle(&mut self, table: IndexTable, posting: u64) {
         let counted = posting >> 24;
         if counted < self.state.bound() {
-            match table {
-                IndexTable::Ids => self.state.id_sweep.settle(counted),
-                IndexTable::Keys => self.state.key_sweep.settle(counted),
-            }
+            self.state.sweeps[table as usize].settle(counted);
         }
     }
 }

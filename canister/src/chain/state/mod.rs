@@ -62,10 +62,8 @@ pub struct ChainState {
     pub references: u64,
     /// Of them, references of the blocks below `oldest`.
     pub pruned_references: u64,
-    /// What is to be dropped from the transaction index, and how far that is.
-    pub id_sweep: Sweep,
-    /// The same of the key index.
-    pub key_sweep: Sweep,
+    /// Sweeps of the index of transactions and of the index of keys.
+    pub sweeps: [Sweep; 2],
     /// The block behind the head, some of whose references are in the indexes.
     pub transit: Option<Transit>,
     /// The block that a rollback which is under way makes the head.
@@ -105,8 +103,7 @@ impl ChainState {
             id_links: word(12),
             references: word(13),
             pruned_references: word(14),
-            id_sweep: Sweep::from_words(|i| word(WORDS + i)),
-            key_sweep: Sweep::from_words(|i| word(WORDS + Sweep::WORDS + i)),
+            sweeps: [0, Sweep::WORDS].map(|at| Sweep::from_words(|i| word(WORDS + at + i))),
             transit: Transit::from_words(|i| word(TRANSIT + i))?,
             rollback_to: word(ROLLBACK).checked_sub(1),
             reset: Reset::from_words(|i| word(RESET + i)),
@@ -136,7 +133,7 @@ impl ChainState {
             self.references,
             self.pruned_references,
         ];
-        let words = words.into_iter().chain(self.id_sweep.words()).chain(self.key_sweep.words());
+        let words = words.into_iter().chain(self.sweeps[0].words()).chain(self.sweeps[1].words());
         let words = words.chain(Transit::words(self.transit.as_ref()));
         let words = words.chain([self.rollback_to.map_or(0, |to| to + 1)]).chain(self.reset.words());
         let words = words.chain([self.highest]);
@@ -209,8 +206,7 @@ mod tests {
             id_links: word(12),
             references: word(13),
             pruned_references: word(14),
-            id_sweep: Sweep::from_words(|i| word(15 + i)),
-            key_sweep: Sweep::from_words(|i| word(15 + Sweep::WORDS + i)),
+            sweeps: [0, Sweep::WORDS].map(|at| Sweep::from_words(|i| word(15 + at + i))),
             transit: Some(Transit { way: Way::RolledBack, number: 1, ids: 2, keys: 3, log_end: 4 }),
             rollback_to: Some(u64::MAX - 1),
             reset: Reset::from_words(|i| 2_000 + i as u64),

@@ -40,6 +40,17 @@ impl Sweep {
         self.cursor.checked_sub(1)
     }
 
+    /// Goes on with a bucket, or ends the sweep that is under way.
+    pub(in crate::chain) fn go_on(&mut self, next: Option<u64>) {
+        match next {
+            Some(bucket) => self.cursor = bucket + 1,
+            None => {
+                (self.before, self.since, self.cursor) = (self.since, 0, 0);
+                self.finished += 1;
+            }
+        }
+    }
+
     /// Notes that a block with so many references was pruned.
     pub(in crate::chain) fn owe(&mut self, references: u64) {
         let debt = if self.cursor == 0 { &mut self.before } else { &mut self.since };

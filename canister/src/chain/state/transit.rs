@@ -7,11 +7,11 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// Its upload is being committed.
-    Entering,
+    Entering = 1,
     /// Its upload was aborted, or has expired.
-    Aborted,
+    Aborted = 2,
     /// It was the head, and is rolled back.
-    RolledBack,
+    RolledBack = 3,
 }
 
 /// A block some of whose references are in the indexes.
@@ -34,25 +34,18 @@ impl Transit {
     pub(in crate::chain) const WORDS: usize = 5;
 
     pub(in crate::chain) fn from_words(word: impl Fn(usize) -> u64) -> Result<Option<Self>, String> {
-        let way = match word(0) {
-            0 => return Ok(None),
-            1 => Way::Entering,
-            2 => Way::Aborted,
-            3 => Way::RolledBack,
-            other => return Err(format!("chain state: a block in transit goes the way {other}")),
-        };
+        if word(0) == 0 {
+            return Ok(None);
+        }
+        let way = [Way::Entering, Way::Aborted, Way::RolledBack].into_iter().find(|way| *way as u64 == word(0));
+        let way = way.ok_or_else(|| format!("chain state: a block in transit goes the way {}", word(0)))?;
         let count = |i: usize| u32::try_from(word(i)).map_err(|_| format!("chain state: {} entries", word(i)));
         Ok(Some(Self { way, number: word(1), ids: count(2)?, keys: count(3)?, log_end: word(4) }))
     }
 
     pub(in crate::chain) fn words(transit: Option<&Self>) -> [u64; Self::WORDS] {
         transit.map_or([0; Self::WORDS], |transit| {
-            let way = match transit.way {
-                Way::Entering => 1,
-                Way::Aborted => 2,
-                Way::RolledBack => 3,
-            };
-            [way, transit.number, u64::from(transit.ids), u64::from(transit.keys), transit.log_end]
+            [transit.way as u64, transit.number, u64::from(transit.ids), u64::from(transit.keys), transit.log_end]
         })
     }
 
