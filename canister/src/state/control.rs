@@ -54,20 +54,16 @@ impl State {
     /// [`RoleError`], and nothing has changed: `RegisterExporter` for an exporter's.
     pub fn grant_role(&mut self, grant: Grant) -> Result<(), RoleError> {
         let argument = format!("{:?} {}", grant.role, grant.principal);
-        self.noting(
-            "grant_role",
-            argument,
-            |state| state.shown_grant(&grant),
-            |state| {
-                if grant.role == Role::Exporter {
-                    let why = "an exporter has a name and a bound beside its role: an operator calls register_exporter";
-                    return Err(RoleError::RegisterExporter { why: why.into() });
-                }
-                state.roles.grant(grant)?;
-                state.save_config();
-                Ok(())
-            },
-        )
+        let shown = |state: &Self| state.shown_grant(&grant);
+        self.noting("grant_role", argument, shown, |state| {
+            if grant.role == Role::Exporter {
+                let why = "an exporter has a name and a bound beside its role: an operator calls register_exporter";
+                return Err(RoleError::RegisterExporter { why: why.into() });
+            }
+            state.roles.grant(grant)?;
+            state.save_config();
+            Ok(())
+        })
     }
 
     /// Takes a role back, and says whether it was granted. The name and the bound of a registered exporter stay, without a key, and hold
@@ -109,24 +105,20 @@ impl State {
     /// [`ExporterError`], and nothing has changed.
     pub fn register_exporter(&mut self, exporter: &Exporter) -> Result<(), ExporterError> {
         let argument = format!("{} {}", exporter.name, exporter.principal);
-        self.noting(
-            "register_exporter",
-            argument,
-            |state| state.shown_exporter(&exporter.name),
-            |state| {
-                let mut roles = state.roles.clone();
-                let granted = roles.grant(Grant { principal: exporter.principal, role: Role::Exporter });
-                granted.map_err(|error| match error {
-                    RoleError::TooMany { limit } => ExporterError::TooMany { limit },
-                    _ => ExporterError::Anonymous,
-                })?;
-                let may_bind = state.caller_is(Role::Admin);
-                state.exporters.register(exporter, state.chain.state().oldest, may_bind)?;
-                state.roles = roles;
-                state.save_config();
-                Ok(())
-            },
-        )
+        let shown = |state: &Self| state.shown_exporter(&exporter.name);
+        self.noting("register_exporter", argument, shown, |state| {
+            let mut roles = state.roles.clone();
+            let granted = roles.grant(Grant { principal: exporter.principal, role: Role::Exporter });
+            granted.map_err(|error| match error {
+                RoleError::TooMany { limit } => ExporterError::TooMany { limit },
+                _ => ExporterError::Anonymous,
+            })?;
+            let may_bind = state.caller_is(Role::Admin);
+            state.exporters.register(exporter, state.chain.state().oldest, may_bind)?;
+            state.roles = roles;
+            state.save_config();
+            Ok(())
+        })
     }
 
     /// Takes an exporter out, and its role with it. An admin's, whatever the bounds: an operator registers an exporter of its own, which
@@ -136,18 +128,14 @@ impl State {
     /// [`ExporterError`], and nothing has changed.
     pub fn remove_exporter(&mut self, which: &RemoveExporter) -> Result<(), ExporterError> {
         let argument = format!("{}, drop_guard = {}", which.name, which.drop_guard);
-        self.noting(
-            "remove_exporter",
-            argument,
-            |state| state.shown_exporter(&which.name),
-            |state| {
-                if let Some(principal) = state.exporters.remove(which)? {
-                    state.roles.revoke(&Grant { principal, role: Role::Exporter });
-                    state.save_config();
-                }
-                Ok(())
-            },
-        )
+        let shown = |state: &Self| state.shown_exporter(&which.name);
+        self.noting("remove_exporter", argument, shown, |state| {
+            if let Some(principal) = state.exporters.remove(which)? {
+                state.roles.revoke(&Grant { principal, role: Role::Exporter });
+                state.save_config();
+            }
+            Ok(())
+        })
     }
 
     /// Changes the policy; what is left out stays.
@@ -316,15 +304,12 @@ impl State {
     /// # Errors
     /// `UploadOpen` for another producer, `OtherUpload` where one of another block is open.
     pub fn abort_upload(&mut self, number: u64) -> Result<bool, UploadError> {
-        self.with_upload(
-            "abort_block",
-            || format!("block {number}"),
-            |state| {
-                let aborted = state.chain.abort_upload(&mut state.blobs, number);
-                state.count_faults();
-                aborted
-            },
-        )
+        let argument = || format!("block {number}");
+        self.with_upload("abort_block", argument, |state| {
+            let aborted = state.chain.abort_upload(&mut state.blobs, number);
+            state.count_faults();
+            aborted
+        })
     }
 
     /// Does something with the open upload; where the caller is an operator, and not the producer that began it, it is noted.
