@@ -26,31 +26,41 @@ pub fn findings(pruner: &UtxoPruner, utxo: &UtxoSettings, deletions: &DeletionQu
     found
 }
 
+/// A finding about so many records, which names the first; `None` without records.
+fn of_records(
+    code: ProblemCode,
+    (count, first): (usize, Option<(u32, &[u8; 32])>),
+    [one, many]: [&str; 2],
+    text: &'static str,
+) -> Option<Finding> {
+    let (slot, txid) = first?;
+    let message = match count {
+        1 => format!("1 {one}: that of transaction {}", hex(txid)),
+        _ => format!("{count} {many}, the first that of transaction {}", hex(txid)),
+    };
+    let action = Action::new(text, Command::call("retry_record", format!("({slot})")));
+    Some(finding(code, message).with_action(action))
+}
+
 fn left_alone(trouble: &Trouble<'_>, found: &mut Vec<Finding>) {
-    if let Some((slot, txid)) = trouble.passed_over.1 {
-        let message = match trouble.passed_over.0 {
-            1 => format!("1 UTXO record is left alone, as looking at it trapped: that of transaction {}", hex(txid)),
-            many => format!(
-                "{many} UTXO records are left alone, as looking at them trapped, the first that of transaction {}",
-                hex(txid)
-            ),
-        };
-        let text = "Look at `passed_over` of get_pruner_status, and have the record looked at again.";
-        let action = Action::new(text, Command::call("retry_record", format!("({slot})")));
-        found.push(finding(ProblemCode::RecordsPassedOver, message).with_action(action));
-    }
-    if let Some((slot, txid)) = trouble.set_aside.1 {
-        let message = match trouble.set_aside.0 {
-            1 => format!("1 unmined UTXO record that cannot be read is set aside: that of transaction {}", hex(txid)),
-            many => format!(
-                "{many} unmined UTXO records that cannot be read are set aside, the first that of transaction {}",
-                hex(txid)
-            ),
-        };
-        let text = "Its parents are not preserved: set its transaction as mined, or create it again; then have it looked at again.";
-        let action = Action::new(text, Command::call("retry_record", format!("({slot})")));
-        found.push(finding(ProblemCode::UnminedSetAside, message).with_action(action));
-    }
+    found.extend(of_records(
+        ProblemCode::RecordsPassedOver,
+        trouble.passed_over,
+        [
+            "UTXO record is left alone, as looking at it trapped",
+            "UTXO records are left alone, as looking at them trapped",
+        ],
+        "Look at `passed_over` of get_pruner_status, and have the record looked at again.",
+    ));
+    found.extend(of_records(
+        ProblemCode::UnminedSetAside,
+        trouble.set_aside,
+        [
+            "unmined UTXO record that cannot be read is set aside",
+            "unmined UTXO records that cannot be read are set aside",
+        ],
+        "Its parents are not preserved: set its transaction as mined, or create it again; then have it looked at again.",
+    ));
     if let Some(blocked) = trouble.blocked_by {
         let message = format!("UTXO records are not pruned: {}", cannot_preserve(blocked));
         let action = remedy(blocked.error.clone());
