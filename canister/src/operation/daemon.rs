@@ -140,14 +140,14 @@ pub fn arm_at(state: &mut State, at: u64) {
         state.clock.note_due(at.saturating_add(NET_SECS * NS));
     }
     let next = state.blocks_armed(now).map_or(net, |armed| armed.min(net));
-    state.pruner.set_next_tick(next);
+    state.pruner.next_tick = next;
 }
 
 /// Notes a producer's call to the chain: wakes timers that are overdue, and arms the block timer for the work that the call makes due.
 pub fn on_call(state: &mut State) {
     let now = platform::time_ns();
     watch_at(state, now);
-    state.pruner.note_call(now);
+    state.pruner.last_call = now;
     // A tick that waits for the next block's age comes too late for the work that the call makes due.
     let soon = now.saturating_add(state.pruner.interval_secs() * NS);
     if state.blocks_armed(now).is_none_or(|armed| armed > soon) {
@@ -176,7 +176,7 @@ pub fn arm_records(state: &mut State) {
     if replace(&mut state.clock.records_every, interval) == interval {
         return;
     }
-    state.utxo_pruner.set_next_tick(interval.map_or(0, |secs| platform::time_ns() + secs * NS));
+    state.utxo_pruner.next_tick = interval.map_or(0, |secs| platform::time_ns() + secs * NS);
     match interval {
         Some(secs) => Timer::Records.every(secs, || mutate(tick_records)),
         None => Timer::Records.cancel(),

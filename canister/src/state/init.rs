@@ -75,7 +75,7 @@ fn open(cells: Rc<Region>, stored: config::Stored) -> Result<(), String> {
     let exporters = Exporters::open(Rc::clone(&cells))?;
     let audit = AuditLog::open(Rc::clone(&cells))?;
     let history = History::open(Rc::clone(&cells))?;
-    pruner.set_behind_since(history.since.of(ProblemCode::PruneBehind).map(|since_ns| since_ns / 1_000_000_000));
+    pruner.behind_since = history.since.of(ProblemCode::PruneBehind).map(|since_ns| since_ns / 1_000_000_000);
     logs::open(Rc::clone(&cells))?;
     let mut state = State {
         cells,

@@ -29,11 +29,6 @@ impl UtxoStore {
         self.set_flags(of.slot, of.head.flags | flag::CHECKED);
     }
 
-    /// Returns whether no output of a record has changed hands since its check began.
-    pub fn is_checked(&self, of: &Candidate) -> bool {
-        of.head.is(flag::CHECKED)
-    }
-
     /// Returns the reason that a spender of a range of outputs, the first and their number, is not stable, if one is not.
     ///
     /// # Errors

@@ -23,7 +23,7 @@ pub fn due(
 ) -> Vec<Finding> {
     let (mut found, now) = (Vec::new(), platform::time_secs());
     // A sweep may be behind where no block is due.
-    if pruner.behind_since().is_some_and(|since| due.is_none() || now.saturating_sub(since) > PATIENCE_SECS) {
+    if pruner.behind_since.is_some_and(|since| due.is_none() || now.saturating_sub(since) > PATIENCE_SECS) {
         let status = pruner.status(chain, blobs, &constraints());
         found.extend(behind(&status, pruner.interval_secs()));
     }

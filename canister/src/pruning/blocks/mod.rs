@@ -70,12 +70,13 @@ pub struct Pruner {
     stored: Stored,
     /// On the heap: an upgrade starts counting again.
     ticks: u64,
-    next_tick: u64,
+    /// When the next tick comes, in nanoseconds since the Unix epoch.
+    pub next_tick: u64,
     rates: Rates,
-    /// Nanoseconds since the Unix epoch of the last producer's call to the chain.
-    last_call: u64,
-    /// Unix seconds since when ticks have ended with work left.
-    behind_since: Option<u64>,
+    /// Nanoseconds since the Unix epoch of the last producer's call to the chain: a sweep waits until there is none for a while.
+    pub last_call: u64,
+    /// Unix seconds since when ticks have ended with work left; `None` if the last one left none. After an upgrade: as far as that was noticed.
+    pub behind_since: Option<u64>,
     /// The log says that it is paused.
     paused: bool,
 }
@@ -89,11 +90,6 @@ impl Pruner {
         let stored = CELL.load(&cells)?.unwrap_or_default();
         let rates = Rates::default();
         Ok(Self { cells, stored, ticks: 0, next_tick: 0, rates, last_call: 0, behind_since: None, paused: false })
-    }
-
-    /// After an upgrade: ticks have ended with work left since this moment, in Unix seconds, as far as that was noticed.
-    pub fn set_behind_since(&mut self, noticed: Option<u64>) {
-        self.behind_since = noticed;
     }
 
     fn save(&self) {
@@ -158,11 +154,6 @@ impl Pruner {
         self.policy().map_or_else(|| Cow::Owned(PrunePolicy::default()), Cow::Borrowed)
     }
 
-    /// Notes a producer's call to the chain, at `now` in nanoseconds: a sweep waits until there is none for a while.
-    pub fn note_call(&mut self, now: u64) {
-        self.last_call = now;
-    }
-
     /// Notes that kept bytes have become fewer in some other way than by a run, and how much of it was damaged and skipped: where
     /// low water is reached, the capacity trigger is done; and a run that was under way has ended.
     pub fn rolled_back(&mut self, chain: &ChainStore, blobs: &BlobStore, faults: u64) {
@@ -194,21 +185,6 @@ impl Pruner {
     pub fn damage(&self) -> Damage<'_> {
         let Stored { faults, acknowledged_faults, acknowledged_lost, set_aside, .. } = &self.stored;
         Damage { faults: *faults, seen: *acknowledged_faults, lost_seen: *acknowledged_lost, passed_over: set_aside }
-    }
-
-    /// Unix seconds since when ticks have ended with work left; `None` if the last one left none.
-    pub fn behind_since(&self) -> Option<u64> {
-        self.behind_since
-    }
-
-    /// When the next tick comes, in nanoseconds since the Unix epoch.
-    pub fn next_tick(&self) -> u64 {
-        self.next_tick
-    }
-
-    /// Says when the next tick comes, in nanoseconds since the Unix epoch.
-    pub fn set_next_tick(&mut self, at: u64) {
-        self.next_tick = at;
     }
 }
 

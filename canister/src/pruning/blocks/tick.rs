@@ -11,7 +11,6 @@ use crate::export::{Guard, is_of_exporters};
 use crate::logs;
 use crate::platform;
 use crate::platform::limits::NS;
-use crate::pruning::work::aside;
 use crate::pruning::work::budget::Budget;
 use crate::pruning::work::marker::{self, Turn};
 use crate::storage::blob::BlobStore;
@@ -55,7 +54,7 @@ impl Pruner {
             Some(piece) => {
                 logs::error(&format!("prune: passed over, as it traps: {piece}"));
                 self.stored.faults += 1;
-                aside::add(&mut self.stored.set_aside, piece, MOST);
+                marker::pass_over(&mut self.stored.set_aside, piece, MOST);
             }
             None => logs::error("prune: what comes next cannot be found: it traps"),
         }

@@ -56,8 +56,8 @@ pub struct UtxoPruner {
     stored: Stored,
     /// On the heap: an upgrade starts counting again.
     ticks: u64,
-    /// 0: no timer runs.
-    next_tick: u64,
+    /// When the next tick comes, in nanoseconds since the Unix epoch; 0: no timer runs.
+    pub next_tick: u64,
     /// Low on cycles, which the log says once.
     paused: bool,
 }
@@ -161,16 +161,6 @@ impl UtxoPruner {
         // A job that waits for the block assembly waits for `set_assembly`.
         let waits = pending.is_some() && (self.stored.assembly_running || !self.stored.pending_skipped);
         (settings.pruner_enabled && (running.is_some() || waits)).then_some(settings.tick_interval)
-    }
-
-    /// When the next tick comes, in nanoseconds since the Unix epoch; 0 where none is to come.
-    pub fn next_tick(&self) -> u64 {
-        self.next_tick
-    }
-
-    /// Says when the next tick comes, in nanoseconds since the Unix epoch.
-    pub fn set_next_tick(&mut self, at: u64) {
-        self.next_tick = at;
     }
 }
 

@@ -4,7 +4,7 @@
 use super::place::{At, Durations, Run};
 use super::step::{Message, Step};
 use super::{delete, expire, preserve};
-use crate::utxo::{AfterCursor, Candidate, Cursor, LATE, LOOKUP_PAGES, Order};
+use crate::utxo::{AfterCursor, Candidate, Cursor, LATE, LOOKUP_PAGES, Order, flag};
 use coppice_interface::UtxoPrunerPhase::{DeleteAtHeight, ExpirePreservations, PreserveParents};
 use coppice_interface::{PruneProgress, StopReason, UtxoJobEnd, UtxoPrunerPhase, UtxoRefusal};
 
@@ -112,7 +112,7 @@ fn walk(
         let is_new = part.is_none_or(|(cursor, _)| cursor != next);
         let inputs = part.filter(|_| !is_new).map_or(0, |(_, inputs)| inputs);
         let taken_back = message.records.utxo.reverts();
-        let is_checked = |of: &Candidate| message.records.utxo.is_checked(of);
+        let is_checked = |of: &Candidate| of.head.is(flag::CHECKED);
         let checked = run.checked.filter(|&(cursor, _, before)| (cursor, before) == (next, taken_back));
         let checked = checked.filter(|_| candidate.as_ref().map_or(true, is_checked));
         let outputs = checked.map_or(0, |(_, outputs, _)| outputs);

@@ -9,7 +9,6 @@ use super::step::Message;
 use super::{MAX_PASSED_OVER, UtxoPruner};
 use crate::external::Records;
 use crate::platform::limits::NS;
-use crate::pruning::work::aside;
 use crate::pruning::work::budget::Budget;
 use crate::pruning::work::marker::{self, Turn};
 use crate::utxo::{Cursor, RunWindow};
@@ -68,7 +67,7 @@ impl UtxoPruner {
                 hex(&txid),
                 at.phase
             ));
-            aside::add(&mut self.stored.passed_over, at, MAX_PASSED_OVER);
+            marker::pass_over(&mut self.stored.passed_over, at, MAX_PASSED_OVER);
         } else if let Some(job) = self.stored.running.take() {
             let phase = self.stored.run.as_ref().map_or(job.phase, |run| run.phase);
             self.end_run();

@@ -92,6 +92,15 @@ pub fn ended<P>(marker: &mut Option<Marker<P>>, next: Option<P>) {
     }
 }
 
+/// Adds a piece to those that are passed over. Of more than `most` the oldest is tried again.
+pub fn pass_over<P: PartialEq>(passed_over: &mut Vec<P>, piece: P, most: usize) {
+    passed_over.retain(|other| *other != piece);
+    passed_over.push(piece);
+    if passed_over.len() > most {
+        passed_over.remove(0);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,5 +1,4 @@
 //! Work of one message, for both pruners: its budget, and how it gets past what traps.
 
-pub mod aside;
 pub mod budget;
 pub mod marker;

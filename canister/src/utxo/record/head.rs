@@ -227,14 +227,10 @@ impl Head {
 
 /// Returns the bytes of a block.
 pub fn encode_block(block: BlockRef) -> [u8; 12] {
-    three_words(block.block_id, block.height, block.subtree)
-}
-
-fn three_words(a: u32, b: u32, c: u32) -> [u8; 12] {
     let mut bytes = [0; 12];
-    bytes[..4].copy_from_slice(&a.to_le_bytes());
-    bytes[4..8].copy_from_slice(&b.to_le_bytes());
-    bytes[8..].copy_from_slice(&c.to_le_bytes());
+    bytes[..4].copy_from_slice(&block.block_id.to_le_bytes());
+    bytes[4..8].copy_from_slice(&block.height.to_le_bytes());
+    bytes[8..].copy_from_slice(&block.subtree.to_le_bytes());
     bytes
 }
 

@@ -137,6 +137,6 @@ impl World {
     }
 
     fn called(&mut self) {
-        self.pruner.note_call(platform::time_ns());
+        self.pruner.last_call = platform::time_ns();
     }
 }

@@ -7,18 +7,18 @@ use coppice_interface::*;
 
 /// A firing of the timer, ten seconds later; says whether it trapped. Then nothing of it has happened.
 fn fires(s: &mut Service) -> bool {
-    let due = s.pruner.next_tick();
+    let due = s.pruner.next_tick;
     if native::message(|| s.tick(10)).is_ok() {
         return false;
     }
     s.reopen();
-    s.pruner.set_next_tick(due);
+    s.pruner.next_tick = due;
     true
 }
 
 /// The timer fires until nothing waits or runs; how often, and how often it trapped.
 fn settle(s: &mut Service) -> (u32, u32) {
-    s.pruner.set_next_tick(native::with(|world| world.time_ns) + 10_000_000_000);
+    s.pruner.next_tick = native::with(|world| world.time_ns) + 10_000_000_000;
     let (mut times, mut traps) = (0, 0);
     while s.status().pending.is_some() || s.status().running.is_some() {
         times += 1;
