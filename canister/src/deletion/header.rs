@@ -21,37 +21,49 @@ const WORDS: usize = COUNTERS + Counter::Dropped as usize + 1;
 /// Bytes of it.
 pub const ROOT: u32 = 8 * WORDS as u32;
 
-/// Counters since the queue was made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counter {
+/// Declares the counters since the queue was made, each with the name of its metric.
+macro_rules! counters {
+    ($($(#[$doc:meta])* $counter:ident $metric:literal)*) => {
+        /// A counter since the queue was made.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Counter {
+            $($(#[$doc])* $counter),*
+        }
+
+        /// Names of the counters' metrics, in order.
+        pub const METRICS: [&str; WORDS - COUNTERS] = [$($metric),*];
+    };
+}
+
+counters! {
     /// Rows that were scheduled, each time.
-    Scheduled,
+    Scheduled "pruner_blob_deletion_scheduled_total"
     /// Rows that were cancelled.
-    Cancelled,
+    Cancelled "pruner_blob_deletion_cancelled_total"
     /// Rows whose blob is gone.
-    Processed,
+    Processed "pruner_blob_deletion_processed_total"
     /// Numbers and names that were not there.
-    NotFound,
+    NotFound "pruner_blob_deletion_not_found_total"
     /// Failures.
-    Errors,
+    Errors "pruner_blob_deletion_errors_total"
     /// Rows that were given up.
-    GivenUp,
+    GivenUp "coppice_pruner_blob_deletion_given_up_total"
     /// Leases.
-    Acquired,
+    Acquired "coppice_pruner_blob_deletion_leases_acquired_total"
     /// How often one was extended.
-    Extended,
+    Extended "coppice_pruner_blob_deletion_leases_extended_total"
     /// Leases that were completed.
-    Completed,
+    Completed "coppice_pruner_blob_deletion_leases_completed_total"
     /// Leases that expired.
-    Expired,
+    Expired "coppice_pruner_blob_deletion_leases_expired_total"
     /// Seconds from acquiring a lease to completing it, of all.
-    Seconds,
+    Seconds "pruner_blob_deletion_duration_seconds_sum"
     /// Leases that were completed, and whose rows of unknown fate came back when they expired.
-    Unknown,
+    Unknown "coppice_pruner_blob_deletion_leases_unknown_total"
     /// Leases that an operator ended.
-    Ended,
+    Ended "coppice_pruner_blob_deletion_leases_ended_total"
     /// Dead letters that were dropped, as there were too many.
-    Dropped,
+    Dropped "coppice_pruner_blob_deletion_dead_dropped_total"
 }
 
 /// Mirrored on the heap, and written with each message that changes it.

@@ -1,7 +1,7 @@
 //! What is read of the queue.
 
 use super::answer::limit;
-use super::header::{Counter, STORES};
+use super::header::{Counter, METRICS, STORES};
 use super::lease::Stage;
 use super::row::{Name, Row, at};
 use super::{DeletionQueue, Store};
@@ -20,23 +20,6 @@ use std::collections::binary_heap::PeekMut;
 const MAX_LOOKED_AT: usize = 10_000;
 /// Nodes of a tree that are read for one that is looked for beside other work: some hundred rows that cannot be decoded are passed over.
 const MAX_NODES: usize = 256;
-/// The metrics by [`Counter`].
-const METRICS: [&str; 14] = [
-    "pruner_blob_deletion_scheduled_total",
-    "pruner_blob_deletion_cancelled_total",
-    "pruner_blob_deletion_processed_total",
-    "pruner_blob_deletion_not_found_total",
-    "pruner_blob_deletion_errors_total",
-    "coppice_pruner_blob_deletion_given_up_total",
-    "coppice_pruner_blob_deletion_leases_acquired_total",
-    "coppice_pruner_blob_deletion_leases_extended_total",
-    "coppice_pruner_blob_deletion_leases_completed_total",
-    "coppice_pruner_blob_deletion_leases_expired_total",
-    "pruner_blob_deletion_duration_seconds_sum",
-    "coppice_pruner_blob_deletion_leases_unknown_total",
-    "coppice_pruner_blob_deletion_leases_ended_total",
-    "coppice_pruner_blob_deletion_dead_dropped_total",
-];
 
 /// The rows of several treaps, by their keys: those that wait by height and then by number. A row that it has given may leave.
 pub struct Merge(BinaryHeap<Reverse<(Key, SlotId)>>);

@@ -6,69 +6,51 @@
 use crate::platform;
 use std::cell::RefCell;
 
-/// A method, or a timer, that is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hot {
-    /// `append_block`.
-    AppendBlock,
-    /// `put_block_chunk`.
-    PutBlockChunk,
-    /// `commit_block`.
-    CommitBlock,
-    /// `export_blocks`, called as an update.
-    ExportBlocks,
-    /// `ack_exported`.
-    AckExported,
-    /// `utxo_create`.
-    UtxoCreate,
-    /// `utxo_spend`.
-    UtxoSpend,
-    /// `utxo_set_mined`.
-    UtxoSetMined,
-    /// `acquire_blob_deletion_batch`.
-    AcquireDeletions,
-    /// `complete_blob_deletion_batch`.
-    CompleteDeletions,
-    /// A firing of the timer for blocks.
-    TimerBlocks,
-    /// A firing of the timer for UTXO records.
-    TimerRecords,
-}
-
-/// How many there are.
+/// How many methods and timers are counted.
 const HOT: usize = 12;
 
-/// All of them, in order.
-pub const HOT_ALL: [Hot; HOT] = [
-    Hot::AppendBlock,
-    Hot::PutBlockChunk,
-    Hot::CommitBlock,
-    Hot::ExportBlocks,
-    Hot::AckExported,
-    Hot::UtxoCreate,
-    Hot::UtxoSpend,
-    Hot::UtxoSetMined,
-    Hot::AcquireDeletions,
-    Hot::CompleteDeletions,
-    Hot::TimerBlocks,
-    Hot::TimerRecords,
-];
+/// Declares the methods and timers that are counted, each with its name.
+macro_rules! hot {
+    ($($(#[$doc:meta])* $hot:ident $name:literal)*) => {
+        /// A method, or a timer, that is counted.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Hot {
+            $($(#[$doc])* $hot),*
+        }
 
-/// Their names, in order: a label of the metrics.
-pub const NAMES: [&str; HOT] = [
-    "append_block",
-    "put_block_chunk",
-    "commit_block",
-    "export_blocks",
-    "ack_exported",
-    "utxo_create",
-    "utxo_spend",
-    "utxo_set_mined",
-    "acquire_blob_deletion_batch",
-    "complete_blob_deletion_batch",
-    "timer_blocks",
-    "timer_records",
-];
+        /// All of them, in order.
+        pub const HOT_ALL: [Hot; HOT] = [$(Hot::$hot),*];
+        /// Their names, in order: a label of the metrics.
+        pub const NAMES: [&str; HOT] = [$($name),*];
+    };
+}
+
+hot! {
+    /// `append_block`.
+    AppendBlock "append_block"
+    /// `put_block_chunk`.
+    PutBlockChunk "put_block_chunk"
+    /// `commit_block`.
+    CommitBlock "commit_block"
+    /// `export_blocks`, called as an update.
+    ExportBlocks "export_blocks"
+    /// `ack_exported`.
+    AckExported "ack_exported"
+    /// `utxo_create`.
+    UtxoCreate "utxo_create"
+    /// `utxo_spend`.
+    UtxoSpend "utxo_spend"
+    /// `utxo_set_mined`.
+    UtxoSetMined "utxo_set_mined"
+    /// `acquire_blob_deletion_batch`.
+    AcquireDeletions "acquire_blob_deletion_batch"
+    /// `complete_blob_deletion_batch`.
+    CompleteDeletions "complete_blob_deletion_batch"
+    /// A firing of the timer for blocks.
+    TimerBlocks "timer_blocks"
+    /// A firing of the timer for UTXO records.
+    TimerRecords "timer_records"
+}
 
 /// Upper bounds of the first seven buckets, inclusive; the eighth has none.
 pub const BOUNDS: [u64; 7] = [100_000, 300_000, 1_000_000, 3_000_000, 10_000_000, 100_000_000, 1_000_000_000];

@@ -3,44 +3,31 @@
 use coppice_interface::{AppendError, UploadError};
 use std::cell::{Cell, RefCell};
 
-/// Reasons for which a block is refused, as answers name them.
-pub const REASONS: [&str; 13] = [
-    "Conflict",
-    "Gap",
-    "WrongParent",
-    "Pruned",
-    "TooLarge",
-    "BadEncoding",
-    "CapacityExhausted",
-    "OutOfSpace",
-    "LowCycles",
-    "ReservedCyclesLimit",
-    "UploadOpen",
-    "RollbackUnderway",
-    "ResetUnderway",
-];
+/// Declares the reasons for which a block is refused, in the order of their counters.
+macro_rules! reasons {
+    ($($reason:ident)*) => {
+        /// Reasons for which a block is refused, as answers name them.
+        pub const REASONS: [&str; 13] = [$(stringify!($reason)),*];
+
+        fn reason(error: &AppendError) -> usize {
+            enum Reason {
+                $($reason),*
+            }
+            match error {
+                $(AppendError::$reason { .. } => Reason::$reason as usize),*
+            }
+        }
+    };
+}
+
+reasons! {
+    Conflict Gap WrongParent Pruned TooLarge BadEncoding CapacityExhausted OutOfSpace LowCycles ReservedCyclesLimit
+    UploadOpen RollbackUnderway ResetUnderway
+}
 
 thread_local! {
     static REFUSED: RefCell<[u64; REASONS.len()]> = const { RefCell::new([0; REASONS.len()]) };
     static ROLLBACKS: Cell<u64> = const { Cell::new(0) };
-}
-
-fn reason(error: &AppendError) -> usize {
-    match error {
-        AppendError::Conflict => 0,
-        AppendError::Gap { .. } => 1,
-        AppendError::WrongParent { .. } => 2,
-        AppendError::Pruned { .. } => 3,
-        AppendError::TooLarge { .. } => 4,
-        AppendError::BadEncoding { .. } => 5,
-        AppendError::CapacityExhausted { .. } => 6,
-        AppendError::OutOfSpace => 7,
-        AppendError::LowCycles { .. } => 8,
-        AppendError::ReservedCyclesLimit { .. } => 9,
-        AppendError::UploadOpen { .. } => 10,
-        AppendError::RollbackUnderway { .. } => 11,
-        AppendError::ResetUnderway { .. } => 12,
-    }
 }
 
 /// Counts a block that was refused.
