@@ -35,50 +35,44 @@ impl Timer {
     /// Fires `tick` once, `after_ns` nanoseconds from now. `replaces` cancels the timer's earlier one-shot, which is otherwise left to fire.
     pub fn once(self, after_ns: u64, replaces: bool, tick: impl FnOnce() + 'static) {
         #[cfg(target_family = "wasm")]
-        {
-            let new = ic_cdk_timers::set_timer(Duration::from_nanos(after_ns), async move { tick() });
-            if let Some(old) = self.replace(Some(new)).filter(|_| replaces) {
-                ic_cdk_timers::clear_timer(old);
-            }
-        }
+        self.set(Some(ic_cdk_timers::set_timer(Duration::from_nanos(after_ns), async move { tick() })), replaces);
         #[cfg(not(target_family = "wasm"))]
-        {
-            let _ = (replaces, tick);
-            super::native::with(|world| world.timers.insert(self as u8, world.time_ns + after_ns));
-        }
+        self.set(Some(after_ns), (replaces, tick));
     }
 
     /// Fires `tick` every `secs` seconds, in place of the timer's earlier interval.
     pub fn every(self, secs: u64, tick: fn()) {
         #[cfg(target_family = "wasm")]
         {
-            let new = ic_cdk_timers::set_timer_interval(Duration::from_secs(secs), move || async move { tick() });
-            if let Some(old) = self.replace(Some(new)) {
-                ic_cdk_timers::clear_timer(old);
-            }
+            let tick = move || async move { tick() };
+            self.set(Some(ic_cdk_timers::set_timer_interval(Duration::from_secs(secs), tick)), true);
         }
         #[cfg(not(target_family = "wasm"))]
-        {
-            let _ = tick;
-            super::native::with(|world| world.timers.insert(self as u8, world.time_ns + secs * super::limits::NS));
-        }
+        self.set(Some(secs * super::limits::NS), tick);
     }
 
     /// Cancels the timer, also a one-shot that has fired and waits for its message.
     pub fn cancel(self) {
-        #[cfg(target_family = "wasm")]
-        if let Some(old) = self.replace(None) {
-            ic_cdk_timers::clear_timer(old);
-        }
-        #[cfg(not(target_family = "wasm"))]
-        super::native::with(|world| world.timers.remove(&(self as u8)));
+        self.set(None, true);
     }
 
+    /// Takes a new timer in place of the earlier one, if any, which is cancelled if it `clears`.
     #[cfg(target_family = "wasm")]
-    fn replace(self, new: Option<TimerId>) -> Option<TimerId> {
+    fn set(self, new: Option<TimerId>, clears: bool) {
         let mut ids = IDS.get();
         let old = std::mem::replace(&mut ids[self as usize], new);
         IDS.set(ids);
-        old
+        if let Some(old) = old.filter(|_| clears) {
+            ic_cdk_timers::clear_timer(old);
+        }
+    }
+
+    /// Notes when the timer is to fire, or that it is cancelled. The platform alone needs the `_rest`.
+    #[cfg(not(target_family = "wasm"))]
+    fn set<T>(self, after_ns: Option<u64>, _rest: T) {
+        super::native::with(|world| match after_ns {
+            Some(after_ns) => world.timers.insert(self as u8, world.time_ns + after_ns),
+            None => world.timers.remove(&(self as u8)),
+        });
     }
 }
