@@ -57,6 +57,13 @@ impl Cell {
         cells.write(self.at, &bytes);
         Ok(())
     }
+
+    /// Writes the value. Traps if the value is longer than the cell.
+    pub fn keep<P: Platform>(&self, cells: &Region<P>, value: &impl Serialize) {
+        if let Err(why) = self.save(cells, value) {
+            P::trap(&format!("{}: {why}", self.header.name));
+        }
+    }
 }
 
 #[cfg(test)]

@@ -106,9 +106,7 @@ impl Uploads {
     }
 
     fn save(&self, nth: u64) {
-        if let Err(why) = cell_of(nth).save(&self.cells, &self.open.get(&nth)) {
-            platform::trap(&format!("the upload of a transaction: {why}"));
-        }
+        cell_of(nth).keep(&self.cells, &self.open.get(&nth));
     }
 
     /// Writes the bitmap of the cells that are taken.

@@ -78,13 +78,9 @@ impl Slot {
 }
 
 /// The dense table of all granules.
-pub struct GranuleTable<P: Platform>(Region<P>);
+pub struct GranuleTable<P: Platform>(pub Region<P>);
 
 impl<P: Platform> GranuleTable<P> {
-    pub fn new(region: Region<P>) -> Self {
-        Self(region)
-    }
-
     /// Makes room for the entries of an arena of `arena_end` bytes.
     #[inline]
     pub fn reserve(&self, arena_end: u64) -> Result<(), GrowError> {

@@ -47,10 +47,10 @@ impl<P: Platform> BlobStore<P> {
     pub fn open([arena, granules, sets]: [Region<P>; 3]) -> Result<Self, OpenError> {
         let new = sets.is_empty();
         if new {
-            GranuleSets::reserve(&sets).map_err(|why| OpenError::Grow { name: counters::LAYOUT.name, why })?;
+            sets.reserve(sets::REGION).map_err(|why| OpenError::Grow { name: counters::LAYOUT.name, why })?;
         }
         let counters = if new { Counters::create(&sets) } else { Counters::open(&sets)? };
-        Ok(Self { arena, granules: GranuleTable::new(granules), sets: GranuleSets::open(sets), counters, log: None })
+        Ok(Self { arena, granules: GranuleTable(granules), sets: GranuleSets::open(sets), counters, log: None })
     }
 
     /// Sets the class of the log. From then on other bytes of the arena count towards the quota.

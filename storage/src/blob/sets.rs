@@ -14,7 +14,7 @@
 //! ```
 
 use super::ptr::{Class, MAX_GRANULES};
-use crate::{GrowError, Platform, Region};
+use crate::{Platform, Region};
 
 /// Bytes kept free at the start of the region for the counters.
 pub const HEADER: u64 = 4096;
@@ -56,11 +56,6 @@ pub struct GranuleSets<P: Platform> {
 }
 
 impl<P: Platform> GranuleSets<P> {
-    /// Makes the whole region addressable: it never grows again.
-    pub fn reserve(region: &Region<P>) -> Result<(), GrowError> {
-        region.reserve(REGION)
-    }
-
     /// Reads the upper levels; the cost does not depend on the number of blobs.
     pub fn open(region: Region<P>) -> Self {
         let mut mirror = region.read_words(HEADER, MIRROR_LINES as usize * SETS);
@@ -190,7 +185,7 @@ mod tests {
 
     fn open() -> GranuleSets<Twin> {
         let region = fixture::region(fixture::SETS);
-        GranuleSets::reserve(&region).unwrap();
+        region.reserve(REGION).unwrap();
         GranuleSets::open(region)
     }
 

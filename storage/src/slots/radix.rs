@@ -8,8 +8,7 @@
 //! ```
 
 use super::{SlotId, Slots};
-use crate::GrowError;
-use crate::Platform;
+use crate::{GrowError, Platform};
 
 const FAN: u32 = 2048;
 const BITS: u32 = 11;

@@ -25,7 +25,7 @@ const POOL: u64 = DIRECTORY + SEGMENTS * 4;
 pub type BucketRef = u32;
 
 /// The table's persisted words, mirrored on the heap.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     /// Primary buckets.
     pub buckets: u64,
@@ -53,15 +53,7 @@ impl<P: Platform> Pool<P> {
     /// Makes a pool with its first segment.
     pub fn create(region: Region<P>, hash_seed: u64) -> Result<Self, GrowError> {
         region.reserve(POOL + WASM_PAGE)?;
-        let header = Header {
-            buckets: 0,
-            entries: 0,
-            pages: 0,
-            overflow_fresh: 0,
-            overflow_free: 0,
-            overflow_used: 0,
-            hash_seed,
-        };
+        let header = Header { hash_seed, ..Header::default() };
         LAYOUT.write(&region, 0);
         let mut pool = Self { region, header };
         pool.add_segment(0)?;
@@ -87,15 +79,10 @@ impl<P: Platform> Pool<P> {
 
     /// Writes the whole header.
     pub fn save(&self) {
-        let mut words = [0u8; 40];
-        words[0..8].copy_from_slice(&self.header.buckets.to_le_bytes());
-        words[8..16].copy_from_slice(&self.header.entries.to_le_bytes());
-        words[16..20].copy_from_slice(&self.header.pages.to_le_bytes());
-        words[20..24].copy_from_slice(&self.header.overflow_fresh.to_le_bytes());
-        words[24..28].copy_from_slice(&self.header.overflow_free.to_le_bytes());
-        words[28..32].copy_from_slice(&self.header.overflow_used.to_le_bytes());
-        words[32..40].copy_from_slice(&self.header.hash_seed.to_le_bytes());
-        self.region.write(8, &words);
+        let Header { buckets, entries, pages, overflow_fresh, overflow_free, overflow_used, hash_seed } = self.header;
+        let both = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        let words = [buckets, entries, both(pages, overflow_fresh), both(overflow_free, overflow_used), hash_seed];
+        self.region.write(8, words.map(u64::to_le_bytes).as_flattened());
     }
 
     /// Writes the number of entries only.

@@ -34,7 +34,6 @@ pub use tick::Next;
 use crate::chain::ChainStore;
 use crate::export::Guard;
 use crate::logs::audit::{Fields, field};
-use crate::platform;
 use crate::storage::blob::BlobStore;
 use crate::storage::memory::Region;
 use crate::storage::places;
@@ -93,9 +92,7 @@ impl Pruner {
     }
 
     fn save(&self) {
-        if let Err(why) = CELL.save(&self.cells, &self.stored) {
-            platform::trap(&format!("pruner's state: {why}"));
-        }
+        CELL.keep(&self.cells, &self.stored);
     }
 
     /// The policy in force.

@@ -4,7 +4,7 @@ use super::*;
 use crate::chain::Admission;
 use crate::operation::health::{Finding, blocks};
 use crate::platform::limits::NS;
-use crate::platform::native;
+use crate::platform::{self, native};
 use crate::pruning::work::budget::Budget;
 use crate::storage::blob::Owner;
 use crate::storage::memory;
