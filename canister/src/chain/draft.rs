@@ -1,7 +1,6 @@
 //! Draft: a new block before it is one; the terms of its admission.
 
 use super::records::{Hash, MAX_HASH};
-use crate::storage::memory::{GrowError, NoMemory};
 use candid::Principal;
 use coppice_interface::segments::{BadSegment, Index, MAX_BLOCK, MAX_ENTRIES, MAX_KEY, Segment};
 use coppice_interface::{AppendError, BySegment, HeldBy};
@@ -57,18 +56,7 @@ pub(super) enum Standing {
     Known,
 }
 
-impl From<NoMemory> for AppendError {
-    fn from(NoMemory(why): NoMemory) -> Self {
-        match why {
-            // Only a tick's work is put off, and a tick that meets it goes on later.
-            GrowError::OutOfSpace | GrowError::QuotaFull | GrowError::Later => Self::OutOfSpace,
-            GrowError::LowCycles { missing } => Self::LowCycles { missing },
-            GrowError::ReservedCyclesLimit { missing } => Self::ReservedCyclesLimit { missing },
-        }
-    }
-}
-
-pub(super) fn too_large(what: impl Into<String>, limit: u64) -> AppendError {
+pub(in crate::chain) fn too_large(what: impl Into<String>, limit: u64) -> AppendError {
     AppendError::TooLarge { what: what.into(), limit }
 }
 

@@ -1,7 +1,5 @@
 //! Answers of the deletion queue: errors, and checks of arguments.
 
-use crate::storage::memory::NoMemory;
-use crate::storage::memory::{self, GrowError};
 use coppice_interface::BlobDeletionError;
 
 /// Rows of one answer.
@@ -11,18 +9,6 @@ const DEFAULT_ROWS: u32 = 100;
 
 /// The queue's answer, or the reason for a refusal.
 pub type Answer<T> = Result<T, BlobDeletionError>;
-
-impl From<NoMemory> for BlobDeletionError {
-    fn from(NoMemory(why): NoMemory) -> Self {
-        match why {
-            // Only a tick's work is put off, and a tick that meets it goes on later.
-            GrowError::OutOfSpace | GrowError::Later => Self::OutOfSpace,
-            GrowError::QuotaFull => Self::RecordsFull { limit: memory::manager().quota().cap() },
-            GrowError::LowCycles { missing } => Self::LowCycles { missing },
-            GrowError::ReservedCyclesLimit { missing } => Self::ReservedCyclesLimit { missing },
-        }
-    }
-}
 
 /// Returns `asked` if it is at most `limit`.
 ///

@@ -3,7 +3,7 @@
 pub use super::ids::*;
 use super::{blob::BlobStore, places};
 use crate::platform::{self, Ic};
-use coppice_interface::RECORDS_RESERVE;
+use coppice_interface::{AppendError, BlobDeletionError, RECORDS_RESERVE, UtxoRefusal};
 pub use coppice_storage::{BUCKET, GrowError, WASM_PAGE};
 use coppice_storage::{Layout, Manager, Terms};
 use ic_stable_structures::Memory as _;
@@ -31,13 +31,28 @@ thread_local! {
 #[derive(Clone, Copy, Debug)]
 pub struct NoMemory(pub GrowError);
 
-/// Opens stable memory. A growth leaves the cycles of two timers' calls, so that the ten-minute timer goes on.
-fn open() -> Manager<Ic> {
-    let manager = Manager::open(LAYOUT);
-    manager.growth().set_terms(terms(SMALL_SUBNET, u128::MAX));
-    manager
+/// Has an error of the interface say why memory was refused; `$full`: the quota is used up.
+macro_rules! no_memory {
+    ($error:ident, $full:expr) => {
+        impl From<NoMemory> for $error {
+            fn from(NoMemory(why): NoMemory) -> Self {
+                match why {
+                    // Only a tick's work is put off, and a tick that meets it goes on later.
+                    GrowError::OutOfSpace | GrowError::Later => Self::OutOfSpace,
+                    GrowError::QuotaFull => $full,
+                    GrowError::LowCycles { missing } => Self::LowCycles { missing },
+                    GrowError::ReservedCyclesLimit { missing } => Self::ReservedCyclesLimit { missing },
+                }
+            }
+        }
+    };
 }
 
+no_memory!(AppendError, Self::OutOfSpace);
+no_memory!(BlobDeletionError, Self::RecordsFull { limit: manager().quota().cap() });
+no_memory!(UtxoRefusal, Self::RecordsFull { limit: manager().quota().cap() });
+
+/// A growth leaves the cycles of two timers' calls, so that the ten-minute timer goes on.
 fn terms(nodes: u32, reserved_cycles_limit: u128) -> Terms {
     Terms { nodes, reserved_cycles_limit, kept: 2 * platform::timer_call_cycles() }
 }
@@ -46,7 +61,8 @@ fn terms(nodes: u32, reserved_cycles_limit: u128) -> Terms {
 pub fn manager() -> Manager<Ic> {
     let there = MANAGER.with_borrow(Clone::clone);
     there.unwrap_or_else(|| {
-        let manager = open();
+        let manager = Manager::open(LAYOUT);
+        manager.growth().set_terms(terms(SMALL_SUBNET, u128::MAX));
         MANAGER.set(Some(manager.clone()));
         manager
     })

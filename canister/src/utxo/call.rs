@@ -2,8 +2,6 @@
 
 use super::record::Hash;
 use crate::platform;
-use crate::storage::memory::NoMemory;
-use crate::storage::memory::{self, GrowError};
 use coppice_interface::{UtxoRefusal, UtxoSettings};
 
 /// The circumstances of a call, beside its argument.
@@ -45,18 +43,6 @@ impl<'a> Call<'a> {
     /// far lower height does not lower that height.
     pub(super) fn due(&self, highest: u32) -> u32 {
         self.height.max(highest).saturating_add(self.settings.block_height_retention)
-    }
-}
-
-impl From<NoMemory> for UtxoRefusal {
-    fn from(NoMemory(why): NoMemory) -> Self {
-        match why {
-            // A timer's work is put off until later; a call is refused.
-            GrowError::OutOfSpace | GrowError::Later => Self::OutOfSpace,
-            GrowError::QuotaFull => Self::RecordsFull { limit: memory::manager().quota().cap() },
-            GrowError::LowCycles { missing } => Self::LowCycles { missing },
-            GrowError::ReservedCyclesLimit { missing } => Self::ReservedCyclesLimit { missing },
-        }
     }
 }
 
