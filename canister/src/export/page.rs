@@ -39,7 +39,7 @@ fn build(
     cursor: Option<ExportCursor>,
     max_bytes: u64,
 ) -> Result<ExportPage, ExportError> {
-    let point = match &cursor {
+    let mut point = match &cursor {
         None => Point { number: chain.state().oldest, segment: 0, offset: 0 },
         Some(cursor) => Point::after(chain, cursor)?,
     };
@@ -51,7 +51,15 @@ fn build(
         chunks: Vec::new(),
         done: None,
     };
-    builder.fill(point)?;
+    while point.number < chain.state().next {
+        match builder.block(point) {
+            Ok(true) => point = Point { number: point.number + 1, segment: 0, offset: 0 },
+            Ok(false) => break,
+            // What comes before it is handed out; the next page says what is wrong.
+            Err(_) if !builder.chunks.is_empty() => break,
+            Err(error) => return Err(error),
+        }
+    }
     let Builder { chunks, done, .. } = builder;
     let cursor = match done {
         None => cursor,
@@ -198,19 +206,6 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    fn fill(&mut self, mut point: Point) -> Result<(), ExportError> {
-        while point.number < self.chain.state().next {
-            match self.block(point) {
-                Ok(true) => point = Point { number: point.number + 1, segment: 0, offset: 0 },
-                Ok(false) => break,
-                // What comes before it is handed out; the next page says what is wrong.
-                Err(_) if !self.chunks.is_empty() => break,
-                Err(stop) => return Err(stop),
-            }
-        }
-        Ok(())
-    }
-
     /// Adds chunks of a block, and says whether they complete it.
     fn block(&mut self, point: Point) -> Result<bool, ExportError> {
         let record = record(self.chain, point.number)?;
