@@ -61,7 +61,7 @@ impl ChainStore {
             EnterError::Unreadable(why) => crate::platform::trap(&format!("append: {why}")),
         })?;
         // How many links of ids there are is known only now.
-        meta.id_links = entered.ids.links();
+        meta.id_links = entered.ids.links.len() as u32;
         let end = self.log_end_of(meta.log_end());
         if let Err(error) = self.log.reserve(blobs, self.state.log_first, self.state.log_end, end) {
             self.take_back(&entered);

@@ -196,10 +196,10 @@ impl ChainStore {
                 Verified::Found(location) => return Ok(location),
                 Verified::Gone => return Err(ReadError::NotFound),
                 Verified::Other(meta, position) => {
-                    let before = self.id_before(blobs, &meta, position).map_err(|why| corrupt(meta.number, why))?;
-                    match before {
+                    let link = self.id_link(blobs, &meta, position).map_err(|why| corrupt(meta.number, why))?;
+                    match link {
                         None => return Err(ReadError::NotFound),
-                        Some(before) if before < posting => posting = before,
+                        Some((_, before)) if before < posting => posting = before,
                         Some(_) => return Err(corrupt(meta.number, "a link of an id does not lead back")),
                     }
                 }

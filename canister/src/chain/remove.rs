@@ -29,7 +29,8 @@ pub struct Removed {
 /// The removal of the oldest block: computed once, shown to a budget, then carried out.
 #[derive(Clone, Debug)]
 pub struct Removal {
-    number: u64,
+    /// The block's number.
+    pub number: u64,
     /// `None` where the block's record cannot be decoded.
     meta: Option<BlockMeta>,
     /// Blobs of the log that become free.
@@ -39,11 +40,6 @@ pub struct Removal {
 }
 
 impl Removal {
-    /// The block's number.
-    pub fn number(&self) -> u64 {
-        self.number
-    }
-
     /// 1, and 2 for each blob: one for the bound, one for each transition of a blob.
     pub fn ops(&self) -> u64 {
         1 + 2 * self.blobs()

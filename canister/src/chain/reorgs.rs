@@ -77,11 +77,9 @@ impl Rollbacks {
     }
 
     fn save_header(&self, cells: &Region) {
-        let mut header = [0; HEADER as usize];
-        header[..8].copy_from_slice(&LAYOUT.encode());
-        header[6..8].copy_from_slice(&(self.steps.len() as u16).to_le_bytes());
-        header[8..].copy_from_slice(&self.count.to_le_bytes());
-        cells.write(places::ROLLBACKS, &header);
+        LAYOUT.write(cells, places::ROLLBACKS);
+        cells.write(places::ROLLBACKS + 6, &(self.steps.len() as u16).to_le_bytes());
+        cells.write_u64(places::ROLLBACKS + 8, self.count);
     }
 
     /// Notes that the chain was emptied, and says what was counted then: what came before is no part of the chain that comes.

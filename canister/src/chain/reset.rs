@@ -8,7 +8,7 @@
 use super::remove::release;
 use super::state::{Reset, Way};
 use super::store::ChainStore;
-use super::upload::cell::Opened;
+use super::upload::cell::{Opened, clear};
 use crate::storage::blob::{BlobStore, Owner};
 use coppice_interface::ResetError;
 use std::ops::Range;
@@ -49,7 +49,7 @@ impl ChainStore {
     /// [`clear`](Self::clear).
     pub fn reset(&mut self) -> u64 {
         if self.upload().is_some() {
-            self.close_upload();
+            clear(&self.cells);
         }
         // Whatever is in the indexes is stale from now on.
         let stale = [self.index.stats().entries, self.keys.stats().entries];

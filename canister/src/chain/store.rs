@@ -9,7 +9,6 @@ use super::upload;
 use crate::storage::HashTable;
 use crate::storage::blob::{BlobStore, Class, Owner};
 use crate::storage::memory::{self, Region};
-use crate::storage::table::TableStats;
 use coppice_interface::{BLOCK_BYTES, REFERENCE_BYTES};
 use std::rc::Rc;
 
@@ -118,12 +117,14 @@ impl ChainStore {
     }
 
     /// How full the transaction index is: an entry for each different id, and those that wait to be dropped.
-    pub fn index_stats(&self) -> TableStats {
+    #[cfg(test)]
+    pub fn index_stats(&self) -> crate::storage::table::TableStats {
         self.index.stats()
     }
 
     /// How full the key index is: an entry for each different key, and those that wait to be dropped.
-    pub fn key_stats(&self) -> TableStats {
+    #[cfg(test)]
+    pub fn key_stats(&self) -> crate::storage::table::TableStats {
         self.keys.stats()
     }
 

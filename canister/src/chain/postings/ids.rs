@@ -38,9 +38,9 @@ pub(in crate::chain) struct EnteredIds {
     /// By rising position: the posting that an entry had.
     replaced: Vec<(u32, u64)>,
     /// The links that the block gets for them.
-    links: Vec<(u32, u64)>,
-    /// Links of slices before that a later occurrence has taken over: their indices among the block's.
-    taken_over: Vec<u32>,
+    pub links: Vec<(u32, u64)>,
+    /// Links of slices before that a later occurrence has taken over, and that lead nowhere any more: their indices among the block's.
+    pub taken_over: Vec<u32>,
 }
 
 impl EnteredIds {
@@ -52,16 +52,6 @@ impl EnteredIds {
             bytes.extend(posting.to_le_bytes());
         }
         bytes
-    }
-
-    /// How many links there are.
-    pub fn links(&self) -> u32 {
-        self.links.len() as u32
-    }
-
-    /// Links of slices before that lead nowhere any more: their indices among the block's links.
-    pub fn taken_over(&self) -> &[u32] {
-        &self.taken_over
     }
 
     /// The postings that were replaced, of kept blocks and of pruned ones.
@@ -86,16 +76,6 @@ impl EnteredIds {
 fn split_link(link: &[u8; LINK]) -> (u32, u64) {
     let [a, b, c, d, posting @ ..] = *link;
     (u32::from_le_bytes([a, b, c, d]), u64::from_le_bytes(posting))
-}
-
-/// A link that leads nowhere any more, for the same position.
-pub(in crate::chain) fn no_posting() -> [u8; 8] {
-    NONE.to_le_bytes()
-}
-
-/// Where the posting of a link lies, in bytes from the start of the block's links of ids.
-pub(in crate::chain) fn posting_offset(link: u32) -> u64 {
-    links_len(link) + 4
 }
 
 impl ChainStore {
@@ -222,23 +202,17 @@ impl ChainStore {
         self.index_position(posting).is_some_and(|(block, _)| block >= self.state.oldest)
     }
 
-    /// The posting before one of a kept block, or of one in transit, if there is a link.
+    /// The link of a position of a kept block, or of one in transit: its index among the block's links, and the posting that it leads to.
     ///
     /// # Errors
     /// A sentence where the links cannot be read.
     #[cold]
-    pub(in crate::chain) fn id_before(
+    pub(in crate::chain) fn id_link(
         &self,
         blobs: &BlobStore,
         meta: &BlockMeta,
         position: u32,
-    ) -> Result<Option<u64>, String> {
-        Ok(self.id_link(blobs, meta, position)?.map(|(_, posting)| posting))
-    }
-
-    /// The link of a position: its index among the block's links, and the posting that it leads to.
-    #[cold]
-    fn id_link(&self, blobs: &BlobStore, meta: &BlockMeta, position: u32) -> Result<Option<(u32, u64)>, String> {
+    ) -> Result<Option<(u32, u64)>, String> {
         let link = |at: u32| -> Result<(u32, u64), String> {
             let bytes = self.log.read_array(blobs, meta.id_links_start() + links_len(at));
             bytes.map(|bytes| split_link(&bytes)).map_err(|error| format!("the links of its ids: {error:?}"))

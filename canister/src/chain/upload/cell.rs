@@ -134,6 +134,6 @@ pub(in crate::chain) fn check(cells: &Region) -> Result<(), String> {
 }
 
 /// Empties the cell.
-pub(super) fn clear(cells: &Region) {
+pub(in crate::chain) fn clear(cells: &Region) {
     cells.write(places::UPLOAD, &[0; HEADER]);
 }

@@ -1,8 +1,8 @@
 //! Committing an uploaded block: every refusal first, then its references, a slice in each message (`transit.rs`).
 
-use super::cell::{Upload, uploaded_range};
+use super::cell::{Upload, clear, uploaded_range};
 use crate::chain::draft::{Admission, Draft};
-use crate::chain::postings::{ids, links};
+use crate::chain::postings::links;
 use crate::chain::records::BlockMeta;
 use crate::chain::state::{Transit, Way};
 use crate::chain::store::ChainStore;
@@ -69,7 +69,7 @@ impl ChainStore {
         match self.state.transit {
             Some(transit) => Ok(Commit::HasMore { entered: transit.references(), of: index.references() }),
             None => {
-                self.close_upload();
+                clear(&self.cells);
                 Ok(Commit::Done)
             }
         }
@@ -114,7 +114,7 @@ impl ChainStore {
         let (ids, keys) = transit.next(index, self.slice());
         let entered = self.enter(blobs, &meta, index, (ids.clone(), keys.clone()))?;
         let links_before = meta.id_links;
-        meta.id_links += entered.ids.links();
+        meta.id_links += entered.ids.links.len() as u32;
         // How many links there are is known only now: they come behind what the upload has reserved.
         let end = self.log.blobs_end(meta.log_end()).max(transit.log_end);
         if let Err(error) = self.log.reserve(blobs, self.state.log_first, transit.log_end, end) {
@@ -166,8 +166,9 @@ impl ChainStore {
             write(meta.payload_end() + links::links_len(*first), links)?;
         }
         let ids = meta.id_links_start();
-        for &link in entered.ids.taken_over() {
-            write(ids + ids::posting_offset(link), &ids::no_posting())?;
+        for &link in &entered.ids.taken_over {
+            // The posting follows the position.
+            write(ids + links::links_len(link) + 4, &links::NONE.to_le_bytes())?;
         }
         write(ids + links::links_len(first_id_link), &entered.ids.encode())
     }

@@ -10,7 +10,7 @@ pub mod cell;
 mod commit;
 mod verify;
 
-use crate::chain::draft::{Admission, Draft, Standing};
+use crate::chain::draft::{Admission, Draft, Standing, too_large};
 use crate::chain::records::PAGE_RECORDS;
 use crate::chain::remove::release;
 use crate::chain::state::Way;
@@ -73,7 +73,6 @@ impl ChainStore {
         admission: &Admission,
         now: u64,
     ) -> Result<UploadProgress, AppendError> {
-        let too_large = |what: &str, limit| AppendError::TooLarge { what: what.into(), limit };
         let bad = |why: String| AppendError::BadEncoding { segment: 0, at: 0, why };
         if block.chunk_size == 0 {
             return Err(bad("chunk_size is 0".into()));
@@ -230,7 +229,7 @@ impl ChainStore {
         let mut faults = Vec::new();
         let quarantined = self.quarantine(blobs, range.clone(), Owner::Upload, &mut faults);
         range.for_each(|blob| self.log.clear(blob));
-        self.close_upload();
+        cell::clear(&self.cells);
         release(blobs, &quarantined, &mut faults);
         self.faults.extend(faults);
     }
@@ -238,10 +237,6 @@ impl ChainStore {
     /// What could not be read where an upload was undone, and was not told yet.
     pub fn take_faults(&mut self) -> Vec<String> {
         std::mem::take(&mut self.faults)
-    }
-
-    pub(in crate::chain) fn close_upload(&mut self) {
-        cell::clear(&self.cells);
     }
 
     /// Notes that somebody goes on with the upload.

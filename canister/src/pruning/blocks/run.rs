@@ -38,7 +38,7 @@ pub fn run(
             run.progress = PruneProgress::HasMore { reason: Some(reason) };
             break;
         }
-        let traps = set_aside.contains(&Piece::Block(removal.number()));
+        let traps = set_aside.contains(&Piece::Block(removal.number));
         let removed = if traps { chain.skip(blobs, removal) } else { chain.remove(blobs, removal) };
         run.ops += ops;
         run.blocks += 1;
