@@ -8,17 +8,13 @@ use crate::state::State;
 use crate::storage::memory::billed_pages;
 use coppice_interface::{ProblemCode, StoreType};
 
-/// Returns whether a sample is due at a moment, in Unix seconds. A clock that was set back makes one due.
-fn is_due(now_secs: u64, last: u64) -> bool {
-    now_secs / EVERY != last / EVERY || last == 0
-}
-
 /// Takes a sample if one is due. Each message that changes something calls it, and each tick.
 #[inline]
 pub fn note(state: &mut State) {
     let now = platform::time_secs();
     let last = state.clock.sampled_secs;
-    if is_due(now, last) {
+    // A clock that was set back makes one due.
+    if now / EVERY != last / EVERY || last == 0 {
         state.clock.sampled_secs = now;
         sample(state, now, last);
     }
@@ -27,7 +23,7 @@ pub fn note(state: &mut State) {
 /// Returns a sample of the state, given the blocks that are `due`.
 pub fn sample_now(state: &State, now_secs: u64, due: Option<&Due>) -> Sample {
     let chain = state.chain.state();
-    let backlog = state.pruner.backlog_blocks(&state.chain, due);
+    let backlog = due.map_or(0, |due| due.before.saturating_sub(chain.oldest));
     Sample {
         at: now_secs,
         kept_bytes: state.chain.capacity_bytes(&state.blobs),

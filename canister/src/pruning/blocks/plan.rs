@@ -40,7 +40,7 @@ impl Pruner {
             before: due.as_ref().map_or(oldest, |due| due.before.max(oldest)),
             held_by: due
                 .as_ref()
-                .and_then(|due| self.held_by_if(enabled, Some(due), constraints))
+                .and_then(|due| self.held_by(enabled, Some(due), constraints))
                 .or(floor_block.map(|_| HeldBy::Floor)),
             floor_block,
             blocks: 0,

@@ -53,11 +53,6 @@ impl Pruner {
         (policy.target_bytes > 0 && kept > policy.high_water() && !can_free(chain)).then_some(kept)
     }
 
-    /// The block from which on the floor keeps what age or capacity would take, by the policy in force.
-    fn floor_block(&self, chain: &ChainStore, blobs: &BlobStore) -> Option<u64> {
-        due::floor_block(self.policy()?, chain, blobs, self.stored.to_low_water)
-    }
-
     /// Returns the reason that appends are refused at the emergency mark, if they are.
     pub fn exhausted(
         &self,
@@ -72,16 +67,11 @@ impl Pruner {
         let due = self.due(chain, blobs, constraints.guard().as_ref());
         // What may go has only not gone yet.
         let stuck = due.filter(|due| !is_possible(due, chain));
-        Some(self.held_by(stuck.as_ref(), &constraints).unwrap_or(HeldBy::PruneLag))
+        Some(self.held_by(self.stored.enabled, stuck.as_ref(), &constraints).unwrap_or(HeldBy::PruneLag))
     }
 
-    /// Who holds back what is due.
-    pub(super) fn held_by(&self, due: Option<&Due>, constraints: &Constraints) -> Option<HeldBy> {
-        self.held_by_if(self.stored.enabled, due, constraints)
-    }
-
-    /// The same, were the daemon switched on, or off.
-    pub(super) fn held_by_if(&self, enabled: bool, due: Option<&Due>, constraints: &Constraints) -> Option<HeldBy> {
+    /// Who holds back what is due, where the daemon is `enabled` or not.
+    pub(super) fn held_by(&self, enabled: bool, due: Option<&Due>, constraints: &Constraints) -> Option<HeldBy> {
         // No hand prunes either then.
         if constraints.stopped_since.is_some() {
             return Some(HeldBy::Stopped);
@@ -155,16 +145,12 @@ impl Pruner {
         })
     }
 
-    /// Blocks that may go now and have not gone.
-    pub fn backlog_blocks(&self, chain: &ChainStore, due: Option<&Due>) -> u64 {
-        due.map_or(0, |due| due.before.saturating_sub(chain.state().oldest))
-    }
-
     /// Everything that an operator needs to see.
     pub fn status(&self, chain: &ChainStore, blobs: &BlobStore, constraints: &Constraints) -> PruneStatus {
         let state = chain.state();
         let due = self.due(chain, blobs, constraints.guard().as_ref());
-        let floor_block = self.floor_block(chain, blobs);
+        let floor_block =
+            self.policy().and_then(|policy| due::floor_block(policy, chain, blobs, self.stored.to_low_water));
         let oldest = state.started.then_some(state.oldest);
         PruneStatus {
             enabled: self.stored.enabled,
@@ -174,7 +160,7 @@ impl Pruner {
             target: due.as_ref().map_or(state.oldest, |due| due.target),
             held_by: due
                 .as_ref()
-                .and_then(|due| self.held_by(Some(due), constraints))
+                .and_then(|due| self.held_by(self.stored.enabled, Some(due), constraints))
                 .or(floor_block.map(|_| HeldBy::Floor)),
             retain_min_block: self.policy().map_or(0, |policy| retain_min_block(policy, chain)),
             floor_block,

@@ -35,30 +35,18 @@ impl Pruner {
     pub fn turn(&mut self, late: bool) -> Turn<Piece> {
         self.ticks += 1;
         let turn = marker::turn(&mut self.stored.marker, late);
-        match &turn {
-            Turn::Nothing => {
-                logs::error("prune: ticks do not end: the next ones do less");
-                self.save();
-            }
-            Turn::PassOver(at) => {
-                let at = *at;
-                self.set_aside(at);
-            }
-            _ => {}
-        }
-        turn
-    }
-
-    fn set_aside(&mut self, at: Option<Piece>) {
-        match at {
-            Some(piece) => {
+        match turn {
+            Turn::Nothing => logs::error("prune: ticks do not end: the next ones do less"),
+            Turn::PassOver(Some(piece)) => {
                 logs::error(&format!("prune: passed over, as it traps: {piece}"));
                 self.stored.faults += 1;
                 marker::pass_over(&mut self.stored.set_aside, piece, MOST);
             }
-            None => logs::error("prune: what comes next cannot be found: it traps"),
+            Turn::PassOver(None) => logs::error("prune: what comes next cannot be found: it traps"),
+            Turn::All | Turn::Few(_) | Turn::Find | Turn::Only(_) => return turn,
         }
         self.save();
+        turn
     }
 
     /// Notes that a message ended that did its turn; `next` is the piece that comes next.

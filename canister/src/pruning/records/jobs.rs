@@ -3,7 +3,7 @@
 use crate::logs;
 use crate::storage::memory::Region;
 use crate::storage::places::JOBS;
-use coppice_interface::{UtxoBlockedBy, UtxoError, UtxoPruneJob, UtxoPruneJobPage};
+use coppice_interface::{UtxoPruneJob, UtxoPruneJobPage};
 use coppice_storage::cell::Cell;
 use coppice_storage::header::Header;
 use serde::{Deserialize, Serialize};
@@ -69,22 +69,13 @@ impl Ended {
         let limit = if limit == 0 { DEFAULT_PAGE } else { limit.min(MAX_PAGE) } as usize;
         let mut jobs: Vec<UtxoPruneJob> = if cursor.is_none() { active.collect() } else { Vec::new() };
         let mut ended = self.backwards(cells, cursor.unwrap_or(u64::MAX)).peekable();
-        let mut next = None;
+        let mut next = self.count;
         while jobs.len() < limit
             && let Some((which, job)) = ended.next()
         {
             jobs.push(job);
-            next = Some(which);
+            next = which;
         }
-        let next = next.or(Some(self.count));
-        UtxoPruneJobPage { jobs, cursor: ended.peek().and(next) }
+        UtxoPruneJobPage { jobs, cursor: ended.peek().map(|_| next) }
     }
-}
-
-/// Why parents were not preserved, as a job keeps it: everybody may read jobs, and how many cycles are missing gives the balance away.
-pub fn without_cycles(mut blocked: UtxoBlockedBy) -> UtxoBlockedBy {
-    if let UtxoError::LowCycles { missing } | UtxoError::ReservedCyclesLimit { missing } = &mut blocked.error {
-        *missing = 0;
-    }
-    blocked
 }

@@ -49,11 +49,8 @@ impl UtxoPruner {
             ("external_data", totals.external_errors),
             ("record", totals.record_errors),
         ];
-        all.extend(
-            kept.map(|(reason, count)| {
-                metric("coppice_utxo_pruner_records_skipped_total", &[("reason", reason)], count)
-            }),
-        );
+        let name = "coppice_utxo_pruner_records_skipped_total";
+        all.extend(kept.map(|(reason, count)| metric(name, &[("reason", reason)], count)));
         let plain = [
             ("pruner_processed_total", totals.processed),
             ("pruner_current_height", u64::from(stored.processed)),

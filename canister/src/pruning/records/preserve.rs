@@ -5,11 +5,16 @@ use super::place::Run;
 use super::step::{Message, Step};
 use crate::external::complete::STEP_INPUTS;
 use crate::utxo::{Candidate, Cursor};
-use coppice_interface::{Txid, UtxoBlockedBy, UtxoJobEnd, UtxoRefusal};
+use coppice_interface::{Txid, UtxoBlockedBy, UtxoError, UtxoJobEnd, UtxoRefusal};
 
-fn blocked(slot: u32, txid: &[u8], parent: Option<&[u8]>, error: UtxoRefusal) -> UtxoJobEnd {
+/// The end of a run whose parents were not preserved. Everybody may read jobs, and how many cycles are missing gives the balance away.
+pub fn blocked(slot: u32, txid: &[u8], parent: Option<&[u8]>, error: impl Into<UtxoError>) -> UtxoJobEnd {
+    let mut error = error.into();
+    if let UtxoError::LowCycles { missing } | UtxoError::ReservedCyclesLimit { missing } = &mut error {
+        *missing = 0;
+    }
     let parent = parent.map(Txid::from);
-    UtxoJobEnd::PreserveParents(UtxoBlockedBy { slot, txid: txid.into(), parent, error: error.into() })
+    UtxoJobEnd::PreserveParents(UtxoBlockedBy { slot, txid: txid.into(), parent, error })
 }
 
 fn is_set_aside(message: &Message, slot: u32, txid: &[u8]) -> bool {

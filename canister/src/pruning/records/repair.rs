@@ -25,10 +25,8 @@ fn check(heights: &UtxoSetHeights) -> Result<(), UtxoPrunerError> {
         return Err(invalid("persisted", "it is above the current height"));
     }
     if processed > current {
-        return Err(invalid(
-            "processed",
-            "it is above the current height: nothing would be pruned until the chain is there",
-        ));
+        let why = "it is above the current height: nothing would be pruned until the chain is there";
+        return Err(invalid("processed", why));
     }
     Ok(())
 }

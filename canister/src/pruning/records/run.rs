@@ -100,7 +100,7 @@ fn walk(
             }
         };
         let at = At { phase, cursor: next };
-        if !message.budget.has_piece() || message.only.is_some_and(|only| only != at) {
+        if message.budget.pieces == 0 || message.only.is_some_and(|only| only != at) {
             message.found = Some(at);
             return Ok(Some(StopReason::Ops));
         }

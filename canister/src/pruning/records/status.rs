@@ -31,10 +31,6 @@ pub struct Trouble<'a> {
     pub is_enabled: bool,
 }
 
-fn passed_over(at: &At) -> UtxoPassedOver {
-    UtxoPassedOver { phase: at.phase, slot: at.cursor.slot, txid: at.cursor.txid.into() }
-}
-
 /// Why parents are not preserved, without figures of cycles.
 pub fn cannot_preserve(blocked: &UtxoBlockedBy) -> String {
     let why = refusal(blocked.error.clone());
@@ -95,6 +91,8 @@ impl UtxoPruner {
     /// Everything that an operator needs to see.
     pub fn status(&self, utxo: &UtxoSettings, deletions: &DeletionQueue) -> UtxoPrunerStatus {
         let stored = &self.stored;
+        let passed_over =
+            |at: &At| UtxoPassedOver { phase: at.phase, slot: at.cursor.slot, txid: at.cursor.txid.into() };
         UtxoPrunerStatus {
             enabled: stored.settings.pruner_enabled,
             // The endpoint fills this in, because the switch is the whole canister's.

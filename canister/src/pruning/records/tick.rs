@@ -1,6 +1,5 @@
 //! What a firing of the timer does: a part of a job, within a budget (`pruner-service.md` 2.3, 2.7).
 
-use super::jobs::without_cycles;
 use super::place::At;
 use super::run;
 use super::skipped::hex;
@@ -247,17 +246,12 @@ impl UtxoPruner {
                 self.stored.running = Some(job);
             }
             Err(end) => {
-                let (end, why) = match end {
+                let why = match &end {
                     UtxoJobEnd::PreserveParents(blocked) => {
-                        let blocked = without_cycles(blocked);
                         self.stored.blocked_by = Some(blocked.clone());
-                        let why = cannot_preserve(&blocked);
-                        (UtxoJobEnd::PreserveParents(blocked), why)
+                        cannot_preserve(blocked)
                     }
-                    other => {
-                        let why = format!("{other:?}");
-                        (other, why)
-                    }
+                    other => format!("{other:?}"),
                 };
                 logs::error(&format!("pruner: job {} failed: {why}", job.id));
                 self.stored.failed += 1;
@@ -271,7 +265,9 @@ impl UtxoPruner {
     pub fn fail(&mut self, by: coppice_interface::UtxoBlockedBy, utxo: &UtxoSettings) {
         let now_ns = platform::time_ns();
         let job = self.job(now_ns).expect("a job waits");
-        self.finish(job, Err(UtxoJobEnd::PreserveParents(by)), utxo, now_ns);
+        let end =
+            super::preserve::blocked(by.slot, &by.txid, by.parent.as_ref().map(|parent| parent.as_slice()), by.error);
+        self.finish(job, Err(end), utxo, now_ns);
     }
 
     /// A line of progress, every `utxo_progress_log_interval` seconds. The platform's log alone has it: in the canister's own it would

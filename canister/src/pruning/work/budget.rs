@@ -31,7 +31,7 @@ pub struct Budget {
     admitted: bool,
     slices: u64,
     /// Blocks, slices and steps of records that are left, while fewer than possible are done.
-    pieces: u64,
+    pub pieces: u64,
     /// Records to delete that are left.
     records: u64,
     /// Estimated instructions of a dry run (`plan_prune`).
@@ -59,11 +59,6 @@ impl Budget {
     /// The same for at most so many records to delete.
     pub fn of_records(self, records: u64) -> Self {
         Self { records, ..self }
-    }
-
-    /// Returns whether a piece is left.
-    pub fn has_piece(&self) -> bool {
-        self.pieces > 0
     }
 
     /// Takes `ops` from the budget, for work that is started now and finished in this message.
