@@ -12,8 +12,9 @@
 
 use super::answer::{Answer, has_bytes};
 use crate::storage::slots::{SlotId, Slots};
-use coppice_interface::{BlobDeletion, BlobDeletionState, BlobName, ExternalStore, FileType, Txid};
-use coppice_interface::{MAX_BLOB_KEY, StoreType};
+use coppice_interface::{
+    BlobDeletion, BlobDeletionState, BlobName, ExternalStore, FileType, MAX_BLOB_KEY, StoreType, Txid,
+};
 use coppice_storage::bytes::{u32_at, u64_at};
 use serde_bytes::ByteBuf;
 

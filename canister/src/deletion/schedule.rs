@@ -4,8 +4,7 @@ use super::answer::Answer;
 use super::header::Counter;
 use super::row::{Name, Row};
 use super::{DeletionQueue, MAX_LANES, Store};
-use crate::storage::memory::NoMemory;
-use crate::storage::memory::{self, GrowError};
+use crate::storage::memory::{self, GrowError, NoMemory};
 use coppice_interface::{BlobDeletionError, BlobDeletionState, ScheduledBlobDeletion, UtxoRefusal};
 
 /// What scheduling the blob of a record that goes came to.

@@ -12,8 +12,7 @@ use super::record::{
 use super::store::{Found, UtxoStore};
 use crate::platform;
 use crate::storage::blob::{BlobPtr, BlobStore};
-use crate::storage::memory;
-use crate::storage::memory::NoMemory;
+use crate::storage::memory::{self, NoMemory};
 use crate::storage::slots::{MAX_LEN, SlotId};
 use crate::storage::table::same_key;
 use candid::Principal;
@@ -163,7 +162,7 @@ impl UtxoStore {
         self.changed.blobs += stored.blobs.iter().map(written).sum::<u64>();
         let made = if item.conflicting {
             self.atomically(|store| {
-                store.enter_with_parents(&parsed.txid, &parsed.inputs)?;
+                parents(&parsed.inputs).iter().try_for_each(|parent| store.add_child(parent, &parsed.txid))?;
                 store.put(parsed, &stored.tail, &mut head, item.mined.as_ref(), call)
             })
         } else {
@@ -322,15 +321,5 @@ impl UtxoStore {
             self.root.set(&mut self.slots, Order::UnminedSince, slot, unmined, key);
         }
         self.root.set(&mut self.slots, Order::CreatedAt, slot, created, since.map(|_| head.created_secs()));
-    }
-
-    /// Enters a double spend in the list of each parent that has a record. This may fail in its middle.
-    pub(super) fn enter_with_parents(&mut self, txid: &Hash, inputs: &[(Hash, u32)]) -> Result<(), UtxoRefusal> {
-        parents(inputs).into_iter().try_for_each(|parent| self.add_child(&parent, txid))
-    }
-
-    /// Removes a transaction from the lists of its parents.
-    pub(super) fn leave_parents(&mut self, txid: &Hash, inputs: &[(Hash, u32)]) -> Result<(), UtxoRefusal> {
-        parents(inputs).into_iter().try_for_each(|parent| self.remove_child(&parent, txid))
     }
 }

@@ -3,7 +3,7 @@
 use super::call::Call;
 use super::limits::STEP_PAGES;
 use super::record::{
-    EntryAddress, HEAD_BLOCKS, Hash, Order, SPENDER_DELETED, at, flag, inputs_from, location, page_slot, pages,
+    self, EntryAddress, HEAD_BLOCKS, Hash, Order, SPENDER_DELETED, at, flag, inputs_from, location, page_slot, pages,
 };
 use super::scan::Candidate;
 use super::store::{Found, UtxoStore};
@@ -118,7 +118,10 @@ impl UtxoStore {
     }
 
     fn release(&mut self, of: &Candidate, parents: &Parents, call: &Call) -> Result<MarkedOutputs, UtxoRefusal> {
-        if let Err(error) = self.atomically(|store| store.leave_parents(&of.head.txid, &parents.inputs)) {
+        let left = self.atomically(|store| {
+            record::parents(&parents.inputs).iter().try_for_each(|parent| store.remove_child(parent, &of.head.txid))
+        });
+        if let Err(error) = left {
             crate::logs::error(&format!("a double spend stays listed with a parent: {}", refusal(error)));
         }
         self.atomically(|store| {

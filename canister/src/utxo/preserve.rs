@@ -23,11 +23,6 @@ impl UtxoStore {
         self.preserve_found(&hash_of("txid", txid)?, |_| Some(until))
     }
 
-    /// Preserves a parent until a height, which may be above every block's. A later height stays.
-    fn preserve_parent(&mut self, txid: &Hash, until: u32) -> Result<bool, UtxoRefusal> {
-        self.preserve_found(txid, |before| (before < Some(until)).then_some(until))
-    }
-
     fn preserve_found(&mut self, txid: &Hash, to: impl Fn(Option<u32>) -> Option<u32>) -> Result<bool, UtxoRefusal> {
         let Some(Found { slot, head, .. }) = if_found(self.find(txid))? else { return Ok(false) };
         let Some(until) = to(head.key(Order::PreserveUntil)) else { return Ok(true) };
@@ -53,9 +48,10 @@ impl UtxoStore {
         set_aside: bool,
     ) -> Result<u64, Blocked> {
         let mut preserved = 0;
+        // Until this height, which may be above every block's; a later height stays.
         for parent in parents(&inputs_from(&self.slots, of.slot, &of.head, (first, most))) {
             self.changed.read += LOOKUP_PAGES;
-            match self.preserve_parent(&parent, until) {
+            match self.preserve_found(&parent, |before| (before < Some(until)).then_some(until)) {
                 Ok(there) => preserved += u64::from(there),
                 Err(UtxoRefusal::Corrupt { .. }) if set_aside => {}
                 Err(error) => return Err((parent, error)),

@@ -9,7 +9,7 @@ use super::record::{
     page_at, page_slot,
 };
 use super::store::{Found, UtxoStore};
-use crate::platform::limits::MAX_REPLY;
+use crate::platform::limits::{MAX_REPLY, NS};
 use crate::storage::blob::BlobStore;
 use crate::storage::pointer;
 use crate::storage::slots::SlotId;
@@ -213,7 +213,7 @@ impl UtxoStore {
             None => None,
             Some(cursor) => Some((cursor.created_at, hash_of("cursor.txid", &cursor.txid)?)),
         };
-        let mut next = self.root.next_key(&self.slots, Order::CreatedAt, after.map_or(0, |(at, _)| second_of(at)));
+        let mut next = self.root.next_key(&self.slots, Order::CreatedAt, after.map_or(0, |(at, _)| (at / NS) as u32));
         let mut transactions: Vec<UnminedTransaction> = Vec::new();
         let mut more = false;
         while let Some(second) = next
@@ -222,13 +222,8 @@ impl UtxoStore {
             let first = self.first_unmined(second, after, limit - transactions.len() + 1);
             more = transactions.len() + first.len() > limit;
             let room = limit - transactions.len();
-            transactions.extend(
-                first
-                    .into_iter()
-                    .take(room)
-                    .filter_map(|(_, _, slot)| self.read_head(slot))
-                    .map(|head| unmined_transaction(&head)),
-            );
+            let heads = first.into_iter().take(room).filter_map(|(_, _, slot)| self.read_head(slot));
+            transactions.extend(heads.map(unmined_transaction));
             next = second.checked_add(1).and_then(|from| self.root.next_key(&self.slots, Order::CreatedAt, from));
         }
         let last = transactions.last().filter(|_| more);
@@ -267,12 +262,7 @@ impl UtxoStore {
     }
 }
 
-/// Returns the key of the index by `created_at`.
-fn second_of(created_at: u64) -> u32 {
-    (created_at / 1_000_000_000) as u32
-}
-
-fn unmined_transaction(head: &Head) -> UnminedTransaction {
+fn unmined_transaction(head: Head) -> UnminedTransaction {
     UnminedTransaction {
         txid: head.txid.into(),
         created_at: head.created_at,

@@ -119,7 +119,7 @@ impl UtxoStore {
                 let (address, entry) =
                     self.check_output(&parent, outpoint.1, None, call, Strictness::Winner).map_err(named)?;
                 let spent = |(txid, vin): (Hash, u32)| UtxoRefusal::Spent { by: Spender { txid: txid.into(), vin } };
-                if let Some(by) = taken.insert((address.slot, address.at), (*txid, vin)) {
+                if let Some(by) = taken.insert(address, (*txid, vin)) {
                     return Err(named(spent(by)));
                 }
                 let (holder, held) = entry.spender;
@@ -204,7 +204,7 @@ impl UtxoStore {
             return Err(unnamed(UtxoRefusal::TooMuchWork));
         }
         // 2: mark the losers' descendants, and release what losers and descendants hold. Only the last slice releases contested outputs.
-        let is_contested: HashSet<EntryPlace> = contested.iter().map(|hold| place(hold.address)).collect();
+        let is_contested: HashSet<EntryAddress> = contested.iter().map(|hold| hold.address).collect();
         for (number, (txid, slot)) in walk.done.iter().enumerate() {
             let begun = number > 0 || !done.losers.is_empty();
             if begun && slice.is_full(self, *slot, done.losers.len(), done.unspent.len()) {
@@ -213,7 +213,7 @@ impl UtxoStore {
             }
             let (is_new, holds) = self.mark(txid, *slot, &mut slice).map_err(unnamed)?;
             done.losers.extend(is_new.then(|| txid.into()));
-            for hold in holds.iter().filter(|hold| !is_contested.contains(&place(hold.address))) {
+            for hold in holds.iter().filter(|hold| !is_contested.contains(&hold.address)) {
                 slice.check(self).map_err(unnamed)?;
                 self.take(hold, &mut slice);
                 if done.unspent.len() < MOST {
@@ -281,11 +281,4 @@ impl UtxoStore {
         }
         Ok(())
     }
-}
-
-/// The place of an entry: its slot, and its offset there.
-type EntryPlace = (SlotId, u32);
-
-fn place(address: EntryAddress) -> EntryPlace {
-    (address.slot, address.at)
 }

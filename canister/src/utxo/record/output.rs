@@ -94,7 +94,7 @@ impl Entry {
 }
 
 /// The place of an output's entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EntryAddress {
     pub master: SlotId,
     /// The number of the page; 0: the master.
