@@ -8,9 +8,6 @@ use coppice_interface::{ClassStorage, OwnerStorage, RegionStorage, StorageStatus
 
 /// Returns how many bytes of stable memory each part takes.
 pub fn status(state: &State) -> StorageStatus {
-    let slots = |f: fn(&ClassStorage) -> u64, classes: &[ClassStorage]| -> u64 {
-        classes.iter().map(|class| f(class) * u64::from(class.class)).sum()
-    };
     let classes: Vec<ClassStorage> = Class::all()
         .map(|class| {
             let counters = state.blobs.class_counters(class);
@@ -24,6 +21,8 @@ pub fn status(state: &State) -> StorageStatus {
             }
         })
         .collect();
+    let bytes =
+        |slots: fn(&ClassStorage) -> u64| classes.iter().map(|class| slots(class) * u64::from(class.class)).sum();
     let regions: Vec<RegionStorage> = memory::NAMES
         .iter()
         .zip(memory::manager().region_pages())
@@ -35,8 +34,8 @@ pub fn status(state: &State) -> StorageStatus {
         billed_bytes: memory::billed_pages() * WASM_PAGE,
         max_bytes: state.config.max_stable_pages * WASM_PAGE,
         arena_bytes,
-        used_bytes: slots(|class| class.used, &classes),
-        quarantined_bytes: slots(|class| class.quarantined, &classes),
+        used_bytes: bytes(|class| class.used),
+        quarantined_bytes: bytes(|class| class.quarantined),
         reusable_bytes: state.blobs.reusable_bytes(),
         payload_bytes: state.chain.payload_bytes(),
         owners: coppice_interface::Owner::ALL

@@ -67,32 +67,26 @@ fn open(cells: Rc<Region>, stored: config::Stored) -> Result<(), String> {
     config.bound_memory();
     let mut blobs = memory::open_blobs()?;
     blobs.set_log_class(config.class());
-    let chain = ChainStore::open(Rc::clone(&cells), config.class(), hash_seed())?;
-    let utxo = UtxoStore::open(Rc::clone(&cells), hash_seed())?;
-    let deletions = DeletionQueue::open(hash_seed())?;
     let mut pruner = Pruner::open(Rc::clone(&cells))?;
-    let utxo_pruner = UtxoPruner::open(Rc::clone(&cells))?;
-    let exporters = Exporters::open(Rc::clone(&cells))?;
-    let audit = AuditLog::open(Rc::clone(&cells))?;
     let history = History::open(Rc::clone(&cells))?;
     pruner.behind_since = history.since.of(ProblemCode::PruneBehind).map(|since_ns| since_ns / 1_000_000_000);
     logs::open(Rc::clone(&cells))?;
     let mut state = State {
-        cells,
-        config,
         roles,
         deletions_stopped,
         records,
         blobs,
-        chain,
-        utxo,
-        deletions,
+        chain: ChainStore::open(Rc::clone(&cells), config.class(), hash_seed())?,
+        utxo: UtxoStore::open(Rc::clone(&cells), hash_seed())?,
+        deletions: DeletionQueue::open(hash_seed())?,
         pruner,
-        utxo_pruner,
-        exporters,
-        audit,
+        utxo_pruner: UtxoPruner::open(Rc::clone(&cells))?,
+        exporters: Exporters::open(Rc::clone(&cells))?,
+        audit: AuditLog::open(Rc::clone(&cells))?,
         history,
         clock: Clock::default(),
+        cells,
+        config,
     };
     state.bound_feeding();
     STATE.set(Some(state));

@@ -5,8 +5,7 @@ use super::finding::{Finding, finding};
 use crate::state::State;
 use crate::storage::blob::{Class, Owner};
 use crate::storage::memory::{self, WASM_PAGE};
-use coppice_interface::ProblemCode;
-use coppice_interface::RECORDS_RESERVE;
+use coppice_interface::{ProblemCode, RECORDS_RESERVE};
 
 /// Bytes that are to be free for new records where their memory does not grow any more.
 const FREE: u64 = 4 << 20;
@@ -21,13 +20,11 @@ pub(super) fn cap(state: &State) -> Option<Finding> {
     let (bucket, left) = (memory::BUCKET / WASM_PAGE, cap.saturating_sub(billed + kept));
     let reusable = state.blobs.reusable_bytes() / WASM_PAGE;
     let said = |code, what: &str| {
-        finding(
-            code,
-            format!(
-                "stable memory {what} max_stable_pages: {billed} of {cap} pages of 64 KiB are billed, of which new blobs can take \
-                 {reusable}, and {kept} are the reserve of UTXO records"
-            ),
-        )
+        let message = format!(
+            "stable memory {what} max_stable_pages: {billed} of {cap} pages of 64 KiB are billed, of which new blobs can take \
+             {reusable}, and {kept} are the reserve of UTXO records"
+        );
+        finding(code, message)
     };
     match left {
         _ if left < bucket && reusable < AHEAD_BUCKETS * bucket => Some(said(ProblemCode::MemoryAtCap, "has reached")),
@@ -80,10 +77,9 @@ pub(super) fn external(state: &State) -> Option<Finding> {
     let size = |class: Option<Class>| class.map_or(0, |class| u64::from(class.size()));
     let (smallest, largest) = (size(Class::all().next()), size(Class::all().last()));
     let said = |code, what: &str| {
-        finding(
-            code,
-            format!("transactions in the BlobStore take {kept} of max_external_bytes = {limit} bytes: {what}"),
-        )
+        let message =
+            format!("transactions in the BlobStore take {kept} of max_external_bytes = {limit} bytes: {what}");
+        finding(code, message)
     };
     match left {
         _ if kept == 0 || limit == 0 => None,
