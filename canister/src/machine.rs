@@ -5,7 +5,6 @@
 //! What damage may do is bounded, too: of blocks that were not damaged everything is there, an id is where it is or is said to be
 //! damaged, nothing is stuck, and all space can be had again.
 
-mod model;
 mod world;
 
 use crate::api::endpoints::{blocks, export, operation, prune};
@@ -13,21 +12,24 @@ use crate::chain::IndexTable;
 use crate::platform::native;
 use crate::state;
 use crate::storage::blob::Owner;
-use crate::testing::{block, hash, id, with_keys};
+use crate::testing::{block, id, with_keys};
 use candid::Principal;
 use coppice_interface::*;
-use model::{Made, Model, Upload, Whereabouts};
+use coppice_model::blocks::upload;
+use coppice_model::chain::{Made, Model, Upload, Whereabouts};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use serde_bytes::ByteBuf;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use world::World;
 
 /// Ids, and keys, that occur again and again.
 const IDS: u64 = 10;
 const KEYS: u8 = 4;
 const EXPORTER: Principal = Principal::from_slice(&[7]);
+/// The exporter's name.
+const ARCHIVE: &str = "archive";
 
 /// A block that is to be made: its ids are some of a few and some of its own, and so are its keys.
 #[derive(Clone, Debug)]
@@ -125,8 +127,7 @@ struct Machine {
 
 impl Machine {
     fn new(first: u64, seed: u64, slice: u64, verify: bool) -> Self {
-        let mut model = Model::default();
-        model.first = first;
+        let model = Model::new(first, world::CLASS, world::PRODUCER, world::EXPIRY);
         Self { world: World::new(seed, slice, verify), model, verify, slice, leaving: None }
     }
 
@@ -136,8 +137,7 @@ impl Machine {
     }
 
     fn make(&mut self, draft: &Draft) -> Made {
-        self.model.made += 1;
-        let (number, serial) = (self.model.next(), self.model.made);
+        let (number, serial) = (self.model.next(), self.model.made + 1);
         let own = (0..u64::from(draft.own)).map(|i| id(1 << 32 | serial << 8 | i));
         let ids: Vec<_> = draft.ids.iter().map(|&of| id(u64::from(of))).chain(own).collect();
         let key =
@@ -146,24 +146,15 @@ impl Machine {
             0 => Vec::new(),
             n => draft.keys.iter().map(|&(at, of)| (u32::from(at) % n, key(of))).collect(),
         };
-        let of_block: Vec<(u32, &[u8])> = keys.iter().map(|(at, key)| (*at, key.as_slice())).collect();
-        let mut block = with_keys(block(number, &ids, draft.body), &of_block);
-        // No two blocks have one hash, on any fork.
-        block.hash = hash(serial, 1).into();
-        block.parent_hash = self.model.kept.back().map_or_else(BlockHash::default, |made| made.block.hash.clone());
-        Made { serial, block, ids, keys, damaged: false }
+        let keys: Vec<(u32, &[u8])> = keys.iter().map(|(at, key)| (*at, key.as_slice())).collect();
+        self.model.make(with_keys(block(number, &ids, draft.body), &keys))
     }
 
-    /// What an append, or the beginning of an upload, has to wait for.
+    /// The reason for which an append, or the beginning of an upload, has to wait.
     fn waits(&self) -> Option<AppendError> {
-        if let Some(to) = self.model.rollback_to {
-            return Some(AppendError::RollbackUnderway { to });
-        }
-        if let Some((by, expires_at)) = self.model.open() {
-            return Some(AppendError::UploadOpen { by, expires_at });
-        }
         let left = state::read(|state| state.chain.to_clear());
-        (left > 0).then_some(AppendError::ResetUnderway { left })
+        let clears = (left > 0).then_some(AppendError::ResetUnderway { left });
+        self.model.refuses_append(self.world.now()).or(clears)
     }
 
     fn append(&mut self, draft: &Draft) {
@@ -178,14 +169,14 @@ impl Machine {
                 while self.sent(|| append(&made.block)) == Err(AppendError::OutOfSpace) {
                     assert!(self.world.refused);
                 }
-                self.model.append(made);
+                self.model.append(made, self.world.now());
             }
             (answer, None) => {
-                let small = (made.ids.len() + made.keys.len()) as u64 <= self.slice;
+                let small = made.references() <= self.slice;
                 if small {
                     assert_eq!(answer, Ok(()));
                     assert_eq!(self.sent(|| append(&made.block)), Ok(()), "again changes nothing");
-                    self.model.append(made);
+                    self.model.append(made, self.world.now());
                 } else {
                     assert!(matches!(answer, Err(AppendError::TooLarge { limit, .. }) if limit == self.slice));
                     self.open(made, 60_000, None);
@@ -197,22 +188,12 @@ impl Machine {
     }
 
     fn open(&mut self, made: Made, chunk: usize, huge: Option<u64>) {
-        let block = &made.block;
-        let mut lengths = BySegment::from([&block.body, &block.receipts, &block.index].map(|bytes| bytes.len() as u64));
-        let mut chunk = chunk.max(lengths.sum() as usize / 300 + 1);
+        let mut chunk = chunk.max(made.payload() as usize / 300 + 1);
+        let (mut arg, mut chunks) = (upload(&made.block, chunk).0, made.payload().div_ceil(chunk as u64) as u32);
         if let Some(mib) = huge {
-            (lengths.body, chunk) = (mib << 20, 1 << 20);
+            (arg.lengths.body, chunk) = (mib << 20, 1 << 20);
+            (arg.chunk_size, chunks) = (chunk as u32, arg.lengths.sum().div_ceil(chunk as u64) as u32);
         }
-        let chunks = lengths.sum().div_ceil(chunk as u64) as u32;
-        let arg = BeginBlock {
-            number: block.number,
-            hash: block.hash.clone(),
-            parent_hash: block.parent_hash.clone(),
-            timestamp: block.timestamp,
-            lengths,
-            sha256: block.sha256.clone(),
-            chunk_size: chunk as u32,
-        };
         let waits = self.waits();
         let answer = self.sent(|| blocks::begin_block(arg.clone()));
         match (answer, waits) {
@@ -220,24 +201,20 @@ impl Machine {
             (Err(AppendError::OutOfSpace), None) if self.world.refused => self.world.meets("uploads without memory"),
             (answer, None) => {
                 assert_eq!(answer, Ok(UploadProgress { chunks, missing: chunks }));
-                let (put, touched) = (BTreeSet::new(), self.world.now());
-                let huge = huge.is_some();
-                self.model.upload = Some(Upload { made, chunk, put, huge, touched, entered: 0, aborting: false });
+                let upload = Upload::new(made, chunk, self.world.now());
+                self.model.upload = Some(Upload { huge: huge.is_some(), ..upload });
             }
         }
     }
 
     fn put(&mut self, most: usize) {
-        let Some(upload) = self.model.upload.clone().filter(|upload| !upload.huge) else { return };
-        let block = &upload.made.block;
-        let payload = [&block.body[..], &block.receipts, &block.index].concat();
-        for (chunk, bytes) in
-            (0..).zip(payload.chunks(upload.chunk)).filter(|(chunk, _)| !upload.put.contains(chunk)).take(most)
-        {
-            let put = PutBlockChunk { number: block.number, chunk, bytes: ByteBuf::from(bytes) };
+        let Some(open) = self.model.upload.clone().filter(|open| !open.huge) else { return };
+        let (begun, chunks) = upload(&open.made.block, open.chunk);
+        for (chunk, bytes) in (0..).zip(chunks).filter(|(chunk, _)| !open.put.contains(chunk)).take(most) {
+            let put = PutBlockChunk { number: begun.number, chunk, bytes: ByteBuf::from(bytes) };
             let answer = self.sent(|| blocks::put_block_chunk(put.clone()));
             if answer.is_err() {
-                assert!(upload.made.damaged && answer == Err(UploadError::Damaged), "{answer:?}");
+                assert!(open.made.damaged && answer == Err(UploadError::Damaged), "{answer:?}");
                 return;
             }
             let now = self.world.now();
@@ -252,9 +229,8 @@ impl Machine {
             let Some(upload) = self.model.upload.clone() else { return };
             let made = &upload.made;
             let which = BlockId { number: made.block.number, hash: made.block.hash.clone() };
-            let references = (made.ids.len() + made.keys.len()) as u64;
-            let payload = made.block.body.len() + made.block.receipts.len() + made.block.index.len();
-            let whole = !upload.huge && upload.put.len() == payload.div_ceil(upload.chunk);
+            let references = made.references();
+            let whole = !upload.huge && upload.put.len() == made.payload().div_ceil(upload.chunk as u64) as usize;
             let answer = match self.world.message(|| blocks::commit_block(which.clone())) {
                 Ok(answer) => answer,
                 Err(_) if made.damaged => return,
@@ -274,7 +250,7 @@ impl Machine {
                     assert!(whole && !upload.aborting);
                     assert!(upload.entered + self.slice >= references, "more than a slice");
                     let open = self.model.upload.take().unwrap();
-                    return self.model.append(open.made);
+                    return self.model.append(open.made, self.world.now());
                 }
                 Ok(Commit::HasMore { entered, of }) => {
                     assert_eq!(of, references);
@@ -306,31 +282,16 @@ impl Machine {
 
     /// Takes out of the model what is above the head.
     fn fall_to(&mut self, head: u64) {
-        while self.model.head().is_some_and(|at| at > head) {
-            self.leaving = self.model.kept.pop_back();
-            let damaged = self.leaving.as_ref().is_some_and(|made| made.damaged);
-            self.world.meets(if damaged { "damaged blocks rolled back" } else { "blocks rolled back" });
+        for made in self.model.roll_back(head) {
+            self.world.meets(if made.damaged { "damaged blocks rolled back" } else { "blocks rolled back" });
+            self.leaving = Some(made);
         }
-        let next = self.model.next();
-        self.model.bound = self.model.bound.map(|bound| bound.min(next));
     }
 
     fn roll_back(&mut self, depth: u64, times: u8) {
-        let Some(number) = self.model.head().map(|head| head.saturating_sub(depth)) else {
-            assert_eq!(self.sent(|| blocks::rollback_to(5)), Err(RollbackError::Empty));
-            return;
-        };
+        let number = self.model.head().map_or(5, |head| head.saturating_sub(depth));
         for _ in 0..times {
-            let expected = if number < self.model.oldest() {
-                Some(RollbackError::Pruned { first_available: self.model.oldest() })
-            } else if let Some((by, expires_at)) = self.model.open() {
-                Some(RollbackError::UploadOpen { by, expires_at })
-            } else if number > self.model.head().unwrap_or_default() {
-                self.model.head().map(|head| RollbackError::AboveHead { head })
-            } else {
-                let under_way = self.model.rollback_to.filter(|&to| number > to);
-                under_way.map(|to| RollbackError::RollbackUnderway { to })
-            };
+            let expected = self.model.refuses_rollback(number);
             let answer = self.sent(|| blocks::rollback_to(number));
             match (answer, expected) {
                 (answer, Some(error)) => return assert_eq!(answer, Err(error)),
@@ -358,7 +319,8 @@ impl Machine {
         let arg = ResetChain { head_hash, drop_unexported: dropping };
         let answer = self.sent(|| blocks::reset_chain(arg.clone()));
         let next = self.model.next();
-        let refused = match (&expected, self.model.bound.filter(|&bound| bound < next && !dropping)) {
+        let bound = self.model.bounds.get(ARCHIVE).copied();
+        let refused = match (&expected, bound.filter(|&bound| bound < next && !dropping)) {
             (None, _) => Some(ResetError::Empty),
             (Some(expected), _) if !right => Some(ResetError::WrongHash { expected: expected.clone() }),
             _ if self.model.upload.is_some() => {
@@ -369,7 +331,7 @@ impl Machine {
             }
             (Some(_), Some(bound)) => {
                 let exported_before_block = bound.max(self.model.oldest());
-                Some(ResetError::NotExported { exporter: "archive".into(), exported_before_block })
+                Some(ResetError::NotExported { exporter: ARCHIVE.into(), exported_before_block })
             }
             _ => None,
         };
@@ -386,18 +348,16 @@ impl Machine {
 
     /// Takes out of the model what was pruned, which is never more than may go.
     fn pruned(&mut self) {
-        let (oldest, most) = (state::read(|state| state.chain.state().oldest), self.model.may_go_below());
+        let (oldest, most) =
+            (state::read(|state| state.chain.state().oldest), self.model.may_go_below(self.world.now()));
         if self.model.kept.is_empty() {
             return;
         }
         assert!((self.model.oldest()..=most).contains(&oldest), "pruned to {oldest}, and {most} was the most");
         while self.model.oldest() < oldest {
-            let gone = self.model.kept.pop_front();
-            self.world.meets(if gone.is_some_and(|made| made.damaged) {
-                "damaged blocks pruned"
-            } else {
-                "blocks pruned"
-            });
+            let damaged = self.model.kept[0].damaged;
+            self.world.meets(if damaged { "damaged blocks pruned" } else { "blocks pruned" });
+            self.model.prune_oldest();
         }
     }
 
@@ -477,7 +437,8 @@ impl Machine {
         }
         self.pruned();
         if self.model.enabled {
-            assert_eq!(self.model.oldest(), self.model.may_go_below(), "what is due is not pruned");
+            let may_go_below = self.model.may_go_below(self.world.now());
+            assert_eq!(self.model.oldest(), may_go_below, "what is due is not pruned");
         }
     }
 
@@ -501,7 +462,7 @@ impl Machine {
             Step::Reset { first, dropping, right } => self.reset(*first, *dropping, *right),
             Step::Prune(ops) => {
                 let answer = self.sent(|| prune::prune_now(*ops));
-                assert_eq!(answer.is_ok(), self.model.policy);
+                assert_eq!(answer.is_ok(), self.model.policy.is_some());
                 self.pruned();
             }
             Step::Policy { retain, ops } => {
@@ -513,25 +474,24 @@ impl Machine {
                     pause_after_secs: Some(0),
                     ..PrunePolicyArg::default()
                 };
-                self.sent(|| prune::set_prune_policy(arg.clone())).unwrap();
-                self.model.enabled |= !self.model.policy;
-                (self.model.policy, self.model.retain) = (true, *retain);
+                let change = self.sent(|| prune::set_prune_policy(arg.clone())).unwrap();
+                self.model.set_policy(change.new);
             }
             Step::Enable(enabled) => {
                 let answer = self.sent(|| prune::set_pruning_enabled(*enabled));
-                assert_eq!(answer.is_ok(), self.model.policy || !enabled);
-                self.model.enabled = *enabled && self.model.policy;
+                let policy = self.model.policy.is_some();
+                assert_eq!(answer.is_ok(), policy || !enabled);
+                self.model.enabled = *enabled && policy;
             }
             Step::Exporter(true) => {
-                let exporter = Exporter { name: "archive".into(), principal: EXPORTER };
+                let exporter = Exporter { name: ARCHIVE.into(), principal: EXPORTER };
                 self.sent(|| export::register_exporter(exporter.clone())).unwrap();
-                let oldest = self.model.oldest();
-                self.model.bound.get_or_insert(oldest);
+                self.model.register(ARCHIVE.into());
             }
             Step::Exporter(false) => {
-                let which = RemoveExporter { name: "archive".into(), drop_guard: true };
+                let which = RemoveExporter { name: ARCHIVE.into(), drop_guard: true };
                 let answer = self.sent(|| export::remove_exporter(which.clone()));
-                assert_eq!(answer.is_ok(), self.model.bound.take().is_some());
+                assert_eq!(answer.is_ok(), self.model.bounds.remove(ARCHIVE).is_some());
             }
             Step::Acknowledge(depth) => self.acknowledge(*depth),
             Step::Damage(harm, which) => self.damage(*harm, *which),
@@ -542,22 +502,17 @@ impl Machine {
 
     fn acknowledge(&mut self, depth: u64) {
         let Some(number) = self.model.head().and_then(|head| head.checked_sub(depth)) else { return };
-        let Some((hash, damaged)) = self.model.get_mut(number).map(|made| (made.block.hash.clone(), made.damaged))
-        else {
-            return;
-        };
+        let Some(made) = self.model.get(number).cloned() else { return };
         native::with(|world| world.caller = EXPORTER);
-        let answer = self.sent(|| export::ack_exported(number, hash.clone()));
+        let answer = self.sent(|| export::ack_exported(number, made.block.hash.clone()));
         native::with(|world| world.caller = world::PRODUCER);
-        match self.model.bound {
-            None => assert!(matches!(answer, Err(AckError::NotRegistered { .. })), "{answer:?}"),
-            Some(bound) => match answer {
-                Ok(answer) => {
-                    assert_eq!(answer, bound.max(number + 1));
-                    self.model.bound = Some(answer);
-                }
-                Err(error) => assert!(damaged, "{error:?}"),
-            },
+        match (self.model.ack(ARCHIVE, number, &made.block.hash), answer) {
+            (None, answer) => assert!(matches!(answer, Err(AckError::NotRegistered { .. })), "{answer:?}"),
+            (Some(expected), Ok(bound)) => {
+                assert_eq!(Ok(bound), expected);
+                self.model.bounds.insert(ARCHIVE.into(), bound);
+            }
+            (Some(_), Err(error)) => assert!(made.damaged, "{error:?}"),
         }
     }
 
@@ -571,8 +526,7 @@ impl Machine {
             assert_eq!(chain.upload_progress().is_some(), model.upload.is_some());
             assert_eq!(chain.state().rollback_to, model.rollback_to);
             if model.harmed == 0 {
-                let references: usize = model.kept.iter().map(|made| made.ids.len() + made.keys.len()).sum();
-                assert_eq!(chain.state().kept_references(), references as u64);
+                assert_eq!(chain.state().kept_references(), model.references());
             }
             let of_one = model.kept.get((model.made * 7) as usize % model.kept.len().max(1));
             if let Some(made) = of_one.filter(|made| !made.damaged) {
@@ -618,11 +572,11 @@ impl Machine {
             assert_eq!(state.blobs.kept_bytes(Owner::Log), log);
             assert!(!state.blobs.has_quarantined());
         });
-        if self.model.harmed == 0 && self.model.policy {
+        if self.model.harmed == 0 && self.model.policy.is_some() {
             while self.sent(|| prune::prune_now(10_000)).unwrap().dropped > 0 {}
             self.pruned();
             let live = state::read(|state| state.chain.index_stats().entries);
-            assert_eq!(live, self.model.distinct_ids() as u64, "an entry for each id, and no other");
+            assert_eq!(live, self.model.distinct_ids().len() as u64, "an entry for each id, and no other");
             assert_eq!(state::read(|state| state.chain.debt(IndexTable::Ids).debt), 0);
         }
         let problems = operation::health().problems;

@@ -3,13 +3,14 @@
 
 use coppice_ic::Backend;
 use coppice_interface::*;
+use coppice_model::chain::{Made, Model, Upload, Whereabouts};
 use coppice_tests::blocks::{block, block_id, id, upload, with_keys};
 use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who};
-use coppice_tests::model::{Model, ids, keys};
 use coppice_tests::reader::{Pulled, Reader};
 use proptest::prelude::*;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 const CLASS: u64 = LOG_CLASS as u64;
@@ -83,26 +84,25 @@ struct Machine {
     model: Model,
     /// What each exporter pulled; and how many blocks had been pruned when it was registered.
     readers: BTreeMap<Who, (Reader, usize)>,
-    serial: u64,
-    /// The number of the first block.
-    first: u64,
 }
 
 impl Machine {
     fn new(first: u64) -> Self {
-        Self { coppice: Coppice::new(), model: Model::default(), readers: BTreeMap::new(), serial: 0, first }
+        Self {
+            coppice: Coppice::new(),
+            model: Model::new(first, LOG_CLASS, Who::Producer.principal(), EXPIRY),
+            readers: BTreeMap::new(),
+        }
     }
 
     fn now(&self) -> u64 {
         self.coppice.ic.now() / 1_000_000_000
     }
 
-    /// The next block; no other has its hash, on any fork. The transactions whose bit is set in `repeated` have an id of a few, the
-    /// others one of their own.
-    fn next(&mut self, body: usize, (transactions, repeated): (u8, u8), keys: &Keys, age: u64) -> AppendBlock {
-        self.serial += 1;
-        let number = self.model.head().map_or(self.first, |head| head + 1);
-        let of = |i: u64| if repeated & 1 << i != 0 { i * self.serial % IDS } else { self.serial << 8 | i };
+    /// The next block. The transactions whose bit is set in `repeated` have an id of a few, the others one of their own.
+    fn next(&mut self, body: usize, (transactions, repeated): (u8, u8), keys: &Keys, age: u64) -> Made {
+        let (number, serial) = (self.model.next(), self.model.made + 1);
+        let of = |i: u64| if repeated & 1 << i != 0 { i * serial % IDS } else { serial << 8 | i };
         let ids: Vec<_> = (0..u64::from(transactions)).map(|i| id(of(i))).collect();
         let keys: Vec<(u32, Vec<u8>)> = keys
             .iter()
@@ -110,43 +110,45 @@ impl Machine {
             .map(|&(transaction, of)| (u32::from(transaction % transactions), vec![of; usize::from(of)]))
             .collect();
         let keys: Vec<(u32, &[u8])> = keys.iter().map(|(transaction, key)| (*transaction, key.as_slice())).collect();
-        AppendBlock {
-            hash: id(self.serial << 30).into(),
-            parent_hash: self.model.kept.back().map_or_else(BlockHash::default, |kept| kept.block.hash.clone()),
-            timestamp: self.now() - age,
-            ..with_keys(block(number, &ids, body), &keys)
+        let timestamp = self.now() - age;
+        self.model.make(AppendBlock { timestamp, ..with_keys(block(number, &ids, body), &keys) })
+    }
+
+    /// Whether an append, or the beginning of an upload, was refused as it had to be.
+    fn is_refused<T: Debug>(&self, answer: &Result<T, AppendError>) -> bool {
+        let expected = self.model.refuses_append(self.now());
+        match (answer.as_ref().err(), &expected) {
+            // When it expires a server's clock decides.
+            (Some(AppendError::UploadOpen { .. }), Some(AppendError::UploadOpen { .. })) => {}
+            (error, expected) => assert_eq!(error, expected.as_ref()),
         }
+        expected.is_some()
     }
 
     fn begin(&mut self, body: usize, keys: &Keys) {
         let new = self.next(body, (2, 2), keys, 0);
-        let (begin, chunks) = upload(&new, 50_000);
-        let begun: Result<UploadProgress, AppendError> = self.coppice.producer().begin_block(&begin).told();
-        if self.model.upload.is_some() {
-            assert!(matches!(begun, Err(AppendError::UploadOpen { .. })), "{begun:?}");
-        } else if let Some(held_by) = self.model.exhausted(self.now()) {
-            assert_eq!(begun, Err(AppendError::CapacityExhausted { held_by }));
-        } else {
-            begun.unwrap();
-            for (chunk, bytes) in (0..).zip(chunks) {
-                self.coppice.put(new.number, chunk, bytes).unwrap();
-            }
-            self.model.upload = Some((new, self.now()));
+        let (begin, chunks) = upload(&new.block, 50_000);
+        if self.is_refused(&self.coppice.producer().begin_block(&begin).told()) {
+            return;
         }
+        for (chunk, bytes) in (0..).zip(chunks) {
+            self.coppice.put(begin.number, chunk, bytes).unwrap();
+        }
+        self.model.upload = Some(Upload::new(new, 50_000, self.now()));
     }
 
     fn finish(&mut self, then: Then) {
-        let Some((open, _)) = self.model.upload.clone() else { return };
+        let Some(Upload { made, .. }) = self.model.upload.clone() else { return };
         match then {
             Then::Leave => {}
             Then::Abort => {
-                let aborted: Result<bool, UploadError> = self.coppice.producer().abort_block(open.number).told();
+                let aborted: Result<bool, UploadError> = self.coppice.producer().abort_block(made.block.number).told();
                 assert_eq!(aborted, Ok(true));
                 self.model.upload = None;
             }
             Then::Commit => {
                 let committed: Result<Commit, UploadError> =
-                    self.coppice.producer().commit_block(&block_id(&open)).told();
+                    self.coppice.producer().commit_block(&block_id(&made.block)).told();
                 match self.model.exhausted(self.now()) {
                     Some(held_by) => {
                         let refused = AppendError::CapacityExhausted { held_by };
@@ -155,7 +157,7 @@ impl Machine {
                     None => {
                         assert_eq!(committed, Ok(Commit::Done));
                         self.model.upload = None;
-                        self.model.append(open, self.now());
+                        self.model.append(made, self.now());
                     }
                 }
             }
@@ -179,20 +181,11 @@ impl Machine {
         let Some(newest) = self.readers.get(&who).and_then(|(reader, _)| reader.newest()) else { return };
         let (number, hash) = (newest.number, newest.hash.clone());
         let answer = self.coppice.ack(who, number, &hash);
-        let head = self.model.head();
-        let Some(bound) = self.model.bounds.get(&who).copied() else {
-            panic!("a reader that is no exporter: {answer:?}")
-        };
-        let expected = if head.is_none_or(|head| number > head) {
-            Err(AckError::AboveHead { head })
-        } else if let Some(kept) = self.model.get(number).filter(|kept| kept.block.hash != hash) {
-            Err(AckError::WrongHash { expected: kept.block.hash.clone() })
-        } else {
-            Ok(bound.max(number + 1))
-        };
+        let expected = self.model.ack(&who.name(), number, &hash);
+        let expected = expected.unwrap_or_else(|| panic!("a reader that is no exporter: {answer:?}"));
         assert_eq!(answer, expected);
         if let Ok(bound) = answer {
-            self.model.bounds.insert(who, bound);
+            self.model.bounds.insert(who.name(), bound);
             if self.model.exhausted(self.now()) == Some(HeldBy::PruneLag) {
                 // While appends are refused, a tick comes at once for what the acknowledgement lets go.
                 self.settle(60);
@@ -216,9 +209,9 @@ impl Machine {
     }
 
     fn remove(&mut self, who: Who) {
-        let drop_guard = self.serial.is_multiple_of(2);
+        let drop_guard = self.model.made.is_multiple_of(2);
         let answer = self.coppice.remove_exporter(who, drop_guard);
-        let expected = match self.model.bounds.contains_key(&who) {
+        let expected = match self.model.bounds.contains_key(&who.name()) {
             false => Err(ExporterError::Unknown),
             true if self.model.bounds.len() == 1 && !drop_guard => Err(ExporterError::LastExporter),
             true => Ok(()),
@@ -226,7 +219,7 @@ impl Machine {
         assert_eq!(answer, expected);
         if answer.is_ok() {
             self.exported_before_pruned(who);
-            self.model.bounds.remove(&who);
+            self.model.bounds.remove(&who.name());
             self.readers.remove(&who);
         }
     }
@@ -235,10 +228,9 @@ impl Machine {
         let Some(head) = self.model.head() else { return };
         let number = head.saturating_sub(depth);
         let answer: Result<Rollback, RollbackError> = self.coppice.producer().rollback_to(number).told();
-        if number < self.model.oldest() {
-            assert_eq!(answer, Err(RollbackError::Pruned { first_available: self.model.oldest() }));
-        } else if self.model.upload.is_some() {
-            assert!(matches!(answer, Err(RollbackError::UploadOpen { .. })), "{answer:?}");
+        if let Some(expected) = self.model.refuses_rollback(number) {
+            let both_open = matches!(answer, Err(RollbackError::UploadOpen { .. })) && self.model.upload.is_some();
+            assert!(both_open || answer == Err(expected), "{answer:?}");
         } else {
             // As many messages as the budget wants.
             let (mut answer, mut calls) = (answer.unwrap(), 0);
@@ -260,20 +252,14 @@ impl Machine {
     fn settle(&mut self, secs: u64) {
         self.coppice.settle(secs);
         let now = self.now();
-        self.model.settle(now, EXPIRY);
+        self.model.settle(now);
     }
 
     fn step(&mut self, step: Step) {
         match step {
             Step::Append { body, transactions, repeated, keys, age } => {
                 let new = self.next(body, (transactions, repeated), &keys, age);
-                let answer = self.coppice.append(&new);
-                if self.model.upload.is_some() {
-                    assert!(matches!(answer, Err(AppendError::UploadOpen { .. })), "{answer:?}");
-                } else if let Some(held_by) = self.model.exhausted(self.now()) {
-                    assert_eq!(answer, Err(AppendError::CapacityExhausted { held_by }));
-                } else {
-                    assert_eq!(answer, Ok(()));
+                if !self.is_refused(&self.coppice.append(&new.block)) {
                     self.model.append(new, self.now());
                 }
             }
@@ -300,7 +286,7 @@ impl Machine {
             }
             Step::Register(who) => {
                 self.coppice.register(who);
-                self.model.bounds.entry(who).or_insert(self.model.kept.front().map_or(0, |kept| kept.block.number));
+                self.model.register(who.name());
                 self.readers.entry(who).or_insert_with(|| (Reader::default(), self.model.pruned.len()));
             }
             Step::Remove(who) => self.remove(who),
@@ -340,20 +326,19 @@ impl Machine {
         }
         for of in 0..KEYS {
             let key = vec![of; usize::from(of)];
-            assert_eq!(self.coppice.find_all(&key, 7), model.find(&key), "key {of}");
+            assert_eq!(Some(self.coppice.find_all(&key, 7)), model.find(&key), "key {of}");
         }
         for of in 0..IDS {
             let found = match self.coppice.location(id(of)) {
                 Err(ReadError::NotFound) => None,
                 found => Some(found.unwrap()),
             };
-            assert_eq!(found, model.locate(&id(of)), "id {of}");
+            assert_eq!(Whereabouts::At(found), model.locate(&id(of)), "id {of}");
         }
         let guard = model.guard().map(|(bound, _)| bound.max(model.oldest()));
         assert_eq!(status.exported_before_block, guard);
         for exporter in self.coppice.export_status().exporters {
-            let (_, &bound) = model.bounds.iter().find(|(who, _)| who.name() == exporter.name).unwrap();
-            assert_eq!(exporter.exported_before_block, bound.max(model.oldest()));
+            assert_eq!(exporter.exported_before_block, model.bounds[&exporter.name].max(model.oldest()));
         }
     }
 
@@ -371,9 +356,7 @@ impl Machine {
         while reader.pull(&self.coppice, 0) == Pulled::Some {}
         let kept: Vec<_> = self.model.kept.iter().map(|kept| &kept.block).collect();
         assert_eq!(reader.blocks.values().collect::<Vec<_>>(), kept, "what is kept is whole");
-        let distinct: BTreeSet<_> = kept.iter().flat_map(|block| ids(block)).collect();
-        let raw = self.coppice.prune_status();
-        let (entries, table) = (distinct.len() as u64, raw.transaction_index);
+        let (entries, table) = (self.model.distinct_ids().len() as u64, self.coppice.prune_status().transaction_index);
         assert!((entries..=entries + table.debt).contains(&table.entries), "{entries} are live of {table:?}");
         // By hand the indexes are swept whatever they owe, within the budget.
         if self.model.policy.is_some() {
@@ -383,14 +366,10 @@ impl Machine {
                 self.model.run(now, 15_000);
             }
         }
-        let kept: Vec<_> = self.model.kept.iter().map(|kept| &kept.block).collect();
-        let distinct: BTreeSet<_> = kept.iter().flat_map(|block| ids(block)).collect();
-        let storage = self.coppice.storage();
-        assert_eq!((storage.quarantined_bytes, storage.index_entries), (0, distinct.len() as u64));
-        let kinds: BTreeSet<_> = kept.iter().flat_map(|block| keys(block)).map(|(_, key)| key).collect();
-        assert_eq!(storage.key_entries, kinds.len() as u64);
-        let payload = kept.iter().map(|block| block.body.len() + block.receipts.len() + block.index.len());
-        assert_eq!(storage.payload_bytes, payload.sum::<usize>() as u64);
+        let (model, storage) = (&self.model, self.coppice.storage());
+        assert_eq!((storage.quarantined_bytes, storage.index_entries), (0, model.distinct_ids().len() as u64));
+        assert_eq!(storage.key_entries, model.distinct_keys().len() as u64);
+        assert_eq!(storage.payload_bytes, model.kept.iter().map(Made::payload).sum::<u64>());
     }
 }
 

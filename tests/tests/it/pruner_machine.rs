@@ -8,16 +8,6 @@
 //!
 //! The machine is tried on a canister that is none ([`reference`]): with that it agrees, and each of that one's faults it finds.
 
-/// Ends the function with a sentence where something does not hold.
-macro_rules! ensure {
-    ($holds:expr, $($why:tt)+) => {
-        if !$holds {
-            return Err(format!($($why)+));
-        }
-    };
-}
-
-mod conflicts;
 mod dues;
 mod end;
 mod episodes;
@@ -25,15 +15,12 @@ mod jobs;
 mod kept;
 mod machine;
 mod memory;
-mod model;
 mod operations;
 mod reference;
-mod rules;
 mod settings;
 mod sight;
 mod steps;
 mod tick;
-mod transactions;
 mod trapping;
 mod triggers;
 mod worker;
@@ -239,7 +226,7 @@ fn whatever_can_happen_happens() {
 /// The machine sees what is wrong.
 #[test]
 fn each_fault_is_found() {
-    for fault in Fault::ALL {
+    for &fault in Fault::ALL {
         let large = fault == Fault::TellsAThousand;
         let search = |from: usize, most: usize| {
             let all = histories().filter(|history| history.has_large() == large).enumerate();

@@ -3,10 +3,10 @@
 
 use coppice_host::{Checkpoint, Host, Kind, Outcome};
 use coppice_interface::*;
+use coppice_model::chain as model;
 use coppice_tests::blocks::{block, block_id, id, plain, plain_id, seal, upload, with_keys};
 use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, default_arg};
-use coppice_tests::model;
 use serde_bytes::ByteBuf;
 use std::sync::{Arc, OnceLock};
 

@@ -2,12 +2,13 @@
 //! and an upgrade come between any two.
 
 use super::super::header::Counter;
-use super::model::{At, Lease, Model, Said};
 use super::*;
 use coppice_interface::*;
+use coppice_model::deletion::{self as model, At, Lease, Model, Said};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 use serde_bytes::ByteBuf;
+use std::fmt::Debug;
 
 const NS: u64 = 1_000_000_000;
 
@@ -17,11 +18,11 @@ enum Op {
     Hold { blob: u8, txid: u8 },
     Release { blob: u8, height: u32, txid: u8 },
     Cancel(u8),
-    Acquire { who: u8, height: u32, limit: u32, secs: u64, stores: Vec<u8>, request: Option<u8>, chosen: Chosen },
+    Acquire { who: u8, arg: AcquireBlobDeletions, reached: u32 },
     End(u8),
     Extend { who: u8, token: u8, secs: u64 },
-    CompleteBatch { who: u8, token: u8, said: Says },
-    Complete(Says),
+    CompleteBatch { who: u8, token: u8, said: Said },
+    Complete(Said),
     Remove { id: u64, up_to: Option<u32>, kept: bool },
     Increment { id: u64, max: u32 },
     Retry(RetryBlobDeletions),
@@ -29,46 +30,19 @@ enum Op {
     Upgrade,
 }
 
-/// The rows that a worker serves, its safety window, and the chain's height.
-#[derive(Clone, Debug)]
-struct Chosen {
-    selectors: Option<Vec<(u8, Option<u8>)>>,
-    window: Option<u32>,
-    reached: u32,
-}
-
 /// The bounds that the settings set.
 const LIMITS: Limits = Limits { rows: u64::MAX, dead: 3, leases: 3, least_retries: 0 };
 
-#[derive(Clone, Debug)]
-struct Says {
-    completed: Vec<u64>,
-    failed: Vec<u64>,
-    unknown: Vec<u64>,
-    rest: bool,
-    up_to: Option<u32>,
-    max: u32,
-    base: u64,
-    kept: bool,
-    room: u64,
-}
-
-fn says() -> impl Strategy<Value = Says> {
+fn said() -> impl Strategy<Value = Said> {
     let ids = || prop::collection::vec(0u64..16, 0..6);
     let base = prop_oneof![Just(0u64), Just(1), Just(10), Just(3_600)];
     let room = prop_oneof![6 => Just(u64::MAX), 1 => 0u64..6];
     let unknown = prop_oneof![2 => Just(Vec::new()), 1 => prop::collection::vec(0u64..16, 0..4)];
     let lists = (ids(), ids(), unknown, prop::bool::weighted(0.2), prop::option::weighted(0.2, 0u32..6));
-    (lists, 0u32..5, base, prop::bool::weighted(0.15), room).prop_map(|(lists, max, base, kept, room)| {
+    (lists, 0u32..5, base, prop::bool::weighted(0.15), room).prop_map(|(lists, max_retries, base_secs, kept, room)| {
         let (completed, failed, unknown, rest, up_to) = lists;
-        Says { completed, failed, unknown, rest, up_to, max, base, kept, room }
+        Said { completed, failed, unknown, rest, up_to, max_retries, base_secs, kept, room }
     })
-}
-
-fn chosen() -> impl Strategy<Value = Chosen> {
-    let selectors = prop::collection::vec((0u8..6, prop::option::of(0u8..3)), 0..5);
-    (prop::option::weighted(0.4, selectors), prop::option::weighted(0.3, 0u32..4), 0u32..8)
-        .prop_map(|(selectors, window, reached)| Chosen { selectors, window, reached })
 }
 
 fn height() -> impl Strategy<Value = u32> {
@@ -80,19 +54,31 @@ fn secs() -> impl Strategy<Value = u64> {
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    let stores = prop_oneof![3 => Just(Vec::new()), 1 => prop::collection::vec(0u8..6, 1..4)];
+    let store = (0u8..6).prop_map(|of| StoreType::ALL[usize::from(of)]);
+    let stores = prop_oneof![3 => Just(Vec::new()), 1 => prop::collection::vec(store, 1..4)];
     let request = prop_oneof![3 => Just(None), 2 => (0u8..3).prop_map(Some)];
     let limit = prop_oneof![Just(0u32), Just(1), 2u32..5, Just(1_000)];
-    let acquire = (0u8..2, height(), limit, secs(), stores, request, chosen());
-    let acquire = acquire.prop_map(|(who, height, limit, secs, stores, request, chosen)| Op::Acquire {
-        who,
-        height,
-        limit,
-        secs,
-        stores,
-        request,
-        chosen,
+    let selector = (0u8..6, prop::option::of(0u8..3)).prop_map(|(store, file_type)| BlobSelector {
+        store_type: StoreType::ALL[usize::from(store)],
+        file_type: file_type.map(|of| TYPES[usize::from(of)].to_string()),
     });
+    let selectors = prop::collection::vec(selector, 0..5);
+    let chosen = (prop::option::weighted(0.4, selectors), prop::option::weighted(0.3, 0u32..4), 0u32..8);
+    let acquire = (0u8..2, height(), limit, secs(), stores, request, chosen).prop_map(
+        |(who, height, limit, lock_timeout_secs, store_types, request, (selectors, safety_window, reached))| {
+            let request = request.map(|of| ByteBuf::from([of]));
+            let arg = AcquireBlobDeletions {
+                height,
+                limit,
+                lock_timeout_secs,
+                store_types,
+                request,
+                selectors,
+                safety_window,
+            };
+            Op::Acquire { who, arg, reached }
+        },
+    );
     let retry = prop_oneof![
         prop::collection::vec(0u64..16, 0..4).prop_map(RetryBlobDeletions::Ids),
         (0usize..6).prop_map(|of| RetryBlobDeletions::StoreType(StoreType::ALL[of])),
@@ -105,8 +91,8 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (0u8..12).prop_map(Op::Cancel),
         5 => acquire,
         2 => (0u8..2, any::<u8>(), secs()).prop_map(|(who, token, secs)| Op::Extend { who, token, secs }),
-        6 => (0u8..2, any::<u8>(), says()).prop_map(|(who, token, said)| Op::CompleteBatch { who, token, said }),
-        2 => says().prop_map(Op::Complete),
+        6 => (0u8..2, any::<u8>(), said()).prop_map(|(who, token, said)| Op::CompleteBatch { who, token, said }),
+        2 => said().prop_map(Op::Complete),
         1 => (0u64..16, up_to, any::<bool>()).prop_map(|(id, up_to, kept)| Op::Remove { id, up_to, kept }),
         1 => (0u8..2).prop_map(Op::End),
         1 => (0u64..16, 0u32..4).prop_map(|(id, max)| Op::Increment { id, max }),
@@ -145,6 +131,11 @@ fn blob(of: u8) -> BlobName {
     BlobName { blob_key: ByteBuf::from(vec![of; 1 + usize::from(of) % 5]), file_type: file_type.into(), store_type }
 }
 
+/// An answer as text: those of the queue and of the model differ in type.
+fn text(answer: impl Debug) -> String {
+    format!("{answer:?}")
+}
+
 struct Run {
     queue: DeletionQueue,
     model: Model,
@@ -173,78 +164,64 @@ impl Run {
     fn queue(&mut self, op: &Op) -> String {
         let now = self.now;
         match op.clone() {
-            Op::Schedule { blob: of, height } => {
-                format!("{:?}", self.queue.schedule(&Name::from(&blob(of)), height, now))
-            }
+            Op::Schedule { blob: of, height } => text(self.queue.schedule(&Name::from(&blob(of)), height, now)),
             Op::Hold { blob: of, txid } => {
                 let (name, txid) = (blob(of), [txid; 32]);
                 let admitted = self.queue.admits(&Name::from(&name), &txid);
                 if admitted.is_ok() {
                     self.queue.hold(&Name::from(&name), &txid);
                 }
-                format!("{admitted:?}")
+                text(&admitted)
             }
             Op::Release { blob: of, height, txid } => {
                 let released = self.queue.release(&Name::from(&blob(of)), height, &[txid; 32]).unwrap().0;
-                match released {
-                    Scheduled::Waits(id) => format!("{:?}", (id, false)),
-                    Scheduled::Another(id) => format!("{:?}", (id, true)),
-                }
+                text(match released {
+                    Scheduled::Waits(id) => (id, false),
+                    Scheduled::Another(id) => (id, true),
+                })
             }
-            Op::Cancel(of) => format!("{:?}", self.queue.cancel(&Name::from(&blob(of)), now)),
-            Op::Acquire { who: of, chosen, .. } => {
-                let lease = match self.queue.acquire(who(of), &acquires(op), chosen.reached, now) {
-                    Ok(lease) => lease,
-                    Err(error) => return format!("{error:?}"),
-                };
-                let shown = lease.as_ref().map(|lease| {
+            Op::Cancel(of) => text(self.queue.cancel(&Name::from(&blob(of)), now)),
+            Op::Acquire { who: of, arg, reached } => {
+                let acquired = self.queue.acquire(who(of), &arg, reached, now);
+                let shown = |lease: BlobDeletionLease| {
                     let number = Token::parse(&lease.token).unwrap().number;
                     if number as usize > self.tokens.len() {
                         self.tokens.push(lease.token.to_vec());
                     }
                     assert_eq!(self.tokens[number as usize - 1][..], lease.token[..], "the same token again");
-                    (number, lease.expires_at, lease.height, lease.rows.iter().map(|row| row.id).collect::<Vec<_>>())
-                });
-                format!("{shown:?}")
+                    (number, lease.expires_at, lease.height, ids(&lease.rows))
+                };
+                text(acquired.map(|lease| lease.map(shown)))
             }
-            Op::Extend { who: of, token, secs } => {
-                format!("{:?}", self.queue.extend(who(of), &self.token(token).0, secs, now))
-            }
+            Op::Extend { who: of, token, secs } => text(self.queue.extend(who(of), &self.token(token).0, secs, now)),
             Op::CompleteBatch { who: of, token, said } => {
                 let arg = CompleteBlobDeletionBatch {
                     token: ByteBuf::from(self.token(token).0),
                     completed_ids: said.completed.clone(),
                     failed_ids: said.failed.clone(),
-                    max_retries: said.max,
+                    max_retries: said.max_retries,
                     unknown_ids: Some(said.unknown.clone()),
                     rest: said.rest.then_some(BlobDeletionRest::Completed),
                 };
-                format!("{:?}", self.queue.complete_batch(who(of), &arg, (now, said.base), &mut ends(&said)))
+                text(self.queue.complete_batch(who(of), &arg, (now, said.base_secs), &mut ends(&said)))
             }
             Op::Complete(said) => {
                 let arg = CompleteBlobDeletions {
                     completed_ids: said.completed.clone(),
                     failed_ids: said.failed.clone(),
-                    max_retries: said.max,
+                    max_retries: said.max_retries,
                     up_to_height: said.up_to,
                 };
-                format!("{:?}", self.queue.complete(&arg, now, &mut ends(&said)).unwrap())
+                text(self.queue.complete(&arg, now, &mut ends(&said)).unwrap())
             }
-            Op::End(of) => format!("{:?}", self.queue.end_leases(who(of), now)),
+            Op::End(of) => text(self.queue.end_leases(who(of), now)),
             Op::Remove { id, up_to, kept } => {
                 let end = if kept { RecordEnd::Kept } else { RecordEnd::Gone };
-                format!(
-                    "{:?}",
-                    self.queue.remove(
-                        id,
-                        up_to.unwrap_or(u32::MAX),
-                        now,
-                        &mut Ends { end, asked: &mut 0, room: u64::MAX }
-                    )
-                )
+                let ends = &mut Ends { end, ..gone() };
+                text(self.queue.remove(id, up_to.unwrap_or(u32::MAX), now, ends))
             }
-            Op::Increment { id, max } => format!("{:?}", self.queue.increment(id, max, now)),
-            Op::Retry(which) => format!("{:?}", self.queue.retry(&which, now).unwrap()),
+            Op::Increment { id, max } => text(self.queue.increment(id, max, now)),
+            Op::Retry(which) => text(self.queue.retry(&which, now).unwrap()),
             Op::Tick => {
                 self.queue.tick(now);
                 String::new()
@@ -272,35 +249,31 @@ impl Run {
 
     fn model_answer(&mut self, op: &Op, now: u64) -> String {
         match op.clone() {
-            Op::Schedule { blob: of, height } => format!("{:?}", self.model.schedule(&blob(of), height)),
-            Op::Hold { blob: of, txid } => format!("{:?}", self.model.hold(&blob(of), txid)),
-            Op::Release { blob: of, height, txid } => format!("{:?}", self.model.release(&blob(of), height, txid)),
-            Op::Cancel(of) => format!("{:?}", self.model.cancel(&blob(of))),
-            Op::Acquire { who: of, chosen, .. } => {
-                let number = self.model.acquire(who(of), &acquires(op), chosen.reached, LIMITS.leases, now);
-                let number = match number {
-                    Ok(number) => number,
-                    Err(error) => return format!("{error:?}"),
-                };
-                let shown = number.map(|number| {
+            Op::Schedule { blob: of, height } => text(self.model.schedule(&blob(of), height)),
+            Op::Hold { blob: of, txid } => text(self.model.hold(&blob(of), txid)),
+            Op::Release { blob: of, height, txid } => text(self.model.release(&blob(of), height, txid)),
+            Op::Cancel(of) => text(self.model.cancel(&blob(of))),
+            Op::Acquire { who: of, arg, reached } => {
+                let acquired = self.model.acquire(who(of), &arg, reached, LIMITS.leases, now);
+                let shown = |number| {
                     let lease = &self.model.leases[&number];
-                    (number, lease.expires_at, lease.height, lease.rows.clone())
-                });
-                format!("{shown:?}")
+                    (number, lease.expires_at, lease.height, &lease.rows)
+                };
+                text(acquired.map(|number| number.map(shown)))
             }
             Op::Extend { who: of, token, secs } => {
                 let token = self.token(token).1;
-                format!("{:?}", self.model.extend(who(of), token, secs, now))
+                text(self.model.extend(who(of), token, secs, now))
             }
             Op::CompleteBatch { who: of, token, said } => {
                 let token = self.token(token).1;
-                format!("{:?}", self.model.complete_batch(who(of), token, &said.of_model(), now))
+                text(self.model.complete_batch(who(of), token, &said, now))
             }
-            Op::Complete(said) => format!("{:?}", self.model.complete(&said.of_model_without_lease(), None, now).0),
-            Op::End(of) => format!("{:?}", self.model.end_leases(who(of), now)),
-            Op::Remove { id, up_to, kept } => format!("{:?}", self.model.remove(id, up_to, kept)),
-            Op::Increment { id, max } => format!("{:?}", self.model.increment(id, max, now)),
-            Op::Retry(which) => format!("{:?}", self.model.retry(&which)),
+            Op::Complete(said) => text(self.model.complete(&said, now)),
+            Op::End(of) => text(self.model.end_leases(who(of), now)),
+            Op::Remove { id, up_to, kept } => text(self.model.remove(id, up_to, kept)),
+            Op::Increment { id, max } => text(self.model.increment(id, max, now)),
+            Op::Retry(which) => text(self.model.retry(&which)),
             Op::Tick | Op::Upgrade => String::new(),
         }
     }
@@ -355,11 +328,11 @@ impl Run {
         let leases = store.leases.live.iter().map(|lease| {
             let rows: Vec<u64> = lease.rows(&store.slots).map(|row| row.id).collect();
             assert_eq!(rows.len(), lease.rows as usize);
-            (lease.token.number, lease.holder, lease.expires_at, lease.stage, lease.unknown as usize, rows)
+            (lease.token.number, lease.holder, lease.expires_at, text(lease.stage), lease.unknown as usize, rows)
         });
         let expected = model.leases.iter().map(|(number, lease)| {
             let Lease { holder, expires_at, stage, unknown, rows, .. } = lease;
-            (*number, *holder, *expires_at, *stage, unknown.len(), rows.clone())
+            (*number, *holder, *expires_at, text(&stage), unknown.len(), rows.clone())
         });
         prop_assert_eq!(leases.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
         let held: Vec<u64> = store.leases.live.iter().flat_map(|l| l.rows(&store.slots)).map(|row| row.id).collect();
@@ -394,40 +367,9 @@ fn expected_due(model: &Model) -> Option<u64> {
     model.rows.values().filter_map(|row| if let At::BackingOff(until) = row.at { Some(until) } else { None }).min()
 }
 
-fn acquires(op: &Op) -> AcquireBlobDeletions {
-    let Op::Acquire { height, limit, secs, stores, request, chosen, .. } = op else { panic!("{op:?}") };
-    AcquireBlobDeletions {
-        height: *height,
-        limit: *limit,
-        lock_timeout_secs: *secs,
-        store_types: stores.iter().map(|of| StoreType::ALL[usize::from(*of)]).collect(),
-        request: request.map(|of| ByteBuf::from([of])),
-        selectors: chosen.selectors.as_ref().map(|all| all.iter().map(selector).collect()),
-        safety_window: chosen.window,
-    }
-}
-
-fn selector((store, file_type): &(u8, Option<u8>)) -> BlobSelector {
-    let file_type = file_type.map(|of| TYPES[usize::from(of)].to_string());
-    BlobSelector { store_type: StoreType::ALL[usize::from(*store)], file_type }
-}
-
-fn ends(said: &Says) -> Ends<'static> {
+fn ends(said: &Said) -> Ends<'static> {
     let end = if said.kept { RecordEnd::Kept } else { RecordEnd::Gone };
     Ends { end, asked: Box::leak(Box::new(0)), room: said.room }
-}
-
-impl Says {
-    fn of_model(&self) -> Said<'_> {
-        let Self { completed, failed, unknown, rest, up_to: _, max, base, kept, room } = self;
-        let (rest, up_to) = (*rest, u32::MAX);
-        Said { completed, failed, unknown, rest, up_to, max_retries: *max, base_secs: *base, kept: *kept, room: *room }
-    }
-
-    /// Who has leased nothing does not back off.
-    fn of_model_without_lease(&self) -> Said<'_> {
-        Said { base_secs: 0, unknown: &[], rest: false, up_to: self.up_to.unwrap_or(u32::MAX), ..self.of_model() }
-    }
 }
 
 proptest! {

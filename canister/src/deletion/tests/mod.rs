@@ -2,7 +2,6 @@ mod ends;
 mod histories;
 mod lanes;
 mod large;
-mod model;
 mod tokens;
 
 use super::lease::Token;

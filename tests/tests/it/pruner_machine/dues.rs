@@ -5,13 +5,11 @@ use super::Outcome;
 use super::jobs::Progress;
 use super::kept::{Kept, Verdicts};
 use super::machine::Machine;
-use super::model::Records;
-use super::rules::Spent;
-use super::settings::Settings;
 use super::sight::Sight;
 use super::tick::{Done, Run, Scope};
-use super::transactions::Txid;
 use coppice_interface::*;
+use coppice_model::ensure;
+use coppice_model::records::{Records, Settings, Spent, Txid};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A tick that was, and was allowed.

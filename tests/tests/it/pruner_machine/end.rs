@@ -4,11 +4,10 @@
 use super::Outcome;
 use super::jobs::Cause;
 use super::machine::Machine;
-use super::rules::Spent;
-use super::settings::Setting;
 use super::steps::Pick;
-use super::transactions::Txid;
 use coppice_interface::*;
+use coppice_model::ensure;
+use coppice_model::records::{Setting, Spent, Txid};
 use std::collections::BTreeMap;
 
 /// Ticks that a run takes at most, with one operation in each.

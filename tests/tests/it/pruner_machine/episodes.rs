@@ -2,10 +2,9 @@
 
 use super::Outcome;
 use super::machine::Machine;
-use super::model::Record;
 use super::operations::block_id;
 use super::steps::{Kind, Pick};
-use super::transactions::Txid;
+use coppice_model::records::{Record, Txid};
 use std::collections::BTreeSet;
 
 impl Machine {

@@ -4,6 +4,7 @@ use super::Outcome;
 use super::machine::Machine;
 use super::sight::Sight;
 use coppice_interface::*;
+use coppice_model::ensure;
 use std::collections::BTreeSet;
 
 /// What has just happened, as far as jobs may take notice of it.

@@ -2,10 +2,8 @@
 //! at any moment of a tick, and of several ticks; where that makes a difference, all that may be is kept in mind.
 
 use super::machine::Machine;
-use super::model::{Hold, Record, Records};
-use super::rules::Spent;
 use super::tick::{Done, Scope};
-use super::transactions::Txid;
+use coppice_model::records::{Hold, Record, Records, Spent, Txid};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Why a record is kept, and until which height it is not looked at again.

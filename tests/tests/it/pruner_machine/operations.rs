@@ -1,14 +1,13 @@
 //! Operations on records: on the canister, and on the model, which says what they answer.
 
 use super::Outcome;
-use super::conflicts::Resolved;
 use super::jobs::Cause;
 use super::machine::Machine;
 use super::memory::is_refused;
-use super::model::{Output, Record};
 use super::steps::{Kind, Pick, Step};
-use super::transactions::Txid;
 use coppice_interface::*;
+use coppice_model::ensure;
+use coppice_model::records::{Output, Record, Resolved, Txid};
 use coppice_tests::blocks::id;
 use coppice_tests::coppice::Who;
 use std::fmt::Debug;

@@ -5,26 +5,35 @@
 mod interface;
 mod jobs;
 mod run;
-mod shown;
 
-use super::model::{Record, Records};
-use super::rules::Heights;
-use super::settings::Settings;
-use super::transactions::{Family, Txid};
 use super::trapping::Trapping;
 use candid::Principal;
 use coppice_host::INJECTED_FAULT;
 use coppice_ic::{Backend, Ic, Reject, Submitted};
 use coppice_interface::*;
+use coppice_model::records::{Family, Heights, Record, Records, Settings, Txid};
 use coppice_tests::coppice::{Coppice, Who};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What may be wrong with it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+/// Declares the faults, and lists them.
+macro_rules! faults {
+    ($($(#[$doc:meta])* $fault:ident,)+) => {
+        /// What may be wrong with it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Fault {
+            $($(#[$doc])* $fault,)+
+        }
+
+        impl Fault {
+            pub const ALL: &[Self] = &[$(Self::$fault,)+];
+        }
+    };
+}
+
+faults! {
     /// No parents are preserved.
     SkipsPhaseOne,
     /// Phase 1 is done once, whatever becomes unmined later.
@@ -76,33 +85,6 @@ pub enum Fault {
 }
 
 impl Fault {
-    pub const ALL: [Self; 24] = [
-        Self::SkipsPhaseOne,
-        Self::LooksOnce,
-        Self::NeverExpires,
-        Self::ExpiresEarly,
-        Self::IgnoresPersisted,
-        Self::IsNotDefensive,
-        Self::TrustsTheAbsent,
-        Self::TellsNobody,
-        Self::DoesNotWait,
-        Self::GivesRecordsUp,
-        Self::RunsWhileStopped,
-        Self::KeepsItsHeight,
-        Self::ForgetsHeights,
-        Self::LeavesOne,
-        Self::EndsWithUpgrade,
-        Self::LosesItsPlace,
-        Self::LowerWins,
-        Self::IgnoresFreezing,
-        Self::BelievesAnything,
-        Self::DoesHalf,
-        Self::RunsWhilePoor,
-        Self::LetsLosersHold,
-        Self::WaitsForEver,
-        Self::TellsAThousand,
-    ];
-
     /// The history in which it was found, if many show nothing of it: a search begins there. What is printed with
     /// `COPPICE_PROGRESS` is the number.
     pub fn seldom(self) -> usize {
@@ -135,6 +117,7 @@ struct Run {
 /// A record's txid, what it was, and the reply.
 type Shown = (Txid, Option<Record>, Vec<u8>);
 
+#[derive(Default)]
 struct State {
     family: Family,
     fault: Option<Fault>,
@@ -185,31 +168,7 @@ impl Reference {
 pub fn canister(family: Family, fault: Option<Fault>) -> (Coppice, Trapping) {
     let trapping = Rc::new(Cell::new(None));
     let now = 1_700_000_000_000_000_000;
-    let state = State {
-        family,
-        fault,
-        records: Records::default(),
-        settings: Settings::default(),
-        heights: Heights::default(),
-        drawn: (0, 0),
-        processed: 0,
-        last_completed: None,
-        running: false,
-        by_operator: false,
-        jobs: Vec::new(),
-        ended: Vec::new(),
-        run: None,
-        kept: BTreeMap::new(),
-        again: false,
-        finishing: BTreeSet::new(),
-        rows: BTreeMap::new(),
-        next_row: 1,
-        totals: UtxoPruneCounts::default(),
-        ticks: 0,
-        now,
-        next_tick: now + 10_000_000_000,
-        shown: RefCell::default(),
-    };
+    let state = State { family, fault, next_row: 1, now, next_tick: now + 10_000_000_000, ..State::default() };
     let ic = Reference(RefCell::new(state), Rc::clone(&trapping));
     (Coppice { ic: Box::new(ic), id: Principal::management_canister() }, Trapping::Reference(trapping))
 }

@@ -2,11 +2,11 @@
 
 use super::Outcome;
 use super::memory::Fillers;
-use super::model::{Output, Record, Records};
-use super::transactions::{Family, Txid};
 use candid::utils::ArgumentEncoder;
 use candid::{CandidType, decode_one, encode_args};
 use coppice_interface::*;
+use coppice_model::ensure;
+use coppice_model::records::{Family, Record, Records, Txid};
 use coppice_tests::coppice::{Coppice, Who};
 use serde::de::DeserializeOwned;
 use serde_bytes::ByteBuf;
@@ -149,7 +149,7 @@ impl Sight {
                     ensure!(seen.being_deleted, "{name} is going, and does not say so: {seen:?}");
                 }
                 (Some(seen), Some(record)) => {
-                    let (seen, expected) = (shown(seen, records, family), expected(record, records, family));
+                    let [seen, expected] = [seen, &record.shown(txid)].map(|one| shown(one, records, family));
                     ensure!(seen == expected, "{name}\nis           {seen:?}\nand ought be {expected:?}");
                 }
             }
@@ -221,35 +221,5 @@ fn shown(seen: &UtxoRecord, records: &Records, family: &Family) -> Shown {
         locked: seen.locked,
         conflicting: seen.conflicting,
         frozen: seen.frozen,
-    }
-}
-
-fn expected(record: &Record, records: &Records, family: &Family) -> Shown {
-    let output = |output: &Option<Output>| match output {
-        None => "none".to_string(),
-        Some(output) if output.frozen => "frozen".into(),
-        Some(Output { hold: Some(hold), .. }) => format!("{} {}", family.name(&hold.by), hold.vin),
-        Some(_) => "unspent".into(),
-    };
-    let page = |outputs: &[Option<Output>]| {
-        let utxos = || outputs.iter().flatten();
-        (utxos().count() as u32, utxos().filter(|output| output.hold.is_some()).count() as u32)
-    };
-    let pages: Vec<(u32, u32)> = record.outputs.chunks(record.batch as usize).map(page).collect();
-    let spent = pages[1..].iter().filter(|(utxos, spent)| utxos == spent).count() as u32;
-    let deleted = record.holds().filter(|hold| hold.deleted).map(|hold| &hold.by[..]);
-    Shown {
-        being_deleted: false,
-        delete_at_height: record.delete_at_height,
-        preserve_until: record.preserve_until,
-        unmined_since: record.unmined_since,
-        blocks: record.blocks.iter().map(|block| (block.block_id, block.height)).collect(),
-        outputs: record.outputs.iter().map(output).collect(),
-        deleted_children: children(deleted, records, family),
-        conflicting_children: children(record.conflicting_children.iter().map(|child| &child[..]), records, family),
-        counters: (pages, spent),
-        locked: record.locked,
-        conflicting: record.conflicting,
-        frozen: record.utxos().any(|output| output.frozen),
     }
 }

@@ -1,9 +1,9 @@
 //! Steps of a history, and how they are drawn. A step says what is meant ("a record that is due"); which one that is, is
 //! found out when it is its turn.
 
-use super::settings::{Setting, first, setting};
-use super::transactions::{Template, template};
+use super::settings::{first, setting};
 use coppice_host::TrapPoint;
+use coppice_model::records::{Blob, Setting, Template};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -255,4 +255,24 @@ pub fn history() -> impl Strategy<Value = History> {
 /// Which transaction has thousands of outputs, how far behind it is the one that spends them all, and how many.
 fn large() -> impl Strategy<Value = Option<(u8, u8, u32)>> {
     prop::option::weighted(0.08, (0u8..4, 0u8..4, 1_001u32..3_000))
+}
+
+fn template() -> impl Strategy<Value = Template> {
+    let input = (prop_oneof![1 => Just(0u8), 9 => 1u8..5], 0u8..4);
+    let inputs = prop_oneof![
+        1 => Just(0usize..1),
+        6 => Just(1usize..2),
+        4 => Just(2usize..4),
+    ];
+    let inputs = inputs.prop_flat_map(move |count| prop::collection::vec(input.clone(), count));
+    let outputs = prop_oneof![6 => Just(1u32), 4 => Just(2u32), 2 => 3u32..5];
+    let data = prop_oneof![8 => Just(0u8), 1 => any::<u8>()];
+    let blob = prop_oneof![6 => Just(Blob::Inside), 3 => Just(Blob::Own), 1 => Just(Blob::Shared)];
+    (inputs, outputs, data, blob).prop_map(|(inputs, outputs, data, blob)| Template {
+        inputs,
+        sweeps: None,
+        outputs,
+        data,
+        blob,
+    })
 }

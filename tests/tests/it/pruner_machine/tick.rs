@@ -7,12 +7,10 @@ use super::dues::Tick;
 use super::jobs::{Cause, Progress};
 use super::kept::{Kept, Verdicts};
 use super::machine::Machine;
-use super::model::{At, Records};
-use super::rules::Spent;
-use super::settings::Settings;
 use super::sight::{Replies, Sight};
-use super::transactions::Txid;
 use coppice_interface::*;
+use coppice_model::ensure;
+use coppice_model::records::{At, Records, Settings, Spent, Txid};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A run that is under way, or whose place is kept.

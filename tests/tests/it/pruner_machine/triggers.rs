@@ -3,8 +3,9 @@
 use super::Outcome;
 use super::jobs::Cause;
 use super::machine::Machine;
-use super::model::MOST;
 use coppice_interface::*;
+use coppice_model::ensure;
+use coppice_model::records::MOST;
 use coppice_tests::coppice::Who;
 
 /// Who tells a height: only a producer's may not jump, and by hand it is not where the chain is.

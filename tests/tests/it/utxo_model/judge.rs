@@ -1,7 +1,7 @@
 //! Comparison: after every message each record is whole as the model has it, and so are the counters.
 
-use super::model::{Id, Record, Store, Verdict, hex, id};
 use coppice_interface::*;
+use coppice_model::documents::{Id, Record, Store, Verdict, hex, id};
 use coppice_tests::client::Told;
 use coppice_tests::coppice::Coppice;
 use coppice_tests::transactions::Tx;

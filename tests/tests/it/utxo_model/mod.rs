@@ -4,7 +4,6 @@
 
 mod history;
 mod judge;
-mod model;
 mod player;
 mod steps;
 

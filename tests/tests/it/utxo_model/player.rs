@@ -2,10 +2,10 @@
 
 use super::history::Random;
 use super::judge;
-use super::model::{Heights, Id, Rules, Run, Store, Verdict};
 use coppice_host::{Host, TrapPoint};
 use coppice_ic::{Backend, Reject};
 use coppice_interface::*;
+use coppice_model::documents::{Heights, Id, Rules, Run, Store, Verdict};
 use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use coppice_tests::transactions::Tx;

@@ -8,9 +8,9 @@ mod spending;
 mod turns;
 
 use super::history::{Kind, Random, Step};
-use super::model::{Id, Verdict, hex};
 use super::player::Player;
 use coppice_interface::*;
+use coppice_model::documents::{Id, Verdict, hex};
 use coppice_tests::transactions::Tx;
 use std::rc::Rc;
 

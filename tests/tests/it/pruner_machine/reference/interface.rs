@@ -1,14 +1,10 @@
 //! Its interface: as much of it as the machine uses.
 
-use super::super::conflicts::Resolved;
-use super::super::model::{At, MOST, Record, Records};
-use super::super::settings::{FLOOR, Setting};
-use super::super::transactions::{Transaction, Txid};
-use super::shown::shown;
 use super::{Fault, State};
 use candid::utils::ArgumentDecoder;
 use candid::{CandidType, decode_args, encode_one};
 use coppice_interface::*;
+use coppice_model::records::{At, Change, MOST, Record, Records, Resolved, Setting, Transaction, Txid};
 use sha2::{Digest, Sha256};
 
 fn args<'a, T: ArgumentDecoder<'a>>(arg: &'a [u8]) -> T {
@@ -43,14 +39,14 @@ impl State {
             "grant_role" => reply(Ok::<(), RoleError>(())),
             "set_config" => {
                 let (change,): (ConfigChange,) = args(arg);
-                self.settings.low = change.min_liquid_cycles.map_or(self.settings.low, |cycles| cycles == FLOOR);
-                self.configure(change.utxo.unwrap_or_default());
+                change.min_liquid_cycles.map(Change::Floor).into_iter().for_each(|floor| self.set(floor));
+                self.set(Change::Utxo(change.utxo.unwrap_or_default()));
                 let utxo = self.settings.utxo.clone();
                 reply(Ok::<_, ConfigError>(Config { utxo, ..Config::default() }))
             }
             "set_pruner_settings" => {
                 let (change,): (UtxoPrunerSettingsChange,) = args(arg);
-                self.change(change);
+                self.set(Change::Pruner(change));
                 reply(Ok::<_, UtxoPrunerError>(self.settings.pruner.clone()))
             }
             "set_block_assembly_state" => {
@@ -209,7 +205,7 @@ impl State {
         let now = self.records.0.get(txid);
         if bytes.is_empty() || record.as_ref() != now {
             *record = now.cloned();
-            *bytes = reply(now.map(|record| shown(txid, record)).ok_or(UtxoError::TxNotFound));
+            *bytes = reply(now.map(|record| record.shown(txid)).ok_or(UtxoError::TxNotFound));
         }
         bytes.clone()
     }
@@ -250,32 +246,8 @@ impl State {
         self.family.get(&txid).expect("one of the family").clone()
     }
 
-    fn configure(&mut self, change: UtxoSettingsChange) {
-        let UtxoSettingsChange { utxo_batch_size, block_height_retention, externalize_all, .. } = change;
-        let all = [
-            utxo_batch_size.map(Setting::Page),
-            block_height_retention.map(Setting::Retention),
-            externalize_all.map(Setting::ExternalizeAll),
-        ];
-        all.into_iter().flatten().for_each(|setting| self.settings.apply(setting));
-    }
-
-    fn change(&mut self, change: UtxoPrunerSettingsChange) {
-        let all = [
-            change.pruner_enabled.map(Setting::Enabled),
-            change.disable_dah_cleaner.map(Setting::NoDeletion),
-            change.job_timeout.map(Setting::JobTimeout),
-            change.utxo_chunk_size.map(Setting::Chunk),
-            change.utxo_chunk_group_limit.map(Setting::ChunksOfATick),
-            change.utxo_defensive_enabled.map(Setting::Defensive),
-            change.utxo_defensive_batch_read_size.map(Setting::DefensiveBatch),
-            change.unmined_tx_retention.map(Setting::UtxoUnminedRetention),
-            change.parent_preservation_blocks.map(Setting::Preservation),
-            change.safe_height_rule.map(Setting::SafeHeight),
-            change.max_ops_per_tick.map(Setting::Ops),
-            change.heights_per_day.map(Setting::HeightsPerDay),
-        ];
-        all.into_iter().flatten().for_each(|setting| self.settings.apply(setting));
+    fn set(&mut self, change: Change) {
+        Setting::of(change).into_iter().for_each(|setting| self.settings.apply(setting));
     }
 
     fn complete(&mut self, arg: &CompleteBlobDeletions) -> CompletedBlobDeletions {

@@ -1,8 +1,8 @@
 //! Its triggers, jobs and ticks.
 
-use super::super::rules::Heights;
 use super::{Fault, Run, State};
 use coppice_interface::*;
+use coppice_model::records::Heights;
 use std::collections::BTreeSet;
 
 impl State {

@@ -1,10 +1,8 @@
 //! Its runs.
 
-use super::super::model::At;
-use super::super::rules::Spent;
-use super::super::transactions::Txid;
 use super::{Fault, Run, State};
 use coppice_interface::*;
+use coppice_model::records::{At, Spent, Txid};
 
 type Count = fn(&mut UtxoPruneCounts) -> &mut u64;
 

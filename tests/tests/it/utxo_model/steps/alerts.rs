@@ -1,10 +1,10 @@
 //! Steps of the alert system: freezing, unfreezing and new owners.
 
 use super::super::history::Random;
-use super::super::model::{Verdict, hex};
 use super::super::player::Player;
 use super::items;
 use coppice_interface::*;
+use coppice_model::documents::{Verdict, hex};
 use coppice_tests::blocks::id;
 use coppice_tests::client::Told;
 use coppice_tests::coppice::Who;

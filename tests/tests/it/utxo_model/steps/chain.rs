@@ -1,10 +1,10 @@
 //! Blocks, locks and preservations, and all that makes a record go.
 
 use super::super::history::Random;
-use super::super::model::{Verdict, hex};
 use super::super::player::Player;
 use super::{items, names};
 use coppice_interface::*;
+use coppice_model::documents::{Verdict, hex};
 use coppice_tests::client::Told;
 use coppice_tests::transactions::Tx;
 use std::rc::Rc;

@@ -1,10 +1,10 @@
 //! Making records: new transactions, double spends, chains, and replays of what was there.
 
 use super::super::history::Random;
-use super::super::model::{Id, Verdict, hex};
 use super::super::player::Player;
 use super::items;
 use coppice_interface::*;
+use coppice_model::documents::{Id, Verdict, hex};
 use coppice_tests::blocks::id;
 use coppice_tests::client::Told;
 use coppice_tests::transactions::Tx;

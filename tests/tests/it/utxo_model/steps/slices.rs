@@ -1,10 +1,10 @@
 //! Double spends, in slices: continued at once, later, or never.
 
 use super::super::history::Random;
-use super::super::model::{Id, Verdict, hex};
 use super::super::player::{Open, Player};
 use super::names;
 use coppice_interface::*;
+use coppice_model::documents::{Id, Verdict, hex};
 use coppice_tests::client::Told;
 use coppice_tests::transactions::Tx;
 use std::rc::Rc;

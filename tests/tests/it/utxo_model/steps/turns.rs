@@ -1,10 +1,10 @@
 //! Heights, jobs, time, settings, upgrades and traps.
 
 use super::super::history::Random;
-use super::super::model::Verdict;
 use super::super::player::Player;
 use coppice_host::TrapPoint;
 use coppice_interface::*;
+use coppice_model::documents::Verdict;
 use coppice_tests::client::Told;
 
 impl Player {

@@ -1,14 +1,26 @@
-//! UTXO records as `docs/design.md` 6 has them, over ordinary collections: what a history's messages do to them, and how one
-//! of them goes. Who goes, and when, is said elsewhere (`rules`).
+//! UTXO records as `docs/design.md` 6 has them, over ordinary collections: the effect of a history's messages on them, and of a
+//! deletion. `rules` says which records are deleted, and when; `family` makes the transactions of a history.
 
-use super::transactions::{Transaction, Txid};
+mod conflicts;
+mod family;
+mod rules;
+mod settings;
+mod shown;
+
+pub use conflicts::Resolved;
+pub use family::{Blob, Family, Template, Transaction, Txid};
+pub use rules::{Heights, Spent};
+pub use settings::{Change, FLOOR, Setting, Settings};
+
 use coppice_interface::*;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Who holds an output.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hold {
+    /// The spender.
     pub by: Txid,
+    /// The input of the spender.
     pub vin: u32,
     /// Its record was deleted since.
     pub deleted: bool,
@@ -17,24 +29,38 @@ pub struct Hold {
 /// An output that is a UTXO.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Output {
+    /// The UTXO hash.
     pub hash: [u8; 32],
+    /// Who holds it, if it is spent.
     pub hold: Option<Hold>,
+    /// It is frozen.
     pub frozen: bool,
 }
 
 /// A record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
+    /// The outputs that it spends, by input.
     pub inputs: Vec<(Txid, u32)>,
+    /// Its outputs; `None` for one that is no UTXO.
     pub outputs: Vec<Option<Output>>,
+    /// Outputs of a page.
     pub batch: u32,
+    /// The blob outside that its bytes are in.
     pub blob: Option<ExternalStore>,
+    /// Nothing of it can be spent.
     pub locked: bool,
+    /// It is a double spend.
     pub conflicting: bool,
+    /// Double spends that spend from it.
     pub conflicting_children: BTreeSet<Txid>,
+    /// The blocks that have it.
     pub blocks: Vec<BlockRef>,
+    /// The height since which the longest chain has not had it.
     pub unmined_since: Option<u32>,
+    /// The height until which it is kept.
     pub preserve_until: Option<u32>,
+    /// The height at which it is deleted.
     pub delete_at_height: Option<u32>,
     /// It is going: its blob outside is waited for.
     pub deleting: bool,
@@ -48,8 +74,11 @@ pub const MOST: u32 = u32::MAX / 2;
 /// The height that an operation names, the retention in force, and the largest height that is accepted.
 #[derive(Clone, Copy, Debug)]
 pub struct At {
+    /// The height that the operation names.
     pub height: u32,
+    /// `block_height_retention`.
     pub retention: u32,
+    /// The largest height that is accepted.
     pub most: u32,
 }
 
@@ -57,6 +86,7 @@ pub struct At {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Records(pub BTreeMap<Txid, Record>, pub u32);
 
+/// A txid as the model has it.
 pub fn hash_of(txid: &[u8]) -> Txid {
     txid.try_into().expect("the history's hashes have 32 bytes")
 }
@@ -72,6 +102,7 @@ pub fn is_height(height: u32, most: u32) -> Result<(), UtxoRefusal> {
 }
 
 impl Hold {
+    /// Whether this input holds the output.
     pub fn is(&self, by: &Txid, vin: u32) -> bool {
         (&self.by, self.vin) == (by, vin)
     }
@@ -94,14 +125,17 @@ impl Record {
         !self.deleting && !self.locked && !self.conflicting && self.utxos().any(Output::free)
     }
 
+    /// Its outputs that are UTXOs.
     pub fn utxos(&self) -> impl Iterator<Item = &Output> {
         self.outputs.iter().flatten()
     }
 
+    /// The spends of its outputs.
     pub fn holds(&self) -> impl Iterator<Item = &Hold> {
         self.utxos().filter_map(|output| output.hold.as_ref())
     }
 
+    /// The transactions that it spends from.
     pub fn parents(&self) -> BTreeSet<Txid> {
         self.inputs.iter().map(|(parent, _)| *parent).collect()
     }
@@ -111,6 +145,7 @@ impl Record {
         self.inputs.len() > MANY
     }
 
+    /// Pages after the master.
     pub fn pages(&self) -> u64 {
         self.outputs.len().div_ceil(self.batch as usize) as u64 - 1
     }
@@ -120,11 +155,13 @@ impl Record {
         self.utxos().all(|output| output.hold.is_some() && !output.frozen)
     }
 
+    /// Nothing more can happen to it.
     pub fn eligible(&self) -> bool {
         let on_longest_chain = !self.blocks.is_empty() && self.unmined_since.is_none();
         self.conflicting || !self.locked && on_longest_chain && self.spent()
     }
 
+    /// Sets, keeps or takes away the height at which it is deleted.
     pub fn evaluate(&mut self, At { height, retention, .. }: At) {
         let highest = self.blocks.iter().map(|block| block.height).max().unwrap_or(0);
         self.delete_at_height = match self.delete_at_height {
@@ -139,6 +176,7 @@ impl Record {
         self.outputs.get(vout as usize).and_then(Option::as_ref).ok_or(UtxoRefusal::UtxoNotFound)
     }
 
+    /// Whether an output becomes spent by this input: `false` if the input holds it already.
     pub fn takes(&self, vout: u32, by: &Txid, vin: u32) -> Result<bool, UtxoRefusal> {
         match &self.utxo(vout)?.hold {
             _ if self.utxo(vout)?.frozen => Err(UtxoRefusal::Frozen),
@@ -156,10 +194,12 @@ impl Records {
         self.0.get(&hash_of(txid)).filter(|record| !record.deleting).ok_or(UtxoRefusal::TxNotFound)
     }
 
+    /// The same, to change it.
     pub fn get_mut(&mut self, txid: &[u8]) -> Result<&mut Record, UtxoRefusal> {
         self.0.get_mut(&hash_of(txid)).filter(|record| !record.deleting).ok_or(UtxoRefusal::TxNotFound)
     }
 
+    /// Evaluates those of these records that operations find.
     pub fn evaluate(&mut self, touched: impl IntoIterator<Item = Txid>, at: At) {
         touched.into_iter().for_each(|txid| {
             if let Ok(record) = self.get_mut(&txid) {
@@ -168,6 +208,7 @@ impl Records {
         });
     }
 
+    /// `utxo_create`.
     pub fn create(
         &mut self,
         one: &Transaction,
@@ -228,6 +269,7 @@ impl Records {
         if is_replay { Err(UtxoCreateError::Pruned) } else { Ok(()) }
     }
 
+    /// Adds a double spend to the lists of its parents.
     pub fn enter_with_parents(&mut self, txid: &Txid) {
         for parent in self.0[txid].parents() {
             if let Ok(record) = self.get_mut(&parent) {
@@ -245,6 +287,7 @@ impl Records {
         }
     }
 
+    /// `utxo_spend`: the outputs that were unspent before.
     pub fn spend(&mut self, item: &TransactionSpends, at: At) -> Result<u32, Vec<RefusedSpend>> {
         is_height(at.height, at.most).map_err(|error| vec![RefusedSpend { spend: 0, error: error.into() }])?;
         let by = hash_of(&item.spender);
@@ -270,6 +313,7 @@ impl Records {
         Ok(new.len() as u32)
     }
 
+    /// `utxo_unspend`: whether the spender held the output.
     pub fn unspend(&mut self, item: &Unspend, at: At) -> Result<bool, UtxoError> {
         is_height(at.height, at.most)?;
         let record = self.get_mut(&item.outpoint.txid)?;
@@ -283,6 +327,7 @@ impl Records {
         Ok(held)
     }
 
+    /// `utxo_set_mined`: the blocks that have it now.
     pub fn set_mined(
         &mut self,
         set: &UtxoSetMinedBatch,
@@ -311,6 +356,7 @@ impl Records {
         Ok(record.blocks.iter().map(|block| block.block_id).collect())
     }
 
+    /// `utxo_set_locked`.
     pub fn set_locked(&mut self, txid: &[u8], locked: bool, at: At) -> Result<(), UtxoError> {
         is_height(at.height, at.most)?;
         let record = self.get_mut(txid)?;
@@ -323,6 +369,7 @@ impl Records {
         Ok(())
     }
 
+    /// `utxo_set_on_longest_chain`.
     pub fn set_on_longest_chain(&mut self, txid: &[u8], is: bool, at: At) -> Result<(), UtxoError> {
         is_height(at.height, at.most)?;
         let record = self.get_mut(txid)?;
@@ -337,6 +384,7 @@ impl Records {
         Ok(())
     }
 
+    /// `utxo_freeze` and `utxo_unfreeze`: outputs that changed.
     pub fn set_frozen(&mut self, target: &FreezeTarget, frozen: bool, at: At) -> Result<u32, UtxoError> {
         is_height(at.height, at.most)?;
         let record = self.get_mut(&target.txid)?;
@@ -361,6 +409,7 @@ impl Records {
         Ok(self.preserve(txid, until))
     }
 
+    /// Keeps a record until a height: whether there is one.
     pub fn preserve(&mut self, txid: &[u8], until: u32) -> bool {
         let Ok(record) = self.get_mut(txid) else { return false };
         record.preserve_until = Some(until);

@@ -1,7 +1,6 @@
 //! Double spends in the model: marked with all that spends from them, and winning.
 
-use super::model::{At, Hold, Record, Records, hash_of, is_height};
-use super::transactions::Txid;
+use super::{At, Hold, Record, Records, Txid, hash_of, is_height};
 use coppice_interface::*;
 use std::collections::BTreeSet;
 

@@ -3,15 +3,6 @@
 //! Each method of the interface is a method of [`Store`] that answers what the canister is to answer. The
 //! documents leave the order and the extent of work open (a slice, a tick): there the model takes from the canister what was done, and judges it.
 
-/// Answers with a reason unless something is so.
-macro_rules! ensure {
-    ($is:expr, $($why:tt)*) => {
-        if !$is {
-            return Err(format!($($why)*));
-        }
-    };
-}
-
 mod alert;
 mod conflict;
 mod create;

@@ -1,8 +1,8 @@
 //! One record, and what the interface shows of it.
 
 use super::Id;
+use crate::transactions::Tx;
 use coppice_interface::*;
-use coppice_tests::transactions::Tx;
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;

@@ -1,8 +1,6 @@
 //! Who may go, and when, as `docs/design.md` 7 says it: heights, the parents of old unmined transactions, defensive mode.
 
-use super::model::{Hold, Record, Records};
-use super::settings::Settings;
-use super::transactions::Txid;
+use super::{Hold, Record, Records, Settings, Txid};
 use coppice_interface::*;
 use std::collections::BTreeSet;
 
@@ -20,7 +18,9 @@ pub struct Heights {
 pub enum Spent {
     /// Mined for long enough, or deleted and known to be.
     Stably,
+    /// In no block of the longest chain.
     Unmined,
+    /// Mined, but not for long enough.
     Recently,
     /// No record, and not known to be deleted.
     ByNone,

@@ -1,10 +1,9 @@
 //! The transactions of a history: a few that spend from each other, some of them the same outputs.
 
+use crate::blocks::id;
+use crate::transactions::Tx;
 use candid::encode_args;
 use coppice_interface::*;
-use coppice_tests::blocks::id;
-use coppice_tests::transactions::Tx;
-use proptest::prelude::*;
 use serde_bytes::ByteBuf;
 use std::collections::BTreeMap;
 
@@ -37,45 +36,29 @@ pub struct Template {
     pub blob: Blob,
 }
 
-pub fn template() -> impl Strategy<Value = Template> {
-    let input = (prop_oneof![1 => Just(0u8), 9 => 1u8..5], 0u8..4);
-    let inputs = prop_oneof![
-        1 => Just(0usize..1),
-        6 => Just(1usize..2),
-        4 => Just(2usize..4),
-    ];
-    let inputs = inputs.prop_flat_map(move |count| prop::collection::vec(input.clone(), count));
-    let outputs = prop_oneof![6 => Just(1u32), 4 => Just(2u32), 2 => 3u32..5];
-    let data = prop_oneof![8 => Just(0u8), 1 => any::<u8>()];
-    let blob = prop_oneof![6 => Just(Blob::Inside), 3 => Just(Blob::Own), 1 => Just(Blob::Shared)];
-    (inputs, outputs, data, blob).prop_map(|(inputs, outputs, data, blob)| Template {
-        inputs,
-        sweeps: None,
-        outputs,
-        data,
-        blob,
-    })
-}
-
 /// A transaction, and where its bytes are if they are outside.
 #[derive(Clone, Debug)]
 pub struct Transaction {
+    /// Its bytes, id, inputs and outputs.
     pub tx: Tx,
     /// The UTXO hashes of its outputs.
     pub hashes: Vec<[u8; 32]>,
+    /// The blob outside that its bytes are in.
     pub blob: Option<ExternalStore>,
     /// The argument that asks for its record.
     pub get: Vec<u8>,
 }
 
 /// The transactions of a history, in an order in which parents go first.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Family {
+    /// All of them.
     pub all: Vec<Transaction>,
     numbers: BTreeMap<Txid, usize>,
 }
 
 impl Family {
+    /// The transactions of these templates.
     pub fn new(templates: &[Template]) -> Self {
         let mut all: Vec<Transaction> = Vec::new();
         for (number, template) in templates.iter().enumerate() {
@@ -134,6 +117,7 @@ impl Family {
         number.map_or_else(|| format!("another ({:02x}{:02x})", txid[0], txid[1]), |number| format!("#{number}"))
     }
 
+    /// Several names, for a report.
     pub fn names<'a>(&self, txids: impl IntoIterator<Item = &'a Txid>) -> String {
         txids.into_iter().map(|txid| self.name(txid)).collect::<Vec<_>>().join(" ")
     }

@@ -1,7 +1,5 @@
-//! The queue as anybody would write it who has all the time and all the memory there is: a map of rows, of which each says where it
-//! stands, and order by sorting.
+//! The deletion queue, for unlimited time and memory: a map of rows, each with its place, and order by sorting.
 
-use super::super::lease::Stage;
 use candid::Principal;
 use coppice_interface::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -11,14 +9,33 @@ const NS: u64 = 1_000_000_000;
 /// Where a row stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
+    /// Named by a record that is alive.
     Held,
+    /// Due, or not yet, and free to be leased.
     Waiting,
+    /// Under the lease with this number.
     Leased(u64),
+    /// Failed, and free again at this moment.
     BackingOff(u64),
+    /// Given up.
     Dead,
 }
 
+/// How far a lease is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Its holder works.
+    Live,
+    /// Its time is over.
+    Over,
+    /// It was completed; rows of unknown fate stay until it expires.
+    Completed,
+    /// An operator ended it; its rows stay until it expires.
+    Ended,
+}
+
 impl At {
+    /// As the interface names it.
     pub fn state(self) -> BlobDeletionState {
         match self {
             Self::Held => BlobDeletionState::Held,
@@ -30,29 +47,45 @@ impl At {
     }
 }
 
+/// A row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
+    /// The blob.
     pub name: BlobName,
+    /// The height at which the blob is deleted.
     pub height: u32,
+    /// Failures since it was scheduled.
     pub retries: u32,
+    /// The moment of the last failure; 0: none.
     pub last_retry: u64,
+    /// The record that the row belongs to.
     pub txid: Option<u8>,
+    /// Its place.
     pub at: At,
     /// The lease under which it failed last; 0: none.
     pub failed_under: u64,
 }
 
+/// A lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
+    /// The worker that has it.
     pub holder: Principal,
+    /// The name of the request that asked for it.
     pub request: Option<Vec<u8>>,
+    /// The height up to which its rows were chosen.
     pub height: u32,
+    /// The moment at which it expires.
     pub expires_at: u64,
+    /// Nanoseconds for which it was asked for last.
     pub length: u64,
+    /// Its rows, in the order in which they were given.
     pub rows: Vec<u64>,
     /// The rows of unknown fate among `rows`.
     pub unknown: BTreeSet<u64>,
+    /// How far it is.
     pub stage: Stage,
+    /// Counts of its completion so far: removed, to be tried again, dead.
     pub done: [u64; 3],
 }
 
@@ -69,6 +102,7 @@ impl Lease {
         self.rows.iter().copied().filter(|id| !self.keeps(*id)).collect()
     }
 
+    /// The moment at which the queue has work with it; 0: at once.
     pub fn next_event(&self) -> u64 {
         if self.stage == Stage::Over || !self.free().is_empty() { 0 } else { self.expires_at }
     }
@@ -86,25 +120,39 @@ pub struct Ended {
 /// A token as the model has it: a lease's number, or none that was ever given.
 pub type Token = Option<u64>;
 
+/// The model.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
+    /// The rows, by number.
     pub rows: BTreeMap<u64, Row>,
+    /// Leases with rows, and live ones, by number.
     pub leases: BTreeMap<u64, Lease>,
+    /// Leases that ended, the oldest first.
     pub ended: VecDeque<Ended>,
+    /// Rows ever made.
     pub ids: u64,
+    /// Leases ever given.
     pub given: u64,
     /// Scheduled, cancelled, processed, not found, errors, given up, expired, completed, unknown, ended, dropped.
     pub counters: [u64; 11],
 }
 
-/// What a worker says.
-pub struct Said<'a> {
-    pub completed: &'a [u64],
-    pub failed: &'a [u64],
-    pub unknown: &'a [u64],
+/// A worker's report of deletions, and what it meets.
+#[derive(Clone, Debug)]
+pub struct Said {
+    /// Rows that are deleted.
+    pub completed: Vec<u64>,
+    /// Rows that failed.
+    pub failed: Vec<u64>,
+    /// Rows of unknown fate.
+    pub unknown: Vec<u64>,
+    /// All other rows of the lease are deleted.
     pub rest: bool,
-    pub up_to: u32,
+    /// No row above this height is meant.
+    pub up_to: Option<u32>,
+    /// Failures after which a row is given up.
     pub max_retries: u32,
+    /// Seconds of the first back-off; 0: none.
     pub base_secs: u64,
     /// Records make difficulties.
     pub kept: bool,
@@ -218,6 +266,7 @@ impl Model {
         (row.height, row.retries, row.last_retry, row.failed_under) = (height, 0, 0, 0);
     }
 
+    /// `schedule_blob_deletion`.
     pub fn schedule(&mut self, name: &BlobName, height: u32) -> Result<ScheduledBlobDeletion, BlobDeletionError> {
         let found = self.named(name).map(|(id, row)| (id, row.txid));
         let scheduled = match found {
@@ -260,6 +309,7 @@ impl Model {
         (id, false)
     }
 
+    /// `cancel_blob_deletion`.
     pub fn cancel(&mut self, name: &BlobName) -> Result<bool, BlobDeletionError> {
         let Some((id, txid)) = self.named(name).map(|(id, row)| (id, row.txid)) else {
             self.counters[3] += 1;
@@ -352,6 +402,7 @@ impl Model {
         }
     }
 
+    /// `extend_blob_deletion_batch`: the moment at which the lease expires.
     pub fn extend(&mut self, who: Principal, token: Token, secs: u64, now: u64) -> Result<u64, BlobDeletionError> {
         match self.shown(who, token)? {
             Err(_) => Err(BlobDeletionError::Completed),
@@ -364,6 +415,7 @@ impl Model {
         }
     }
 
+    /// `complete_blob_deletion_batch`.
     pub fn complete_batch(
         &mut self,
         who: Principal,
@@ -375,7 +427,7 @@ impl Model {
             Err(answer) => return Ok(answer),
             Ok(number) => number,
         };
-        let (mut done, room) = self.complete(said, Some(number), now);
+        let (mut done, room) = self.complete_rows(said, Some(number), now);
         let lease = self.leases.get_mut(&number).unwrap();
         for (all, more) in lease.done.iter_mut().zip([done.removed, done.retries_incremented, done.dead]) {
             *all += more;
@@ -392,11 +444,17 @@ impl Model {
         Ok(done)
     }
 
+    /// Completes rows that are not leased: without a lease there is no back-off, and no row of unknown fate.
+    pub fn complete(&mut self, said: &Said, now: u64) -> CompletedBlobDeletions {
+        let said = Said { base_secs: 0, unknown: Vec::new(), rest: false, ..said.clone() };
+        self.complete_rows(&said, None, now).0
+    }
+
     /// What is done, and for how many more rows there is room then.
-    pub fn complete(&mut self, said: &Said, lease: Option<u64>, now: u64) -> (CompletedBlobDeletions, u64) {
+    fn complete_rows(&mut self, said: &Said, lease: Option<u64>, now: u64) -> (CompletedBlobDeletions, u64) {
         let mut done = CompletedBlobDeletions::default();
         let (mut seen, mut room, mut looked_at, mut worked) = (BTreeSet::new(), said.room, 0, false);
-        let lists = [said.completed, said.failed, said.unknown].into_iter().enumerate();
+        let lists = [&said.completed, &said.failed, &said.unknown].into_iter().enumerate();
         let all: Vec<(u64, usize)> = lists.flat_map(|(list, ids)| ids.iter().map(move |id| (*id, list))).collect();
         for (id, list) in &all {
             let id = *id;
@@ -409,7 +467,7 @@ impl Model {
             let is_leased = there && self.is_leased(id);
             let meant = match lease {
                 Some(number) => is_leased && self.rows[&id].at == At::Leased(number),
-                None => there && !is_leased && self.rows[&id].height <= said.up_to,
+                None => there && !is_leased && said.up_to.is_none_or(|most| self.rows[&id].height <= most),
             };
             if meant && worked {
                 if room == 0 {
@@ -529,6 +587,7 @@ impl Model {
         there
     }
 
+    /// `remove_blob_deletion`: whether the row is gone.
     pub fn remove(&mut self, id: u64, up_to: Option<u32>, kept: bool) -> Result<bool, BlobDeletionError> {
         if !self.queued(id) {
             return Ok(false);
@@ -543,6 +602,7 @@ impl Model {
         Ok(self.succeed(id, kept) == Some(true))
     }
 
+    /// `increment_blob_deletion_retry`.
     pub fn increment(&mut self, id: u64, max: u32, now: u64) -> Result<BlobDeletionRetry, BlobDeletionError> {
         if !self.queued(id) {
             return Err(BlobDeletionError::NotFound);
@@ -554,6 +614,7 @@ impl Model {
         Ok(BlobDeletionRetry { should_remove, retry_count: self.rows[&id].retries })
     }
 
+    /// `retry_blob_deletions`.
     pub fn retry(&mut self, which: &RetryBlobDeletions) -> RetriedBlobDeletions {
         let ids = match which {
             RetryBlobDeletions::Ids(ids) => ids.clone(),

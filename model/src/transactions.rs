@@ -28,25 +28,44 @@ pub fn var_int(n: u64) -> Vec<u8> {
     }
 }
 
+/// The bytes of a transaction; with `previous`, the outputs that its inputs spend, they are extended.
+pub fn serialise(
+    inputs: &[([u8; 32], u32)],
+    previous: Option<&[(u64, Vec<u8>)]>,
+    outputs: &[(u64, Vec<u8>)],
+) -> Vec<u8> {
+    let output = |raw: &mut Vec<u8>, (satoshis, script): &(u64, Vec<u8>)| {
+        raw.extend(satoshis.to_le_bytes());
+        raw.extend(var_int(script.len() as u64));
+        raw.extend(script);
+    };
+    let mut raw = 1u32.to_le_bytes().to_vec();
+    if previous.is_some() {
+        raw.extend([0, 0, 0, 0, 0, 0xEF]);
+    }
+    raw.extend(var_int(inputs.len() as u64));
+    for (i, (txid, vout)) in inputs.iter().enumerate() {
+        raw.extend(txid);
+        raw.extend(vout.to_le_bytes());
+        raw.extend([1, 0x51, 0xFF, 0xFF, 0xFF, 0xFF]);
+        previous.iter().for_each(|previous| output(&mut raw, &previous[i]));
+    }
+    raw.extend(var_int(outputs.len() as u64));
+    outputs.iter().for_each(|one| output(&mut raw, one));
+    raw.extend([0; 4]);
+    raw
+}
+
+/// The id of a transaction with these bytes.
+pub fn txid(standard: &[u8]) -> [u8; 32] {
+    Sha256::digest(Sha256::digest(standard)).into()
+}
+
 impl Tx {
     /// One with these inputs and outputs.
     pub fn new(inputs: &[([u8; 32], u32)], outputs: &[(u64, Vec<u8>)]) -> Self {
-        let mut raw = 1u32.to_le_bytes().to_vec();
-        raw.extend(var_int(inputs.len() as u64));
-        for (txid, vout) in inputs {
-            raw.extend(txid);
-            raw.extend(vout.to_le_bytes());
-            raw.extend([1, 0x51, 0xFF, 0xFF, 0xFF, 0xFF]);
-        }
-        raw.extend(var_int(outputs.len() as u64));
-        for (satoshis, script) in outputs {
-            raw.extend(satoshis.to_le_bytes());
-            raw.extend(var_int(script.len() as u64));
-            raw.extend(script);
-        }
-        raw.extend([0; 4]);
-        let txid = Sha256::digest(Sha256::digest(&raw)).into();
-        Self { raw, txid, inputs: inputs.to_vec(), outputs: outputs.to_vec() }
+        let raw = serialise(inputs, None, outputs);
+        Self { txid: txid(&raw), raw, inputs: inputs.to_vec(), outputs: outputs.to_vec() }
     }
 
     /// One with so many outputs that spends these; no other `salt` gives the same.
@@ -59,6 +78,11 @@ impl Tx {
     /// One that spends what has no record.
     pub fn orphan(salt: u64, outputs: u32) -> Self {
         Self::of(salt, &[(id(salt ^ 0xF00D), 0)], outputs)
+    }
+
+    /// A coinbase.
+    pub fn coinbase(salt: u64, outputs: u32) -> Self {
+        Self::of(salt, &[([0; 32], u32::MAX)], outputs)
     }
 
     /// Its id as an argument.

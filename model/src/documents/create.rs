@@ -2,8 +2,8 @@
 
 use super::record::is_coinbase;
 use super::{Id, Record, Store};
+use crate::transactions::Tx;
 use coppice_interface::*;
-use coppice_tests::transactions::Tx;
 use std::rc::Rc;
 
 impl Store {

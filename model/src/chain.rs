@@ -1,0 +1,510 @@
+//! The chain, its pruning and its exporters, as `docs/design.md` has them; and what damage excuses.
+
+use crate::blocks::id;
+use candid::Principal;
+use coppice_interface::*;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+const DAY: u64 = 86_400;
+
+/// A block as its producer made it, and its place in the chain.
+#[derive(Clone, Debug)]
+pub struct Made {
+    /// Its number among all blocks that were ever made.
+    pub serial: u64,
+    /// The block.
+    pub block: AppendBlock,
+    /// Its ids, by position.
+    pub ids: Vec<[u8; 32]>,
+    /// Its keys, by transaction.
+    pub keys: Vec<(u32, Vec<u8>)>,
+    /// Where its payload starts in the log.
+    pub offset: u64,
+    /// Its monotonic time.
+    pub monotonic: u64,
+    /// Whether its record, or a blob that it lies in, was damaged.
+    pub damaged: bool,
+}
+
+/// The open upload.
+#[derive(Clone, Debug)]
+pub struct Upload {
+    /// Its block.
+    pub made: Made,
+    /// Bytes of its chunks.
+    pub chunk: usize,
+    /// The chunks that are there.
+    pub put: BTreeSet<u32>,
+    /// Its lengths are such that it is never whole.
+    pub huge: bool,
+    /// Unix seconds of the last message that went on with it.
+    pub touched: u64,
+    /// References that are in the indexes.
+    pub entered: u64,
+    /// It was aborted, and is being undone.
+    pub aborting: bool,
+}
+
+/// What is due.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Due {
+    /// Why.
+    pub reason: PruneReason,
+    /// Blocks below it are to go.
+    pub target: u64,
+    /// Blocks below it may.
+    pub before: u64,
+}
+
+/// The triggers' aim: why, below which block, and whether the floor keeps more of what they would take.
+struct Wanted(PruneReason, u64, bool);
+
+/// Where an id is, as far as the model can say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Whereabouts {
+    /// Exactly there, or nowhere.
+    At(Option<(u64, u32)>),
+    /// One of these, or damage.
+    OneOf(Vec<(u64, u32)>),
+}
+
+/// The model.
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    /// What is kept, oldest first.
+    pub kept: VecDeque<Made>,
+    /// What was pruned, oldest first.
+    pub pruned: Vec<AppendBlock>,
+    /// The number of a first block.
+    pub first: u64,
+    /// Blocks ever made.
+    pub made: u64,
+    /// The policy in force.
+    pub policy: Option<PrunePolicy>,
+    /// The kill switch.
+    pub enabled: bool,
+    /// `require_export`.
+    pub require_export: bool,
+    /// The exclusive bound of each exporter, by name.
+    pub bounds: BTreeMap<String, u64>,
+    /// The open upload.
+    pub upload: Option<Upload>,
+    /// The rollback that is under way.
+    pub rollback_to: Option<u64>,
+    /// How often something was damaged.
+    pub harmed: u64,
+    /// Of each id, the newest damaged block that it was ever in.
+    harmed_ids: BTreeMap<[u8; 32], u64>,
+    /// The same of each key.
+    harmed_keys: BTreeMap<Vec<u8>, u64>,
+    producer: Option<Principal>,
+    /// Seconds after which an upload is dropped that is not gone on with.
+    expiry_secs: u64,
+    /// Bytes of a blob of the log.
+    class: u64,
+    to_low_water: bool,
+    tail: u64,
+    log_first: u64,
+}
+
+/// Blocks behind the head that age leaves.
+fn floor(policy: &PrunePolicy) -> u64 {
+    if policy.retain_blocks > 0 { policy.retain_blocks.min(policy.min_kept_blocks) } else { policy.min_kept_blocks }
+}
+
+/// Transactions of a block.
+pub fn transactions(block: &AppendBlock) -> u64 {
+    u64::from(u32::from_le_bytes(block.index[..4].try_into().expect("an index")))
+}
+
+/// Ids of a block, by position.
+pub fn ids(block: &AppendBlock) -> Vec<[u8; 32]> {
+    let bytes = &block.index[4..4 + 32 * transactions(block) as usize];
+    bytes.as_chunks().0.to_vec()
+}
+
+/// Secondary keys of a block: which transaction has which.
+pub fn keys(block: &AppendBlock) -> Vec<(u32, Vec<u8>)> {
+    let mut rest = &block.index[8 + 32 * transactions(block) as usize..];
+    let mut keys = Vec::new();
+    while let [a, b, c, d, low, high, behind @ ..] = rest {
+        let (key, behind) = behind.split_at(usize::from(u16::from_le_bytes([*low, *high])));
+        keys.push((u32::from_le_bytes([*a, *b, *c, *d]), key.to_vec()));
+        rest = behind;
+    }
+    keys
+}
+
+impl Made {
+    /// A block that is no part of the chain yet.
+    pub fn new(serial: u64, block: AppendBlock) -> Self {
+        let (ids, keys) = (ids(&block), keys(&block));
+        Self { serial, block, ids, keys, offset: 0, monotonic: 0, damaged: false }
+    }
+
+    /// Bytes of its segments.
+    pub fn payload(&self) -> u64 {
+        (self.block.body.len() + self.block.receipts.len() + self.block.index.len()) as u64
+    }
+
+    /// Its references: ids and keys.
+    pub fn references(&self) -> u64 {
+        (self.ids.len() + self.keys.len()) as u64
+    }
+
+    /// Bytes of its record, and of what it has in the indexes.
+    fn beside_the_log(&self) -> u64 {
+        320 + 32 * self.references()
+    }
+}
+
+impl Upload {
+    /// One without chunks.
+    pub fn new(made: Made, chunk: usize, touched: u64) -> Self {
+        Self { made, chunk, put: BTreeSet::new(), huge: false, touched, entered: 0, aborting: false }
+    }
+}
+
+impl Model {
+    /// An empty chain that begins at block `first`, over blobs of `class` bytes. Uploads of the producer expire after so many seconds.
+    pub fn new(first: u64, class: u32, producer: Principal, expiry_secs: u64) -> Self {
+        Self { first, class: u64::from(class), producer: Some(producer), expiry_secs, ..Self::default() }
+    }
+
+    /// The block on top of the head; no other has its hash, on any fork.
+    pub fn make(&mut self, block: AppendBlock) -> Made {
+        self.made += 1;
+        let parent_hash = self.kept.back().map_or_else(BlockHash::default, |made| made.block.hash.clone());
+        Made::new(self.made, AppendBlock { hash: id(self.made << 30).into(), parent_hash, ..block })
+    }
+
+    /// The oldest kept block's number.
+    pub fn oldest(&self) -> u64 {
+        self.kept.front().map_or(0, |made| made.block.number)
+    }
+
+    /// The head's number.
+    pub fn head(&self) -> Option<u64> {
+        self.kept.back().map(|made| made.block.number)
+    }
+
+    /// The number that comes next.
+    pub fn next(&self) -> u64 {
+        self.head().map_or(self.first, |head| head + 1)
+    }
+
+    /// A kept block.
+    pub fn get(&self, number: u64) -> Option<&Made> {
+        self.kept.get(number.checked_sub(self.oldest())? as usize)
+    }
+
+    /// References of the kept blocks.
+    pub fn references(&self) -> u64 {
+        self.kept.iter().map(Made::references).sum()
+    }
+
+    /// Different ids of the kept blocks.
+    pub fn distinct_ids(&self) -> BTreeSet<[u8; 32]> {
+        self.kept.iter().flat_map(|made| made.ids.iter().copied()).collect()
+    }
+
+    /// Different keys of the kept blocks.
+    pub fn distinct_keys(&self) -> BTreeSet<&[u8]> {
+        self.kept.iter().flat_map(|made| &made.keys).map(|(_, key)| key.as_slice()).collect()
+    }
+
+    /// Class bytes that the chain keeps.
+    pub fn kept_bytes(&self) -> u64 {
+        (self.tail.div_ceil(self.class).max(self.log_first) - self.log_first) * self.class
+    }
+
+    /// Bytes that the chain takes, as the capacity trigger counts them.
+    pub fn capacity_bytes(&self) -> u64 {
+        self.kept_bytes() + self.kept.iter().map(Made::beside_the_log).sum::<u64>()
+    }
+
+    /// What nothing may pass, and who says so: of several the first by name.
+    pub fn guard(&self) -> Option<(u64, HeldBy)> {
+        match self.bounds.iter().min_by_key(|&(_, bound)| bound) {
+            Some((name, &bound)) => Some((bound, HeldBy::Exporter(name.clone()))),
+            None => self.require_export.then_some((0, HeldBy::NoExporter)),
+        }
+    }
+
+    /// The places of an id, newest first, each with the serial number of its block.
+    fn places(&self, id: &[u8; 32]) -> impl Iterator<Item = (u64, (u64, u32))> {
+        self.kept.iter().rev().filter_map(move |made| {
+            let position = made.ids.iter().rposition(|other| other == id)?;
+            Some((made.serial, (made.block.number, position as u32)))
+        })
+    }
+
+    /// Where an id's newest occurrence is.
+    pub fn locate(&self, id: &[u8; 32]) -> Whereabouts {
+        let harmed = self.harmed_ids.get(id);
+        match self.places(id).next() {
+            None if harmed.is_none() => Whereabouts::At(None),
+            Some((serial, place)) if harmed.is_none_or(|harmed| serial > *harmed) => Whereabouts::At(Some(place)),
+            _ => Whereabouts::OneOf(self.places(id).map(|(_, place)| place).collect()),
+        }
+    }
+
+    /// The transactions with a key, as block numbers and positions, newest first; none: damage may have hidden some.
+    pub fn find(&self, key: &[u8]) -> Option<Vec<(u64, u32)>> {
+        let mut found = Vec::new();
+        let harmed = self.harmed_keys.get(key);
+        for made in self.kept.iter().rev() {
+            let of = made.keys.iter().filter(|(_, other)| other == key).map(|&(at, _)| at).collect::<BTreeSet<u32>>();
+            if !of.is_empty() && harmed.is_some_and(|harmed| made.serial <= *harmed) {
+                return None;
+            }
+            found.extend(of.into_iter().rev().map(|at| (made.block.number, at)));
+        }
+        harmed.is_none().then_some(found)
+    }
+
+    /// Notes that a block is damaged.
+    pub fn harm(&mut self, number: u64) {
+        let oldest = self.oldest();
+        let made = match &mut self.upload {
+            Some(upload) if upload.made.block.number == number => Some(&mut upload.made),
+            _ => number.checked_sub(oldest).and_then(|at| self.kept.get_mut(at as usize)),
+        };
+        if let Some(made) = made {
+            made.damaged = true;
+            let made = made.clone();
+            self.note_harm(&made);
+        }
+    }
+
+    /// A block's postings may lead to nothing from now on.
+    pub fn note_harm(&mut self, made: &Made) {
+        for id in &made.ids {
+            let newest = self.harmed_ids.entry(*id).or_default();
+            *newest = made.serial.max(*newest);
+        }
+        for (_, key) in &made.keys {
+            let newest = self.harmed_keys.entry(key.clone()).or_default();
+            *newest = made.serial.max(*newest);
+        }
+    }
+
+    /// Makes a block the head.
+    pub fn append(&mut self, made: Made, now: u64) {
+        if made.damaged {
+            self.note_harm(&made);
+        }
+        let before = self.kept.back().map_or(0, |made| made.monotonic);
+        let monotonic = now.min(before.max(made.block.timestamp));
+        let offset = self.tail;
+        // Behind the payload lie the links of its keys, and of those of its ids that a kept block has, too.
+        let ids = made.ids.iter().collect::<BTreeSet<_>>();
+        let repeated = ids.into_iter().filter(|id| self.places(id).next().is_some()).count();
+        self.tail += made.payload() + 12 * (made.keys.len() + repeated) as u64;
+        self.kept.push_back(Made { offset, monotonic, ..made });
+    }
+
+    /// The reason for which an append, or the beginning of an upload, is refused.
+    pub fn refuses_append(&self, now: u64) -> Option<AppendError> {
+        match (self.rollback_to, self.open()) {
+            (Some(to), _) => Some(AppendError::RollbackUnderway { to }),
+            (None, Some((by, expires_at))) => Some(AppendError::UploadOpen { by, expires_at }),
+            (None, None) => self.exhausted(now).map(|held_by| AppendError::CapacityExhausted { held_by }),
+        }
+    }
+
+    /// The reason for which a rollback is refused.
+    pub fn refuses_rollback(&self, number: u64) -> Option<RollbackError> {
+        let Some(head) = self.head() else { return Some(RollbackError::Empty) };
+        match (self.open(), self.rollback_to) {
+            _ if number < self.oldest() => Some(RollbackError::Pruned { first_available: self.oldest() }),
+            (Some((by, expires_at)), _) => Some(RollbackError::UploadOpen { by, expires_at }),
+            _ if number > head => Some(RollbackError::AboveHead { head }),
+            (None, Some(to)) if number > to => Some(RollbackError::RollbackUnderway { to }),
+            _ => None,
+        }
+    }
+
+    /// The producer that has begun the open upload, and when it expires.
+    pub fn open(&self) -> Option<(Option<Principal>, u64)> {
+        self.upload.as_ref().map(|upload| (self.producer, upload.touched + self.expiry_secs))
+    }
+
+    /// Whether the open upload was not gone on with for long enough.
+    pub fn expired(&self, now: u64) -> bool {
+        self.open().is_some_and(|(_, expires_at)| now >= expires_at)
+    }
+
+    /// Who refuses an append, if somebody does.
+    pub fn exhausted(&self, now: u64) -> Option<HeldBy> {
+        let policy = self.policy.as_ref()?;
+        let emergency = policy.target_bytes * u64::from(policy.emergency_ratio_bps) / 10_000;
+        let frees = self.oldest() < self.head()?.saturating_sub(1);
+        if emergency == 0 || self.capacity_bytes() < emergency || !frees {
+            return None;
+        }
+        if !self.enabled {
+            return Some(HeldBy::Disabled);
+        }
+        let stuck = self.due(now).is_some_and(|due| due.before <= self.oldest());
+        Some(if stuck { self.guard().expect("it is what holds").1 } else { HeldBy::PruneLag })
+    }
+
+    /// Blobs that become free when the blocks below `bound` go.
+    fn frees(&self, bound: u64) -> u64 {
+        self.get(bound).map_or(0, |kept| (kept.offset / self.class).saturating_sub(self.log_first))
+    }
+
+    /// The lowest bound that gives back `bytes`, at most `last`; and whether that gives back less.
+    fn freeing(&self, bytes: u64, last: u64) -> (u64, bool) {
+        let mut beside = 0;
+        for kept in &self.kept {
+            let number = kept.block.number;
+            let is_enough = self.frees(number) * self.class + beside >= bytes;
+            if number >= last || is_enough {
+                return (number, !is_enough);
+            }
+            beside += kept.beside_the_log();
+        }
+        (last, true)
+    }
+
+    fn wanted(&self, now: u64) -> Option<Wanted> {
+        let policy = self.policy.as_ref()?;
+        let head = self.head()?;
+        let by_count = if policy.retain_blocks > 0 { head.saturating_sub(policy.retain_blocks) } else { 0 };
+        let young = |kept: &&Made| kept.monotonic + policy.retain_days * DAY >= now;
+        let aged = match policy.retain_days {
+            0 => 0,
+            _ => self.kept.iter().find(young).map_or(head, |kept| kept.block.number),
+        };
+        let retention = by_count.max(aged.min(head.saturating_sub(floor(policy))));
+        let (kept, target) = (self.capacity_bytes(), policy.target_bytes);
+        let low = target * u64::from(10_000 - policy.headroom_ratio_bps) / 10_000;
+        let high = target * u64::from(20_000 - policy.headroom_ratio_bps) / 20_000;
+        let fires = target > 0 && (kept > high || self.to_low_water && kept > low);
+        let last = head.saturating_sub(1);
+        let (capacity, too_few) = if fires { self.freeing(kept - low, last) } else { (0, false) };
+        let reason = if capacity > retention { PruneReason::Capacity } else { PruneReason::Retention };
+        let target = retention.max(capacity);
+        Some(Wanted(reason, target, aged > target || too_few && target <= last.max(self.oldest())))
+    }
+
+    /// Returns the blocks that are due at `now`.
+    pub fn due(&self, now: u64) -> Option<Due> {
+        let Wanted(reason, target, _) = self.wanted(now).filter(|Wanted(_, target, _)| *target > self.oldest())?;
+        let before = self.guard().map_or(target, |(guard, _)| guard.min(target));
+        let before = before.min(self.rollback_to.unwrap_or(u64::MAX));
+        Some(Due { reason, target, before })
+    }
+
+    /// Returns the first block that the floor keeps although age or capacity would prune it.
+    pub fn floor_block(&self, now: u64) -> Option<u64> {
+        let Wanted(_, target, holds) = self.wanted(now)?;
+        holds.then_some(target.max(self.oldest()))
+    }
+
+    /// One run with this many ops: the first block always, the others as long as they fit.
+    pub fn run(&mut self, now: u64, max_ops: u64) {
+        let Some(due) = self.due(now) else { return };
+        let (mut left, mut first) = (max_ops, true);
+        while self.oldest() < due.before {
+            let ops = 1 + 2 * self.frees(self.oldest() + 1);
+            if !first && ops > left {
+                break;
+            }
+            (first, left) = (false, left.saturating_sub(ops));
+            self.prune_oldest();
+        }
+        if !first {
+            self.to_low_water = (self.to_low_water || due.reason == PruneReason::Capacity) && self.above_low_water();
+        }
+    }
+
+    /// Takes the oldest block out.
+    pub fn prune_oldest(&mut self) {
+        self.log_first += self.frees(self.oldest() + 1);
+        self.pruned.extend(self.kept.pop_front().map(|made| made.block));
+    }
+
+    /// The daemon prunes no block at or above this one.
+    pub fn may_go_below(&self, now: u64) -> u64 {
+        self.due(now).map_or(0, |due| due.before).max(self.oldest())
+    }
+
+    fn above_low_water(&self) -> bool {
+        self.policy.as_ref().is_some_and(|policy| {
+            self.capacity_bytes() > policy.target_bytes * u64::from(10_000 - policy.headroom_ratio_bps) / 10_000
+        })
+    }
+
+    /// Returns what holds back due blocks: the floor only if it keeps blocks and nothing else holds them.
+    pub fn held_by(&self, now: u64) -> Option<HeldBy> {
+        let floor = self.floor_block(now).map(|_| HeldBy::Floor);
+        let Some(due) = self.due(now) else { return floor };
+        if !self.enabled {
+            return Some(HeldBy::Disabled);
+        }
+        self.guard().filter(|_| due.before < due.target).map(|(_, held_by)| held_by).or(floor)
+    }
+
+    /// Ticks of the daemon until nothing is left of what may go.
+    pub fn settle(&mut self, now: u64) {
+        if self.expired(now) {
+            self.upload = None;
+        }
+        let ops = self.policy.as_ref().map_or(0, |policy| policy.max_ops_per_tick);
+        while self.enabled && self.due(now).is_some_and(|due| due.before > self.oldest()) {
+            self.run(now, ops);
+        }
+    }
+
+    /// Puts a policy in force.
+    pub fn set_policy(&mut self, policy: PrunePolicy) {
+        self.enabled |= self.policy.is_none();
+        self.policy = Some(policy);
+        self.to_low_water = false;
+    }
+
+    /// Makes block `number` the head. Answers the blocks above, the lowest last.
+    pub fn roll_back(&mut self, number: u64) -> Vec<Made> {
+        let mut left = Vec::new();
+        while self.head() > Some(number) {
+            let made = self.kept.pop_back().expect("there is a head");
+            self.tail = made.offset;
+            left.push(made);
+        }
+        let next = self.next();
+        self.bounds.values_mut().for_each(|bound| *bound = (*bound).min(next));
+        self.to_low_water &= self.above_low_water();
+        left
+    }
+
+    /// Empties the chain. Damage is forgotten with it: nothing of what was before can be met again.
+    pub fn reset(&mut self, first: u64) {
+        self.kept.clear();
+        self.harmed_ids.clear();
+        self.harmed_keys.clear();
+        self.first = first;
+        self.bounds.values_mut().for_each(|bound| *bound = 0);
+        (self.tail, self.log_first) = (0, 0);
+    }
+
+    /// Adds an exporter.
+    pub fn register(&mut self, name: String) {
+        let oldest = self.oldest();
+        self.bounds.entry(name).or_insert(oldest);
+    }
+
+    /// The answer to an exporter that has exported up to this block; none where there is no such exporter.
+    pub fn ack(&self, name: &str, number: u64, hash: &BlockHash) -> Option<Result<u64, AckError>> {
+        let bound = *self.bounds.get(name)?;
+        let head = self.head();
+        let wrong = self.get(number).filter(|made| made.block.hash != *hash);
+        Some(match wrong {
+            _ if head.is_none_or(|head| number > head) => Err(AckError::AboveHead { head }),
+            Some(made) => Err(AckError::WrongHash { expected: made.block.hash.clone() }),
+            None => Ok(bound.max(number + 1)),
+        })
+    }
+}
