@@ -43,6 +43,8 @@ pub use upload::cell::Opened;
 #[cfg(test)]
 mod damage_tests;
 #[cfg(test)]
+mod histories;
+#[cfg(test)]
 mod key_tests;
 #[cfg(test)]
 mod tests;

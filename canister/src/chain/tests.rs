@@ -1,34 +1,18 @@
-//! The chain against a plain model, and what only a test inside can cause: damage and refused growth.
+//! The chain, with what only a test inside can cause: damage and refused growth.
 
 use super::*;
 use crate::platform::native;
-use crate::storage::blob::{BlobStore, Class, Owner};
+use crate::storage::blob::{BlobStore, Owner};
 use crate::storage::memory::{self, GrowError};
 use crate::testing::{block, fresh, id, reopen};
 use coppice_interface::segments::Index;
 use coppice_interface::*;
-use proptest::prelude::*;
-use serde_bytes::ByteBuf;
-use std::collections::BTreeMap;
+use coppice_model::blocks::upload;
 
 const KIB: usize = 1 << 10;
 
 fn append(chain: &mut ChainStore, blobs: &mut BlobStore, block: &AppendBlock) -> Result<(), AppendError> {
     chain.append(blobs, block, &Admission::default(), 1_700_000_000)
-}
-
-fn whole(chain: &ChainStore, blobs: &BlobStore, number: u64) -> AppendBlock {
-    let found = chain.block(blobs, number).unwrap();
-    AppendBlock {
-        number,
-        hash: found.header.hash,
-        parent_hash: found.header.parent_hash,
-        timestamp: found.header.timestamp,
-        body: found.body,
-        receipts: found.receipts,
-        index: found.index,
-        sha256: found.header.sha256,
-    }
 }
 
 /// Class bytes over payload bytes, beyond the open blob.
@@ -298,245 +282,7 @@ fn a_block_goes_in_the_fixed_order() {
     assert_eq!(order, expected);
 }
 
-/// A random history.
-#[derive(Clone, Debug)]
-enum Step {
-    Append { body: usize, ids: Vec<u8> },
-    Upload { body: usize, ids: Vec<u8>, chunk: usize, order: u64, stop_at: usize },
-    Prune(u8),
-    Sweep,
-    Rollback(u8),
-    Reset(u64),
-    Reopen,
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    let body = prop_oneof![0usize..500, 0usize..200 * KIB];
-    let ids = prop::collection::vec(0u8..30, 0..8);
-    prop_oneof![
-        6 => (body.clone(), ids.clone()).prop_map(|(body, ids)| Step::Append { body, ids }),
-        2 => (body, ids, 1usize..90 * KIB, any::<u64>(), 0usize..20)
-            .prop_map(|(body, ids, chunk, order, stop_at)| Step::Upload { body, ids, chunk, order, stop_at }),
-        2 => (1u8..4).prop_map(Step::Prune),
-        1 => Just(Step::Sweep),
-        2 => (1u8..4).prop_map(Step::Rollback),
-        1 => (0u64..1_000).prop_map(Step::Reset),
-        1 => Just(Step::Reopen),
-    ]
-}
-
-fn begin(block: &AppendBlock, chunk: usize) -> BeginBlock {
-    BeginBlock {
-        number: block.number,
-        hash: block.hash.clone(),
-        parent_hash: block.parent_hash.clone(),
-        timestamp: block.timestamp,
-        lengths: [&block.body, &block.receipts, &block.index].map(|bytes| bytes.len() as u64).into(),
-        sha256: block.sha256.clone(),
-        chunk_size: chunk as u32,
-    }
-}
-
-type Blocks = BTreeMap<u64, (AppendBlock, Vec<[u8; 32]>)>;
-
-/// Where the newest occurrence of each id is.
-fn newest(model: &Blocks) -> BTreeMap<[u8; 32], (u64, u32)> {
-    let each = |(number, (_, ids)): (&u64, &(AppendBlock, Vec<[u8; 32]>))| {
-        let number = *number;
-        ids.iter().zip(0..).map(|(id, position)| (*id, (number, position))).collect::<Vec<_>>()
-    };
-    model.iter().flat_map(each).collect()
-}
-
-/// Every id is where the model says, whatever else is half way in or out.
-fn check_ids(chain: &ChainStore, blobs: &BlobStore, model: &Blocks) -> Result<(), TestCaseError> {
-    let newest = newest(model);
-    for i in 0..30 {
-        let found = chain.location(blobs, &id(i)).map(|found| (found.block_number, found.position));
-        prop_assert_eq!(found, newest.get(&id(i)).copied().ok_or(ReadError::NotFound), "id {}", i);
-    }
-    Ok(())
-}
-
-proptest! {
-    #![proptest_config(crate::testing::histories(48))]
-
-    /// Appends, uploads (finished, or aborted half way), prunes, sweeps, rollbacks, resets and re-opens: every block, every id, every
-    /// receipt and every blob is as a plain map says, with hashes that ids share and without. Commits, aborts and rollbacks take a
-    /// message for each few references, and the chain is re-opened between them; of what is half way in or out nobody sees anything.
-    #[test]
-    fn agrees_with_a_model(colliding: bool, slice in 1u64..6, mut first in prop_oneof![Just(0u64), any::<u32>().prop_map(u64::from)], steps in prop::collection::vec(step(), 1..30)) {
-        let class = 64 << 10;
-        let (mut chain, mut blobs) = fresh(class);
-        let mut model = Blocks::new();
-        for step in steps {
-            chain.few_hashes = colliding;
-            let next = model.last_key_value().map_or(first, |(number, _)| number + 1);
-            match step {
-                Step::Append { body, ids } => {
-                    let ids: Vec<_> = ids.into_iter().map(|i| id(u64::from(i))).collect();
-                    let new = block(next, &ids, body);
-                    prop_assert_eq!(append(&mut chain, &mut blobs, &new), Ok(()));
-                    prop_assert_eq!(append(&mut chain, &mut blobs, &new), Ok(()), "again changes nothing");
-                    model.insert(next, (new, ids));
-                }
-                Step::Upload { body, ids, chunk, order, stop_at } => {
-                    let ids: Vec<_> = ids.into_iter().map(|i| id(u64::from(i))).collect();
-                    let new = block(next, &ids, body);
-                    let payload = [&new.body[..], &new.receipts[..], &new.index[..]].concat();
-                    let chunks: Vec<&[u8]> = payload.chunks(chunk.max(payload.len() / 500 + 1)).collect();
-                    let arg = begin(&new, chunk.max(payload.len() / 500 + 1));
-                    let admission = Admission { verify_segments: true, ..Admission::default() };
-                    let progress = chain.begin(&mut blobs, &arg, &admission, 0).unwrap();
-                    prop_assert_eq!(progress.chunks as usize, chunks.len());
-                    let mut turn: Vec<usize> = (0..chunks.len()).collect();
-                    turn.sort_by_key(|&i| (i as u64 + 1).wrapping_mul(order | 1));
-                    for (done, &i) in turn.iter().enumerate() {
-                        if done == stop_at {
-                            (chain, blobs) = reopen(class);
-                            chain.few_hashes = colliding;
-                        }
-                        let put = PutBlockChunk { number: next, chunk: i as u32, bytes: ByteBuf::from(chunks[i]) };
-                        let progress = chain.put_chunk(&mut blobs, &put, 0).unwrap();
-                        prop_assert_eq!(progress.missing as usize, chunks.len() - done - 1);
-                    }
-                    let block_id = BlockId { number: next, hash: new.hash.clone() };
-                    let of = ids.len() as u64;
-                    let commits = if stop_at % 3 == 0 { stop_at / 3 } else { usize::MAX };
-                    let mut entered = 0;
-                    let done = (0..commits).any(|i| {
-                        chain.small_slices = Some(slice);
-                        let answer = chain.commit_upload(&mut blobs, &block_id, &admission, 1_700_000_000).unwrap();
-                        if answer != Commit::Done {
-                            entered += slice;
-                            assert_eq!(answer, Commit::HasMore { entered, of });
-                            check_ids(&chain, &blobs, &model).unwrap();
-                            assert_eq!(chain.block(&blobs, next).err(), Some(ReadError::NotFound));
-                            if i % 2 == stop_at % 2 {
-                                (chain, blobs) = reopen(class);
-                                chain.few_hashes = colliding;
-                            }
-                            if i == stop_at {
-                                chain.remove_oldest(&mut blobs).map(|_| model.pop_first());
-                                chain.sweep(IndexTable::Ids);
-                            }
-                        }
-                        answer == Commit::Done
-                    });
-                    if done {
-                        model.insert(next, (new, ids));
-                    } else {
-                        chain.small_slices = Some(slice);
-                        prop_assert_eq!(chain.abort_upload(&mut blobs, next), Ok(true));
-                        while chain.is_aborting() {
-                            let refused = chain.commit_upload(&mut blobs, &block_id, &admission, 0);
-                            prop_assert_eq!(refused, Err(UploadError::Aborting));
-                            let answer = append(&mut chain, &mut blobs, &new);
-                            prop_assert!(matches!(answer, Err(AppendError::UploadOpen { .. })), "{answer:?}");
-                            check_ids(&chain, &blobs, &model)?;
-                            (chain, blobs) = reopen(class);
-                            (chain.few_hashes, chain.small_slices) = (colliding, Some(slice));
-                            chain.go_on_aborting(&mut blobs);
-                        }
-                        prop_assert_eq!(chain.abort_upload(&mut blobs, next), Ok(false));
-                    }
-                    chain.small_slices = None;
-                }
-                Step::Prune(count) => {
-                    for _ in 0..count {
-                        let expected = (model.len() > 1).then(|| model.pop_first().unwrap().0);
-                        let removed = chain.remove_oldest(&mut blobs);
-                        if let Some(removed) = &removed {
-                            prop_assert_eq!(&removed.faults, &Vec::<String>::new());
-                        }
-                        prop_assert_eq!(removed.map(|removed| removed.number), expected);
-                    }
-                }
-                Step::Sweep => drop(chain.sweep(IndexTable::Ids)),
-                Step::Rollback(count) => {
-                    let Some(head) = chain.state().head() else { continue };
-                    let to = head.saturating_sub(u64::from(count)).max(chain.state().oldest);
-                    prop_assert_eq!(chain.check_rollback(to, 120), Ok(()));
-                    chain.begin_rollback(to);
-                    while chain.rollback_left().is_some() {
-                        let done = chain.go_on_rolling_back(&mut blobs, slice);
-                        prop_assert_eq!(&done.faults, &Vec::<String>::new());
-                        if done.began {
-                            model.pop_last();
-                        }
-                        check_ids(&chain, &blobs, &model)?;
-                        if chain.rollback_left().is_some() {
-                            let (number, _) = model.last_key_value().unwrap();
-                            let comes = block(number + 1, &[], 5);
-                            let refused = append(&mut chain, &mut blobs, &comes);
-                            prop_assert_eq!(refused, Err(AppendError::RollbackUnderway { to }));
-                        }
-                        (chain, blobs) = reopen(class);
-                        chain.few_hashes = colliding;
-                    }
-                    prop_assert_eq!(chain.state().head(), Some(to));
-                }
-                Step::Reset(at) => {
-                    let Some(head) = chain.state().head() else { continue };
-                    let hash = chain.hash(head).unwrap();
-                    prop_assert_eq!(chain.check_reset(b"other", false, 120), Err(ResetError::WrongHash { expected: hash.to_bytes() }));
-                    prop_assert_eq!(chain.check_reset(hash.as_slice(), false, 120), Ok(()));
-                    prop_assert_eq!(chain.reset(), model.len() as u64);
-                    model.clear();
-                    check_ids(&chain, &blobs, &model)?;
-                    while chain.to_clear() > 0 {
-                        let refused = append(&mut chain, &mut blobs, &block(at, &[], 5));
-                        prop_assert_eq!(refused, Err(AppendError::ResetUnderway { left: chain.to_clear() }));
-                        prop_assert_eq!(chain.clear(&mut blobs), Vec::<String>::new());
-                        (chain, blobs) = reopen(class);
-                        chain.few_hashes = colliding;
-                    }
-                    prop_assert_eq!(blobs.kept_bytes(Owner::Log), 0);
-                    first = at;
-                }
-                Step::Reopen => (chain, blobs) = reopen(class),
-            }
-            prop_assert_eq!(chain.state().head(), model.last_key_value().map(|(number, _)| *number));
-        }
-        chain.few_hashes = colliding;
-        for (number, (expected, _)) in &model {
-            prop_assert_eq!(&whole(&chain, &blobs, *number), expected);
-        }
-        check_ids(&chain, &blobs, &model)?;
-        let newest = newest(&model);
-        for (id, (_, position)) in &newest {
-            prop_assert_eq!(chain.receipt(&blobs, id).unwrap().bytes, vec![*position as u8; 5]);
-        }
-        // Nothing leaks: the kept blobs are those that the kept blocks touch, and nothing is quarantined.
-        let state = *chain.state();
-        prop_assert_eq!(blobs.kept_bytes(Owner::Upload), 0);
-        prop_assert_eq!(blobs.kept_bytes(Owner::Log), (state.log_end - state.log_first) * u64::from(class));
-        if let Some((first, _)) = model.first_key_value() {
-            let start = chain.meta(*first).unwrap().log_offset;
-            prop_assert_eq!(state.log_first, (start / u64::from(class)).min(state.log_end));
-        }
-        for class in Class::all() {
-            prop_assert_eq!(blobs.class_counters(class).quarantined, 0);
-        }
-        let references = |range: &Blocks| range.values().map(|block| block.1.len() as u64).sum::<u64>();
-        prop_assert_eq!(chain.state().kept_references(), references(&model));
-        for &number in model.keys() {
-            let before = references(&model.range(..number).map(|(n, block)| (*n, block.clone())).collect());
-            prop_assert_eq!(chain.references_before(number) - chain.state().pruned_references, before);
-        }
-        let mut hashes: Vec<u64> = newest.keys().map(|id| chain.id_hash(id)).collect();
-        hashes.sort_unstable();
-        hashes.dedup();
-        let TableDebt { entries, debt, .. } = chain.debt(IndexTable::Ids);
-        let live = hashes.len() as u64;
-        prop_assert!(entries >= live && entries <= live + debt, "{entries} entries, {live} live, a debt of {debt}");
-        chain.sweep(IndexTable::Ids);
-        prop_assert_eq!(chain.debt(IndexTable::Ids).debt, 0);
-        prop_assert_eq!(chain.index_stats().entries, live, "an entry for each id, and no other");
-    }
-}
-
-/// Who began an upload is kept with it.
+/// Who began an upload is kept with it; one that was begun before that was noted is everybody's.
 #[test]
 fn an_upload_says_whose_it_is() {
     use candid::Principal;
@@ -545,7 +291,7 @@ fn an_upload_says_whose_it_is() {
     let [short, long] = [Principal::from_slice(&[7]), Principal::from_slice(&[9; 29])];
     for by in [short, long] {
         let admission = Admission { by, upload_expiry_secs: 120, ..Admission::default() };
-        let arg = begin(&block(0, &[id(1)], 1_000), 400);
+        let arg = upload(&block(0, &[id(1)], 1_000), 400).0;
         chain.begin(&mut blobs, &arg, &admission, 50).unwrap();
         (chain, blobs) = reopen(64 << 10);
         let open = Opened { by, expires_at: 170 };
@@ -558,7 +304,7 @@ fn an_upload_says_whose_it_is() {
     }
     // Bytes that no principal has are another version's.
     let admission = Admission::default();
-    chain.begin(&mut blobs, &begin(&block(0, &[], 10), 10), &admission, 0).unwrap();
+    chain.begin(&mut blobs, &upload(&block(0, &[], 10), 10).0, &admission, 0).unwrap();
     chain.cells.write(BY, &[31]);
     assert!(upload::cell::check(&chain.cells).is_err());
 }
