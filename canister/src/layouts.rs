@@ -7,6 +7,7 @@ use crate::storage::memory::*;
 use crate::storage::places;
 use crate::testing::{block, with_keys};
 use coppice_interface::*;
+use coppice_model::blocks::upload;
 
 /// Adds what [`busy`] leaves out: a chain with ids and keys, a rollback, an open upload, blobs to delete, a lease, a line in the log.
 fn busier() {
@@ -20,16 +21,7 @@ fn busier() {
             state.chain.append(&mut state.blobs, &block, &admission, time_secs()).unwrap();
         }
         state.rollback_to(21).unwrap();
-        let next = block(22, &[[9; 32]], 3_000);
-        let begin = BeginBlock {
-            number: 22,
-            hash: next.hash.clone(),
-            parent_hash: next.parent_hash.clone(),
-            timestamp: next.timestamp,
-            lengths: [next.body.len(), next.receipts.len(), next.index.len()].map(|len| len as u64).into(),
-            sha256: next.sha256.clone(),
-            chunk_size: 1_000,
-        };
+        let (begin, _) = upload(&block(22, &[[9; 32]], 3_000), 1_000);
         let admission = state.admission();
         state.chain.begin(&mut state.blobs, &begin, &admission, time_secs()).unwrap();
         for (nth, key) in ["a", "b", "c"].into_iter().enumerate() {

@@ -6,20 +6,15 @@ use crate::storage::blob::{BlobStore, Class};
 use crate::storage::memory;
 use crate::storage::places;
 use coppice_interface::AppendBlock;
-use coppice_interface::segments::{Index, encode_index, encode_receipts};
+use coppice_interface::segments::{encode_index, encode_receipts};
+pub use coppice_model::blocks::{id, with_keys};
 use serde_bytes::ByteBuf;
-use sha2::{Digest, Sha256};
 use std::rc::Rc;
 
 /// How many random histories: `PROPTEST_CASES` (`scripts/soak`), else so many as take a second.
 pub fn histories(few: u32) -> proptest::test_runner::Config {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(few);
     proptest::test_runner::Config { cases, ..Default::default() }
-}
-
-/// An id that looks random.
-pub fn id(of: u64) -> [u8; 32] {
-    Sha256::digest(of.to_le_bytes()).into()
 }
 
 /// The hash of block `number` on fork `fork`.
@@ -44,13 +39,6 @@ pub fn block(number: u64, ids: &[[u8; 32]], body: usize) -> AppendBlock {
         ..AppendBlock::default()
     };
     block.sealed()
-}
-
-/// A block with these secondary keys: which transaction has which, in the order of the segment.
-pub fn with_keys(block: AppendBlock, keys: &[(u32, &[u8])]) -> AppendBlock {
-    let ids: Vec<[u8; 32]> = Index::parse(&block.index).unwrap().ids().copied().collect();
-    let index = encode_index(ids.into_iter(), keys.iter().copied()).unwrap();
-    AppendBlock { index: ByteBuf::from(index), ..block }.sealed()
 }
 
 /// An empty chain over blobs of `log_class` bytes.

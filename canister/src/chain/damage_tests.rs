@@ -7,6 +7,7 @@ use crate::storage::blob::{BlobStore, Owner};
 use crate::storage::memory::GrowError;
 use crate::testing::{block, fresh, hash, id, reopen, with_keys};
 use coppice_interface::*;
+use coppice_model::blocks::{block_id, upload};
 use serde_bytes::ByteBuf;
 
 const CLASS: u32 = 64 << 10;
@@ -161,23 +162,13 @@ fn pruning_beside_wrong_records_releases_no_blob_of_a_kept_block() {
 }
 
 /// Uploads and commits a block.
-fn upload(chain: &mut ChainStore, blobs: &mut BlobStore, block: &AppendBlock) -> Result<(), AppendError> {
-    let payload = [&block.body[..], &block.receipts, &block.index].concat();
-    let begin = BeginBlock {
-        number: block.number,
-        hash: block.hash.clone(),
-        parent_hash: block.parent_hash.clone(),
-        timestamp: block.timestamp,
-        lengths: [&block.body, &block.receipts, &block.index].map(|bytes| bytes.len() as u64).into(),
-        sha256: block.sha256.clone(),
-        chunk_size: 1 << 20,
-    };
+fn enter(chain: &mut ChainStore, blobs: &mut BlobStore, block: &AppendBlock) -> Result<(), AppendError> {
+    let (begin, chunks) = upload(block, 1 << 20);
     chain.begin(blobs, &begin, &Admission::default(), 0)?;
-    for (chunk, bytes) in (0..).zip(payload.chunks(1 << 20)) {
+    for (chunk, bytes) in (0..).zip(chunks) {
         chain.put_chunk(blobs, &PutBlockChunk { number: block.number, chunk, bytes: ByteBuf::from(bytes) }, 0).unwrap();
     }
-    let id = BlockId { number: block.number, hash: block.hash.clone() };
-    let done = chain.commit_upload(blobs, &id, &Admission::default(), 1_700_000_000);
+    let done = chain.commit_upload(blobs, &block_id(block), &Admission::default(), 1_700_000_000);
     assert_eq!(done, Ok(Commit::Done));
     Ok(())
 }
@@ -205,7 +196,7 @@ fn the_log_goes_on_behind_a_last_blob_that_is_lost() {
             }
             let new = own(4, 90 * KIB);
             let enter = |chain: &mut ChainStore, blobs: &mut BlobStore, block: &AppendBlock| {
-                if uploaded { upload(chain, blobs, block) } else { append(chain, blobs, block) }
+                if uploaded { enter(chain, blobs, block) } else { append(chain, blobs, block) }
             };
             enter(&mut chain, &mut blobs, &new).unwrap();
             (chain, blobs) = reopen(CLASS);
@@ -252,43 +243,28 @@ fn the_log_goes_on_behind_a_last_blob_that_is_lost() {
 fn an_upload_into_a_blob_that_is_lost_can_be_aborted() {
     let (mut chain, mut blobs) = chain_of(4);
     let new = own(4, 90 * KIB);
-    let begin = BeginBlock {
-        number: 4,
-        hash: new.hash.clone(),
-        parent_hash: new.parent_hash.clone(),
-        timestamp: 0,
-        lengths: [&new.body, &new.receipts, &new.index].map(|bytes| bytes.len() as u64).into(),
-        sha256: new.sha256.clone(),
-        chunk_size: 1 << 20,
-    };
+    let (begin, mut chunks) = upload(&new, 1 << 20);
     chain.begin(&mut blobs, &begin, &Admission::default(), 0).unwrap();
     let (tail, last) = (chain.state().log_tail, chain.state().log_end - 1);
     assert!(tail % u64::from(CLASS) > 0);
     blobs.poison(&chain.log.ptr(last).unwrap());
-    let payload = [&new.body[..], &new.receipts, &new.index].concat();
-    let put = PutBlockChunk { number: 4, chunk: 0, bytes: ByteBuf::from(payload) };
+    let put = PutBlockChunk { number: 4, chunk: 0, bytes: ByteBuf::from(chunks.remove(0)) };
     assert_eq!(chain.put_chunk(&mut blobs, &put, 0), Err(UploadError::Damaged));
     assert_eq!(chain.abort_upload(&mut blobs, 4), Ok(true));
     check_space(&chain, &blobs);
-    upload(&mut chain, &mut blobs, &new).unwrap();
+    enter(&mut chain, &mut blobs, &new).unwrap();
     assert!(is_whole(&chain, &blobs, &new));
     // The same with a blob that is the upload's own.
     let new = own(5, 200 * KIB);
-    let begin = BeginBlock { number: 5, hash: new.hash.clone(), parent_hash: new.parent_hash.clone(), ..begin };
-    let begin = BeginBlock {
-        lengths: [&new.body, &new.receipts, &new.index].map(|bytes| bytes.len() as u64).into(),
-        sha256: new.sha256.clone(),
-        ..begin
-    };
+    let (begin, mut chunks) = upload(&new, 1 << 20);
     chain.begin(&mut blobs, &begin, &Admission::default(), 0).unwrap();
     blobs.poison(&chain.log.ptr(chain.state().log_end + 1).unwrap());
-    let payload = [&new.body[..], &new.receipts, &new.index].concat();
-    let put = PutBlockChunk { number: 5, chunk: 0, bytes: ByteBuf::from(payload) };
+    let put = PutBlockChunk { number: 5, chunk: 0, bytes: ByteBuf::from(chunks.remove(0)) };
     assert_eq!(chain.put_chunk(&mut blobs, &put, 0), Err(UploadError::Damaged));
     assert_eq!(chain.abort_upload(&mut blobs, 5), Ok(true));
     assert_eq!(blobs.class_counters(chain.log_class()).lost, 1, "the upload's own; the other is still in the log");
     check_space(&chain, &blobs);
-    upload(&mut chain, &mut blobs, &new).unwrap();
+    enter(&mut chain, &mut blobs, &new).unwrap();
     assert!(is_whole(&chain, &blobs, &new));
 }
 
@@ -336,7 +312,7 @@ fn the_ring_of_the_directory_wraps() {
         append(&mut chain, &mut blobs, &own(number, 100 * KIB)).unwrap();
     }
     assert!(chain.state().log_end > 3 * ring + 5);
-    upload(&mut chain, &mut blobs, &own(8, 300 * KIB)).unwrap();
+    enter(&mut chain, &mut blobs, &own(8, 300 * KIB)).unwrap();
     (chain, blobs) = reopen(CLASS);
     (0..8).for_each(|number| assert!(is_whole(&chain, &blobs, &own(number, 100 * KIB)), "{number}"));
     assert!(is_whole(&chain, &blobs, &own(8, 300 * KIB)));

@@ -117,6 +117,7 @@ mod tests {
     use crate::{state, testing};
     use candid::Principal;
     use coppice_interface::access::{ADMINS, BLOCK_PRODUCERS, REVERTERS, UPLOADERS};
+    use coppice_model::blocks::{block_id, upload};
 
     /// Runs a message. Returns how often the message enters the state, and the method's answer.
     fn visits<T>(roles: &[Role], method: impl FnOnce() -> T) -> (u64, T) {
@@ -165,18 +166,9 @@ mod tests {
         fresh();
         append(0).1.unwrap();
         let block = testing::block(1, &[testing::id(1)], 10);
-        let payload = [&block.body[..], &block.receipts, &block.index].concat();
-        let begin = BeginBlock {
-            number: block.number,
-            hash: block.hash.clone(),
-            parent_hash: block.parent_hash.clone(),
-            timestamp: block.timestamp,
-            lengths: [&block.body, &block.receipts, &block.index].map(|bytes| bytes.len() as u64).into(),
-            sha256: block.sha256.clone(),
-            chunk_size: payload.len() as u32,
-        };
-        let chunk = PutBlockChunk { number: 1, chunk: 0, bytes: payload.into() };
-        let id = BlockId { number: 1, hash: block.hash.clone() };
+        let (begin, mut chunks) = upload(&block, 1 << 20);
+        let chunk = PutBlockChunk { number: 1, chunk: 0, bytes: chunks.remove(0).into() };
+        let id = block_id(&block);
         let reset = ResetChain { head_hash: testing::block(0, &[], 10).hash, drop_unexported: true };
         let all = [
             visits(BLOCK_PRODUCERS, || begin_block(begin.clone()).unwrap()).0,

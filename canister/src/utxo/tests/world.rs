@@ -4,12 +4,9 @@ use crate::platform::native;
 use crate::storage::blob::BlobStore;
 use crate::storage::memory;
 use crate::storage::places;
-use crate::testing::id;
-use crate::utxo::encoding::{utxo_hash, var_int};
 use crate::utxo::{Call, Hash, LastUnspent, UtxoStore};
 use coppice_interface::*;
-use serde_bytes::ByteBuf;
-use sha2::{Digest, Sha256};
+pub use coppice_model::transactions::{Tx, serialise, txid};
 use std::rc::Rc;
 
 /// Nanoseconds at which everything happens.
@@ -22,98 +19,8 @@ pub struct World {
     pub height: u32,
 }
 
-/// A transaction and what tests want to know of it.
-#[derive(Clone, Debug)]
-pub struct Tx {
-    pub raw: Vec<u8>,
-    pub txid: Hash,
-    pub inputs: Vec<(Hash, u32)>,
-    pub outputs: Vec<(u64, Vec<u8>)>,
-}
-
-/// What an input spends beside its outpoint, in an extended transaction.
-type Previous = (u64, Vec<u8>);
-
-pub fn serialise(inputs: &[(Hash, u32)], previous: Option<&[Previous]>, outputs: &[(u64, Vec<u8>)]) -> Vec<u8> {
-    let mut raw = 2u32.to_le_bytes().to_vec();
-    if previous.is_some() {
-        raw.extend([0, 0, 0, 0, 0, 0xEF]);
-    }
-    var_int(&mut raw, inputs.len() as u64);
-    for (i, (txid, vout)) in inputs.iter().enumerate() {
-        raw.extend(txid);
-        raw.extend(vout.to_le_bytes());
-        raw.extend([2, 0x51, 0x52]);
-        raw.extend([0xFF; 4]);
-        if let Some(previous) = previous {
-            output(&mut raw, &previous[i]);
-        }
-    }
-    var_int(&mut raw, outputs.len() as u64);
-    outputs.iter().for_each(|one| output(&mut raw, one));
-    raw.extend(7u32.to_le_bytes());
-    raw
-}
-
-fn output(raw: &mut Vec<u8>, (value, script): &(u64, Vec<u8>)) {
-    raw.extend(value.to_le_bytes());
-    var_int(raw, script.len() as u64);
-    raw.extend(script);
-}
-
-pub fn txid(standard: &[u8]) -> Hash {
-    Sha256::digest(Sha256::digest(standard)).into()
-}
-
-impl Tx {
-    pub fn new(inputs: &[(Hash, u32)], outputs: &[(u64, Vec<u8>)]) -> Self {
-        let raw = serialise(inputs, None, outputs);
-        Self { txid: txid(&raw), raw, inputs: inputs.to_vec(), outputs: outputs.to_vec() }
-    }
-
-    /// One that spends these, with so many outputs, like no other of another `salt`.
-    pub fn of(salt: u64, inputs: &[(Hash, u32)], outputs: u32) -> Self {
-        let outputs: Vec<_> =
-            (0..outputs).map(|i| (1_000 + u64::from(i), [&[0x51][..], &salt.to_le_bytes()].concat())).collect();
-        Self::new(inputs, &outputs)
-    }
-
-    /// One that spends something that has no record.
-    pub fn orphan(salt: u64, outputs: u32) -> Self {
-        Self::of(salt, &[(id(salt ^ 0xF00D), 0)], outputs)
-    }
-
-    pub fn coinbase(salt: u64, outputs: u32) -> Self {
-        Self::of(salt, &[([0; 32], u32::MAX)], outputs)
-    }
-
-    pub fn hash(&self, vout: u32) -> Hash {
-        let (value, script) = &self.outputs[vout as usize];
-        utxo_hash(&self.txid, vout, script, *value, &mut Vec::new())
-    }
-
-    pub fn id(&self) -> Txid {
-        Txid::from(self.txid)
-    }
-
-    pub fn outpoint(&self, vout: u32) -> Outpoint {
-        Outpoint { txid: self.id(), vout }
-    }
-
-    pub fn spend(&self, vout: u32, vin: u32) -> Spend {
-        Spend { txid: self.id(), vout, utxo_hash: UtxoHash::from(self.hash(vout)), vin }
-    }
-}
-
 pub fn raw(tx: &Tx) -> UtxoCreate {
-    UtxoCreate {
-        source: TransactionSource::Raw(ByteBuf::from(tx.raw.as_slice())),
-        mined: None,
-        locked: Some(false),
-        conflicting: false,
-        fee: None,
-        is_new: false,
-    }
+    tx.record()
 }
 
 pub fn block(block_id: u32, height: u32) -> BlockRef {
