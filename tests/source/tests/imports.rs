@@ -1,4 +1,4 @@
-//! Layers of the canister, and cycles of files in each crate.
+//! Layers of the canister, cycles of files in each crate, and models that know nothing of each other.
 
 use coppice_source::{Graph, read};
 use std::collections::BTreeSet;
@@ -18,6 +18,9 @@ const LAYERS: &[&[&str]] = &[
 ];
 /// Modules of one layer that do not import each other.
 const APART: &[&str] = &["chain", "utxo", "deletion"];
+
+/// The modules of `coppice_model` that are models.
+const MODELS: &[&str] = &["chain", "deletion", "documents", "records"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -75,6 +78,33 @@ fn no_file_imports_itself_by_way_of_others() {
         (files > 0).then_some((name, files))
     });
     assert_eq!(with_cycles.collect::<Vec<_>>(), []);
+}
+
+/// Imports from one model to another.
+fn shared(graph: &Graph) -> Vec<&(PathBuf, PathBuf)> {
+    let is_shared = |from: &Path, to: &Path| {
+        let both = [module(from), module(to)];
+        both[0] != both[1] && both.iter().all(|module| MODELS.contains(module))
+    };
+    graph.imports.keys().filter(|(from, to)| is_shared(from, to)).collect()
+}
+
+/// Models with common code would have common faults.
+#[test]
+fn no_model_knows_another_one_or_the_canister() {
+    assert_eq!(shared(&read(&root().join("model")).unwrap()), [] as [&(PathBuf, PathBuf); 0]);
+    let manifest = std::fs::read_to_string(root().join("model/Cargo.toml")).unwrap();
+    let dependencies = manifest.split("[dependencies]").nth(1).unwrap();
+    let own: Vec<&str> = dependencies.lines().filter(|line| line.starts_with("coppice")).collect();
+    assert_eq!(own, ["coppice_interface.workspace = true"]);
+    let planted = planted(&[
+        ("lib.rs", "mod documents; mod records; mod transactions;"),
+        ("records.rs", "pub struct Record;"),
+        ("documents/mod.rs", "mod record; use crate::transactions::Tx;"),
+        ("documents/record.rs", "use crate::records::Record;"),
+        ("transactions.rs", "pub struct Tx;"),
+    ]);
+    assert_eq!(shared(&planted), [&("documents/record.rs".into(), "records.rs".into())]);
 }
 
 /// A crate of these files, and the canister's layers.
