@@ -28,7 +28,7 @@ pub fn var_int(n: u64) -> Vec<u8> {
     }
 }
 
-/// The bytes of a transaction; with `previous`, the outputs that its inputs spend, they are extended.
+/// The bytes of a transaction of version 2 and lock time 7; with `previous`, the outputs that its inputs spend, they are extended.
 pub fn serialise(
     inputs: &[([u8; 32], u32)],
     previous: Option<&[(u64, Vec<u8>)]>,
@@ -39,7 +39,7 @@ pub fn serialise(
         raw.extend(var_int(script.len() as u64));
         raw.extend(script);
     };
-    let mut raw = 1u32.to_le_bytes().to_vec();
+    let mut raw = 2u32.to_le_bytes().to_vec();
     if previous.is_some() {
         raw.extend([0, 0, 0, 0, 0, 0xEF]);
     }
@@ -47,12 +47,12 @@ pub fn serialise(
     for (i, (txid, vout)) in inputs.iter().enumerate() {
         raw.extend(txid);
         raw.extend(vout.to_le_bytes());
-        raw.extend([1, 0x51, 0xFF, 0xFF, 0xFF, 0xFF]);
+        raw.extend([2, 0x51, 0x52, 0xFF, 0xFF, 0xFF, 0xFF]);
         previous.iter().for_each(|previous| output(&mut raw, &previous[i]));
     }
     raw.extend(var_int(outputs.len() as u64));
     outputs.iter().for_each(|one| output(&mut raw, one));
-    raw.extend([0; 4]);
+    raw.extend(7u32.to_le_bytes());
     raw
 }
 

@@ -367,7 +367,8 @@ impl World {
         // The log has the blobs that payload and links touch, and no other; nothing is quarantined.
         assert_eq!(blobs.kept_bytes(Owner::Upload), 0);
         assert_eq!(blobs.kept_bytes(Owner::Log), (state.log_end - state.log_first) * u64::from(CLASS));
-        assert_eq!(blobs.kept_bytes(Owner::Log), model.kept_bytes());
+        // Ids that share a hash have links of which the model knows nothing.
+        assert!(self.colliding || blobs.kept_bytes(Owner::Log) == model.kept_bytes());
         assert_eq!(state.log_end, chain.log.blobs_end(state.log_tail).max(state.log_first));
         assert!(Class::all().all(|class| blobs.class_counters(class).quarantined == 0));
         if let Some(number) = state.head().map(|_| state.oldest) {

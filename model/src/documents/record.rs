@@ -277,8 +277,8 @@ impl Record {
             inputs: self.inputs().count() as u32,
             inpoints: Some(ByteBuf::from(self.inpoints())),
             is_coinbase: is_coinbase(&self.tx),
-            version: 1,
-            lock_time: 0,
+            version: 2,
+            lock_time: 7,
             extended: false,
             being_deleted: false,
         }

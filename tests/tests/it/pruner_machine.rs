@@ -26,6 +26,7 @@ mod triggers;
 mod worker;
 
 use coppice_ic::Backend;
+use coppice_model::records::Family;
 use coppice_tests::coppice::{Coppice, default_arg};
 use machine::{Machine, Seen};
 use proptest::strategy::{Strategy, ValueTree};
@@ -33,7 +34,6 @@ use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, Test
 use reference::Fault;
 use std::cell::RefCell;
 use steps::{History, history};
-use transactions::Family;
 use trapping::Trapping;
 
 /// What went wrong, in a sentence.

@@ -8,10 +8,7 @@ use serde_bytes::ByteBuf;
 fn a_record_has_every_field_and_gives_its_bytes_back() {
     let mut w = World::new();
     let parent = Tx::orphan(1, 3);
-    let mut tx = Tx::of(2, &[(parent.txid, 0), ([5; 32], 1), (parent.txid, 2)], 2);
-    let lock_time = tx.raw.len() - 4;
-    (tx.raw[0], tx.raw[lock_time]) = (2, 7);
-    tx.txid = txid(&tx.raw);
+    let tx = Tx::of(2, &[(parent.txid, 0), ([5; 32], 1), (parent.txid, 2)], 2);
     w.make(&parent);
     let created = w.create(&UtxoCreate { fee: Some(77), locked: None, ..raw(&tx) }).unwrap();
     assert_eq!(created, UtxoCreated { txid: tx.id(), utxos: 2, extra_pages: 0, external: false });

@@ -6,7 +6,7 @@ use crate::storage::memory;
 use crate::storage::places;
 use crate::utxo::{Call, Hash, LastUnspent, UtxoStore};
 use coppice_interface::*;
-pub use coppice_model::transactions::{Tx, serialise, txid};
+pub use coppice_model::transactions::{Tx, serialise};
 use std::rc::Rc;
 
 /// Nanoseconds at which everything happens.

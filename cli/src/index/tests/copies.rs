@@ -93,7 +93,11 @@ fn the_lag_is_what_the_canister_has_more() {
     let mut engine = engine(&client, &url, Options { page_bytes: 30, ..options() });
     engine.step().unwrap();
     let Figures { lag, largest_lag, head, .. } = engine.figures();
-    assert_eq!((lag, largest_lag, head), (Some(4), Some(5), Some(14)), "before the page that has one of them, and after");
+    assert_eq!(
+        (lag, largest_lag, head),
+        (Some(4), Some(5), Some(14)),
+        "before the page that has one of them, and after"
+    );
     engine.catch_up().unwrap();
     assert_eq!((engine.figures().lag, engine.figures().largest_lag), (Some(0), Some(5)));
 }

@@ -63,7 +63,7 @@ impl Player {
             (0, None) => return Ok(()),
             (count, _) => frozen[random.below(count) as usize].clone(),
         };
-        let old = self.hash(&super::super::model::id(&chosen.0), chosen.1);
+        let old = self.hash(&coppice_model::documents::id(&chosen.0), chosen.1);
         let new = if random.below(3) == 0 { old.clone() } else { UtxoHash::from(id(random.next())) };
         let outpoint = Outpoint { txid: chosen.0, vout: chosen.1 };
         let item = Reassign { outpoint, utxo_hash: old, new_utxo_hash: new };
