@@ -33,4 +33,5 @@ pub use operation::*;
 pub use prune::*;
 pub use pruner::*;
 pub use segments::BySegment;
+pub use settings::ConfigError;
 pub use utxo::*;

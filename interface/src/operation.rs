@@ -2,7 +2,7 @@
 
 use super::{UtxoSettings, UtxoSettingsChange, UtxoStorage};
 use crate::Owner;
-use crate::settings::settings;
+use crate::settings::{ConfigError, settings};
 use candid::{CandidType, Principal};
 use serde::{Deserialize, Serialize};
 
@@ -117,18 +117,6 @@ pub const RECORDS_RESERVE: u64 = 64 << 20;
 pub fn chain_begins(log_class: u32) -> u64 {
     let directory = MAX_STABLE_PAGES * WASM_PAGE / u64::from(log_class) * 8;
     7 * BUCKET + directory.next_multiple_of(BUCKET)
-}
-
-/// Why a change of settings was refused. Nothing has changed.
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-pub enum ConfigError {
-    /// The value of a field makes no sense.
-    Invalid {
-        /// The name of the field.
-        field: String,
-        /// The reason as a sentence.
-        why: String,
-    },
 }
 
 /// What a principal may do; `docs/design.md` 8 has the table.

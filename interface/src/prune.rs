@@ -1,7 +1,6 @@
 //! Policy, runs and status of pruning.
 
-use crate::ConfigError;
-use crate::settings::settings;
+use crate::settings::{ConfigError, settings};
 use candid::CandidType;
 use serde::{Deserialize, Serialize};
 

@@ -1,9 +1,22 @@
 //! Settings, each declared once: name, type, default, range, comment. A setting that is absent where the settings are persisted has its
 //! default.
 
-use crate::ConfigError;
+use candid::CandidType;
+use serde::{Deserialize, Serialize};
 use std::fmt::Display;
 use std::ops::RangeInclusive;
+
+/// Why a change of settings was refused. Nothing has changed.
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub enum ConfigError {
+    /// The value of a field makes no sense.
+    Invalid {
+        /// The name of the field.
+        field: String,
+        /// The reason as a sentence.
+        why: String,
+    },
+}
 
 /// Declares the settings in force and a change of them, in which each setting may be left out. `@fixed` settings are not changed, and
 /// `@nested` ones have a change of their own.

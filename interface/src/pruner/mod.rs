@@ -5,8 +5,8 @@ mod settings;
 pub use settings::*;
 
 use super::{PruneProgress, UtxoError};
-use crate::ConfigError;
 use crate::Txid;
+use crate::settings::ConfigError;
 use candid::CandidType;
 use serde::{Deserialize, Serialize};
 

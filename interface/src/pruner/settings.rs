@@ -1,7 +1,8 @@
 //! The pruner's settings, with the names of `pruner-service.md` 7.
 
+use crate::settings::ConfigError;
 use crate::settings::settings;
-use crate::{ConfigError, MAX_HEIGHT, MAX_PRUNE_INSTRUCTIONS};
+use crate::{MAX_HEIGHT, MAX_PRUNE_INSTRUCTIONS};
 use candid::CandidType;
 use serde::{Deserialize, Serialize};
 

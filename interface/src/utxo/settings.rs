@@ -1,7 +1,6 @@
 //! The UTXO store's settings.
 
-use crate::ConfigError;
-use crate::settings::settings;
+use crate::settings::{ConfigError, settings};
 use candid::CandidType;
 use serde::{Deserialize, Serialize};
 
