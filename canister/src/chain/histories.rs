@@ -191,7 +191,7 @@ impl World {
             assert_eq!(answer, Err(UploadError::Append(AppendError::OutOfSpace)));
             self.reopen();
         }
-        let commits = if stop_at % 3 == 0 { stop_at / 3 } else { usize::MAX };
+        let commits = if stop_at.is_multiple_of(3) { stop_at / 3 } else { usize::MAX };
         let mut entered = 0;
         for i in 0..commits {
             self.chain.small_slices = Some(self.slice);

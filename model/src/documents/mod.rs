@@ -12,13 +12,10 @@ mod record;
 mod spend;
 
 pub use prune::{Heights, Run};
-pub use record::Record;
+pub use record::{Id, Record};
 
 use coppice_interface::*;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// A transaction's id.
-pub type Id = [u8; 32];
 
 /// Why the canister is not as it is to be.
 pub type Verdict<T = ()> = Result<T, String>;

@@ -1,11 +1,13 @@
 //! One record, and what the interface shows of it.
 
-use super::Id;
 use crate::transactions::Tx;
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+
+/// A transaction's id.
+pub type Id = [u8; 32];
 
 /// An output that can ever be spent.
 #[derive(Clone, Debug, PartialEq)]

@@ -332,7 +332,7 @@ impl Run {
         });
         let expected = model.leases.iter().map(|(number, lease)| {
             let Lease { holder, expires_at, stage, unknown, rows, .. } = lease;
-            (*number, *holder, *expires_at, text(&stage), unknown.len(), rows.clone())
+            (*number, *holder, *expires_at, text(stage), unknown.len(), rows.clone())
         });
         prop_assert_eq!(leases.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
         let held: Vec<u64> = store.leases.live.iter().flat_map(|l| l.rows(&store.slots)).map(|row| row.id).collect();
