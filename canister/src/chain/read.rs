@@ -32,23 +32,6 @@ fn corrupt(number: u64, why: impl std::fmt::Debug) -> ReadError {
     ReadError::Corrupt { why: format!("block {number}: {why:?}") }
 }
 
-impl BlockRecord {
-    /// The record as callers see it.
-    pub fn header(&self) -> BlockHeader {
-        BlockHeader {
-            number: self.meta.number,
-            hash: self.hash.to_bytes(),
-            parent_hash: self.parent.to_bytes(),
-            timestamp: self.meta.timestamp,
-            monotonic_timestamp: self.meta.monotonic,
-            transactions: self.meta.transactions,
-            keys: self.meta.keys,
-            lengths: self.meta.lengths.map(u64::from).into(),
-            sha256: self.sha256.map(ByteBuf::from).into(),
-        }
-    }
-}
-
 impl ChainStore {
     /// Numbers, sizes and times of a block.
     ///

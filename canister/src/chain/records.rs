@@ -23,10 +23,11 @@
 use super::postings::links::links_len;
 use crate::storage::OpenError;
 use crate::storage::memory::{GrowError, Region, WASM_PAGE};
-use coppice_interface::BlockHash;
 use coppice_interface::segments::{MAX_BLOCK, Segment};
+use coppice_interface::{BlockHash, BlockHeader};
 use coppice_storage::bytes::{u32_at, u64_at};
 use coppice_storage::header::Header;
+use serde_bytes::ByteBuf;
 
 const LAYOUT: Header = Header { name: "block records", magic: *b"CPBR", version: 2 };
 const MARK: u16 = 0xB10C;
@@ -211,6 +212,21 @@ pub struct BlockRecord {
 }
 
 impl BlockRecord {
+    /// The record as callers see it.
+    pub fn header(&self) -> BlockHeader {
+        BlockHeader {
+            number: self.meta.number,
+            hash: self.hash.to_bytes(),
+            parent_hash: self.parent.to_bytes(),
+            timestamp: self.meta.timestamp,
+            monotonic_timestamp: self.meta.monotonic,
+            transactions: self.meta.transactions,
+            keys: self.meta.keys,
+            lengths: self.meta.lengths.map(u64::from).into(),
+            sha256: self.sha256.map(ByteBuf::from).into(),
+        }
+    }
+
     fn encode(&self) -> [u8; RECORD] {
         let mut r = [0; RECORD];
         self.meta.encode(&mut r);

@@ -1,10 +1,11 @@
 //! Stable memory that a chain grows: what is billed for it, and the least cap with which it reaches its target.
 
-use super::workload::{RECORD_BYTES, Workload};
 use coppice_interface::{BUCKET, RECORDS_RESERVE, WASM_PAGE, chain_begins};
 
 /// Bytes for which the regions' sets are sized: what a canister may have.
 const GIB_500: u64 = 500 << 30;
+/// Bytes of stable memory of the UTXO record of a transaction with two outputs.
+const RECORD_BYTES: u64 = 500;
 /// Bytes that are far more than any canister holds.
 pub const FAR_TOO_MUCH: u64 = 1 << 50;
 
@@ -16,9 +17,8 @@ pub fn least_pages(target_bytes: u64, log_class: u64, records: u64) -> u64 {
     (1 + bytes / WASM_PAGE).max(5_120) + of_records
 }
 
-/// Returns the stable memory that blocks with these bytes, and the records, need: whole buckets of each region.
-pub fn billed(workload: &Workload, kept_bytes: u64, blocks: u64) -> u64 {
-    let Workload { transactions, keys, records, log_class, .. } = *workload;
+/// Returns the bytes of stable memory that blocks with these bytes, ids and keys, and the records, need: whole buckets of each region.
+pub fn billed(log_class: u64, kept_bytes: u64, blocks: u64, [ids, keys, records]: [u64; 3]) -> u64 {
     // 28 entries to a bucket of 512 bytes, 60 % of it used, and one bucket in ten for overflow.
     let index = |entries: u64| (2 << 20) + entries * 512 * 11 / (28 * 6);
     let of_records = if records > 0 { index(records) + records * RECORD_BYTES } else { 0 };
@@ -30,9 +30,9 @@ pub fn billed(workload: &Workload, kept_bytes: u64, blocks: u64) -> u64 {
         kept_bytes / (64 << 10) * 16,
         GIB_500 / log_class * 8,
         (4 << 20) + blocks.div_ceil(256) * (80 << 10),
-        index(blocks * transactions),
+        index(ids),
         // The indexes of secondary keys and of UTXO records begin with as much, where the chain has none.
-        index(blocks * keys),
+        index(keys),
         (2 << 20) + of_records,
         4 << 10,
     ];

@@ -96,7 +96,8 @@ impl Size {
         let kept_bytes = (counted * block_bytes).div_ceil(log_class) * log_class + 2 * log_class;
         let capacity_bytes = kept_bytes + counted * (BLOCK_BYTES + references * REFERENCE_BYTES);
         let target_bytes = (capacity_bytes * 10 / 8).max(21 * log_class).next_multiple_of(1 << 20);
-        let billed_bytes = memory::billed(&workload, kept_bytes, counted);
+        let entries = [counted * transactions, counted * keys, records];
+        let billed_bytes = memory::billed(log_class, kept_bytes, counted, entries);
         let storage_cycles = (u128::from(billed_bytes) * GIB_SECOND * YEAR) >> 30;
         let a_year = |cycles: u128| cycles * YEAR * 1_000 / u128::from(interval_ms);
         let (messages, bytes_in) = (workload.messages(), workload.bytes_in());

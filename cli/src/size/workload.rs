@@ -2,9 +2,6 @@
 
 use serde::Serialize;
 
-/// Bytes of stable memory of the UTXO record of a transaction with two outputs.
-pub(super) const RECORD_BYTES: u64 = 500;
-
 /// A chain, and how long it is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Workload {

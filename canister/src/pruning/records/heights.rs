@@ -1,7 +1,7 @@
 //! Policy: which heights make a job (`pruner-service.md` 2.2, 2.4, 2.7).
 
 use super::UtxoPruner;
-use super::notified::NotifiedHeight;
+use super::feeds::NotifiedHeight;
 use super::place::Heights;
 use crate::platform;
 use crate::pruning::records::settings::Settings as _;

@@ -16,6 +16,7 @@ mod bucket;
 mod complete;
 mod delete;
 mod expire;
+mod feeds;
 mod heights;
 mod jobs;
 mod metrics;
@@ -39,7 +40,8 @@ use crate::utxo::Cursor;
 use coppice_interface::{
     UtxoBlockAssemblyState, UtxoPrunerError, UtxoPrunerSettings, UtxoPrunerSettingsChange, UtxoSettings,
 };
-pub use notified::{HeightTrouble, NotifiedHeight};
+pub use feeds::NotifiedHeight;
+pub use notified::HeightTrouble;
 pub use skipped::hex;
 pub use status::{Trouble, cannot_preserve};
 use std::rc::Rc;

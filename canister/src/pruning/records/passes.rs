@@ -9,20 +9,11 @@
 //! the next deletion.
 
 use super::UtxoPruner;
-use super::place::{Heights, PassTerms, Run};
+use super::place::{FullPass, Heights, PassTerms, Run};
 use crate::external::Records;
 use crate::pruning::records::settings::Settings as _;
 use crate::utxo::{RunWindow, UtxoStore};
 use coppice_interface::{UtxoPrunerPhase, UtxoSettings};
-use serde::{Deserialize, Serialize};
-
-/// A pass over all old unmined records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FullPass {
-    /// Where the chain was.
-    height: u32,
-    terms: PassTerms,
-}
 
 impl UtxoPruner {
     fn pass_terms(&self, utxo: &UtxoSettings) -> PassTerms {

@@ -76,6 +76,15 @@ pub struct PassTerms {
     pub retention: u32,
 }
 
+/// A pass over all old unmined records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FullPass {
+    /// Where the chain was.
+    pub height: u32,
+    /// The settings that the pass went by.
+    pub terms: PassTerms,
+}
+
 /// Seconds that phases took which ended, and how many of each kind ended.
 pub type Durations = [(u64, u64); 3];
 

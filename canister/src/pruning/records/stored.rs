@@ -1,9 +1,8 @@
 //! Persisted state of the records pruner: settings, heights, jobs, and the place of the run.
 
+use super::feeds::Feeds;
 use super::jobs::Ended;
-use super::notified::Feeds;
-use super::passes::FullPass;
-use super::place::{At, Durations, Run};
+use super::place::{At, Durations, FullPass, Run};
 use crate::pruning::work::marker::Marker;
 use crate::storage::places;
 use crate::utxo::Cursor;
