@@ -161,7 +161,7 @@ impl Network {
                 Failure::Rejected(Reject { message: format!("{} ({url})", reject.message), ..reject })
             }
             Failure::Transport(cause) => {
-                let unsigned = Some(&AgentError::CertificateVerificationFailed()).map(discriminant);
+                let unsigned = Some(discriminant(&AgentError::CertificateVerificationFailed()));
                 let is_unsigned = cause.downcast_ref().map(discriminant) == unsigned;
                 let mut why = anyhow!(cause).context(url.clone());
                 if is_unsigned {

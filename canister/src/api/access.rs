@@ -15,6 +15,8 @@ use crate::platform;
 use crate::state::{State, mutate, read};
 use candid::Principal;
 use coppice_interface::Role;
+#[cfg(feature = "bench")]
+use coppice_interface::access::OPERATORS;
 use coppice_interface::access::{EXPORTERS, FEEDERS, RATE_LIMITED};
 use coppice_interface::methods::TABLE;
 use std::fmt::Write;

@@ -3,7 +3,7 @@
 use super::heap::HeapIndex;
 use super::{IDS, PREPARED, Prepared, key, said};
 use crate::api::{access, wire};
-use crate::platform::instructions;
+use crate::platform::{self, instructions};
 use crate::state::{State, read};
 use crate::storage::memory::{self, BenchMemory};
 use coppice_interface::segments::{ID, Index, Segment};
@@ -80,8 +80,14 @@ fn located(find: impl FnOnce(&Prepared, &State) -> Option<(u64, u32)>) -> Result
     })
 }
 
+/// Decodes the id of a look-up as the canister's own queries do.
+fn id(argument: Vec<u8>) -> ByteBuf {
+    let (id,) = wire::read(&argument).unwrap_or_else(|why| platform::trap(&why));
+    id
+}
+
 /// `get_transaction_location` over the B-tree.
-#[query(guard = "wire::readable::<(ByteBuf,)>", decode_with = "wire::arg")]
+#[query(decode_with = "id")]
 fn bench_locate_btree(id: ByteBuf) -> Result<TransactionLocation, ReadError> {
     located(|prepared, state| {
         let place = prepared.btree.as_ref()?.get(id.as_slice().first_chunk()?)?;
@@ -91,7 +97,7 @@ fn bench_locate_btree(id: ByteBuf) -> Result<TransactionLocation, ReadError> {
 }
 
 /// `get_transaction_location` over the index on the heap.
-#[query(guard = "wire::readable::<(ByteBuf,)>", decode_with = "wire::arg")]
+#[query(decode_with = "id")]
 fn bench_locate_heap(id: ByteBuf) -> Result<TransactionLocation, ReadError> {
     located(|prepared, state| prepared.heap.as_ref()?.get(id.as_slice().first_chunk()?, state.chain.state().oldest))
 }
