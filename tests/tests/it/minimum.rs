@@ -80,7 +80,7 @@ fn a_prune_that_fails_in_the_middle_is_consistent_when_run_again() {
     let Pruned { coppice, host, before, system_calls } = prepared();
     let (chain, done, ..) = seen(&coppice);
     let mut failed = 0;
-    for at in (1..=system_calls).step_by(7) {
+    for at in (1..=system_calls).step_by(5) {
         host.restore(&before);
         host.faults().clear();
         host.faults().trap_message(1, TrapPoint::SystemCall(at));
