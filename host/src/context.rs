@@ -31,7 +31,7 @@ pub(crate) struct OutgoingCall {
     pub(crate) on_reject: Closure,
     pub(crate) on_cleanup: Option<Closure>,
     pub(crate) cycles: u128,
-    /// Seconds after which a best-effort call may time out; the host never lets one do so.
+    /// Seconds after which a best-effort call is rejected (`deadlines.rs`); `None` for a call whose answer is waited for.
     pub(crate) timeout: Option<u32>,
     /// Cycles paid in advance.
     pub(crate) prepaid: u128,

@@ -15,6 +15,7 @@
 //! The platform is a type parameter: [`Platform`] on a canister, [`twin::Twin`] in native tests.
 
 pub mod blob;
+mod buckets;
 pub mod bytes;
 pub mod cell;
 mod error;

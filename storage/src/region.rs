@@ -1,11 +1,12 @@
 //! Region: one structure's own address space in stable memory.
 
+use crate::buckets;
 use crate::quota::Quota;
 use crate::shared::{BUCKET_PAGES, Shared};
 use crate::{BUCKET, GrowError, Platform, WASM_PAGE};
 use ic_stable_structures::Memory;
 use ic_stable_structures::memory_manager::VirtualMemory;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::mem::MaybeUninit;
 use std::rc::Rc;
 
@@ -19,6 +20,9 @@ pub struct Region<P: Platform> {
     shared: Rc<Shared<P>>,
     id: u8,
     memory: VirtualMemory<P::Memory>,
+    /// Raw address of each bucket. An access inside one bucket takes it from here, and any other access goes through `memory`,
+    /// because `VirtualMemory` remembers the last bucket only and searches the list of buckets for any other one.
+    buckets: RefCell<Vec<u64>>,
     size: Cell<u64>,
 }
 
@@ -27,7 +31,8 @@ impl<P: Platform> Region<P> {
         let memory = shared.memory(id);
         let size = memory.size() * WASM_PAGE;
         shared.quota.set_size(id, size);
-        Self { shared, id, memory, size: Cell::new(size) }
+        let buckets = RefCell::new(buckets::of(&P::Memory::default(), id));
+        Self { shared, id, memory, buckets, size: Cell::new(size) }
     }
 
     /// Returns whether a growth was deferred: see [`Growth::is_wanted`](crate::Growth::is_wanted).
@@ -91,13 +96,60 @@ impl<P: Platform> Region<P> {
             }
             buckets = need + (buckets - need) / 2;
         }
+        let raw = P::Memory::default();
+        let first = buckets::count(&raw);
         // The raw pages are there, so this only hands out buckets.
         if self.memory.grow((buckets - have) * BUCKET_PAGES) < 0 {
             return Err(GrowError::OutOfSpace);
         }
+        self.buckets.borrow_mut().extend((first..buckets::count(&raw)).map(buckets::address));
         self.size.set(buckets * BUCKET);
         quota.set_size(self.id, buckets * BUCKET);
         Ok(())
+    }
+
+    /// Returns the raw address of a range that lies inside one bucket.
+    #[inline(always)]
+    fn raw_address(&self, offset: u64, len: usize) -> Option<u64> {
+        let buckets = self.buckets.borrow();
+        let (bucket, within) = (offset / BUCKET, offset % BUCKET);
+        if bucket >= buckets.len() as u64 || within + len as u64 > BUCKET {
+            return None;
+        }
+        Some(buckets[bucket as usize] + within)
+    }
+
+    /// Reads `len` bytes to `to`.
+    ///
+    /// # Safety
+    /// `to` must be valid for writes of `len` bytes.
+    #[inline(always)]
+    unsafe fn read_to(&self, offset: u64, to: *mut u8, len: usize) {
+        // SAFETY: the caller's.
+        unsafe {
+            match self.raw_address(offset, len) {
+                Some(at) => P::Memory::default().read_unsafe(at, to, len),
+                None => self.read_across(offset, to, len),
+            }
+        }
+    }
+
+    /// Reads a range that crosses buckets, or traps where the range is not reserved.
+    ///
+    /// # Safety
+    /// `to` must be valid for writes of `len` bytes.
+    #[cold]
+    #[inline(never)]
+    unsafe fn read_across(&self, offset: u64, to: *mut u8, len: usize) {
+        // SAFETY: the caller's.
+        unsafe { self.memory.read_unsafe(offset, to, len) }
+    }
+
+    /// Writes a range that crosses buckets, or traps where the range is not reserved.
+    #[cold]
+    #[inline(never)]
+    fn write_across(&self, offset: u64, bytes: &[u8]) {
+        self.memory.write(offset, bytes);
     }
 
     /// Reads `N` bytes.
@@ -110,9 +162,9 @@ impl<P: Platform> Region<P> {
     #[inline(always)]
     pub fn read_with<const N: usize, T>(&self, offset: u64, look: impl FnOnce(&[u8; N]) -> T) -> T {
         let mut bytes = MaybeUninit::<[u8; N]>::uninit();
-        // SAFETY: `read_unsafe` fills all `N` bytes or traps. Zeroing them first would cost as much as the read.
+        // SAFETY: `read_to` fills all `N` bytes or traps. Zeroing them first would cost as much as the read.
         unsafe {
-            self.memory.read_unsafe(offset, bytes.as_mut_ptr().cast(), N);
+            self.read_to(offset, bytes.as_mut_ptr().cast(), N);
             look(bytes.assume_init_ref())
         }
     }
@@ -133,9 +185,9 @@ impl<P: Platform> Region<P> {
     pub fn read_onto(&self, out: &mut Vec<u8>, offset: u64, len: usize) {
         out.reserve(len);
         let old = out.len();
-        // SAFETY: `reserve` made room for `len` bytes after `old`; `read_unsafe` fills all of them or traps.
+        // SAFETY: `reserve` made room for `len` bytes after `old`; `read_to` fills all of them or traps.
         unsafe {
-            self.memory.read_unsafe(offset, out.as_mut_ptr().add(old), len);
+            self.read_to(offset, out.as_mut_ptr().add(old), len);
             out.set_len(old + len);
         }
     }
@@ -144,10 +196,10 @@ impl<P: Platform> Region<P> {
     pub fn read_words(&self, offset: u64, count: usize) -> Vec<u64> {
         const { assert!(cfg!(target_endian = "little")) };
         let mut words: Vec<u64> = Vec::with_capacity(count);
-        // SAFETY: there is room for `count` words; `read_unsafe` fills all their bytes or traps; any bytes are a word, and
+        // SAFETY: there is room for `count` words; `read_to` fills all their bytes or traps; any bytes are a word, and
         // on a little-endian machine the one that they encode.
         unsafe {
-            self.memory.read_unsafe(offset, words.as_mut_ptr().cast(), 8 * count);
+            self.read_to(offset, words.as_mut_ptr().cast(), 8 * count);
             words.set_len(count);
         }
         words
@@ -158,7 +210,10 @@ impl<P: Platform> Region<P> {
     pub fn write(&self, offset: u64, bytes: &[u8]) {
         #[cfg(not(target_family = "wasm"))]
         crate::twin::note_write(self.id);
-        self.memory.write(offset, bytes);
+        match self.raw_address(offset, bytes.len()) {
+            Some(at) => P::Memory::default().write(at, bytes),
+            None => self.write_across(offset, bytes),
+        }
     }
 
     /// Writes 64 bits, little-endian.
@@ -171,5 +226,69 @@ impl<P: Platform> Region<P> {
     #[inline]
     pub fn write_u32(&self, offset: u64, value: u32) {
         self.write(offset, &value.to_le_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{ARENA, SETS, forget, fresh, manager, region};
+
+    #[test]
+    fn raw_addresses_are_those_of_the_memory_manager() {
+        fresh();
+        let regions = [region(ARENA), region(SETS)];
+        for (buckets, id) in [(1, 0), (3, 1), (2, 0), (7, 1), (9, 0)] {
+            regions[id].reserve(buckets * BUCKET).unwrap();
+        }
+        let mark = |id: u8, bucket: u64| 1 + u64::from(id) * 1_000 + bucket;
+        for region in &regions {
+            for bucket in 0..region.size() / BUCKET {
+                region.write_u64(bucket * BUCKET + 8, mark(region.id, bucket));
+                region.write(bucket * BUCKET + BUCKET - 3, &[bucket as u8; 3]);
+            }
+        }
+        // The same bytes through the library, and after an upgrade.
+        forget();
+        for region in [region(ARENA), region(SETS)] {
+            let other = manager().other(region.id);
+            for bucket in 0..region.size() / BUCKET {
+                let mut bytes = [0; 8];
+                other.read(bucket * BUCKET + 8, &mut bytes);
+                assert_eq!(u64::from_le_bytes(bytes), mark(region.id, bucket));
+                assert_eq!(region.read_u64(bucket * BUCKET + 8), mark(region.id, bucket));
+                assert_eq!(region.read(bucket * BUCKET + BUCKET - 3), [bucket as u8; 3]);
+            }
+        }
+    }
+
+    #[test]
+    fn ranges_across_buckets_and_at_the_end_are_read_and_written_whole() {
+        fresh();
+        let region = region(ARENA);
+        // Another region's bucket lies between the two.
+        region.reserve(BUCKET).unwrap();
+        self::region(SETS).reserve(BUCKET).unwrap();
+        region.reserve(2 * BUCKET).unwrap();
+        for start in [BUCKET - 8, BUCKET - 7, BUCKET - 1, BUCKET, 2 * BUCKET - 8] {
+            region.write(start, &[0, 1, 2, 3, 4, 5, 6, 7]);
+            assert_eq!(region.read(start), [0, 1, 2, 3, 4, 5, 6, 7], "at {start}");
+            let mut bytes = Vec::new();
+            region.read_onto(&mut bytes, start, 8);
+            assert_eq!(bytes, [0, 1, 2, 3, 4, 5, 6, 7], "at {start}");
+        }
+    }
+
+    #[test]
+    fn ranges_that_are_not_reserved_trap() {
+        fresh();
+        let region = region(ARENA);
+        region.reserve(BUCKET).unwrap();
+        let traps = |access: &dyn Fn()| std::panic::catch_unwind(std::panic::AssertUnwindSafe(access)).is_err();
+        for offset in [BUCKET - 7, BUCKET, BUCKET << 32, u64::MAX - 8] {
+            assert!(traps(&|| drop(region.read::<8>(offset))), "read at {offset}");
+            assert!(traps(&|| region.write(offset, &[1; 8])), "write at {offset}");
+        }
+        assert!(!traps(&|| region.write(BUCKET, &[])), "no bytes");
     }
 }

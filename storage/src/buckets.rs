@@ -1,0 +1,32 @@
+//! Raw addresses of the buckets that `MemoryManager` hands out, from its header.
+//!
+//! The header is layout V1 of `ic-stable-structures`: the number of handed out buckets as `u16` at byte 4, and from byte 2,080 on the
+//! owner of each bucket, one byte each. Buckets follow the header's page in the order in which they were handed out, and none is ever
+//! moved or given back.
+
+use crate::{BUCKET, WASM_PAGE};
+use ic_stable_structures::Memory;
+
+/// Offset of the number of handed out buckets.
+const COUNT: u64 = 4;
+/// Offset of the owners: magic, version, two `u16`, 32 reserved bytes, and the sizes of 255 memories.
+const OWNERS: u64 = 3 + 1 + 2 + 2 + 32 + 8 * 255;
+
+/// Returns the number of buckets that are handed out.
+pub fn count(raw: &impl Memory) -> u64 {
+    let mut bytes = [0; 2];
+    raw.read(COUNT, &mut bytes);
+    u16::from_le_bytes(bytes).into()
+}
+
+/// Returns the raw address of a bucket.
+pub fn address(bucket: u64) -> u64 {
+    WASM_PAGE + bucket * BUCKET
+}
+
+/// Returns the raw addresses of the buckets that a region owns, in the region's order.
+pub fn of(raw: &impl Memory, id: u8) -> Vec<u64> {
+    let mut owners = vec![0; count(raw) as usize];
+    raw.read(OWNERS, &mut owners);
+    (0..).zip(owners).filter(|(_, owner)| *owner == id).map(|(bucket, _)| address(bucket)).collect()
+}
