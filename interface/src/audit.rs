@@ -1,10 +1,12 @@
 //! The audit log: changes by operators and admins.
 
 use candid::{CandidType, Principal};
+use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
 
 /// Calls of one caller through one method as an operator or an admin within an hour: those that changed something, or
 /// those that changed nothing. A text that is too long is cut, and ends in `…`.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct AuditEntry {
     /// The entry's number; entries are counted from 0, in the order of their first calls.
@@ -31,6 +33,7 @@ pub struct AuditEntry {
 }
 
 /// A page of the audit log.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct AuditPage {
     /// The entries, the newest first. Calls may still be added to an entry until an hour after its first call.

@@ -1,12 +1,14 @@
 //! What a blob is called: its pointer and its owner.
 
 use candid::CandidType;
+use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
 
 /// Bytes of a slot, by size class.
 pub const SIZE_CLASSES: [u32; 7] = [64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20];
 
 /// Where a blob lies, and which of the allocations that were ever there is meant.
+#[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BlobPtr {
     /// Bytes from the start of the arena.
@@ -22,6 +24,7 @@ pub struct BlobPtr {
 
 /// The owner of a blob. Kept bytes are counted by owner, so that block pruning is never driven by data that it cannot
 /// remove (`docs/design.md` 2.1).
+#[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum Owner {
     /// The log of committed blocks.

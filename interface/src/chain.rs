@@ -2,10 +2,12 @@
 
 use crate::{BlobPtr, BlockHash, BySegment, HeldBy};
 use candid::{CandidType, Principal};
+use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 /// A whole block, as `append_block` takes it.
+#[native_docs]
 #[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct AppendBlock {
     /// The block's number: one above the head's; any number for the first block.
@@ -30,6 +32,7 @@ pub struct AppendBlock {
 }
 
 /// A block that comes in chunks, because it is longer than an ingress message.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BeginBlock {
     /// The block's number: one above the head's; any number for the first block.
@@ -50,6 +53,7 @@ pub struct BeginBlock {
 }
 
 /// A chunk of the block upload that is open.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct PutBlockChunk {
     /// The number of the block that is uploaded.
@@ -61,6 +65,7 @@ pub struct PutBlockChunk {
 }
 
 /// The block upload that is open.
+#[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct OpenBlock {
     /// The number of the block that is uploaded.
@@ -70,6 +75,7 @@ pub struct OpenBlock {
 }
 
 /// How far an upload is.
+#[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UploadProgress {
     /// The number of chunks in all.
@@ -79,6 +85,7 @@ pub struct UploadProgress {
 }
 
 /// A block, by its number and hash: what `commit_block` takes.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BlockId {
     /// The block's number.
@@ -88,6 +95,7 @@ pub struct BlockId {
 }
 
 /// Why a block was not appended. Nothing has changed.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum AppendError {
     /// The number is that of another block, which is kept; a reorg is a rollback and new appends.
@@ -163,6 +171,7 @@ pub enum AppendError {
 }
 
 /// How far a commit came.
+#[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum Commit {
     /// The block is the head, or was kept already.
@@ -178,6 +187,7 @@ pub enum Commit {
 }
 
 /// Why a step of an upload was refused. Nothing has changed.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum UploadError {
     /// No upload is open (it may have expired).
@@ -230,6 +240,7 @@ impl From<AppendError> for UploadError {
 }
 
 /// What is known of a block beside its payload.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BlockHeader {
     /// The block's number.
@@ -253,6 +264,7 @@ pub struct BlockHeader {
 }
 
 /// A page of `get_block_headers`.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct HeaderPage {
     /// The headers of consecutive blocks, the oldest first: at most 1,000, which have less than 1 MiB.
@@ -262,6 +274,7 @@ pub struct HeaderPage {
 }
 
 /// A whole block.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct Block {
     /// All that is known of the block beside its payload.
@@ -275,6 +288,7 @@ pub struct Block {
 }
 
 /// Why something cannot be read.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum ReadError {
     /// There is no such block, transaction or receipt.
@@ -306,6 +320,7 @@ pub enum ReadError {
 }
 
 /// A part of a segment.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct SegmentPart {
     /// The bytes from the offset that was asked for; at most as many as a reply may have.
@@ -315,6 +330,7 @@ pub struct SegmentPart {
 }
 
 /// Where a transaction is.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct TransactionLocation {
     /// The number of the transaction's block.
@@ -326,6 +342,7 @@ pub struct TransactionLocation {
 }
 
 /// A transaction's receipt.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct Receipt {
     /// The block and the position of the transaction that the receipt is of.
@@ -335,6 +352,7 @@ pub struct Receipt {
 }
 
 /// Where a block's payload lies.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BlockStorage {
     /// Bytes from the log's start to the block's first byte.
@@ -346,6 +364,7 @@ pub struct BlockStorage {
 }
 
 /// Why nothing was rolled back.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum RollbackError {
     /// There are no blocks.
@@ -380,6 +399,7 @@ pub enum RollbackError {
 }
 
 /// How far a rollback came.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct Rollback {
     /// The number of the block that is the head now.
@@ -391,6 +411,7 @@ pub struct Rollback {
 }
 
 /// Empties the chain, which may then begin at any number.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ResetChain {
     /// The head's hash, so that nobody resets another chain than the one in mind. Where the head's header cannot be
@@ -401,6 +422,7 @@ pub struct ResetChain {
 }
 
 /// What a reset did.
+#[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ChainReset {
     /// The number of blocks that were kept.
@@ -410,6 +432,7 @@ pub struct ChainReset {
 }
 
 /// Why the chain was not reset. Nothing has changed.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum ResetError {
     /// There are no blocks.

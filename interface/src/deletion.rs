@@ -3,6 +3,7 @@
 use super::{Metric, StoreType};
 use crate::Txid;
 use candid::{CandidType, Principal};
+use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
@@ -10,6 +11,7 @@ use serde_bytes::ByteBuf;
 pub const BLOB_SAFETY_WINDOW: u32 = 10;
 
 /// A blob that is to be deleted. (key, file type, store) is unique.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BlobDeletion {
     /// The row's number, from 1.
@@ -31,6 +33,7 @@ pub struct BlobDeletion {
 }
 
 /// The name of a blob outside.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BlobName {
     /// The blob's key, 1 to 1,024 bytes.
@@ -42,6 +45,7 @@ pub struct BlobName {
 }
 
 /// A blob that is to be deleted, and from which height on.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ScheduleBlobDeletion {
     /// The blob's name.
@@ -51,6 +55,7 @@ pub struct ScheduleBlobDeletion {
 }
 
 /// What scheduling came to. A row that was there already keeps its number, gets the height, and is tried from the start.
+#[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ScheduledBlobDeletion {
     /// The row's number.
@@ -60,6 +65,7 @@ pub struct ScheduledBlobDeletion {
 }
 
 /// The place of a row in the queue. A row has one place only.
+#[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
 pub enum BlobDeletionState {
     /// A live UTXO record names the blob: the row is not to be deleted yet.
@@ -80,6 +86,7 @@ impl BlobDeletionState {
 }
 
 /// The rows that are listed, by number. What is left out does not matter.
+#[native_docs]
 #[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ListBlobDeletions {
     /// The cursor of the page before; none for the first page.
@@ -97,6 +104,7 @@ pub struct ListBlobDeletions {
 }
 
 /// A row, and where it stands.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ListedBlobDeletion {
     /// The row.
@@ -109,6 +117,7 @@ pub struct ListedBlobDeletion {
 
 /// A page of rows with their states, as `list_blob_deletions` answers it. A call looks at 10,000 rows at most: a page
 /// may be short, or empty, and there is more while there is a cursor.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BlobDeletionList {
     /// The rows.
@@ -118,6 +127,7 @@ pub struct BlobDeletionList {
 }
 
 /// What a failure came to.
+#[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BlobDeletionRetry {
     /// Deleting the blob has failed as often as it may, and the row is a dead letter now. `remove_blob_deletion` removes it
@@ -128,6 +138,7 @@ pub struct BlobDeletionRetry {
 }
 
 /// Rows of a store, of one file type or of any.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BlobSelector {
     /// The store of the rows.
@@ -137,6 +148,7 @@ pub struct BlobSelector {
 }
 
 /// A request for rows to lease.
+#[native_docs]
 #[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct AcquireBlobDeletions {
     /// The height that has come: rows of a higher one are not leased. It does not count where there is a `safety_window`.
@@ -158,6 +170,7 @@ pub struct AcquireBlobDeletions {
 }
 
 /// Rows that nobody else is given until the lease ends. By height, and then by number.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BlobDeletionLease {
     /// The secret that the lease's holder shows to complete or to extend it.
@@ -171,6 +184,7 @@ pub struct BlobDeletionLease {
 }
 
 /// What a worker did of what it had leased.
+#[native_docs]
 #[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct CompleteBlobDeletionBatch {
     /// The lease's token.
@@ -189,6 +203,7 @@ pub struct CompleteBlobDeletionBatch {
 }
 
 /// The outcome for the rows of a lease that no list names.
+#[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum BlobDeletionRest {
     /// The blobs of these rows are gone, or were not there.
@@ -196,6 +211,7 @@ pub enum BlobDeletionRest {
 }
 
 /// A lease, as an operator sees it.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BlobLeaseStatus {
     /// The lease's number, from 1.
@@ -217,6 +233,7 @@ pub struct BlobLeaseStatus {
 }
 
 /// Rows of a store.
+#[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct StoreDeletions {
     /// The store.
@@ -236,6 +253,7 @@ pub struct StoreDeletions {
 }
 
 /// Everything that an operator needs to see of the queue.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, CandidType, Serialize, Deserialize)]
 pub struct BlobDeletionStatus {
     /// The moment at which deletions were stopped (`set_deletions_stopped`), in Unix nanoseconds; none where they are not.
@@ -255,6 +273,7 @@ pub struct BlobDeletionStatus {
 }
 
 /// The report of a worker without a lease.
+#[native_docs]
 #[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct CompleteBlobDeletions {
     /// Rows whose blob is gone, or was not there.
@@ -270,6 +289,7 @@ pub struct CompleteBlobDeletions {
 
 /// The outcome of `complete_blob_deletions`, or of `complete_blob_deletion_batch` since the lease was acquired. The answer
 /// that ends a lease is final.
+#[native_docs]
 #[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct CompletedBlobDeletions {
     /// The number of rows that are not pending any more: completed, given up at `max_retries`, or given up because
@@ -292,6 +312,7 @@ pub struct CompletedBlobDeletions {
 }
 
 /// The dead letters that are to be tried again.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum RetryBlobDeletions {
     /// Rows with these numbers, 10,000 at most.
@@ -301,6 +322,7 @@ pub enum RetryBlobDeletions {
 }
 
 /// The outcome of `retry_blob_deletions`.
+#[native_docs]
 #[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct RetriedBlobDeletions {
     /// The number of rows that wait again, from the start.
@@ -313,6 +335,7 @@ pub struct RetriedBlobDeletions {
 }
 
 /// A page of rows that were given up, as `list_dead_blob_deletions` answers it.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BlobDeletionPage {
     /// The rows.
@@ -322,6 +345,7 @@ pub struct BlobDeletionPage {
 }
 
 /// Why something was refused. Nothing has changed.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum BlobDeletionError {
     /// There is no row with this number.

@@ -2,10 +2,12 @@
 
 use crate::BlockHash;
 use candid::{CandidType, Principal};
+use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 /// How far a reader of `export_blocks` is: everything before this point was handed out.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ExportCursor {
     /// The number of the block that was read last.
@@ -23,6 +25,7 @@ pub struct ExportCursor {
 
 /// Part of a segment of a block, or all of it. A block's chunks come in order, each segment at least once, an empty one as
 /// an empty chunk: the block is complete with the chunk that ends segment 2.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ExportChunk {
     /// The block's number.
@@ -46,6 +49,7 @@ pub struct ExportChunk {
 }
 
 /// What `export_blocks` hands out at a time.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ExportPage {
     /// The chunks in order, without a gap behind the cursor that was given. Empty where the reader is at the head.
@@ -57,6 +61,7 @@ pub struct ExportPage {
 }
 
 /// Why there is no page.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum ExportError {
     /// The block that comes next was pruned.
@@ -101,6 +106,7 @@ pub enum ExportError {
 }
 
 /// Somebody who copies the chain. What an exporter has not acknowledged is not pruned.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
 pub struct Exporter {
     /// The exporter's name: 1 to 32 of `A-Z a-z 0-9 . _ -`.
@@ -110,6 +116,7 @@ pub struct Exporter {
 }
 
 /// The exporter that goes.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct RemoveExporter {
     /// The exporter's name.
@@ -119,6 +126,7 @@ pub struct RemoveExporter {
 }
 
 /// Why an exporter was not registered, or not removed. Nothing has changed.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum ExporterError {
     /// The name is not one.
@@ -152,6 +160,7 @@ pub enum ExporterError {
 }
 
 /// Why an acknowledgement was refused. Nothing has changed.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum AckError {
     /// The caller is not a registered exporter: an operator's `register_exporter` makes it one.
@@ -174,6 +183,7 @@ pub enum AckError {
 }
 
 /// How far an exporter is.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ExporterStatus {
     /// The exporter's name.
@@ -194,6 +204,7 @@ pub struct ExporterStatus {
 }
 
 /// How far all exporters are.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ExportStatus {
     /// The exporters, in the order of their names.

@@ -9,6 +9,7 @@ use std::ops::{Deref, DerefMut};
 macro_rules! hash {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
         $(#[$doc])*
+        #[coppice_macros::native_docs]
         #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
         #[serde(transparent)]
         pub struct $name(ByteBuf);

@@ -1,6 +1,7 @@
 //! Whether all is well, and what is to be done where it is not.
 
 use candid::CandidType;
+use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -164,6 +165,7 @@ impl PartialEq<ProblemCode> for String {
 }
 
 /// How bad a problem is.
+#[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
 pub enum Severity {
     /// Appends or new UTXO records are refused or about to be, the daemon does not work, or data is damaged.
@@ -175,6 +177,7 @@ pub enum Severity {
 }
 
 /// Something that is wrong. Whoever asks may read it: it says nothing of balances.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct Problem {
     /// The name of what is wrong, as the table of `docs/operations.md` has it. A later version may have names that an earlier one
@@ -199,6 +202,7 @@ impl Problem {
 }
 
 /// Whether all is well.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct Health {
     /// There is no problem, or there are notices only.

@@ -1,10 +1,12 @@
 //! HTTP, as gateways of the Internet Computer ask for it.
 
 use candid::CandidType;
+use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 /// A request over HTTP, from a gateway or anybody else.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct HttpRequest {
     /// The method: `GET` or `HEAD`; all else is answered with status 405.
@@ -20,6 +22,7 @@ pub struct HttpRequest {
 }
 
 /// The answer over HTTP: a query's is one replica's.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct HttpResponse {
     /// The HTTP status.

@@ -2,11 +2,13 @@
 
 use crate::BlockHash;
 use candid::CandidType;
+use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 /// How far a reader of `find_by_index_key` is. It is good for the key that it came with, as long as the reader likes: blocks
 /// that were appended since are not seen, those that were pruned are not there any more.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct KeyCursor {
     /// The block that was read last: all that is newer was handed out.
@@ -25,6 +27,7 @@ pub struct KeyCursor {
 }
 
 /// A transaction that has the key.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct KeyTransaction {
     /// The number of the transaction's block.
@@ -38,6 +41,7 @@ pub struct KeyTransaction {
 }
 
 /// What `find_by_index_key` hands out at a time.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct KeyPage {
     /// The transactions, newest first, each once. There may be fewer than were asked for, even none, with a cursor to go on
@@ -48,6 +52,7 @@ pub struct KeyPage {
 }
 
 /// Why there is no page.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum KeyError {
     /// The key is longer than any may be.

@@ -1,5 +1,8 @@
 //! The types of the Candid interface (`candid/coppice.did`), one file an area.
 
+// In the wasm, types have no comments (`native_docs`).
+#![cfg_attr(target_family = "wasm", allow(missing_docs))]
+
 pub mod access;
 mod audit;
 mod blob;

@@ -1,9 +1,11 @@
 //! The canister's log, kept in stable memory.
 
 use candid::CandidType;
+use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
 
 /// How much a line of the log matters.
+#[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
 pub enum LogPriority {
     /// Something was damaged, refused or given up.
@@ -13,6 +15,7 @@ pub enum LogPriority {
 }
 
 /// A line of the log.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct LogEntry {
     /// The line's number, from 0.
@@ -26,6 +29,7 @@ pub struct LogEntry {
 }
 
 /// A page of the log.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct LogPage {
     /// The lines, the newest first.

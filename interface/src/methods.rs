@@ -127,6 +127,29 @@ macro_rules! methods {
             /// How far all exporters are, and what they guard; for anyone.
             query get_export_status() -> ExportStatus: ANYONE, 12;
         }
+        prune {
+            /// Changes the policy by which blocks are pruned; an operator's. What is left out stays. A first policy
+            /// switches pruning on. The same change again changes nothing.
+            update set_prune_policy(change: PrunePolicyArg) -> Result<PrunePolicyChange, PruneError>: OPERATORS, 500;
+            /// The policy in force; none where none was set. For anyone.
+            query get_prune_policy() -> Option<PrunePolicy>: ANYONE, 12;
+            /// Lets the timer prune blocks, or stops it; an operator's. It asks for a policy. Repeating the call
+            /// changes nothing.
+            update set_pruning_enabled(enabled: bool) -> Result<(), PruneError>: OPERATORS, 16;
+            /// One bounded run by hand, also where pruning is disabled, never past what exporters have not
+            /// acknowledged; an operator's. It does `max_ops` at most, and 15,000; 0 is refused. Calling again goes on
+            /// with what is left.
+            update prune_now(max_ops: u64) -> Result<PruneRun, PruneError>: OPERATORS, 30;
+            /// Notes that an operator has seen the first `up_to` faults, and has what was set aside tried again where
+            /// these are all; an operator's. Answers how many are acknowledged; 0 changes nothing, and so does a
+            /// repeated call.
+            update acknowledge_faults(up_to: u64) -> u64: OPERATORS, 30;
+            /// What the next run would do, why, and what holds it back, under the policy in force, or with these
+            /// changes of it; for anyone. Nothing is pruned.
+            query plan_prune(change: Option<PrunePolicyArg>) -> Result<PrunePlan, PruneError>: ANYONE, 500;
+            /// Everything that an operator needs to see of the pruning of blocks; for anyone.
+            query get_prune_status() -> PruneStatus: ANYONE, 12;
+        }
         utxo {
             /// Creates records of transactions; a feeder's. The batch goes as far as one message does, and its items
             /// are independent of each other. A record that is there already answers `TxExists`, which is how a
@@ -310,29 +333,6 @@ macro_rules! methods {
                 -> Result<CompletedBlobDeletions, BlobDeletionError>: BLOB_WORKERS, 32_210;
             /// Everything that an operator needs to see of the queue; for anyone.
             query get_blob_deletion_status() -> BlobDeletionStatus: ANYONE, 12;
-        }
-        prune {
-            /// Changes the policy by which blocks are pruned; an operator's. What is left out stays. A first policy
-            /// switches pruning on. The same change again changes nothing.
-            update set_prune_policy(change: PrunePolicyArg) -> Result<PrunePolicyChange, PruneError>: OPERATORS, 500;
-            /// The policy in force; none where none was set. For anyone.
-            query get_prune_policy() -> Option<PrunePolicy>: ANYONE, 12;
-            /// Lets the timer prune blocks, or stops it; an operator's. It asks for a policy. Repeating the call
-            /// changes nothing.
-            update set_pruning_enabled(enabled: bool) -> Result<(), PruneError>: OPERATORS, 16;
-            /// One bounded run by hand, also where pruning is disabled, never past what exporters have not
-            /// acknowledged; an operator's. It does `max_ops` at most, and 15,000; 0 is refused. Calling again goes on
-            /// with what is left.
-            update prune_now(max_ops: u64) -> Result<PruneRun, PruneError>: OPERATORS, 30;
-            /// Notes that an operator has seen the first `up_to` faults, and has what was set aside tried again where
-            /// these are all; an operator's. Answers how many are acknowledged; 0 changes nothing, and so does a
-            /// repeated call.
-            update acknowledge_faults(up_to: u64) -> u64: OPERATORS, 30;
-            /// What the next run would do, why, and what holds it back, under the policy in force, or with these
-            /// changes of it; for anyone. Nothing is pruned.
-            query plan_prune(change: Option<PrunePolicyArg>) -> Result<PrunePlan, PruneError>: ANYONE, 500;
-            /// Everything that an operator needs to see of the pruning of blocks; for anyone.
-            query get_prune_status() -> PruneStatus: ANYONE, 12;
         }
         operation {
             /// Stops deletions, or starts them again; operators and admins stop them, only admins start them. While

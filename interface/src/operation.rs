@@ -4,9 +4,11 @@ use super::{UtxoSettings, UtxoSettingsChange, UtxoStorage};
 use crate::Owner;
 use crate::settings::{ConfigError, settings};
 use candid::{CandidType, Principal};
+use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
 
 /// The argument of installation and upgrade.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum CanisterArg {
     /// The argument for a new canister. An upgrade ignores it, as deployment tools pass the same argument to both.
@@ -16,6 +18,7 @@ pub enum CanisterArg {
 }
 
 /// What is fixed, or set first, at installation.
+#[native_docs]
 #[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct InitArg {
     /// The bytes of a blob of the log, one of the seven size classes; default 1 MiB. Fixed for ever.
@@ -120,6 +123,7 @@ pub fn chain_begins(log_class: u32) -> u64 {
 }
 
 /// What a principal may do; `docs/design.md` 8 has the table.
+#[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
 pub enum Role {
     /// Has both roles, `BlockProducer` and `UtxoFeeder`.
@@ -158,6 +162,7 @@ impl Role {
 }
 
 /// A principal's role.
+#[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
 pub struct Grant {
     /// The principal that has the role.
@@ -167,6 +172,7 @@ pub struct Grant {
 }
 
 /// Why a role was not granted. Nothing has changed.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum RoleError {
     /// The anonymous principal has no roles: anyone can be it.
@@ -184,6 +190,7 @@ pub enum RoleError {
 }
 
 /// Kept bytes of an owner.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct OwnerStorage {
     /// The owner of the blobs.
@@ -193,6 +200,7 @@ pub struct OwnerStorage {
 }
 
 /// Slots of a size class.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ClassStorage {
     /// The bytes of a slot.
@@ -208,6 +216,7 @@ pub struct ClassStorage {
 }
 
 /// Stable memory of one region.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct RegionStorage {
     /// The region's name.
@@ -217,6 +226,7 @@ pub struct RegionStorage {
 }
 
 /// Where the bytes are.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct StorageStatus {
     /// Bytes of stable memory that the platform bills. They never become fewer.

@@ -2,6 +2,7 @@
 
 use crate::settings::{ConfigError, settings};
 use candid::CandidType;
+use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
 
 /// Most ops of a prune message: each dropped index entry may dirty a page of 4 KiB, now and then two, and a message is to
@@ -50,6 +51,7 @@ settings! {
 }
 
 /// What a change of the policy did.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct PrunePolicyChange {
     /// The policy that was in force; none where none was set.
@@ -59,6 +61,7 @@ pub struct PrunePolicyChange {
 }
 
 /// Why a policy, or a run, was refused. Nothing has changed.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum PruneError {
     /// The value of a field makes no sense.
@@ -81,6 +84,7 @@ impl From<ConfigError> for PruneError {
 }
 
 /// Why deletions were not started again. Nothing has changed.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum DeletionsError {
     /// Operators stop deletions, and only an admin starts them again.
@@ -88,6 +92,7 @@ pub enum DeletionsError {
 }
 
 /// The reason that holds pruning back.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum HeldBy {
     /// An exporter, by its name, has not acknowledged what comes next.
@@ -110,6 +115,7 @@ pub enum HeldBy {
 }
 
 /// Why a run is due.
+#[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum PruneReason {
     /// The oldest block is behind what age and count retain.
@@ -119,6 +125,7 @@ pub enum PruneReason {
 }
 
 /// Why a run stopped before its target.
+#[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum StopReason {
     /// The ops of a tick are used up.
@@ -138,6 +145,7 @@ pub enum StopReason {
 }
 
 /// How far a run came.
+#[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum PruneProgress {
     /// The target is reached.
@@ -150,6 +158,7 @@ pub enum PruneProgress {
 }
 
 /// A run: from when something is due until nothing more of it may go, over as many ticks as that takes.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct PruneRun {
     /// The moment at which the run began, in Unix nanoseconds.
@@ -179,6 +188,7 @@ pub struct PruneRun {
 }
 
 /// What the next run would do.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct PrunePlan {
     /// The policy by which the run is planned: the one in force, or the one that the change would make of it.
@@ -210,6 +220,7 @@ pub struct PrunePlan {
 }
 
 /// What the daemon does with the indexes (`docs/pruning-pipeline.md`).
+#[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum SweepPhase {
     /// No entry is stale.
@@ -223,6 +234,7 @@ pub enum SweepPhase {
 }
 
 /// One of the two indexes.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct IndexDebt {
     /// The number of entries, stale ones too.
@@ -244,6 +256,7 @@ pub struct IndexDebt {
 }
 
 /// What is still to be pruned, and how fast that goes.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct PruneBacklog {
     /// The number of blocks that may go now.
@@ -274,6 +287,7 @@ pub const BLOCK_BYTES: u64 = 320;
 pub const REFERENCE_BYTES: u64 = 32;
 
 /// Bytes of `capacity_bytes` at which something happens.
+#[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct WaterMarks {
     /// The mark above which pruning for capacity begins.
@@ -285,6 +299,7 @@ pub struct WaterMarks {
 }
 
 /// Everything that an operator needs to see of pruning. All "before" bounds are exclusive.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct PruneStatus {
     /// The daemon may prune.

@@ -8,6 +8,7 @@
 
 use crate::{AppendBlock, AppendError};
 use candid::CandidType;
+use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
@@ -26,6 +27,7 @@ pub const MAX_ENTRIES: u64 = 100_000;
 pub const SLICE: u64 = 12_500;
 
 /// One of a block's three payload segments.
+#[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
 pub enum Segment {
     /// Opaque bytes.
@@ -222,6 +224,7 @@ pub fn check_receipts(table: &[u8], len: u64, transactions: u32) -> Result<(), B
 }
 
 /// Something of each of a block's segments.
+#[native_docs]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BySegment<T> {
     /// The value of the body.

@@ -7,6 +7,7 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 
 /// Why a change of settings was refused. Nothing has changed.
+#[coppice_macros::native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum ConfigError {
     /// The value of a field makes no sense.
@@ -29,6 +30,7 @@ macro_rules! settings {
         $(@nested { $($(#[doc = $nested_doc:literal])* $nested:ident: $nested_type:ty, $nested_change:ty;)* })?
     ) => {
         $(#[doc = $about])*
+        #[coppice_macros::native_docs]
         #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
         #[serde(default)]
         pub struct $settings {
@@ -48,6 +50,7 @@ macro_rules! settings {
         }
 
         $(#[doc = $about_change])*
+        #[coppice_macros::native_docs]
         #[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
         pub struct $change {
             $($(#[doc = $doc])* #[doc = "`None`: as it was."] pub $field: Option<$type>,)*

@@ -8,9 +8,11 @@ use super::{PruneProgress, UtxoError};
 use crate::Txid;
 use crate::settings::ConfigError;
 use candid::CandidType;
+use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
 
 /// Whether the block assembly runs, or something else is going on: a reorg, a reset, nothing yet.
+#[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum UtxoBlockAssemblyState {
     /// The block assembly runs: records may be pruned.
@@ -20,6 +22,7 @@ pub enum UtxoBlockAssemblyState {
 }
 
 /// The outcome of a notification. The height is noted in any case.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum UtxoNotifyOutcome {
     /// A job was made, and waits for the next tick.
@@ -38,6 +41,7 @@ pub enum UtxoNotifyOutcome {
 }
 
 /// Why something was refused. Nothing has changed.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum UtxoPrunerError {
     /// The height is 0; heights begin with 1.
@@ -88,6 +92,7 @@ impl From<ConfigError> for UtxoPrunerError {
 }
 
 /// The reason why a job was made.
+#[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum UtxoJobTrigger {
     /// `notify_block_persisted` made the job.
@@ -103,6 +108,7 @@ pub enum UtxoJobTrigger {
 }
 
 /// The state of a job.
+#[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum UtxoJobState {
     /// The job waits for the next tick.
@@ -118,6 +124,7 @@ pub enum UtxoJobState {
 }
 
 /// Why a job ended before it was done.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum UtxoJobEnd {
     /// A job for a higher height was made.
@@ -144,6 +151,7 @@ pub enum UtxoJobEnd {
 }
 
 /// The record that stands in the way of preserving parents.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoBlockedBy {
     /// The slot of the unmined record: the argument of `set_aside_unmined`.
@@ -157,6 +165,7 @@ pub struct UtxoBlockedBy {
 }
 
 /// A record that is left alone, as looking at it trapped again and again.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoPassedOver {
     /// The phase in which looking at the record trapped.
@@ -168,6 +177,7 @@ pub struct UtxoPassedOver {
 }
 
 /// A phase of a job.
+#[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
 pub enum UtxoPrunerPhase {
     /// Phase 1: parents of old unmined transactions are preserved.
@@ -179,6 +189,7 @@ pub enum UtxoPrunerPhase {
 }
 
 /// The work of a job, in numbers.
+#[native_docs]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 #[serde(default)]
 pub struct UtxoPruneCounts {
@@ -220,6 +231,7 @@ pub struct UtxoPruneCounts {
 }
 
 /// The pruning of records for a height, over as many ticks as that takes, and its outcome.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoPruneJob {
     /// The job's number, from 1.
@@ -257,6 +269,7 @@ pub struct UtxoPruneJob {
 }
 
 /// The heights, as an operator sets them.
+#[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoSetHeights {
     /// The highest height that counts as notified, from 0.
@@ -268,6 +281,7 @@ pub struct UtxoSetHeights {
 }
 
 /// The heights that were set, and the work that is due at them.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoHeightsSet {
     /// The heights that are in force now.
@@ -281,6 +295,7 @@ pub struct UtxoHeightsSet {
 }
 
 /// A page of jobs: those that wait or run, then those that ended, the last first.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoPruneJobPage {
     /// The jobs of the page.
@@ -290,6 +305,7 @@ pub struct UtxoPruneJobPage {
 }
 
 /// A label of a figure.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct MetricLabel {
     /// The label's name.
@@ -299,6 +315,7 @@ pub struct MetricLabel {
 }
 
 /// A figure for a monitor.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, CandidType, Serialize, Deserialize)]
 pub struct Metric {
     /// The figure's name.
@@ -310,6 +327,7 @@ pub struct Metric {
 }
 
 /// Everything that an operator needs to see of the pruner.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, CandidType, Serialize, Deserialize)]
 pub struct UtxoPrunerStatus {
     /// The timer prunes records: the setting `pruner_enabled`.

@@ -4,9 +4,11 @@ use crate::settings::ConfigError;
 use crate::settings::settings;
 use crate::{MAX_HEIGHT, MAX_PRUNE_INSTRUCTIONS};
 use candid::CandidType;
+use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
 
 /// How long an unmined transaction may be unmined before its parents are preserved (`utxostore_unminedTxRetention`).
+#[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum UtxoUnminedRetention {
     /// Half of `block_height_retention`.
@@ -16,6 +18,7 @@ pub enum UtxoUnminedRetention {
 }
 
 /// Up to which height records are deleted once blocks are persisted.
+#[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum UtxoSafeHeightRule {
     /// `min(current, persisted)`: a block that is not persisted has nothing deleted.

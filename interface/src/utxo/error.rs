@@ -4,9 +4,11 @@
 use super::{ExternalStore, Spender};
 use crate::UtxoHash;
 use candid::CandidType;
+use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
 
 /// Why a record was not created. Nothing of the item has changed.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum UtxoCreateError {
     /// The transaction has a record already.
@@ -93,6 +95,7 @@ pub enum UtxoCreateError {
 }
 
 /// Why an output was not spent. Nothing of the transaction has changed.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum UtxoSpendError {
     /// There is no such transaction.
@@ -169,6 +172,7 @@ pub enum UtxoSpendError {
 }
 
 /// Why an operation that neither creates nor spends was refused. Nothing of the item has changed.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum UtxoError {
     /// There is no such transaction.

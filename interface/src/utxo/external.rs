@@ -1,10 +1,12 @@
 //! Blobs outside the canister.
 
 use candid::CandidType;
+use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 /// A blob outside the canister, as the deletion queue names it.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ExternalStore {
     /// The blob's key, 1 to 1,024 bytes. No two records name the same blob.
@@ -16,6 +18,7 @@ pub struct ExternalStore {
 }
 
 /// What kind of file keeps a transaction.
+#[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum FileType {
     /// `.tx`: the whole transaction.
@@ -25,6 +28,7 @@ pub enum FileType {
 }
 
 /// A store of blobs outside the canister, by what it keeps.
+#[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
 pub enum StoreType {
     /// The store of transactions.

@@ -18,12 +18,14 @@ pub use write::*;
 
 use crate::Txid;
 use candid::CandidType;
+use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
 
 /// The largest block height: whatever is added to one still fits 32 bits.
 pub const MAX_HEIGHT: u32 = u32::MAX / 2;
 
 /// An output of a transaction.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, Hash, CandidType, Serialize, Deserialize)]
 pub struct Outpoint {
     /// The transaction that has the output.
@@ -33,6 +35,7 @@ pub struct Outpoint {
 }
 
 /// The spender of an output: the 36 bytes of spending data.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, Hash, CandidType, Serialize, Deserialize)]
 pub struct Spender {
     /// The spending transaction.
@@ -42,6 +45,7 @@ pub struct Spender {
 }
 
 /// A block that has a transaction.
+#[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BlockRef {
     /// The chain's own number of the block: two blocks of one height have different ones.
@@ -54,6 +58,7 @@ pub struct BlockRef {
 
 /// What was done of a batch. It is worked through in order within the instructions of one message: what does not fit is
 /// not begun, and is to be sent again.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct Batch<T> {
     /// The answers of the items that were done, in the order of the items.

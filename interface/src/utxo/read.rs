@@ -3,10 +3,12 @@
 use super::{BlockRef, FileType, Outpoint, Spender, TransactionPlace};
 use crate::{Txid, UtxoHash};
 use candid::CandidType;
+use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 /// The part of a record that is asked for.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoGet {
     /// The transaction whose record is asked for.
@@ -20,6 +22,7 @@ pub struct UtxoGet {
 }
 
 /// The record that is kept of a transaction.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoRecord {
     /// The transaction's id.
@@ -100,6 +103,7 @@ pub struct UtxoRecord {
 }
 
 /// From which height on a reassigned output is spendable.
+#[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct SpendableIn {
     /// The output's number, from 0.
@@ -109,6 +113,7 @@ pub struct SpendableIn {
 }
 
 /// Counters of a page.
+#[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoPage {
     /// The number of UTXOs of the page.
@@ -118,6 +123,7 @@ pub struct UtxoPage {
 }
 
 /// An output that was given a new owner.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct Reassignment {
     /// The output's number, from 0.
@@ -131,6 +137,7 @@ pub struct Reassignment {
 }
 
 /// A part of a transaction's bytes, or of its inpoints.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoGetPart {
     /// The transaction whose bytes are asked for.
@@ -142,6 +149,7 @@ pub struct UtxoGetPart {
 }
 
 /// A part of a transaction's bytes.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct TransactionPart {
     /// The bytes that were asked for.
@@ -153,6 +161,7 @@ pub struct TransactionPart {
 }
 
 /// A part of a transaction's TxInpoints.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct InpointsPart {
     /// The bytes that were asked for.
@@ -162,6 +171,7 @@ pub struct InpointsPart {
 }
 
 /// The outputs that are asked for, and the height at which they would be spent.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoGetSpend {
     /// The height at which the outputs would be spent.
@@ -171,6 +181,7 @@ pub struct UtxoGetSpend {
 }
 
 /// Whether an output can be spent.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum SpendStatus {
     /// The output can be spent.
@@ -193,6 +204,7 @@ pub enum SpendStatus {
 }
 
 /// An output's state.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoSpendState {
     /// Whether the output can be spent: the first reason why not, in the order in which `utxo_spend` checks.
@@ -204,6 +216,7 @@ pub struct UtxoSpendState {
 }
 
 /// Where a list of unmined transactions goes on.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
 pub struct UnminedCursor {
     /// The moment at which the record of the last transaction that was listed was created, in Unix nanoseconds.
@@ -214,6 +227,7 @@ pub struct UnminedCursor {
 
 /// Unmined transactions by `created_at`, and those of one moment by id. One that is unmined all the while is listed once; one that becomes
 /// unmined meanwhile, where its place lies behind the cursor.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UnminedPage {
     /// The transactions.
@@ -223,6 +237,7 @@ pub struct UnminedPage {
 }
 
 /// A transaction that the longest chain does not have.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UnminedTransaction {
     /// The transaction.
@@ -242,6 +257,7 @@ pub struct UnminedTransaction {
 }
 
 /// How many records there are, and how many of them an index has.
+#[native_docs]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoStorage {
     /// The number of records, pages not counted.

@@ -5,10 +5,12 @@ use super::{BlockRef, ExternalStore, FileType, Outpoint, UtxoCreateError, UtxoRe
 use crate::BlobPtr;
 use crate::{Txid, UtxoHash};
 use candid::{CandidType, Principal};
+use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 /// Records to create.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoCreateBatch {
     /// The height at which the chain is.
@@ -18,6 +20,7 @@ pub struct UtxoCreateBatch {
 }
 
 /// A record to create.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoCreate {
     /// The transaction.
@@ -37,6 +40,7 @@ pub struct UtxoCreate {
 }
 
 /// Blocks that have a transaction.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct MinedIn {
     /// The blocks, at least one; their ids differ.
@@ -46,6 +50,7 @@ pub struct MinedIn {
 }
 
 /// A transaction, in one of four forms.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum TransactionSource {
     /// The transaction's bytes: standard, extended (version ‖ `0000000000ef` ‖ …), or with witnesses, which its txid leaves
@@ -60,6 +65,7 @@ pub enum TransactionSource {
 }
 
 /// A transaction of which only outputs are known.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct PartialTransaction {
     /// The transaction's id.
@@ -73,6 +79,7 @@ pub struct PartialTransaction {
 }
 
 /// An output that is known.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct PartialOutput {
     /// The output's number.
@@ -84,6 +91,7 @@ pub struct PartialOutput {
 }
 
 /// A transaction whose bytes are kept elsewhere. Nothing of it is parsed or hashed: what is said here is believed.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct OutsideTransaction {
     /// The transaction's id.
@@ -108,6 +116,7 @@ pub struct OutsideTransaction {
 pub const MAX_BLOB_KEY: usize = 1_024;
 
 /// What was created.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoCreated {
     /// The transaction's id.
@@ -121,6 +130,7 @@ pub struct UtxoCreated {
 }
 
 /// A transaction that is longer than a message, to be sent in chunks.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BeginTransaction {
     /// The transaction's id.
@@ -132,6 +142,7 @@ pub struct BeginTransaction {
 }
 
 /// A chunk of the transaction that is being uploaded.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct PutTransactionChunk {
     /// The transaction that is uploaded.
@@ -143,6 +154,7 @@ pub struct PutTransactionChunk {
 }
 
 /// Why a transaction's upload was refused. Nothing has changed.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum TransactionUploadError {
     /// The caller has an upload open of another transaction, or of this one with another `length` or `chunk_size`:
@@ -181,6 +193,7 @@ impl From<UtxoRefusal> for TransactionUploadError {
 }
 
 /// An upload that is open.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct OpenTransaction {
     /// The feeder that began the upload; none where that was not noted.
@@ -194,6 +207,7 @@ pub struct OpenTransaction {
 }
 
 /// Where a record's transaction lies.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum TransactionPlace {
     /// The bytes are in the record.

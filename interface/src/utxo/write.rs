@@ -3,9 +3,11 @@
 use super::{Outpoint, Spender, UtxoError, UtxoSpendError};
 use crate::{Txid, UtxoHash};
 use candid::CandidType;
+use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
 
 /// An output, as it is spent: with its hash and its spender.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct Spend {
     /// The transaction that has the output.
@@ -20,6 +22,7 @@ pub struct Spend {
 
 /// What transactions spend. A transaction that is not in a block is to spend first, and its record made only when that is Ok:
 /// `utxo_create` alone does not see that it was pruned before and comes back, but its spends answer `InvalidSpend`.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoSpendBatch {
     /// The height at which the chain is.
@@ -29,6 +32,7 @@ pub struct UtxoSpendBatch {
 }
 
 /// What one transaction spends: all of it or nothing.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct TransactionSpends {
     /// The spending transaction.
@@ -38,6 +42,7 @@ pub struct TransactionSpends {
 }
 
 /// An output that was not spent.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct RefusedSpend {
     /// The number of the spend among the transaction's, from 0.
@@ -47,6 +52,7 @@ pub struct RefusedSpend {
 }
 
 /// Outputs to unspend.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoUnspendBatch {
     /// The height at which the chain is.
@@ -56,6 +62,7 @@ pub struct UtxoUnspendBatch {
 }
 
 /// An output to unspend.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct Unspend {
     /// The output.
@@ -68,6 +75,7 @@ pub struct Unspend {
 
 /// Transactions of a block, or of one that is no more. One from which its last block is taken is unmined from this height on. One
 /// that does not have the block that is to be taken is unlocked, and stays as it is otherwise.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoSetMinedBatch {
     /// The height at which the chain is.
@@ -86,6 +94,7 @@ pub struct UtxoSetMinedBatch {
 }
 
 /// A transaction, and the subtree of the block that has it.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct MinedTransaction {
     /// The transaction.
@@ -95,6 +104,7 @@ pub struct MinedTransaction {
 }
 
 /// Transactions of blocks that the longest chain has now, or has not any more. Which blocks have them stays as it is.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoSetOnLongestChainBatch {
     /// The height at which the chain is.
@@ -106,6 +116,7 @@ pub struct UtxoSetOnLongestChainBatch {
 }
 
 /// Transactions to lock or unlock.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoSetLockedBatch {
     /// The height at which the chain is.
@@ -117,6 +128,7 @@ pub struct UtxoSetLockedBatch {
 }
 
 /// Outputs or transactions to freeze or unfreeze.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoFreezeBatch {
     /// The height at which the chain is.
@@ -126,6 +138,7 @@ pub struct UtxoFreezeBatch {
 }
 
 /// An output, or all of a transaction's.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct FreezeTarget {
     /// The transaction.
@@ -137,6 +150,7 @@ pub struct FreezeTarget {
 }
 
 /// Frozen outputs that get a new owner.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoReassignBatch {
     /// The height at which the chain is.
@@ -146,6 +160,7 @@ pub struct UtxoReassignBatch {
 }
 
 /// A frozen output that gets a new owner.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct Reassign {
     /// The output.
@@ -158,6 +173,7 @@ pub struct Reassign {
 
 /// Transactions that are double spends. Each is marked at once, so that nothing more is spent from it; what spends from it, directly or
 /// not, is marked leaves first, as far as a message goes. While an answer has `has_more`, the call is repeated.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoSetConflictingBatch {
     /// The height at which the chain is.
@@ -167,6 +183,7 @@ pub struct UtxoSetConflictingBatch {
 }
 
 /// What marking a transaction as a double spend has done.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct Conflict {
     /// Transactions that this call has marked: the one that was named first, then what spends from it, each before what it
@@ -182,6 +199,7 @@ pub struct Conflict {
 /// losers are marked, and what spends from them gives back what it holds, leaves first, as far as a message goes. While an
 /// answer has `has_more`, the call is repeated. Only the last one takes from the losers what the winners spend, gives it to these,
 /// and has them be double spends no more; calls that are never continued leave marked double spends.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoProcessConflicting {
     /// The height at which the chain is.
@@ -191,6 +209,7 @@ pub struct UtxoProcessConflicting {
 }
 
 /// What the winners have done.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ConflictResolution {
     /// Transactions that are conflicting now and were not before this call: losers, and what spends from them.
@@ -204,6 +223,7 @@ pub struct ConflictResolution {
 }
 
 /// Why the winners did not win. This call has changed nothing.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ConflictError {
     /// The transaction with which something is wrong: a winner, or one whose outputs it spends.
@@ -213,6 +233,7 @@ pub struct ConflictError {
 }
 
 /// Transactions that are not to be deleted for now.
+#[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoPreserveBatch {
     /// The height until which the records are kept.

@@ -1,0 +1,67 @@
+//! Candid files of the interface, written from its declarations in Rust: names, types, order and comments.
+//!
+//! [`sources`] reads the types, [`methods`](mod@methods) lists the methods, and [`print`] writes both as Candid.
+
+pub mod methods;
+pub mod print;
+pub mod sources;
+
+use coppice_interface::Role;
+use methods::Method;
+use print::Printer;
+use sources::Types;
+use std::path::Path;
+
+/// Head of each file.
+const HEAD: &str = "\
+Written by `cargo run -p coppice_did` from the crate `interface`. The service comes first, and the types follow in the order of their \
+use. `docs/glossary.md` explains the names.
+
+Conventions: a bound \"before\" a number excludes the number. A value that is absent is `null`, not 0. In settings 0 switches a rule off, \
+and as a `limit` 0 is the default, where the comment says so. Times are Unix nanoseconds or Unix seconds, as the comment says. Hashes of \
+UTXO records have 32 bytes in internal order; a hash of another length is refused with a typed error. An update may be repeated when \
+its answer was lost; each method says what a repeated call does.";
+
+/// Returns the files of `candid/`, each with its text, for a checkout.
+///
+/// # Errors
+/// A source file cannot be read or parsed, or a type has a shape that Candid does not have.
+pub fn files(root: &Path) -> anyhow::Result<[(&'static str, String); 3]> {
+    let types = Types::read(&root.join("interface/src"))?;
+    let all = methods::all()?;
+    // Methods that a role calls, and the queries beside them.
+    let part = |role: Role, area: &str| -> Vec<&Method> {
+        let has_role = |method: &&Method| method.roles.contains(&role);
+        let is_query = |method: &Method| method.is_query && (method.area == area || method.name == "health");
+        all.iter().filter(|method| is_query(method) || !method.is_query && has_role(method)).collect()
+    };
+    let write = |about: &str, methods: &[&Method], argument: Option<&str>| {
+        Printer::new(&types).file(&format!("{about}\n\n{HEAD}"), methods, argument)
+    };
+    Ok([
+        (
+            "coppice.did",
+            write(
+                "Coppice: keeps a chain's blocks, receipts, index and UTXO records, and prunes them.",
+                &all.iter().collect::<Vec<_>>(),
+                Some("CanisterArg"),
+            )?,
+        ),
+        (
+            "blocks.did",
+            write(
+                "Coppice, the part that a producer of blocks needs: updates of the role `BlockProducer`, and queries of blocks.",
+                &part(Role::BlockProducer, "blocks"),
+                None,
+            )?,
+        ),
+        (
+            "utxo.did",
+            write(
+                "Coppice, the part that a feeder of UTXO records needs: updates of the role `UtxoFeeder`, and queries of records.",
+                &part(Role::UtxoFeeder, "utxo"),
+                None,
+            )?,
+        ),
+    ])
+}
