@@ -9,6 +9,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use coppice_interface::ReadError;
 use coppice_interface::segments::{ID, Receipts};
 use serde::Serialize;
+use serde_bytes::ByteBuf;
 
 /// How many transactions are looked up. Blocks are always read back whole, every one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +85,10 @@ pub fn verify(client: &Client<impl Transport>, ledger: &Ledger, oldest: u64, dep
         Depth::Sample { seed, .. } => seed,
     });
     for id in pick(ledger.gone_before(oldest), depth, &mut random) {
-        let answers = (client.get_transaction_location(&id).wait()?.err(), client.get_receipt(&id).wait()?.err());
+        let answers = (
+            client.get_transaction_location(ByteBuf::from(id)).wait()?.err(),
+            client.get_receipt(ByteBuf::from(id)).wait()?.err(),
+        );
         let ok = answers == (Some(ReadError::NotFound), Some(ReadError::NotFound));
         ensure!(ok, "transaction {} is pruned, yet it is found, or fails: {answers:?}", hex(&id));
         verified.pruned_transactions += 1;
@@ -162,7 +166,7 @@ fn look_up(
     let expected = ledger.newest(id);
     let is_here = expected == Some((entry.number, position));
     let receipt = match receipts.and_then(|receipts| receipts.get(position)).filter(|_| is_here) {
-        Some(expected) => match client.get_receipt(id).wait()? {
+        Some(expected) => match client.get_receipt(ByteBuf::from(*id)).wait()? {
             Ok(receipt) if *receipt.bytes == *expected => Some(receipt),
             answer => bail!(
                 "transaction {}: its receipt is {} bytes, and get_receipt answers {answer:?}",
@@ -174,7 +178,7 @@ fn look_up(
     };
     let mut locations: Vec<_> = receipt.iter().map(|receipt| receipt.location.clone()).collect();
     if compare || locations.is_empty() {
-        match client.get_transaction_location(id).wait()? {
+        match client.get_transaction_location(ByteBuf::from(*id)).wait()? {
             Ok(location) => locations.push(location),
             Err(error) => bail!("transaction {} of block {} answers {error:?}", hex(id), entry.number),
         }

@@ -139,11 +139,6 @@ impl<T: Transport> Client<T> {
         let (reply,): (R,) = exchange(method, args, T::REPLICATED, call).await?;
         Ok(reply)
     }
-
-    /// Calls an update method that answers nothing.
-    async fn update_silent<A: ArgumentEncoder>(&self, method: &str, args: A) -> Result<(), CallError> {
-        exchange(method, args, true, async |arg| self.transport.update(method, arg).await).await
-    }
 }
 
 /// Encodes the argument, calls, and decodes the reply, for which the whole subnet vouches or one replica.

@@ -2,6 +2,7 @@
 
 use crate::{Client, Error, Transport};
 use coppice_interface::*;
+use serde_bytes::ByteBuf;
 
 /// Goes through the chain from a cursor on, page by page. What was read is kept by the caller, with the cursor behind it: a pager that
 /// begins there goes on.
@@ -44,7 +45,7 @@ impl ExportPager {
     /// # Errors
     /// When there is no page, or no answer.
     pub async fn next<T: Transport>(&mut self, client: &Client<T>) -> Result<Option<ExportPage>, Error<ExportError>> {
-        let page = client.export_blocks(self.cursor.as_ref(), self.max_bytes).await?;
+        let page = client.export_blocks(&self.cursor, self.max_bytes).await?;
         if page.chunks.is_empty() {
             return Ok(None);
         }
@@ -114,7 +115,7 @@ impl HeaderPager {
 /// - `BadCursor`, `KeyTooLong`: no page ever ended with the cursor, or no transaction has such a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyPager {
-    key: Vec<u8>,
+    key: ByteBuf,
     limit: u32,
     cursor: Option<KeyCursor>,
     ended: bool,
@@ -123,7 +124,7 @@ pub struct KeyPager {
 impl KeyPager {
     /// All transactions with a key. A page has `limit` of them or, for 0, as many as a page holds.
     pub fn new(key: &[u8], limit: u32) -> Self {
-        Self { key: key.into(), limit, cursor: None, ended: false }
+        Self { key: ByteBuf::from(key), limit, cursor: None, ended: false }
     }
 
     /// Goes on at another place; without a cursor, begins anew.
@@ -142,7 +143,7 @@ impl KeyPager {
         if self.ended {
             return Ok(None);
         }
-        let page = client.find_by_index_key(&self.key, self.cursor.as_ref(), self.limit).await?;
+        let page = client.find_by_index_key(&self.key, &self.cursor, self.limit).await?;
         self.ended = page.cursor.is_none();
         self.cursor = page.cursor;
         Ok(Some(page.transactions))

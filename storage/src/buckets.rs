@@ -24,9 +24,17 @@ pub fn address(bucket: u64) -> u64 {
     WASM_PAGE + bucket * BUCKET
 }
 
-/// Returns the raw addresses of the buckets that a region owns, in the region's order.
-pub fn of(raw: &impl Memory, id: u8) -> Vec<u64> {
+/// Returns the raw addresses of the buckets of each region, in the region's order.
+pub fn by_region(raw: &impl Memory, regions: u8) -> Vec<Vec<u64>> {
     let mut owners = vec![0; count(raw) as usize];
     raw.read(OWNERS, &mut owners);
-    (0..).zip(owners).filter(|(_, owner)| *owner == id).map(|(bucket, _)| address(bucket)).collect()
+    let mut found = vec![Vec::new(); regions.into()];
+    let mut at = address(0);
+    for owner in owners {
+        if let Some(buckets) = found.get_mut(usize::from(owner)) {
+            buckets.push(at);
+        }
+        at += BUCKET;
+    }
+    found
 }

@@ -12,13 +12,14 @@
 //! └─────────────────┴──────────┴──────────┴──────────┴───
 //! ```
 
+use crate::buckets;
 use crate::growth::{Growth, Reserved};
 use crate::quota::Quota;
 use crate::shared::{BUCKET_PAGES, Layout, Shared};
 use crate::{GrowError, Platform, Region, WASM_PAGE};
 use ic_stable_structures::Memory;
 use ic_stable_structures::memory_manager::{MemoryManager, VirtualMemory};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// The manager of a canister's stable memory. A canister has one, and clones of it.
@@ -33,8 +34,11 @@ impl<P: Platform> Clone for Manager<P> {
 impl<P: Platform> Manager<P> {
     /// Opens stable memory, or lays it out where it is empty.
     pub fn open(layout: Layout) -> Self {
+        let raw = MemoryManager::init_with_bucket_size(P::Memory::default(), BUCKET_PAGES as u16);
+        let buckets = buckets::by_region(&P::Memory::default(), layout.regions);
         let shared = Rc::new(Shared {
-            raw: MemoryManager::init_with_bucket_size(P::Memory::default(), BUCKET_PAGES as u16),
+            raw,
+            buckets: buckets.into_iter().map(|of| Rc::new(RefCell::new(of))).collect(),
             layout,
             max_pages: Cell::new(u64::MAX),
             quota: Quota::new(layout.counted, layout.reserve),

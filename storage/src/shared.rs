@@ -5,7 +5,8 @@ use crate::quota::Quota;
 use crate::{BUCKET, GrowError, Platform, WASM_PAGE};
 use ic_stable_structures::Memory;
 use ic_stable_structures::memory_manager::{MemoryId, MemoryManager, VirtualMemory};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
 /// Pages of a bucket. The default of 128 would end at 256 GiB; a canister may have 500 GiB.
 pub(crate) const BUCKET_PAGES: u64 = BUCKET / WASM_PAGE;
@@ -26,6 +27,8 @@ pub struct Layout {
 /// The manager's state, which all its regions share.
 pub(crate) struct Shared<P: Platform> {
     pub raw: MemoryManager<P::Memory>,
+    /// Raw addresses of the buckets of each region.
+    pub buckets: Vec<Rc<RefCell<Vec<u64>>>>,
     pub layout: Layout,
     /// The cap on raw pages.
     pub max_pages: Cell<u64>,

@@ -46,7 +46,7 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
         }
         // At the head a query need only say that there is something.
         let page_bytes = if by_query { self.options.page_bytes } else { 1 };
-        let said = match self.client.export_blocks(self.cursor.as_ref(), page_bytes).wait() {
+        let said = match self.client.export_blocks(&self.cursor, page_bytes).wait() {
             Err(error) if may_pass(&error) => return Err(error),
             // What is not even Candid is an answer that does not fit.
             said => said.ok(),
@@ -122,7 +122,7 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
 
     /// Asks as an update call.
     pub(super) fn ask_canister(&self, cursor: Option<&ExportCursor>, max_bytes: u64) -> Result<Answer> {
-        match self.client.replicated().export_blocks(cursor, max_bytes).wait() {
+        match self.client.replicated().export_blocks(cursor.cloned(), max_bytes).wait() {
             Err(error) if is_rejected(&error) => {
                 if self.options.ack_every.is_some() {
                     // A caller without the role is not even heard: the status says whether that is why.

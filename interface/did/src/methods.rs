@@ -20,6 +20,8 @@ pub struct Method {
     pub args: Vec<(&'static str, syn::Type)>,
     /// Answer; `()` is none.
     pub answer: syn::Type,
+    /// Error, for a method that may be refused.
+    pub error: Option<syn::Type>,
 }
 
 struct Declared {
@@ -28,11 +30,12 @@ struct Declared {
     comment: &'static [&'static str],
     args: &'static [(&'static str, &'static str)],
     answer: &'static str,
+    error: &'static str,
 }
 
 macro_rules! declared {
     ($($area:ident {
-        $($(#[doc = $doc:literal])* $kind:ident $name:ident($($arg:ident: $type:ty),*) -> $answer:ty: $roles:ident, $largest:expr;)*
+        $($(#[doc = $doc:literal])* $kind:ident $name:ident($($arg:ident: $type:ty),*) -> $answer:ty $(, or $error:ty)?: $roles:ident, $largest:expr;)*
     })*) => {
         const DECLARED: &[Declared] = &[$($(Declared {
             area: stringify!($area),
@@ -40,6 +43,7 @@ macro_rules! declared {
             comment: &[$($doc),*],
             args: &[$((stringify!($arg), stringify!($type))),*],
             answer: stringify!($answer),
+            error: [$(stringify!($error),)? ""][0],
         }),*),*];
     };
 }
@@ -61,6 +65,7 @@ pub fn all() -> anyhow::Result<Vec<Method>> {
             comment: of.comment.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" "),
             args: of.args.iter().map(|(name, of)| Ok((*name, parse(of)?))).collect::<anyhow::Result<_>>()?,
             answer: parse(of.answer)?,
+            error: if of.error.is_empty() { None } else { Some(parse(of.error)?) },
         })
     };
     DECLARED.iter().zip(TABLE).map(method).collect()

@@ -107,12 +107,14 @@ impl<'a> Printer<'a> {
                 writeln!(self.out, "  {} : {content};", field.name)?;
             }
             self.out += "};\n";
-            self.result(&item_name, &format!("The answer of an item of `{}`.", method.name), item)?;
+            let of = arguments(item, "Result").context("an item is a result")?;
+            let [answer, error] = of[..] else { bail!("a result has two arguments") };
+            self.result(&item_name, &format!("The answer of an item of `{}`.", method.name), answer, error)?;
             return Ok(name);
         }
-        if arguments(&method.answer, "Result").is_some() {
+        if let Some(error) = &method.error {
             let name = format!("{camel}Result");
-            self.result(&name, &format!("The answer of `{}`.", method.name), &method.answer)?;
+            self.result(&name, &format!("The answer of `{}`.", method.name), &method.answer, error)?;
             return Ok(name);
         }
         if matches!(&method.answer, Type::Tuple(unit) if unit.elems.is_empty()) {
@@ -122,9 +124,7 @@ impl<'a> Printer<'a> {
     }
 
     /// Prints a result under a name, and then the types that it uses.
-    fn result(&mut self, name: &str, about: &str, result: &Type) -> anyhow::Result<()> {
-        let of = arguments(result, "Result").context("a result")?;
-        let [answer, error] = of[..] else { bail!("a result has two arguments") };
+    fn result(&mut self, name: &str, about: &str, answer: &Type, error: &Type) -> anyhow::Result<()> {
         let (before, mut used) = (std::mem::take(&mut self.out), String::new());
         let ok = match answer {
             Type::Tuple(unit) if unit.elems.is_empty() => "Ok".to_string(),

@@ -23,9 +23,9 @@ pub async fn blocks_are_appended_once_and_read_back<T: Transport>(client: &Clien
     let mut pager = HeaderPager::new(number, u64::MAX);
     assert_eq!(pager.next(client).await.unwrap(), Some(vec![header.clone()]));
     assert_eq!(pager.next(client).await.unwrap(), None);
-    let location = client.get_transaction_location(&id(number, 1)).await.unwrap();
+    let location = client.get_transaction_location(ByteBuf::from(id(number, 1))).await.unwrap();
     assert_eq!((location.block_number, location.position), (number, 1));
-    assert_eq!(**client.get_receipt(&id(number, 1)).await.unwrap().bytes, *b"two!");
+    assert_eq!(**client.get_receipt(ByteBuf::from(id(number, 1))).await.unwrap().bytes, *b"two!");
     assert_eq!(client.get_block_storage(number).await.unwrap().lengths, header.lengths);
 }
 

@@ -37,17 +37,19 @@ fn query<A, R: CandidType>(roles: &[Role], decode: fn(&[u8]) -> Result<A, String
 
 macro_rules! export {
     ($($area:ident {
-        $($(#[doc = $doc:literal])* $kind:ident $name:ident($($arg:ident: $type:ty),*) -> $reply:ty: $roles:ident, $largest:expr;)*
+        $($(#[doc = $doc:literal])* $kind:ident $name:ident($($arg:ident: $type:ty),*) -> $answer:ty $(, or $error:ty)?: $roles:ident, $largest:expr;)*
     })*) => {
         $($(const _: () = {
             #[cfg_attr(target_family = "wasm", unsafe(export_name = concat!("canister_", stringify!($kind), " ", stringify!($name))))]
             #[cfg_attr(not(target_family = "wasm"), unsafe(export_name = concat!("canister_", stringify!($kind), ".", stringify!($name))))]
             extern "C" fn export() {
-                let run = |($($arg,)*): ($($type,)*)| -> $reply { $area::$name($($arg),*) };
+                let run = |($($arg,)*): ($($type,)*)| -> export!(@reply $answer $(, $error)?) { $area::$name($($arg),*) };
                 $kind(coppice_interface::access::$roles, export!(@decode $name), run);
             }
         };)*)*
     };
+    (@reply $answer:ty) => { $answer };
+    (@reply $answer:ty, $error:ty) => { Result<$answer, $error> };
     // Methods that are called for each block or batch.
     (@decode append_block) => { wire::read_known };
     (@decode utxo_create) => { wire::read_known };

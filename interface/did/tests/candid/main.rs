@@ -73,7 +73,7 @@ fn each_rule_finds_a_planted_violation() {
 
 macro_rules! declared {
     ($($area:ident {
-        $($(#[doc = $doc:literal])* $kind:ident $name:ident($($arg:ident: $type:ty),*) -> $reply:ty: $roles:ident, $largest:expr;)*
+        $($(#[doc = $doc:literal])* $kind:ident $name:ident($($arg:ident: $type:ty),*) -> $reply:ty $(, or $error:ty)?: $roles:ident, $largest:expr;)*
     })*) => {
         /// The interface, as Candid's own text.
         fn service() -> String {
@@ -82,7 +82,7 @@ macro_rules! declared {
             $($({
                 let modes = if stringify!($kind) == "query" { vec![FuncMode::Query] } else { Vec::new() };
                 let args = vec![$(types.add::<$type>()),*];
-                let rets = if stringify!($reply) == "()" { Vec::new() } else { vec![types.add::<$reply>()] };
+                let rets = if stringify!($reply $($error)?) == "()" { Vec::new() } else { vec![types.add::<declared!(@reply $reply $(, $error)?)>()] };
                 methods.push((stringify!($name).into(), TypeInner::Func(Function { modes, args, rets }).into()));
             })*)*
             methods.sort();
@@ -91,6 +91,8 @@ macro_rules! declared {
             candid::pretty::candid::compile(&types.env, &Some(class))
         }
     };
+    (@reply $answer:ty) => { $answer };
+    (@reply $answer:ty, $error:ty) => { Result<$answer, $error> };
 }
 methods!(declared);
 
