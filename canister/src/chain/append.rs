@@ -1,4 +1,4 @@
-//! Appending a block: every refusal first, then every change.
+//! Appending a block: every check that can refuse it comes first, then every change.
 
 use super::draft::{Admission, Draft, Standing, too_large};
 use super::postings::links::links_len;
@@ -13,10 +13,10 @@ use sha2::{Digest, Sha256};
 use std::ops::Range;
 
 impl ChainStore {
-    /// Appends a block; the same block again is Ok and changes nothing.
+    /// Appends a block. Appending the same block again returns Ok and changes nothing.
     ///
     /// # Errors
-    /// [`AppendError`], and nothing has changed.
+    /// [`AppendError`]; nothing has changed.
     pub fn append(
         &mut self,
         blobs: &mut BlobStore,
@@ -60,7 +60,7 @@ impl ChainStore {
             EnterError::Grow(error) => AppendError::from(NoMemory(error)),
             EnterError::Unreadable(why) => crate::platform::trap(&format!("append: {why}")),
         })?;
-        // How many links of ids there are is known only now.
+        // The number of id links is known only now.
         meta.id_links = entered.ids.links.len() as u32;
         let end = self.log_end_of(meta.log_end());
         if let Err(error) = self.log.reserve(blobs, self.state.log_first, self.state.log_end, end) {
@@ -68,7 +68,7 @@ impl ChainStore {
             return Err(NoMemory(error).into());
         }
 
-        // Nothing below can be refused any more.
+        // From here on the append can no longer be refused.
         let written = self.log.extend(blobs, self.state.log_end..end, Owner::Log).map_err(|e| format!("{e:?}"));
         let id_links = entered.ids.encode();
         let links = entered.keys.links.iter().map(|(_, links)| links.as_slice()).chain([id_links.as_slice()]);
@@ -88,12 +88,12 @@ impl ChainStore {
         Ok(())
     }
 
-    /// One past the last blob of a log that reaches to `end`.
+    /// Index after the last blob of a log that reaches to `end`.
     fn log_end_of(&self, end: u64) -> u64 {
         self.log.blobs_end(end).max(self.state.log_end)
     }
 
-    /// Where a block stands to the kept ones.
+    /// Classifies a new block against the kept ones.
     pub(super) fn standing(&self, draft: &Draft) -> Result<Standing, AppendError> {
         let state = &self.state;
         let Some(head) = state.head() else { return Ok(Standing::Next) };
@@ -110,14 +110,14 @@ impl ChainStore {
         if draft.number > state.next {
             return Err(AppendError::Gap { expected: state.next });
         }
-        // A head whose record is damaged names no parent: the chain goes on, as its numbers still do.
+        // A head whose record is damaged has no readable hash, so the parent check is skipped; the numbers still follow each other.
         match self.hash(head) {
             Some(hash) if hash != draft.parent => Err(AppendError::WrongParent { expected: hash.to_bytes() }),
             _ => Ok(Standing::Next),
         }
     }
 
-    /// Checks that nothing is under way that a new block would have to wait for.
+    /// Checks that neither an open upload nor a reset blocks a new block.
     pub(super) fn check_quiet(&self, admission: &Admission) -> Result<(), AppendError> {
         if let Some(opened) = self.upload_opened(admission.upload_expiry_secs) {
             return Err(opened.into());
@@ -128,7 +128,7 @@ impl ChainStore {
         }
     }
 
-    /// What the canister's state says of a block that comes next.
+    /// Checks the cycles, the capacity and the block number limit for the next block.
     pub(super) fn admit(&self, draft: &Draft, admission: &Admission) -> Result<(), AppendError> {
         if let Some(missing) = admission.missing_cycles {
             return Err(AppendError::LowCycles { missing });
@@ -152,7 +152,7 @@ impl ChainStore {
         Ok(())
     }
 
-    /// Enters some of the block's ids and keys, those before them being there, or nothing.
+    /// Enters some of the block's ids and keys, or none of them on an error. Earlier ids and keys of the block must be there already.
     pub(super) fn enter(
         &mut self,
         blobs: &BlobStore,
@@ -173,7 +173,7 @@ impl ChainStore {
         }
     }
 
-    /// What is known of a block that comes next, without links of its ids.
+    /// Builds the numbers, sizes and times of the next block; the links of its ids are not counted yet.
     pub(super) fn meta_of(&self, draft: &Draft, index: &Index, now: u64) -> BlockMeta {
         BlockMeta {
             number: draft.number,
@@ -187,7 +187,7 @@ impl ChainStore {
         }
     }
 
-    /// Where the log's last blob cannot be written any more the log goes on behind it, and says so.
+    /// Skips to a new blob if the log's last blob is damaged, and logs an error.
     pub(super) fn pass_damaged_tail(&mut self, blobs: &BlobStore) {
         let tail = self.state.log_tail;
         let blob = self.log.blob_of(tail);
@@ -198,8 +198,8 @@ impl ChainStore {
         }
     }
 
-    /// Bytes of the log between the head and a block that comes next; where the head's record is damaged that is not known. A gap is the rest
-    /// of one blob: what is longer says that the head's record is wrong, and must not be noted as if it were right.
+    /// Bytes of the log between the head and the next block; 0 if unknown, because the head's record is damaged. A gap is the rest of one
+    /// blob: a longer one means that the head's record is wrong, and must not be stored.
     fn gap_before(&self, meta: &BlockMeta) -> u32 {
         if meta.log_offset != self.log.start_of(self.log.blob_of(meta.log_offset)) {
             return 0;
@@ -209,7 +209,7 @@ impl ChainStore {
         u32::try_from(gap).ok().filter(|&gap| gap < self.log.class().size()).unwrap_or(0)
     }
 
-    /// Writes the record of a block that comes next.
+    /// Writes the record of the next block.
     pub(super) fn put_record(&mut self, draft: &Draft, meta: BlockMeta) {
         let Draft { hash, parent, sha256, .. } = *draft;
         let (references_before, gap) = (self.state.references, self.gap_before(&meta));
@@ -217,9 +217,9 @@ impl ChainStore {
         self.records.put(&BlockRecord { meta, hash, parent, sha256, references_before, gap });
     }
 
-    /// Writes the record and moves the head. The payload, the ids and the keys are in place.
+    /// Writes the record and moves the head. The payload, the ids and the keys must be in place.
     pub(super) fn commit(&mut self, draft: &Draft, meta: BlockMeta) {
-        // The first block's number is the base already.
+        // For the first block, `base` is already set to its number.
         self.put_record(draft, meta);
         let state = &mut self.state;
         if !state.started {

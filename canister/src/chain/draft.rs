@@ -1,4 +1,4 @@
-//! Draft: a new block before it is one; the terms of its admission.
+//! A new block that is not yet part of the chain, and the conditions under which it is admitted.
 
 use super::records::{Hash, MAX_HASH};
 use candid::Principal;
@@ -6,21 +6,21 @@ use coppice_interface::segments::{BadSegment, Index, MAX_BLOCK, MAX_ENTRIES, MAX
 use coppice_interface::{AppendError, BySegment, HeldBy};
 use serde_bytes::ByteBuf;
 
-/// Bytes of the largest index segment: every entry a key of the longest kind.
+/// Bytes of the largest index segment: every entry is a key of maximum length.
 const MAX_INDEX: u64 = 8 + MAX_ENTRIES * (6 + MAX_KEY as u64);
 
-/// What the canister's settings and state say of appends.
+/// The canister's settings and state that decide on appends.
 #[derive(Clone, Debug)]
 pub struct Admission {
-    /// Who appends.
+    /// The caller.
     pub by: Principal,
-    /// Seconds after which an upload that nobody touched is aborted.
+    /// Seconds without a call after which an upload is aborted.
     pub upload_expiry_secs: u64,
     /// Check each segment against its SHA-256 (76 instructions a byte).
     pub verify_segments: bool,
-    /// Liquid cycles that are missing for what feeds (`feed_min_liquid_cycles`).
+    /// Liquid cycles missing below `feed_min_liquid_cycles`.
     pub missing_cycles: Option<u128>,
-    /// Kept bytes have reached emergency water, and this holds pruning back.
+    /// Set if kept bytes have reached the emergency mark: the reason that holds pruning back.
     pub exhausted: Option<HeldBy>,
 }
 
@@ -48,11 +48,11 @@ pub(super) struct Draft {
     pub sha256: [[u8; 32]; 3],
 }
 
-/// Where a block stands to the kept ones.
+/// Position of a new block relative to the kept blocks.
 pub(super) enum Standing {
-    /// It comes next.
+    /// The next block after the head.
     Next,
-    /// It is kept already.
+    /// Already kept.
     Known,
 }
 
@@ -61,7 +61,7 @@ pub(in crate::chain) fn too_large(what: impl Into<String>, limit: u64) -> Append
 }
 
 impl Draft {
-    /// Checks everything that can be checked without the chain and without the payload.
+    /// Checks everything that needs neither the chain nor the payload.
     pub fn new(
         number: u64,
         hashes: (&[u8], &[u8]),
@@ -99,7 +99,7 @@ impl Draft {
         self.lengths.iter().map(|&len| u64::from(len)).sum()
     }
 
-    /// Checks segment bytes against the digest declared for them.
+    /// Checks a segment's digest against the declared one.
     pub fn verify(&self, segment: Segment, digest: [u8; 32]) -> Result<(), AppendError> {
         if digest == self.sha256[segment.index()] {
             return Ok(());
@@ -107,7 +107,7 @@ impl Draft {
         Err(BadSegment { segment, at: 0, why: "the bytes are not those of its sha256".into() }.into())
     }
 
-    /// Checks what the index says of the block's size.
+    /// Checks the number of the block's index entries.
     pub fn check_entries(&self, index: &Index) -> Result<(), AppendError> {
         if index.references() > MAX_ENTRIES {
             return Err(too_large("transactions + keys", MAX_ENTRIES));

@@ -1,8 +1,8 @@
-//! The append log: the payload of all blocks, one after the other, over equal blobs.
+//! Append-only log of block payloads, stored in blobs of equal size.
 //!
-//! A small block costs its bytes and not a slot of 64 KiB, and a block of any size needs no special case: it may straddle
-//! blobs. A log offset only ever rises, but for a rollback; blob `k` holds `[k · class, (k + 1) · class)`. The directory
-//! is a ring, preallocated for 500 GiB:
+//! A small block costs only its bytes, not a slot of 64 KiB. A block of any size needs no special case, because a block may
+//! span blobs. Log offsets only rise, except in a rollback. Blob `k` holds `[k · class, (k + 1) · class)`. The directory is a
+//! ring, preallocated for 500 GiB:
 //!
 //! ```text
 //! header 64 bytes: 0 magic "CPLD"  4 version u16  8 class u32
@@ -19,7 +19,7 @@ const LAYOUT: Header = Header { name: "log directory", magic: *b"CPLD", version:
 const HEADER: u64 = 64;
 const ENTRY: u64 = 8;
 
-/// Where the log lies. Which part of it is in use is the chain's business.
+/// Directory of the log's blobs. The chain tracks which part of the log is in use.
 pub struct Log {
     directory: Region,
     class: Class,
@@ -27,7 +27,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// Opens the directory, or makes one for blobs of `class`.
+    /// Opens the directory, or creates one for blobs of `class`.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -66,7 +66,7 @@ impl Log {
         blob * self.size()
     }
 
-    /// One past the last blob that `[…, end)` touches.
+    /// Index after the last blob that `[…, end)` touches.
     pub fn blobs_end(&self, end: u64) -> u64 {
         end.div_ceil(self.size())
     }
@@ -75,7 +75,7 @@ impl Log {
         HEADER + blob % self.ring * ENTRY
     }
 
-    /// Where blob `k` lies; `None` where there is none.
+    /// Location of blob `k`, or `None`.
     pub fn ptr(&self, blob: u64) -> Option<BlobPtr> {
         let entry = self.directory.read_u64(self.slot(blob));
         let generation = (entry >> 32) as u32;
@@ -92,18 +92,18 @@ impl Log {
         self.ptr(blob).is_some_and(|ptr| blobs.check(&ptr).is_ok())
     }
 
-    /// Forgets where blob `k` lies.
+    /// Removes blob `k` from the directory.
     pub fn clear(&mut self, blob: u64) {
         self.directory.write_u64(self.slot(blob), 0);
     }
 
-    /// Makes blob `k` lie where none was ever allocated, as damage would.
+    /// Points blob `k` to a location that was never allocated, as damage would.
     #[cfg(test)]
     pub fn poison(&mut self, blob: u64) {
         self.directory.write_u64(self.slot(blob), 1 << 32 | (MAX_GRANULES - self.class.granules()));
     }
 
-    /// Makes sure that blobs `[from, to)` can be added while `[oldest, from)` are kept.
+    /// Reserves memory so that blobs `[from, to)` can be added while `[oldest, from)` are kept.
     pub fn reserve(&self, blobs: &BlobStore, oldest: u64, from: u64, to: u64) -> Result<(), GrowError> {
         if to.saturating_sub(oldest) > self.ring {
             return Err(GrowError::OutOfSpace);
@@ -111,7 +111,7 @@ impl Log {
         blobs.reserve(self.class, to.saturating_sub(from))
     }
 
-    /// Adds blobs `[from, to)`; their room was reserved.
+    /// Adds blobs `[from, to)`; [`reserve`](Self::reserve) must have succeeded.
     pub fn extend(&mut self, blobs: &mut BlobStore, range: Range<u64>, owner: Owner) -> Result<(), AllocateError> {
         for blob in range {
             let ptr = blobs.allocate(self.class.size(), owner)?;
@@ -121,7 +121,7 @@ impl Log {
         Ok(())
     }
 
-    /// The pieces of a log range: blob, offset in it, bytes of it.
+    /// The parts of a log range: blob, offset in the blob, bytes in the blob.
     fn pieces(&self, range: Range<u64>) -> impl Iterator<Item = (u64, u32, u32)> + use<> {
         let size = self.size();
         let mut at = range.start;
@@ -149,7 +149,7 @@ impl Log {
 
     /// Appends a log range to `out`.
     pub fn read_onto(&self, blobs: &BlobStore, out: &mut Vec<u8>, range: Range<u64>) -> Result<(), PtrError> {
-        // At once: growing piece by piece dirties every heap page several times.
+        // Reserve all at once, because growing part by part dirties every heap page several times.
         out.reserve((range.end - range.start) as usize);
         for (blob, inside, len) in self.pieces(range) {
             let ptr = self.ptr(blob).ok_or(PtrError::NeverAllocated)?;

@@ -1,8 +1,8 @@
 //! The chain: blocks, their receipts and their index, from the oldest kept block to the head.
 //!
-//! A block's payload goes to the append `log`, what is known of it to a fixed-size `records` entry, and each of its
-//! transaction ids and secondary keys to a [`HashTable`](crate::storage::HashTable), whose values are verified against the index segment. Five
-//! structures, one order: whatever can be refused is refused, and all memory reserved, before the first of them is changed.
+//! A block's payload goes to the append-only `log`, its metadata to a fixed-size entry in `records`, and each of its transaction
+//! ids and secondary keys to a [`HashTable`](crate::storage::HashTable), whose values are verified against the index segment.
+//! An append does every check and reserves all memory before it changes the first of the five structures.
 //!
 //! ```text
 //! append ──▶ table (id → newest posting)

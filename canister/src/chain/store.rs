@@ -1,4 +1,4 @@
-//! The chain's store: its structures, opened once, and plain look-ups.
+//! The chain's data structures, how they are opened, and simple look-ups.
 
 use super::log::Log;
 use super::postings::links::LINK;
@@ -12,7 +12,7 @@ use crate::storage::memory::{self, Region};
 use coppice_interface::{BLOCK_BYTES, REFERENCE_BYTES};
 use std::rc::Rc;
 
-/// Blocks behind the first that the index's 40-bit block numbers can name.
+/// Number of blocks that can follow the first one: the index has 40-bit block numbers.
 pub(super) const MAX_SPAN: u64 = 1 << 40;
 
 /// The kept blocks.
@@ -24,23 +24,23 @@ pub struct ChainStore {
     pub(super) index: HashTable,
     pub(super) keys: HashTable,
     pub(super) rollbacks: Rollbacks,
-    /// What could not be read where an upload was undone, until somebody counts it.
+    /// Faults found while an upload was undone, until [`take_faults`](Self::take_faults) collects them.
     pub(super) faults: Vec<String>,
-    /// When a block was last appended, in Unix seconds; 0 where none was since the canister was started.
+    /// Time of the last append in Unix seconds; 0 if there was none since the canister started.
     pub(super) appended_at: u64,
-    /// Has all ids and keys share four hashes.
+    /// Makes all ids and keys share four hashes.
     #[cfg(test)]
     pub(super) few_hashes: bool,
-    /// Has a slice be so many references at most.
+    /// Limits a slice to so many references.
     #[cfg(test)]
     pub(crate) small_slices: Option<u64>,
 }
 
 impl ChainStore {
-    /// Opens the chain over its regions, or makes an empty one. The cost does not depend on what is kept.
+    /// Opens the chain over its regions, or creates an empty one. The cost does not depend on the number of kept blocks.
     ///
     /// # Errors
-    /// A sentence that says what is wrong: memory could not be grown, or a header is not one that this code wrote.
+    /// A sentence: memory could not be grown, or a header was not written by this code.
     pub fn open(cells: Rc<Region>, log_class: Class, hash_seed: u64) -> Result<Self, String> {
         upload::cell::check(&cells)?;
         Ok(Self {
@@ -65,7 +65,7 @@ impl ChainStore {
         &self.state
     }
 
-    /// When a block was last appended, in Unix seconds; none where none was since the canister was started.
+    /// Time of the last append in Unix seconds; `None` if there was none since the canister started.
     pub fn appended_at(&self) -> Option<u64> {
         Some(self.appended_at).filter(|&at| at > 0)
     }
@@ -100,13 +100,14 @@ impl ChainStore {
         &self.rollbacks
     }
 
-    /// The oldest kept block, where a cursor that was made after so many rollbacks is of a chain that was reset since; 0: not known.
+    /// Returns `Some` if the chain was reset after a cursor with this count of rollbacks was made; the inner value is the oldest kept
+    /// block. A count of 0 means unknown, and gives `None`.
     pub fn reset_since(&self, rollbacks: u64) -> Option<Option<u64>> {
         let is = rollbacks > 0 && rollbacks < self.state.reset.rollbacks;
         is.then(|| self.first_available())
     }
 
-    /// The oldest kept block.
+    /// The oldest kept block, or `None` for an empty chain.
     pub fn first_available(&self) -> Option<u64> {
         self.state.started.then_some(self.state.oldest)
     }
@@ -116,13 +117,13 @@ impl ChainStore {
         self.state.reset.rollbacks > 0
     }
 
-    /// How full the transaction index is: an entry for each different id, and those that wait to be dropped.
+    /// Statistics of the transaction index: one entry for each different id, plus stale entries that a sweep has not dropped yet.
     #[cfg(test)]
     pub fn index_stats(&self) -> crate::storage::table::TableStats {
         self.index.stats()
     }
 
-    /// How full the key index is: an entry for each different key, and those that wait to be dropped.
+    /// Statistics of the key index: one entry for each different key, plus stale entries that a sweep has not dropped yet.
     #[cfg(test)]
     pub fn key_stats(&self) -> crate::storage::table::TableStats {
         self.keys.stats()
@@ -135,7 +136,7 @@ impl ChainStore {
         first.map_or(0, |meta| self.state.log_tail.saturating_sub(meta.log_offset).saturating_sub(links))
     }
 
-    /// Bytes that pruning the blocks below a kept one would give back, records and index entries included.
+    /// Bytes that pruning all blocks below a kept one would free, records and index entries included.
     pub fn freed_below(&self, meta: &BlockMeta) -> u64 {
         let state = &self.state;
         let blobs = self.log.blob_of(meta.log_offset).saturating_sub(state.log_first);
@@ -145,32 +146,32 @@ impl ChainStore {
             + references * REFERENCE_BYTES
     }
 
-    /// Bytes that the chain takes, as the capacity trigger counts them: its blobs, and a record and index entries for what is kept.
+    /// Bytes of the chain as the capacity trigger counts them: its blobs, and a record and index entries for each kept block.
     pub fn capacity_bytes(&self, blobs: &BlobStore) -> u64 {
         blobs.kept_bytes(Owner::Log)
             + self.state.blocks() * BLOCK_BYTES
             + self.state.kept_references() * REFERENCE_BYTES
     }
 
-    /// References of the blocks below a kept one; the nearest readable record behind it speaks for a damaged one.
+    /// References of the blocks below a kept one. If the block's record is damaged, the next readable record after it is used.
     pub fn references_before(&self, number: u64) -> u64 {
         let found = (number.max(self.state.oldest)..self.state.next).find_map(|n| self.records.references_before(n));
         found.unwrap_or(self.state.references)
     }
 
-    /// What an index keeps for a transaction, or for a key, of a block: newer blocks have higher values.
+    /// Posting of a transaction or a key of a block, as an index stores it. Newer blocks have higher values.
     pub(super) fn index_value(&self, number: u64, position: u32) -> u64 {
         self.state.counted(number) << 24 | u64::from(position)
     }
 
-    /// Block and position that an index names; none of this chain where a reset came in between. What is damaged may name any.
+    /// Block and position of a posting, or `None` for a posting from before the last reset. A damaged posting may name any block.
     #[inline]
     pub(super) fn index_position(&self, value: u64) -> Option<(u64, u32)> {
         let behind_first = (value >> 24).checked_sub(self.state.reset.start)?;
         Some((self.state.base.checked_add(behind_first)?, (value & 0xFF_FFFF) as u32))
     }
 
-    /// Block and position that an index names, if the block is kept, or is in transit.
+    /// Block and position of a posting if the block is kept or in transit.
     #[inline]
     pub(super) fn reachable(&self, value: u64) -> Option<(u64, u32)> {
         let position = self.index_position(value)?;
@@ -178,7 +179,7 @@ impl ChainStore {
         (kept || self.in_transit(position.0)).then_some(position)
     }
 
-    /// Whether block `number` is behind the head, and some of its references are in the indexes.
+    /// Whether block `number` is the block after the head that is partly in the indexes.
     #[inline]
     pub(super) fn in_transit(&self, number: u64) -> bool {
         self.state.transit.is_some_and(|transit| transit.number == number)
@@ -193,13 +194,13 @@ impl ChainStore {
         self.state.save(&self.cells);
     }
 
-    /// Makes the log's pointer to blob `blob` one that was never allocated.
+    /// Points the log's blob `blob` to a location that was never allocated.
     #[cfg(test)]
     pub(crate) fn poison_log(&mut self, blob: u64) {
         self.log.poison(blob);
     }
 
-    /// Makes the entry of blob `blob` of the log undecodable, as damage would.
+    /// Makes the entry of the log's blob `blob` undecodable, as damage would.
     #[cfg(test)]
     pub(crate) fn poison_blob(&self, blobs: &BlobStore, blob: u64) {
         if let Some(ptr) = self.log.ptr(blob).filter(|_| self.log.is_used(blobs, blob)) {
@@ -207,7 +208,7 @@ impl ChainStore {
         }
     }
 
-    /// The blobs of the log, with those of an open upload.
+    /// The blobs of the log, including those of an open upload.
     #[cfg(test)]
     pub(crate) fn log_blobs(&self) -> std::ops::Range<u64> {
         let end = self.upload().map_or(self.state.log_end, |upload| self.upload_blobs(&upload).end);
@@ -220,14 +221,14 @@ impl ChainStore {
         self.log.blob_of(self.state.log_tail)
     }
 
-    /// The blobs that a block lies in, as its record says.
+    /// The blobs that a block occupies according to its record.
     #[cfg(test)]
     pub(crate) fn blobs_of(&self, number: u64) -> Option<std::ops::Range<u64>> {
         let meta = self.records.meta(number)?;
         Some(self.log.blob_of(meta.log_offset)..self.log.blobs_end(meta.log_end()))
     }
 
-    /// Makes a block's record say that its payload starts elsewhere.
+    /// Changes the payload's start in a block's record.
     #[cfg(test)]
     pub(crate) fn misplace_record(&mut self, number: u64, log_offset: u64) {
         let mut record = self.records.get(number).expect("a kept block");

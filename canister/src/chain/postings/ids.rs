@@ -1,11 +1,11 @@
-//! Transaction ids: which block has one, newest first.
+//! Postings of transaction ids: the blocks that have an id, newest first.
 //!
-//! **Constraint.** An id may occur in every block that is kept, and thousands of times in one. Entering, looking up, pruning and
-//! rolling back an occurrence must each cost a constant. Nearly all ids occur once, and must not pay for the others.
+//! **Constraint.** An id may occur in every kept block, and thousands of times in one block. Entering, looking up, pruning and
+//! rolling back one occurrence must each have a constant cost. Nearly all ids occur once, and must not pay for the others.
 //!
-//! **Design.** A *posting* is one occurrence of an id. The table has one entry for each different hash, its newest posting. Only
-//! where that has replaced one of a kept block is there a *link* to it. Links lie in the log behind those of the block's keys, so
-//! they come and go with the block; the block's record says how many there are.
+//! **Design.** A *posting* is one occurrence of an id. The table has one entry for each different hash: its newest posting. A
+//! posting has a *link* to the one before it only if it replaced a posting of a kept block. Links lie in the log after those of
+//! the block's keys, so they are added and freed with the block; the block's record has their count.
 //!
 //! ```text
 //! table     hash of an id ──▶ newest posting
@@ -13,10 +13,10 @@
 //! link      12 bytes, by rising position: position u32 ‖ posting before it u64
 //! posting   (block − base) << 24 | position in its block
 //! ```
-//! Of an id that occurs several times in a block only the last occurrence counts; it has the link that the first would have.
-//! A link that a later slice of the block has taken over stays, and leads nowhere (`u64::MAX`).
-//! Different ids of one hash share a list, and a reader compares the ids. Pruning takes nothing out: what is below the bound is
-//! the end of a list, and a sweep drops it later (`sweep.rs`). A rollback puts the link's posting back in the entry's place.
+//! If an id occurs several times in a block, only the last occurrence counts; it has the link that the first one would have.
+//! A link that a later slice of the block has taken over stays in the log, with `u64::MAX` (no posting) as its target.
+//! Different ids with one hash share a list, and a reader compares the ids. Pruning removes no posting: a list ends at the first
+//! posting below the bound, and a sweep drops the entry later (`sweep.rs`). A rollback puts the link's posting back into the entry.
 
 use super::links::{LINK, NONE, links_len};
 use super::sweep::IndexTable;
@@ -29,22 +29,22 @@ use crate::storage::table::Change;
 use coppice_interface::segments::{ID, Index};
 use std::ops::Range;
 
-/// A slice of a block's ids that are in the table, and what was there before.
+/// A slice of a block's ids that is in the table, and what it replaced.
 #[derive(Debug, Default)]
 pub(in crate::chain) struct EnteredIds {
-    /// The position of the first.
+    /// Position of the first id.
     from: u32,
     hashes: Vec<u64>,
-    /// By rising position: the posting that an entry had.
+    /// By rising position: the posting that the table's entry had.
     replaced: Vec<(u32, u64)>,
-    /// The links that the block gets for them.
+    /// The new links of the block.
     pub links: Vec<(u32, u64)>,
-    /// Links of slices before that a later occurrence has taken over, and that lead nowhere any more: their indices among the block's.
+    /// Links of earlier slices that a later occurrence has taken over, as indices among the block's links; their target becomes `NONE`.
     pub taken_over: Vec<u32>,
 }
 
 impl EnteredIds {
-    /// The links as they lie in the log.
+    /// The links in the log's format.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.links.len() * LINK);
         for &(position, posting) in &self.links {
@@ -54,12 +54,12 @@ impl EnteredIds {
         bytes
     }
 
-    /// The postings that were replaced, of kept blocks and of pruned ones.
+    /// The replaced postings, of kept and of pruned blocks.
     pub fn replaced(&self) -> impl Iterator<Item = u64> {
         self.replaced.iter().map(|&(_, posting)| posting)
     }
 
-    /// Puts the table back to what it was.
+    /// Restores the table.
     pub fn take_back(&self, table: &mut HashTable) {
         self.undo(table, self.hashes.len());
     }
@@ -79,7 +79,7 @@ fn split_link(link: &[u8; LINK]) -> (u32, u64) {
 }
 
 impl ChainStore {
-    /// The hash under which an id's newest posting is kept.
+    /// The hash under which the table has an id's newest posting.
     #[inline]
     pub(in crate::chain) fn id_hash(&self, id: &[u8; ID]) -> u64 {
         let hash = self.index.hash(id);
@@ -88,11 +88,11 @@ impl ChainStore {
         hash
     }
 
-    /// Makes the postings of some ids of a block the newest of their ids, or none of them. Those before them are there already, with
-    /// as many links as `meta` says.
+    /// Makes the postings of some of the block's ids the newest ones, or none of them on an error. All earlier ids of the block are there
+    /// already, with `meta.id_links` links.
     ///
     /// # Errors
-    /// [`EnterError`], and nothing has changed.
+    /// [`EnterError`]; nothing has changed.
     pub(in crate::chain) fn insert_ids(
         &mut self,
         blobs: &BlobStore,
@@ -121,20 +121,20 @@ impl ChainStore {
         Ok(entered)
     }
 
-    /// Finds the links that what was replaced makes.
+    /// Finds the links that the replaced postings require.
     fn link(&self, blobs: &BlobStore, meta: &BlockMeta, index: &Index, entered: &mut EnteredIds) -> Result<(), String> {
         let (number, from) = (meta.number, entered.from);
         let mut gone = false;
         for &(position, before) in &entered.replaced {
             let Some((block, earlier)) = self.index_position(before) else { continue };
             if block != number {
-                // What outlived a damaged block may name one that is not there yet.
+                // A posting that outlived a damaged block may name a block that is not there yet.
                 if self.state.started && block >= self.state.oldest && block < number {
                     entered.links.push((position, before));
                 }
                 continue;
             }
-            // Nor was it put there now where it names another hash, or a later position.
+            // A posting with another hash or a later position was not entered by this block either.
             let hash = entered.hashes[(position - from) as usize];
             let hash_there = match earlier.checked_sub(from) {
                 Some(in_slice) => entered.hashes.get(in_slice as usize).copied(),
@@ -162,11 +162,11 @@ impl ChainStore {
         Ok(())
     }
 
-    /// Takes some ids of the block that goes out, which are the last that are there: of each the posting before it is the newest again,
-    /// if its block is kept. Answers how many entries went.
+    /// Takes the block's last ids out of the table. For each of them the posting before it becomes the newest again, if that posting's
+    /// block is kept. Returns the number of removed entries.
     ///
     /// # Errors
-    /// A sentence where the links cannot be read; nothing has changed.
+    /// A sentence: the links cannot be read. Nothing has changed.
     pub(in crate::chain) fn remove_ids(
         &mut self,
         blobs: &BlobStore,
@@ -179,7 +179,7 @@ impl ChainStore {
         self.log.read_onto(blobs, &mut links, range).map_err(|error| format!("the links of its ids: {error:?}"))?;
         let mut links = links.as_chunks().0.iter().map(split_link).rev().peekable();
         let mut removed = 0;
-        // From the last on: of one hash each posting of the block leads to the one before it.
+        // From the last to the first, because among postings of one hash each leads to the one before it.
         for position in positions.rev() {
             let Some(id) = index.id(position) else { continue };
             let posting = self.index_value(meta.number, position);
@@ -197,15 +197,15 @@ impl ChainStore {
         Ok(removed)
     }
 
-    /// Whether the block of a posting was not pruned.
+    /// Whether a posting's block is not pruned.
     pub(in crate::chain) fn is_behind_bound(&self, posting: u64) -> bool {
         self.index_position(posting).is_some_and(|(block, _)| block >= self.state.oldest)
     }
 
-    /// The link of a position of a kept block, or of one in transit: its index among the block's links, and the posting that it leads to.
+    /// The link of a position in a kept block or in the block in transit: its index among the block's links, and the posting it leads to.
     ///
     /// # Errors
-    /// A sentence where the links cannot be read.
+    /// A sentence: the links cannot be read.
     #[cold]
     pub(in crate::chain) fn id_link(
         &self,
@@ -229,13 +229,13 @@ impl ChainStore {
         Ok(None)
     }
 
-    /// Puts both tables back to what they were before a block was entered.
+    /// Restores both tables to their state before a slice was entered.
     pub(in crate::chain) fn take_back(&mut self, entered: &Entered) {
         self.take_back_keys(&entered.keys);
         entered.ids.take_back(&mut self.index);
     }
 
-    /// Notes which stale postings an entered block has replaced: they need no sweep any more.
+    /// Reduces the sweeps' debt by the stale postings that an entered block has replaced.
     pub(in crate::chain) fn settle_replaced(&mut self, entered: &Entered) {
         entered.ids.replaced().for_each(|posting| self.settle(IndexTable::Ids, posting));
         entered.keys.replaced().for_each(|posting| self.settle(IndexTable::Keys, posting));

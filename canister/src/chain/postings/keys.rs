@@ -1,11 +1,11 @@
-//! Secondary keys: which transactions have one, newest first.
+//! Postings of secondary keys: the transactions that have a key, newest first.
 //!
-//! **Constraint.** A key may be in every block that is kept, and a block may have 100,000 of them. Entering one, pruning one
-//! and rolling one back must each cost a constant, and touch few pages.
+//! **Constraint.** A key may be in every kept block, and a block may have 100,000 keys. Entering, pruning and rolling back a key
+//! must each have a constant cost, and touch few pages.
 //!
-//! **Design.** A *posting* is one occurrence of a key. The table has one entry for each different hash, its newest posting;
-//! from there each names the one before it. These links lie in the log behind the block's index segment, so they come
-//! and go with the block and no reader of segments sees them.
+//! **Design.** A *posting* is one occurrence of a key. The table has one entry for each different hash: its newest posting.
+//! Each posting has a link to the one before it. The links lie in the log after the block's index segment, so they are added and
+//! freed with the block, and readers of segments do not see them.
 //!
 //! ```text
 //! table     hash of a key ──▶ newest posting
@@ -14,11 +14,11 @@
 //!           where its entry starts in the index segment u32
 //! posting   (block − base) << 24 | number of the key in its block's segment
 //! ```
-//! Within a block postings follow each other by transaction. Pruning takes nothing out: a posting or a link to a pruned block is
-//! the end of a list, and a sweep drops the table's entry later (`sweep.rs`). A rollback takes the newest block: the table then
-//! names what the block's first posting of that hash had before it.
+//! Within a block, postings are linked in the order of transactions. Pruning removes no posting: a list ends at the first posting or
+//! link to a pruned block, and a sweep drops the table's entry later (`sweep.rs`). A rollback removes the newest block: the table's
+//! entry then gets the posting that came before the block's first posting of that hash.
 //!
-//! Keys are not stored again: a list is of a hash, and a reader compares the key in the segment.
+//! Keys are not stored a second time: a list belongs to a hash, and a reader compares the key in the segment.
 
 use super::links::{LINK, NONE, split_link};
 use crate::chain::records::BlockMeta;
@@ -29,28 +29,28 @@ use crate::storage::table::Change;
 use coppice_interface::segments::{Index, Key};
 use std::ops::Range;
 
-/// A slice of a block's keys that are in the table, and what was there before.
+/// A slice of a block's keys that is in the table, and what it replaced.
 #[derive(Debug, Default)]
 pub(in crate::chain) struct EnteredKeys {
-    /// In which order they were entered; and the hash of each, and the posting that the table's entry had.
+    /// The keys' numbers in the order in which they were entered; for each its hash, and the posting that the table's entry had.
     order: Vec<u32>,
     hashes: Vec<u64>,
     before: Vec<Option<u64>>,
-    /// Their links as they lie in the log: the first key, and the bytes of it and of those that follow.
+    /// The new links in the log's format: the first key's number, and the bytes of its link and of the following ones.
     pub links: Vec<(u32, Vec<u8>)>,
 }
 
 impl EnteredKeys {
-    /// The postings that were replaced, of kept blocks and of pruned ones.
+    /// The replaced postings, of kept and of pruned blocks.
     pub fn replaced(&self) -> impl Iterator<Item = u64> {
         self.before.iter().flatten().copied()
     }
 }
 
-/// In which order the keys of a block are entered: a transaction comes behind all before it.
+/// The order in which a block's keys are entered: by transaction.
 fn order_of(keys: &[Key]) -> Vec<u32> {
     let mut order: Vec<u32> = (0..keys.len() as u32).collect();
-    // Nearly always it is that of the segment.
+    // Nearly always the segment's order is already by transaction.
     if !keys.is_sorted_by_key(|key| key.transaction) {
         order.sort_by_key(|&key| keys[key as usize].transaction);
     }
@@ -58,7 +58,7 @@ fn order_of(keys: &[Key]) -> Vec<u32> {
 }
 
 impl ChainStore {
-    /// The hash under which a key's postings are kept.
+    /// The hash under which the table has a key's newest posting.
     #[inline]
     pub(in crate::chain) fn key_hash(&self, key: &[u8]) -> u64 {
         let hash = self.keys.hash(key);
@@ -67,11 +67,11 @@ impl ChainStore {
         hash
     }
 
-    /// Makes the postings of some keys of a block the newest of their hashes, or none of them. Those before them, in their order, are
-    /// there already.
+    /// Makes the postings of some of the block's keys the newest ones, or none of them on an error. All earlier keys of the block, in the
+    /// order of entering, are there already.
     ///
     /// # Errors
-    /// [`GrowError`], and nothing has changed.
+    /// [`GrowError`]; nothing has changed.
     pub(in crate::chain) fn insert_keys(
         &mut self,
         number: u64,
@@ -101,7 +101,7 @@ impl ChainStore {
         Ok(entered)
     }
 
-    /// The links of keys that were entered, in runs of keys that follow each other in the segment.
+    /// The links of entered keys, in runs of keys with consecutive numbers.
     fn links_of(&self, number: u64, keys: &[Key], entered: &EnteredKeys) -> Vec<(u32, Vec<u8>)> {
         let mut by_key: Vec<u32> = (0..entered.order.len() as u32).collect();
         if !entered.order.is_sorted() {
@@ -112,7 +112,7 @@ impl ChainStore {
         for at in by_key {
             let (i, hash) = (entered.order[at as usize], entered.hashes[at as usize]);
             let key = &keys[i as usize];
-            // What outlived a damaged block may name this one, and was not put there now.
+            // A posting that outlived a damaged block may name this block, although this block did not enter it.
             let mine = |earlier: u32| {
                 keys.get(earlier as usize).is_some_and(|there| {
                     (there.transaction, earlier) < (key.transaction, i) && self.key_hash(there.bytes) == hash
@@ -134,18 +134,18 @@ impl ChainStore {
         runs
     }
 
-    /// Puts the table back to what it was before these keys were entered.
+    /// Restores the table to its state before these keys were entered.
     pub(in crate::chain) fn take_back_keys(&mut self, entered: &EnteredKeys) {
         for (&hash, &before) in entered.hashes.iter().zip(&entered.before).rev() {
             self.keys.change(hash, |_| before.map_or(Change::Out, Change::To));
         }
     }
 
-    /// Takes some keys of the block that goes out, which are the last that are there, in their order: of each hash the posting before
-    /// is the newest again, if its block is kept. Answers how many entries went.
+    /// Takes the block's last keys out of the table, in reverse order. For each hash the posting before becomes the newest again, if that
+    /// posting's block is kept. Returns the number of removed entries.
     ///
     /// # Errors
-    /// A sentence where the links cannot be read; nothing has changed.
+    /// A sentence: the links cannot be read. Nothing has changed.
     pub(in crate::chain) fn remove_keys(
         &mut self,
         blobs: &BlobStore,
@@ -162,7 +162,7 @@ impl ChainStore {
         for &key in order_of(&keys)[those.start as usize..those.end as usize].iter().rev() {
             let posting = self.index_value(meta.number, key);
             let (previous, _) = split_link(&links[key as usize]);
-            // Within the block a list leads to smaller transactions, whose keys may have greater numbers.
+            // Within the block a list leads to earlier transactions, whose keys may have higher numbers.
             let is_heir = |&heir: &u64| heir != posting && heir >> 24 <= posting >> 24 && self.is_behind_bound(heir);
             let heir = Some(previous).filter(is_heir);
             let changed = self.keys.change(self.key_hash(keys[key as usize].bytes), |newest| match heir {

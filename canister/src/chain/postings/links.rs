@@ -1,16 +1,16 @@
-//! Links of ids and keys in the log: 12 bytes each, behind a block's segments.
+//! Links of ids and keys in the log: 12 bytes each, after a block's segments.
 
 /// Bytes of a link.
 pub(in crate::chain) const LINK: usize = 12;
 /// No posting.
 pub(in crate::chain) const NONE: u64 = u64::MAX;
 
-/// Returns the bytes that so many links take in the log.
+/// Bytes of `links` links in the log.
 pub(in crate::chain) fn links_len(links: u32) -> u64 {
     u64::from(links) * LINK as u64
 }
 
-/// The posting before a key's, and where the key's entry starts in the index segment.
+/// Splits a key's link into the posting before it and the offset of the key's entry in the index segment.
 pub(in crate::chain) fn split_link(link: &[u8; LINK]) -> (u64, u32) {
     let [a, b, c, d, e, f, g, h, at @ ..] = *link;
     (u64::from_le_bytes([a, b, c, d, e, f, g, h]), u32::from_le_bytes(at))

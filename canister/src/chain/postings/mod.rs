@@ -1,4 +1,4 @@
-//! Postings: places of transaction ids and keys in the two tables, and links to the postings before them, in the log.
+//! Postings: newest positions of transaction ids and keys in the two tables, and links to older ones in the log.
 
 pub mod ids;
 pub mod keys;

@@ -1,11 +1,10 @@
-//! Looking a secondary key up: its postings from the newest on, a page at a time.
+//! Look-up of a secondary key: its postings from the newest on, a page at a time.
 //!
-//! A list is of a hash, and what it names may have outlived a damaged block, so nothing is believed of a posting: the key in
-//! the segment decides, and points must fall from one posting to the next. A call looks at a bounded number of them,
-//! whatever it finds there.
+//! A list belongs to a hash, and a posting in it may have outlived a damaged block, so every posting is checked: the key in the
+//! segment must match, and positions must fall from one posting to the next. A call reads a bounded number of postings.
 //!
-//! The canister keeps nothing of its readers. A cursor names the posting that was read last, by block, hash and number;
-//! the list behind it only ever loses its end. Where blocks that the reader has seen were rolled back since, it is told.
+//! The canister keeps no state about its readers. A cursor names the last posting read, by block, hash and number; the list after
+//! that posting only ever loses its end. A reader is told if blocks that it has seen were rolled back since.
 
 use super::links::{LINK, NONE, split_link};
 use crate::chain::records::Hash;
@@ -17,7 +16,7 @@ use serde_bytes::ByteBuf;
 
 /// Transactions of the longest page.
 pub const MAX_KEY_PAGE: u32 = 1_000;
-/// Postings that one call looks at: some 30 M instructions.
+/// Postings that one call reads: about 30 M instructions.
 const MOST_POSTINGS: u32 = 10_000;
 
 /// A key that is looked up.
@@ -30,22 +29,22 @@ struct Wanted<'a> {
 struct Posting {
     number: u64,
     block_hash: Hash,
-    /// Its number in the block's index segment.
+    /// Number of the key in the block's index segment.
     key: u32,
     transaction: u32,
-    /// Where the transaction's id lies in the log.
+    /// Log offset of the transaction's id.
     id: u64,
-    /// Whether the key is the one that is looked up, and not another of the same hash.
+    /// Whether the key equals the wanted one, and not only its hash.
     matches: bool,
     /// The posting before it, or `NONE`.
     previous: u64,
 }
 
-/// How far a walk is.
+/// Position of a walk.
 #[derive(Clone, Copy)]
 struct Point {
     number: u64,
-    /// The transaction of the posting that was read last, and that posting's number.
+    /// The transaction of the last posting read, and the posting's number.
     transaction: u32,
     key: u32,
     /// See [`KeyCursor::position`].
@@ -53,20 +52,20 @@ struct Point {
 }
 
 impl Posting {
-    /// Whether its transaction was handed out: a transaction may have a key twice.
+    /// Whether its transaction was returned already: a transaction may have a key twice.
     fn is_known(&self, point: Option<Point>) -> bool {
         point.is_some_and(|point| point.number == self.number && self.transaction >= point.position)
     }
 
-    /// Whether it comes behind a point.
+    /// Whether the posting comes after `point` in the walk.
     fn is_behind(&self, point: Option<Point>) -> bool {
         let at = (self.number, self.transaction, self.key);
         point.is_none_or(|point| at < (point.number, point.transaction, point.key))
     }
 
-    /// Where a walk is behind it.
+    /// Position of the walk after this posting.
     fn point(&self, before: Option<Point>) -> Point {
-        // Behind another key of the same hash this transaction may still have the one that is looked up.
+        // After another key with the same hash, this transaction may still have the wanted key.
         let position = if self.matches { self.transaction } else { self.transaction + 1 };
         let known = before.filter(|point| point.number == self.number).map_or(u32::MAX, |point| point.position);
         let Self { number, transaction, key, .. } = *self;
@@ -74,7 +73,7 @@ impl Posting {
     }
 }
 
-/// Word by word, as ids are compared.
+/// Compares word by word, as ids are compared.
 #[inline]
 fn same_bytes(a: &[u8], b: &[u8]) -> bool {
     let ((words_a, rest_a), (words_b, rest_b)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
@@ -92,8 +91,8 @@ fn bad(why: impl Into<String>) -> KeyError {
 }
 
 impl ChainStore {
-    /// The newest transactions that have a key, older than those that the cursor has seen: at most `limit` of them, and
-    /// [`MAX_KEY_PAGE`] where that is 0 or more.
+    /// The newest transactions that have a key, older than those the cursor has seen: at most `limit`, which is capped at [`MAX_KEY_PAGE`]
+    /// (also the default for 0).
     ///
     /// # Errors
     /// [`KeyError`].

@@ -1,4 +1,4 @@
-//! The chain's own state: which blocks are kept, and which part of the log is in use.
+//! Persisted state of the chain: which blocks are kept, and which part of the log is in use.
 //!
 //! ```text
 //! cell: 0 magic "CPCH"  4 version u16  6 started u8  8 the words below, u64 each, in their order, then those of the two
@@ -32,9 +32,9 @@ const HEADER: usize = 8;
 pub struct ChainState {
     /// Whether a block was ever appended.
     pub started: bool,
-    /// The first block's number; index entries count from it.
+    /// The first block's number; postings count blocks from this number.
     pub base: u64,
-    /// `pruned_before_block`: the oldest kept block's number, as the head is never pruned.
+    /// `pruned_before_block`: the number of the oldest kept block (the head is never pruned).
     pub oldest: u64,
     /// One above the head's number.
     pub next: u64,
@@ -42,39 +42,39 @@ pub struct ChainState {
     pub log_tail: u64,
     /// The first blob of the log that is kept.
     pub log_first: u64,
-    /// One past the last blob that belongs to committed blocks.
+    /// One past the last blob of committed blocks.
     pub log_end: u64,
     /// The head's monotonic time, in Unix seconds.
     pub monotonic: u64,
     /// Blocks ever appended.
     pub appended_blocks: u64,
-    /// Their payload bytes.
+    /// Payload bytes ever appended.
     pub appended_bytes: u64,
     /// Blocks ever pruned.
     pub pruned_blocks: u64,
-    /// Their payload bytes.
+    /// Payload bytes ever pruned.
     pub pruned_bytes: u64,
-    /// Secondary keys of the kept blocks; those of a block whose record is damaged stay counted when it goes.
+    /// Secondary keys of the kept blocks. Keys of a block whose record is damaged stay counted after the block is removed.
     pub keys: u64,
-    /// Links of ids of the kept blocks; counted as `keys` are.
+    /// Links of ids of the kept blocks; counted like `keys`.
     pub id_links: u64,
-    /// References of all blocks below `next`, those that were pruned too.
+    /// References of all blocks below `next`, pruned ones included.
     pub references: u64,
-    /// Of them, references of the blocks below `oldest`.
+    /// References of the blocks below `oldest`; part of `references`.
     pub pruned_references: u64,
-    /// Sweeps of the index of transactions and of the index of keys.
+    /// Sweeps of the transaction index and of the key index.
     pub sweeps: [Sweep; 2],
-    /// The block behind the head, some of whose references are in the indexes.
+    /// The block after the head if it is partly in the indexes.
     pub transit: Option<Transit>,
-    /// The block that a rollback which is under way makes the head.
+    /// The target of a running rollback.
     pub rollback_to: Option<u64>,
-    /// What a reset has left.
+    /// Leftovers of resets.
     pub reset: Reset,
-    /// One above the highest head since the last reset: how deep producers may roll back. A cell from before it was kept says `next`.
+    /// One above the highest head since the last reset; limits how deep producers may roll back.
     pub highest: u64,
 }
 
-/// Declares which numbers are the first words of the cell, in order.
+/// Lists the first words of the cell, in order.
 macro_rules! numbers {
     ($($field:ident)*) => {
         impl ChainState {
@@ -96,7 +96,7 @@ numbers! {
 }
 
 impl ChainState {
-    /// Reads the cell; one never written is an empty chain.
+    /// Reads the cell; a cell that was never written is an empty chain.
     pub fn load(cells: &Region) -> Result<Self, String> {
         let bytes: [u8; BYTES] = cells.read(places::CHAIN);
         if bytes.iter().all(|&byte| byte == 0) {
@@ -135,17 +135,17 @@ impl ChainState {
         cells.write(places::CHAIN, &bytes);
     }
 
-    /// Blocks that are kept.
+    /// Number of kept blocks.
     pub fn blocks(&self) -> u64 {
         self.next - self.oldest
     }
 
-    /// What postings count a block as.
+    /// Number of a block inside postings.
     pub fn counted(&self, number: u64) -> u64 {
         number - self.base + self.reset.start
     }
 
-    /// Postings that count less are of blocks that are gone.
+    /// Postings with a lower number belong to removed blocks.
     pub fn bound(&self) -> u64 {
         if self.started { self.counted(self.oldest) } else { self.reset.start }
     }
@@ -160,7 +160,7 @@ impl ChainState {
         self.started.then(|| self.next - 1)
     }
 
-    /// The head's number once a rollback that is under way has come to its end.
+    /// The head's number after a running rollback has finished.
     pub fn coming_head(&self) -> Option<u64> {
         self.head().map(|head| self.rollback_to.map_or(head, |to| to.min(head)))
     }
@@ -173,7 +173,7 @@ mod tests {
     use crate::platform::native;
     use crate::storage::memory;
 
-    /// The cell, word by word, as it lies in stable memory: 8 bytes of magic, version and whether the chain has begun, then these.
+    /// The cell as it lies in stable memory: 8 bytes of magic, version and `started`, then the words.
     #[test]
     fn the_layout_is_the_one_that_is_written_down() {
         native::reset();
@@ -210,13 +210,13 @@ mod tests {
         let words: Vec<u64> = bytes[8..].as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
         let sweeps = 2 * Sweep::WORDS;
         let mut expected: Vec<u64> = (0..15 + sweeps).map(word).collect();
-        // The way, and what a block in transit is; one above what a rollback goes to; what resets have left; how high the chain was.
+        // Way and block in transit; the rollback's target + 1; leftovers of resets; one above the highest head.
         expected.extend([3, 1, 2, 3, 4, u64::MAX]);
         expected.extend(2_000..2_000 + Reset::WORDS as u64);
         expected.push(3_000);
         assert_eq!(words, expected);
         assert_eq!(ChainState::load(&cells), Ok(state));
-        // Another version, and a way that there is none, are refused.
+        // Another version and an unknown way are refused.
         cells.write(places::CHAIN + 4, &[LAYOUT.version as u8 + 1]);
         assert!(ChainState::load(&cells).is_err());
         cells.write(places::CHAIN + 4, &[LAYOUT.version as u8]);

@@ -1,17 +1,17 @@
 //! Leftovers of resets: words of the chain's cell (`chain/reset.rs`).
 
-/// What resets leave behind.
+/// State that resets leave behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reset {
-    /// What postings count the first block of this chain as.
+    /// Number inside postings of this chain's first block.
     pub start: u64,
-    /// One above what postings ever counted a block as, whatever became of it.
+    /// One above the highest block number that postings ever used, even of blocks that were undone.
     pub used: u64,
-    /// Blocks ever rolled back, with the last reset itself; 0: there was none.
+    /// Count of rolled-back blocks including the last reset itself; 0 if there was no reset.
     pub rollbacks: u64,
-    /// The first block whose record is still to be cleared.
+    /// The first block whose record must still be cleared.
     pub(in crate::chain) clear_from: u64,
-    /// One above the last.
+    /// One above the last block whose record must still be cleared.
     pub(in crate::chain) clear_to: u64,
 }
 

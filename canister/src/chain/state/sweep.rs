@@ -1,20 +1,19 @@
-//! Progress of a sweep: words of the chain's cell, which `postings/sweep.rs` moves on.
+//! Progress of a sweep: words of the chain's cell, which `postings/sweep.rs` advances.
 
 /// Progress of the sweep of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sweep {
-    /// Entries at most that are stale, of blocks that were pruned before the sweep began; of all pruned blocks where none is
-    /// under way.
+    /// Upper bound of the stale entries of blocks that were pruned before the sweep began; of all pruned blocks if no sweep is running.
     pub(in crate::chain) before: u64,
-    /// The same of blocks that were pruned since.
+    /// Upper bound of the stale entries of blocks that were pruned since the sweep began.
     pub(in crate::chain) since: u64,
-    /// One above the bucket with which the sweep goes on; 0: none is under way.
+    /// One above the sweep's next bucket; 0 if no sweep is running.
     pub(in crate::chain) cursor: u64,
-    /// What postings counted the oldest kept block as when it began.
+    /// Number inside postings of the oldest kept block when the sweep began.
     pub(in crate::chain) bound: u64,
-    /// Entries that sweeps ever dropped.
+    /// Entries that sweeps have ever dropped.
     pub dropped: u64,
-    /// Sweeps that ever came to their end.
+    /// Sweeps that have ever finished.
     pub finished: u64,
 }
 
@@ -30,17 +29,17 @@ impl Sweep {
         [self.before, self.since, self.cursor, self.bound, self.dropped, self.finished]
     }
 
-    /// Entries at most that are stale.
+    /// Upper bound of the stale entries.
     pub fn debt(&self) -> u64 {
         self.before.saturating_add(self.since)
     }
 
-    /// The bucket with which the sweep that is under way goes on.
+    /// The next bucket of the running sweep.
     pub fn cursor(&self) -> Option<u64> {
         self.cursor.checked_sub(1)
     }
 
-    /// Goes on with a bucket, or ends the sweep that is under way.
+    /// Sets the next bucket, or ends the running sweep.
     pub(in crate::chain) fn go_on(&mut self, next: Option<u64>) {
         match next {
             Some(bucket) => self.cursor = bucket + 1,
@@ -51,13 +50,13 @@ impl Sweep {
         }
     }
 
-    /// Notes that a block with so many references was pruned.
+    /// Adds the references of a pruned block to the debt.
     pub(in crate::chain) fn owe(&mut self, references: u64) {
         let debt = if self.cursor == 0 { &mut self.before } else { &mut self.since };
         *debt = debt.saturating_add(references);
     }
 
-    /// Notes that a stale entry is gone, of a block that postings count as `counted`.
+    /// Subtracts a stale entry that is gone, whose posting has block number `counted`.
     pub(in crate::chain) fn settle(&mut self, counted: u64) {
         let debt = if self.cursor == 0 || counted < self.bound { &mut self.before } else { &mut self.since };
         *debt = debt.saturating_sub(1);

@@ -3,29 +3,29 @@
 use coppice_interface::segments::{Index, MAX_ENTRIES};
 use std::ops::Range;
 
-/// Where a block in transit goes.
+/// Direction of a block in transit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// Its upload is being committed.
+    /// The block's upload is being committed.
     Entering = 1,
-    /// Its upload was aborted, or has expired.
+    /// The block's upload was aborted, or has expired.
     Aborted = 2,
-    /// It was the head, and is rolled back.
+    /// The block was the head, and is being rolled back.
     RolledBack = 3,
 }
 
-/// A block some of whose references are in the indexes.
+/// A block that is partly in the indexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transit {
-    /// Where it goes.
+    /// Direction of the block.
     pub way: Way,
-    /// Its number.
+    /// Block number.
     pub number: u64,
-    /// Its first ids that are in the index.
+    /// Count of ids in the index, from the first on.
     pub ids: u32,
-    /// Its first keys that are in the index, in the order of their transactions.
+    /// Count of keys in the index, from the first on, ordered by transaction.
     pub keys: u32,
-    /// One past the last blob of the log that belongs to it.
+    /// One past the block's last blob of the log.
     pub log_end: u64,
 }
 
@@ -54,7 +54,7 @@ impl Transit {
         u64::from(self.ids) + u64::from(self.keys)
     }
 
-    /// The ids and the keys that come next, at most so many.
+    /// The ids and keys to enter next, at most `most`.
     pub(in crate::chain) fn next(&self, index: &Index, most: u64) -> (Range<u32>, Range<u32>) {
         let ids = self.ids..index.transactions().min(self.ids.saturating_add(most.min(MAX_ENTRIES) as u32));
         let left = most.min(MAX_ENTRIES) as u32 - ids.len() as u32;
@@ -66,7 +66,7 @@ impl Transit {
         (ids, keys)
     }
 
-    /// The ids and the keys that go next, at most so many.
+    /// The ids and keys to take out next, at most `most`.
     pub(in crate::chain) fn last(&self, most: u64) -> (Range<u32>, Range<u32>) {
         let most = most.min(MAX_ENTRIES) as u32;
         let keys = self.keys.saturating_sub(most)..self.keys;
