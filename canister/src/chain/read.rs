@@ -1,4 +1,4 @@
-//! Reading what is kept.
+//! Read access to the kept blocks.
 
 use super::records::{BlockMeta, BlockRecord};
 use super::store::ChainStore;
@@ -15,16 +15,16 @@ use serde_bytes::ByteBuf;
 /// Headers of the longest page: 240 KB.
 pub const MAX_HEADERS: usize = 1_000;
 
-/// Postings of other ids that a look-up passes: a producer has to search for ids with the same hash.
+/// Postings of other ids that a look-up reads at most. Reaching the limit takes a producer that searches for ids with equal hashes.
 const MOST_POSTINGS: u32 = 10_000;
 
-/// What a posting names.
+/// Result of checking a posting.
 enum Verified {
-    /// The id that is looked up.
+    /// The wanted id.
     Found(TransactionLocation),
-    /// An id of the same hash, in this block at this position.
+    /// Another id with the same hash, in this block at this position.
     Other(BlockMeta, u32),
-    /// Nothing any more.
+    /// No transaction of a kept block.
     Gone,
 }
 
@@ -42,7 +42,7 @@ impl ChainStore {
             return Err(ReadError::NotFound);
         }
         if number < self.state.oldest {
-            // Numbers below the first block were never there.
+            // Numbers below the first block never existed.
             return Err(if number < self.state.base {
                 ReadError::NotFound
             } else {
@@ -83,7 +83,7 @@ impl ChainStore {
         Ok(page)
     }
 
-    /// All that is known of a block beside its payload.
+    /// A block's full record, without its payload.
     ///
     /// # Errors
     /// As [`find`](Self::find).
@@ -92,10 +92,10 @@ impl ChainStore {
         self.records.get(number).ok_or_else(|| corrupt(number, "its record cannot be decoded"))
     }
 
-    /// Part of a segment: which, from which byte, how many.
+    /// Part of a segment: the segment, the first byte, the number of bytes.
     ///
     /// # Errors
-    /// `Corrupt` where a blob of the log cannot be read.
+    /// `Corrupt` if a blob of the log cannot be read.
     pub fn read_part(
         &self,
         blobs: &BlobStore,
@@ -112,7 +112,7 @@ impl ChainStore {
     /// A whole block.
     ///
     /// # Errors
-    /// As [`find`](Self::find); `TooLarge` where it does not fit a reply.
+    /// As [`find`](Self::find); `TooLarge` if the block does not fit into a reply.
     pub fn block(&self, blobs: &BlobStore, number: u64) -> Result<Block, ReadError> {
         let meta = self.find(number)?;
         let size = meta.payload_len();
@@ -129,10 +129,10 @@ impl ChainStore {
         })
     }
 
-    /// Up to `length` bytes of a segment from `offset`, as many as a reply may have.
+    /// Up to `length` bytes of a segment from `offset`, limited to what fits into a reply.
     ///
     /// # Errors
-    /// As [`find`](Self::find); `NoSuchSegment`; `OutOfRange` for an offset behind the end.
+    /// As [`find`](Self::find); `NoSuchSegment`; `OutOfRange` for an offset after the end.
     pub fn segment(
         &self,
         blobs: &BlobStore,
@@ -149,7 +149,7 @@ impl ChainStore {
         Ok(SegmentPart { bytes, total })
     }
 
-    /// Where a block's payload lies.
+    /// Location of a block's payload.
     ///
     /// # Errors
     /// As [`find`](Self::find).
@@ -166,15 +166,15 @@ impl ChainStore {
         })
     }
 
-    /// Where the newest kept transaction with this id is.
+    /// Location of the newest kept transaction with this id.
     ///
     /// # Errors
-    /// `NotFound`; `Corrupt` where the newest posting lies in a damaged block, which alone knows of an older one.
+    /// `NotFound`; `Corrupt` if the newest posting lies in a damaged block, because only that block's links lead to an older one.
     pub fn location(&self, blobs: &BlobStore, id: &[u8]) -> Result<TransactionLocation, ReadError> {
         let id: &[u8; ID] = id.try_into().map_err(|_| ReadError::NotFound)?;
         let Some(mut posting) = self.index.get(self.id_hash(id)) else { return Err(ReadError::NotFound) };
         for _ in 0..MOST_POSTINGS {
-            // Nearly always the newest posting of the hash is the id's.
+            // Nearly always the newest posting of the hash has the wanted id.
             match self.verify(blobs, posting, id)? {
                 Verified::Found(location) => return Ok(location),
                 Verified::Gone => return Err(ReadError::NotFound),
@@ -192,19 +192,19 @@ impl ChainStore {
         Err(corrupt(number, format!("more than {MOST_POSTINGS} other ids have the hash of this one")))
     }
 
-    /// What a posting names.
+    /// Checks a posting against the id that it names.
     #[inline]
     fn verify(&self, blobs: &BlobStore, posting: u64, id: &[u8; ID]) -> Result<Verified, ReadError> {
-        // Else its block is pruned, or the posting outlived a damaged block that was rolled back.
+        // Unreachable: the block is pruned, or the posting outlived a damaged block that was rolled back.
         let Some((number, position)) = self.reachable(posting) else { return Ok(Verified::Gone) };
         let record = self.records.meta_and_hash(number);
         let (meta, hash) = record.ok_or_else(|| corrupt(number, "its record cannot be decoded"))?;
         if position >= meta.transactions {
-            // It outlived a damaged block with this number.
+            // The posting outlived a damaged block with this number.
             return Ok(Verified::Gone);
         }
         if self.in_transit(number) {
-            // It is not there for readers, whatever id it is of.
+            // Readers do not see a block in transit, whatever its id.
             return Ok(Verified::Other(meta, position));
         }
         let at = meta.segment_start(Segment::Index) + id_offset(position);
@@ -222,8 +222,7 @@ impl ChainStore {
     /// The receipt of the newest transaction with this id.
     ///
     /// # Errors
-    /// As [`location`](Self::location); `NotFound` also where the block has no receipts; `TooLarge` where it does
-    /// not fit a reply.
+    /// As [`location`](Self::location); `NotFound` also if the block has no receipts; `TooLarge` if the receipt does not fit into a reply.
     pub fn receipt(&self, blobs: &BlobStore, id: &[u8]) -> Result<Receipt, ReadError> {
         let location = self.location(blobs, id)?;
         let (meta, position) = (self.find(location.block_number)?, location.position);

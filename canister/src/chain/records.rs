@@ -1,7 +1,7 @@
-//! Block records: fixed size, in pages of 256 that are drawn from a pool and given back to it.
+//! Fixed-size block records, in pages of 256 records from a pool of reusable pages.
 //!
-//! Blocks come in order and go in order, so a page holds the records of 256 consecutive numbers. A ring of 2^20 page
-//! numbers, preallocated, finds the page; any number of blocks up to 268 million may be kept at a time.
+//! Blocks are added and removed in order, so a page holds the records of 256 consecutive numbers. A preallocated ring of 2^20 page
+//! numbers locates the page; up to 268 million blocks can be kept at a time.
 //!
 //! ```text
 //! ┌─ header ─┬─ ring: 2^20 × u32 ─┬─ page 0, 80 KiB ─┬─ page 1 ─┬─ …
@@ -18,7 +18,7 @@
 //! 232 gap u32: bytes of the log between the block before and this one
 //! 236 reserved: 84 bytes
 //! ```
-//! The sum of references before a block says how many lie between any two blocks, without reading those between.
+//! The number of references between any two blocks is the difference of their sums, without reading the blocks between.
 
 use super::postings::links::links_len;
 use crate::storage::OpenError;
@@ -34,11 +34,11 @@ const MARK: u16 = 0xB10C;
 const FORMAT: u16 = 2;
 /// Bytes of a record.
 const RECORD: usize = 320;
-/// Bytes of its numbers, sizes and times.
+/// Bytes of a record's first part: numbers, sizes and times.
 const META: usize = 60;
-/// Where the sum of references lies in it.
+/// Offset in a record of the sum of references.
 const REFERENCES: u64 = 224;
-/// Where the gap before the block lies in it.
+/// Offset in a record of the gap before the block.
 const GAP: u64 = 232;
 /// Records of a page.
 pub const PAGE_RECORDS: u64 = 256;
@@ -58,7 +58,7 @@ pub struct Hash {
 }
 
 impl Hash {
-    /// None of more than 32 bytes.
+    /// Returns `None` for more than 32 bytes.
     #[inline]
     pub fn new(hash: &[u8]) -> Option<Self> {
         let mut bytes = [0; MAX_HASH];
@@ -66,13 +66,13 @@ impl Hash {
         Some(Self { bytes, len: hash.len() as u8 })
     }
 
-    /// A hash as it is stored: copied whole, as the length of a copy that is known costs nothing.
+    /// A hash as it is stored. Copies all 32 bytes, because a copy of constant length is cheapest.
     #[inline]
     fn stored(bytes: &[u8; MAX_HASH], len: u8) -> Option<Self> {
         (usize::from(len) <= MAX_HASH).then_some(Self { bytes: *bytes, len })
     }
 
-    /// A copy of its bytes.
+    /// A copy of the hash's bytes.
     #[inline]
     pub fn to_bytes(self) -> BlockHash {
         let mut bytes = self.bytes.to_vec();
@@ -80,30 +80,30 @@ impl Hash {
         BlockHash::from(bytes)
     }
 
-    /// Its bytes.
+    /// The hash's bytes.
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
 }
 
-/// The first bytes of a record: everything but hashes and digests. Most readers need no more, and copying is what costs.
+/// The first bytes of a record: everything except hashes and digests. Most readers need no more, and copying bytes is the cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockMeta {
     /// Block number.
     pub number: u64,
     /// Where the payload starts in the log, in bytes.
     pub log_offset: u64,
-    /// Bytes of body, receipts and index, which lie one after the other.
+    /// Bytes of body, receipts and index, which lie in this order.
     pub lengths: [u32; 3],
-    /// Transactions of the index segment.
+    /// Transactions in the index segment.
     pub transactions: u32,
-    /// Secondary keys of the index segment.
+    /// Secondary keys in the index segment.
     pub keys: u32,
-    /// As the producer said, in Unix seconds.
+    /// The producer's timestamp, in Unix seconds.
     pub timestamp: u64,
     /// `min(now, max(previous, timestamp))` at append: never runs backwards.
     pub monotonic: u64,
-    /// Ids of the block of which an older kept posting is known: so many links lie in the log.
+    /// Number of links of ids in the log: ids of the block that replaced a posting of a kept block.
     pub id_links: u32,
 }
 
@@ -118,27 +118,27 @@ impl BlockMeta {
         u64::from(self.transactions) + u64::from(self.keys)
     }
 
-    /// Bytes of the links that lie behind the payload.
+    /// Bytes of the links after the payload.
     pub fn links_len(&self) -> u64 {
         links_len(self.keys) + links_len(self.id_links)
     }
 
-    /// One past the payload's last byte in the log, where the links of the block's keys begin.
+    /// One past the payload's last byte in the log; the links of the block's keys begin here.
     pub fn payload_end(&self) -> u64 {
         self.log_offset + self.payload_len()
     }
 
-    /// Where the links of the block's ids begin in the log, behind those of its keys.
+    /// Log offset of the links of the block's ids, after those of its keys.
     pub fn id_links_start(&self) -> u64 {
         self.payload_end() + links_len(self.keys)
     }
 
-    /// One past the block's last byte in the log: of its payload, and of the links of its keys and ids.
+    /// One past the block's last byte in the log: after the payload and the links of its keys and ids.
     pub fn log_end(&self) -> u64 {
         self.payload_end() + self.links_len()
     }
 
-    /// Where a segment starts in the log.
+    /// Log offset of a segment.
     pub fn segment_start(&self, segment: Segment) -> u64 {
         self.log_offset + self.lengths[..segment.index()].iter().map(|&len| u64::from(len)).sum::<u64>()
     }
@@ -176,7 +176,7 @@ impl BlockMeta {
             monotonic: u64_at(48),
             id_links: u32_at(56),
         };
-        // What is damaged may say anything: what is reckoned with it must not overflow.
+        // A damaged record may contain any number: calculations with it must not overflow.
         let is_sane =
             meta.payload_len() <= MAX_BLOCK && meta.id_links <= meta.transactions && meta.log_offset < 1 << 62;
         is_sane.then_some(meta)
@@ -188,13 +188,13 @@ impl BlockMeta {
 pub struct Numbers {
     /// Numbers, sizes and times.
     pub meta: BlockMeta,
-    /// References of all blocks that were appended before it, and not rolled back.
+    /// References of all blocks appended before this one and not rolled back.
     pub references_before: u64,
-    /// Bytes of the log between the block before and this one.
+    /// Bytes of the log between the previous block and this one.
     pub gap: u32,
 }
 
-/// What is kept of a block beside its payload.
+/// Everything kept of a block except its payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockRecord {
     /// Numbers, sizes and times.
@@ -205,14 +205,14 @@ pub struct BlockRecord {
     pub parent: Hash,
     /// SHA-256 of the three segments, as the producer declared them.
     pub sha256: [[u8; 32]; 3],
-    /// References of all blocks that were appended before it, and not rolled back.
+    /// References of all blocks appended before this one and not rolled back.
     pub references_before: u64,
-    /// Bytes of the log between the block before and this one: a blob there was damaged.
+    /// Bytes of the log between the previous block and this one; more than 0 after a damaged blob.
     pub gap: u32,
 }
 
 impl BlockRecord {
-    /// The record as callers see it.
+    /// The record in the form that callers get.
     pub fn header(&self) -> BlockHeader {
         BlockHeader {
             number: self.meta.number,
@@ -264,7 +264,7 @@ pub struct RecordStore {
 }
 
 impl RecordStore {
-    /// Opens the region, or makes an empty store there.
+    /// Opens the region, or creates an empty store there.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -282,14 +282,14 @@ impl RecordStore {
         DIRECTORY + number / PAGE_RECORDS % RING * 4
     }
 
-    /// Where the record of `number` lies; none where the ring names no page, or is damaged and names one that was never made.
+    /// Offset of the record of `number`, or `None` if the ring names no page, or is damaged and names a page that was never created.
     #[inline]
     fn address(&self, number: u64) -> Option<u64> {
         let page = self.region.read_u32(Self::ring_slot(number)).checked_sub(1).filter(|&page| page < self.pages)?;
         Some(POOL + u64::from(page) * RECORD_PAGE + number % PAGE_RECORDS * RECORD as u64)
     }
 
-    /// Makes room for the record of `number`, where `oldest` is the oldest that is kept.
+    /// Reserves memory for the record of `number`; `oldest` is the oldest kept block.
     pub fn reserve(&self, number: u64, oldest: u64) -> Result<(), GrowError> {
         if number / PAGE_RECORDS - oldest.min(number) / PAGE_RECORDS >= RING {
             return Err(GrowError::OutOfSpace);
@@ -300,14 +300,14 @@ impl RecordStore {
         Ok(())
     }
 
-    /// Writes a record; its room was reserved.
+    /// Writes a record; [`reserve`](Self::reserve) must have succeeded.
     pub fn put(&mut self, record: &BlockRecord) {
         let number = record.meta.number;
         if self.address(number).is_none() {
             let page = if self.free != 0 {
                 let page = self.free - 1;
                 let next = self.region.read_u32(POOL + u64::from(page) * RECORD_PAGE);
-                // Where a free page is damaged those behind it are lost, and new ones are made.
+                // If a free page is damaged, the free pages after it are lost, and new ones are created.
                 (self.free, self.free_pages) =
                     if next <= self.pages { (next, self.free_pages.saturating_sub(1)) } else { (0, 0) };
                 page
@@ -328,17 +328,17 @@ impl RecordStore {
         self.region.write_u32(16, self.free_pages);
     }
 
-    /// The record of a kept block; `None` where it cannot be decoded.
+    /// The record of a kept block; `None` if it cannot be decoded.
     pub fn get(&self, number: u64) -> Option<BlockRecord> {
         self.region.read_with(self.address(number)?, |bytes| BlockRecord::decode(bytes, number))
     }
 
-    /// Numbers, sizes and times of a kept block; `None` where its record cannot be decoded.
+    /// Numbers, sizes and times of a kept block; `None` if its record cannot be decoded.
     pub fn meta(&self, number: u64) -> Option<BlockMeta> {
         self.region.read_with(self.address(number)?, |bytes| BlockMeta::decode(bytes, number))
     }
 
-    /// Returns the numbers of a kept block with its sum of references and its gap, in one read; `None` where its record cannot be decoded.
+    /// Numbers, sum of references and gap of a kept block, in one read; `None` if its record cannot be decoded.
     pub fn numbers(&self, number: u64) -> Option<Numbers> {
         self.region.read_with(self.address(number)?, |bytes: &[u8; GAP as usize + 4]| {
             let meta = BlockMeta::decode(bytes.first_chunk()?, number)?;
@@ -348,7 +348,7 @@ impl RecordStore {
         })
     }
 
-    /// References of the blocks before a kept one; `None` where its record cannot be decoded.
+    /// References of the blocks before a kept one; `None` if its record cannot be decoded.
     pub fn references_before(&self, number: u64) -> Option<u64> {
         self.numbers(number).map(|numbers| numbers.references_before)
     }
@@ -362,7 +362,7 @@ impl RecordStore {
         })
     }
 
-    /// Takes a record out. `last_of_page`: no other record of its page is kept, so the page goes back to the pool.
+    /// Removes a record. `last_of_page`: the page has no other kept record, so it goes back to the pool.
     pub fn remove(&mut self, number: u64, last_of_page: bool) {
         let Some(at) = self.address(number) else { return };
         self.region.write(at, &[0; 8]);
@@ -376,13 +376,13 @@ impl RecordStore {
         }
     }
 
-    /// Has the ring name another page for the record of `number` and those beside it, as damage would.
+    /// Points the ring's slot for `number` to another page, as damage would.
     #[cfg(test)]
     pub fn poison_page(&self, number: u64, page: u32) {
         self.region.write_u32(Self::ring_slot(number), page);
     }
 
-    /// Overwrites a record with bytes of the test's choice.
+    /// Overwrites a record so that it cannot be decoded.
     #[cfg(test)]
     pub fn poison(&self, number: u64) {
         let at = self.address(number).unwrap();
@@ -452,7 +452,7 @@ mod tests {
         assert_eq!(store.get(first + 4_999), Some(record(first + 4_999)));
     }
 
-    /// Nobody reads or writes where no page is: what came next would trap again and again.
+    /// An access to a page that does not exist would trap, again on every retry.
     #[test]
     fn a_page_that_was_never_made_is_none() {
         for page in [3, 4_000_000_000, u32::MAX] {
@@ -505,7 +505,7 @@ mod tests {
         store.poison(3);
         assert_eq!(store.get(3), None);
         assert_eq!(store.reserve(RING * PAGE_RECORDS, 3), Err(GrowError::OutOfSpace));
-        // More links than ids could have: who believed it would read that many.
+        // More links than ids: a reader that relied on the count would read that many.
         let mut damaged = record(3);
         damaged.meta.id_links = damaged.meta.transactions + 1;
         store.put(&damaged);

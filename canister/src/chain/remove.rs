@@ -1,9 +1,8 @@
-//! Taking a block out, in the fixed order of `pruning-spec-v1.md` 4 (`docs/design.md` 3): the log's blobs that become free into
-//! quarantine → the references away → the chain's bound → the blobs free. All of it is one message.
+//! Removal of the oldest block, in the fixed order of `pruning-spec-v1.md` 4 (`docs/design.md` 3): the log's blobs that become free go
+//! into quarantine → the references are removed → the chain's bound rises → the blobs are released. All steps are in one message.
 //!
-//! The oldest block's references go by the bound that moves, and are dropped from the indexes later, in bulk (`sweep.rs`): pruning
-//! reads and changes as much for a block with one transaction as for one with 100,000. At the other end `rollback.rs` takes the
-//! head out.
+//! The block's references become stale when the bound rises, and are dropped from the indexes later, in bulk (`sweep.rs`). So pruning
+//! reads and changes as much for a block with one transaction as for a block with 100,000. The head is removed by `rollback.rs`.
 
 use super::records::{BlockMeta, Numbers, PAGE_RECORDS};
 use super::state::ChainState;
@@ -13,34 +12,34 @@ use crate::storage::blob::{BlobPtr, BlobStore, Owner};
 use coppice_interface::segments::{Index, Segment};
 use std::ops::Range;
 
-/// What was taken out.
+/// Outcome of a removal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Removed {
-    /// Its number.
+    /// The block's number.
     pub number: u64,
-    /// Blobs of the log that became free.
+    /// Blobs of the log that were released.
     pub blobs: u64,
-    /// Its payload bytes.
+    /// The block's payload bytes.
     pub bytes: u64,
-    /// What could not be read and was skipped, its space accounted for.
+    /// What could not be read and was skipped; its space is accounted for.
     pub faults: Vec<String>,
 }
 
-/// The removal of the oldest block: computed once, shown to a budget, then carried out.
+/// Plan for removing the oldest block: computed once, checked against a budget, then carried out.
 #[derive(Clone, Debug)]
 pub struct Removal {
     /// The block's number.
     pub number: u64,
-    /// `None` where the block's record cannot be decoded.
+    /// `None` if the block's record cannot be decoded.
     meta: Option<BlockMeta>,
     /// Blobs of the log that become free.
     freed: Range<u64>,
-    /// References before the next block, by that one's record.
+    /// References before the next block according to that block's record.
     references_below: Option<u64>,
 }
 
 impl Removal {
-    /// 1, and 2 for each blob: one for the bound, one for each transition of a blob.
+    /// Ops of the removal: 1 for the bound, and 2 for each blob (one for each change of its state).
     pub fn ops(&self) -> u64 {
         1 + 2 * self.blobs()
     }
@@ -56,18 +55,18 @@ impl Removal {
     }
 }
 
-/// Removals of the oldest blocks, oldest first. Reads each record once: that of the next block, which says where the one before it ends,
-/// is the next removal's own.
+/// Plans for removing the oldest blocks, oldest first. Each record is read once, because the next block's record, which gives the end of
+/// the one before it, serves the next plan too.
 pub struct Removals {
     number: u64,
     before: u64,
     first: u64,
-    /// The record of block `number`, once it was read.
+    /// The record of block `number`, if already read.
     record: Option<Option<Numbers>>,
 }
 
 impl Removals {
-    /// The next removal. The one before it may have been carried out since, and nothing else may have changed.
+    /// The next plan. Between two calls the previous plan may be carried out, but nothing else may change.
     pub fn next(&mut self, chain: &ChainStore) -> Option<Removal> {
         let number = self.number;
         if number >= self.before {
@@ -82,11 +81,11 @@ impl Removals {
 }
 
 impl ChainStore {
-    /// The blobs of the log that become free with a block, where it is the oldest and the log begins with blob `first`: those behind
-    /// whose end the next block starts. Where that one's record is damaged they become free with a later block.
+    /// Blobs of the log that become free with the oldest block, if the log begins with blob `first`: those before the blob in which the
+    /// next block starts. If the next block's record is damaged, the blobs become free with a later block.
     fn freed_with(&self, meta: Option<&BlockMeta>, next: Option<&Numbers>, first: u64) -> Range<u64> {
-        // Blocks lie one after the other, none behind the tail: a record that says otherwise is damaged and frees nothing. What no
-        // neighbour confirms may be wrong, too.
+        // Blocks lie one after the other, and none starts after the tail: a record that contradicts this is damaged, and frees nothing. A
+        // record that no neighbour confirms may be wrong as well.
         let next = next.filter(|next| next.meta.log_offset <= self.state.log_tail);
         let next = next.filter(|next| match meta {
             Some(meta) => self.follows(meta, next),
@@ -96,14 +95,14 @@ impl ChainStore {
         first..end.max(first)
     }
 
-    /// Whether a block's payload begins where that of the one before ends, or behind the gap that its record tells of.
+    /// Whether a block's payload begins where the previous block ends, or after the gap in its record.
     pub(super) fn follows(&self, before: &BlockMeta, next: &Numbers) -> bool {
         let (end, gap, start) = (before.log_end(), next.gap, next.meta.log_offset);
         let is_gap = gap < self.log.class().size();
         end == start || is_gap && end.checked_add(u64::from(gap)) == Some(start)
     }
 
-    /// Whether the next block begins where a block's record says that this one ends; the log's tail, where there is none.
+    /// Whether the next block begins where this record says that its block ends. For the newest block, whether that is the log's tail.
     fn goes_on_behind(&self, meta: &BlockMeta) -> bool {
         let after = meta.number + 1;
         if after < self.state.next {
@@ -112,15 +111,15 @@ impl ChainStore {
         meta.log_end() == self.state.log_tail
     }
 
-    /// Removals of the blocks below `before`. The head is never among them.
+    /// Plans for removing the blocks below `before`. The head is never removed.
     pub fn removals(&self, before: u64) -> Removals {
         let before = before.min(self.state.next.saturating_sub(1));
         Removals { number: self.state.oldest, before, first: self.state.log_first, record: None }
     }
 
-    /// Takes the oldest block out, as its removal says.
+    /// Removes the oldest block according to its plan.
     ///
-    /// What cannot be read never stops it: it is named in [`Removed::faults`] and skipped.
+    /// Unreadable data never stops the removal: it is listed in [`Removed::faults`] and skipped.
     pub fn remove(&mut self, blobs: &mut BlobStore, removal: Removal) -> Removed {
         let Removal { number, meta, freed, references_below } = removal;
         debug_assert_eq!(number, self.state.oldest);
@@ -135,12 +134,12 @@ impl ChainStore {
         })
     }
 
-    /// Takes the oldest block out without a look at its blobs, for one whose going traps: they are lost, and so is a page of records
-    /// that it was the last on.
+    /// Removes the oldest block without reading its blobs, for a block whose removal traps. The blobs are lost, and so is a page of records
+    /// if the block was the last on it.
     pub fn skip(&mut self, blobs: &mut BlobStore, removal: Removal) -> Removed {
         let Removal { number, meta, freed, references_below } = removal;
         debug_assert_eq!(number, self.state.oldest);
-        // As carefully as otherwise: a wrong record must not write off what other blocks lie in.
+        // The freed range is checked as usual, because a wrong record must not write off blobs of other blocks.
         let first = freed.end;
         for blob in freed {
             blobs.write_off(self.log.class(), Owner::Log);
@@ -155,25 +154,24 @@ impl ChainStore {
         Removed { number, ..Removed::default() }
     }
 
-    /// Takes the oldest block out. With one block or none this is `None`.
+    /// Removes the oldest block, or returns `None` if there are fewer than two blocks.
     #[cfg(test)]
     pub fn remove_oldest(&mut self, blobs: &mut BlobStore) -> Option<Removed> {
         let removal = self.removals(u64::MAX).next(self)?;
         Some(self.remove(blobs, removal))
     }
 
-    /// The links of a block that goes are counted no more.
+    /// Subtracts a removed block's keys and links of ids from the counts.
     fn uncount(&mut self, meta: Option<&BlockMeta>) {
         let (keys, id_links) = meta.map_or((0, 0), |meta| (meta.keys, meta.id_links));
         self.state.keys = self.state.keys.saturating_sub(u64::from(keys));
         self.state.id_links = self.state.id_links.saturating_sub(u64::from(id_links));
     }
 
-    /// What sweeps are compared with: takes the entries of the oldest block out one by one, as pruning once did, and says how
-    /// many there were.
+    /// Baseline for measuring sweeps: removes the entries of the oldest block one by one. Returns the number of entries.
     ///
     /// # Errors
-    /// A sentence where its index segment cannot be read.
+    /// A sentence: the block's index segment cannot be read.
     #[cfg(feature = "bench")]
     pub fn remove_one_by_one(&mut self, blobs: &BlobStore) -> Result<u64, String> {
         let meta = self.records.meta(self.state.oldest).ok_or("no block")?;
@@ -193,7 +191,7 @@ impl ChainStore {
         Ok(removed)
     }
 
-    /// Takes a block out at one end, with the blobs that become free; `advance` moves the chain's bound.
+    /// Removes a block at either end, with the blobs that become free; `advance` moves the chain's bound.
     pub(super) fn take_out(
         &mut self,
         blobs: &mut BlobStore,
@@ -217,7 +215,7 @@ impl ChainStore {
         removed
     }
 
-    /// Puts blobs of the log into quarantine. One that cannot be is a fault, and written off.
+    /// Quarantines blobs of the log. A blob that cannot be quarantined is a fault, and is written off.
     pub(super) fn quarantine(
         &self,
         blobs: &mut BlobStore,
@@ -240,7 +238,7 @@ impl ChainStore {
     }
 }
 
-/// Releases quarantined blobs and says how many. One that cannot be is a fault, and stays where it is.
+/// Releases quarantined blobs and returns their number. A blob that cannot be released is a fault, and stays in quarantine.
 pub(super) fn release(blobs: &mut BlobStore, quarantined: &[BlobPtr], faults: &mut Vec<String>) -> u64 {
     let mut released = 0;
     for ptr in quarantined {

@@ -1,10 +1,10 @@
-//! Which blocks were rolled back: how a reader whose block is gone learns where its chain and this one part.
+//! History of rollbacks: lets a reader whose block was rolled back find the newest block that it still shares with the chain.
 //!
-//! A block's number and hash do not say when it left the chain, so a reader's cursor carries how many blocks had been
-//! rolled back when it was made. Everything rolled back since lies above the lowest head since: that one is the newest
-//! block that both surely have. Of a rollback only its head matters, and only until a deeper one: what is kept is a stack
-//! of rising heads, at most [`MAX_STEPS`]. Where it is full, two heads that are pruned become one, and where there are none
-//! the two oldest others, which answers a lower head than it might, never a higher.
+//! A block's number and hash do not show when the block left the chain, so a reader's cursor has the count of blocks rolled back
+//! so far. Everything rolled back since lies above the lowest head since, which is the newest block that reader and chain surely
+//! share. Only the head after a rollback matters, and only until a deeper rollback, so the history is a stack of rising heads, at
+//! most [`MAX_STEPS`]. When the stack is full, two pruned heads are merged, or the two oldest ones if there are not two pruned heads.
+//! Then the answer may be too low, but never too high.
 //!
 //! ```text
 //! cell: 0 magic "CPRB"  4 version u16  6 steps u16  8 rolled back u64  16 steps: sequence u64 ‖ head u64
@@ -20,20 +20,20 @@ const HEADER: u64 = 16;
 const MAX_STEPS: usize = 254;
 const STEP: u64 = 16;
 
-/// The lowest heads since.
+/// Stack of the lowest heads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rollbacks {
     /// Blocks ever rolled back.
     count: u64,
-    /// After how many of them the head was how low; both rise.
+    /// Pairs of a count of rolled-back blocks and the head at that count; both rise.
     steps: Vec<(u64, u64)>,
 }
 
 impl Rollbacks {
-    /// Reads the cell; one never written is none.
+    /// Reads the cell; a cell that was never written has no rollbacks.
     ///
     /// # Errors
-    /// A sentence that says what is wrong with it.
+    /// A sentence that names the damage.
     pub fn load(cells: &Region) -> Result<Self, String> {
         let header: [u8; HEADER as usize] = cells.read(places::ROLLBACKS);
         if header == [0; HEADER as usize] {
@@ -54,7 +54,7 @@ impl Rollbacks {
         self.count
     }
 
-    /// Notes that a block was rolled back, after which block `head` was the head, and `oldest` the oldest kept one.
+    /// Records that a block was rolled back: `head` is the new head, `oldest` the oldest kept block.
     pub fn note(&mut self, cells: &Region, head: u64, oldest: u64) {
         self.count += 1;
         while self.steps.last().is_some_and(|&(_, lowest)| lowest >= head) {
@@ -63,7 +63,7 @@ impl Rollbacks {
         self.steps.push((self.count, head));
         let mut changed = self.steps.len() - 1;
         if self.steps.len() > MAX_STEPS {
-            // Below the others stays the one pruned head that says that more is gone.
+            // Keep one pruned head below the others; it shows that earlier rollbacks went below them.
             let pruned = self.steps.partition_point(|&(_, head)| head + 1 < oldest);
             let first = if pruned > 1 { 0 } else { pruned };
             self.steps[first + 1].1 = self.steps[first].1;
@@ -82,7 +82,7 @@ impl Rollbacks {
         cells.write_u64(places::ROLLBACKS + 8, self.count);
     }
 
-    /// Notes that the chain was emptied, and says what was counted then: what came before is no part of the chain that comes.
+    /// Records that the chain was emptied, and returns the count: earlier rollbacks do not concern the next chain.
     pub fn reset(&mut self, cells: &Region) -> u64 {
         self.count += 1;
         self.steps.clear();
@@ -90,7 +90,7 @@ impl Rollbacks {
         self.count
     }
 
-    /// The lowest head since `count` blocks had been rolled back; `None` where none was since.
+    /// The lowest head since `count` blocks had been rolled back; `None` if no block was rolled back since.
     pub fn lowest_since(&self, count: u64) -> Option<u64> {
         let first = self.steps.partition_point(|&(sequence, _)| sequence <= count);
         self.steps.get(first).map(|&(_, head)| head)
@@ -148,7 +148,7 @@ mod tests {
         let cells = cells();
         let mut rollbacks = Rollbacks::default();
         let heads: Vec<u64> = (0..2_000).collect();
-        // A hundred heads behind each rollback are kept.
+        // After each rollback a hundred blocks below the head are kept.
         heads.iter().for_each(|&head| rollbacks.note(&cells, head, head.saturating_sub(100)));
         assert_eq!(Rollbacks::load(&cells).unwrap(), rollbacks);
         assert_eq!(rollbacks.steps.len(), MAX_STEPS);
@@ -161,7 +161,7 @@ mod tests {
                 assert_eq!(lowest, head, "exact");
             }
         }
-        // More than the stack holds, with one pruned below them.
+        // More heads than the stack holds, with a pruned one below them.
         let mut rollbacks = Rollbacks::default();
         rollbacks.note(&cells, 5, 0);
         (1_000..1_500).for_each(|head| rollbacks.note(&cells, head, 900));

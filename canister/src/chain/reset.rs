@@ -1,9 +1,8 @@
-//! Emptying the chain, so that it may begin again at any number.
+//! Emptying the chain, so that it can begin again at any number.
 //!
-//! The blocks are gone for readers in the message that resets. Their records and blobs go in the messages behind it, as far as one
-//! may go; appends wait for that. What they have in the indexes is the debt of the next sweeps, as if they had been pruned: postings count
-//! blocks from `start` on, which only a reset raises, past all that were used. So no posting of before can be taken for one of
-//! the chain that comes.
+//! Readers see no blocks from the message that resets on. Later messages remove the records and blobs, as far as one message may;
+//! appends wait for that. The index entries become debt of the next sweeps, like those of pruned blocks: postings count blocks from
+//! `start`, which only a reset raises, above all numbers used so far. So an old posting is never mistaken for one of the next chain.
 
 use super::remove::release;
 use super::state::{Reset, Way};
@@ -13,14 +12,14 @@ use crate::storage::blob::{BlobStore, Owner};
 use coppice_interface::ResetError;
 use std::ops::Range;
 
-/// Records that one message clears: 32 MiB of their pages.
+/// Records that one message clears: their pages have 32 MiB.
 const MOST_RECORDS: u64 = 100_000;
 /// Blobs that one message frees.
 const MOST_BLOBS: u64 = 5_000;
 
 impl ChainStore {
-    /// Checks that the chain may be emptied by one who names the head's hash; of a head whose record is damaged it is empty. `gives_up`: what is
-    /// being undone goes with it, as that traps.
+    /// Checks that the chain may be emptied. `head_hash` must be the head's hash, or empty if the head's record is damaged. With `gives_up`
+    /// the reset may also drop a running rollback or abort, for the case that it traps.
     ///
     /// # Errors
     /// [`ResetError`].
@@ -30,7 +29,7 @@ impl ChainStore {
         if expected.as_slice() != head_hash {
             return Err(ResetError::WrongHash { expected: expected.to_bytes() });
         }
-        // What is being committed can still be aborted.
+        // An upload that is being committed can still be aborted.
         let undone =
             self.state.transit.map_or(self.state.rollback_to.is_some(), |transit| transit.way != Way::Entering);
         if gives_up && undone {
@@ -45,13 +44,13 @@ impl ChainStore {
         }
     }
 
-    /// Empties the chain, which was checked, and says how many blocks were kept. What is left to clear is the business of
-    /// [`clear`](Self::clear).
+    /// Empties the chain after [`check_reset`](Self::check_reset), and returns the number of kept blocks. [`clear`](Self::clear) frees the
+    /// rest.
     pub fn reset(&mut self) -> u64 {
         if self.upload().is_some() {
             clear(&self.cells);
         }
-        // Whatever is in the indexes is stale from now on.
+        // All index entries are stale from now on.
         let stale = [self.index.stats().entries, self.keys.stats().entries];
         let state = &mut self.state;
         let kept = state.blocks();
@@ -59,25 +58,25 @@ impl ChainStore {
             sweep.owe(entries.saturating_sub(sweep.debt()));
         }
         if let Some(transit) = state.transit.take() {
-            // Its record and its blobs go with those of the chain.
+            // The record and the blobs of the block in transit are cleared with those of the chain.
             state.log_end = state.log_end.max(transit.log_end);
             state.next = state.next.max(transit.number + 1);
         }
         state.rollback_to = None;
         state.pruned_references = state.references;
         (state.reset.clear_from, state.reset.clear_to) = (state.oldest, state.next);
-        // What a damaged block has left in the indexes may count more than the head did.
+        // Postings left by a damaged block may have higher numbers than the head.
         state.reset.start = state.reset.used.max(state.counted(state.next));
         (state.started, state.base, state.oldest, state.next) = (false, 0, 0, 0);
         (state.keys, state.id_links, state.monotonic, state.highest) = (0, 0, 0, 0);
-        // The next chain begins with a blob of its own.
+        // The next chain begins in a new blob.
         state.log_tail = self.log.start_of(state.log_end);
         state.reset.rollbacks = self.rollbacks.reset(&self.cells);
         self.save();
         kept
     }
 
-    /// Blocks and blobs that a reset has still to clear.
+    /// Blocks and blobs that must still be cleared after a reset.
     pub fn to_clear(&self) -> u64 {
         if self.state.started {
             return 0;
@@ -86,7 +85,7 @@ impl ChainStore {
         clear_to - clear_from + (self.state.log_end - self.state.log_first)
     }
 
-    /// Goes on clearing what a reset has left, as far as one message may; says what could not be read and was skipped.
+    /// Clears more of what a reset has left, as far as one message may. Returns what could not be read and was skipped.
     pub fn clear(&mut self, blobs: &mut BlobStore) -> Vec<String> {
         let mut faults = Vec::new();
         let Reset { clear_from, clear_to, .. } = self.state.reset;
@@ -117,7 +116,7 @@ mod tests {
     use crate::testing::{block, fresh, hash, id, reopen};
     use coppice_interface::AppendError;
 
-    /// More records, and more blobs, than one message clears: what is left is said, and the memory of all of it is used again.
+    /// More records and blobs than one message clears: the rest is reported, and all memory is reused.
     #[test]
     fn a_long_chain_is_cleared_over_several_messages() {
         const CLASS: u32 = 64 << 10;
@@ -156,7 +155,7 @@ mod tests {
         assert_eq!(memory::billed_pages(), billed, "what was cleared is used again");
     }
 
-    /// Who asks is told where the chain begins, and that it does not.
+    /// Before the first append and after a reset there is no oldest block.
     #[test]
     fn the_oldest_block_is_said_and_that_there_is_none() {
         let (mut chain, mut blobs) = fresh(64 << 10);

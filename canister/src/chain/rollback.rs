@@ -1,8 +1,11 @@
-//! Taking the head out, for a reorg: its references leave the indexes at once, as those of other blocks come in their place.
+//! Removal of the head, for a reorg. The head's references leave the indexes at once, because those of other blocks replace them.
 //!
-//! A rollback may be of many blocks, and a block of many references: what is under way is persisted, and goes on in later messages.
-//! Of each block `next`, the count of rollbacks and the acknowledgements fall first; then its references are taken out, a slice in a
-//! message (`transit.rs`); then its record and its part of the log go.
+//! A rollback may cover many blocks, and a block many references, so its progress is persisted, and later messages continue it. For
+//! each block:
+//!
+//! 1. `next`, the count of rollbacks and the acknowledgements change.
+//! 2. The block's references are removed, a slice in each message (`transit.rs`).
+//! 3. The block's record and its part of the log are removed.
 
 use super::records::{BlockMeta, Numbers, PAGE_RECORDS};
 use super::state::{Transit, Way};
@@ -13,12 +16,12 @@ use coppice_interface::RollbackError;
 use coppice_interface::segments::{Index, Segment};
 use std::ops::Range;
 
-/// What a piece of a rollback did.
+/// Outcome of one step of a rollback.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RolledBack {
-    /// Whether the head fell by one.
+    /// Whether the head went down by one.
     pub began: bool,
-    /// References that were taken out.
+    /// References that were removed.
     pub references: u64,
     /// What could not be read and was skipped.
     pub faults: Vec<String>,
@@ -43,8 +46,8 @@ impl ChainStore {
         }
     }
 
-    /// Checks that block `number` lies at most `blocks` below the highest head since the last reset. What is under way may go on, and what is
-    /// done may be called for again.
+    /// Checks that block `number` lies at most `blocks` below the highest head since the last reset. Repeating the call for a running or
+    /// finished rollback is allowed.
     ///
     /// # Errors
     /// `TooDeep`.
@@ -57,7 +60,7 @@ impl ChainStore {
         Err(RollbackError::TooDeep { lowest: lowest.max(self.state.oldest) })
     }
 
-    /// Begins a rollback that was checked, or has one that is under way go deeper.
+    /// Starts a rollback, or makes a running one deeper, after [`check_rollback`](Self::check_rollback).
     pub fn begin_rollback(&mut self, number: u64) {
         if self.state.head().is_some_and(|head| number < head) || self.state.rollback_to.is_some() {
             self.state.rollback_to = Some(number);
@@ -65,8 +68,7 @@ impl ChainStore {
         }
     }
 
-    /// References that the rollback which is under way has still to take out with its next block, and ops beside them; `None`: none is
-    /// under way.
+    /// References that the running rollback must still remove for its next block, plus 1; `None` if no rollback is running.
     pub fn rollback_left(&self) -> Option<u64> {
         self.state.rollback_to?;
         let references = match self.state.transit {
@@ -76,7 +78,8 @@ impl ChainStore {
         Some(references + 1)
     }
 
-    /// Goes on with the rollback that is under way: takes the head out, or at most so many of the references of the one that goes.
+    /// Continues the running rollback: lowers the head unless a block is in transit, then removes at most `most` of that block's
+    /// references.
     pub fn go_on_rolling_back(&mut self, blobs: &mut BlobStore, most: u64) -> RolledBack {
         let mut done = RolledBack::default();
         let Some(to) = self.state.rollback_to else { return done };
@@ -101,7 +104,7 @@ impl ChainStore {
         done
     }
 
-    /// The head falls by one: the block that was it is in transit.
+    /// Lowers the head by one and puts the old head in transit.
     fn lower_head(&mut self) {
         let number = self.state.next - 1;
         let meta = self.records.meta(number);
@@ -116,7 +119,7 @@ impl ChainStore {
         state.transit = Some(Transit { way: Way::RolledBack, number, ids, keys, log_end: state.log_end });
     }
 
-    /// Nothing of the block in transit is in the indexes any more: its record and its part of the log go.
+    /// Removes the record and the log's part of the block in transit, which has no references in the indexes any more.
     fn finish_head(&mut self, blobs: &mut BlobStore, faults: &mut Vec<String>) {
         let number = self.state.next;
         let tail = self.tail_without(number).unwrap_or_else(|| {
@@ -139,8 +142,8 @@ impl ChainStore {
         faults.extend(removed.faults);
     }
 
-    /// Where the log ends without block `number`, which is its last: behind the block before it. What a record says counts only where a
-    /// neighbour agrees: a wrong one must not release what kept blocks lie in.
+    /// End of the log without its last block, `number`: the end of the block before it. A record counts only if a neighbour confirms it,
+    /// because a wrong record must not release blobs of kept blocks.
     fn tail_without(&self, number: u64) -> Option<u64> {
         let at = |number: u64| (number >= self.state.oldest).then(|| self.records.numbers(number)).flatten();
         let last = at(number);
@@ -159,8 +162,7 @@ impl ChainStore {
         }
     }
 
-    /// References of the blocks below the head. The record before it says so, else its own; where none can be believed, nothing is taken
-    /// off.
+    /// References of the blocks below the head, from the record before it, or else from its own record. Unchanged if neither is plausible.
     fn references_below(&self, number: u64) -> u64 {
         let before = number.checked_sub(1).filter(|&before| before >= self.state.oldest);
         let before = before.and_then(|before| {
@@ -172,15 +174,15 @@ impl ChainStore {
         below.into_iter().find(|below| possible.contains(below)).unwrap_or(self.state.references)
     }
 
-    /// Takes the last references of the block in transit out of the indexes, at most so many, and says how many that were. Where that cannot
-    /// be, all keys stay, or all ids, and nobody goes on with them.
+    /// Removes the last references of the block in transit from the indexes, at most `most`, and returns their number. After an error all
+    /// its remaining keys, or all its remaining ids, stay in the index, and are not tried again.
     pub(super) fn take_out_slice(&mut self, blobs: &BlobStore, most: u64) -> Result<u64, String> {
         let Some(mut transit) = self.state.transit else { return Ok(0) };
         let (ids, keys) = transit.last(most);
         let gone = (ids.len() + keys.len()) as u64;
         let meta = self.records.meta(transit.number);
         let taken = match meta {
-            // Whoever takes the record out of the chain names it.
+            // `take_out` reports the damaged record later.
             None if transit.way == Way::RolledBack => Ok([Ok(()), Ok(())]),
             None => Err("its record cannot be decoded".into()),
             Some(meta) => self.take_references(blobs, &meta, (ids.clone(), keys.clone())),
@@ -192,7 +194,7 @@ impl ChainStore {
         keys_taken.and(ids_taken).map(|()| gone).map_err(|why| format!("block {}: {why}", transit.number))
     }
 
-    /// Takes them out; what became of the keys, and of the ids.
+    /// Removes ids and keys; returns one result for the keys and one for the ids.
     fn take_references(
         &mut self,
         blobs: &BlobStore,
@@ -215,13 +217,13 @@ impl ChainStore {
     }
 }
 
-/// What taking the head out whole did.
+/// Outcome of removing the head in one go.
 #[cfg(test)]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HeadOut {
-    /// Its number.
+    /// The block's number.
     pub number: u64,
-    /// Entries of the indexes that went with it.
+    /// Index entries that were removed.
     pub entries: u64,
     /// What could not be read and was skipped.
     pub faults: Vec<String>,
@@ -229,7 +231,7 @@ pub(crate) struct HeadOut {
 
 #[cfg(test)]
 impl ChainStore {
-    /// Takes the head out, whole. With one block or none this is `None`.
+    /// Removes the head in one go, or returns `None` if there are fewer than two blocks.
     pub(crate) fn remove_head(&mut self, blobs: &mut BlobStore) -> Option<HeadOut> {
         if !self.state.started || self.state.blocks() <= 1 {
             return None;

@@ -119,7 +119,7 @@ impl ChainStore {
             }
             match self.step(blobs, next, &mut point, &wanted, &mut transactions) {
                 Ok(previous) => next = previous,
-                // What comes before it is handed out; the next page says what is wrong.
+                // The transactions before the error are returned; the call for the next page reports the error.
                 Err(_) if looked_at > 0 => break,
                 Err(error) => return Err(error),
             }
@@ -136,9 +136,9 @@ impl ChainStore {
         Ok(KeyPage { transactions, cursor })
     }
 
-    /// The newest posting of a list that begins with `posting`, but for those of a block in transit.
+    /// Skips the postings of a block in transit at the start of a list.
     fn behind_transit(&self, blobs: &BlobStore, mut posting: u64, wanted: &Wanted) -> Result<u64, KeyError> {
-        // As many as a block has: some 150 M instructions.
+        // The bound is the most postings a block can have: about 150 M instructions.
         for _ in 0..MAX_ENTRIES {
             let Some((number, _)) = self.index_position(posting).filter(|&(number, _)| self.in_transit(number)) else {
                 break;
@@ -152,8 +152,8 @@ impl ChainStore {
         Ok(posting)
     }
 
-    /// Reads the posting behind `point`, moves that behind it, adds what is handed out of it, and answers the one before it;
-    /// `NONE` also where there is none of this hash, as the entry or the link that named it outlived a damaged block.
+    /// Reads the posting, moves `point` to it, collects its transaction unless already returned, and returns the posting before it. Returns
+    /// `NONE` if the posting is not of this hash, because the entry or link that named it outlived a damaged block.
     #[inline(always)]
     fn step(
         &self,
@@ -178,12 +178,12 @@ impl ChainStore {
         Ok(previous)
     }
 
-    /// Whether a list ends before this posting: there is none, or it went with its block.
+    /// Whether a list ends before this posting: there is no posting, or its block was removed.
     fn is_end(&self, posting: u64) -> bool {
         posting == NONE || self.index_position(posting).is_none_or(|(number, _)| number < self.state.oldest)
     }
 
-    /// Reads a posting. `None`: there is none of this hash, as the entry or the link that named it outlived a damaged block.
+    /// Reads a posting. `None` if it is not of this hash, because the entry or link that named it outlived a damaged block.
     #[inline(always)]
     fn posting(&self, blobs: &BlobStore, posting: u64, wanted: &Wanted) -> Result<Option<Posting>, KeyError> {
         let Some((number, key)) = self.reachable(posting) else { return Ok(None) };
@@ -202,7 +202,7 @@ impl ChainStore {
             let read = self.log.read_onto(blobs, &mut bytes, start..end.max(start));
             read.map(|()| bytes).map_err(|error| corrupt(number, error))
         };
-        // Nearly always it is the key that is looked up.
+        // Nearly always the posting's key is the wanted one, so read a key of that length first.
         let mut bytes = read(wanted.key.len())?;
         let header = bytes.first_chunk().ok_or_else(|| corrupt(number, "a link of a key names none"))?;
         let (transaction, length) = split_key_header(header);
@@ -222,14 +222,14 @@ impl ChainStore {
         Ok(Some(Posting { number, block_hash, key, transaction, id, matches, previous }))
     }
 
-    /// Where a cursor goes on: the posting that comes next, and the point that it is behind.
+    /// The next posting after a cursor, and the position of the walk there.
     fn resume(&self, blobs: &BlobStore, cursor: &KeyCursor, wanted: &Wanted) -> Result<(u64, Option<Point>), KeyError> {
         let KeyCursor { block_number: number, key, position, newest, .. } = *cursor;
         let rollbacks = self.rollbacks.count();
         if let Some(first_available) = self.reset_since(cursor.rollbacks) {
             return Err(KeyError::Reset { first_available });
         }
-        // A cursor of before the first reset that does not say when it was made goes by its hash.
+        // A cursor from before the first reset that has no count of rollbacks is checked by its hash.
         let of_before = cursor.rollbacks == 0 && self.was_reset();
         if of_before && !self.hash_is(number, &cursor.block_hash) {
             return Err(KeyError::Reset { first_available: self.first_available() });
@@ -238,7 +238,7 @@ impl ChainStore {
             let kept = (number <= common).then(|| KeyCursor { newest: common, rollbacks, ..cursor.clone() });
             return Err(KeyError::Reorged { common_ancestor: common, cursor: kept });
         }
-        // Queries are answered by single replicas, and one of them may be a block or a reorg late.
+        // Single replicas answer queries, and a replica may lag by a block or a reorg.
         if cursor.rollbacks > rollbacks || !self.state.started || number >= self.state.next {
             return Err(KeyError::Behind { head: self.state.head() });
         }

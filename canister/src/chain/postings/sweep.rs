@@ -1,14 +1,14 @@
-//! What pruning leaves in the indexes, and how that is dropped in bulk (`etl-parallel-pruning.md`, `docs/pruning-pipeline.md`).
+//! Stale index entries of pruned blocks, and the sweeps that drop them in bulk (`etl-parallel-pruning.md`, `docs/pruning-pipeline.md`).
 //!
-//! **Constraint.** Taking the entries of a block out one by one costs a search and a page for each, in the message that prunes
-//! the block: with a million entries each lies on a page of its own.
+//! **Constraint.** Removing the entries of a block one by one, in the message that prunes the block, costs a search and a page for
+//! each: with a million entries each lies on a page of its own.
 //!
-//! **Design.** Pruning a block only moves the bound, and readers take nothing below it for kept. What the block has in a table is
-//! its *debt*: an upper bound of the entries that are stale, as those that newer postings have replaced count too. A *sweep* walks
-//! the table's buckets in order, in slices, and drops each entry whose posting is below the bound. What is pruned while a sweep is
-//! under way may lie behind it, so it is counted apart and is the debt of the next one.
+//! **Design.** Pruning a block only raises the bound, and readers ignore postings below the bound. The block's entries in a table
+//! become *debt*: an upper bound of the stale entries, because entries that newer postings have replaced count too. A *sweep* walks
+//! the table's buckets in order, in slices, and drops each entry whose posting is below the bound. Blocks that are pruned during a
+//! sweep may have entries in buckets it has passed, so their references are counted apart and become the debt of the next sweep.
 //!
-//! All of it is a few words of the chain's state, committed with each slice: nothing is on the heap, and nothing can be lost.
+//! The progress is a few words of the chain's state, committed with each slice; nothing is on the heap, so nothing can be lost.
 
 use crate::chain::records::BlockMeta;
 use crate::chain::state::Sweep;
@@ -26,37 +26,37 @@ pub enum IndexTable {
 }
 
 impl IndexTable {
-    /// Both.
+    /// Both indexes.
     pub const ALL: [Self; 2] = [Self::Ids, Self::Keys];
 }
 
-/// What a table holds, and owes.
+/// Entries and debt of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TableDebt {
-    /// Entries, stale ones too.
+    /// Entries, including stale ones.
     pub entries: u64,
     /// Primary buckets.
     pub buckets: u64,
-    /// Entries at most that are stale.
+    /// Upper bound of the stale entries.
     pub debt: u64,
-    /// Whether a sweep is under way.
+    /// Whether a sweep is running.
     pub sweeping: bool,
 }
 
 impl TableDebt {
-    /// Entries at least that are of kept blocks.
+    /// Lower bound of the entries that belong to kept blocks.
     pub fn live(&self) -> u64 {
         self.entries.saturating_sub(self.debt)
     }
 }
 
 impl ChainStore {
-    /// How far the sweep of a table is.
+    /// Progress of a table's sweep.
     pub fn sweep_state(&self, table: IndexTable) -> &Sweep {
         &self.state.sweeps[table as usize]
     }
 
-    /// What a table holds, and owes.
+    /// Entries and debt of a table.
     pub fn debt(&self, table: IndexTable) -> TableDebt {
         let stats = match table {
             IndexTable::Ids => self.index.stats(),
@@ -71,13 +71,13 @@ impl ChainStore {
         }
     }
 
-    /// Bytes of the buckets that ids lie in.
+    /// Bytes of the buckets of the transaction index.
     #[cfg(feature = "bench")]
     pub fn index_bytes(&self) -> u64 {
         self.index.pages() * 4_096
     }
 
-    /// A table and its sweep, which begins where none is under way.
+    /// Returns a table and its sweep; starts a sweep if none is running.
     fn swept(&mut self, table: IndexTable) -> (&mut HashTable, &mut Sweep) {
         let bound = self.state.bound();
         let entries = match table {
@@ -91,9 +91,9 @@ impl ChainStore {
         (entries, sweep)
     }
 
-    /// Goes on with the sweep of a table by one slice of 64 KiB, or begins one, and says how many entries went.
+    /// Sweeps one slice of 64 KiB, starting a sweep if none is running. Returns the number of dropped entries.
     pub fn sweep(&mut self, table: IndexTable) -> u64 {
-        // Postings rise with their blocks, so one comparison of words decides.
+        // Newer blocks have higher postings, so one comparison of words decides.
         let stale_below = self.state.bound() << 24;
         let (entries, sweep) = self.swept(table);
         let late_from = sweep.bound << 24;
@@ -106,16 +106,15 @@ impl ChainStore {
         slice.dropped
     }
 
-    /// Has the sweep of a table go on behind the slice that comes next, without a look at it: for one that traps. What is stale in it stays
-    /// until the next sweep.
+    /// Skips the sweep's next slice without reading it, for a slice that traps. Stale entries in the slice stay until the next sweep.
     pub fn skip_slice(&mut self, table: IndexTable) {
         let (entries, sweep) = self.swept(table);
         sweep.go_on(entries.slice_behind(sweep.cursor - 1));
         self.save();
     }
 
-    /// Notes the debt of a block that is pruned: of its references, and of those of damaged blocks before it that could not be told.
-    /// `below`: references before the next block, by that one's record, which covers whatever is damaged before it.
+    /// Adds a pruned block to the debt: its references, and those of damaged blocks before it whose number was unknown. `below`: references
+    /// before the next block according to that block's record, which include those of damaged blocks.
     pub(in crate::chain) fn owe(&mut self, meta: Option<&BlockMeta>, below: Option<u64>) {
         let below = below.filter(|&below| below <= self.state.references);
         let known = meta.map_or(0, BlockMeta::references);
@@ -124,7 +123,7 @@ impl ChainStore {
         self.state.pruned_references = below;
         let (ids, keys) = match meta {
             Some(meta) if meta.references() == owed => (u64::from(meta.transactions), u64::from(meta.keys)),
-            // Which of them are ids nobody knows any more.
+            // How many of the references are ids is unknown, so count all for both tables.
             _ => (owed, owed),
         };
         self.state.sweeps[0].owe(ids);
@@ -133,7 +132,7 @@ impl ChainStore {
         }
     }
 
-    /// Notes that the posting was replaced, if it was stale.
+    /// Reduces the debt if the replaced posting was stale.
     pub(in crate::chain) fn settle(&mut self, table: IndexTable, posting: u64) {
         let counted = posting >> 24;
         if counted < self.state.bound() {

@@ -1,4 +1,4 @@
-//! Cell of the open upload.
+//! Persisted cell of the open upload.
 //!
 //! ```text
 //! cell: 0 magic "CPUP"  4 version u16  6 open u8  7 hash length u8  8 number u64  16 timestamp u64  24 lengths 3 × u32
@@ -25,12 +25,12 @@ pub(super) const MISSING: u64 = places::UPLOAD + 40;
 pub(super) const TOUCHED: u64 = places::UPLOAD + 48;
 pub(super) const BITMAP: u64 = places::UPLOAD + HEADER as u64;
 
-/// Whose upload is open.
+/// Owner and expiry of the open upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opened {
-    /// Who began it.
+    /// The principal that began the upload.
     pub by: Principal,
-    /// When it expires, in Unix seconds.
+    /// Expiry of the upload, in Unix seconds.
     pub expires_at: u64,
 }
 
@@ -44,7 +44,7 @@ impl From<Opened> for AppendError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::chain) struct Upload {
     pub draft: Draft,
-    /// Who began it.
+    /// The principal that began the upload.
     pub(super) by: Principal,
     pub(super) chunk_size: u32,
     pub missing: u32,
@@ -56,7 +56,7 @@ impl Upload {
         Chunks { length: self.draft.payload_len(), size: self.chunk_size }
     }
 
-    /// What is said to a caller who means another block.
+    /// The error for a caller that names another block.
     pub(in crate::chain) fn other(&self) -> UploadError {
         UploadError::OtherUpload { number: self.draft.number, hash: self.draft.hash.to_bytes() }
     }
@@ -118,13 +118,13 @@ impl Upload {
     }
 }
 
-/// Where a segment of an upload lies that begins at log offset `start`, and its bytes.
+/// Log offset and bytes of a segment of an upload that begins at log offset `start`.
 pub(in crate::chain) fn uploaded_range(start: u64, draft: &Draft, segment: Segment) -> (u64, u64) {
     let before: u64 = draft.lengths[..segment.index()].iter().map(|&len| u64::from(len)).sum();
     (start + before, u64::from(draft.lengths[segment.index()]))
 }
 
-/// Refuses a cell that this code did not write.
+/// Refuses a cell that was not written by this code.
 pub(in crate::chain) fn check(cells: &Region) -> Result<(), String> {
     let header: [u8; HEADER] = cells.read(places::UPLOAD);
     if header != [0; HEADER] && Upload::load(cells).is_none() {

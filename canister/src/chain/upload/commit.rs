@@ -1,4 +1,4 @@
-//! Committing an uploaded block: every refusal first, then its references, a slice in each message (`transit.rs`).
+//! Committing an uploaded block: first every check that can refuse it, then its references, a slice in each message (`transit.rs`).
 
 use super::cell::{Upload, clear, uploaded_range};
 use crate::chain::draft::{Admission, Draft};
@@ -22,10 +22,10 @@ impl From<EnterError> for UploadError {
 }
 
 impl ChainStore {
-    /// Goes on making the uploaded block the head. A block that is kept already is done.
+    /// Continues the commit of the uploaded block. Returns `Done` for a block that is kept already.
     ///
     /// # Errors
-    /// [`UploadError`], and nothing has changed: the upload stays open.
+    /// [`UploadError`]; nothing has changed, and the upload stays open.
     pub fn commit_upload(
         &mut self,
         blobs: &mut BlobStore,
@@ -75,8 +75,8 @@ impl ChainStore {
         }
     }
 
-    /// What the record says of the block whose references are being entered; none where it does not say what the upload does. Links are
-    /// written where the record says that they lie: a wrong one would have them overwrite other blocks.
+    /// The record of the block in transit, or `None` if it contradicts the upload. Links are written where the record says, so a wrong
+    /// record would overwrite other blocks.
     fn meta_in_transit(&self, draft: &Draft, index: &Index) -> Option<BlockMeta> {
         let meta = self.records.meta(draft.number)?;
         let agrees = meta.log_offset == self.state.log_tail
@@ -85,7 +85,7 @@ impl ChainStore {
         agrees.then_some(meta)
     }
 
-    /// All that can be refused of an upload before any of its references is entered.
+    /// Makes every check that can refuse an upload before its first reference is entered.
     fn check_upload(
         &self,
         blobs: &BlobStore,
@@ -102,7 +102,7 @@ impl ChainStore {
         Ok(())
     }
 
-    /// Enters the next slice; with the last one the block is the head.
+    /// Enters the next slice. The last slice makes the block the head.
     fn go_on_entering(
         &mut self,
         blobs: &mut BlobStore,
@@ -115,7 +115,7 @@ impl ChainStore {
         let entered = self.enter(blobs, &meta, index, (ids.clone(), keys.clone()))?;
         let links_before = meta.id_links;
         meta.id_links += entered.ids.links.len() as u32;
-        // How many links there are is known only now: they come behind what the upload has reserved.
+        // The number of links is known only now; they lie after the range that the upload has reserved.
         let end = self.log.blobs_end(meta.log_end()).max(transit.log_end);
         if let Err(error) = self.log.reserve(blobs, self.state.log_first, transit.log_end, end) {
             self.take_back(&entered);
@@ -128,7 +128,7 @@ impl ChainStore {
             return Err(UploadError::Damaged);
         }
 
-        // Nothing below can be refused any more.
+        // From here on the commit can no longer be refused.
         let extended = self.log.extend(blobs, transit.log_end..end, Owner::Upload);
         let written = extended.map_err(|error| format!("{error:?}"));
         let written = written.and_then(|()| self.write_links(blobs, &meta, links_before, &entered));
@@ -153,7 +153,7 @@ impl ChainStore {
         Ok(())
     }
 
-    /// Writes the links of a slice, whose first link of ids is `first_id_link`.
+    /// Writes the links of a slice. `first_id_link` is the index of its first link of ids.
     fn write_links(
         &self,
         blobs: &mut BlobStore,
@@ -167,7 +167,7 @@ impl ChainStore {
         }
         let ids = meta.id_links_start();
         for &link in &entered.ids.taken_over {
-            // The posting follows the position.
+            // Skip the position (4 bytes) to overwrite the posting.
             write(ids + links::links_len(link) + 4, &links::NONE.to_le_bytes())?;
         }
         write(ids + links::links_len(first_id_link), &entered.ids.encode())

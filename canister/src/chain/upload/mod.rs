@@ -1,10 +1,11 @@
-//! Blocks that are longer than an ingress message: begun, put in chunks, committed.
+//! Uploads of blocks that are larger than an ingress message: begin, put chunks, commit.
 //!
-//! One upload at a time. Its payload goes straight to where it stays, the range behind the log's tail, in blobs that the
-//! upload owns; a bitmap of received chunks makes every step repeatable in any order. Until the commit the chain does not
-//! know of it, and aborting it truncates the tail. All of it is persisted, so it survives an upgrade.
+//! There is at most one upload. Its payload is written directly to its final place, the range after the log's tail, in blobs owned by
+//! the upload; a bitmap of received chunks makes every step repeatable in any order. Until the commit the chain does not contain
+//! the block, and an abort truncates the tail. The state of an upload is persisted, so it survives an upgrade.
 //!
-//! A commit takes as many messages as the block needs (`commit.rs`). An abort in its middle takes out what was entered, in as many.
+//! A commit takes as many messages as the block needs (`commit.rs`). An abort during a commit removes the entered references, also
+//! over several messages.
 
 pub mod cell;
 mod commit;
@@ -35,17 +36,17 @@ impl ChainStore {
         Upload::load(&self.cells)
     }
 
-    /// Whose upload is open, and when it expires after `expiry` seconds without a call.
+    /// Owner of the open upload, and its expiry after `expiry` seconds without a call.
     pub fn upload_opened(&self, expiry: u64) -> Option<Opened> {
         self.upload().map(|upload| upload.opened(expiry))
     }
 
-    /// The open upload where it is another's than `caller`'s.
+    /// The open upload if it does not belong to `caller`.
     pub fn upload_of_another(&self, caller: Principal, expiry: u64) -> Option<Opened> {
         self.upload().filter(|upload| upload.by != caller).map(|upload| upload.opened(expiry))
     }
 
-    /// When the open upload was touched last, in Unix seconds.
+    /// Time of the last call on the open upload, in Unix seconds.
     pub fn upload_touched(&self) -> Option<u64> {
         self.upload().map(|upload| upload.touched)
     }
@@ -62,10 +63,10 @@ impl ChainStore {
         self.state.log_end..end.max(self.state.log_end)
     }
 
-    /// Opens an upload and reserves its range at the log's tail. The same again is Ok and changes nothing.
+    /// Opens an upload and reserves its range at the log's tail. Repeating the call returns Ok and changes nothing.
     ///
     /// # Errors
-    /// [`AppendError`], and nothing has changed.
+    /// [`AppendError`]; nothing has changed.
     pub fn begin(
         &mut self,
         blobs: &mut BlobStore,
@@ -132,10 +133,10 @@ impl ChainStore {
         byte & 1 << (chunk % 8) != 0
     }
 
-    /// Takes one chunk; the same bytes again are Ok.
+    /// Stores one chunk. Putting the same bytes again returns Ok.
     ///
     /// # Errors
-    /// [`UploadError`], and nothing has changed.
+    /// [`UploadError`]; nothing has changed.
     pub fn put_chunk(
         &mut self,
         blobs: &mut BlobStore,
@@ -164,11 +165,11 @@ impl ChainStore {
         Ok(upload.progress())
     }
 
-    /// Drops the open upload if it is of this block, and says whether it was. Where some of its references are in the indexes, they go first,
-    /// a slice in each message; until then the upload stays open.
+    /// Aborts the open upload of this block, and returns whether there was one. If some of its references are in the indexes, they are
+    /// removed first, a slice in each message; until then the upload stays open.
     ///
     /// # Errors
-    /// `OtherUpload` where another one is open.
+    /// `OtherUpload` if the open upload is of another block.
     pub fn abort_upload(&mut self, blobs: &mut BlobStore, number: u64) -> Result<bool, UploadError> {
         match self.upload_of(number) {
             Ok(upload) => {
@@ -180,7 +181,7 @@ impl ChainStore {
         }
     }
 
-    /// Drops an upload that nobody has touched for `expiry` seconds, as [`abort_upload`](Self::abort_upload) does, and says which.
+    /// Aborts an upload that had no call for `expiry` seconds, like [`abort_upload`](Self::abort_upload), and returns its block number.
     pub fn expire_upload(&mut self, blobs: &mut BlobStore, now: u64, expiry: u64) -> Option<u64> {
         let upload = self.upload().filter(|upload| is_expired(upload.touched, now, expiry))?;
         if self.is_aborting() {
@@ -190,7 +191,7 @@ impl ChainStore {
         Some(upload.draft.number)
     }
 
-    /// Whether references of an upload that was dropped are still in the indexes.
+    /// Whether references of an aborted upload are still in the indexes.
     pub fn is_aborting(&self) -> bool {
         self.state.transit.is_some_and(|transit| transit.way == Way::Aborted)
     }
@@ -204,7 +205,7 @@ impl ChainStore {
         }
     }
 
-    /// Takes the next slice of an upload that was dropped out of the indexes; behind the last one its blobs go.
+    /// Removes the next slice of an aborted upload from the indexes; after the last slice its blobs are released.
     pub fn go_on_aborting(&mut self, blobs: &mut BlobStore) {
         let Some(upload) = self.upload().filter(|_| self.is_aborting()) else { return };
         let number = upload.draft.number;
@@ -217,13 +218,13 @@ impl ChainStore {
             return;
         }
         self.records.remove(number, number.is_multiple_of(PAGE_RECORDS) || !self.state.started);
-        // While the transit still says how far the blobs reach.
+        // The blobs must be released while `transit` still has their end.
         self.drop_upload(blobs, &upload);
         self.state.transit = None;
         self.save();
     }
 
-    /// Truncates the tail: the upload's blobs go the way of every other, quarantine, last reference, release.
+    /// Truncates the tail: the upload's blobs go through quarantine, removal of the reference, and release, like all blobs.
     fn drop_upload(&mut self, blobs: &mut BlobStore, upload: &Upload) {
         let range = self.upload_blobs(upload);
         let mut faults = Vec::new();
@@ -234,12 +235,12 @@ impl ChainStore {
         self.faults.extend(faults);
     }
 
-    /// What could not be read where an upload was undone, and was not told yet.
+    /// Returns the faults found while an upload was undone, each of them once.
     pub fn take_faults(&mut self) -> Vec<String> {
         std::mem::take(&mut self.faults)
     }
 
-    /// Notes that somebody goes on with the upload.
+    /// Restarts the expiry of the upload.
     pub(in crate::chain) fn touch_upload(&self, now: u64) {
         self.cells.write_u64(TOUCHED, now);
     }

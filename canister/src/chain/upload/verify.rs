@@ -1,5 +1,5 @@
-//! How far the segments of an upload were compared with their SHA-256. A block of 256 MiB takes 20 billion instructions to hash, so
-//! a message hashes a part of it, and the hash's state is persisted behind it.
+//! Progress of checking an upload's segments against their SHA-256. Hashing a block of 256 MiB takes 20 billion instructions, so each
+//! message hashes a part, and the state of the hash is persisted in between.
 //!
 //! ```text
 //! cell, 4096 bytes from the upload's: 0 segment u8 (3: all are verified)  8 offset u64  16 state of SHA-256
@@ -19,17 +19,17 @@ use sha2::digest::common::hazmat::{SerializableState, SerializedState};
 
 /// Bytes that one message hashes: 1.3 billion instructions.
 pub const MOST_BYTES: u64 = 16 << 20;
-/// Bytes that are hashed at a time.
+/// Bytes that are read and hashed at a time.
 const STEP: u64 = 1 << 20;
 const AT: u64 = places::UPLOAD + 4_096;
 const STATE: u64 = AT + 16;
 
-/// How far the segments of an upload were verified.
+/// Progress of the verification.
 #[derive(Clone, Debug, Default)]
 pub(in crate::chain) struct Verified {
-    /// Segments that were, whole.
+    /// Segments that are verified completely.
     segments: u8,
-    /// Bytes of the next one that were hashed.
+    /// Bytes of the next segment that are hashed.
     offset: u64,
     hasher: Sha256,
 }
@@ -42,7 +42,7 @@ impl Verified {
         let mut bytes = Vec::new();
         cells.read_onto(&mut bytes, STATE, state.len());
         state.copy_from_slice(&bytes);
-        // One that was never begun is a new one.
+        // The cell of a new upload has no state to restore.
         let hasher = if offset == 0 { Ok(Sha256::new()) } else { Sha256::deserialize(&state) };
         Ok(Self { segments, offset, hasher: hasher.map_err(|_| UploadError::Damaged)? })
     }
@@ -56,11 +56,10 @@ impl Verified {
 }
 
 impl ChainStore {
-    /// Goes on verifying the segments of the upload, as far as one message may, and says whether all of them are what was declared and this
-    /// message has room for more.
+    /// Continues the verification, as far as one message may. Returns true if all segments match and this message has budget left.
     ///
     /// # Errors
-    /// `Damaged`; `Append(BadEncoding)` where one is not: the upload can only be aborted.
+    /// `Damaged`; `Append(BadEncoding)` if a segment does not match: then the upload can only be aborted.
     pub(in crate::chain) fn verify_upload(&mut self, blobs: &BlobStore, draft: &Draft) -> Result<bool, UploadError> {
         let mut verified = Verified::load(&self.cells)?;
         let (mut left, mut bytes) = (MOST_BYTES, Vec::new());
