@@ -1,5 +1,5 @@
-//! Damage that stays local: wrong and undecodable records beside a rollback, blobs of the log that are lost, postings that outlive
-//! their block, and the ring of the log's directory.
+//! Damage that stays local: wrong and undecodable records next to a rollback, lost blobs of the log, postings that outlive their block, and
+//! the ring of the log's directory.
 
 use super::*;
 use crate::platform::native;
@@ -17,7 +17,7 @@ fn append(chain: &mut ChainStore, blobs: &mut BlobStore, block: &AppendBlock) ->
     chain.append(blobs, block, &Admission::default(), 1_700_000_000)
 }
 
-/// A block with an id of its own and one that is in each block.
+/// A block with an id of its own and an id that every block has.
 fn own(number: u64, body: usize) -> AppendBlock {
     block(number, &[id(number), id(u64::MAX)], body)
 }
@@ -42,7 +42,7 @@ fn is_whole(chain: &ChainStore, blobs: &BlobStore, expected: &AppendBlock) -> bo
     })
 }
 
-/// The kept blobs are those between the log's bounds, and nothing is in quarantine.
+/// The kept blobs are exactly those between the log's bounds, and nothing is in quarantine.
 fn check_space(chain: &ChainStore, blobs: &BlobStore) {
     let state = chain.state();
     assert_eq!(blobs.kept_bytes(Owner::Log), (state.log_end - state.log_first) * u64::from(CLASS));
@@ -50,7 +50,7 @@ fn check_space(chain: &ChainStore, blobs: &BlobStore) {
     assert!(!blobs.has_quarantined());
 }
 
-/// What becomes of a record.
+/// Damage to a record.
 #[derive(Clone, Copy, Debug)]
 enum Harm {
     None,
@@ -58,7 +58,7 @@ enum Harm {
     At(u64),
 }
 
-/// What may become of a record in a log that ends at `tail`.
+/// Kinds of damage to a record in a log that ends at `tail`.
 fn harms(tail: u64) -> Vec<Harm> {
     let places =
         [0, 1, u64::from(CLASS), tail / 2, tail - 1, tail, tail + 1, 2 * tail, 1 << 50, u64::MAX, u64::MAX / 2];
@@ -73,8 +73,8 @@ fn harm(chain: &mut ChainStore, number: u64, harm: Harm) {
     }
 }
 
-/// However wrong the records of the head and of the block before it are, a rollback releases no blob that a kept block lies in; what cannot
-/// be given back stays until it is pruned.
+/// However wrong the records of the head and of the block before it are, a rollback releases no blob of a kept block. Space that cannot be
+/// freed stays until it is pruned.
 #[test]
 fn a_rollback_beside_wrong_records_releases_no_blob_of_a_kept_block() {
     let tail = chain_of(12).0.state().log_tail;
@@ -110,7 +110,7 @@ fn a_rollback_beside_wrong_records_releases_no_blob_of_a_kept_block() {
             }
             chain.sweep(IndexTable::Ids);
             assert_eq!(chain.index_stats().entries, 2, "{what}: what damage has left goes with the sweep");
-            // Nothing is lost for good: the head's own part of the log is all that is kept.
+            // Nothing is lost for good: only the head's own part of the log is kept.
             let head = chain.meta(19).unwrap();
             let kept = chain.log.blobs_end(head.log_end()) - chain.log.blob_of(head.log_offset);
             assert_eq!(blobs.kept_bytes(Owner::Log), kept * u64::from(CLASS), "{what}");
@@ -119,8 +119,8 @@ fn a_rollback_beside_wrong_records_releases_no_blob_of_a_kept_block() {
     }
 }
 
-/// However wrong the records of two neighbours are, in the middle or at the head, pruning releases no blob that a kept block lies in; what
-/// cannot be given back with them goes with a later block.
+/// However wrong the records of two neighbours are, in the middle or at the head, pruning releases no blob of a kept block. Space that
+/// cannot be freed with them is freed with a later block.
 #[test]
 fn pruning_beside_wrong_records_releases_no_blob_of_a_kept_block() {
     let tail = chain_of(12).0.state().log_tail;
@@ -142,7 +142,7 @@ fn pruning_beside_wrong_records_releases_no_blob_of_a_kept_block() {
                     }
                     check_space(&chain, &blobs);
                 }
-                // More blocks come and go, and all that is kept then is the head's own part of the log.
+                // After more blocks are added and pruned, only the head's own part of the log is kept.
                 let new = |number| own(number, body(number));
                 for number in 12..18 {
                     append(&mut chain, &mut blobs, &new(number)).unwrap_or_else(|error| panic!("{what}: {error:?}"));
@@ -173,15 +173,15 @@ fn enter(chain: &mut ChainStore, blobs: &mut BlobStore, block: &AppendBlock) -> 
     Ok(())
 }
 
-/// Where the log's last blob is lost, by its entry or by the directory's, the log goes on behind it; what does not lie in it can be read,
-/// pruned and rolled back.
+/// If the log's last blob is lost, through its own entry or the directory's, the log continues in a new blob. Blocks outside the lost blob
+/// can be read, pruned and rolled back.
 #[test]
 fn the_log_goes_on_behind_a_last_blob_that_is_lost() {
     for (by_entry, uploaded) in [(false, false), (true, false), (false, true), (true, true)] {
         for rolled_back in [false, true] {
             let what = format!("entry {by_entry}, uploaded {uploaded}, rolled back {rolled_back}");
             let (mut chain, mut blobs) = chain_of(3);
-            // Ends in the middle of a blob in which the block before does not lie.
+            // The block ends in the middle of a blob that does not contain the block before.
             let lies_in = own(3, 150 * KIB);
             append(&mut chain, &mut blobs, &lies_in).unwrap();
             let last = chain.state().log_end - 1;
@@ -213,7 +213,7 @@ fn the_log_goes_on_behind_a_last_blob_that_is_lost() {
                 enter(&mut chain, &mut blobs, &new).unwrap();
                 assert_eq!(chain.meta(4).unwrap().log_offset, meta.log_offset, "{what}: again behind it");
                 assert!(is_whole(&chain, &blobs, &new), "{what}");
-                // With the damaged block itself: its blobs before the lost one can be had again.
+                // Also remove the damaged block: its blobs before the lost one can be released.
                 assert_eq!(chain.remove_head(&mut blobs).unwrap().faults, Vec::<String>::new());
                 let out = chain.remove_head(&mut blobs).unwrap();
                 assert_eq!(out.number, 3, "{what}: {:?}", out.faults);
@@ -238,7 +238,7 @@ fn the_log_goes_on_behind_a_last_blob_that_is_lost() {
     }
 }
 
-/// Where the last blob is lost while an upload goes into it, that is said, and the upload can be aborted.
+/// If the last blob is lost while an upload is written into it, the commit reports damage, and the upload can be aborted.
 #[test]
 fn an_upload_into_a_blob_that_is_lost_can_be_aborted() {
     let (mut chain, mut blobs) = chain_of(4);
@@ -254,7 +254,7 @@ fn an_upload_into_a_blob_that_is_lost_can_be_aborted() {
     check_space(&chain, &blobs);
     enter(&mut chain, &mut blobs, &new).unwrap();
     assert!(is_whole(&chain, &blobs, &new));
-    // The same with a blob that is the upload's own.
+    // The same with a blob that belongs to the upload.
     let new = own(5, 200 * KIB);
     let (begin, mut chunks) = upload(&new, 1 << 20);
     chain.begin(&mut blobs, &begin, &Admission::default(), 0).unwrap();
@@ -268,8 +268,8 @@ fn an_upload_into_a_blob_that_is_lost_can_be_aborted() {
     assert!(is_whole(&chain, &blobs, &new));
 }
 
-/// A block rolled back that could not be read leaves its postings. They are found by nobody, neither before nor after another block has
-/// its number, and go with the sweep that is due for others.
+/// A rolled-back block that could not be read leaves its postings. No look-up finds them, neither before nor after another block has its
+/// number, and a later sweep drops them.
 #[test]
 fn postings_that_damage_left_go_with_the_sweep() {
     let (mut chain, mut blobs) = fresh(CLASS);
@@ -289,7 +289,7 @@ fn postings_that_damage_left_go_with_the_sweep() {
         assert!(gone(&chain, &blobs), "{number}");
     }
     assert_eq!(chain.index_stats().entries, 1 + 9 + 50);
-    // Swept while their number is kept they stay, and go once it is not.
+    // A sweep keeps them while a block with their number is kept, and drops them afterwards.
     chain.remove_oldest(&mut blobs).unwrap();
     chain.sweep(IndexTable::Ids);
     assert_eq!(chain.index_stats().entries, 1 + 8 + 50);
@@ -299,7 +299,7 @@ fn postings_that_damage_left_go_with_the_sweep() {
     assert!(gone(&chain, &blobs));
 }
 
-/// The directory of the log's blobs is a ring: a log of which the blobs' numbers have gone round it is as any other.
+/// The directory of the log's blobs is a ring: the log still works after the blob numbers have gone round the ring.
 #[test]
 fn the_ring_of_the_directory_wraps() {
     let (mut chain, mut blobs) = fresh(CLASS);
@@ -327,7 +327,7 @@ fn the_ring_of_the_directory_wraps() {
         check_space(&chain, &blobs);
     }
     assert!(is_whole(&chain, &blobs, &own(5, 400 * KIB)));
-    // As many blobs as the ring has, and not one more.
+    // Exactly as many blobs as the ring has.
     let state = *chain.state();
     assert_eq!(chain.log.reserve(&blobs, state.log_first, state.log_end, state.log_end), Ok(()));
     let refused = chain.log.reserve(&blobs, state.log_end - ring, state.log_end, state.log_end + 1);
@@ -339,7 +339,7 @@ fn skip_oldest(chain: &mut ChainStore, blobs: &mut BlobStore) -> Option<Removed>
     Some(chain.skip(blobs, removal))
 }
 
-/// A block whose going traps is passed over by what its neighbour says, and only where both agree.
+/// Skipping a block whose removal traps frees the range that the next block's record gives, and only if both records agree.
 #[test]
 fn a_block_that_is_passed_over_loses_its_own_blobs_alone() {
     let lost = |chain: &ChainStore, blobs: &BlobStore| blobs.class_counters(chain.log_class()).lost;
@@ -364,7 +364,7 @@ fn a_block_that_is_passed_over_loses_its_own_blobs_alone() {
     }
     let (mut chain, mut blobs) = chain_of(1);
     assert_eq!(skip_oldest(&mut chain, &mut blobs), None, "the head is never taken");
-    // The last block of a page of records: that page is lost, and another is had.
+    // If the block is the last of a page of records, that page is lost, and a new one is created.
     let (mut chain, mut blobs) = fresh(CLASS);
     for number in 0..300 {
         append(&mut chain, &mut blobs, &own(number, 10)).unwrap();
@@ -379,7 +379,7 @@ fn a_block_that_is_passed_over_loses_its_own_blobs_alone() {
     native::with(|world| world.log.clear());
 }
 
-/// What a record says of the references before it is believed only where it can be: what is kept stays counted.
+/// A record's sum of references is used only if it is plausible, so kept blocks stay counted.
 #[test]
 fn a_rollback_believes_no_sum_that_cannot_be() {
     for (damaged, sum) in [(5, 0), (5, u64::MAX), (4, 0), (4, u64::MAX), (3, 0)] {
@@ -393,7 +393,7 @@ fn a_rollback_believes_no_sum_that_cannot_be() {
     }
 }
 
-/// The links of a block's keys cannot be read: its ids go all the same, whatever slice they are in.
+/// If the links of a block's keys cannot be read, its ids are removed all the same, in whatever slice they are.
 #[test]
 fn damage_among_the_keys_leaves_no_id_behind() {
     for slice in [1, 2, 3, 100] {
@@ -402,7 +402,7 @@ fn damage_among_the_keys_leaves_no_id_behind() {
         let with_body = |body| with_keys(block(1, &[id(2), id(3), id(4)], body), &[(0, b"a"), (1, b"b"), (2, b"c")]);
         let beside = with_body(0);
         let beside = beside.receipts.len() + beside.index.len();
-        // The payload ends where a blob does, so that the links have one of their own.
+        // The payload ends at the end of a blob, so that the links have a blob of their own.
         let body = 2 * CLASS as usize - chain.state().log_tail as usize - beside;
         append(&mut chain, &mut blobs, &with_body(body)).unwrap();
         let links = chain.log.blob_of(chain.meta(1).unwrap().payload_end());
@@ -419,7 +419,7 @@ fn damage_among_the_keys_leaves_no_id_behind() {
     }
 }
 
-/// A rollback that cannot be brought to its end goes with the chain, where whoever resets it gives that up.
+/// A rollback that cannot finish is dropped with the chain, if the reset gives it up.
 #[test]
 fn a_reset_may_give_up_what_cannot_be_undone() {
     for begun in [false, true] {
@@ -445,7 +445,7 @@ fn a_reset_may_give_up_what_cannot_be_undone() {
     }
 }
 
-/// A page ends before a damaged record, which the next call names; the blocks behind it can be read.
+/// A page ends before a damaged record, which the next call reports; the blocks after it can be read.
 #[test]
 fn a_page_of_headers_ends_before_a_damaged_record() {
     let (chain, _) = chain_of(8);

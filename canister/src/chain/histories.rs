@@ -1,6 +1,6 @@
-//! Random histories of the chain's store against the model: blocks, ids, keys, and readers that page while everything else happens, with
-//! hashes that ids and keys share and without. Commits, aborts and rollbacks take a message for each few references, and the chain is
-//! re-opened between them; nothing shows what is half way in or out.
+//! Random histories of the chain's store, compared with the model: blocks, ids, keys, and readers that page meanwhile, with and without
+//! shared hashes. Commits, aborts and rollbacks take one message for each few references, and the chain is reopened in between; a block
+//! that is partly in the indexes is never visible.
 
 use super::*;
 use crate::storage::blob::{BlobStore, Class, Owner};
@@ -15,11 +15,11 @@ use std::collections::BTreeSet;
 
 const CLASS: u32 = 64 << 10;
 const NOW: u64 = 1_700_000_000;
-/// Ids, and keys, that occur again and again.
+/// Small sets of ids and keys, so that they repeat.
 const IDS: u64 = 30;
 const KEYS: u8 = 7;
 
-/// A block: bytes of its body, its ids, and its keys by transaction.
+/// A block: bytes of its body, its ids, and its keys with their transactions.
 #[derive(Clone, Debug)]
 struct Draft {
     body: usize,
@@ -30,7 +30,7 @@ struct Draft {
 #[derive(Clone, Debug)]
 enum Step {
     Append(Draft),
-    /// The table of keys takes so many entries more.
+    /// The second field is the number of further entries that the table of keys accepts.
     Refused(Draft, u64),
     Upload {
         draft: Draft,
@@ -55,7 +55,7 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    // Some end a few bytes before or behind a blob, where only the links need the next one.
+    // Some bodies end a few bytes before or after the end of a blob, where only the links need the next blob.
     let body = prop_oneof![2 => 0usize..500, 1 => 65_000usize..65_400, 2 => 0usize..200 << 10];
     let keys = prop::collection::vec((0u32..4, 0..KEYS), 0..12);
     let draft =
@@ -77,14 +77,14 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Keys of all lengths, one of them empty.
+/// Keys of all lengths, including an empty key.
 fn key(of: u8) -> Vec<u8> {
     vec![of; usize::from(of) * 64 / 6]
 }
 
 type Rows = Vec<(u64, u32)>;
 
-/// Pages through the transactions with a key while everything else happens.
+/// Pages through the transactions with a key during the history.
 #[derive(Clone, Default)]
 struct Reader {
     key: u8,
@@ -99,7 +99,7 @@ struct World {
     model: Model,
     readers: [Reader; 3],
     colliding: bool,
-    /// References of a message of a commit, an abort or a rollback.
+    /// Most references for a message of a commit, an abort or a rollback.
     slice: u64,
 }
 
@@ -145,7 +145,7 @@ impl World {
         Ok((rows.collect(), page.cursor))
     }
 
-    /// Every id and every key is where the model says, whatever else is half way in or out.
+    /// Every id and every key is where the model has it, even with a block in transit.
     fn check_indexes(&self) {
         for of in (0..IDS).map(id) {
             let found = match self.chain.location(&self.blobs, &of) {
@@ -181,7 +181,7 @@ impl World {
         }
         let which = block_id(&made.block);
         if refused {
-            // A commit that is refused at its last step leaves the upload as it was.
+            // A commit that fails at its last step leaves the upload unchanged.
             self.chain.keys.fail_after(0);
             let answer = self.chain.commit_upload(&mut self.blobs, &which, &Admission::default(), NOW);
             self.chain.keys.fail_after(u64::MAX);
@@ -242,7 +242,7 @@ impl World {
                 (reader.done, reader.cursor) = (cursor.is_none(), cursor);
                 assert!(reader.done || full, "a page that is not the last is full");
                 if reader.done {
-                    // It has all up to the newest that it has seen, but for what has gone since.
+                    // The reader has everything up to the newest block it has seen, except what was removed since.
                     let (bound, oldest) = (was.map_or(u64::MAX, |cursor| cursor.newest), self.chain.state().oldest);
                     let kept: Rows = reader.rows.iter().copied().filter(|row| row.0 >= oldest).collect();
                     let mut expected = self.model.find(&key(reader.key)).unwrap();
@@ -260,7 +260,7 @@ impl World {
         self.readers[at] = reader;
     }
 
-    /// Takes the oldest block out, if there is one to take.
+    /// Removes the oldest block unless it is the head.
     fn prune(&mut self) {
         let expected = (self.model.kept.len() > 1).then(|| self.model.oldest());
         let removed = self.chain.remove_oldest(&mut self.blobs);
@@ -350,7 +350,7 @@ impl World {
         self.check();
     }
 
-    /// Live entries of an index and what it owes are those of different hashes.
+    /// The live entries of an index plus its debt cover the different hashes.
     fn check_entries(&self, table: IndexTable, hashes: BTreeSet<u64>) {
         let TableDebt { entries, debt, .. } = self.chain.debt(table);
         let live = hashes.len() as u64;
@@ -364,10 +364,10 @@ impl World {
         assert_eq!((state.head(), state.kept_references()), (model.head(), model.references()));
         assert_eq!(state.keys, model.kept.iter().map(|made| made.keys.len() as u64).sum::<u64>());
         assert_eq!(chain.payload_bytes(), model.kept.iter().map(Made::payload).sum::<u64>());
-        // The log has the blobs that payload and links touch, and no other; nothing is quarantined.
+        // The log has exactly the blobs that payload and links touch; nothing is quarantined.
         assert_eq!(blobs.kept_bytes(Owner::Upload), 0);
         assert_eq!(blobs.kept_bytes(Owner::Log), (state.log_end - state.log_first) * u64::from(CLASS));
-        // Ids that share a hash have links of which the model knows nothing.
+        // Ids that share a hash have links that the model does not have.
         assert!(self.colliding || blobs.kept_bytes(Owner::Log) == model.kept_bytes());
         assert_eq!(state.log_end, chain.log.blobs_end(state.log_tail).max(state.log_first));
         assert!(Class::all().all(|class| blobs.class_counters(class).quarantined == 0));
@@ -379,7 +379,7 @@ impl World {
         }
     }
 
-    /// Every block is whole, every receipt is found, and swept indexes owe nothing.
+    /// Every block is whole, every receipt is found, and after a sweep the indexes have no debt.
     fn end(mut self) {
         let mut before = 0;
         for made in &self.model.kept {
@@ -425,7 +425,7 @@ proptest! {
     }
 }
 
-/// This history failed once.
+/// Regression: this history failed once.
 #[test]
 fn colliding_id_is_found_after_reopening() {
     play(true, 1, 0, &[Step::Append(Draft { body: 0, ids: vec![0], keys: vec![] }), Step::Reopen]);

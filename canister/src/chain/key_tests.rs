@@ -1,4 +1,4 @@
-//! Secondary keys, with what only a test inside can cause: damage.
+//! Unit tests of secondary keys under damage, which only a test inside the crate can cause.
 
 use super::*;
 use crate::storage::blob::BlobStore;
@@ -81,7 +81,7 @@ fn newest_first_each_transaction_once() {
     assert_eq!(find(&chain, &blobs, &[0; 65], None, 1), Err(KeyError::KeyTooLong { limit: 64 }));
     assert_eq!(find(&chain, &blobs, b"a", None, 0).unwrap().transactions.len(), 4, "0: as many as there may be");
     assert_eq!(chain.key_stats().entries, 4, "an entry for each different key");
-    // What is kept of a block for its keys is no part of its payload.
+    // The links of a block's keys are not part of its payload.
     let lengths = |number| chain.header(number).unwrap().lengths.sum();
     assert_eq!(chain.payload_bytes(), lengths(10) + lengths(11) + lengths(12));
     assert_eq!(chain.state().log_tail, chain.payload_bytes() + 10 * 12);
@@ -122,17 +122,17 @@ fn a_reader_is_told_of_a_reorg_that_it_has_seen_the_blocks_of() {
     let page = find(&chain, &blobs, b"a", None, 3).unwrap();
     let cursor = page.cursor.unwrap();
     assert_eq!((cursor.block_number, cursor.newest), (5, 7));
-    // Blocks that it has nothing of.
+    // Roll back blocks that the reader has not seen.
     (0..2).for_each(|_| drop(chain.remove_head(&mut blobs).unwrap()));
     assert_eq!(rows(&find(&chain, &blobs, b"a", Some(&cursor), 1).unwrap()), [(4, 0)]);
-    // Some that it has.
+    // Roll back some blocks that the reader has seen.
     chain.remove_head(&mut blobs).unwrap();
     append(&mut chain, &mut blobs, &on_fork(keyed(7, &[(2, b"a")], 10), 1, 0)).unwrap();
     let told = find(&chain, &blobs, b"a", Some(&cursor), 1);
     let Err(KeyError::Reorged { common_ancestor: 6, cursor: Some(rest) }) = told else { panic!("{told:?}") };
     assert_eq!((rest.block_number, rest.position, rest.newest, rest.rollbacks), (5, 0, 6, 3));
     assert_eq!(rows(&find(&chain, &blobs, b"a", Some(&rest), 1).unwrap()), [(4, 0)]);
-    // All that it has.
+    // Roll back all blocks that the reader has seen.
     (0..3).for_each(|_| drop(chain.remove_head(&mut blobs).unwrap()));
     let told = find(&chain, &blobs, b"a", Some(&rest), 1);
     assert_eq!(told, Err(KeyError::Reorged { common_ancestor: 4, cursor: None }));
@@ -156,7 +156,7 @@ fn a_reader_is_told_of_a_reorg_that_it_has_seen_the_blocks_of() {
     bad(find(&chain, &blobs, b"b", Some(&cursor), 1));
 }
 
-/// What one call looks at is bounded, whatever it finds.
+/// A call reads a bounded number of postings.
 #[test]
 fn a_long_list_of_one_transaction_takes_several_calls() {
     let (mut chain, mut blobs) = fresh(CLASS);
@@ -178,7 +178,7 @@ fn a_long_list_of_one_transaction_takes_several_calls() {
     assert_eq!(all(&chain, &blobs, b"a", 5), [(0, 2)]);
 }
 
-/// Whatever is damaged: nothing stops, what cannot be known is said, and no answer is wrong.
+/// With any damage, later blocks are still found, unknown results are errors, and no answer is wrong.
 #[test]
 fn damage_is_named_and_never_answered() {
     let keys: &[(u32, &[u8])] = &[(0, b"a"), (1, b"b")];
@@ -192,7 +192,7 @@ fn damage_is_named_and_never_answered() {
     let corrupt = |page: Result<KeyPage, KeyError>, of: u64| {
         assert!(matches!(page, Err(KeyError::Corrupt { number, .. }) if number == of), "{page:?}");
     };
-    // A record in the middle.
+    // The record of a block in the middle.
     let (mut chain, mut blobs) = world();
     chain.poison_record(5);
     let page = find(&chain, &blobs, b"a", None, 10).unwrap();
@@ -210,7 +210,7 @@ fn damage_is_named_and_never_answered() {
     let removed = chain.remove_head(&mut blobs).unwrap();
     assert!(removed.faults.iter().any(|fault| fault.starts_with("block 7: its index segment")), "{:?}", removed.faults);
 
-    // The head's record: its keys stay in the table, and name places that other blocks have then.
+    // The head's record: its keys stay in the table, and name positions that another block has later.
     for fork in [&[] as &[(u32, &[u8])], &[(3, b"b"), (2, b"a")], &[(0, b"b")], &[(0, b"c"), (0, b"b"), (0, b"b")]] {
         let (mut chain, mut blobs) = world();
         chain.poison_record(7);
@@ -240,7 +240,7 @@ fn damage_is_named_and_never_answered() {
     }
 }
 
-/// A link that leads nowhere, or in a circle.
+/// A link to nothing, or in a circle.
 #[test]
 fn a_damaged_link_ends_the_call() {
     let (mut chain, mut blobs) = fresh(CLASS);

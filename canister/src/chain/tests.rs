@@ -1,4 +1,4 @@
-//! The chain, with what only a test inside can cause: damage and refused growth.
+//! Unit tests of the chain under damage and refused growth, which only a test inside the crate can cause.
 
 use super::*;
 use crate::platform::native;
@@ -61,7 +61,7 @@ fn the_newest_of_a_repeated_id_is_found_until_its_block_goes() {
     assert_eq!(chain.sweep(IndexTable::Ids), 4);
     assert_eq!((chain.index_stats().entries, chain.debt(IndexTable::Ids).debt), (1, 0));
     assert_eq!(at(&chain, &blobs), Err(ReadError::NotFound));
-    // The same once more, with a rollback before the prune.
+    // The same again, with a rollback before the prune.
     append(&mut chain, &mut blobs, &block(8, &[twice, twice], 10)).unwrap();
     append(&mut chain, &mut blobs, &block(9, &[twice, id(5), twice, twice], 10)).unwrap();
     assert_eq!(at(&chain, &blobs), Ok((9, 3)));
@@ -101,7 +101,7 @@ fn refused_growth_of_any_structure_changes_nothing() {
     append(&mut chain, &mut blobs, &block(number, &[id(1)], 18 << 20)).unwrap();
 }
 
-/// Where the index itself runs out of memory half way through a block, what was entered of it is taken out again.
+/// If the index runs out of memory in the middle of a block, the entered ids are removed again.
 #[test]
 fn ids_are_entered_whole_or_not_at_all() {
     let (mut chain, mut blobs) = fresh(64 << 10);
@@ -131,7 +131,7 @@ fn damage_is_skipped_with_its_space_accounted_for() {
     // A record that cannot be decoded.
     chain.records.poison(2);
     assert!(matches!(chain.find(2), Err(ReadError::Corrupt { .. })));
-    // A blob of the log whose generation is not the slot's any more.
+    // A blob of the log that its directory no longer names.
     let poisoned = chain.log.blob_of(chain.meta(4).unwrap().log_offset) + 1;
     chain.log.clear(poisoned);
     let mut faults = Vec::new();
@@ -139,7 +139,7 @@ fn damage_is_skipped_with_its_space_accounted_for() {
         faults.extend(removed.faults);
     }
     assert_eq!(chain.state().oldest, 9, "nothing stops the rest: {faults:#?}");
-    // The lost blob became free with block 5. What is read of a block that goes is its record and nothing else.
+    // The lost blob became free with block 5. Pruning a block reads only its record.
     assert_eq!(faults.len(), 2, "{faults:#?}");
     let named = ["block 2: its record", "blob 7 of the log"];
     assert!(faults.iter().zip(named).all(|(fault, named)| fault.starts_with(named)), "{faults:#?}");
@@ -147,18 +147,18 @@ fn damage_is_skipped_with_its_space_accounted_for() {
     let kept = chain.log.blobs_end(head.log_end()) - chain.log.blob_of(head.log_offset);
     assert_eq!(blobs.kept_bytes(Owner::Log), kept * (64 << 10));
     assert_eq!(blobs.class_counters(chain.log_class()).lost, 1);
-    // The id of the damaged block is found by nobody, and its entry hurts nobody.
+    // The id of the damaged block is not found, and its stale entry does no harm.
     assert_eq!(chain.location(&blobs, &id(2)), Err(ReadError::NotFound));
     append(&mut chain, &mut blobs, &block(10, &[id(2)], 10)).unwrap();
     assert_eq!(chain.location(&blobs, &id(2)).unwrap().block_number, 10);
-    // The sums of the records tell what the damaged block owed.
+    // The sums in the records give the damaged block's references.
     assert_eq!((chain.state().references, chain.state().pruned_references), (11, 9));
     chain.sweep(IndexTable::Ids);
     assert_eq!((chain.index_stats().entries, chain.debt(IndexTable::Ids).debt), (2, 0));
 }
 
-/// Where an id's newest posting lies in a damaged block, only that block knows of an older one: `Corrupt`, and `NotFound` once
-/// the damaged block was rolled back.
+/// If an id's newest posting lies in a damaged block, only that block has the link to an older one: `Corrupt`, and `NotFound` after the
+/// damaged block was rolled back.
 #[test]
 fn an_older_occurrence_behind_damage_is_corrupt_and_then_not_found() {
     let (mut chain, mut blobs) = fresh(64 << 10);
@@ -170,7 +170,7 @@ fn an_older_occurrence_behind_damage_is_corrupt_and_then_not_found() {
     let removed = chain.remove_head(&mut blobs).unwrap();
     assert_eq!(removed.faults.len(), 1, "counted: {removed:?}");
     assert_eq!(chain.location(&blobs, &id(1)), Err(ReadError::NotFound));
-    // What outlived the damaged block names no place of another block with its number, and leads nowhere.
+    // A posting that outlived the damaged block names no position of another block with that number, and leads nowhere.
     append(&mut chain, &mut blobs, &block(1, &[id(4), id(5), id(1), id(3)], 10)).unwrap();
     assert_eq!(chain.location(&blobs, &id(1)).unwrap().position, 2);
     assert_eq!(chain.meta(1).unwrap().id_links, 0);
@@ -181,7 +181,7 @@ fn an_older_occurrence_behind_damage_is_corrupt_and_then_not_found() {
     assert_eq!((chain.state().references, chain.state().next), (6, 2));
 }
 
-/// A link that leads forward, as damage would have it, is an error and not a walk without end.
+/// A link that leads forward, as damage may cause, is an error and not an endless walk.
 #[test]
 fn a_link_that_does_not_lead_back_is_corrupt() {
     let (mut chain, mut blobs) = fresh(64 << 10);
@@ -197,17 +197,17 @@ fn a_link_that_does_not_lead_back_is_corrupt() {
     assert_eq!(chain.location(&blobs, &of_one_hash[1]).unwrap().block_number, 1);
 }
 
-/// Where the last blob has no room for the links of ids, which are known last, the append is refused and nothing is entered.
+/// If the last blob has no room for the links of ids, whose number is known last, the append is refused and nothing is entered.
 #[test]
 fn links_that_find_no_room_undo_what_was_entered() {
     let (mut chain, mut blobs) = fresh(64 << 10);
     let ids: Vec<_> = (0..50).map(id).collect();
     append(&mut chain, &mut blobs, &block(0, &ids, 10)).unwrap();
-    // Body, receipts and index end a few bytes before a blob does.
+    // Body, receipts and index end a few bytes before the end of a blob.
     let empty = block(1, &ids, 0);
     let used = chain.state().log_tail as usize + empty.index.len() + empty.receipts.len();
     let filled = block(1, &ids, (64 << 10) * 2 - used - 100);
-    // Every blob that memory has room for is taken.
+    // Allocate every blob that fits into memory.
     memory::manager().set_max_pages(memory::billed_pages());
     while blobs.allocate(64 << 10, Owner::External).is_ok() {}
     let two = [(); 2].map(|()| blobs.kept_bytes(Owner::External));
@@ -224,7 +224,7 @@ fn links_that_find_no_room_undo_what_was_entered() {
     assert_eq!(chain.location(&blobs, &ids[7]).unwrap().block_number, 1);
 }
 
-/// However often an id occurs, each occurrence is entered, found, pruned and rolled back by itself.
+/// However often an id occurs, each occurrence is entered, found, pruned and rolled back on its own.
 #[test]
 fn an_id_of_every_block_and_thousands_of_times_in_one() {
     let (mut chain, mut blobs) = fresh(64 << 10);
@@ -259,7 +259,7 @@ fn time_never_runs_backwards() {
     assert_eq!(monotonic, [500, 500, 1_700_000_000, 1_700_000_000]);
 }
 
-/// The order of `pruning-spec-v1.md` 4, as stable memory sees it.
+/// The order of `pruning-spec-v1.md` 4, as written to stable memory.
 #[test]
 fn a_block_goes_in_the_fixed_order() {
     let (mut chain, mut blobs) = fresh(64 << 10);
@@ -269,7 +269,7 @@ fn a_block_goes_in_the_fixed_order() {
     native::with(|world| world.writes = Some(Vec::new()));
     chain.remove_oldest(&mut blobs).unwrap();
     let mut order = native::with(|world| world.writes.take().expect("they are noted"));
-    // The free list and the counters lie in one region, the granules in another: one step together.
+    // The free list and the counters lie in one region, the granules in another: they count as one step.
     order.iter_mut().filter(|id| **id == memory::BLOB_GRANULES).for_each(|id| *id = memory::BLOB_SETS);
     order.dedup();
     let expected = [
@@ -282,7 +282,7 @@ fn a_block_goes_in_the_fixed_order() {
     assert_eq!(order, expected);
 }
 
-/// Who began an upload is kept with it; one that was begun before that was noted is everybody's.
+/// The owner of an upload is persisted, and another caller cannot touch the upload.
 #[test]
 fn an_upload_says_whose_it_is() {
     use candid::Principal;
@@ -302,7 +302,7 @@ fn an_upload_says_whose_it_is() {
         assert_eq!(chain.upload_opened(120), Some(open));
         assert_eq!(chain.abort_upload(&mut blobs, 0), Ok(true));
     }
-    // Bytes that no principal has are another version's.
+    // A length that no principal has must come from another version.
     let admission = Admission::default();
     chain.begin(&mut blobs, &upload(&block(0, &[], 10), 10).0, &admission, 0).unwrap();
     chain.cells.write(BY, &[31]);
