@@ -1,8 +1,8 @@
-//! Endpoints that measure the stores from inside (feature `bench`), never part of the product's wasm.
+//! Endpoints that measure the stores from inside (feature `bench`); never part of the product's wasm.
 //!
-//! A measurement is two messages: one prepares, one runs `rounds` operations between two readings of the instruction
-//! counter and answers the average. So the pages that the second message touches are those of what it measured. An
-//! operation that fails is an error and not a figure.
+//! A measurement takes two messages: one prepares, the other runs `rounds` operations between two readings of the instruction counter and
+//! returns the average. So the second message touches only the pages of the measured operations. A failed operation is an error and not a
+//! figure.
 
 mod deletion;
 mod heap;
@@ -36,7 +36,7 @@ pub struct BenchArg {
     pub rounds: u64,
 }
 
-/// Ids of a block with which an index is filled.
+/// Ids per block when an index is filled.
 const IDS: u64 = 10_000;
 
 #[derive(Default)]
@@ -54,7 +54,7 @@ thread_local! {
     static PREPARED: RefCell<Prepared> = RefCell::default();
 }
 
-/// A key that looks random and is the same everywhere.
+/// A pseudo-random, reproducible key.
 fn key(i: u64) -> [u8; 32] {
     let mut out = [0u8; 32];
     let mut x = i.wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -70,7 +70,7 @@ fn said<T, E: std::fmt::Debug>(result: Result<T, E>) -> Result<T, String> {
     result.map_err(|error| format!("{error:?}"))
 }
 
-/// A block of ids and nothing else.
+/// A block that has only ids.
 fn block(number: u64, ids: impl ExactSizeIterator<Item = [u8; 32]>) -> AppendBlock {
     let index = encode_index(ids, [].into_iter()).expect("a block's ids fit");
     let digest = ByteBuf::from(vec![0; 32]);
@@ -90,7 +90,7 @@ fn append(state: &mut State, block: &AppendBlock) -> Result<(), String> {
     said(state.chain.append(&mut state.blobs, block, &Admission::default(), 0))
 }
 
-/// Appends one block of so many new ids, as a producer's message does.
+/// Appends one block of `ids` new ids, as a producer's message does.
 #[update(guard = "access::bench")]
 fn bench_append(ids: u64) -> Result<(), String> {
     PREPARED.with_borrow_mut(|prepared| {
@@ -111,7 +111,7 @@ fn bench_fill_blobs(n: u64) -> Result<(), String> {
     mutate(|state| (0..n).try_for_each(|_| said(state.blobs.allocate(65_536, Owner::Log)).map(drop)))
 }
 
-/// Appends blocks until the chain's index has `n` entries. Answers whether it has; call it until then.
+/// Appends blocks until the chain's index has `n` entries. Returns whether it has; call it repeatedly until true.
 #[update(guard = "access::bench")]
 fn bench_fill_index(n: u64) -> Result<bool, String> {
     PREPARED.with_borrow_mut(|prepared| {
@@ -131,7 +131,7 @@ fn bench_fill_index(n: u64) -> Result<bool, String> {
     })
 }
 
-/// Makes what `bench_run` with the same argument needs.
+/// Prepares what `bench_run` needs for the same argument.
 #[update(guard = "access::bench")]
 fn bench_prepare(arg: BenchArg) -> Result<(), String> {
     PREPARED.with_borrow_mut(|prepared| {
@@ -155,7 +155,7 @@ fn bench_prepare(arg: BenchArg) -> Result<(), String> {
                     for _ in 0..arg.rounds {
                         let ptr = allocate(state)?;
                         said(state.blobs.free(&ptr))?;
-                        // Released later, so that all of them are free at once.
+                        // Released later, so that all blobs are quarantined at once.
                         prepared.ptrs.push(ptr);
                     }
                     prepared.ptrs.iter().try_for_each(|ptr| said(state.blobs.release(ptr)).map(drop))?;
@@ -166,12 +166,12 @@ fn bench_prepare(arg: BenchArg) -> Result<(), String> {
                     prepared.block = Some(block(number, (0..arg.rounds as usize).map(|i| key(first + i as u64))));
                 }
                 "index.get" => {
-                    // Spread over all that is there.
+                    // Spread over all entries.
                     let step = (prepared.entries / arg.rounds).max(1);
                     prepared.ids = (0..arg.rounds).map(|i| key(i * step)).collect();
                 }
                 "index.remove" => {
-                    // The head is never taken, so another block must stand behind the one that goes.
+                    // The head is never removed, so another block must come after the removed one.
                     let number = state.chain.state().next;
                     append(state, &block(number, std::iter::once(key(u64::MAX))))?;
                 }
@@ -183,7 +183,7 @@ fn bench_prepare(arg: BenchArg) -> Result<(), String> {
     })
 }
 
-/// Runs the operation `rounds` times and answers the average instructions of one.
+/// Runs the operation `rounds` times, and returns the average instructions of one operation.
 #[update(guard = "access::bench")]
 fn bench_run(arg: BenchArg) -> Result<u64, String> {
     PREPARED.with_borrow_mut(|prepared| {
@@ -191,7 +191,7 @@ fn bench_run(arg: BenchArg) -> Result<u64, String> {
             let start = instructions();
             match arg.op.as_str() {
                 "meter.count" => {
-                    // Every method in every bucket, so that a scrape shows the most that there can be.
+                    // Every method in every bucket, so that a scrape shows the maximum.
                     for (round, of) in (0..arg.rounds).zip(crate::platform::meter::HOT_ALL.into_iter().cycle()) {
                         let bound = crate::platform::meter::BOUNDS.get((round / 12 % 8) as usize);
                         crate::platform::meter::count(of, bound.map_or(u64::MAX / 4, |bound| bound - round % 12));

@@ -1,4 +1,4 @@
-//! Chunks of an upload, of blocks and of transactions alike: how many there are, which bytes each has, and when the upload expires.
+//! Chunks of an upload of a block or a transaction: their number, their ranges, and the expiry of the upload.
 
 use coppice_interface::{TransactionUploadError, UploadError};
 use std::ops::Range;
@@ -22,7 +22,7 @@ pub enum ChunkError {
     },
     /// The chunk has another length.
     WrongLength {
-        /// Bytes of the chunk.
+        /// The required bytes of the chunk.
         expected: u32,
     },
 }

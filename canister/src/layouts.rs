@@ -1,4 +1,4 @@
-//! Layouts of stable memory, byte for byte: the first bytes of each, as a canister in the middle of everything has them.
+//! Tests that fix the layouts of stable memory: the first bytes of each cell and region of a busy canister.
 
 use crate::persisted::busy;
 use crate::platform::{time_ns, time_secs};

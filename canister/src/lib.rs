@@ -1,6 +1,6 @@
-//! Coppice: a canister that keeps a chain's blocks, receipts and index in stable memory, and prunes them for ever without growing.
+//! Coppice: a canister that keeps a chain's blocks, receipts and index in stable memory, and prunes them without growing.
 //!
-//! Layers, the highest first; a module imports lower layers and its own, which `tests/source` checks:
+//! Layers, highest first. A module imports only its own layer and lower ones; `tests/source` checks this.
 //!
 //! | layer | modules |
 //! |---|---|
@@ -9,10 +9,10 @@
 //! | 6 | `state`: all that is persisted, opened once |
 //! | 5 | `pruning`: of blocks, of UTXO records |
 //! | 4 | `export`: exporters and their pages; `external`: records whose data lies outside the canister |
-//! | 3 | `chain`, `utxo`, `deletion`: three stores that do not know each other |
+//! | 3 | `chain`, `utxo`, `deletion`: three independent stores |
 //! | 2 | `logs`, `settings` |
 //! | 1 | `storage`: regions, blobs, tables, slots |
-//! | 0 | `platform`: each call of the Internet Computer, with a native twin; `text` |
+//! | 0 | `platform`: all calls of the Internet Computer, with a native twin; `text` |
 
 pub mod api;
 #[cfg(feature = "bench")]

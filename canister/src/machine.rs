@@ -1,9 +1,9 @@
-//! The chain's half of the canister as a state machine: random histories through its endpoints and its timer, with uploads, rollbacks and
-//! resets that take many messages, damage of records and of blobs, memory that is refused, traps in the middle of messages and upgrades
-//! between any two of them, against a plain model.
+//! State machine test of the canister's chain part: random histories through its endpoints and its timer, compared with a plain model.
+//! Histories have uploads, rollbacks and resets that take many messages, damage of records and blobs, refused memory, traps in the
+//! middle of messages, and upgrades between messages.
 //!
-//! What damage may do is bounded, too: of blocks that were not damaged everything is there, an id is where it is or is said to be
-//! damaged, nothing is stuck, and all space can be had again.
+//! The effect of damage is bounded too: undamaged blocks stay complete, an id is either found or reported as damaged, nothing gets
+//! stuck, and all space can be reused.
 
 mod world;
 
@@ -24,14 +24,14 @@ use serde_bytes::ByteBuf;
 use std::collections::BTreeMap;
 use world::World;
 
-/// Ids, and keys, that occur again and again.
+/// Small sets of ids and keys, so that they repeat.
 const IDS: u64 = 10;
 const KEYS: u8 = 4;
 const EXPORTER: Principal = Principal::from_slice(&[7]);
 /// The exporter's name.
 const ARCHIVE: &str = "archive";
 
-/// A block that is to be made: its ids are some of a few and some of its own, and so are its keys.
+/// A block to be made. Some of its ids and keys are shared, the others are its own.
 #[derive(Clone, Debug)]
 struct Draft {
     body: usize,
@@ -40,14 +40,14 @@ struct Draft {
     keys: Vec<(u8, u8)>,
 }
 
-/// What becomes of a record, or of a blob of the log.
+/// Damage to a record or to a blob of the log.
 #[derive(Clone, Copy, Debug)]
 enum Harm {
     /// The record cannot be decoded.
     Record,
-    /// The record says that the block lies elsewhere.
+    /// The record has a wrong location of the block.
     Misplaced(u64),
-    /// The directory names no blob.
+    /// The directory has no entry for the blob.
     Pointer,
     /// The blob's entry cannot be decoded.
     Blob,
@@ -79,7 +79,7 @@ fn draft() -> impl Strategy<Value = Draft> {
     (body, ids, 0u8..8, keys).prop_map(|(body, ids, own, keys)| Draft { body, ids, own, keys })
 }
 
-/// `damage`: whether anything is damaged.
+/// `damage`: whether steps may do damage.
 fn step(damage: bool) -> impl Strategy<Value = Step> {
     let harm = prop_oneof![
         Just(Harm::Record),
@@ -121,7 +121,7 @@ struct Machine {
     model: Model,
     verify: bool,
     slice: u64,
-    /// The last block that a rollback has begun to take out.
+    /// The last block that a rollback has begun to remove.
     leaving: Option<Made>,
 }
 
@@ -131,7 +131,7 @@ impl Machine {
         Self { world: World::new(seed, slice, verify), model, verify, slice, leaving: None }
     }
 
-    /// A message that never traps by itself.
+    /// Sends a message that must not trap.
     fn sent<T>(&mut self, run: impl Fn() -> T) -> T {
         self.world.message(run).unwrap_or_else(|why| panic!("a trap: {why}"))
     }
@@ -150,7 +150,7 @@ impl Machine {
         self.model.make(with_keys(block(number, &ids, draft.body), &keys))
     }
 
-    /// The reason for which an append, or the beginning of an upload, has to wait.
+    /// The reason why an append, or the beginning of an upload, has to wait.
     fn waits(&self) -> Option<AppendError> {
         let left = state::read(|state| state.chain.to_clear());
         let clears = (left > 0).then_some(AppendError::ResetUnderway { left });
@@ -165,7 +165,7 @@ impl Machine {
             (Err(AppendError::OutOfSpace), None) if self.world.refused => {
                 self.world.meets("appends without memory");
                 self.check();
-                // Once there is memory again the same block fits.
+                // The same block fits once memory is available again.
                 while self.sent(|| append(&made.block)) == Err(AppendError::OutOfSpace) {
                     assert!(self.world.refused);
                 }
@@ -280,7 +280,7 @@ impl Machine {
         }
     }
 
-    /// Takes out of the model what is above the head.
+    /// Removes the blocks above the head from the model.
     fn fall_to(&mut self, head: u64) {
         for made in self.model.roll_back(head) {
             self.world.meets(if made.damaged { "damaged blocks rolled back" } else { "blocks rolled back" });
@@ -346,7 +346,7 @@ impl Machine {
         }
     }
 
-    /// Takes out of the model what was pruned, which is never more than may go.
+    /// Removes pruned blocks from the model; they must be blocks that may be pruned.
     fn pruned(&mut self) {
         let (oldest, most) =
             (state::read(|state| state.chain.state().oldest), self.model.may_go_below(self.world.now()));
@@ -362,7 +362,7 @@ impl Machine {
     }
 
     fn damage(&mut self, harm: Harm, which: u64) {
-        // Of a block in transit there is a record, too.
+        // A block in transit has a record too.
         let (numbers, log) = state::read(|state| {
             let (chain, at) = (&state.chain, state.chain.state());
             let transit = at.transit.map(|transit| transit.number);
@@ -384,7 +384,7 @@ impl Machine {
             Harm::Pointer | Harm::Blob if !log.is_empty() => {
                 let blob = pick(&log);
                 let lies_in = |number| {
-                    // A record that is damaged itself says nothing; that block is harmed already.
+                    // A damaged record gives no blobs; its block is harmed already.
                     state::read(|state| state.chain.blobs_of(number).is_some_and(|blobs| blobs.contains(&blob)))
                 };
                 let harmed: Vec<u64> = numbers.into_iter().filter(|&number| lies_in(number)).collect();
@@ -413,7 +413,7 @@ impl Machine {
         self.model.harm(number);
     }
 
-    /// Lets time pass: what was begun is finished, what has expired is gone, and what is due is pruned.
+    /// Lets time pass: begun work is finished, expired uploads are gone, and due blocks are pruned.
     fn pass(&mut self, secs: u64) {
         self.world.pass(secs);
         let (is_open, head, under_way) = state::read(|state| {
@@ -516,7 +516,7 @@ impl Machine {
         }
     }
 
-    /// What is seen from outside is what the model says.
+    /// Compares what callers see with the model.
     fn check(&self) {
         let model = &self.model;
         state::read(|state| {
@@ -555,7 +555,7 @@ impl Machine {
         });
     }
 
-    /// Whatever has happened, what is kept is whole but for what was damaged, and all of it can be emptied and begun again.
+    /// In the end, all kept data except the damaged is complete, and the chain can be emptied and restarted.
     fn end(mut self, first: u64) -> BTreeMap<&'static str, u64> {
         self.pass(120);
         self.abort();
@@ -609,8 +609,8 @@ fn first() -> impl Strategy<Value = u64> {
     prop_oneof![Just(0u64), 0u64..1 << 40]
 }
 
-/// A history: where the chain begins, and begins again; the seed of what becomes of messages; references of a slice; whether segments are
-/// verified; and what is done.
+/// A history: the two first block numbers of the chain; the seed of the injected faults; references of a slice; whether segments are
+/// verified; and the steps.
 type History = ((u64, u64), u64, u64, bool, Vec<Step>);
 
 fn history(damage: bool) -> impl Strategy<Value = History> {
@@ -643,7 +643,7 @@ proptest! {
     }
 }
 
-/// What could not be read where an upload was undone is counted, and named by `health` until somebody has seen it.
+/// Faults found while an upload is undone are counted, and `health` reports them until they are acknowledged.
 #[test]
 fn damage_that_an_abort_meets_is_counted() {
     for by_hand in [true, false] {
@@ -666,7 +666,7 @@ fn damage_that_an_abort_meets_is_counted() {
         let faults = prune::get_prune_status().faults;
         assert!(faults > 0 && operation::health().problems.iter().any(|problem| problem.code == ProblemCode::Damaged));
         assert_eq!(prune::acknowledge_faults(faults), faults);
-        // Nobody fires the net here.
+        // The safety timer does not fire here.
         let problems = operation::health().problems;
         let codes = problems.iter().filter_map(Problem::known);
         let codes: Vec<ProblemCode> =
@@ -675,7 +675,7 @@ fn damage_that_an_abort_meets_is_counted() {
     }
 }
 
-/// Histories meet what they are for: a model that agrees with all of them has seen something.
+/// The histories reach every case, so that agreement with the model means something.
 #[test]
 fn histories_meet_everything() {
     let mut runner = TestRunner::deterministic();

@@ -1,8 +1,8 @@
-//! What is persisted as CBOR takes a new field that may be absent without a new version, wherever it lies; and another version is
-//! refused: an upgrade to code that cannot read it is undone.
+//! Tests that cells in CBOR tolerate unknown fields without a new version, and that another version is refused (an upgrade to code that
+//! cannot read a cell is undone).
 //!
-//! Of each cell every structure in it, however deep, gets a field that this code does not know. (That a field is absent which it
-//! does know is the other half: what was written before a field was made.)
+//! Every structure of each cell, however deep, gets a field that this code does not know. (The other direction, a known field that is
+//! absent, is the case of cells written before the field existed.)
 
 use crate::platform::{native, time_secs};
 use crate::pruning::blocks::policy::Policy as _;
@@ -16,8 +16,8 @@ use candid::Principal;
 use ciborium::Value;
 use coppice_interface::*;
 
-/// The cells that are CBOR, and the names of those structures in them that a busy canister has. Exporters are by name: that map
-/// is none.
+/// The cells in CBOR, and the names of fields and structures that a busy canister must have there. The map of exporters is keyed by name,
+/// and is not a structure.
 const CELLS: [(u64, &str); 6] = [
     (places::CONFIG, "config roles principal utxo_batch_size"),
     (places::PRUNE, "policy retain_blocks last_run reason"),
@@ -33,7 +33,7 @@ fn principal(of: u8) -> Principal {
     Principal::from_slice(&[of])
 }
 
-/// A canister in the middle of everything.
+/// Builds a canister in the middle of many operations.
 pub fn busy() {
     native::reset();
     memory::forget();
@@ -57,7 +57,7 @@ pub fn busy() {
     records();
 }
 
-/// Jobs that ended, one that runs and one that waits; something that traps, something that is set aside, and what blocks.
+/// Finished jobs, a running and a waiting one; a record that traps, a quarantined one, and what blocks progress.
 fn records() {
     let due: Vec<Tx> = (0..9).map(|i| Tx::orphan(10 + i, 1)).collect();
     let old = Tx::of(70, &[([9; 32], 0)], 1);
@@ -88,22 +88,22 @@ fn records() {
     let damage = |kind: u8| memory::region(memory::UTXO_SLOTS).write(u64::from(slot) * 64 + 8, &[kind]);
     notify(1_100);
     (0..2).for_each(|_| tick(1));
-    // Phase 1 comes to what cannot be read, which is then set aside.
+    // Phase 1 reaches an unreadable record, which is then quarantined.
     notify(1_287);
     damage(9);
     tick(1);
     mutate(|state| state.utxo_pruner.set_aside(slot).unwrap());
     notify(1_288);
     (0..3).for_each(|_| tick(1));
-    // Ticks come as late as if those before had trapped: until one record is noted, alone, and passed over.
+    // Ticks are as late as if earlier ticks had trapped, until a single record is marked and skipped.
     (0..3).for_each(|_| tick(100));
     tick(1);
-    // Late, late again, and late for the first time.
+    // Late twice, then late for the first time.
     (0..3).for_each(|_| tick(100));
     notify(1_291);
 }
 
-/// The names of all fields, and each structure with a field more. One whose name begins with a capital is a variant.
+/// Collects the names of all fields, and adds a field to each structure. Names that begin with a capital are enum variants.
 fn with_a_field(value: &mut Value, names: &mut Vec<String>, is_structure: bool) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(|item| with_a_field(item, names, true)),
@@ -143,7 +143,7 @@ fn upgrade() -> Result<(), String> {
     state::upgrade(None)
 }
 
-/// All that is read from the cells.
+/// Everything that is read from the cells.
 fn shown() -> String {
     read(|state| {
         let (settings, deletions) = (&state.config.utxo, &state.deletions);
@@ -184,7 +184,7 @@ fn another_version_of_a_cell_is_refused() {
     busy();
     let before = shown();
     let cells = memory::region(memory::CELLS);
-    // A job that ended is only shown, and left out where it cannot be.
+    // A finished job is only listed, and left out if it cannot be read.
     for (at, _) in CELLS.into_iter().filter(|(at, _)| *at != places::JOBS.at) {
         let header: [u8; 12] = cells.read(at);
         for (byte, wrong) in [(0, b'X'), (4, 0), (4, header[4] + 1), (5, 1)] {

@@ -1,4 +1,4 @@
-//! Blocks for tests.
+//! Helpers for tests: blocks and chains.
 
 use crate::chain::ChainStore;
 use crate::platform::native;
@@ -11,7 +11,7 @@ pub use coppice_model::blocks::{id, with_keys};
 use serde_bytes::ByteBuf;
 use std::rc::Rc;
 
-/// How many random histories: `PROPTEST_CASES` (`scripts/soak`), else so many as take a second.
+/// Number of random histories: `PROPTEST_CASES` (`scripts/soak`), otherwise `few`, which takes about a second.
 pub fn histories(few: u32) -> proptest::test_runner::Config {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(few);
     proptest::test_runner::Config { cases, ..Default::default() }
@@ -48,7 +48,7 @@ pub fn fresh(log_class: u32) -> (ChainStore, BlobStore) {
     reopen(log_class)
 }
 
-/// The chain that is in memory, opened as after an upgrade.
+/// The chain in memory, reopened as after an upgrade.
 pub fn reopen(log_class: u32) -> (ChainStore, BlobStore) {
     let pages = memory::manager().max_pages();
     memory::forget();

@@ -1,11 +1,11 @@
-//! Text helpers: cut texts, durations, counts, and refusals without figures of cycles.
+//! Text helpers: cut texts, durations, counts, and refusals without cycle figures.
 
 use coppice_interface::UtxoRefusal;
 
-/// The end of a text that is cut.
+/// Mark at the end of a cut text.
 pub const MARK: &str = "…";
 
-/// Returns the text, cut to `most` bytes with a mark at its end where it is longer.
+/// Returns the text, cut to `most` bytes with a mark at its end if it is longer.
 pub fn cut(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.into();
@@ -27,7 +27,7 @@ pub fn many(number: u64, one: &str) -> String {
     if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
 }
 
-/// Returns the reason of a refusal. Figures of cycles are left out, because they give the balance away.
+/// Returns the reason of a refusal, without cycle figures, because these would reveal the balance.
 pub fn refusal(why: impl Into<UtxoRefusal>) -> String {
     let why = why.into();
     match why {

@@ -1,8 +1,8 @@
-//! History of the canister: samples of a day and of a month, and since when problems last.
+//! History of the canister: samples of a day and of a month, and the start times of lasting problems.
 //!
-//! **Design.** A sample is taken by a message or a tick that runs anyway, at most one a minute: a timer for it would cost what an idle
-//! canister was freed from. Where it lies is what its time says, so that there is no counter to write beside it, and a time without a sample is a
-//! gap: what lies there is of another day.
+//! **Design.** A message or a tick that runs anyway takes a sample, at most one a minute, because a timer for samples would cost an idle
+//! canister cycles. The sample's time determines its slot, so no counter is written besides it. A minute without a sample is a gap: its
+//! slot holds a sample of another day.
 //!
 //! ```text
 //! cell:    0 magic "CPHI"  4 version u16  6 reserved u16  8 appended blocks u64  16 when they became so many u64 (Unix seconds)
@@ -12,7 +12,7 @@
 //! sample:  0 Unix seconds u64  8 kept bytes u64  16 appended blocks u64  24 pruned blocks u64  32 backlog in blocks u32
 //!          36 billed pages u32  40 reusable bytes u64  48 instructions u64  56 held blocks u32  60 reserved u32
 //! ```
-//! *Instructions* are those of [`crate::platform::meter`] since the canister was started: they begin anew with an upgrade, as counters do.
+//! *Instructions* are those of [`crate::platform::meter`] since the canister started: an upgrade resets them, as it resets counters.
 
 use crate::storage::OpenError;
 use crate::storage::memory::{Region, WASM_PAGE};
@@ -26,7 +26,7 @@ use std::rc::Rc;
 const LAYOUT: Header = Header { name: "history", magic: *b"CPHI", version: 1 };
 /// Seconds between two samples.
 pub const EVERY: u64 = 60;
-/// Seconds between two of those that are kept for a month.
+/// Seconds between two samples of the month.
 pub const COARSE_EVERY: u64 = 1_800;
 const CODES_AT: usize = 64;
 const CODES: usize = 64;
@@ -35,26 +35,26 @@ const STORES_AT: usize = CODES_AT + 8 * CODES;
 pub const STORES: usize = StoreType::ALL.len();
 const BYTES: usize = STORES_AT + 8 * STORES;
 
-/// What the canister was like.
+/// A sample of the canister's state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// When, in Unix seconds.
+    /// Time of the sample, in Unix seconds.
     pub at: u64,
-    /// What the water marks are compared with.
+    /// Bytes that are compared with the watermarks.
     pub kept_bytes: u64,
     /// Blocks ever appended.
     pub appended: u64,
     /// Blocks ever pruned.
     pub pruned: u64,
-    /// Blocks that may go and have not gone.
+    /// Blocks that are due and may be pruned: the backlog.
     pub backlog: u32,
-    /// Pages of 64 KiB that are billed.
+    /// Billed pages of 64 KiB.
     pub billed_pages: u32,
-    /// Bytes that new blobs can take without growing.
+    /// Bytes that new blobs can take without growing memory.
     pub reusable_bytes: u64,
-    /// Instructions since the canister was started.
+    /// Instructions since the canister started.
     pub instructions: u64,
-    /// Blocks that are due and held back.
+    /// Blocks that are due but held back.
     pub held: u32,
 }
 
@@ -74,18 +74,18 @@ impl Sample {
         Self { at, kept_bytes, appended, pruned, backlog, billed_pages, reusable_bytes, instructions, held }
     }
 
-    /// Bytes that are billed.
+    /// Billed bytes.
     pub fn billed_bytes(&self) -> u64 {
         u64::from(self.billed_pages) * WASM_PAGE
     }
 }
 
-/// Samples of one length.
+/// Resolution of samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Span {
-    /// 24 hours, a sample a minute.
+    /// 24 hours, one sample per minute.
     Day,
-    /// 31 days, a sample each half an hour.
+    /// 31 days, one sample per half hour.
     Month,
 }
 
@@ -98,7 +98,7 @@ impl Span {
         }
     }
 
-    /// Samples that are kept.
+    /// Number of kept samples.
     pub fn kept(self) -> u64 {
         self.ring().slots
     }
@@ -115,7 +115,7 @@ impl Span {
     }
 }
 
-/// Since when something is so.
+/// Start times of lasting conditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Since {
     appended: u64,
@@ -149,30 +149,30 @@ impl Since {
         cells.write(places::HISTORY, &bytes);
     }
 
-    /// Since when a code is raised, in Unix nanoseconds, where that was noticed.
+    /// Time since which a code is raised, in Unix nanoseconds; `None` if not recorded.
     pub fn of(&self, code: ProblemCode) -> Option<u64> {
         self.codes.get(code as usize).copied().filter(|&since| since > 0)
     }
 
-    /// When so many blocks were first seen to be appended, in Unix seconds; none where that was not noticed yet.
+    /// Time when this count of appended blocks was first seen, in Unix seconds; `None` if not seen yet.
     pub fn appended_at(&self, appended: u64) -> Option<u64> {
         (self.appended == appended && self.appended_at > 0).then_some(self.appended_at)
     }
 
-    /// Notes how many blocks there are, the last of them since about this moment.
+    /// Records the count of appended blocks; a new count is dated `at_secs`.
     pub fn note_appended(&mut self, appended: u64, at_secs: u64) {
-        // A clock that was set back must not make the head younger than it is for ever.
+        // If the clock was set back, the recorded time must not stay in the future.
         if self.appended != appended || self.appended_at == 0 || self.appended_at > at_secs {
             (self.appended, self.appended_at) = (appended, at_secs);
         }
     }
 
-    /// Since when blobs that are due wait for a worker, in Unix seconds, of the store types of which some do.
+    /// Store types with due blobs that wait for a worker, and since when, in Unix seconds.
     pub fn untaken(&self) -> impl Iterator<Item = (StoreType, u64)> {
         StoreType::ALL.into_iter().zip(self.untaken).filter(|(_, since)| *since > 0)
     }
 
-    /// Notes of which store types workers have taken blobs, and of which some wait, where that was looked up.
+    /// Records the store types from which workers have taken blobs, and those with waiting blobs if that was looked up.
     pub fn note_untaken(&mut self, taken: [bool; STORES], wait: Option<[bool; STORES]>, now_secs: u64) {
         for (at, since) in self.untaken.iter_mut().enumerate() {
             match wait.map(|wait| wait[at]) {
@@ -184,7 +184,7 @@ impl Since {
         }
     }
 
-    /// Notes which codes are raised, and since when where that is known.
+    /// Records the raised codes, with their start times if known.
     pub fn note_codes(&mut self, raised: impl Iterator<Item = (ProblemCode, Option<u64>)>, now_ns: u64) {
         let mut codes = [0; CODES];
         for (code, since) in raised {
@@ -198,33 +198,33 @@ impl Since {
 /// The samples.
 pub struct History {
     cells: Rc<Region>,
-    /// Since when something is so.
+    /// Start times of lasting conditions.
     pub since: Since,
 }
 
 impl History {
-    /// Reads the cell; one never written is an empty history.
+    /// Reads the cell; a cell that was never written is an empty history.
     ///
     /// # Errors
-    /// A sentence that says what is wrong with it.
+    /// A sentence that names the damage.
     pub fn open(cells: Rc<Region>) -> Result<Self, String> {
         let since = Since::load(&cells)?;
         Ok(Self { cells, since })
     }
 
-    /// Writes a sample in its place of the day, and in that of the month if it is the first of its half hour there. `deep` asks for the
-    /// look at the month.
+    /// Writes a sample to its slot of the day, and to its slot of the month if it is the first of its half hour. `deep` enables the check
+    /// of the month.
     pub fn write(&self, sample: &Sample, deep: bool) {
         let (bytes, at) = (sample.encode(), sample.at);
         self.cells.write(Span::Day.address(at), &bytes);
         let coarse = Span::Month.address(at);
-        // The first sample of its half hour stays, also where the canister was started since.
+        // The first sample of its half hour stays, even after an upgrade.
         if deep && self.cells.read_u64(coarse) / COARSE_EVERY != at / COARSE_EVERY {
             self.cells.write(coarse, &bytes);
         }
     }
 
-    /// Replaces the times since when problems last.
+    /// Replaces the start times of lasting conditions.
     pub fn set_since(&mut self, since: Since) {
         if since != self.since {
             since.save(&self.cells);
@@ -232,7 +232,7 @@ impl History {
         }
     }
 
-    /// The samples up to a moment, in Unix seconds, the oldest first. What is damaged, or of another time, is left out.
+    /// The samples up to `now_secs` (Unix seconds), oldest first. Damaged samples and those of another period are left out.
     pub fn samples(&self, span: Span, now_secs: u64) -> Vec<Sample> {
         let mut bytes = Vec::new();
         self.cells.read_onto(&mut bytes, span.ring().at, span.kept() as usize * places::SAMPLE_LEN);

@@ -1,6 +1,6 @@
-//! The log: the last 1,000 lines, in stable memory, so that they are there after an upgrade, and for whom the platform shows its own log not.
+//! Persistent log of the last 1,000 lines. It survives upgrades, and is readable without access to the platform's log.
 //!
-//! A line is written in the message that it is about: where that is undone, so is the line. The platform's log has it then, too.
+//! A line is written in the message that it is about; if that message is undone, so is the line. The platform's log gets every line too.
 //!
 //! ```text
 //! cell: 0 magic "CPLG"  4 version u16  6 reserved u16  8 lines ever written u64  16 reserved, up to 2,048
@@ -24,9 +24,9 @@ const WRITTEN: u64 = places::LOG + 8;
 const TEXT: usize = 24;
 /// Bytes of a line's text.
 const MOST: usize = places::LOG_ENTRY_LEN - TEXT;
-/// Lines of one answer.
+/// Maximum lines of a page.
 pub const MAX_PAGE: u32 = 1_000;
-/// Lines of one answer where the caller does not say.
+/// Lines of a page for limit 0.
 const DEFAULT_PAGE: u32 = 100;
 
 /// The ring.
@@ -39,7 +39,7 @@ thread_local! {
     static LOG: RefCell<Option<Log>> = const { RefCell::new(None) };
 }
 
-/// Reads the header; one never written is an empty log.
+/// Reads the header; a header that was never written is an empty log.
 ///
 /// # Errors
 /// [`OpenError`].
@@ -52,18 +52,18 @@ pub fn open(cells: Rc<Region>) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Forgets the ring, as an upgrade does.
+/// Drops the ring, as an upgrade does.
 #[cfg(not(target_family = "wasm"))]
 pub fn forget() {
     LOG.set(None);
 }
 
-/// Logs what was damaged, refused or given up.
+/// Logs damage, refusals and work that was given up.
 pub fn error(line: &str) {
     write(LogPriority::Error, line);
 }
 
-/// Logs what went as it should.
+/// Logs normal events.
 pub fn info(line: &str) {
     write(LogPriority::Info, line);
 }
@@ -72,7 +72,7 @@ pub fn info(line: &str) {
 fn write(priority: LogPriority, line: &str) {
     platform::log(line);
     LOG.with_borrow_mut(|log| {
-        // What is said before the ring is open has the platform's log only.
+        // Before the ring is open, lines go only to the platform's log.
         if let Some(log) = log {
             log.push(priority, line, platform::time_ns());
         }
@@ -95,7 +95,7 @@ impl Log {
         self.cells.write_u64(WRITTEN, self.written);
     }
 
-    /// A line; none where another one is there, or nothing that this code writes.
+    /// A line; `None` if the slot holds another line or cannot be decoded.
     fn entry(&self, number: u64) -> Option<LogEntry> {
         let bytes: [u8; places::LOG_ENTRY_LEN] = self.cells.read(LINES.slot(number));
         let word = |at: usize| u64_at(&bytes, at);
@@ -110,8 +110,8 @@ impl Log {
     }
 }
 
-/// The lines of a priority, or of all, before number `cursor`, the newest first; at most 1,000, and 100 where `limit` is 0. One that cannot be
-/// read is left out.
+/// The lines of a priority, or all lines, before number `cursor`, newest first; at most 1,000, and 100 if `limit` is 0. Unreadable lines
+/// are left out.
 pub fn page(priority: Option<LogPriority>, cursor: Option<u64>, limit: u32) -> LogPage {
     let limit = if limit == 0 { DEFAULT_PAGE } else { limit.min(MAX_PAGE) } as usize;
     LOG.with_borrow(|log| {

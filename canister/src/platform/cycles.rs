@@ -1,52 +1,52 @@
-//! What the balance allows.
+//! Cycles available between messages, and whether they pay for timers.
 //!
-//! A message sets cycles aside for all that it may execute, and gets back what it has not used, so that less is liquid inside than outside. A
-//! timer's work runs in a call that the canister makes to itself: two messages have set cycles aside then, some 84 G on 13 nodes, and one more
-//! for each other timer that fires with it. What is compared with a setting is what is liquid *between messages*, which is what an operator
-//! sees, and the same whoever asks. Units are cycles.
+//! A message sets cycles aside for everything it may execute, and gets the unused ones back, so fewer cycles are liquid inside a message
+//! than between messages. A timer's work runs in a call that the canister makes to itself: then two messages have set cycles aside, about
+//! 84 G on 13 nodes, and each other timer that fires together adds one more. Settings are compared with the cycles that are liquid
+//! *between messages*, because that is what an operator sees, and because it does not depend on where it is read. Units are cycles.
 //!
-//! A message of any kind sets aside about what a call does ([`platform::timer_call_cycles`]), somewhat less.
+//! Every kind of message sets aside slightly less than a timer's call does ([`platform::timer_call_cycles`]).
 
 use crate::platform;
 use std::cell::Cell;
 
-/// Calls of a timer that the balance must pay for: the firing, the call that it makes to itself, and one for what a message takes meanwhile.
+/// Timer calls that the balance must pay for: the firing, the call that it makes to itself, and one for a message in between.
 const CALLS: u128 = 3;
 
-/// Until when timers stand still.
+/// Reason why timers are paused, by what ends the pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
-    /// Until a firing of the net, or a call, finds more liquid cycles than `min_liquid_cycles`.
+    /// Until a firing of the safety timer, or a call, finds more liquid cycles than `min_liquid_cycles`.
     UntilTheNet,
-    /// Until a call finds cycles for timers: the net stands still, too.
+    /// Until a call finds cycles for timers: the safety timer is paused too.
     UntilACall,
 }
 
 thread_local! {
-    /// What a call of a timer sets aside.
+    /// Cycles that a timer's call sets aside.
     static A_CALL: Cell<u128> = const { Cell::new(0) };
-    /// Timers stand still, as the last message saw it.
+    /// The pause as of the last message that checked.
     static PAUSE: Cell<Option<Pause>> = const { Cell::new(None) };
     /// Liquid cycles below which feeding calls (blocks, records, blobs) are refused.
     static FEED_MIN: Cell<u128> = const { Cell::new(0) };
-    /// Liquid cycles that were missing to `FEED_MIN` when the message began; 0 if there were enough.
+    /// Liquid cycles missing below `FEED_MIN` when the message began; 0 if there were enough.
     static MISSING: Cell<u128> = const { Cell::new(0) };
-    /// Calls of timers under way: this one, whose work the message does, and those of others that fire with it; 0 in other messages.
+    /// Timer calls under way: this message's own, and those of other timers that fire together; 0 outside timers.
     static IN_TIMERS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Asks the platform what a call of a timer sets aside.
+/// Reads from the platform what a timer's call sets aside.
 pub fn learn() {
     A_CALL.set(platform::timer_call_cycles());
 }
 
-/// Cycles that an installation or an upgrade sets aside for its hooks, beyond those of a message, on a subnet of so many nodes: for 300
-/// billion instructions, where a message may take 40. The rest comes back.
+/// Cycles that an installation or an upgrade on `nodes` nodes sets aside for its hooks, beyond those of a message: for 300 billion
+/// instructions, where a message may take 40 billion. Unused cycles come back.
 pub fn set_aside_by_hooks(nodes: u32) -> u128 {
     20_000_000_000 * u128::from(nodes)
 }
 
-/// Does a timer's work, with which so many others fire. A trap undoes the mark with all else.
+/// Runs a timer's work while `others` other timers fire. A trap undoes the mark along with everything else.
 pub fn in_timer<T>(others: u32, work: impl FnOnce() -> T) -> T {
     IN_TIMERS.set(1 + others);
     let done = work();
@@ -54,7 +54,7 @@ pub fn in_timer<T>(others: u32, work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// What is liquid between messages, asked within any.
+/// Liquid cycles between messages, callable in any message.
 pub fn between_messages() -> u128 {
     if IN_TIMERS.get() > 0 || platform::in_replicated_execution() {
         between_updates()
@@ -63,25 +63,25 @@ pub fn between_messages() -> u128 {
     }
 }
 
-/// The same asked within an update or a timer's work, for guards: the platform need not be asked whether it is one.
+/// As [`between_messages`], for an update or a timer's work only; saves asking the platform for the kind of message.
 pub fn between_updates() -> u128 {
     let set_aside = u128::from(1 + IN_TIMERS.get()) * A_CALL.get();
     platform::liquid_cycles().saturating_add(set_aside)
 }
 
-/// Whether so many cycles, liquid between messages, pay for timers. Of those that fire together some may have found too little for their call:
-/// they are not reckoned with.
+/// Whether `liquid` cycles between messages pay for timers. Calls of other timers that fire together are not counted as set aside, because
+/// they may not have been made.
 pub fn pay_timers(liquid: u128) -> bool {
     let not_sure = u128::from(IN_TIMERS.get().saturating_sub(1)) * A_CALL.get();
     liquid.saturating_sub(not_sure) >= CALLS * A_CALL.get()
 }
 
-/// Has timers stand still, or run again; answers what was before.
+/// Sets or clears the pause of timers; returns the previous value.
 pub fn set_pause(pause: Option<Pause>) -> Option<Pause> {
     PAUSE.replace(pause)
 }
 
-/// Whether timers stand still. Nobody tells a canister that it has cycles again: it stays so until a message asks.
+/// The pause of timers. The platform does not report that cycles have arrived, so a pause lasts until a message checks the balance.
 pub fn pause() -> Option<Pause> {
     PAUSE.get()
 }
@@ -106,13 +106,13 @@ pub fn missing_to_feed() -> Option<u128> {
     Some(MISSING.get()).filter(|&missing| missing > 0)
 }
 
-/// Whether so few cycles are liquid that pruning pauses.
+/// Whether liquid cycles are too low for pruning.
 pub fn are_low(min_liquid_cycles: u128) -> bool {
     let liquid = between_messages();
     liquid < min_liquid_cycles || !pay_timers(liquid) || pause().is_some()
 }
 
-/// Forgets what a call sets aside, and that timers stand still, as an upgrade does.
+/// Resets the state of this module, as an upgrade does.
 #[cfg(test)]
 pub fn forget() {
     A_CALL.set(0);

@@ -1,24 +1,24 @@
-//! How many instructions the twelve hottest methods take: a histogram each, on the heap, so that an upgrade begins anew.
+//! Histograms of the instructions used by the twelve hottest methods. They are not persisted, so an upgrade resets them.
 //!
-//! A message counts what it has executed when its work is done; what encoding the answer takes comes behind that. A query's count is
-//! undone with the query, so that only a query that was called as an update is counted.
+//! A message is counted when its work is done; encoding the reply comes after that and is not included. A query's count is undone with the
+//! query, so queries are counted only if called as updates.
 
 use crate::platform;
 use std::cell::RefCell;
 
-/// How many methods and timers are counted.
+/// Number of counted methods and timers.
 const HOT: usize = 12;
 
-/// Declares the methods and timers that are counted, each with its name.
+/// Declares the counted methods and timers with their names.
 macro_rules! hot {
     ($($(#[$doc:meta])* $hot:ident $name:literal)*) => {
-        /// A method, or a timer, that is counted.
+        /// A counted method or timer.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Hot {
             $($(#[$doc])* $hot),*
         }
 
-        /// All of them, in order.
+        /// All counted methods and timers, in order.
         pub const HOT_ALL: [Hot; HOT] = [$(Hot::$hot),*];
         /// Their names, in order: a label of the metrics.
         pub const NAMES: [&str; HOT] = [$($name),*];
@@ -55,12 +55,12 @@ hot! {
 /// Upper bounds of the first seven buckets, inclusive; the eighth has none.
 pub const BOUNDS: [u64; 7] = [100_000, 300_000, 1_000_000, 3_000_000, 10_000_000, 100_000_000, 1_000_000_000];
 
-/// What messages of one method took.
+/// Histogram of one method's messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
     /// Messages by bucket.
     pub buckets: [u64; BOUNDS.len() + 1],
-    /// Their instructions.
+    /// Sum of their instructions.
     pub sum: u64,
 }
 
@@ -68,7 +68,7 @@ thread_local! {
     static ALL: RefCell<[Histogram; HOT]> = const { RefCell::new([Histogram { buckets: [0; BOUNDS.len() + 1], sum: 0 }; HOT]) };
 }
 
-/// Runs what a message does, and counts what the message has executed until then.
+/// Runs `run`, and counts the instructions that the message has executed by then.
 #[inline]
 pub fn counted<T>(of: Hot, run: impl FnOnce() -> T) -> T {
     let result = run();
@@ -76,7 +76,7 @@ pub fn counted<T>(of: Hot, run: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Counts a message of so many instructions.
+/// Counts a message with this number of instructions.
 pub fn count(of: Hot, instructions: u64) {
     let bucket = BOUNDS.iter().position(|&bound| instructions <= bound).unwrap_or(BOUNDS.len());
     ALL.with_borrow_mut(|all| {
@@ -91,12 +91,12 @@ pub fn histograms() -> [Histogram; HOT] {
     ALL.with_borrow(|all| *all)
 }
 
-/// Instructions of all messages that were counted.
+/// Instructions of all counted messages.
 pub fn instructions() -> u64 {
     ALL.with_borrow(|all| all.iter().fold(0u64, |sum, histogram| sum.saturating_add(histogram.sum)))
 }
 
-/// Begins anew, as an upgrade does.
+/// Resets the histograms, as an upgrade does.
 #[cfg(not(target_family = "wasm"))]
 pub fn forget() {
     ALL.with_borrow_mut(|all| *all = Default::default());

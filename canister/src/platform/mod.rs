@@ -1,7 +1,7 @@
-//! The Internet Computer, each call once, with a native twin.
+//! Interface to the Internet Computer, with a native twin for tests.
 //!
-//! Nothing else in this crate calls the system API. On wasm the functions below are the platform's; natively they read
-//! a per-thread [`native::World`] that a test drives: time, the instruction counter, cycles, growth.
+//! No other module calls the system API. On wasm these functions call the platform; natively they read a per-thread [`native::World`] that
+//! a test controls: time, the instruction counter, cycles, growth.
 
 use candid::Principal;
 #[cfg(not(target_family = "wasm"))]
@@ -76,22 +76,22 @@ pub fn liquid_cycles() -> u128 {
     twinned!(ic_cdk::api::canister_liquid_cycle_balance(), twin::with(|world| world.liquid_cycles))
 }
 
-/// All cycles that the canister can spend, those below the freezing threshold among them.
+/// All cycles that the canister can spend, including those below the freezing threshold.
 pub fn cycle_balance() -> u128 {
     twinned!(ic_cdk::api::canister_cycle_balance(), <twin::Twin as coppice_storage::Platform>::cycle_balance())
 }
 
-/// Cycles that a firing of a timer must find liquid: `ic-cdk-timers` calls the canister itself, and a call sets aside what its
-/// answer may cost.
+/// Cycles that must be liquid when a timer fires, because `ic-cdk-timers` calls the canister itself, and a call sets aside what its reply
+/// may cost.
 pub fn timer_call_cycles() -> u128 {
-    // That library calls this method, with eight bytes.
+    // The method that `ic-cdk-timers` calls, with an argument of eight bytes.
     twinned!(
         ic_cdk::api::cost_call("<ic-cdk internal> timer_executor".len() as u64, 8),
         native::with(|world| world.timer_call_cycles)
     )
 }
 
-/// Who sent the message.
+/// The sender of the message.
 pub fn caller() -> Principal {
     twinned!(ic_cdk::api::msg_caller(), native::with(|world| world.caller))
 }
@@ -111,7 +111,7 @@ pub fn argument() -> Vec<u8> {
     twinned!(ic_cdk::api::msg_arg_data(), native::with(|world| world.argument.clone()))
 }
 
-/// Replies to the message, or rejects it with a sentence.
+/// Replies to the message, or rejects it with an error text.
 pub fn answer(answer: Result<Vec<u8>, String>) {
     #[cfg(target_family = "wasm")]
     match answer {
@@ -122,7 +122,7 @@ pub fn answer(answer: Result<Vec<u8>, String>) {
     native::with(|world| world.answer = Some(answer));
 }
 
-/// Lets an ingress message in, in `canister_inspect_message` only.
+/// Accepts an ingress message; in `canister_inspect_message` only.
 pub fn accept_message() {
     #[cfg(target_family = "wasm")]
     ic_cdk::api::accept_message();
@@ -138,18 +138,18 @@ pub fn canister_self() -> Principal {
     twinned!(ic_cdk::api::canister_self(), Principal::management_canister())
 }
 
-/// Has the platform run all due timers as soon as this message is done.
+/// Makes the platform run all due timers right after this message.
 pub fn wake_timers() {
     #[cfg(target_family = "wasm")]
     ic_cdk::api::global_timer_set(time_ns());
 }
 
-/// Whether all replicas of the subnet execute the message, and have to agree on what comes of it.
+/// Whether the message runs in replicated mode, on all replicas of the subnet.
 pub fn in_replicated_execution() -> bool {
     twinned!(ic_cdk::api::in_replicated_execution(), native::with(|world| world.replicated))
 }
 
-/// What the subnet certifies of the canister, signed; none in a call that is no query.
+/// The subnet's certificate for the certified data; `None` outside queries.
 pub fn data_certificate() -> Option<Vec<u8>> {
     twinned!(
         ic_cdk::api::data_certificate(),
@@ -157,17 +157,17 @@ pub fn data_certificate() -> Option<Vec<u8>> {
     )
 }
 
-/// Has the subnet certify these bytes from now on.
+/// Sets the bytes that the subnet certifies from now on.
 pub fn set_certified_data(data: &[u8; 32]) {
     twinned!(ic_cdk::api::certified_data_set(data), native::with(|world| world.certified_data = *data))
 }
 
-/// A line for the platform's log of the canister; what stays is written by `logs`.
+/// Writes a line to the platform's log of the canister; `logs` writes the persistent log.
 pub fn log(line: &str) {
     twinned!(ic_cdk::api::debug_print(line), native::with(|world| world.log.push(line.to_string())))
 }
 
-/// Ends the message and undoes everything that it did. For broken invariants only.
+/// Traps: ends the message and undoes everything it did. For broken invariants only.
 pub fn trap(message: &str) -> ! {
     #[cfg(target_family = "wasm")]
     ic_cdk::api::trap(message);

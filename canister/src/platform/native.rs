@@ -1,5 +1,4 @@
-//! The native twin of the platform: a world that a test drives, one for each thread. Its stable memory, cycles and time are those of
-//! `coppice_storage`.
+//! Native twin of the platform: one world per thread, controlled by a test. `coppice_storage` provides its stable memory, cycles and time.
 
 use candid::Principal;
 use coppice_storage::twin;
@@ -8,15 +7,15 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 
-/// The platform's answers.
+/// The state that answers the platform's calls.
 pub struct World {
-    /// Stable memory, cycles and time, while [`with`] runs.
+    /// Stable memory, cycles and time, swapped in while [`with`] runs.
     memory: twin::World,
     /// The instruction counter's reading.
     pub instructions: u64,
-    /// Instructions that each reading of the counter adds to it, so that limits can be met in a test.
+    /// Instructions that each reading adds to the counter, so that tests can reach limits.
     pub instructions_per_reading: u64,
-    /// Cycles that a firing of a timer must find liquid.
+    /// Cycles that must be liquid when a timer fires.
     pub timer_call_cycles: u128,
     /// The sender of the message.
     pub caller: Principal,
@@ -26,19 +25,19 @@ pub struct World {
     pub argument_bytes: u64,
     /// The message's argument.
     pub argument: Vec<u8>,
-    /// The last reply, or the sentence of a reject.
+    /// The last reply, or the text of the last reject.
     pub answer: Option<Result<Vec<u8>, String>>,
     /// The canister's controllers.
     pub controllers: Vec<Principal>,
-    /// All replicas execute the message; else it is a query.
+    /// Whether the message is replicated; otherwise it is a query.
     pub replicated: bool,
     /// The bytes that the subnet certifies.
     pub certified_data: [u8; 32],
-    /// Records, by their id, of which looking at one is a trap.
+    /// Ids of records whose reading traps.
     pub trapping: Vec<[u8; 32]>,
     /// The times at which armed timers fire next, in nanoseconds since the Unix epoch.
     pub timers: BTreeMap<u8, u64>,
-    /// The lines that were logged.
+    /// The logged lines.
     pub log: Vec<String>,
 }
 
@@ -92,7 +91,7 @@ pub fn with<T>(f: impl FnOnce(&mut World) -> T) -> T {
     })
 }
 
-/// Makes a fresh world with empty stable memory.
+/// Creates a fresh world with empty stable memory.
 pub fn reset() {
     twin::reset();
     WORLD.set(World::default());

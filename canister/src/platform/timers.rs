@@ -1,7 +1,7 @@
-//! Timers of the platform, one of each kind.
+//! Platform timers, one of each kind.
 //!
-//! `ic-cdk-timers` drops a one-shot that traps, and keeps an interval timer that traps. An upgrade drops all. The native twin notes when each
-//! timer is to fire, and fires none: tests call the ticks.
+//! `ic-cdk-timers` drops a one-shot that traps, and keeps an interval timer that traps. An upgrade drops all timers. The native twin only
+//! records when each timer fires; tests call the ticks.
 
 #[cfg(target_family = "wasm")]
 use ic_cdk_timers::TimerId;
@@ -11,7 +11,7 @@ use std::{cell::Cell, time::Duration};
 /// A timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timer {
-    /// The interval timer of ten minutes.
+    /// The safety timer, every ten minutes.
     Net,
     /// The one-shot for blocks.
     Blocks,
@@ -32,7 +32,7 @@ impl Timer {
     /// The number of kinds.
     pub const KINDS: usize = 5;
 
-    /// Fires `tick` once, `after_ns` nanoseconds from now. `replaces` cancels the timer's earlier one-shot, which is otherwise left to fire.
+    /// Fires `tick` once, `after_ns` nanoseconds from now. `replaces` cancels the timer's earlier one-shot, which otherwise still fires.
     pub fn once(self, after_ns: u64, replaces: bool, tick: impl FnOnce() + 'static) {
         #[cfg(target_family = "wasm")]
         self.set(Some(ic_cdk_timers::set_timer(Duration::from_nanos(after_ns), async move { tick() })), replaces);
@@ -40,7 +40,7 @@ impl Timer {
         self.set(Some(after_ns), (replaces, tick));
     }
 
-    /// Fires `tick` every `secs` seconds, in place of the timer's earlier interval.
+    /// Fires `tick` every `secs` seconds, replacing the timer's earlier interval.
     pub fn every(self, secs: u64, tick: fn()) {
         #[cfg(target_family = "wasm")]
         {
@@ -51,12 +51,12 @@ impl Timer {
         self.set(Some(secs * super::limits::NS), tick);
     }
 
-    /// Cancels the timer, also a one-shot that has fired and waits for its message.
+    /// Cancels the timer, including a one-shot that has fired and waits for its message.
     pub fn cancel(self) {
         self.set(None, true);
     }
 
-    /// Takes a new timer in place of the earlier one, if any, which is cancelled if it `clears`.
+    /// Stores the new timer's id; cancels the earlier one, if any, if `clears`.
     #[cfg(target_family = "wasm")]
     fn set(self, new: Option<TimerId>, clears: bool) {
         let mut ids = IDS.get();
@@ -67,7 +67,7 @@ impl Timer {
         }
     }
 
-    /// Notes when the timer is to fire, or that it is cancelled. The platform alone needs the `_rest`.
+    /// Records when the timer fires, or that it is cancelled. Only the platform needs `_rest`.
     #[cfg(not(target_family = "wasm"))]
     fn set<T>(self, after_ns: Option<u64>, _rest: T) {
         super::native::with(|world| match after_ns {

@@ -18,14 +18,14 @@ const CELL: Cell = Cell {
     capacity: 64 << 10,
     header: Header { name: "settings and roles", magic: *b"CPCF", version: 1 },
 };
-/// Most pages of a canister: 500 GiB.
+/// Maximum pages of a canister: 500 GiB.
 const MAX_PAGES: u64 = MAX_GRANULES * GRANULE / memory::WASM_PAGE;
 const _: () = assert!(MAX_PAGES == MAX_STABLE_PAGES);
 
-/// Seconds of ticks for which cycles are to be left where feeding ends: 30 days.
+/// Seconds of ticks whose cycles must be left where feeding stops: 30 days.
 const FEED_SECS: u64 = 30 * 86_400;
 
-/// What the canister does with its settings.
+/// Values derived from the settings.
 pub trait Settings: Sized {
     /// The settings of a new canister.
     ///
@@ -36,9 +36,9 @@ pub trait Settings: Sized {
     fn class(&self) -> Class;
     /// Applies the memory limits.
     fn bound_memory(&self);
-    /// The bytes that may be billed for new records, where the chain's target is this (`max_utxo_bytes`).
+    /// The cap on billed bytes for new records (`max_utxo_bytes`), given the policy's target.
     fn records_cap(&self, target_bytes: u64) -> u64;
-    /// The liquid cycles below which what feeds is refused, where the timer has this interval (`feed_min_liquid_cycles`).
+    /// The liquid cycles below which feeding calls are refused (`feed_min_liquid_cycles`), given the timer's interval.
     fn feed_min(&self, timer_interval_secs: u64) -> u128;
 }
 
@@ -90,8 +90,8 @@ impl Settings for Config {
     }
 }
 
-/// The cap on the memory of records, and what was billed for them when it was set, in bytes. Above both begins the reserve, which
-/// an upgrade does not give back.
+/// The cap on the memory of records, and the bytes billed when the cap was set. Memory above both is the reserve, which an upgrade does not
+/// give back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordsCap {
     /// The cap.
@@ -100,7 +100,7 @@ pub struct RecordsCap {
     pub billed: u64,
 }
 
-/// The settings, and all else that the cell holds.
+/// The cell's content.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Stored {
@@ -108,13 +108,13 @@ pub struct Stored {
     pub config: Config,
     /// The roles.
     pub roles: Roles,
-    /// Since when deletions are stopped, in Unix nanoseconds; none: they are not.
+    /// Time since which deletions are stopped, in Unix nanoseconds; `None` if they are not.
     pub deletions_stopped: Option<u64>,
     /// The cap on the memory of records.
     pub records: RecordsCap,
 }
 
-/// Reads the cell; `None` where it was never written.
+/// Reads the cell; `None` if it was never written.
 pub fn load(cells: &Region) -> Result<Option<Stored>, String> {
     Ok(CELL.load(cells)?)
 }
@@ -138,7 +138,7 @@ mod tests {
         assert!(matches!(Config::new(&arg), Err(ConfigError::Invalid { field, .. }) if field == "log_class"));
     }
 
-    /// What was persisted before there were these settings is read with their defaults, and all else stays.
+    /// A cell without these settings is read with their defaults, and the other settings stay.
     #[test]
     fn settings_that_are_absent_have_their_defaults() {
         let mut before = Config { verify_segments: false, upload_expiry_secs: 3_600, ..Config::default() };
@@ -163,7 +163,7 @@ mod tests {
         );
     }
 
-    /// What bounds memory does so at once, and after an upgrade.
+    /// The memory limit is applied at once, and after an upgrade.
     #[test]
     fn the_cap_on_memory_is_in_force_whenever_it_is_known() {
         crate::platform::native::reset();

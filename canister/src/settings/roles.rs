@@ -1,4 +1,4 @@
-//! Who has which role.
+//! Roles of principals.
 
 use crate::platform;
 use candid::Principal;
@@ -7,15 +7,15 @@ use coppice_interface::{Grant, Role, RoleError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// Grants that are kept at most.
+/// Maximum number of grants.
 const MAX_GRANTS: usize = 256;
 
-/// Who has which role. Controllers are admins and operators without a grant.
+/// The granted roles. Controllers are admins and operators without a grant.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Roles(BTreeSet<Grant>);
 
 impl Roles {
-    /// Whether the grant is there, or its principal controls the canister and the role is `Operator` or `Admin`.
+    /// Whether the grant exists, or the principal controls the canister and the role is `Operator` or `Admin`.
     pub fn has(&self, principal: Principal, role: Role) -> bool {
         if principal == Principal::anonymous() {
             return false;
@@ -24,7 +24,7 @@ impl Roles {
         self.0.contains(&Grant { principal, role }) || of_controllers && platform::is_controller(&principal)
     }
 
-    /// Whether a principal has a role, whichever.
+    /// Whether a principal has any role.
     pub fn has_any(&self, principal: Principal) -> bool {
         principal != Principal::anonymous()
             && (self.0.iter().any(|grant| grant.principal == principal) || platform::is_controller(&principal))
@@ -40,12 +40,12 @@ impl Roles {
         self.0.iter().any(|grant| FEEDERS.contains(&grant.role))
     }
 
-    /// Whether the grant is there.
+    /// Whether the grant exists.
     pub fn is_granted(&self, grant: &Grant) -> bool {
         self.0.contains(grant)
     }
 
-    /// Grants a role; one granted already stays.
+    /// Grants a role. Granting an existing role again has no effect.
     pub fn grant(&mut self, grant: Grant) -> Result<(), RoleError> {
         if grant.principal == Principal::anonymous() {
             return Err(RoleError::Anonymous);
@@ -57,7 +57,7 @@ impl Roles {
         Ok(())
     }
 
-    /// Takes a role back, and says whether it was granted.
+    /// Revokes a role, and returns whether it was granted.
     pub fn revoke(&mut self, grant: &Grant) -> bool {
         self.0.remove(grant)
     }

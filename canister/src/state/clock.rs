@@ -1,17 +1,17 @@
-//! Times of the timers: when each fires, which one is overdue, and what the log says about that.
+//! Times of the timers: when each fires, which one is overdue, and what was logged about overdue timers.
 //!
-//! Times are nanoseconds since the Unix epoch. Clock and timers of the platform lie on the heap: an upgrade loses both.
+//! Times are nanoseconds since the Unix epoch. The clock and the platform's timers are not persisted: an upgrade loses both.
 
 use super::State;
 use crate::platform::limits::NS;
 use crate::platform::timers::Timer;
 use coppice_interface::NET_SECS;
 
-/// Seconds that a timer may stand in the queue of a busy subnet.
+/// Seconds that a timer may wait in the queue of a busy subnet.
 pub const QUEUE_SECS: u64 = 10;
-/// Seconds within which calls of timers that fire together are done.
+/// Seconds after which the calls of timers that fired together are done.
 const ROUNDS_SECS: u64 = 2;
-/// Timers whose work asks for the balance, in the order in which `health` names one that is overdue.
+/// Timers whose work reads the balance, in the order in which `health` reports an overdue one.
 const FIRING: [Timer; 4] = [Timer::Blocks, Timer::Net, Timer::Records, Timer::Deletions];
 
 /// Times of the timers, and what was logged about them.
@@ -19,33 +19,34 @@ const FIRING: [Timer; 4] = [Timer::Blocks, Timer::Net, Timer::Records, Timer::De
 pub struct Clock {
     /// When the one-shot for blocks fires; `None` if it is not armed.
     pub blocks_at: Option<u64>,
-    /// When the ten-minute timer fires next, or somewhat later; 0 before it is armed, `u64::MAX` while it is cancelled.
+    /// When the safety timer (every ten minutes) fires next, or somewhat later; 0 before it is armed, `u64::MAX` while it is cancelled.
     pub net_at: u64,
     /// Seconds between two firings of the timer for records; `None` if it does not run.
     pub records_every: Option<u64>,
     /// When the one-shot for the deletion queue fires; `None` if it is not armed.
     pub deletions_at: Option<u64>,
-    /// When a one-shot was last to grow memory that a tick wants; `None` if memory has grown since.
+    /// When the last one-shot was to fire that grows memory for a tick; `None` if memory has grown since.
     pub growth_at: Option<u64>,
-    /// When the oldest tick for blocks that has not ended was due.
+    /// Due time of the oldest tick for blocks that has not finished.
     pub due: Option<u64>,
     /// Unix seconds of the last sample; 0 before the first one.
     pub sampled_secs: u64,
-    /// When the timer was due that the log last named as overdue.
+    /// Due time of the timer that was last logged as overdue.
     pub said_overdue: u64,
-    /// Whether the log says that memory cannot be grown.
+    /// Whether refused memory growth was logged.
     pub said_refused: bool,
-    /// When each timer last fired.
+    /// Time of each timer's last firing.
     fired_at: [u64; Timer::KINDS],
 }
 
 impl Clock {
-    /// Notes that a tick for blocks is due at `at`.
+    /// Records that a tick for blocks is due at `at`.
     pub fn note_due(&mut self, at: u64) {
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
 
-    /// Returns when the ten-minute timer fires at the latest. A firing that is due waits for its message, or has trapped: the next one counts.
+    /// Latest time of the safety timer's next firing. A firing that is already due waits for its message or has trapped, so the one after
+    /// it counts.
     pub fn next_net(&self, now: u64) -> u64 {
         if self.net_at > now { self.net_at } else { now + NET_SECS * NS }
     }
@@ -63,7 +64,7 @@ impl State {
         }
     }
 
-    /// Notes that a timer fires, and returns the number of other timers that have calls under way: those that are due, or fired a moment ago.
+    /// Records the firing of a timer, and returns how many other timers have calls under way: those that are due, or fired a moment ago.
     pub fn note_fired(&mut self, timer: Timer, now: u64) -> u32 {
         self.clock.fired_at[timer as usize] = now;
         let is_under_way = |other: Timer| {
@@ -73,7 +74,7 @@ impl State {
         FIRING.into_iter().filter(|&other| other != timer && is_under_way(other)).count() as u32
     }
 
-    /// Returns the timer that is overdue, and when it was due.
+    /// Returns the overdue timer and its due time, if any.
     pub fn overdue(&self, now: u64) -> Option<(Timer, u64)> {
         let slack_secs = |timer| match timer {
             Timer::Blocks => self.overdue_secs(),
@@ -87,20 +88,20 @@ impl State {
             .find_map(|timer| self.timer_due(timer).filter(|&due| is_overdue(timer, due)).map(|due| (timer, due)))
     }
 
-    /// Seconds after which a timer for blocks that has not fired is taken for lost.
+    /// Seconds after which a timer for blocks that has not fired counts as lost.
     fn overdue_secs(&self) -> u64 {
         QUEUE_SECS + self.pruner.interval_secs()
     }
 
-    /// Returns when the one-shot for blocks fires. A one-shot that is due stands in the queue of a busy subnet, and must not be put off. A
-    /// one-shot that is overdue may have trapped and counts as not armed, so that another one comes beside it.
+    /// Returns when the one-shot for blocks fires. A due one-shot may wait in the queue of a busy subnet, and must not be deferred.
+    /// An overdue one-shot may have trapped and counts as not armed, so that another one is armed besides it.
     pub fn blocks_armed(&self, now: u64) -> Option<u64> {
         let overdue = self.overdue_secs();
         self.clock.blocks_at.filter(|&armed| now <= armed.saturating_add(overdue * NS))
     }
 
-    /// Returns whether a tick for blocks that was to fire at `at` comes so late that the ticks before it have trapped. The first tick that
-    /// comes at all is not late, because none before it can have trapped: the subnet or its clock stood still.
+    /// Returns whether a tick for blocks that was to fire at `at` is so late that the previous ticks must have trapped. The first tick is
+    /// never late in this sense, because no earlier tick can have trapped: then the subnet or its clock stood still.
     pub fn is_tick_late(&self, at: u64, now: u64) -> bool {
         let secs = (2 * self.pruner.interval_secs()).max(2 * QUEUE_SECS);
         self.clock.due.is_some_and(|due| now >= due.saturating_add(secs * NS) && at > due)

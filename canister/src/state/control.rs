@@ -1,5 +1,5 @@
-//! What goes by who calls: settings, roles, exporters, policy, how deep a rollback goes, and whose upload it is. What an operator or an
-//! admin changes is noted in the audit log.
+//! Calls whose outcome depends on the caller: settings, roles, exporters, policy, depth of rollbacks, ownership of uploads. Changes by
+//! operators and admins are written to the audit log.
 
 use super::State;
 use crate::chain::Opened;
@@ -23,10 +23,10 @@ impl State {
         self.roles.has(platform::caller(), role)
     }
 
-    /// Changes settings, and notes it as done by `method`.
+    /// Changes settings, and writes an audit entry for `method`.
     ///
     /// # Errors
-    /// [`ConfigError`], and nothing has changed.
+    /// [`ConfigError`]; nothing has changed.
     pub fn set_config(&mut self, method: &str, change: &ConfigChange) -> Result<Config, ConfigError> {
         let shown = |state: &Self| fields(&state.config);
         self.noting(method, format!("{change:?}"), shown, |state| {
@@ -48,10 +48,10 @@ impl State {
         vec![field(&format!("{role:?} {principal}"), is)]
     }
 
-    /// Grants a role; one granted already stays.
+    /// Grants a role. Granting an existing role again has no effect.
     ///
     /// # Errors
-    /// [`RoleError`], and nothing has changed: `RegisterExporter` for an exporter's.
+    /// [`RoleError`]; nothing has changed. `RegisterExporter` for the exporter role.
     pub fn grant_role(&mut self, grant: Grant) -> Result<(), RoleError> {
         let argument = format!("{:?} {}", grant.role, grant.principal);
         let shown = |state: &Self| state.shown_grant(&grant);
@@ -66,8 +66,8 @@ impl State {
         })
     }
 
-    /// Takes a role back, and says whether it was granted. The name and the bound of a registered exporter stay, without a key, and hold
-    /// pruning.
+    /// Revokes a role, and returns whether it was granted. The name and the bound of a registered exporter stay, without a key, and keep
+    /// holding pruning back.
     pub fn revoke_role(&mut self, grant: &Grant) -> bool {
         let argument = format!("{:?} {}", grant.role, grant.principal);
         let name = self.exporters.name_of(grant.principal).filter(|_| grant.role == Role::Exporter).map(String::from);
@@ -98,11 +98,11 @@ impl State {
         vec![field(&format!("exporter {name}"), is)]
     }
 
-    /// Registers an exporter and gives it its role. Under a name whose key was revoked only an admin does: else an operator, who may be a
-    /// thief, would acknowledge in that name.
+    /// Registers an exporter and grants its role. Only an admin may reuse a name whose key was revoked: otherwise an operator whose key is
+    /// stolen could acknowledge blocks in that name.
     ///
     /// # Errors
-    /// [`ExporterError`], and nothing has changed.
+    /// [`ExporterError`]; nothing has changed.
     pub fn register_exporter(&mut self, exporter: &Exporter) -> Result<(), ExporterError> {
         let argument = format!("{} {}", exporter.name, exporter.principal);
         let shown = |state: &Self| state.shown_exporter(&exporter.name);
@@ -121,11 +121,11 @@ impl State {
         })
     }
 
-    /// Takes an exporter out, and its role with it. An admin's, whatever the bounds: an operator registers an exporter of its own, which
-    /// could take the place of an honest one.
+    /// Removes an exporter and revokes its role. Only for admins, whatever the bounds, because an operator can register an exporter of its
+    /// own, which could replace an honest one.
     ///
     /// # Errors
-    /// [`ExporterError`], and nothing has changed.
+    /// [`ExporterError`]; nothing has changed.
     pub fn remove_exporter(&mut self, which: &RemoveExporter) -> Result<(), ExporterError> {
         let argument = format!("{}, drop_guard = {}", which.name, which.drop_guard);
         let shown = |state: &Self| state.shown_exporter(&which.name);
@@ -138,17 +138,17 @@ impl State {
         })
     }
 
-    /// Changes the policy; what is left out stays.
+    /// Changes the policy; absent fields stay.
     ///
     /// # Errors
-    /// `Invalid`, and nothing has changed.
+    /// `Invalid`; nothing has changed.
     pub fn set_prune_policy(&mut self, change: &PrunePolicyArg) -> Result<PrunePolicyChange, PruneError> {
         let shown = |state: &Self| fields(&state.pruner.policy());
         self.noting("set_prune_policy", format!("{change:?}"), shown, |state| {
             let old = state.pruner.policy().cloned();
             let new = old.clone().unwrap_or_default().changed_for(change, state.config.class())?;
             state.pruner.set_policy(new.clone());
-            // The cap on records goes by the target.
+            // The cap on records depends on the policy's target.
             state.save_config();
             Ok(PrunePolicyChange { old, new })
         })
@@ -163,11 +163,11 @@ impl State {
         self.noting("set_pruning_enabled", enabled.to_string(), shown, |state| state.pruner.set_enabled(enabled))
     }
 
-    /// Stops deletions, or starts them again. The running job of the pruner of UTXO records ends, and its height waits. Only an admin starts
-    /// deletions again, because the key that deletes too much may be an operator's.
+    /// Stops deletions, or restarts them. On a stop the record pruner's running job ends, and its height waits. Only an admin restarts
+    /// deletions, because the key that deletes too much may be an operator's.
     ///
     /// # Errors
-    /// `AdminOnly`, and nothing has changed.
+    /// `AdminOnly`; nothing has changed.
     pub fn set_deletions_stopped(&mut self, stopped: bool) -> Result<(), DeletionsError> {
         let shown = |state: &Self| vec![field("deletions stopped", state.deletions_stopped.is_some())];
         self.noting("set_deletions_stopped", stopped.to_string(), shown, |state| {
@@ -185,10 +185,10 @@ impl State {
         })
     }
 
-    /// One bounded run by hand.
+    /// Makes one bounded prune run manually.
     ///
     /// # Errors
-    /// `Stopped` while deletions are; else as [`Pruner::prune_now`](crate::pruning::blocks::Pruner::prune_now).
+    /// `Stopped` while deletions are stopped; otherwise as [`Pruner::prune_now`](crate::pruning::blocks::Pruner::prune_now).
     pub fn prune_now(&mut self, max_ops: u64) -> Result<PruneRun, PruneError> {
         let shown = |state: &Self| vec![field("pruned_before_block", state.chain.state().oldest)];
         self.noting("prune_now", max_ops.to_string(), shown, |state| {
@@ -200,7 +200,7 @@ impl State {
         })
     }
 
-    /// Notes that an operator has seen the first `up_to` faults, and has what was set aside tried again.
+    /// Records that an operator has seen the first `up_to` faults, and retries quarantined work.
     pub fn acknowledge_faults(&mut self, up_to: u64) -> u64 {
         let shown = |state: &Self| state.pruner.shown_faults();
         let Ok(acknowledged) = self.noting::<_, Infallible>("acknowledge_faults", up_to.to_string(), shown, |state| {
@@ -220,11 +220,11 @@ impl State {
         ]
     }
 
-    /// Makes block `number` the head, as far as one message goes; ticks go on with it. How deep a producer may go is bounded; an admin may go
-    /// as deep as there are blocks.
+    /// Makes block `number` the head, as far as one message goes; ticks continue the rollback. The depth is limited for producers, but not
+    /// for admins.
     ///
     /// # Errors
-    /// [`RollbackError`], and nothing has changed.
+    /// [`RollbackError`]; nothing has changed.
     pub fn rollback_to(&mut self, number: u64) -> Result<Rollback, RollbackError> {
         if self.caller_is(Role::Admin) {
             return self.noting("rollback_to", number.to_string(), Self::shown_chain, |state| {
@@ -237,7 +237,7 @@ impl State {
         Ok(self.roll_back(number))
     }
 
-    /// A rollback that was checked.
+    /// Carries out a rollback after its checks.
     fn roll_back(&mut self, number: u64) -> Rollback {
         if self.chain.state().rollback_to.is_none() && self.chain.state().head() != Some(number) {
             tally::rolled_back();
@@ -247,17 +247,17 @@ impl State {
         Rollback { head: self.chain.state().next - 1, removed, has_more: self.chain.state().rollback_to.is_some() }
     }
 
-    /// Empties the chain, so that it may begin again at any number.
+    /// Empties the chain, so that it can begin again at any number.
     ///
     /// # Errors
-    /// [`ResetError`], and nothing has changed.
+    /// [`ResetError`]; nothing has changed.
     pub fn reset_chain(&mut self, reset: &ResetChain) -> Result<ChainReset, ResetError> {
         let argument = format!("drop_unexported = {}", reset.drop_unexported);
         self.noting("reset_chain", argument, Self::shown_chain, |state| state.reset(reset))
     }
 
     fn reset(&mut self, reset: &ResetChain) -> Result<ChainReset, ResetError> {
-        // What cannot be undone goes with the chain.
+        // An undo that keeps trapping is dropped with the chain.
         let gives_up = self.pruner.is_set_aside(Piece::Undo);
         self.chain.check_reset(&reset.head_hash, gives_up, self.config.upload_expiry_secs)?;
         let behind = self.exporters.lagging(self.chain.state().next).filter(|_| !reset.drop_unexported);
@@ -273,10 +273,10 @@ impl State {
         Ok(ChainReset { blocks, left: self.chain.to_clear() })
     }
 
-    /// Takes a chunk of the open upload, of who began it or of an operator.
+    /// Stores a chunk of the open upload, for the upload's owner or an operator.
     ///
     /// # Errors
-    /// [`UploadError`], and nothing has changed.
+    /// [`UploadError`]; nothing has changed.
     pub fn put_chunk(&mut self, chunk: &PutBlockChunk) -> Result<UploadProgress, UploadError> {
         let argument = || format!("block {}, chunk {}", chunk.number, chunk.chunk);
         self.with_upload("put_block_chunk", argument, |state| {
@@ -284,10 +284,10 @@ impl State {
         })
     }
 
-    /// Goes on with the commit of the open upload, of who began it or of an operator. Of a block that is kept already anybody hears that.
+    /// Continues the commit of the open upload, for the upload's owner or an operator. For a kept block every caller gets `Done`.
     ///
     /// # Errors
-    /// [`UploadError`], and nothing has changed.
+    /// [`UploadError`]; nothing has changed.
     pub fn commit_upload(&mut self, block: &BlockId) -> Result<Commit, UploadError> {
         if self.chain.hash_is(block.number, &block.hash) {
             return Ok(Commit::Done);
@@ -299,10 +299,10 @@ impl State {
         })
     }
 
-    /// Drops the open upload of a block, and says whether there was one; for who began it, or an operator.
+    /// Aborts the open upload of a block, and returns whether there was one; for the upload's owner or an operator.
     ///
     /// # Errors
-    /// `UploadOpen` for another producer, `OtherUpload` where one of another block is open.
+    /// `UploadOpen` for another producer, `OtherUpload` if the open upload is of another block.
     pub fn abort_upload(&mut self, number: u64) -> Result<bool, UploadError> {
         let argument = || format!("block {number}");
         self.with_upload("abort_block", argument, |state| {
@@ -312,7 +312,7 @@ impl State {
         })
     }
 
-    /// Does something with the open upload; where the caller is an operator, and not the producer that began it, it is noted.
+    /// Runs a change of the open upload, and writes an audit entry if an operator changes another producer's upload.
     fn with_upload<T>(
         &mut self,
         method: &str,

@@ -19,10 +19,10 @@ use coppice_interface::{CanisterArg, Config, Grant, ProblemCode, Role};
 use std::rc::Rc;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Makes the state of a new canister.
+/// Creates the state of a new canister.
 ///
 /// # Errors
-/// A sentence that says what is wrong with the argument or with memory.
+/// A sentence: the argument is wrong, or memory cannot be had.
 pub fn init(arg: Option<CanisterArg>) -> Result<(), String> {
     let arg = match arg {
         None => coppice_interface::InitArg::default(),
@@ -45,10 +45,10 @@ pub fn init(arg: Option<CanisterArg>) -> Result<(), String> {
     Ok(())
 }
 
-/// Opens the state of a canister that was upgraded. The cost does not depend on what is kept.
+/// Opens the state after an upgrade. The cost does not depend on the amount of data.
 ///
 /// # Errors
-/// A sentence where anything is not what this code writes: the upgrade is then undone.
+/// A sentence: the argument is wrong, or a cell was not written by this code. The upgrade is then undone.
 pub fn upgrade(arg: Option<CanisterArg>) -> Result<(), String> {
     let cells = Rc::new(memory::region(memory::CELLS));
     if cells.is_empty() {
@@ -93,7 +93,7 @@ fn open(cells: Rc<Region>, stored: config::Stored) -> Result<(), String> {
     Ok(())
 }
 
-/// The seed with which a new hash table hashes: different for each canister and installation.
+/// The hash seed of new hash tables: different for each canister and installation.
 fn hash_seed() -> u64 {
     xxh3_64_with_seed(platform::canister_self().as_slice(), platform::time_ns())
 }

@@ -37,7 +37,7 @@ pub struct State {
     pub config: Config,
     /// Grants of roles.
     pub roles: Roles,
-    /// Unix nanoseconds since when deletions are stopped; `None` if they are not.
+    /// Time since which deletions are stopped, in Unix nanoseconds; `None` if they are not.
     pub deletions_stopped: Option<u64>,
     /// The cap on the memory of records.
     records: RecordsCap,
@@ -47,17 +47,17 @@ pub struct State {
     pub chain: ChainStore,
     /// UTXO records.
     pub utxo: UtxoStore,
-    /// Blobs outside that are to be deleted.
+    /// Deletion queue of external blobs.
     pub deletions: DeletionQueue,
-    /// Policy and progress of pruning.
+    /// Policy and progress of the block pruner.
     pub pruner: Pruner,
-    /// The pruner of UTXO records.
+    /// The record pruner.
     pub utxo_pruner: UtxoPruner,
-    /// Exporters of the chain, and their bounds.
+    /// Exporters of the chain, and their acknowledged bounds.
     pub exporters: Exporters,
-    /// Changes by operators and admins.
+    /// Audit log of changes by operators and admins.
     pub audit: AuditLog,
-    /// Samples of the state, and since when problems last.
+    /// Samples of the state, and the start times of lasting problems.
     pub history: History,
     /// Times of the timers.
     pub clock: Clock,
@@ -72,20 +72,20 @@ thread_local! {
     static VISITS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
-/// Returns how often this thread has entered the state.
+/// Returns how often this thread has accessed the state.
 #[cfg(test)]
 pub fn visits() -> u64 {
     VISITS.get()
 }
 
-/// Reads the state. No code inside may enter the state again.
+/// Reads the state. Calls must not be nested.
 pub fn read<T>(f: impl FnOnce(&State) -> T) -> T {
     #[cfg(test)]
     VISITS.set(VISITS.get() + 1);
     STATE.with_borrow(|state| f(state.as_ref().unwrap_or_else(|| platform::trap("the canister is not initialised"))))
 }
 
-/// Changes the state. No code inside may enter the state again.
+/// Changes the state. Calls must not be nested.
 pub fn mutate<T>(f: impl FnOnce(&mut State) -> T) -> T {
     #[cfg(test)]
     VISITS.set(VISITS.get() + 1);
@@ -94,7 +94,7 @@ pub fn mutate<T>(f: impl FnOnce(&mut State) -> T) -> T {
 }
 
 impl State {
-    /// Persists settings, roles, and whether deletions are stopped, and has memory bounded by the settings.
+    /// Persists the settings, the roles and whether deletions are stopped, and applies the memory limits.
     pub fn save_config(&mut self) {
         self.config.bound_memory();
         self.bound_feeding();
@@ -110,8 +110,8 @@ impl State {
         }
     }
 
-    /// Bounds feeding by the settings and the policy: the memory of records goes by the chain's target, and only another cap moves the
-    /// reserve; the cycles go by the timer's interval.
+    /// Applies the limits on feeding calls. The cap on records depends on the policy's target, and the reserve above the cap moves only if
+    /// the cap changes; the minimum of cycles depends on the timer's interval.
     fn bound_feeding(&mut self) {
         let cap = self.config.records_cap(self.pruner.policy().map_or(0, |policy| policy.target_bytes));
         if cap != self.records.cap {
@@ -128,7 +128,7 @@ impl State {
         cycles::set_feed_min(self.config.feed_min(self.pruner.interval_secs()));
     }
 
-    /// Returns what settings and state ask of an append by the caller.
+    /// Returns the conditions for an append by the caller.
     pub fn admission(&self) -> Admission {
         Admission {
             by: platform::caller(),
@@ -153,13 +153,13 @@ impl State {
         self.pruner.due(&self.chain, &self.blobs, self.constraints().guard().as_ref())
     }
 
-    /// The pruner of UTXO records, with the stores that it works on.
+    /// The record pruner and the stores that it works on.
     pub fn utxo_pruner(&mut self) -> (&mut UtxoPruner, Records<'_>) {
         let Self { utxo, blobs, deletions, config, utxo_pruner, .. } = self;
         (utxo_pruner, Records { utxo, blobs, deletions, settings: &config.utxo })
     }
 
-    /// Slots of the blob store that were written off.
+    /// Number of blob slots that were written off.
     pub fn lost(&self) -> u64 {
         Class::all().map(|class| u64::from(self.blobs.class_counters(class).lost)).sum()
     }

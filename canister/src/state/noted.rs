@@ -1,4 +1,4 @@
-//! Changes that go into the audit log.
+//! Changes that are written to the audit log.
 
 use super::State;
 use crate::logs::audit::{Call, Fields, changes};
@@ -7,10 +7,10 @@ use coppice_interface::Role;
 use std::fmt::Debug;
 
 impl State {
-    /// Makes a change of an operator or an admin, and writes it into the audit log. `shown` reads the fields that the change is about.
+    /// Runs a change by an operator or an admin, and writes it to the audit log. `shown` returns the fields that may change.
     ///
     /// # Errors
-    /// The error of `change`, which the audit log gets too.
+    /// The error of `change`, which is logged too.
     pub fn noting<T, E: Debug>(
         &mut self,
         method: &str,
@@ -18,7 +18,7 @@ impl State {
         shown: impl Fn(&Self) -> Fields,
         change: impl FnOnce(&mut Self) -> Result<T, E>,
     ) -> Result<T, E> {
-        // Before the change: an admin may revoke its own role.
+        // Read before the change, because an admin may revoke its own role.
         let by_admin = self.caller_is(Role::Admin);
         let before = shown(self);
         let done = change(self);

@@ -1,4 +1,4 @@
-//! Calls of the record store, with its settings and its peers.
+//! Calls of the record store, together with the settings and stores that it needs.
 
 use super::State;
 use crate::external::Records;
@@ -7,7 +7,7 @@ use crate::utxo::{BatchItem, Call, UtxoStore};
 use coppice_interface::Batch;
 
 impl State {
-    /// Returns the record store and its peers, for a call that names a height.
+    /// Returns the record store and the stores it needs, for a call that names a height.
     pub fn records_at(&mut self, height: u32) -> (Records<'_>, Call<'_>) {
         let (pruner, records) = self.utxo_pruner();
         let call = Call { height, now_ns: platform::time_ns(), settings: records.settings, most: pruner.most_height() };

@@ -1,12 +1,12 @@
-//! Counters of refused blocks and of rollbacks. They lie on the heap, so an upgrade resets them.
+//! Counters of refused blocks and of rollbacks. They are not persisted, so an upgrade resets them.
 
 use coppice_interface::{AppendError, UploadError};
 use std::cell::{Cell, RefCell};
 
-/// Declares the reasons for which a block is refused, in the order of their counters.
+/// Lists the reasons for refusing a block, in the order of their counters.
 macro_rules! reasons {
     ($($reason:ident)*) => {
-        /// Reasons for which a block is refused, as answers name them.
+        /// Reasons for refusing a block, as named in replies.
         pub const REASONS: [&str; 13] = [$(stringify!($reason)),*];
 
         fn reason(error: &AppendError) -> usize {
@@ -30,13 +30,13 @@ thread_local! {
     static ROLLBACKS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Counts a block that was refused.
+/// Counts a refused block.
 #[cold]
 pub fn refused(error: &AppendError) {
     REFUSED.with_borrow_mut(|all| all[reason(error)] += 1);
 }
 
-/// Counts an upload that was refused as its block is not acceptable.
+/// Counts an upload that was refused because its block is not acceptable.
 #[cold]
 pub fn refused_upload(error: &UploadError) {
     if let UploadError::Append(error) = error {
@@ -59,7 +59,7 @@ pub fn rollbacks() -> u64 {
     ROLLBACKS.get()
 }
 
-/// Begins anew, as an upgrade does.
+/// Resets the counters, as an upgrade does.
 #[cfg(test)]
 pub fn forget() {
     REFUSED.with_borrow_mut(|all| *all = Default::default());

@@ -1,4 +1,4 @@
-//! A tick for blocks: the next piece of work, past a piece that traps.
+//! A tick for blocks: runs the next work item, and gets past work items that trap.
 
 use super::State;
 use crate::chunks::is_expired;
@@ -6,11 +6,11 @@ use crate::pruning::blocks::{Constraints, Next, Piece};
 use crate::pruning::work::marker::Turn;
 use crate::{logs, platform};
 
-/// Quarantined blobs that a tick releases.
+/// Quarantined blobs that one tick releases.
 const MAX_RELEASES: u64 = 1_000;
 
 impl State {
-    /// Does the work of one tick for blocks, and returns when the next tick is wanted. `late`: the ticks before have trapped.
+    /// Does the work of one tick for blocks, and returns when the next tick is wanted. `late`: the previous ticks have trapped.
     pub fn tick(&mut self, late: bool) -> Next {
         let next = self.take_turn(late);
         self.count_faults();
@@ -31,7 +31,7 @@ impl State {
         next
     }
 
-    /// Does the next piece of work. Work that was begun comes before pruning, in a message of its own, whether blocks may be pruned or not.
+    /// Runs the next work item. Work already begun comes before pruning, in a message of its own, whether or not blocks may be pruned.
     fn work(&mut self, constraints: &Constraints, pieces: u64) -> Next {
         match self.first_piece() {
             None | Some(Piece::Block(_) | Piece::Slice(..)) => {
@@ -45,12 +45,12 @@ impl State {
         Next::AtOnce
     }
 
-    /// Returns the piece of work that a tick would do next.
+    /// Returns the next work item of a tick.
     fn next_piece(&self, constraints: &Constraints) -> Option<Piece> {
         self.first_piece().or_else(|| self.pruner.next_piece(&self.chain, &self.blobs, constraints))
     }
 
-    /// Returns the piece of work that a tick does before anything is pruned.
+    /// Returns the next work item that comes before pruning.
     fn first_piece(&self) -> Option<Piece> {
         let (now, expiry) = (platform::time_secs(), self.config.upload_expiry_secs);
         let expired = |touched: Option<u64>| touched.is_some_and(|touched| is_expired(touched, now, expiry));
@@ -64,7 +64,7 @@ impl State {
         first.map(|(piece, _)| piece)
     }
 
-    /// Returns when the first open upload expires, in Unix seconds. Leaves out an upload that is being undone, or is passed over.
+    /// Returns when the first open upload expires, in Unix seconds. Ignores uploads that are being undone or are quarantined.
     pub fn next_expiry(&self) -> Option<u64> {
         let waits = |piece| !self.pruner.is_set_aside(piece);
         let block = self.chain.upload_touched().filter(|_| !self.chain.is_aborting() && waits(Piece::Upload));
@@ -88,7 +88,8 @@ impl State {
         }
     }
 
-    /// Releases quarantined blobs. Normally there is none, because the message that frees a blob releases it, unless its entry is damaged.
+    /// Releases quarantined blobs. Normally there are none, because the message that frees a blob also releases it unless its entry is
+    /// damaged.
     fn release_quarantined(&mut self) {
         let (_, faults) = self.blobs.release_quarantined(MAX_RELEASES);
         faults.iter().for_each(|fault| logs::error(&format!("quarantine: {fault}")));

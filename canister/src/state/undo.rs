@@ -1,12 +1,12 @@
-//! Undoing over messages: rollbacks, aborted uploads, and the leftovers of a reset.
+//! Work that is undone over several messages: rollbacks, aborted uploads, and the leftovers of a reset.
 
 use super::State;
 use crate::logs;
 use crate::pruning::work::budget::Budget;
 
 impl State {
-    /// Continues the rollback that is under way: removes blocks from the newest on, within the budget of a tick. Returns by how much the head
-    /// fell.
+    /// Continues the running rollback: removes blocks from the newest on, within the budget of a tick. Returns how many blocks the head
+    /// went down.
     pub(super) fn go_on_rolling_back(&mut self) -> u64 {
         let policy = self.pruner.policy().cloned().unwrap_or_default();
         let mut budget = Budget::new(policy.max_ops_per_tick, policy.max_instructions_per_tick);
@@ -27,7 +27,7 @@ impl State {
         fell
     }
 
-    /// Counts and logs what could not be read where an upload was undone.
+    /// Counts and logs what could not be read while an upload was undone.
     pub(super) fn count_faults(&mut self) {
         let faults = self.chain.take_faults();
         if !faults.is_empty() {
@@ -36,7 +36,7 @@ impl State {
         }
     }
 
-    /// Continues undoing an upload, rolling back, or clearing after a reset, by as much as one message may do.
+    /// Continues an abort, a rollback or the clearing after a reset, as far as one message may.
     pub(super) fn undo(&mut self) {
         if self.chain.is_aborting() {
             self.chain.go_on_aborting(&mut self.blobs);

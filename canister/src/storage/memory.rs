@@ -1,4 +1,4 @@
-//! Registry of stable memory: the one manager, and the regions that it hands out.
+//! Registry of stable memory: the manager and its regions.
 
 pub use super::ids::*;
 use super::{blob::BlobStore, places};
@@ -9,10 +9,10 @@ use coppice_storage::{Layout, Manager, Terms};
 use ic_stable_structures::Memory as _;
 use std::cell::RefCell;
 
-/// One structure's own address space in the canister's stable memory.
+/// Address space of one data structure in the canister's stable memory.
 pub type Region = coppice_storage::Region<Ic>;
 
-/// Fixed facts about the canister's stable memory. New records, and new rows of the deletion queue, take memory up to `max_utxo_bytes`.
+/// Constants of the canister's stable memory. New records and new rows of the deletion queue take memory up to `max_utxo_bytes`.
 const LAYOUT: Layout = Layout {
     regions: NAMES.len() as u8,
     counted: &[UTXO_INDEX, UTXO_SLOTS, DELETIONS],
@@ -20,24 +20,24 @@ const LAYOUT: Layout = Layout {
     reserved_cycles: (CELLS, places::RESERVED),
 };
 
-/// Nodes of an application subnet, until the settings are read.
+/// Number of nodes of an application subnet, used until the settings are read.
 const SMALL_SUBNET: u32 = 13;
 
 thread_local! {
     static MANAGER: RefCell<Option<Manager<Ic>>> = const { RefCell::new(None) };
 }
 
-/// Memory that was refused, on its way into an error of the interface.
+/// A refused growth, for conversion into an error of the interface.
 #[derive(Clone, Copy, Debug)]
 pub struct NoMemory(pub GrowError);
 
-/// Has an error of the interface say why memory was refused; `$full`: the quota is used up.
+/// Converts [`NoMemory`] into an error of the interface; `$full` is the error for a used-up quota.
 macro_rules! no_memory {
     ($error:ident, $full:expr) => {
         impl From<NoMemory> for $error {
             fn from(NoMemory(why): NoMemory) -> Self {
                 match why {
-                    // Only a tick's work is put off, and a tick that meets it goes on later.
+                    // Only a tick's work is deferred, and a tick that gets `Later` retries.
                     GrowError::OutOfSpace | GrowError::Later => Self::OutOfSpace,
                     GrowError::QuotaFull => $full,
                     GrowError::LowCycles { missing } => Self::LowCycles { missing },
@@ -52,7 +52,7 @@ no_memory!(AppendError, Self::OutOfSpace);
 no_memory!(BlobDeletionError, Self::RecordsFull { limit: manager().quota().cap() });
 no_memory!(UtxoRefusal, Self::RecordsFull { limit: manager().quota().cap() });
 
-/// A growth leaves the cycles of two timers' calls, so that the ten-minute timer goes on.
+/// A growth must leave the cycles for the calls of two timers, so that the ten-minute timer keeps running.
 fn terms(nodes: u32, reserved_cycles_limit: u128) -> Terms {
     Terms { nodes, reserved_cycles_limit, kept: 2 * platform::timer_call_cycles() }
 }
@@ -68,7 +68,7 @@ pub fn manager() -> Manager<Ic> {
     })
 }
 
-/// Forgets the manager, as an upgrade does.
+/// Drops the manager, as an upgrade does.
 #[cfg(not(target_family = "wasm"))]
 pub fn forget() {
     MANAGER.set(None);
@@ -82,7 +82,7 @@ pub fn region(id: u8) -> Region {
 /// Opens the blobs.
 ///
 /// # Errors
-/// [`OpenError`](super::OpenError) as a sentence.
+/// A sentence made from [`OpenError`](super::OpenError).
 pub fn open_blobs() -> Result<BlobStore, String> {
     Ok(BlobStore::open([BLOB_ARENA, BLOB_GRANULES, BLOB_SETS].map(region))?)
 }
@@ -92,22 +92,22 @@ pub fn set_terms(nodes: u32, reserved_cycles_limit: u128) {
     manager().growth().set_terms(terms(nodes, reserved_cycles_limit));
 }
 
-/// Returns the raw pages in use, which is what the platform bills.
+/// Returns the raw pages in use; the platform bills these.
 pub fn billed_pages() -> u64 {
     <Ic as coppice_storage::Platform>::Memory::default().size()
 }
 
-/// Memory of a structure that the bench compares with.
+/// Memory of the data structures that the bench compares.
 #[cfg(feature = "bench")]
 pub type BenchMemory = ic_stable_structures::memory_manager::VirtualMemory<<Ic as coppice_storage::Platform>::Memory>;
 
-/// Returns a memory that the product does not use.
+/// Returns a memory that is used only by the bench.
 #[cfg(feature = "bench")]
 pub fn bench(which: u8) -> BenchMemory {
     manager().other(200 + which)
 }
 
-/// Runs work that creates UTXO records or rows: it takes memory up to the quota only.
+/// Runs code that creates UTXO records or rows; memory growth in it is limited by the quota.
 pub fn creating_records<T>(run: impl FnOnce() -> T) -> T {
     MANAGER.with_borrow(|manager| match manager {
         Some(manager) => manager.quota().creating(run),
@@ -115,5 +115,5 @@ pub fn creating_records<T>(run: impl FnOnce() -> T) -> T {
     })
 }
 
-// The interface names both, for answers.
+// The interface declares both constants again, for replies.
 const _: () = assert!(BUCKET == coppice_interface::BUCKET && WASM_PAGE == coppice_interface::WASM_PAGE);

@@ -1,4 +1,4 @@
-//! The canister's stable memory: `coppice_storage` over the platform, its regions and its cells.
+//! The canister's stable memory: `coppice_storage` on the platform, with its regions and cells.
 
 mod ids;
 pub mod memory;
@@ -16,13 +16,13 @@ pub mod blob {
     pub type BlobStore = coppice_storage::blob::BlobStore<super::Ic>;
 }
 
-/// Returns a blob's pointer as answers name it.
+/// Converts a blob pointer into the form used in replies.
 pub fn named(ptr: blob::BlobPtr) -> coppice_interface::BlobPtr {
     let blob::BlobPtr { offset, len, class, generation } = ptr;
     coppice_interface::BlobPtr { offset, len, class, generation }
 }
 
-/// Returns the pointer that an answer names.
+/// Converts a blob pointer from the form used in replies.
 pub fn pointer(ptr: &coppice_interface::BlobPtr) -> blob::BlobPtr {
     let &coppice_interface::BlobPtr { offset, len, class, generation } = ptr;
     blob::BlobPtr { offset, len, class, generation }

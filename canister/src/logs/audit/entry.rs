@@ -11,16 +11,16 @@ use xxhash_rust::xxh3::Xxh3Default;
 
 /// Bytes of a method's name.
 const METHOD: usize = 48;
-/// Bytes of an argument.
+/// Bytes of a logged argument.
 const ARGUMENT: usize = 512;
-/// Bytes of a result.
+/// Bytes of a logged result.
 const RESULT: usize = 384;
-/// Bytes of the name of what was changed.
+/// Bytes of a changed field's name.
 const NAME: usize = 128;
-/// Bytes of a value before, and of one after.
+/// Bytes of a field's value, before or after.
 const VALUE: usize = 256;
 
-/// A call that is noted.
+/// A call to be logged.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
     /// Time of the call, in Unix nanoseconds.
@@ -31,12 +31,12 @@ pub struct Call<'a> {
     pub method: &'a str,
     /// The argument.
     pub argument: &'a str,
-    /// The answer.
+    /// The result.
     pub result: &'a str,
 }
 
 impl Call<'_> {
-    /// Hash of caller and method, by which the entry is found.
+    /// Hash of caller and method, for finding the entry.
     pub fn key(&self) -> u64 {
         let mut hash = Xxh3Default::new();
         hash.update(self.caller.as_slice());
@@ -45,7 +45,7 @@ impl Call<'_> {
     }
 }
 
-/// An entry, as it is kept.
+/// A persisted entry.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Entry {
     caller: Principal,
@@ -55,12 +55,12 @@ pub struct Entry {
     argument: String,
     result: String,
     changes: Vec<Change>,
-    /// True if the calls changed more values than the entry has room for.
+    /// True if the calls changed more fields than fit into the entry.
     more: bool,
 }
 
 impl Entry {
-    /// An entry without a call yet.
+    /// Creates an entry without a call.
     pub fn new(call: &Call) -> Self {
         Self {
             caller: call.caller,
@@ -79,7 +79,7 @@ impl Entry {
         self.caller == call.caller && self.method == cut(call.method, METHOD)
     }
 
-    /// Adds a call. A value that several calls changed keeps its first `before` and takes the last `after`.
+    /// Adds a call. A field that several calls change keeps its first `before` and gets the last `after`.
     pub fn add(&mut self, call: &Call, changes: Vec<Change>) {
         self.calls += 1;
         self.last = call.time;
@@ -108,7 +108,7 @@ impl Entry {
         !self.more && self.bytes().len() <= MOST
     }
 
-    /// Encodes the entry. Drops the oldest changes if the entry would be too long, and notes that there were more.
+    /// Encodes the entry. If it is too long, drops the oldest changes and sets `more`.
     pub fn encode(&mut self) -> Vec<u8> {
         loop {
             let bytes = self.bytes();
@@ -120,7 +120,7 @@ impl Entry {
         }
     }
 
-    /// The entry, as it is answered.
+    /// The entry in the form used in replies.
     pub fn shown(self, head: &Head) -> AuditEntry {
         let values = |value: fn(&Change) -> Option<&String>| {
             let values = self.changes.iter().filter_map(|change| Some(format!("{} = {}", change.name, value(change)?)));

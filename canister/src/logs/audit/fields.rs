@@ -1,17 +1,17 @@
-//! Names and values of the state that a call may change; their differences are the change.
+//! Named values of the state. The differences between two readings are a call's changes.
 
 use ciborium::Value;
 use serde::{Deserialize, Serialize};
 
-/// Names and values.
+/// Names with values.
 pub type Fields = Vec<(String, String)>;
 
-/// One of them.
+/// Makes a field.
 pub fn field(name: &str, value: impl ToString) -> (String, String) {
     (name.into(), value.to_string())
 }
 
-/// The fields of a structure, those of one within it as `outer.inner`.
+/// The fields of a structure; fields of nested structures are named `outer.inner`.
 pub fn fields(of: &impl Serialize) -> Fields {
     let mut all = Fields::new();
     match Value::serialized(of) {
@@ -38,7 +38,7 @@ fn shown(value: &Value) -> String {
         Value::Bool(is) => is.to_string(),
         Value::Integer(number) => i128::from(*number).to_string(),
         Value::Text(text) => text.clone(),
-        // What is above 64 bits.
+        // Integers above 64 bits.
         Value::Tag(2, bytes) if bytes.as_bytes().is_some_and(|bytes| bytes.len() <= 16) => {
             let bytes = bytes.as_bytes().map_or(&[][..], Vec::as_slice);
             bytes.iter().fold(0u128, |number, &byte| number << 8 | u128::from(byte)).to_string()
@@ -49,7 +49,7 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// A field that a call changed. A field that was not there before, or is there no more, has no value.
+/// A field that a call changed. `before` is `None` for a new field, `after` for a removed one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
     /// The field's name.
@@ -60,7 +60,7 @@ pub struct Change {
     pub after: Option<String>,
 }
 
-/// The fields that differ, in the order in which they are shown.
+/// The fields that differ, in the order of the readings.
 pub fn changes(before: Fields, mut after: Fields) -> Vec<Change> {
     let mut changes = Vec::new();
     for (name, before) in before {
@@ -96,7 +96,7 @@ mod tests {
         ];
         assert_eq!(changes(fields(&config), fields(&changed)), expected);
         assert_eq!(changes(fields(&config), fields(&config)), []);
-        // A structure that was not there at all, and one that is there no more.
+        // A structure that is new, and one that is removed.
         let policy = PrunePolicy::default();
         let first = changes(fields(&None::<PrunePolicy>), fields(&Some(policy.clone())));
         assert_eq!(first[..2], [change("value", Some("none"), None), change("target_bytes", None, Some("0"))]);

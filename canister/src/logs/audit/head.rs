@@ -9,9 +9,9 @@ pub const MOST: usize = places::AUDIT_LEN - HEAD;
 /// An entry's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// The number of entries of the ring that were written before.
+    /// Number of the entry within its ring.
     pub place: u64,
-    /// The number over all rings.
+    /// Number of the entry over all rings.
     pub number: u64,
     /// The time of the first call, in Unix nanoseconds.
     pub first: u64,

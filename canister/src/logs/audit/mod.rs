@@ -1,8 +1,8 @@
-//! Audit log: changes by operators and admins, and who made them.
+//! Audit log: changes by operators and admins, with their callers.
 //!
-//! All calls of one caller through one method within an hour are one entry, with the state before the first and after the last, so that no
-//! number of calls overwrites the log. An entry that is full is followed by another, up to four in the hour; the fourth keeps its newest
-//! changes. Three rings keep the entries apart:
+//! All calls of one caller through one method within an hour share an entry, with the state before the first and after the last call, so
+//! that a flood of calls does not overwrite the log. A full entry is followed by another, up to four in the hour; the fourth keeps its
+//! newest changes. Three rings separate the entries:
 //!
 //! | ring | entries | calls |
 //! |---|---|---|
@@ -10,8 +10,8 @@
 //! | operators | 1,000 | of other callers that changed something |
 //! | unchanged | 500 | that were refused or changed nothing: they are counted only |
 //!
-//! An entry is written in the message that changes something, so that there is never one without the other: a trap undoes both. Writing one
-//! cannot fail: the rings' place is reserved since the installation, and texts are cut.
+//! An entry is written in the message that makes the change, so that neither exists without the other: a trap undoes both. Writing an entry
+//! cannot fail, because the memory of the rings is reserved at installation, and texts are cut.
 //!
 //! ```text
 //! cell: 0 magic "CPAU"  4 version u16  6 reserved u16  8 entries ever written u64
@@ -47,11 +47,11 @@ const ADMINS: usize = 0;
 const OPERATORS: usize = 1;
 /// The ring of calls that changed nothing.
 const UNCHANGED: usize = 2;
-/// The most entries of one caller and method in an hour.
+/// Maximum number of entries of one caller and method in an hour.
 const IN_AN_HOUR: usize = 4;
-/// Entries of one answer: 250 of 4 KiB, whose names stand there twice, fit a reply.
+/// Maximum entries of a page: 250 entries of 4 KiB, with field names listed twice, fit into a reply.
 const MAX_PAGE: u32 = 250;
-/// Entries of one answer where the caller does not say.
+/// Entries of a page for limit 0.
 const DEFAULT_PAGE: u32 = 100;
 
 /// The three rings.
@@ -63,7 +63,7 @@ pub struct AuditLog {
 }
 
 impl AuditLog {
-    /// Reads the header; one never written is an empty log.
+    /// Reads the header; a header that was never written is an empty log.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -90,7 +90,7 @@ impl AuditLog {
             entry.add(call, changes.clone());
             (head, entry)
         });
-        // A flood of changes by one key takes four entries an hour, so that it overwrites no entries of others.
+        // A flood of changes by one key fills four entries an hour, so it does not overwrite entries of others.
         let may_join = |entry: &Entry| entry.has_room() || ring.count(&self.cells, call) >= IN_AN_HOUR;
         let (head, mut entry) = joined.filter(|(_, entry)| may_join(entry)).unwrap_or_else(|| {
             let head = Head { place: ring.written, number: self.written, first: call.time, key: call.key() };
@@ -105,8 +105,8 @@ impl AuditLog {
         self.cells.write(places::AUDIT, &header);
     }
 
-    /// The entries of all rings before number `cursor`, the newest first; at most 250, and 100 where `limit` is 0. One that cannot be read is
-    /// left out.
+    /// The entries of all rings before number `cursor`, newest first; at most 250, and 100 if `limit` is 0. Unreadable entries are left
+    /// out.
     pub fn page(&self, cursor: Option<u64>, limit: u32) -> AuditPage {
         let limit = if limit == 0 { DEFAULT_PAGE } else { limit.min(MAX_PAGE) } as usize;
         let older = |head: &Head| cursor.is_none_or(|cursor| head.number < cursor);

@@ -1,4 +1,4 @@
-//! Ring of slots of 4 KiB: the last entries of one kind, each found by its place.
+//! Ring of slots of 4 KiB: the last entries of one kind, each located by its number in the ring.
 //!
 //! ```text
 //! slot: 0 place u64  8 number u64  16 time of the first call u64  24 hash of caller and method u64  32 length u32
@@ -12,7 +12,7 @@ use crate::storage::places;
 use coppice_storage::bytes::{u32_at, u64_at};
 use coppice_storage::ring::Ring as Place;
 
-/// Nanoseconds within which the calls of one caller through one method are one entry.
+/// Nanoseconds within which the calls of one caller through one method share an entry.
 pub const HOUR: u64 = 3_600_000_000_000;
 
 /// The last entries of one kind.
@@ -24,7 +24,7 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// The heads of the kept entries, the newest first. A slot that holds no entry of its place is left out.
+    /// The heads of the kept entries, newest first. Slots that do not hold the expected entry are left out.
     pub fn heads(&self, cells: &Region) -> impl Iterator<Item = Head> {
         self.place.kept(self.written).rev().filter_map(move |place| {
             let head: [u8; 32] = cells.read(self.place.slot(place));
@@ -34,23 +34,23 @@ impl Ring {
         })
     }
 
-    /// Reads an entry; `None` where its bytes are none.
+    /// Reads an entry; `None` if its bytes cannot be decoded.
     pub fn entry(&self, cells: &Region, head: &Head) -> Option<Entry> {
         let slot: [u8; places::AUDIT_LEN] = cells.read(self.place.slot(head.place));
         let len = u32_at(&slot, HEAD - 4) as usize;
         ciborium::from_reader(slot[HEAD..].get(..len)?).ok()
     }
 
-    /// The heads of a caller's entries of a method within an hour of a call, the newest first.
+    /// The heads of this caller's and method's entries within an hour of the call, newest first.
     ///
-    /// Entries lie in the order of their first calls, so the walk ends at the first one that is an hour or more away. A clock that goes back an
-    /// hour or more begins new entries.
+    /// Entries are ordered by their first calls, so the walk ends at the first entry that is an hour or more away. A clock that goes back
+    /// an hour or more starts new entries.
     fn recent(&self, cells: &Region, call: &Call) -> impl Iterator<Item = Head> {
         let (key, time) = (call.key(), call.time);
         self.heads(cells).take_while(move |head| head.first.abs_diff(time) < HOUR).filter(move |head| head.key == key)
     }
 
-    /// The entry to which a call belongs: the newest of this caller and method within the hour.
+    /// The newest entry of this caller and method within the hour, which the call joins.
     pub fn find(&self, cells: &Region, call: &Call) -> Option<(Head, Entry)> {
         self.recent(cells, call).find_map(|head| {
             let entry = self.entry(cells, &head)?;

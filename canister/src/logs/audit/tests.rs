@@ -1,4 +1,4 @@
-//! The audit log without a state.
+//! Unit tests of the audit log on its own.
 
 use super::entry::Entry;
 use super::*;
@@ -31,7 +31,7 @@ fn change(name: &str, before: &str, after: &str) -> Change {
     Change { name: name.into(), before: Some(before.into()), after: Some(after.into()) }
 }
 
-/// A call by a caller, at a time, which changes a field.
+/// A call that changes a field.
 fn call<'a>(caller: u8, method: &'a str, time: u64) -> Call<'a> {
     Call { time, caller: of(caller), method, argument: "7", result: "Ok" }
 }
@@ -57,7 +57,7 @@ fn numbers(audit: &AuditLog) -> Vec<u64> {
 fn each_ring_keeps_its_last_entries_over_upgrades_and_pages_are_in_one_order() {
     let mut audit = fresh();
     assert_eq!(audit.page(None, 0), AuditPage { entries: vec![], cursor: None });
-    // An admin's, an operator's and an unchanged one in turn, each in an hour of its own.
+    // In turn an admin's, an operator's and an unchanged call, each in an hour of its own.
     for number in 0..6_000u64 {
         let changes = if number % 3 == 2 { vec![] } else { vec![change("a", "1", "2")] };
         audit.note(number % 3 == 0, &call((number % 3) as u8, "set", number * HOUR), changes);
@@ -68,7 +68,7 @@ fn each_ring_keeps_its_last_entries_over_upgrades_and_pages_are_in_one_order() {
     }
     let kept = |number: &u64| *number >= if number % 3 == 2 { 4_500 } else { 3_000 };
     assert_eq!(numbers(&audit), (0..6_000).rev().filter(kept).collect::<Vec<_>>());
-    // A limit of nothing is the default, one of everything the most; a cursor may be any number.
+    // A limit of 0 means the default, a huge limit the maximum; a cursor may be any number.
     let page = |cursor, limit| audit.page(cursor, limit);
     assert_eq!((page(None, 0).entries.len(), page(None, u32::MAX).entries.len()), (100, 250));
     assert_eq!((page(None, 1).entries[0].number, page(None, 1).cursor), (5_999, Some(5_999)));
@@ -90,7 +90,7 @@ fn calls_within_an_hour_are_one_entry_with_the_first_state_and_the_last() {
     let entry = all(&audit).remove(0);
     assert_eq!((entry.first_time, entry.last_time, entry.calls), (NOON, NOON + HOUR - 1, 3));
     assert_eq!([entry.before.as_str(), &entry.after, &entry.argument], ["a = 1; b = 5", "a = 3; b = 6", "7"]);
-    // Another method, another caller, another ring, and the same an hour later are others.
+    // Calls of another method, another caller or another ring, and calls an hour later, get entries of their own.
     audit.note(false, &call(1, "put", NOON), vec![change("a", "3", "4")]);
     audit.note(false, &call(2, "set", NOON), vec![change("a", "4", "5")]);
     audit.note(true, &call(1, "set", NOON), vec![change("a", "5", "6")]);
@@ -120,7 +120,7 @@ fn a_clock_that_goes_back_or_jumps_begins_a_new_entry_from_an_hour_on() {
     assert_eq!(at(0)[0], (0, 0, 1));
 }
 
-/// However many calls one caller makes, entries of others stay, and finding an entry reads no more than an hour's heads.
+/// However many calls one caller makes, entries of others stay, and finding an entry reads at most an hour's heads.
 #[test]
 fn a_flood_of_calls_overwrites_no_entry_of_others() {
     let mut audit = fresh();
@@ -170,7 +170,7 @@ fn a_text_that_is_too_long_is_cut_between_two_characters_and_changes_without_roo
     assert!(entry.encode().len() <= MOST);
 }
 
-/// A thief's forty grants hide no grant: full entries are followed by others, and the last one keeps what was done last.
+/// Forty grants by a stolen key hide no grant: full entries are followed by others, and the last one keeps the newest changes.
 #[test]
 fn changes_that_fill_an_entry_begin_another_up_to_four_in_an_hour() {
     let mut audit = fresh();
@@ -196,7 +196,7 @@ fn an_entry_that_is_damaged_is_left_out_and_another_version_refused() {
     (0..5).for_each(|hour| audit.note(true, &call(1, "set", hour * HOUR), vec![change("a", "1", "2")]));
     let cells = memory::region(memory::CELLS);
     let slot = audit.rings[ADMINS].place.slot(2);
-    // The place, the length, and the entry.
+    // Damage to the number, the length and the entry.
     for (byte, wrong) in [(0, 9), (34, 1), (36, 0xFF)] {
         let [right] = cells.read(slot + byte);
         cells.write(slot + byte, &[wrong]);

@@ -6,7 +6,7 @@ use crate::state::{self, mutate, read};
 use crate::storage::memory;
 use coppice_interface::{CanisterArg, InitArg, PrunePolicyArg};
 
-/// A moment on a whole month's place.
+/// The start of a half hour.
 const T: u64 = 1_700_000_000 / COARSE_EVERY * COARSE_EVERY;
 
 fn at(secs: u64) {
@@ -36,7 +36,7 @@ fn a_minute_has_one_sample_however_often_it_is_asked_for() {
     assert_eq!(times(Span::Day, T + 600), [T, T + 60, T + 120, T + 600]);
     assert_eq!(times(Span::Month, T + 600), [T], "the first of its half an hour");
     assert_eq!(times(Span::Day, T + 119), [T, T + 60], "none of what is to come");
-    // An upgrade forgets that there was one, and takes it anew.
+    // An upgrade forgets the last sample's time, so the next call takes a sample.
     state::upgrade(None).unwrap();
     mutate(sampling::note);
     assert_eq!(times(Span::Day, T + 600), [T, T + 60, T + 120, T + 600]);
@@ -52,7 +52,7 @@ fn a_day_and_a_month_are_kept_and_what_is_older_is_not_shown() {
     let now = T + 60 * (3 * 1_440 - 1);
     assert_eq!(times(Span::Day, now), (0..1_440).rev().map(|ago| now - 60 * ago).collect::<Vec<_>>());
     assert_eq!(times(Span::Month, now), (0..3 * 48).map(|half| T + COARSE_EVERY * half).collect::<Vec<_>>());
-    // Days later nothing of that day is shown: the gap is one, though the places are full.
+    // Days later no old sample is shown, although the slots are full.
     assert_eq!(times(Span::Day, now + 86_400), [] as [u64; 0]);
     assert_eq!(times(Span::Month, now + 31 * 86_400), [] as [u64; 0]);
     assert_eq!(times(Span::Month, u64::MAX), [] as [u64; 0]);
@@ -77,7 +77,7 @@ fn a_clock_that_is_set_back_or_far_ahead_leaves_samples_that_are_right() {
     assert_eq!(times(Span::Day, T + 120), [T, T + 60, T + 120]);
 }
 
-/// What a tick prunes in the message that takes the sample is no backlog any more.
+/// The sample of a tick is taken after its pruning, so pruned blocks are not in the backlog.
 #[test]
 fn a_tick_takes_its_sample_behind_its_work() {
     fresh();
@@ -118,7 +118,7 @@ fn since_when_is_noted_kept_over_an_upgrade_and_forgotten_when_it_is_over() {
     assert_eq!(since(ProblemCode::CyclesLow), None);
     native::with(|world| world.liquid_cycles = 90_000_000_000);
     at(T + 600);
-    // Who asks before anything was noticed hears the time of the question.
+    // A query before the first sample gets its own time as the start time.
     let first = read(crate::operation::health::health);
     assert_eq!((first.problems[0].known(), first.problems[0].since), (Some(ProblemCode::CyclesLow), (T + 600) * NS));
     mutate(sampling::note);
@@ -165,7 +165,7 @@ fn the_layout_is_what_it_was() {
     assert_eq!(cells.read_u64(places::HISTORY + code), (T + 60) * NS);
     let name = crate::deletion::Name { key: b"key", file_type: "tx", store_type: StoreType::BlockPersister };
     mutate(|state| state.deletions.schedule(&name, 0, T * NS)).unwrap();
-    // Nothing is due below the safety window.
+    // Nothing is due within the safety window.
     mutate(|state| state.utxo_pruner.notify_block(20, false, true)).unwrap();
     for secs in [120, COARSE_EVERY, 2 * COARSE_EVERY] {
         at(T + secs);
