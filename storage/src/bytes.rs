@@ -1,9 +1,9 @@
-//! Little-endian numbers in a slice of bytes, at fixed offsets of a layout.
+//! Little-endian numbers at fixed offsets of a byte slice.
 
 /// Returns the 16 bits at `at`.
 ///
 /// # Panics
-/// Where they lie outside the slice: the layout and its length are constants.
+/// If they lie outside the slice, which cannot happen for constant layouts.
 #[inline(always)]
 pub fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes(array_at(bytes, at))

@@ -16,7 +16,7 @@ const HEAD: usize = HEADER + 4;
 pub struct Cell {
     /// Bytes from the start of the region.
     pub at: u64,
-    /// Most bytes of the cell, its head included.
+    /// Maximum bytes of the cell, its head included.
     pub capacity: usize,
     /// Name, magic and version.
     pub header: Header,
@@ -26,7 +26,7 @@ impl Cell {
     /// Reads the value; `None` if the cell was never written.
     ///
     /// # Errors
-    /// [`OpenError`] if another layout lies there, or the value cannot be decoded.
+    /// [`OpenError`] if another layout is found, or the value cannot be decoded.
     pub fn load<T: DeserializeOwned>(&self, cells: &Region<impl Platform>) -> Result<Option<T>, OpenError> {
         let head: [u8; HEAD] = cells.read(self.at);
         if head == [0; HEAD] {
@@ -44,7 +44,7 @@ impl Cell {
     /// Writes the value.
     ///
     /// # Errors
-    /// A sentence if the value is longer than the cell; nothing has changed.
+    /// A sentence: the value is longer than the cell. Nothing has changed.
     pub fn save<T: Serialize>(&self, cells: &Region<impl Platform>, value: &T) -> Result<(), String> {
         let mut bytes = Vec::from(self.header.encode());
         bytes.extend([0; 4]);

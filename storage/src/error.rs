@@ -2,25 +2,25 @@
 
 use thiserror::Error;
 
-/// Why stable memory was not grown. Nothing has changed.
+/// Reasons why stable memory was not grown. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum GrowError {
     /// The cap on stable memory, the platform's limit or the subnet's capacity is reached.
     #[error("stable memory is used up")]
     OutOfSpace,
-    /// The balance would not pay for the new pages and leave what must stay payable.
+    /// The balance cannot pay for the new pages and also keep the required cycles.
     #[error("cycles are missing for memory to grow")]
     LowCycles {
         /// Cycles that are missing.
         missing: u128,
     },
-    /// More cycles would be reserved for storage than the canister's settings on the platform allow.
+    /// More cycles would be reserved for storage than the canister's platform settings allow.
     #[error("for memory to grow more cycles than reserved_cycles_limit would be reserved")]
     ReservedCyclesLimit {
         /// Cycles over the limit.
         missing: u128,
     },
-    /// The regions that count towards the quota have reached it.
+    /// The regions that count towards the quota have used it up.
     #[error("the quota is used up")]
     QuotaFull,
     /// Deferred to a separate message: see [`Growth::put_off`](crate::Growth::put_off).
@@ -28,17 +28,17 @@ pub enum GrowError {
     Later,
 }
 
-/// Why a layout in stable memory cannot be opened. Nothing is ever assumed of one that cannot be read.
+/// Reasons why a layout in stable memory cannot be opened. The contents of an unreadable layout are never guessed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum OpenError {
-    /// Another layout, or another version, lies there.
+    /// Another layout or another version was found.
     #[error("{name}: magic {}, version {}; this code reads {}, version {}", quoted(&.found.0), .found.1, quoted(&.expected.0), .expected.1)]
     Header {
         /// Name of the layout.
         name: &'static str,
         /// The magic and the version that the code reads.
         expected: ([u8; 4], u16),
-        /// The magic and the version that lie there.
+        /// The magic and the version that were found.
         found: ([u8; 4], u16),
     },
     /// Memory for a new layout was refused.

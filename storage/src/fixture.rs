@@ -1,4 +1,4 @@
-//! Memory of this crate's own tests: a manager of a few regions, one for each thread.
+//! Memory for this crate's own tests: a manager of a few regions, one per thread.
 
 use crate::twin::{self, Twin};
 use crate::{Layout, Manager, Region, Terms};
@@ -8,13 +8,13 @@ use std::cell::RefCell;
 pub const CELLS: u8 = 0;
 /// A region that does not count towards the quota.
 pub const ARENA: u8 = 1;
-/// The second region of the BlobStore.
+/// The BlobStore's second region.
 pub const GRANULES: u8 = 2;
-/// The third region of the BlobStore.
+/// The BlobStore's third region.
 pub const SETS: u8 = 3;
-/// A region that counts.
+/// A region that counts towards the quota.
 pub const INDEX: u8 = 8;
-/// Another region that counts.
+/// Another region that counts towards the quota.
 pub const SLOTS: u8 = 9;
 
 /// Bytes of the reserve.
@@ -27,7 +27,7 @@ thread_local! {
     static MANAGER: RefCell<Option<Manager<Twin>>> = const { RefCell::new(None) };
 }
 
-/// Opens stable memory, as an upgrade does; a growth leaves the cycles of two timers' calls.
+/// Opens stable memory, as an upgrade does; a growth must leave the cycles of two timer calls.
 fn open() -> Manager<Twin> {
     let manager = Manager::open(LAYOUT);
     manager.growth().set_terms(Terms { nodes: 13, reserved_cycles_limit: u128::MAX, kept: 84_200_000_000 });
@@ -44,7 +44,7 @@ pub fn region(id: u8) -> Region<Twin> {
     manager().region(id)
 }
 
-/// Forgets the manager, as an upgrade does.
+/// Drops the manager, as an upgrade does.
 pub fn forget() {
     MANAGER.set(None);
 }

@@ -1,11 +1,11 @@
-//! Whether more stable memory can be paid for, before it is grown.
+//! Growth of stable memory, with a check beforehand that it can be paid.
 //!
-//! **Constraint.** A growth that the balance does not cover is a trap on the platform: the message is undone, and who called
-//! learns little. What a page costs is known to the platform only: how long storage must stay paid (the freezing threshold), and
-//! how many cycles are set aside for it, which depends on how full the subnet is at the moment.
+//! **Constraint.** A growth that the balance does not cover traps on the platform: the message is undone, and the caller learns
+//! little. Only the platform knows the price of a page, which depends on how long storage must stay paid (the freezing threshold),
+//! and on the cycles reserved for storage, which depend on how full the subnet is at the moment.
 //!
-//! **Design.** One page is grown first. What the balances say before and after is its price; the rest is reckoned with that, and
-//! grown, or refused with what is missing. A refusal leaves that page, which is part of the growth that follows.
+//! **Design.** One page is grown first, and the change of the balances is its price. With that price the rest is checked, and either
+//! grown, or refused with the missing cycles. After a refusal that page stays, and is part of the next growth.
 //!
 //! ```text
 //! balance ─┬─ liquid ──────── falls by what a page adds to the freezing threshold
@@ -21,15 +21,15 @@ use std::marker::PhantomData;
 /// Nanoseconds of a second.
 const NS: u64 = 1_000_000_000;
 
-/// Nodes of the subnet that the prices below are those of.
+/// Nodes of the subnet for which the prices below hold.
 const NODES: u128 = 13;
-/// Cycles for a GiB and a second (the platform's published prices).
+/// Cycles per GiB and second (the platform's published price).
 const GIB_SECOND: u128 = 127_000;
 const PAGES_A_GIB: u128 = (1 << 30) / WASM_PAGE as u128;
-/// Most cycles that a page has reserved, where the subnet is full: 300 million seconds of its storage, 38 T a GiB.
+/// Maximum cycles that a page reserves, on a full subnet: 300 million seconds of its storage, 38 T a GiB.
 const MOST_RESERVED: u128 = 300_000_000 * GIB_SECOND / PAGES_A_GIB;
-/// By how many cycles a page makes the next one dearer at most: the price goes from nothing at 750 GiB to the most at 2 TiB, and a
-/// message sees the share of one core in four of both.
+/// Maximum cycles by which a page raises the next page's reservation. The reservation rises from 0 at 750 GiB to the maximum at 2 TiB, and
+/// a message sees a quarter of both sizes: the share of one core in four.
 const DEARER: u128 = MOST_RESERVED.div_ceil((2_048 - 750) / 4 * PAGES_A_GIB);
 /// Time for which a measured page price stays valid.
 const BELIEVED_NS: u64 = 600 * NS;
@@ -41,40 +41,40 @@ const SMALL: u64 = 256;
 pub struct Terms {
     /// Nodes of the subnet.
     pub nodes: u32,
-    /// Most cycles that may be reserved, by the canister's settings on the platform.
+    /// Maximum cycles that may be reserved, from the canister's platform settings.
     pub reserved_cycles_limit: u128,
-    /// Liquid cycles that a growth leaves.
+    /// Liquid cycles that a growth must leave.
     pub kept: u128,
 }
 
-/// What a page costs.
+/// Price of a page.
 #[derive(Clone, Copy, Debug)]
 struct Price {
-    /// By how much it raises the freezing threshold.
+    /// Cycles by which a page raises the freezing threshold.
     threshold: u128,
-    /// What it has reserved.
+    /// Cycles that a page reserves.
     reservation: u128,
-    /// When that was so, in Unix nanoseconds.
+    /// Time of the measurement, in Unix nanoseconds.
     at: u64,
 }
 
-/// Growth of raw memory: prices that were learnt, and growth that was deferred.
+/// Growth of raw memory, with measured prices and deferred growth.
 pub struct Growth<P> {
     terms: Cell<Terms>,
     learnt: Cell<Option<Price>>,
-    /// Growing is left to a message of its own.
+    /// Growth is deferred to a separate message.
     put_off: Cell<bool>,
-    /// A growth was refused with `Later`, and not done since.
+    /// A growth was refused with `Later` and has not been made since.
     pub(crate) wanted: Cell<bool>,
-    /// The reserved cycles, as they were kept or a growth has changed them.
+    /// The reserved cycles: as loaded from their cell, plus what growths have reserved since.
     pub(crate) reserved: Cell<Reserved>,
-    /// The reserved cycles have changed and are not in their cell yet.
+    /// The reserved cycles have changed and are not written to their cell yet.
     noted: Cell<bool>,
     platform: PhantomData<P>,
 }
 
 impl<P: Platform> Growth<P> {
-    /// Growth that has learnt nothing.
+    /// Creates the state without a measured price.
     pub(crate) fn new() -> Self {
         Self {
             terms: Cell::new(Terms { nodes: NODES as u32, reserved_cycles_limit: u128::MAX, kept: 0 }),
@@ -92,15 +92,15 @@ impl<P: Platform> Growth<P> {
         self.terms.set(terms);
     }
 
-    /// A price of a subnet of 13 nodes on the canister's.
+    /// Scales a price from 13 nodes to the canister's subnet.
     fn scaled(&self, price: u128) -> u128 {
         price * u128::from(self.terms.get().nodes) / NODES
     }
 
-    /// Grows raw memory by so many pages.
+    /// Grows raw memory by `pages` pages.
     ///
     /// # Errors
-    /// [`GrowError`]; of raw memory a page may have been grown, nothing else has changed.
+    /// [`GrowError`]; a page of raw memory may have been grown, nothing else has changed.
     pub(crate) fn grow(&self, pages: u64) -> Result<(), GrowError> {
         if self.put_off.get() {
             self.check(pages, self.estimate(), 0)?;
@@ -108,7 +108,7 @@ impl<P: Platform> Growth<P> {
         }
         match self.known() {
             Some(price) => self.check(pages, price, 0)?,
-            // One page must be paid to be asked about.
+            // Growing one page, to measure the price, must be payable too.
             None => self.check(1, self.estimate(), 0).or_else(|_| self.check(pages, self.estimate(), 0))?,
         }
         let price = self.learn()?;
@@ -119,7 +119,7 @@ impl<P: Platform> Growth<P> {
         Ok(())
     }
 
-    /// Grows a page, and learns what it costs.
+    /// Grows one page and measures its price.
     fn learn(&self) -> Result<Price, GrowError> {
         let liquid = P::liquid_cycles();
         let reservation = self.grow_raw(1)?;
@@ -129,7 +129,7 @@ impl<P: Platform> Growth<P> {
         Ok(price)
     }
 
-    /// Grows, and says how many cycles that has reserved.
+    /// Grows raw memory, and returns the cycles that this has reserved.
     fn grow_raw(&self, pages: u64) -> Result<u128, GrowError> {
         let balance = P::cycle_balance();
         if P::Memory::default().grow(pages) < 0 {
@@ -143,14 +143,14 @@ impl<P: Platform> Growth<P> {
         Ok(reserved)
     }
 
-    /// What was learnt not long ago.
+    /// The measured price while it is valid.
     fn known(&self) -> Option<Price> {
         let now = P::now_ns();
         self.learnt.get().filter(|price| now < price.at.saturating_add(BELIEVED_NS))
     }
 
-    /// What a page costs as far as that is known without growing one: what is frozen, spread over the pages, is somewhat more, but for
-    /// what is covered by cycles that are reserved.
+    /// Estimates the price of a page without growing one. Frozen cycles divided by the pages overestimate the threshold, unless reserved
+    /// cycles cover part of the threshold.
     fn estimate(&self) -> Price {
         self.known().unwrap_or_else(|| {
             let frozen = P::cycle_balance().saturating_sub(P::liquid_cycles());
@@ -166,7 +166,7 @@ impl<P: Platform> Growth<P> {
         })
     }
 
-    /// Whether so many pages can be paid at a price, where so many cycles are not there to be spent.
+    /// Checks that `pages` pages can be paid at a price while `set_aside` cycles are unavailable.
     fn check(&self, pages: u64, price: Price, set_aside: u128) -> Result<(), GrowError> {
         let pages = u128::from(pages);
         let reservation = match price.reservation {
@@ -189,14 +189,14 @@ impl<P: Platform> Growth<P> {
         Ok(())
     }
 
-    /// Returns the reason why a growth by so many pages would be refused, as a query sees it; `set_aside` cycles are taken for a message.
+    /// Returns the reason why a growth by `pages` would be refused, as seen by a query; `set_aside` cycles count as taken by a message.
     pub fn refusal(&self, pages: u64, set_aside: u128) -> Option<GrowError> {
         self.check(pages, self.estimate(), set_aside).err()
     }
 
-    /// Runs work that does not grow memory: a growth is refused with [`GrowError::Later`] and left to
-    /// [`Manager::grow_wanted`](crate::Manager::grow_wanted). A message that does other work, and traps where it grows, would do so again
-    /// and again.
+    /// Runs work that must not grow memory: a growth is refused with [`GrowError::Later`] and deferred to
+    /// [`Manager::grow_wanted`](crate::Manager::grow_wanted). Otherwise a message that traps on growth would lose its other work on every
+    /// retry.
     pub fn put_off<T>(&self, run: impl FnOnce() -> T) -> T {
         self.wanted.set(false);
         self.put_off.set(true);
@@ -205,7 +205,7 @@ impl<P: Platform> Growth<P> {
         result
     }
 
-    /// Returns whether a growth was refused with [`GrowError::Later`] since [`Self::put_off`] was last called, and not done since.
+    /// Returns whether a growth was refused with [`GrowError::Later`] since the last [`Self::put_off`] and not made since.
     pub fn is_wanted(&self) -> bool {
         self.wanted.get()
     }
@@ -228,8 +228,8 @@ impl<P: Platform> Growth<P> {
     }
 }
 
-/// Cycles reserved for storage, as far as the canister can know: those that its growths have reserved, less what storage has been paid of
-/// them since. They may be fewer, because code and heap are paid of them, too.
+/// Cycles reserved for storage, as far as the canister can know: those that its growths have reserved, less the storage paid from them
+/// since. The true value may be lower, because the platform pays for code and heap from them too.
 ///
 /// ```text
 /// 0 cycles u128  16 Unix nanoseconds u64
@@ -241,12 +241,12 @@ pub struct Reserved {
 }
 
 impl Reserved {
-    /// Reads the bytes of its cell.
+    /// Decodes the bytes of the cell.
     pub fn decode(bytes: &[u8; 24]) -> Self {
         Self { cycles: u128::from_le_bytes(array_at(bytes, 0)), at: u64_at(bytes, 16) }
     }
 
-    /// Returns the bytes of its cell.
+    /// Returns the bytes of the cell.
     pub fn encode(&self) -> [u8; 24] {
         let mut bytes = [0; 24];
         bytes[..16].copy_from_slice(&self.cycles.to_le_bytes());

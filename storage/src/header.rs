@@ -1,4 +1,4 @@
-//! Header of a layout: magic, version and two reserved bytes, written once and checked whenever the layout is opened.
+//! Header of a layout: magic, version and two reserved bytes, written once and checked when the layout is opened.
 //!
 //! ```text
 //! 0 magic, 4 bytes   4 version u16   6 reserved u16
@@ -33,7 +33,7 @@ impl Header {
         region.write(at, &self.encode());
     }
 
-    /// Checks the bytes of a header. Its reserved bytes are not looked at.
+    /// Checks the bytes of a header, except the reserved bytes.
     ///
     /// # Errors
     /// [`OpenError::Header`] if the magic or the version differs.
@@ -46,7 +46,7 @@ impl Header {
         Err(OpenError::Header { name: self.name, expected, found })
     }
 
-    /// Checks the header that lies at `at`.
+    /// Checks the header at `at`.
     ///
     /// # Errors
     /// [`OpenError::Header`] if the magic or the version differs.

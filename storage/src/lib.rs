@@ -1,8 +1,8 @@
-//! Stable memory that is used again, for canisters of the Internet Computer.
+//! Reusable stable memory for canisters of the Internet Computer.
 //!
-//! Stable memory can be grown but never shrunk, every byte grown is billed, and growth can be refused. So each structure of this crate
-//! reserves the memory that an operation needs before it changes anything, finds what was freed in constant time, and costs the same at
-//! any number of entries.
+//! Stable memory can be grown but never shrunk, every byte grown is billed, and growth can be refused. So each data structure of this
+//! crate reserves the memory that an operation needs before it changes anything, reuses freed memory in constant time, and costs the
+//! same at any number of entries.
 //!
 //! | module | holds |
 //! |---|---|
@@ -42,9 +42,9 @@ pub use quota::Quota;
 pub use region::Region;
 pub use shared::Layout;
 
-/// Bytes of a page of WebAssembly, by which stable memory is counted.
+/// Bytes of a WebAssembly page, the unit of stable memory.
 pub const WASM_PAGE: u64 = 65_536;
 /// Bytes by which a region grows.
 pub const BUCKET: u64 = 256 * WASM_PAGE;
-/// Bytes of a page by which the platform charges for reads and writes.
+/// Bytes of the pages by which the platform charges reads and writes.
 pub const OS_PAGE: u64 = 4_096;

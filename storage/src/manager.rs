@@ -1,7 +1,7 @@
-//! Manager of stable memory: hands regions out, and grows raw memory for all of them.
+//! Manager of stable memory: provides regions, and grows raw memory for all of them.
 //!
 //! Stable memory can be grown but never shrunk, `MemoryManager` never gives a bucket back, and a refused growth in the
-//! middle of an operation would leave it half done. So every structure works on a [`Region`], reserves what an operation
+//! middle of an operation would leave it half done. So every data structure works on a [`Region`] and reserves what an operation
 //! needs *before* it changes anything, and a region grows by whole buckets only.
 //!
 //! ```text
@@ -22,7 +22,7 @@ use ic_stable_structures::memory_manager::{MemoryManager, VirtualMemory};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// The manager of a canister's stable memory. A canister has one, and clones of it.
+/// The manager of a canister's stable memory. All handles are clones of one manager.
 pub struct Manager<P: Platform>(Rc<Shared<P>>);
 
 impl<P: Platform> Clone for Manager<P> {
@@ -32,7 +32,7 @@ impl<P: Platform> Clone for Manager<P> {
 }
 
 impl<P: Platform> Manager<P> {
-    /// Opens stable memory, or lays it out where it is empty.
+    /// Opens stable memory, or lays it out if it is empty.
     pub fn open(layout: Layout) -> Self {
         let raw = MemoryManager::init_with_bucket_size(P::Memory::default(), BUCKET_PAGES as u16);
         let buckets = buckets::by_region(&P::Memory::default(), layout.regions);
@@ -59,7 +59,7 @@ impl<P: Platform> Manager<P> {
         Region::new(Rc::clone(&self.0), id)
     }
 
-    /// Returns the memory of an id that the layout does not have: for other structures, which this crate does not count.
+    /// Returns the memory of an id outside the layout, for other data structures; this crate does not count it.
     pub fn other(&self, id: u8) -> VirtualMemory<P::Memory> {
         self.0.memory(id)
     }
@@ -74,7 +74,7 @@ impl<P: Platform> Manager<P> {
         self.0.max_pages.get()
     }
 
-    /// Returns the raw pages in use, which is what the platform bills.
+    /// Returns the raw pages in use; the platform bills these.
     pub fn billed_pages(&self) -> u64 {
         P::Memory::default().size()
     }
@@ -84,7 +84,7 @@ impl<P: Platform> Manager<P> {
         self.0.region_pages()
     }
 
-    /// Returns the growth of raw memory.
+    /// Returns the growth state of raw memory.
     pub fn growth(&self) -> &Growth<P> {
         &self.0.growth
     }
@@ -94,7 +94,7 @@ impl<P: Platform> Manager<P> {
         &self.0.quota
     }
 
-    /// Grows raw memory by what the next region needs that grows.
+    /// Grows raw memory by one bucket, for the next region that grows.
     ///
     /// # Errors
     /// [`GrowError`].

@@ -1,4 +1,4 @@
-//! Quota: the share of stable memory that some regions may take together, and a reserve that lets them be changed when it is used up.
+//! Quota: the share of stable memory that some regions may take together, and a reserve for changing entries when the quota is used up.
 //!
 //! ```text
 //! cap of all stable memory
@@ -6,28 +6,28 @@
 //! └─────────────────────────┴─────────────────────────────────────────────────────────┴───────────┘
 //!   grow up to the reserve    creating: up to the quota, and up to the reserve          all other work
 //! ```
-//! Billed memory never becomes less, so what counts is what was ever grown for these regions, not what they keep.
+//! Billed memory never shrinks, so the quota counts what was ever grown for these regions, not their current content.
 
 use crate::GrowError;
 use std::cell::Cell;
 
 /// The quota of a manager's counted regions.
 pub struct Quota {
-    /// Bytes above the quota, and below the cap of all memory, for work that creates nothing.
+    /// Bytes above the quota, and below the cap of all memory, for work that creates no entries.
     pub reserve: u64,
-    /// Creating grows memory up to this.
+    /// Cap for work that creates entries.
     cap: Cell<u64>,
-    /// The bytes that were billed when the cap was set: the reserve begins above both.
+    /// The bytes that were billed when the cap was set; the reserve begins above both.
     floor: Cell<u64>,
     /// Id and bytes of each counted region.
     sizes: Box<[(u8, Cell<u64>)]>,
-    /// Bytes of blobs that count.
+    /// Bytes of blobs that count towards the quota.
     blobs: Cell<u64>,
     creating: Cell<bool>,
 }
 
 impl Quota {
-    /// A quota without a limit for the regions with these ids.
+    /// Creates a quota without a limit for the regions with these ids.
     pub fn new(counted: &[u8], reserve: u64) -> Self {
         Self {
             reserve,
@@ -39,7 +39,7 @@ impl Quota {
         }
     }
 
-    /// Sets the cap, and the bytes that were billed when it was set, if those are more.
+    /// Sets the cap, and the bytes that were billed when it was set (`floor`). The reserve begins above the larger one.
     pub fn set_limits(&self, cap: u64, floor: u64) {
         self.cap.set(cap);
         self.floor.set(floor);
@@ -50,7 +50,7 @@ impl Quota {
         self.cap.get()
     }
 
-    /// Sets the number of bytes of blobs that count.
+    /// Sets the bytes of blobs that count towards the quota.
     pub fn set_blobs(&self, bytes: u64) {
         self.blobs.set(bytes);
     }
@@ -72,7 +72,7 @@ impl Quota {
         self.sizes.iter().map(|(_, size)| size.get()).sum::<u64>() + self.blobs.get()
     }
 
-    /// Runs work that creates entries: it may take memory up to the cap only, and none of the reserve.
+    /// Runs work that creates entries: it may take memory up to the cap, and none of the reserve.
     pub fn creating<T>(&self, run: impl FnOnce() -> T) -> T {
         let before = self.creating.replace(true);
         let done = run();
@@ -97,19 +97,19 @@ impl Quota {
         self.beside_the_rest(id, self.cap())
     }
 
-    /// Returns the largest size of a region, in bytes, where all that counts may take `most`.
+    /// Returns the largest size of a region, in bytes, if all counted regions and blobs may take `most`.
     fn beside_the_rest(&self, id: u8, most: u64) -> u64 {
         let Some(size) = self.size(id) else { return u64::MAX };
         most.saturating_sub(self.billed() - size.get())
     }
 
-    /// Returns the byte at which new entries must end in a region. Changes of existing ones may end anywhere.
+    /// Returns the byte at which new entries of a region must end. Changes of existing entries may end anywhere.
     #[inline]
     pub fn end_of(&self, id: u8) -> u64 {
         if self.creating.get() { self.most_of(id) } else { u64::MAX }
     }
 
-    /// Checks that `more` additional bytes of blobs may count.
+    /// Checks that `more` additional bytes of blobs fit the quota.
     ///
     /// # Errors
     /// [`GrowError::QuotaFull`].

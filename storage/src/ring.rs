@@ -19,7 +19,7 @@ impl Ring {
         self.at + number % self.slots * self.len as u64
     }
 
-    /// Returns the numbers of the kept entries, where `written` were ever written.
+    /// Returns the numbers of the kept entries when `written` entries were ever written.
     pub const fn kept(&self, written: u64) -> Range<u64> {
         written.saturating_sub(self.slots)..written
     }

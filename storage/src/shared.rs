@@ -1,4 +1,4 @@
-//! Raw stable memory that all regions share: its layout, its cap, and how it grows.
+//! Raw stable memory shared by all regions: its layout, its cap and its growth.
 
 use crate::growth::Growth;
 use crate::quota::Quota;
@@ -8,23 +8,23 @@ use ic_stable_structures::memory_manager::{MemoryId, MemoryManager, VirtualMemor
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// Pages of a bucket. The default of 128 would end at 256 GiB; a canister may have 500 GiB.
+/// Pages of a bucket. The default of 128 pages would limit memory to 256 GiB; a canister may have 500 GiB.
 pub(crate) const BUCKET_PAGES: u64 = BUCKET / WASM_PAGE;
 
-/// Fixed facts about a canister's stable memory.
+/// Constants of a canister's stable memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
     /// Number of regions; their ids begin with 0.
     pub regions: u8,
     /// Ids of the regions that count towards the quota.
     pub counted: &'static [u8],
-    /// Bytes below the cap that only work on existing entries of counted regions may take.
+    /// Bytes below the cap, only for work on existing entries of counted regions.
     pub reserve: u64,
-    /// Region and offset of 24 bytes for the cycles that are reserved for storage.
+    /// Region and offset of 24 bytes for the cycles reserved for storage.
     pub reserved_cycles: (u8, u64),
 }
 
-/// The manager's state, which all its regions share.
+/// State that the manager shares with its regions.
 pub(crate) struct Shared<P: Platform> {
     pub raw: MemoryManager<P::Memory>,
     /// Raw addresses of the buckets of each region.
@@ -45,7 +45,7 @@ impl<P: Platform> Shared<P> {
         (0..self.layout.regions).map(|id| self.memory(id).size())
     }
 
-    /// Grows raw stable memory so that `buckets` more can be handed out, from the reserve as well or not.
+    /// Grows raw stable memory so that regions can get `buckets` more; `from_reserve` allows the reserve.
     pub fn reserve_raw(&self, buckets: u64, from_reserve: bool) -> Result<(), GrowError> {
         let handed_out: u64 = self.region_pages().map(|pages| pages / BUCKET_PAGES).sum();
         let wanted = 1 + (handed_out + buckets) * BUCKET_PAGES;
@@ -62,7 +62,7 @@ impl<P: Platform> Shared<P> {
         grown
     }
 
-    /// Writes the reserved cycles into their cell where a growth changed them.
+    /// Writes the reserved cycles to their cell if a growth has changed them.
     fn keep_reserved(&self) {
         let Some(noted) = self.growth.take_noted() else { return };
         let (id, at) = self.layout.reserved_cycles;

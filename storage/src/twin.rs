@@ -1,4 +1,4 @@
-//! Native twin of the platform: sparse stable memory, cycles and time that a test drives, one world for each thread.
+//! Native twin of the platform: sparse stable memory, cycles and time, controlled by tests; one world per thread.
 
 use crate::{OS_PAGE, Platform, WASM_PAGE};
 use ic_stable_structures::Memory;
@@ -7,46 +7,46 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// Pages of 4 KiB of stable memory that were touched, each once.
+/// Pages of 4 KiB of stable memory that were touched, each counted once.
 #[derive(Clone, Debug, Default)]
 pub struct Touched {
-    /// Read, or written.
+    /// Pages read or written.
     pub accessed: HashSet<u64>,
-    /// Written.
+    /// Pages written.
     pub dirtied: HashSet<u64>,
 }
 
-/// Stable memory, cycles and time, as the platform would answer.
+/// Stable memory, cycles and time, with the platform's behaviour.
 pub struct World {
     /// Nanoseconds since the Unix epoch.
     pub time_ns: u64,
     /// Cycles above the freezing threshold.
     pub liquid_cycles: u128,
-    /// Cycles below it.
+    /// Cycles below the freezing threshold.
     pub frozen_cycles: u128,
     /// Cycles by which a raw page raises the freezing threshold.
     pub page_threshold: u128,
     /// Cycles that a raw page reserves.
     pub page_reservation: u128,
-    /// Most cycles that may be reserved.
+    /// Maximum cycles that may be reserved.
     pub reserved_limit: u128,
     /// Cycles that are reserved.
     pub reserved: u128,
     /// Raw pages at which growth is refused.
     pub max_pages: u64,
-    /// Pages that were touched, while [`touching`] runs.
+    /// Touched pages, while [`touching`] runs.
     pub touched: Option<Touched>,
-    /// Ids of the regions that were written to, in order, while they are noted.
+    /// Ids of the regions written to, in order, while recording is on.
     pub writes: Option<Vec<u8>>,
-    /// Accesses of stable memory, growth included, that still succeed; the next one traps.
+    /// Number of accesses to stable memory, growth included, that still succeed; the next one traps.
     pub trap_after: Option<u64>,
-    /// Stable memory before the message that is running.
+    /// Stable memory before the current message.
     before: Option<Before>,
     pages: u64,
     content: HashMap<u64, Box<[u8]>>,
 }
 
-/// Stable memory before a message: its size, and the pages that the message has changed.
+/// Stable memory before a message: its size, and the old content of the changed pages.
 struct Before {
     pages: u64,
     content: HashMap<u64, Option<Box<[u8]>>>,
@@ -74,7 +74,7 @@ impl Default for World {
 }
 
 impl World {
-    /// Takes what pages cost, as the platform does.
+    /// Charges the cycles for new pages, as the platform does.
     fn pay(&mut self, pages: u128) {
         let (threshold, reservation) = (pages * self.page_threshold, pages * self.page_reservation);
         assert!(self.liquid_cycles >= threshold, "IC0532: memory grows and cannot be paid");
@@ -82,7 +82,7 @@ impl World {
         self.liquid_cycles -= threshold;
         self.frozen_cycles += threshold;
         self.reserved += reservation;
-        // What is reserved covers as much of the freezing threshold.
+        // Reserved cycles cover the same amount of the freezing threshold.
         let from_frozen = reservation.min(self.frozen_cycles);
         self.frozen_cycles -= from_frozen;
         let rest = reservation - from_frozen;
@@ -100,22 +100,22 @@ pub fn with<T>(f: impl FnOnce(&mut World) -> T) -> T {
     WORLD.with_borrow_mut(f)
 }
 
-/// A fresh world with empty stable memory.
+/// Creates a fresh world with empty stable memory.
 pub fn reset() {
     with(|world| *world = World::default());
 }
 
-/// Runs something, and says which pages it touched.
+/// Runs `run`, and returns the pages that it touched.
 pub fn touching<T>(run: impl FnOnce() -> T) -> (T, Touched) {
     with(|world| world.touched = Some(Touched::default()));
     let result = run();
     (result, with(|world| world.touched.take()).unwrap_or_default())
 }
 
-/// Runs a message. One that traps leaves stable memory as it was; what is on the heap has to be opened anew.
+/// Runs a message. If it traps, stable memory is restored; state on the heap must be opened again.
 ///
 /// # Errors
-/// What the trap says.
+/// The text of the trap.
 pub fn message<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     with(|world| world.before = Some(Before { pages: world.pages, content: HashMap::new() }));
     let ended = catch_unwind(AssertUnwindSafe(run));
@@ -136,7 +136,7 @@ pub fn message<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     })
 }
 
-/// Notes that a region was written to.
+/// Records a write to a region.
 pub(crate) fn note_write(id: u8) {
     with(|world| world.writes.iter_mut().for_each(|writes| writes.push(id)));
 }
@@ -164,12 +164,12 @@ impl Platform for Twin {
     }
 }
 
-/// The world's stable memory; pages never written take no room.
+/// The world's stable memory. Pages never written use no memory.
 #[derive(Clone, Default)]
 pub struct SparseMemory;
 
 impl SparseMemory {
-    /// Counts an access, and traps where that is planned; quietly, as it is no failure of the test.
+    /// Counts an access, and traps if that is planned, without output, because the trap is no failure of the test.
     fn access(world: &mut World) {
         match &mut world.trap_after {
             None => {}
@@ -181,7 +181,7 @@ impl SparseMemory {
         }
     }
 
-    /// Counts an access to a range, and notes the pages that it touches.
+    /// Counts an access to a range, and records the touched pages.
     fn touch(world: &mut World, offset: u64, len: usize, writes: bool) {
         Self::access(world);
         assert!(offset + len as u64 <= world.pages * WASM_PAGE, "stable memory: out of bounds");
@@ -193,7 +193,7 @@ impl SparseMemory {
         }
     }
 
-    /// Returns the pages of a range, for each the part of it in the page, and that part's place in the range.
+    /// Splits a range by pages: for each the page, the part within the page, and the part within the range.
     fn parts(offset: u64, len: usize) -> impl Iterator<Item = (u64, Range<usize>, Range<usize>)> {
         let end = offset + len as u64;
         (offset / WASM_PAGE..end.div_ceil(WASM_PAGE)).map(move |page| {

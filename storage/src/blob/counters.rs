@@ -1,4 +1,4 @@
-//! How much the store holds: persisted, changed with the slots, never rebuilt by a scan.
+//! Counters of the store's slots: persisted, updated with the slots, never rebuilt by a scan.
 //!
 //! ```text
 //! header of the sets' region
@@ -9,8 +9,8 @@
 //!     │ free u32 │ quarantined u32 │ lost u32 │ kept u32 × 3 owners │ reserved │
 //!     └──────────┴─────────────────┴──────────┴─────────────────────┴──────────┘
 //! ```
-//! `kept` counts the slots that an owner keeps, used or quarantined: `estimated_kept_bytes` is their class bytes
-//! (`pruning-spec-v1.md` 10).
+//! `kept` counts the slots of each owner, used or quarantined: `estimated_kept_bytes` is the sum of their class bytes (`pruning-spec-v1.md`
+//! 10).
 
 use super::ptr::{Class, Owner};
 use crate::header::Header;
@@ -25,13 +25,13 @@ const LINE: usize = 32;
 /// Slots of one class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassCounters {
-    /// May be reused.
+    /// Slots that may be reused.
     pub free: u32,
-    /// Freed, not yet released.
+    /// Freed slots that are not yet released.
     pub quarantined: u32,
-    /// Written off: their entry could not be decoded, or their generation is used up.
+    /// Lost slots: their entry could not be decoded, or their generations are used up.
     pub lost: u32,
-    /// Used or quarantined, by owner.
+    /// Used or quarantined slots, by owner.
     pub kept: [u32; Owner::COUNT],
 }
 
@@ -69,7 +69,7 @@ impl Counters {
     /// Reads the header.
     ///
     /// # Errors
-    /// [`OpenError`] if the magic, the version or the sums are not those that this code writes.
+    /// [`OpenError`] if the magic or the version differs, or the sums contradict each other.
     pub fn open(region: &Region<impl Platform>) -> Result<Self, OpenError> {
         LAYOUT.read(region, 0)?;
         let mut counters = Self { arena_end: region.read_u64(ARENA_END), ..Self::default() };
@@ -90,7 +90,7 @@ impl Counters {
         Ok(counters)
     }
 
-    /// Where the next new slot starts, in bytes.
+    /// Offset of the next new slot.
     #[inline]
     pub fn arena_end(&self) -> u64 {
         self.arena_end

@@ -1,12 +1,12 @@
-//! What can be wrong with an allocation or a pointer. Whenever one of these is returned, nothing has changed.
+//! Errors of allocations and of pointers. Nothing has changed when one of them is returned.
 
 use super::ptr::Owner;
 use crate::GrowError;
 
-/// Why no blob was allocated.
+/// Reasons why no blob was allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllocateError {
-    /// Longer than the largest class.
+    /// The blob is longer than the largest class.
     TooLarge {
         /// Bytes of the largest class.
         limit: u32,
@@ -21,57 +21,57 @@ impl From<GrowError> for AllocateError {
     }
 }
 
-/// Why a pointer does not name a blob.
+/// Reasons why a pointer does not name a blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PtrError {
     /// The offset was never allocated.
     NeverAllocated,
-    /// The offset is no blob's start.
+    /// The offset is not the start of a blob.
     InsideBlob,
-    /// The slot is of another class.
+    /// The slot has another class.
     WrongClass {
         /// Bytes of the slot's class.
         class: u32,
     },
-    /// The slot was reused since: the pointer is stale.
+    /// The slot was reused: the pointer is stale.
     StaleGeneration {
-        /// The slot's generation now.
+        /// The slot's current generation.
         current: u32,
     },
-    /// The length is not the blob's.
+    /// The length differs from the blob's.
     WrongLength {
-        /// Bytes that the blob has.
+        /// Bytes of the blob.
         len: u32,
     },
     /// The blob is quarantined or free.
     NotUsed,
-    /// The blob is in use, and only a quarantined one is released.
+    /// The blob is in use; only quarantined blobs can be released.
     NotQuarantined,
     /// The range ends after the blob's end.
     OutOfRange {
-        /// Bytes that the blob has.
+        /// Bytes of the blob.
         len: u32,
     },
-    /// The granule's entry cannot be decoded. Nothing is ever assumed of it.
+    /// The granule's entry cannot be decoded. Its content is never guessed.
     Corrupt,
 }
 
-/// What [`free`](super::BlobStore::free) found (`pruning-spec-v1.md` 3).
+/// Outcome of [`free`](super::BlobStore::free) (`pruning-spec-v1.md` 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freed {
     /// The blob was in use and is now quarantined.
     Quarantined,
-    /// It was quarantined already.
+    /// The blob was already quarantined.
     AlreadyQuarantined,
-    /// It was free already.
+    /// The blob was already free.
     AlreadyFree,
 }
 
-/// What [`release`](super::BlobStore::release) found.
+/// Outcome of [`release`](super::BlobStore::release).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Released {
-    /// The blob was quarantined and is now free; this owner no longer keeps it.
+    /// The blob was quarantined and is now free; it no longer counts for this owner.
     Freed(Owner),
-    /// It was free already.
+    /// The blob was already free.
     AlreadyFree,
 }

@@ -1,7 +1,7 @@
-//! The alloc table: one entry for each 64 KiB granule of the arena, indexed by `offset / 65536`.
+//! Allocation table: one entry for each 64 KiB granule of the arena, indexed by `offset / 65536`.
 //!
-//! Every class is a multiple of 64 KiB, so a dense array does what the spec's B-tree does, for one read and one write.
-//! Only the first granule of a slot has an entry that is not zero; the generation stays with the granule for ever.
+//! Every class is a multiple of 64 KiB, so a dense array replaces the spec's B-tree, at the cost of one read and one write.
+//! Only the first granule of a slot has a non-zero entry; the generation stays with the granule forever.
 //!
 //! ```text
 //! entry, 16 bytes
@@ -23,13 +23,13 @@ const MARK: u8 = 0xC0;
 pub enum SlotState {
     /// Holds a blob.
     Used,
-    /// Its blob was freed; it may not be reused before the last reference is gone.
+    /// The blob was freed; the slot may not be reused before the last reference is gone.
     Quarantine,
-    /// May be reused.
+    /// The slot may be reused.
     Free,
 }
 
-/// What is known of a slot.
+/// Decoded entry of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
     pub generation: u32,
@@ -56,7 +56,7 @@ impl Slot {
         entry
     }
 
-    /// `None` where nothing starts; an unknown state, class or owner fails closed.
+    /// Returns `None` if no slot starts here. An unknown state, class or owner is an error.
     #[inline(always)]
     fn decode(entry: [u8; ENTRY as usize]) -> Result<Option<Self>, PtrError> {
         let word = |at: usize| u32::from_le_bytes([entry[at], entry[at + 1], entry[at + 2], entry[at + 3]]);
@@ -81,13 +81,14 @@ impl Slot {
 pub struct GranuleTable<P: Platform>(pub Region<P>);
 
 impl<P: Platform> GranuleTable<P> {
-    /// Makes room for the entries of an arena of `arena_end` bytes.
+    /// Reserves memory for the entries of an arena of `arena_end` bytes.
     #[inline]
     pub fn reserve(&self, arena_end: u64) -> Result<(), GrowError> {
         self.0.reserve(arena_end / GRANULE * ENTRY)
     }
 
-    /// The slot that starts at `granule`, which lies inside the arena. A call would hand the slot over through memory.
+    /// Returns the slot that starts at `granule`, which must lie inside the arena. Inlined, because a call would return the slot through
+    /// memory.
     #[inline(always)]
     pub fn get(&self, granule: u64) -> Result<Option<Slot>, PtrError> {
         Slot::decode(self.0.read(granule * ENTRY))
@@ -98,7 +99,7 @@ impl<P: Platform> GranuleTable<P> {
         self.0.write(granule * ENTRY, &slot.encode());
     }
 
-    /// Overwrites an entry with bytes of the test's choice.
+    /// Overwrites an entry with the given bytes.
     #[cfg(any(test, feature = "testing"))]
     pub fn poison(&self, granule: u64, entry: [u8; 16]) {
         self.0.write(granule * ENTRY, &entry);

@@ -1,15 +1,15 @@
-//! The BlobStore: an arena of slots in seven size classes that are reused for ever.
+//! BlobStore: an arena of reusable slots in seven size classes.
 //!
-//! **Constraint.** Stable memory never shrinks and every byte grown is billed, so a freed slot must be found again, in
-//! constant time, at any number of blobs; and an instruction budget must not depend on history.
+//! **Constraint.** Stable memory never shrinks and every byte grown is billed, so a freed slot must be found again in
+//! constant time, at any number of blobs, and the instruction budget must not depend on history.
 //!
-//! **Design.** The spec's two B-trees (`pruning-spec-v1.md` 1.3) cost more than the write of the blob itself. Every class
-//! is a multiple of 64 KiB, so the alloc table is a dense array (`granules`) and each free list a hierarchy of bitmaps
-//! (`sets`): allocate, free and release take a handful of small reads and writes each. Nothing is kept inside a slot, so
-//! freeing never touches the blob's pages.
+//! **Design.** The spec's two B-trees (`pruning-spec-v1.md` 1.3) cost more than writing the blob itself. Every class is a
+//! multiple of 64 KiB, so the allocation table is a dense array (`granules`), and each free list a hierarchy of bitmaps
+//! (`sets`): allocate, free and release take a few small reads and writes each. Slots hold no metadata, so freeing never
+//! touches the blob's pages.
 //!
-//! A slot is `Used`, in `Quarantine` after [`BlobStore::free`], and `Free` after [`BlobStore::release`]. Freeing a blob
-//! and removing its last reference share a message, so a quarantined blob has no reference and may be released at any
+//! A slot is `Used`, in `Quarantine` after [`BlobStore::free`], and `Free` after [`BlobStore::release`]. One message frees
+//! a blob and removes its last reference, so a quarantined blob has no reference and may be released at any
 //! later time; the quarantine set finds it without a scan.
 
 mod counters;
@@ -34,12 +34,12 @@ pub struct BlobStore<P: Platform> {
     granules: GranuleTable<P>,
     sets: GranuleSets<P>,
     counters: Counters,
-    /// The class of the log. Slots of all other classes are of no use to the log.
+    /// The class of the log. The log cannot use slots of other classes.
     log: Option<Class>,
 }
 
 impl<P: Platform> BlobStore<P> {
-    /// Opens the store in the regions of its arena, its granules and its sets, or makes an empty one. The cost does not depend on the
+    /// Opens the store in the regions of its arena, its granules and its sets, or creates an empty store. The cost does not depend on the
     /// number of blobs.
     ///
     /// # Errors
@@ -53,7 +53,7 @@ impl<P: Platform> BlobStore<P> {
         Ok(Self { arena, granules: GranuleTable(granules), sets: GranuleSets::open(sets), counters, log: None })
     }
 
-    /// Sets the class of the log. From then on other bytes of the arena count towards the quota.
+    /// Sets the class of the log. From then on all other bytes of the arena count towards the quota.
     pub fn set_log_class(&mut self, class: Class) {
         self.log = Some(class);
         self.count_others();
@@ -75,7 +75,7 @@ impl<P: Platform> BlobStore<P> {
         self.arena.quota().set_blobs(Class::all().map(bytes).sum());
     }
 
-    /// Updates the counted bytes after a slot of the log's class was taken or given back. Slots of the other classes count from their
+    /// Updates the counted bytes after a slot of the log's class was allocated or released. Slots of other classes count from their
     /// creation on.
     #[inline]
     fn note_slot(&self, class: Class, owner: Owner) {
@@ -99,7 +99,7 @@ impl<P: Platform> BlobStore<P> {
         self.arena.quota().check_blobs(Class::all().map(more).sum())
     }
 
-    /// Checks that the existing blobs of an upload, by the bytes of their classes, fit the quota as external ones.
+    /// Checks that the existing blobs of an upload fit the quota as external blobs; `classes` are the bytes of their classes.
     ///
     /// # Errors
     /// `QuotaFull`.
@@ -108,10 +108,10 @@ impl<P: Platform> BlobStore<P> {
         self.arena.quota().check_blobs(classes.filter(|class| *class == log.size()).map(u64::from).sum())
     }
 
-    /// Grows memory so that the next `count` allocations of `class` succeed, unless others come between.
+    /// Grows memory so that the next `count` allocations of `class` succeed, provided that no other allocation comes between.
     ///
     /// # Errors
-    /// [`GrowError`], and nothing has changed.
+    /// [`GrowError`]; nothing has changed.
     pub fn reserve(&self, class: Class, count: u64) -> Result<(), GrowError> {
         let fresh = count.saturating_sub(u64::from(self.counters.class(class).free));
         self.reserve_arena(self.counters.arena_end() + fresh * u64::from(class.size()))
@@ -126,11 +126,11 @@ impl<P: Platform> BlobStore<P> {
         self.arena.reserve(end)
     }
 
-    /// Takes a slot of the smallest class that holds `len` bytes: the free one with the lowest offset, else a new one at
-    /// the arena's end (`pruning-spec-v1.md` 2). Its bytes are not cleared.
+    /// Allocates a slot of the smallest class that holds `len` bytes: the free one with the lowest offset, or else a new one at the arena's
+    /// end (`pruning-spec-v1.md` 2). The slot's bytes are not cleared.
     ///
     /// # Errors
-    /// [`AllocateError`], and nothing has changed.
+    /// [`AllocateError`]; nothing has changed.
     pub fn allocate(&mut self, len: u32, owner: Owner) -> Result<BlobPtr, AllocateError> {
         let class = Class::for_len(len).ok_or(AllocateError::TooLarge { limit: MAX_BLOB })?;
         let (granule, generation) = match self.pop_free(class) {
@@ -158,8 +158,8 @@ impl<P: Platform> BlobStore<P> {
         Ok(BlobPtr { offset: granule * GRANULE, len, class: class.size(), generation })
     }
 
-    /// Takes the lowest free slot of a class out of its free list, with the generation that it gets now. A slot whose
-    /// entry says otherwise is written off, so that it does not block each later allocation.
+    /// Takes the lowest free slot of a class from its free list, and returns it with its new generation. A slot whose entry contradicts the
+    /// list is written off, so that it does not block later allocations.
     fn pop_free(&mut self, class: Class) -> Option<(u64, u32)> {
         while let Some(granule) = self.sets.first(SetId::free(class)) {
             self.sets.remove(SetId::free(class), granule);
@@ -178,8 +178,8 @@ impl<P: Platform> BlobStore<P> {
         None
     }
 
-    /// Accounts for a kept blob that cannot be freed because its entry is unreadable: its owner no longer keeps it, and
-    /// its slot is lost, not reused.
+    /// Writes off a kept blob that cannot be freed because its entry is unreadable: it no longer counts for its owner, and its slot is lost
+    /// and never reused.
     pub fn write_off(&mut self, class: Class, owner: Owner) {
         self.counters.change(self.sets.region(), class, |c| {
             if c.kept[owner.index()] > 0 {
@@ -192,7 +192,7 @@ impl<P: Platform> BlobStore<P> {
     /// Allocates a blob and writes its bytes.
     ///
     /// # Errors
-    /// [`AllocateError`], and nothing has changed.
+    /// [`AllocateError`]; nothing has changed.
     pub fn store(&mut self, bytes: &[u8], owner: Owner) -> Result<BlobPtr, AllocateError> {
         let len = u32::try_from(bytes.len()).map_err(|_| AllocateError::TooLarge { limit: MAX_BLOB })?;
         let ptr = self.allocate(len, owner)?;
@@ -203,7 +203,7 @@ impl<P: Platform> BlobStore<P> {
     /// Checks that a pointer names a used blob.
     ///
     /// # Errors
-    /// [`PtrError`] where it does not.
+    /// [`PtrError`] if it does not.
     pub fn check(&self, ptr: &BlobPtr) -> Result<(), PtrError> {
         self.check_range(ptr, 0, 0).map(|_| ())
     }
@@ -211,17 +211,17 @@ impl<P: Platform> BlobStore<P> {
     /// Writes into a used blob, `at` bytes from its start.
     ///
     /// # Errors
-    /// [`PtrError`], and nothing has changed.
+    /// [`PtrError`]; nothing has changed.
     pub fn write(&mut self, ptr: &BlobPtr, at: u32, bytes: &[u8]) -> Result<(), PtrError> {
         self.check_range(ptr, at, bytes.len())?;
         self.arena.write(ptr.offset + u64::from(at), bytes);
         Ok(())
     }
 
-    /// The whole blob.
+    /// Returns the whole blob.
     ///
     /// # Errors
-    /// [`PtrError`] where the pointer does not name a used blob.
+    /// [`PtrError`] if the pointer does not name a used blob.
     pub fn read(&self, ptr: &BlobPtr) -> Result<Vec<u8>, PtrError> {
         let mut bytes = Vec::new();
         self.read_onto(&mut bytes, ptr, 0, ptr.len)?;
@@ -231,7 +231,7 @@ impl<P: Platform> BlobStore<P> {
     /// Appends `len` bytes of a used blob to `out`, `at` bytes from its start.
     ///
     /// # Errors
-    /// [`PtrError`] where the pointer does not name a used blob, or the range lies outside; `out` is as it was.
+    /// [`PtrError`] if the pointer does not name a used blob, or the range lies outside the blob; `out` is unchanged.
     pub fn read_onto(&self, out: &mut Vec<u8>, ptr: &BlobPtr, at: u32, len: u32) -> Result<(), PtrError> {
         self.check_range(ptr, at, len as usize)?;
         self.arena.read_onto(out, ptr.offset + u64::from(at), len as usize);
@@ -265,7 +265,7 @@ impl<P: Platform> BlobStore<P> {
         Ok((granule, slot))
     }
 
-    /// The slot that a pointer's offset and class name; its generation and state are not looked at.
+    /// Returns the slot that a pointer's offset and class name, without checking generation and state.
     #[inline(always)]
     fn find(&self, ptr: &BlobPtr) -> Result<(u64, Slot), PtrError> {
         if ptr.offset >= self.counters.arena_end() {
@@ -275,7 +275,7 @@ impl<P: Platform> BlobStore<P> {
             return Err(PtrError::InsideBlob);
         }
         let granule = ptr.offset / GRANULE;
-        // Below the arena's end every granule belongs to a slot, so one without an entry is not the slot's first.
+        // Every granule below the arena's end belongs to a slot, so a granule without an entry is not the slot's first.
         let slot = self.granules.get(granule)?.ok_or(PtrError::InsideBlob)?;
         if slot.class.size() != ptr.class {
             return Err(PtrError::WrongClass { class: slot.class.size() });
@@ -283,10 +283,10 @@ impl<P: Platform> BlobStore<P> {
         Ok((granule, slot))
     }
 
-    /// Puts a used blob into quarantine; one that is quarantined or free already stays so (`pruning-spec-v1.md` 3).
+    /// Quarantines a used blob. A blob that is already quarantined or free stays so (`pruning-spec-v1.md` 3).
     ///
     /// # Errors
-    /// [`PtrError`] where the slot holds another blob now or the pointer names none; nothing has changed.
+    /// [`PtrError`] if the slot holds another blob now, or the pointer names no blob; nothing has changed.
     pub fn free(&mut self, ptr: &BlobPtr) -> Result<Freed, PtrError> {
         let (granule, mut slot) = self.find(ptr)?;
         match slot.state {
@@ -304,10 +304,10 @@ impl<P: Platform> BlobStore<P> {
         Ok(Freed::Quarantined)
     }
 
-    /// Puts a quarantined blob's slot into its class's free list. Only then does its owner no longer keep it.
+    /// Moves a quarantined blob's slot to its class's free list. Only then does it stop counting for its owner.
     ///
     /// # Errors
-    /// [`PtrError`] where the blob is used, the slot was reused, or the pointer names none; nothing has changed.
+    /// [`PtrError`] if the blob is used, the slot was reused, or the pointer names no blob; nothing has changed.
     pub fn release(&mut self, ptr: &BlobPtr) -> Result<Released, PtrError> {
         let (granule, slot) = self.find(ptr)?;
         match slot.state {
@@ -331,13 +331,13 @@ impl<P: Platform> BlobStore<P> {
         slot.owner
     }
 
-    /// Whether a slot is in quarantine.
+    /// Whether any slot is in quarantine.
     pub fn has_quarantined(&self) -> bool {
         self.sets.first(SetId::QUARANTINE).is_some()
     }
 
-    /// Releases up to `max` quarantined blobs, lowest offset first, and says how many. One whose entry says otherwise is taken out and
-    /// written off, so that it stands in nobody's way, and named.
+    /// Releases up to `max` quarantined blobs, lowest offset first, and returns their number. A blob whose entry contradicts the quarantine
+    /// is removed from it, written off, and reported, so that it does not block the others.
     pub fn release_quarantined(&mut self, max: u64) -> (u64, Vec<String>) {
         let (mut released, mut faults) = (0, Vec::new());
         for _ in 0..max {
@@ -357,7 +357,7 @@ impl<P: Platform> BlobStore<P> {
         (released, faults)
     }
 
-    /// Counts a slot as lost that was in quarantine, of a class that its entry does not tell any more: the first that has one there.
+    /// Counts a quarantined slot with an unreadable class as lost, in the first class that has a quarantined slot.
     fn forget_quarantined(&mut self) {
         let class = Class::all().find(|&class| self.counters.class(class).quarantined > 0);
         let Some(class) = class else { return };
@@ -370,10 +370,10 @@ impl<P: Platform> BlobStore<P> {
         });
     }
 
-    /// Makes another owner keep a used blob.
+    /// Changes the owner of a used blob.
     ///
     /// # Errors
-    /// [`PtrError`] where the pointer does not name a used blob; nothing has changed.
+    /// [`PtrError`] if the pointer does not name a used blob; nothing has changed.
     pub fn set_owner(&mut self, ptr: &BlobPtr, owner: Owner) -> Result<(), PtrError> {
         let (granule, mut slot) = self.check_range(ptr, 0, 0)?;
         let old = slot.owner;
@@ -393,7 +393,7 @@ impl<P: Platform> BlobStore<P> {
         self.counters.kept_bytes(owner)
     }
 
-    /// Slots of a class by state and owner.
+    /// Counters of a class's slots, by state and owner.
     pub fn class_counters(&self, class: Class) -> ClassCounters {
         *self.counters.class(class)
     }
@@ -404,7 +404,7 @@ impl<P: Platform> BlobStore<P> {
         self.granules.poison(ptr.offset / GRANULE, [0xFF; 16]);
     }
 
-    /// Bytes that new blobs can take without growing: free slots, and the arena's unused end.
+    /// Bytes that new blobs can take without growing memory: free slots, and the arena's unused end.
     pub fn reusable_bytes(&self) -> u64 {
         let free = Class::all().map(|class| u64::from(self.class_counters(class).free) * u64::from(class.size()));
         free.sum::<u64>() + self.arena.size() - self.arena_end()

@@ -1,9 +1,9 @@
-//! A blob's pointer, size class and owner.
+//! Pointer, size class and owner of a blob.
 
 use crate::WASM_PAGE;
 use serde::{Deserialize, Serialize};
 
-/// Bytes of a granule, the unit in which the arena is accounted for: every class is a multiple of it.
+/// Bytes of a granule, the unit of the arena: every class is a multiple of it.
 pub const GRANULE: u64 = WASM_PAGE;
 /// Granules of the largest arena: a canister may have 500 GiB of stable memory.
 pub const MAX_GRANULES: u64 = 500 * (1 << 30) / GRANULE;
@@ -15,15 +15,15 @@ pub const MAX_BLOB: u32 = 4 << 20;
 pub struct Class(u8);
 
 impl Class {
-    /// How many there are.
+    /// Number of classes.
     pub const COUNT: usize = 7;
 
-    /// All, from the smallest.
+    /// All classes, from the smallest.
     pub fn all() -> impl Iterator<Item = Self> {
         (0..Self::COUNT as u8).map(Self)
     }
 
-    /// The smallest class that holds `len` bytes; none above 4 MiB.
+    /// The smallest class that holds `len` bytes, or `None` above 4 MiB.
     #[inline]
     pub fn for_len(len: u32) -> Option<Self> {
         if len > MAX_BLOB {
@@ -33,19 +33,19 @@ impl Class {
         Some(Self(granules.next_power_of_two().trailing_zeros() as u8))
     }
 
-    /// The class of exactly `bytes`.
+    /// The class of exactly `bytes` bytes, or `None`.
     #[inline]
     pub fn of_size(bytes: u32) -> Option<Self> {
         Self::for_len(bytes).filter(|class| class.size() == bytes)
     }
 
-    /// The class with this index, as it is stored.
+    /// The class with this stored index, or `None`.
     #[inline]
     pub fn from_index(index: u8) -> Option<Self> {
         (usize::from(index) < Self::COUNT).then_some(Self(index))
     }
 
-    /// 0 for 64 KiB … 6 for 4 MiB.
+    /// The stored index: 0 for 64 KiB … 6 for 4 MiB.
     #[inline]
     pub fn index(self) -> usize {
         usize::from(self.0)
@@ -65,7 +65,7 @@ impl Class {
     }
 }
 
-/// Where a blob lies, and which of the allocations that were ever there is meant.
+/// Location of a blob, and the allocation of the slot that it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlobPtr {
     /// Bytes from the start of the arena.
@@ -74,15 +74,15 @@ pub struct BlobPtr {
     pub len: u32,
     /// Bytes of the slot, one of the seven size classes.
     pub class: u32,
-    /// The allocation of the slot that is meant, from 1. A reused slot has a higher one, so an old pointer is recognised.
+    /// Number of the slot's allocation, from 1. A reused slot has a higher one, so an old pointer is recognised.
     #[serde(rename = "gen")]
     pub generation: u32,
 }
 
-/// The owner of a blob. Kept bytes are counted by owner.
+/// Owner of a blob. Kept bytes are counted by owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// The log for which the store is made: see [`BlobStore::set_log_class`](super::BlobStore::set_log_class).
+    /// The log: see [`BlobStore::set_log_class`](super::BlobStore::set_log_class).
     Log,
     /// An open upload.
     Upload,

@@ -1,10 +1,10 @@
 //! Eight sets of granules: the free list of each class, and the quarantine.
 //!
-//! A set answers "the lowest member" in constant time at any size. It is a hierarchy of bitmaps: a bit of level `k + 1`
-//! says that the 64 bits of a word of level `k` are not all zero, so four levels of 64-bit words span 16.7 M granules
-//! (500 GiB need 8.2 M). The words of the eight sets lie side by side, one cache line's worth, so that a slot's move from
-//! one set to another touches one page. The upper levels are 130 KB for ever: they are mirrored on the heap, read whole
-//! at start-up, and written through, but for level 3, which start-up makes from level 2.
+//! A set returns its lowest member in constant time at any size. It is a hierarchy of bitmaps: a bit of level `k + 1`
+//! is set if a word of level `k` has a set bit, so four levels of 64-bit words span 16.7 M granules (500 GiB need
+//! 8.2 M). The words of the eight sets lie next to each other in one line of 64 bytes, so that moving a slot from
+//! one set to another touches one page. The upper levels have a constant size of 130 KB: they are mirrored on the heap, read whole
+//! at start-up, and written through, except level 3, which start-up computes from level 2.
 //!
 //! ```text
 //! region: ┌─ header 4096 ─┬─ level 3 ─┬─ level 2 ─┬─ level 1 ─┬─ level 0 ──────┐
@@ -16,7 +16,7 @@
 use super::ptr::{Class, MAX_GRANULES};
 use crate::{Platform, Region};
 
-/// Bytes kept free at the start of the region for the counters.
+/// Bytes reserved at the start of the region for the counters.
 pub const HEADER: u64 = 4096;
 const SETS: usize = 8;
 const LINE: u64 = 8 * SETS as u64;
@@ -56,7 +56,7 @@ pub struct GranuleSets<P: Platform> {
 }
 
 impl<P: Platform> GranuleSets<P> {
-    /// Reads the upper levels; the cost does not depend on the number of blobs.
+    /// Reads the upper levels. The cost does not depend on the number of blobs.
     pub fn open(region: Region<P>) -> Self {
         let mut mirror = region.read_words(HEADER, MIRROR_LINES as usize * SETS);
         for set in (0..SETS as u8).map(SetId) {
@@ -67,7 +67,7 @@ impl<P: Platform> GranuleSets<P> {
         Self { region, mirror }
     }
 
-    /// The region, for the header.
+    /// Returns the region, for access to the header.
     #[inline]
     pub fn region(&self) -> &Region<P> {
         &self.region
@@ -86,13 +86,13 @@ impl<P: Platform> GranuleSets<P> {
     #[inline]
     fn write_upper(&mut self, at: usize, value: u64) {
         self.mirror[at] = value;
-        // Level 3 is made from level 2 at start-up.
+        // Level 3 is not persisted: start-up computes it from level 2.
         if at >= SETS {
             self.region.write_u64(HEADER + 8 * at as u64, value);
         }
     }
 
-    /// The lowest member.
+    /// Returns the lowest member.
     #[inline]
     pub fn first(&self, set: SetId) -> Option<u64> {
         let mut at = 0;
@@ -107,7 +107,7 @@ impl<P: Platform> GranuleSets<P> {
         (word != 0).then(|| at * 64 + u64::from(word.trailing_zeros()))
     }
 
-    /// Adds a granule; one that is there already stays.
+    /// Adds a granule. No effect if it is a member.
     #[inline]
     pub fn insert(&mut self, set: SetId, granule: u64) {
         let at = Self::level_0(set, granule);
@@ -118,7 +118,7 @@ impl<P: Platform> GranuleSets<P> {
         }
     }
 
-    /// Takes a granule out; one that is not there stays away.
+    /// Removes a granule. No effect if it is not a member.
     #[inline]
     pub fn remove(&mut self, set: SetId, granule: u64) {
         let at = Self::level_0(set, granule);
@@ -129,7 +129,7 @@ impl<P: Platform> GranuleSets<P> {
         }
     }
 
-    /// Takes a granule from one set to another: the line is read and written once.
+    /// Moves a granule from one set to another; reads and writes the line once.
     #[inline]
     pub fn transfer(&mut self, from: SetId, to: SetId, granule: u64) {
         let (at, bit) = (LEVEL_0 + granule / 64 * LINE, 1 << (granule % 64));
@@ -148,7 +148,7 @@ impl<P: Platform> GranuleSets<P> {
         }
     }
 
-    /// A word of level 0 has its first member.
+    /// Sets the upper bits after a word of level 0 got its first member.
     fn filled(&mut self, set: SetId, mut index: u64) {
         for level in 1..4 {
             let at = Self::upper(set, level, index / 64);
@@ -161,7 +161,7 @@ impl<P: Platform> GranuleSets<P> {
         }
     }
 
-    /// A word of level 0 has no member left.
+    /// Clears the upper bits after a word of level 0 lost its last member.
     fn emptied(&mut self, set: SetId, mut index: u64) {
         for level in 1..4 {
             let at = Self::upper(set, level, index / 64);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against `BTreeSet`, over the whole range, with a re-open in the middle.
+        /// Compared with a `BTreeSet`, over the whole range, with a reopening in the middle.
         #[test]
         fn sets_agree_with_a_model(steps in prop::collection::vec((0u8..8, 0u8..10, 0u64..MAX_GRANULES, 0u64..70), 1..200)) {
             crate::twin::reset();

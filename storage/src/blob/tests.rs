@@ -1,4 +1,4 @@
-//! The store against a plain model, and its rules one by one.
+//! Tests of the store: comparison with a plain model, and its rules one by one.
 
 use super::*;
 use crate::fixture;
@@ -26,7 +26,7 @@ fn reopen(store: BlobStore<Twin>) -> BlobStore<Twin> {
     open()
 }
 
-/// What a store may hold, said plainly: slots by offset.
+/// Plain model of a store: slots by offset.
 #[derive(Clone, Debug, Default)]
 struct Model {
     end: u64,
@@ -57,7 +57,7 @@ impl Model {
         ptr
     }
 
-    /// What `free` and `release` must answer for any pointer at all.
+    /// The expected result of `free` and `release` for any pointer.
     fn slot(&self, ptr: &BlobPtr) -> Result<&ModelSlot, PtrError> {
         if ptr.offset >= self.end {
             return Err(PtrError::NeverAllocated);
@@ -107,7 +107,7 @@ impl Model {
             }
         }
         prop_assert_eq!(end, self.end);
-        // The counters, by a full scan.
+        // The counters, recomputed by a full scan.
         for class in Class::all() {
             let of = |f: &dyn Fn(&ModelSlot) -> bool| {
                 self.slots.values().filter(|s| s.ptr.class == class.size() && f(s)).count() as u32
@@ -137,7 +137,7 @@ enum Step {
     },
     Free(usize),
     Release(usize),
-    /// A pointer that was once given out, bent in one field.
+    /// A pointer that was once returned, with one field changed.
     Bent {
         which: usize,
         field: u8,
@@ -174,13 +174,13 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(fixture::histories(96))]
 
-    /// Random histories with stale and bent pointers, double frees and re-opens agree with the model in every answer,
-    /// every byte and every counter.
+    /// Random histories with stale and changed pointers, double frees and reopenings agree with the model in every result, every byte and
+    /// every counter.
     #[test]
     fn agrees_with_a_model(steps in prop::collection::vec(step(), 1..60)) {
         let mut store = fresh();
         let mut model = Model::default();
-        // Every pointer ever given out: most of them become stale.
+        // Every pointer ever returned: most of them become stale.
         let mut given: Vec<BlobPtr> = Vec::new();
         for step in steps {
             match step {
@@ -286,7 +286,7 @@ fn a_quarantined_slot_is_not_reused() {
 fn refused_growth_changes_nothing() {
     let mut store = fresh();
     fixture::manager().set_max_pages(fixture::manager().billed_pages() + 256);
-    // The granule table takes the bucket that is left, so the arena gets none.
+    // The granule table takes the remaining bucket, so the arena gets none.
     assert_eq!(store.allocate(10, Owner::Log), Err(AllocateError::Grow(GrowError::OutOfSpace)));
     assert_eq!((store.arena_end(), store.kept_bytes(Owner::Log)), (0, 0));
     fixture::manager().set_max_pages(u64::MAX);
@@ -344,7 +344,7 @@ fn release_goes_on_behind_a_bad_entry() {
         store.free(ptr).unwrap();
     }
     store.poison(&blobs[0]);
-    // Of another state: it says that it is used.
+    // An entry with a wrong state: used.
     store.granules.set(
         2,
         &Slot { generation: 1, len: 10, state: SlotState::Used, class: Class::for_len(10).unwrap(), owner: Owner::Log },

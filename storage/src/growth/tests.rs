@@ -1,4 +1,4 @@
-//! Prices, balances and limits, one pair for each edge.
+//! Tests of prices, balances and limits, in pairs on both sides of each edge.
 
 use super::*;
 use crate::fixture::{ARENA, CELLS, forget, manager, region};
@@ -8,11 +8,11 @@ use crate::{BUCKET, Region};
 
 const THRESHOLD: u128 = 1_000;
 
-/// An empty canister whose pages cost something.
+/// An empty canister whose pages cost cycles.
 fn fresh(liquid: u128, reservation: u128) {
     crate::fixture::fresh();
     set_terms(13, u128::MAX);
-    // The manager's header is there from the installation on.
+    // The manager's header exists since the installation.
     region(ARENA);
     twin::with(|world| {
         world.liquid_cycles = liquid;
@@ -25,7 +25,7 @@ fn pass(secs: u64) {
     twin::with(|world| world.time_ns += secs * NS);
 }
 
-/// Two calls of a timer are kept, of 10 cycles each.
+/// A growth must leave two timer calls of 10 cycles each.
 fn set_terms(nodes: u32, reserved_cycles_limit: u128) {
     manager().growth().set_terms(Terms { nodes, reserved_cycles_limit, kept: 20 });
 }
@@ -38,7 +38,7 @@ fn reserved_now() -> u128 {
     manager().growth().reserved_now()
 }
 
-/// Pages of a growth by a bucket.
+/// Pages of a growth by one bucket.
 const FIRST: u128 = BUCKET_PAGES as u128;
 
 #[test]
@@ -76,14 +76,14 @@ fn a_growth_that_is_refused_again_and_again_takes_a_page_in_ten_minutes() {
         pass(1);
     }
     assert_eq!(billed_pages(), 7);
-    // The pages are part of the growth that comes when there are cycles.
+    // The pages are part of the growth that succeeds once there are cycles.
     twin::with(|world| world.liquid_cycles += 20);
     pass(600);
     a.reserve(1).unwrap();
     assert_eq!((u128::from(billed_pages()) - 1, twin::with(|world| world.liquid_cycles)), (FIRST, 20));
 }
 
-/// 512 MiB at once may be too much where 16 MiB are not.
+/// 512 MiB at once may be too expensive when 16 MiB are not.
 #[test]
 fn a_smaller_growth_is_tried_where_the_generous_one_cannot_be_paid() {
     fresh(u128::MAX >> 1, 0);
@@ -106,7 +106,7 @@ fn the_price_is_the_one_of_now() {
     fresh(u128::MAX >> 1, 0);
     let a = region(ARENA);
     a.reserve(1).unwrap();
-    // Somebody sets the freezing threshold a thousand times as high.
+    // The freezing threshold is raised a thousandfold.
     twin::with(|world| {
         world.page_threshold = 1_000 * THRESHOLD;
         world.liquid_cycles = u128::from(BUCKET_PAGES) * THRESHOLD * 999;
@@ -122,7 +122,7 @@ fn the_price_is_the_one_of_now() {
     a.reserve(BUCKET + 1).unwrap();
 }
 
-/// A canister whose cells are there, on a subnet that reserves.
+/// A canister with its cells, on a subnet that reserves cycles.
 fn reserving(limit: u128) -> Region<Twin> {
     fresh(u128::MAX >> 1, 0);
     region(CELLS).reserve(258_072).unwrap();
@@ -137,7 +137,7 @@ fn reserving(limit: u128) -> Region<Twin> {
 
 #[test]
 fn what_may_be_reserved_is_not_exceeded() {
-    // A bucket reserves 512 G; and somewhat more, should the subnet fill meanwhile.
+    // A bucket reserves 512 G, and slightly more if the subnet fills meanwhile.
     let a = reserving(1_100_000_000_000);
     a.reserve(BUCKET).unwrap();
     assert_eq!(reserved_now(), 512_000_000_000);
@@ -146,13 +146,13 @@ fn what_may_be_reserved_is_not_exceeded() {
     let Err(GrowError::ReservedCyclesLimit { missing }) = refused else { panic!("{refused:?}") };
     assert!((436_000_000_000..437_000_000_000).contains(&missing), "{missing}");
     assert_eq!(a.size(), 2 * BUCKET);
-    // After an upgrade, too, which opens the cells first.
+    // The same after an upgrade, which opens the cells first.
     forget();
     region(CELLS);
     set_terms(13, 1_100_000_000_000);
     let a = region(ARENA);
     assert!(matches!(a.reserve(3 * BUCKET), Err(GrowError::ReservedCyclesLimit { .. })));
-    // What is reserved pays for storage: half of it is gone some day.
+    // Storage is paid from the reserved cycles: after some time half of them are gone.
     let bytes_paid = manager().growth().scaled(GIB_SECOND) * u128::from(billed_pages()) / PAGES_A_GIB;
     pass((600_000_000_000 / bytes_paid) as u64);
     twin::with(|world| world.reserved -= 600_000_000_000);
@@ -182,7 +182,7 @@ fn what_is_put_off_is_grown_by_a_message_of_its_own() {
     manager().grow_wanted().unwrap();
     assert!(!manager().growth().is_wanted() && a.is_empty() && u128::from(billed_pages()) == 1 + FIRST);
     manager().growth().put_off(|| a.reserve(1)).unwrap();
-    // At the cap, and without cycles, it is refused for good.
+    // At the cap, and without cycles, the growth is refused and not deferred.
     manager().set_max_pages(billed_pages());
     assert_eq!(manager().growth().put_off(|| a.reserve(BUCKET + 1)), Err(GrowError::OutOfSpace));
     manager().set_max_pages(u64::MAX);

@@ -1,17 +1,17 @@
-//! Slots by a 32-bit key that few slots share, as a hash. A radix tree leads from each key that occurs to its first slot; the other
-//! slots of the key follow in the order in which they came, linked through 4 bytes that each slot keeps for the link.
+//! Hash buckets of slots, by a 32-bit key that few slots share. A radix tree leads from each used key to its first slot; the other
+//! slots of the key follow in the order of insertion, linked through 4 bytes in each slot.
 //!
 //! ```text
 //! link: the next slot u32, 0 at the end
 //! ```
-//! Entering and leaving writes one word: the link of the slot before, or a word of the tree. Slots that leave oldest first leave from
-//! the front, where the words of many keys share a page.
+//! Inserting or removing a slot writes one word: the link of the previous slot, or a word of the tree. If slots are removed oldest first,
+//! they are removed from the front, where the words of many keys share a page.
 
 use super::radix::{self, Root};
 use super::{SlotId, Slots};
 use crate::Platform;
 
-/// Returns the slots under a key, in the order in which they came. `at` is the offset of the link in a slot.
+/// Returns the slots under a key, in the order of insertion. `at` is the offset of the link in a slot.
 pub fn under<P: Platform>(
     slots: &Slots<P>,
     root: Root,
@@ -29,7 +29,7 @@ pub fn under<P: Platform>(
     })
 }
 
-/// Enters a slot after the slots of its key. Memory for [`MOST_NODES`](radix::MOST_NODES) nodes is reserved.
+/// Inserts a slot after the other slots of its key. Memory for [`MOST_NODES`](radix::MOST_NODES) nodes must be reserved.
 pub fn enter(slots: &mut Slots<impl Platform>, root: &mut Root, at: u32, slot: SlotId, key: u32) {
     slots.write_u32(slot, at, 0);
     let last = under(slots, *root, at, key).last();
@@ -40,7 +40,7 @@ pub fn enter(slots: &mut Slots<impl Platform>, root: &mut Root, at: u32, slot: S
     }
 }
 
-/// Removes a slot that is under its key.
+/// Removes a slot from the slots of its key.
 pub fn leave(slots: &mut Slots<impl Platform>, root: &mut Root, at: u32, slot: SlotId, key: u32) {
     let next = slots.read_u32(slot, at);
     let first = radix::get(slots, *root, key);
@@ -65,7 +65,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     proptest! {
-        /// Against lists by key: each in the order in which they came, and no node is left when all are gone.
+        /// Compared with lists by key: the order is that of insertion, and no node is left when all slots are removed.
         #[test]
         fn agrees_with_a_model(steps in prop::collection::vec((0u32..6, prop::option::of(0usize..4)), 1..80)) {
             crate::twin::reset();

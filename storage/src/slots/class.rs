@@ -1,8 +1,8 @@
-//! The size classes of slots: 64 to 512 bytes in steps of 64, then four to a doubling, up to 4 MiB.
+//! Size classes of slots: 64 to 512 bytes in steps of 64, then four per doubling, up to 4 MiB.
 
-/// Bytes of the smallest slot, and the unit in which a slot's place is counted.
+/// Bytes of the smallest slot, and the unit of a slot's id.
 pub const UNIT: u64 = 64;
-/// Bytes of a slot before its owner's bytes.
+/// Bytes of a slot's header, before the owner's bytes.
 pub const HEAD: u32 = 8;
 /// Number of classes.
 pub const CLASSES: usize = 60;

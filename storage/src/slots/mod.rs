@@ -1,13 +1,13 @@
-//! Slots of 64 bytes to 4 MiB in one region, for things that are too small for a blob.
+//! Slots of 64 bytes to 4 MiB in one region, for entries that are too small for a blob.
 //!
-//! **Constraint.** An entry may have some hundred bytes; a blob's 64 KiB would waste nearly all of it. Creating, changing and
-//! deleting one must touch few pages, in constant time, and what is freed must be used again.
+//! **Constraint.** An entry may have a few hundred bytes; a blob's 64 KiB would waste nearly all of its slot. Creating, changing and
+//! deleting an entry must touch few pages, in constant time, and freed slots must be reused.
 //!
-//! **Design.** A new slot lies after the newest slot, so that what is made together lies together. A freed slot goes to the
+//! **Design.** A new slot lies after the newest slot, so that entries created together lie together. A freed slot goes to the
 //! free list of its class, a stack that is linked through the slots themselves. An allocation takes the top of its class's
 //! stack, or of one of the three next larger ones, before it takes new memory. Slots are never split or joined: the
-//! region's size settles at the most that each class ever needed, and a slot wastes at most a fifth (half, if the slot was made
-//! for something larger).
+//! region's size settles at the maximum that each class ever needed, and a slot wastes at most a fifth (half, if the slot was made
+//! for a larger entry).
 //!
 //! ```text
 //! ┌─ header, 4096 ─┬─ slot ─┬─ slot ───┬─ …       a slot's name is its place / 64
@@ -16,8 +16,8 @@
 //!         64 sixty lines, one a class: first free u32, free u32, used u32, reserved u32
 //! slot:   0 class u8  1 state u8 (0xA5 used, 0x5A free)  2 reserved u16  4 next free u32  8 the owner's bytes
 //! ```
-//! **Journal.** Between [`Slots::begin`] and [`Slots::commit`] the bytes that writes replace are kept on the heap, so that a
-//! long operation that fails in its middle can be [undone](Slots::undo) to the byte, and answer an error and not a trap.
+//! **Journal.** Between [`Slots::begin`] and [`Slots::commit`] the bytes that writes replace are kept on the heap, so that a long operation
+//! that fails in its middle can be [undone](Slots::undo) completely, and return an error instead of trapping.
 
 pub mod buckets;
 mod class;
@@ -38,15 +38,15 @@ const LINE: u64 = 16;
 const FIRST: u64 = 4096;
 const USED: u8 = 0xA5;
 const FREE: u8 = 0x5A;
-/// Slots are named by 32 bits.
+/// Slot ids have 32 bits.
 const MOST: u64 = UNIT << 32;
 /// Number of larger classes whose free slots are taken: at most twice the size.
 const LARGER: u32 = 3;
 
-/// The name of a slot: its place in the region / 64; 0 for no slot.
+/// Id of a slot: its offset in the region / 64; 0 for no slot.
 pub type SlotId = u32;
 
-/// The first slot that is ever allocated.
+/// The first slot that is allocated.
 pub const FIRST_SLOT: SlotId = (FIRST / UNIT) as SlotId;
 
 /// Slots of one class.
@@ -68,13 +68,13 @@ struct Header {
 
 struct Journal {
     before: Header,
-    /// Places and the bytes that were there, oldest first.
+    /// Offsets and the bytes that were there, oldest first.
     replaced: Vec<(u64, Vec<u8>)>,
-    /// Bytes of the heap that the list takes, estimated.
+    /// Estimated heap bytes of the list.
     bytes: u64,
 }
 
-/// Bytes of the heap that an entry of a journal takes beside the replaced bytes, while the list doubles.
+/// Heap bytes of a journal entry besides the replaced bytes, while the list doubles.
 const UNDO: u64 = 96;
 
 /// Slots in stable memory.
@@ -83,7 +83,7 @@ pub struct Slots<P: Platform> {
     header: Header,
     journal: Option<Journal>,
     changed: Option<Pages>,
-    /// Bytes that most messages leave free, so that a message that frees memory has room to work.
+    /// Bytes that most messages must leave free, so that messages that free memory can still work.
     reserve: u64,
     reserve_usable: bool,
 }
@@ -91,17 +91,17 @@ pub struct Slots<P: Platform> {
 /// A bit for each of 4,096 pages.
 type Bits = [u64; 64];
 
-/// The pages of 4 KiB that were changed, as bitmaps of the parts of the region with changed pages.
+/// Changed pages of 4 KiB, as bitmaps of the parts of the region that have changed pages.
 #[derive(Default)]
 struct Pages {
     parts: Vec<Option<Box<Bits>>>,
-    /// The page that was added last, of those with this remainder: most changes lie in one of these.
+    /// The page added last, for each remainder: most changes hit one of these pages.
     recent: [u64; 8],
     count: u64,
 }
 
 impl Pages {
-    /// Adds the pages of `len` bytes from `at` on. The header's page is added with the pages that are touched beside it.
+    /// Adds the pages of `len` bytes from `at` on. The header's page is included, because each change touches it too.
     #[inline(always)]
     fn add(&mut self, at: u64, len: u64) {
         let (first, last) = (at / OS_PAGE, (at + len - 1) / OS_PAGE);
@@ -126,7 +126,7 @@ impl Pages {
 }
 
 impl Journal {
-    /// Adds the `len` bytes at `at`, before they are replaced.
+    /// Adds the `len` bytes at `at` before they are replaced.
     #[inline(never)]
     fn add<P: Platform>(&mut self, region: &Region<P>, at: u64, len: usize) {
         let mut old = Vec::new();
@@ -141,7 +141,7 @@ impl Journal {
 pub struct SlotStats {
     /// Bytes of slots in use.
     pub used_bytes: u64,
-    /// Bytes of slots that can be used again.
+    /// Bytes of slots that can be reused.
     pub free_bytes: u64,
 }
 
@@ -173,7 +173,7 @@ impl<P: Platform> Slots<P> {
         Ok(Self { region, header, journal: None, changed: None, reserve: 0, reserve_usable: false })
     }
 
-    /// Returns whether `slots` slots for `bytes` bytes in all fit the grown memory. Free slots are not counted.
+    /// Returns whether `slots` slots with `bytes` bytes in total fit into the grown memory. Free slots are not counted.
     #[inline]
     pub fn has_room(&self, bytes: u64, slots: u64) -> bool {
         // A class is larger than its content by at most a quarter, or by a unit.
@@ -184,7 +184,7 @@ impl<P: Platform> Slots<P> {
     /// Grows memory so that these slots can be allocated; `wanted` lists pairs of bytes and count. Free slots are counted.
     ///
     /// # Errors
-    /// [`GrowError`], and nothing has changed; `OutOfSpace` also where one is too large.
+    /// [`GrowError`]; nothing has changed. `OutOfSpace` also if one of the slots is too large.
     pub fn reserve(&self, wanted: &[(u32, u32)]) -> Result<(), GrowError> {
         let mut free = self.header.lines.map(|line| line.free);
         let mut end = self.header.end;
@@ -241,10 +241,10 @@ impl<P: Platform> Slots<P> {
         self.region.reserve(end + self.kept_free())
     }
 
-    /// Takes a slot for `len` bytes, at most [`MAX_LEN`]. Its bytes are not cleared.
+    /// Allocates a slot for `len` bytes, at most [`MAX_LEN`]. Its bytes are not cleared.
     ///
     /// # Errors
-    /// [`GrowError`], and nothing has changed; `OutOfSpace` also where `len` is too large.
+    /// [`GrowError`]; nothing has changed. `OutOfSpace` also if `len` is too large.
     pub fn allocate(&mut self, len: u32) -> Result<SlotId, GrowError> {
         let class = class_for(len).ok_or(GrowError::OutOfSpace)?;
         let near = self.header.with_free >> class & ((1 << (LARGER + 1)) - 1);
@@ -270,7 +270,7 @@ impl<P: Platform> Slots<P> {
         let at = u64::from(line.first) * UNIT;
         let head: [u8; 8] = self.region.read(at);
         let next = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
-        // A list that is damaged is never followed: its slots are left alone.
+        // A damaged list is never followed: its slots stay unused.
         if head[..2] != [class as u8, FREE] || (next == 0) != (line.free == 1) {
             self.header.with_free &= !(1 << class);
             return None;
@@ -282,7 +282,7 @@ impl<P: Platform> Slots<P> {
         Some(line.first)
     }
 
-    /// Gives a slot back.
+    /// Frees a slot.
     ///
     /// # Panics
     /// Traps if the slot is not in use.
@@ -297,7 +297,7 @@ impl<P: Platform> Slots<P> {
         self.put(u64::from(slot) * UNIT, &[class as u8, FREE, 0, 0, next[0], next[1], next[2], next[3]]);
     }
 
-    /// Ends the message, because an index contradicts its slots.
+    /// Traps, because an index contradicts its slots.
     fn broken(&self, what: &str) -> ! {
         P::trap(what)
     }
@@ -315,7 +315,7 @@ impl<P: Platform> Slots<P> {
         size_of(self.class(slot)) - HEAD
     }
 
-    /// Returns whether a slot of this name lies in the region, so that it can be read.
+    /// Returns whether a slot with this id lies in the region, so that it can be read.
     #[inline]
     pub fn contains(&self, slot: SlotId) -> bool {
         slot >= FIRST_SLOT && u64::from(slot) * UNIT < self.header.end
@@ -358,23 +358,23 @@ impl<P: Platform> Slots<P> {
         self.reserve = bytes;
     }
 
-    /// Lets this message use the reserve, or keeps it again.
+    /// Allows or forbids the use of the reserve, for this message.
     pub fn set_reserve_usable(&mut self, usable: bool) {
         self.reserve_usable = usable;
     }
 
-    /// Begins to count the pages that are changed, or stops.
+    /// Starts or stops counting changed pages.
     pub fn count_pages(&mut self, counted: bool) {
         self.changed = counted.then(Pages::default);
     }
 
-    /// Bytes after the end that stay free.
+    /// Bytes after the end that must stay free.
     #[inline]
     fn kept_free(&self) -> u64 {
         if self.reserve_usable { 0 } else { self.reserve }
     }
 
-    /// Returns the number of pages that were changed since counting began.
+    /// Returns the number of changed pages since counting began.
     pub fn pages_changed(&self) -> u64 {
         self.changed.as_ref().map_or(0, |pages| pages.count)
     }
@@ -402,7 +402,7 @@ impl<P: Platform> Slots<P> {
         self.region.read(Self::address(slot, at))
     }
 
-    /// Reads `N` bytes of a slot, and passes them to `look` where they lie.
+    /// Reads `N` bytes of a slot, and passes them to `look` without copying.
     #[inline(always)]
     pub fn read_with<const N: usize, T>(&self, slot: SlotId, at: u32, look: impl FnOnce(&[u8; N]) -> T) -> T {
         self.region.read_with(Self::address(slot, at), look)
@@ -419,22 +419,22 @@ impl<P: Platform> Slots<P> {
         self.region.read_onto(out, Self::address(slot, at), len);
     }
 
-    /// Begins a journal: everything that is written from now on can be undone.
+    /// Begins a journal: all writes from now on can be undone.
     pub fn begin(&mut self) {
         self.journal = Some(Journal { before: self.header.clone(), replaced: Vec::new(), bytes: 0 });
     }
 
-    /// Returns the pages of the heap that the journal takes, estimated.
+    /// Returns the estimated heap pages of the journal.
     pub fn journal_pages(&self) -> u64 {
         self.journal.as_ref().map_or(0, |journal| journal.bytes / OS_PAGE)
     }
 
-    /// Keeps everything since [`begin`](Self::begin), and ends the journal.
+    /// Keeps all changes since [`begin`](Self::begin), and ends the journal.
     pub fn commit(&mut self) {
         self.journal = None;
     }
 
-    /// Undoes everything since [`begin`](Self::begin), and ends the journal.
+    /// Undoes all changes since [`begin`](Self::begin), and ends the journal.
     pub fn undo(&mut self) {
         let Some(journal) = self.journal.take() else { return };
         for (at, bytes) in journal.replaced.iter().rev() {
@@ -443,7 +443,7 @@ impl<P: Platform> Slots<P> {
         self.header = journal.before;
     }
 
-    /// Returns the bytes that were grown and never used.
+    /// Returns the bytes that were grown but never used.
     pub fn unused_bytes(&self) -> u64 {
         self.region.size().saturating_sub(self.header.end + self.reserve)
     }

@@ -1,4 +1,4 @@
-//! An ordered map from 32-bit keys to slots: a radix tree whose nodes are slots.
+//! Ordered map from 32-bit keys to slots: a radix tree whose nodes are slots.
 //!
 //! Three levels, of 1,024, 2,048 and 2,048 children: finding a key reads three words, at any number of keys. A bitmap in each node
 //! shows which children exist. A node without children is freed.
@@ -15,7 +15,7 @@ const BITS: u32 = 11;
 const BITMAP: usize = FAN as usize / 8;
 /// Bytes of a node.
 pub const NODE: u32 = BITMAP as u32 + 4 * FAN;
-/// Nodes that entering a key may need.
+/// Maximum number of nodes that inserting a key needs.
 pub const MOST_NODES: u64 = 3;
 
 /// The tree's first node, or 0 for an empty tree. The owner persists it.
@@ -81,7 +81,7 @@ fn leaf(slots: &Slots<impl Platform>, root: Root, key: u32) -> Option<SlotId> {
     (node != 0 && has(slots, node, digit(key, 2))).then_some(node)
 }
 
-/// Returns the number of nodes that entering a key would make.
+/// Returns the number of nodes that inserting a key would create.
 pub fn missing_nodes(slots: &Slots<impl Platform>, root: Root, key: u32) -> u32 {
     let mut node = root;
     for level in 0..2 {
@@ -99,7 +99,7 @@ pub fn get(slots: &Slots<impl Platform>, root: Root, key: u32) -> SlotId {
     leaf(slots, root, key).map_or(0, |leaf| slots.read_u32(leaf, child_at(digit(key, 2))))
 }
 
-/// Replaces the value of a key that has one.
+/// Replaces the value of an existing key.
 pub fn replace(slots: &mut Slots<impl Platform>, root: Root, key: u32, value: SlotId) {
     match leaf(slots, root, key) {
         Some(leaf) => slots.write_u32(leaf, child_at(digit(key, 2)), value),
@@ -107,7 +107,7 @@ pub fn replace(slots: &mut Slots<impl Platform>, root: Root, key: u32, value: Sl
     }
 }
 
-/// Enters a key that is absent, with a value that is not 0.
+/// Inserts an absent key, with a value other than 0.
 ///
 /// # Errors
 /// [`GrowError`], only if memory for [`MOST_NODES`] nodes was not reserved.
@@ -132,7 +132,7 @@ pub fn insert(slots: &mut Slots<impl Platform>, root: &mut Root, key: u32, value
     Ok(())
 }
 
-/// Removes a key that is there, and each node that has no other key.
+/// Removes an existing key, and each node that has no other key.
 pub fn remove(slots: &mut Slots<impl Platform>, root: &mut Root, key: u32) {
     let mut path = [*root; 3];
     for level in 0..2 {
@@ -189,7 +189,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     proptest! {
-        /// Against a `BTreeMap`, with keys close together and far apart; nothing is left when all keys are gone.
+        /// Compared with a `BTreeMap`, with keys close together and far apart; nothing is left when all keys are removed.
         #[test]
         fn agrees_with_a_model(
             steps in prop::collection::vec((any::<bool>(), 0u8..3, any::<u32>(), 1u32..1_000), 1..120),

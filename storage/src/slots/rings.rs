@@ -1,23 +1,23 @@
-//! Slots by a 32-bit key. A radix tree leads from each key that occurs to a ring of the key's slots in the order in which they
-//! came, linked through 12 bytes that each slot keeps for the link.
+//! Rings of slots, by a 32-bit key. A radix tree leads from each used key to a ring of the key's slots in the order of
+//! insertion, linked through 12 bytes in each slot.
 //!
 //! ```text
 //! link: key u32 ‖ previous u32 ‖ next u32       the last slot comes before the first, and the first after the last
 //! ```
-//! Entering and leaving touches the slot, its neighbours and the tree's leaf: the cost does not depend on the number of slots.
+//! Inserting and removing touches the slot, its neighbours and the tree's leaf: the cost does not depend on the number of slots.
 
 use super::radix;
 use super::{SlotId, Slots};
 use crate::Platform;
 
-/// A slot's place in a ring.
+/// Position of a slot in a ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Link {
     /// The key.
     pub key: u32,
-    /// The slot before it under this key; of the first, the last.
+    /// The previous slot of this key; for the first slot, the last one.
     pub previous: SlotId,
-    /// The slot after it; of the last, the first. 0: the slot is not in the index.
+    /// The next slot of this key; for the last slot, the first one. 0 if the slot is not in the index.
     pub next: SlotId,
 }
 
@@ -44,12 +44,12 @@ impl Link {
     }
 }
 
-/// The part of an index that its owner persists.
+/// The persisted part of an index; its owner stores it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rings {
-    /// The radix tree from the keys to the first slot of each.
+    /// Radix tree from each key to its first slot.
     pub tree: radix::Root,
-    /// Slots that are in the index.
+    /// Number of slots in the index.
     pub count: u64,
 }
 
@@ -64,8 +64,8 @@ fn write_link(slots: &mut Slots<impl Platform>, slot: SlotId, at: u32, link: Lin
 }
 
 impl Rings {
-    /// Enters a slot, which keeps its link `at` bytes from its start, under a key. Memory for
-    /// [`MOST_NODES`](radix::MOST_NODES) nodes is reserved.
+    /// Inserts a slot under a key; the slot's link is `at` bytes from its start. Memory for [`MOST_NODES`](radix::MOST_NODES) nodes must be
+    /// reserved.
     pub fn enter(&mut self, slots: &mut Slots<impl Platform>, at: u32, slot: SlotId, key: u32) {
         let first = radix::get(slots, self.tree, key);
         if first == 0 {
@@ -105,7 +105,7 @@ impl Rings {
         radix::next(slots, self.tree, from)
     }
 
-    /// Returns the slots under a key, in the order in which they came.
+    /// Returns the slots under a key, in the order of insertion.
     pub fn under<'a, P: Platform>(
         &self,
         slots: &'a Slots<P>,

@@ -91,7 +91,7 @@ fn filled(tag: u8, len: u32) -> Vec<u8> {
 }
 
 proptest! {
-    /// Against a map of what each slot holds; no two overlap, undone changes leave no trace, re-opened in between.
+    /// Compared with a map of each slot's content: slots do not overlap, and undone changes leave no trace; reopened in between.
     #[test]
     fn agrees_with_a_model(steps in prop::collection::vec((0u8..10, any::<u8>(), 1u32..3_000), 1..300)) {
         let mut slots = fresh();

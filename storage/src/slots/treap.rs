@@ -1,12 +1,12 @@
-//! Slots in the order of a key of 128 bits: a treap, a binary tree whose nodes are the slots themselves.
+//! Slots in the order of a 128-bit key: a treap, a binary tree whose nodes are the slots themselves.
 //!
 //! ```text
 //! node: key u64 ‖ key u64 ‖ left u32 ‖ right u32 ‖ parent u32       28 bytes that each slot keeps for the node
 //! ```
 //! No node has a child of higher priority, and a priority is a seeded hash of the second half of the key, which is unique. So the tree
-//! is as deep as a tree that grew in random order (some 28 levels at a million slots), in whatever order slots enter and leave.
-//! Entering and leaving needs no memory, and so cannot be refused. Removing the first slot, and finding the slot after it, touches
-//! neighbours: leaving in order costs the same at any number of slots.
+//! is as deep as a tree grown in random order (about 28 levels at a million slots), in whatever order slots are inserted and removed.
+//! Inserting and removing needs no memory, and so cannot be refused. Removing the first slot, and finding the slot after it, touches
+//! only neighbours: removing in order costs the same at any number of slots.
 
 use super::{SlotId, Slots};
 use crate::Platform;
@@ -66,7 +66,7 @@ impl Treap {
         self.node(slots, slot).key
     }
 
-    /// Enters a slot whose key is written.
+    /// Inserts a slot whose key is already written.
     pub fn insert(self, slots: &mut Slots<impl Platform>, root: &mut Root, slot: SlotId) {
         let key = self.key(slots, slot);
         let (mut parent, mut above, mut next) = (0, None, *root);
@@ -122,7 +122,7 @@ impl Treap {
         }
     }
 
-    /// Puts a node in the place of its parent, which becomes its child. Returns the node's new parent.
+    /// Moves a node up to the place of its parent, which becomes its child. Returns the node's new parent.
     fn rotate_up(self, slots: &mut Slots<impl Platform>, root: &mut Root, slot: SlotId) -> SlotId {
         let Node { left, right, parent, .. } = self.node(slots, slot);
         let above = self.node(slots, parent);
@@ -153,7 +153,7 @@ impl Treap {
         }
     }
 
-    /// Returns the slots by key, and ends at damage: reads at most `nodes` nodes, all of them slots in use.
+    /// Returns the slots in key order, and stops at damage: reads at most `nodes` nodes, all of them slots in use.
     pub fn walk(self, slots: &Slots<impl Platform>, root: Root, mut nodes: usize) -> impl Iterator<Item = SlotId> {
         let (mut above, mut next) = (Vec::new(), root);
         std::iter::from_fn(move || {
@@ -236,7 +236,7 @@ mod tests {
             .collect()
     }
 
-    /// How deep it is. Each node says which is above it, and has no child of higher priority.
+    /// Returns the depth. Also checks the parent links, and that no child has a higher priority.
     fn depth(slots: &Slots<Twin>, slot: SlotId, parent: SlotId) -> u32 {
         if slot == 0 {
             return 0;
@@ -250,7 +250,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a `BTreeMap`: the same slots in the same order after every step.
+        /// Compared with a `BTreeMap`: the same slots in the same order after every step.
         #[test]
         fn agrees_with_a_model(steps in prop::collection::vec((0u8..3, 0u64..5, any::<u16>()), 1..100)) {
             let mut slots = open();

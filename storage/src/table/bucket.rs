@@ -7,11 +7,11 @@
 //! └───────────┴──────────┴──────────┴───────────────┴────────────────────────┘
 //! 0           2          4          8               64                      512
 //! ```
-//! `next` is the first overflow bucket, 0 for none. A tag is the top 16 bits of the entry's hash: a search reads the head
-//! only, and an entry where its tag agrees.
+//! `next` is the first overflow bucket, or 0. A tag is the top 16 bits of the entry's hash: a search reads only the head
+//! and the entries whose tag matches.
 //!
-//! A slot is below 28, so that sums of slots cannot overflow: they wrap, because each search and each split adds dozens of them, and checks
-//! would make an insertion dearer by a sixth.
+//! Sums of slots cannot overflow, because a slot is below 28. They use wrapping arithmetic, because each search and each split adds dozens
+//! of them, and overflow checks would make an insertion a sixth more expensive.
 
 /// Bytes of a bucket.
 pub const BUCKET: u64 = 512;
@@ -19,13 +19,13 @@ pub const BUCKET: u64 = 512;
 pub const SLOTS: usize = 28;
 /// Bytes of a bucket's head.
 pub const HEAD: usize = TAGS + 2 * SLOTS;
-/// Where the tags begin in it.
+/// Offset of the tags in the head.
 pub const TAGS: usize = 8;
 /// Bytes of an entry.
 pub const ENTRY: usize = 16;
 const _: () = assert!(HEAD + SLOTS * ENTRY == BUCKET as usize);
 
-/// What a table holds: the full hash of the key, and a word that is the owner's business.
+/// An entry: the full hash of the key, and a word that only the owner interprets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub hash: u64,
@@ -43,7 +43,7 @@ impl Entry {
     }
 }
 
-/// Where entry `slot` lies in its bucket.
+/// Offset of entry `slot` in its bucket.
 #[inline]
 pub const fn entry_offset(slot: usize) -> u64 {
     HEAD.wrapping_add(slot.wrapping_mul(ENTRY)) as u64
@@ -54,14 +54,14 @@ pub const fn entry_offset(slot: usize) -> u64 {
 pub struct Head(pub [u8; HEAD]);
 
 impl Head {
-    /// Of an empty bucket.
+    /// The head of an empty bucket.
     pub fn new(next: u32) -> Self {
         let mut head = Self([0; HEAD]);
         head.set_next(next);
         head
     }
 
-    /// Entries in use. A count that could not be is cut to what fits: a panic here would stop every reader.
+    /// Number of entries. An impossible count is limited to the bucket's size, because a panic here would stop every reader.
     #[inline]
     pub fn count(&self) -> usize {
         usize::from(u16::from_le_bytes([self.0[0], self.0[1]])).min(SLOTS)
@@ -80,7 +80,7 @@ impl Head {
         self.0[..2].copy_from_slice(&(count as u16).to_le_bytes());
     }
 
-    /// Makes room for an entry and says in which slot; the bucket has room.
+    /// Adds an entry's tag and returns the entry's slot; the bucket must have room.
     pub fn push(&mut self, hash: u64) -> usize {
         let slot = self.count();
         self.replace(slot, hash);
@@ -88,21 +88,21 @@ impl Head {
         slot
     }
 
-    /// Puts the tag of `hash` where another entry was.
+    /// Sets the tag of `slot` to that of `hash`.
     pub fn replace(&mut self, slot: usize, hash: u64) {
         let at = TAGS.wrapping_add(slot.wrapping_mul(2));
         self.0[at..at.wrapping_add(2)].copy_from_slice(&((hash >> 48) as u16).to_le_bytes());
     }
 
-    /// Takes the last entry out.
+    /// Removes the last entry.
     pub fn pop(&mut self) {
         self.set_count(self.count() - 1);
     }
 
-    /// Slots whose tag agrees with a hash, and seldom one whose tag does not: the caller looks at the entry anyway.
+    /// Returns the slots whose tag matches a hash. Rarely a slot with another tag is included, so the caller must compare the entry.
     ///
-    /// Four tags at a time: of the lanes of `word ^ wanted`, subtracting 1 borrows from the zero ones (and from a 1 right
-    /// above a zero one, which is the seldom case).
+    /// Checks four tags at a time: in `word ^ wanted`, subtracting 1 from each lane borrows from the lanes that are zero (and from a
+    /// lane of 1 directly above a zero lane, which is the rare case).
     #[inline]
     pub fn candidates(&self, hash: u64) -> impl Iterator<Item = usize> {
         const ONES: u64 = 0x0001_0001_0001_0001;
@@ -129,22 +129,22 @@ impl Head {
     }
 }
 
-/// How many entries a bucket's bytes hold, as [`Head::count`].
+/// Number of entries in a bucket's bytes, limited as in [`Head::count`].
 pub fn count_in(bytes: &[u8; BUCKET as usize]) -> usize {
     usize::from(u16::from_le_bytes([bytes[0], bytes[1]])).min(SLOTS)
 }
 
-/// Says how many a bucket's bytes hold.
+/// Sets the number of entries in a bucket's bytes.
 pub fn set_count_in(bytes: &mut [u8; BUCKET as usize], count: usize) {
     bytes[..2].copy_from_slice(&(count as u16).to_le_bytes());
 }
 
-/// The overflow bucket that a bucket's bytes name.
+/// The next overflow bucket in a bucket's bytes, or 0.
 pub fn next_in(bytes: &[u8; BUCKET as usize]) -> u32 {
     u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]])
 }
 
-/// A whole bucket of these entries, at most [`SLOTS`].
+/// The bytes of a bucket with these entries, at most [`SLOTS`].
 pub fn bucket_of(entries: &[Entry], next: u32) -> [u8; BUCKET as usize] {
     let mut bytes = [0; BUCKET as usize];
     let mut head = Head::new(next);

@@ -1,23 +1,23 @@
-//! A hash table in stable memory: a 64-bit hash to one 64-bit value, or to any number of them, as its owner wants it.
+//! Hash table in stable memory: maps a 64-bit hash to one 64-bit value, or to any number of values.
 //!
 //! **Constraint.** An index entry must cost a small multiple of a raw write at any size, an insertion must never rebuild
 //! the table, and newer replicas charge for each 4 KiB page touched. A B-tree reads and rewrites several nodes for a key.
 //!
-//! **Design.** Linear hashing: the table grows by splitting one bucket an insertion when it is fuller than `LOAD`
-//! percent, so no operation ever depends on its size. A bucket is 512 bytes (eight to a page); its head has a 16-bit tag
-//! for each entry, so that a search reads 64 bytes and the entries whose tag agrees. Keys are not
-//! stored: an entry is the key's seeded 64-bit hash (XXH3) and a word of the owner's, who verifies a candidate
-//! against the key where that is kept anyway. Several entries may share a hash, so a key may occur several times.
-//! Buckets that are full before their turn to split get overflow buckets. A chain is packed: only its primary bucket (after a
-//! sweep) and its last-added overflow bucket may have room, so insertion looks at two buckets at most. Memory of splits and
-//! overflow is never given back to the region, but reused.
+//! **Design.** Linear hashing: an insertion splits one bucket if the table is fuller than `LOAD` percent, so no operation
+//! depends on the table's size. A bucket has 512 bytes (eight to a page). Its head has a 16-bit tag for each entry, so that
+//! a search reads 64 bytes and the entries whose tag matches. Keys are not stored: an entry is the key's seeded 64-bit hash
+//! (XXH3) and a word of the owner, who verifies a candidate against the key where the key is stored anyway. Several entries
+//! may share a hash, so a key may occur several times.
+//! Buckets that fill up before their turn to split get overflow buckets. A chain is packed: only its primary bucket (after a
+//! sweep) and the overflow bucket added last may have room, so an insertion looks at no more than two buckets. Memory of splits
+//! and overflow is never given back to the region, but reused.
 //!
-//! The seed is drawn at creation from time and canister id. It is not a secret: a producer who searches for colliding ids
-//! makes long chains for itself.
+//! The seed is derived at creation from time and canister id. It is not a secret: a producer that searches for colliding ids
+//! only makes its own chains longer.
 //!
-//! Two ways to use a table, and an owner keeps to one of them: [`put`](HashTable::put), [`get`](HashTable::get) and
-//! [`sweep`](HashTable::sweep) keep one value a hash; [`insert`](HashTable::insert), [`visit`](HashTable::visit) and
-//! [`remove`](HashTable::remove) keep any number, where taking out the oldest of `n` equal hashes reads up to `n / 28` buckets.
+//! There are two ways to use a table, and an owner uses only one of them. [`put`](HashTable::put), [`get`](HashTable::get) and
+//! [`sweep`](HashTable::sweep) keep one value per hash. [`insert`](HashTable::insert), [`visit`](HashTable::visit) and
+//! [`remove`](HashTable::remove) keep any number; removing the oldest of `n` equal hashes reads up to `n / 28` buckets.
 
 mod bucket;
 mod pool;
@@ -30,10 +30,10 @@ use bucket::{BUCKET, Entry, Head, SLOTS};
 use pool::{BucketRef, Header, PAGE_BUCKETS, Pool};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Entries for each hundred primary slots at which the table grows.
+/// Entries per hundred primary slots at which the table grows.
 const LOAD: u64 = 60;
 
-/// Whether two 32-byte keys are equal, word by word: comparing bytes takes several times as many instructions.
+/// Whether two 32-byte keys are equal. Compares words, because comparing bytes takes several times as many instructions.
 #[inline(always)]
 pub fn same_key(a: &[u8; 32], b: &[u8; 32]) -> bool {
     fn words(key: &[u8; 32]) -> impl Iterator<Item = u64> {
@@ -42,7 +42,7 @@ pub fn same_key(a: &[u8; 32], b: &[u8; 32]) -> bool {
     words(a).zip(words(b)).all(|(a, b)| a == b)
 }
 
-/// How full a table is.
+/// Fill statistics of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableStats {
     /// Entries.
@@ -53,27 +53,27 @@ pub struct TableStats {
     pub overflow_buckets: u64,
 }
 
-/// What becomes of a value.
+/// Decision about a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It stays.
+    /// Keep the value.
     Keep,
-    /// Another takes its place.
+    /// Replace the value.
     To(u64),
-    /// It goes.
+    /// Remove the value.
     Out,
 }
 
 /// A table from hashes to words.
 pub struct HashTable<P: Platform> {
     pool: Pool<P>,
-    /// Insertions until one is refused.
+    /// Number of insertions before one is refused.
     #[cfg(any(test, feature = "testing"))]
     failing_in: Option<u64>,
 }
 
 impl<P: Platform> HashTable<P> {
-    /// Opens the table of a region, or makes an empty one there.
+    /// Opens the table of a region, or creates an empty one there.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -90,13 +90,13 @@ impl<P: Platform> HashTable<P> {
         })
     }
 
-    /// The hash under which a key is kept.
+    /// The hash of a key.
     #[inline]
     pub fn hash(&self, key: &[u8]) -> u64 {
         xxh3_64_with_seed(key, self.pool.header.hash_seed)
     }
 
-    /// How full the table is.
+    /// Returns the fill statistics.
     pub fn stats(&self) -> TableStats {
         let header = self.pool.header;
         TableStats {
@@ -106,38 +106,37 @@ impl<P: Platform> HashTable<P> {
         }
     }
 
-    /// Pages of 4 KiB that entries lie on.
+    /// Pages of 4 KiB that hold entries.
     pub fn pages(&self) -> u64 {
         let header = self.pool.header;
         (header.buckets + u64::from(header.overflow_used)) * BUCKET / 4_096
     }
 
-    /// Grows memory for `count` more entries with ordinary hashes.
+    /// Grows memory for `count` more entries with evenly distributed hashes.
     ///
     /// # Errors
-    /// [`GrowError`], and nothing has changed.
+    /// [`GrowError`]; nothing has changed.
     pub fn reserve(&self, count: u64) -> Result<(), GrowError> {
         let buckets = (self.pool.header.entries + count) * 100 / (LOAD * SLOTS as u64) + 1;
         let splits = buckets.saturating_sub(self.pool.header.buckets);
-        // One bucket in eight overflows at most, the more seldom the fewer entries come.
+        // No more than one bucket in eight overflows, and fewer for small counts.
         self.pool.reserve(splits.div_ceil(PAGE_BUCKETS) + count / 8 / PAGE_BUCKETS + 2)
     }
 
-    /// Which primary bucket a hash belongs to: the low bits, one more for what is split already.
+    /// The primary bucket of a hash: its low bits, with one more bit for buckets that are already split.
     #[inline]
     fn bucket_of(&self, hash: u64) -> u64 {
         let buckets = self.pool.header.buckets;
-        // A table has from 128 to 2^26 buckets, so that nothing overflows.
+        // A table has from 128 to 2^26 buckets, so the arithmetic does not overflow.
         let round = 1_u64.wrapping_shl(63_u32.wrapping_sub(buckets.leading_zeros()));
         let wide = hash & round.wrapping_mul(2).wrapping_sub(1);
         if wide < buckets { wide } else { hash & round.wrapping_sub(1) }
     }
 
-    /// Adds an entry. The same may be there already.
+    /// Adds an entry. An equal entry may exist already.
     ///
     /// # Errors
-    /// [`GrowError`] where an overflow bucket is needed that memory has no room for (`reserve` makes that all but
-    /// impossible); nothing has changed.
+    /// [`GrowError`] if an overflow bucket is needed and memory has no room for it (very unlikely after `reserve`); nothing has changed.
     pub fn insert(&mut self, hash: u64, value: u64) -> Result<(), GrowError> {
         #[cfg(any(test, feature = "testing"))]
         if self.refuses() {
@@ -158,7 +157,7 @@ impl<P: Platform> HashTable<P> {
         }
         self.pool.header.entries += 1;
         self.pool.save_entries();
-        // A table has at most 2^33 entries. Checked products of 64 bits are calls of a hundred instructions.
+        // A table has at most 2^33 entries, so these products do not overflow. Checked 64-bit products are calls of a hundred instructions.
         let Header { entries, buckets, .. } = self.pool.header;
         if entries.wrapping_mul(100) > buckets.wrapping_mul(LOAD * SLOTS as u64) {
             self.split();
@@ -202,7 +201,7 @@ impl<P: Platform> HashTable<P> {
         Ok(())
     }
 
-    /// Calls `visit` with every value under `hash`, in no order.
+    /// Calls `visit` with every value under `hash`, in no particular order.
     #[inline(always)]
     pub fn visit(&self, hash: u64, mut visit: impl FnMut(u64)) {
         let mut at = self.pool.primary(self.bucket_of(hash));
@@ -221,12 +220,12 @@ impl<P: Platform> HashTable<P> {
         }
     }
 
-    /// Takes exactly one entry out, and says whether it was there.
+    /// Removes one entry, and returns whether it existed.
     pub fn remove(&mut self, hash: u64, value: u64) -> bool {
         self.change(hash, |there| if there == value { Change::Out } else { Change::Keep }).is_some()
     }
 
-    /// Does to a value under `hash` what `decide` says of it, and answers which that was. Where all stay nothing is written.
+    /// Applies `decide` to the values under `hash` until one is changed, and returns that value. Nothing is written if all are kept.
     #[inline]
     pub fn change(&mut self, hash: u64, mut decide: impl FnMut(u64) -> Change) -> Option<u64> {
         let primary = self.pool.primary(self.bucket_of(hash));
@@ -257,7 +256,7 @@ impl<P: Platform> HashTable<P> {
         }
     }
 
-    /// The value under `hash`, in a table that keeps one for each: what [`put`](Self::put) put there.
+    /// Returns the value under `hash`, in a table with one value per hash.
     #[inline]
     pub fn get(&self, hash: u64) -> Option<u64> {
         let mut found = None;
@@ -265,7 +264,7 @@ impl<P: Platform> HashTable<P> {
         found
     }
 
-    /// Puts `value` in the place of the one under `hash`, or adds it, and answers the one before. Replacing is never refused.
+    /// Replaces the value under `hash`, or adds it, and returns the previous value. Replacing is never refused.
     ///
     /// # Errors
     /// As [`insert`](Self::insert); nothing has changed.
@@ -328,8 +327,7 @@ impl<P: Platform> HashTable<P> {
         }
     }
 
-    /// Splits the next bucket in turn. Where memory can't be had it is left for a later insertion: the table only gets
-    /// denser.
+    /// Splits the next bucket in turn. If memory is refused, the split is left to a later insertion, and the table only gets denser.
     fn split(&mut self) {
         let new = self.pool.header.buckets;
         if new.is_multiple_of(PAGE_BUCKETS) && self.pool.add_segment(new / PAGE_BUCKETS).is_err() {
@@ -350,7 +348,7 @@ impl<P: Platform> HashTable<P> {
         self.pool.save();
     }
 
-    /// The entries of a chain, and its overflow buckets.
+    /// Returns the entries of a chain, and its overflow buckets.
     fn read_chain(&self, primary: BucketRef) -> (Vec<Entry>, Vec<BucketRef>) {
         let mut all = Vec::with_capacity(2 * SLOTS);
         let mut overflow = Vec::new();
@@ -368,8 +366,8 @@ impl<P: Platform> HashTable<P> {
         }
     }
 
-    /// Writes a chain from its end, with overflow buckets from `spare`. Two packed chains never need more overflow
-    /// buckets than the one they came from.
+    /// Writes a chain from its end, with overflow buckets from `spare`. Two packed chains never need more overflow buckets than the one
+    /// they came from.
     fn write_chain(&mut self, primary: BucketRef, entries: &[Entry], spare: &mut Vec<BucketRef>) {
         let (first, rest) = entries.split_at(entries.len().min(SLOTS));
         let mut next = 0;
@@ -453,7 +451,7 @@ mod tests {
         let mut table = fresh();
         fixture::manager().set_max_pages(fixture::manager().billed_pages());
         let mut inserted = 0u64;
-        // One hash only: nothing splits apart, every entry needs overflow.
+        // With a single hash splits do not help, and every entry needs overflow.
         while table.insert(7, inserted).is_ok() {
             inserted += 1;
         }
@@ -466,7 +464,7 @@ mod tests {
     }
 
     proptest! {
-        /// With one value for each hash, against a map.
+        /// With one value per hash, compared with a map.
         #[test]
         fn one_value_a_hash_agrees_with_a_map(
             narrow in any::<bool>(),
@@ -505,7 +503,7 @@ mod tests {
             }
         }
 
-        /// Against a set, with few hashes (long chains) and many, re-opened in between.
+        /// Compared with a set, with few hashes (long chains) and many, reopened in between.
         #[test]
         fn agrees_with_a_model(
             narrow in any::<bool>(),
@@ -522,7 +520,7 @@ mod tests {
                         }
                     }
                     5 | 6 => {
-                        // Mostly something that is there.
+                        // Mostly an existing entry.
                         let (hash, value) = model.range((hash, value)..).next().copied().unwrap_or((hash, value));
                         prop_assert_eq!(table.remove(hash, value), model.remove(&(hash, value)));
                     }

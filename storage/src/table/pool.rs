@@ -1,4 +1,4 @@
-//! Where the buckets of a table lie: one region, handed out in pages of 128 buckets.
+//! Storage of a table's buckets: one region, allocated in pages of 128 buckets.
 //!
 //! ```text
 //! ┌─ header ─┬─ directory: 2^19 × u32 ─┬─ page 0 ─┬─ page 1 ─┬─ …
@@ -21,7 +21,7 @@ const SEGMENTS: u64 = 1 << 19;
 const DIRECTORY: u64 = WASM_PAGE;
 const POOL: u64 = DIRECTORY + SEGMENTS * 4;
 
-/// A bucket's place: page · 128 + place in the page. 0 is a primary bucket, so it says "none" of an overflow bucket.
+/// Location of a bucket: page · 128 + index in the page. 0 is always a primary bucket, so for an overflow bucket it means none.
 pub type BucketRef = u32;
 
 /// The table's persisted words, mirrored on the heap.
@@ -33,9 +33,9 @@ pub struct Header {
     pub entries: u64,
     /// Pages handed out.
     pub pages: u32,
-    /// The next overflow bucket of the newest overflow page that was never used; 0 or a multiple of 128: none left.
+    /// The next unused overflow bucket of the newest overflow page; 0 or a multiple of 128 if none is left.
     pub overflow_fresh: BucketRef,
-    /// The first overflow bucket that was given back.
+    /// The first freed overflow bucket.
     pub overflow_free: BucketRef,
     /// Overflow buckets in use.
     pub overflow_used: u32,
@@ -50,7 +50,7 @@ pub struct Pool<P: Platform> {
 }
 
 impl<P: Platform> Pool<P> {
-    /// Makes a pool with its first segment.
+    /// Creates a pool with its first segment.
     pub fn create(region: Region<P>, hash_seed: u64) -> Result<Self, GrowError> {
         region.reserve(POOL + WASM_PAGE)?;
         let header = Header { hash_seed, ..Header::default() };
@@ -91,7 +91,7 @@ impl<P: Platform> Pool<P> {
         self.region.write_u64(16, self.header.entries);
     }
 
-    /// Grows memory so that `pages` more can be handed out.
+    /// Grows memory so that `pages` more pages can be allocated.
     pub fn reserve(&self, pages: u64) -> Result<(), GrowError> {
         self.region.reserve(POOL + (u64::from(self.header.pages) + pages) * WASM_PAGE)
     }
@@ -102,7 +102,7 @@ impl<P: Platform> Pool<P> {
         Ok(self.header.pages - 1)
     }
 
-    /// Gives a segment its page.
+    /// Allocates the page of a segment.
     pub fn add_segment(&mut self, segment: u64) -> Result<(), GrowError> {
         if segment >= SEGMENTS {
             return Err(GrowError::OutOfSpace);
@@ -112,15 +112,15 @@ impl<P: Platform> Pool<P> {
         Ok(())
     }
 
-    /// Where a primary bucket lies.
+    /// Location of a primary bucket.
     #[inline]
     pub fn primary(&self, bucket: u64) -> BucketRef {
-        // A table has at most 2^19 pages, so that neither overflows.
+        // A table has at most 2^19 pages, so neither operation overflows.
         let page = self.region.read_u32(DIRECTORY + bucket / PAGE_BUCKETS * 4).wrapping_sub(1);
         page.wrapping_mul(PAGE_BUCKETS as u32).wrapping_add((bucket % PAGE_BUCKETS) as u32)
     }
 
-    /// Takes an overflow bucket: one given back, else a fresh one. The caller saves the header.
+    /// Allocates an overflow bucket: a freed one, or else an unused one. The caller saves the header.
     pub fn take_overflow(&mut self) -> Result<BucketRef, GrowError> {
         let bucket = if self.header.overflow_free != 0 {
             let bucket = self.header.overflow_free;
@@ -137,7 +137,7 @@ impl<P: Platform> Pool<P> {
         Ok(bucket)
     }
 
-    /// Gives an overflow bucket back. The caller saves the header.
+    /// Frees an overflow bucket. The caller saves the header.
     pub fn give_overflow(&mut self, bucket: BucketRef) {
         self.set_head(bucket, &Head::new(self.header.overflow_free));
         self.header.overflow_free = bucket;
@@ -176,14 +176,14 @@ impl<P: Platform> Pool<P> {
         out.extend(bytes.as_chunks::<ENTRY>().0.iter().map(|entry| Entry::decode(*entry)));
     }
 
-    /// The bytes of `count` buckets of one segment, from `first` on.
+    /// Returns the bytes of `count` buckets of one segment, starting at `first`.
     pub fn buckets(&self, first: BucketRef, count: u64) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.region.read_onto(&mut bytes, Self::address(first), (count * BUCKET) as usize);
         bytes
     }
 
-    /// Writes the first bytes of a bucket: its head, and the entries that are left.
+    /// Writes the first bytes of a bucket: its head and the remaining entries.
     pub fn write_bucket(&self, bucket: BucketRef, bytes: &[u8]) {
         self.region.write(Self::address(bucket), bytes);
     }

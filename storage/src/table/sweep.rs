@@ -1,31 +1,31 @@
-//! Dropping entries in bulk: a walk over the buckets in their order, a segment at a time.
+//! Bulk removal of entries: a walk over the buckets in order, a segment at a time.
 //!
-//! An entry that is dropped by itself costs a search and a page. A walk reads a segment of 128 buckets (64 KiB) at once and
-//! writes each bucket from which something goes once, whatever goes from it: with one entry in nine to drop that is two a
-//! bucket and fifteen a page. A bucket is written as far as it has changed. Its overflow bucket lies on a page of its own, which
-//! is left alone unless something of it goes too.
+//! Removing an entry on its own costs a search and a page. A walk reads a segment of 128 buckets (64 KiB) at once, and writes
+//! each changed bucket once, whatever the number of dropped entries: if one entry in nine is dropped, that is two per
+//! bucket and fifteen per page. Only the changed part of a bucket is written. Overflow buckets lie on other pages, which
+//! are not written unless one of their entries is dropped too.
 //!
-//! A walk may stop after any bucket and continue later, over upgrades too, while entries come and go. Nothing is missed, as
-//! entries move in one way only: a split moves some to the bucket after all others, which the walk has yet to reach.
+//! A walk may stop after any bucket and continue later, even after upgrades, while entries are added and removed. No entry is
+//! missed, because entries move only forward: a split moves some to the last bucket, which the walk has yet to reach.
 
 use super::bucket::{self, BUCKET, ENTRY, HEAD, SLOTS, TAGS};
 use super::pool::{BucketRef, PAGE_BUCKETS};
 use super::{Entry, HashTable};
 use crate::Platform;
 
-/// What a part of a walk did.
+/// Result of one part of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slice {
-    /// The bucket with which the walk goes on; `None` where it was at its end.
+    /// The bucket at which the walk continues; `None` at the end.
     pub next: Option<u64>,
     /// Entries that were dropped.
     pub dropped: u64,
-    /// Those of them whose value was not below the walk's first bound.
+    /// Dropped entries whose value was not below the walk's first bound.
     pub late: u64,
 }
 
 impl<P: Platform> HashTable<P> {
-    /// Drops the entries of one segment, from bucket `from` on, whose value is below `bound`, and counts those of them whose value
+    /// Drops the entries of one segment, from bucket `from` on, whose value is below `bound`. Also counts the dropped entries whose value
     /// is not below `first_bound`.
     pub fn sweep(&mut self, from: u64, bound: u64, first_bound: u64) -> Slice {
         let buckets = self.pool.header.buckets;
@@ -60,13 +60,13 @@ impl<P: Platform> HashTable<P> {
         Slice { next: (end < buckets).then_some(end), dropped, late }
     }
 
-    /// Returns the bucket with which a walk continues after the segment of bucket `from`; `None`: the walk is at its end.
+    /// Returns the bucket at which a walk continues after the segment of bucket `from`, or `None` at the end.
     pub fn slice_behind(&self, from: u64) -> Option<u64> {
         let end = (from / PAGE_BUCKETS + 1) * PAGE_BUCKETS;
         (end < self.pool.header.buckets).then_some(end)
     }
 
-    /// Whether an overflow bucket is the only one of its chain, and nothing goes from it.
+    /// Whether an overflow bucket is the only one of its chain, and has no entry to drop.
     fn is_left_alone(&self, overflow: BucketRef, bound: u64) -> bool {
         let head = self.pool.head(overflow);
         if head.next() != 0 {
@@ -77,7 +77,7 @@ impl<P: Platform> HashTable<P> {
         entries.iter().all(|entry| entry.value >= bound)
     }
 
-    /// Drops entries of one chain with overflow buckets, which is packed then. Answers them.
+    /// Drops entries of one chain with overflow buckets, packs the chain, and returns the dropped entries.
     #[cold]
     fn sweep_chain(&mut self, primary: BucketRef, bound: u64) -> Vec<Entry> {
         let (all, mut spare) = self.read_chain(primary);
@@ -90,19 +90,19 @@ impl<P: Platform> HashTable<P> {
     }
 }
 
-/// The entries of a bucket.
+/// Returns the entries of a bucket.
 fn entries(bytes: &[u8; BUCKET as usize]) -> &[[u8; ENTRY]] {
     &bytes[HEAD..].as_chunks().0[..bucket::count_in(bytes)]
 }
 
-/// The slots of a bucket whose value is below `bound`, a bit each.
+/// Returns a bit for each slot of a bucket whose value is below `bound`.
 fn stale(bytes: &[u8; BUCKET as usize], bound: u64) -> u32 {
     const { assert!(SLOTS <= 32) };
     let each = (0..SLOTS as u32).zip(entries(bytes));
     each.fold(0, |stale, (slot, entry)| stale | u32::from(Entry::decode(*entry).value < bound).wrapping_shl(slot))
 }
 
-/// How many of these slots have a value that is not below `first_bound`.
+/// Returns the number of these slots whose value is not below `first_bound`.
 fn late_among(bytes: &[u8; BUCKET as usize], mut slots: u32, first_bound: u64) -> u64 {
     let (entries, mut late) = (entries(bytes), 0);
     while slots != 0 {
@@ -112,7 +112,7 @@ fn late_among(bytes: &[u8; BUCKET as usize], mut slots: u32, first_bound: u64) -
     late
 }
 
-/// Takes the entries in these slots out of a bucket, puts its last ones into the holes, and says how many bytes have changed.
+/// Removes the entries in these slots from a bucket, fills the holes with its last entries, and returns the number of changed bytes.
 fn drop_from(bytes: &mut [u8; BUCKET as usize], mut stale: u32) -> usize {
     let count = bucket::count_in(bytes);
     let (head, entries) = bytes.split_at_mut(HEAD);
@@ -185,8 +185,8 @@ mod tests {
     }
 
     proptest! {
-        /// Entries come, change and go while a walk goes on, with long chains and short ones, re-opened in between: what is
-        /// not stale is there, and when the walk is at its end nothing is there that was stale when it began.
+        /// Entries are added, changed and removed during a walk, with long and short chains, reopened in between. Entries that are not
+        /// stale are kept, and at the end of the walk no entry is left that was stale when it began.
         #[test]
         fn a_walk_among_changes_agrees_with_a_map(
             narrow in any::<bool>(),
@@ -195,7 +195,7 @@ mod tests {
             let mut table = fresh();
             let mut model: BTreeMap<u64, u64> = BTreeMap::new();
             let (mut clock, mut walk) = (0u64, None);
-            // Enough for walks of several slices.
+            // Enough entries for walks of several slices.
             for hash in (0..6000 * u64::from(!narrow)).step_by(2) {
                 clock += 1;
                 table.put(hash, clock).unwrap();
@@ -214,7 +214,7 @@ mod tests {
                         let (from, bound) = walk.unwrap_or((0, clock.saturating_sub(random % 400)));
                         let slice = table.sweep(from, bound, bound);
                         prop_assert_eq!(slice.late, 0);
-                        // The table may drop a stale entry sooner or later, but no other.
+                        // The table may drop a stale entry at any time, but no other entry.
                         let before = model.len();
                         model.retain(|&hash, &mut value| value >= bound || table.get(hash).is_some());
                         prop_assert_eq!((before - model.len()) as u64, slice.dropped);
