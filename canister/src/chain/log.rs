@@ -87,7 +87,7 @@ impl Log {
         })
     }
 
-    /// Whether blob `k` can be read and written.
+    /// Returns whether blob `k` can be read and written.
     pub fn is_used(&self, blobs: &BlobStore, blob: u64) -> bool {
         self.ptr(blob).is_some_and(|ptr| blobs.check(&ptr).is_ok())
     }

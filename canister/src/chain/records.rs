@@ -91,7 +91,7 @@ impl Hash {
 pub struct BlockMeta {
     /// Block number.
     pub number: u64,
-    /// Where the payload starts in the log, in bytes.
+    /// Log offset of the payload, in bytes.
     pub log_offset: u64,
     /// Bytes of body, receipts and index, which lie in this order.
     pub lengths: [u32; 3],

@@ -21,7 +21,7 @@ pub struct Removed {
     pub blobs: u64,
     /// The block's payload bytes.
     pub bytes: u64,
-    /// What could not be read and was skipped; its space is accounted for.
+    /// Unreadable data that was skipped; its space is accounted for.
     pub faults: Vec<String>,
 }
 
@@ -95,14 +95,15 @@ impl ChainStore {
         first..end.max(first)
     }
 
-    /// Whether a block's payload begins where the previous block ends, or after the gap in its record.
+    /// Returns whether a block's payload begins where the previous block ends, or after the gap in its record.
     pub(super) fn follows(&self, before: &BlockMeta, next: &Numbers) -> bool {
         let (end, gap, start) = (before.log_end(), next.gap, next.meta.log_offset);
         let is_gap = gap < self.log.class().size();
         end == start || is_gap && end.checked_add(u64::from(gap)) == Some(start)
     }
 
-    /// Whether the next block begins where this record says that its block ends. For the newest block, whether that is the log's tail.
+    /// Returns whether the next block begins where this record says that its block ends. For the newest block: whether it ends at the
+    /// log's tail.
     fn goes_on_behind(&self, meta: &BlockMeta) -> bool {
         let after = meta.number + 1;
         if after < self.state.next {

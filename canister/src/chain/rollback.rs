@@ -19,11 +19,11 @@ use std::ops::Range;
 /// Outcome of one step of a rollback.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RolledBack {
-    /// Whether the head went down by one.
+    /// True if the head went down by one.
     pub began: bool,
     /// References that were removed.
     pub references: u64,
-    /// What could not be read and was skipped.
+    /// Unreadable data that was skipped.
     pub faults: Vec<String>,
 }
 
@@ -225,7 +225,7 @@ pub(crate) struct HeadOut {
     pub number: u64,
     /// Index entries that were removed.
     pub entries: u64,
-    /// What could not be read and was skipped.
+    /// Unreadable data that was skipped.
     pub faults: Vec<String>,
 }
 

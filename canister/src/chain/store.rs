@@ -60,7 +60,7 @@ impl ChainStore {
         })
     }
 
-    /// Which blocks are kept.
+    /// Returns the chain's state.
     pub fn state(&self) -> &ChainState {
         &self.state
     }
@@ -85,17 +85,17 @@ impl ChainStore {
         self.records.meta_and_hash(number).map(|(_, hash)| hash)
     }
 
-    /// Whether an upload is being undone, a rollback is under way, or a reset has left something to clear.
+    /// Returns whether an upload is being undone, a rollback is under way, or a reset has left something to clear.
     pub fn is_under_way(&self) -> bool {
         self.is_aborting() || self.state.rollback_to.is_some() || self.to_clear() > 0
     }
 
-    /// Whether a kept block has this hash.
+    /// Returns whether a kept block has this hash.
     pub fn hash_is(&self, number: u64, hash: &[u8]) -> bool {
         self.find(number).is_ok() && self.hash(number).is_some_and(|kept| kept.as_slice() == hash)
     }
 
-    /// Which blocks were rolled back.
+    /// Returns the history of rollbacks.
     pub fn rollbacks(&self) -> &Rollbacks {
         &self.rollbacks
     }
@@ -112,7 +112,7 @@ impl ChainStore {
         self.state.started.then_some(self.state.oldest)
     }
 
-    /// Whether the chain was ever reset.
+    /// Returns whether the chain was ever reset.
     pub fn was_reset(&self) -> bool {
         self.state.reset.rollbacks > 0
     }
@@ -179,7 +179,7 @@ impl ChainStore {
         (kept || self.in_transit(position.0)).then_some(position)
     }
 
-    /// Whether block `number` is the block after the head that is partly in the indexes.
+    /// Returns whether block `number` is the block after the head that is partly in the indexes.
     #[inline]
     pub(super) fn in_transit(&self, number: u64) -> bool {
         self.state.transit.is_some_and(|transit| transit.number == number)

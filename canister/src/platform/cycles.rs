@@ -69,8 +69,8 @@ pub fn between_updates() -> u128 {
     platform::liquid_cycles().saturating_add(set_aside)
 }
 
-/// Whether `liquid` cycles between messages pay for timers. Calls of other timers that fire together are not counted as set aside, because
-/// they may not have been made.
+/// Returns whether `liquid` cycles between messages pay for timers. Calls of other timers that fire together are not counted as set aside,
+/// because they may not have been made.
 pub fn pay_timers(liquid: u128) -> bool {
     let not_sure = u128::from(IN_TIMERS.get().saturating_sub(1)) * A_CALL.get();
     liquid.saturating_sub(not_sure) >= CALLS * A_CALL.get()
@@ -106,7 +106,7 @@ pub fn missing_to_feed() -> Option<u128> {
     Some(MISSING.get()).filter(|&missing| missing > 0)
 }
 
-/// Whether liquid cycles are too low for pruning.
+/// Returns whether liquid cycles are too low for pruning.
 pub fn are_low(min_liquid_cycles: u128) -> bool {
     let liquid = between_messages();
     liquid < min_liquid_cycles || !pay_timers(liquid) || pause().is_some()

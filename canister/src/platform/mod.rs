@@ -128,7 +128,7 @@ pub fn accept_message() {
     ic_cdk::api::accept_message();
 }
 
-/// Whether `principal` controls the canister.
+/// Returns whether `principal` controls the canister.
 pub fn is_controller(principal: &Principal) -> bool {
     twinned!(ic_cdk::api::is_controller(principal), native::with(|world| world.controllers.contains(principal)))
 }
@@ -144,7 +144,7 @@ pub fn wake_timers() {
     ic_cdk::api::global_timer_set(time_ns());
 }
 
-/// Whether the message runs in replicated mode, on all replicas of the subnet.
+/// Returns whether the message runs in replicated mode, on all replicas of the subnet.
 pub fn in_replicated_execution() -> bool {
     twinned!(ic_cdk::api::in_replicated_execution(), native::with(|world| world.replicated))
 }

@@ -29,7 +29,7 @@ pub struct World {
     pub answer: Option<Result<Vec<u8>, String>>,
     /// The canister's controllers.
     pub controllers: Vec<Principal>,
-    /// Whether the message is replicated; otherwise it is a query.
+    /// True if the message is replicated; otherwise it is a query.
     pub replicated: bool,
     /// The bytes that the subnet certifies.
     pub certified_data: [u8; 32],

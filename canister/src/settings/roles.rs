@@ -15,7 +15,7 @@ const MAX_GRANTS: usize = 256;
 pub struct Roles(BTreeSet<Grant>);
 
 impl Roles {
-    /// Whether the grant exists, or the principal controls the canister and the role is `Operator` or `Admin`.
+    /// Returns whether the grant exists, or the principal controls the canister and the role is `Operator` or `Admin`.
     pub fn has(&self, principal: Principal, role: Role) -> bool {
         if principal == Principal::anonymous() {
             return false;
@@ -24,7 +24,7 @@ impl Roles {
         self.0.contains(&Grant { principal, role }) || of_controllers && platform::is_controller(&principal)
     }
 
-    /// Whether a principal has any role.
+    /// Returns whether a principal has any role.
     pub fn has_any(&self, principal: Principal) -> bool {
         principal != Principal::anonymous()
             && (self.0.iter().any(|grant| grant.principal == principal) || platform::is_controller(&principal))
@@ -40,7 +40,7 @@ impl Roles {
         self.0.iter().any(|grant| FEEDERS.contains(&grant.role))
     }
 
-    /// Whether the grant exists.
+    /// Returns whether the grant exists.
     pub fn is_granted(&self, grant: &Grant) -> bool {
         self.0.contains(grant)
     }

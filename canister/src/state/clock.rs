@@ -33,7 +33,7 @@ pub struct Clock {
     pub sampled_secs: u64,
     /// Due time of the timer that was last logged as overdue.
     pub said_overdue: u64,
-    /// Whether refused memory growth was logged.
+    /// True if refused memory growth was logged.
     pub said_refused: bool,
     /// Time of each timer's last firing.
     fired_at: [u64; Timer::KINDS],

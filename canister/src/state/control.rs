@@ -18,7 +18,7 @@ use coppice_interface::{
 use std::convert::Infallible;
 
 impl State {
-    /// Whether the caller has a role.
+    /// Returns whether the caller has a role.
     pub fn caller_is(&self, role: Role) -> bool {
         self.roles.has(platform::caller(), role)
     }

@@ -23,7 +23,7 @@ pub const UTXO_SLOTS: u8 = 9;
 /// Deletion queue of external blobs.
 pub const DELETIONS: u8 = 10;
 
-/// What each memory id holds, for `get_storage_status`.
+/// Names of the regions by id, for `get_storage_status`.
 pub const NAMES: [&str; DELETIONS as usize + 1] = [
     "cells",
     "blob_arena",

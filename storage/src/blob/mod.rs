@@ -331,7 +331,7 @@ impl<P: Platform> BlobStore<P> {
         slot.owner
     }
 
-    /// Whether any slot is in quarantine.
+    /// Returns whether any slot is in quarantine.
     pub fn has_quarantined(&self) -> bool {
         self.sets.first(SetId::QUARANTINE).is_some()
     }

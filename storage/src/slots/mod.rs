@@ -101,7 +101,8 @@ struct Pages {
 }
 
 impl Pages {
-    /// Adds the pages of `len` bytes from `at` on. The header's page is included, because each change touches it too.
+    /// Adds the pages of `len` bytes from `at` on. The header's page, 0, is skipped until another page replaces it in
+    /// `recent`, which starts with zeros.
     #[inline(always)]
     fn add(&mut self, at: u64, len: u64) {
         let (first, last) = (at / OS_PAGE, (at + len - 1) / OS_PAGE);

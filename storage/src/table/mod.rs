@@ -33,7 +33,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 /// Entries per hundred primary slots at which the table grows.
 const LOAD: u64 = 60;
 
-/// Whether two 32-byte keys are equal. Compares words, because comparing bytes takes several times as many instructions.
+/// Returns whether two 32-byte keys are equal. Compares words, because comparing bytes takes several times as many instructions.
 #[inline(always)]
 pub fn same_key(a: &[u8; 32], b: &[u8; 32]) -> bool {
     fn words(key: &[u8; 32]) -> impl Iterator<Item = u64> {

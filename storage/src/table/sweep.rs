@@ -66,7 +66,7 @@ impl<P: Platform> HashTable<P> {
         (end < self.pool.header.buckets).then_some(end)
     }
 
-    /// Whether an overflow bucket is the only one of its chain, and has no entry to drop.
+    /// Returns whether an overflow bucket is the only one of its chain, and has no entry to drop.
     fn is_left_alone(&self, overflow: BucketRef, bound: u64) -> bool {
         let head = self.pool.head(overflow);
         if head.next() != 0 {

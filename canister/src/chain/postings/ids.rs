@@ -197,7 +197,7 @@ impl ChainStore {
         Ok(removed)
     }
 
-    /// Whether a posting's block is not pruned.
+    /// Returns whether a posting's block is not pruned.
     pub(in crate::chain) fn is_behind_bound(&self, posting: u64) -> bool {
         self.index_position(posting).is_some_and(|(block, _)| block >= self.state.oldest)
     }

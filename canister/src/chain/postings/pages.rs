@@ -34,7 +34,7 @@ struct Posting {
     transaction: u32,
     /// Log offset of the transaction's id.
     id: u64,
-    /// Whether the key equals the wanted one, and not only its hash.
+    /// True if the key equals the wanted one, and not only its hash.
     matches: bool,
     /// The posting before it, or `NONE`.
     previous: u64,
@@ -52,12 +52,12 @@ struct Point {
 }
 
 impl Posting {
-    /// Whether its transaction was returned already: a transaction may have a key twice.
+    /// Returns whether its transaction was returned already: a transaction may have a key twice.
     fn is_known(&self, point: Option<Point>) -> bool {
         point.is_some_and(|point| point.number == self.number && self.transaction >= point.position)
     }
 
-    /// Whether the posting comes after `point` in the walk.
+    /// Returns whether the posting comes after `point` in the walk.
     fn is_behind(&self, point: Option<Point>) -> bool {
         let at = (self.number, self.transaction, self.key);
         point.is_none_or(|point| at < (point.number, point.transaction, point.key))
@@ -178,7 +178,7 @@ impl ChainStore {
         Ok(previous)
     }
 
-    /// Whether a list ends before this posting: there is no posting, or its block was removed.
+    /// Returns whether a list ends before this posting: there is no posting, or its block was removed.
     fn is_end(&self, posting: u64) -> bool {
         posting == NONE || self.index_position(posting).is_none_or(|(number, _)| number < self.state.oldest)
     }

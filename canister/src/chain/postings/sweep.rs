@@ -39,7 +39,7 @@ pub struct TableDebt {
     pub buckets: u64,
     /// Upper bound of the stale entries.
     pub debt: u64,
-    /// Whether a sweep is running.
+    /// True while a sweep is running.
     pub sweeping: bool,
 }
 
@@ -123,7 +123,7 @@ impl ChainStore {
         self.state.pruned_references = below;
         let (ids, keys) = match meta {
             Some(meta) if meta.references() == owed => (u64::from(meta.transactions), u64::from(meta.keys)),
-            // How many of the references are ids is unknown, so count all for both tables.
+            // The split into ids and keys is unknown, so both tables count all references.
             _ => (owed, owed),
         };
         self.state.sweeps[0].owe(ids);

@@ -1,4 +1,4 @@
-//! Persisted state of the chain: which blocks are kept, and which part of the log is in use.
+//! Persisted state of the chain: the range of kept blocks, and the part of the log in use.
 //!
 //! ```text
 //! cell: 0 magic "CPCH"  4 version u16  6 started u8  8 the words below, u64 each, in their order, then those of the two
@@ -27,10 +27,10 @@ const HIGHEST: usize = RESET + Reset::WORDS;
 const BYTES: usize = HEADER + 8 * (HIGHEST + 1);
 const HEADER: usize = 8;
 
-/// Which blocks are kept. All bounds are exclusive.
+/// Bounds of the kept blocks and of their log. All upper bounds are exclusive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChainState {
-    /// Whether a block was ever appended.
+    /// True once a block was appended.
     pub started: bool,
     /// The first block's number; postings count blocks from this number.
     pub base: u64,

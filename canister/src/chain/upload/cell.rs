@@ -3,8 +3,8 @@
 //! ```text
 //! cell: 0 magic "CPUP"  4 version u16  6 open u8  7 hash length u8  8 number u64  16 timestamp u64  24 lengths 3 × u32
 //!       36 chunk size u32  40 missing u32  44 parent length u8  48 last touched u64 (Unix seconds)  56 reserved
-//!       64 hash 32  96 parent 32  128 SHA-256 3 × 32  224 producer's length u8  225 producer, up to 29  256 bitmap of received chunks, up to 2048 bytes
-//!       4096 how far the segments are verified
+//!       64 hash 32  96 parent 32  128 SHA-256 3 × 32  224 producer's length u8  225 producer, up to 29
+//!       256 bitmap of received chunks, up to 2048 bytes  4096 progress of verification (`verify.rs`)
 //! ```
 
 use crate::chain::draft::Draft;

@@ -191,7 +191,7 @@ impl ChainStore {
         Some(upload.draft.number)
     }
 
-    /// Whether references of an aborted upload are still in the indexes.
+    /// Returns whether references of an aborted upload are still in the indexes.
     pub fn is_aborting(&self) -> bool {
         self.state.transit.is_some_and(|transit| transit.way == Way::Aborted)
     }
