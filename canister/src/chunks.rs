@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upload_expires_after_the_time_and_not_while_the_clock_is_behind() {
+    fn upload_expires_after_its_time_and_not_while_the_clock_is_behind() {
         assert_eq!([9, 10, u64::MAX].map(|now| is_expired(0, now, 10)), [false, true, true]);
         assert!(!is_expired(100, 50, 10));
     }

@@ -633,19 +633,19 @@ proptest! {
     #![proptest_config(crate::testing::histories(96))]
 
     #[test]
-    fn any_history_is_as_the_model_says(history in history(false)) {
+    fn any_history_agrees_with_the_model(history in history(false)) {
         run(history);
     }
 
     #[test]
-    fn damage_stays_where_it_is(history in history(true)) {
+    fn damage_stays_local(history in history(true)) {
         run(history);
     }
 }
 
 /// Faults found while an upload is undone are counted, and `health` reports them until they are acknowledged.
 #[test]
-fn damage_that_an_abort_meets_is_counted() {
+fn damage_found_by_an_abort_is_counted() {
     for by_hand in [true, false] {
         let mut machine = Machine::new(5, 0, 2, false);
         let draft = Draft { body: 10, ids: vec![1, 2, 3, 4, 5], own: 0, keys: vec![] };
@@ -677,7 +677,7 @@ fn damage_that_an_abort_meets_is_counted() {
 
 /// The histories reach every case, so that agreement with the model means something.
 #[test]
-fn histories_meet_everything() {
+fn histories_reach_every_case() {
     let mut runner = TestRunner::deterministic();
     let mut met = BTreeMap::<_, u64>::new();
     for at in 0..120 {

@@ -33,7 +33,7 @@ pub fn refusal(why: impl Into<UtxoRefusal>) -> String {
     match why {
         UtxoRefusal::LowCycles { .. } => "cycles are missing for memory to grow".into(),
         UtxoRefusal::ReservedCyclesLimit { .. } => {
-            "for memory to grow more cycles than reserved_cycles_limit would be reserved".into()
+            "growing memory would reserve more cycles than reserved_cycles_limit".into()
         }
         other => format!("{other:?}"),
     }

@@ -75,7 +75,7 @@ mod tests {
         Cell { at: 4_096, capacity: 20, header: Header { name: "letters", magic: *b"ABCD", version: 1 } };
 
     #[test]
-    fn a_value_lies_behind_its_header_and_length_and_a_longer_one_is_refused() {
+    fn value_follows_header_and_length_and_a_longer_one_is_refused() {
         fresh();
         let cells = region(CELLS);
         cells.reserve(8_192).unwrap();

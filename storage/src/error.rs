@@ -15,7 +15,7 @@ pub enum GrowError {
         missing: u128,
     },
     /// More cycles would be reserved for storage than the canister's platform settings allow.
-    #[error("for memory to grow more cycles than reserved_cycles_limit would be reserved")]
+    #[error("growing memory would reserve more cycles than reserved_cycles_limit")]
     ReservedCyclesLimit {
         /// Cycles over the limit.
         missing: u128,
@@ -24,7 +24,7 @@ pub enum GrowError {
     #[error("the quota is used up")]
     QuotaFull,
     /// Deferred to a separate message: see [`Growth::put_off`](crate::Growth::put_off).
-    #[error("memory grows in a message of its own")]
+    #[error("memory growth is deferred to a separate message")]
     Later,
 }
 

@@ -9,7 +9,7 @@
 //!
 //! ```text
 //! balance ─┬─ liquid ──────── falls by what a page adds to the freezing threshold
-//!          └─ frozen ──────── balance falls by what a page reserves: what is reserved covers as much of the threshold
+//!          └─ frozen ──────── balance falls by what a page reserves; reserved cycles cover part of the threshold
 //! ```
 
 use crate::bytes::{array_at, u64_at};
@@ -30,9 +30,9 @@ const PAGES_A_GIB: u128 = (1 << 30) / WASM_PAGE as u128;
 const MOST_RESERVED: u128 = 300_000_000 * GIB_SECOND / PAGES_A_GIB;
 /// Maximum cycles by which a page raises the next page's reservation. The reservation rises from 0 at 750 GiB to the maximum at 2 TiB, and
 /// a message sees a quarter of both sizes: the share of one core in four.
-const DEARER: u128 = MOST_RESERVED.div_ceil((2_048 - 750) / 4 * PAGES_A_GIB);
+const MOST_INCREASE: u128 = MOST_RESERVED.div_ceil((2_048 - 750) / 4 * PAGES_A_GIB);
 /// Time for which a measured page price stays valid.
-const BELIEVED_NS: u64 = 600 * NS;
+const VALID_NS: u64 = 600 * NS;
 /// Assumed page count of a small canister before the first measurement: code and heap are storage, too.
 const SMALL: u64 = 256;
 
@@ -69,7 +69,7 @@ pub struct Growth<P> {
     /// The reserved cycles: as loaded from their cell, plus what growths have reserved since.
     pub(crate) reserved: Cell<Reserved>,
     /// The reserved cycles have changed and are not written to their cell yet.
-    noted: Cell<bool>,
+    changed: Cell<bool>,
     platform: PhantomData<P>,
 }
 
@@ -82,7 +82,7 @@ impl<P: Platform> Growth<P> {
             put_off: Cell::new(false),
             wanted: Cell::new(false),
             reserved: Cell::default(),
-            noted: Cell::new(false),
+            changed: Cell::new(false),
             platform: PhantomData,
         }
     }
@@ -138,7 +138,7 @@ impl<P: Platform> Growth<P> {
         let reserved = balance.saturating_sub(P::cycle_balance());
         if reserved > 0 {
             self.reserved.set(Reserved { cycles: self.reserved_now() + reserved, at: P::now_ns() });
-            self.noted.set(true);
+            self.changed.set(true);
         }
         Ok(reserved)
     }
@@ -146,7 +146,7 @@ impl<P: Platform> Growth<P> {
     /// The measured price while it is valid.
     fn known(&self) -> Option<Price> {
         let now = P::now_ns();
-        self.learnt.get().filter(|price| now < price.at.saturating_add(BELIEVED_NS))
+        self.learnt.get().filter(|price| now < price.at.saturating_add(VALID_NS))
     }
 
     /// Estimates the price of a page without growing one. Frozen cycles divided by the pages overestimate the threshold, unless reserved
@@ -171,7 +171,7 @@ impl<P: Platform> Growth<P> {
         let pages = u128::from(pages);
         let reservation = match price.reservation {
             0 => 0,
-            of_one => pages * (of_one + self.scaled(DEARER) * pages),
+            of_one => pages * (of_one + self.scaled(MOST_INCREASE) * pages),
         };
         let kept = self.terms.get().kept + set_aside;
         let for_storage = (kept + pages * price.threshold).saturating_sub(P::liquid_cycles());
@@ -223,8 +223,8 @@ impl<P: Platform> Growth<P> {
     }
 
     /// Returns the reserved cycles if a growth has changed them since the last call.
-    pub(crate) fn take_noted(&self) -> Option<Reserved> {
-        self.noted.take().then(|| self.reserved.get())
+    pub(crate) fn take_changed(&self) -> Option<Reserved> {
+        self.changed.take().then(|| self.reserved.get())
     }
 }
 

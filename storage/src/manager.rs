@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_growth_changes_nothing_and_says_why() {
+    fn refused_growth_changes_nothing_and_returns_its_reason() {
         fresh();
         let a = region(ARENA);
         manager().set_max_pages(1 + BUCKET_PAGES + RESERVED);

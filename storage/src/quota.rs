@@ -89,16 +89,16 @@ impl Quota {
     pub fn most_of(&self, id: u8) -> u64 {
         let cap = self.cap();
         let most = if self.creating.get() { cap } else { cap.max(self.floor.get()).saturating_add(self.reserve) };
-        self.beside_the_rest(id, most)
+        self.size_within(id, most)
     }
 
     /// Returns the largest size that a region may have without the reserve, in bytes.
     pub fn most_without_reserve(&self, id: u8) -> u64 {
-        self.beside_the_rest(id, self.cap())
+        self.size_within(id, self.cap())
     }
 
     /// Returns the largest size of a region, in bytes, if all counted regions and blobs may take `most`.
-    fn beside_the_rest(&self, id: u8, most: u64) -> u64 {
+    fn size_within(&self, id: u8, most: u64) -> u64 {
         let Some(size) = self.size(id) else { return u64::MAX };
         most.saturating_sub(self.billed() - size.get())
     }
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn creating_ends_at_the_cap_and_changing_at_the_reserve() {
+    fn creating_ends_at_the_cap_and_changing_at_the_end_of_the_reserve() {
         fresh();
         set_limits(48 * MIB, 0);
         let (index, slots) = (region(INDEX), region(SLOTS));
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_in_the_arena_counts() {
+    fn blobs_in_the_arena_count_towards_the_quota() {
         fresh();
         set_limits(48 * MIB, 0);
         manager().quota().set_blobs(40 * MIB);
@@ -205,7 +205,7 @@ mod tests {
         manager().set_max_pages(manager().billed_pages() + RESERVE / WASM_PAGE);
         slots.reserve(100 * BUCKET + 1).unwrap();
         assert_eq!(slots.size(), 101 * BUCKET, "a thirty-second more, where there is room");
-        // Above the cap, too.
+        // The same above the cap.
         forget();
         twin::reset();
         let slots = region(SLOTS);

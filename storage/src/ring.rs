@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_entries_are_kept_and_one_more_takes_the_oldest_slot() {
+    fn new_entry_replaces_the_oldest_in_a_full_ring() {
         let ring = Ring { at: 100, slots: 3, len: 8 };
         assert_eq!([0, 2, 3].map(|number| ring.slot(number)), [100, 116, 100]);
         assert_eq!(

@@ -64,11 +64,11 @@ impl<P: Platform> Shared<P> {
 
     /// Writes the reserved cycles to their cell if a growth has changed them.
     fn keep_reserved(&self) {
-        let Some(noted) = self.growth.take_noted() else { return };
+        let Some(changed) = self.growth.take_changed() else { return };
         let (id, at) = self.layout.reserved_cycles;
         let cells = self.memory(id);
         if cells.size() * WASM_PAGE > at {
-            cells.write(at, &noted.encode());
+            cells.write(at, &changed.encode());
         }
     }
 }

@@ -64,7 +64,7 @@ impl ChainStore {
         meta.id_links = entered.ids.links.len() as u32;
         let end = self.log_end_of(meta.log_end());
         if let Err(error) = self.log.reserve(blobs, self.state.log_first, self.state.log_end, end) {
-            self.take_back(&entered);
+            self.revert_entered(&entered);
             return Err(NoMemory(error).into());
         }
 
@@ -167,7 +167,7 @@ impl ChainStore {
         match self.insert_keys(meta.number, index, keys) {
             Ok(keys) => Ok(Entered { ids, keys }),
             Err(error) => {
-                ids.take_back(&mut self.index);
+                ids.revert(&mut self.index);
                 Err(error.into())
             }
         }
@@ -194,7 +194,7 @@ impl ChainStore {
         if tail != self.log.start_of(blob) && !self.log.is_used(blobs, blob) {
             self.state.log_tail = self.log.start_of(self.state.log_end);
             self.save();
-            crate::logs::error(&format!("blob {blob} of the log is damaged: the log goes on behind it"));
+            crate::logs::error(&format!("blob {blob} of the log is damaged: the log continues in a new blob"));
         }
     }
 

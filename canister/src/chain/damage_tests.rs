@@ -76,7 +76,7 @@ fn harm(chain: &mut ChainStore, number: u64, harm: Harm) {
 /// However wrong the records of the head and of the block before it are, a rollback releases no blob of a kept block. Space that cannot be
 /// freed stays until it is pruned.
 #[test]
-fn a_rollback_beside_wrong_records_releases_no_blob_of_a_kept_block() {
+fn rollback_next_to_wrong_records_releases_no_blob_of_a_kept_block() {
     let tail = chain_of(12).0.state().log_tail;
     for of_head in harms(tail) {
         for of_before in harms(tail) {
@@ -122,7 +122,7 @@ fn a_rollback_beside_wrong_records_releases_no_blob_of_a_kept_block() {
 /// However wrong the records of two neighbours are, in the middle or at the head, pruning releases no blob of a kept block. Space that
 /// cannot be freed with them is freed with a later block.
 #[test]
-fn pruning_beside_wrong_records_releases_no_blob_of_a_kept_block() {
+fn pruning_next_to_wrong_records_releases_no_blob_of_a_kept_block() {
     let tail = chain_of(12).0.state().log_tail;
     for first in [0, 4, 10] {
         for of_first in harms(tail) {
@@ -176,7 +176,7 @@ fn enter(chain: &mut ChainStore, blobs: &mut BlobStore, block: &AppendBlock) -> 
 /// If the log's last blob is lost, through its own entry or the directory's, the log continues in a new blob. Blocks outside the lost blob
 /// can be read, pruned and rolled back.
 #[test]
-fn the_log_goes_on_behind_a_last_blob_that_is_lost() {
+fn log_with_a_lost_last_blob_continues_in_a_new_blob() {
     for (by_entry, uploaded) in [(false, false), (true, false), (false, true), (true, true)] {
         for rolled_back in [false, true] {
             let what = format!("entry {by_entry}, uploaded {uploaded}, rolled back {rolled_back}");
@@ -240,7 +240,7 @@ fn the_log_goes_on_behind_a_last_blob_that_is_lost() {
 
 /// If the last blob is lost while an upload is written into it, the commit reports damage, and the upload can be aborted.
 #[test]
-fn an_upload_into_a_blob_that_is_lost_can_be_aborted() {
+fn upload_into_a_lost_blob_can_be_aborted() {
     let (mut chain, mut blobs) = chain_of(4);
     let new = own(4, 90 * KIB);
     let (begin, mut chunks) = upload(&new, 1 << 20);
@@ -271,7 +271,7 @@ fn an_upload_into_a_blob_that_is_lost_can_be_aborted() {
 /// A rolled-back block that could not be read leaves its postings. No look-up finds them, neither before nor after another block has its
 /// number, and a later sweep drops them.
 #[test]
-fn postings_that_damage_left_go_with_the_sweep() {
+fn postings_left_by_damage_are_dropped_by_the_sweep() {
     let (mut chain, mut blobs) = fresh(CLASS);
     for number in 0..4 {
         append(&mut chain, &mut blobs, &own(number, 10)).unwrap();
@@ -341,7 +341,7 @@ fn skip_oldest(chain: &mut ChainStore, blobs: &mut BlobStore) -> Option<Removed>
 
 /// Skipping a block whose removal traps frees the range that the next block's record gives, and only if both records agree.
 #[test]
-fn a_block_that_is_passed_over_loses_its_own_blobs_alone() {
+fn skipped_block_loses_only_its_own_blobs() {
     let lost = |chain: &ChainStore, blobs: &BlobStore| blobs.class_counters(chain.log_class()).lost;
     for wrong in [false, true] {
         let (mut chain, mut blobs) = chain_of(12);
@@ -381,7 +381,7 @@ fn a_block_that_is_passed_over_loses_its_own_blobs_alone() {
 
 /// A record's sum of references is used only if it is plausible, so kept blocks stay counted.
 #[test]
-fn a_rollback_believes_no_sum_that_cannot_be() {
+fn rollback_ignores_an_implausible_sum_of_references() {
     for (damaged, sum) in [(5, 0), (5, u64::MAX), (4, 0), (4, u64::MAX), (3, 0)] {
         let (mut chain, mut blobs) = chain_of(6);
         (0..2).for_each(|_| drop(chain.remove_oldest(&mut blobs).unwrap()));
@@ -395,7 +395,7 @@ fn a_rollback_believes_no_sum_that_cannot_be() {
 
 /// If the links of a block's keys cannot be read, its ids are removed all the same, in whatever slice they are.
 #[test]
-fn damage_among_the_keys_leaves_no_id_behind() {
+fn rollback_with_damaged_key_links_still_removes_the_ids() {
     for slice in [1, 2, 3, 100] {
         let (mut chain, mut blobs) = fresh(CLASS);
         append(&mut chain, &mut blobs, &block(0, &[id(1)], 10)).unwrap();
@@ -411,7 +411,7 @@ fn damage_among_the_keys_leaves_no_id_behind() {
         chain.begin_rollback(0);
         let mut faults = Vec::new();
         while chain.rollback_left().is_some() {
-            faults.extend(chain.go_on_rolling_back(&mut blobs, slice).faults);
+            faults.extend(chain.continue_rollback(&mut blobs, slice).faults);
         }
         assert!(faults.iter().any(|fault| fault.contains("links of its keys")), "{faults:?}");
         assert_eq!((chain.index_stats().entries, chain.key_stats().entries), (1, 3), "slices of {slice}");
@@ -421,13 +421,13 @@ fn damage_among_the_keys_leaves_no_id_behind() {
 
 /// A rollback that cannot finish is dropped with the chain, if the reset gives it up.
 #[test]
-fn a_reset_may_give_up_what_cannot_be_undone() {
+fn reset_may_drop_a_rollback_that_cannot_finish() {
     for begun in [false, true] {
         let (mut chain, mut blobs) = chain_of(6);
         chain.begin_rollback(2);
         chain.small_slices = Some(1);
         if begun {
-            assert!(chain.go_on_rolling_back(&mut blobs, 1).began);
+            assert!(chain.continue_rollback(&mut blobs, 1).began);
         }
         let head = chain.hash(chain.state().head().unwrap()).unwrap();
         assert_eq!(chain.check_reset(head.as_slice(), false, 120), Err(ResetError::RollbackUnderway { to: 2 }));

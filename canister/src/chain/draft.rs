@@ -104,7 +104,7 @@ impl Draft {
         if digest == self.sha256[segment.index()] {
             return Ok(());
         }
-        Err(BadSegment { segment, at: 0, why: "the bytes are not those of its sha256".into() }.into())
+        Err(BadSegment { segment, at: 0, why: "the bytes do not match the declared sha256".into() }.into())
     }
 
     /// Checks the number of the block's index entries.

@@ -223,7 +223,7 @@ impl World {
             self.check_indexes();
             self.reopen();
             self.chain.small_slices = Some(self.slice);
-            self.chain.go_on_aborting(&mut self.blobs);
+            self.chain.continue_abort(&mut self.blobs);
         }
         assert_eq!(self.chain.abort_upload(&mut self.blobs, begin.number), Ok(false));
         self.chain.small_slices = None;
@@ -275,7 +275,7 @@ impl World {
         assert_eq!(self.chain.check_rollback(to, 120), Ok(()));
         self.chain.begin_rollback(to);
         while self.chain.rollback_left().is_some() {
-            let done = self.chain.go_on_rolling_back(&mut self.blobs, self.slice);
+            let done = self.chain.continue_rollback(&mut self.blobs, self.slice);
             assert_eq!(done.faults, Vec::<String>::new());
             if done.began {
                 self.model.roll_back(self.model.next() - 2);

@@ -64,7 +64,7 @@ fn all(chain: &ChainStore, blobs: &BlobStore, key: &[u8], limit: u32) -> Rows {
 }
 
 #[test]
-fn newest_first_each_transaction_once() {
+fn key_lookup_returns_each_transaction_once_newest_first() {
     let (mut chain, mut blobs) = fresh(CLASS);
     let long = [7; 64];
     let keys: &[(u32, &[u8])] =
@@ -113,7 +113,7 @@ fn a_cursor_outlives_new_blocks_and_pruned_ones() {
 }
 
 #[test]
-fn a_reader_is_told_of_a_reorg_that_it_has_seen_the_blocks_of() {
+fn cursor_over_rolled_back_blocks_returns_reorged() {
     let (mut chain, mut blobs) = fresh(CLASS);
     for number in 0..10 {
         let keys: &[(u32, &[u8])] = if number < 8 { &[(0, b"a"), (1, b"b")] } else { &[] };
@@ -128,16 +128,16 @@ fn a_reader_is_told_of_a_reorg_that_it_has_seen_the_blocks_of() {
     // Roll back some blocks that the reader has seen.
     chain.remove_head(&mut blobs).unwrap();
     append(&mut chain, &mut blobs, &on_fork(keyed(7, &[(2, b"a")], 10), 1, 0)).unwrap();
-    let told = find(&chain, &blobs, b"a", Some(&cursor), 1);
-    let Err(KeyError::Reorged { common_ancestor: 6, cursor: Some(rest) }) = told else { panic!("{told:?}") };
+    let reorged = find(&chain, &blobs, b"a", Some(&cursor), 1);
+    let Err(KeyError::Reorged { common_ancestor: 6, cursor: Some(rest) }) = reorged else { panic!("{reorged:?}") };
     assert_eq!((rest.block_number, rest.position, rest.newest, rest.rollbacks), (5, 0, 6, 3));
     assert_eq!(rows(&find(&chain, &blobs, b"a", Some(&rest), 1).unwrap()), [(4, 0)]);
     // Roll back all blocks that the reader has seen.
     (0..3).for_each(|_| drop(chain.remove_head(&mut blobs).unwrap()));
-    let told = find(&chain, &blobs, b"a", Some(&rest), 1);
-    assert_eq!(told, Err(KeyError::Reorged { common_ancestor: 4, cursor: None }));
+    let reorged = find(&chain, &blobs, b"a", Some(&rest), 1);
+    assert_eq!(reorged, Err(KeyError::Reorged { common_ancestor: 4, cursor: None }));
     append(&mut chain, &mut blobs, &on_fork(keyed(5, &[(3, b"a")], 10), 2, 0)).unwrap();
-    assert_eq!(find(&chain, &blobs, b"a", Some(&cursor), 1), told, "also where there is another block now");
+    assert_eq!(find(&chain, &blobs, b"a", Some(&cursor), 1), reorged, "also where there is another block now");
     assert_eq!(all(&chain, &blobs, b"a", 2), [(5, 3), (4, 0), (3, 0), (2, 0), (1, 0), (0, 0)]);
 
     let cursor = find(&chain, &blobs, b"a", None, 1).unwrap().cursor.unwrap();
@@ -158,7 +158,7 @@ fn a_reader_is_told_of_a_reorg_that_it_has_seen_the_blocks_of() {
 
 /// A call reads a bounded number of postings.
 #[test]
-fn a_long_list_of_one_transaction_takes_several_calls() {
+fn call_over_a_long_key_list_ends_at_its_limit() {
     let (mut chain, mut blobs) = fresh(CLASS);
     append(&mut chain, &mut blobs, &keyed(0, &[(2, b"a")], 10)).unwrap();
     let mut keys: Vec<(u32, &[u8])> = vec![(1, b"a"); 25_000];
@@ -180,7 +180,7 @@ fn a_long_list_of_one_transaction_takes_several_calls() {
 
 /// With any damage, later blocks are still found, unknown results are errors, and no answer is wrong.
 #[test]
-fn damage_is_named_and_never_answered() {
+fn key_lookup_in_damaged_data_is_corrupt_and_never_wrong() {
     let keys: &[(u32, &[u8])] = &[(0, b"a"), (1, b"b")];
     let world = || {
         let (mut chain, mut blobs) = fresh(CLASS);

@@ -41,7 +41,7 @@ impl Log {
         LAYOUT.read(&directory, 0)?;
         let found = directory.read_u32(8);
         if found != class.size() {
-            let why = format!("blobs of {found} bytes, where {} are set", class.size());
+            let why = format!("blobs have {found} bytes, but {} are configured", class.size());
             return Err(OpenError::Corrupt { name: LAYOUT.name, why });
         }
         Ok(Self { directory, class, ring })

@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn records_come_back_and_pages_are_reused() {
+    fn records_read_back_and_pages_are_reused() {
         native::reset();
         memory::forget();
         let mut store = open();
@@ -454,7 +454,7 @@ mod tests {
 
     /// An access to a page that does not exist would trap, again on every retry.
     #[test]
-    fn a_page_that_was_never_made_is_none() {
+    fn record_on_a_page_never_created_is_none() {
         for page in [3, 4_000_000_000, u32::MAX] {
             native::reset();
             memory::forget();
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pool_goes_on_where_a_free_page_is_damaged() {
+    fn damaged_free_page_loses_only_the_free_pages_after_it() {
         native::reset();
         memory::forget();
         let mut store = open();
@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_is_not_one_is_none() {
+    fn undecodable_record_is_none() {
         native::reset();
         memory::forget();
         let mut store = open();

@@ -89,7 +89,7 @@ impl ChainStore {
         let next = next.filter(|next| next.meta.log_offset <= self.state.log_tail);
         let next = next.filter(|next| match meta {
             Some(meta) => self.follows(meta, next),
-            None => self.goes_on_behind(&next.meta),
+            None => self.is_confirmed_by_next(&next.meta),
         });
         let end = next.map_or(first, |next| self.log.blob_of(next.meta.log_offset));
         first..end.max(first)
@@ -104,7 +104,7 @@ impl ChainStore {
 
     /// Returns whether the next block begins where this record says that its block ends. For the newest block: whether it ends at the
     /// log's tail.
-    fn goes_on_behind(&self, meta: &BlockMeta) -> bool {
+    fn is_confirmed_by_next(&self, meta: &BlockMeta) -> bool {
         let after = meta.number + 1;
         if after < self.state.next {
             return self.records.numbers(after).is_some_and(|after| self.follows(meta, &after));
@@ -226,7 +226,7 @@ impl ChainStore {
     ) -> Vec<BlobPtr> {
         let mut quarantined = Vec::with_capacity((range.end - range.start) as usize);
         for blob in range {
-            let ptr = self.log.ptr(blob).ok_or_else(|| "there is none".to_string());
+            let ptr = self.log.ptr(blob).ok_or_else(|| "not in the directory".to_string());
             match ptr.and_then(|ptr| blobs.free(&ptr).map(|_| ptr).map_err(|error| format!("{error:?}"))) {
                 Ok(ptr) => quarantined.push(ptr),
                 Err(why) => {

@@ -114,7 +114,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_lowest_head_since_is_found_and_never_one_too_high(heads in prop::collection::vec(0u64..2_000, 0..700)) {
+        fn lowest_head_since_equals_the_minimum(heads in prop::collection::vec(0u64..2_000, 0..700)) {
             let cells = cells();
             let mut rollbacks = Rollbacks::default();
             for &head in &heads {
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_stack_is_full_the_answer_is_lower_and_never_higher() {
+    fn full_stack_gives_a_lower_head_and_never_a_higher_one() {
         let cells = cells();
         let mut rollbacks = Rollbacks::default();
         let heads: Vec<u64> = (1_000..2_000).collect();
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn pruned_heads_are_one_and_never_make_a_kept_one_lower() {
+    fn full_stack_merges_pruned_heads_and_keeps_the_others_exact() {
         let cells = cells();
         let mut rollbacks = Rollbacks::default();
         let heads: Vec<u64> = (0..2_000).collect();

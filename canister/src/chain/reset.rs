@@ -157,7 +157,7 @@ mod tests {
 
     /// Before the first append and after a reset there is no oldest block.
     #[test]
-    fn the_oldest_block_is_said_and_that_there_is_none() {
+    fn first_available_is_the_oldest_block_or_none() {
         let (mut chain, mut blobs) = fresh(64 << 10);
         assert_eq!(chain.first_available(), None);
         for number in 7..10 {

@@ -80,7 +80,7 @@ impl ChainStore {
 
     /// Continues the running rollback: lowers the head unless a block is in transit, then removes at most `most` of that block's
     /// references.
-    pub fn go_on_rolling_back(&mut self, blobs: &mut BlobStore, most: u64) -> RolledBack {
+    pub fn continue_rollback(&mut self, blobs: &mut BlobStore, most: u64) -> RolledBack {
         let mut done = RolledBack::default();
         let Some(to) = self.state.rollback_to else { return done };
         if self.state.transit.is_none() {
@@ -124,7 +124,7 @@ impl ChainStore {
         let number = self.state.next;
         let tail = self.tail_without(number).unwrap_or_else(|| {
             faults.push(format!(
-                "block {number}: the records around it disagree on where it lies: its space stays until it is pruned"
+                "block {number}: its record and its neighbours' disagree about its location: its space is kept until it is pruned"
             ));
             self.state.log_tail
         });
@@ -240,7 +240,7 @@ impl ChainStore {
         let (before, mut out) = (entries(self), HeadOut::default());
         self.begin_rollback(self.state.next - 2);
         while let Some(left) = self.rollback_left() {
-            out.faults.extend(self.go_on_rolling_back(blobs, left).faults);
+            out.faults.extend(self.continue_rollback(blobs, left).faults);
         }
         (out.number, out.entries) = (self.state.next, before - entries(self));
         Some(out)

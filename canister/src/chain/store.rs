@@ -75,12 +75,12 @@ impl ChainStore {
         self.log.class()
     }
 
-    /// Numbers, sizes and times of a kept block; `None` where its record cannot be decoded.
+    /// Numbers, sizes and times of a kept block; `None` if its record cannot be decoded.
     pub fn meta(&self, number: u64) -> Option<BlockMeta> {
         self.records.meta(number)
     }
 
-    /// The hash of a kept block; `None` where its record cannot be decoded.
+    /// The hash of a kept block; `None` if its record cannot be decoded.
     pub fn hash(&self, number: u64) -> Option<Hash> {
         self.records.meta_and_hash(number).map(|(_, hash)| hash)
     }
@@ -167,8 +167,8 @@ impl ChainStore {
     /// Block and position of a posting, or `None` for a posting from before the last reset. A damaged posting may name any block.
     #[inline]
     pub(super) fn index_position(&self, value: u64) -> Option<(u64, u32)> {
-        let behind_first = (value >> 24).checked_sub(self.state.reset.start)?;
-        Some((self.state.base.checked_add(behind_first)?, (value & 0xFF_FFFF) as u32))
+        let since_first = (value >> 24).checked_sub(self.state.reset.start)?;
+        Some((self.state.base.checked_add(since_first)?, (value & 0xFF_FFFF) as u32))
     }
 
     /// Block and position of a posting if the block is kept or in transit.

@@ -35,7 +35,7 @@ fn small_and_large_blocks_cost_their_bytes() {
 }
 
 #[test]
-fn the_newest_of_a_repeated_id_is_found_until_its_block_goes() {
+fn repeated_id_resolves_to_its_newest_block_until_that_is_removed() {
     let (mut chain, mut blobs) = fresh(64 << 10);
     let twice = id(1000);
     append(&mut chain, &mut blobs, &block(5, &[twice, id(1)], 10)).unwrap();
@@ -72,7 +72,7 @@ fn the_newest_of_a_repeated_id_is_found_until_its_block_goes() {
 }
 
 #[test]
-fn refused_growth_of_any_structure_changes_nothing() {
+fn append_with_refused_growth_changes_nothing() {
     let (mut chain, mut blobs) = fresh(1 << 20);
     append(&mut chain, &mut blobs, &block(0, &[id(0)], 10)).unwrap();
     let before = *chain.state();
@@ -160,7 +160,7 @@ fn damage_is_skipped_with_its_space_accounted_for() {
 /// If an id's newest posting lies in a damaged block, only that block has the link to an older one: `Corrupt`, and `NotFound` after the
 /// damaged block was rolled back.
 #[test]
-fn an_older_occurrence_behind_damage_is_corrupt_and_then_not_found() {
+fn id_whose_newest_block_is_damaged_is_corrupt_and_not_found_after_rollback() {
     let (mut chain, mut blobs) = fresh(64 << 10);
     append(&mut chain, &mut blobs, &block(0, &[id(1), id(2)], 10)).unwrap();
     append(&mut chain, &mut blobs, &block(1, &[id(1), id(3)], 10)).unwrap();
@@ -183,7 +183,7 @@ fn an_older_occurrence_behind_damage_is_corrupt_and_then_not_found() {
 
 /// A link that leads forward, as damage may cause, is an error and not an endless walk.
 #[test]
-fn a_link_that_does_not_lead_back_is_corrupt() {
+fn forward_link_of_an_id_is_corrupt() {
     let (mut chain, mut blobs) = fresh(64 << 10);
     chain.few_hashes = true;
     let of_one_hash: Vec<_> = (0..40).map(id).filter(|id| chain.id_hash(id) == 0).take(3).collect();
@@ -199,7 +199,7 @@ fn a_link_that_does_not_lead_back_is_corrupt() {
 
 /// If the last blob has no room for the links of ids, whose number is known last, the append is refused and nothing is entered.
 #[test]
-fn links_that_find_no_room_undo_what_was_entered() {
+fn append_without_room_for_links_undoes_its_ids() {
     let (mut chain, mut blobs) = fresh(64 << 10);
     let ids: Vec<_> = (0..50).map(id).collect();
     append(&mut chain, &mut blobs, &block(0, &ids, 10)).unwrap();
@@ -226,7 +226,7 @@ fn links_that_find_no_room_undo_what_was_entered() {
 
 /// However often an id occurs, each occurrence is entered, found, pruned and rolled back on its own.
 #[test]
-fn an_id_of_every_block_and_thousands_of_times_in_one() {
+fn id_in_every_block_and_thousands_of_times_in_one_is_pruned_and_rolled_back() {
     let (mut chain, mut blobs) = fresh(64 << 10);
     let everywhere = id(0);
     append(&mut chain, &mut blobs, &block(0, &[everywhere; 20_000], 10)).unwrap();
@@ -261,7 +261,7 @@ fn time_never_runs_backwards() {
 
 /// The order of `pruning-spec-v1.md` 4, as written to stable memory.
 #[test]
-fn a_block_goes_in_the_fixed_order() {
+fn removal_writes_in_the_specified_order() {
     let (mut chain, mut blobs) = fresh(64 << 10);
     for number in 0..3 {
         append(&mut chain, &mut blobs, &block(number, &[id(number)], 64 << 10)).unwrap();
@@ -284,7 +284,7 @@ fn a_block_goes_in_the_fixed_order() {
 
 /// The owner of an upload is persisted, and another caller cannot touch the upload.
 #[test]
-fn an_upload_says_whose_it_is() {
+fn upload_by_another_producer_is_refused_with_its_owner() {
     use candid::Principal;
     const BY: u64 = crate::storage::places::UPLOAD + 224;
     let (mut chain, mut blobs) = fresh(64 << 10);

@@ -1,7 +1,7 @@
 //! History of the canister: samples of a day and of a month, and the start times of lasting problems.
 //!
 //! **Design.** A message or a tick that runs anyway takes a sample, at most one a minute, because a timer for samples would cost an idle
-//! canister cycles. The sample's time determines its slot, so no counter is written besides it. A minute without a sample is a gap: its
+//! canister cycles. The sample's time determines its slot, so no counter is needed. A minute without a sample is a gap: its
 //! slot holds a sample of another day.
 //!
 //! ```text

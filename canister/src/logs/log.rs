@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_thousand_are_kept_over_an_upgrade_and_paged() {
+    fn last_thousand_lines_survive_an_upgrade_and_are_paged() {
         fresh();
         assert_eq!(page(None, None, 0), LogPage { entries: vec![], cursor: None });
         for number in 0..2_345 {
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_cut_and_one_that_is_damaged_left_out() {
+    fn long_line_is_cut_and_damaged_line_is_left_out() {
         fresh();
         for text in [String::new(), "x".repeat(1_000), "x".repeat(1_001), "ß".repeat(5_000)] {
             info(&text);

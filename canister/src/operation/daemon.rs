@@ -220,7 +220,7 @@ fn watch_at(state: &mut State, now: u64) {
 /// Wakes the timers. Logs `line` once for each time `due`.
 #[cold]
 fn wake(clock: &mut Clock, due: u64, line: &str) {
-    if replace(&mut clock.said_overdue, due) != due {
+    if replace(&mut clock.logged_overdue, due) != due {
         logs::error(line);
     }
     platform::wake_timers();
@@ -322,8 +322,8 @@ fn arm_growth(state: &mut State) {
 pub fn grow(state: &mut State) {
     let clock = &mut state.clock;
     match memory::manager().grow_wanted() {
-        Ok(()) => (clock.growth_at, clock.said_refused) = (None, false),
-        Err(why) if !replace(&mut clock.said_refused, true) => {
+        Ok(()) => (clock.growth_at, clock.logged_refused) = (None, false),
+        Err(why) if !replace(&mut clock.logged_refused, true) => {
             logs::error(&format!("memory that the pruner of UTXO records needs cannot be grown: {why}"));
         }
         Err(_) => {}

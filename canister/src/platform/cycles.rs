@@ -72,8 +72,8 @@ pub fn between_updates() -> u128 {
 /// Returns whether `liquid` cycles between messages pay for timers. Calls of other timers that fire together are not counted as set aside,
 /// because they may not have been made.
 pub fn pay_timers(liquid: u128) -> bool {
-    let not_sure = u128::from(IN_TIMERS.get().saturating_sub(1)) * A_CALL.get();
-    liquid.saturating_sub(not_sure) >= CALLS * A_CALL.get()
+    let uncertain = u128::from(IN_TIMERS.get().saturating_sub(1)) * A_CALL.get();
+    liquid.saturating_sub(uncertain) >= CALLS * A_CALL.get()
 }
 
 /// Sets or clears the pause of timers; returns the previous value.
@@ -127,7 +127,7 @@ mod tests {
     use crate::platform::native;
 
     #[test]
-    fn whoever_asks_hears_the_same() {
+    fn cycles_between_messages_are_the_same_in_every_kind_of_message() {
         native::reset();
         forget();
         learn();
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn timers_are_paid_by_three_calls_and_others_that_may_not_have_been_made_do_not_count() {
+    fn balance_of_three_calls_pays_timers_and_unsure_calls_do_not_count() {
         native::reset();
         forget();
         assert!(pay_timers(0), "nothing is known yet");

@@ -140,7 +140,7 @@ mod tests {
 
     /// A cell without these settings is read with their defaults, and the other settings stay.
     #[test]
-    fn settings_that_are_absent_have_their_defaults() {
+    fn absent_settings_have_their_defaults() {
         let mut before = Config { verify_segments: false, upload_expiry_secs: 3_600, ..Config::default() };
         before.open_queries = true;
         let mut value = ciborium::Value::serialized(&before).unwrap();
@@ -165,7 +165,7 @@ mod tests {
 
     /// The memory limit is applied at once, and after an upgrade.
     #[test]
-    fn the_cap_on_memory_is_in_force_whenever_it_is_known() {
+    fn memory_cap_applies_at_once_and_after_an_upgrade() {
         crate::platform::native::reset();
         memory::forget();
         let init = InitArg { max_stable_pages: Some(40_000), ..InitArg::default() };

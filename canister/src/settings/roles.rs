@@ -74,7 +74,7 @@ mod tests {
     use crate::platform::native;
 
     #[test]
-    fn controllers_are_operators_and_admins_and_nobody_anonymous_is_anything() {
+    fn controllers_are_operators_and_admins_and_anonymous_has_no_role() {
         native::reset();
         let (a, b) = (Principal::from_slice(&[1]), Principal::from_slice(&[2]));
         let mut roles = Roles::default();

@@ -32,9 +32,9 @@ pub struct Clock {
     /// Unix seconds of the last sample; 0 before the first one.
     pub sampled_secs: u64,
     /// Due time of the timer that was last logged as overdue.
-    pub said_overdue: u64,
+    pub logged_overdue: u64,
     /// True if refused memory growth was logged.
-    pub said_refused: bool,
+    pub logged_refused: bool,
     /// Time of each timer's last firing.
     fired_at: [u64; Timer::KINDS],
 }
@@ -94,7 +94,7 @@ impl State {
     }
 
     /// Returns when the one-shot for blocks fires. A due one-shot may wait in the queue of a busy subnet, and must not be deferred.
-    /// An overdue one-shot may have trapped and counts as not armed, so that another one is armed besides it.
+    /// An overdue one-shot may have trapped and counts as not armed, so that a new one is armed in addition.
     pub fn blocks_armed(&self, now: u64) -> Option<u64> {
         let overdue = self.overdue_secs();
         self.clock.blocks_at.filter(|&armed| now <= armed.saturating_add(overdue * NS))

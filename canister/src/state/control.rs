@@ -57,7 +57,7 @@ impl State {
         let shown = |state: &Self| state.shown_grant(&grant);
         self.noting("grant_role", argument, shown, |state| {
             if grant.role == Role::Exporter {
-                let why = "an exporter has a name and a bound beside its role: an operator calls register_exporter";
+                let why = "an exporter also needs a name and a bound: call register_exporter as an operator";
                 return Err(RoleError::RegisterExporter { why: why.into() });
             }
             state.roles.grant(grant)?;
@@ -243,7 +243,7 @@ impl State {
             tally::rolled_back();
         }
         self.chain.begin_rollback(number);
-        let removed = self.go_on_rolling_back();
+        let removed = self.continue_rollback();
         Rollback { head: self.chain.state().next - 1, removed, has_more: self.chain.state().rollback_to.is_some() }
     }
 
@@ -269,7 +269,7 @@ impl State {
         self.exporters.reset();
         self.pruner.reset();
         self.pruner.rolled_back(&self.chain, &self.blobs, 0);
-        logs::info(&format!("the chain was reset: {blocks} blocks are gone"));
+        logs::info(&format!("the chain was reset: {blocks} blocks were removed"));
         Ok(ChainReset { blocks, left: self.chain.to_clear() })
     }
 

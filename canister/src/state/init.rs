@@ -22,7 +22,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 /// Creates the state of a new canister.
 ///
 /// # Errors
-/// A sentence: the argument is wrong, or memory cannot be had.
+/// A sentence: the argument is wrong, or memory was refused.
 pub fn init(arg: Option<CanisterArg>) -> Result<(), String> {
     let arg = match arg {
         None => coppice_interface::InitArg::default(),
@@ -52,7 +52,7 @@ pub fn init(arg: Option<CanisterArg>) -> Result<(), String> {
 pub fn upgrade(arg: Option<CanisterArg>) -> Result<(), String> {
     let cells = Rc::new(memory::region(memory::CELLS));
     if cells.is_empty() {
-        return Err("stable memory holds no Coppice; install it anew".into());
+        return Err("stable memory contains no Coppice data; reinstall the canister".into());
     }
     cells.reserve(places::END).map_err(|error| format!("{error:?}"))?;
     let stored = config::load(&cells)?.ok_or("the settings are missing")?;

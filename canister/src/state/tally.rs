@@ -72,7 +72,7 @@ mod tests {
     use coppice_interface::HeldBy;
 
     #[test]
-    fn a_reason_is_the_name_of_its_case() {
+    fn refusal_is_counted_under_its_variant_name() {
         let all = [
             AppendError::Conflict,
             AppendError::Gap { expected: 1 },

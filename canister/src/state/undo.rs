@@ -7,13 +7,13 @@ use crate::pruning::work::budget::Budget;
 impl State {
     /// Continues the running rollback: removes blocks from the newest on, within the budget of a tick. Returns how many blocks the head
     /// went down.
-    pub(super) fn go_on_rolling_back(&mut self) -> u64 {
+    pub(super) fn continue_rollback(&mut self) -> u64 {
         let policy = self.pruner.policy().cloned().unwrap_or_default();
         let mut budget = Budget::new(policy.max_ops_per_tick, policy.max_instructions_per_tick);
         let (mut fell, mut faults) = (0, 0);
         while let Some(left) = self.chain.rollback_left() {
             let Ok(ops) = budget.admit_part(left) else { break };
-            let done = self.chain.go_on_rolling_back(&mut self.blobs, ops);
+            let done = self.chain.continue_rollback(&mut self.blobs, ops);
             fell += u64::from(done.began);
             faults += done.faults.len() as u64;
             for fault in &done.faults {
@@ -39,9 +39,9 @@ impl State {
     /// Continues an abort, a rollback or the clearing after a reset, as far as one message may.
     pub(super) fn undo(&mut self) {
         if self.chain.is_aborting() {
-            self.chain.go_on_aborting(&mut self.blobs);
+            self.chain.continue_abort(&mut self.blobs);
         } else if self.chain.state().rollback_to.is_some() {
-            self.go_on_rolling_back();
+            self.continue_rollback();
         } else if self.chain.to_clear() > 0 {
             let faults = self.chain.clear(&mut self.blobs);
             faults.iter().for_each(|fault| logs::error(&format!("reset: skipped: {fault}")));

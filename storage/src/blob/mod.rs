@@ -350,7 +350,7 @@ impl<P: Platform> BlobStore<P> {
                 entry => {
                     self.sets.remove(SetId::QUARANTINE, granule);
                     self.forget_quarantined();
-                    faults.push(format!("granule {granule} says {entry:?}: written off"));
+                    faults.push(format!("granule {granule} has the entry {entry:?}: written off"));
                 }
             }
         }

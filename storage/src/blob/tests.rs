@@ -323,7 +323,7 @@ fn a_poisoned_entry_fails_closed() {
     assert_eq!(store.free(&a), Err(PtrError::Corrupt));
     assert_eq!(store.read(&a), Err(PtrError::Corrupt));
     let b = store.allocate(10, Owner::Log).unwrap();
-    assert_eq!(b.offset, 65_536, "the poisoned slot stands in nobody's way");
+    assert_eq!(b.offset, 65_536, "the poisoned slot does not block allocations");
     let class = Class::for_len(10).unwrap();
     assert_eq!(store.class_counters(class), ClassCounters { lost: 1, kept: [1, 0, 0], ..ClassCounters::default() });
 
@@ -337,7 +337,7 @@ fn a_poisoned_entry_fails_closed() {
 
 /// A bad entry in quarantine is counted as lost, and the blobs after it are released.
 #[test]
-fn release_goes_on_behind_a_bad_entry() {
+fn release_skips_a_bad_entry() {
     let mut store = fresh();
     let blobs = [(); 5].map(|()| store.allocate(10, Owner::Log).unwrap());
     for ptr in &blobs {

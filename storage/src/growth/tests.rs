@@ -42,7 +42,7 @@ fn reserved_now() -> u128 {
 const FIRST: u128 = BUCKET_PAGES as u128;
 
 #[test]
-fn what_is_missing_is_said_to_the_cycle() {
+fn refused_growth_reports_the_exact_missing_cycles() {
     let needed = FIRST * THRESHOLD + 2 * 10;
     fresh(needed, 0);
     region(ARENA).reserve(1).unwrap();
@@ -59,7 +59,7 @@ fn what_is_missing_is_said_to_the_cycle() {
 }
 
 #[test]
-fn with_nothing_it_does_not_even_ask() {
+fn growth_without_cycles_grows_no_page() {
     for liquid in [0, 1, 19] {
         fresh(liquid, 0);
         assert!(matches!(region(ARENA).reserve(1), Err(GrowError::LowCycles { missing: 1.. })));
@@ -68,7 +68,7 @@ fn with_nothing_it_does_not_even_ask() {
 }
 
 #[test]
-fn a_growth_that_is_refused_again_and_again_takes_a_page_in_ten_minutes() {
+fn repeatedly_refused_growth_takes_one_page_in_ten_minutes() {
     fresh(FIRST * THRESHOLD, 0);
     let a = region(ARENA);
     for call in 0..3_600 {
@@ -85,7 +85,7 @@ fn a_growth_that_is_refused_again_and_again_takes_a_page_in_ten_minutes() {
 
 /// 512 MiB at once may be too expensive when 16 MiB are not.
 #[test]
-fn a_smaller_growth_is_tried_where_the_generous_one_cannot_be_paid() {
+fn unaffordable_generous_growth_falls_back_to_a_smaller_one() {
     fresh(u128::MAX >> 1, 0);
     let a = region(ARENA);
     a.reserve(32 * 32 * BUCKET).unwrap();
@@ -102,7 +102,7 @@ fn a_smaller_growth_is_tried_where_the_generous_one_cannot_be_paid() {
 }
 
 #[test]
-fn the_price_is_the_one_of_now() {
+fn growth_uses_the_current_price() {
     fresh(u128::MAX >> 1, 0);
     let a = region(ARENA);
     a.reserve(1).unwrap();
@@ -136,7 +136,7 @@ fn reserving(limit: u128) -> Region<Twin> {
 }
 
 #[test]
-fn what_may_be_reserved_is_not_exceeded() {
+fn growth_above_the_reserved_cycles_limit_is_refused() {
     // A bucket reserves 512 G, and slightly more if the subnet fills meanwhile.
     let a = reserving(1_100_000_000_000);
     a.reserve(BUCKET).unwrap();
@@ -160,7 +160,7 @@ fn what_may_be_reserved_is_not_exceeded() {
 }
 
 #[test]
-fn a_subnet_of_more_nodes_is_dearer() {
+fn subnet_of_more_nodes_has_higher_prices() {
     let a = reserving(5_000_000_000_000);
     a.reserve(BUCKET).unwrap();
     let paid = |nodes: u32| {
@@ -174,7 +174,7 @@ fn a_subnet_of_more_nodes_is_dearer() {
 }
 
 #[test]
-fn what_is_put_off_is_grown_by_a_message_of_its_own() {
+fn deferred_growth_is_made_by_a_separate_message() {
     fresh(u128::MAX >> 1, 0);
     let a = region(ARENA);
     assert_eq!(manager().growth().put_off(|| a.reserve(1)), Err(GrowError::Later));
@@ -192,7 +192,7 @@ fn what_is_put_off_is_grown_by_a_message_of_its_own() {
 }
 
 #[test]
-fn a_query_says_so_beforehand() {
+fn query_reports_a_refusal_without_growing() {
     fresh(u128::MAX >> 1, 0);
     region(ARENA).reserve(1).unwrap();
     twin::with(|world| world.liquid_cycles = 100 * THRESHOLD + 30);

@@ -15,7 +15,7 @@ fn fresh() -> Slots<Twin> {
 }
 
 #[test]
-fn small_slots_lie_one_behind_the_other_and_are_used_again() {
+fn small_slots_are_adjacent_and_reused() {
     let mut slots = fresh();
     let [a, b] = [100, 100].map(|len| slots.allocate(len).unwrap());
     assert_eq!((a, b), (FIRST_SLOT, FIRST_SLOT + 2));
@@ -31,7 +31,7 @@ fn small_slots_lie_one_behind_the_other_and_are_used_again() {
 }
 
 #[test]
-fn a_reservation_is_enough() {
+fn allocations_after_a_reservation_succeed() {
     let mut slots = fresh();
     for (i, len) in [1u32, 56, 57, 505, 5_000, 70_000, MAX_LEN].into_iter().enumerate() {
         slots.reserve(&[(len, 1)]).unwrap();
@@ -42,7 +42,7 @@ fn a_reservation_is_enough() {
 }
 
 #[test]
-fn what_is_free_need_not_be_grown() {
+fn reservation_counts_free_slots() {
     let mut slots = fresh();
     let many: Vec<SlotId> = (0..2).map(|_| slots.allocate(4_000_000).unwrap()).collect();
     while slots.has_room(50_000, 1) {
@@ -60,7 +60,7 @@ fn what_is_free_need_not_be_grown() {
 
 #[test]
 #[should_panic(expected = "is not in use")]
-fn freeing_twice_is_noticed() {
+fn freeing_twice_traps() {
     let mut slots = fresh();
     let a = slots.allocate(10).unwrap();
     slots.free(a);
@@ -77,7 +77,7 @@ fn a_damaged_free_list_is_not_followed() {
 }
 
 #[test]
-fn a_header_that_is_not_ours_is_refused() {
+fn unknown_header_is_refused() {
     let slots = fresh();
     slots.region.write(4, &[9]);
     assert!(Slots::open(slots.region).is_err_and(|why| why.to_string().contains("version 9")));

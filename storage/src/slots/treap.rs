@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_ends_where_links_are_damaged_and_when_it_has_read_enough() {
+    fn walk_ends_at_damaged_links_and_at_its_limit() {
         let (mut slots, mut root) = (open(), 0);
         let made: Vec<SlotId> = (0..50).map(|at| enter(&mut slots, &mut root, (at, at))).collect();
         let freed = slots.allocate(4 + NODE).unwrap();
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_not_deep_in_whatever_order_they_come() {
+    fn depth_is_small_for_any_insertion_order() {
         for order in 0..3u64 {
             let (mut slots, mut root) = (open(), 0);
             for i in 0..20_000u64 {

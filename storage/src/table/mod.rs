@@ -373,7 +373,9 @@ impl<P: Platform> HashTable<P> {
         let mut next = 0;
         // Full buckets lie after the bucket that has room.
         for chunk in rest.chunks(SLOTS) {
-            let Some(bucket) = spare.pop() else { P::trap("hash table: a split needs more than it had") };
+            let Some(bucket) = spare.pop() else {
+                P::trap("hash table: a split needs more buckets than its chain had")
+            };
             self.pool.set_bucket(bucket, chunk, next);
             next = bucket;
         }
@@ -408,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_thousand_entries_come_back_and_go() {
+    fn hundred_thousand_entries_are_found_and_removed() {
         let mut table = fresh();
         let n = 100_000u64;
         let hash = |table: &HashTable<Twin>, i: u64| table.hash(&i.to_le_bytes());
@@ -430,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_moves_for_ever_does_not_grow() {
+    fn moving_window_of_entries_does_not_grow_memory() {
         let mut table = fresh();
         let hash = |table: &HashTable<Twin>, i: u64| table.hash(&i.to_le_bytes());
         let (window, mut pages) = (20_000u64, 0);

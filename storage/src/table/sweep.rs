@@ -61,7 +61,7 @@ impl<P: Platform> HashTable<P> {
     }
 
     /// Returns the bucket at which a walk continues after the segment of bucket `from`, or `None` at the end.
-    pub fn slice_behind(&self, from: u64) -> Option<u64> {
+    pub fn slice_after(&self, from: u64) -> Option<u64> {
         let end = (from / PAGE_BUCKETS + 1) * PAGE_BUCKETS;
         (end < self.pool.header.buckets).then_some(end)
     }
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_drops_what_is_stale_and_nothing_else() {
+    fn walk_drops_stale_entries_only() {
         let mut table = fresh();
         let n = 50_000u64;
         let hash = |table: &HashTable<Twin>, i: u64| table.hash(&i.to_le_bytes());

@@ -97,7 +97,7 @@ fn a_prune_that_fails_in_the_middle_is_consistent_when_run_again() {
 
 /// 1ブロック原子の順序が守られる（参照だけ残らない）: one block is atomic, and no reference remains alone. Wherever the message ends, all of
 /// it happened or nothing: a block that cannot be read has no entry in the index and no blob. (The order inside the message is
-/// looked at where it can be seen: `a_block_goes_in_the_fixed_order`, in the chain's own tests.)
+/// looked at where it can be seen: `removal_writes_in_the_specified_order`, in the chain's own tests.)
 #[test]
 fn the_order_of_one_block_is_atomic_and_no_reference_remains_alone() {
     let Pruned { coppice, host, before, system_calls } = prepared();

@@ -60,7 +60,7 @@ impl EnteredIds {
     }
 
     /// Restores the table.
-    pub fn take_back(&self, table: &mut HashTable) {
+    pub fn revert(&self, table: &mut HashTable) {
         self.undo(table, self.hashes.len());
     }
 
@@ -115,7 +115,7 @@ impl ChainStore {
             }
         }
         if let Err(why) = self.link(blobs, meta, index, &mut entered) {
-            entered.take_back(&mut self.index);
+            entered.revert(&mut self.index);
             return Err(EnterError::Unreadable(why));
         }
         Ok(entered)
@@ -185,7 +185,7 @@ impl ChainStore {
             let posting = self.index_value(meta.number, position);
             while links.next_if(|&(at, _)| at > position).is_some() {}
             let before = links.next_if(|&(at, _)| at == position).map(|(_, before)| before);
-            let before = before.filter(|&before| before < posting && self.is_behind_bound(before));
+            let before = before.filter(|&before| before < posting && self.is_above_bound(before));
             let hash = self.id_hash(id);
             let changed = self.index.change(hash, |newest| match before {
                 _ if newest != posting => Change::Keep,
@@ -198,7 +198,7 @@ impl ChainStore {
     }
 
     /// Returns whether a posting's block is not pruned.
-    pub(in crate::chain) fn is_behind_bound(&self, posting: u64) -> bool {
+    pub(in crate::chain) fn is_above_bound(&self, posting: u64) -> bool {
         self.index_position(posting).is_some_and(|(block, _)| block >= self.state.oldest)
     }
 
@@ -230,9 +230,9 @@ impl ChainStore {
     }
 
     /// Restores both tables to their state before a slice was entered.
-    pub(in crate::chain) fn take_back(&mut self, entered: &Entered) {
-        self.take_back_keys(&entered.keys);
-        entered.ids.take_back(&mut self.index);
+    pub(in crate::chain) fn revert_entered(&mut self, entered: &Entered) {
+        self.revert_keys(&entered.keys);
+        entered.ids.revert(&mut self.index);
     }
 
     /// Reduces the sweeps' debt by the stale postings that an entered block has replaced.

@@ -76,15 +76,15 @@ impl ChainStore {
         &mut self,
         number: u64,
         index: &Index,
-        those: Range<u32>,
+        slice: Range<u32>,
     ) -> Result<EnteredKeys, GrowError> {
-        if those.is_empty() {
+        if slice.is_empty() {
             return Ok(EnteredKeys::default());
         }
         let keys: Vec<Key> = index.each_key().collect();
         let mut order = order_of(&keys);
-        order.truncate(those.end as usize);
-        order.drain(..those.start as usize);
+        order.truncate(slice.end as usize);
+        order.drain(..slice.start as usize);
         let hashes: Vec<u64> = order.iter().map(|&key| self.key_hash(keys[key as usize].bytes)).collect();
         let mut entered = EnteredKeys { before: Vec::with_capacity(order.len()), order, hashes, links: Vec::new() };
         let first = self.index_value(number, 0);
@@ -92,7 +92,7 @@ impl ChainStore {
             match self.keys.put(hash, first | u64::from(key)) {
                 Ok(there) => entered.before.push(there),
                 Err(error) => {
-                    self.take_back_keys(&entered);
+                    self.revert_keys(&entered);
                     return Err(error);
                 }
             }
@@ -135,7 +135,7 @@ impl ChainStore {
     }
 
     /// Restores the table to its state before these keys were entered.
-    pub(in crate::chain) fn take_back_keys(&mut self, entered: &EnteredKeys) {
+    pub(in crate::chain) fn revert_keys(&mut self, entered: &EnteredKeys) {
         for (&hash, &before) in entered.hashes.iter().zip(&entered.before).rev() {
             self.keys.change(hash, |_| before.map_or(Change::Out, Change::To));
         }
@@ -151,7 +151,7 @@ impl ChainStore {
         blobs: &BlobStore,
         meta: &BlockMeta,
         index: &Index,
-        those: Range<u32>,
+        slice: Range<u32>,
     ) -> Result<u64, String> {
         let mut links = Vec::new();
         let range = meta.payload_end()..meta.id_links_start();
@@ -159,11 +159,11 @@ impl ChainStore {
         let links = links.as_chunks::<LINK>().0;
         let keys: Vec<Key> = index.each_key().collect();
         let mut removed = 0;
-        for &key in order_of(&keys)[those.start as usize..those.end as usize].iter().rev() {
+        for &key in order_of(&keys)[slice.start as usize..slice.end as usize].iter().rev() {
             let posting = self.index_value(meta.number, key);
             let (previous, _) = split_link(&links[key as usize]);
             // Within the block a list leads to earlier transactions, whose keys may have higher numbers.
-            let is_heir = |&heir: &u64| heir != posting && heir >> 24 <= posting >> 24 && self.is_behind_bound(heir);
+            let is_heir = |&heir: &u64| heir != posting && heir >> 24 <= posting >> 24 && self.is_above_bound(heir);
             let heir = Some(previous).filter(is_heir);
             let changed = self.keys.change(self.key_hash(keys[key as usize].bytes), |newest| match heir {
                 _ if newest != posting => Change::Keep,

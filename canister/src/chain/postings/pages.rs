@@ -58,7 +58,7 @@ impl Posting {
     }
 
     /// Returns whether the posting comes after `point` in the walk.
-    fn is_behind(&self, point: Option<Point>) -> bool {
+    fn is_after(&self, point: Option<Point>) -> bool {
         let at = (self.number, self.transaction, self.key);
         point.is_none_or(|point| at < (point.number, point.transaction, point.key))
     }
@@ -109,7 +109,7 @@ impl ChainStore {
         let limit = if limit == 0 { MAX_KEY_PAGE } else { limit.min(MAX_KEY_PAGE) };
         let wanted = Wanted { key, hash: self.key_hash(key) };
         let (mut next, mut point) = match cursor {
-            None => (self.behind_transit(blobs, self.keys.get(wanted.hash).unwrap_or(NONE), &wanted)?, None),
+            None => (self.skip_transit(blobs, self.keys.get(wanted.hash).unwrap_or(NONE), &wanted)?, None),
             Some(cursor) => self.resume(blobs, cursor, &wanted)?,
         };
         let mut transactions = Vec::with_capacity(limit as usize);
@@ -137,7 +137,7 @@ impl ChainStore {
     }
 
     /// Skips the postings of a block in transit at the start of a list.
-    fn behind_transit(&self, blobs: &BlobStore, mut posting: u64, wanted: &Wanted) -> Result<u64, KeyError> {
+    fn skip_transit(&self, blobs: &BlobStore, mut posting: u64, wanted: &Wanted) -> Result<u64, KeyError> {
         // The bound is the most postings a block can have: about 150 M instructions.
         for _ in 0..MAX_ENTRIES {
             let Some((number, _)) = self.index_position(posting).filter(|&(number, _)| self.in_transit(number)) else {
@@ -165,16 +165,16 @@ impl ChainStore {
     ) -> Result<u64, KeyError> {
         let Some(posting) = self.posting(blobs, posting, wanted)? else { return Ok(NONE) };
         let Posting { number: block_number, transaction: position, previous, .. } = posting;
-        if !posting.is_behind(*point) {
+        if !posting.is_after(*point) {
             return Err(corrupt(block_number, "a link of a key does not lead back"));
         }
-        let behind = posting.point(*point);
+        let after = posting.point(*point);
         if posting.matches && !posting.is_known(*point) {
             let id: [u8; ID] = self.log.read_array(blobs, posting.id).map_err(|error| corrupt(block_number, error))?;
             let (block_hash, id) = (posting.block_hash.to_bytes(), ByteBuf::from(id));
             transactions.push(KeyTransaction { block_number, block_hash, position, id });
         }
-        *point = Some(behind);
+        *point = Some(after);
         Ok(previous)
     }
 
@@ -204,14 +204,14 @@ impl ChainStore {
         };
         // Nearly always the posting's key is the wanted one, so read a key of that length first.
         let mut bytes = read(wanted.key.len())?;
-        let header = bytes.first_chunk().ok_or_else(|| corrupt(number, "a link of a key names none"))?;
+        let header = bytes.first_chunk().ok_or_else(|| corrupt(number, "a link of a key does not lead to a key"))?;
         let (transaction, length) = split_key_header(header);
         let length = usize::from(length);
         if length != wanted.key.len() {
             bytes = read(length.min(usize::from(MAX_KEY)))?;
         }
         if bytes.len() != KEY_HEADER + length || transaction >= meta.transactions {
-            return Err(corrupt(number, "a link of a key names none"));
+            return Err(corrupt(number, "a link of a key does not lead to a key"));
         }
         let found = &bytes[KEY_HEADER..];
         let matches = same_bytes(found, wanted.key);
@@ -230,8 +230,8 @@ impl ChainStore {
             return Err(KeyError::Reset { first_available });
         }
         // A cursor from before the first reset that has no count of rollbacks is checked by its hash.
-        let of_before = cursor.rollbacks == 0 && self.was_reset();
-        if of_before && !self.hash_is(number, &cursor.block_hash) {
+        let is_old = cursor.rollbacks == 0 && self.was_reset();
+        if is_old && !self.hash_is(number, &cursor.block_hash) {
             return Err(KeyError::Reset { first_available: self.first_available() });
         }
         if let Some(common) = self.rollbacks.lowest_since(cursor.rollbacks).filter(|&common| common < newest) {
@@ -249,7 +249,8 @@ impl ChainStore {
             true => self.posting(blobs, self.index_value(number, key), wanted)?,
             false => None,
         };
-        let posting = posting.ok_or_else(|| bad(format!("key {key} of block {number} is another")))?;
+        let posting =
+            posting.ok_or_else(|| bad(format!("key {key} of block {number} is not the key that is looked up")))?;
         if posting.block_hash.as_slice() != cursor.block_hash.as_slice() {
             return Err(bad(format!("block {number} with this hash was never part of this chain")));
         }

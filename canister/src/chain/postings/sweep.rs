@@ -101,7 +101,7 @@ impl ChainStore {
         sweep.dropped += slice.dropped;
         sweep.since = sweep.since.saturating_sub(slice.late);
         sweep.before = sweep.before.saturating_sub(slice.dropped - slice.late);
-        sweep.go_on(slice.next);
+        sweep.advance(slice.next);
         self.save();
         slice.dropped
     }
@@ -109,7 +109,7 @@ impl ChainStore {
     /// Skips the sweep's next slice without reading it, for a slice that traps. Stale entries in the slice stay until the next sweep.
     pub fn skip_slice(&mut self, table: IndexTable) {
         let (entries, sweep) = self.swept(table);
-        sweep.go_on(entries.slice_behind(sweep.cursor - 1));
+        sweep.advance(entries.slice_after(sweep.cursor - 1));
         self.save();
     }
 
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_pruned_during_a_sweep_is_the_next_ones_debt() {
+    fn blocks_pruned_during_a_sweep_count_for_the_next_sweep() {
         let mut sweep = Sweep::default();
         sweep.owe(10);
         (sweep.cursor, sweep.bound) = (1, 5);

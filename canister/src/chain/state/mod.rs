@@ -175,7 +175,7 @@ mod tests {
 
     /// The cell as it lies in stable memory: 8 bytes of magic, version and `started`, then the words.
     #[test]
-    fn the_layout_is_the_one_that_is_written_down() {
+    fn chain_state_has_the_documented_layout() {
         native::reset();
         memory::forget();
         let cells = memory::region(memory::CELLS);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_that_was_never_written_is_empty_and_one_that_was_reads_back() {
+    fn unwritten_cell_is_an_empty_chain_and_a_written_one_reads_back() {
         native::reset();
         memory::forget();
         let cells = memory::region(memory::CELLS);

@@ -40,7 +40,7 @@ impl Sweep {
     }
 
     /// Sets the next bucket, or ends the running sweep.
-    pub(in crate::chain) fn go_on(&mut self, next: Option<u64>) {
+    pub(in crate::chain) fn advance(&mut self, next: Option<u64>) {
         match next {
             Some(bucket) => self.cursor = bucket + 1,
             None => {

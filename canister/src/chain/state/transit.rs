@@ -38,7 +38,7 @@ impl Transit {
             return Ok(None);
         }
         let way = [Way::Entering, Way::Aborted, Way::RolledBack].into_iter().find(|way| *way as u64 == word(0));
-        let way = way.ok_or_else(|| format!("chain state: a block in transit goes the way {}", word(0)))?;
+        let way = way.ok_or_else(|| format!("chain state: unknown direction {} of the block in transit", word(0)))?;
         let count = |i: usize| u32::try_from(word(i)).map_err(|_| format!("chain state: {} entries", word(i)));
         Ok(Some(Self { way, number: word(1), ids: count(2)?, keys: count(3)?, log_end: word(4) }))
     }

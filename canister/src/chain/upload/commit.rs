@@ -64,7 +64,7 @@ impl ChainStore {
                 (transit, self.meta_of(draft, &index, now))
             }
         };
-        self.go_on_entering(blobs, &upload, transit, meta, &index)?;
+        self.enter_slice(blobs, &upload, transit, meta, &index)?;
         self.touch_upload(now);
         match self.state.transit {
             Some(transit) => Ok(Commit::HasMore { entered: transit.references(), of: index.references() }),
@@ -103,7 +103,7 @@ impl ChainStore {
     }
 
     /// Enters the next slice. The last slice makes the block the head.
-    fn go_on_entering(
+    fn enter_slice(
         &mut self,
         blobs: &mut BlobStore,
         upload: &Upload,
@@ -118,13 +118,13 @@ impl ChainStore {
         // The number of links is known only now; they lie after the range that the upload has reserved.
         let end = self.log.blobs_end(meta.log_end()).max(transit.log_end);
         if let Err(error) = self.log.reserve(blobs, self.state.log_first, transit.log_end, end) {
-            self.take_back(&entered);
+            self.revert_entered(&entered);
             return Err(AppendError::from(NoMemory(error)).into());
         }
         let done = ids.end == meta.transactions && keys.end == meta.keys;
         let whole = self.state.log_end..transit.log_end;
         if done && whole.clone().any(|blob| !self.log.is_used(blobs, blob)) {
-            self.take_back(&entered);
+            self.revert_entered(&entered);
             return Err(UploadError::Damaged);
         }
 

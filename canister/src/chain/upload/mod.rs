@@ -112,7 +112,7 @@ impl ChainStore {
         let range = self.upload_blobs(&upload);
         self.log.reserve(blobs, self.state.log_first, range.start, range.end).map_err(NoMemory)?;
         if let Err(error) = self.log.extend(blobs, range, Owner::Upload) {
-            crate::platform::trap(&format!("begin_block: a reserved blob cannot be had: {error:?}"));
+            crate::platform::trap(&format!("begin_block: a reserved blob cannot be allocated: {error:?}"));
         }
         self.cells.write(BITMAP, &vec![0; chunks.div_ceil(8) as usize]);
         Verified::default().save(&self.cells);
@@ -199,14 +199,14 @@ impl ChainStore {
     fn abandon(&mut self, blobs: &mut BlobStore, upload: &Upload) {
         if let Some(transit) = &mut self.state.transit {
             transit.way = Way::Aborted;
-            self.go_on_aborting(blobs);
+            self.continue_abort(blobs);
         } else {
             self.drop_upload(blobs, upload);
         }
     }
 
     /// Removes the next slice of an aborted upload from the indexes; after the last slice its blobs are released.
-    pub fn go_on_aborting(&mut self, blobs: &mut BlobStore) {
+    pub fn continue_abort(&mut self, blobs: &mut BlobStore) {
         let Some(upload) = self.upload().filter(|_| self.is_aborting()) else { return };
         let number = upload.draft.number;
         let slice = self.slice();

@@ -54,7 +54,7 @@ fn numbers(audit: &AuditLog) -> Vec<u64> {
 }
 
 #[test]
-fn each_ring_keeps_its_last_entries_over_upgrades_and_pages_are_in_one_order() {
+fn rings_keep_their_last_entries_over_upgrades_and_page_in_one_order() {
     let mut audit = fresh();
     assert_eq!(audit.page(None, 0), AuditPage { entries: vec![], cursor: None });
     // In turn an admin's, an operator's and an unchanged call, each in an hour of its own.
@@ -80,7 +80,7 @@ fn each_ring_keeps_its_last_entries_over_upgrades_and_pages_are_in_one_order() {
 }
 
 #[test]
-fn calls_within_an_hour_are_one_entry_with_the_first_state_and_the_last() {
+fn calls_within_an_hour_share_an_entry_with_the_first_and_last_state() {
     let mut audit = fresh();
     audit.note(false, &call(1, "set", NOON), vec![change("a", "1", "2")]);
     audit.note(false, &Call { argument: "8", ..call(1, "set", NOON + 9) }, vec![change("b", "5", "6")]);
@@ -104,7 +104,7 @@ fn calls_within_an_hour_are_one_entry_with_the_first_state_and_the_last() {
 }
 
 #[test]
-fn a_clock_that_goes_back_or_jumps_begins_a_new_entry_from_an_hour_on() {
+fn clock_jump_of_an_hour_starts_a_new_entry() {
     let mut audit = fresh();
     let mut at = |time| {
         audit.note(false, &call(1, "set", time), vec![change("a", "1", "2")]);
@@ -144,7 +144,7 @@ fn a_flood_of_calls_overwrites_no_entry_of_others() {
 }
 
 #[test]
-fn a_text_that_is_too_long_is_cut_between_two_characters_and_changes_without_room_are_left_out() {
+fn long_text_is_cut_between_characters_and_excess_changes_are_left_out() {
     let mut audit = fresh();
     let [long, wide] = ["x".repeat(5_000), "ß".repeat(5_000)];
     for (caller, text) in [&long, &wide].into_iter().enumerate() {
@@ -172,7 +172,7 @@ fn a_text_that_is_too_long_is_cut_between_two_characters_and_changes_without_roo
 
 /// Forty grants by a stolen key hide no grant: full entries are followed by others, and the last one keeps the newest changes.
 #[test]
-fn changes_that_fill_an_entry_begin_another_up_to_four_in_an_hour() {
+fn full_entry_starts_another_up_to_four_in_an_hour() {
     let mut audit = fresh();
     let name = |grant: usize| format!("{grant:03}{}", "x".repeat(100));
     for grant in 0..400 {
@@ -191,7 +191,7 @@ fn changes_that_fill_an_entry_begin_another_up_to_four_in_an_hour() {
 }
 
 #[test]
-fn an_entry_that_is_damaged_is_left_out_and_another_version_refused() {
+fn damaged_entry_is_left_out_and_another_version_is_refused() {
     let mut audit = fresh();
     (0..5).for_each(|hour| audit.note(true, &call(1, "set", hour * HOUR), vec![change("a", "1", "2")]));
     let cells = memory::region(memory::CELLS);

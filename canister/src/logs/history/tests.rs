@@ -26,7 +26,7 @@ fn times(span: Span, now: u64) -> Vec<u64> {
 }
 
 #[test]
-fn a_minute_has_one_sample_however_often_it_is_asked_for() {
+fn repeated_calls_in_a_minute_take_one_sample() {
     fresh();
     assert_eq!(times(Span::Day, T), [] as [u64; 0]);
     for secs in [0, 1, 59, 60, 61, 119, 120, 600] {
@@ -43,7 +43,7 @@ fn a_minute_has_one_sample_however_often_it_is_asked_for() {
 }
 
 #[test]
-fn a_day_and_a_month_are_kept_and_what_is_older_is_not_shown() {
+fn samples_older_than_a_day_or_a_month_are_not_shown() {
     fresh();
     for minute in 0..3 * 1_440 {
         at(T + 60 * minute);
@@ -59,7 +59,7 @@ fn a_day_and_a_month_are_kept_and_what_is_older_is_not_shown() {
 }
 
 #[test]
-fn a_clock_that_is_set_back_or_far_ahead_leaves_samples_that_are_right() {
+fn samples_stay_correct_after_a_clock_jump() {
     fresh();
     at(T);
     mutate(sampling::note);
@@ -79,7 +79,7 @@ fn a_clock_that_is_set_back_or_far_ahead_leaves_samples_that_are_right() {
 
 /// The sample of a tick is taken after its pruning, so pruned blocks are not in the backlog.
 #[test]
-fn a_tick_takes_its_sample_behind_its_work() {
+fn tick_samples_after_its_work() {
     fresh();
     let policy = PrunePolicyArg { retain_blocks: Some(1), min_kept_blocks: Some(0), ..PrunePolicyArg::default() };
     mutate(|state| state.set_prune_policy(&policy)).unwrap();
@@ -110,7 +110,7 @@ fn a_damaged_sample_is_left_out() {
 }
 
 #[test]
-fn since_when_is_noted_kept_over_an_upgrade_and_forgotten_when_it_is_over() {
+fn start_time_of_a_problem_survives_an_upgrade_and_is_cleared_with_the_problem() {
     fresh();
     let since = |code| read(|state| state.history.since.of(code));
     at(T + 60);
