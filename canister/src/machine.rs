@@ -256,7 +256,7 @@ impl Machine {
                     assert_eq!(of, references);
                     self.world.meets("slices entered");
                     let hashing = self.verify && upload.entered == 0 && entered == 0;
-                    assert!(hashing || entered == upload.entered + self.slice, "{entered} behind {upload:?}");
+                    assert!(hashing || entered == upload.entered + self.slice, "{entered} after {upload:?}");
                     let now = self.world.now();
                     let open = self.model.upload.as_mut().unwrap();
                     (open.entered, open.touched) = (entered, now);
@@ -420,7 +420,7 @@ impl Machine {
             let chain = &state.chain;
             (chain.upload_progress().is_some(), chain.state().head(), chain.is_under_way())
         });
-        assert!(!under_way, "nobody goes on with what was begun");
+        assert!(!under_way, "begun work is not continued");
         if let Some(upload) = &self.model.upload {
             let expired = self.model.expired(self.world.now());
             let gone = upload.aborting || expired;
@@ -431,7 +431,7 @@ impl Machine {
             }
         }
         if let Some(to) = self.model.rollback_to.take() {
-            assert_eq!(head, Some(to), "the rollback is not at its end");
+            assert_eq!(head, Some(to), "the rollback has not finished");
             self.world.meets("rollbacks ended by ticks");
             self.fall_to(to);
         }
@@ -646,7 +646,7 @@ proptest! {
 /// Faults found while an upload is undone are counted, and `health` reports them until they are acknowledged.
 #[test]
 fn damage_found_by_an_abort_is_counted() {
-    for by_hand in [true, false] {
+    for manual in [true, false] {
         let mut machine = Machine::new(5, 0, 2, false);
         let draft = Draft { body: 10, ids: vec![1, 2, 3, 4, 5], own: 0, keys: vec![] };
         machine.append(&Draft { ids: vec![1], ..draft.clone() });
@@ -658,11 +658,11 @@ fn damage_found_by_an_abort_is_counted() {
         state::mutate(|state| state.chain.poison_record(6));
         machine.harm(6);
         machine.model.harmed = 1;
-        if by_hand {
+        if manual {
             machine.abort();
         }
-        machine.pass(if by_hand { 60 } else { world::EXPIRY + 700 });
-        assert!(machine.model.upload.is_none(), "by hand: {by_hand}");
+        machine.pass(if manual { 60 } else { world::EXPIRY + 700 });
+        assert!(machine.model.upload.is_none(), "manual: {manual}");
         let faults = prune::get_prune_status().faults;
         assert!(faults > 0 && operation::health().problems.iter().any(|problem| problem.code == ProblemCode::Damaged));
         assert_eq!(prune::acknowledge_faults(faults), faults);

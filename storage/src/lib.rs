@@ -10,7 +10,7 @@
 //! | [`cell`], [`ring`] | small values at fixed places, as CBOR; the last entries of a sequence |
 //! | [`blob`] | blobs of up to 4 MiB, in seven size classes |
 //! | [`slots`] | slots of 64 bytes to 4 MiB, and ordered indexes that are linked through them |
-//! | [`table`] | a hash table that is swept |
+//! | [`table`] | a hash table with bulk removal of old entries (sweeps) |
 //!
 //! The platform is a type parameter: [`Platform`] on a canister, [`twin::Twin`] in native tests.
 

@@ -149,7 +149,7 @@ mod tests {
             world.max_pages = 300;
         });
         assert_eq!(a.reserve(BUCKET + 1), Err(GrowError::OutOfSpace));
-        assert_eq!(manager().billed_pages(), 2 + BUCKET_PAGES, "the page that was asked about");
+        assert_eq!(manager().billed_pages(), 2 + BUCKET_PAGES, "the page grown to measure the price");
     }
 
     #[test]

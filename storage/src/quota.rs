@@ -151,13 +151,13 @@ mod tests {
         assert_eq!((billed(), slots.size()), (48 * MIB, 32 * MIB));
         assert_eq!(creating(|| slots.reserve(32 * MIB + 1)), Err(GrowError::QuotaFull));
         assert_eq!(creating(|| index.reserve(BUCKET + 1)), Err(GrowError::QuotaFull));
-        assert_eq!(creating(|| region(ARENA).reserve(BUCKET + 1)), Ok(()), "a region that does not count goes on");
+        assert_eq!(creating(|| region(ARENA).reserve(BUCKET + 1)), Ok(()), "a region outside the quota still grows");
         assert_eq!(slots.reserve(96 * MIB), Ok(()));
         assert_eq!(slots.reserve(96 * MIB + 1), Err(GrowError::QuotaFull), "64 MiB above the cap");
         assert_eq!(
             creating(|| manager().quota().end_of(SLOTS)),
             32 * MIB,
-            "nor do new ones take what of the reserve was grown"
+            "new entries do not take grown memory of the reserve"
         );
     }
 
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(manager().quota().check_blobs(8 * MIB + 1), Err(GrowError::QuotaFull));
         assert_eq!(creating(|| region(SLOTS).reserve(1)), Err(GrowError::QuotaFull));
         manager().quota().set_blobs(60 * MIB);
-        assert_eq!(manager().quota().check_blobs(0), Ok(()), "what takes none is not refused above the cap");
+        assert_eq!(manager().quota().check_blobs(0), Ok(()), "zero bytes are not refused above the cap");
     }
 
     #[test]

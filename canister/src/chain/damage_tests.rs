@@ -91,7 +91,7 @@ fn rollback_next_to_wrong_records_releases_no_blob_of_a_kept_block() {
                 for number in 1..=head.min(9) {
                     assert!(
                         is_whole(&chain, &blobs, &own(number, body(number))),
-                        "{what}: block {number} behind {head}"
+                        "{what}: block {number} after {head}"
                     );
                 }
                 check_space(&chain, &blobs);
@@ -109,7 +109,7 @@ fn rollback_next_to_wrong_records_releases_no_blob_of_a_kept_block() {
                 check_space(&chain, &blobs);
             }
             chain.sweep(IndexTable::Ids);
-            assert_eq!(chain.index_stats().entries, 2, "{what}: what damage has left goes with the sweep");
+            assert_eq!(chain.index_stats().entries, 2, "{what}: the sweep drops what damage left");
             // Nothing is lost for good: only the head's own part of the log is kept.
             let head = chain.meta(19).unwrap();
             let kept = chain.log.blobs_end(head.log_end()) - chain.log.blob_of(head.log_offset);
@@ -136,7 +136,7 @@ fn pruning_next_to_wrong_records_releases_no_blob_of_a_kept_block() {
                     for number in kept {
                         assert!(
                             is_whole(&chain, &blobs, &own(number, body(number))),
-                            "{what}: block {number} behind {}",
+                            "{what}: block {number} after {}",
                             removed.number
                         );
                     }
@@ -201,7 +201,7 @@ fn log_with_a_lost_last_blob_continues_in_a_new_blob() {
             enter(&mut chain, &mut blobs, &new).unwrap();
             (chain, blobs) = reopen(CLASS);
             let meta = chain.meta(4).unwrap();
-            assert_eq!(meta.log_offset, chain.log.start_of(last + 1), "{what}: behind the lost blob");
+            assert_eq!(meta.log_offset, chain.log.start_of(last + 1), "{what}: after the lost blob");
             assert!(is_whole(&chain, &blobs, &new), "{what}");
             assert!(matches!(chain.block(&blobs, 3), Err(ReadError::Corrupt { .. })), "{what}");
             assert_eq!(chain.location(&blobs, &id(u64::MAX)).unwrap().block_number, 4);
@@ -211,7 +211,7 @@ fn log_with_a_lost_last_blob_continues_in_a_new_blob() {
                 assert_eq!((out.number, out.faults), (4, vec![]), "{what}");
                 assert_eq!(chain.state().log_tail, chain.meta(3).unwrap().log_end(), "{what}");
                 enter(&mut chain, &mut blobs, &new).unwrap();
-                assert_eq!(chain.meta(4).unwrap().log_offset, meta.log_offset, "{what}: again behind it");
+                assert_eq!(chain.meta(4).unwrap().log_offset, meta.log_offset, "{what}: after it again");
                 assert!(is_whole(&chain, &blobs, &new), "{what}");
                 // Also remove the damaged block: its blobs before the lost one can be released.
                 assert_eq!(chain.remove_head(&mut blobs).unwrap().faults, Vec::<String>::new());
@@ -363,7 +363,7 @@ fn skipped_block_loses_only_its_own_blobs() {
         assert_eq!((chain.index_stats().entries, chain.debt(IndexTable::Ids).debt), (2, 0));
     }
     let (mut chain, mut blobs) = chain_of(1);
-    assert_eq!(skip_oldest(&mut chain, &mut blobs), None, "the head is never taken");
+    assert_eq!(skip_oldest(&mut chain, &mut blobs), None, "the head is never removed");
     // If the block is the last of a page of records, that page is lost, and a new one is created.
     let (mut chain, mut blobs) = fresh(CLASS);
     for number in 0..300 {

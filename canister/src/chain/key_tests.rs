@@ -79,7 +79,7 @@ fn key_lookup_returns_each_transaction_once_newest_first() {
         assert_eq!(all(&chain, &blobs, b"none has it", limit), []);
     }
     assert_eq!(find(&chain, &blobs, &[0; 65], None, 1), Err(KeyError::KeyTooLong { limit: 64 }));
-    assert_eq!(find(&chain, &blobs, b"a", None, 0).unwrap().transactions.len(), 4, "0: as many as there may be");
+    assert_eq!(find(&chain, &blobs, b"a", None, 0).unwrap().transactions.len(), 4, "0 means the maximum");
     assert_eq!(chain.key_stats().entries, 4, "an entry for each different key");
     // The links of a block's keys are not part of its payload.
     let lengths = |number| chain.header(number).unwrap().lengths.sum();
@@ -103,13 +103,13 @@ fn a_cursor_outlives_new_blocks_and_pruned_ones() {
     assert_eq!(rows(&second), [(4, 0), (3, 3), (3, 0)]);
     (0..2).for_each(|_| drop(chain.remove_oldest(&mut blobs).unwrap()));
     let last = find(&chain, &blobs, b"a", second.cursor.as_ref(), 3).unwrap();
-    assert_eq!((rows(&last), &last.cursor), (vec![(2, 3), (2, 0)], &None), "what was pruned is not there");
+    assert_eq!((rows(&last), &last.cursor), (vec![(2, 3), (2, 0)], &None), "pruned transactions are not returned");
     (0..3).for_each(|_| drop(chain.remove_oldest(&mut blobs).unwrap()));
     let gone = find(&chain, &blobs, b"a", Some(&cursor), 3).unwrap();
     assert_eq!(gone, KeyPage { transactions: vec![], cursor: None }, "the cursor's block is pruned, and all before it");
     assert_eq!(all(&chain, &blobs, b"a", 1), [(6, 2), (5, 3), (5, 0)]);
     let page = find(&chain, &blobs, b"a", None, 3).unwrap();
-    assert_eq!((page.transactions.len(), page.cursor), (3, None), "there is nothing behind a full page");
+    assert_eq!((page.transactions.len(), page.cursor), (3, None), "nothing follows a full page");
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn cursor_over_rolled_back_blocks_returns_reorged() {
     let reorged = find(&chain, &blobs, b"a", Some(&rest), 1);
     assert_eq!(reorged, Err(KeyError::Reorged { common_ancestor: 4, cursor: None }));
     append(&mut chain, &mut blobs, &on_fork(keyed(5, &[(3, b"a")], 10), 2, 0)).unwrap();
-    assert_eq!(find(&chain, &blobs, b"a", Some(&cursor), 1), reorged, "also where there is another block now");
+    assert_eq!(find(&chain, &blobs, b"a", Some(&cursor), 1), reorged, "also with another block of that number");
     assert_eq!(all(&chain, &blobs, b"a", 2), [(5, 3), (4, 0), (3, 0), (2, 0), (1, 0), (0, 0)]);
 
     let cursor = find(&chain, &blobs, b"a", None, 1).unwrap().cursor.unwrap();
@@ -216,7 +216,7 @@ fn key_lookup_in_damaged_data_is_corrupt_and_never_wrong() {
         chain.poison_record(7);
         assert_eq!(chain.remove_head(&mut blobs).unwrap().faults.len(), 1);
         for key in [b"a", b"b"] {
-            assert_eq!(all(&chain, &blobs, key, 1), [], "the way to the older ones is lost");
+            assert_eq!(all(&chain, &blobs, key, 1), [], "older postings are unreachable");
         }
         append(&mut chain, &mut blobs, &on_fork(keyed(7, fork, 10), 1, 0)).unwrap();
         let of_7 = |key: &[u8]| -> Rows {
@@ -268,5 +268,5 @@ fn a_damaged_link_ends_the_call() {
     }
     chain.log.write(&mut blobs, links, &link(value(9, 0), at)).unwrap();
     assert!(chain.remove_head(&mut blobs).unwrap().faults.is_empty());
-    assert_eq!(all(&chain, &blobs, b"a", 5), [], "an heir that is not kept is none");
+    assert_eq!(all(&chain, &blobs, b"a", 5), [], "a link to a removed block ends the list");
 }

@@ -447,7 +447,7 @@ mod tests {
                 store = open();
             }
         }
-        assert_eq!(store.pages, most, "the pool does not grow behind its plateau");
+        assert_eq!(store.pages, most, "the pool does not grow after its plateau");
         assert!(store.free_pages <= store.pages);
         assert_eq!(store.get(first + 4_999), Some(record(first + 4_999)));
     }
@@ -467,7 +467,7 @@ mod tests {
             assert_eq!((store.get(270), store.meta(270), store.meta_and_hash(270)), (None, None, None));
             assert_eq!(store.numbers(270), None);
             store.remove(270, true);
-            assert_eq!(store.get(255), Some(record(255)), "beside it all is there");
+            assert_eq!(store.get(255), Some(record(255)), "the other records are readable");
             store.reserve(300, 0).unwrap();
             store.put(&record(300));
             assert_eq!((store.get(300), store.get(299)), (Some(record(300)), None), "on a page of its own");
@@ -491,7 +491,7 @@ mod tests {
             store.put(&record(number));
         }
         (3 * PAGE_RECORDS..9 * PAGE_RECORDS).for_each(|number| assert_eq!(store.get(number), Some(record(number))));
-        assert_eq!((store.pages, store.free_pages), (8, 0), "the two behind the damaged one are lost");
+        assert_eq!((store.pages, store.free_pages), (8, 0), "the two after the damaged one are lost");
     }
 
     #[test]

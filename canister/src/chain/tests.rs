@@ -50,13 +50,13 @@ fn repeated_id_resolves_to_its_newest_block_until_that_is_removed() {
     assert_eq!(
         chain.meta(6).unwrap().id_links,
         1,
-        "of a repeated one only the newest has a link, to the newest before"
+        "only the last occurrence in a block has a link, to the last one before"
     );
     chain.remove_oldest(&mut blobs).unwrap();
     assert_eq!(at(&chain, &blobs), Ok((6, 3)));
     chain.remove_oldest(&mut blobs).unwrap();
     assert_eq!(at(&chain, &blobs), Err(ReadError::NotFound), "swept or not");
-    assert_eq!(chain.remove_oldest(&mut blobs), None, "the head is never taken");
+    assert_eq!(chain.remove_oldest(&mut blobs), None, "the head is never removed");
     assert_eq!((chain.index_stats().entries, chain.debt(IndexTable::Ids).debt), (5, 6));
     assert_eq!(chain.sweep(IndexTable::Ids), 4);
     assert_eq!((chain.index_stats().entries, chain.debt(IndexTable::Ids).debt), (1, 0));
@@ -65,7 +65,7 @@ fn repeated_id_resolves_to_its_newest_block_until_that_is_removed() {
     append(&mut chain, &mut blobs, &block(8, &[twice, twice], 10)).unwrap();
     append(&mut chain, &mut blobs, &block(9, &[twice, id(5), twice, twice], 10)).unwrap();
     assert_eq!(at(&chain, &blobs), Ok((9, 3)));
-    assert_eq!(chain.remove_head(&mut blobs).unwrap().entries, 1, "of the repeated one the older posting is back");
+    assert_eq!(chain.remove_head(&mut blobs).unwrap().entries, 1, "the repeated id's older posting is restored");
     assert_eq!(at(&chain, &blobs), Ok((8, 1)));
     assert_eq!(chain.remove_head(&mut blobs).unwrap().entries, 1);
     assert_eq!((at(&chain, &blobs), chain.index_stats().entries), (Err(ReadError::NotFound), 1));
@@ -268,7 +268,7 @@ fn removal_writes_in_the_specified_order() {
     }
     native::with(|world| world.writes = Some(Vec::new()));
     chain.remove_oldest(&mut blobs).unwrap();
-    let mut order = native::with(|world| world.writes.take().expect("they are noted"));
+    let mut order = native::with(|world| world.writes.take().expect("writes are recorded"));
     // The free list and the counters lie in one region, the granules in another: they count as one step.
     order.iter_mut().filter(|id| **id == memory::BLOB_GRANULES).for_each(|id| *id = memory::BLOB_SETS);
     order.dedup();
@@ -298,7 +298,7 @@ fn upload_by_another_producer_is_refused_with_its_owner() {
         assert_eq!(chain.upload_opened(120), Some(open));
         let other = Admission { by: Principal::anonymous(), ..admission.clone() };
         assert_eq!((chain.upload_of_another(by, 120), chain.upload_of_another(other.by, 120)), (None, Some(open)));
-        assert_eq!(chain.begin(&mut blobs, &arg, &other, 60), Err(open.into()), "and it is not put off");
+        assert_eq!(chain.begin(&mut blobs, &arg, &other, 60), Err(open.into()), "and the expiry is unchanged");
         assert_eq!(chain.upload_opened(120), Some(open));
         assert_eq!(chain.abort_upload(&mut blobs, 0), Ok(true));
     }

@@ -5,10 +5,10 @@
 //! slot holds a sample of another day.
 //!
 //! ```text
-//! cell:    0 magic "CPHI"  4 version u16  6 reserved u16  8 appended blocks u64  16 when they became so many u64 (Unix seconds)
-//!          24 reserved  64 since when each of 64 codes is raised u64 (Unix nanoseconds; 0: it is not)  576 since when blobs of each of 6 store
-//!          types wait for a worker u64 (Unix seconds; 0: they do not)  624 reserved, up to 2,048
-//! samples: minute m of the epoch is the m % 1,440th; half hour h the h % 1,488th of those of the month
+//! cell:    0 magic "CPHI"  4 version u16  6 reserved u16  8 appended blocks u64  16 time of that count u64 (Unix seconds)
+//!          24 reserved  64 start times of 64 codes u64 each (Unix nanoseconds; 0: not raised)
+//!          576 start times of waiting blobs of 6 store types u64 each (Unix seconds; 0: none wait)  624 reserved, up to 2,048
+//! samples: minute m of the epoch has slot m % 1,440 of the day; half hour h has slot h % 1,488 of the month
 //! sample:  0 Unix seconds u64  8 kept bytes u64  16 appended blocks u64  24 pruned blocks u64  32 backlog in blocks u32
 //!          36 billed pages u32  40 reusable bytes u64  48 instructions u64  56 held blocks u32  60 reserved u32
 //! ```

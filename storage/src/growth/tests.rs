@@ -46,7 +46,7 @@ fn refused_growth_reports_the_exact_missing_cycles() {
     let needed = FIRST * THRESHOLD + 2 * 10;
     fresh(needed, 0);
     region(ARENA).reserve(1).unwrap();
-    assert_eq!(twin::with(|world| world.liquid_cycles), 20, "what two calls of a timer need is left");
+    assert_eq!(twin::with(|world| world.liquid_cycles), 20, "the cycles of two timer calls are left");
     for short in [1, 7, FIRST * THRESHOLD - THRESHOLD] {
         fresh(needed - short, 0);
         let a = region(ARENA);
@@ -116,7 +116,7 @@ fn growth_uses_the_current_price() {
     twin::with(|world| world.page_threshold = THRESHOLD);
     assert!(
         matches!(a.reserve(BUCKET + 1), Err(GrowError::LowCycles { .. })),
-        "what was learnt is believed for a while"
+        "a measured price stays valid for a while"
     );
     pass(600);
     a.reserve(BUCKET + 1).unwrap();

@@ -10,7 +10,7 @@
 //! for a larger entry).
 //!
 //! ```text
-//! ┌─ header, 4096 ─┬─ slot ─┬─ slot ───┬─ …       a slot's name is its place / 64
+//! ┌─ header, 4096 ─┬─ slot ─┬─ slot ───┬─ …       a slot's id is its offset / 64
 //! └────────────────┴────────┴──────────┴─ …
 //! header: 0 magic "CPSL"  4 version u16  8 end u64
 //!         64 sixty lines, one a class: first free u32, free u32, used u32, reserved u32
@@ -40,7 +40,7 @@ const USED: u8 = 0xA5;
 const FREE: u8 = 0x5A;
 /// Slot ids have 32 bits.
 const MOST: u64 = UNIT << 32;
-/// Number of larger classes whose free slots are taken: at most twice the size.
+/// Number of larger classes whose free slots an allocation may use: slots of at most twice the size.
 const LARGER: u32 = 3;
 
 /// Id of a slot: its offset in the region / 64; 0 for no slot.

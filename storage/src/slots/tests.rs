@@ -25,7 +25,7 @@ fn small_slots_are_adjacent_and_reused() {
     slots.free(b);
     assert_eq!(slots.stats(), SlotStats { used_bytes: 0, free_bytes: 256 });
     assert_eq!(slots.allocate(120).unwrap(), b, "the last that was freed");
-    assert_eq!(slots.allocate(50).unwrap(), a, "a larger one, as there is no other");
+    assert_eq!(slots.allocate(50).unwrap(), a, "a larger one, because there is no other");
     assert_eq!(slots.allocate(56).unwrap(), FIRST_SLOT + 4);
     assert_eq!(slots.allocate(MAX_LEN + 1), Err(GrowError::OutOfSpace));
 }
