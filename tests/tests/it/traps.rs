@@ -83,7 +83,7 @@ fn check_named(coppice: &Coppice, host: &Host, name: &str, what: &str) {
         problems.iter().any(|problem| problem.code == ProblemCode::SetAside && problem.message.contains(name))
     };
     assert!(!health_now.healthy && named(&health_now.problems), "{what}: {health_now:?}");
-    assert!(logged(coppice, host, &format!("passed over, as it traps: {name}")), "{what}");
+    assert!(logged(coppice, host, &format!("skipped because it traps: {name}")), "{what}");
     assert_eq!((status.faults, status.acknowledged_faults), (1, 0), "{what}");
     // Some of them only: there is more to see.
     assert_eq!(coppice.operator().acknowledge_faults(0u64).told(), 0);

@@ -1,4 +1,4 @@
-//! Limits of pruning beside the policy.
+//! Limits of pruning besides the policy.
 
 use super::due::Due;
 use crate::chain::ChainStore;
@@ -9,11 +9,11 @@ use coppice_interface::HeldBy;
 /// Limits that override the policy: the export guard, the stop of deletions and the cycle reserve.
 #[derive(Clone, Debug)]
 pub struct Constraints {
-    /// What was not exported.
+    /// The first block that is not exported yet, and the exporter that holds it.
     pub exported: Option<Guard>,
-    /// Since when deletions are stopped, in Unix nanoseconds; none: they are not.
+    /// Time since which deletions are stopped, in Unix nanoseconds; `None` if they are not.
     pub stopped_since: Option<u64>,
-    /// Liquid cycles, between messages, below which the daemon pauses.
+    /// Liquid cycles between messages below which the daemon pauses.
     pub min_liquid_cycles: u128,
 }
 

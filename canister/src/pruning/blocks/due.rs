@@ -1,4 +1,4 @@
-//! Due blocks: when something is due, and down to where (`pruning-spec-v1.md` 6, `docs/design.md` 4).
+//! Due blocks: the triggers and their targets (`pruning-spec-v1.md` 6, `docs/design.md` 4).
 
 use super::policy::{DAY, Policy as _};
 use crate::chain::{BlockMeta, ChainStore};
@@ -7,39 +7,40 @@ use crate::platform;
 use crate::storage::blob::BlobStore;
 use coppice_interface::{HeldBy, PrunePolicy, PruneReason};
 
-/// Blocks behind the head that capacity leaves: the one before it, so that a reorg of one block has a way back.
+/// Blocks below the head that the capacity trigger keeps: one, so that a reorg of one block is possible.
 pub const CAPACITY_FLOOR: u64 = 1;
 
-/// What is due.
+/// The blocks that are due.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Due {
     /// Why.
     pub reason: PruneReason,
-    /// Blocks below this number are to go.
+    /// Blocks below this number are due.
     pub target: u64,
-    /// Blocks below this number may: as far as the export guard allows.
+    /// Blocks below this number may be pruned, as far as the export guard allows.
     pub before: u64,
-    /// Who keeps the others.
+    /// The holder of the blocks from `before` to `target`, if any.
     pub held_by: Option<HeldBy>,
 }
 
 impl Due {
-    /// Blocks that are due and are kept for the guard, where `oldest` is the oldest kept one.
+    /// Returns the number of due blocks that the guard holds back; `oldest` is the oldest kept block.
     pub fn held(&self, oldest: u64) -> u64 {
         self.target.saturating_sub(self.before.max(oldest))
     }
 }
 
-/// The triggers' aim.
+/// Target of the triggers.
 struct Wanted {
     reason: PruneReason,
-    /// Blocks below this number are to go.
+    /// Blocks below this number are due.
     target: u64,
-    /// A trigger would take more, and the floor keeps it.
+    /// True if a trigger would take more and the floor keeps it.
     floor_holds: bool,
 }
 
-/// The triggers' aim now, whatever was exported. `to_low_water`: the capacity trigger has fired and low water was not reached yet.
+/// Returns the target of the triggers now, regardless of the export guard. `to_low_water`: the capacity trigger has fired and low water is
+/// not reached yet.
 fn wanted(policy: &PrunePolicy, chain: &ChainStore, blobs: &BlobStore, to_low_water: bool) -> Option<Wanted> {
     let head = chain.state().coming_head()?;
     let aged = aged_below(policy, chain, head);
@@ -55,7 +56,7 @@ fn wanted(policy: &PrunePolicy, chain: &ChainStore, blobs: &BlobStore, to_low_wa
     Some(Wanted { reason, target, floor_holds })
 }
 
-/// The blocks that are due now.
+/// Returns the blocks that are due now.
 pub fn due(
     policy: &PrunePolicy,
     chain: &ChainStore,
@@ -73,19 +74,19 @@ pub fn due(
     Some(Due { reason, target, before: guard.before, held_by: Some(guard.held_by.clone()) })
 }
 
-/// The block from which on the floor keeps what age or capacity would take; none where it keeps nothing of that.
+/// Returns the first block that age or capacity would take and the floor keeps, or `None`.
 pub fn floor_block(policy: &PrunePolicy, chain: &ChainStore, blobs: &BlobStore, to_low_water: bool) -> Option<u64> {
     let wanted = wanted(policy, chain, blobs, to_low_water).filter(|wanted| wanted.floor_holds)?;
     Some(wanted.target.max(chain.state().oldest))
 }
 
-/// `retain_min_block`: blocks below it are no longer retained. 0 where neither age nor count retains.
+/// Returns `retain_min_block`: blocks below it are no longer retained. 0 if neither age nor count retains blocks.
 pub fn retain_min_block(policy: &PrunePolicy, chain: &ChainStore) -> u64 {
     let Some(head) = chain.state().coming_head() else { return 0 };
     retained_from(policy, head, aged_below(policy, chain, head))
 }
 
-/// The number below which age and count no longer retain blocks, where those below `aged` are old enough.
+/// Returns the number below which age and count no longer retain blocks; blocks below `aged` are old enough.
 fn retained_from(policy: &PrunePolicy, head: u64, aged: u64) -> u64 {
     let by_count = match policy.retain_blocks {
         0 => 0,
@@ -94,7 +95,7 @@ fn retained_from(policy: &PrunePolicy, head: u64, aged: u64) -> u64 {
     by_count.max(aged.min(head.saturating_sub(policy.floor())))
 }
 
-/// The number below which blocks are older than age retains, the head never among them; 0 where age does not retain.
+/// Returns the number below which blocks are too old for age to retain, at most the head; 0 if age retains nothing.
 fn aged_below(policy: &PrunePolicy, chain: &ChainStore, head: u64) -> u64 {
     match policy.retain_days {
         0 => 0,
@@ -102,7 +103,7 @@ fn aged_below(policy: &PrunePolicy, chain: &ChainStore, head: u64) -> u64 {
     }
 }
 
-/// When age next makes a block prunable, in Unix seconds: the oldest one, unless the floor keeps it.
+/// Returns the time at which the oldest block becomes prunable by age, in Unix seconds, unless the floor keeps it.
 pub fn next_age(policy: &PrunePolicy, chain: &ChainStore) -> Option<u64> {
     let oldest = chain.state().oldest;
     let floor = chain.state().coming_head()?.saturating_sub(policy.floor());
@@ -110,14 +111,14 @@ pub fn next_age(policy: &PrunePolicy, chain: &ChainStore) -> Option<u64> {
     chain.meta(oldest)?.monotonic.checked_add(kept)?.checked_add(1)
 }
 
-/// The first kept block whose record says yes, where every later one does too, or `last` where no earlier one does; and the first block from
-/// there on, below `last`, whose record can be read.
+/// Searches the kept blocks for the first one whose record satisfies `yes`, which must hold for every later one, too. Returns its number,
+/// or `last` if no earlier block satisfies `yes`; and the first block from there on, below `last`, whose record is readable.
 fn first_where(chain: &ChainStore, last: u64, yes: impl Fn(&BlockMeta) -> bool) -> (u64, Option<u64>) {
     let (mut low, mut high) = (chain.state().oldest, last.max(chain.state().oldest));
     let mut readable = None;
     while low < high {
         let middle = low + (high - low) / 2;
-        // A damaged record says nothing: its nearest readable successor speaks for it.
+        // The nearest readable successor stands in for a damaged record.
         let record = (middle..high).find_map(|number| chain.meta(number));
         match record {
             Some(record) if !yes(&record) => low = record.number + 1,
@@ -130,15 +131,15 @@ fn first_where(chain: &ChainStore, last: u64, yes: impl Fn(&BlockMeta) -> bool) 
     (low, readable)
 }
 
-/// The first block whose monotonic time is `secs` or later.
+/// Returns the first block whose monotonic time is `secs` or later.
 fn block_at(chain: &ChainStore, head: u64, secs: u64) -> u64 {
     first_where(chain, head, |record| record.monotonic >= secs).0
 }
 
-/// The lowest bound that gives back at least `bytes`; or `last`, and that it gives back less, where no bound up to there does.
+/// Returns the lowest bound whose pruning frees at least `bytes`, and false; or `last`, and true if pruning below `last` frees less.
 fn before_freeing(chain: &ChainStore, last: u64, bytes: u64) -> (u64, bool) {
     let frees_enough = |record: &BlockMeta| chain.freed_below(record) >= bytes;
-    // A damaged record does not say where its block starts, so that what lies before it stays until a later one goes.
+    // A damaged record does not give its block's start, so the bytes before it stay until a later block goes.
     match first_where(chain, last, frees_enough).1 {
         Some(bound) => (bound, false),
         None => (last, chain.meta(last).is_none_or(|record| !frees_enough(&record))),

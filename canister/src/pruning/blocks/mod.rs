@@ -1,4 +1,4 @@
-//! The pruner: a daemon that does one bounded run a tick (`pruning-spec-v1.md` 5, `docs/design.md` 4).
+//! Block pruner: one bounded run per tick of the daemon (`pruning-spec-v1.md` 5, `docs/design.md` 4).
 //!
 //! ```text
 //! timer ──▶ daemon ──▶ policy: what is due? ──▶ run ◀── budget: how much?
@@ -6,9 +6,9 @@
 //!                                                ▼
 //!                                        chain: one block, whole ──▶ blobs
 //! ```
-//! Policy, mechanism and budget know nothing of each other. The checkpoint is the chain's own `oldest`, committed with
-//! the data, so a run that is interrupted anywhere goes on where it was. What pruned blocks leave in the indexes is dropped in
-//! bulk, by sweeps that wait for a pause of the producers (`sweep.rs`).
+//! Policy, mechanism and budget are independent of each other. The checkpoint is the chain's own `oldest`, committed with the data, so an
+//! interrupted run resumes where it stopped. Stale index entries of pruned blocks are dropped in bulk, by sweeps that wait for a pause of
+//! the producers (`sweep.rs`).
 
 mod constraints;
 mod due;
@@ -43,14 +43,14 @@ use coppice_storage::header::Header;
 use std::borrow::Cow;
 use std::rc::Rc;
 
-/// The cell of the pruner's policy and state.
+/// Cell of the pruner's policy and state.
 const CELL: Cell = Cell {
     at: places::PRUNE,
     capacity: 16 << 10,
     header: Header { name: "pruner of blocks", magic: *b"CPPR", version: 2 },
 };
 
-/// Damaged entries that were skipped, and work that is passed over.
+/// Damaged entries that were skipped, and work that is skipped because it traps.
 #[derive(Clone, Copy, Debug)]
 pub struct Damage<'a> {
     /// Damaged entries ever skipped.
@@ -59,7 +59,7 @@ pub struct Damage<'a> {
     pub seen: u64,
     /// Slots of the blob store that were lost when an operator last acknowledged all faults.
     pub lost_seen: u64,
-    /// Work that traps, which ticks pass over.
+    /// Work that ticks skip because it traps.
     pub passed_over: &'a [Piece],
 }
 
@@ -67,16 +67,16 @@ pub struct Damage<'a> {
 pub struct Pruner {
     cells: Rc<Region>,
     stored: Stored,
-    /// On the heap: an upgrade starts counting again.
+    /// Ticks since the last upgrade: the counter is on the heap.
     ticks: u64,
-    /// When the next tick comes, in nanoseconds since the Unix epoch.
+    /// Time of the next tick, in nanoseconds since the Unix epoch.
     pub next_tick: u64,
     rates: Rates,
-    /// Nanoseconds since the Unix epoch of the last producer's call to the chain: a sweep waits until there is none for a while.
+    /// Time of the last call of a producer to the chain, in nanoseconds since the Unix epoch. A sweep waits for a pause after it.
     pub last_call: u64,
-    /// Unix seconds since when ticks have ended with work left; `None` if the last one left none. After an upgrade: as far as that was noticed.
+    /// Unix seconds since when ticks have ended with work left, or `None` if the last one left none. Starts anew after an upgrade.
     pub behind_since: Option<u64>,
-    /// The log says that it is paused.
+    /// True if the pause of the pruner was logged.
     paused: bool,
 }
 
@@ -84,7 +84,7 @@ impl Pruner {
     /// Reads the cell.
     ///
     /// # Errors
-    /// A sentence that says what is wrong with it.
+    /// A sentence that names the fault of the cell.
     pub fn open(cells: Rc<Region>) -> Result<Self, String> {
         let stored = CELL.load(&cells)?.unwrap_or_default();
         let rates = Rates::default();
@@ -95,17 +95,17 @@ impl Pruner {
         CELL.keep(&self.cells, &self.stored);
     }
 
-    /// The policy in force.
+    /// Returns the policy in force.
     pub fn policy(&self) -> Option<&PrunePolicy> {
         self.stored.policy.as_ref()
     }
 
-    /// Whether the daemon may prune.
+    /// Returns whether the daemon may prune.
     pub fn is_enabled(&self) -> bool {
         self.stored.enabled
     }
 
-    /// The fields of the state that an acknowledgement of faults changes.
+    /// Returns the audit fields that an acknowledgement of faults changes.
     pub fn shown_faults(&self) -> Fields {
         let aside: Vec<String> = self.stored.set_aside.iter().map(ToString::to_string).collect();
         vec![
@@ -124,7 +124,7 @@ impl Pruner {
         self.save();
     }
 
-    /// The kill switch.
+    /// Switches pruning on or off (the kill switch).
     pub fn set_enabled(&mut self, enabled: bool) -> Result<(), PruneError> {
         if enabled && self.stored.policy.is_none() {
             return Err(PruneError::NoPolicy);
@@ -135,24 +135,24 @@ impl Pruner {
         Ok(())
     }
 
-    /// Seconds between two ticks.
+    /// Returns the seconds between two ticks.
     pub fn interval_secs(&self) -> u64 {
         self.policy().map_or(PrunePolicy::default().timer_interval_secs, |policy| policy.timer_interval_secs)
     }
 
-    /// What is due now.
+    /// Returns the blocks that are due now.
     pub fn due(&self, chain: &ChainStore, blobs: &BlobStore, guard: Option<&Guard>) -> Option<Due> {
         due::due(self.policy()?, chain, blobs, guard, self.stored.to_low_water)
     }
 
-    /// The policy of sweeps: the default one where none is set. A reset leaves stale entries whether blocks are pruned or not, so sweeps ask
-    /// neither for a policy nor for the switch.
+    /// Returns the policy of sweeps: the default one if none is set. A reset leaves stale entries even if blocks are never pruned, so
+    /// sweeps need neither a policy nor the switch.
     fn sweep_policy(&self) -> Cow<'_, PrunePolicy> {
         self.policy().map_or_else(|| Cow::Owned(PrunePolicy::default()), Cow::Borrowed)
     }
 
-    /// Notes that kept bytes have become fewer in some other way than by a run, and how much of it was damaged and skipped: where
-    /// low water is reached, the capacity trigger is done; and a run that was under way has ended.
+    /// Records that something other than a run freed kept bytes, and skipped `faults` damaged entries. Clears the capacity trigger if low
+    /// water is reached, and ends the run in progress.
     pub fn rolled_back(&mut self, chain: &ChainStore, blobs: &BlobStore, faults: u64) {
         let to_low_water = self.above_low_water(chain, blobs) && self.stored.to_low_water;
         if to_low_water != self.stored.to_low_water || self.stored.running || faults > 0 {
@@ -166,8 +166,8 @@ impl Pruner {
         self.policy().is_some_and(|policy| chain.capacity_bytes(blobs) > policy.low_water())
     }
 
-    /// Notes that an operator has seen the first `up_to` faults, with all of them also the slots that were lost, and has what was set aside
-    /// tried again. Answers how many are acknowledged.
+    /// Acknowledges the first `up_to` faults. If these are all faults, also acknowledges the lost slots and lets ticks retry the work that
+    /// was set aside. Returns the number of acknowledged faults.
     pub fn acknowledge_faults(&mut self, up_to: u64, lost: u64) -> u64 {
         self.stored.acknowledged_faults = self.stored.acknowledged_faults.max(up_to.min(self.stored.faults));
         if up_to >= self.stored.faults {
@@ -178,7 +178,7 @@ impl Pruner {
         self.stored.acknowledged_faults
     }
 
-    /// Returns what was damaged, and what is passed over.
+    /// Returns the counts of damage and the work that is skipped.
     pub fn damage(&self) -> Damage<'_> {
         let Stored { faults, acknowledged_faults, acknowledged_lost, set_aside, .. } = &self.stored;
         Damage { faults: *faults, seen: *acknowledged_faults, lost_seen: *acknowledged_lost, passed_over: set_aside }

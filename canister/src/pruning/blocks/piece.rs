@@ -1,4 +1,4 @@
-//! Piece of a tick's work: named, so that one that traps again and again can be passed over.
+//! Piece of a tick's work, with a name, so that a piece that traps repeatedly can be skipped.
 
 use crate::chain::IndexTable;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ pub enum Piece {
     Transaction,
     /// Releasing quarantined blobs.
     Quarantine,
-    /// Undoing an upload, rolling back, or clearing behind a reset.
+    /// Undoing an upload, rolling back, or clearing after a reset.
     Undo,
     /// Pruning this block.
     Block(u64),

@@ -1,4 +1,4 @@
-//! What the next run would do: the same policy, removals and budget, and nothing changed.
+//! Dry run of the next run: the same policy, removals and budget, without changes.
 
 use super::constraints::Constraints;
 use super::due::{due, floor_block, retain_min_block};
@@ -10,10 +10,10 @@ use crate::storage::blob::{BlobStore, Class};
 use coppice_interface::{HeldBy, PruneError, PrunePlan, PrunePolicyArg, PruneProgress};
 
 impl Pruner {
-    /// What the next run with the policy's budget would do: by the policy in force, or by what a change would make of it.
+    /// Returns the plan of the next run with the policy's budget: by the policy in force, or by that policy after `change`.
     ///
     /// # Errors
-    /// `NoPolicy` without one and without a change, `Invalid` of a change.
+    /// `NoPolicy` if there is neither a policy nor a change; `Invalid` for an invalid change.
     pub fn plan(
         &self,
         chain: &ChainStore,
@@ -24,7 +24,7 @@ impl Pruner {
         let guard = constraints.guard();
         let (policy, to_low_water) = match change {
             None => (self.policy().cloned().ok_or(PruneError::NoPolicy)?, self.stored.to_low_water),
-            // A new policy begins anew: pruning goes down to low water only once high water is passed.
+            // A new policy resets the capacity trigger: pruning down to low water starts only above high water.
             Some((change, class)) => (self.policy().cloned().unwrap_or_default().changed_for(change, class)?, false),
         };
         let due = due(&policy, chain, blobs, guard.as_ref(), to_low_water);

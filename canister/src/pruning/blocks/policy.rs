@@ -1,4 +1,4 @@
-//! Policy: its settings, checked, and its water marks (`docs/design.md` 4).
+//! Pruning policy: checked settings, and the watermarks derived from them (`docs/design.md` 4).
 
 use crate::storage::blob::Class;
 use coppice_interface::{PruneError, PrunePolicy, PrunePolicyArg};
@@ -10,20 +10,20 @@ fn share(bytes: u64, numerator: u64) -> u64 {
     (u128::from(bytes) * u128::from(numerator) / u128::from(2 * BPS)) as u64
 }
 
-/// What the pruner does with a policy.
+/// Checks and derived values of a policy.
 pub trait Policy: Sized {
     /// Returns the policy after a change, for a log of blobs of `class`.
     ///
     /// # Errors
-    /// [`PruneError::Invalid`] with the field and a sentence.
+    /// [`PruneError::Invalid`] with the field and the reason.
     fn changed_for(&self, change: &PrunePolicyArg, class: Class) -> Result<Self, PruneError>;
-    /// Blocks behind the head that age leaves; a smaller count takes its place.
+    /// Returns the blocks below the head that age leaves; a smaller `retain_blocks` replaces this floor.
     fn floor(&self) -> u64;
-    /// Kept bytes above which the capacity trigger fires; 0 without one.
+    /// Returns the kept bytes above which the capacity trigger fires; 0 without the trigger.
     fn high_water(&self) -> u64;
-    /// Kept bytes down to which it then prunes; 0 without one.
+    /// Returns the kept bytes down to which the capacity trigger prunes; 0 without the trigger.
     fn low_water(&self) -> u64;
-    /// Kept bytes at which appends are refused; 0 without a capacity trigger.
+    /// Returns the kept bytes at which appends are refused; 0 without the capacity trigger.
     fn emergency(&self) -> u64;
     /// Returns the least `target_bytes`, in whole MiB, whose high water is at least `kept` bytes.
     fn target_for(&self, kept: u64) -> u64;
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_target_for_what_is_kept_is_the_least_of_whole_mib() {
+    fn target_for_kept_bytes_is_the_least_whole_mib() {
         for headroom_ratio_bps in [0, 1, 2_000, 10_000] {
             let policy = |target_bytes| PrunePolicy { target_bytes, headroom_ratio_bps, ..PrunePolicy::default() };
             for kept in [1, (1 << 20) - 1, 1 << 20, 943_718, 943_719, 123_456_789_012, 1 << 60] {
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_of_a_change_stays_and_zero_switches_off() {
+    fn omitted_settings_stay_and_zero_switches_a_trigger_off() {
         let arg = PrunePolicyArg::default;
         let first = PrunePolicyArg { target_bytes: Some(1 << 30), retain_days: Some(30), ..arg() };
         let first = policy_of(&first, class()).unwrap();
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(second, PrunePolicy { retain_blocks: 9, ..first.clone() });
         let third = second.changed_for(&PrunePolicyArg { target_bytes: Some(0), ..arg() }, class()).unwrap();
         assert_eq!(third, PrunePolicy { target_bytes: 0, ..second.clone() });
-        // What makes no sense together is refused, also where each of the two was said in another call.
+        // Conflicting settings are refused even if they come in different calls.
         let narrow = PrunePolicyArg { headroom_ratio_bps: Some(10), ..arg() };
         let error = second.changed_for(&narrow, class());
         assert!(matches!(error, Err(PruneError::Invalid { field, .. }) if field == "target_bytes"));
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_that_makes_no_sense_names_its_field() {
+    fn invalid_policy_is_refused_with_its_field() {
         let arg = PrunePolicyArg::default;
         assert_eq!(policy_of(&arg(), class()), Ok(PrunePolicy::default()));
         assert_eq!(field(PrunePolicyArg { headroom_ratio_bps: Some(10_001), ..arg() }), "headroom_ratio_bps");

@@ -1,6 +1,6 @@
 //! Drain rate of the backlog and growth rate of the chain, over the last minutes and the last hour.
 //!
-//! Counts are the chain's own and persisted; when they were how large is on the heap, so an upgrade starts measuring again.
+//! The counters are the chain's own and persisted. The samples are on the heap, so measuring starts anew after an upgrade.
 
 use crate::chain::ChainState;
 use coppice_interface::{BLOCK_BYTES, REFERENCE_BYTES};
@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 /// Seconds between two samples.
 const EVERY: u64 = 60;
-/// Samples that are kept: those of an hour.
+/// Kept samples: those of an hour.
 const KEPT: usize = 61;
 /// Seconds over which blocks are counted.
 const MINUTES: u64 = 10 * EVERY;
@@ -22,14 +22,14 @@ struct Sample {
     grown: u64,
 }
 
-/// Counts of the last hour.
+/// Samples of the last hour.
 #[derive(Default)]
 pub struct Rates {
     samples: VecDeque<Sample>,
 }
 
 impl Rates {
-    /// Notes how far the chain is at `now`, in Unix seconds; at most once a minute.
+    /// Takes a sample of the chain at `now`, in Unix seconds; at most one a minute.
     pub fn note(&mut self, state: &ChainState, now: u64) {
         if self.samples.back().is_some_and(|last| now < last.at.saturating_add(EVERY)) {
             return;
@@ -48,12 +48,12 @@ impl Rates {
         within.or_else(|| before.next_back())
     }
 
-    /// Whether something was noted before `now`, in Unix seconds: an upgrade begins anew.
+    /// Returns whether there is a sample from before `now`, in Unix seconds. There is none right after an upgrade.
     pub fn are_known(&self, now: u64) -> bool {
         self.samples.front().is_some_and(|first| first.at < now)
     }
 
-    /// Blocks pruned and appended an hour; 0 where nothing was noted yet.
+    /// Returns the blocks pruned and appended per hour; 0 without a sample.
     pub fn per_hour(&self, state: &ChainState, now: u64) -> (u64, u64) {
         let Some(first) = self.first(now, MINUTES) else { return (0, 0) };
         let secs = u128::from(now - first.at);
@@ -70,7 +70,7 @@ impl Rates {
     }
 }
 
-/// Bytes that blocks have ever added to what the water marks are compared with.
+/// Returns the bytes that blocks have ever added to the capacity that is compared with the watermarks.
 fn grown(state: &ChainState) -> u64 {
     state.appended_bytes + BLOCK_BYTES * state.appended_blocks + REFERENCE_BYTES * state.references
 }
@@ -95,7 +95,7 @@ mod tests {
         }
         assert_eq!(rates.samples.len(), KEPT);
         assert_eq!(rates.per_hour(&state(99, 198), 100 + 60 * 99), (60, 120));
-        // A clock that was set back.
+        // The clock was set back.
         assert_eq!(rates.per_hour(&state(99, 198), 5), (0, 0));
     }
 }

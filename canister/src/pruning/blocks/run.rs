@@ -1,4 +1,4 @@
-//! One bounded run: policy says where to, the chain knows how, the budget says how much.
+//! One bounded run: the policy gives the target, the chain removes the blocks, the budget limits the work.
 
 use super::due::Due;
 use super::piece::Piece;
@@ -8,7 +8,7 @@ use crate::storage::blob::BlobStore;
 use crate::{logs, platform};
 use coppice_interface::{HeldBy, PruneProgress, PruneRun, StopReason};
 
-/// Prunes what is due, as far as the budget goes; skips blocks that are `set_aside`. Being interrupted is a value, not an error.
+/// Prunes the due blocks within the budget; skips the blocks in `set_aside`. An interruption is reported in `progress`, not as an error.
 pub fn run(
     chain: &mut ChainStore,
     blobs: &mut BlobStore,
@@ -53,7 +53,7 @@ pub fn run(
     run
 }
 
-/// How far a run comes that no budget stops.
+/// Returns the progress of a run that no budget stops.
 pub fn end(due: Option<&Due>) -> PruneProgress {
     match due {
         Some(due) if due.held_by == Some(HeldBy::Stopped) => {
@@ -64,7 +64,7 @@ pub fn end(due: Option<&Due>) -> PruneProgress {
     }
 }
 
-/// `last` with what was done now, where this goes on with it.
+/// Returns the sum of `last` and `now` if `now` continues `last`, otherwise `now`.
 pub fn sum(last: Option<PruneRun>, now: &PruneRun) -> PruneRun {
     match last {
         // A message that only sweeps has no reason of its own.
@@ -87,6 +87,6 @@ pub fn sum(last: Option<PruneRun>, now: &PruneRun) -> PruneRun {
 }
 
 /// Returns whether the next tick continues this run: the budget ended the run, and not its target, the guard or `set_deletions_stopped`.
-pub fn goes_on(run: &PruneRun) -> bool {
+pub fn is_continued(run: &PruneRun) -> bool {
     matches!(run.progress, PruneProgress::HasMore { reason } if !matches!(reason, Some(StopReason::Guard | StopReason::Stopped)))
 }

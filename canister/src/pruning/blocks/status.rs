@@ -65,14 +65,14 @@ impl Pruner {
         }
         let constraints = constraints();
         let due = self.due(chain, blobs, constraints.guard().as_ref());
-        // What may go has only not gone yet.
+        // Due blocks that may be pruned are only waiting for a tick.
         let stuck = due.filter(|due| !is_possible(due, chain));
         Some(self.held_by(self.stored.enabled, stuck.as_ref(), &constraints).unwrap_or(HeldBy::PruneLag))
     }
 
-    /// Who holds back what is due, where the daemon is `enabled` or not.
+    /// Returns the reason that due blocks are held back; `enabled` is the switch of the daemon.
     pub(super) fn held_by(&self, enabled: bool, due: Option<&Due>, constraints: &Constraints) -> Option<HeldBy> {
-        // No hand prunes either then.
+        // Manual runs prune nothing either while deletions are stopped.
         if constraints.stopped_since.is_some() {
             return Some(HeldBy::Stopped);
         }
@@ -83,7 +83,7 @@ impl Pruner {
         due.and_then(|due| due.held_by.clone()).or_else(paused)
     }
 
-    /// What is still to be pruned, and how fast that goes.
+    /// Returns the backlog and the rate at which it shrinks.
     fn backlog(&self, chain: &ChainStore, due: Option<&Due>) -> PruneBacklog {
         let (state, now) = (chain.state(), platform::time_secs());
         let before = due.map_or(state.oldest, |due| due.before.max(state.oldest));
@@ -95,7 +95,7 @@ impl Pruner {
         };
         let (pruned_per_hour, appended_per_hour) = self.rates.per_hour(state, now);
         let empty_in_secs = match self.behind_since {
-            // The next tick sees to it.
+            // The next tick prunes the backlog.
             None => Some((self.next_tick / NS).saturating_sub(now)).filter(|_| blocks > 0).or(Some(0)),
             Some(_) if blocks == 0 => None,
             Some(_) => pruned_per_hour
@@ -121,7 +121,7 @@ impl Pruner {
     /// `wanted`, the first of these that is true ends the check.
     pub fn export_held(&self, chain: &ChainStore, blobs: &BlobStore, due: &Due, wanted: bool) -> Option<ExportHeld> {
         let held_by = due.held_by.as_ref().filter(|held_by| is_of_exporters(held_by));
-        // While pruning is switched off, the switch holds it and no exporter.
+        // While pruning is switched off, the switch holds the blocks back, not an exporter.
         let (policy, _) = self.policy().zip(held_by).filter(|_| self.stored.enabled)?;
         let (now, kept) = (platform::time_secs(), chain.capacity_bytes(blobs));
         let secs = self.stored.held_since.map_or(0, |since| now.saturating_sub(since));
@@ -145,7 +145,7 @@ impl Pruner {
         })
     }
 
-    /// Everything that an operator needs to see.
+    /// Returns the full status for operators.
     pub fn status(&self, chain: &ChainStore, blobs: &BlobStore, constraints: &Constraints) -> PruneStatus {
         let state = chain.state();
         let due = self.due(chain, blobs, constraints.guard().as_ref());

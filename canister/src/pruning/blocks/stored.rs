@@ -5,27 +5,27 @@ use crate::pruning::work::marker::Marker;
 use coppice_interface::{PrunePolicy, PruneRun};
 use serde::{Deserialize, Serialize};
 
-/// What is persisted of the pruner.
+/// Persisted fields of the block pruner.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Stored {
     pub policy: Option<PrunePolicy>,
     pub enabled: bool,
-    /// The capacity trigger has fired and low water was not reached yet.
+    /// The capacity trigger has fired and low water is not reached yet.
     pub to_low_water: bool,
     pub last_run: Option<PruneRun>,
-    /// The next tick goes on with it.
+    /// The next tick continues `last_run`.
     pub running: bool,
     pub runs: u64,
     pub faults: u64,
-    /// Ticks that a sweep has waited for a pause.
+    /// Ticks for which a sweep has waited for a pause.
     pub pending_ticks: u64,
-    /// Unix seconds since when what is due is held back by an exporter, or by there being none.
+    /// Unix seconds since when an exporter, or the lack of one, holds due blocks back.
     pub held_since: Option<u64>,
-    /// Messages do less than they might, as ticks have trapped.
+    /// Set while messages do less than their budget allows because ticks have trapped.
     pub marker: Option<Marker<Piece>>,
-    /// What traps, and is passed over.
+    /// Pieces that are skipped because they trap.
     pub set_aside: Vec<Piece>,
-    /// Of `faults`, those that an operator has seen.
+    /// Number of `faults` that an operator has acknowledged.
     pub acknowledged_faults: u64,
     /// Slots of the blob store that were lost when an operator last acknowledged all faults.
     pub acknowledged_lost: u64,

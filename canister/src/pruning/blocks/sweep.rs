@@ -1,38 +1,38 @@
-//! When the indexes are swept, and how much of it one message does (`docs/pruning-pipeline.md`).
+//! Sweeps of the indexes: their triggers, and their work in one message (`docs/pruning-pipeline.md`).
 //!
-//! A sweep is worth its walk where enough is stale: it *begins* at a debt of an eighth of what is live. It waits then for a
-//! pause of the producers, but neither for ever (`max_pending_ticks`) nor at any size: at the *forced* mark of three sixteenths it
-//! goes first, so that the entries of a table are bounded whatever the producers do.
+//! A sweep pays off only if enough entries are stale, so it *begins* at a debt (stale entries) of an eighth of the live entries. It then
+//! waits for a pause of the producers, for at most `max_pending_ticks` ticks. At the *forced* mark of three sixteenths the sweep runs
+//! before pruning, so that a table's size is bounded even if the producers never pause.
 
 use super::piece::Piece;
 use crate::chain::{ChainStore, IndexTable, TableDebt};
 use crate::pruning::work::budget::Budget;
 use coppice_interface::{IndexDebt, PrunePolicy, StopReason, SweepPhase};
 
-/// The debt at which a sweep begins, in a pause.
+/// Returns the debt at which a sweep begins in a pause.
 fn begins_at(table: &TableDebt) -> u64 {
     (table.live() / 8).max(4_096).max(table.buckets)
 }
 
-/// The debt at which it no longer waits for one.
+/// Returns the debt at which a sweep no longer waits for a pause.
 fn forced_at(table: &TableDebt, policy: &PrunePolicy) -> u64 {
     (table.live() / 16 * 3).max(6_144).max(table.buckets).max(policy.max_collected_keys)
 }
 
-/// What is to be done with the indexes now, the more pressing the greater.
+/// Need of a sweep, ordered by urgency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Need {
     /// Nothing.
     Nothing,
-    /// A sweep would begin in a pause.
+    /// A sweep may begin in a pause.
     Pause,
     /// A sweep is under way.
     GoOn,
-    /// So much is stale that it goes before anything else.
+    /// The debt has reached the forced mark: the sweep runs before pruning.
     First,
 }
 
-/// What the indexes want.
+/// Returns the more urgent need of the two indexes.
 pub fn need(chain: &ChainStore, policy: &PrunePolicy) -> Need {
     let of = |table| {
         let debt = chain.debt(table);
@@ -50,7 +50,7 @@ pub fn need(chain: &ChainStore, policy: &PrunePolicy) -> Need {
     ids.max(keys)
 }
 
-/// What the daemon does with the indexes, in one word.
+/// Returns the phase of the sweeps as `prune_status` reports it.
 pub fn phase(chain: &ChainStore, policy: &PrunePolicy) -> SweepPhase {
     let tables = IndexTable::ALL.map(|table| chain.debt(table));
     match need(chain, policy) {
@@ -61,27 +61,27 @@ pub fn phase(chain: &ChainStore, policy: &PrunePolicy) -> SweepPhase {
     }
 }
 
-/// Which tables a message sweeps.
+/// Choice of the tables that a message sweeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// Those whose sweep is under way, or has enough to do.
+    /// Tables whose sweep is under way or has enough to do.
     Due,
-    /// Those that have anything to do.
+    /// Tables with any stale entry.
     Any,
 }
 
-/// What a message swept.
+/// Work that a message's sweeps have done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
     /// Slices.
     pub slices: u64,
-    /// Entries that were dropped.
+    /// Dropped entries.
     pub dropped: u64,
-    /// The budget that stopped it, if one did.
+    /// The limit that stopped the sweep, if one did.
     pub stopped: Option<StopReason>,
 }
 
-/// The slice that a sweep which is due does next.
+/// Returns the next slice of the first sweep that is due.
 pub fn next(chain: &ChainStore) -> Option<(IndexTable, u64)> {
     let table = IndexTable::ALL.into_iter().find(|&table| is_due(&chain.debt(table), Which::Due))?;
     Some((table, chain.sweep_state(table).cursor().unwrap_or(0)))
@@ -95,7 +95,7 @@ fn is_due(debt: &TableDebt, which: Which) -> bool {
     enough || debt.sweeping
 }
 
-/// Sweeps the indexes, as far as the budget goes, but for slices that are `set_aside`.
+/// Sweeps the indexes within the budget and skips the slices in `set_aside`.
 pub fn run(chain: &mut ChainStore, which: Which, budget: &mut Budget, set_aside: &[Piece]) -> Swept {
     let mut swept = Swept::default();
     for table in IndexTable::ALL {
@@ -125,7 +125,7 @@ pub fn run(chain: &mut ChainStore, which: Which, budget: &mut Budget, set_aside:
     swept
 }
 
-/// What is said of a table.
+/// Returns the status of a table.
 pub fn status(chain: &ChainStore, policy: &PrunePolicy, table: IndexTable) -> IndexDebt {
     let (debt, sweep) = (chain.debt(table), chain.sweep_state(table));
     IndexDebt {
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!((begins_at(&table(10, 0)), forced_at(&table(10, 0), &policy)), (4_096, 6_144));
         let large = table(1_125_000, 125_000);
         assert_eq!((begins_at(&large), forced_at(&large, &policy)), (125_000, 187_500));
-        // A table that was larger: its buckets are walked all the same.
+        // A table that was larger once: a sweep still walks all its buckets.
         let shrunk = TableDebt { entries: 50_000, buckets: 60_000, debt: 0, sweeping: false };
         assert_eq!((begins_at(&shrunk), forced_at(&shrunk, &policy)), (60_000, 60_000));
         let raised = PrunePolicy { max_collected_keys: 1_000_000, ..policy.clone() };

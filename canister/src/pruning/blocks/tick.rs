@@ -1,9 +1,9 @@
-//! Ticks of the daemon, and runs by hand: prune what is due, then sweep, within one budget; pieces that trap are passed over.
+//! Ticks of the daemon, and manual runs: prune due blocks, then sweep, within one budget. Pieces that trap are skipped.
 
 use super::constraints::{Constraints, is_possible};
 use super::due::Due;
 use super::piece::Piece;
-use super::run::{self, goes_on, sum};
+use super::run::{self, is_continued, sum};
 use super::sweep::{self, Need, Swept, Which};
 use super::{Pruner, due};
 use crate::chain::ChainStore;
@@ -16,57 +16,57 @@ use crate::pruning::work::marker::{self, Turn};
 use crate::storage::blob::BlobStore;
 use coppice_interface::{MAX_PRUNE_OPS, PruneError, PrunePolicy, PruneProgress, PruneReason, PruneRun};
 
-/// Pieces that are passed over at most; the oldest are tried again.
+/// Maximum number of skipped pieces; above it the oldest are tried again.
 const MOST: usize = 100;
 
-/// When the daemon wants to come round again.
+/// Time at which the pruner next needs a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// At once: work is left, and nothing holds it.
+    /// At once, because work is left that nothing holds back.
     AtOnce,
     /// At this time, in nanoseconds since the Unix epoch.
     At(u64),
-    /// When something makes work due.
+    /// No earlier than something makes work due.
     Whenever,
 }
 
 impl Pruner {
-    /// What the next message is to do; `late`: it begins so late that those before it have trapped.
+    /// Returns the work of the next message. `late` says that the message begins so late that earlier ones have trapped.
     pub fn turn(&mut self, late: bool) -> Turn<Piece> {
         self.ticks += 1;
         let turn = marker::turn(&mut self.stored.marker, late);
         match turn {
-            Turn::Nothing => logs::error("prune: ticks do not end: the next ones do less"),
+            Turn::Nothing => logs::error("prune: ticks trap: the next ones do less work"),
             Turn::PassOver(Some(piece)) => {
-                logs::error(&format!("prune: passed over, as it traps: {piece}"));
+                logs::error(&format!("prune: skipped because it traps: {piece}"));
                 self.stored.faults += 1;
                 marker::pass_over(&mut self.stored.set_aside, piece, MOST);
             }
-            Turn::PassOver(None) => logs::error("prune: what comes next cannot be found: it traps"),
+            Turn::PassOver(None) => logs::error("prune: finding the next piece of work traps"),
             Turn::All | Turn::Few(_) | Turn::Find | Turn::Only(_) => return turn,
         }
         self.save();
         turn
     }
 
-    /// Notes that a message ended that did its turn; `next` is the piece that comes next.
+    /// Records that a message did its turn and ended; `next` is the next piece of work.
     pub fn ended(&mut self, next: Option<Piece>) {
         marker::ended(&mut self.stored.marker, next);
         self.save();
     }
 
-    /// Notes that the chain was emptied: what was set aside of it is no more.
+    /// Records that the chain was emptied: forgets its blocks that were set aside.
     pub fn reset(&mut self) {
         self.stored.set_aside.retain(|piece| !matches!(piece, Piece::Block(_) | Piece::Undo));
         self.save();
     }
 
-    /// Whether a piece has trapped again and again.
+    /// Returns whether a piece was set aside because it trapped repeatedly.
     pub fn is_set_aside(&self, piece: Piece) -> bool {
         self.stored.set_aside.contains(&piece)
     }
 
-    /// What the daemon would prune or sweep next.
+    /// Returns the piece that the daemon would prune or sweep next.
     pub fn next_piece(&self, chain: &ChainStore, blobs: &BlobStore, constraints: &Constraints) -> Option<Piece> {
         let policy = self.sweep_policy();
         let sweep = self.sweep_now(sweep::need(chain, &policy), &policy);
@@ -78,12 +78,12 @@ impl Pruner {
         due.map(|_| Piece::Block(chain.state().oldest)).or_else(|| sweep.and_then(|_| slice()))
     }
 
-    /// The blocks that are due and that the daemon may prune: none while pruning is switched off.
+    /// Returns the due blocks, or `None` while pruning is switched off.
     fn wanted(&self, chain: &ChainStore, blobs: &BlobStore, constraints: &Constraints) -> Option<Due> {
         if self.stored.enabled { self.due(chain, blobs, constraints.guard().as_ref()) } else { None }
     }
 
-    /// Ends the run that is under way: what comes next is another.
+    /// Ends the run in progress, so that later work belongs to a new run.
     fn end_run(&mut self) {
         if self.stored.running {
             self.stored.running = false;
@@ -91,8 +91,8 @@ impl Pruner {
         }
     }
 
-    /// One bounded run, whether the daemon may prune or not; never past the guard. With what is left of its budget the indexes are
-    /// swept, however little of them is stale.
+    /// Does one bounded run even if pruning is switched off, never past the guard. The rest of the budget sweeps the indexes, however few
+    /// entries are stale.
     ///
     /// # Errors
     /// `NoPolicy`, or `Invalid` for a budget of no ops.
@@ -115,7 +115,7 @@ impl Pruner {
         Ok(self.run(chain, blobs, due.as_ref(), &mut budget, Swept::default(), sweep).0)
     }
 
-    /// Prunes what is due, then sweeps; answers what was done, what was swept before among it.
+    /// Prunes due blocks, then sweeps. Returns the run including the sweep `before` it, and the sum of both sweeps.
     fn run(
         &mut self,
         chain: &mut ChainStore,
@@ -141,7 +141,7 @@ impl Pruner {
             self.stored.faults += run.faults;
             let last = self.stored.last_run.take().filter(|_| self.stored.running);
             let run = sum(last, &run);
-            self.stored.running = goes_on(&run);
+            self.stored.running = is_continued(&run);
             self.stored.runs += u64::from(run.ticks == 1);
             self.stored.last_run = Some(run);
             self.save();
@@ -149,8 +149,8 @@ impl Pruner {
         (run, swept)
     }
 
-    /// One firing of the timer, for at most so many blocks and slices, and when the next is wanted. Sweeps go on where pruning is switched off.
-    /// Does next to nothing where nothing is due.
+    /// Does the work of one firing, at most `pieces` blocks and slices, and returns the time of the next one. Sweeps run even while pruning
+    /// is switched off. Does almost nothing if nothing is due.
     pub fn tick(
         &mut self,
         chain: &mut ChainStore,
@@ -188,7 +188,7 @@ impl Pruner {
             Some(Need::First) => sweep::run(chain, Which::Due, &mut budget, &set_aside),
             _ => Swept::default(),
         };
-        // What pruning adds to a debt may be enough to begin with.
+        // Pruning adds to the debt, which may then be enough for a sweep to begin.
         let (run, swept) = self.run(chain, blobs, due.as_ref(), &mut budget, before, |chain, budget| match sweep {
             Some(_) => sweep::run(chain, Which::Due, budget, &set_aside),
             None => Swept::default(),
@@ -202,11 +202,11 @@ impl Pruner {
             return self.next_without_work(chain, &policy, need);
         }
         self.behind_since = self.behind_since.or(Some(now));
-        // Where a tick could do nothing, neither could one that comes at once.
+        // If this tick could do nothing, another one at once could do nothing either.
         if run.blocks > 0 || swept.slices > 0 { Next::AtOnce } else { Next::Whenever }
     }
 
-    /// What of the indexes may be swept now; `None` also where a sweep waits for a pause.
+    /// Returns the need of a sweep, or `None` if there is none or the sweep waits for a pause.
     fn sweep_now(&self, need: Need, policy: &PrunePolicy) -> Option<Need> {
         let pause = self.last_call.saturating_add(policy.pause_after_secs * NS);
         let waits =
@@ -214,7 +214,7 @@ impl Pruner {
         (need != Need::Nothing && !waits).then_some(need)
     }
 
-    /// Counts a tick in which a sweep waited for a pause, and forgets them where none does.
+    /// Counts the successive ticks in which a sweep waited for a pause; resets the count if none waits.
     fn note_pending(&mut self, waits: bool) {
         let pending = if waits { self.stored.pending_ticks + 1 } else { 0 };
         if pending != self.stored.pending_ticks {
@@ -223,18 +223,18 @@ impl Pruner {
         }
     }
 
-    /// When to come round where nothing is left to do but to wait.
+    /// Returns the time of the next tick if no work is left: the end of the pause, or the next block that becomes due by age.
     fn next_without_work(&self, chain: &ChainStore, policy: &PrunePolicy, need: Need) -> Next {
         let pause = (need == Need::Pause).then(|| self.last_call.saturating_add(policy.pause_after_secs * NS));
         let now = platform::time_ns();
         let age = if self.stored.enabled { due::next_age(policy, chain) } else { None };
         let age = age.map(|secs| secs.saturating_mul(NS)).filter(|&at| at > now);
-        // Blocks that become due one after the other share a firing.
+        // Blocks that become due within one interval share a firing.
         let age = age.map(|at| at.max(now.saturating_add(policy.timer_interval_secs * NS)));
         pause.into_iter().chain(age).min().map_or(Next::Whenever, Next::At)
     }
 
-    /// Notes since when what is due is held back by those who copy.
+    /// Records the time since which exporters hold due blocks back.
     fn note_held(&mut self, due: Option<&Due>, now: u64) {
         let held = due.and_then(|due| due.held_by.as_ref()).is_some_and(is_of_exporters);
         if held != self.stored.held_since.is_some() {

@@ -1,30 +1,30 @@
-//! Bucket of heights: bounds how far a feeder raises a height, at once and in a day (`docs/design.md` 7).
+//! Token bucket of heights: bounds how far a feeder raises a height at once and per day (`docs/design.md` 7).
 //!
-//! The bucket holds `size` heights and refills by `per_day` a day. Parts of a height are kept as an integer, so that thousands of
-//! small draws lose nothing; time that goes back gives nothing.
+//! The bucket holds `size` heights and refills by `per_day` a day. Fractions of a height are kept as an integer, so that thousands of small
+//! draws lose nothing. A clock that goes back adds nothing.
 
 use serde::{Deserialize, Serialize};
 
 /// Nanoseconds of a day.
 const DAY_NS: u64 = 86_400_000_000_000;
 
-/// The settings of a bucket.
+/// Settings of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Heights that a full bucket holds (`max_height_jump`).
     pub size: u32,
-    /// Heights that come back in a day (`heights_per_day`); 0: the bucket bounds nothing.
+    /// Heights that are refilled per day (`heights_per_day`); 0: the bucket bounds nothing.
     pub per_day: u32,
 }
 
 /// A bucket that refills. A new one is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bucket {
-    /// Heights that are missing in it.
+    /// Heights missing from a full bucket.
     drawn: u32,
-    /// The part of a height that has come back already, in heights by [`DAY_NS`].
+    /// Refilled fraction of the next height, in units of 1/[`DAY_NS`] of a height.
     part: u64,
-    /// The moment up to which it was refilled, in Unix nanoseconds.
+    /// Time of the last refill, in Unix nanoseconds.
     at: u64,
 }
 
@@ -33,23 +33,23 @@ pub struct Bucket {
 pub struct Empty {
     /// Heights that are left.
     pub left: u32,
-    /// The moment at which there are enough, in Unix nanoseconds; `None`: never, the bucket is smaller than the draw.
+    /// Time at which enough heights are there, in Unix nanoseconds; `None` if never, because the draw exceeds the bucket's size.
     pub enough_at: Option<u64>,
 }
 
 impl Bucket {
-    /// The bucket with what has come back until now.
+    /// Returns the bucket refilled until `now`.
     fn refilled(self, limits: Limits, now: u64) -> Self {
         let elapsed = now.saturating_sub(self.at);
         let back = u128::from(elapsed) * u128::from(limits.per_day) + u128::from(self.part);
         let (heights, part) = (back / u128::from(DAY_NS), back % u128::from(DAY_NS));
-        // A bucket that was made smaller does not lack more than it holds.
+        // A bucket that was made smaller misses at most its size.
         let drawn = u128::from(self.drawn.min(limits.size)).saturating_sub(heights) as u32;
-        // A full bucket keeps no part beside.
+        // A full bucket keeps no fraction.
         Self { drawn, part: if drawn == 0 { 0 } else { part as u64 }, at: self.at.max(now) }
     }
 
-    /// Heights that it holds.
+    /// Returns the heights that are left.
     pub fn left(&self, limits: Limits, now: u64) -> u32 {
         limits.size - self.refilled(limits, now).drawn
     }
@@ -57,7 +57,7 @@ impl Bucket {
     /// Takes heights out.
     ///
     /// # Errors
-    /// [`Empty`], and nothing has changed.
+    /// [`Empty`]; nothing has changed.
     pub fn draw(&mut self, limits: Limits, heights: u32, now: u64) -> Result<(), Empty> {
         if limits.per_day == 0 {
             return Ok(());
@@ -75,13 +75,13 @@ impl Bucket {
         Ok(())
     }
 
-    /// Changes the limits. Units up to now are refilled by the old limits.
+    /// Changes the limits; refills by the old limits until `now`.
     pub fn change(&mut self, (old, new): (Limits, Limits), now: u64) {
         *self = self.refilled(old, now);
         self.drawn = self.drawn.min(new.size);
     }
 
-    /// Fills it, by whatever clock there was.
+    /// Fills the bucket and restarts its clock at `now`.
     pub fn fill(&mut self, now: u64) {
         *self = Self { at: now, ..Self::default() };
     }
@@ -93,7 +93,7 @@ mod tests {
 
     const NOW: u64 = 1_700_000_000_000_000_000;
     const BY_144: Limits = Limits { size: 144, per_day: 144 };
-    /// A height of 144 a day.
+    /// Time for one height at 144 a day.
     const TEN_MINUTES: u64 = DAY_NS / 144;
 
     fn left(bucket: Bucket, limits: Limits, now: u64) -> u32 {
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn thousands_of_small_draws_get_what_one_large_one_gets() {
-        // Seven heights a day are no whole number of nanoseconds each.
+        // At seven heights a day a height takes no whole number of nanoseconds.
         for per_day in [7, 144, 10_000, u32::MAX / 2] {
             let limits = Limits { size: 1 << 20, per_day };
             let mut bucket = empty(limits);
@@ -140,9 +140,9 @@ mod tests {
         }
     }
 
-    /// Bitcoin has 150 blocks a day: refills of 144 run dry within 24 days, and refills of twice as many never do.
+    /// Bitcoin has 150 blocks a day: refills of 144 run dry within 24 days; refills of twice as many never do.
     #[test]
-    fn a_chain_a_little_faster_than_its_average_is_refused_nothing_with_twice_the_heights_of_a_day() {
+    fn refill_of_twice_the_average_never_refuses_a_faster_chain() {
         for (per_day, refused) in [(144, true), (288, false)] {
             let limits = Limits { size: 144, per_day };
             let mut bucket = Bucket::default();
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_goes_back_gives_nothing_and_the_same_hour_is_not_given_twice() {
+    fn a_clock_that_goes_back_adds_no_heights() {
         let mut bucket = empty(BY_144);
         for _ in 0..1_000 {
             for hours in [2, 0, 1] {
@@ -170,7 +170,7 @@ mod tests {
                 bucket.draw(BY_144, some, now).unwrap();
             }
         }
-        // Two hours have passed once: 12 heights, whatever the clock said between.
+        // Two hours have passed once: 12 heights, whatever the clock showed in between.
         assert_eq!(left(bucket, BY_144, NOW + 3 * 6 * TEN_MINUTES), 6);
         bucket.fill(NOW);
         assert_eq!(left(bucket, BY_144, 0), 144, "filled, by whatever clock");
@@ -187,13 +187,13 @@ mod tests {
     }
 
     #[test]
-    fn other_limits_are_in_force_from_their_change_on() {
+    fn changed_limits_apply_from_the_change_on() {
         let fast = Limits { per_day: 1_440, ..BY_144 };
         let mut bucket = empty(BY_144);
         bucket.change((BY_144, fast), NOW + TEN_MINUTES);
         assert_eq!(left(bucket, fast, NOW + TEN_MINUTES), 1, "by the old ones until then");
         assert_eq!(left(bucket, fast, NOW + 2 * TEN_MINUTES), 11);
-        // A smaller one lacks no more than it holds, and a larger one is not full.
+        // A smaller bucket misses at most its size; a larger one is not full.
         let small = Limits { size: 2, per_day: 144 };
         let mut bucket = empty(BY_144);
         bucket.change((BY_144, small), NOW);
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_rate_nothing_is_bounded_and_nothing_comes_back() {
+    fn without_a_rate_draws_are_unbounded_and_nothing_is_refilled() {
         let free = Limits { per_day: 0, ..BY_144 };
         let mut bucket = empty(BY_144);
         bucket.change((BY_144, free), NOW);

@@ -1,4 +1,4 @@
-//! Completed rows of the deletion queue: their records are counted as deleted.
+//! Completed rows of the deletion queue: removes their records and counts these as deleted.
 
 use super::UtxoPruner;
 use crate::deletion::DeletionQueue;
@@ -8,7 +8,7 @@ use candid::Principal;
 use coppice_interface::{BlobDeletionError, CompleteBlobDeletionBatch, CompleteBlobDeletions, CompletedBlobDeletions};
 
 impl UtxoPruner {
-    /// Runs a message of the queue's in which records go with the blobs that are gone.
+    /// Runs an operation of the queue that also removes the records of deleted blobs.
     fn with_records<T>(
         &mut self,
         records: &mut Records,
@@ -22,7 +22,7 @@ impl UtxoPruner {
         done
     }
 
-    /// Takes note of what a worker did, as far as one message goes: the records of blobs that are gone go with them.
+    /// Records the outcome of a worker's deletions, as many as fit in one message, and removes the records of deleted blobs.
     ///
     /// # Errors
     /// As [`DeletionQueue::complete`].
@@ -34,7 +34,7 @@ impl UtxoPruner {
         self.with_records(records, |queue, now, rows| queue.complete(arg, now, rows))
     }
 
-    /// The same of what the caller has leased.
+    /// Does the same for rows that the caller has leased.
     ///
     /// # Errors
     /// As [`DeletionQueue::complete_batch`].
@@ -48,7 +48,7 @@ impl UtxoPruner {
         self.with_records(records, |queue, now, rows| queue.complete_batch(caller, arg, (now, base_secs), rows))
     }
 
-    /// Takes a row out whose blob is gone, and its record with it; where its height is this one or lower.
+    /// Removes a row whose blob is deleted, and its record, if the row's height is at most `up_to`.
     ///
     /// # Errors
     /// As [`DeletionQueue::remove`].

@@ -1,5 +1,5 @@
-//! Phase 2: records are deleted whose height has come (`pruner-service.md` 2.3, 2.5, 2.6). Of each in this order: defensive
-//! check, external data, parents, the record with its pages, its places in the indexes.
+//! Phase 2: deletes records whose height has come (`pruner-service.md` 2.3, 2.5, 2.6). The order for each record: defensive check, external
+//! data, parents, the record with its pages, its places in the indexes.
 
 use super::place::Run;
 use super::skipped::hex;
@@ -12,36 +12,36 @@ use crate::text::refusal;
 use crate::utxo::{Call, Candidate, ExternalData, Order, Parents, STEP_PAGES, Unstable, flag};
 use coppice_interface::{UtxoPrunerSettings, UtxoRefusal};
 
-/// Blocks after which a record is looked at again that is kept for a spender of which nobody knows when it is stable.
+/// Returns the blocks after which a record is examined again if it is unknown when its spender becomes stable.
 fn blocks_until(retention: u32) -> u32 {
     retention.max(1)
 }
 
-/// The highest height whose records are looked at; none while the phase is switched off.
+/// Returns the highest height whose records are examined, or `None` while the phase is switched off.
 pub fn last(run: &Run, settings: &UtxoPrunerSettings) -> Option<u32> {
     (!settings.disable_dah_cleaner).then_some(if run.again { u32::MAX } else { run.heights.safe })
 }
 
-/// Spenders that the next step looks up, from an output on.
+/// Returns the number of spenders that the next step looks up, from output `outputs` on.
 pub fn lookups(of: &Candidate, outputs: u32, settings: &UtxoPrunerSettings) -> u64 {
     let children = of.head.outputs.saturating_sub(outputs).min(settings.utxo_defensive_batch_read_size);
     if settings.utxo_defensive_enabled && !of.head.is(flag::DELETING) { u64::from(children) } else { 0 }
 }
 
-/// References that the next step removes, changes or looks up.
+/// Returns the number of references that the next step removes, changes or looks up.
 pub fn ops(of: &Candidate, lookups: u64) -> u64 {
     1 + u64::from(of.head.extra_pages).min(STEP_PAGES) + u64::from(of.head.inputs.min(STEP_INPUTS)) + lookups
 }
 
-/// Pages that the next step changes, from an input on, as far as they may be very many.
+/// Returns the number of pages that the next step may change, from input `inputs` on.
 pub fn changes(of: &Candidate, inputs: u32) -> u64 {
     let parents = u64::from(of.head.inputs.saturating_sub(inputs).min(STEP_INPUTS));
     let of_each = if of.head.is(flag::CONFLICTING) { RELEASED } else { 1 };
     u64::from(of.head.extra_pages).min(STEP_PAGES) + of_each * parents
 }
 
-/// Returns whether the run looks at a record that it reaches. After heights were lowered, a postponed record may wait for a height
-/// far above; the run looks at such a record, too.
+/// Returns whether the run examines a record that it reaches. After heights were lowered, a postponed record may wait for a height far
+/// above; the run examines such a record, too.
 fn is_due(run: &Run, retention: u32, of: &Candidate) -> bool {
     let (key, safe) = (of.head.key(Order::DeleteAt).unwrap_or(0), run.heights.safe);
     if key <= safe || !of.head.is(flag::POSTPONED) {
@@ -50,8 +50,8 @@ fn is_due(run: &Run, retention: u32, of: &Candidate) -> bool {
     run.again && key > safe.saturating_add(blocks_until(retention)) && of.head.delete_at().unwrap_or(0) <= safe
 }
 
-/// Looks up the next spenders of a record, from an output on. Returns what becomes of it: one that is not stable keeps the record, which is
-/// counted, and goes to another height or stays where it is.
+/// Looks up the next spenders of a record, from output `first` on. An unstable spender keeps the record: the record is counted, and
+/// postponed to a later height or left in place.
 fn children(run: &mut Run, message: &mut Message, of: &Candidate, first: u32) -> Result<Step, UtxoRefusal> {
     let Message { records, settings, counts, .. } = message;
     let most = settings.utxo_defensive_batch_read_size;
@@ -65,7 +65,7 @@ fn children(run: &mut Run, message: &mut Message, of: &Candidate, first: u32) ->
         Unstable::Absent => (&mut counts.skipped_child_absent, blocks_until(retention)),
     };
     *count += 1;
-    // Without memory for that it stays, and is looked at again in the next run.
+    // Without memory for the move the record stays and is examined again in the next run.
     let moved = records.utxo.postpone(of, run.heights.safe.saturating_add(blocks));
     // If memory must grow first, the step is repeated, so the record is not noted yet.
     if !message.records.utxo.is_growth_wanted() {
@@ -74,17 +74,17 @@ fn children(run: &mut Run, message: &mut Message, of: &Candidate, first: u32) ->
     Ok(if moved == Ok(true) { Step::Left } else { Step::Stays })
 }
 
-/// Tells parents that a record goes.
-fn tell(run: &Run, message: &mut Message, of: &Candidate, parents: &Parents) -> Result<(), UtxoRefusal> {
+/// Marks the parents' outputs for a record that is being deleted.
+fn mark_parents(run: &Run, message: &mut Message, of: &Candidate, parents: &Parents) -> Result<(), UtxoRefusal> {
     let Message { records, counts, .. } = message;
     let call = Call::at(run.heights.current, records.settings);
-    let told = records.utxo.mark_parents(of, parents, &call)?;
-    counts.parents_updated += told.marked;
-    counts.outputs_released += told.released;
+    let outcome = records.utxo.mark_parents(of, parents, &call)?;
+    counts.parents_updated += outcome.marked;
+    counts.outputs_released += outcome.released;
     Ok(())
 }
 
-/// Has the external data of a record go. Answers whether the record now waits for somebody to delete it outside.
+/// Frees the external data of a record. Returns whether the record now waits for a worker to delete its external blob.
 fn external_data(message: &mut Message, of: &Candidate) -> Result<bool, UtxoRefusal> {
     let Message { records, counts, .. } = message;
     match records.utxo.free_external(records.blobs, of)? {
@@ -103,7 +103,7 @@ fn external_data(message: &mut Message, of: &Candidate) -> Result<bool, UtxoRefu
                     counts.records_deleting += 1;
                     return Ok(true);
                 }
-                // It was not held, and goes with the record that named it first.
+                // The queue held this blob for another record, and it is deleted with that record.
                 Scheduled::Another(_) => {}
             }
         }
@@ -111,7 +111,7 @@ fn external_data(message: &mut Message, of: &Candidate) -> Result<bool, UtxoRefu
     Ok(false)
 }
 
-/// Does the next of a record, of which so many inputs and outputs are done. One that cannot be deleted is kept.
+/// Does the next step of a record of which `done` inputs and outputs are done. Keeps a record that cannot be deleted.
 #[inline(always)]
 pub fn step(run: &mut Run, message: &mut Message, of: &Candidate, done: (u32, u32)) -> Step {
     try_step(run, message, of, done).unwrap_or_else(|error| {
@@ -127,7 +127,7 @@ fn try_step(
     of: &Candidate,
     (from, outputs): (u32, u32),
 ) -> Result<Step, UtxoRefusal> {
-    // Phase 1 may have passed by what has become due since.
+    // Phase 1 may have passed records that became due since; the next run deletes them.
     if of.head.is_left_by(run.number) || !is_due(run, message.records.settings.block_height_retention, of) {
         return Ok(Step::Stays);
     }
@@ -135,7 +135,7 @@ fn try_step(
     if !going {
         message.counts.processed += u64::from(outputs == 0);
         if !of.head.deletable() {
-            return Err(UtxoRefusal::Corrupt { why: "it is not eligible".into() });
+            return Err(UtxoRefusal::Corrupt { why: "the record is not eligible for deletion".into() });
         }
         if message.settings.utxo_defensive_enabled && outputs < of.head.outputs {
             let step = children(run, message, of, outputs)?;
@@ -145,11 +145,11 @@ fn try_step(
         }
     }
     let parents = message.records.utxo.parents(of, (from, STEP_INPUTS))?;
-    // Of a double spend telling may fail, and what was freed would not come back.
+    // Marking the parents of a double spend may fail, and freed data could not be restored.
     let large = !going && (parents.next < of.head.inputs || message.records.utxo.is_large(of));
-    let tell_first = of.head.is(flag::CONFLICTING) && !of.head.is(flag::OUTSIDE) && !large;
-    if tell_first {
-        tell(run, message, of, &parents)?;
+    let parents_first = of.head.is(flag::CONFLICTING) && !of.head.is(flag::OUTSIDE) && !large;
+    if parents_first {
+        mark_parents(run, message, of, &parents)?;
     }
     if !going {
         match external_data(message, of) {
@@ -163,13 +163,13 @@ fn try_step(
             }
         }
         if large {
-            // From here on there is no way back: the parents are told over several steps.
+            // The deletion is irreversible from here on: several steps mark the parents.
             message.records.utxo.mark_deleting(of, true);
             return Ok(Step::More(0));
         }
     }
-    if !tell_first {
-        tell(run, message, of, &parents)?;
+    if !parents_first {
+        mark_parents(run, message, of, &parents)?;
     }
     let Message { records, counts, .. } = message;
     if parents.next < of.head.inputs {

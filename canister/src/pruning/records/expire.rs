@@ -1,4 +1,4 @@
-//! Between the phases: preservations that have expired are cleared. What cannot be cleared stays preserved, which loses nothing.
+//! Step between the phases: clears expired preservations. A preservation that cannot be cleared stays, which loses nothing.
 
 use super::place::Run;
 use super::step::{Message, Step};
@@ -7,7 +7,7 @@ use crate::utxo::{Call, Candidate};
 /// Clears the preservation of a record.
 pub fn step(run: &Run, message: &mut Message, of: &Candidate) -> Step {
     let records = &mut *message.records;
-    // Without retention it would get no height, and never another one.
+    // Without retention the record would never get a height to be deleted at.
     if records.settings.block_height_retention == 0 {
         return Step::Stays;
     }

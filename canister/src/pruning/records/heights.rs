@@ -1,4 +1,4 @@
-//! Policy: which heights make a job (`pruner-service.md` 2.2, 2.4, 2.7).
+//! Policy: the heights that create a job (`pruner-service.md` 2.2, 2.4, 2.7).
 
 use super::UtxoPruner;
 use super::feeds::NotifiedHeight;
@@ -21,10 +21,10 @@ pub(super) fn is_height(height: u32) -> Result<(), UtxoPrunerError> {
 }
 
 impl UtxoPruner {
-    /// The primary trigger: blocks up to this height are persisted.
+    /// Handles the primary trigger: blocks up to this height are persisted.
     ///
     /// # Errors
-    /// `ZeroHeight`, `BadHeight`, `HeightJump`, and nothing has changed.
+    /// `ZeroHeight`, `BadHeight`, `HeightJump`; nothing has changed.
     pub fn notify_persisted(&mut self, height: u32, by_operator: bool) -> Result<UtxoNotifyOutcome, UtxoPrunerError> {
         self.note(height, NotifiedHeight::Persisted, by_operator)?;
         let answer = self.answer(height, UtxoJobTrigger::BlockPersisted);
@@ -32,10 +32,11 @@ impl UtxoPruner {
         Ok(answer)
     }
 
-    /// The fallback, while nothing was persisted: a block was validated, and its transactions marked as mined.
+    /// Handles the fallback trigger, used while no persisted height was notified: a block was validated, and its transactions marked as
+    /// mined.
     ///
     /// # Errors
-    /// `ZeroHeight`, `BadHeight`, `HeightJump`, and nothing has changed.
+    /// `ZeroHeight`, `BadHeight`, `HeightJump`; nothing has changed.
     pub fn notify_block(
         &mut self,
         height: u32,
@@ -56,11 +57,11 @@ impl UtxoPruner {
         Ok(answer)
     }
 
-    /// An operator's: a job for this height, whether it was processed or not. Doing so again finds what there is.
+    /// Returns an operator's job for this height, even if the height was processed. A repeated call returns the same job while it is open.
     ///
     /// # Errors
-    /// `ZeroHeight`, `BadHeight` where it is above what was notified, `BlockAssemblyNotRunning`.
-    pub(super) fn trigger_by_hand(&mut self, height: u32) -> Result<UtxoPruneJob, UtxoPrunerError> {
+    /// `ZeroHeight`, `BadHeight` above the highest notified height, `BlockAssemblyNotRunning`.
+    pub(super) fn trigger_manually(&mut self, height: u32) -> Result<UtxoPruneJob, UtxoPrunerError> {
         is_height(height)?;
         if !self.stored.assembly_running {
             return Err(UtxoPrunerError::BlockAssemblyNotRunning);
@@ -72,8 +73,8 @@ impl UtxoPruner {
         Ok(self.open_job(height, true).unwrap_or_else(|| self.make_pending(height, UtxoJobTrigger::Manual)))
     }
 
-    /// The job that runs or waits and does what a trigger for this height would: a slot of one, the highest height wins. An
-    /// operator's job that was made before a height was notified may be for one that the chain has not reached.
+    /// Returns the running or pending job that covers a trigger for this height. Only one job is pending; the highest height wins. An
+    /// operator's job that was made before any notification may be for a height that the chain has not reached.
     fn open_job(&self, height: u32, by_hand: bool) -> Option<UtxoPruneJob> {
         let covers = |job: &&UtxoPruneJob| {
             let reached = job.state != UtxoJobState::Running || job.current_height >= Some(height);
@@ -82,7 +83,7 @@ impl UtxoPruner {
         [&self.stored.running, &self.stored.pending].into_iter().flatten().find(covers).cloned()
     }
 
-    /// What a trigger comes to.
+    /// Returns the outcome of a trigger, after creating a job if one is needed.
     fn answer(&mut self, height: u32, by: UtxoJobTrigger) -> UtxoNotifyOutcome {
         if height <= self.stored.processed {
             self.stored.skipped.already_processed += 1;
@@ -94,7 +95,7 @@ impl UtxoPruner {
         }
     }
 
-    /// Makes a job wait, in the place of the one that waits.
+    /// Creates a pending job, which supersedes the present one.
     pub(super) fn make_pending(&mut self, height: u32, trigger: UtxoJobTrigger) -> UtxoPruneJob {
         if let Some(job) = self.stored.pending.take() {
             self.stored.skipped.superseded += 1;
@@ -123,7 +124,7 @@ impl UtxoPruner {
         job
     }
 
-    /// Writes a job into the history.
+    /// Ends a job and adds it to the history.
     pub(super) fn end(&mut self, mut job: UtxoPruneJob, state: UtxoJobState, end: Option<UtxoJobEnd>) -> UtxoPruneJob {
         (job.state, job.end, job.ended_at) = (state, end, Some(platform::time_ns()));
         if state == UtxoJobState::Completed {
@@ -141,8 +142,8 @@ impl UtxoPruner {
         job
     }
 
-    /// Makes a job for what may be deleted and was not: a job deletes only what was persisted when it began, and triggers that
-    /// came while it waited or ran made no other one.
+    /// Creates a job for records that may be deleted and were not. A job deletes only up to the height that was persisted when it began,
+    /// and triggers that arrived while it was open created no other job.
     pub(super) fn make_due(&mut self, utxo: &UtxoSettings) {
         let safe = self.safe_height(utxo, self.stored.current);
         if self.stored.persisted > 0 && safe > self.stored.processed && self.stored.pending.is_none() {
@@ -150,7 +151,7 @@ impl UtxoPruner {
         }
     }
 
-    /// Records are deleted whose height is this one or lower, when the chain is at `current`.
+    /// Returns the safe height when the chain is at `current`: records with at most this height are deleted.
     pub(super) fn safe_height(&self, utxo: &UtxoSettings, current: u32) -> u32 {
         let stored = &self.stored;
         let retentions = [stored.smallest_retention, utxo.block_height_retention];
@@ -162,8 +163,8 @@ impl UtxoPruner {
         }
     }
 
-    /// The height of a job that begins, by which all its phases go: an operator's is the one that was named, and no higher than
-    /// what was notified, if anything was. A bound of its own for deletions would have parents go whose children are not old yet.
+    /// Returns the chain height that all phases of a starting job use. For an operator's job this is the given height, at most the notified
+    /// one, if any. A separate bound for deletions would delete parents whose children are not old yet.
     pub(super) fn current_for(&self, job: &UtxoPruneJob) -> u32 {
         match (job.trigger, self.stored.current) {
             (UtxoJobTrigger::Manual, 0) => job.height,
@@ -172,7 +173,7 @@ impl UtxoPruner {
         }
     }
 
-    /// The heights of a job that has begun, as they are now.
+    /// Returns the present heights of a started job.
     pub(super) fn heights(&self, utxo: &UtxoSettings, job: &UtxoPruneJob) -> Heights {
         let current = job.current_height.unwrap_or(0);
         let cutoff = self.stored.settings.unmined_cutoff(utxo, current);

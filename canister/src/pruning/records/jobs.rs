@@ -1,4 +1,4 @@
-//! Jobs that ended: a ring in stable memory, so that ending one costs the same however many there are.
+//! Ring of ended jobs in stable memory: ending a job costs the same however many there are.
 
 use crate::logs;
 use crate::storage::memory::Region;
@@ -9,17 +9,17 @@ use coppice_storage::header::Header;
 use serde::{Deserialize, Serialize};
 
 const HEADER: Header = Header { name: "job", magic: *b"CPJB", version: 1 };
-/// Jobs of one answer.
+/// Maximum jobs in one page.
 const MAX_PAGE: u32 = 500;
-/// Jobs of one answer where the caller does not say.
+/// Jobs in one page if the caller gives no limit.
 const DEFAULT_PAGE: u32 = 100;
 
-/// What is persisted of the ring, beside the jobs.
+/// Persisted position of the ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
-    /// Jobs that ever ended.
+    /// Number of jobs that ever ended.
     count: u64,
-    /// The oldest of them that is kept.
+    /// Number of the oldest kept job.
     oldest: u64,
 }
 
@@ -28,7 +28,7 @@ fn slot_of(which: u64) -> Cell {
 }
 
 impl Ended {
-    /// Adds a job, and forgets the oldest where there are more than `most`.
+    /// Adds a job; forgets the oldest jobs above `most`.
     pub fn push(&mut self, cells: &Region, job: &UtxoPruneJob, most: u32) {
         if let Err(why) = slot_of(self.count).save(cells, job) {
             logs::error(&format!("job {}: {why}", job.id));
@@ -37,28 +37,28 @@ impl Ended {
         self.trim(most);
     }
 
-    /// Forgets the oldest where there are more than `most`.
+    /// Forgets the oldest jobs above `most`.
     pub fn trim(&mut self, most: u32) {
         self.oldest = self.oldest.max(self.count.saturating_sub(u64::from(most)));
     }
 
-    /// The jobs that ended before the `before`th, the last first.
+    /// Returns the jobs that ended before job number `before`, newest first.
     fn backwards(self, cells: &Region, before: u64) -> impl Iterator<Item = (u64, UtxoPruneJob)> {
         let kept = self.oldest..before.min(self.count);
         kept.rev().filter_map(|which| Some((which, slot_of(which).load(cells).ok()??)))
     }
 
-    /// One of the jobs that ended last.
+    /// Returns a job by id if it is among the last ten that ended.
     pub fn find(self, cells: &Region, id: u64) -> Option<UtxoPruneJob> {
         self.backwards(cells, u64::MAX).take(10).map(|(_, job)| job).find(|job| job.id == id)
     }
 
-    /// The job that ended last.
+    /// Returns the job that ended last.
     pub fn last(self, cells: &Region) -> Option<UtxoPruneJob> {
         self.backwards(cells, u64::MAX).next().map(|(_, job)| job)
     }
 
-    /// A page: the `active` ones first, whatever the limit, where it is the first page.
+    /// Returns a page of jobs, newest first. The first page starts with all `active` jobs, whatever the limit.
     pub fn page(
         self,
         cells: &Region,

@@ -1,4 +1,4 @@
-//! Figures with the names of `pruner-service.md` and of the reference implementation.
+//! Metrics with the names of `pruner-service.md` and of the reference implementation.
 
 use super::UtxoPruner;
 use coppice_interface::{Metric, MetricLabel, UtxoPrunerPhase};

@@ -1,16 +1,16 @@
-//! The pruner of UTXO records (`pruner-service.md`, `docs/design.md` 7).
+//! Pruner of UTXO records (`pruner-service.md`, `docs/design.md` 7).
 //!
-//! **Constraint.** What is due may take many messages; between any two of them the chain goes on, and any of them may trap or
-//! be followed by an upgrade. No parent of an old unmined transaction may go before that is known to be one.
+//! **Constraint.** Deleting the due records may take many messages. Between two messages the chain grows, and any message may trap or be
+//! followed by an upgrade. No record may be deleted before the pruner has checked whether it is a parent of an old unmined transaction.
 //!
 //! ```text
-//! heights ──▶ slot of one ──▶ job ──▶ run ──▶ phases: preserve, expire, delete ──▶ records, blobs, deletion queue
-//!  heights      (highest)    history   place         one record at a time
+//! heights ──▶ pending job ──▶ job ──▶ run ──▶ phases: preserve, expire, delete ──▶ records, blobs, deletion queue
+//!  (notified)  (one: highest) history   place         one record at a time
 //!                                        ▲
 //!                             timer ─▶ budget
 //! ```
-//! Policy (`heights`), mechanism (`preserve`, `expire`, `delete`) and order (`run`) are apart. Jobs, heights and the run's place are in
-//! one cell, written with each message that changes them.
+//! Policy (`heights`), mechanism (`preserve`, `expire`, `delete`) and order (`run`) are separate. Jobs, heights and the run's place are in
+//! one cell, which each message that changes them writes.
 
 mod bucket;
 mod complete;
@@ -47,28 +47,28 @@ pub use status::{Trouble, cannot_preserve};
 use std::rc::Rc;
 use stored::{CELL, Stored};
 
-/// Unmined records that can be set aside.
+/// Maximum number of unmined records that are set aside.
 const MAX_SET_ASIDE: usize = 100;
-/// Records that can be passed over; the first is tried again where there are more.
+/// Maximum number of skipped records; above it the first is tried again.
 const MAX_PASSED_OVER: usize = 50;
 
-/// Heights, jobs, and the run.
+/// State of the pruner: heights, jobs and the run.
 pub struct UtxoPruner {
     cells: Rc<Region>,
     stored: Stored,
-    /// On the heap: an upgrade starts counting again.
+    /// Ticks since the last upgrade: the counter is on the heap.
     ticks: u64,
-    /// When the next tick comes, in nanoseconds since the Unix epoch; 0: no timer runs.
+    /// Time of the next tick, in nanoseconds since the Unix epoch; 0 if no timer runs.
     pub next_tick: u64,
-    /// Low on cycles, which the log says once.
+    /// True while paused because cycles are low; the log reports each pause once.
     paused: bool,
 }
 
 impl UtxoPruner {
-    /// Reads the cell: an upgrade to code that cannot is undone.
+    /// Reads the cell. An upgrade to code that cannot read the cell fails and is undone.
     ///
     /// # Errors
-    /// A sentence that says what is wrong with it.
+    /// A sentence that names the fault of the cell.
     pub fn open(cells: Rc<Region>) -> Result<Self, String> {
         let stored = CELL.load(&cells)?.unwrap_or_default();
         Ok(Self { cells, stored, ticks: 0, next_tick: 0, paused: false })
@@ -78,12 +78,12 @@ impl UtxoPruner {
         CELL.keep(&self.cells, &self.stored);
     }
 
-    /// The settings in force.
+    /// Returns the settings in force.
     pub fn settings(&self) -> &UtxoPrunerSettings {
         &self.stored.settings
     }
 
-    /// Changes the settings, or none of them.
+    /// Changes all given settings, or none.
     ///
     /// # Errors
     /// `Invalid`.
@@ -101,7 +101,7 @@ impl UtxoPruner {
         Ok(self.stored.settings.clone())
     }
 
-    /// Notes which retention was in force until now: records may have got their height by it.
+    /// Records the retention that was in force until now, because heights of records may have been computed with it.
     pub fn note_retention(&mut self, retention: u32) {
         let known = self.stored.smallest_retention;
         if retention != 0 && (known == 0 || retention < known) {
@@ -110,7 +110,8 @@ impl UtxoPruner {
         }
     }
 
-    /// Says what the block assembly does. The next tick acts on it; where it runs again by then, the run begins anew.
+    /// Sets whether the block assembly runs; the next tick acts on the change. Stopping the assembly ends the run, so a later run starts
+    /// anew.
     pub fn set_assembly(&mut self, state: UtxoBlockAssemblyState) {
         self.stored.assembly_running = state == UtxoBlockAssemblyState::Running;
         if !self.stored.assembly_running {
@@ -119,7 +120,7 @@ impl UtxoPruner {
         self.save();
     }
 
-    /// Has phase 1 pass over an unmined record that cannot be read, or parents of it that cannot.
+    /// Makes phase 1 skip an unmined record that is unreadable, or its parents that are unreadable.
     ///
     /// # Errors
     /// `NotBlocking`, `TooMany`.
@@ -139,7 +140,7 @@ impl UtxoPruner {
         Ok(())
     }
 
-    /// Has a record looked at again that was passed over, or set aside.
+    /// Makes ticks examine a record again that was skipped or set aside.
     ///
     /// # Errors
     /// `NotBlocking`.
@@ -155,7 +156,7 @@ impl UtxoPruner {
         Ok(())
     }
 
-    /// Seconds between two ticks; none where the next one would find nothing to do.
+    /// Returns the seconds between two ticks, or `None` if the next tick would find nothing to do.
     pub fn interval_secs(&self) -> Option<u64> {
         let Stored { settings, running, pending, .. } = &self.stored;
         // A job that waits for the block assembly waits for `set_assembly`.

@@ -1,4 +1,4 @@
-//! Notified heights: how far a feeder may raise them, and whether it notifies far below them (`docs/design.md` 7).
+//! Notified heights: limits for raising them, and detection of heights far below them (`docs/design.md` 7).
 
 use super::UtxoPruner;
 use super::bucket::Limits;
@@ -8,12 +8,12 @@ use crate::platform;
 use crate::pruning::records::settings::Settings as _;
 use coppice_interface::{MAX_HEIGHT, UtxoPrunerError};
 
-/// What is odd about the notified heights, and their limits.
+/// Anomalies of the notified heights, and the limits.
 #[derive(Clone, Copy, Debug)]
 pub struct HeightTrouble {
-    /// A height far below the highest one, notified of late, and the highest one.
+    /// A recently notified height far below the highest one, and the highest one.
     pub low: Option<(u32, u32)>,
-    /// A height that was refused of late as too high.
+    /// A height that was recently refused as too high.
     pub refused: Option<u32>,
     /// The setting `max_height_jump`.
     pub max_jump: u32,
@@ -24,7 +24,7 @@ pub struct HeightTrouble {
 }
 
 impl UtxoPruner {
-    /// Checks that a feeder may notify a height, where the chain's head is `head`.
+    /// Checks that a feeder may notify a height; `head` is the chain's head.
     ///
     /// # Errors
     /// `ZeroHeight`, `BadHeight`, `HeightJump`.
@@ -42,7 +42,7 @@ impl UtxoPruner {
         feeds.raise(settings.limits(), (height, which), highest, platform::time_ns())
     }
 
-    /// Takes note of a feeder's height that was refused, for `health`.
+    /// Records a refused height of a feeder for `health`.
     pub fn note_refused(&mut self, height: u32, which: NotifiedHeight, why: &UtxoPrunerError) {
         if let UtxoPrunerError::HeightJump { .. } = why {
             let feeds = &mut self.stored.feeds;
@@ -55,7 +55,7 @@ impl UtxoPruner {
         }
     }
 
-    /// The highest height of the chain that a feeder may notify, and that a call on records, or a block that it names, may have.
+    /// Returns the highest height that feeders may notify for the chain, and that calls on records, or blocks named in them, may have.
     pub fn most_height(&self) -> u32 {
         let (highest, limits) = (self.stored.current, self.stored.settings.limits());
         if highest == 0 || limits.per_day == 0 {
@@ -65,10 +65,11 @@ impl UtxoPruner {
         highest.saturating_add(left).min(MAX_HEIGHT)
     }
 
-    /// Takes note of a height. One wrong height would have everything below it pruned: only an operator raises them as it likes.
+    /// Records a notified height. A feeder's height is bounded, because one wrong height would prune everything below it; an operator's is
+    /// not.
     ///
     /// # Errors
-    /// `ZeroHeight`, `BadHeight`, `HeightJump`, and nothing has changed.
+    /// `ZeroHeight`, `BadHeight`, `HeightJump`; nothing has changed.
     pub(super) fn note(
         &mut self,
         height: u32,
@@ -95,7 +96,7 @@ impl UtxoPruner {
         Ok(())
     }
 
-    /// Returns what is odd about the notified heights, and their limits.
+    /// Returns the anomalies of the notified heights, and the limits.
     pub fn height_trouble(&self) -> HeightTrouble {
         let (stored, now) = (&self.stored, platform::time_ns());
         let Feeds { current, persisted } = &stored.feeds;

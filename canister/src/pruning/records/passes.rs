@@ -1,12 +1,11 @@
-//! Choice of the old unmined records that phase 1 examines in a run. Examining all of them in each run would cost the same with
-//! nothing new, because a parent stays preserved for a while.
+//! Choice of the old unmined records that phase 1 examines in a run. Examining all of them in each run would repeat work, because a parent
+//! stays preserved for a while.
 //!
-//! **Why that is enough.** A parent is preserved until `parent_preservation_blocks` after the pass that preserved it, and the next full pass
-//! comes at most an eighth of that later. Records that have become old since lie between the two cutoffs. Records that entered below
-//! the first cutoff are marked by the store, and examined first. A parent that had no record, or was not preserved, when its child was
-//! examined, enters the index of records to delete `block_height_retention` blocks or more after the height of the call that makes
-//! it eligible. A full pass comes before that, unless that call reports an old height, or a setting has changed: then a full pass precedes
-//! the next deletion.
+//! **Correctness.** A parent is preserved until `parent_preservation_blocks` after the pass that preserved it, and the next full pass comes
+//! at most an eighth of that later. Records that have become old since lie between the two cutoffs. Records that entered below the first
+//! cutoff are marked by the store, and examined first. A parent that had no record, or was not preserved, when its child was examined,
+//! enters the index of records to delete at least `block_height_retention` blocks after the height of the call that makes it eligible. A
+//! full pass comes before that height. If the call reports an old height, or a setting has changed, a full pass precedes the next deletion.
 
 use super::UtxoPruner;
 use super::place::{FullPass, Heights, PassTerms, Run};
@@ -25,7 +24,7 @@ impl UtxoPruner {
         }
     }
 
-    /// Whether what was promised before does not do.
+    /// Returns whether the last full pass no longer covers this run.
     fn full_pass_is_due(&self, heights: &Heights, utxo: &UtxoStore, settings: &UtxoSettings) -> bool {
         let Some(FullPass { height, terms }) = self.stored.full_pass else { return true };
         let most = (terms.promise / 8).min(terms.retention);
@@ -40,7 +39,7 @@ impl UtxoPruner {
         let Records { utxo, settings, .. } = records;
         let full = self.full_pass_is_due(&heights, utxo, settings);
         if full {
-            // Until it is done there was none.
+            // A pass that is interrupted does not count.
             self.stored.full_pass = None;
             utxo.forget_due();
         }
@@ -53,7 +52,7 @@ impl UtxoPruner {
         run
     }
 
-    /// Takes note of a run whose phase 1 is done.
+    /// Records the end of a run's phase 1, once.
     pub(super) fn note_pass(&mut self, run: &mut Run) {
         if run.phase == UtxoPrunerPhase::PreserveParents || std::mem::replace(&mut run.noted, true) {
             return;

@@ -1,57 +1,57 @@
-//! Place of a run: its heights, its phase, and the record that it has come to.
+//! Place of a run: its heights, its phase and its current record.
 
 use super::skipped::Skipped;
 use crate::utxo::Cursor;
 use coppice_interface::UtxoPrunerPhase;
 use serde::{Deserialize, Serialize};
 
-/// The heights of a run.
+/// Heights of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heights {
-    /// Where the chain is.
+    /// Height of the chain.
     pub current: u32,
-    /// Records are deleted whose height is this one or lower.
+    /// Records whose height is at most this one are deleted.
     pub safe: u32,
-    /// Unmined transactions below this height are old; 0: none is.
+    /// Unmined transactions below this height are old; 0 if none is.
     pub cutoff: u32,
 }
 
-/// Heights and place of a run, kept with the pruner.
+/// Heights and place of a run, persisted with the pruner.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
-    /// See there.
     pub heights: Heights,
-    /// Where the run is.
+    /// Current phase.
     pub phase: UtxoPrunerPhase,
-    /// Its number, from 1.
+    /// Number of the run, from 1.
     pub number: u32,
-    /// Phase 1 looks at all old unmined records, with these settings; none: only at those that became old since it did last.
+    /// Settings of a full pass, in which phase 1 examines all old unmined records; `None` if it examines only those that became old since
+    /// the last pass.
     pub full: Option<PassTerms>,
-    /// Heights were set to lower ones: phase 2 also looks at what is kept for longer than it would be by now.
+    /// Heights were set lower: phase 2 also examines records that are postponed to heights that are now too high.
     pub again: bool,
-    /// That phase 1 is done was taken note of.
+    /// True once the end of phase 1 was recorded.
     pub noted: bool,
-    /// Behind this late record, in the pass over late records, which begins anew in each message.
+    /// Cursor of the pass over late records; the pass starts anew in each message.
     #[serde(skip)]
     pub(super) late_cursor: Cursor,
-    /// The late record behind that, and from which input on it goes on.
+    /// The late record after `late_cursor`, and the input at which it continues.
     pub(super) late: Option<(Cursor, u32)>,
-    /// The record whose spenders are looked up, how many of its outputs are done, and how much had been taken back when that began.
+    /// The record whose spenders are looked up, the number of its outputs that are done, and the counter of reverts when the check began.
     pub(super) checked: Option<(Cursor, u32, u64)>,
-    /// Behind this record of the phase's index.
+    /// Cursor in the phase's index.
     pub(super) cursor: Cursor,
     /// Records that defensive mode keeps.
     pub(super) skipped: Option<Box<Skipped>>,
-    /// The record behind that, and from which input on it goes on.
+    /// The record after `cursor`, and the input at which it continues.
     pub(super) part: Option<(Cursor, u32)>,
-    /// When the phase began, in Unix nanoseconds.
+    /// Time at which the phase began, in Unix nanoseconds.
     pub(super) phase_since: u64,
 }
 
-/// A record that a run comes by.
+/// A record in a phase of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct At {
-    /// In this phase.
+    /// The phase.
     pub phase: UtxoPrunerPhase,
     /// The record.
     pub cursor: Cursor,
@@ -65,7 +65,7 @@ impl At {
     }
 }
 
-/// The settings that a pass goes by.
+/// Settings that a pass depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PassTerms {
     /// Blocks for which parents are preserved.
@@ -79,17 +79,17 @@ pub struct PassTerms {
 /// A pass over all old unmined records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FullPass {
-    /// Where the chain was.
+    /// Height of the chain at that pass.
     pub height: u32,
-    /// The settings that the pass went by.
+    /// Settings at that pass.
     pub terms: PassTerms,
 }
 
-/// Seconds that phases took which ended, and how many of each kind ended.
+/// Per phase: the seconds that it took in total, and how often it ended.
 pub type Durations = [(u64, u64); 3];
 
 impl Run {
-    /// A run from its beginning; phase 1 looks at old unmined records from a height on.
+    /// Returns a new run; phase 1 examines old unmined records from height `from` on.
     pub fn begin(number: u32, heights: Heights, (from, full): (u32, Option<PassTerms>), now_ns: u64) -> Self {
         Self {
             heights,
@@ -108,24 +108,24 @@ impl Run {
         }
     }
 
-    /// The run is over: what it has kept in defensive mode is said.
+    /// Ends the run: logs the records that defensive mode kept.
     pub fn report(self) {
         let lines = self.skipped.map(|skipped| skipped.lines());
         lines.into_iter().flatten().for_each(|line| crate::logs::info(&line));
     }
 
-    /// Whether phase 1 has yet to look at what is unmined since a height.
+    /// Returns whether phase 1 has yet to examine records that are unmined since this height.
     pub fn will_reach(&self, since: u32) -> bool {
         self.phase == UtxoPrunerPhase::PreserveParents && self.cursor.key < since
     }
 
-    /// The place of a pass: behind this record; and the record behind that, with the input from which on it goes on.
+    /// Returns the place of a pass: its cursor; and the record after that, with the input at which it continues.
     pub(super) fn place(&mut self, late: bool) -> (&mut Cursor, &mut Option<(Cursor, u32)>) {
         if late { (&mut self.late_cursor, &mut self.late) } else { (&mut self.cursor, &mut self.part) }
     }
 
-    /// A pass goes on behind a record, which stays.
-    pub(super) fn leave_behind(&mut self, late: bool, at: Cursor) {
+    /// Moves a pass past a record that stays.
+    pub(super) fn advance_past(&mut self, late: bool, at: Cursor) {
         let (cursor, part) = self.place(late);
         (*cursor, *part) = (at, None);
     }

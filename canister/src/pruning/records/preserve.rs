@@ -1,5 +1,5 @@
-//! Phase 1: parents of old unmined transactions are preserved (`pruner-service.md` 2.3). Should a parent go before its child is resubmitted,
-//! the child would miss its inputs: any failure ends the run.
+//! Phase 1: preserves the parents of old unmined transactions (`pruner-service.md` 2.3). Any failure ends the run, because a child that is
+//! resubmitted after its parent was deleted would miss its inputs.
 
 use super::place::Run;
 use super::step::{Message, Step};
@@ -7,7 +7,8 @@ use crate::external::complete::STEP_INPUTS;
 use crate::utxo::{Candidate, Cursor};
 use coppice_interface::{Txid, UtxoBlockedBy, UtxoError, UtxoJobEnd, UtxoRefusal};
 
-/// The end of a run whose parents were not preserved. Everybody may read jobs, and how many cycles are missing gives the balance away.
+/// Returns the end of a run that could not preserve parents. Omits the number of missing cycles, because all callers may read jobs and the
+/// number reveals the balance.
 pub fn blocked(slot: u32, txid: &[u8], parent: Option<&[u8]>, error: impl Into<UtxoError>) -> UtxoJobEnd {
     let mut error = error.into();
     if let UtxoError::LowCycles { missing } | UtxoError::ReservedCyclesLimit { missing } = &mut error {
@@ -21,16 +22,16 @@ fn is_set_aside(message: &Message, slot: u32, txid: &[u8]) -> bool {
     message.set_aside.iter().any(|aside| aside.slot == slot && aside.txid == txid)
 }
 
-/// References that the next step of a record changes, from an input on.
+/// Returns the number of references that the next step of a record changes, from input `from` on.
 pub fn ops(of: &Candidate, from: u32) -> u64 {
     1 + u64::from((of.head.inputs - from.min(of.head.inputs)).min(STEP_INPUTS))
 }
 
-/// Preserves the next parents of an old unmined record, from an input on. A `late` one became old and unmined where the phase had looked
-/// already; it is looked at before more is deleted, and goes then where it belongs.
+/// Preserves the next parents of an old unmined record, from input `from` on. A `late` record became old and unmined where the phase had
+/// already passed; it is examined before more is deleted, and then moves to its regular place in the index.
 ///
 /// # Errors
-/// Why the whole run ends. What was done of this record can be done again.
+/// The reason that the whole run ends. The steps done for this record can be repeated.
 pub fn step(run: &Run, message: &mut Message, of: &Candidate, from: u32, late: bool) -> Result<Step, UtxoJobEnd> {
     if !late || !run.will_reach(of.head.unmined_since().unwrap_or(0)) {
         let set_aside = is_set_aside(message, of.slot, &of.head.txid);
@@ -45,15 +46,16 @@ pub fn step(run: &Run, message: &mut Message, of: &Candidate, from: u32, late: b
             return Ok(Step::More(next));
         }
     }
-    // A late one that cannot be moved is looked at once more the next time.
+    // A late record that cannot be moved is examined again in the next pass.
     let is_moved = late && message.records.utxo.clear_late(of).is_ok();
     Ok(if is_moved { Step::Left } else { Step::Stays })
 }
 
-/// Passes over a record that cannot be read, if it was set aside. Where the index is `broken`, others lie behind that nobody would look at.
+/// Skips an unreadable record if it was set aside. If the index is `broken`, the run ends even so, because the records after the break
+/// would not be examined.
 ///
 /// # Errors
-/// Why the whole run ends.
+/// The reason that the whole run ends.
 pub fn unreadable(message: &Message, at: &Cursor, error: UtxoRefusal, broken: bool) -> Result<(), UtxoJobEnd> {
     if !broken && is_set_aside(message, at.slot, &at.txid) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! An operator's way back from wrong notifications: heights are set, and jobs cancelled.
+//! Repair after wrong notifications: an operator sets heights and cancels jobs.
 
 use super::UtxoPruner;
 use super::heights::is_height;
@@ -32,11 +32,11 @@ fn check(heights: &UtxoSetHeights) -> Result<(), UtxoPrunerError> {
 }
 
 impl UtxoPruner {
-    /// Sets the heights, whatever was notified. The run that is under way is dropped, and what waits or runs cancelled: all of
-    /// it went by other heights. What is due now waits for the next tick.
+    /// Sets the heights, whatever was notified. Drops the run and cancels the running and the pending job, because they used other heights.
+    /// A job for the records that are now due waits for the next tick.
     ///
     /// # Errors
-    /// `ZeroHeight`, `BadHeight`, `Invalid`, and nothing has changed.
+    /// `ZeroHeight`, `BadHeight`, `Invalid`; nothing has changed.
     pub fn set_heights(
         &mut self,
         heights: &UtxoSetHeights,
@@ -59,16 +59,16 @@ impl UtxoPruner {
         Ok(UtxoHeightsSet { heights: *heights, safe_height, unmined_cutoff_height, due })
     }
 
-    /// Ends a job that waits or runs. Its height is neither processed nor pending; what of a record was begun is finished by
-    /// the next run.
+    /// Cancels a pending or running job. Its height is neither processed nor pending; the next run finishes a record whose deletion has
+    /// begun.
     ///
     /// # Errors
-    /// `NotOpen`, and nothing has changed.
+    /// `NotOpen`; nothing has changed.
     pub fn cancel(&mut self, id: u64) -> Result<UtxoPruneJob, UtxoPrunerError> {
         let is = |job: &mut UtxoPruneJob| job.id == id;
         let running = self.stored.running.take_if(is);
         let job = running.or_else(|| self.stored.pending.take_if(is)).ok_or(UtxoPrunerError::NotOpen)?;
-        // Where nothing runs any more, a run is that of this job, or was left to it.
+        // If no job runs now, a remaining run belongs to the cancelled job.
         if self.stored.running.is_none() {
             self.end_run();
         }

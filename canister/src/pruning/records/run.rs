@@ -1,4 +1,4 @@
-//! Run: three phases over the ordered indexes at fixed heights, as far as a message's budget goes. An interrupted run continues at its place
+//! Run: three phases over the ordered indexes at fixed heights, within a message's budget. An interrupted run continues at its place
 //! (`place.rs`) in the next message.
 
 use super::place::{At, Durations, Run};
@@ -8,18 +8,18 @@ use crate::utxo::{AfterCursor, Candidate, Cursor, LATE, LOOKUP_PAGES, Order, fla
 use coppice_interface::UtxoPrunerPhase::{DeleteAtHeight, ExpirePreservations, PreserveParents};
 use coppice_interface::{PruneProgress, StopReason, UtxoJobEnd, UtxoPrunerPhase, UtxoRefusal};
 
-/// Continues a run within a message's budget. Being interrupted is a value, not an error.
+/// Continues a run within a message's budget. An interruption is reported in the result, not as an error.
 ///
 /// # Errors
-/// Why the run ends before its end.
-pub fn go_on(
+/// The reason that the run fails.
+pub fn continue_run(
     run: &mut Run,
     message: &mut Message,
     durations: &mut Durations,
     now_ns: u64,
 ) -> Result<PruneProgress, UtxoJobEnd> {
     loop {
-        // What is old and unmined goes first, whenever it came.
+        // Late records that are old and unmined come first.
         let late = message.records.utxo.has_late(run.heights.cutoff);
         let mut stopped = if late { pass(run, message, true)? } else { None };
         if stopped.is_none() {
@@ -39,8 +39,8 @@ pub fn go_on(
     }
 }
 
-/// The phase of a pass, its index, and the highest height whose records are looked at; none where nothing is to do. The `late` pass is of
-/// phase 1, whatever the run's own is: of old unmined records that entered where that phase had looked already.
+/// Returns the phase of a pass, its index, and the highest height whose records are examined, or `None` if there is nothing to do. The
+/// `late` pass always belongs to phase 1: it examines old unmined records that entered where that phase had already passed.
 fn terms(run: &Run, message: &Message, late: bool) -> (UtxoPrunerPhase, Order, Option<u32>) {
     let heights = &run.heights;
     let young = heights.cutoff.checked_sub(1);
@@ -52,14 +52,14 @@ fn terms(run: &Run, message: &Message, late: bool) -> (UtxoPrunerPhase, Order, O
     }
 }
 
-/// Does a pass over an index to its end, or says why it stopped.
+/// Does a pass over an index. Returns the reason if it stopped before the end.
 fn pass(run: &mut Run, message: &mut Message, late: bool) -> Result<Option<StopReason>, UtxoJobEnd> {
     let (phase, order, last) = terms(run, message, late);
     let Some(last) = last else { return Ok(None) };
     if late {
         run.late_cursor = Cursor { key: LATE, ..Cursor::default() };
     }
-    // A walk for each phase, because one for all would cost 2 % more for each record.
+    // A separate call for each phase, because one for all would cost 2 % more per record.
     match phase {
         PreserveParents => walk(run, message, late, (phase, order, last)),
         ExpirePreservations => walk(run, message, false, (ExpirePreservations, Order::PreserveUntil, last)),
@@ -67,7 +67,7 @@ fn pass(run: &mut Run, message: &mut Message, late: bool) -> Result<Option<StopR
     }
 }
 
-/// Walks over an index up to a height, or says why the walk stopped.
+/// Walks over an index up to a height. Returns the reason if the walk stopped before.
 #[inline(always)]
 fn walk(
     run: &mut Run,
@@ -75,14 +75,15 @@ fn walk(
     late: bool,
     (phase, order, last): (UtxoPrunerPhase, Order, u32),
 ) -> Result<Option<StopReason>, UtxoJobEnd> {
-    // The cursor's record may have moved since the last message: its key begins anew. In this message nobody moves it.
+    // The cursor's record may have moved since the last message; then the walk restarts at its key. Nothing moves the record during this
+    // message.
     let mut moved = None;
     let (cursor, _) = run.place(late);
     if message.records.utxo.next_after(order, cursor, last) == AfterCursor::Moved {
         moved = Some(*cursor);
         cursor.slot = 0;
     }
-    // The record behind one that has left, if it is the first under its key.
+    // The record after one that has left, if it is the first under its key.
     let mut hint = None;
     loop {
         let (cursor, part) = run.place(late);
@@ -106,14 +107,14 @@ fn walk(
         }
         message.records.utxo.note_read(LOOKUP_PAGES);
         let candidate = match message.passed_over.iter().any(|other| other.is_of(&at)) {
-            true => Err(UtxoRefusal::Corrupt { why: "looking at it trapped again and again".into() }),
+            true => Err(UtxoRefusal::Corrupt { why: "examining the record trapped repeatedly".into() }),
             false => message.records.utxo.candidate(next.slot, Some((order, next.key))),
         };
         let is_new = part.is_none_or(|(cursor, _)| cursor != next);
         let inputs = part.filter(|_| !is_new).map_or(0, |(_, inputs)| inputs);
-        let taken_back = message.records.utxo.reverts();
+        let reverts = message.records.utxo.reverts();
         let is_checked = |of: &Candidate| of.head.is(flag::CHECKED);
-        let checked = run.checked.filter(|&(cursor, _, before)| (cursor, before) == (next, taken_back));
+        let checked = run.checked.filter(|&(cursor, _, before)| (cursor, before) == (next, reverts));
         let checked = checked.filter(|_| candidate.as_ref().map_or(true, is_checked));
         let outputs = checked.map_or(0, |(_, outputs, _)| outputs);
         let counted = phase == DeleteAtHeight && is_new && outputs == 0;
@@ -125,7 +126,7 @@ fn walk(
             Ok(of) => of,
             Err(error) => {
                 unreadable(phase, message, &next, error.clone(), false)?;
-                run.leave_behind(late, next);
+                run.advance_past(late, next);
                 continue;
             }
         };
@@ -135,7 +136,7 @@ fn walk(
             ExpirePreservations => Ok(expire::step(run, message, of)),
             DeleteAtHeight => Ok(delete::step(run, message, of, (inputs, outputs))),
         };
-        // What had no room changed nothing, and is done again when there is some.
+        // A step that lacked memory changed nothing; it is repeated when memory has grown.
         if message.records.utxo.is_growth_wanted() && matches!(step, Ok(Step::Stays) | Err(_)) {
             message.counts = counts;
             return Ok(Some(StopReason::Memory));
@@ -148,21 +149,21 @@ fn walk(
             }
             Step::More(inputs) => *run.place(late).1 = Some((next, inputs)),
             Step::Checked(now) => {
-                let taken_back = message.records.utxo.reverts();
+                let reverts = message.records.utxo.reverts();
                 if outputs == 0 {
                     message.records.utxo.begin_check(of);
                 }
-                run.checked = Some((next, now, taken_back));
+                run.checked = Some((next, now, reverts));
             }
-            Step::Stays => run.leave_behind(late, next),
+            Step::Stays => run.advance_past(late, next),
         }
     }
 }
 
-/// Takes the next step from the budget, of a record of which so many inputs and outputs are done.
+/// Takes the next step of a record from the budget; `inputs` and `outputs` are the numbers that are done.
 ///
 /// # Errors
-/// Why the step does not fit this message.
+/// The limit that the step would exceed.
 #[inline(always)]
 fn admit(
     phase: UtxoPrunerPhase,
@@ -184,10 +185,10 @@ fn admit(
     message.budget.admit_step(ops, utxo.pages_changed() + changes, utxo.pages_read() + reads, counted)
 }
 
-/// Leaves a record alone that cannot be read, or behind which the index is `broken`.
+/// Skips a record that cannot be read, or after which the index is `broken`.
 ///
 /// # Errors
-/// Why the whole run ends.
+/// The reason that the whole run ends.
 fn unreadable(
     phase: UtxoPrunerPhase,
     message: &mut Message,

@@ -1,4 +1,4 @@
-//! The pruner's settings, checked.
+//! Checked settings of the records pruner.
 
 use super::bucket::Limits;
 use coppice_interface::settings::check;
@@ -7,23 +7,23 @@ use coppice_interface::{
     UtxoUnminedRetention,
 };
 
-/// What the pruner does with its settings.
+/// Checks and derived values of the settings.
 pub trait Settings {
-    /// Changes the settings, or none of them.
+    /// Changes all given settings, or none.
     ///
     /// # Errors
     /// `Invalid`.
     fn apply(&mut self, change: &UtxoPrunerSettingsChange, utxo: &UtxoSettings) -> Result<(), UtxoPrunerError>;
-    /// Checks that an unmined transaction is old before its parents may go, where records ever may.
+    /// Checks that an unmined transaction becomes old before its parents may be deleted, unless records are never deleted.
     ///
     /// # Errors
-    /// `Invalid`, of the setting that is being changed.
+    /// `Invalid` with `field`, the setting that is being changed.
     fn check_retentions(&self, utxo: &UtxoSettings, field: &str) -> Result<(), ConfigError>;
-    /// The bounds on how far a feeder raises a height.
+    /// Returns the bounds on how far a feeder raises a height.
     fn limits(&self) -> Limits;
-    /// Unmined transactions below this height are old when the chain is at `current`; 0: none is.
+    /// Returns the height below which unmined transactions are old when the chain is at `current`; 0 if none is.
     fn unmined_cutoff(&self, utxo: &UtxoSettings, current: u32) -> u32;
-    /// Blocks after which an unmined transaction is old.
+    /// Returns the blocks after which an unmined transaction is old.
     fn unmined_retention(&self, utxo: &UtxoSettings) -> u32;
 }
 

@@ -1,4 +1,4 @@
-//! What an operator sees.
+//! Status of the records pruner for operators.
 
 use super::place::At;
 use super::skipped::hex;
@@ -12,12 +12,12 @@ use coppice_interface::{
     UtxoPrunerPhase, UtxoPrunerStatus, UtxoSettings,
 };
 
-/// What keeps records from being pruned, or leaves single records alone.
+/// Conditions that keep all records, or single ones, from being pruned.
 #[derive(Clone, Copy, Debug)]
 pub struct Trouble<'a> {
-    /// Records that trapped and are left alone: their number, and slot and transaction of the first.
+    /// Records that are skipped because they trapped: their number, and slot and transaction of the first.
     pub passed_over: (usize, Option<(u32, &'a [u8; 32])>),
-    /// Unmined records that cannot be read: their number, and slot and transaction of the first.
+    /// Unmined records that are set aside: their number, and slot and transaction of the first.
     pub set_aside: (usize, Option<(u32, &'a [u8; 32])>),
     /// The record whose parents cannot be preserved.
     pub blocked_by: Option<&'a UtxoBlockedBy>,
@@ -31,13 +31,13 @@ pub struct Trouble<'a> {
     pub is_enabled: bool,
 }
 
-/// Why parents are not preserved, without figures of cycles.
+/// Returns the reason that parents are not preserved, without amounts of cycles.
 pub fn cannot_preserve(blocked: &UtxoBlockedBy) -> String {
     let why = refusal(blocked.error.clone());
     format!("parents of the unmined transaction {} cannot be preserved: {why}", hex(&blocked.txid))
 }
 
-/// Adds to `counts` what has become more since `before`.
+/// Adds the increase from `before` to `now` to `counts`.
 pub fn add(counts: &mut UtxoPruneCounts, now: &UtxoPruneCounts, before: &UtxoPruneCounts) {
     let all: [fn(&mut UtxoPruneCounts) -> &mut u64; 17] = [
         |c| &mut c.old_unmined,
@@ -65,7 +65,7 @@ pub fn add(counts: &mut UtxoPruneCounts, now: &UtxoPruneCounts, before: &UtxoPru
 }
 
 impl UtxoPruner {
-    /// What operators change of it, but for the settings.
+    /// Returns the audit fields that operators change, except the settings.
     pub fn shown(&self) -> Fields {
         let stored = &self.stored;
         let id = |job: &Option<UtxoPruneJob>| job.as_ref().map_or("none".into(), |job| format!("job {}", job.id));
@@ -82,13 +82,13 @@ impl UtxoPruner {
         ]
     }
 
-    /// Jobs: those that wait or run, then those that ended, the last first.
+    /// Returns a page of jobs: the pending and the running one, then the ended ones, newest first.
     pub fn jobs(&self, cursor: Option<u64>, limit: u32) -> UtxoPruneJobPage {
         let active = [self.stored.pending.clone(), self.stored.running.clone()].into_iter().flatten();
         self.stored.ended.page(&self.cells, active, cursor, limit)
     }
 
-    /// Everything that an operator needs to see.
+    /// Returns the full status for operators.
     pub fn status(&self, utxo: &UtxoSettings, deletions: &DeletionQueue) -> UtxoPrunerStatus {
         let stored = &self.stored;
         let passed_over =
@@ -122,13 +122,13 @@ impl UtxoPruner {
         }
     }
 
-    /// The height that the chain has reached, or its persister, where one runs; 0: none was told.
+    /// Returns the height that the chain has reached, at most the persister's height if one was notified; 0 if none was notified.
     pub fn reached(&self) -> u32 {
         let Stored { current, persisted, .. } = self.stored;
         if persisted == 0 { current } else { current.min(persisted) }
     }
 
-    /// Returns what keeps records from being pruned, or leaves single records alone.
+    /// Returns the conditions that keep all records, or single ones, from being pruned.
     pub fn trouble(&self) -> Trouble<'_> {
         let stored = &self.stored;
         Trouble {

@@ -1,4 +1,4 @@
-//! Step of a run: what it works with, and what became of its record.
+//! Step of a run: its inputs and its outcome.
 
 use super::place::At;
 use super::skipped::hex;
@@ -9,20 +9,20 @@ use crate::text::refusal;
 use crate::utxo::Cursor;
 use coppice_interface::{UtxoPruneCounts, UtxoPrunerSettings, UtxoRefusal};
 
-/// What became of a record.
+/// Outcome of a step for its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// It has left the phase's index.
+    /// The record has left the phase's index.
     Left,
-    /// It stays there: the run goes on behind it.
+    /// The record stays in the index; the run continues after it.
     Stays,
-    /// There is more of it, from this input on.
+    /// The record needs more steps, from this input on.
     More(u32),
-    /// Its spenders are looked up as far as this output.
+    /// The spenders of the outputs before this one are looked up.
     Checked(u32),
 }
 
-/// What a message works with, beside its run.
+/// State of a message besides its run.
 pub struct Message<'a, 'r> {
     /// The stores.
     pub records: &'a mut Records<'r>,
@@ -30,20 +30,20 @@ pub struct Message<'a, 'r> {
     pub settings: UtxoPrunerSettings,
     /// Unmined records that cannot be read and were set aside.
     pub set_aside: Vec<Cursor>,
-    /// Records that are left alone.
+    /// Records that are skipped because they trap.
     pub passed_over: Vec<At>,
-    /// What the message may do.
+    /// Budget of the message.
     pub budget: Budget,
     /// The only step that the message does, if it is the next.
     pub only: Option<At>,
     /// The next step, which was not done.
     pub found: Option<At>,
-    /// What is done.
+    /// Counts of the job so far.
     pub counts: UtxoPruneCounts,
 }
 
 impl Message<'_, '_> {
-    /// Counts and logs a record that is kept as it cannot be read.
+    /// Counts and logs a record that is kept because of an error.
     pub fn keep(&mut self, txid: &[u8], error: UtxoRefusal) {
         self.counts.record_errors += 1;
         let (txid, why) = (hex(txid), refusal(error));

@@ -1,4 +1,4 @@
-//! Persisted state of the records pruner: settings, heights, jobs, and the place of the run.
+//! Persisted state of the records pruner: settings, heights, jobs and the place of the run.
 
 use super::feeds::Feeds;
 use super::jobs::Ended;
@@ -11,13 +11,13 @@ use coppice_storage::cell::Cell;
 use coppice_storage::header::Header;
 use serde::{Deserialize, Serialize};
 
-/// The cell of the pruner's state.
+/// Cell of the pruner's state.
 pub(super) const CELL: Cell = Cell {
     at: places::UTXO_PRUNER,
     capacity: 32 << 10,
     header: Header { name: "pruner of UTXO records", magic: *b"CPUR", version: 1 },
 };
-/// Why something was not pruned, and how often: runs, not records.
+/// Counts of triggers that did not start a job, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Skipped {
     pub assembly_not_running: u64,
@@ -27,49 +27,49 @@ pub(super) struct Skipped {
     pub not_mined: u64,
 }
 
-/// What is persisted of the pruner.
+/// Persisted fields of the pruner.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Stored {
     pub settings: UtxoPrunerSettings,
     pub assembly_running: bool,
-    /// The highest heights that were notified, persisted, pruned.
+    /// The highest heights that were notified, persisted and pruned.
     pub current: u32,
     pub persisted: u32,
     pub processed: u32,
-    /// The notifications of both: their buckets, and low heights among them.
+    /// Buckets and anomalies of the notified and the persisted height.
     pub feeds: Feeds,
-    /// The smallest retention, but 0, that was in force before the one that is; 0: there was none.
+    /// The smallest retention except 0 that was in force before the present one; 0 if there was none.
     pub smallest_retention: u32,
     pub pending: Option<UtxoPruneJob>,
-    /// The pending job could not begin, which was counted.
+    /// The pending job could not start, and this was counted.
     pub pending_skipped: bool,
     pub running: Option<UtxoPruneJob>,
-    /// The place of the job that runs, or of one that timed out.
+    /// Run of the running job, or of a job that timed out.
     pub run: Option<Run>,
-    /// Runs that ever began.
+    /// Number of runs that ever began.
     pub runs: u32,
-    /// The heights were set: what was kept by others may be looked at too late, until a run has come by all of it.
+    /// Heights were set: records that were postponed by the old heights may be examined too late, until a run has examined all of them.
     pub look_again: bool,
-    /// How phase 1 looked at all old unmined records last, if it did since then what it went by has changed.
+    /// The last full pass of phase 1; `None` if there was none, or while the next one is not done.
     pub full_pass: Option<FullPass>,
-    /// Unmined records below this height were old when phase 1 was done last.
+    /// Unmined records below this height were old when phase 1 last ended.
     pub cutoff: u32,
     pub last_completed: Option<UtxoPruneJob>,
     pub ended: Ended,
     pub jobs: u64,
     pub blocked_by: Option<UtxoBlockedBy>,
-    /// The job that ended as finding what comes next trapped, and in which phase, if none was completed since.
+    /// The job that failed because finding the next record trapped, and its phase; `None` once a job has completed.
     pub trapped: Option<(u64, UtxoPrunerPhase)>,
     pub set_aside: Vec<Cursor>,
-    /// How a tick gets past what traps.
+    /// Set while ticks do less work because earlier ones trapped.
     pub marker: Option<Marker<At>>,
-    /// Records that are left alone, as looking at them trapped.
+    /// Records that are skipped because examining them trapped.
     pub passed_over: Vec<At>,
     pub totals: UtxoPruneCounts,
     pub durations: Durations,
     pub skipped: Skipped,
     pub timed_out: u64,
     pub failed: u64,
-    /// When the log had a line of progress, in Unix nanoseconds.
+    /// Time of the last line of progress, in Unix nanoseconds.
     pub reported_at: u64,
 }

@@ -1,4 +1,4 @@
-//! What a firing of the timer does: a part of a job, within a budget (`pruner-service.md` 2.3, 2.7).
+//! Ticks: each does a part of a job within a budget (`pruner-service.md` 2.3, 2.7).
 
 use super::place::At;
 use super::run;
@@ -16,15 +16,15 @@ use coppice_interface::{
     PruneProgress, UtxoJobEnd, UtxoJobState, UtxoJobTrigger, UtxoPruneJob, UtxoPrunerError, UtxoSettings,
 };
 
-/// Seconds that a tick may be late, whatever the interval, before it is taken that those before it trapped.
+/// Least seconds that a tick must be late, whatever the interval, before it assumes that earlier ticks trapped.
 const PATIENCE: u64 = 60;
 
 impl UtxoPruner {
-    /// One firing of the timer. Does next to nothing where nothing is due.
+    /// Does the work of one firing of the timer. Does almost nothing if nothing is due.
     pub fn tick(&mut self, records: &mut Records, low_on_cycles: bool) {
         self.ticks += 1;
         let (now_ns, interval) = (platform::time_ns(), self.stored.settings.tick_interval);
-        // What trapped has not set it. A busy platform may take its time, too.
+        // A tick that trapped did not set `next_tick`. A busy platform may delay a tick, too.
         let late = self.next_tick > 0 && now_ns >= self.next_tick + (2 * interval).max(PATIENCE) * NS;
         self.next_tick = now_ns + interval * NS;
         if !self.stored.settings.pruner_enabled || (self.stored.running.is_none() && self.stored.pending.is_none()) {
@@ -42,7 +42,7 @@ impl UtxoPruner {
         }
     }
 
-    /// Does as much as can be done without trapping, so far as that is known.
+    /// Does as much work as the marker allows.
     fn take_turn(&mut self, records: &mut Records, late: bool) {
         match marker::turn(&mut self.stored.marker, late) {
             Turn::All => self.work(records, u64::MAX, None),
@@ -50,19 +50,19 @@ impl UtxoPruner {
             Turn::Find => self.work(records, 0, None),
             Turn::Only(at) => self.work(records, 1, Some(at)),
             Turn::Nothing => {
-                logs::error("pruner: ticks do not end: the next ones do less");
+                logs::error("pruner: ticks trap: the next ones do less work");
                 self.save();
             }
             Turn::PassOver(at) => self.pass_over(at),
         }
     }
 
-    /// A record that has trapped again and again, or that cannot even be found, is left alone.
+    /// Skips a record that trapped repeatedly. Fails the job if finding the next record traps.
     fn pass_over(&mut self, at: Option<At>) {
         if let Some(at) = at {
             let Cursor { txid, key, .. } = at.cursor;
             logs::error(&format!(
-                "pruner: the record of transaction {}, at {key} in {:?}, traps: passed over",
+                "pruner: the record of transaction {}, at {key} in {:?}, traps: skipped",
                 hex(&txid),
                 at.phase
             ));
@@ -70,10 +70,7 @@ impl UtxoPruner {
         } else if let Some(job) = self.stored.running.take() {
             let phase = self.stored.run.as_ref().map_or(job.phase, |run| run.phase);
             self.end_run();
-            logs::error(&format!(
-                "pruner: job {} failed: what comes next in {phase:?} cannot be found: it traps",
-                job.id
-            ));
+            logs::error(&format!("pruner: job {} failed: finding the next record in {phase:?} traps", job.id));
             self.stored.failed += 1;
             self.stored.trapped = Some((job.id, phase));
             self.end(job, UtxoJobState::Failed, Some(UtxoJobEnd::Trapped { phase }));
@@ -81,39 +78,39 @@ impl UtxoPruner {
         self.save();
     }
 
-    /// An operator's run: its first tick, or the next one of the job that runs.
+    /// Does the first tick of an operator's job, or the next tick of a job that covers the height.
     ///
     /// # Errors
-    /// `ZeroHeight`, `BadHeight`, `BlockAssemblyNotRunning`, and nothing has changed.
+    /// `ZeroHeight`, `BadHeight`, `BlockAssemblyNotRunning`; nothing has changed.
     pub fn prune(&mut self, height: u32, records: &mut Records) -> Result<UtxoPruneJob, UtxoPrunerError> {
-        let job = self.trigger_by_hand(height)?;
+        let job = self.trigger_manually(height)?;
         self.work(records, u64::MAX, None);
         let active = [&self.stored.running, &self.stored.pending];
         let still = active.into_iter().flatten().find(|now| now.id == job.id).cloned();
         Ok(still.or_else(|| self.stored.ended.find(&self.cells, job.id)).unwrap_or(job))
     }
 
-    /// Deletions were stopped: the job that runs ends, and its height waits. The next job begins with its first phase.
+    /// Ends the running job because deletions were stopped, and requeues its height. The next job starts with the first phase.
     pub fn stop(&mut self) {
-        if self.put_back(UtxoJobEnd::Stopped, "deletions are stopped") {
+        if self.requeue(UtxoJobEnd::Stopped, "deletions are stopped") {
             self.save();
         }
     }
 
-    /// Ends the job that runs, if one does, and has its height wait.
-    fn put_back(&mut self, end: UtxoJobEnd, why: &str) -> bool {
+    /// Ends the running job, if any, and requeues its height. Returns whether there was one.
+    fn requeue(&mut self, end: UtxoJobEnd, why: &str) -> bool {
         let Some(job) = self.stored.running.take() else { return false };
         self.end_run();
         let (height, trigger) = (job.height, job.trigger);
         logs::info(&format!("pruner: job {} stopped: {why}", job.id));
         self.end(job, UtxoJobState::Cancelled, Some(end));
-        self.wait_again(height, trigger);
+        self.make_wait_again(height, trigger);
         true
     }
 
-    /// The block assembly is not running: the job that runs ends, and its height waits.
+    /// Ends the running job because the block assembly is not running, and requeues its height.
     fn stop_for_assembly(&mut self) {
-        let ended = self.put_back(UtxoJobEnd::BlockAssemblyNotRunning, "the block assembly is not running");
+        let ended = self.requeue(UtxoJobEnd::BlockAssemblyNotRunning, "the block assembly is not running");
         if ended || !self.stored.pending_skipped {
             self.stored.skipped.assembly_not_running += 1;
             self.stored.pending_skipped = true;
@@ -121,21 +118,21 @@ impl UtxoPruner {
         }
     }
 
-    /// Ends the run that is under way, if one is, where it is.
+    /// Drops the run in progress, if any.
     pub(super) fn end_run(&mut self) {
         if let Some(run) = self.stored.run.take() {
             run.report();
         }
     }
 
-    fn wait_again(&mut self, height: u32, trigger: UtxoJobTrigger) {
+    fn make_wait_again(&mut self, height: u32, trigger: UtxoJobTrigger) {
         if self.stored.pending.as_ref().is_none_or(|pending| pending.height < height) {
             let by_hand = trigger == UtxoJobTrigger::Manual;
             self.make_pending(height, if by_hand { trigger } else { UtxoJobTrigger::Resumed });
         }
     }
 
-    /// Ends the job that runs if it took too long. Its run stays, for the next one.
+    /// Ends the running job if it took too long. Its run stays for the next job.
     fn time_out(&mut self, now_ns: u64) {
         let timeout = self.stored.settings.job_timeout * NS;
         let Some(job) =
@@ -144,13 +141,13 @@ impl UtxoPruner {
             return;
         };
         let (height, trigger) = (job.height, job.trigger);
-        logs::error(&format!("pruner: job {} timed out in {:?}: the next one goes on there", job.id, job.phase));
+        logs::error(&format!("pruner: job {} timed out in {:?}: the next job resumes there", job.id, job.phase));
         self.stored.timed_out += 1;
         self.end(job, UtxoJobState::Failed, Some(UtxoJobEnd::TimedOut));
-        self.wait_again(height, trigger);
+        self.make_wait_again(height, trigger);
     }
 
-    /// The job that runs, or the one that waits begins.
+    /// Returns the running job, or starts the pending one.
     fn job(&mut self, now_ns: u64) -> Option<UtxoPruneJob> {
         self.time_out(now_ns);
         if let Some(job) = self.stored.running.take() {
@@ -163,7 +160,7 @@ impl UtxoPruner {
         Some(job)
     }
 
-    /// A part of the job that runs or waits, of at most so many steps; of `only` one, if that is the next.
+    /// Does a part of the running or pending job: at most `pieces` steps, or only the step `only` if it is the next one.
     fn work(&mut self, records: &mut Records, pieces: u64, only: Option<At>) {
         let (start, now_ns) = (platform::instructions(), platform::time_ns());
         let Some(mut job) = self.job(now_ns) else { return };
@@ -174,7 +171,7 @@ impl UtxoPruner {
             .of_pieces(pieces);
         let before = job.counts;
         let mut wanted = self.heights(records.settings, &job);
-        // What was safe may not be any more: a block persister that has just begun, another rule.
+        // The safe height may have fallen, for example because a block persister has started or the rule has changed.
         wanted.safe = wanted.safe.min(job.safe_height.unwrap_or(u32::MAX));
         job.safe_height = Some(wanted.safe);
         let is_there = |at: &Cursor| records.utxo.txid_in(at.slot) == at.txid;
@@ -188,7 +185,7 @@ impl UtxoPruner {
             let run = self.stored.run.take();
             let mut run = run.unwrap_or_else(|| self.begin_run(message.records, wanted, now_ns));
             run.heights.safe = run.heights.safe.min(wanted.safe);
-            let result = run::go_on(&mut run, &mut message, &mut self.stored.durations, now_ns);
+            let result = run::continue_run(&mut run, &mut message, &mut self.stored.durations, now_ns);
             job.phase = run.phase;
             self.note_pass(&mut run);
             if run.again && !message.settings.disable_dah_cleaner && matches!(result, Ok(PruneProgress::Finished)) {
@@ -225,7 +222,7 @@ impl UtxoPruner {
         self.save();
     }
 
-    /// What becomes of the job behind a tick.
+    /// Ends the job after a tick, or keeps it running.
     fn finish(
         &mut self,
         mut job: UtxoPruneJob,
@@ -260,7 +257,7 @@ impl UtxoPruner {
         }
     }
 
-    /// Ends the job that waits as one whose phase 1 could not preserve parents.
+    /// Ends the pending job as if phase 1 could not preserve parents.
     #[cfg(test)]
     pub fn fail(&mut self, by: coppice_interface::UtxoBlockedBy, utxo: &UtxoSettings) {
         let now_ns = platform::time_ns();
@@ -270,8 +267,8 @@ impl UtxoPruner {
         self.finish(job, Err(end), utxo, now_ns);
     }
 
-    /// A line of progress, every `utxo_progress_log_interval` seconds. The platform's log alone has it: in the canister's own it would
-    /// take the place of what was damaged.
+    /// Logs a line of progress every `utxo_progress_log_interval` seconds. The line goes to the platform's log only, because in the
+    /// canister's own log it would displace reports of damage.
     fn report(&mut self, job: &UtxoPruneJob, now_ns: u64) {
         let interval = self.stored.settings.utxo_progress_log_interval;
         if interval == 0 || now_ns.saturating_sub(self.stored.reported_at) < interval * NS {

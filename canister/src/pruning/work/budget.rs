@@ -4,59 +4,59 @@ use crate::platform;
 use crate::platform::limits::MOST_PAGES;
 use coppice_interface::StopReason;
 
-/// Instructions that an op is expected to take, generously: some 5,000, and 15,000 more where the platform charges for each
-/// page touched, of a record and of its table. A limit met too early only costs another tick.
+/// Estimated instructions of an op, rounded up generously: some 5,000, and 15,000 more if the platform charges for each page touched, of a
+/// record and of its table. A limit met too early only costs another tick.
 const INSTRUCTIONS_PER_OP: u64 = 25_000;
-/// Instructions that a block is expected to take beside its ops.
+/// Estimated instructions of a block besides its ops.
 const INSTRUCTIONS_PER_BLOCK: u64 = 60_000;
-/// Instructions that a slice of a sweep is expected to take: 16 pages and a few more of overflow, read and written.
+/// Estimated instructions of a slice of a sweep, which reads and writes 16 pages and a few pages of overflow.
 const INSTRUCTIONS_PER_SLICE: u64 = 1_000_000;
-/// Ops of work that may stop anywhere that the first piece gets, however small the budget is.
+/// Ops that a first part of divisible work gets even if the budget is smaller.
 const LEAST_PART: u64 = 1_000;
-/// Slices of a sweep in one message, so that it reads and changes less than 32 MiB whatever it finds there.
+/// Maximum slices of a sweep in one message, so that the message reads and changes less than 32 MiB in every case.
 const MAX_SLICES: u64 = 400;
 
-/// Pages that a tick reads of records, of their table and of lists of double spends: the platform lets a message read 524,288, and some of
-/// what is read lies on one page more.
+/// Maximum pages that a tick reads of records, of their table and of lists of double spends. The platform lets a message read 524,288; the
+/// rest is a margin because some reads touch one page more.
 const MOST_READ: u64 = 310_000;
 
-/// What is left of a budget.
+/// The rest of a message's budget.
 ///
-/// It is asked *before* a piece of work that is never left half done: work that does not fit is not started. The first
-/// piece always fits, so that a block which alone is over the budget is pruned alone in its tick and not skipped for ever.
+/// Callers ask *before* each piece of work, because a piece is never left half done: a piece that does not fit is not started. The first
+/// piece always fits, so that a block that exceeds the budget is pruned alone in its tick instead of blocking pruning for ever.
 #[derive(Debug)]
 pub struct Budget {
     ops_left: u64,
     instructions_end: u64,
     admitted: bool,
     slices: u64,
-    /// Blocks, slices and steps of records that are left, while fewer than possible are done.
+    /// Blocks, slices and steps of records that are left; `u64::MAX` unless the marker limits them.
     pub pieces: u64,
-    /// Records to delete that are left.
+    /// Records left to delete.
     records: u64,
     /// Estimated instructions of a dry run (`plan_prune`).
     planned: Option<u64>,
 }
 
 impl Budget {
-    /// A budget from now on.
+    /// Returns a budget that counts from now on.
     pub fn new(max_ops: u64, max_instructions: u64) -> Self {
         let instructions_end = platform::instructions().saturating_add(max_instructions);
         let (pieces, records) = (u64::MAX, u64::MAX);
         Self { ops_left: max_ops, instructions_end, admitted: false, slices: 0, pieces, records, planned: None }
     }
 
-    /// A budget for work that is planned only.
+    /// Returns a budget for a dry run.
     pub fn for_a_plan(max_ops: u64, max_instructions: u64) -> Self {
         Self { planned: Some(0), instructions_end: max_instructions, ..Self::new(max_ops, 0) }
     }
 
-    /// The same for at most so many pieces.
+    /// Limits the budget to `pieces` pieces.
     pub fn of_pieces(self, pieces: u64) -> Self {
         Self { pieces, ..self }
     }
 
-    /// The same for at most so many records to delete.
+    /// Limits the budget to `records` records to delete.
     pub fn of_records(self, records: u64) -> Self {
         Self { records, ..self }
     }
@@ -64,7 +64,7 @@ impl Budget {
     /// Takes `ops` from the budget, for work that is started now and finished in this message.
     ///
     /// # Errors
-    /// Which budget the work does not fit into; nothing was taken.
+    /// The limit that the work would exceed; nothing was taken.
     pub fn admit(&mut self, ops: u64) -> Result<(), StopReason> {
         self.pieces = self.pieces.checked_sub(1).ok_or(StopReason::Ops)?;
         let estimate = INSTRUCTIONS_PER_BLOCK + ops.saturating_mul(INSTRUCTIONS_PER_OP);
@@ -83,11 +83,11 @@ impl Budget {
         Ok(())
     }
 
-    /// Takes a step of a record from the budget, with which a message has changed and read so many pages. `counted`: it begins a record to
-    /// delete. No step changes or reads as much as a message may by itself.
+    /// Takes a step of a record from the budget. `changed` and `read` are the pages that the message will have changed and read after the
+    /// step; `counted` is true for a step that begins a record to delete. No single step exceeds the page limits of a message.
     ///
     /// # Errors
-    /// Which budget the step does not fit into; nothing was taken.
+    /// The limit that the step would exceed; nothing was taken.
     pub fn admit_step(&mut self, ops: u64, changed: u64, read: u64, counted: bool) -> Result<(), StopReason> {
         if counted && self.records == 0 {
             return Err(StopReason::Chunks);
@@ -100,10 +100,10 @@ impl Budget {
         Ok(())
     }
 
-    /// Takes at most `ops` from the budget, for work that may stop anywhere, and says how many that were: never 0.
+    /// Takes at most `ops` from the budget for work that can stop anywhere. Returns the number taken, which is never 0.
     ///
     /// # Errors
-    /// Which budget is used up; nothing was taken.
+    /// The limit that is used up; nothing was taken.
     pub fn admit_part(&mut self, ops: u64) -> Result<u64, StopReason> {
         let instructions = self.instructions_end.saturating_sub(platform::instructions() + INSTRUCTIONS_PER_BLOCK);
         let granted = ops.min(self.ops_left).min(instructions / INSTRUCTIONS_PER_OP);
@@ -116,10 +116,11 @@ impl Budget {
         Ok(granted)
     }
 
-    /// Whether a slice of a sweep may be done. How many entries it drops is known only then: [`charge`](Self::charge) takes them.
+    /// Checks that a slice of a sweep may be done. The number of dropped entries is known only after the slice, so [`charge`](Self::charge)
+    /// takes them.
     ///
     /// # Errors
-    /// Which budget is used up.
+    /// The limit that is used up.
     pub fn admit_slice(&mut self) -> Result<(), StopReason> {
         self.pieces = self.pieces.checked_sub(1).ok_or(StopReason::Ops)?;
         if self.admitted {
@@ -135,7 +136,7 @@ impl Budget {
         Ok(())
     }
 
-    /// Takes from the budget what a slice has dropped, an op each.
+    /// Takes one op from the budget for each entry that a slice dropped.
     pub fn charge(&mut self, dropped: u64) {
         self.ops_left = self.ops_left.saturating_sub(dropped);
     }
@@ -147,7 +148,7 @@ mod tests {
     use crate::platform::native;
 
     #[test]
-    fn slices_stop_where_the_ops_are_used_up_and_one_always_fits() {
+    fn first_slice_always_fits_and_later_ones_stop_at_the_budget() {
         native::reset();
         let mut budget = Budget::new(1, 1);
         assert_eq!(budget.admit_slice(), Ok(()));
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_piece_always_fits_and_the_rest_must() {
+    fn first_piece_always_fits_and_later_ones_stop_at_the_budget() {
         native::reset();
         let mut budget = Budget::new(1, 1);
         assert_eq!(budget.admit(500), Ok(()));

@@ -1,53 +1,54 @@
-//! Marker: gets the work of ticks past a piece that traps. A trap undoes its whole message, so the message cannot note the piece, and the
-//! next tick would come to the same piece, for ever.
+//! Marker: gets ticks past a piece of work that traps. A trap undoes its whole message, so the message cannot record the piece, and every
+//! later tick would run into the same piece.
 //!
-//! **Design.** A late tick assumes that the previous ones trapped. It notes that, and ends. From then on a message does less work, down
-//! to a single piece, which an earlier message has noted. A piece whose message does not end twice is passed over.
+//! **Design.** A late tick assumes that the previous ones trapped. It records that and ends. From then on a message does less work, down to
+//! a single piece, which an earlier message has recorded. A piece whose message traps twice is skipped.
 //!
 //! ```text
-//! all ──late──▶ 1,000 pieces ──late──▶ 30 ──late──▶ note one ──▶ do it ──▶ note the next …      late, late: it is passed over
+//! all ──late──▶ 1,000 pieces ──late──▶ 30 ──late──▶ record one ─▶ do it ──▶ record next …      late, late: skip it
 //!  ▲                 │                  │               ▲          │
 //!  └── 64 messages ──┴── 64 messages ───┴─ 64 messages ─┴──────────┘
 //! ```
-//! A tick may be late for another reason: a subnet that stood still. So where a message has ended since the last late one, a late tick only
-//! notes that, and the same is tried once more. Work that nothing is wrong with takes no message more.
+//! A tick may also be late because the subnet stood still. If a message has ended since the last late tick, a late tick therefore only
+//! records that it was late, and the same amount of work is tried once more. Work without traps costs no extra message.
 
 use serde::{Deserialize, Serialize};
 
-/// Pieces of a message, from level to level.
+/// Maximum pieces of a message at each level.
 const PIECES: [u32; 3] = [1_000, 30, 1];
-/// Messages that must end at a level before there is more in one again.
+/// Messages that must end at a level before messages may do more again.
 const MESSAGES: u32 = 64;
 
-/// What is noted while messages do less than they might. `P` names a piece.
+/// State of the marker while messages do less than their budget allows. `P` names a piece.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marker<P> {
     level: u8,
     left: u32,
-    /// No message has ended since it was noted that one was late.
+    /// True until a message ends after the last late one.
     fresh: bool,
-    /// The piece that the next message does, alone.
+    /// The single piece that the next message does.
     at: Option<P>,
 }
 
-/// What a message is to do.
+/// Work of one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn<P> {
     /// As much as its budget allows.
     All,
-    /// So many pieces at most.
+    /// At most this many pieces.
     Few(u32),
-    /// Find the next piece, and do nothing.
+    /// Find the next piece and do nothing else.
     Find,
     /// This piece, if it is still the next one.
     Only(P),
-    /// Nothing: what is noted must not be lost.
+    /// Nothing, because a trap would undo the change of the marker.
     Nothing,
-    /// Pass over this piece; none: finding it is what traps.
+    /// Skip this piece; `None` if finding the next piece traps.
     PassOver(Option<P>),
 }
 
-/// What the next message is to do.
+/// Returns the work of the next message and moves the marker on. `late` says that the message begins so late that earlier ones have
+/// trapped.
 pub fn turn<P: Clone>(marker: &mut Option<Marker<P>>, late: bool) -> Turn<P> {
     let Some(now) = marker else {
         if late {
@@ -76,7 +77,7 @@ pub fn turn<P: Clone>(marker: &mut Option<Marker<P>>, late: bool) -> Turn<P> {
     }
 }
 
-/// A message ended that did its turn; `next` is the piece that it found and did not do.
+/// Records that a message did its turn and ended; `next` is the next piece of work, which the message did not do.
 pub fn ended<P>(marker: &mut Option<Marker<P>>, next: Option<P>) {
     let Some(now) = marker else { return };
     let last = usize::from(now.level) + 1 >= PIECES.len();
@@ -92,7 +93,7 @@ pub fn ended<P>(marker: &mut Option<Marker<P>>, next: Option<P>) {
     }
 }
 
-/// Adds a piece to those that are passed over. Of more than `most` the oldest is tried again.
+/// Adds a piece to the skipped ones. Above `most` pieces, removes the oldest, which is then tried again.
 pub fn pass_over<P: PartialEq>(passed_over: &mut Vec<P>, piece: P, most: usize) {
     passed_over.retain(|other| *other != piece);
     passed_over.push(piece);
@@ -105,7 +106,7 @@ pub fn pass_over<P: PartialEq>(passed_over: &mut Vec<P>, piece: P, most: usize) 
 mod tests {
     use super::*;
 
-    /// Messages, and which of so many pieces are passed over, where some trap.
+    /// Works through `pieces` pieces, of which those in `traps` trap. Returns the number of messages and the skipped pieces.
     fn work(pieces: u32, traps: &[u32]) -> (u32, Vec<u32>) {
         let (mut marker, mut passed, mut next, mut late, mut messages) = (None, Vec::new(), 0, false, 0);
         while next < pieces {
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_traps_is_passed_over_and_nothing_else() {
+    fn only_pieces_that_trap_are_skipped() {
         assert_eq!(work(1_000_000, &[]), (1, vec![]));
         for traps in [&[0][..], &[5], &[999], &[1_000], &[123_456], &[7, 8, 9], &[0, 500, 100_000]] {
             let (messages, passed) = work(200_000, traps);
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tick_that_is_late_for_another_reason_costs_a_message() {
+    fn a_late_tick_without_a_trap_costs_one_message() {
         let mut marker: Option<Marker<u32>> = None;
         assert_eq!(turn(&mut marker, true), Turn::Nothing);
         for _ in 0..MESSAGES {
@@ -168,9 +169,9 @@ mod tests {
     }
 
     #[test]
-    fn ticks_that_are_late_again_and_again_and_end_have_nothing_passed_over() {
+    fn late_ticks_that_end_skip_nothing() {
         let mut marker: Option<Marker<u32>> = None;
-        // Of each two ticks the first is late, as time jumps between them.
+        // Every other tick is late because time jumps.
         for piece in 0..1_000 {
             assert_eq!(turn(&mut marker, true), Turn::Nothing);
             assert!(!matches!(turn(&mut marker, false), Turn::Nothing | Turn::PassOver(_)), "{marker:?}");
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn where_finding_traps_that_is_said() {
+    fn a_trap_while_finding_the_next_piece_is_reported() {
         let mut marker: Option<Marker<u32>> = None;
         (0..3).for_each(|_| assert_eq!(turn(&mut marker, true), Turn::Nothing));
         assert_eq!(turn(&mut marker.clone(), false), Turn::Find);

@@ -1,4 +1,4 @@
-//! Work of one message, for both pruners: its budget, and how it gets past what traps.
+//! Tools of both pruners: the budget of one message, and the marker that gets ticks past work that traps.
 
 pub mod budget;
 pub mod marker;

@@ -9,13 +9,13 @@ fn capacity_prunes_from_high_to_low_water_ignoring_retention() {
     let mut world = world(PrunePolicyArg { target_bytes: Some(target), retain_blocks: Some(1_000_000), ..policy() });
     world.append(90, CLASS as usize - 57, 1);
     let kept = |world: &World| world.chain.capacity_bytes(&world.blobs);
-    // 352 bytes a block beside its blob: its record, and what it has in the index.
+    // 352 bytes per block besides its blob: its record and its index entries.
     assert_eq!(kept(&world), 90 * (u64::from(CLASS) + 352));
     world.set_policy(PrunePolicyArg { target_bytes: Some(kept(&world) / 9 * 10), ..policy() });
     assert_eq!(world.due(), None, "high water itself is not above it");
     world.append(1, 10, 1);
     let Some((PruneReason::Capacity, before)) = world.due() else { panic!("{:?}", world.due()) };
-    // A budget of one block a run: the trigger stays until low water is reached.
+    // With a budget of one block per run, the trigger stays until low water is reached.
     let mut runs = 0;
     while world.due().is_some() {
         assert_eq!(world.prune(1).blocks, 1);
@@ -28,7 +28,7 @@ fn capacity_prunes_from_high_to_low_water_ignoring_retention() {
     assert_eq!(world.due(), None, "between the marks nothing is due");
 }
 
-/// A chain of blocks that are empty, or next to it, takes room as well: records, and what they have in the index.
+/// A chain of empty blocks takes memory, too: for records and index entries.
 #[test]
 fn empty_blocks_fire_the_capacity_trigger() {
     let target = 4 << 20;
@@ -47,7 +47,7 @@ fn empty_blocks_fire_the_capacity_trigger() {
 }
 
 #[test]
-fn at_emergency_water_it_is_said_who_holds_pruning_back() {
+fn at_emergency_water_the_reason_that_holds_pruning_back_is_reported() {
     let target = 100 * u64::from(CLASS);
     let mut world = world(PrunePolicyArg { target_bytes: Some(target), ..policy() });
     world.append(94, CLASS as usize - 57, 1);
@@ -88,7 +88,7 @@ fn a_sweep_for_capacity_is_one_run_down_to_low_water() {
     world.append(77, CLASS as usize - 53, 1);
     let Some((PruneReason::Capacity, before)) = world.due() else { panic!("{:?}", world.due()) };
     assert!(before < large, "{before}");
-    // The large block is the last victim: one blob more must go.
+    // The large block is the last to go: one more blob must be freed.
     world.append(2, CLASS as usize - 53, 1);
     let mut reasons = Vec::new();
     while world.due().is_some() {
@@ -102,7 +102,7 @@ fn a_sweep_for_capacity_is_one_run_down_to_low_water() {
     assert!(world.chain.capacity_bytes(&world.blobs) <= world.pruner.policy().unwrap().low_water());
 }
 
-/// One damaged record among few large blocks: the bound goes to the next block that can be read.
+/// One damaged record among few large blocks: the bound moves to the next readable block.
 #[test]
 fn a_damaged_record_does_not_stop_the_capacity_trigger() {
     for damaged in 1..7 {
@@ -119,7 +119,7 @@ fn a_damaged_record_does_not_stop_the_capacity_trigger() {
 }
 
 #[test]
-fn the_capacity_trigger_is_done_when_low_water_is_reached_in_any_way() {
+fn a_rollback_to_low_water_ends_the_capacity_trigger() {
     let target = 100 * u64::from(CLASS);
     let arg = PrunePolicyArg { target_bytes: Some(target), max_ops_per_tick: Some(12), ..policy() };
     let mut world = world(arg);
@@ -149,9 +149,9 @@ fn capacity_leaves_the_head_and_the_block_before_it() {
     world.append(1, large, 1);
     assert_eq!((world.due(), world.exhausted()), (Some((PruneReason::Capacity, 1)), Some(HeldBy::PruneLag)));
     assert_eq!(blocks::too_small(&world.pruner, &world.chain, &world.blobs), None);
-    world.come_round();
+    world.tick_next();
     assert_eq!((world.oldest(), world.due(), world.exhausted()), (1, None, None));
-    // The target that is named is the least one with which nothing is due.
+    // The message names the least target with which nothing is due.
     let needed = world.pruner.policy().unwrap().target_for(world.chain.capacity_bytes(&world.blobs));
     let message = blocks::too_small(&world.pruner, &world.chain, &world.blobs).unwrap().message;
     assert!(message.contains("emergency water") && message.contains(&needed.to_string()), "{message}");
@@ -160,12 +160,12 @@ fn capacity_leaves_the_head_and_the_block_before_it() {
         assert_eq!(blocks::too_small(&world.pruner, &world.chain, &world.blobs).is_none(), is_enough);
     }
     world.chain.remove_head(&mut world.blobs).unwrap();
-    assert_eq!((world.exhausted(), world.oldest()), (None, 1), "a reorg of one block, and the chain goes on");
+    assert_eq!((world.exhausted(), world.oldest()), (None, 1), "a reorg of one block is possible");
     world.append(1, large, 1);
     // A policy that retains less leaves the head alone.
     world.set_policy(PrunePolicyArg { target_bytes: Some(target), retain_days: Some(1), ..policy() });
     world.wait(10 * DAY);
-    world.come_round();
+    world.tick_next();
     assert_eq!(world.oldest(), 2);
     assert_eq!((world.exhausted(), world.status().floor_block), (None, None));
 }

@@ -11,7 +11,7 @@ fn retention_never_passes_the_guard() {
     let status = world.status();
     assert_eq!((status.need_prune, status.target, status.prune_cursor), (true, 19, None));
     assert_eq!((status.held_by, world.oldest()), (Some(HeldBy::Exporter("slow".into())), 0));
-    assert_eq!((status.runs, status.last_run), (0, None), "what may not go is no run");
+    assert_eq!((status.runs, status.last_run), (0, None), "a tick without prunable blocks is no run");
     world.constraints.exported = guard(7);
     assert_eq!(world.status().prune_cursor, Some(0));
     let run = world.prune(1_000);
@@ -33,9 +33,9 @@ fn capacity_never_passes_the_guard() {
     world.tick();
     assert_eq!(world.oldest(), 0);
     world.constraints.exported = guard(11);
-    assert_eq!(world.exhausted(), Some(HeldBy::PruneLag), "eleven blocks may go, and have only not gone yet");
+    assert_eq!(world.exhausted(), Some(HeldBy::PruneLag), "eleven blocks may go and wait for a tick");
     world.tick();
-    assert_eq!(world.oldest(), 11, "the last three free no blob, but their records");
+    assert_eq!(world.oldest(), 11, "the last three free their records and no blob");
     world.append(12, CLASS as usize / 4 - 53, 1);
     world.tick();
     assert_eq!(world.oldest(), 11);
@@ -54,7 +54,7 @@ fn capacity_never_passes_the_guard() {
     assert!(world.chain.capacity_bytes(&world.blobs) <= low, "down to low water, hysteresis and all");
 }
 
-/// What a record says may be wrong in any way: nothing that was not acknowledged goes.
+/// However wrong a record is, no block goes that was not acknowledged.
 #[test]
 fn a_damaged_record_at_the_guard_lets_nothing_past_it() {
     let target = 100 * u64::from(CLASS);
@@ -72,18 +72,18 @@ fn a_damaged_record_at_the_guard_lets_nothing_past_it() {
 }
 
 #[test]
-fn what_an_exporter_holds_too_long_is_a_problem() {
+fn blocks_held_back_too_long_are_a_problem() {
     let arg = PrunePolicyArg { retain_blocks: Some(1), max_export_lag_secs: Some(1_000), ..policy() };
     let mut world = world(arg);
     world.append_ids(10, 2);
     world.hold_at(3);
-    world.come_round();
+    world.tick_next();
     let status = world.status();
     assert_eq!((status.backlog.blocks, status.backlog.held_blocks), (0, 5));
     let since = platform::time_secs();
     assert_eq!(status.backlog.held_since, Some(since));
     world.wait(1_000);
-    world.come_round();
+    world.tick_next();
     assert_eq!(world.export_held(), None);
     world.wait(1);
     let problem = world.export_held().unwrap();
@@ -93,14 +93,14 @@ fn what_an_exporter_holds_too_long_is_a_problem() {
     );
     assert_eq!((problem.code, problem.since), (ProblemCode::ExportHeld, Some(since * NS)));
     world.hold_at(10);
-    world.come_round();
+    world.tick_next();
     assert_eq!((world.status().backlog.held_since, world.oldest()), (None, 8));
     assert_eq!(world.export_held(), None);
 }
 
-/// The count makes blocks due here, and not the capacity trigger: above high water it is a problem all the same.
+/// Here the count makes blocks due, not the capacity trigger; above high water it is a problem all the same.
 #[test]
-fn what_an_exporter_holds_above_high_water_is_a_problem_whatever_made_it_due() {
+fn blocks_held_back_above_high_water_are_a_problem_for_every_trigger() {
     let mut world = world(PrunePolicyArg { retain_blocks: Some(100), target_bytes: Some(40 << 20), ..policy() });
     world.hold_at(0);
     let marks = world.status().water_marks.unwrap();
@@ -121,13 +121,13 @@ fn what_an_exporter_holds_above_high_water_is_a_problem_whatever_made_it_due() {
     assert_eq!(world.exhausted(), Some(HeldBy::Exporter("slow".into())));
     let said = world.export_held().unwrap();
     assert!(said.message.ends_with("; no room is left: emergency water is reached"), "{said:?}");
-    // The switch holds it then, and no exporter.
+    // Now the switch holds the blocks back, not an exporter.
     world.pruner.set_enabled(false).unwrap();
     assert_eq!(world.problems().iter().map(|found| found.code).collect::<Vec<_>>(), [ProblemCode::PruningOff]);
 }
 
 #[test]
-fn what_an_exporter_holds_is_a_problem_where_emergency_water_is_near_at_the_last_hours_rate() {
+fn blocks_held_back_are_a_problem_if_emergency_water_is_near() {
     let arg = |lag| PrunePolicyArg {
         retain_blocks: Some(2),
         target_bytes: Some(40 << 20),
@@ -137,11 +137,11 @@ fn what_an_exporter_holds_is_a_problem_where_emergency_water_is_near_at_the_last
     let mut world = world(arg(7_200));
     world.hold_at(0);
     world.append(1, 100_000, 1);
-    world.come_round();
-    // 100 kB a minute: 39.8 MB are there in six hours and a half.
+    world.tick_next();
+    // At 100 kB a minute, 39.8 MB are reached in six and a half hours.
     for _ in 0..90 {
         world.append(1, 100_000, 60);
-        world.come_round();
+        world.tick_next();
     }
     world.set_policy(arg(5 * 3_600));
     let said = |world: &World| world.export_held().map(|said| said.message);
@@ -152,11 +152,11 @@ fn what_an_exporter_holds_is_a_problem_where_emergency_water_is_near_at_the_last
         "{:?}",
         said(&world)
     );
-    // Nothing comes: it is not nearer, and is held for less than is allowed.
+    // Without appends emergency water does not come nearer, and the blocks are held for less than the allowed time.
     world.set_policy(arg(30 * DAY));
     for _ in 0..8 {
         world.wait(600);
-        world.come_round();
+        world.tick_next();
     }
     assert_eq!(said(&world), None);
 }

@@ -1,4 +1,4 @@
-//! Policy over a real chain: what is due, and where it ends.
+//! Tests of the block pruner over a real chain.
 
 use super::*;
 use crate::chain::Admission;
@@ -44,7 +44,7 @@ fn world(policy: PrunePolicyArg) -> World {
 }
 
 impl World {
-    /// Appends blocks with a body of `body` bytes, one each `secs` seconds; time goes along.
+    /// Appends blocks with a body of `body` bytes, one every `secs` seconds; advances the time.
     fn append(&mut self, blocks: u64, body: usize, secs: u64) {
         for _ in 0..blocks {
             let number = self.chain.state().next;
@@ -88,10 +88,10 @@ impl World {
     fn problems(&self) -> Vec<Finding> {
         let due = self.pruner.due(&self.chain, &self.blobs, self.constraints.guard().as_ref());
         let stores = (&self.pruner, &self.chain, &self.blobs);
-        let of = |said| blocks::due(stores, || self.constraints.clone(), due.as_ref(), said);
-        let (said, noted) = (of(true), of(false));
+        let of = |worded| blocks::due(stores, || self.constraints.clone(), due.as_ref(), worded);
+        let (worded, noted) = (of(true), of(false));
         let codes = |found: &[Finding]| found.iter().map(|found| (found.code, found.since)).collect::<Vec<_>>();
-        assert_eq!(codes(&said), codes(&noted));
+        assert_eq!(codes(&worded), codes(&noted));
         said
     }
 
@@ -117,7 +117,7 @@ fn guard(before: u64) -> Option<Guard> {
 }
 
 impl World {
-    /// Appends blocks of `ids` transactions each; time stands still.
+    /// Appends blocks of `ids` transactions each without advancing the time.
     fn append_ids(&mut self, blocks: u64, ids: u64) {
         for _ in 0..blocks {
             let number = self.chain.state().next;
@@ -128,7 +128,7 @@ impl World {
         }
     }
 
-    fn come_round(&mut self) -> Next {
+    fn tick_next(&mut self) -> Next {
         self.pruner.tick(&mut self.chain, &mut self.blobs, &self.constraints, u64::MAX)
     }
 

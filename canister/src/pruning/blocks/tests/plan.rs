@@ -1,9 +1,9 @@
-//! The plan is what the next run does.
+//! The plan predicts the next run.
 
 use super::*;
 
 #[test]
-fn the_plan_is_what_the_next_run_does() {
+fn plan_predicts_the_next_run() {
     let target = 100 * u64::from(CLASS);
     let arg =
         PrunePolicyArg { target_bytes: Some(target), retain_blocks: Some(500), max_ops_per_tick: Some(5), ..policy() };
@@ -33,7 +33,7 @@ fn the_plan_is_what_the_next_run_does() {
     assert_eq!((plan.reason, plan.retain_min_block), (Some(PruneReason::Retention), 4 * 95 + 300 - 1 - 500));
     world.pruner.set_enabled(false).unwrap();
     assert_eq!(world.plan().held_by, Some(HeldBy::Disabled));
-    // Instructions are reckoned generously.
+    // Instructions are estimated generously.
     let mut policy = world.pruner.policy().unwrap().clone();
     (policy.max_ops_per_tick, policy.max_instructions_per_tick) = (1_000, 400_000);
     world.pruner.set_policy(policy);
@@ -43,7 +43,7 @@ fn the_plan_is_what_the_next_run_does() {
 }
 
 #[test]
-fn a_plan_of_a_change_is_what_the_next_run_does_once_it_is_made() {
+fn plan_of_a_change_predicts_the_next_run_after_it() {
     let (chain, blobs) = fresh(CLASS);
     let pruner = Pruner::open(Rc::new(memory::region(memory::CELLS))).unwrap();
     let mut world = World {
@@ -62,7 +62,7 @@ fn a_plan_of_a_change_is_what_the_next_run_does_once_it_is_made() {
     let bad = PrunePolicyArg { timer_interval_secs: Some(0), ..policy() };
     assert!(matches!(plan(&world, &bad), Err(PruneError::Invalid { field, .. }) if field == "timer_interval_secs"));
 
-    // The first policy, and then changes of it, of which each leaves something as it is.
+    // The first policy, then changes that each keep some settings.
     let target = Some(100 * u64::from(CLASS));
     let arg = PrunePolicyArg::default;
     let changes = [
@@ -87,7 +87,7 @@ fn a_plan_of_a_change_is_what_the_next_run_does_once_it_is_made() {
         idle += u64::from(run.blocks == 0);
     }
     assert!(pruned > 10 && idle > 0, "{pruned} blocks, {idle} idle");
-    // Who is switched off stays so with a change, and the plan says it.
+    // A change leaves a disabled pruner disabled, and the plan reports that.
     world.pruner.set_enabled(false).unwrap();
     let one = PrunePolicyArg { retain_blocks: Some(1), ..arg() };
     assert_eq!(plan(&world, &one).unwrap().held_by, Some(HeldBy::Disabled));

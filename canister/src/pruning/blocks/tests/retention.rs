@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn count_retains_that_many_blocks_behind_the_head() {
+fn count_retains_that_many_blocks_below_the_head() {
     let mut world = world(PrunePolicyArg { retain_blocks: Some(10), ..policy() });
     world.append(11, 100, 1);
     assert_eq!(world.due(), None);
@@ -18,11 +18,7 @@ fn count_retains_that_many_blocks_behind_the_head() {
 fn age_retains_by_monotonic_time() {
     let mut world = world(PrunePolicyArg { retain_days: Some(2), ..policy() });
     world.append(10, 100, DAY / 2);
-    assert_eq!(
-        world.due(),
-        Some((PruneReason::Retention, 5)),
-        "blocks younger than two days stay, and one exactly so old"
-    );
+    assert_eq!(world.due(), Some((PruneReason::Retention, 5)), "blocks of at most two days stay");
     world.prune(1_000);
     assert_eq!(world.oldest(), 5);
     native::with(|world| world.time_ns += 100 * DAY * 1_000_000_000);
@@ -31,7 +27,7 @@ fn age_retains_by_monotonic_time() {
 }
 
 #[test]
-fn of_age_and_count_the_one_that_retains_less_decides() {
+fn the_shorter_of_age_and_count_decides() {
     let mut world = world(PrunePolicyArg { retain_days: Some(2), retain_blocks: Some(3), ..policy() });
     world.append(10, 100, DAY / 2);
     assert_eq!(world.due(), Some((PruneReason::Retention, 6)), "by count 6, by age 5");
@@ -41,7 +37,7 @@ fn of_age_and_count_the_one_that_retains_less_decides() {
 }
 
 #[test]
-fn without_retention_nothing_is_due_but_for_capacity() {
+fn without_triggers_nothing_is_due() {
     let mut world = world(policy());
     world.append(50, 100, DAY);
     assert_eq!(world.due(), None);
@@ -67,10 +63,10 @@ fn age_leaves_a_floor_and_a_smaller_count_wins() {
         min_kept_blocks,
         ..PrunePolicy::default()
     };
-    // A count that is smaller than the floor says what is kept.
+    // A count below the floor decides.
     world.pruner.set_policy(aged(2, 4));
     assert_eq!((world.due(), floor(&world)), (Some((PruneReason::Retention, 8)), holds(8)));
-    // Zero: the head alone. All: nothing.
+    // A floor of zero keeps only the head; a floor of `u64::MAX` keeps all blocks.
     world.pruner.set_policy(aged(0, 0));
     assert_eq!((world.due(), floor(&world)), (Some((PruneReason::Retention, 10)), (None, None)));
     world.pruner.set_policy(aged(0, u64::MAX));
@@ -78,11 +74,11 @@ fn age_leaves_a_floor_and_a_smaller_count_wins() {
 }
 
 #[test]
-fn age_says_when_it_next_makes_a_block_prunable() {
+fn next_tick_is_when_age_makes_a_block_prunable() {
     let mut world = world(PrunePolicyArg { retain_days: Some(2), timer_interval_secs: Some(1), ..policy() });
     world.append(4, 100, DAY);
     let oldest = world.chain.meta(world.oldest()).unwrap().monotonic;
-    let Next::At(at) = world.come_round() else { panic!("age comes") };
+    let Next::At(at) = world.tick_next() else { panic!("a tick for the next age") };
     let prunable = world.chain.meta(world.oldest()).unwrap().monotonic + 2 * DAY + 1;
     assert!(prunable > oldest && at == prunable * NS);
     world.wait(at / NS - platform::time_secs() - 1);
@@ -92,12 +88,12 @@ fn age_says_when_it_next_makes_a_block_prunable() {
 }
 
 #[test]
-fn blocks_that_age_one_after_the_other_share_a_firing() {
+fn blocks_that_age_within_an_interval_share_a_firing() {
     let mut world = world(PrunePolicyArg { retain_days: Some(2), timer_interval_secs: Some(60), ..policy() });
     world.append(300, 100, 1);
     let oldest = world.chain.meta(world.oldest()).unwrap().monotonic;
     world.wait(oldest + 2 * DAY + 1 - platform::time_secs());
-    assert_eq!(world.come_round(), Next::At(platform::time_ns() + 60 * NS));
+    assert_eq!(world.tick_next(), Next::At(platform::time_ns() + 60 * NS));
     world.wait(60);
     assert_eq!(world.due().map(|(_, target)| target), Some(world.oldest() + 60));
 }

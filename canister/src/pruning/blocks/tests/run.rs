@@ -46,7 +46,7 @@ fn the_daemon_stays_off_without_a_policy_cycles_or_permission() {
 }
 
 #[test]
-fn that_it_is_paused_is_logged_when_that_begins() {
+fn each_pause_is_logged_once() {
     let mut world = world(PrunePolicyArg { retain_blocks: Some(1), max_ops_per_tick: Some(1), ..policy() });
     world.append(10, 100, 1);
     world.constraints.min_liquid_cycles = 6;
@@ -80,7 +80,7 @@ fn a_first_policy_switches_the_daemon_on_and_survives_an_upgrade() {
     assert_eq!(pruner.policy(), Some(&PrunePolicy { retain_blocks: 8, ..policy }));
 }
 
-/// Damage does not stop the daemon: it is counted, logged, skipped, and its space accounted for.
+/// Damage does not stop the daemon: damage is counted, logged and skipped, and its space is accounted for.
 #[test]
 fn a_poisoned_record_and_a_poisoned_pointer_are_skipped_by_the_daemon() {
     let mut world = world(PrunePolicyArg { retain_blocks: Some(2), ..policy() });
@@ -98,16 +98,16 @@ fn a_poisoned_record_and_a_poisoned_pointer_are_skipped_by_the_daemon() {
     assert_eq!(
         freed,
         world.chain.meta(9).unwrap().log_offset / u64::from(CLASS),
-        "all but what is kept, the lost one too"
+        "all but the kept blobs, the lost one included"
     );
     world.append(30, CLASS as usize, 1);
     world.tick();
-    assert_eq!((world.oldest(), world.status().faults), (39, status.faults), "and the rest goes on");
+    assert_eq!((world.oldest(), world.status().faults), (39, status.faults), "later blocks are pruned");
 }
 
-/// What a rollback has skipped is counted with what the pruner has, and an upgrade forgets none of it.
+/// Faults that a rollback skips are added to those of the pruner and survive an upgrade.
 #[test]
-fn what_a_rollback_skips_is_counted() {
+fn faults_of_a_rollback_are_counted() {
     let mut world = world(policy());
     world.append(3, 10, 1);
     world.chain.poison_record(2);
@@ -119,7 +119,7 @@ fn what_a_rollback_skips_is_counted() {
     assert_eq!(world.status().faults, 1);
 }
 
-/// The library may deliver a firing twice.
+/// The timer library may deliver a firing twice.
 #[test]
 fn a_second_tick_at_the_same_moment_changes_nothing() {
     let mut world = world(PrunePolicyArg { retain_blocks: Some(5), ..policy() });
@@ -132,7 +132,7 @@ fn a_second_tick_at_the_same_moment_changes_nothing() {
 }
 
 #[test]
-fn a_run_ends_where_the_daemon_is_stopped() {
+fn switching_pruning_off_ends_the_run() {
     let mut world = world(PrunePolicyArg { retain_blocks: Some(5), max_ops_per_tick: Some(4), ..policy() });
     world.append(30, 1_000, 1);
     world.tick();
@@ -144,10 +144,10 @@ fn a_run_ends_where_the_daemon_is_stopped() {
     assert_eq!((world.status().running, world.status().runs), (true, 2));
     world.hold_at(0);
     world.tick();
-    assert!(!world.status().running, "held: what comes then is another run");
+    assert!(!world.status().running, "held back: later work is another run");
 }
 
-/// What was set aside of a chain is no more when that is emptied: the next one may have a block of the same number.
+/// Emptying the chain clears its blocks that were set aside, because the next chain may have a block of the same number.
 #[test]
 fn a_reset_forgets_the_blocks_that_were_set_aside() {
     let mut world = world(policy());
@@ -158,9 +158,9 @@ fn a_reset_forgets_the_blocks_that_were_set_aside() {
 }
 
 #[test]
-fn a_run_stops_at_its_budget_and_goes_on_from_there() {
+fn a_run_stops_at_its_budget_and_resumes_there() {
     let mut world = world(policy());
-    // A blob each, which is 3 ops.
+    // One blob per block, which is 3 ops.
     world.append(9, CLASS as usize - 53, 1);
     world.chain.poison_record(4);
     let due = Due { reason: PruneReason::Retention, target: 5, before: 5, held_by: None };

@@ -8,36 +8,36 @@ fn a_sweep_waits_for_a_pause_but_not_for_ever() {
     world.append_ids(7, 1_000);
     world.called();
     assert_eq!(world.status().sweep, SweepPhase::Idle);
-    assert_eq!(world.come_round(), Next::Whenever, "four blocks went, and what they leave is not worth a sweep");
+    assert_eq!(world.tick_next(), Next::Whenever, "four blocks went; their stale entries are too few for a sweep");
     assert_eq!((world.oldest(), world.status().sweep, world.status().backlog.debt), (4, SweepPhase::Collecting, 4_000));
     world.append_ids(1, 1_000);
     world.called();
     let asked_again = platform::time_ns() + 5 * NS;
-    assert_eq!(world.come_round(), Next::At(asked_again), "a producer has just called");
+    assert_eq!(world.tick_next(), Next::At(asked_again), "a producer has just called");
     assert_eq!((world.status().sweep, world.status().backlog.debt), (SweepPhase::Ready, 5_000));
     for _ in 0..8 {
         world.wait(4);
         world.called();
-        assert_eq!(world.come_round(), Next::At(platform::time_ns() + 5 * NS));
+        assert_eq!(world.tick_next(), Next::At(platform::time_ns() + 5 * NS));
     }
     world.wait(4);
     world.called();
-    assert_eq!(world.come_round(), Next::Whenever, "it has waited for eight ticks");
+    assert_eq!(world.tick_next(), Next::Whenever, "it has waited for eight ticks");
     let status = world.status();
     assert_eq!((status.sweep, status.backlog.debt, status.transaction_index.sweeps), (SweepPhase::Idle, 0, 1));
     assert_eq!((status.transaction_index.entries, status.transaction_index.dropped), (3_000, 5_000));
-    // A pause that comes.
+    // A pause comes.
     world.append_ids(5, 1_000);
     world.called();
-    assert_eq!(world.come_round(), Next::At(platform::time_ns() + 5 * NS));
+    assert_eq!(world.tick_next(), Next::At(platform::time_ns() + 5 * NS));
     world.wait(5);
-    assert_eq!(world.come_round(), Next::Whenever);
+    assert_eq!(world.tick_next(), Next::Whenever);
     assert_eq!(world.status().transaction_index.sweeps, 2);
-    // A debt that is too large waits for nothing.
+    // A debt above the forced mark does not wait.
     world.append_ids(7, 1_000);
     world.called();
-    assert_eq!(world.come_round(), Next::AtOnce, "the mark is passed by what was collected now");
-    world.come_round();
+    assert_eq!(world.tick_next(), Next::AtOnce, "the entries of this tick pass the mark");
+    world.tick_next();
     assert_eq!(world.status().transaction_index.sweeps, 3);
 }
 
@@ -49,7 +49,7 @@ fn a_backlog_is_worked_off_message_by_message_and_the_debt_stays_bounded() {
     world.called();
     let mut ticks = 0;
     loop {
-        let next = world.come_round();
+        let next = world.tick_next();
         ticks += 1;
         let table = world.chain.debt(crate::chain::IndexTable::Ids);
         let bound = table.live() * 5 / 4 + table.buckets + 8_192 + 500 * 10;
@@ -62,19 +62,19 @@ fn a_backlog_is_worked_off_message_by_message_and_the_debt_stays_bounded() {
     let status = world.status();
     assert_eq!((status.oldest_kept_block, status.backlog.blocks, status.backlog.behind_since), (Some(1_997), 0, None));
     assert!(status.transaction_index.dropped >= 15_000, "{status:?}");
-    // `prune_now` sweeps whatever there is, however little.
+    // `prune_now` sweeps even a single stale entry.
     let run = world.prune(u64::MAX);
     assert_eq!((run.blocks, run.reason, world.status().backlog.debt), (0, None, 0));
     assert_eq!(world.chain.index_stats().entries, 30);
 }
 
 #[test]
-fn a_backlog_is_visible_while_it_lasts_and_a_problem_when_it_lasts_long() {
+fn a_backlog_is_shown_at_once_and_a_problem_when_it_lasts() {
     let mut world = world(PrunePolicyArg { retain_blocks: Some(1), max_ops_per_tick: Some(1), ..policy() });
     world.append_ids(100, 2);
     assert_eq!((world.status().backlog.blocks, world.status().backlog.references), (98, 196));
     for _ in 0..12 {
-        assert_eq!(world.come_round(), Next::AtOnce);
+        assert_eq!(world.tick_next(), Next::AtOnce);
         world.wait(60);
         world.append_ids(2, 2);
     }
@@ -89,14 +89,14 @@ fn a_backlog_is_visible_while_it_lasts_and_a_problem_when_it_lasts_long() {
         (ProblemCode::PruneBehind, status.backlog.behind_since.map(|secs| secs * NS))
     );
     world.pruner.set_policy(PrunePolicy { max_ops_per_tick: 100, retain_blocks: 1, ..PrunePolicy::default() });
-    while world.come_round() == Next::AtOnce {}
+    while world.tick_next() == Next::AtOnce {}
     let status = world.status();
     assert_eq!((status.backlog.blocks, status.backlog.empty_in_secs), (0, Some(0)));
     assert_eq!(blocks::behind(&status, world.pruner.interval_secs()), None);
 }
 
-/// Ten thousand blocks, with a producer's call before every tick, so that no sweep ever finds a pause: a table never has many more
-/// entries than are live, nor many more buckets than they want.
+/// Ten thousand blocks with a producer's call before every tick, so that no sweep finds a pause: a table never has many more entries than
+/// are live, nor many more buckets than these need.
 #[test]
 fn the_indexes_stay_bounded_without_a_pause() {
     let (window, ids, ops) = (3_000, 20, 500);
@@ -108,7 +108,7 @@ fn the_indexes_stay_bounded_without_a_pause() {
         if number % 10 == 0 {
             world.called();
             let mut ticks = 0;
-            while world.come_round() == Next::AtOnce {
+            while world.tick_next() == Next::AtOnce {
                 world.called();
                 ticks += 1;
                 assert!(ticks < 1_000);
@@ -122,7 +122,7 @@ fn the_indexes_stay_bounded_without_a_pause() {
     let status = world.status();
     assert_eq!(status.oldest_kept_block, Some(9_990 - window));
     assert!(status.transaction_index.sweeps > 10, "{status:?}");
-    // At 60 entries for each hundred places, 28 to a bucket.
+    // 60 entries per hundred places, 28 places per bucket.
     let wanted = (window + 10) * ids * 100 / (60 * 28);
-    assert!(largest <= wanted * 5 / 4, "{largest} buckets, {wanted} are wanted");
+    assert!(largest <= wanted * 5 / 4, "{largest} buckets, {wanted} are needed");
 }

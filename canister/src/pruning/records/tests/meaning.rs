@@ -212,11 +212,11 @@ fn what_a_run_keeps_is_said_once_with_the_first_ten_transactions() {
     s.settle();
     let lines = said();
     let [unmined, recent] = &lines[..] else { panic!("{lines:?}") };
-    assert!(unmined.starts_with("Defensive skip: 12 records kept, as a spender is unmined: "), "{unmined}");
+    assert!(unmined.starts_with("Defensive skip: 12 records kept because a spender is unmined: "), "{unmined}");
     assert!(unmined.ends_with(" and 2 more") && unmined.matches(", ").count() == 10, "{unmined}");
     let id = |tx: &Tx| tx.txid.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     assert_eq!(all[1..].iter().filter(|(parent, _)| unmined.contains(&id(parent))).count(), 10);
-    let one = format!("Defensive skip: 1 record kept, as a spender was mined too lately: {}", id(&all[0].0));
+    let one = format!("Defensive skip: 1 record kept because a spender was mined too recently: {}", id(&all[0].0));
     assert_eq!(*recent, one);
     s.prune(1_300);
     assert_eq!(said().len(), 2, "nobody looks at them meanwhile");
