@@ -1,4 +1,4 @@
-//! Leases are given, extended, and end by time.
+//! Leases: acquired, extended, ended and expired.
 
 use super::answer::{Answer, MAX_ROWS, at_most, at_most_many, has_bytes, limit};
 use super::header::Counter;
@@ -16,11 +16,11 @@ use coppice_interface::{
     AcquireBlobDeletions, BlobDeletionError, BlobDeletionLease, BlobDeletionState, CompletedBlobDeletions,
 };
 
-/// Seconds of a lease where the caller does not say.
+/// Seconds of a lease if the caller gives none.
 const DEFAULT_SECS: u64 = 300;
 const MAX_SECS: u64 = 43_200;
 
-/// Nanoseconds of a lease.
+/// Returns the nanoseconds of a lease.
 ///
 /// # Errors
 /// `TooLarge`.
@@ -29,11 +29,11 @@ fn length(secs: u64) -> Answer<u64> {
 }
 
 impl DeletionQueue {
-    /// Leases the first rows that wait; none where none does. With a safety window, where the chain has reached a height, rows up to so
-    /// many blocks below it.
+    /// Leases the first waiting rows, or returns `None` if no row is due. With a safety window, rows are due up to that many blocks below
+    /// `reached`, the height that the chain has reached.
     ///
     /// # Errors
-    /// `TooMany`, `TooLarge`, `Empty`, `TooManyLeases`, `Completed`, `Expired`, `OutOfSpace`, `LowCycles`, and nothing has changed.
+    /// `TooMany`, `TooLarge`, `Empty`, `TooManyLeases`, `Completed`, `Expired`, `OutOfSpace`, `LowCycles`; nothing has changed.
     pub fn acquire(
         &mut self,
         caller: Principal,
@@ -52,10 +52,10 @@ impl DeletionQueue {
         self.message(now_ns, |store| store.acquire(caller, arg, (due, most), [now_ns, length])).unwrap_or(Ok(None))
     }
 
-    /// Has a lease expire so many seconds from now, if that is later than it would. Answers when it does, in Unix nanoseconds.
+    /// Extends a lease to `secs` seconds from now; never shortens it. Returns the new expiry in Unix nanoseconds.
     ///
     /// # Errors
-    /// `TooLarge`, `UnknownToken`, `NotHolder`, `Expired`, `Completed`, and nothing has changed.
+    /// `TooLarge`, `UnknownToken`, `NotHolder`, `Expired`, `Completed`; nothing has changed.
     pub fn extend(&mut self, caller: Principal, token: &[u8], secs: u64, now_ns: u64) -> Answer<u64> {
         let length = length(secs)?;
         let until = now_ns.saturating_add(length);
@@ -71,8 +71,8 @@ impl DeletionQueue {
         extended.unwrap_or(Err(BlobDeletionError::UnknownToken))
     }
 
-    /// Ends the live leases of a holder, and says how many. Their rows come back after a quarter of the lease's time: the longest that a
-    /// request for a blob may take.
+    /// Ends the live leases of a holder and returns their number. Their rows return after a quarter of the lease's length, the longest time
+    /// that a request for a blob may take.
     pub fn end_leases(&mut self, holder: Principal, now_ns: u64) -> u64 {
         let is_live = |lease: &Lease| lease.stage == Stage::Live && lease.holder == holder;
         let ended = self.message(now_ns, |store| {
@@ -90,7 +90,7 @@ impl DeletionQueue {
         ended.unwrap_or(0)
     }
 
-    /// When time does something next, in Unix nanoseconds; none: nothing waits for a moment.
+    /// Returns the time of the next expiry or end of a back-off, in Unix nanoseconds, or `None` if there is none.
     pub fn next_event(&self) -> Option<u64> {
         let store = self.store.as_ref()?;
         let ends = store.leases.live.iter().map(Lease::next_event);
@@ -141,7 +141,7 @@ impl Store {
         {
             match Row::read(&self.slots, slot) {
                 Some(mut row) => self.move_to(&mut row, BlobDeletionState::Waiting),
-                // Else it would be looked at for ever.
+                // A row that stayed here would be read again for ever.
                 None => {
                     logs::error(&format!("deletion queue: the row in slot {slot} cannot be decoded"));
                     treap.remove(&mut self.slots, &mut self.root.backing_off, slot);
@@ -150,13 +150,13 @@ impl Store {
         }
     }
 
-    /// A lease ends, and nobody's request for it makes another one.
+    /// Ends a lease and remembers its request, so that the same request makes no second lease.
     pub fn end(&mut self, number: u64, now_ns: u64, stage: Stage, answer: Option<&CompletedBlobDeletions>) {
         self.leases.end(&mut self.slots, number, (self.root.ended, now_ns), stage, answer);
         self.root.ended += 1;
     }
 
-    /// Has the rows of leases that are over wait again, the lease that was to expire first before others, as far as there is room.
+    /// Returns the rows of ended leases to their lanes, in the order of the leases' expiry, while there is room.
     pub fn send_back(&mut self, has_room: &mut dyn FnMut(&Slots) -> bool) {
         while let Some(number) = self.leases.earliest(|lease| lease.free() > 0) {
             while let Some(lease) = self.leases.get_mut(number).filter(|lease| lease.free() > 0) {
@@ -170,7 +170,7 @@ impl Store {
                         row.lease = 0;
                         self.enter(&mut row, BlobDeletionState::Waiting);
                     }
-                    // Else it would be looked at for ever.
+                    // A row that stayed here would be read again for ever.
                     None => {
                         logs::error(&format!("deletion queue: a row of lease {number} cannot be decoded"));
                         lease.forget_rows();
@@ -221,7 +221,7 @@ impl Store {
         let mut rows = Vec::new();
         for _ in 0..limit(arg.limit) {
             let Some(slot) = merge.next(self, height) else { break };
-            // One that cannot be decoded stays where it is.
+            // A row that cannot be decoded stays in its place.
             if let Some(mut row) = Row::read(&self.slots, slot).filter(|row| row.state == BlobDeletionState::Waiting) {
                 row.lease = token.number;
                 self.move_to(&mut row, BlobDeletionState::Leased);

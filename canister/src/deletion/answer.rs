@@ -1,13 +1,13 @@
-//! Answers of the deletion queue: errors, and checks of arguments.
+//! Result type of the deletion queue, and checks of arguments.
 
 use coppice_interface::BlobDeletionError;
 
-/// Rows of one answer.
+/// Maximum rows in one reply.
 pub const MAX_ROWS: u32 = 1_000;
-/// Rows of one answer where the caller does not say.
+/// Rows in one reply if the caller gives no number.
 const DEFAULT_ROWS: u32 = 100;
 
-/// The queue's answer, or the reason for a refusal.
+/// Result of an operation, or the reason for a refusal.
 pub type Answer<T> = Result<T, BlobDeletionError>;
 
 /// Returns `asked` if it is at most `limit`.
@@ -26,7 +26,7 @@ pub fn at_most_many(asked: usize, limit: usize) -> Answer<()> {
     if asked > limit { Err(BlobDeletionError::TooMany { limit: limit as u64 }) } else { Ok(()) }
 }
 
-/// Checks that bytes are there, and are at most `limit`.
+/// Checks that there are bytes, and at most `limit`.
 ///
 /// # Errors
 /// `Empty`, `TooLarge`.
@@ -37,7 +37,7 @@ pub fn has_bytes(what: &str, bytes: &[u8], limit: usize) -> Answer<()> {
     at_most(&format!("bytes of {what}"), bytes.len() as u64, limit as u64).map(drop)
 }
 
-/// Returns the rows of an answer: `asked`, within its bounds; 0 asks for the default.
+/// Returns the number of rows in a reply: `asked` within its bounds; 0 asks for the default.
 pub fn limit(asked: u32) -> usize {
     if asked == 0 { DEFAULT_ROWS as usize } else { asked.min(MAX_ROWS) as usize }
 }

@@ -1,4 +1,4 @@
-//! What a worker says of rows: deleted, failed.
+//! Completion: workers report rows as deleted, failed or of unknown fate.
 
 use super::answer::{Answer, at_most_many};
 use super::header::Counter;
@@ -14,52 +14,52 @@ use coppice_interface::{
 };
 use std::collections::BTreeSet;
 
-/// Numbers of rows that a completion without a lease takes.
+/// Maximum row numbers in a completion without a lease.
 const MAX_ROWS: usize = 10_000;
-/// The longest that a row backs off.
+/// Longest back-off of a row.
 const MAX_BACK_OFF_SECS: u64 = 3_600;
 
 /// Outcome for the record attached to a completed row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordEnd {
-    /// Removed, or will be without another call.
+    /// The record is removed, or will be without another call.
     Gone,
-    /// Kept: it could not be removed.
+    /// The record is kept because it could not be removed.
     Kept,
 }
 
 /// Callbacks into the record store while rows are completed.
 pub trait Completion {
     /// Returns whether the message has room for another row, after the queue has changed `pages` pages.
-    fn goes_on(&mut self, pages: u64) -> bool;
+    fn has_budget(&mut self, pages: u64) -> bool;
 
     /// Removes the record attached to a row.
     fn record_end(&mut self, txid: &[u8; 32]) -> RecordEnd;
 }
 
-/// How failures are taken.
+/// Handling of failures.
 #[derive(Clone, Copy)]
 struct Failures {
-    /// A row is given up that has failed so often.
+    /// Failures after which a row is given up.
     max_retries: u32,
     now_ns: u64,
-    /// Seconds that a row backs off when it has failed once, of one that was leased; 0: it does not.
+    /// Seconds that a leased row backs off after its first failure; 0: no back-off.
     base_secs: u64,
 }
 
-/// A worker's report about rows, and how far it is worked through.
-struct Said<'a, C> {
-    /// By [`List`].
+/// A worker's report about rows, and the progress through it.
+struct Report<'a, C> {
+    /// Row numbers by [`List`].
     lists: [&'a [u64]; 3],
-    /// All that no list names is gone.
+    /// The blobs of all rows that no list names are deleted.
     rest: bool,
-    /// Rows of a higher height are left alone.
+    /// Rows above this height are left alone.
     up_to: u32,
-    /// The lease of the rows; none: they are under none.
+    /// The lease of the rows; `None` if they have none.
     lease: Option<u64>,
     failures: Failures,
     completion: &'a mut C,
-    /// No row was dealt with yet: one at least fits a message.
+    /// True before the first row, which always fits a message.
     is_first: bool,
     done: CompletedBlobDeletions,
 }
@@ -69,22 +69,22 @@ struct Said<'a, C> {
 enum List {
     Completed,
     Failed,
-    /// Rows whose fate is not known: they stay leased until the lease expires.
+    /// Rows of unknown fate, which stay leased until the lease expires.
     Unknown,
 }
 
-/// Until when a row backs off that has failed so often.
+/// Returns the end of the back-off of a row with this number of failures.
 fn back_off(failures: Failures, retries: u32) -> u64 {
     let doubled = failures.base_secs.saturating_mul(1u64.checked_shl(retries.saturating_sub(1)).unwrap_or(u64::MAX));
     failures.now_ns.saturating_add(doubled.min(MAX_BACK_OFF_SECS) * NS)
 }
 
 impl DeletionQueue {
-    /// Takes note of what a worker did without a lease, row by row as far as a message goes: a row wholly or not at all. Those under a
-    /// live lease are left alone and named, as are those above the height up to which the worker has looked.
+    /// Applies a worker's report without a lease, as many rows as fit in a message, each row completely. Rows under a live lease and rows
+    /// above `up_to_height` are left alone and returned as skipped.
     ///
     /// # Errors
-    /// `TooMany`, and nothing has changed.
+    /// `TooMany`; nothing has changed.
     pub fn complete(
         &mut self,
         arg: &CompleteBlobDeletions,
@@ -95,22 +95,22 @@ impl DeletionQueue {
         let max_retries = arg.max_retries.max(self.limits.least_retries);
         let failures = Failures { max_retries, now_ns, base_secs: 0 };
         let up_to = arg.up_to_height.unwrap_or(u32::MAX);
-        let mut said =
-            Said { up_to, ..Said::new([&arg.completed_ids, &arg.failed_ids, &[]], None, failures, completion) };
-        if self.message(now_ns, |store| store.work(&mut said)).is_none() {
-            // A queue that never had a row knows none of them.
+        let mut report =
+            Report { up_to, ..Report::new([&arg.completed_ids, &arg.failed_ids, &[]], None, failures, completion) };
+        if self.message(now_ns, |store| store.work(&mut report)).is_none() {
+            // A queue that never had a row skips all numbers.
             let mut seen = BTreeSet::new();
-            said.done.skipped = said.lists.concat().into_iter().filter(|id| seen.insert(*id)).collect();
+            report.done.skipped = report.lists.concat().into_iter().filter(|id| seen.insert(*id)).collect();
         }
-        Ok(said.done)
+        Ok(report.done)
     }
 
-    /// The same of what a worker has leased; rows that are not of the lease are named and left alone. With this the lease ends, where
-    /// nothing remains: rows of it that were not named wait again, and those of unknown fate when it would have expired. Said again, it
-    /// is answered as before. Counts are those of the lease, not of the message.
+    /// Applies a worker's report about its lease. Rows of other leases are left alone and returned as skipped. If nothing remains, the
+    /// lease ends: its rows that were not named wait again, and its rows of unknown fate wait again when the lease would have expired. A
+    /// repeated report gets the same reply. Counts are those of the lease, not of the message.
     ///
     /// # Errors
-    /// `TooMany`, `UnknownToken`, `NotHolder`, `Expired`, and nothing has changed.
+    /// `TooMany`, `UnknownToken`, `NotHolder`, `Expired`; nothing has changed.
     pub fn complete_batch(
         &mut self,
         caller: Principal,
@@ -128,9 +128,9 @@ impl DeletionQueue {
                 Err(answer) => return Ok(answer),
             };
             let rest = arg.rest.is_some();
-            let mut said = Said { rest, ..Said::new(lists, Some(number), failures, completion) };
-            store.work(&mut said);
-            let Said { completion, mut done, .. } = said;
+            let mut report = Report { rest, ..Report::new(lists, Some(number), failures, completion) };
+            store.work(&mut report);
+            let Report { completion, mut done, .. } = report;
             let Some(lease) = store.leases.get_mut(number) else { return Ok(done) };
             let counted = lease.count([done.removed, done.retries_incremented, done.dead]);
             [done.removed, done.retries_incremented, done.dead] = counted;
@@ -140,18 +140,18 @@ impl DeletionQueue {
                 store.end(number, now_ns, stage, Some(&done));
                 store.root.tally(Counter::Completed, 1);
                 store.root.tally(Counter::Seconds, now_ns.saturating_sub(acquired_at) / NS);
-                store.send_back(&mut |slots| completion.goes_on(slots.pages_changed()));
+                store.send_back(&mut |slots| completion.has_budget(slots.pages_changed()));
             }
             Ok(done)
         });
         done.unwrap_or(Err(BlobDeletionError::UnknownToken))
     }
 
-    /// Takes a row out whose blob is gone, and says whether it has gone. A dead letter goes only where no record waits for it, and a row
-    /// only where its height is this one or lower.
+    /// Removes a row whose blob is deleted, and returns whether it was removed. Keeps dead-letter rows with a record, and rows above the
+    /// height `up_to`.
     ///
     /// # Errors
-    /// `Leased`, and nothing has changed.
+    /// `Leased`; nothing has changed.
     pub fn remove(&mut self, id: u64, up_to: u32, now_ns: u64, completion: &mut impl Completion) -> Answer<bool> {
         let removed = self.message(now_ns, |store| {
             let Some(mut row) = store.queued(id)? else { return Ok(false) };
@@ -163,10 +163,10 @@ impl DeletionQueue {
         removed.unwrap_or(Ok(false))
     }
 
-    /// Counts a failure. One that has failed as often as it may is given up; said again of a dead letter nothing changes.
+    /// Counts a failure of a row. Gives the row up at `max_retries` failures. Changes nothing for a dead-letter row.
     ///
     /// # Errors
-    /// `NotFound`, `Leased`, and nothing has changed.
+    /// `NotFound`, `Leased`; nothing has changed.
     pub fn increment(&mut self, id: u64, max_retries: u32, now_ns: u64) -> Answer<BlobDeletionRetry> {
         let max_retries = max_retries.max(self.limits.least_retries);
         let failures = Failures { max_retries, now_ns, base_secs: 0 };
@@ -181,7 +181,7 @@ impl DeletionQueue {
     }
 }
 
-impl<'a, C: Completion> Said<'a, C> {
+impl<'a, C: Completion> Report<'a, C> {
     fn new(lists: [&'a [u64]; 3], lease: Option<u64>, failures: Failures, completion: &'a mut C) -> Self {
         let done = CompletedBlobDeletions::default();
         Self { lists, rest: false, up_to: u32::MAX, lease, failures, completion, is_first: true, done }
@@ -189,12 +189,12 @@ impl<'a, C: Completion> Said<'a, C> {
 
     /// Returns whether the message has room for another row. The first row always fits.
     fn has_room(&mut self, slots: &Slots) -> bool {
-        std::mem::take(&mut self.is_first) || self.completion.goes_on(slots.pages_changed())
+        std::mem::take(&mut self.is_first) || self.completion.has_budget(slots.pages_changed())
     }
 }
 
 impl Store {
-    /// A row of the queue: one that is held is none yet.
+    /// Returns a row unless it is only held.
     ///
     /// # Errors
     /// `Leased`.
@@ -204,9 +204,9 @@ impl Store {
         if row.is_some_and(|row| self.is_leased(&row)) { Err(BlobDeletionError::Leased) } else { Ok(row) }
     }
 
-    /// Works through what was completed, what failed, what is not known, and then the rest; of a lease, or of none.
-    fn work(&mut self, said: &mut Said<impl Completion>) {
-        let lists = said.lists.into_iter().zip([List::Completed, List::Failed, List::Unknown]);
+    /// Works through the lists of a report (completed, failed, unknown), then through the rest of its lease.
+    fn work(&mut self, report: &mut Report<impl Completion>) {
+        let lists = report.lists.into_iter().zip([List::Completed, List::Failed, List::Unknown]);
         let all = lists.flat_map(|(ids, list)| ids.iter().map(move |id| (*id, list)));
         let mut seen = BTreeSet::new();
         let mut looked_at = 0;
@@ -216,57 +216,57 @@ impl Store {
                 let row = self.find(id);
                 let queued = row.filter(|row| row.state != BlobDeletionState::Held);
                 let is_leased = queued.as_ref().is_some_and(|row| self.is_leased(row));
-                let is_meant = |row: &Row| match said.lease {
+                let is_meant = |row: &Row| match report.lease {
                     Some(number) => is_leased && row.lease == number,
-                    None => !is_leased && row.height <= said.up_to,
+                    None => !is_leased && row.height <= report.up_to,
                 };
                 let acts = match queued.filter(is_meant) {
-                    Some(_) if !said.has_room(&self.slots) => break,
-                    Some(mut row) => self.take_note(&mut row, list, said),
+                    Some(_) if !report.has_room(&self.slots) => break,
+                    Some(mut row) => self.apply_outcome(&mut row, list, report),
                     None => false,
                 };
                 if !acts {
-                    self.root.tally(Counter::NotFound, u64::from(said.lease.is_none() && queued.is_none()));
+                    self.root.tally(Counter::NotFound, u64::from(report.lease.is_none() && queued.is_none()));
                     let failed_under =
-                        |row: Row| row.state != BlobDeletionState::Leased && Some(row.lease) == said.lease;
+                        |row: Row| row.state != BlobDeletionState::Leased && Some(row.lease) == report.lease;
                     let was_done = row.map_or((1..self.root.next_id).contains(&id), failed_under);
-                    if was_done { &mut said.done.already } else { &mut said.done.skipped }.push(id);
+                    if was_done { &mut report.done.already } else { &mut report.done.skipped }.push(id);
                 }
             }
             looked_at += 1;
         }
-        said.done.remaining = said.lists.iter().map(|ids| ids.len() as u64).sum::<u64>() - looked_at;
-        if let Some(number) = said.lease.filter(|_| said.rest && said.done.remaining == 0) {
-            self.work_rest(number, said);
+        report.done.remaining = report.lists.iter().map(|ids| ids.len() as u64).sum::<u64>() - looked_at;
+        if let Some(number) = report.lease.filter(|_| report.rest && report.done.remaining == 0) {
+            self.work_rest(number, report);
         }
     }
 
     /// Completes the rows of a lease that no list names.
-    fn work_rest(&mut self, number: u64, said: &mut Said<impl Completion>) {
+    fn work_rest(&mut self, number: u64, report: &mut Report<impl Completion>) {
         while let Some(lease) = self.leases.get_mut(number).filter(|lease| lease.rows > lease.unknown) {
             let left = u64::from(lease.rows - lease.unknown);
             let Some(mut row) = lease.rows(&self.slots).next() else { return lease.forget_rows() };
-            if !said.has_room(&self.slots) {
-                said.done.remaining = left;
+            if !report.has_room(&self.slots) {
+                report.done.remaining = left;
                 return;
             }
-            self.take_note(&mut row, List::Completed, said);
+            self.apply_outcome(&mut row, List::Completed, report);
         }
     }
 
-    /// Answers whether something was done.
-    fn take_note(&mut self, row: &mut Row, list: List, said: &mut Said<impl Completion>) -> bool {
-        let done = &mut said.done;
+    /// Applies a report to a row. Returns whether the row changed.
+    fn apply_outcome(&mut self, row: &mut Row, list: List, report: &mut Report<impl Completion>) -> bool {
+        let done = &mut report.done;
         match list {
             List::Completed => {
-                let end = self.succeeded(row, said.completion);
+                let end = self.succeeded(row, report.completion);
                 done.removed += u64::from(end.is_some());
                 done.dead += u64::from(end == Some(RecordEnd::Kept));
                 return end.is_some();
             }
             List::Failed if row.state == BlobDeletionState::Dead => return false,
             List::Failed => {
-                self.failed(row, said.failures);
+                self.failed(row, report.failures);
                 let dead = row.state == BlobDeletionState::Dead;
                 done.removed += u64::from(dead);
                 done.dead += u64::from(dead);
@@ -285,7 +285,8 @@ impl Store {
         true
     }
 
-    /// A row's blob is gone, and its record goes, too. Where that makes difficulties the row is given up; none: it was already.
+    /// Removes a row whose blob is deleted, and its record. If the record cannot be removed, gives the row up, or returns `None` if the row
+    /// was dead already.
     fn succeeded(&mut self, row: &mut Row, completion: &mut impl Completion) -> Option<RecordEnd> {
         self.taken[row.store_type as usize] = true;
         let end = row.txid.map_or(RecordEnd::Gone, |txid| completion.record_end(&txid));
@@ -300,7 +301,7 @@ impl Store {
         Some(end)
     }
 
-    /// A row's blob could not be deleted, of a row that was not given up.
+    /// Counts a failure of a row that is not dead: gives the row up, or makes it back off or wait.
     fn failed(&mut self, row: &mut Row, failures: Failures) {
         let was_leased = self.is_leased(row);
         if !was_leased && row.state != BlobDeletionState::Leased {

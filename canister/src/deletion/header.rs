@@ -1,4 +1,4 @@
-//! What the queue keeps beside its rows, in the first slot: where its indexes begin, how many rows stand where, and counters.
+//! Header of the queue, in its first slot: roots of the indexes, numbers of rows by state, and counters.
 //!
 //! ```text
 //! words of 64 bits:  0 "CPDQ" ‖ version u16 ‖ 0   1 next number   2 by name ‖ by number   3…8 dead, one a store: alone ‖ with a record
@@ -11,20 +11,20 @@ use coppice_interface::{BlobDeletionState, StoreType};
 use coppice_storage::header::Header;
 
 const LAYOUT: Header = Header { name: "deletion queue", magic: *b"CPDQ", version: 2 };
-/// Stores.
+/// Number of store types.
 pub const STORES: usize = StoreType::ALL.len();
 const STATES: usize = BlobDeletionState::ALL.len();
 const COUNTS: usize = DEAD + STORES + 5;
 const DEAD: usize = 3;
 const COUNTERS: usize = COUNTS + STORES * STATES;
 const WORDS: usize = COUNTERS + Counter::Dropped as usize + 1;
-/// Bytes of it.
+/// Bytes of the header.
 pub const ROOT: u32 = 8 * WORDS as u32;
 
-/// Declares the counters since the queue was made, each with the name of its metric.
+/// Declares the counters, each with the name of its metric.
 macro_rules! counters {
     ($($(#[$doc:meta])* $counter:ident $metric:literal)*) => {
-        /// A counter since the queue was made.
+        /// A counter since the queue was created.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Counter {
             $($(#[$doc])* $counter),*
@@ -36,56 +36,56 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Rows that were scheduled, each time.
+    /// Schedulings of rows.
     Scheduled "pruner_blob_deletion_scheduled_total"
     /// Rows that were cancelled.
     Cancelled "pruner_blob_deletion_cancelled_total"
-    /// Rows whose blob is gone.
+    /// Rows whose blob was deleted.
     Processed "pruner_blob_deletion_processed_total"
-    /// Numbers and names that were not there.
+    /// Numbers and names without a row.
     NotFound "pruner_blob_deletion_not_found_total"
-    /// Failures.
+    /// Failed deletions.
     Errors "pruner_blob_deletion_errors_total"
     /// Rows that were given up.
     GivenUp "coppice_pruner_blob_deletion_given_up_total"
-    /// Leases.
+    /// Acquired leases.
     Acquired "coppice_pruner_blob_deletion_leases_acquired_total"
-    /// How often one was extended.
+    /// Extensions of leases.
     Extended "coppice_pruner_blob_deletion_leases_extended_total"
-    /// Leases that were completed.
+    /// Completed leases.
     Completed "coppice_pruner_blob_deletion_leases_completed_total"
-    /// Leases that expired.
+    /// Expired leases.
     Expired "coppice_pruner_blob_deletion_leases_expired_total"
-    /// Seconds from acquiring a lease to completing it, of all.
+    /// Sum of the seconds from acquiring a lease to completing it.
     Seconds "pruner_blob_deletion_duration_seconds_sum"
-    /// Leases that were completed, and whose rows of unknown fate came back when they expired.
+    /// Completed leases whose rows of unknown fate returned at expiry.
     Unknown "coppice_pruner_blob_deletion_leases_unknown_total"
-    /// Leases that an operator ended.
+    /// Leases ended by an operator.
     Ended "coppice_pruner_blob_deletion_leases_ended_total"
-    /// Dead letters that were dropped, as there were too many.
+    /// Dead-letter rows that were dropped because there were too many.
     Dropped "coppice_pruner_blob_deletion_dead_dropped_total"
 }
 
-/// Mirrored on the heap, and written with each message that changes it.
+/// Header of the queue, mirrored on the heap and written with each message that changes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Root {
     pub next_id: u64,
     pub by_name: SlotId,
     pub by_id: SlotId,
     pub backing_off: SlotId,
-    /// Rows that were given up, by store: those without a record, and those that one waits for.
+    /// Treaps of dead rows by store type: rows without a record, and rows with one.
     pub dead: [[SlotId; 2]; STORES],
-    /// Rows among these that no record waits for.
+    /// Number of dead rows without a record.
     pub dead_alone: u64,
-    /// Where the leases lie; 0: there was none yet.
+    /// Slot of the leases; 0 before the first lease.
     pub leases: SlotId,
     pub next_lease: u64,
-    /// Leases that ended, ever.
+    /// Number of leases that ever ended.
     pub ended: u64,
-    /// Of hashes, priorities and tokens.
+    /// Seed of hashes, priorities and tokens.
     pub seed: u64,
     pub counts: [[u64; STORES]; STATES],
-    /// By [`Counter`].
+    /// Values by [`Counter`].
     pub counters: [u64; WORDS - COUNTERS],
 }
 
@@ -94,18 +94,18 @@ const fn both(low: SlotId, high: SlotId) -> u64 {
 }
 
 impl Root {
-    /// That of an empty queue.
+    /// Returns the header of an empty queue.
     pub fn new(seed: u64) -> Self {
         Self { next_id: 1, next_lease: 1, seed, ..Self::default() }
     }
 
-    /// Reads it.
+    /// Reads the header.
     ///
     /// # Errors
-    /// A sentence where it is not one that this code wrote.
+    /// A sentence if this code did not write the header.
     pub fn load(slots: &Slots) -> Result<Self, String> {
         if !slots.holds(FIRST_SLOT, u64::from(ROOT)) {
-            return Err("deletion queue: its first slot is another one".into());
+            return Err("deletion queue: its first slot is too short for the header".into());
         }
         let bytes: [u8; ROOT as usize] = slots.read(FIRST_SLOT, 0);
         let (words, _) = bytes.as_chunks::<8>();
@@ -124,7 +124,7 @@ impl Root {
         Ok(root)
     }
 
-    /// Writes it.
+    /// Writes the header.
     pub fn save(&self, slots: &mut Slots) {
         let mut words = [0; WORDS];
         words[..3].copy_from_slice(&[
@@ -143,17 +143,17 @@ impl Root {
         slots.write(FIRST_SLOT, 0, words.map(u64::to_le_bytes).as_flattened());
     }
 
-    /// So many more of what is counted.
+    /// Adds `more` to a counter.
     pub fn tally(&mut self, counter: Counter, more: u64) {
         self.counters[counter as usize] += more;
     }
 
-    /// All rows.
+    /// Returns the number of all rows.
     pub fn rows(&self) -> u64 {
         self.counts.iter().flatten().sum()
     }
 
-    /// Rows that stand somewhere.
+    /// Returns the number of rows in a state.
     pub fn count(&self, state: BlobDeletionState) -> u64 {
         self.counts[state as usize].iter().sum()
     }

@@ -1,11 +1,11 @@
-//! Lanes: where rows wait, one for each store type and file type, so that a lease passes over no row that its worker does not serve.
+//! Lanes: rows wait by store type and file type, so that a lease does not scan rows that its worker does not serve.
 //!
 //! ```text
-//! 76 × 48 bytes behind the root's words: 0 root of the treap u32   4 store type u8   5 bytes of the file type u8   6 file type 32
-//!                                        40 rows u64, in whatever state
+//! 76 × 48 bytes after the header's words: 0 root of the treap u32   4 store type u8   5 bytes of the file type u8   6 file type 32
+//!                                        40 rows u64, in all states
 //! ```
-//! The first twelve are those of `tx` and `outputs` in each store: always there, because UTXO records name these. Each of the other 64
-//! is made for the first row that needs one and given back with the last.
+//! The first twelve lanes, of `tx` and `outputs` in each store, always exist, because UTXO records name these. Each of the other 64 is
+//! created for its first row and freed with its last.
 
 use super::header::{ROOT, STORES};
 use super::row::{MAX_TYPE, Name};
@@ -13,24 +13,24 @@ use crate::storage::slots::{FIRST_SLOT, SlotId, Slots};
 use coppice_interface::{BlobSelector, StoreType};
 use coppice_storage::bytes::u64_at;
 
-/// Lanes of other file types than those that are always there.
+/// Maximum lanes besides the fixed ones.
 pub const MAX_LANES: usize = 64;
-/// File types whose lanes are always there.
+/// File types whose lanes always exist.
 const ALWAYS: [&str; 2] = ["tx", "outputs"];
 const FIXED: usize = STORES * ALWAYS.len();
 const ALL: usize = FIXED + MAX_LANES;
 const LANE: u32 = 48;
-/// Bytes of the root's slot, the lanes included.
+/// Bytes of the first slot: header and lanes.
 pub const ROOT_AND_LANES: u32 = ROOT + LANE * ALL as u32;
 
-/// The rows of a store type and a file type.
+/// Rows of a store type and a file type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lane {
     pub store_type: StoreType,
     pub file_type: String,
-    /// The treap of those that wait.
+    /// Treap of the waiting rows.
     pub waiting: SlotId,
-    /// Rows in whatever state: a lane stays until the last of them is gone, so that each finds its way back.
+    /// Rows in all states: a lane stays until its last row is removed, so that each row can return to it.
     rows: u64,
 }
 
@@ -90,10 +90,10 @@ impl Lanes {
         Self { all: (0..ALL).map(|at| (at < FIXED).then(|| fixed(at))).collect(), changed: [false; ALL] }
     }
 
-    /// Reads them.
+    /// Reads the lanes.
     ///
     /// # Errors
-    /// A sentence where one is not what this code wrote.
+    /// A sentence if this code did not write a lane.
     pub fn load(slots: &Slots) -> Result<Self, String> {
         let mut lanes = Self::new();
         if !slots.holds(FIRST_SLOT, u64::from(ROOT_AND_LANES)) {
@@ -109,7 +109,7 @@ impl Lanes {
         Ok(lanes)
     }
 
-    /// Writes those that have changed.
+    /// Writes the changed lanes.
     pub fn save(&mut self, slots: &mut Slots) {
         for at in (0..ALL).filter(|at| self.changed[*at]) {
             slots.write(FIRST_SLOT, ROOT + at as u32 * LANE, &Lane::encode(self.all[at].as_ref()));
@@ -130,21 +130,21 @@ impl Lanes {
         self.all.iter().skip(FIXED).position(|lane| lane.as_ref().is_some_and(is_it)).map(|at| FIXED + at)
     }
 
-    /// Returns whether a row of this name has a lane, or another lane may be made.
+    /// Returns whether a lane for this name exists or can be created.
     pub fn admits(&self, name: &Name) -> bool {
         self.find(name).is_some() || self.all.iter().any(Option::is_none)
     }
 
-    /// The lane of a new row of this name, which it [admits](Self::admits).
+    /// Returns the lane of a new row of this name, after creating the lane if needed. Assumes that [`admits`](Self::admits) was true.
     pub fn enter(&mut self, name: &Name) -> u8 {
         let free = || self.all.iter().position(Option::is_none);
-        let at = self.find(name).or_else(free).expect("a lane is free, as the name was admitted");
+        let at = self.find(name).or_else(free).expect("a lane is free because the name was admitted");
         self.all[at].get_or_insert_with(|| Lane::new(name.store_type, name.file_type)).rows += 1;
         self.changed[at] = true;
         at as u8
     }
 
-    /// A row of this lane is gone.
+    /// Removes a row from this lane's count.
     pub fn leave(&mut self, at: u8) {
         let at = usize::from(at);
         self.changed[at] = true;

@@ -1,15 +1,15 @@
-//! Leases: who was given which rows, and until when; and how the last of them ended.
+//! Leases: the holder, rows and expiry of each, and the ends of the last ones.
 //!
 //! ```text
-//! one slot:  256 × lease, 192 bytes ─ 256 × end, 168 bytes ─ 256 × 2,000 × number u64, skipped ones and then those done already
+//! one slot:  256 × lease, 192 bytes ─ 256 × end, 168 bytes ─ 256 × 2,000 × number u64: skipped rows, then rows done already
 //! lease:   0 number u64, 0: none   8 digest 32   40 holder: length u8 ‖ 29   70 stage u8   71 request: length u8 ‖ 64
-//!        136 removed u32   140 retries u32   144 dead u32   148 rows u32   152 those of unknown fate u32   156 expires at u64
-//!        164 height u32   168 the first of the rows u32   172 acquired at u64   180 length in ns u64
-//! end:   a lease up to where its height is. It expires when it ended, its stage says whether it was completed, its rows are those that
-//!        were skipped, and those of unknown fate are those done already.
+//!        136 removed u32   140 retries u32   144 dead u32   148 rows u32   152 rows of unknown fate u32   156 expires at u64
+//!        164 height u32   168 first row u32   172 acquired at u64   180 length in ns u64
+//! end:   the first 168 bytes of a lease, with these changes: expires at: time of the end; stage: completed or over; rows: number of
+//!        skipped rows; rows of unknown fate: number of rows done already.
 //! ```
-//! The rows of a lease are a ring through the rows, in the order in which they were given. It is made with the first lease: who has no
-//! use for leases pays for none.
+//! The rows of a lease form a ring in the order in which they were given. The slot is allocated with the first lease, so a canister without
+//! leases pays nothing.
 
 use super::row::{Row, at};
 use crate::storage::memory::GrowError;
@@ -21,11 +21,11 @@ use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Leases at a time, and ends that are kept.
+/// Maximum leases at a time, and ends that are kept.
 pub const MAX_LEASES: usize = 256;
-/// Numbers of rows that a completion of a lease takes.
+/// Maximum row numbers in a completion of a lease.
 pub const MAX_IDS: usize = 2_000;
-/// Bytes of the longest name of a request.
+/// Maximum bytes of a request's name.
 pub const MAX_REQUEST: usize = 64;
 const LEASE: u32 = 192;
 const END: u32 = 168;
@@ -34,7 +34,7 @@ const SKIPPED: u32 = ENDS + END * MAX_LEASES as u32;
 const SKIPPED_OF_ONE: u32 = 8 * MAX_IDS as u32;
 const ALL: u32 = SKIPPED + SKIPPED_OF_ONE * MAX_LEASES as u32;
 
-/// A lease's token: its number, and what nobody guesses.
+/// Token of a lease: its number and a hash that cannot be guessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token {
     pub number: u64,
@@ -59,16 +59,16 @@ impl Token {
     }
 }
 
-/// How far a lease is.
+/// Stage of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Its holder works.
+    /// The holder works on the rows.
     Live,
-    /// Its time is over: its rows are anybody's, and on their way back.
+    /// The lease has ended: its rows are free and return to their lanes.
     Over,
-    /// It was completed: rows of unknown fate stay until it expires, the others are on their way back.
+    /// The lease was completed: its rows of unknown fate stay until it expires, the others return to their lanes.
     Completed,
-    /// An operator ended it: all its rows stay until requests for them are over.
+    /// An operator ended the lease: all its rows stay until requests for them are over.
     Ended,
 }
 
@@ -89,27 +89,27 @@ pub struct Lease {
     pub height: u32,
     pub rows: u32,
     pub first: SlotId,
-    /// Rows of unknown fate; they stand after the others.
+    /// Number of rows of unknown fate; they come after the others in the ring.
     pub unknown: u32,
     pub acquired_at: u64,
     pub expires_at: u64,
-    /// Nanoseconds for which it was asked for last.
+    /// Length that was last requested, in nanoseconds.
     pub length: u64,
-    /// Counts of the completion so far: rows removed, rows to be tried again, dead letters.
+    /// Counts of the completion so far: rows removed, rows to retry, dead-letter rows.
     pub done: [u32; 3],
-    /// Where it lies among the others.
+    /// Index of the lease in the slot.
     place: u32,
-    /// It may differ from what is written.
+    /// True if the lease may differ from its written bytes.
     changed: bool,
 }
 
-/// All of them, mirrored on the heap.
+/// All leases, mirrored on the heap.
 #[derive(Default)]
 pub struct Leases {
     slot: SlotId,
-    /// Leases that have not ended, or whose rows are on their way back, by number.
+    /// Leases that have not ended or still have rows, by number.
     pub live: Vec<Lease>,
-    /// How the last of them ended, the oldest first.
+    /// Ends of the last leases, oldest first.
     ended: VecDeque<Lease>,
 }
 
@@ -152,7 +152,7 @@ impl Lease {
         b
     }
 
-    /// Returns whether the lease keeps this row of it from other workers.
+    /// Returns whether the lease keeps one of its rows from other workers.
     pub fn keeps(&self, row: &Row) -> bool {
         match self.stage {
             Stage::Live | Stage::Ended => true,
@@ -161,7 +161,7 @@ impl Lease {
         }
     }
 
-    /// Rows that it keeps from nobody, which stand before the others.
+    /// Returns the number of rows that other workers may have; they come first in the ring.
     pub fn free(&self) -> u32 {
         match self.stage {
             Stage::Live | Stage::Ended => 0,
@@ -170,61 +170,61 @@ impl Lease {
         }
     }
 
-    /// It has ended, and has no rows.
+    /// Returns whether the lease has ended and has no rows.
     pub fn is_done(&self) -> bool {
         self.stage != Stage::Live && self.rows == 0
     }
 
-    /// Returns the lease with its rows, as its holder is answered.
+    /// Returns the lease with its rows, as the reply to its holder.
     pub fn given(&self, rows: Vec<BlobDeletion>) -> BlobDeletionLease {
         let token = ByteBuf::from(self.token.bytes());
         BlobDeletionLease { token, expires_at: self.expires_at, height: self.height, rows }
     }
 
-    /// When it does something next by itself; 0: at once.
+    /// Returns the time of the lease's next change without a call; 0: at once.
     pub fn next_event(&self) -> u64 {
         if self.stage == Stage::Over || self.free() > 0 { 0 } else { self.expires_at }
     }
 
-    /// Takes a row in, behind those that it has.
+    /// Appends a row.
     pub fn push(&mut self, slots: &mut Slots, slot: SlotId) {
-        let (before, behind) = match self.first {
+        let (before, after) = match self.first {
             0 => (slot, slot),
             first => (slots.read_u32(first, at::BEFORE), first),
         };
-        slots.write(slot, at::BEFORE, [before, behind].map(u32::to_le_bytes).as_flattened());
+        slots.write(slot, at::BEFORE, [before, after].map(u32::to_le_bytes).as_flattened());
         if self.first == 0 {
             self.first = slot;
         } else {
-            slots.write_u32(before, at::BEHIND, slot);
-            slots.write_u32(behind, at::BEFORE, slot);
+            slots.write_u32(before, at::AFTER, slot);
+            slots.write_u32(after, at::BEFORE, slot);
         }
         self.rows += 1;
     }
 
-    /// Lets a row go that it has.
+    /// Removes a row.
     pub fn take_out(&mut self, slots: &mut Slots, row: &Row) {
         let slot = row.slot;
         self.unknown -= u32::from(row.order == UNKNOWN && self.unknown > 0);
-        let (before, behind) = (slots.read_u32(slot, at::BEFORE), slots.read_u32(slot, at::BEHIND));
-        if behind == slot {
+        let (before, after) = (slots.read_u32(slot, at::BEFORE), slots.read_u32(slot, at::AFTER));
+        if after == slot {
             self.first = 0;
         } else {
-            slots.write_u32(before, at::BEHIND, behind);
-            slots.write_u32(behind, at::BEFORE, before);
+            slots.write_u32(before, at::AFTER, after);
+            slots.write_u32(after, at::BEFORE, before);
             if self.first == slot {
-                self.first = behind;
+                self.first = after;
             }
         }
         self.rows -= 1;
     }
 
-    /// Its rows, in the order in which they were given.
+    /// Returns the rows in the order in which they were given.
     pub fn rows<'a>(&self, slots: &'a Slots) -> impl Iterator<Item = Row> + use<'a> {
         let (first, mut next) = (self.first, self.first);
         std::iter::from_fn(move || {
             let row = Row::read(slots, Some(next).filter(|slot| *slot != 0)?)?;
-            next = slots.read_u32(row.slot, at::BEHIND);
+            next = slots.read_u32(row.slot, at::AFTER);
             if next == first {
                 next = 0;
             }
@@ -232,12 +232,12 @@ impl Lease {
         })
     }
 
-    /// Where the rows are cannot be read any more: those that are left of them stand nowhere until they are scheduled anew.
+    /// Forgets the rows of a damaged ring. The rows that are left are in no place until they are scheduled anew.
     pub fn forget_rows(&mut self) {
         (self.first, self.rows, self.unknown) = (0, 0, 0);
     }
 
-    /// So much more is done of it. Answers what is done of it in all.
+    /// Adds to the counts of the completion and returns the sums.
     pub fn count(&mut self, done: [u64; 3]) -> [u64; 3] {
         for (all, more) in self.done.iter_mut().zip(done) {
             *all = all.saturating_add(more as u32);
@@ -247,17 +247,17 @@ impl Lease {
 }
 
 impl Leases {
-    /// Reads them; `ended`: how many ever ended.
+    /// Reads the leases; `ended` is the number of leases that ever ended.
     ///
     /// # Errors
-    /// A sentence where one is not what this code wrote.
+    /// A sentence if this code did not write the bytes of a lease.
     pub fn load(slots: &Slots, slot: SlotId, ended: u64) -> Result<Self, String> {
         let mut all = Self { slot, ..Self::default() };
         if slot == 0 {
             return Ok(all);
         }
         if !slots.holds(slot, u64::from(ALL)) {
-            return Err(format!("deletion queue: its leases do not lie in slot {slot}"));
+            return Err(format!("deletion queue: slot {slot} does not hold the leases"));
         }
         let mut bytes = Vec::new();
         slots.read_onto(&mut bytes, slot, 0, SKIPPED as usize);
@@ -277,10 +277,10 @@ impl Leases {
         Ok(all)
     }
 
-    /// Makes the place for them, where there is none yet. Answers where it is.
+    /// Allocates the slot of the leases if there is none, and returns it.
     ///
     /// # Errors
-    /// [`GrowError`], and nothing has changed.
+    /// [`GrowError`]; nothing has changed.
     pub fn make(&mut self, slots: &mut Slots) -> Result<SlotId, GrowError> {
         if self.slot == 0 {
             self.slot = slots.allocate(ALL)?;
@@ -289,7 +289,7 @@ impl Leases {
         Ok(self.slot)
     }
 
-    /// Adds a lease without rows. It may take the place of a lease that is done, which [`save`](Self::save) clears before.
+    /// Adds a lease without rows. The lease may take the index of a lease that is done, which [`save`](Self::save) clears first.
     pub fn add(&mut self, token: Token, holder: Principal, request: Option<Vec<u8>>, height: u32, times: [u64; 2]) {
         let mut taken = [false; MAX_LEASES];
         self.live.iter().filter(|lease| !lease.is_done()).for_each(|lease| taken[lease.place as usize] = true);
@@ -313,37 +313,37 @@ impl Leases {
         });
     }
 
-    /// One of them.
+    /// Returns a lease by number.
     pub fn get(&self, number: u64) -> Option<&Lease> {
         let at = self.live.binary_search_by_key(&number, |lease| lease.token.number).ok()?;
         Some(&self.live[at])
     }
 
-    /// One of them, which is written with the message.
+    /// Returns a lease by number and marks it as changed.
     pub fn get_mut(&mut self, number: u64) -> Option<&mut Lease> {
         let at = self.live.binary_search_by_key(&number, |lease| lease.token.number).ok()?;
         self.live[at].changed = true;
         Some(&mut self.live[at])
     }
 
-    /// The number of the one that expires first of those that are so.
+    /// Returns the number of the lease that expires first among those that satisfy `is_so`.
     pub fn earliest(&self, is_so: impl Fn(&Lease) -> bool) -> Option<u64> {
         let all = self.live.iter().filter(|lease| is_so(lease));
         all.min_by_key(|lease| (lease.expires_at, lease.token.number)).map(|lease| lease.token.number)
     }
 
-    /// One of those that ended lately.
+    /// Returns one of the last leases that ended.
     pub fn ended(&self, token: &Token) -> Option<&Lease> {
         self.ended.iter().find(|ended| ended.token == *token)
     }
 
-    /// How a request of this holder's ended that is among the last.
+    /// Returns the end of this holder's request if it is among the last ends.
     pub fn ended_request(&self, holder: Principal, request: &[u8]) -> Option<&Lease> {
         let is_it = |ended: &&Lease| ended.holder == holder && ended.request.as_deref() == Some(request);
         self.ended.iter().rev().find(is_it)
     }
 
-    /// A holder that has as many leases as it may and has completed none since a moment, in Unix nanoseconds.
+    /// Returns a holder that has its maximum number of leases and has completed none since the returned time, in Unix nanoseconds.
     pub fn idle_holder(&self, most: u32) -> Option<(Principal, u64)> {
         let holders = self.live.iter().filter(|lease| ![Stage::Over, Stage::Ended].contains(&lease.stage));
         let mut by_holder: BTreeMap<Principal, u32> = BTreeMap::new();
@@ -356,7 +356,8 @@ impl Leases {
         idle.min_by_key(|(_, since)| *since)
     }
 
-    /// A lease has ended by a stage: it expired, or its holder was given this answer. `which`: how many ended before it.
+    /// Ends a lease with a stage, and keeps `answer`, the reply to its holder, if it was completed. `which` is the number of leases that
+    /// ended before.
     pub fn end(
         &mut self,
         slots: &mut Slots,
@@ -385,7 +386,7 @@ impl Leases {
         self.ended.push_back(ended);
     }
 
-    /// What the holder of one that ended was answered; none: it expired.
+    /// Returns the reply that the holder of an ended lease was given, or `None` if the lease was not completed.
     pub fn answer(&self, slots: &Slots, ended: &Lease) -> Option<CompletedBlobDeletions> {
         if ended.stage != Stage::Completed {
             return None;
@@ -400,7 +401,7 @@ impl Leases {
         Some(CompletedBlobDeletions { removed, retries_incremented, dead, skipped: ids, already, remaining: 0 })
     }
 
-    /// Drops those that are over and have no rows any more, and writes what has changed.
+    /// Drops the leases that are done, and writes the changed ones.
     pub fn save(&mut self, slots: &mut Slots) {
         for lease in self.live.iter_mut().filter(|lease| lease.changed) {
             let at = lease.place * LEASE;

@@ -1,4 +1,4 @@
-//! What is read of the queue.
+//! Queries: lists, counts and status of the queue.
 
 use super::answer::limit;
 use super::header::{Counter, METRICS, STORES};
@@ -16,16 +16,17 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
-/// Rows that a list looks at.
+/// Maximum rows that a list examines.
 const MAX_LOOKED_AT: usize = 10_000;
-/// Nodes of a tree that are read for one that is looked for beside other work: some hundred rows that cannot be decoded are passed over.
+/// Maximum nodes of a treap that one lookup reads: enough to skip some hundred rows that cannot be decoded.
 const MAX_NODES: usize = 256;
 
-/// The rows of several treaps, by their keys: those that wait by height and then by number. A row that it has given may leave.
+/// Merge of the rows of several treaps in the order of their keys; waiting rows by height, then number. A returned row may be removed from
+/// its treap.
 pub struct Merge(BinaryHeap<Reverse<(Key, SlotId)>>);
 
 impl Merge {
-    /// Merges the trees with these roots: their rows from this key on, in order.
+    /// Merges the rows of the treaps with these roots, from the key `from` on.
     pub fn new(store: &Store, roots: impl IntoIterator<Item = SlotId>, from: Key) -> Self {
         let treap = store.treap();
         let heads = roots.into_iter().filter(|root| *root != 0);
@@ -33,7 +34,7 @@ impl Merge {
         Self(heads.map(|slot| Reverse((treap.key(&store.slots, slot), slot))).collect())
     }
 
-    /// The key of the next one, if its order is not above this one.
+    /// Returns the key of the next row if its order is at most `most`.
     pub fn peek(&self, most: u64) -> Option<Key> {
         self.0.peek().map(|Reverse((key, _))| *key).filter(|key| key.0 <= most)
     }
@@ -51,25 +52,26 @@ impl Merge {
 }
 
 impl DeletionQueue {
-    /// Rows that are to be deleted, leased or backing off as well.
+    /// Returns the number of rows that wait, are leased or back off.
     pub fn pending_count(&self) -> u64 {
         use BlobDeletionState::{BackingOff, Leased, Waiting};
         self.store.as_ref().map_or(0, |store| [Waiting, Leased, BackingOff].map(|at| store.root.count(at)).iter().sum())
     }
 
-    /// The row of a blob in a few words, for the audit log.
+    /// Returns a short description of a blob's row for the audit log.
     pub fn describe(&self, name: &Name) -> String {
         let store = self.store.as_ref().filter(|_| name.check().is_ok());
         let row = store.and_then(|store| store.find_name(name, store.hash(name)));
         row.map_or("none".into(), |row| format!("row {} from height {}, {:?}", row.id, row.height, row.state))
     }
 
-    /// Rows that were given up.
+    /// Returns the number of dead-letter rows.
     pub fn dead_count(&self) -> u64 {
         self.store.as_ref().map_or(0, |store| store.root.count(BlobDeletionState::Dead))
     }
 
-    /// Of which store types a worker has a row, or has dealt with one since the last [`forget_taken`](Self::forget_taken). It touches no row.
+    /// Returns the store types of which a worker has leased a row, or has taken or completed one since the last
+    /// [`forget_taken`](Self::forget_taken). Reads no row.
     pub fn taken(&self) -> [bool; STORES] {
         let Some(store) = &self.store else { return [false; STORES] };
         let is_live = store.leases.live.iter().any(|lease| lease.stage != Stage::Over);
@@ -77,15 +79,15 @@ impl DeletionQueue {
         std::array::from_fn(|at| store.taken[at] || is_live && leased[at] > 0)
     }
 
-    /// Has [`taken`](Self::taken) begin anew.
+    /// Resets [`taken`](Self::taken).
     pub fn forget_taken(&mut self) {
         if let Some(store) = &mut self.store {
             store.taken = [false; STORES];
         }
     }
 
-    /// The lowest height of a row of this store type that waits; some dozen nodes of a tree are read for it in each lane. What workers are not given, as it
-    /// cannot be decoded, is passed over; none where that is all within reach.
+    /// Returns the lowest height of a waiting row of this store type; reads some dozen nodes of a treap per lane. Skips rows that cannot be
+    /// decoded, and returns `None` if the nodes that it reads have no other row.
     pub fn first_waiting(&self, store_type: StoreType) -> Option<u32> {
         let store = self.store.as_ref()?;
         let first = |root| {
@@ -96,8 +98,8 @@ impl DeletionQueue {
         lanes.filter_map(|lane| first(lane.waiting)).min()
     }
 
-    /// Rows that wait and may be deleted at a height, by height and then by number; 0 rows: a hundred. Those that selectors name; without
-    /// them all.
+    /// Returns the waiting rows that may be deleted at a height, by height, then number; at most `rows`, where 0 means a hundred. Selectors
+    /// narrow them.
     pub fn pending(&self, height: u32, rows: u32, selectors: Option<&[BlobSelector]>) -> Vec<BlobDeletion> {
         let Some(store) = &self.store else { return Vec::new() };
         let mut merge = Merge::new(store, store.waiting(&[], selectors), (0, 0));
@@ -107,7 +109,7 @@ impl DeletionQueue {
         shown
     }
 
-    /// Rows that were given up, by number; 0 rows: a hundred.
+    /// Returns a page of dead-letter rows by number; 0 rows: a hundred.
     pub fn dead(&self, cursor: Option<u64>, rows: u32) -> BlobDeletionPage {
         let mut page = BlobDeletionPage { rows: Vec::new(), cursor: None };
         let Some(store) = &self.store else { return page };
@@ -124,7 +126,7 @@ impl DeletionQueue {
         page
     }
 
-    /// Rows by number.
+    /// Returns a page of rows by number.
     pub fn list(&self, arg: &ListBlobDeletions) -> BlobDeletionList {
         let mut page = BlobDeletionList { rows: Vec::new(), cursor: None };
         let Some(store) = &self.store else { return page };
@@ -135,7 +137,7 @@ impl DeletionQueue {
                 && arg.state.is_none_or(|state| row.state == state)
         };
         let mut looked_at = 0;
-        // The chains are by the lower half of a number.
+        // Chains are keyed by the lower half of a number.
         let mut from = u32::try_from(arg.cursor.unwrap_or(0)).ok();
         while let Some((key, _)) = from.and_then(|from| radix::next(&store.slots, store.root.by_id, from)) {
             if page.rows.len() >= limit(arg.limit) || looked_at >= MAX_LOOKED_AT {
@@ -152,13 +154,14 @@ impl DeletionQueue {
         page
     }
 
-    /// A holder that has as many leases as it may and has completed none since a moment, in Unix nanoseconds, while rows wait.
+    /// Returns a holder that has its maximum number of leases and has completed none since the returned time, in Unix nanoseconds, while
+    /// rows wait.
     pub fn idle_holder(&self) -> Option<(Principal, u64)> {
         let store = self.store.as_ref().filter(|store| store.root.count(BlobDeletionState::Waiting) > 0)?;
         store.leases.idle_holder(self.limits.leases)
     }
 
-    /// Everything that an operator needs to see.
+    /// Returns the full status for operators.
     pub fn status(&self) -> BlobDeletionStatus {
         let store = self.store.as_ref();
         let of = |store_type: StoreType| {
@@ -186,7 +189,7 @@ impl DeletionQueue {
         });
         let (rows, max_rows) = self.rows();
         BlobDeletionStatus {
-            // The canister knows these, not the queue.
+            // The endpoint fills this in, because the switch is the whole canister's.
             deletions_stopped_since: None,
             rows,
             max_rows,
@@ -210,7 +213,7 @@ impl DeletionQueue {
 }
 
 impl Store {
-    /// The treaps of rows that wait, of these stores and selectors.
+    /// Returns the treaps of the waiting rows of these stores and selectors.
     pub fn waiting(&self, stores: &[StoreType], selectors: Option<&[BlobSelector]>) -> impl Iterator<Item = SlotId> {
         let lanes = self.lanes.all().filter(|lane| lane.waiting != 0);
         lanes.filter(move |lane| lane.is_meant(stores, selectors)).map(|lane| lane.waiting)

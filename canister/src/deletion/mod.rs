@@ -1,23 +1,22 @@
-//! The queue of blobs outside the canister that are to be deleted (`blob-deletion-api.md`, `docs/design.md` 7).
+//! Deletion queue: external blobs that workers must delete (`blob-deletion-api.md`, `docs/design.md` 7).
 //!
-//! **Constraint.** A canister deletes nothing outside: it says what may go, and somebody does it, at a distance, with answers that get
-//! lost. The pruner schedules thousands of blobs in a tick. No blob may be in the hands of two workers that both believe it theirs.
+//! **Constraint.** A canister cannot delete external blobs itself: it lists the blobs, remote workers delete them, and replies get lost.
+//! The pruner schedules thousands of blobs in a tick. No two workers may hold the same blob at a time.
 //!
-//! **Design.** A row is a slot. A chain by 20 bits of its name's hash and one by its number lead to it; beside these it stands in
-//! exactly one place, which its state names, and `Store::enter` and `Store::leave` are the only ones that change it:
+//! **Design.** A row is a slot. Two hash chains lead to each row: one by 20 bits of its name's hash, one by its number. Besides, a row is
+//! in exactly one place, which its state determines; only `Store::enter` and `Store::leave` change the place:
 //!
 //! | state | place | |
 //! |---|---|---|
-//! | held | none, it is only counted | a live UTXO record names the blob |
-//! | waiting | a treap by (height, number), one a lane: a store type and a file type | may be deleted from its height on |
-//! | leased | the ring of its lease | somebody deletes it |
-//! | backing off | a treap by (moment, number) | waits again from that moment on |
-//! | dead | a treap by number, two a store type: with a record, or alone | was given up |
+//! | held | none, only counted | a live UTXO record names the blob |
+//! | waiting | a treap by (height, number) per lane (store type and file type) | may be deleted from its height on |
+//! | leased | the ring of its lease | a worker deletes the blob |
+//! | backing off | a treap by (time, number) | waits again from that time on |
+//! | dead | two treaps by number per store type: with a record, without one | was given up |
 //!
-//! Moving a row from one place to another needs no memory: what was scheduled comes back from a lease, is given up or tried again also
-//! at the cap. Every message first *notices* what time has done, as far as its share of a message goes: leases that have expired are
-//! over at once, whatever becomes of their rows, which go back one by one, as do rows that have backed off. The region is made with the
-//! first row: who keeps nothing outside pays for nothing.
+//! Moving a row needs no memory, so leases, failures and retries work even at the memory cap. Every message first *notices* the passage of
+//! time, within a share of its budget: leases that have expired are over at once, and their rows return to their lanes one by one, as do
+//! rows whose back-off has ended. The region is created with the first row, so a canister without external blobs pays nothing.
 
 mod acquire;
 mod answer;
@@ -45,34 +44,34 @@ use row::{Row, at};
 pub use schedule::Scheduled;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Bits of a name's hash by which it is found: rows under each stay few up to some million rows.
+/// Bits of a name's hash that select its chain: chains stay short up to some million rows.
 const NAME_BITS: u32 = 20;
-/// Pages that a message changes at most, beside those of the row at which it ends: 60 MiB of the 75 above which the platform slows a
-/// canister down.
+/// Maximum pages that a message changes, besides those of its last row: 60 MiB of the 75 MiB above which the platform slows a canister
+/// down.
 pub const MOST_PAGES: u64 = 15_360;
-/// Instructions after which a message begins no further row: it has 40 billion.
+/// Instructions after which a message begins no further row; the limit of a message is 40 billion.
 pub const MOST_INSTRUCTIONS: u64 = 2_000_000_000;
-/// What a call takes of that to notice what time has done, before it does what it is for.
+/// Share of these that a call may use to expire leases and end back-offs before its own work.
 const SHARE_PAGES: u64 = 4_096;
 const SHARE_INSTRUCTIONS: u64 = 500_000_000;
 
-/// The queue.
+/// Queue of external blobs to delete.
 pub struct DeletionQueue {
     store: Option<Store>,
     seed: u64,
     limits: Limits,
 }
 
-/// The bounds that the settings set.
+/// Bounds from the settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Rows above which no new ones come in (`max_deletion_rows`).
+    /// Rows above which new ones are refused (`max_deletion_rows`).
     pub rows: u64,
-    /// Dead letters without a record above which the oldest are dropped (`max_dead_blob_deletions`).
+    /// Dead-letter rows without a record above which the oldest are dropped (`max_dead_blob_deletions`).
     pub dead: u64,
-    /// Leases of one holder (`max_leases_per_holder`).
+    /// Maximum leases of one holder (`max_leases_per_holder`).
     pub leases: u32,
-    /// Failures before which no row is given up (`least_retries`).
+    /// Least failures before a row is given up (`least_retries`).
     pub least_retries: u32,
 }
 
@@ -82,17 +81,17 @@ impl Default for Limits {
     }
 }
 
-/// A queue that has been made.
+/// Contents of a queue that exists.
 struct Store {
     slots: Slots,
     root: Root,
     lanes: Lanes,
     leases: Leases,
-    /// Of which store types workers have taken, or dealt with, a row since that was asked for last. On the heap.
+    /// Store types of which workers have taken or completed a row since the last [`DeletionQueue::forget_taken`]. On the heap.
     taken: [bool; StoreType::ALL.len()],
 }
 
-/// How far a message goes.
+/// Budget of a message.
 struct Budget {
     end: u64,
     pages: u64,
@@ -109,10 +108,10 @@ impl Budget {
 }
 
 impl DeletionQueue {
-    /// Opens the queue, where there is one, or one with this seed. The cost does not depend on the number of rows.
+    /// Opens the queue; `seed` is used if a queue is created later. The cost does not depend on the number of rows.
     ///
     /// # Errors
-    /// A sentence that says what is wrong with it.
+    /// A sentence that names the fault of the queue.
     pub fn open(seed: u64) -> Result<Self, String> {
         let region = memory::region(memory::DELETIONS);
         let load = |slots: Slots| -> Result<Store, String> {
@@ -125,30 +124,30 @@ impl DeletionQueue {
         Ok(Self { store, seed, limits: Limits::default() })
     }
 
-    /// Sets what the settings bound.
+    /// Sets the bounds.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
     }
 
-    /// Rows that there are, in whatever state, and the most that there may be.
+    /// Returns the number of rows in all states, and its limit.
     pub fn rows(&self) -> (u64, u64) {
         (self.store.as_ref().map_or(0, |store| store.root.rows()), self.limits.rows)
     }
 
-    /// The store, made where there is none yet.
-    fn made(&mut self) -> Result<&mut Store, GrowError> {
+    /// Returns the store; creates it if there is none.
+    fn get_or_make(&mut self) -> Result<&mut Store, GrowError> {
         if self.store.is_none() {
             let region = memory::region(memory::DELETIONS);
             let mut slots = Slots::open(region).map_err(|why| {
                 logs::error(&format!("deletion queue: {why}"));
-                // For the same reason for which it could not be made.
+                // A repeated reservation fails with the same error.
                 memory::region(memory::DELETIONS).reserve(1).err().unwrap_or(GrowError::OutOfSpace)
             })?;
             let slot = slots.allocate(ROOT_AND_LANES)?;
             debug_assert_eq!(slot, FIRST_SLOT);
             let root = Root::new(self.seed);
             root.save(&mut slots);
-            // Bytes left there by something else are no empty lanes.
+            // The slot may hold old bytes, so zeros clear the lanes.
             slots.write(slot, header::ROOT, &[0; (ROOT_AND_LANES - header::ROOT) as usize]);
             let (lanes, leases) = (Lanes::new(), Leases::default());
             self.store = Some(Store { slots, root, lanes, leases, taken: Default::default() });
@@ -156,12 +155,12 @@ impl DeletionQueue {
         self.store.as_mut().ok_or(GrowError::OutOfSpace)
     }
 
-    /// Runs a message on the queue, if there is one, once it has noticed what time has done.
+    /// Runs an operation on the queue, if there is one, after expiring leases and ending back-offs.
     fn message<T>(&mut self, now_ns: u64, run: impl FnOnce(&mut Store) -> T) -> Option<T> {
         self.within(now_ns, &Budget::new(SHARE_INSTRUCTIONS, SHARE_PAGES), run)
     }
 
-    /// Expires leases and ends back-offs, as far as a message goes.
+    /// Expires leases and ends back-offs within the budget of a message.
     pub fn tick(&mut self, now_ns: u64) {
         self.within(now_ns, &Budget::new(MOST_INSTRUCTIONS, MOST_PAGES), |_| ());
     }
@@ -199,17 +198,17 @@ impl Store {
         })
     }
 
-    /// Grows memory so that a row of this name can be entered.
+    /// Grows memory so that a row of this name can be added.
     ///
     /// # Errors
-    /// [`GrowError`], and nothing has changed.
+    /// [`GrowError`]; nothing has changed.
     fn reserve(&self, name: &Name, hash: u32) -> Result<(), GrowError> {
         let by_name = radix::missing_nodes(&self.slots, self.root.by_name, hash >> (32 - NAME_BITS));
         let by_id = radix::missing_nodes(&self.slots, self.root.by_id, self.root.next_id as u32);
         self.slots.reserve(&[(name.row_len(), 1), (NODE, by_name + by_id)])
     }
 
-    /// Makes a row. Memory is [reserved](Self::reserve).
+    /// Adds a row. Assumes that memory is [reserved](Self::reserve).
     fn add(&mut self, name: &Name, hash: u32, txid: Option<[u8; 32]>, height: u32, state: BlobDeletionState) -> Row {
         let slot = self.slots.allocate(name.row_len()).unwrap_or_else(|error| {
             platform::trap(&format!("deletion queue: memory was not reserved: {error:?}"));
@@ -225,7 +224,7 @@ impl Store {
         row
     }
 
-    /// Takes a row out for good.
+    /// Removes a row.
     fn remove(&mut self, row: &Row) {
         self.leave(row);
         let key = row.hash >> (32 - NAME_BITS);
@@ -235,7 +234,8 @@ impl Store {
         self.slots.free(row.slot);
     }
 
-    /// Puts a row, which stands nowhere, where a state says, and writes it: a leased one into its lease, one that backs off by its order.
+    /// Puts a row, which is in no place, into the place of a state, and writes the row. A leased row goes into its lease; a row that backs
+    /// off is placed by its order.
     fn enter(&mut self, row: &mut Row, state: BlobDeletionState) {
         row.state = state;
         row.order = match state {
@@ -255,19 +255,19 @@ impl Store {
         }
     }
 
-    /// Takes a row from where it stands.
+    /// Removes a row from its place.
     fn leave(&mut self, row: &Row) {
         self.root.counts[row.state as usize][row.store_type as usize] -= 1;
         self.root.dead_alone -= u64::from(row.is_dead_alone());
         if row.state != BlobDeletionState::Leased {
             self.change_treap(row, Treap::remove);
         } else if let Some(lease) = self.leases.get_mut(row.lease).filter(|lease| lease.rows > 0) {
-            // The rows of a damaged one were forgotten.
+            // A damaged lease has forgotten its rows.
             lease.take_out(&mut self.slots, row);
         }
     }
 
-    /// Changes the treap in which the rows of a state stand, if there is one.
+    /// Changes the treap that holds the rows of this state, if there is one.
     fn change_treap(&mut self, row: &Row, change: impl Fn(Treap, &mut Slots, &mut SlotId, SlotId)) {
         let treap = self.treap();
         let root = match row.state {
@@ -291,7 +291,7 @@ impl Store {
         row.state == BlobDeletionState::Leased && self.leases.get(row.lease).is_some_and(|lease| lease.keeps(row))
     }
 
-    /// Does something and writes what it has changed. Answers how many pages these are, too.
+    /// Runs an operation and writes its changes. Returns the result and the number of changed pages.
     fn write<T>(&mut self, run: impl FnOnce(&mut Self) -> T) -> (T, u64) {
         self.slots.count_pages(true);
         let result = run(self);

@@ -1,4 +1,4 @@
-//! Dead letters: tried again by an operator, and dropped where there are too many.
+//! Dead-letter rows: retried by an operator, and dropped if there are too many.
 
 use super::answer::{Answer, at_most_many};
 use super::header::Counter;
@@ -8,14 +8,14 @@ use super::{Budget, DeletionQueue, MOST_INSTRUCTIONS, MOST_PAGES, Store};
 use crate::logs;
 use coppice_interface::{BlobDeletionState, RetriedBlobDeletions, RetryBlobDeletions};
 
-/// Numbers that a call takes.
+/// Maximum row numbers in a call.
 const MAX_IDS: usize = 10_000;
 
 impl DeletionQueue {
-    /// Has dead letters tried again from the start, as far as a message goes.
+    /// Makes dead-letter rows wait again with their retries reset, as many as fit in a message.
     ///
     /// # Errors
-    /// `TooMany`, and nothing has changed.
+    /// `TooMany`; nothing has changed.
     pub fn retry(&mut self, arg: &RetryBlobDeletions, now_ns: u64) -> Answer<RetriedBlobDeletions> {
         if let RetryBlobDeletions::Ids(ids) = arg {
             at_most_many(ids.len(), MAX_IDS)?;
@@ -67,7 +67,7 @@ impl Store {
         done.retried += 1;
     }
 
-    /// Drops the oldest dead letters for which no record waits, where there are more of them than this.
+    /// Drops the oldest dead-letter rows without a record above `most` of these.
     pub fn bound_dead(&mut self, most: u64, budget: &Budget) {
         let (mut dropped, mut last) = (0, 0);
         while self.root.dead_alone > most && (dropped == 0 || budget.has_room(&self.slots)) {
@@ -79,7 +79,7 @@ impl Store {
         if dropped > 0 {
             self.root.tally(Counter::Dropped, dropped);
             logs::info(&format!(
-                "deletion queue: {dropped} dead letters up to row {last} were dropped, as there are more than max_dead_blob_deletions \
+                "deletion queue: {dropped} dead letters up to row {last} were dropped because there are more than max_dead_blob_deletions \
                  ({most}); their blobs stay where they are"
             ));
         }

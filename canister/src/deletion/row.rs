@@ -1,14 +1,14 @@
-//! A row of the queue as it lies in its slot.
+//! Row of the queue: its layout in a slot.
 //!
 //! ```text
 //!  0 kind u8 3   1 version u8 2   2 state u8   3 lane u8 × 2 + record   4 retries u32      8 last retry u64   16 lease u64
 //! 24 delete at height u32        28 order u64 ‖ id u64 ‖ 3 links u32: a treap's node (`slots::treap`), or of a leased row
-//!                                                              the one before it and the one behind it in the lease's ring
+//!                                                              the previous and the next row in the lease's ring
 //! 56 next by name u32            60 next by id u32            64 hash of the name u32
 //! 68 store type u8   69 bytes of the file type u8   70 bytes of the key u16   72 txid 32   104 file type ‖ key
 //! ```
-//! The order of one that waits is its height, of one that backs off the moment until which it does, of a leased one of unknown fate 1, of
-//! others 0.
+//! The order of a waiting row is its height; of a row that backs off, the end of the back-off; of a leased row of unknown fate, 1; of other
+//! rows, 0.
 
 use super::answer::{Answer, has_bytes};
 use crate::storage::slots::{SlotId, Slots};
@@ -24,30 +24,30 @@ const KIND: [u8; 2] = [3, 2];
 /// Bytes of the longest file type.
 pub const MAX_TYPE: usize = 32;
 
-/// A UTXO record goes with the row.
+/// Flag: the row has a UTXO record.
 const RECORD: u8 = 1;
 
-/// Where the parts lie that are written alone.
+/// Offsets of the parts that are written separately.
 pub mod at {
-    /// The treap's node.
+    /// Node of the treap.
     pub const NODE: u32 = 28;
-    /// The links of a leased row: before it, behind it.
+    /// Links of a leased row to the previous and the next row.
     pub const BEFORE: u32 = 44;
-    pub const BEHIND: u32 = 48;
+    pub const AFTER: u32 = 48;
     pub const BY_NAME: u32 = 56;
     pub const BY_ID: u32 = 60;
-    /// Where what changes with a row's state ends, but for the links.
+    /// End of the fields that change with a row's state, except the links.
     pub const LINKS: usize = 44;
 }
 
-/// What a blob outside is called.
+/// Name of an external blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name<'a> {
-    /// Its key.
+    /// Key of the blob.
     pub key: &'a [u8],
-    /// What kind of file it is.
+    /// File type of the blob.
     pub file_type: &'a str,
-    /// Which store has it.
+    /// Store that holds the blob.
     pub store_type: StoreType,
 }
 
@@ -75,32 +75,32 @@ impl Name<'_> {
         has_bytes("file_type", self.file_type.as_bytes(), MAX_TYPE)
     }
 
-    /// Bytes that a row of this name takes.
+    /// Returns the bytes of a row with this name.
     pub fn row_len(&self) -> u32 {
         HEAD + (self.file_type.len() + self.key.len()) as u32
     }
 
-    /// What the name is found by.
+    /// Returns the bytes that are hashed to find the name.
     pub fn bytes(&self) -> Vec<u8> {
         [&[self.store_type as u8, self.file_type.len() as u8], self.file_type.as_bytes(), self.key].concat()
     }
 }
 
-/// A row, but for its file type and key.
+/// Fixed fields of a row: all except its file type and key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
     pub slot: SlotId,
     pub state: BlobDeletionState,
     pub retries: u32,
     pub last_retry: u64,
-    /// The lease that it is under, or under which it failed last; 0: none.
+    /// The lease of the row, or the lease under which it last failed; 0 if none.
     pub lease: u64,
     pub height: u32,
     pub order: u64,
     pub id: u64,
     pub hash: u32,
     pub store_type: StoreType,
-    /// The lane in which it waits.
+    /// Lane of the row.
     pub lane: u8,
     type_len: u8,
     key_len: u16,
@@ -108,7 +108,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// A row of this name that was never written.
+    /// Returns a new row of this name, which is not written yet.
     pub fn new(slot: SlotId, id: u64, name: &Name, hash: u32, lane: u8) -> Self {
         Self {
             slot,
@@ -128,7 +128,7 @@ impl Row {
         }
     }
 
-    /// `None` where the bytes are not those of a row that this code wrote.
+    /// Reads a row, or returns `None` if this code did not write the bytes.
     pub fn read(slots: &Slots, slot: SlotId) -> Option<Self> {
         if !slots.holds(slot, u64::from(HEAD)) {
             return None;
@@ -167,7 +167,7 @@ impl Row {
         usize::from(self.type_len) + usize::from(self.key_len)
     }
 
-    /// Writes what changes with its state, but for its links.
+    /// Writes the fields that change with the row's state, except the links.
     pub fn save(&self, slots: &mut Slots) {
         slots.write(self.slot, 0, &self.head());
     }
@@ -185,7 +185,7 @@ impl Row {
         b
     }
 
-    /// Writes a new row whole.
+    /// Writes a whole new row.
     pub fn create(&self, slots: &mut Slots, name: &Name) {
         let mut bytes = Vec::with_capacity(name.row_len() as usize);
         bytes.extend(self.head());
@@ -199,12 +199,12 @@ impl Row {
         slots.write(self.slot, 0, &bytes);
     }
 
-    /// Writes which record goes with it.
+    /// Writes the record of the row.
     pub fn save_txid(&self, slots: &mut Slots) {
         slots.write(self.slot, 72, &self.txid.unwrap_or_default());
     }
 
-    /// Whether this is its name.
+    /// Returns whether the row has this name.
     pub fn is_named(&self, slots: &Slots, name: &Name) -> bool {
         let lens = (usize::from(self.type_len), usize::from(self.key_len));
         if (self.store_type, lens) != (name.store_type, (name.file_type.len(), name.key.len())) {

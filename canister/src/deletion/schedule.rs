@@ -1,4 +1,4 @@
-//! What comes into the queue, and what is taken back before anybody has deleted it.
+//! Scheduling, cancelling and holding of blobs.
 
 use super::answer::Answer;
 use super::header::Counter;
@@ -7,35 +7,35 @@ use super::{DeletionQueue, MAX_LANES, Store};
 use crate::storage::memory::{self, GrowError, NoMemory};
 use coppice_interface::{BlobDeletionError, BlobDeletionState, ScheduledBlobDeletion, UtxoRefusal};
 
-/// What scheduling the blob of a record that goes came to.
+/// Outcome of scheduling the blob of a record that is being deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheduled {
-    /// The row waits, and the record goes with it.
+    /// The row waits; its completion also removes the record.
     Waits(u64),
-    /// The row is there already, for another record.
+    /// The row exists already for another record.
     Another(u64),
 }
 
 impl DeletionQueue {
-    /// Has a blob deleted from a height on. A row of this name that is there keeps its number, gets the height, leaves the lease under
-    /// which it is, and is tried from the start.
+    /// Schedules the deletion of a blob from a height on. An existing row of this name keeps its number, gets the height, leaves its lease,
+    /// and its retries restart at 0.
     ///
     /// # Errors
-    /// `Empty`, `TooLarge`, `TooMany`, `HoldsRecord`, `TooManyRows`, `RecordsFull`, `OutOfSpace`, `LowCycles`, and nothing has changed.
+    /// `Empty`, `TooLarge`, `TooMany`, `HoldsRecord`, `TooManyRows`, `RecordsFull`, `OutOfSpace`, `LowCycles`; nothing has changed.
     pub fn schedule(&mut self, name: &Name, height: u32, now_ns: u64) -> Answer<ScheduledBlobDeletion> {
         name.check()?;
         let most = self.limits.rows;
         memory::creating_records(|| {
-            self.made().map_err(NoMemory)?;
+            self.get_or_make().map_err(NoMemory)?;
             self.message(now_ns, |store| store.schedule(name, height, most))
                 .unwrap_or(Err(BlobDeletionError::OutOfSpace))
         })
     }
 
-    /// Takes a row out that is not leased and goes with no record, and says whether there was one.
+    /// Removes a row that is not leased and has no record. Returns whether there was one.
     ///
     /// # Errors
-    /// `Empty`, `TooLarge`, `HoldsRecord`, `Leased`, and nothing has changed.
+    /// `Empty`, `TooLarge`, `HoldsRecord`, `Leased`; nothing has changed.
     pub fn cancel(&mut self, name: &Name, now_ns: u64) -> Answer<bool> {
         name.check()?;
         let cancelled = self.message(now_ns, |store| match store.find_name(name, store.hash(name)) {
@@ -54,17 +54,17 @@ impl DeletionQueue {
         cancelled.unwrap_or(Ok(false))
     }
 
-    /// Whether a record may be created that names this blob, and then [`hold`](Self::hold) has the memory that it needs.
+    /// Checks that a record that names this blob may be created, and reserves the memory for [`hold`](Self::hold).
     ///
     /// # Errors
     /// `BeingDeleted`, `BlobTaken`, `TooManyRows`, `RecordsFull`, `OutOfSpace`, `LowCycles`.
     pub fn admits(&mut self, name: &Name, txid: &[u8; 32]) -> Result<(), UtxoRefusal> {
         let (rows, limit) = self.rows();
         memory::creating_records(|| {
-            let store = self.made().map_err(NoMemory)?;
+            let store = self.get_or_make().map_err(NoMemory)?;
             let hash = store.hash(name);
             match store.find_name(name, hash) {
-                // The record of this very transaction is there, or was never taken out.
+                // The same transaction's record exists, or its row was never removed.
                 Some(row) if row.state == BlobDeletionState::Held && row.txid.as_ref() == Some(txid) => Ok(()),
                 Some(row) if row.state == BlobDeletionState::Held => Err(UtxoRefusal::BlobTaken),
                 Some(_) => Err(UtxoRefusal::BeingDeleted),
@@ -74,7 +74,7 @@ impl DeletionQueue {
         })
     }
 
-    /// Holds the blob of a record that was created, for as long as that is there. Answers how many pages that has changed.
+    /// Holds the blob of a created record for as long as the record exists. Returns the number of changed pages.
     pub fn hold(&mut self, name: &Name, txid: &[u8; 32]) -> u64 {
         let Some(store) = &mut self.store else { return 0 };
         let hash = store.hash(name);
@@ -84,12 +84,12 @@ impl DeletionQueue {
         }
     }
 
-    /// Has the blob of a record deleted that goes with it. Answers how many pages that has changed, too.
+    /// Schedules the blob of a record whose deletion also removes the record. Returns the outcome and the number of changed pages.
     ///
     /// # Errors
-    /// [`GrowError`], only where the blob was not held, and nothing has changed.
+    /// [`GrowError`], only if the blob was not held; nothing has changed.
     pub fn release(&mut self, name: &Name, height: u32, txid: &[u8; 32]) -> Result<(Scheduled, u64), GrowError> {
-        let (scheduled, pages) = self.made()?.write(|store| store.release(name, height, txid));
+        let (scheduled, pages) = self.get_or_make()?.write(|store| store.release(name, height, txid));
         Ok((scheduled?, pages))
     }
 }
@@ -117,7 +117,7 @@ impl Store {
         Ok(ScheduledBlobDeletion { id, was_leased })
     }
 
-    /// Has a row wait anew, from the start; with this record, if it has none.
+    /// Makes a row wait again with its retries reset, and attaches the record if the row has none.
     fn reschedule(&mut self, row: &mut Row, height: u32, txid: Option<[u8; 32]>) {
         self.leave(row);
         if row.txid.is_none() && txid.is_some() {

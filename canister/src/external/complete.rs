@@ -1,4 +1,4 @@
-//! Blobs outside that are gone, or were given up: what becomes of the records that go with them.
+//! Removal of the records of external blobs that workers have deleted.
 
 use super::Records;
 use crate::deletion::{Completion, DeletionQueue, MOST_INSTRUCTIONS, RecordEnd};
@@ -8,13 +8,13 @@ use crate::utxo::{Call, UtxoStore, flag};
 use crate::{logs, platform};
 use coppice_interface::{UtxoPruneCounts, UtxoRefusal};
 
-/// Inputs of which the parents are told, or preserved, in one step: each parent lies on pages of its own. A record with more goes over
-/// several steps, and messages.
+/// Inputs whose parents are marked, or preserved, in one step, because each parent may lie on separate pages. A record with more inputs
+/// takes several steps and messages.
 pub const STEP_INPUTS: u32 = 1_000;
-/// Pages that giving back an output changes, at most: the parent, its list of double spends, and its places in the ordered indexes.
+/// Maximum pages that releasing an output changes: the parent, its list of double spends, and its places in the ordered indexes.
 pub const RELEASED: u64 = 8;
 
-/// The records of rows that are completed, within a message.
+/// Removes the records of completed rows within one message.
 pub struct Rows<'a> {
     utxo: &'a mut UtxoStore,
     call: Call<'a>,
@@ -23,7 +23,7 @@ pub struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// Takes out the record of a blob that is gone; a large one is left to phase 2, which tells its parents over several messages.
+    /// Removes the record of a deleted blob. Leaves a large record to phase 2, which marks its parents over several messages.
     fn take_out(&mut self, txid: &[u8; 32]) -> Result<(), UtxoRefusal> {
         let Self { utxo, call, totals, .. } = self;
         let of = utxo.deleting(txid)?;
@@ -34,10 +34,10 @@ impl Rows<'_> {
             totals.external_files_deleted += 1;
             return Ok(());
         }
-        let told = utxo.mark_parents(&of, &parents, call)?;
+        let outcome = utxo.mark_parents(&of, &parents, call)?;
         utxo.remove(&of);
-        totals.parents_updated += told.marked;
-        totals.outputs_released += told.released;
+        totals.parents_updated += outcome.marked;
+        totals.outputs_released += outcome.released;
         totals.records_deleted += 1;
         totals.external_files_deleted += 1;
         totals.pages_deleted += u64::from(of.head.extra_pages);
@@ -46,7 +46,7 @@ impl Rows<'_> {
 }
 
 impl Completion for Rows<'_> {
-    fn goes_on(&mut self, pages: u64) -> bool {
+    fn has_budget(&mut self, pages: u64) -> bool {
         platform::instructions() <= self.deadline && self.utxo.pages_changed() + pages < MOST_PAGES
     }
 
@@ -54,15 +54,15 @@ impl Completion for Rows<'_> {
         match self.take_out(txid) {
             Ok(()) | Err(UtxoRefusal::TxNotFound) => RecordEnd::Gone,
             Err(error) => {
-                logs::error(&format!("pruner: the record of a blob that is gone is kept: {}", refusal(error)));
+                logs::error(&format!("pruner: the record of a deleted blob is kept: {}", refusal(error)));
                 RecordEnd::Kept
             }
         }
     }
 }
 
-/// Runs a message of the queue's in which records go with the blobs that are gone, while the chain is at height `current`; what goes is
-/// added to the totals.
+/// Runs an operation of the queue that also removes the records of deleted blobs. `current` is the chain's height; `totals` counts the
+/// removed data.
 pub fn with_records<T>(
     records: &mut Records,
     current: u32,

@@ -1,15 +1,15 @@
-//! Records whose bytes lie outside: the queue holds their blob from their creation on, so that no two records name the same one, and
-//! nobody has it deleted while a record needs it.
+//! Creation of records with external blobs. The queue holds the blob from the creation on, so that no two records name the same blob and no
+//! call deletes it while a record needs it.
 
 use crate::deletion::{DeletionQueue, Name};
 use crate::storage::blob::BlobStore;
 use crate::utxo::{Call, UtxoStore};
 use coppice_interface::{TransactionSource, UtxoCreate, UtxoCreated, UtxoRefusal};
 
-/// Makes a record, and has the queue hold its blob where that is outside.
+/// Creates a record; if its blob is external, the queue holds the blob.
 ///
 /// # Errors
-/// As [`UtxoStore::create`]; `BlobTaken` where another record names the blob, `BeingDeleted` where it is queued. Nothing has changed.
+/// As [`UtxoStore::create`]; `BlobTaken` if another record names the blob, `BeingDeleted` if the blob is queued. Nothing has changed.
 pub fn create(
     store: &mut UtxoStore,
     blobs: &mut BlobStore,
@@ -20,7 +20,7 @@ pub fn create(
     let TransactionSource::Outside(outside) = &item.source else { return store.create(blobs, item, call) };
     let (name, txid) = (Name::from(&outside.store), <&[u8; 32]>::try_from(outside.txid.as_slice()));
     let (Ok(()), Ok(txid)) = (name.check(), txid) else {
-        // The store says what is wrong with it.
+        // The store refuses the item with the reason.
         return store.create(blobs, item, call);
     };
     call.check()?;

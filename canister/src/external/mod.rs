@@ -1,4 +1,4 @@
-//! UTXO records with the data that they keep outside: made together, and gone together.
+//! UTXO records with external data: both are created together and deleted together.
 
 pub mod complete;
 pub mod create;
@@ -12,9 +12,9 @@ use coppice_interface::UtxoSettings;
 pub struct Records<'a> {
     /// UTXO records.
     pub utxo: &'a mut UtxoStore,
-    /// What they keep in the BlobStore.
+    /// Data of the records in the BlobStore.
     pub blobs: &'a mut BlobStore,
-    /// What they keep outside and is to be deleted.
+    /// Queue of the records' external blobs.
     pub deletions: &'a mut DeletionQueue,
     /// The UTXO store's settings in force.
     pub settings: &'a UtxoSettings,

@@ -1,4 +1,4 @@
-//! How rows and leases end: rows of unknown fate, the rest, limits of holders, dead letters.
+//! Ends of rows and leases: rows of unknown fate, the rest, limits of holders, dead-letter rows.
 
 use super::super::header::Counter;
 use super::*;
@@ -26,7 +26,7 @@ fn rows_of_unknown_fate_stay_leased_until_the_lease_expires() {
     assert_eq!(queue.cancel(&name(&3u64.to_le_bytes()), late), Err(BlobDeletionError::Leased));
     assert_eq!(queue.remove(4, u32::MAX, late, &mut gone()), Err(BlobDeletionError::Leased));
     assert!(!ids(&queue.pending(u32::MAX, 0, None)).contains(&4));
-    assert_eq!(queue.complete_batch(worker(1), &arg, (late, 10), &mut gone()), Ok(done), "it has ended");
+    assert_eq!(queue.complete_batch(worker(1), &arg, (late, 10), &mut gone()), Ok(done), "the lease has ended");
     assert_eq!(queue.extend(worker(1), &lease.token, 300, late), Err(BlobDeletionError::Completed));
     let shown = queue.status().leases;
     assert_eq!((shown.len(), shown[0].rows, shown[0].over, shown[0].ended), (1, 1, false, true));
@@ -40,7 +40,7 @@ fn rows_of_unknown_fate_stay_leased_until_the_lease_expires() {
 }
 
 #[test]
-fn a_row_of_unknown_fate_that_is_scheduled_anew_leaves_its_lease_which_is_gone_then() {
+fn row_of_unknown_fate_leaves_its_lease_when_scheduled_anew() {
     let mut queue = fresh();
     fill(&mut queue, 1);
     let lease = acquire(&mut queue, 1, 1, NOW);
@@ -51,7 +51,7 @@ fn a_row_of_unknown_fate_that_is_scheduled_anew_leaves_its_lease_which_is_gone_t
 }
 
 #[test]
-fn the_rest_is_completed_but_for_what_a_list_names() {
+fn rest_completes_all_rows_that_no_list_names() {
     let mut queue = fresh();
     fill(&mut queue, 6);
     let lease = acquire(&mut queue, 1, 6, NOW);
@@ -69,7 +69,7 @@ fn the_rest_is_completed_but_for_what_a_list_names() {
 }
 
 #[test]
-fn what_was_done_before_is_told_from_what_is_left_alone() {
+fn rows_done_already_are_distinguished_from_skipped_rows() {
     let mut queue = fresh();
     fill(&mut queue, 8);
     assert_eq!(complete(&mut queue, &[8], &[], 9).removed, 1);
@@ -82,14 +82,14 @@ fn what_was_done_before_is_told_from_what_is_left_alone() {
     let said = batch(&lease.token, &[1, 3, 4, 5, 6, 8, 9, 0], &[2], 9);
     let done = queue.complete_batch(worker(1), &said, (NOW, 10), &mut gone()).unwrap();
     assert_eq!((&done.already, &done.skipped), (&vec![1, 8], &vec![4, 5, 6, 9, 0]));
-    assert_eq!((done.removed, done.retries_incremented), (2, 1), "of the lease as a whole");
+    assert_eq!((done.removed, done.retries_incremented), (2, 1), "counts of the whole lease");
     assert_eq!(ids(&other.rows), [5]);
     let without = complete(&mut queue, &[1, 5, 77, 0], &[2], 9);
     assert_eq!((without.already, without.skipped, without.retries_incremented), (vec![1], vec![5, 77, 0], 1));
 }
 
 #[test]
-fn a_row_whose_last_failure_was_under_the_lease_is_done_already() {
+fn row_that_failed_last_under_the_lease_is_done_already() {
     let mut queue = fresh();
     fill(&mut queue, 3);
     let lease = acquire(&mut queue, 1, 3, NOW);
@@ -101,7 +101,7 @@ fn a_row_whose_last_failure_was_under_the_lease_is_done_already() {
 }
 
 #[test]
-fn a_row_that_was_scheduled_above_what_the_worker_saw_is_left() {
+fn row_above_the_workers_height_is_skipped() {
     let mut queue = fresh();
     fill(&mut queue, 3);
     queue.schedule(&name(&1u64.to_le_bytes()), 500, NOW).unwrap();
@@ -114,7 +114,7 @@ fn a_row_that_was_scheduled_above_what_the_worker_saw_is_left() {
 }
 
 #[test]
-fn a_holder_has_as_many_leases_as_the_setting_says_and_others_have_their_own() {
+fn leases_are_limited_per_holder() {
     let mut queue = fresh();
     fill(&mut queue, 100);
     queue.set_limits(Limits { leases: 2, ..Limits::default() });
@@ -123,17 +123,17 @@ fn a_holder_has_as_many_leases_as_the_setting_says_and_others_have_their_own() {
     assert_eq!(queue.acquire(worker(1), &want(1), 0, NOW), full);
     assert_eq!(acquire(&mut queue, 2, 1, NOW).rows.len(), 1);
     assert_eq!(queue.idle_holder(), Some((worker(1), NOW)));
-    // One whose rows are of unknown fate counts until it expires.
+    // A lease with rows of unknown fate counts until it expires.
     queue.complete_batch(worker(1), &lists(&leases[0].token, &[], &[], &[1]), (NOW + 5, 10), &mut gone()).unwrap();
     assert_eq!(queue.acquire(worker(1), &want(1), 0, NOW), full);
-    assert_eq!(queue.idle_holder(), Some((worker(1), NOW + 5)), "it has completed one then");
+    assert_eq!(queue.idle_holder(), Some((worker(1), NOW + 5)), "the holder completed a lease at that time");
     queue.complete_batch(worker(1), &batch(&leases[1].token, &[2], &[], 1), (NOW, 10), &mut gone()).unwrap();
     assert_eq!(queue.idle_holder(), None);
     assert!(queue.acquire(worker(1), &want(1), 0, NOW).unwrap().is_some());
 }
 
 #[test]
-fn leases_that_an_operator_ends_give_their_rows_back_after_a_quarter_of_their_time() {
+fn leases_ended_by_an_operator_return_rows_after_a_quarter_of_their_length() {
     let mut queue = fresh();
     fill(&mut queue, 3);
     assert_eq!(queue.end_leases(worker(1), NOW), 0);
@@ -152,7 +152,7 @@ fn leases_that_an_operator_ends_give_their_rows_back_after_a_quarter_of_their_ti
     assert_eq!(queue.acquire(worker(1), &hours, 0, now), Err(BlobDeletionError::Expired));
     assert_eq!(queue.cancel(&name(&0u64.to_le_bytes()), now), Err(BlobDeletionError::Leased));
     queue.tick(short.expires_at);
-    assert_eq!(ids(&queue.pending(u32::MAX, 0, None)), [2, 3], "it would have expired before");
+    assert_eq!(ids(&queue.pending(u32::MAX, 0, None)), [2, 3], "the lease would have expired before");
     queue.tick(now + 10_800 * NS - 1);
     assert_eq!(ids(&queue.pending(u32::MAX, 0, None)), [2, 3]);
     queue.tick(now + 10_800 * NS);
@@ -162,7 +162,7 @@ fn leases_that_an_operator_ends_give_their_rows_back_after_a_quarter_of_their_ti
 }
 
 #[test]
-fn a_row_is_given_up_at_the_larger_of_the_setting_and_what_its_worker_says() {
+fn row_is_given_up_at_the_larger_of_setting_and_workers_limit() {
     let mut queue = fresh();
     fill(&mut queue, 1);
     queue.set_limits(Limits { least_retries: 3, ..Limits::default() });
@@ -171,12 +171,12 @@ fn a_row_is_given_up_at_the_larger_of_the_setting_and_what_its_worker_says() {
     let said = batch(&lease.token, &[], &[1], 0);
     assert_eq!(queue.complete_batch(worker(1), &said, (NOW, 0), &mut gone()).unwrap().dead, 0);
     let arg = CompleteBlobDeletions { failed_ids: vec![1], max_retries: 4, ..Default::default() };
-    assert_eq!(queue.complete(&arg, NOW, &mut gone()).unwrap().dead, 0, "its worker says four");
+    assert_eq!(queue.complete(&arg, NOW, &mut gone()).unwrap().dead, 0, "the worker's limit is four");
     assert_eq!(queue.increment(1, 1, NOW), Ok(BlobDeletionRetry { should_remove: true, retry_count: 4 }));
 }
 
 #[test]
-fn dead_letters_above_the_setting_are_dropped_the_oldest_first_but_for_those_of_records() {
+fn dead_letters_above_the_setting_are_dropped_except_those_with_records() {
     let mut queue = fresh();
     let record = name(b"record");
     queue.release(&record, 0, &[7; 32]).unwrap();
@@ -185,7 +185,7 @@ fn dead_letters_above_the_setting_are_dropped_the_oldest_first_but_for_those_of_
     assert_eq!(complete(&mut queue, &[], &[1], 9).dead, 0);
     let arg = CompleteBlobDeletions { failed_ids: vec![1, 4, 3, 6, 2], max_retries: 1, ..Default::default() };
     assert_eq!(queue.complete(&arg, NOW, &mut gone()).unwrap().dead, 5);
-    assert_eq!(ids(&queue.dead(None, 0).rows), [1, 4, 6], "row 1 is a record's");
+    assert_eq!(ids(&queue.dead(None, 0).rows), [1, 4, 6], "row 1 has a record");
     queue = open();
     queue.set_limits(Limits { dead: 0, ..Limits::default() });
     queue.tick(NOW);
@@ -194,7 +194,7 @@ fn dead_letters_above_the_setting_are_dropped_the_oldest_first_but_for_those_of_
 }
 
 #[test]
-fn dead_letters_of_a_store_or_with_numbers_are_tried_again_in_pages_of_numbers() {
+fn dead_letters_are_retried_by_store_or_by_numbers() {
     let mut queue = fresh();
     for i in 0..6u64 {
         let store_type = if i < 4 { StoreType::Temp } else { StoreType::Block };

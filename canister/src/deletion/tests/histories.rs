@@ -1,5 +1,5 @@
-//! Random histories against the model: every answer, every row, every order and every count, after each message; any message may trap,
-//! and an upgrade come between any two.
+//! Random histories against the model: all replies, rows, orders and counts are compared after each message. Any message may trap, and an
+//! upgrade may come between any two messages.
 
 use super::super::header::Counter;
 use super::*;
@@ -30,7 +30,7 @@ enum Op {
     Upgrade,
 }
 
-/// The bounds that the settings set.
+/// Bounds from the settings.
 const LIMITS: Limits = Limits { rows: u64::MAX, dead: 3, leases: 3, least_retries: 0 };
 
 fn said() -> impl Strategy<Value = Said> {
@@ -102,7 +102,8 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// An operation; seconds that pass before it, or by which the clock falls back; and at which access of memory its message first traps.
+/// An operation; the seconds that pass before it (negative: the clock goes back); and the memory access at which its message first traps,
+/// if any.
 fn step() -> impl Strategy<Value = (Op, i64, Option<u64>)> {
     let passes = prop_oneof![
         6 => Just(0i64),
@@ -131,7 +132,7 @@ fn blob(of: u8) -> BlobName {
     BlobName { blob_key: ByteBuf::from(vec![of; 1 + usize::from(of) % 5]), file_type: file_type.into(), store_type }
 }
 
-/// An answer as text: those of the queue and of the model differ in type.
+/// Formats a reply as text, because the types of queue and model differ.
 fn text(answer: impl Debug) -> String {
     format!("{answer:?}")
 }
@@ -140,19 +141,19 @@ struct Run {
     queue: DeletionQueue,
     model: Model,
     now: u64,
-    /// The token of each lease that was ever given, by its number.
+    /// The token of each lease ever given, by number.
     tokens: Vec<Vec<u8>>,
 }
 
 impl Run {
-    /// A token of one that was given, or one that was not.
+    /// Returns the token of a given lease, or a wrong token.
     fn token(&self, which: u8) -> (Vec<u8>, model::Token) {
         let which = usize::from(which) % (self.tokens.len() + 2);
         match self.tokens.get(which) {
             Some(token) => (token.clone(), Some(which as u64 + 1)),
             None if which == self.tokens.len() => (vec![7; 40], None),
             None => {
-                // The number is right, and the rest is not.
+                // The number is right and the hash is wrong.
                 let mut token = self.tokens.last().cloned().unwrap_or_default();
                 token.iter_mut().skip(8).for_each(|byte| *byte = !*byte);
                 (token, None)
@@ -160,7 +161,7 @@ impl Run {
         }
     }
 
-    /// The answer of the queue, as text.
+    /// Returns the queue's reply as text.
     fn queue(&mut self, op: &Op) -> String {
         let now = self.now;
         match op.clone() {
@@ -233,7 +234,7 @@ impl Run {
         }
     }
 
-    /// The answer of the model, as text.
+    /// Returns the model's reply as text.
     fn model(&mut self, op: &Op) -> String {
         let now = self.now;
         let is_message = !matches!(op, Op::Hold { .. } | Op::Release { .. } | Op::Upgrade);
@@ -278,7 +279,7 @@ impl Run {
         }
     }
 
-    /// Every row is where the model has it and nowhere else, in that order, and every count is that of a scan.
+    /// Checks that every row is only in the place where the model has it, in the same order, and that every count equals that of a scan.
     fn agrees(&self) -> Result<(), TestCaseError> {
         let Self { queue, model, .. } = self;
         let Some(store) = &queue.store else {
@@ -306,7 +307,7 @@ impl Run {
             };
             prop_assert_eq!(*until, expected);
         }
-        // The places themselves, in their order: a row that stood in two of them would be there twice.
+        // The places in their order; a row in two places would be listed twice.
         let pending = |height| queue.pending(height, 1_000, None).iter().map(|row| row.id).collect::<Vec<_>>();
         for height in [0, 3, u32::MAX] {
             prop_assert_eq!(pending(height), model.waiting(height, &[], None));
@@ -380,11 +381,11 @@ proptest! {
         native::reset();
         let mut run =
             Run { queue: open(), model: Model::default(), now: 1_700_000_000 * NS, tokens: Vec::new() };
-        // Without a row there is no queue, and nothing is counted.
+        // Without a row there is no queue and nothing is counted.
         let first = (Op::Schedule { blob: 0, height: 3 }, 0, None);
         for (op, passes, traps) in std::iter::once(first).chain(steps) {
             run.now = run.now.saturating_add_signed(passes * NS as i64);
-            // The platform undoes what a message has done that traps, on the heap as well; then it is sent again.
+            // The platform undoes all changes of a message that traps, on the heap as well; then the message is sent again.
             let tokens = run.tokens.clone();
             native::with(|world| world.trap_after = traps);
             let ended = native::message(|| run.queue(&op));

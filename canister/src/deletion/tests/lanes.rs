@@ -1,4 +1,4 @@
-//! Lanes: a worker is given the rows that it serves, whatever waits below them.
+//! Lanes: a worker gets the rows that it serves, whatever other rows wait at lower heights.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn serving(limit: u32, selectors: Vec<BlobSelector>) -> AcquireBlobDeletions {
 }
 
 #[test]
-fn a_thousand_rows_that_no_worker_serves_starve_none_that_one_does() {
+fn unserved_rows_do_not_starve_served_ones() {
     let mut queue = fresh();
     for i in 0..1_000u64 {
         queue.schedule(&of(&i.to_le_bytes(), StoreType::Temp, "dat"), 1, NOW).unwrap();
@@ -52,7 +52,7 @@ fn selected_lanes_are_merged_by_height_and_number_and_store_types_narrow_them() 
     };
     let meant: Vec<u64> = expected.iter().map(|(_, id)| *id).filter(|id| is_chosen(*id)).collect();
     assert_eq!(all(&queue, Some(&chosen)), meant);
-    assert_eq!(all(&queue, Some(&[])), Vec::<u64>::new(), "who serves nothing is given nothing");
+    assert_eq!(all(&queue, Some(&[])), Vec::<u64>::new(), "an empty list of selectors selects nothing");
     let arg = AcquireBlobDeletions { store_types: vec![StoreType::Block], ..serving(0, chosen.to_vec()) };
     let lease = queue.acquire(worker(1), &arg, 0, NOW).unwrap().unwrap();
     assert!(lease.rows.iter().all(|row| row.store_type == StoreType::Block && row.file_type == "a"));
@@ -63,7 +63,7 @@ fn selected_lanes_are_merged_by_height_and_number_and_store_types_narrow_them() 
 }
 
 #[test]
-fn a_65th_lane_is_refused_and_an_empty_one_is_given_back() {
+fn sixty_fifth_lane_is_refused_and_empty_lanes_are_freed() {
     let mut queue = fresh();
     let types: Vec<String> = (0..65).map(|i| format!("type-{i}")).collect();
     let schedule = |queue: &mut DeletionQueue, of_type: &str| {
@@ -74,13 +74,13 @@ fn a_65th_lane_is_refused_and_an_empty_one_is_given_back() {
     }
     let refused = Err(BlobDeletionError::TooMany { limit: 64 });
     assert_eq!(schedule(&mut queue, &types[64]), refused);
-    assert_eq!(schedule(&mut queue, &types[3]), Ok(4), "what has a lane is scheduled anew");
+    assert_eq!(schedule(&mut queue, &types[3]), Ok(4), "a row with a lane is scheduled anew");
     for store_type in StoreType::ALL {
         for of_type in ["tx", "outputs"] {
             queue.schedule(&of(b"key", store_type, of_type), 1, NOW).unwrap();
         }
     }
-    // A row that is leased, backs off or is dead has its lane still: it comes back to it.
+    // A row that is leased, backs off or is dead keeps its lane, because it may return there.
     let lease = queue.acquire(worker(1), &serving(1, vec![select(StoreType::Temp, Some(&types[0]))]), 0, NOW).unwrap();
     let lease = lease.unwrap();
     assert_eq!(schedule(&mut queue, &types[64]), refused);
@@ -99,7 +99,7 @@ fn a_65th_lane_is_refused_and_an_empty_one_is_given_back() {
 }
 
 #[test]
-fn within_the_safety_window_nothing_is_due_and_the_height_does_not_count() {
+fn with_a_safety_window_the_given_height_is_ignored() {
     let mut queue = fresh();
     fill(&mut queue, 4);
     let mut acquire = |window: u32, reached: u32| {
@@ -111,7 +111,7 @@ fn within_the_safety_window_nothing_is_due_and_the_height_does_not_count() {
         })
     };
     for (window, reached) in [(0, 0), (10, 0), (10, 9), (10, 10), (u32::MAX, u32::MAX)] {
-        assert_eq!(acquire(window, reached), None, "a row of height 0 waits, too: {window}, {reached}");
+        assert_eq!(acquire(window, reached), None, "even a row of height 0 is not due: {window}, {reached}");
     }
     assert_eq!(acquire(10, 11), Some((1, vec![1, 2])));
     assert_eq!(acquire(0, 1), Some((1, vec![1, 2])));

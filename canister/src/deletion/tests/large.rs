@@ -1,4 +1,4 @@
-//! The most that there can be of everything at once: what a message touches then, and what an answer has.
+//! Maximum sizes: pages that a message touches, and bytes of a reply.
 
 use super::*;
 use crate::platform::native::Touched;
@@ -6,7 +6,7 @@ use candid::Encode;
 
 /// Pages of 75 MiB, above which the platform slows a canister down.
 const MOST_DIRTIED: usize = (75 << 20) / 4_096;
-/// Bytes of a reply.
+/// Maximum bytes of a reply.
 const MOST_BYTES: usize = 3 << 19;
 
 fn within(touched: &Touched) {
@@ -14,7 +14,7 @@ fn within(touched: &Touched) {
 }
 
 #[test]
-fn a_thousand_rows_with_the_longest_names_fit_an_answer() {
+fn a_thousand_rows_with_the_longest_names_fit_in_a_reply() {
     let mut queue = fresh();
     for i in 0..1_000u32 {
         let mut key = [7; 1_024];
@@ -40,7 +40,7 @@ fn a_thousand_rows_with_the_longest_names_fit_an_answer() {
     assert!(Encode!(&queue.dead(None, 1_000)).unwrap().len() < MOST_BYTES);
 }
 
-/// Rows of random heights lie far from each other where they belong: each one's return touches pages of its own.
+/// Rows of random heights are far apart in their treap, so each row's return touches separate pages.
 fn expire(heights: impl Fn(u64) -> u32) -> (usize, usize) {
     let mut queue = fresh();
     for i in 0..256_000u64 {
@@ -60,7 +60,7 @@ fn expire(heights: impl Fn(u64) -> u32) -> (usize, usize) {
         ticks += 1;
         assert!(ticks < 100, "no end: {waiting}");
         let status = queue.status();
-        assert!(status.leases.iter().all(|lease| lease.over), "all are over with the first");
+        assert!(status.leases.iter().all(|lease| lease.over), "the first message ends all leases");
     }
     let status = queue.status();
     assert_eq!(
@@ -71,16 +71,16 @@ fn expire(heights: impl Fn(u64) -> u32) -> (usize, usize) {
 }
 
 #[test]
-fn leases_of_all_rows_that_expire_at_once_go_back_within_the_bounds_of_messages() {
+fn rows_of_leases_that_expire_at_once_return_within_message_bounds() {
     let (ticks, most) = expire(|i| i as u32);
     assert!(ticks <= 3, "{ticks} ticks, {most} pages");
     let (ticks, most) = expire(|i| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32);
     assert!(ticks <= 3, "{ticks} ticks, {most} pages");
 }
 
-/// While so many go back, who comes meanwhile is served in a message of its own, and no row is given twice.
+/// While many rows return, each call is served in its own message, and no row is given twice.
 #[test]
-fn calls_while_rows_go_back_do_their_share_and_are_served() {
+fn calls_are_served_while_rows_return() {
     let mut queue = fresh();
     for i in 0..40_000u64 {
         queue.schedule(&name(&i.to_le_bytes()), (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32, NOW).unwrap();

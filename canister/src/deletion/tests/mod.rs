@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 const NS: u64 = 1_000_000_000;
 const NOW: u64 = 1_700_000_000 * NS;
 
-/// Every record ends like this, and the message has room for so many rows more.
+/// Stub: every record ends with `end`, and the message has room for `room` more rows.
 struct Ends<'a> {
     end: RecordEnd,
     asked: &'a mut usize,
@@ -23,10 +23,10 @@ struct Ends<'a> {
 }
 
 impl Completion for Ends<'_> {
-    fn goes_on(&mut self, _: u64) -> bool {
-        let goes_on = self.room > 0;
+    fn has_budget(&mut self, _: u64) -> bool {
+        let has_budget = self.room > 0;
         self.room = self.room.saturating_sub(1);
-        goes_on
+        has_budget
     }
 
     fn record_end(&mut self, _: &[u8; 32]) -> RecordEnd {
@@ -37,7 +37,7 @@ impl Completion for Ends<'_> {
 
 fn open() -> DeletionQueue {
     memory::forget();
-    // A seed is drawn anew at each upgrade; the queue keeps its own.
+    // Each upgrade draws a new seed; the queue keeps its own.
     DeletionQueue::open(native::with(|world| {
         world.time_ns += 1;
         world.time_ns
@@ -45,7 +45,7 @@ fn open() -> DeletionQueue {
     .unwrap()
 }
 
-/// An empty one.
+/// Returns an empty queue.
 fn fresh() -> DeletionQueue {
     native::reset();
     open()
@@ -55,7 +55,7 @@ fn name(key: &[u8]) -> Name<'_> {
     Name { key, file_type: "tx", store_type: StoreType::Tx }
 }
 
-/// Schedules so many rows, by rising height, from 0 on.
+/// Schedules rows with rising heights from 0 on.
 fn fill(queue: &mut DeletionQueue, rows: u64) {
     for i in 0..rows {
         queue.schedule(&name(&i.to_le_bytes()), i as u32, NOW).unwrap();
@@ -106,7 +106,7 @@ fn complete(queue: &mut DeletionQueue, completed: &[u64], failed: &[u64], room: 
     queue.complete(&arg, 7, &mut Ends { room, ..gone() }).unwrap()
 }
 
-/// How many are tried again: one, where it was given up.
+/// Returns the number of retried rows: 1 if the row was dead.
 fn retry(queue: &mut DeletionQueue, id: u64) -> u64 {
     queue.retry(&RetryBlobDeletions::Ids(vec![id]), NOW).unwrap().retried
 }
@@ -116,7 +116,7 @@ fn ids(rows: &[BlobDeletion]) -> Vec<u64> {
 }
 
 #[test]
-fn who_keeps_nothing_outside_pays_for_nothing() {
+fn a_queue_without_rows_has_no_memory() {
     let mut queue = fresh();
     assert_eq!((queue.pending(u32::MAX, 0, None).len(), queue.dead(None, 0).rows.len()), (0, 0));
     assert_eq!(retry(&mut queue, 1), 0);
@@ -134,7 +134,7 @@ fn who_keeps_nothing_outside_pays_for_nothing() {
 }
 
 #[test]
-fn what_a_message_has_no_room_for_is_left_and_sent_again() {
+fn rows_without_room_in_a_message_remain_for_the_next() {
     let mut queue = fresh();
     fill(&mut queue, 6);
     let complete = |queue: &mut DeletionQueue, completed: &[u64], failed: &[u64], room| {
@@ -145,21 +145,21 @@ fn what_a_message_has_no_room_for_is_left_and_sent_again() {
     assert_eq!(
         complete(&mut queue, &[3, 3, 1], &[2, 4, 5], 0),
         (1, 0, 4),
-        "one always fits, and what is not worked on"
+        "one row always fits, and so do rows without work"
     );
-    assert_eq!(complete(&mut queue, &[3, 1], &[2, 4, 5], 2), (1, 2, 1), "what is done takes no room");
+    assert_eq!(complete(&mut queue, &[3, 1], &[2, 4, 5], 2), (1, 2, 1), "rows done already take no room");
     assert_eq!(complete(&mut queue, &[], &[4, 4, 5], 9), (0, 2, 0), "a number counts once");
     let retries = queue.pending(9, 0, None).iter().map(|row| (row.id, row.retry_count)).collect::<Vec<_>>();
     assert_eq!(retries, [(2, 1), (4, 2), (5, 1), (6, 0)]);
 }
 
 #[test]
-fn a_row_of_another_version_is_none() {
+fn row_of_another_version_is_not_read() {
     let mut queue = fresh();
     fill(&mut queue, 1);
     let region = memory::region(memory::DELETIONS);
     let is_row = |at: &u64| region.read::<4>(*at) == [3, 2, BlobDeletionState::Waiting as u8, 0];
-    let at = (4_096..region.size()).step_by(8).find(is_row).expect("it begins with its kind, version and state");
+    let at = (4_096..region.size()).step_by(8).find(is_row).expect("a row begins with its kind, version and state");
     for (byte, wrong) in [(0, 4), (1, 0), (1, 1), (1, 3), (2, 5)] {
         let right: [u8; 1] = region.read(at + byte);
         region.write(at + byte, &[wrong]);
@@ -177,7 +177,7 @@ fn a_row_of_another_version_is_none() {
 }
 
 #[test]
-fn a_worker_was_there_for_the_stores_of_which_it_has_or_had_rows() {
+fn taken_names_the_stores_of_leased_and_completed_rows() {
     let mut queue = fresh();
     assert_eq!(queue.taken(), [false; 6], "there is no queue");
     fill(&mut queue, 2);
@@ -194,9 +194,9 @@ fn a_worker_was_there_for_the_stores_of_which_it_has_or_had_rows() {
     assert_eq!(queue.taken(), [false; 6]);
 }
 
-/// A tick looks at it: damage there must not stop all else.
+/// A tick reads the first waiting row, so damage there must not stop other work.
 #[test]
-fn what_waits_first_is_told_or_not_whatever_is_damaged() {
+fn first_waiting_row_is_found_or_none_despite_damage() {
     let mut queue = fresh();
     fill(&mut queue, 300);
     assert_eq!(queue.first_waiting(StoreType::Tx), Some(0));
@@ -206,13 +206,13 @@ fn what_waits_first_is_told_or_not_whatever_is_damaged() {
         .filter(|at| region.read::<4>(*at) == [3, 2, BlobDeletionState::Waiting as u8, 0])
         .collect();
     assert_eq!(rows.len(), 300);
-    // Those that cannot be decoded are passed over, for a while.
+    // Rows that cannot be decoded are skipped, up to a limit.
     for (lost, first) in [(1, Some(1)), (100, Some(100)), (300, None)] {
         rows[..lost].iter().for_each(|row| region.write(row + 1, &[9]));
         assert_eq!(queue.first_waiting(StoreType::Tx), first, "{lost}");
     }
     rows.iter().for_each(|row| region.write(row + 1, &[2]));
-    // Links of the first that lead to itself, and nowhere.
+    // Links of the first row that lead to itself, and to no slot.
     let first = rows.iter().find(|row| region.read(**row + 24) == 0_u32.to_le_bytes()).unwrap();
     for link in [(first / 64) as u32, u32::MAX] {
         region.write(first + 44, &link.to_le_bytes());
@@ -238,7 +238,7 @@ fn another_version_of_the_queue_is_not_opened() {
 }
 
 #[test]
-fn rows_that_go_leave_their_memory_to_those_that_come() {
+fn removed_rows_leave_their_memory_to_new_rows() {
     let mut queue = fresh();
     let mut sizes = Vec::new();
     for round in 0..4u64 {
@@ -255,9 +255,9 @@ fn rows_that_go_leave_their_memory_to_those_that_come() {
     assert_eq!(sizes[1].used_bytes + sizes[1].free_bytes, sizes[3].used_bytes + sizes[3].free_bytes, "{sizes:?}");
 }
 
-/// What leases and failures take from its place goes back without memory; and what it had is enough to end it.
+/// Rows in leases and back-offs return without more memory, and they can be completed.
 #[test]
-fn at_the_cap_on_memory_rows_come_back_and_go() {
+fn at_the_memory_cap_rows_return_and_are_completed() {
     let mut queue = fresh();
     fill(&mut queue, 50);
     acquire(&mut queue, 1, 1, NOW);
@@ -345,7 +345,7 @@ fn names_and_limits_are_checked() {
 }
 
 #[test]
-fn rows_go_back_where_they_belong_and_stores_are_chosen() {
+fn rows_return_to_their_lanes_and_stores_are_selected() {
     let mut queue = fresh();
     let store = |i: u64| StoreType::ALL[(i % 6) as usize];
     for i in 0..60u64 {
@@ -366,7 +366,7 @@ fn rows_go_back_where_they_belong_and_stores_are_chosen() {
     let rest: Vec<u64> = expected.iter().copied().filter(|id| !meant[..7].contains(id)).collect();
     assert_eq!(ids(&second.rows), rest[..20]);
     assert_eq!(order(&queue), rest[20..]);
-    // One is completed with nothing done, the other expires.
+    // One lease is completed with nothing done, the other expires.
     let done = queue.complete_batch(worker(2), &batch(&second.token, &[], &[], 1), (NOW, 10), &mut gone());
     assert_eq!(done, Ok(CompletedBlobDeletions::default()));
     assert_eq!(order(&queue), rest);
@@ -392,15 +392,15 @@ fn failures_under_a_lease_back_off_and_others_do_not() {
     let lease = acquire(&mut queue, 1, 0, now);
     assert_eq!(lease.rows[0].retry_count, 11);
     queue.complete_batch(worker(1), &batch(&lease.token, &[], &[1], 99), (now, 0), &mut gone()).unwrap();
-    assert_eq!((queue.pending(u32::MAX, 0, None).len(), queue.next_event()), (1, None), "0: it does not");
-    assert_eq!(complete(&mut queue, &[], &[1], 9).removed, 1, "it is given up at 9");
+    assert_eq!((queue.pending(u32::MAX, 0, None).len(), queue.next_event()), (1, None), "0: no back-off");
+    assert_eq!(complete(&mut queue, &[], &[1], 9).removed, 1, "given up at 9 failures");
     assert_eq!((queue.dead_count(), queue.pending_count()), (1, 0));
     assert_eq!(queue.remove(1, u32::MAX, now, &mut gone()), Ok(true), "no record waits for it");
     assert_eq!(queue.dead_count(), 0);
 }
 
 #[test]
-fn a_blob_that_a_record_names_is_nobody_elses() {
+fn blob_of_a_record_cannot_be_scheduled_or_held_by_others() {
     let mut queue = fresh();
     let (blob, first, second) = (name(b"blob"), [1; 32], [2; 32]);
     assert_eq!(queue.admits(&blob, &first), Ok(()));
@@ -420,7 +420,7 @@ fn a_blob_that_a_record_names_is_nobody_elses() {
     assert_eq!(queue.admits(&blob, &second), Err(UtxoRefusal::BeingDeleted));
     assert_eq!(queue.schedule(&blob, 1, NOW), Err(BlobDeletionError::HoldsRecord));
     assert_eq!(queue.cancel(&blob, NOW), Err(BlobDeletionError::HoldsRecord));
-    // Given up, neither the row nor its record goes by being removed.
+    // Removing a dead-letter row with a record removes neither.
     assert_eq!(queue.increment(1, 0, NOW), Ok(BlobDeletionRetry { should_remove: true, retry_count: 1 }));
     assert_eq!(queue.increment(1, 9, NOW), Ok(BlobDeletionRetry { should_remove: true, retry_count: 1 }), "again");
     let mut ends = gone();

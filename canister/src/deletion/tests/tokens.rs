@@ -1,8 +1,8 @@
-//! Who shows which token, when, and how often: each has its own answer, and what is refused changes nothing.
+//! Tokens: the reply to each combination of holder, token and time; refused calls change nothing.
 
 use super::*;
 
-/// Two workers with a lease of two rows each.
+/// Returns a queue in which two workers each have a lease of two rows.
 fn two() -> (DeletionQueue, BlobDeletionLease, BlobDeletionLease) {
     let mut queue = fresh();
     fill(&mut queue, 5);
@@ -11,7 +11,7 @@ fn two() -> (DeletionQueue, BlobDeletionLease, BlobDeletionLease) {
     (queue, first, second)
 }
 
-/// All that is shown of a queue.
+/// Returns the queue's rows and status as text.
 fn shown(queue: &DeletionQueue) -> String {
     format!("{:?} {:?}", queue.list(&ListBlobDeletions { limit: 1_000, ..Default::default() }), queue.status())
 }
@@ -22,7 +22,7 @@ fn work(queue: &mut DeletionQueue, who: u8, token: &[u8], completed: &[u64]) -> 
 }
 
 #[test]
-fn wrong_tokens_and_those_of_others_change_nothing() {
+fn wrong_and_foreign_tokens_change_nothing() {
     let (mut queue, first, second) = two();
     let before = shown(&queue);
     let mut other_digest = first.token.to_vec();
@@ -42,7 +42,7 @@ fn wrong_tokens_and_those_of_others_change_nothing() {
 }
 
 #[test]
-fn rows_of_other_leases_are_named_and_left_alone() {
+fn rows_of_other_leases_are_skipped() {
     let (mut queue, first, second) = two();
     let done = work(&mut queue, 1, &first.token, &[1, 3, 5, 77]).unwrap();
     assert_eq!((done.removed, done.skipped), (1, vec![3, 5, 77]));
@@ -54,7 +54,7 @@ fn rows_of_other_leases_are_named_and_left_alone() {
 }
 
 #[test]
-fn who_has_no_lease_leaves_leased_rows_alone() {
+fn completion_without_a_lease_skips_leased_rows() {
     let (mut queue, ..) = two();
     let before = shown(&queue);
     let done = complete(&mut queue, &[1, 4], &[2, 3], 9);
@@ -67,14 +67,14 @@ fn who_has_no_lease_leaves_leased_rows_alone() {
 }
 
 #[test]
-fn a_completion_said_twice_is_answered_as_the_first_time() {
+fn repeated_completion_gets_the_same_reply() {
     let (mut queue, first, _) = two();
     let done = work(&mut queue, 1, &first.token, &[1, 9]).unwrap();
     assert_eq!((done.removed, &done.skipped), (1, &vec![9]));
     queue = open();
     let before = shown(&queue);
     for said in [&[1, 9][..], &[2], &[]] {
-        assert_eq!(work(&mut queue, 1, &first.token, said), Ok(done.clone()), "whatever is said");
+        assert_eq!(work(&mut queue, 1, &first.token, said), Ok(done.clone()), "whatever the report says");
     }
     assert_eq!(work(&mut queue, 2, &first.token, &[1]), Err("NotHolder".into()));
     assert_eq!(queue.extend(worker(1), &first.token, 9, NOW), Err(BlobDeletionError::Completed));
@@ -82,19 +82,23 @@ fn a_completion_said_twice_is_answered_as_the_first_time() {
 }
 
 #[test]
-fn a_completion_that_goes_over_messages_ends_with_the_last() {
+fn completion_over_several_messages_ends_with_the_last() {
     let (mut queue, first, _) = two();
     let arg = batch(&first.token, &[1, 2], &[], 3);
     let done = queue.complete_batch(worker(1), &arg, (NOW, 10), &mut Ends { room: 0, ..gone() }).unwrap();
     assert_eq!((done.removed, done.remaining), (1, 1));
-    assert_eq!(queue.status().leases[0].rows, 1, "it is live");
+    assert_eq!(queue.status().leases[0].rows, 1, "the lease is live");
     let done = work(&mut queue, 1, &first.token, &[1, 2]).unwrap();
-    assert_eq!((done.removed, done.remaining, done.already), (2, 0, vec![1]), "all of it is sent again, and counted");
+    assert_eq!(
+        (done.removed, done.remaining, done.already),
+        (2, 0, vec![1]),
+        "the whole report is sent again; counts are of the lease"
+    );
     assert_eq!(queue.status().leases.len(), 1);
 }
 
 #[test]
-fn a_lease_that_has_expired_says_so_and_its_rows_are_others() {
+fn expired_lease_is_reported_and_its_rows_are_given_to_others() {
     let (mut queue, first, _) = two();
     let late = first.expires_at;
     assert!(work(&mut queue, 1, &first.token, &[]).is_ok());
@@ -104,24 +108,24 @@ fn a_lease_that_has_expired_says_so_and_its_rows_are_others() {
         queue.complete_batch(worker(1), &batch(token, &[1], &[], 3), (now, 10), &mut gone())
     };
     let taken = acquire(&mut queue, 3, 2, late);
-    assert_eq!(ids(&taken.rows), [1, 2], "in their old places");
+    assert_eq!(ids(&taken.rows), [1, 2], "in their old order");
     assert_eq!(said(&mut queue, late), Err(BlobDeletionError::Expired));
-    // The clock falls back: what was noticed stays.
+    // The clock goes back; the lease stays expired.
     assert_eq!(said(&mut queue, NOW), Err(BlobDeletionError::Expired));
     assert_eq!(queue.extend(worker(1), token, 9, NOW), Err(BlobDeletionError::Expired));
     assert_eq!(queue.extend(worker(2), token, 9, NOW), Err(BlobDeletionError::NotHolder));
-    assert_eq!(taken.rows[0].retry_count, 0, "to expire is no failure");
+    assert_eq!(taken.rows[0].retry_count, 0, "an expiry is no failure");
     assert_eq!(work(&mut queue, 3, &taken.token, &[1, 2]).unwrap().removed, 2);
 }
 
 #[test]
-fn a_clock_that_stands_or_falls_back_gives_no_row_twice() {
+fn stopped_or_backward_clock_gives_no_row_twice() {
     let mut queue = fresh();
     fill(&mut queue, 100);
     let mut given = BTreeSet::new();
     for now in [NOW, NOW, NOW - 1_000 * NS, 0, u64::MAX - 1, NOW] {
         let lease = acquire(&mut queue, 1, 10, now);
-        // What is live then was given by nobody before; at the end of time all others have expired.
+        // At the end of time all earlier leases have expired, so their rows may be given again.
         if now == u64::MAX - 1 {
             given.clear();
         }
@@ -131,7 +135,7 @@ fn a_clock_that_stands_or_falls_back_gives_no_row_twice() {
 }
 
 #[test]
-fn the_same_request_has_the_same_lease_while_it_is_live() {
+fn repeated_request_returns_the_live_lease() {
     let mut queue = fresh();
     fill(&mut queue, 9);
     let named = |of: u8| AcquireBlobDeletions { request: Some(ByteBuf::from([of])), ..want(2) };
@@ -139,7 +143,7 @@ fn the_same_request_has_the_same_lease_while_it_is_live() {
     assert_eq!(queue.acquire(worker(1), &named(1), 0, NOW + 5), Ok(Some(first.clone())));
     let asked_for_more = AcquireBlobDeletions { limit: 9, height: 1, ..named(1) };
     assert_eq!(queue.acquire(worker(1), &asked_for_more, 0, NOW), Ok(Some(first.clone())));
-    // What has left it meanwhile is not given again.
+    // Rows that have left the lease are not given again.
     queue.schedule(&name(&0u64.to_le_bytes()), 50, NOW).unwrap();
     let again = queue.acquire(worker(1), &named(1), 0, NOW).unwrap().unwrap();
     assert_eq!((again.token, ids(&again.rows)), (first.token.clone(), vec![2]));
@@ -156,8 +160,8 @@ fn the_same_request_has_the_same_lease_while_it_is_live() {
         Err(BlobDeletionError::Expired),
         "after an upgrade as well"
     );
-    assert_eq!(queue.status().leases, [], "none of them makes a lease");
-    // Until it is forgotten.
+    assert_eq!(queue.status().leases, [], "no request made a lease");
+    // After 256 more ends the request is forgotten.
     queue.schedule(&name(b"again"), 1, NOW).unwrap();
     for _ in 0..256 {
         let lease = acquire(&mut queue, 3, 1, NOW);
@@ -167,20 +171,20 @@ fn the_same_request_has_the_same_lease_while_it_is_live() {
 }
 
 #[test]
-fn a_row_that_is_scheduled_anew_leaves_its_lease() {
+fn row_scheduled_anew_leaves_its_lease() {
     let (mut queue, first, _) = two();
     let scheduled = queue.schedule(&name(&1u64.to_le_bytes()), 90, NOW).unwrap();
     assert_eq!(scheduled, ScheduledBlobDeletion { id: 2, was_leased: true });
     assert_eq!(ids(&queue.pending(u32::MAX, 0, None)), [5, 2]);
     let done = work(&mut queue, 1, &first.token, &[1, 2]).unwrap();
-    assert_eq!((done.removed, done.skipped), (1, vec![2]), "the old worker's word on it does not count");
+    assert_eq!((done.removed, done.skipped), (1, vec![2]), "the old worker's report on the row does not count");
     let again = queue.schedule(&name(&1u64.to_le_bytes()), 1, NOW).unwrap();
     assert_eq!(again, ScheduledBlobDeletion { id: 2, was_leased: false });
     assert_eq!(ids(&queue.pending(u32::MAX, 0, None)), [2, 5]);
 }
 
 #[test]
-fn leases_are_bounded_and_of_those_that_ended_the_last_are_known() {
+fn leases_are_bounded_and_the_last_ends_are_kept() {
     let mut queue = fresh();
     fill(&mut queue, 300);
     let mut leases: Vec<_> = (0..256u64).map(|i| acquire(&mut queue, 1, 1, NOW + i)).collect();

@@ -1,4 +1,4 @@
-//! What cannot be read, or has no memory: nothing is lost, and nothing else held up.
+//! Damage and lack of memory: nothing is lost, and other records are pruned.
 
 use super::service::Service;
 use crate::platform::native;
@@ -8,7 +8,7 @@ use crate::utxo::tests::world::{Tx, raw};
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
 
-/// An old unmined transaction that spends from `parent`, and a record that is due.
+/// Returns an old unmined transaction, its parent, and a record that is due.
 fn old_unmined(s: &mut Service) -> (Tx, Tx, Tx) {
     let (parent, due) = (Tx::orphan(1, 1), Tx::orphan(2, 2));
     let child = Tx::of(3, &[(parent.txid, 0)], 1);
@@ -20,7 +20,7 @@ fn old_unmined(s: &mut Service) -> (Tx, Tx, Tx) {
 }
 
 #[test]
-fn an_unmined_record_that_cannot_be_read_stops_everything_until_it_is_set_aside() {
+fn unreadable_unmined_record_stops_pruning_until_set_aside() {
     let mut s = Service::new();
     let (parent, child, due) = old_unmined(&mut s);
     let sibling = Tx::of(4, &[(due.txid, 0)], 1);
@@ -42,19 +42,19 @@ fn an_unmined_record_that_cannot_be_read_stops_everything_until_it_is_set_aside(
     assert_eq!(s.pruner.set_aside(slot + 1), Err(UtxoPrunerError::NotBlocking));
     s.reopen();
     assert_eq!(s.pruner.set_aside(slot), Ok(()));
-    assert_eq!(s.pruner.set_aside(slot), Ok(()), "once more is the same");
+    assert_eq!(s.pruner.set_aside(slot), Ok(()), "a second call is accepted");
     let job = s.prune(2_000);
     assert_eq!((job.state, job.counts.parents_preserved), (UtxoJobState::Completed, 1), "{job:?}");
-    assert!(s.get(&due).preserve_until.is_some(), "the parent of the one that can be read");
-    assert!(!s.there(&parent), "of the other nobody knows what it spends from");
+    assert!(s.get(&due).preserve_until.is_some(), "the readable record's parent is preserved");
+    assert!(!s.there(&parent), "the parents of the unreadable record are unknown");
     assert_eq!((s.status().blocked_by, s.status().set_aside), (None, vec![slot]));
     assert_eq!(problems(&s).into_iter().map(|found| found.code).collect::<Vec<_>>(), [ProblemCode::UnminedSetAside]);
     s.pruner.retry(slot).unwrap();
-    assert_eq!(problems(&s), [], "it is looked at again");
+    assert_eq!(problems(&s), [], "the record is examined again");
 }
 
 #[test]
-fn a_parent_that_cannot_be_read_stops_everything_and_the_others_are_preserved_where_it_is_set_aside() {
+fn unreadable_parent_stops_pruning_until_its_child_is_set_aside() {
     let mut s = Service::new();
     let (parent, other) = (Tx::orphan(1, 1), Tx::orphan(2, 1));
     let child = Tx::of(3, &[(parent.txid, 0), (other.txid, 0)], 1);
@@ -70,11 +70,11 @@ fn a_parent_that_cannot_be_read_stops_everything_and_the_others_are_preserved_wh
     let job = s.prune(2_000);
     assert_eq!((job.state, job.counts.parents_preserved), (UtxoJobState::Completed, 1));
     assert_eq!(s.get(&other).preserve_until, Some(3_440));
-    assert_eq!(job.counts.record_errors, 1, "the damaged one is due, and kept");
+    assert_eq!(job.counts.record_errors, 1, "the damaged record is due and kept");
 }
 
 #[test]
-fn a_record_that_cannot_be_read_is_kept_and_counted_and_the_others_go() {
+fn unreadable_record_is_kept_and_counted_and_others_are_deleted() {
     let mut s = Service::new();
     let txs: Vec<Tx> = (0..5).map(|i| Tx::orphan(10 + i, 2)).collect();
     txs.iter().for_each(|tx| s.make_due(tx));
@@ -89,7 +89,7 @@ fn a_record_that_cannot_be_read_is_kept_and_counted_and_the_others_go() {
 }
 
 #[test]
-fn a_record_is_kept_whose_blob_is_damaged_and_goes_where_it_is_missing() {
+fn record_with_damaged_blob_is_kept_and_with_missing_blob_is_deleted() {
     let mut s = Service::new();
     s.settings.externalize_all = true;
     let (damaged, missing, sound) = (Tx::orphan(1, 1), Tx::orphan(2, 1), Tx::orphan(3, 1));
@@ -102,7 +102,7 @@ fn a_record_is_kept_whose_blob_is_damaged_and_goes_where_it_is_missing() {
     s.blobs.free(&gone).unwrap();
     s.blobs.release(&gone).unwrap();
     let broken = part(&s, &damaged);
-    assert_eq!(broken.offset, 0, "the first entry with a mark is its own");
+    assert_eq!(broken.offset, 0, "the first marked entry belongs to the record");
     let granules = memory::region(memory::BLOB_GRANULES);
     let mark = (0..granules.size()).find(|at| granules.read(*at) == [0xC0]).unwrap();
     granules.write(mark, &[0]);
@@ -116,7 +116,7 @@ fn a_record_is_kept_whose_blob_is_damaged_and_goes_where_it_is_missing() {
     assert!(!s.there(&damaged));
 }
 
-/// Leaves no memory: neither the bucket's rest nor more of it.
+/// Uses up the rest of the bucket and forbids growth.
 fn fill(s: &mut Service) {
     s.w.store.fill(0, false);
     memory::manager().set_max_pages(memory::billed_pages());
@@ -138,7 +138,7 @@ fn without_memory_nothing_is_deleted_before_all_parents_are_preserved() {
 }
 
 #[test]
-fn without_memory_for_the_queue_a_record_with_a_blob_outside_is_kept() {
+fn record_with_external_blob_is_kept_without_memory_for_the_queue() {
     let mut s = Service::new();
     let tx = Tx::orphan(1, 1);
     make_outside(&mut s, &tx);
@@ -153,7 +153,7 @@ fn without_memory_for_the_queue_a_record_with_a_blob_outside_is_kept() {
     assert_eq!(s.queue.pending(1_289, 0, None).len(), 1);
 }
 
-/// A due record whose bytes are outside.
+/// Makes a due record whose bytes are in an external blob.
 fn make_outside(s: &mut Service, tx: &Tx) {
     let store =
         ExternalStore { blob_key: ByteBuf::from(b"key".to_vec()), file_type: FileType::Tx, store_type: StoreType::Tx };
@@ -172,7 +172,7 @@ fn make_outside(s: &mut Service, tx: &Tx) {
 }
 
 #[test]
-fn short_of_cycles_it_pauses() {
+fn pruner_pauses_when_cycles_are_low() {
     let mut s = Service::new();
     let due = Tx::orphan(1, 1);
     s.make_due(&due);
@@ -184,14 +184,14 @@ fn short_of_cycles_it_pauses() {
     assert!(!s.there(&due));
 }
 
-/// Clears what a record says of its place in an index.
+/// Clears the record's link in an index.
 fn damage_link(s: &Service, tx: &Tx, order: Order) {
     let at = u64::from(s.slot(tx)) * 64 + 8 + 148 + 12 * order as u64;
     memory::region(memory::UTXO_SLOTS).write(at, &[0; 12]);
 }
 
 #[test]
-fn where_an_index_is_broken_its_height_is_passed_over_and_the_others_go() {
+fn broken_index_skips_its_height_and_other_heights_are_pruned() {
     for broken in 0..3 {
         let mut s = Service::new();
         let txs: Vec<Tx> = (0..3).map(|i| Tx::orphan(10 + i, 2)).collect();
@@ -203,12 +203,12 @@ fn where_an_index_is_broken_its_height_is_passed_over_and_the_others_go() {
         let job = s.prune(1_300);
         assert_eq!((job.state, job.ticks, s.there(&later)), (UtxoJobState::Completed, 1, false), "{broken}");
         assert!(job.counts.record_errors >= 1 && job.counts.records_deleted <= 3, "{job:?}");
-        assert!(s.there(&txs[broken]), "what cannot be taken out of its index is kept");
+        assert!(s.there(&txs[broken]), "a record that cannot leave its index is kept");
     }
 }
 
 #[test]
-fn where_the_index_of_unmined_ones_is_broken_nothing_is_deleted_set_aside_or_not() {
+fn broken_unmined_index_stops_deletions() {
     let mut s = Service::new();
     let (_, child, due) = old_unmined(&mut s);
     let others: Vec<Tx> = (0..2).map(|i| Tx::orphan(30 + i, 1)).collect();
@@ -223,7 +223,7 @@ fn where_the_index_of_unmined_ones_is_broken_nothing_is_deleted_set_aside_or_not
 }
 
 #[test]
-fn a_child_is_kept_whose_parent_cannot_be_read_as_that_would_not_be_told() {
+fn child_of_an_unreadable_parent_is_kept() {
     let mut s = Service::new();
     s.settings.externalize_all = true;
     let parent = Tx::orphan(1, 2);
@@ -235,14 +235,14 @@ fn a_child_is_kept_whose_parent_cannot_be_read_as_that_would_not_be_told() {
     s.damage(slot);
     let job = s.prune(1_288);
     assert_eq!((job.counts.record_errors, job.counts.records_deleted, job.counts.external_files_deleted), (1, 0, 0));
-    assert_eq!(s.w.bytes(&child).0, child.raw, "nothing of it went");
+    assert_eq!(s.w.bytes(&child).0, child.raw, "the child is unchanged");
     s.heal(slot);
     assert_eq!(s.prune(1_289).counts.parents_updated, 1);
     assert_eq!(s.get(&parent).deleted_children, vec![child.id()]);
 }
 
 #[test]
-fn a_record_is_kept_whose_extras_are_damaged() {
+fn record_with_damaged_extras_is_kept() {
     let mut s = Service::new();
     let tx = Tx::orphan(1, 1);
     let blocks: Vec<BlockRef> = (0..5).map(|i| crate::utxo::tests::world::block(i, 900)).collect();
@@ -260,7 +260,7 @@ fn a_record_is_kept_whose_extras_are_damaged() {
 }
 
 #[test]
-fn who_is_set_aside_is_that_record_and_not_its_slot() {
+fn set_aside_applies_to_the_record_and_not_to_its_slot() {
     let mut s = Service::new();
     let (_, child, _) = old_unmined(&mut s);
     let slot = s.slot(&child);
@@ -272,7 +272,7 @@ fn who_is_set_aside_is_that_record_and_not_its_slot() {
     s.w.store.delete_by_id(&mut s.w.blobs, &child.txid, &call).unwrap();
     let next = Tx::of(5, &[([1; 32], 0)], 1);
     s.make(&next);
-    assert_eq!(s.slot(&next), slot, "its slot is the next one's");
+    assert_eq!(s.slot(&next), slot, "the next record takes the slot");
     s.damage(slot);
     assert_eq!(s.prune(2_001).state, UtxoJobState::Failed);
     assert!(s.status().set_aside.is_empty());

@@ -1,13 +1,13 @@
-//! Heights that mislead: what is believed of them, and the way back.
+//! Misleading heights: their limits, and their repair.
 
 use super::service::Service;
 use crate::utxo::tests::world::Tx;
 use coppice_interface::*;
 
-/// The first height that is none.
+/// The first number that is no valid height.
 const NONE: u32 = 1 << 31;
 
-/// A parent that is done with and due at 1,288, and a transaction that spends from it and has been unmined since 1,000.
+/// Returns a spent parent that is due at 1,288, and a transaction that spends from it and has been unmined since 1,000.
 fn old_unmined(s: &mut Service) -> (Tx, Tx) {
     let parent = Tx::orphan(1, 1);
     let child = Tx::of(2, &[(parent.txid, 0)], 1);
@@ -37,7 +37,7 @@ fn scheduled(trigger: UtxoNotifyOutcome) -> UtxoPruneJob {
 }
 
 #[test]
-fn a_height_that_is_none_is_refused_and_changes_nothing() {
+fn invalid_height_is_refused_and_changes_nothing() {
     let mut s = Service::new();
     let before = s.status();
     for (height, refused) in [
@@ -62,7 +62,7 @@ fn a_height_that_is_none_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn every_operation_on_records_refuses_a_height_that_is_none() {
+fn every_operation_on_records_refuses_an_invalid_height() {
     let mut s = Service::new();
     let tx = Tx::orphan(1, 1);
     s.make_mined(&tx);
@@ -83,7 +83,7 @@ fn every_operation_on_records_refuses_a_height_that_is_none() {
 }
 
 #[test]
-fn an_operators_height_above_the_notified_one_is_refused_and_one_below_it_is_the_height_of_all_phases() {
+fn operators_height_is_at_most_the_notified_one_and_bounds_all_phases() {
     for persisted in [false, true] {
         let mut s = Service::new();
         let (parent, _) = old_unmined(&mut s);
@@ -103,14 +103,18 @@ fn an_operators_height_above_the_notified_one_is_refused_and_one_below_it_is_the
         assert_eq!(s.status(), before, "nothing has changed");
         let job = by_hand(&mut s, 1_288).unwrap();
         assert_eq!((job.state, job.current_height), (UtxoJobState::Completed, Some(1_288)), "{job:?}");
-        // What is persisted bounds what goes, whoever asks.
+        // The persisted height bounds deletions, for operators as well.
         assert_eq!(
             (job.safe_height, s.there(&due)),
             if persisted { (Some(1_200), true) } else { (Some(1_288), false) }
         );
         let until = if persisted { 1_400 } else { 1_288 } + 1_440;
-        assert_eq!(s.get(&parent).preserve_until, Some(until), "by the height, where it was not preserved for longer");
-        // The persister's job went by 1,400.
+        assert_eq!(
+            s.get(&parent).preserve_until,
+            Some(until),
+            "by the job's height, unless preserved for longer before"
+        );
+        // The persister's job used height 1,400.
         let preserved = if persisted { None } else { Some(1_290) };
         assert_eq!((s.get(&kept).preserve_until, job.counts.preservations_expired), (preserved, 0));
         assert_eq!(s.status().last_processed_height, if persisted { 1_200 } else { 1_288 });
@@ -118,7 +122,7 @@ fn an_operators_height_above_the_notified_one_is_refused_and_one_below_it_is_the
 }
 
 #[test]
-fn an_operators_height_where_nothing_was_notified_preserves_until_later_than_itself() {
+fn operators_height_without_notification_preserves_parents() {
     let mut s = Service::new();
     let (parent, _) = old_unmined(&mut s);
     let job = by_hand(&mut s, NONE - 1).unwrap();
@@ -128,7 +132,7 @@ fn an_operators_height_where_nothing_was_notified_preserves_until_later_than_its
 }
 
 #[test]
-fn a_height_that_was_processed_is_pruned_again_by_hand() {
+fn processed_height_can_be_pruned_again_manually() {
     let mut s = Service::new();
     s.prune(1_300);
     let tx = Tx::orphan(10, 1);
@@ -143,7 +147,7 @@ fn a_height_that_was_processed_is_pruned_again_by_hand() {
 }
 
 #[test]
-fn a_height_that_jumps_is_refused_but_for_the_first_and_an_operators() {
+fn height_jump_is_refused_except_the_first_and_an_operators() {
     let mut s = Service::new();
     let due = Tx::orphan(10, 1);
     s.w.height = 4_000_000;
@@ -173,14 +177,14 @@ fn a_height_that_jumps_is_refused_but_for_the_first_and_an_operators() {
 }
 
 #[test]
-fn wrong_notifications_are_repaired() {
+fn wrong_notifications_can_be_repaired() {
     let mut s = Service::new();
     s.set(UtxoPrunerSettingsChange { max_height_jump: Some(NONE - 1), ..Default::default() });
     let txs: Vec<Tx> = (0..3).map(|i| Tx::orphan(10 + i, 1)).collect();
     txs.iter().for_each(|tx| s.make_due(tx));
     s.pruner.set_assembly(UtxoBlockAssemblyState::NotRunning);
     s.pruner.notify_persisted(4_000_000, false).unwrap();
-    // Noticed before anything was deleted: the job is cancelled, and the heights are what they are.
+    // An operator notices before a deletion: cancels the job and keeps the heights.
     let set_to = set(&mut s, 1_100, Some(1_050), 1_000).unwrap();
     let due = set_to.due.unwrap();
     assert_eq!((set_to.safe_height, set_to.unmined_cutoff_height), (1_050, 956));
@@ -193,20 +197,20 @@ fn wrong_notifications_are_repaired() {
     s.pruner.set_assembly(UtxoBlockAssemblyState::Running);
     s.settle();
     assert_eq!((s.status().last_processed_height, s.status().totals.records_deleted), (1_050, 0));
-    // The persister is retired: blocks are triggers again.
+    // Without a persister blocks are triggers again.
     let none = set(&mut s, 1_100, None, 1_100).unwrap();
     assert_eq!((none.safe_height, none.due), (1_100, None));
     assert!(matches!(s.pruner.notify_block(1_100, true, false), Ok(UtxoNotifyOutcome::Processed(_))));
     scheduled(s.pruner.notify_block(1_288, true, false).unwrap());
     s.settle();
     assert_eq!(s.status().totals.records_deleted, 3);
-    // As if nothing had ever been notified.
+    // All heights are reset to 0, as before the first notification.
     assert_eq!(set(&mut s, 0, None, 0).unwrap().due, None);
     scheduled(s.pruner.notify_block(5, true, false).unwrap());
 }
 
 #[test]
-fn heights_that_are_set_drop_the_run_under_way() {
+fn setting_heights_drops_the_run() {
     let mut s = Service::new();
     let txs: Vec<Tx> = (0..3).map(|i| Tx::orphan(10 + i, 1)).collect();
     txs.iter().for_each(|tx| s.make_due(tx));
@@ -222,7 +226,7 @@ fn heights_that_are_set_drop_the_run_under_way() {
 }
 
 #[test]
-fn a_job_that_is_cancelled_is_neither_processed_nor_pending() {
+fn cancelled_job_is_neither_processed_nor_pending() {
     let mut s = Service::new();
     let txs: Vec<Tx> = (0..3).map(|i| Tx::orphan(10 + i, 1)).collect();
     txs.iter().for_each(|tx| s.make_due(tx));
@@ -240,7 +244,7 @@ fn a_job_that_is_cancelled_is_neither_processed_nor_pending() {
     s.pruner.cancel(second.id).unwrap();
     let status = s.status();
     assert_eq!((status.running, status.last_processed_height), (None, 0));
-    assert_eq!(status.pending.as_ref().unwrap().height, 1_301, "the others stay");
+    assert_eq!(status.pending.as_ref().unwrap().height, 1_301, "the pending job stays");
     s.pruner.cancel(status.pending.unwrap().id).unwrap();
     s.reopen();
     assert_eq!(s.pruner.interval_secs(), None);
@@ -252,7 +256,7 @@ fn a_job_that_is_cancelled_is_neither_processed_nor_pending() {
 }
 
 #[test]
-fn a_job_that_timed_out_and_is_cancelled_leaves_no_run() {
+fn cancelling_a_timed_out_job_drops_its_run() {
     let mut s = Service::new();
     let txs: Vec<Tx> = (0..4).map(|i| Tx::orphan(10 + i, 1)).collect();
     txs.iter().for_each(|tx| s.make_due(tx));
@@ -266,13 +270,13 @@ fn a_job_that_timed_out_and_is_cancelled_leaves_no_run() {
     s.pruner.cancel(running.id).unwrap();
     s.pruner.notify_block(1_301, true, false).unwrap();
     s.tick(1);
-    assert_eq!(s.status().running.unwrap().safe_height, Some(1_301), "a run of its own, from the start");
+    assert_eq!(s.status().running.unwrap().safe_height, Some(1_301), "a new run from the start");
     s.settle();
     assert_eq!(s.status().totals.records_deleted, 4);
 }
 
 #[test]
-fn what_is_persisted_while_a_job_runs_is_pruned_without_another_call() {
+fn height_persisted_during_a_job_is_pruned_without_another_call() {
     let mut s = Service::new();
     s.w.settings.block_height_retention = 10;
     let txs: Vec<Tx> = [30, 30, 30, 80]
@@ -300,7 +304,7 @@ fn what_is_persisted_while_a_job_runs_is_pruned_without_another_call() {
 }
 
 #[test]
-fn a_height_of_the_chain_is_not_swallowed_by_an_operators_job_below_it() {
+fn operators_job_does_not_absorb_a_higher_notified_height() {
     let mut s = Service::new();
     let txs: Vec<Tx> = (0..4).map(|i| Tx::orphan(10 + i, 1)).collect();
     txs.iter().for_each(|tx| s.make_due(tx));
@@ -309,7 +313,7 @@ fn a_height_of_the_chain_is_not_swallowed_by_an_operators_job_below_it() {
     let by_hand_job = by_hand(&mut s, 1_300).unwrap();
     assert_eq!(by_hand_job.state, UtxoJobState::Running);
     let next = scheduled(s.pruner.notify_block(1_301, true, false).unwrap());
-    assert_eq!(by_hand(&mut s, 1_300).unwrap().id, by_hand_job.id, "the same call goes on with it");
+    assert_eq!(by_hand(&mut s, 1_300).unwrap().id, by_hand_job.id, "a repeated call returns the same job");
     s.settle();
     let last = s.status().last_job.unwrap();
     assert_eq!((last.id, last.current_height, s.status().last_processed_height), (next.id, Some(1_301), 1_301));

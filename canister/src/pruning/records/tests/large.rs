@@ -1,4 +1,4 @@
-//! Records that no message holds: more inputs, and more spenders, than one may touch.
+//! Large records: more inputs, and more spenders, than one message may touch.
 
 use super::service::Service;
 use crate::utxo::tests::world::{Tx, block, mined, raw};
@@ -6,7 +6,7 @@ use coppice_interface::*;
 
 const INPUTS: u32 = 25_000;
 
-/// A parent with an output for each input, and the transaction that spends them all: due at 1,288.
+/// Returns a parent, and the transaction that spends all its outputs; the transaction is due at 1,288.
 fn family(s: &mut Service) -> (Tx, Tx) {
     let parent = Tx::orphan(1, INPUTS + 1);
     let inputs: Vec<_> = (0..INPUTS).map(|vout| (parent.txid, vout)).collect();
@@ -25,7 +25,7 @@ fn small_ticks() -> UtxoPrunerSettingsChange {
 }
 
 #[test]
-fn the_parents_of_many_inputs_are_told_over_several_messages_and_there_is_no_way_back() {
+fn parents_of_many_inputs_are_marked_over_several_messages_irreversibly() {
     let mut s = Service::new();
     let (parent, child) = family(&mut s);
     s.set(small_ticks());
@@ -37,7 +37,7 @@ fn the_parents_of_many_inputs_are_told_over_several_messages_and_there_is_no_way
     let told = s.status().running.unwrap().counts.parents_updated;
     assert!(told > 0 && told < u64::from(INPUTS), "{told}");
 
-    // Interrupted, and stopped for good: whoever comes next finishes it.
+    // The run is interrupted and dropped; the next run finishes the deletion.
     s.reopen();
     s.pruner.set_assembly(UtxoBlockAssemblyState::NotRunning);
     s.tick(1);
@@ -55,7 +55,7 @@ fn the_parents_of_many_inputs_are_told_over_several_messages_and_there_is_no_way
 }
 
 #[test]
-fn the_parents_of_many_inputs_are_preserved_over_several_messages_before_anything_goes() {
+fn parents_of_many_inputs_are_preserved_over_several_messages_before_deletions() {
     let mut s = Service::new();
     let parents: Vec<Tx> = (0..3).map(|i| Tx::orphan(50 + i, 10_000)).collect();
     let inputs: Vec<_> = parents.iter().flat_map(|tx| (0..10_000).map(|vout| (tx.txid, vout))).collect();
@@ -95,7 +95,7 @@ fn many_spenders_are_looked_up_in_batches_over_all_pages() {
         utxo_defensive_batch_read_size: Some(3),
         ..small_ticks()
     });
-    // All children but the last, on the last page, are stable.
+    // All children are stable except the last, which is on the last page.
     let job = s.prune(1_500);
     assert_eq!((job.counts.skipped_child_recent, job.counts.processed), (1, 1), "{job:?}");
     assert!(s.there(&tx));

@@ -1,11 +1,11 @@
-//! What deletion means to double spends, and what is kept, for how long.
+//! Deletion of double spends, and the records that are kept and for how long.
 
 use super::service::Service;
 use crate::utxo::tests::world::{Tx, block, raw};
 use coppice_interface::*;
 
 #[test]
-fn a_loser_that_is_deleted_gives_back_what_it_held() {
+fn deleting_a_loser_releases_its_inputs() {
     let mut s = Service::new();
     let parent = Tx::orphan(1, 2);
     let (loser, kept) = (Tx::of(2, &[(parent.txid, 0)], 1), Tx::of(3, &[(parent.txid, 1)], 1));
@@ -21,7 +21,7 @@ fn a_loser_that_is_deleted_gives_back_what_it_held() {
         unmined_tx_retention: Some(UtxoUnminedRetention::Blocks(10_000)),
         ..Default::default()
     });
-    // The parent goes at the same height, behind its child, unless that releases it.
+    // The parent is deleted at the same height, after its child, unless the child's deletion releases an output.
     let call = s.w.call();
     s.w.store.preserve(&parent.txid, 1_200).unwrap();
     let job = s.prune(1_288);
@@ -30,14 +30,14 @@ fn a_loser_that_is_deleted_gives_back_what_it_held() {
     let record = s.get(&parent);
     assert_eq!((record.spent_utxos, record.delete_at_height, record.deleted_children), (1, None, vec![]));
     assert!(record.conflicting_children.is_empty());
-    // It proves right after all.
+    // The loser turns out to be valid after all.
     s.make(&loser);
     assert_eq!(s.spend_one(&parent, 0, &loser), Ok(1));
     assert_eq!(s.get(&parent).delete_at_height, Some(call.height + 288));
 }
 
 #[test]
-fn a_loser_that_is_its_parents_neighbour_in_the_index_leaves_it_whole() {
+fn loser_next_to_its_parent_in_the_index_leaves_the_parent_whole() {
     for others in 0..3 {
         let mut s = Service::new();
         let (parent, loser) = (Tx::orphan(1, 1), Tx::of(2, &[(Tx::orphan(1, 1).txid, 0)], 1));
@@ -48,7 +48,7 @@ fn a_loser_that_is_its_parents_neighbour_in_the_index_leaves_it_whole() {
         s.create(&UtxoCreate { conflicting: true, ..raw(&loser) }).unwrap();
         due[others..].iter().for_each(|tx| s.make_due(tx));
         assert_eq!((s.get(&parent).delete_at_height, s.get(&loser).delete_at_height), (Some(1_288), Some(1_288)));
-        // The loser goes first where its parent has become due again behind it.
+        // The loser is deleted first when its parent has become due again after it.
         s.unspend(&parent, 0, &loser, 0).unwrap();
         s.spend_one(&parent, 0, &loser).unwrap();
         let job = s.prune(1_288);
@@ -59,7 +59,7 @@ fn a_loser_that_is_its_parents_neighbour_in_the_index_leaves_it_whole() {
 }
 
 #[test]
-fn a_loser_with_many_inputs_gives_them_back_over_several_messages() {
+fn loser_with_many_inputs_releases_them_over_several_messages() {
     let mut s = Service::new();
     let parent = Tx::orphan(1, 2_501);
     let inputs: Vec<_> = (0..2_500).map(|vout| (parent.txid, vout)).collect();
@@ -106,7 +106,7 @@ fn a_record_that_loses_its_last_block_is_unmined_from_then_on() {
     let tx = Tx::orphan(1, 1);
     s.make(&tx);
     s.w.height = 1_010;
-    // In a block of another chain it is as unmined as before.
+    // Mined in a block of another chain only, the record stays unmined.
     s.set_mined(&tx, block(5, 1_010), false, false);
     assert_eq!(s.get(&tx).unmined_since, Some(1_000));
     s.w.height = 1_020;
@@ -114,7 +114,7 @@ fn a_record_that_loses_its_last_block_is_unmined_from_then_on() {
     assert_eq!(s.get(&tx).unmined_since, Some(1_020));
     s.w.height = 1_030;
     s.set_mined(&tx, block(5, 1_010), false, true);
-    assert_eq!(s.get(&tx).unmined_since, Some(1_020), "there was none to lose");
+    assert_eq!(s.get(&tx).unmined_since, Some(1_020), "the record had no block to lose");
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn the_status_alone_changes_and_blocks_stay() {
     assert_eq!(s.w.store.set_on_longest_chain(&[1; 32], true, &call), Err(UtxoRefusal::TxNotFound));
 }
 
-/// `count` parents that are due at 1,288, each with a spender of its own.
+/// Returns `count` parents that are due at 1,288, each with its own spender.
 fn defensive(s: &mut Service, count: u64) -> Vec<(Tx, Tx)> {
     s.set(UtxoPrunerSettingsChange {
         utxo_defensive_enabled: Some(true),
@@ -166,7 +166,7 @@ fn defensive(s: &mut Service, count: u64) -> Vec<(Tx, Tx)> {
 }
 
 #[test]
-fn what_is_kept_is_looked_at_again_when_that_can_change() {
+fn kept_record_is_examined_again_when_its_spender_may_be_stable() {
     let mut s = Service::new();
     let all = defensive(&mut s, 2);
     let recent = &all[0];
@@ -175,16 +175,16 @@ fn what_is_kept_is_looked_at_again_when_that_can_change() {
         |counts: UtxoPruneCounts| (counts.skipped_child_recent, counts.skipped_child_unmined, counts.processed);
     assert_eq!(reasons(s.prune(1_288).counts), (1, 1, 2));
     let shown = |s: &Service| all.iter().map(|(parent, _)| s.get(parent).delete_at_height).collect::<Vec<_>>();
-    assert_eq!(shown(&s), [Some(1_288); 2], "callers see what they saw");
+    assert_eq!(shown(&s), [Some(1_288); 2], "callers see the same height");
     let until = |s: &Service| all.iter().map(|(parent, _)| s.get(parent).postponed_until).collect::<Vec<_>>();
-    assert_eq!(until(&s), [Some(1_388), Some(1_576)], "and when each is looked at again");
+    assert_eq!(until(&s), [Some(1_388), Some(1_576)], "the heights at which they are examined again");
     s.reopen();
     assert_eq!(reasons(s.prune(1_387).counts), (0, 0, 0), "nobody looks at them meanwhile");
     let job = s.prune(1_388);
     assert_eq!((reasons(job.counts), job.counts.records_deleted), ((0, 0, 1), 1), "stable at 1,100 + 288");
     assert_eq!(reasons(s.prune(1_575).counts), (0, 0, 0));
     assert_eq!(reasons(s.prune(1_576).counts), (0, 1, 1), "1,288 + 288");
-    // Of what is evaluated anew the height is another one, and it is looked at then.
+    // A record that is evaluated anew gets a new height, at which it is examined.
     s.w.height = 1_400;
     s.spend_one(&all[1].0, 0, &all[1].1).unwrap();
     assert_eq!((s.get(&all[1].0).delete_at_height, s.get(&all[1].0).postponed_until), (Some(1_688), None));
@@ -192,9 +192,9 @@ fn what_is_kept_is_looked_at_again_when_that_can_change() {
     assert_eq!(reasons(s.prune(1_688).counts), (0, 1, 1));
 }
 
-/// A line for a run and a reason, however many ticks the run takes, and over an upgrade.
+/// One log line per run and reason, however many ticks the run takes, even across an upgrade.
 #[test]
-fn what_a_run_keeps_is_said_once_with_the_first_ten_transactions() {
+fn kept_records_of_a_run_are_logged_once_with_the_first_ten_transactions() {
     let said = || -> Vec<String> {
         crate::platform::native::with(|world| {
             let of_run = |line: &&String| line.contains("Defensive skip: ");
@@ -220,7 +220,7 @@ fn what_a_run_keeps_is_said_once_with_the_first_ten_transactions() {
     assert_eq!(*recent, one);
     s.prune(1_300);
     assert_eq!(said().len(), 2, "nobody looks at them meanwhile");
-    // A run that is given up says what it has kept.
+    // A run that is dropped logs the records that it has kept.
     s.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
     s.pruner.notify_block(1_576, true, false).unwrap();
     (0..4).for_each(|_| s.tick(10));
@@ -230,7 +230,7 @@ fn what_a_run_keeps_is_said_once_with_the_first_ten_transactions() {
 }
 
 #[test]
-fn what_was_kept_by_wrong_heights_is_looked_at_again_when_they_are_set_right() {
+fn records_kept_by_wrong_heights_are_examined_after_the_heights_are_set() {
     for interrupted in [false, true] {
         let mut s = Service::new();
         let all = defensive(&mut s, 3);
@@ -260,7 +260,7 @@ fn what_was_kept_by_wrong_heights_is_looked_at_again_when_they_are_set_right() {
         let there = |s: &Service| all.iter().filter(|(parent, _)| s.there(parent)).count();
         assert_eq!((there(&s), s.there(&late)), (2, true), "{interrupted}");
         assert_eq!(s.status().last_job.unwrap().counts.skipped_child_unmined, 2);
-        // What is kept now waits by these heights, and is looked at by nobody meanwhile.
+        // Records kept now wait by these heights and are not examined meanwhile.
         assert_eq!(s.prune(1_500).counts.processed, 0);
         let job = s.prune(1_310 + 288);
         assert_eq!((job.counts.skipped_child_unmined, job.counts.processed), (2, 2));
@@ -268,7 +268,7 @@ fn what_was_kept_by_wrong_heights_is_looked_at_again_when_they_are_set_right() {
 }
 
 #[test]
-fn without_retention_what_is_kept_is_looked_at_in_the_next_block() {
+fn without_retention_kept_records_are_examined_in_the_next_block() {
     let mut s = Service::new();
     defensive(&mut s, 1);
     s.w.settings.block_height_retention = 0;
@@ -277,7 +277,7 @@ fn without_retention_what_is_kept_is_looked_at_in_the_next_block() {
     }
 }
 
-/// A record with so many spenders, all stable at 1,288.
+/// Returns a record with `count` spenders, all stable at 1,288.
 fn many_spenders(s: &mut Service, count: u32) -> (Tx, Vec<Tx>) {
     let parent = Tx::orphan(1, count);
     s.make_mined(&parent);
@@ -296,13 +296,13 @@ fn many_spenders(s: &mut Service, count: u32) -> (Tx, Vec<Tx>) {
 }
 
 #[test]
-fn a_check_goes_over_several_messages() {
+fn check_of_spenders_spans_several_messages() {
     let mut s = Service::new();
     let (parent, _) = many_spenders(&mut s, 10);
     s.pruner.notify_block(1_288, true, false).unwrap();
     for ticks in 1..4 {
         s.tick(1);
-        assert!(s.there(&parent), "three of ten a message: {ticks}");
+        assert!(s.there(&parent), "three of ten in each message: {ticks}");
         s.reopen();
     }
     s.settle();
@@ -311,20 +311,20 @@ fn a_check_goes_over_several_messages() {
 }
 
 #[test]
-fn a_check_begins_again_where_what_it_saw_was_taken_back() {
+fn check_of_spenders_restarts_after_a_revert() {
     for how in 0..4 {
         let mut s = Service::new();
         let (parent, children) = many_spenders(&mut s, 10);
         s.pruner.notify_block(1_288, true, false).unwrap();
         s.tick(1);
         match how {
-            // The first one was looked at, and is unmined now.
+            // The first spender was checked and is unmined now.
             0 => drop(s.set_mined(&children[0], block(900, 900), false, true)),
             1 => {
                 let call = s.w.call();
                 s.w.store.set_on_longest_chain(&children[0].txid, false, &call).unwrap();
             }
-            // Somebody else spends now, who is not mined; by the height of who says so it is due again.
+            // Another transaction, which is unmined, spends now; by the height of that call the record is due again.
             2 => {
                 let by = Tx::of(99, &[(parent.txid, 0)], 1);
                 s.make(&by);

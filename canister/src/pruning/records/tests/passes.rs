@@ -1,10 +1,10 @@
-//! Which old unmined records phase 1 looks at, and when.
+//! Passes of phase 1 over old unmined records.
 
 use super::service::Service;
 use crate::utxo::tests::world::{Tx, block};
 use coppice_interface::*;
 
-/// So many old unmined transactions, each with a parent that is mined.
+/// Returns old unmined transactions, one per salt, each with a mined parent.
 fn old(s: &mut Service, salts: std::ops::Range<u64>) -> Vec<(Tx, Tx)> {
     let family = |i| {
         let parent = Tx::orphan(10_000 + i, 2);
@@ -24,7 +24,7 @@ fn until(s: &Service, of: &(Tx, Tx)) -> Option<u32> {
 }
 
 #[test]
-fn what_was_promised_is_not_promised_again_for_a_while() {
+fn preserved_parents_are_not_preserved_again_before_the_next_full_pass() {
     let mut s = Service::new();
     let first = old(&mut s, 0..3);
     s.w.height = 1_060;
@@ -37,21 +37,21 @@ fn what_was_promised_is_not_promised_again_for_a_while() {
     assert_eq!(looked_at(&mut s, 1_205), 2, "older than 144 blocks by now");
     assert_eq!((until(&s, &first[0]), until(&s, &second[0])), (Some(2_640), Some(2_645)));
     assert_eq!(looked_at(&mut s, 1_379), 0);
-    assert_eq!(looked_at(&mut s, 1_380), 5, "an eighth of 1,440 blocks behind the last time");
+    assert_eq!(looked_at(&mut s, 1_380), 5, "an eighth of 1,440 blocks after the last full pass");
     assert!(first.iter().chain(&second).all(|one| until(&s, one) == Some(2_820)));
-    // The retention is shorter than an eighth of the promise.
+    // The retention is shorter than an eighth of the preservation.
     s.set(UtxoPrunerSettingsChange { parent_preservation_blocks: Some(100_000), ..Default::default() });
     assert_eq!(looked_at(&mut s, 1_381), 5, "a setting has changed");
     assert_eq!(looked_at(&mut s, 1_668), 0);
-    assert_eq!(looked_at(&mut s, 1_669), 5, "288 blocks behind the last time");
-    // A promise is never shortened.
+    assert_eq!(looked_at(&mut s, 1_669), 5, "288 blocks after the last full pass");
+    // A preservation is never shortened.
     s.set(UtxoPrunerSettingsChange { parent_preservation_blocks: Some(10), ..Default::default() });
     assert_eq!(looked_at(&mut s, 1_670), 5);
     assert_eq!(until(&s, &first[0]), Some(101_669));
 }
 
 #[test]
-fn a_record_that_enters_below_the_cutoff_is_looked_at_and_only_it() {
+fn record_that_enters_below_the_cutoff_is_examined_alone() {
     for between in [false, true] {
         let mut s = Service::new();
         old(&mut s, 0..5);
@@ -70,13 +70,13 @@ fn a_record_that_enters_below_the_cutoff_is_looked_at_and_only_it() {
         let job = s.prune(1_303);
         assert_eq!((job.counts.old_unmined, job.counts.parents_preserved), (1, 1), "{between}");
         assert_eq!((until(&s, &late[0]), until(&s, &young[0])), (Some(job.current_height.unwrap() + 1_440), None));
-        assert_eq!(s.get(&late[0].1).unmined_since, Some(1_001), "callers see its height");
+        assert_eq!(s.get(&late[0].1).unmined_since, Some(1_001), "callers see the record's height");
         assert_eq!(s.prune(1_304).counts.old_unmined, 0, "once");
     }
 }
 
 #[test]
-fn what_a_pass_will_come_by_anyway_is_looked_at_once() {
+fn late_record_that_a_pass_will_reach_is_examined_once() {
     let mut s = Service::new();
     old(&mut s, 0..2);
     s.prune(1_300);
@@ -87,7 +87,7 @@ fn what_a_pass_will_come_by_anyway_is_looked_at_once() {
 }
 
 #[test]
-fn a_record_that_is_unmined_again_below_the_cutoff_is_looked_at() {
+fn record_unmined_again_below_the_cutoff_is_examined() {
     let mut s = Service::new();
     let (parent, child) = (Tx::orphan(1, 2), Tx::of(2, &[(Tx::orphan(1, 2).txid, 0)], 1));
     s.make_mined(&parent);
@@ -103,13 +103,13 @@ fn a_record_that_is_unmined_again_below_the_cutoff_is_looked_at() {
 }
 
 #[test]
-fn a_parent_that_is_made_late_and_is_due_at_once_has_all_looked_at_first() {
+fn late_parent_that_is_due_at_once_causes_a_full_pass_first() {
     let mut s = Service::new();
     let parent = Tx::orphan(1, 1);
     let child = Tx::of(2, &[(parent.txid, 0)], 1);
     s.make(&child);
     s.prune(1_300);
-    // A replay: the parent comes behind its child, and is done with at 1,000.
+    // A replay: the parent is created after its child, and spent at 1,000.
     s.make_mined(&parent);
     s.spend_one(&parent, 0, &child).unwrap();
     assert_eq!(s.get(&parent).delete_at_height, Some(1_288));
@@ -119,7 +119,7 @@ fn a_parent_that_is_made_late_and_is_due_at_once_has_all_looked_at_first() {
 }
 
 #[test]
-fn what_becomes_due_in_the_middle_of_a_run_is_left_to_the_next_one() {
+fn record_that_becomes_due_during_a_run_is_left_to_the_next_run() {
     let mut s = Service::new();
     let txs: Vec<Tx> = (0..3).map(|i| Tx::orphan(10 + i, 1)).collect();
     txs.iter().for_each(|tx| s.make_due(tx));
@@ -132,13 +132,13 @@ fn what_becomes_due_in_the_middle_of_a_run_is_left_to_the_next_one() {
     s.settle();
     let job = s.status().last_job.unwrap();
     assert_eq!((job.counts.records_deleted, job.counts.processed, s.there(&late)), (3, 3, true));
-    // The next one, of the same height or of another.
+    // The next run deletes the record, at the same height or another.
     let job = s.with(|pruner, records| pruner.prune(1_300, records)).unwrap();
     assert_eq!((job.counts.records_deleted, s.there(&late)), (1, false));
 }
 
 #[test]
-fn a_run_that_is_dropped_in_phase_1_has_not_looked() {
+fn run_dropped_in_phase_1_does_not_count_as_a_pass() {
     let mut s = Service::new();
     let all = old(&mut s, 0..6);
     s.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(2), ..Default::default() });
@@ -154,7 +154,7 @@ fn a_run_that_is_dropped_in_phase_1_has_not_looked() {
 }
 
 #[test]
-fn a_chain_that_is_set_back_begins_anew() {
+fn lower_chain_height_causes_a_full_pass() {
     let mut s = Service::new();
     let all = old(&mut s, 0..2);
     s.prune(1_300);
@@ -162,5 +162,5 @@ fn a_chain_that_is_set_back_begins_anew() {
     pruner.set_heights(&UtxoSetHeights { current: 1_200, persisted: None, processed: 0 }, &w.settings).unwrap();
     s.settle();
     assert_eq!(s.status().last_job.unwrap().counts.old_unmined, 2);
-    assert_eq!(until(&s, &all[0]), Some(2_740), "a promise is never shortened");
+    assert_eq!(until(&s, &all[0]), Some(2_740), "a preservation is never shortened");
 }

@@ -1,4 +1,4 @@
-//! Runs over several ticks: what happens between them.
+//! Runs over several ticks, and changes between the ticks.
 
 use super::service::Service;
 use crate::utxo::tests::world::{Tx, block};
@@ -20,14 +20,14 @@ fn due(s: &mut Service, count: u64) -> Vec<Tx> {
 }
 
 #[test]
-fn an_unmined_record_that_comes_late_but_is_old_has_its_parents_preserved_before_more_is_deleted() {
+fn parents_of_a_late_old_unmined_record_are_preserved_before_more_is_deleted() {
     for pause in 1..4 {
         let mut s = Service::new();
         let txs = due(&mut s, 4);
         s.set(one_record_a_tick());
         s.pruner.notify_block(1_300, true, false).unwrap();
         (0..pause).for_each(|_| s.tick(1));
-        // A producer that lags: at height 1,000 this is new, for the run it is old.
+        // The producer lags: its record is new at height 1,000 and old for the run.
         let child = Tx::of(200, &[(txs[3].txid, 0)], 1);
         s.make(&child);
         s.settle();
@@ -37,7 +37,7 @@ fn an_unmined_record_that_comes_late_but_is_old_has_its_parents_preserved_before
 }
 
 #[test]
-fn an_unmined_record_that_is_new_disturbs_nothing() {
+fn new_unmined_record_leaves_the_run_unchanged() {
     let mut s = Service::new();
     let txs = due(&mut s, 4);
     s.set(one_record_a_tick());
@@ -56,7 +56,7 @@ fn a_reorg_between_two_ticks_loses_nothing() {
     s.set(one_record_a_tick());
     s.pruner.notify_block(1_300, true, false).unwrap();
     s.tick(1);
-    // A reorg that is over before the timer fires: one of the due ones is unmined again, and its parent is to be kept.
+    // A reorg that ends before the timer fires: one of the due records is unmined again, and its parent must be kept.
     let child = Tx::of(300, &[(txs[2].txid, 0)], 1);
     s.pruner.set_assembly(UtxoBlockAssemblyState::NotRunning);
     s.set_mined(&txs[3], block(900, 900), true, true);
@@ -68,7 +68,7 @@ fn a_reorg_between_two_ticks_loses_nothing() {
 }
 
 #[test]
-fn a_job_that_times_out_leaves_its_run_to_the_next_one() {
+fn timed_out_job_leaves_its_run_to_the_next_job() {
     let mut s = Service::new();
     due(&mut s, 10);
     s.set(UtxoPrunerSettingsChange { job_timeout: Some(30), ..one_record_a_tick() });
@@ -79,7 +79,7 @@ fn a_job_that_times_out_leaves_its_run_to_the_next_one() {
     assert_eq!(seen, [(2, UtxoJobState::Running, 1_300, 1), (1, UtxoJobState::Failed, 1_300, 3)]);
     assert_eq!((&jobs[1].end, jobs[0].trigger), (&Some(UtxoJobEnd::TimedOut), UtxoJobTrigger::Resumed));
     s.reopen();
-    // The next job is for a higher height: it finishes the old run with its heights, and then has one of its own.
+    // The next job is for a higher height: the job finishes the old run with that run's heights, then does its own run.
     s.pruner.notify_block(1_400, true, false).unwrap();
     (0..12).for_each(|_| s.tick(10));
     s.settle();
@@ -90,7 +90,7 @@ fn a_job_that_times_out_leaves_its_run_to_the_next_one() {
 }
 
 #[test]
-fn a_run_that_is_taken_over_keeps_its_heights() {
+fn resumed_run_keeps_its_heights() {
     let mut s = Service::new();
     due(&mut s, 3);
     s.w.height = 1_050;
@@ -112,7 +112,7 @@ fn a_run_that_is_taken_over_keeps_its_heights() {
 }
 
 #[test]
-fn what_is_kept_is_looked_at_once_a_run() {
+fn kept_record_is_examined_once_per_run() {
     let mut s = Service::new();
     let txs = due(&mut s, 6);
     s.set(UtxoPrunerSettingsChange { utxo_defensive_enabled: Some(true), ..one_record_a_tick() });
@@ -121,12 +121,12 @@ fn what_is_kept_is_looked_at_once_a_run() {
     assert_eq!((job.counts.skipped_child_absent, job.counts.processed, job.ticks), (6, 6, 6));
     assert!(txs.iter().all(|tx| s.there(tx)));
     s.set(UtxoPrunerSettingsChange { utxo_defensive_enabled: Some(false), ..Default::default() });
-    assert_eq!(s.prune(1_301).counts.processed, 0, "nor again before something can have changed");
+    assert_eq!(s.prune(1_301).counts.processed, 0, "not examined again before a change is possible");
     assert_eq!(s.prune(1_588).counts.records_deleted, 6);
 }
 
 #[test]
-fn progress_is_logged_at_the_interval_and_by_the_platform_alone() {
+fn progress_is_logged_at_the_interval_in_the_platforms_log_only() {
     use crate::platform::native;
     let lines = |interval: u64| {
         let mut s = Service::new();
@@ -145,7 +145,7 @@ fn progress_is_logged_at_the_interval_and_by_the_platform_alone() {
 }
 
 #[test]
-fn a_parent_that_comes_late_is_preserved_before_more_is_deleted() {
+fn late_parent_is_preserved_before_more_is_deleted() {
     let mut s = Service::new();
     due(&mut s, 3);
     let parent = Tx::orphan(400, 1);
@@ -154,18 +154,18 @@ fn a_parent_that_comes_late_is_preserved_before_more_is_deleted() {
     s.set(one_record_a_tick());
     s.pruner.notify_block(1_300, true, false).unwrap();
     s.tick(1);
-    // Phase 1 has passed its child; by a producer that lags it is due in this very run.
+    // Phase 1 has passed the parent's child; because the producer lags, the parent is due in this run.
     s.make_mined(&parent);
     s.spend_one(&parent, 0, &child).unwrap();
     assert_eq!(s.get(&parent).delete_at_height, Some(1_288));
     s.settle();
-    assert_eq!((s.there(&parent), s.status().totals.records_deleted), (true, 3), "it is left to the next run");
+    assert_eq!((s.there(&parent), s.status().totals.records_deleted), (true, 3), "the parent is left to the next run");
     let job = s.prune(1_301);
     assert_eq!((s.get(&parent).preserve_until, job.counts.records_deleted), (Some(2_741), 0));
 }
 
 #[test]
-fn a_preservation_that_expires_without_retention_stays_until_there_is_one() {
+fn expired_preservation_stays_until_there_is_a_retention() {
     let mut s = Service::new();
     let txs = due(&mut s, 1);
     s.store.preserve(&txs[0].txid, 1_100).unwrap();

@@ -1,4 +1,4 @@
-//! The pruner over a world of records, and short ways to call it.
+//! Test fixture: the records pruner over a store of records, with shortcuts.
 
 use crate::deletion::DeletionQueue;
 use crate::external::Records;
@@ -39,7 +39,7 @@ fn open() -> (DeletionQueue, UtxoPruner) {
 }
 
 impl Service {
-    /// Told that the block assembly is running; the chain is at 1,000.
+    /// Returns a service whose block assembly runs; the chain is at 1,000.
     pub fn new() -> Self {
         let w = World::new();
         let (queue, pruner) = open();
@@ -58,19 +58,19 @@ impl Service {
         run(pruner, &mut Records { utxo: store, blobs, deletions: queue, settings })
     }
 
-    /// A tick, `secs` seconds later.
+    /// Does a tick, `secs` seconds later.
     pub fn tick(&mut self, secs: u64) {
         native::with(|world| world.time_ns += secs * 1_000_000_000);
         self.with(|pruner, records| pruner.tick(records, false));
     }
 
-    /// Also so that what is unmined is young for longer than its parents are kept, as if nothing were.
+    /// Changes the settings without the check that unmined transactions become old before their parents may be deleted.
     pub fn set(&mut self, change: UtxoPrunerSettingsChange) {
         let exempt = UtxoSettings { block_height_retention: 0, ..self.w.settings.clone() };
         self.pruner.set_settings(&change, &exempt).unwrap();
     }
 
-    /// Notified of a height, ticked until nothing waits or runs, and the job that came of it.
+    /// Notifies a height, ticks until no job is open, and returns the last job.
     pub fn prune(&mut self, height: u32) -> UtxoPruneJob {
         self.pruner.notify_block(height, true, false).unwrap();
         self.settle();
@@ -85,27 +85,27 @@ impl Service {
             }
             self.tick(1);
         }
-        panic!("it goes on for ever: {:?}", self.status());
+        panic!("the pruner does not finish: {:?}", self.status());
     }
 
     pub fn status(&self) -> UtxoPrunerStatus {
         self.pruner.status(&self.w.settings, &self.queue)
     }
 
-    /// The problems, except that a jump may be above the retention here.
+    /// Returns the problems except `HeightJumpWide`.
     pub fn problems(&self) -> Vec<Finding> {
         let mut found = crate::operation::health::records::findings(&self.pruner, &self.w.settings, &self.queue);
         found.retain(|found| found.code != ProblemCode::HeightJumpWide);
         found
     }
 
-    /// A record that is mined at 900.
+    /// Creates a record that is mined at 900.
     pub fn make_mined(&mut self, tx: &Tx) {
         let height = self.w.height.min(900);
         self.create(&UtxoCreate { mined: mined(&[block(900, height)]), is_new: true, ..raw(tx) }).unwrap();
     }
 
-    /// A mined record of which everything is spent at 1,000: due at 1,288.
+    /// Creates a mined record whose outputs are all spent at 1,000, so that it is due at 1,288.
     pub fn make_due(&mut self, tx: &Tx) {
         self.make_mined(tx);
         let by = Tx::of(77, &[(tx.txid, 0)], 1);
@@ -117,12 +117,12 @@ impl Service {
         self.store.get(&UtxoGet { txid: tx.id(), first: 0, limit: 0, extra_pages_cursor: None }).is_ok()
     }
 
-    /// Where a record lies.
+    /// Returns the slot of a record.
     pub fn slot(&self, tx: &Tx) -> u32 {
         self.store.slot_of(&tx.txid)
     }
 
-    /// Damages a record: its head cannot be decoded any more.
+    /// Damages a record so that its head cannot be decoded.
     pub fn damage(&self, slot: u32) {
         memory::region(memory::UTXO_SLOTS).write(u64::from(slot) * 64 + 8, &[9]);
     }

@@ -1,5 +1,5 @@
-//! What a message touches at the sizes at which one that did not look would pass the platform's limits: 524,288 pages of 4 KiB that
-//! it may access, and 75 MiB that it dirties without being slowed down.
+//! Pages that a message touches, at sizes at which a message without page budgets would exceed the platform's limits: 524,288 pages of 4
+//! KiB that a message may access, and 75 MiB that it may dirty without being slowed down.
 
 use super::service::Service;
 use crate::platform::native::{self, Touched};
@@ -15,8 +15,7 @@ const MOST_DIRTIED: usize = (75 << 20) / 4_096;
 /// Spenders of a large record: more than a message may look up.
 const SPENDERS: u32 = 350_000;
 
-/// A parent of which each output has a spender of its own, with so many outputs, all stable at 1,288. In the order of the outputs
-/// they lie scattered.
+/// Returns a parent with `count` outputs. Each output has its own spender, all stable at 1,288; the spenders are scattered in memory.
 fn scattered(s: &mut Service, count: u32, outputs: u32) -> Tx {
     let parent = Tx::orphan(1, count);
     s.make_mined(&parent);
@@ -37,7 +36,7 @@ fn scattered(s: &mut Service, count: u32, outputs: u32) -> Tx {
     parent
 }
 
-/// Ticks until nothing waits or runs, and what each touched.
+/// Ticks until no job is open; returns the pages that each tick touched.
 fn ticks(s: &mut Service) -> Vec<Touched> {
     let mut all = Vec::new();
     while s.status().pending.is_some() || s.status().running.is_some() {
@@ -48,7 +47,7 @@ fn ticks(s: &mut Service) -> Vec<Touched> {
 }
 
 #[test]
-fn a_check_of_many_scattered_spenders_goes_over_several_messages_and_ends() {
+fn check_of_many_scattered_spenders_ends_after_several_messages() {
     let mut s = Service::new();
     let parent = scattered(&mut s, SPENDERS, 1);
     s.pruner.notify_block(1_287, true, false).unwrap();
@@ -70,9 +69,9 @@ fn a_check_of_many_scattered_spenders_goes_over_several_messages_and_ends() {
     }
 }
 
-/// Where records are small several lie on a page. Where they are not, a message's 150,000 lookups still fit.
+/// Several small records share a page. If each record has its own pages, a message's 150,000 lookups still fit.
 #[test]
-fn a_lookup_of_a_spender_on_pages_of_its_own_accesses_three() {
+fn lookup_of_a_spender_on_separate_pages_accesses_three_pages() {
     let mut s = Service::new();
     let count = 5_000;
     scattered(&mut s, count, 60);
@@ -80,7 +79,7 @@ fn a_lookup_of_a_spender_on_pages_of_its_own_accesses_three() {
     let all = ticks(&mut s);
     assert_eq!((all.len(), s.status().last_job.unwrap().counts.records_deleted), (1, 1));
     let accessed = all[0].accessed.len();
-    assert!(accessed > count as usize, "they do not lie on pages of their own: {accessed}");
+    assert!(accessed > count as usize, "spenders share pages: {accessed}");
     assert!(150_000 * accessed / (count as usize) < MOST_ACCESSED, "{accessed} pages for {count} spenders");
 }
 
@@ -88,7 +87,7 @@ const ROWS: u32 = 10_000;
 const INPUTS: u32 = 10;
 const PARENTS: u32 = 20_000;
 
-/// Records that are due, whose bytes are outside, and of which each spends from parents that lie scattered, on pages of their own.
+/// Makes due records with external blobs; each record spends from scattered parents on separate pages.
 fn outside(s: &mut Service, rows: u32, of_each: u32, among: u32) -> Vec<[u8; 32]> {
     let call: Call<'static> = s.w.call();
     let parents: Vec<Tx> = (0..among).map(|salt| Tx::orphan(u64::from(salt), 60)).collect();
@@ -133,7 +132,7 @@ fn outside(s: &mut Service, rows: u32, of_each: u32, among: u32) -> Vec<[u8; 32]
 }
 
 #[test]
-fn many_rows_with_records_are_completed_as_far_as_a_message_goes_each_wholly_or_not_at_all() {
+fn many_rows_with_records_are_completed_over_messages_each_row_atomically() {
     let mut s = Service::new();
     let txids = outside(&mut s, ROWS, INPUTS, PARENTS);
     let job = s.prune(1_288);
@@ -158,9 +157,9 @@ fn many_rows_with_records_are_completed_as_far_as_a_message_goes_each_wholly_or_
         let (done, touched) = native::touching(complete);
         assert!(touched.dirtied.len() < MOST_DIRTIED, "{} pages dirtied", touched.dirtied.len());
         assert_eq!((done.removed + done.remaining, done.dead), (rows.len() as u64, 0));
-        assert!(calls > 1 || done.remaining > 0, "one call has done it all: it shows nothing");
+        assert!(calls > 1 || done.remaining > 0, "a single call did everything, so the test shows nothing");
         rows.drain(..done.removed as usize);
-        // What was looked at is gone with its record and its parents told; of the rest nothing is.
+        // Each processed row is gone, its record is deleted and its parents are marked; the other rows are unchanged.
         let left = txids.iter().filter(|txid| get(&s, txid) == Ok(true)).count();
         let gone = txids.iter().filter(|txid| get(&s, txid) == Err(UtxoRefusal::TxNotFound)).count();
         assert_eq!((left, left + gone, s.status().blobs_pending), (rows.len(), txids.len(), rows.len() as u64));
@@ -170,9 +169,9 @@ fn many_rows_with_records_are_completed_as_far_as_a_message_goes_each_wholly_or_
     assert_eq!(s.store.storage().records, u64::from(PARENTS));
 }
 
-/// A record with more inputs than one message tells goes in phase 2, and its blob was gone when the worker said so: it is counted then, once.
+/// Phase 2 deletes a record with more inputs than one message handles. Its blob is counted once, when the worker reports it deleted.
 #[test]
-fn the_blob_of_a_large_record_is_counted_when_it_is_gone() {
+fn blob_of_a_large_record_is_counted_when_reported_deleted() {
     let mut s = Service::new();
     let txid = outside(&mut s, 1, 1_001, 1_001)[0];
     s.prune(1_288);
@@ -186,10 +185,10 @@ fn the_blob_of_a_large_record_is_counted_when_it_is_gone() {
     assert!(s.store.get(&UtxoGet { txid: txid.into(), first: 0, limit: 0, extra_pages_cursor: None }).is_err());
 }
 
-/// Parents with 10,000 double spends each: one that has all of them as parents, each several times, goes over several steps, and a tick
-/// reads and changes what a message may.
+/// Parents with 10,000 double spends each: a double spend with all of them as parents, each several times, is deleted over several steps,
+/// and each tick stays within the page limits of a message.
 #[test]
-fn a_double_spend_leaves_long_lists_over_several_messages() {
+fn double_spend_leaves_long_lists_over_several_messages() {
     const EACH: u64 = 10_000;
     let mut s = Service::new();
     let parents: Vec<Tx> = (0..200).map(|salt| Tx::orphan(salt, 60)).collect();
@@ -218,7 +217,7 @@ fn a_double_spend_leaves_long_lists_over_several_messages() {
     for parent in &parents {
         assert!(s.get(parent).conflicting_children.iter().all(|txid| rivals.iter().all(|rival| rival.id() != *txid)));
     }
-    // A step reads 10,000 pages of lists: the last one's inputs go in nine steps, and each rival was marked before.
+    // A step reads 10,000 pages of lists: the last double spend's inputs take nine steps, and each rival was marked before.
     s.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
     let last = Tx::of(2_000, &inputs(20), 1);
     s.create(&UtxoCreate { conflicting: true, locked: Some(false), ..raw(&last) }).unwrap();
@@ -232,10 +231,10 @@ fn a_double_spend_leaves_long_lists_over_several_messages() {
     }
 }
 
-/// A record with pages of outputs, or of double spends, that no message frees: ticks that do one step each, with an end put to the run between
-/// them, take it out; what is left says so at any time.
+/// A record with more pages of outputs, or of double spends, than one message frees: ticks of one step each delete it although the run is
+/// dropped between them, and the rest of the record is consistent at all times.
 #[test]
-fn what_has_very_many_pages_goes_over_several_messages_whatever_interrupts_them() {
+fn record_with_very_many_pages_is_deleted_over_interrupted_messages() {
     for outputs in [true, false] {
         let mut s = Service::new();
         let used = s.store.storage().used_bytes;
@@ -257,7 +256,7 @@ fn what_has_very_many_pages_goes_over_several_messages_whatever_interrupts_them(
             let record = s.get(&tx);
             assert!(record.being_deleted);
             left.push((s.store.storage().extra_pages, record.conflicting_children.len()));
-            // The run is dropped, and begins anew.
+            // The run is dropped and starts anew.
             s.pruner.set_assembly(UtxoBlockAssemblyState::NotRunning);
             s.tick(1);
             s.reopen();

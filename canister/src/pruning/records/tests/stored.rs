@@ -1,4 +1,4 @@
-//! What is persisted takes a new field that may be absent without a new version; and another version is refused.
+//! Persisted state: new optional fields need no new version, and another version is refused.
 
 use super::service::Service;
 use crate::pruning::records::{CELL, Stored, UtxoPruner};
@@ -10,7 +10,7 @@ use coppice_interface::*;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::rc::Rc;
 
-/// As a version to come has it: with a field more.
+/// Stand-in for a future version with one more field.
 #[derive(Serialize, Deserialize)]
 struct Next<T> {
     #[serde(flatten)]
@@ -18,7 +18,7 @@ struct Next<T> {
     a_field_to_come: Option<Vec<u32>>,
 }
 
-/// What the next version makes of this one's bytes, and this one of the next one's.
+/// Checks that the next version reads this version's bytes, and this version reads the next one's.
 fn takes_a_field<T: Serialize + DeserializeOwned>(value: &T) {
     let bytes = |value: &Value| {
         let mut bytes = Vec::new();
@@ -34,7 +34,7 @@ fn takes_a_field<T: Serialize + DeserializeOwned>(value: &T) {
     assert_eq!(Value::serialized(&back).unwrap(), now);
 }
 
-/// A pruner in the middle of everything.
+/// Returns a pruner whose persisted fields are all in use.
 fn busy() -> Service {
     let mut s = Service::new();
     let txs: Vec<Tx> = (0..5).map(|i| Tx::orphan(10 + i, 1)).collect();
@@ -58,7 +58,7 @@ fn stored() -> Stored {
 }
 
 #[test]
-fn everything_that_is_persisted_takes_a_field() {
+fn every_persisted_type_accepts_a_new_field() {
     let s = busy();
     let stored = stored();
     takes_a_field(&stored);
@@ -78,7 +78,7 @@ fn everything_that_is_persisted_takes_a_field() {
 }
 
 #[test]
-fn another_version_is_refused_and_so_is_what_cannot_be_read() {
+fn other_versions_and_unreadable_bytes_are_refused() {
     let mut s = busy();
     let cells = Rc::new(memory::region(memory::CELLS));
     let open = || UtxoPruner::open(Rc::clone(&cells)).map(drop);

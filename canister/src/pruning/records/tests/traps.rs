@@ -1,11 +1,11 @@
-//! Records on which a tick traps, whatever it does with them: they are passed over, named, and everything else goes on.
+//! Records on which ticks trap: they are skipped and reported, and all other records are pruned.
 
 use super::service::Service;
 use crate::platform::native;
 use crate::utxo::tests::world::Tx;
 use coppice_interface::*;
 
-/// A firing of the timer, ten seconds later; says whether it trapped. Then nothing of it has happened.
+/// Fires the timer ten seconds later and returns whether the tick trapped. A trap undoes all its changes.
 fn fires(s: &mut Service) -> bool {
     let due = s.pruner.next_tick;
     if native::message(|| s.tick(10)).is_ok() {
@@ -16,7 +16,7 @@ fn fires(s: &mut Service) -> bool {
     true
 }
 
-/// The timer fires until nothing waits or runs; how often, and how often it trapped.
+/// Fires the timer until no job is open. Returns the number of firings and of traps.
 fn settle(s: &mut Service) -> (u32, u32) {
     s.pruner.next_tick = native::with(|world| world.time_ns) + 10_000_000_000;
     let (mut times, mut traps) = (0, 0);
@@ -33,7 +33,7 @@ fn traps_on(tx: &Tx) {
 }
 
 #[test]
-fn a_record_that_traps_when_it_is_deleted_is_passed_over_and_the_others_go() {
+fn record_that_traps_on_deletion_is_skipped_and_others_are_deleted() {
     for culprit in [0, 17, 39] {
         let mut s = Service::new();
         let txs: Vec<Tx> = (0..40).map(|i| Tx::orphan(10 + i, 1)).collect();
@@ -52,12 +52,12 @@ fn a_record_that_traps_when_it_is_deleted_is_passed_over_and_the_others_go() {
         assert_eq!((problems.len(), problems[0].code), (1, ProblemCode::RecordsPassedOver));
         let id: String = txs[culprit].txid.iter().map(|byte| format!("{byte:02x}")).collect();
         assert!(problems[0].message.ends_with(&format!("that of transaction {id}")), "{problems:?}");
-        // From now on it is in nobody's way.
+        // Later jobs skip the record without a trap.
         let more = Tx::orphan(99, 1);
         s.make_due(&more);
         s.pruner.notify_block(1_301, true, false).unwrap();
         assert_eq!((settle(&mut s), s.there(&more)), ((1, 0), false));
-        // Until it is healed.
+        // The record is pruned after it is healed.
         native::with(|world| world.trapping.clear());
         assert_eq!(s.pruner.retry(slot + 1), Err(UtxoPrunerError::NotBlocking));
         assert_eq!(s.pruner.retry(slot), Ok(()));
@@ -69,7 +69,7 @@ fn a_record_that_traps_when_it_is_deleted_is_passed_over_and_the_others_go() {
 }
 
 #[test]
-fn a_preservation_that_traps_stays_and_the_others_end() {
+fn preservation_that_traps_stays_and_others_expire() {
     let mut s = Service::new();
     let txs: Vec<Tx> = (0..5).map(|i| Tx::orphan(10 + i, 1)).collect();
     for tx in &txs {
@@ -85,7 +85,7 @@ fn a_preservation_that_traps_stays_and_the_others_end() {
 }
 
 #[test]
-fn an_unmined_record_that_traps_stops_everything_until_it_is_set_aside() {
+fn unmined_record_that_traps_stops_pruning_until_set_aside() {
     let mut s = Service::new();
     let (parent, other, due) = (Tx::orphan(1, 1), Tx::orphan(2, 1), Tx::orphan(3, 1));
     let (child, sibling) = (Tx::of(4, &[(parent.txid, 0)], 1), Tx::of(5, &[(other.txid, 0)], 1));
@@ -110,13 +110,13 @@ fn an_unmined_record_that_traps_stops_everything_until_it_is_set_aside() {
 }
 
 #[test]
-fn ticks_that_come_late_lose_nothing() {
+fn late_ticks_skip_no_record() {
     let mut s = Service::new();
     let txs: Vec<Tx> = (0..5).map(|i| Tx::orphan(10 + i, 1)).collect();
     txs.iter().for_each(|tx| s.make_due(tx));
     s.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), job_timeout: Some(1_000_000), ..Default::default() });
     s.pruner.notify_block(1_300, true, false).unwrap();
-    // As slow as this, and slower: the marker's message deletes nothing, and none is passed over.
+    // Late ticks: the message that records the lateness deletes nothing, and no record is skipped.
     for pause in [10, 69, 70, 10_000, 10, 10, 10] {
         s.tick(pause);
     }
@@ -125,7 +125,7 @@ fn ticks_that_come_late_lose_nothing() {
 }
 
 #[test]
-fn where_finding_the_next_record_traps_health_says_so_until_a_job_is_done() {
+fn trap_while_finding_the_next_record_is_reported_until_a_job_completes() {
     let mut s = Service::new();
     let txs: Vec<Tx> = (0..3).map(|i| Tx::orphan(10 + i, 1)).collect();
     txs.iter().for_each(|tx| s.make_due(tx));
@@ -133,7 +133,7 @@ fn where_finding_the_next_record_traps_health_says_so_until_a_job_is_done() {
     s.pruner.notify_block(1_300, true, false).unwrap();
     s.tick(10);
     let running = s.status().running.unwrap().id;
-    // Each is as late as if those before it had trapped before they came to a record.
+    // Each tick is as late as if the earlier ones had trapped before they reached a record.
     (0..4).for_each(|_| s.tick(100));
     let job = s.status().last_job.unwrap();
     let end = UtxoJobEnd::Trapped { phase: UtxoPrunerPhase::DeleteAtHeight };
@@ -147,7 +147,7 @@ fn where_finding_the_next_record_traps_health_says_so_until_a_job_is_done() {
         })
     };
     assert!(named(&s), "{:?}", problems(&s));
-    // Other jobs that end without being done do not hide it, nor does an upgrade.
+    // Jobs that end without completing do not hide the problem; an upgrade does not either.
     s.pruner.notify_block(1_301, true, false).unwrap();
     s.pruner.notify_block(1_302, true, false).unwrap();
     s.reopen();
