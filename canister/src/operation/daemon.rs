@@ -2,22 +2,23 @@
 //!
 //! | timer | kind | armed |
 //! |---|---|---|
-//! | blocks | one-shot | by work that is due, or left |
-//! | net | every ten minutes | always, because a one-shot that traps is lost, and an interval timer is not |
-//! | UTXO records | interval, so that each step has a message of its own | while there is a job |
+//! | blocks | one-shot | by work that is due or left |
+//! | safety timer (`Net`) | every ten minutes | always, because a one-shot that traps is lost and an interval timer is not |
+//! | UTXO records | interval, so that each step has its own message | while there is a job |
 //! | deletion queue | one-shot | while there is a lease, or a row that backs off |
-//! | growth | one-shot | by memory that a tick for records wants |
+//! | growth | one-shot | by memory that a tick for records needs |
 //!
-//! An idle canister pays only for the ten-minute timer.
+//! An idle canister pays only for the safety timer.
 //!
-//! Below `min_liquid_cycles` only the net runs. No timer runs where cycles do not pay for three calls of a timer, because `ic-cdk-timers`
-//! re-arms a timer at its original, already past time when its call cannot be paid, so it fires every round until the canister is frozen. The
-//! net notices a top-up; without the net the next message does, because the platform runs no code of the canister at a top-up.
+//! Below `min_liquid_cycles` only the safety timer runs. No timer runs if the cycles do not pay for three calls of a timer, because
+//! `ic-cdk-timers` re-arms a timer at its original, already past time when its call cannot be paid, so it fires every round until the
+//! canister is frozen. The safety timer notices a top-up; without it the next message does, because the platform runs no code of the
+//! canister at a top-up.
 //!
 //! An upgrade loses all timers, so installation and upgrade arm them. `ic-cdk-timers` replays missed intervals; a firing with nothing to do
 //! costs little.
 //!
-//! Each function takes the state. Only the closures of timers enter it.
+//! Each function takes the state. Only the closures of timers borrow the global one.
 
 use crate::operation::sampling;
 use crate::platform::cycles::{self, Pause};
@@ -32,10 +33,10 @@ use crate::{logs, platform};
 use coppice_interface::{HeldBy, NET_SECS};
 use std::mem::replace;
 
-/// Seconds between two tries to grow memory that a tick wants, should growing trap.
+/// Seconds between two attempts to grow memory for a tick if growing traps.
 const GROWTH_SECS: u64 = 600;
 
-/// Starts the timers for blocks, and looks soon whether there is anything to do. The hooks of installation and upgrade call it.
+/// Starts the safety timer and arms the block timer within one interval. The hooks of installation and upgrade call it.
 pub fn arm(state: &mut State) {
     cycles::set_pause(None);
     arm_net(state);
@@ -49,14 +50,15 @@ fn arm_net(state: &mut State) {
     cycles::learn();
 }
 
-/// Stops timers that the balance does not pay for, starts them again where it does, and takes a sample. Each message that changes something
+/// Stops the timers that the balance does not pay for, restarts them when it does, and takes a sample. Each message that changes state
 /// calls it, because the platform runs no code of the canister at a top-up. Ticks take the sample after their work.
 pub fn watch_cycles(state: &mut State) {
     judge(state, 0);
     sampling::note(state);
 }
 
-/// Stops or starts timers by the cycles that are liquid between messages, of which the message sets aside `set_aside` more than others do.
+/// Stops or starts timers by the cycles that are liquid between messages. `set_aside`: cycles that this message reserves beyond those of an
+/// ordinary update.
 fn judge(state: &mut State, set_aside: u128) {
     let liquid = cycles::between_updates().saturating_add(set_aside);
     cycles::note_liquid(liquid);
@@ -76,11 +78,11 @@ fn judge(state: &mut State, set_aside: u128) {
 #[cold]
 fn change_pause(state: &mut State, before: Option<Pause>, pause: Option<Pause>) {
     match pause {
-        None => logs::info("daemon: cycles are there again: all timers run"),
+        None => logs::info("daemon: cycles suffice again: all timers run"),
         Some(Pause::UntilTheNet) => {
-            logs::error("daemon: liquid cycles are below min_liquid_cycles: it comes round every ten minutes only")
+            logs::error("daemon: liquid cycles are below min_liquid_cycles: only the ten-minute timer runs")
         }
-        Some(Pause::UntilACall) => logs::error("daemon: liquid cycles do not pay for timers: none runs"),
+        Some(Pause::UntilACall) => logs::error("daemon: liquid cycles do not pay for timers: no timer runs"),
     }
     if pause.is_some() {
         Timer::Blocks.cancel();
@@ -102,13 +104,13 @@ fn change_pause(state: &mut State, before: Option<Pause>, pause: Option<Pause>) 
 
 /// Arms the block timer to fire within `timer_interval_secs` and wakes overdue timers. Call after any change that may create work.
 pub fn arm_work(state: &mut State) {
-    // First, because a timer that is armed anew is not overdue any more, which would hide that the platform's timer is lost.
+    // First, because arming clears the overdue time and would hide that the platform's timer is lost.
     watch(state);
     arm_soon(state);
 }
 
-/// Arms the timer to prune the blocks that an acknowledgement releases: at once while appends are refused and pruning can end that. Wakes
-/// no overdue timer, because that would make each of many acknowledgements 1.3 % more expensive.
+/// Arms the block timer after an acknowledgement: at once if pruning can end a refusal of appends. Wakes no overdue timer, because that
+/// would make each of many acknowledgements 1.3 % more expensive.
 pub fn on_ack(state: &mut State) {
     match state.admission().exhausted {
         Some(HeldBy::PruneLag) => arm_at(state, platform::time_ns()),
@@ -121,8 +123,8 @@ fn arm_soon(state: &mut State) {
     arm_at(state, platform::time_ns() + interval * NS);
 }
 
-/// Arms the block timer to fire at `at`, in nanoseconds since the Unix epoch, or sooner. A time after the net's next firing is left to that
-/// firing, which arms again.
+/// Arms the block timer to fire at `at`, in nanoseconds since the Unix epoch, or sooner. If the safety timer fires before, its firing arms
+/// the block timer instead.
 pub fn arm_at(state: &mut State, at: u64) {
     let now = platform::time_ns();
     let net = state.clock.next_net(now);
@@ -136,40 +138,40 @@ pub fn arm_at(state: &mut State, at: u64) {
         });
     }
     if at >= net && at < u64::MAX {
-        // A firing of the net does the work, at most one interval after `at`.
+        // A firing of the safety timer does the work, at most one interval after `at`.
         state.clock.note_due(at.saturating_add(NET_SECS * NS));
     }
     let next = state.blocks_armed(now).map_or(net, |armed| armed.min(net));
     state.pruner.next_tick = next;
 }
 
-/// Notes a producer's call to the chain: wakes timers that are overdue, and arms the block timer for the work that the call makes due.
+/// Records a producer's call to the chain: wakes overdue timers, and arms the block timer for the work that the call makes due.
 pub fn on_call(state: &mut State) {
     let now = platform::time_ns();
     watch_at(state, now);
     state.pruner.last_call = now;
-    // A tick that waits for the next block's age comes too late for the work that the call makes due.
+    // A tick that is armed for the next block's age would be too late for this work.
     let soon = now.saturating_add(state.pruner.interval_secs() * NS);
     if state.blocks_armed(now).is_none_or(|armed| armed > soon) {
         arm_at(state, soon);
     }
 }
 
-/// Arms the block timer for the moment at which the first open upload expires.
+/// Arms the block timer for the first expiry of an open upload.
 pub fn arm_uploads(state: &mut State) {
     if let Some(secs) = state.next_expiry() {
         arm_at(state, secs.saturating_mul(NS));
     }
 }
 
-/// Arms the block timer to fire at once where the chain has something under way.
+/// Arms the block timer to fire at once if the chain has an unfinished operation.
 pub fn arm_undo(state: &mut State) {
     if state.chain.is_under_way() {
         arm_at(state, platform::time_ns());
     }
 }
 
-/// Runs the timer for records at the interval in force if there is a job. Stops it if there is no job, or deletions are stopped.
+/// Runs the timer for records at the interval in force if there is a job. Stops the timer if there is no job or deletions are stopped.
 pub fn arm_records(state: &mut State) {
     let interval = state.utxo_pruner.interval_secs().filter(|_| state.deletions_stopped.is_none());
     let interval = interval.filter(|_| cycles::pause().is_none());
@@ -183,14 +185,14 @@ pub fn arm_records(state: &mut State) {
     }
 }
 
-/// Arms the timer for the deletion queue for the next moment at which time changes a row. While cycles are low only calls on the queue change
-/// rows.
+/// Arms the timer for the deletion queue for the next expiry or end of a back-off. While cycles are low only calls to the queue notice
+/// these.
 pub fn arm_deletions(state: &mut State) {
     if cycles::pause().is_some() {
         return;
     }
     let now = platform::time_ns();
-    // The platform's timer may be lost: see `watch`. A worker's call wakes no other timer.
+    // The platform's timer may be lost: see `watch`. A worker's call wakes only the queue's timer.
     if let Some(due) = state.clock.deletions_at.filter(|at| now.saturating_sub(*at) > QUEUE_SECS * NS) {
         wake(&mut state.clock, due, "deletion queue: its timer is overdue; woken");
     }
@@ -204,9 +206,9 @@ pub fn arm_deletions(state: &mut State) {
     Timer::Deletions.once(at - now, before.is_some_and(|before| before > now), || mutate(tick_deletions));
 }
 
-/// Wakes the timers if one is overdue by more than an interval. After a trap in `canister_global_timer` the platform's timer is gone, while
-/// `ic-cdk-timers` believes that it is still set, so that arming anew does not help and the daemon stands still unseen. The check compares
-/// times only. Messages of producers and operators call it; they do none of the daemon's work.
+/// Wakes the timers if one is overdue by more than an interval. After a trap in `canister_global_timer` the platform's timer is gone while
+/// `ic-cdk-timers` assumes that it is set, so arming anew does not help and the daemon would stop unnoticed. The check only compares times.
+/// Messages of producers and operators call it; they do none of the daemon's work.
 pub fn watch(state: &mut State) {
     watch_at(state, platform::time_ns());
 }
@@ -232,13 +234,13 @@ fn fire(state: &mut State, timer: Timer, work: impl FnOnce(&mut State)) {
     cycles::in_timer(others, || work(state));
 }
 
-/// Does the work of a firing of the net. `ic-cdk-timers` skips some of many missed intervals and counts the next one from the last firing, so
-/// that the next firing comes at most one interval from now.
+/// Does the work of a firing of the safety timer. `ic-cdk-timers` skips some of many missed intervals and counts the next interval from the
+/// last firing, so the next firing is at most one interval from now.
 fn tick_net(state: &mut State) {
     let now = platform::time_ns();
     let planned = replace(&mut state.clock.net_at, now + NET_SECS * NS);
     cycles::learn();
-    // Firings between `planned` and now have trapped, or were missed.
+    // Firings between `planned` and now trapped or were missed.
     fire_blocks(state, Timer::Net, planned + now.saturating_sub(planned) / (NET_SECS * NS) * (NET_SECS * NS));
 }
 
@@ -258,11 +260,11 @@ fn tick_blocks(state: &mut State, at: u64) {
     let now = platform::time_ns();
     if state.clock.blocks_at.is_some_and(|armed| armed <= now) {
         state.clock.blocks_at = None;
-        // Each of several timers that fire together would arm one of its own, for as long as there is a backlog.
+        // Otherwise, if several timers fire together, each would keep arming its own one-shot while there is a backlog.
         Timer::Blocks.cancel();
     }
     let next = state.tick(state.is_tick_late(at, now));
-    // Only here, because a tick that traps leaves its due time to the next tick. A tick that is still armed is due then.
+    // Only here, because a tick that traps must leave its due time to the next tick. If a tick is still armed, its time is the due time.
     state.clock.due = state.clock.blocks_at;
     let next = match next {
         Next::AtOnce => now,
@@ -272,11 +274,11 @@ fn tick_blocks(state: &mut State, at: u64) {
     arm_at(state, next);
     arm_uploads(state);
     arm_deletions(state);
-    // After the work, because blocks that the tick has pruned are no backlog.
+    // After the work, because pruned blocks no longer count as backlog.
     sampling::note(state);
 }
 
-/// Does the work of a firing for the deletion queue: expired leases end, and rows wait again.
+/// Does the work of a firing for the deletion queue: expires leases and ends back-offs.
 fn tick_deletions(state: &mut State) {
     fire(state, Timer::Deletions, |state| {
         state.clock.deletions_at = None;
@@ -292,9 +294,9 @@ fn tick_records(state: &mut State) {
     fire(state, Timer::Records, |state| {
         judge(state, 0);
         let low_on_cycles = cycles::pause().is_some();
-        // Put off, because each firing of an interval timer would trap where growing traps.
+        // Growth is deferred, because if growing traps, every firing of the interval timer would trap.
         memory::manager().growth().put_off(|| {
-            // The firing may have been on its way when deletions were stopped.
+            // The firing may have been scheduled before deletions were stopped.
             if state.deletions_stopped.is_none() {
                 let (pruner, mut records) = state.utxo_pruner();
                 pruner.tick(&mut records, low_on_cycles);
@@ -307,7 +309,8 @@ fn tick_records(state: &mut State) {
     count(Hot::TimerRecords, platform::instructions());
 }
 
-/// Arms a one-shot that grows the memory that the tick wanted. A one-shot that traps is lost, so that nothing is tried again for a while.
+/// Arms a one-shot that grows the memory that the tick wanted. If growing traps, the one-shot is lost and the next attempt waits
+/// `GROWTH_SECS`.
 fn arm_growth(state: &mut State) {
     let now = platform::time_ns();
     let tried = |at: u64| now < at.saturating_add(GROWTH_SECS * NS);
@@ -318,7 +321,7 @@ fn arm_growth(state: &mut State) {
     Timer::Growth.once(0, false, || mutate(grow));
 }
 
-/// Grows the memory that ticks wanted.
+/// Grows the memory that ticks wanted; logs the first refusal.
 pub fn grow(state: &mut State) {
     let clock = &mut state.clock;
     match memory::manager().grow_wanted() {

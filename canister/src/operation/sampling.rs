@@ -1,4 +1,4 @@
-//! Samples of the whole state for the history: at most one a minute, taken by messages and ticks that run anyway.
+//! Samples of the whole state for the history: at most one a minute, taken by messages and ticks.
 
 use crate::logs::history::{COARSE_EVERY, EVERY, Sample};
 use crate::operation::health;
@@ -8,12 +8,12 @@ use crate::state::State;
 use crate::storage::memory::billed_pages;
 use coppice_interface::{ProblemCode, StoreType};
 
-/// Takes a sample if one is due. Each message that changes something calls it, and each tick.
+/// Takes a sample if one is due. Each message that changes state calls it, and each tick.
 #[inline]
 pub fn note(state: &mut State) {
     let now = platform::time_secs();
     let last = state.clock.sampled_secs;
-    // A clock that was set back makes one due.
+    // A sample is also due after the clock was set back.
     if now / EVERY != last / EVERY || last == 0 {
         state.clock.sampled_secs = now;
         sample(state, now, last);
@@ -53,7 +53,7 @@ fn sample(state: &mut State, now_secs: u64, before: u64) {
     });
     since.note_untaken(state.deletions.taken(), wait, now_secs);
     state.deletions.forget_taken();
-    // A finding on a page of its own is looked at less often; in between it keeps its time.
+    // `HeadUnreadable` is checked only in deep samples; other samples keep its start time.
     let found = health::findings(state, due.as_ref(), deep).into_iter().map(|found| (found.code, found.since));
     let kept = since.of(ProblemCode::HeadUnreadable).filter(|_| !deep);
     let kept = kept.map(|noticed| (ProblemCode::HeadUnreadable, Some(noticed)));

@@ -16,7 +16,7 @@ fn fresh() {
 }
 
 #[test]
-fn timers_that_the_balance_does_not_pay_for_are_cancelled_and_armed_again() {
+fn unpaid_timers_are_cancelled_and_armed_again_after_a_top_up() {
     fresh();
     mutate(arm);
     let armed =
@@ -32,7 +32,7 @@ fn timers_that_the_balance_does_not_pay_for_are_cancelled_and_armed_again() {
 }
 
 #[test]
-fn what_lasts_is_logged_when_it_begins() {
+fn lasting_conditions_are_logged_once() {
     fresh();
     for said in [1, 2] {
         mutate(arm);

@@ -3,18 +3,18 @@
 use crate::platform;
 use std::borrow::Cow;
 
-/// A command of icp-cli. `…` stands for a value that only the reader knows.
+/// Command of icp-cli. `…` stands for a value that the operator fills in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// A call of a method that changes something, and its argument as Candid text.
+    /// An update call, and its argument as Candid text.
     Call(&'static str, Cow<'static, str>),
-    /// A call of a query.
+    /// A query call, and its argument as Candid text.
     Query(&'static str, &'static str),
-    /// Cycles for the canister.
+    /// A top-up of the canister.
     TopUp,
     /// A setting of the canister on the platform.
     Setting(&'static str),
-    /// An upgrade, to the same module or another one.
+    /// An upgrade, to the same module or another.
     Upgrade,
 }
 
@@ -24,7 +24,7 @@ impl Command {
         Self::Call(method, argument.into())
     }
 
-    /// Returns the command line for the mainnet. On another network the reader replaces `ic` by the network's name.
+    /// Returns the command line for the mainnet. On another network the operator replaces `ic` with the network's name.
     pub fn line(&self) -> String {
         let id = platform::canister_self();
         match self {
@@ -37,7 +37,7 @@ impl Command {
     }
 }
 
-/// A remedy: a sentence and a command.
+/// Remedy: a sentence and a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Action {
     text: Cow<'static, str>,

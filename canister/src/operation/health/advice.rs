@@ -1,25 +1,25 @@
-//! How bad each problem is, and what to do.
+//! Severity and remedy of each problem code.
 
 use super::action::{Action, Command};
 use coppice_interface::{ProblemCode, Severity};
 
-/// What to do where the cap on memory is near, or reached.
+/// Remedy if the cap on memory is near or reached.
 const CAP_ACTION: &str =
-    "Raise max_stable_pages, or have less kept (set_prune_policy): new blobs take what pruned ones leave.";
+    "Raise max_stable_pages, or keep less (set_prune_policy): new blobs reuse the memory of pruned ones.";
 
-/// What to do where the limit of the transactions' data is near, or reached.
-const EXTERNAL_ACTION: &str = "Raise max_external_bytes of the UTXO settings; records that are pruned give theirs back. Who keeps transactions \
-     outside from now on sets it to 0.";
+/// Remedy if the limit of the transactions' data is near or reached.
+const EXTERNAL_ACTION: &str = "Raise max_external_bytes of the UTXO settings; pruning records frees theirs. To keep all new transactions \
+     outside the canister, set it to 0.";
 
-/// Advice for caps of UTXO records that are near, or reached.
-const RECORDS_ACTION: &str = "See who makes so many: where a key was stolen, revoke_role. Else raise max_utxo_bytes or max_deletion_rows of the UTXO \
-     settings, or have records pruned and blobs outside deleted: new ones take what they leave.";
+/// Remedy if a cap of UTXO records is near or reached.
+const RECORDS_ACTION: &str = "Check which principal creates so many: if a key was stolen, revoke_role. Else raise max_utxo_bytes or max_deletion_rows of the UTXO \
+     settings, or prune records and delete external blobs: new ones reuse their memory.";
 
-/// A setting with a value that the reader chooses.
+/// Settings with a value that the operator chooses.
 const PAGES: Command = call("set_config", "(record { max_stable_pages = opt … })");
 const EXTERNAL_BYTES: Command = call("set_config", "(record { utxo = opt record { max_external_bytes = opt … } })");
 const UTXO_BYTES: Command = call("set_config", "(record { utxo = opt record { max_utxo_bytes = opt … } })");
-/// The lines of the log that say what failed.
+/// The error lines of the log.
 const ERRORS: Command = Command::Query("get_logs", "(opt variant { Error }, null, 100)");
 const PRUNER_STATUS: Command = Command::Query("get_pruner_status", "()");
 
@@ -27,44 +27,44 @@ const fn call(method: &'static str, argument: &'static str) -> Command {
     Command::Call(method, std::borrow::Cow::Borrowed(argument))
 }
 
-/// Returns the severity of a problem, and the remedy for findings that have none of their own.
+/// Returns the severity of a problem, and the remedy for findings without a specific one.
 pub fn advice(code: ProblemCode) -> (Severity, Action) {
-    let (severity, text, command) = said(code);
+    let (severity, text, command) = entry(code);
     (severity, Action::new(text, command))
 }
 
-fn said(code: ProblemCode) -> (Severity, &'static str, Command) {
+fn entry(code: ProblemCode) -> (Severity, &'static str, Command) {
     use ProblemCode as Code;
     use Severity::{Critical, Notice, Warning};
     match code {
         Code::TimerOverdue => (
             Critical,
-            "Call prune_now, or append a block: each wakes the timers. Where it comes again, upgrade the canister to the same module, and \
-             look into its log.",
+            "Call prune_now, or append a block: each wakes the timers. If the problem recurs, upgrade the canister to the same module, and \
+             read its log.",
             call("prune_now", "(1)"),
         ),
         Code::PruneBehind => (
             Warning,
-            "Raise max_ops_per_tick or max_instructions_per_tick, or lower timer_interval_secs, where the backlog does not become smaller by \
+            "Raise max_ops_per_tick or max_instructions_per_tick, or lower timer_interval_secs, if the backlog does not shrink by \
              itself.",
             call("set_prune_policy", "(record { max_ops_per_tick = opt 15_000 })"),
         ),
         Code::PruningOff => (Warning, "Switch pruning on.", call("set_pruning_enabled", "(true)")),
-        Code::ExportHeld => (Warning, "See to the exporter that is behind.", Command::Query("get_export_status", "()")),
+        Code::ExportHeld => (Warning, "Check the exporter that lags.", Command::Query("get_export_status", "()")),
         Code::CapacityExhausted => (
             Critical,
-            "See to who holds pruning back, or raise target_bytes.",
+            "Remove the cause that holds pruning back, or raise target_bytes.",
             call("set_prune_policy", "(record { target_bytes = opt … })"),
         ),
         Code::FloorHolds => (
             Warning,
-            "Raise target_bytes to the one that the message names, or above.",
+            "Raise target_bytes at least to the value in the message.",
             call("set_prune_policy", "(record { target_bytes = opt … })"),
         ),
         Code::CyclesLow => (Critical, "Top the canister up, above min_liquid_cycles.", Command::TopUp),
         Code::FeedingRefused => (
             Critical,
-            "Top the canister up, above feed_min_liquid_cycles; pruning goes on down to min_liquid_cycles meanwhile.",
+            "Top the canister up, above feed_min_liquid_cycles; pruning continues down to min_liquid_cycles.",
             Command::TopUp,
         ),
         Code::TimersStopped => (
@@ -77,41 +77,41 @@ fn said(code: ProblemCode) -> (Severity, &'static str, Command) {
         }
         Code::ReservationLimit => (
             Critical,
-            "Raise reserved_cycles_limit of the canister on the platform, then in set_config; or have less kept before memory grows.",
+            "Raise reserved_cycles_limit of the canister on the platform, then in set_config; or keep less before memory grows.",
             Command::Setting("--reserved-cycles-limit …t"),
         ),
         Code::MemoryNearCap => (Warning, CAP_ACTION, PAGES),
         Code::MemoryAtCap => (Critical, CAP_ACTION, PAGES),
         Code::Damaged => (
             Critical,
-            "Read the log (get_logs), which names each; feed what is lost again where it is needed; then acknowledge the `faults` of \
+            "Read the log (get_logs), which names each fault; feed lost data again if needed; then acknowledge the `faults` of \
              get_prune_status.",
             call("acknowledge_faults", "(…)"),
         ),
-        Code::DamageAcknowledged => (Notice, "Nothing: an operator has seen it. The log names each.", ERRORS),
+        Code::DamageAcknowledged => {
+            (Notice, "Nothing: an operator has acknowledged the damage. The log names each fault.", ERRORS)
+        }
         Code::HeadUnreadable => (
             Critical,
-            "Roll back to the number below the head's, and append it again; where it is the only block, append the next one.",
+            "Roll back to the number below the head's, and append the head again; if it is the only block, append the next one.",
             call("rollback_to", "(…)"),
         ),
         Code::SetAside => (
             Critical,
-            "Read the log; acknowledge_faults has it tried again, after an upgrade to a module that can do it.",
+            "Read the log; after an upgrade to a module without the fault, acknowledge_faults retries the work.",
             ERRORS,
         ),
-        Code::RecordsPassedOver => (
-            Warning,
-            "Look at `passed_over` of get_pruner_status; retry_record(slot) has a record looked at again.",
-            PRUNER_STATUS,
-        ),
+        Code::RecordsPassedOver => {
+            (Warning, "See `passed_over` of get_pruner_status; retry_record(slot) retries a record.", PRUNER_STATUS)
+        }
         Code::UnminedSetAside => (
             Notice,
-            "Their parents are not preserved: set their transactions as mined, or create them again; then have each looked at again.",
+            "Their parents are not preserved: set their transactions as mined, or create them again; then retry each record.",
             call("retry_record", "(…)"),
         ),
         Code::PreservationBlocked => (
             Critical,
-            "Look at blocked_by of get_pruner_status; set_aside_unmined(slot) goes on without that record.",
+            "See blocked_by of get_pruner_status; set_aside_unmined(slot) continues without that record.",
             PRUNER_STATUS,
         ),
         Code::PrunerTrapped => (
@@ -121,19 +121,19 @@ fn said(code: ProblemCode) -> (Severity, &'static str, Command) {
         ),
         Code::HeightsAhead => (
             Warning,
-            "See who notified which height: where a key was stolen, revoke_role; then say where the chain is, as a node that you trust says \
-             it. A replay of older blocks needs nothing.",
+            "Check which principal notified which height: if a key was stolen, revoke_role; then set the chain's height as reported by a node \
+             that you trust. A replay of older blocks needs no action.",
             call("set_heights", "(record { current = …; persisted = null; processed = … })"),
         ),
         Code::HeightsRefused => (
             Warning,
-            "Where the chain grows faster, raise heights_per_day; after an outage, set_heights; where the height is wrong, see who notified \
-             it: where a key was stolen, revoke_role.",
+            "If the chain grows faster, raise heights_per_day; after an outage, set_heights; if the height is wrong, check which principal notified \
+             it: if a key was stolen, revoke_role.",
             call("set_pruner_settings", "(record { heights_per_day = opt … })"),
         ),
         Code::HeightsUnlimited => (
             Notice,
-            "When the replay is done, set heights_per_day to twice what the chain grows in a day.",
+            "After the replay, set heights_per_day to twice the blocks of a day.",
             call("set_pruner_settings", "(record { heights_per_day = opt 288 })"),
         ),
         Code::HeightJumpWide => (
@@ -143,27 +143,27 @@ fn said(code: ProblemCode) -> (Severity, &'static str, Command) {
         ),
         Code::UploadOpen => (
             Notice,
-            "Its producer commits it; an operator may drop it, and its expiry does.",
+            "The producer commits the upload; an operator may drop it, and it expires by itself.",
             call("abort_block", "(…)"),
         ),
         Code::HeadStale => (
             Warning,
-            "See to the producer; where the chain is to rest, raise max_head_age_secs, or switch it off with 0.",
+            "Check the producer; if the chain is meant to pause, raise max_head_age_secs, or set it to 0 to disable the check.",
             call("set_config", "(record { max_head_age_secs = opt 0 })"),
         ),
         Code::DeadBlobDeletions => (
             Warning,
-            "Look at those that were given up; retry_blob_deletions has them tried again.",
+            "Check the rows that were given up; retry_blob_deletions retries them.",
             Command::Query("list_dead_blob_deletions", "(null, 100)"),
         ),
         Code::UtxoPrunerWaits => (
             Warning,
-            "Start the block assembly, and have a feeder say so.",
+            "Start the block assembly, and report that with a feeder's call.",
             call("set_block_assembly_state", "(variant { Running })"),
         ),
         Code::UtxoPrunerOff => (
             Warning,
-            "Switch the pruner of UTXO records on. cancel_prune_job gives the job up, and the next height makes another.",
+            "Switch the pruner of UTXO records on. cancel_prune_job cancels the job; the next height creates another.",
             call("set_pruner_settings", "(record { pruner_enabled = opt true })"),
         ),
         Code::BlobDeletionsWait => (
@@ -173,42 +173,42 @@ fn said(code: ProblemCode) -> (Severity, &'static str, Command) {
         ),
         Code::BlobLeasesIdle => (
             Warning,
-            "See to the worker: where it is gone, or its key was stolen, end its leases or revoke_role, and its rows come back.",
+            "Check the worker: if it is gone, or its key was stolen, end its leases or revoke_role; then its rows wait again.",
             call("end_blob_deletion_leases", "(principal \"…\")"),
         ),
         Code::ExternalNearFull => (Warning, EXTERNAL_ACTION, EXTERNAL_BYTES),
         Code::ExternalFull => (Critical, EXTERNAL_ACTION, EXTERNAL_BYTES),
         Code::ExporterKeyless => (
             Warning,
-            "As an admin, give the exporter a new principal under the same name, or remove_exporter where it is gone for good.",
+            "As an admin, give the exporter a new principal under the same name, or remove_exporter if it is gone for good.",
             call("register_exporter", "(record { name = \"…\"; \"principal\" = principal \"…\" })"),
         ),
         Code::DeletionsStopped => (
             Warning,
-            "As an admin, when the policy, the heights and the queue are right again and stolen keys are revoked, start deletions.",
+            "As an admin, start deletions when the policy, the heights and the queue are correct and stolen keys are revoked.",
             call("set_deletions_stopped", "(false)"),
         ),
         Code::RecordsNearFull => (Warning, RECORDS_ACTION, UTXO_BYTES),
         Code::RecordsFull => (Critical, RECORDS_ACTION, UTXO_BYTES),
         Code::UploadStuck => (
             Warning,
-            "Have its producer go on with it, or abort it; or lower upload_expiry_secs (set_config) for a while, for the daemon to drop it: \
-             other uploads whose calls come less often go, too.",
+            "Continue the upload with its producer, or abort it; or lower upload_expiry_secs (set_config) for a while, so that the daemon drops it: \
+             this drops other uploads with rarer calls, too.",
             call("abort_block", "(…)"),
         ),
         Code::NoProducer => (
             Notice,
-            "Grant the role BlockProducer to what feeds blocks, or UtxoFeeder to what feeds UTXO records.",
+            "Grant the role BlockProducer to the feeder of blocks, or UtxoFeeder to the feeder of UTXO records.",
             call("grant_role", "(record { \"principal\" = principal \"…\"; role = variant { BlockProducer } })"),
         ),
         Code::NoExporter => (
             Notice,
-            "Register what copies the chain before a policy prunes it; where nothing is to be copied, set_config with set_up_as_meant = opt true.",
+            "Register an exporter before a policy prunes blocks; if nothing needs to be copied, set_config with set_up_as_meant = opt true.",
             call("register_exporter", "(record { name = \"archive\"; \"principal\" = principal \"…\" })"),
         ),
         Code::NoPolicy => (
             Notice,
-            "Say what is kept; where nothing is to be pruned, set_config with set_up_as_meant = opt true.",
+            "Set a policy; if nothing should be pruned, set_config with set_up_as_meant = opt true.",
             call("set_prune_policy", "(record { retain_blocks = opt 100_000 })"),
         ),
     }

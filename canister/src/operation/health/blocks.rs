@@ -14,7 +14,7 @@ use coppice_interface::{ProblemCode, PruneStatus};
 /// Seconds for which ticks may end with work left.
 const PATIENCE_SECS: u64 = 600;
 
-/// Findings about blocks that are due. Unless `deep` asks for sentences the call is cheap, because only sentences need the constraints.
+/// Returns findings about due blocks. Without `deep` the call is cheap, because only sentences need the constraints.
 pub fn due(
     (pruner, chain, blobs): (&Pruner, &ChainStore, &BlobStore),
     constraints: impl FnOnce() -> Constraints,
@@ -22,15 +22,15 @@ pub fn due(
     deep: bool,
 ) -> Vec<Finding> {
     let (mut found, now) = (Vec::new(), platform::time_secs());
-    // A sweep may be behind where no block is due.
+    // A sweep may lag even if no block is due.
     if pruner.behind_since.is_some_and(|since| due.is_none() || now.saturating_sub(since) > PATIENCE_SECS) {
         let status = pruner.status(chain, blobs, &constraints());
         found.extend(behind(&status, pruner.interval_secs()));
     }
     let Some(due) = due else { return found };
     if let Some(held) = pruner.export_held(chain, blobs, due, deep) {
-        let said = if deep { export_held(pruner, chain, &held, due) } else { finding(ProblemCode::ExportHeld, "") };
-        found.push(said.since_secs(held.since));
+        let worded = if deep { export_held(pruner, chain, &held, due) } else { finding(ProblemCode::ExportHeld, "") };
+        found.push(worded.since_secs(held.since));
     }
     if !pruner.is_enabled() {
         found.push(finding(ProblemCode::PruningOff, "pruning is due and switched off"));
@@ -38,7 +38,7 @@ pub fn due(
     found
 }
 
-/// Ticks that have ended with work left for long, and when the work will be done.
+/// Returns a finding if ticks have ended with work left for too long, with an estimate of the remaining time.
 pub fn behind(status: &PruneStatus, interval_secs: u64) -> Option<Finding> {
     let (backlog, now) = (&status.backlog, platform::time_secs());
     let behind = backlog.behind_since.map_or(0, |since| now.saturating_sub(since));
@@ -47,7 +47,7 @@ pub fn behind(status: &PruneStatus, interval_secs: u64) -> Option<Finding> {
     }
     let left = match backlog.empty_in_secs {
         Some(secs) => format!("done in about {}", duration(secs)),
-        None if backlog.blocks == 0 => "a sweep is what is left".into(),
+        None if backlog.blocks == 0 => "only a sweep is left".into(),
         None => "never done at this rate".into(),
     };
     let message = format!(
@@ -84,7 +84,7 @@ fn export_held(pruner: &Pruner, chain: &ChainStore, held: &ExportHeld, due: &Due
     finding(ProblemCode::ExportHeld, message).with_action(remedy_of_holder(held_by))
 }
 
-/// Appends that are refused because kept bytes have reached emergency water.
+/// Returns a finding if appends are refused because kept bytes have reached emergency water.
 pub(super) fn exhausted(state: &State, deep: bool) -> Option<Finding> {
     let State { pruner, chain, blobs, .. } = state;
     // Only a sentence names the holder.
@@ -96,7 +96,7 @@ pub(super) fn exhausted(state: &State, deep: bool) -> Option<Finding> {
     Some(finding(ProblemCode::CapacityExhausted, message).with_action(remedy_of_holder(&held_by)))
 }
 
-/// A target that the head and the block before it exceed.
+/// Returns a finding if the head and the block before it exceed the target.
 pub fn too_small(pruner: &Pruner, chain: &ChainStore, blobs: &BlobStore) -> Option<Finding> {
     let (policy, kept) = (pruner.policy()?, pruner.above_smallest_target(chain, blobs)?);
     let target = policy.target_for(kept);
@@ -115,12 +115,13 @@ pub fn too_small(pruner: &Pruner, chain: &ChainStore, blobs: &BlobStore) -> Opti
     Some(finding(ProblemCode::FloorHolds, message).with_action(action))
 }
 
-/// Damaged entries, slots of the blob store that are lost, and work that is passed over. `lost` counts the slots.
+/// Returns findings about damaged entries, lost slots of the blob store, and work that is skipped because it traps. `lost` is the number of
+/// lost slots.
 pub(super) fn damage(damage: Damage<'_>, lost: u64) -> Vec<Finding> {
     let mut found = Vec::new();
     let Damage { faults, seen, lost_seen, passed_over } = damage;
     let lost_new = lost.saturating_sub(lost_seen);
-    let said = |faults: u64, lost: u64| {
+    let worded = |faults: u64, lost: u64| {
         let (entries, were) = if faults == 1 { ("entry", "was") } else { ("entries", "were") };
         format!(
             "{faults} damaged {entries} {were} skipped by the daemon or a rollback, {} of the blob store written off",
@@ -132,21 +133,21 @@ pub(super) fn damage(damage: Damage<'_>, lost: u64) -> Vec<Finding> {
             "Read the log (get_logs), which names each; feed what is lost again where it is needed; then say that it was seen.",
             Command::call("acknowledge_faults", format!("({faults})")),
         );
-        found.push(finding(ProblemCode::Damaged, said(faults - seen, lost_new)).with_action(action));
+        found.push(finding(ProblemCode::Damaged, worded(faults - seen, lost_new)).with_action(action));
     } else if faults > 0 || lost > 0 {
-        found.push(finding(ProblemCode::DamageAcknowledged, said(faults, lost)));
+        found.push(finding(ProblemCode::DamageAcknowledged, worded(faults, lost)));
     }
     if let Some(first) = passed_over.first() {
         let more = match passed_over.len() - 1 {
             0 => String::new(),
             more => format!(", and {more} more (get_prune_status)"),
         };
-        found.push(finding(ProblemCode::SetAside, format!("passed over, as it traps: {first}{more}")));
+        found.push(finding(ProblemCode::SetAside, format!("skipped because it traps: {first}{more}")));
     }
     found
 }
 
-/// Exporters whose key was revoked; the message names the exporter that holds pruning back most.
+/// Returns a finding about exporters whose key was revoked; the message names the exporter that holds pruning back most.
 pub(super) fn keyless_exporters(state: &State) -> Option<Finding> {
     let (name, bound) = state.exporters.keyless().min_by_key(|(_, bound)| *bound)?;
     let bound = bound.max(state.chain.state().oldest);

@@ -6,16 +6,18 @@ use crate::state::State;
 use crate::storage::memory::{self, GrowError, WASM_PAGE};
 use coppice_interface::ProblemCode;
 
-/// Buckets of memory whose growth is looked ahead to.
+/// Buckets of memory that must be affordable in advance.
 pub(super) const AHEAD_BUCKETS: u64 = 4;
 
-/// Findings about cycles: too few for pruning, for feeding, for timers, or for memory to grow.
+/// Adds findings about cycles: too few for pruning, feeding, timers or memory growth.
 pub(super) fn findings(state: &State, found: &mut Vec<Finding>) {
     let (liquid, pause) = (cycles::between_messages(), cycles::pause());
     let low = if liquid < state.config.min_liquid_cycles {
         Some("liquid cycles are below min_liquid_cycles: the pruner is paused")
     } else if pause == Some(Pause::UntilTheNet) {
-        Some("liquid cycles were below min_liquid_cycles: the pruner is paused, and looks within ten minutes")
+        Some(
+            "liquid cycles were below min_liquid_cycles: the pruner is paused until its next check, within ten minutes",
+        )
     } else {
         None
     };
@@ -26,9 +28,9 @@ pub(super) fn findings(state: &State, found: &mut Vec<Finding>) {
         found.push(finding(ProblemCode::FeedingRefused, message));
     }
     let stopped = if !cycles::pay_timers(liquid) {
-        Some("liquid cycles do not pay for timers: none runs")
+        Some("liquid cycles do not pay for timers: no timer runs")
     } else if pause == Some(Pause::UntilACall) {
-        Some("liquid cycles did not pay for timers: none runs until a call of somebody with a role starts them")
+        Some("liquid cycles did not pay for timers: no timer runs until a call of a principal with a role starts them")
     } else {
         None
     };
@@ -36,8 +38,9 @@ pub(super) fn findings(state: &State, found: &mut Vec<Finding>) {
     let (pages, mib) = (AHEAD_BUCKETS * memory::BUCKET / WASM_PAGE, (AHEAD_BUCKETS * memory::BUCKET) >> 20);
     match memory::manager().growth().refusal(pages, crate::platform::timer_call_cycles()) {
         Some(GrowError::LowCycles { .. }) => {
-            let message =
-                format!("cycles are missing for stable memory to grow by {mib} MiB: what needs that will be refused");
+            let message = format!(
+                "cycles are missing for stable memory to grow by {mib} MiB: calls that need more memory will be refused"
+            );
             found.push(finding(ProblemCode::GrowthUnpaid, message));
         }
         Some(GrowError::ReservedCyclesLimit { .. }) => {

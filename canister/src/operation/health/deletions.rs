@@ -6,17 +6,17 @@ use crate::platform;
 use crate::state::State;
 use coppice_interface::{BLOB_SAFETY_WINDOW, ProblemCode, StoreType};
 
-/// Seconds for which blobs that are due may wait before `health` calls it a problem.
+/// Seconds for which due blobs may wait before `health` reports a problem.
 const PATIENCE_SECS: u64 = 6 * 3_600;
 /// Seconds for which a worker at its limit of leases may complete nothing.
 const IDLE_SECS: u64 = 3_600;
 
-/// The height up to which workers may take blobs outside, where there is one.
+/// Returns the height up to which workers may take external blobs, or `None` if there is none yet.
 pub fn blobs_due(state: &State) -> Option<u32> {
     state.utxo_pruner.reached().checked_sub(BLOB_SAFETY_WINDOW).filter(|height| *height > 0)
 }
 
-/// A worker that has as many leases as it may, and completes none, while rows wait.
+/// Returns a finding if a worker has its maximum number of leases and completes none while rows wait.
 pub(super) fn idle_holder(state: &State) -> Option<Finding> {
     let (holder, since) = state.deletions.idle_holder()?;
     let secs = since / 1_000_000_000;
@@ -24,12 +24,12 @@ pub(super) fn idle_holder(state: &State) -> Option<Finding> {
         return None;
     }
     let message =
-        format!("{holder} has as many leases as one may, and has completed none for an hour, while rows wait");
+        format!("{holder} has its maximum number of leases and has completed none for an hour, while rows wait");
     Some(finding(ProblemCode::BlobLeasesIdle, message).since_secs(Some(secs)))
 }
 
-/// Blobs that have waited for long where workers could take them, of the store types of which none was taken. Whether they still wait is
-/// looked up for a sentence only (`deep`).
+/// Returns a finding about store types of which no worker has taken a blob for too long. Only `deep` checks look up whether the blobs still
+/// wait.
 pub(super) fn untaken(state: &State, since: &Since, deep: bool) -> Option<Finding> {
     let (now, taken) = (platform::time_secs(), state.deletions.taken());
     let has_lasted =
@@ -45,8 +45,8 @@ pub(super) fn untaken(state: &State, since: &Since, deep: bool) -> Option<Findin
     let (secs, height) = (still.iter().map(|of| of.1).min()?, still.iter().map(|of| of.2).min()?);
     let stores: Vec<String> = still.iter().map(|(store, ..)| format!("{store:?}")).collect();
     let message = format!(
-        "no worker takes blobs outside that are due, of store type {}: the first is due from height {height} on, and workers may take \
-         what is due at {due}",
+        "no worker takes the due external blobs of store type {}: the first is due from height {height} on, and workers may take \
+         blobs that are due at {due}",
         stores.join(", ")
     );
     Some(finding(ProblemCode::BlobDeletionsWait, message).since_secs(Some(secs)))

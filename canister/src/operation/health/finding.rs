@@ -1,21 +1,21 @@
-//! Finding: one problem, by code, with a message and a remedy.
+//! Finding: a detected problem with its code, message and remedy.
 
 use super::action::Action;
 use crate::platform::limits::NS;
 use coppice_interface::ProblemCode;
 
-/// A problem.
+/// A detected problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The code.
+    /// Code of the problem.
     pub code: ProblemCode,
-    /// A sentence.
+    /// Text of the problem; empty in shallow checks of some codes.
     pub message: String,
-    /// Nanoseconds since the Unix epoch since when it lasts; `None` if the finding does not know.
+    /// Start time in nanoseconds since the Unix epoch, or `None` if the check does not know it.
     pub since: Option<u64>,
     /// The remedy, if it differs from that of the code.
     pub action: Option<Box<Action>>,
-    /// Seconds for which it must last before it counts as a problem.
+    /// Seconds for which the finding must last before it counts as a problem.
     pub patience_secs: u64,
 }
 

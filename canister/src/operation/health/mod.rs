@@ -1,7 +1,7 @@
-//! Health: what is wrong, by code, since when, and what to do.
+//! Health: the present problems, each with its code, start time and remedy.
 //!
-//! Each call finds anew what is wrong. Messages and ticks that run anyway note since when, with their sample (`sampling`), unless a finding
-//! knows its time itself. Messages name no balance, because anybody may read them.
+//! Each call checks all conditions anew. Samples (`sampling`) record since when a problem lasts, unless the finding knows its start time.
+//! Problem texts name no balance, because all callers may read them.
 
 mod action;
 mod advice;
@@ -28,8 +28,8 @@ pub use finding::{Finding, finding};
 pub use head::appended_at;
 pub use sentences::holder;
 
-/// Returns what is wrong, given the blocks that are `due`, also what has not lasted for long enough yet. `deep` asks for all sentences, and
-/// for a look at pages that nothing else reads: the head's record, and the first rows of the deletion queue.
+/// Returns all findings, including those that have not lasted long enough to be problems; `due` are the due blocks. `deep` asks for all
+/// sentences, and for checks of pages that nothing else reads: the head's record and the first rows of the deletion queue.
 pub fn findings(state: &State, due: Option<&Due>, deep: bool) -> Vec<Finding> {
     let mut found = Vec::new();
     if let Some((timer, due)) = state.overdue(platform::time_ns()) {
@@ -79,14 +79,18 @@ pub fn findings(state: &State, due: Option<&Due>, deep: bool) -> Vec<Finding> {
 fn not_set_up(state: &State) -> impl Iterator<Item = Finding> {
     let is_meant = state.config.set_up_as_meant;
     let all = [
-        (ProblemCode::NoProducer, !state.roles.has_feeder(), "nobody has a role that feeds blocks or UTXO records"),
+        (
+            ProblemCode::NoProducer,
+            !state.roles.has_feeder(),
+            "no principal has a role that feeds blocks or UTXO records",
+        ),
         (ProblemCode::NoExporter, !is_meant && state.exporters.is_empty(), "no exporter copies the chain"),
-        (ProblemCode::NoPolicy, !is_meant && state.pruner.policy().is_none(), "no policy says what is pruned"),
+        (ProblemCode::NoPolicy, !is_meant && state.pruner.policy().is_none(), "no pruning policy is set"),
     ];
     all.into_iter().filter(|(_, is_so, _)| *is_so).map(|(code, _, message)| finding(code, message))
 }
 
-/// Returns the findings that have lasted for long enough, the worst first, with their severity and since when, in Unix nanoseconds.
+/// Returns the findings that have lasted long enough, worst first, with their severity and start time in Unix nanoseconds.
 pub fn raised(state: &State) -> Vec<(Severity, u64, Finding)> {
     let now = platform::time_ns();
     let has_lasted = |found: Finding| {
@@ -99,7 +103,7 @@ pub fn raised(state: &State) -> Vec<(Severity, u64, Finding)> {
     raised
 }
 
-/// Returns whether all is well, and each problem with what to do about it.
+/// Returns the health report: each problem with its remedy.
 pub fn health(state: &State) -> Health {
     let problem = |(severity, since, Finding { code, message, action, .. })| {
         let action = action.map_or_else(|| advice(code).1, |action| *action).say();

@@ -1,4 +1,4 @@
-//! Findings about pruning of UTXO records, and about the heights that it goes by.
+//! Findings about pruning of UTXO records and about notified heights.
 
 use super::action::{Action, Command};
 use super::finding::{Finding, finding};
@@ -7,12 +7,12 @@ use crate::deletion::DeletionQueue;
 use crate::pruning::records::{HeightTrouble, Trouble, UtxoPruner, cannot_preserve, hex};
 use coppice_interface::{ProblemCode, UtxoJobTrigger, UtxoSettings};
 
-/// Seconds for which a job may wait for the block assembly: it stops for a reorg, or to be started anew.
+/// Seconds for which a job may wait for the block assembly, which stops during a reorg or a restart.
 const ASSEMBLY_PATIENCE_SECS: u64 = 3_600;
-/// Seconds for which the pruner may be switched off while there is a job, because an operator looks at something.
+/// Seconds for which the pruner may be switched off while there is a job, for example during an operator's investigation.
 const OFF_PATIENCE_SECS: u64 = 3_600;
 
-/// Findings about jobs, records that are left alone, heights, and blobs that were given up.
+/// Returns findings about jobs, skipped records, heights and dead-letter rows.
 pub fn findings(pruner: &UtxoPruner, utxo: &UtxoSettings, deletions: &DeletionQueue) -> Vec<Finding> {
     let (mut found, trouble) = (Vec::new(), pruner.trouble());
     left_alone(&trouble, &mut found);
@@ -20,13 +20,13 @@ pub fn findings(pruner: &UtxoPruner, utxo: &UtxoSettings, deletions: &DeletionQu
     heights(&pruner.height_trouble(), utxo.block_height_retention, &mut found);
     match deletions.dead_count() {
         0 => {}
-        1 => found.push(finding(ProblemCode::DeadBlobDeletions, "1 blob outside was given up")),
-        dead => found.push(finding(ProblemCode::DeadBlobDeletions, format!("{dead} blobs outside were given up"))),
+        1 => found.push(finding(ProblemCode::DeadBlobDeletions, "1 external blob was given up")),
+        dead => found.push(finding(ProblemCode::DeadBlobDeletions, format!("{dead} external blobs were given up"))),
     }
     found
 }
 
-/// A finding about so many records, which names the first; `None` without records.
+/// Returns a finding about `count` records, which names the first, or `None` without records.
 fn of_records(
     code: ProblemCode,
     (count, first): (usize, Option<(u32, &[u8; 32])>),
@@ -47,10 +47,10 @@ fn left_alone(trouble: &Trouble<'_>, found: &mut Vec<Finding>) {
         ProblemCode::RecordsPassedOver,
         trouble.passed_over,
         [
-            "UTXO record is left alone, as looking at it trapped",
-            "UTXO records are left alone, as looking at them trapped",
+            "UTXO record is skipped because examining it trapped",
+            "UTXO records are skipped because examining them trapped",
         ],
-        "Look at `passed_over` of get_pruner_status, and have the record looked at again.",
+        "See `passed_over` of get_pruner_status, then retry the record.",
     ));
     found.extend(of_records(
         ProblemCode::UnminedSetAside,
@@ -59,7 +59,7 @@ fn left_alone(trouble: &Trouble<'_>, found: &mut Vec<Finding>) {
             "unmined UTXO record that cannot be read is set aside",
             "unmined UTXO records that cannot be read are set aside",
         ],
-        "Its parents are not preserved: set its transaction as mined, or create it again; then have it looked at again.",
+        "Its parents are not preserved: set its transaction as mined, or create it again; then retry the record.",
     ));
     if let Some(blocked) = trouble.blocked_by {
         let message = format!("UTXO records are not pruned: {}", cannot_preserve(blocked));
@@ -71,7 +71,7 @@ fn left_alone(trouble: &Trouble<'_>, found: &mut Vec<Finding>) {
 fn jobs(trouble: &Trouble<'_>, found: &mut Vec<Finding>) {
     if let Some((id, phase)) = trouble.trapped {
         let message = format!(
-            "UTXO records are not pruned: job {id} failed, as finding what comes next in {phase:?} trapped again and again"
+            "UTXO records are not pruned: job {id} failed because finding the next record in {phase:?} trapped repeatedly"
         );
         found.push(finding(ProblemCode::PrunerTrapped, message));
     }
@@ -80,19 +80,17 @@ fn jobs(trouble: &Trouble<'_>, found: &mut Vec<Finding>) {
         && !trouble.is_assembly_running
     {
         let message = format!(
-            "UTXO records are not pruned: job {} for height {} waits for the block assembly, of which nobody says that it runs",
+            "UTXO records are not pruned: job {} for height {} waits for the block assembly, which was not reported as running",
             job.id, job.height
         );
         found.push(finding(ProblemCode::UtxoPrunerWaits, message).lasting(ASSEMBLY_PATIENCE_SECS));
     }
-    // An operator's own job is done, switched off or not.
+    // An operator's own job runs even while the pruner is switched off.
     if !trouble.is_enabled
         && let Some(job) = jobs.find(|job| job.trigger != UtxoJobTrigger::Manual)
     {
-        let message = format!(
-            "job {} for height {} of UTXO records is to be done, and pruner_enabled is off",
-            job.id, job.height
-        );
+        let message =
+            format!("job {} for height {} of UTXO records is due, and pruner_enabled is off", job.id, job.height);
         found.push(finding(ProblemCode::UtxoPrunerOff, message).lasting(OFF_PATIENCE_SECS));
     }
 }
@@ -100,25 +98,25 @@ fn jobs(trouble: &Trouble<'_>, found: &mut Vec<Finding>) {
 fn heights(trouble: &HeightTrouble, retention: u32, found: &mut Vec<Finding>) {
     let HeightTrouble { low, refused, max_jump, per_day, is_notified } = *trouble;
     if let Some((height, highest)) = low {
-        // A thief may have notified either: the height to set is a node's.
+        // An attacker may have notified either height, so the operator must set the height of a trusted node.
         let message = format!(
-            "height {height} is notified, and {highest} was before: no UTXO record is pruned until the chain is there"
+            "height {height} was notified after {highest}: no UTXO record is pruned until the chain reaches the higher one"
         );
         found.push(finding(ProblemCode::HeightsAhead, message));
     }
     if let Some(height) = refused {
         let message = format!(
             "a feeder's height {height} was refused, because max_height_jump = {max_jump} and heights_per_day = {per_day} do not let it raise \
-             heights so far: records stay for as long as it waits"
+             heights that far: records are kept until the height is accepted"
         );
         found.push(finding(ProblemCode::HeightsRefused, message));
     }
     if per_day == 0 {
-        let message = "heights_per_day is 0: a producer may raise heights as it likes, and have all records deleted that are done with";
+        let message = "heights_per_day is 0: a producer may raise heights without limit and thereby have all spent records deleted";
         found.push(finding(ProblemCode::HeightsUnlimited, message));
     } else if is_notified && retention > 0 && max_jump > retention {
         let message = format!(
-            "max_height_jump = {max_jump} is above block_height_retention = {retention}: a producer may have deleted at once what retention \
+            "max_height_jump = {max_jump} is above block_height_retention = {retention}: a producer may at once have records deleted that retention \
              would keep"
         );
         found.push(finding(ProblemCode::HeightJumpWide, message));

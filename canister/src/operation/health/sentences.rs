@@ -1,15 +1,15 @@
-//! Sentences about a holder of pruning and about refusals, with their remedies.
+//! Sentences and remedies for the holders of pruning and for refusals.
 
 use super::action::{Action, Command};
 use coppice_interface::{HeldBy, UtxoRefusal};
 
-/// Who holds pruning back, in words.
+/// Returns the holder of pruning as words.
 pub fn holder(held_by: &HeldBy) -> String {
     match held_by {
         HeldBy::Exporter(name) => format!("exporter {name}"),
         HeldBy::KeylessExporter(name) => format!("exporter {name}, whose key was revoked"),
-        HeldBy::NoExporter => "require_export, as no exporter is registered".into(),
-        HeldBy::PruneLag => "nobody: the daemon has not come round yet".into(),
+        HeldBy::NoExporter => "require_export, because no exporter is registered".into(),
+        HeldBy::PruneLag => "nothing: the daemon has not fired yet".into(),
         HeldBy::Disabled => "the daemon, which is switched off".into(),
         HeldBy::Stopped => "set_deletions_stopped(true), until an admin calls set_deletions_stopped(false)".into(),
         HeldBy::Floor => "the floor, which keeps the newest blocks".into(),
@@ -17,28 +17,28 @@ pub fn holder(held_by: &HeldBy) -> String {
     }
 }
 
-/// Returns the remedy for what holds pruning back, or `None` for the floor, where the reader must decide.
+/// Returns the remedy for a holder of pruning, or `None` for the floor, where the operator must decide.
 pub fn remedy_of_holder(held_by: &HeldBy) -> Option<Action> {
     let action = match held_by {
         HeldBy::Exporter(name) => Action::new(
             format!(
-                "See to exporter {name}, which must acknowledge what is due. Where it is gone for good, an admin takes it out, and blocks that \
+                "Check exporter {name}, which must acknowledge the due blocks. If it is gone for good, an admin removes it, and blocks that \
                  it has not copied are pruned."
             ),
             Command::call("remove_exporter", format!("(record {{ name = \"{name}\"; drop_guard = true }})")),
         ),
         HeldBy::KeylessExporter(name) => another_key(name),
         HeldBy::NoExporter => Action::new(
-            "Register an exporter; where nothing is to be copied, set_config with require_export = opt false.",
+            "Register an exporter; if nothing needs to be copied, set_config with require_export = opt false.",
             Command::call("register_exporter", "(record { name = \"archive\"; \"principal\" = principal \"…\" })"),
         ),
         HeldBy::Disabled => Action::new("Switch pruning on.", Command::call("set_pruning_enabled", "(true)")),
         HeldBy::Stopped => Action::new(
-            "As an admin, start deletions when all is right again.",
+            "As an admin, start deletions when the problem is solved.",
             Command::call("set_deletions_stopped", "(false)"),
         ),
         HeldBy::PruneLag => {
-            Action::new("Wait for the daemon, or have it prune at once.", Command::call("prune_now", "(10_000)"))
+            Action::new("Wait for the daemon, or prune at once.", Command::call("prune_now", "(10_000)"))
         }
         HeldBy::LowCycles => Action::new("Top the canister up.", Command::TopUp),
         HeldBy::Floor => return None,
@@ -49,7 +49,7 @@ pub fn remedy_of_holder(held_by: &HeldBy) -> Option<Action> {
 /// Returns the remedy for an exporter without a key.
 pub fn another_key(name: &str) -> Action {
     Action::new(
-        format!("As an admin, give exporter {name} a new principal, or remove_exporter where it is gone for good."),
+        format!("As an admin, give exporter {name} a new principal, or remove_exporter if it is gone for good."),
         Command::call(
             "register_exporter",
             format!("(record {{ name = \"{name}\"; \"principal\" = principal \"…\" }})"),
@@ -62,8 +62,8 @@ pub fn abort_block(number: u64, text: &'static str) -> Action {
     Action::new(text, Command::call("abort_block", format!("({number})")))
 }
 
-/// What to do where parents are not preserved for this reason, if it is not the record that is looked at. The parents are whole: to set the
-/// record aside would have them pruned.
+/// Returns the remedy if parents are not preserved for a reason other than a damaged record. In this case the parents are intact, and
+/// setting the record aside would have them pruned.
 pub fn remedy(why: impl Into<UtxoRefusal>) -> Option<Action> {
     let (text, command) = match why.into() {
         UtxoRefusal::LowCycles { .. } => {
@@ -79,7 +79,7 @@ pub fn remedy(why: impl Into<UtxoRefusal>) -> Option<Action> {
             Command::call("set_config", "(record { utxo = opt record { max_utxo_bytes = opt … } })"),
         ),
         UtxoRefusal::OutOfSpace => (
-            "Raise max_stable_pages, or have less kept (set_prune_policy); then notify_block, or prune_utxos with the height.",
+            "Raise max_stable_pages, or keep less (set_prune_policy); then notify_block, or prune_utxos with the height.",
             Command::call("set_config", "(record { max_stable_pages = opt … })"),
         ),
         _ => return None,

@@ -5,7 +5,7 @@ use crate::storage::memory;
 use coppice_interface::HeldBy;
 
 #[test]
-fn every_code_has_its_place_and_says_what_to_do() {
+fn every_code_has_a_severity_and_a_remedy() {
     for (at, code) in ProblemCode::ALL.into_iter().enumerate() {
         assert_eq!(code as usize, at);
         let (_, action) = advice(code);
@@ -25,9 +25,9 @@ fn typed(action: &str) -> Vec<String> {
         .collect()
 }
 
-/// A command is one of icp-cli's for this canister; a call is one of the interface's methods, with an argument that it takes.
+/// Each command is a valid icp-cli command for this canister; each call names a method of the interface, with a valid argument.
 #[test]
-fn every_code_has_a_command_that_can_be_typed() {
+fn every_code_has_a_valid_command() {
     use candid_parser::utils::CandidSource;
     let did = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../candid/coppice.did");
     let (env, actor) = CandidSource::File(&did).load().unwrap();
@@ -71,7 +71,7 @@ fn every_code_has_a_command_that_can_be_typed() {
 }
 
 #[test]
-fn who_feeds_and_what_is_meant_clears_what_is_not_set_up() {
+fn roles_and_set_up_as_meant_clear_the_setup_findings() {
     use crate::state;
     use candid::Principal;
     use coppice_interface::{CanisterArg, ConfigChange, Grant, InitArg, Role};
@@ -108,7 +108,7 @@ fn who_feeds_and_what_is_meant_clears_what_is_not_set_up() {
 }
 
 #[test]
-fn the_severity_of_every_code_is_the_manuals() {
+fn severity_of_every_code_matches_the_manual() {
     let manual = include_str!("../../../../docs/operations.md");
     let row = |line: &str| {
         let (code, rest) = line.strip_prefix("| `")?.split_once("` | ")?;
@@ -123,9 +123,9 @@ fn the_severity_of_every_code_is_the_manuals() {
     assert_eq!(said, all);
 }
 
-/// An update sees fewer liquid cycles than a query, and a timer's work fewer still: all go by what is liquid between messages.
+/// An update sees fewer liquid cycles than a query, and a timer's work even fewer; all use the cycles that are liquid between messages.
 #[test]
-fn cycles_are_low_as_the_daemon_sees_them() {
+fn low_cycles_are_reported_as_the_daemon_sees_them() {
     use crate::platform::native;
     use crate::state;
     use coppice_interface::{CanisterArg, ConfigChange, Grant, InitArg, Role};
@@ -156,7 +156,7 @@ fn cycles_are_low_as_the_daemon_sees_them() {
     assert_eq!(codes(3 * a_call, false), [ProblemCode::CyclesLow]);
     let stopped = [ProblemCode::CyclesLow, ProblemCode::TimersStopped];
     assert_eq!((codes(3 * a_call - 1, false), codes(2 * a_call - 1, true)), (stopped.to_vec(), stopped.to_vec()));
-    // After a top-up the daemon stands still until the net, or a call, looks again: not all is well until then.
+    // After a top-up the daemon stays paused, and the problem remains, until the safety timer or a call checks again.
     for (liquid, code) in [(min - a_call - 1, ProblemCode::CyclesLow), (9, ProblemCode::TimersStopped)] {
         native::with(|world| world.liquid_cycles = liquid);
         state::mutate(daemon::watch_cycles);
@@ -167,7 +167,7 @@ fn cycles_are_low_as_the_daemon_sees_them() {
 }
 
 #[test]
-fn a_head_that_cannot_be_read_is_named_until_another_is_the_head() {
+fn unreadable_head_is_reported_until_replaced() {
     use crate::state;
     use coppice_interface::{CanisterArg, InitArg};
     platform::native::reset();
@@ -189,7 +189,7 @@ fn a_head_that_cannot_be_read_is_named_until_another_is_the_head() {
     assert_eq!(severity(), None);
     state::mutate(|state| state.chain.poison_record(3));
     assert_eq!(severity(), Some(Severity::Critical));
-    // What `health` says to do.
+    // The remedy of `health`.
     state::mutate(|state| state.rollback_to(2)).unwrap();
     assert_eq!(severity(), None);
     append(3);

@@ -84,7 +84,7 @@ fn blobs_that_are_due_and_that_no_worker_takes_are_named_after_six_hours() {
         assert!(waited < NAMED, "{:?}", health(&coppice));
     };
     assert!(waited > 12 && health(&coppice).time - problem.since > 6 * 3_600 * NS, "{waited}: {problem:?}");
-    let says = "of store type Tx: the first is due from height 91 on, and workers may take what is due at 91";
+    let says = "of store type Tx: the first is due from height 91 on, and workers may take blobs that are due at 91";
     raised(&coppice, ProblemCode::BlobDeletionsWait, Severity::Warning, says);
     assert!(page(&coppice).contains("BlobDeletionsWait"));
     coppice.upgrade();
@@ -202,7 +202,7 @@ fn a_worker_at_its_limit_of_leases_that_completes_none_for_an_hour_is_named() {
     let full: Result<Option<BlobDeletionLease>, BlobDeletionError> =
         coppice.by(Who::BlobWorker).acquire_blob_deletion_batch(&arg).told();
     assert_eq!(full, Err(BlobDeletionError::TooManyLeases { limit: 32 }));
-    let says = format!("{} has as many leases as one may", Who::BlobWorker.principal());
+    let says = format!("{} has its maximum number of leases", Who::BlobWorker.principal());
     pass(&coppice, 1);
     raised(&coppice, ProblemCode::BlobLeasesIdle, Severity::Warning, &says);
     // The worker completes a row and leases another one: a new hour begins.

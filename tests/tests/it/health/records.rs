@@ -72,7 +72,7 @@ fn a_pruner_that_is_switched_off_with_a_job_to_do() {
     assert_eq!(health(coppice).problems, [], "there is nothing to do");
     let job = World::scheduled(world.persisted(20));
     let raised = || {
-        let says = format!("job {} for height 20 of UTXO records is to be done", job.id);
+        let says = format!("job {} for height 20 of UTXO records is due", job.id);
         raised(coppice, ProblemCode::UtxoPrunerOff, Severity::Warning, &says)
     };
     // Somebody looks at something.
@@ -143,7 +143,7 @@ fn transactions_fill_what_they_may_of_the_blob_store() {
     assert!(!full());
     world.done(10, &txs[39..]);
     assert!(!near());
-    let problem = raised(coppice, ProblemCode::ExternalFull, Severity::Critical, "more of them are refused");
+    let problem = raised(coppice, ProblemCode::ExternalFull, Severity::Critical, "further transactions are refused");
     assert!(problem.action.contains("max_external_bytes"));
     assert!(page(coppice).contains("ExternalFull"));
     let refused = create(coppice, 10, vec![Tx::orphan(99, 1).record()]).results;

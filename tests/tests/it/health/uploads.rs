@@ -27,7 +27,8 @@ fn the_upload_of_a_block_that_is_left_and_kept_open() {
     assert!(health(&coppice).healthy);
     coppice.upgrade();
     coppice.pass(110);
-    let says = "the upload of block 0 for 1 h, and upload_expiry_secs = 18446744073709551615 keeps it open";
+    let says =
+        "the upload of block 0 has been idle for 1 h, and upload_expiry_secs = 18446744073709551615 keeps it open";
     let raised = |says: &str| raised(&coppice, ProblemCode::UploadStuck, Severity::Warning, says);
     let problem = raised(says);
     assert!(problem.since.abs_diff(begun) <= 5 * NS, "{problem:?}, begun at {begun}");
@@ -65,7 +66,7 @@ fn the_upload_of_a_transaction_that_is_left_and_kept_open() {
     assert_eq!(health(&coppice).problems, []);
     coppice.pass(30);
     let raised = || {
-        let says = "the upload of a transaction for 1 h, and upload_expiry_secs = 2592000 keeps it open";
+        let says = "the upload of a transaction has been idle for 1 h, and upload_expiry_secs = 2592000 keeps it open";
         let problem = raised(&coppice, ProblemCode::UploadStuck, Severity::Warning, says);
         assert!(problem.action.contains("utxo_abort_transaction"), "{problem:?}");
     };
@@ -114,7 +115,7 @@ fn the_upload_of_a_block_that_calls_keep_open() {
     cleared(&coppice, ProblemCode::UploadStuck);
     coppice.upgrade();
     touch(3);
-    let says = "calls have kept the upload of block 9 open for 1 h 3 min, and no block came: 6 chunks are missing";
+    let says = "calls have kept the upload of block 9 open for 1 h 3 min without an append: 6 chunks are missing";
     let problem = raised(&coppice, ProblemCode::UploadStuck, Severity::Warning, says);
     assert!(problem.action.contains("abort_block") && !problem.action.contains("upload_expiry_secs"), "{problem:?}");
     assert!(coppice.operator().abort_block(9).told().unwrap());

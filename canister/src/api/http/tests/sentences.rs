@@ -131,7 +131,7 @@ fn every_sentence_is_one_with_none_one_and_many() {
             let row = mutate(|state| state.deletions.schedule(&(&name).into(), 1, platform::time_ns())).unwrap();
             mutate(|state| state.deletions.increment(row.id, 1, platform::time_ns())).unwrap();
         }
-        read_all(&format!("{many} blobs outside were given up"), &mut faults);
+        read_all(&format!("{many} external blobs were given up"), &mut faults);
         native::with(|world| world.liquid_cycles = 500_000_000_000);
         read_all("few cycles", &mut faults);
         native::with(|world| world.liquid_cycles = 5);
@@ -169,7 +169,7 @@ fn every_sentence_is_one_with_none_one_and_many() {
     }
     let said = read_all("emergency water", &mut faults);
     assert!(said.contains("no room is left") && !said.contains("not coming nearer"), "{said}");
-    assert!(said.contains("See to exporter archive-0"), "{said}");
+    assert!(said.contains("Check exporter archive-0"), "{said}");
     // A head without a record, and a kind of work that traps.
     mutate(|state| state.chain.poison_record(number - 1));
     read_all("a head that cannot be read", &mut faults);

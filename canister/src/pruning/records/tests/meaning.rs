@@ -179,7 +179,7 @@ fn kept_record_is_examined_again_when_its_spender_may_be_stable() {
     let until = |s: &Service| all.iter().map(|(parent, _)| s.get(parent).postponed_until).collect::<Vec<_>>();
     assert_eq!(until(&s), [Some(1_388), Some(1_576)], "the heights at which they are examined again");
     s.reopen();
-    assert_eq!(reasons(s.prune(1_387).counts), (0, 0, 0), "nobody looks at them meanwhile");
+    assert_eq!(reasons(s.prune(1_387).counts), (0, 0, 0), "not examined meanwhile");
     let job = s.prune(1_388);
     assert_eq!((reasons(job.counts), job.counts.records_deleted), ((0, 0, 1), 1), "stable at 1,100 + 288");
     assert_eq!(reasons(s.prune(1_575).counts), (0, 0, 0));
@@ -219,7 +219,7 @@ fn kept_records_of_a_run_are_logged_once_with_the_first_ten_transactions() {
     let one = format!("Defensive skip: 1 record kept because a spender was mined too recently: {}", id(&all[0].0));
     assert_eq!(*recent, one);
     s.prune(1_300);
-    assert_eq!(said().len(), 2, "nobody looks at them meanwhile");
+    assert_eq!(said().len(), 2, "not examined meanwhile");
     // A run that is dropped logs the records that it has kept.
     s.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
     s.pruner.notify_block(1_576, true, false).unwrap();
