@@ -1,6 +1,6 @@
-//! Access control: the roles, the argument length and the rate of messages that each method allows (`docs/design.md` 8).
+//! Access control: checks of role, argument length and message rate (`docs/design.md` 8).
 //!
-//! `TABLE`, in the interface crate, has each method of the Candid interface with its roles and its largest argument:
+//! `TABLE` in the interface crate has each method of the Candid interface with its roles and its largest argument:
 //!
 //! ```text
 //! from outside ─▶ canister_inspect_message: role, length, bucket ─▶ admit: role; draws ─▶ decode ─▶ method
@@ -29,7 +29,7 @@ fn check(state: &State, caller: Principal, roles: &[Role]) -> Result<(), String>
     if caller == Principal::anonymous() {
         return Err("access denied: anonymous callers change nothing".into());
     }
-    // Long enough for the sentence, because each growth of a string costs 300 instructions.
+    // Preallocated, because each growth of a string costs 300 instructions.
     let mut refused = String::with_capacity(256);
     let _ = write!(refused, "access denied: {caller} is not");
     for (number, role) in roles.iter().enumerate() {
@@ -44,8 +44,8 @@ fn check(state: &State, caller: Principal, roles: &[Role]) -> Result<(), String>
     Err(refused)
 }
 
-/// Checks whether an ingress message may enter: `canister_inspect_message`. The argument is not read, so the check costs the same for an
-/// argument of any length.
+/// Checks whether an ingress message may enter (`canister_inspect_message`). The argument is not read, so the check costs the same for any
+/// length.
 ///
 /// # Errors
 /// A sentence for the sender.
@@ -79,8 +79,8 @@ fn filter(state: &State) -> Result<(), String> {
     Err(format!("{RATE_LIMITED}{caller} may have {rate} messages a minute executed; send it again later"))
 }
 
-/// Admits an update: draws the message from its sender's bucket, checks the sender, and looks whether there are cycles. Feeders have no
-/// bucket. A query that is called as an update draws nothing, because the platform discards whatever a query changes.
+/// Admits an update: draws the message from its sender's bucket, checks the sender's roles, and checks the cycles. Feeders have no bucket.
+/// A query that is called as an update draws nothing, because the platform discards all changes of a query.
 ///
 /// # Errors
 /// A sentence for the caller.
@@ -104,7 +104,7 @@ pub fn admit_reader(roles: &[Role]) -> Result<(), String> {
     if roles.is_empty() { Ok(()) } else { read(|state| check(state, platform::caller(), roles)) }
 }
 
-/// Guard of the methods that measure. They draw nothing, because a measurement takes thousands of messages.
+/// Guard of the bench methods. They draw no messages, because a measurement takes thousands.
 ///
 /// # Errors
 /// A sentence for the caller.
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_filter_goes_by_the_tables_of_roles_and_of_lengths() {
+    fn filter_follows_the_table_of_roles_and_lengths() {
         native::reset();
         memory::forget();
         let of = |byte: u8| Principal::from_slice(&[byte, 1]);
@@ -168,7 +168,7 @@ mod tests {
             ("remove_exporter", [false, false, true, true]),
             ("set_prune_policy", [false, true, false, true]),
             ("set_config", [false, false, true, true]),
-            // What is not in the interface, and what the timer library calls.
+            // Methods outside the interface, among them those that the timer library calls.
             ("", [false; 4]),
             ("append_bloc", [false; 4]),
             ("<ic-cdk internal> timer_executor", [false; 4]),
@@ -183,7 +183,7 @@ mod tests {
                 assert!(refused.starts_with("access denied: "), "{refused}");
             }
         }
-        // What is granted and taken back counts at once, and `open_queries` for queries alone.
+        // Grants and revocations apply at once; `open_queries` opens only queries.
         let change = ConfigChange { open_queries: Some(true), ..ConfigChange::default() };
         mutate(|state| state.set_config("set_config", &change)).unwrap();
         for stranger in [Principal::anonymous(), of(9)] {

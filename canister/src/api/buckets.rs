@@ -1,18 +1,18 @@
-//! Message buckets: how many more messages from outside a principal may have executed.
+//! Message buckets: rate limits of ingress messages per principal.
 //!
-//! Each executed update draws one from its sender's bucket, in the guard, whatever becomes of it later; the bucket refills with time. The
-//! ingress filter refuses a message whose bucket is empty, and only reads: a message that was let in is executed. So messages that arrive
-//! before the first of them is executed all pass; they leave a debt, of at most an hour's refill, which is refilled first.
+//! The guard of each executed update draws one message from the sender's bucket, whatever the outcome; the bucket refills with time. The
+//! ingress filter refuses a message if the sender's bucket is empty. The filter cannot draw, because it only reads, so messages that arrive
+//! before the first of them is executed all pass; they leave a debt of at most an hour's refill, which is refilled first.
 //!
 //! | sender | bucket |
 //! |---|---|
-//! | a feeder (`FEEDERS` of the access table) | none: payload must not wait |
-//! | a canister | none: it does not pass the filter, and pays for its calls |
+//! | a feeder (`FEEDERS` of the access table) | none, because payload must not wait |
+//! | a canister | none, because its calls bypass the filter and it pays for them |
 //! | any other principal with a role, controllers included | its own |
-//! | a principal without a role | none: it calls no update, and the platform discards what a query changes, so that nothing can count queries |
+//! | a principal without a role | none, because it can only query, and the platform discards changes of a query |
 //!
-//! Buckets lie on the heap, so that an upgrade fills all of them. A bucket that is full needs no entry, so there are at most as many entries
-//! as principals with a role, and `SPARE` (512) more.
+//! Buckets are on the heap, so an upgrade fills all of them. A full bucket needs no entry, so there are at most `SPARE` (512) more entries
+//! than principals with a role.
 
 use crate::settings::roles::Roles;
 use candid::Principal;
@@ -20,21 +20,22 @@ use coppice_interface::Config;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-/// Nanoseconds of a minute: a message counts as many units, so that a bucket refills by `messages_per_minute` units in a nanosecond.
+/// Units of a message. A unit is 1/60,000,000,000 of a message (nanoseconds of a minute), so that a bucket refills by `messages_per_minute`
+/// units per nanosecond.
 const MINUTE: i128 = 60_000_000_000;
-/// Minutes' refill of the largest debt.
+/// Largest debt, in minutes of refill.
 const DEBT: i128 = 60;
-/// Entries from which on those of full buckets, and of principals without a role, are dropped.
+/// Number of entries from which on the entries of full buckets, and of principals without a role, are dropped.
 const SPARE: usize = 512;
 /// Last byte of the principals of canisters.
 const CANISTER: u8 = 1;
 
-/// A bucket that is not full, or was not when the last message was executed.
+/// A bucket that was not full after its last message.
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
-    /// Units after the last message; below 0 a debt.
+    /// Units after the last message; negative for a debt.
     units: i128,
-    /// When that was executed, in Unix nanoseconds.
+    /// Time of the last message, in Unix nanoseconds.
     at: u64,
 }
 
@@ -42,7 +43,7 @@ thread_local! {
     static BUCKETS: RefCell<BTreeMap<Principal, Bucket>> = const { RefCell::new(BTreeMap::new()) };
 }
 
-/// Empties the heap, as an upgrade does.
+/// Drops all buckets, as an upgrade does.
 #[cfg(not(target_family = "wasm"))]
 pub fn forget() {
     BUCKETS.set(BTreeMap::new());
@@ -53,7 +54,7 @@ fn capacity(config: &Config) -> i128 {
 }
 
 impl Bucket {
-    /// Units now. A clock that went back refills a bucket like one that went on: a bucket must never wait for the clock.
+    /// Returns the units now. A clock that went back refills a bucket as well, because a bucket must never wait for the clock.
     fn units(self, now: u64, config: &Config) -> i128 {
         let rate = i128::from(config.messages_per_minute);
         let debt = -DEBT * rate * MINUTE;
@@ -61,7 +62,7 @@ impl Bucket {
     }
 }
 
-/// The key of the sender's bucket, or `None` where the sender has none.
+/// Returns the key of the sender's bucket, or `None` if the sender has no bucket.
 fn owner(sender: Principal, roles: &Roles) -> Option<Principal> {
     let is_canister = sender.as_slice().last() == Some(&CANISTER) && sender.as_slice().len() <= 10;
     (!roles.is_feeder(sender) && !is_canister && roles.has_any(sender)).then_some(sender)
@@ -107,7 +108,7 @@ mod tests {
         roles
     }
 
-    /// Messages that pass at a moment, if each is executed before the next one comes.
+    /// Returns the number of messages that pass at `now` if each is executed before the next one arrives.
     fn passing(sender: Principal, now: u64, config: &Config, roles: &Roles) -> u64 {
         let pass = |_: &u64| has_one(sender, now, config, roles);
         (0..1_000_000).take_while(pass).inspect(|_| draw(sender, now, config, roles)).count() as u64
@@ -121,7 +122,7 @@ mod tests {
         let passing = |now| passing(of(1), now, &config, &roles);
         assert_eq!(passing(NOW), 3_000);
         assert_eq!(passing(NOW), 0);
-        // Five messages a second, and what is refused draws nothing.
+        // Five messages a second; a refused message draws nothing.
         for (secs, messages) in [(1, 5), (61, 300), (62, 5), (662, 3_000), (662, 0), (9_999_999, 3_000)] {
             assert_eq!(passing(NOW + secs * SECOND), messages, "{secs} s");
         }
@@ -133,7 +134,7 @@ mod tests {
     #[test]
     fn messages_beyond_an_empty_bucket_are_a_debt_of_at_most_an_hour() {
         let (config, roles) = (Config::default(), granted(&[(of(1), Role::Operator)]));
-        // 300 messages more than the bucket has, and very many more.
+        // 300 messages more than the bucket holds, and very many more.
         for (messages, secs) in [(3_300, 60), (1_000_000, 3_600)] {
             forget();
             (0..messages).for_each(|_| draw(of(1), NOW, &config, &roles));
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_goes_back_locks_nobody_out() {
+    fn a_clock_that_goes_back_refills_buckets() {
         forget();
         let (config, roles) = (Config::default(), granted(&[(of(1), Role::Operator)]));
         let passing = |now| passing(of(1), now, &config, &roles);
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn smaller_settings_count_at_once_and_the_largest_ones_do_not_overflow() {
+    fn smaller_settings_apply_at_once_and_the_largest_do_not_overflow() {
         forget();
         let (mut config, roles) = (Config::default(), granted(&[(of(1), Role::Operator)]));
         draw(of(1), NOW, &config, &roles);
@@ -182,14 +183,14 @@ mod tests {
             (0..4_000).for_each(|_| draw(without, NOW, &config, &roles));
             assert!(has_one(without, NOW, &config, &roles));
         }
-        // An observer and a controller have their own.
+        // An observer and a controller each have a bucket.
         assert_eq!(passing(of(3), NOW, &config, &roles), 3_000);
         assert_eq!(passing(of(4), NOW, &config, &roles), 3_000);
     }
 
-    /// Principals whose role comes and goes leave no bucket behind.
+    /// Principals that lose their role leave no entry.
     #[test]
-    fn there_are_no_more_buckets_than_principals_with_a_role_and_some_spare() {
+    fn entries_are_bounded_by_principals_with_a_role_and_the_spare() {
         forget();
         let config = Config::default();
         for number in 0..10_000u32 {

@@ -13,15 +13,15 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// The cell of the exporters.
+/// Cell of the exporters.
 const CELL: Cell = Cell {
     at: places::EXPORTERS,
     capacity: 32 << 10,
     header: Header { name: "exporters", magic: *b"CPEX", version: 1 },
 };
-/// Exporters that are registered at most.
+/// Maximum registered exporters.
 pub(super) const MAX_EXPORTERS: usize = 100;
-/// Characters of the longest name.
+/// Maximum characters of a name.
 const MAX_NAME: usize = 32;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,7 +44,7 @@ impl Exporters {
     /// Reads the cell.
     ///
     /// # Errors
-    /// A sentence that says what is wrong with it.
+    /// A sentence that names the fault of the cell.
     pub fn open(cells: Rc<Region>) -> Result<Self, String> {
         let by_name = CELL.load(&cells)?.unwrap_or_default();
         Ok(Self { cells, by_name })
@@ -59,7 +59,7 @@ impl Exporters {
     /// keeps its bound.
     ///
     /// # Errors
-    /// [`ExporterError`], and nothing has changed.
+    /// [`ExporterError`]; nothing has changed.
     pub fn register(
         &mut self,
         exporter: &Exporter,
@@ -99,25 +99,25 @@ impl Exporters {
         Ok(())
     }
 
-    /// The name under which a principal exports.
+    /// Returns the name under which a principal exports.
     pub fn name_of(&self, principal: Principal) -> Option<&str> {
         let (name, _) = self.by_name.iter().find(|(_, entry)| entry.principal == Some(principal))?;
         Some(name)
     }
 
-    /// The principal of an exporter, none where its key was revoked, and its bound.
+    /// Returns the principal of an exporter, `None` if its key was revoked, and its bound.
     pub fn bound_of(&self, name: &str) -> Option<(Option<Principal>, u64)> {
         self.by_name.get(name).map(|entry| (entry.principal, entry.bound))
     }
 
-    /// The names of the exporters whose key was revoked, and their bounds.
+    /// Returns the names and bounds of the exporters whose key was revoked.
     pub fn keyless(&self) -> impl Iterator<Item = (&str, u64)> {
         let keyless = self.by_name.iter().filter(|(_, entry)| entry.principal.is_none());
         keyless.map(|(name, entry)| (name.as_str(), entry.bound))
     }
 
-    /// Takes the key from the exporter that has this one, if one has. Its name and its bound stay: a thief's key acknowledges nothing
-    /// more, and nothing is pruned in its name.
+    /// Revokes the key of the exporter with this principal, if there is one. Its name and its bound stay: a stolen key cannot acknowledge
+    /// any more, and the bound still guards the blocks.
     pub fn revoke(&mut self, principal: Principal) {
         let exporter = self.by_name.values_mut().find(|entry| entry.principal == Some(principal));
         if let Some(exporter) = exporter {
@@ -126,10 +126,10 @@ impl Exporters {
         }
     }
 
-    /// Takes an exporter out, and answers its principal. Blocks that only this exporter held back may then be pruned.
+    /// Removes an exporter and returns its principal. Blocks that only this exporter held back may then be pruned.
     ///
     /// # Errors
-    /// `Unknown`; of the last one `LastExporter` without `drop_guard`. Nothing has changed.
+    /// `Unknown`; `LastExporter` for the last exporter without `drop_guard`. Nothing has changed.
     pub fn remove(&mut self, which: &RemoveExporter) -> Result<Option<Principal>, ExporterError> {
         let entry = self.by_name.get(&which.name).ok_or(ExporterError::Unknown)?;
         if self.by_name.len() == 1 && !which.drop_guard {
@@ -141,11 +141,11 @@ impl Exporters {
         Ok(principal)
     }
 
-    /// Notes that `caller` has stored all blocks up to `number`, and that with its hash; answers its bound, which is one
-    /// above. Saying it again, or of an older block, changes nothing.
+    /// Records that `caller` has stored all blocks up to `number`, whose hash is `hash`. Returns the exporter's bound, `number + 1`.
+    /// Repeating the call, or acknowledging an older block, changes nothing.
     ///
     /// # Errors
-    /// [`AckError`], and nothing has changed.
+    /// [`AckError`]; nothing has changed.
     pub fn acknowledge(
         &mut self,
         chain: &ChainStore,
@@ -161,7 +161,7 @@ impl Exporters {
         if head.is_none_or(|head| number > head) {
             return Err(AckError::AboveHead { head });
         }
-        // What is pruned was acknowledged before, or never there: nothing is left to compare with, and nothing changes.
+        // A pruned block was acknowledged before or never existed. There is no hash to compare with, and nothing changes.
         if number < chain.state().oldest {
             return Ok(entry.bound.max(chain.state().oldest));
         }
@@ -209,10 +209,10 @@ impl Exporters {
         let state = chain.state();
         let now = platform::time_secs();
         let exporters = self.by_name.iter().map(|(name, entry)| {
-            // Registered before the first block: that one is where it begins.
+            // An exporter that was registered before the first block begins with that block.
             let bound = entry.bound.max(state.oldest);
             let waits = state.started && bound < state.next;
-            // Not by the blocks' times: those are the chain's, and may be of any year.
+            // Not by the blocks' timestamps, which the chain sets and which may be arbitrary.
             let since = entry.acknowledged_at.unwrap_or(entry.registered_at) / NS;
             ExporterStatus {
                 name: name.clone(),

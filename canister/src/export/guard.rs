@@ -6,19 +6,19 @@ use coppice_interface::HeldBy;
 /// Bound of pruning, and the reason for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guard {
-    /// Blocks from this number on stay.
+    /// Blocks from this number on are kept.
     pub before: u64,
-    /// The reason.
+    /// Reason for the bound.
     pub held_by: HeldBy,
 }
 
-/// Returns whether pruning is held back by an exporter, or because no exporter is registered.
+/// Returns whether an exporter, or the lack of one, holds pruning back.
 pub fn is_of_exporters(held_by: &HeldBy) -> bool {
     matches!(held_by, HeldBy::Exporter(_) | HeldBy::KeylessExporter(_) | HeldBy::NoExporter)
 }
 
 impl Exporters {
-    /// Returns the bound of pruning; `None` if there is no exporter, and none is required.
+    /// Returns the bound of pruning, or `None` if there is no exporter and none is required.
     pub fn guard(&self, require_export: bool) -> Option<Guard> {
         let slowest = self.by_name.iter().min_by_key(|(_, entry)| entry.bound);
         match slowest {

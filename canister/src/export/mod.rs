@@ -1,8 +1,8 @@
-//! Exporters: copies of the chain, and how far each one is (`pruning-spec-v1.md` 8.5, `docs/design.md` 5).
+//! Exporters: programs that copy the chain, and their progress (`pruning-spec-v1.md` 8.5, `docs/design.md` 5).
 //!
-//! Pruning must not outrun exporters. An exporter pulls pages of blocks with a query, stores them, and acknowledges them. The
-//! acknowledged number is the exporter's bound; the smallest bound guards all blocks from there on. Nothing overrides the guard,
-//! not even a full canister: at the emergency mark appends are refused, and the refusal names the exporter that holds pruning back.
+//! Pruning must not overtake exporters. An exporter pulls pages of blocks with a query, stores them, and acknowledges them. Its bound is
+//! the first block that it has not acknowledged; the smallest bound guards all blocks from there on. Nothing overrides the guard, not even
+//! a full canister: at the emergency mark appends are refused, and the refusal names the exporter that holds pruning back.
 //!
 //! ```text
 //!  pruned_before_block        guard                        head

@@ -1,8 +1,8 @@
-//! Pages of blocks. A page is cut from the chain where the cursor stands, and never reads more of the log than it returns:
-//! a segment of 256 MiB costs a reader as many pages as it has megabytes, and each page as much as any other.
+//! Pages of blocks for exporters. A page starts at the cursor and reads no more of the log than it returns, so all pages cost the same, and
+//! a segment of 256 MiB takes as many pages as it has megabytes.
 //!
-//! The canister keeps nothing of its readers: the cursor says which block they are in, with its hash. Where that block is
-//! gone, the chain's history of rollbacks says where to go on.
+//! The canister keeps no state of readers: the cursor contains the number and the hash of their block. If that block was rolled back, the
+//! chain's history of rollbacks gives the place to resume.
 
 use crate::chain::{BlockRecord, ChainStore, Hash, Segment};
 use crate::platform::limits::MAX_REPLY;
@@ -10,14 +10,14 @@ use crate::storage::blob::BlobStore;
 use coppice_interface::{BlockHash, ExportChunk, ExportCursor, ExportError, ExportPage, ReadError};
 use serde_bytes::ByteBuf;
 
-/// Bytes of a chunk in a reply beside its payload, generously.
+/// Generous estimate of a chunk's bytes in a reply besides its payload.
 const CHUNK: u64 = 192;
-/// A cursor's segment where its block was handed out whole.
+/// Segment of a cursor whose block was returned completely.
 const WHOLE: u8 = Segment::ALL.len() as u8;
-/// Damaged blocks in a row that are passed in search of a readable one.
+/// Maximum successive damaged blocks that are skipped to find a readable one.
 const LOOK_BEHIND: u64 = 10_000;
 
-/// Returns the page after `cursor`, or the first page, with at most `max_bytes` of payload; 0: as many as a reply holds.
+/// Returns the page after `cursor`, or the first page, with at most `max_bytes` of payload (0: as many as a reply holds).
 ///
 /// # Errors
 /// [`ExportError`].
@@ -55,7 +55,7 @@ fn build(
         match builder.block(point) {
             Ok(true) => point = Point { number: point.number + 1, segment: 0, offset: 0 },
             Ok(false) => break,
-            // What comes before it is handed out; the next page says what is wrong.
+            // The blocks before the damaged one are returned; the next page reports the error.
             Err(_) if !builder.chunks.is_empty() => break,
             Err(error) => return Err(error),
         }
@@ -71,7 +71,7 @@ fn build(
     Ok(ExportPage { chunks, cursor, head: chain.state().head() })
 }
 
-/// Where the next byte is.
+/// Place of the next byte.
 #[derive(Clone, Copy)]
 struct Point {
     number: u64,
@@ -91,13 +91,13 @@ impl Point {
             return Err(ExportError::Reset { first_available });
         }
         let whole = segment == WHOLE;
-        // A cursor of before the first reset that does not say when it was made goes by its hash.
+        // A cursor without a count of rollbacks may be from before a reset, so its hash decides.
         let of_before = cursor.rollbacks == 0 && chain.was_reset();
         if of_before && hash_of_kept(chain, number, whole)?.is_none_or(|hash| hash != cursor.hash) {
             return Err(ExportError::Reset { first_available: chain.first_available() });
         }
         if state.started && number < state.oldest && !(whole && number + 1 == state.oldest) {
-            // A replica that has not come as far as a reset has other blocks.
+            // A replica that has not executed a reset yet has other blocks.
             let late = cursor.rollbacks > chain.rollbacks().count();
             return Err(if late { ExportError::Behind { head: state.head() } } else { pruned(chain, cursor) });
         }
@@ -111,13 +111,13 @@ impl Point {
     }
 }
 
-/// The hash of a kept block, or of the one before the oldest where that is `whole`; `None` for any other.
+/// Returns the hash of a kept block, or of the block before the oldest if `whole`; `None` for other blocks.
 fn hash_of_kept(chain: &ChainStore, number: u64, whole: bool) -> Result<Option<BlockHash>, ExportError> {
     let oldest = chain.state().oldest;
     if number >= oldest || whole && number + 1 == oldest { hash_of(chain, number) } else { Ok(None) }
 }
 
-/// The hash of a kept block, or of the one before the oldest; `None` after the head.
+/// Returns the hash of a kept block, or of the block before the oldest; `None` after the head.
 fn hash_of(chain: &ChainStore, number: u64) -> Result<Option<BlockHash>, ExportError> {
     let state = chain.state();
     if !state.started || number >= state.next {
@@ -126,7 +126,7 @@ fn hash_of(chain: &ChainStore, number: u64) -> Result<Option<BlockHash>, ExportE
     if number < state.oldest {
         return Ok(Some(record(chain, state.oldest)?.parent.to_bytes()));
     }
-    // A damaged record says nothing; the next one names its hash.
+    // If the record is damaged, the next record contains its hash as the parent.
     match record(chain, number) {
         Err(_) if number + 1 < state.next => Ok(Some(record(chain, number + 1)?.parent.to_bytes())),
         kept => Ok(Some(kept?.hash.to_bytes())),
@@ -159,23 +159,23 @@ fn readable(chain: &ChainStore, number: u64) -> Option<ExportCursor> {
     })
 }
 
-/// The newest block before the cursor's that is surely part of both chains, where the cursor's was rolled back since. It may
-/// have gone with any of the rollbacks since then; the deepest is the one that is safe.
+/// Returns the newest block before the cursor's that is certainly part of both chains, if the cursor's block was rolled back. Any of the
+/// rollbacks since the cursor may have removed its block, so only the deepest one is safe.
 fn common_ancestor(chain: &ChainStore, cursor: &ExportCursor) -> Option<u64> {
     chain.rollbacks().lowest_since(cursor.rollbacks).filter(|&common| common < cursor.number)
 }
 
-/// What is said to a reader whose next block is gone.
+/// Returns the error for a reader whose next block was pruned.
 fn pruned(chain: &ChainStore, cursor: &ExportCursor) -> ExportError {
     let first_available = chain.state().oldest;
     ExportError::Pruned { first_available, common_ancestor: common_ancestor(chain, cursor) }
 }
 
-/// What is said to a reader whose block is not in the chain.
+/// Returns the error for a reader whose block is not in the chain.
 fn elsewhere(chain: &ChainStore, cursor: &ExportCursor) -> ExportError {
     let state = chain.state();
     let Some(common_ancestor) = common_ancestor(chain, cursor) else {
-        // Queries are answered by single replicas, and one of them may be a block or a reorg late.
+        // A single replica executes a query and may lag by a block or a reorg.
         if cursor.rollbacks > chain.rollbacks().count() || state.head().is_none_or(|head| cursor.number > head) {
             return ExportError::Behind { head: state.head() };
         }
@@ -196,17 +196,17 @@ fn elsewhere(chain: &ChainStore, cursor: &ExportCursor) -> ExportError {
 struct Builder<'a> {
     chain: &'a ChainStore,
     blobs: &'a BlobStore,
-    /// Payload bytes that may still come.
+    /// Payload bytes that may still be added.
     bytes: u64,
-    /// Bytes that the reply still holds.
+    /// Bytes that are left in the reply.
     room: u64,
     chunks: Vec<ExportChunk>,
-    /// Bytes after the last chunk, in the same block.
+    /// Place after the last chunk, in the same block.
     done: Option<(Point, Hash)>,
 }
 
 impl Builder<'_> {
-    /// Adds chunks of a block, and says whether they complete it.
+    /// Adds chunks of a block. Returns whether they complete the block.
     fn block(&mut self, point: Point) -> Result<bool, ExportError> {
         let record = record(self.chain, point.number)?;
         let mut offset = point.offset;

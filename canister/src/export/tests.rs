@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 const CLASS: u32 = 64 << 10;
 
-/// A block that was pulled: number, and body, receipts and index.
+/// A pulled block: number, and body, receipts and index.
 type Pulled = (u64, [Vec<u8>; 3]);
 
 struct World {
@@ -56,7 +56,7 @@ impl World {
         page(&self.chain, &self.blobs, cursor, max_bytes)
     }
 
-    /// Reads to the head by pages of `max_bytes`, and puts the blocks together: number, and the three segments.
+    /// Reads to the head in pages of `max_bytes` and assembles the blocks: number and the three segments.
     fn pull(&self, mut cursor: Option<ExportCursor>, max_bytes: u64) -> (Vec<Pulled>, ExportCursor) {
         let mut blocks: Vec<Pulled> = Vec::new();
         loop {
@@ -117,7 +117,7 @@ fn every_page_size_gives_the_same_blocks() {
 }
 
 #[test]
-fn a_reply_holds_as_many_chunks_as_there_are() {
+fn a_reply_holds_all_small_chunks() {
     let mut world = world();
     world.append_fork(0..5_000, 0, 0);
     let first = world.page(None, 0).unwrap();
@@ -127,7 +127,7 @@ fn a_reply_holds_as_many_chunks_as_there_are() {
 }
 
 #[test]
-fn what_comes_next_may_be_pruned() {
+fn next_block_of_a_cursor_may_be_pruned() {
     let mut world = world();
     world.append_fork(0..10, 0, 1_000);
     let inside = world.page(Some(whole(3, 0)), 100).unwrap().cursor.unwrap();
@@ -136,20 +136,20 @@ fn what_comes_next_may_be_pruned() {
     assert_eq!(world.page(Some(inside.clone()), 0).unwrap().chunks[0].offset, 100, "its block is kept");
     world.prune(1);
     let gone = Err(ExportError::Pruned { first_available: 5, common_ancestor: None });
-    assert_eq!(world.page(Some(inside), 0), gone, "its block went in the middle of it");
+    assert_eq!(world.page(Some(inside), 0), gone, "its block was pruned within the read");
     assert_eq!(world.page(Some(whole(3, 0)), 0), gone);
-    assert_eq!(world.page(Some(whole(4, 0)), 0).unwrap().chunks[0].number, 5, "nothing is missing behind it");
+    assert_eq!(world.page(Some(whole(4, 0)), 0).unwrap().chunks[0].number, 5, "nothing is missing after it");
     assert_eq!(world.pull(None, 0).0.len(), 5);
 }
 
 #[test]
-fn a_reorg_names_the_common_ancestor_and_where_to_go_on() {
+fn reorg_error_names_the_common_ancestor_and_the_next_cursor() {
     let mut world = world();
     world.append_fork(0..10, 0, 100);
     let (_, at_head) = world.pull(None, 0);
     let inside = world.page(Some(whole(7, 0)), 10).unwrap().cursor.unwrap();
     world.roll_back(6);
-    // Behind the head, and another block under its number: both are told.
+    // The cursor's block is above the new head, or another block has its number: both are reported as a reorg.
     for _ in 0..2 {
         let error = world.page(Some(at_head.clone()), 0).unwrap_err();
         let ExportError::Reorged { common_ancestor, cursor } = error else { panic!("{error:?}") };
@@ -162,7 +162,7 @@ fn a_reorg_names_the_common_ancestor_and_where_to_go_on() {
             world.append_fork(7..12, 1, 100);
         }
     }
-    // A deeper rollback, then a shallow one: a reader of the first fork needs the deeper, one of the third the shallow.
+    // A deeper rollback, then a shallow one: a reader of the first fork needs the deep one, a reader of the third fork the shallow one.
     world.roll_back(4);
     world.append_fork(5..12, 2, 100);
     let third = world.pull(None, 0).1;
@@ -173,12 +173,12 @@ fn a_reorg_names_the_common_ancestor_and_where_to_go_on() {
         other => panic!("{other:?}"),
     };
     assert_eq!((ancestor(&at_head), ancestor(&third)), (4, 9));
-    assert_eq!(ancestor(&ExportCursor { rollbacks: 0, ..third.clone() }), 4, "0 is always right, if less exact");
+    assert_eq!(ancestor(&ExportCursor { rollbacks: 0, ..third.clone() }), 4, "0 is always safe, if less exact");
     // The same after an upgrade.
     (world.chain, world.blobs) = reopen(CLASS);
     let again = world.page(Some(third.clone()), 0);
     assert!(matches!(again, Err(ExportError::Reorged { common_ancestor: 9, .. })), "{again:?}");
-    // Where the ancestor itself was pruned its successor may still be there, and then nothing is missing.
+    // If the ancestor was pruned but its successor is kept, nothing is missing.
     world.prune(10);
     assert!(matches!(world.page(Some(third.clone()), 0), Err(ExportError::Reorged { common_ancestor: 9, .. })));
     let gone = |first_available, common_ancestor| {
@@ -193,7 +193,7 @@ fn a_reorg_names_the_common_ancestor_and_where_to_go_on() {
 }
 
 #[test]
-fn a_cursor_that_no_page_ended_with_is_refused() {
+fn invalid_cursor_is_refused() {
     let mut world = world();
     let why = |world: &World, cursor: ExportCursor| match world.page(Some(cursor), 0) {
         Err(ExportError::BadCursor { why }) => why,
@@ -205,7 +205,7 @@ fn a_cursor_that_no_page_ended_with_is_refused() {
     assert!(why(&world, ExportCursor { offset: 1, ..whole(3, 0) }).contains("at 1"));
     assert!(why(&world, ExportCursor { segment: 0, offset: 101, ..whole(3, 0) }).contains("of 100 bytes"));
     assert!(why(&world, whole(3, 9)).contains("block 3"), "of another chain");
-    // A replica that is a block late, or a reorg.
+    // A replica that lags by a block, or by a reorg.
     assert_eq!(world.page(Some(whole(5, 0)), 0), Err(ExportError::Behind { head: Some(4) }));
     let later = ExportCursor { rollbacks: 1, ..whole(3, 9) };
     assert_eq!(world.page(Some(later), 0), Err(ExportError::Behind { head: Some(4) }));
@@ -215,13 +215,13 @@ fn a_cursor_that_no_page_ended_with_is_refused() {
 }
 
 #[test]
-fn a_damaged_block_is_named_with_where_to_go_on() {
+fn damaged_block_is_named_with_the_next_cursor() {
     let mut world = world();
     world.append_fork(0..6, 0, 100);
     world.chain.poison_record(2);
     world.chain.poison_record(3);
     let page = world.page(None, 0).unwrap();
-    assert_eq!(page.cursor, Some(whole(1, 0)), "what comes before it is handed out");
+    assert_eq!(page.cursor, Some(whole(1, 0)), "blocks before the damaged one are returned");
     let error = world.page(page.cursor, 0).unwrap_err();
     let ExportError::Corrupt { number: 2, next: Some(next), .. } = error else { panic!("{error:?}") };
     assert_eq!(next, whole(3, 0));
@@ -276,7 +276,7 @@ fn the_slowest_exporter_is_the_guard() {
     assert_eq!(status.exported_before_block, Some(7));
     let lags: Vec<_> =
         status.exporters.iter().map(|e| (e.name.as_str(), e.exported_before_block, e.lag_blocks)).collect();
-    assert_eq!(lags, [("a", 7, 3), ("b", 9, 1)], "it is all persisted");
+    assert_eq!(lags, [("a", 7, 3), ("b", 9, 1)], "all is persisted");
     let lags: Vec<u64> = status.exporters.iter().map(|e| e.lag_seconds).collect();
     assert_eq!(lags, [50, 50], "since they acknowledged, whatever the blocks' times are");
 
@@ -288,7 +288,7 @@ fn the_slowest_exporter_is_the_guard() {
 }
 
 #[test]
-fn exporters_come_and_go_by_name() {
+fn exporters_are_registered_and_removed_by_name() {
     let _world = world();
     let mut exporters = open();
     for name in ["", "with space", "ü", &"x".repeat(33)] {
@@ -312,7 +312,7 @@ fn exporters_come_and_go_by_name() {
         exporters.register(&exporter("y", 31), 0, true),
         Err(ExporterError::PrincipalTaken { name: last.clone() })
     );
-    // One that has lost its key takes its place among the hundred, and gets another one at its bound.
+    // An exporter without a key counts among the hundred, and gets a new key at its old bound.
     exporters.revoke(who(200));
     assert_eq!(exporters.keyless().count(), 0);
     exporters.revoke(who(31));
@@ -341,9 +341,9 @@ fn exporters_come_and_go_by_name() {
     assert_eq!(open().guard(false), None);
 }
 
-/// After a reset the oldest block may have a smaller number: a replica that has not come so far knows nothing of the cursor's block.
+/// After a reset the oldest block may have a smaller number, so a replica that has not executed the reset does not know the cursor's block.
 #[test]
-fn a_replica_that_is_behind_a_reset_does_not_say_that_a_block_was_pruned() {
+fn replica_that_lags_behind_a_reset_does_not_report_a_pruned_block() {
     let mut world = world();
     world.append_fork(0..10, 0, 100);
     world.prune(5);

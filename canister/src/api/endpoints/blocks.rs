@@ -1,4 +1,4 @@
-//! Blocks: append, upload, roll back, reset, read.
+//! Endpoints for blocks: append, upload, roll back, reset, read.
 
 use crate::operation::daemon;
 use crate::platform::meter::{Hot, counted};
@@ -119,7 +119,7 @@ mod tests {
     use coppice_interface::access::{ADMINS, BLOCK_PRODUCERS, REVERTERS, UPLOADERS};
     use coppice_model::blocks::{block_id, upload};
 
-    /// Runs a message. Returns how often the message enters the state, and the method's answer.
+    /// Runs a message. Returns how often the message borrows the state, and the method's reply.
     fn visits<T>(roles: &[Role], method: impl FnOnce() -> T) -> (u64, T) {
         let before = state::visits();
         access::admit(roles).unwrap();

@@ -1,4 +1,4 @@
-//! The queue of blobs outside that are to be deleted (`docs/design.md` 7).
+//! Endpoints for the deletion queue of external blobs (`docs/design.md` 7).
 
 use super::records::noting;
 use crate::deletion::Name;
@@ -12,7 +12,7 @@ use coppice_interface::*;
 use serde_bytes::ByteBuf;
 use std::convert::Infallible;
 
-/// Runs a message of the queue's, given the time, then arms the timer for the queue.
+/// Runs an operation of the queue at the present time, then arms the timer for the queue.
 fn message<T>(run: impl FnOnce(&mut State, u64) -> T) -> T {
     mutate(|state| {
         let result = run(state, time_ns());
@@ -21,7 +21,7 @@ fn message<T>(run: impl FnOnce(&mut State, u64) -> T) -> T {
     })
 }
 
-/// Runs a message as [`message`] does; a call by an operator who is no feeder is noted, with the blob's row.
+/// Runs a message as [`message`] does; writes calls of operators without a feeder's role to the audit log, with the blob's row.
 fn scheduling<T>(
     method: &str,
     name: &BlobName,
@@ -31,7 +31,7 @@ fn scheduling<T>(
         if UTXO_FEEDERS.iter().any(|&role| state.caller_is(role)) {
             return run(state, now);
         }
-        // A name may be as long as a message, and what is noted is short.
+        // A name may be as long as a message, so the audit log gets only its beginning.
         let key = |most: usize| {
             let some = &name.blob_key[..name.blob_key.len().min(most)];
             some.iter().map(|byte| format!("{byte:02x}")).collect::<String>()

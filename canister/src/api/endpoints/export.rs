@@ -1,4 +1,4 @@
-//! Exporters and their pages.
+//! Endpoints for exporters and their pages.
 
 use crate::operation::daemon;
 use crate::platform::meter::{Hot, counted};

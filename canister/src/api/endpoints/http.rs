@@ -1,4 +1,4 @@
-//! HTTP, as gateways ask for it.
+//! Endpoint for HTTP gateways.
 
 use crate::api::http;
 use crate::state::read;

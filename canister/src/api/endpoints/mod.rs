@@ -1,5 +1,5 @@
-//! Endpoints, an area a file, and their exports: the platform calls an export, which checks the caller, decodes the argument, calls the
-//! endpoint and encodes the answer.
+//! Endpoints, one file per area, and their exports: the platform calls an export, which checks the caller, decodes the argument, calls the
+//! endpoint and encodes the reply.
 //!
 //! The interface crate declares and documents the methods.
 #![allow(missing_docs)]
@@ -55,7 +55,7 @@ macro_rules! export {
     (@decode utxo_create) => { wire::read_known };
     (@decode utxo_spend) => { wire::read_known };
     (@decode utxo_set_mined) => { wire::read_known };
-    // Anyone may send one.
+    // Any caller may send an HTTP request.
     (@decode http_request) => { wire::read_http };
     (@decode $name:ident) => { wire::read };
 }

@@ -1,4 +1,4 @@
-//! Operation: settings, roles, audit log, log, storage, health, and the switch that stops deletions.
+//! Endpoints for operation: settings, roles, audit log, log, storage, health, and the switch that stops deletions.
 
 use crate::logs;
 use crate::operation::{self, daemon, storage};
@@ -11,7 +11,7 @@ pub fn get_config() -> Config {
 
 pub fn set_config(change: ConfigChange) -> Result<Config, ConfigError> {
     mutate(|state| {
-        // The export guard and the uploads' expiry are settings, too.
+        // Settings include the export guard and the uploads' expiry, which may create work.
         daemon::arm_work(state);
         let config = state.set_config("set_config", &change)?;
         daemon::watch_cycles(state);

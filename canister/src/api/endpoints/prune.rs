@@ -1,4 +1,4 @@
-//! Pruning of blocks: policy, switch, runs and status.
+//! Endpoints for pruning of blocks: policy, switch, runs and status.
 
 use crate::operation::daemon;
 use crate::settings::config::Settings as _;

@@ -1,4 +1,4 @@
-//! The pruner of UTXO records (`docs/design.md` 7).
+//! Endpoints for the pruner of UTXO records (`docs/design.md` 7).
 
 use crate::logs::audit::{field, fields};
 use crate::operation::daemon;
@@ -16,7 +16,7 @@ fn message<T>(run: impl FnOnce(&mut State) -> T) -> T {
     })
 }
 
-/// Changes something for an operator, and notes that in the audit log with the pruner's heights, jobs and records.
+/// Runs an operator's change and writes it to the audit log with the pruner's heights, jobs and records.
 pub(super) fn noting<T, E: Debug>(
     state: &mut State,
     method: &str,
@@ -32,7 +32,7 @@ pub(super) fn noting<T, E: Debug>(
     state.noting(method, argument.to_string(), shown, change)
 }
 
-/// Tells the pruner a height. A height that a producer may not tell is an operator's change, and noted.
+/// Notifies the pruner of a height. A height that a feeder may not notify is an operator's change, which the audit log records.
 fn notifying<T: Debug>(
     method: &str,
     (height, which): (u32, NotifiedHeight),

@@ -1,4 +1,4 @@
-//! UTXO records (`docs/design.md` 6).
+//! Endpoints for UTXO records (`docs/design.md` 6).
 
 use crate::external::Records;
 use crate::external::create::create;

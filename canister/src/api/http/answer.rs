@@ -1,8 +1,8 @@
-//! Answers to HTTP requests, before they are certified, and parameters of URLs.
+//! HTTP responses before certification, and parameters of URLs.
 
 use crate::platform;
 
-/// Returns the origin of answers: one replica for a query, the subnet for an update call.
+/// Returns the origin of responses: one replica for a query, the subnet for an update call.
 pub fn source() -> &'static str {
     match platform::in_replicated_execution() {
         true => "the subnet; its replicas agree on the content",
@@ -10,7 +10,7 @@ pub fn source() -> &'static str {
     }
 }
 
-/// An answer before it is marked and certified.
+/// A response before the common headers are added.
 pub struct Answer {
     /// The HTTP status.
     pub status: u16,
@@ -21,17 +21,17 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Creates an answer.
+    /// Creates a response.
     pub fn new(status: u16, content_type: &'static str, body: impl Into<Vec<u8>>) -> Self {
         Self { status, content_type, body: body.into() }
     }
 
-    /// Creates an answer of plain text.
+    /// Creates a response of plain text.
     pub fn text(status: u16, body: impl Into<String>) -> Self {
         Self::new(status, "text/plain; charset=utf-8", body.into())
     }
 
-    /// Creates an answer of JSON.
+    /// Creates a response of JSON.
     pub fn json(status: u16, body: Vec<u8>) -> Self {
         Self::new(status, "application/json; charset=utf-8", body)
     }

@@ -6,7 +6,7 @@ use crate::state::State;
 use coppice_interface::{LogEntry, LogPriority, Problem};
 use serde_json::{Value, json};
 
-/// Bytes of an answer's lines: an update call's reply has 2 MiB.
+/// Maximum bytes of the lines in a response, because an update call's reply has at most 2 MiB.
 const MAX_LINES: usize = 1_900_000;
 
 fn bytes(value: &Value) -> Vec<u8> {
@@ -25,7 +25,7 @@ fn problem(problem: &Problem) -> Value {
     })
 }
 
-/// `/health`: status 200 where all is well, else 503.
+/// Responds to `/health`: status 200 if the canister is healthy, else 503.
 pub fn health(state: &State) -> Answer {
     let health = crate::operation::health::health(state);
     let value = json!({
@@ -37,9 +37,9 @@ pub fn health(state: &State) -> Answer {
     Answer::json(if health.healthy { 200 } else { 503 }, bytes(&value))
 }
 
-/// None: all, as for any other name.
+/// Returns the priority of a name, or `None` (all priorities) for an unknown name.
 fn priority(name: &str) -> Option<LogPriority> {
-    // Other canisters count their priorities, or name them.
+    // Other canisters number their priorities or name them.
     let all = [
         ("error", LogPriority::Error),
         ("p0", LogPriority::Error),
@@ -58,11 +58,12 @@ fn entry(entry: &LogEntry) -> Value {
     })
 }
 
-/// `/logs?priority=error&time=NANOSECONDS&sort=asc|desc`, as minters have it: lines of a priority, or of all where there is none of this name;
-/// at or after a moment; the oldest or the newest first, where nobody says so the oldest without a moment, and the newest with one.
+/// Responds to `/logs?priority=error&time=NANOSECONDS&sort=asc|desc`, the parameters of the minter canisters: lines of a priority (an
+/// unknown name means all), at or after a time, oldest (`asc`) or newest (`desc`) first. Without `sort`, the oldest line is first, or the
+/// newest if there is a `time`.
 ///
-/// Of more than a reply holds the last in this order are left out, and `left_out` says how many: with `sort=asc` who polls goes on with the
-/// `timestamp` of the last line, and hears that one again.
+/// If a reply cannot hold all lines, the last ones in this order are omitted, and `left_out` is their number. To poll, use `sort=asc` and
+/// pass the `timestamp` of the last line as the next `time`; that line is then repeated.
 pub fn logs(state: &State, parameters: &Parameters) -> Answer {
     if !state.config.public_logs {
         let why = "the log is not public: set_config(record { public_logs = opt true }) makes it so, and get_logs is for observers\n";
@@ -84,18 +85,18 @@ pub fn logs(state: &State, parameters: &Parameters) -> Answer {
         lines.reverse();
     }
     let mut text = String::from("{\"entries\":[");
-    let mut said = 0;
+    let mut written = 0;
     for line in &lines {
         let line = entry(line).to_string();
         if text.len() + line.len() > MAX_LINES {
             break;
         }
-        if said > 0 {
+        if written > 0 {
             text.push(',');
         }
         text.push_str(&line);
-        said += 1;
+        written += 1;
     }
-    text.push_str(&format!("],\"left_out\":{}}}\n", lines.len() - said));
+    text.push_str(&format!("],\"left_out\":{}}}\n", lines.len() - written));
     Answer::json(200, text.into_bytes())
 }

@@ -1,4 +1,5 @@
-//! `/metrics`: the text that Prometheus scrapes. Figures to which the documents give names have those, all others begin with `coppice_`. Units are base units. There is no balance among them.
+//! `/metrics`: the Prometheus text. Metrics that the specifications name have those names; all others begin with `coppice_`. Units are base
+//! units. No metric reveals the balance.
 
 use super::answer::{Answer, source};
 use crate::chain::ChainState;
@@ -11,16 +12,16 @@ use std::io::{self, Write};
 
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Bytes that the text takes with 100 exporters, so that it is not copied as it grows.
+/// Bytes of the text with 100 exporters, preallocated so that growth copies nothing.
 const CAPACITY: usize = 64 << 10;
 
-/// Below this every whole number is exact as a float.
+/// Limit below which a float represents every whole number exactly.
 const WHOLE: f64 = (1u64 << 53) as f64;
 
-/// A kind of figure.
+/// Kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// May fall.
+    /// A value that may fall.
     Gauge,
     /// Monotonic; resets on an upgrade where noted.
     Counter,
@@ -28,37 +29,41 @@ enum Kind {
     Sum,
 }
 
-/// The figures of the services of the documents, of which most have their names from there: what they are, in a sentence.
+/// Metrics of the pruner and the deletion queue, with help texts. Most names come from the specifications.
 const SERVICES: [(&str, Kind, &str); 31] = [
     ("pruner_duration_seconds", Kind::Sum, "Seconds across ticks that the phases of jobs took."),
     ("utxo_cleanup_batch_duration_seconds", Kind::Sum, "Seconds across ticks that chunks of records took."),
     ("pruner_skipped_total", Kind::Counter, "Triggers that pruned nothing, by reason."),
-    ("pruner_errors_total", Kind::Counter, "What failed, by operation."),
-    ("coppice_utxo_pruner_records_skipped_total", Kind::Counter, "Records that were looked at and kept, by reason."),
-    ("pruner_processed_total", Kind::Counter, "Records that were looked at."),
+    ("pruner_errors_total", Kind::Counter, "Failures, by operation."),
+    ("coppice_utxo_pruner_records_skipped_total", Kind::Counter, "Records that were examined and kept, by reason."),
+    ("pruner_processed_total", Kind::Counter, "Records that were examined."),
     ("pruner_current_height", Kind::Gauge, "Height up to which records were pruned."),
     ("pruner_active", Kind::Gauge, "Jobs that run."),
     ("utxo_pruner_records_deleted_total", Kind::Counter, "Records that were deleted."),
-    ("utxo_pruner_parents_updated_total", Kind::Counter, "Outputs of parents that say that their spender was deleted."),
+    (
+        "utxo_pruner_parents_updated_total",
+        Kind::Counter,
+        "Outputs of parents marked because their spender was deleted.",
+    ),
     (
         "utxo_pruner_external_files_deleted_total",
         Kind::Counter,
-        "Transactions in the blob store that went with their records.",
+        "Transactions in the blob store that were deleted with their records.",
     ),
     (
         "coppice_utxo_pruner_parents_preserved_total",
         Kind::Counter,
         "Parents of old unmined transactions that were preserved.",
     ),
-    ("pruner_blob_deletion_scheduled_total", Kind::Counter, "Blobs outside that were scheduled to be deleted."),
-    ("pruner_blob_deletion_cancelled_total", Kind::Counter, "Blobs outside whose deletion was cancelled."),
-    ("pruner_blob_deletion_processed_total", Kind::Counter, "Blobs outside that were deleted."),
-    ("pruner_blob_deletion_not_found_total", Kind::Counter, "Blobs outside that were not there."),
-    ("pruner_blob_deletion_errors_total", Kind::Counter, "Tries to delete a blob outside that failed."),
+    ("pruner_blob_deletion_scheduled_total", Kind::Counter, "External blobs that were scheduled for deletion."),
+    ("pruner_blob_deletion_cancelled_total", Kind::Counter, "External blobs whose deletion was cancelled."),
+    ("pruner_blob_deletion_processed_total", Kind::Counter, "External blobs that were deleted."),
+    ("pruner_blob_deletion_not_found_total", Kind::Counter, "External blobs that were not in the queue."),
+    ("pruner_blob_deletion_errors_total", Kind::Counter, "Failed attempts to delete an external blob."),
     ("pruner_blob_deletion_duration_seconds", Kind::Sum, "Seconds from the acquisition of a lease to its completion."),
-    ("pruner_blob_deletion_pending", Kind::Gauge, "Blobs outside that are to be deleted."),
-    ("coppice_pruner_blob_deletion_dead", Kind::Gauge, "Blobs outside that were given up."),
-    ("coppice_pruner_blob_deletion_given_up_total", Kind::Counter, "Blobs outside that were ever given up."),
+    ("pruner_blob_deletion_pending", Kind::Gauge, "External blobs that wait for deletion."),
+    ("coppice_pruner_blob_deletion_dead", Kind::Gauge, "External blobs in dead-letter rows."),
+    ("coppice_pruner_blob_deletion_given_up_total", Kind::Counter, "External blobs that were ever given up."),
     ("coppice_pruner_blob_deletion_leases_acquired_total", Kind::Counter, "Leases that were acquired."),
     ("coppice_pruner_blob_deletion_leases_extended_total", Kind::Counter, "Leases that were extended."),
     ("coppice_pruner_blob_deletion_leases_completed_total", Kind::Counter, "Leases that were completed."),
@@ -66,37 +71,37 @@ const SERVICES: [(&str, Kind, &str); 31] = [
     (
         "coppice_pruner_blob_deletion_leases_unknown_total",
         Kind::Counter,
-        "Leases that were completed, and whose rows of unknown fate came back when they expired.",
+        "Completed leases whose rows of unknown fate returned at expiry.",
     ),
     ("coppice_pruner_blob_deletion_leases_ended_total", Kind::Counter, "Leases that an operator ended."),
     (
         "coppice_pruner_blob_deletion_dead_dropped_total",
         Kind::Counter,
-        "Dead letters that were dropped, as there were too many.",
+        "Dead-letter rows that were dropped because there were too many.",
     ),
-    // Not among what Candid answers as metrics.
+    // Metrics that the Candid replies do not contain.
     (
         "coppice_pruner_ticks_total",
         Kind::Counter,
         "Firings of the timer for UTXO records since the canister was started.",
     ),
     ("coppice_pruner_safe_height", Kind::Gauge, "Height up to which UTXO records may be deleted."),
-    ("coppice_pruner_persisted_height", Kind::Gauge, "The highest block that is persisted; 0: none is."),
+    ("coppice_pruner_persisted_height", Kind::Gauge, "The highest persisted block; 0 if none."),
 ];
 
-/// A figure without labels.
+/// A metric without labels.
 type Plain = (&'static str, Kind, &'static str, f64);
 
-/// The text so far; the moment of its figures, in Unix milliseconds; and the end of a line, which has that moment.
+/// The text so far; the time of its values in Unix milliseconds; and the end of a line, which contains that time.
 struct Text(MetricsEncoder<Vec<u8>>, i64, String);
 
 impl Text {
-    /// Writes a figure without labels.
+    /// Writes a metric without labels.
     fn plain(&mut self, (name, kind, help, value): Plain) -> io::Result<()> {
         self.figure((name, kind, help), std::iter::once(([""; 5], value)))
     }
 
-    /// Writes a figure by one label, whose values have no character that must be escaped.
+    /// Writes a metric with one label, whose values need no escaping.
     fn by<'a>(
         &mut self,
         of: (&str, Kind, &str),
@@ -106,8 +111,8 @@ impl Text {
         self.figure(of, values.map(|(labelled, value)| (["{", label, "=\"", labelled, "\"}"], value)))
     }
 
-    /// Writes a figure with its labels in pieces. The encoder would take 12,000 instructions for a line, and exporters alone may have 200 of
-    /// them: it writes histograms, and figures with several labels.
+    /// Writes a metric with its labels in pieces. The encoder is used only for histograms and metrics with several labels, because it takes
+    /// 12,000 instructions per line, and exporters alone may have 200 lines.
     fn figure<'a>(
         &mut self,
         (name, kind, help): (&str, Kind, &str),
@@ -121,7 +126,7 @@ impl Text {
         for (labels, value) in values {
             text.extend_from_slice(name.as_bytes());
             labels.iter().for_each(|part| text.extend_from_slice(part.as_bytes()));
-            // A whole number is written ten times as fast.
+            // Writing an integer is ten times faster.
             if value.fract() == 0.0 && value.abs() < WHOLE {
                 write!(text, " {}", value as i64)?;
             } else {
@@ -133,7 +138,7 @@ impl Text {
         Ok(())
     }
 
-    /// Figures of the documents' services, those of one name together.
+    /// Writes the metrics of pruner and deletion queue, grouped by name.
     fn services(&mut self, metrics: &[Metric]) -> io::Result<()> {
         for (name, kind, help) in SERVICES {
             let of = |suffix: &str| {
@@ -181,13 +186,13 @@ impl Text {
             (
                 "coppice_head_timestamp_seconds",
                 Gauge,
-                "Time of the head as the chain says; 0 where there is none.",
+                "Timestamp of the head in the chain; 0 without a head.",
                 head.map_or(0, |head| head.timestamp) as f64,
             ),
             (
                 "coppice_head_appended_timestamp_seconds",
                 Gauge,
-                "When the head was appended; 0 where that is not known.",
+                "Time at which the head was appended; 0 if unknown.",
                 appended_at.unwrap_or(0) as f64,
             ),
             (
@@ -202,12 +207,7 @@ impl Text {
                 "Blocks ever rolled back; a reset counts as one.",
                 state.chain.rollbacks().count() as f64,
             ),
-            (
-                "coppice_oldest_kept_block",
-                Gauge,
-                "Number of the oldest kept block; those below are gone.",
-                chain.oldest as f64,
-            ),
+            ("coppice_oldest_kept_block", Gauge, "Number of the oldest kept block.", chain.oldest as f64),
             (
                 "coppice_kept_blocks",
                 Gauge,
@@ -227,11 +227,11 @@ impl Text {
             (
                 "coppice_capacity_bytes",
                 Gauge,
-                "Bytes that are compared with the water marks.",
+                "Bytes that are compared with the watermarks.",
                 status.capacity_bytes as f64,
             ),
             ("coppice_prune_enabled", Gauge, "Whether the daemon may prune.", bit(status.enabled)),
-            ("coppice_prune_due", Gauge, "Whether something is due.", bit(status.need_prune)),
+            ("coppice_prune_due", Gauge, "Whether a block is due.", bit(status.need_prune)),
             ("coppice_prune_running", Gauge, "Whether a run is under way.", bit(status.running)),
             ("coppice_prune_runs_total", Counter, "Runs that pruned something.", status.runs as f64),
             (
@@ -243,28 +243,33 @@ impl Text {
             (
                 "coppice_prune_next_tick_timestamp_seconds",
                 Gauge,
-                "When the timer for blocks fires next.",
+                "Next firing of the timer for blocks.",
                 status.next_tick as f64 / 1e9,
             ),
-            ("coppice_backlog_blocks", Gauge, "Blocks that may go and have not gone.", backlog.blocks as f64),
-            ("coppice_backlog_references", Gauge, "Their transactions and keys.", backlog.references as f64),
             (
-                "coppice_held_blocks",
+                "coppice_backlog_blocks",
                 Gauge,
-                "Blocks that are due, and that an exporter keeps.",
-                backlog.held_blocks as f64,
+                "Blocks that may be pruned and are not pruned yet.",
+                backlog.blocks as f64,
             ),
+            (
+                "coppice_backlog_references",
+                Gauge,
+                "Transactions and keys of the backlog's blocks.",
+                backlog.references as f64,
+            ),
+            ("coppice_held_blocks", Gauge, "Due blocks that an exporter holds back.", backlog.held_blocks as f64),
             ("coppice_faults_total", Counter, "Damaged entries that were skipped.", status.faults as f64),
             (
                 "coppice_faults_acknowledged",
                 Gauge,
-                "Of them, those that an operator has acknowledged.",
+                "Damaged entries that an operator has acknowledged.",
                 status.acknowledged_faults as f64,
             ),
             (
                 "coppice_set_aside",
                 Gauge,
-                "Pieces of work that trap, and are passed over.",
+                "Pieces of work that are skipped because they trap.",
                 status.set_aside.len() as f64,
             ),
         ];
@@ -272,15 +277,19 @@ impl Text {
         let marks = status.water_marks.map_or([0; 3], |marks| [marks.low, marks.high, marks.emergency]);
         let marks = [("low", marks[0]), ("high", marks[1]), ("emergency", marks[2])];
         let marks = marks.into_iter().map(|(mark, bytes)| (mark, bytes as f64));
-        self.by(("coppice_water_bytes", Gauge, "Water marks of the capacity trigger; 0 without one."), "mark", marks)?;
+        self.by(
+            ("coppice_water_bytes", Gauge, "Watermarks of the capacity trigger; 0 without the trigger."),
+            "mark",
+            marks,
+        )?;
         let refused = tally::refusals().map(|(reason, count)| (reason, count as f64));
         let help = "Blocks that were refused since the canister was started, by reason.";
         self.by(("coppice_refused_appends_total", Counter, help), "reason", refused)?;
         let indexes = [("transactions", &status.transaction_index), ("keys", &status.key_index)];
         let entries = indexes.iter().map(|(name, index)| (*name, index.entries as f64));
-        self.by(("coppice_index_entries", Gauge, "Entries of an index, stale ones too."), "index", entries)?;
+        self.by(("coppice_index_entries", Gauge, "Entries of an index, including stale ones."), "index", entries)?;
         let debts = indexes.iter().map(|(name, index)| (*name, index.debt as f64));
-        self.by(("coppice_index_stale_entries", Gauge, "Entries of an index at most that are stale."), "index", debts)
+        self.by(("coppice_index_stale_entries", Gauge, "Upper bound of the stale entries of an index."), "index", debts)
     }
 
     fn storage(&mut self, state: &State) -> io::Result<()> {
@@ -294,7 +303,7 @@ impl Text {
                 "Bytes of stable memory that are billed.",
                 storage.billed_bytes as f64,
             ),
-            ("coppice_stable_max_bytes", Gauge, "The operator's cap on them.", storage.max_bytes as f64),
+            ("coppice_stable_max_bytes", Gauge, "Cap on the billed bytes.", storage.max_bytes as f64),
             (
                 "coppice_stable_reusable_bytes",
                 Gauge,
@@ -310,16 +319,16 @@ impl Text {
             ),
             ("coppice_payload_bytes", Gauge, "Payload bytes of the kept blocks.", storage.payload_bytes as f64),
             ("coppice_utxo_records", Gauge, "UTXO records.", storage.utxo.records as f64),
-            ("coppice_utxo_unmined_records", Gauge, "Of them, unmined ones.", storage.utxo.unmined as f64),
+            ("coppice_utxo_unmined_records", Gauge, "Unmined UTXO records.", storage.utxo.unmined as f64),
             (
                 "coppice_utxo_billed_bytes",
                 Gauge,
                 "Bytes of stable memory that are billed for UTXO records.",
                 storage.utxo.billed_bytes as f64,
             ),
-            ("coppice_utxo_max_bytes", Gauge, "The cap on them.", storage.utxo.max_bytes as f64),
+            ("coppice_utxo_max_bytes", Gauge, "Cap on the bytes of UTXO records.", storage.utxo.max_bytes as f64),
             ("coppice_deletion_rows", Gauge, "Rows of the deletion queue.", rows as f64),
-            ("coppice_deletion_max_rows", Gauge, "The cap on them.", max_rows as f64),
+            ("coppice_deletion_max_rows", Gauge, "Cap on the rows of the deletion queue.", max_rows as f64),
         ];
         all.into_iter().try_for_each(|figure| self.plain(figure))?;
         let owners: Vec<(String, f64)> = storage
@@ -337,7 +346,7 @@ impl Text {
             return Ok(());
         }
         let secs = exporters.iter().map(|exporter| (exporter.name.as_str(), exporter.lag_seconds as f64));
-        let help = "Seconds since an exporter acknowledged last, while blocks wait for it.";
+        let help = "Seconds since an exporter's last acknowledgement, while blocks wait for it.";
         self.by(("coppice_exporter_lag_seconds", Kind::Gauge, help), "exporter", secs)?;
         let blocks = exporters.iter().map(|exporter| (exporter.name.as_str(), exporter.lag_blocks as f64));
         let help = "Kept blocks that an exporter has not acknowledged.";
@@ -345,10 +354,10 @@ impl Text {
     }
 
     fn health(&mut self, state: &State) -> io::Result<()> {
-        // Without the sentences of `health`, which cost more than the figures.
+        // Not `health::health`, because its remedies cost more than the metrics.
         let raised = health::raised(state);
         let healthy = raised.iter().all(|(severity, ..)| *severity == Severity::Notice);
-        self.plain(("coppice_healthy", Kind::Gauge, "Whether all is well.", f64::from(u8::from(healthy))))?;
+        self.plain(("coppice_healthy", Kind::Gauge, "Whether the canister is healthy.", f64::from(u8::from(healthy))))?;
         let codes: Vec<String> = raised.iter().map(|(_, _, found)| found.code.to_string()).collect();
         let values = codes.iter().map(|code| (code.as_str(), 1.0));
         self.by(("coppice_problem", Kind::Gauge, "The problems that are raised, by code."), "code", values)?;
@@ -357,10 +366,10 @@ impl Text {
     }
 
     fn messages(&mut self) -> io::Result<()> {
-        let help = "Instructions of a message of the hottest methods since the canister was started, without encoding its answer.";
+        let help = "Instructions of a message of the hottest methods since the canister was started, without encoding the reply.";
         let mut builder = self.0.histogram_vec("coppice_message_instructions", help)?;
         let bounds: Vec<f64> = meter::BOUNDS.iter().map(|&bound| bound as f64).chain([f64::INFINITY]).collect();
-        // One that was never called has no series.
+        // A method that was never called has no series.
         for (name, histogram) in
             meter::NAMES.iter().zip(meter::histograms()).filter(|(_, histogram)| histogram.buckets != [0; 8])
         {
@@ -397,7 +406,7 @@ fn encode(state: &State) -> io::Result<Vec<u8>> {
     Ok(text.0.into_inner())
 }
 
-/// All figures.
+/// Responds to `/metrics`.
 pub fn answer(state: &State) -> Answer {
     match encode(state) {
         Ok(text) => Answer::new(200, CONTENT_TYPE, text),
@@ -409,7 +418,7 @@ pub fn answer(state: &State) -> Answer {
 mod tests {
     use super::*;
 
-    /// What the documents name, histograms without their suffixes.
+    /// Names from the specifications, histograms without their suffixes.
     const DOCUMENTED: [&str; 17] = [
         "pruner_duration_seconds",
         "pruner_skipped_total",
@@ -431,7 +440,7 @@ mod tests {
     ];
 
     #[test]
-    fn the_documents_names_are_unchanged_and_all_others_are_the_canisters() {
+    fn documented_names_are_unchanged_and_others_have_the_prefix() {
         let (own, named): (Vec<&str>, Vec<&str>) =
             SERVICES.iter().map(|(name, _, _)| *name).partition(|name| name.starts_with("coppice_"));
         let sorted =
@@ -448,9 +457,9 @@ mod tests {
         assert_eq!(sorted(&named), sorted(&DOCUMENTED));
     }
 
-    /// A figure whose name is not in the table would be left out.
+    /// A metric whose name is missing from the table would be omitted.
     #[test]
-    fn every_figure_of_the_services_is_known() {
+    fn every_service_metric_is_in_the_table() {
         platform::native::reset();
         crate::storage::memory::forget();
         crate::state::init(None).unwrap();

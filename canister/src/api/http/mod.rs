@@ -1,7 +1,8 @@
-//! HTTP: `/` the dashboard, `/block/NUMBER` and `/tx/ID` what is kept, `/metrics`, `/logs`, `/health`.
+//! HTTP: the dashboard `/`, pages of kept data `/block/NUMBER` and `/tx/ID`, and `/metrics`, `/logs`, `/health`.
 //!
-//! Every answer says whose it is. A query's is one replica's, and its content is not certified: what the subnet vouches for is that
-//! nothing here is certified (`certified`), so that gateways which verify pass it on. An update call's is the subnet's.
+//! Every response names its origin. The response to a query comes from one replica and its content is not certified; the subnet certifies
+//! only that certification is skipped (`certified`), so that verifying gateways pass the response on. The response to an update call comes
+//! from the subnet.
 
 mod answer;
 mod certified;
@@ -17,13 +18,13 @@ use serde_bytes::ByteBuf;
 
 pub use certified::certify;
 
-/// Bytes of a URL.
+/// Maximum bytes of a URL.
 const MAX_URL: usize = 2_048;
-/// What a page may load: nothing, but for its own style.
+/// Content security policy: a page may load nothing except its own style.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; \
                       frame-ancestors 'none'";
 
-/// What a path answers.
+/// Returns the response of a path.
 fn route(state: &State, url: &str) -> Answer {
     if url.len() > MAX_URL {
         return Answer::text(414, format!("a URL has at most {MAX_URL} bytes\n"));
@@ -44,7 +45,7 @@ fn route(state: &State, url: &str) -> Answer {
     }
 }
 
-/// Answers a request.
+/// Responds to a request.
 pub fn respond(state: &State, request: &HttpRequest) -> HttpResponse {
     let answer = match request.method.as_str() {
         "GET" | "HEAD" => route(state, &request.url),

@@ -4,7 +4,7 @@ use crate::state::{self, mutate, read};
 use crate::storage::memory;
 use coppice_interface::*;
 
-/// A new canister of which nothing is set up.
+/// Installs a canister without any setup.
 fn new() {
     native::reset();
     memory::forget();
@@ -13,7 +13,7 @@ fn new() {
     state::init(Some(CanisterArg::Init(InitArg::default()))).unwrap();
 }
 
-/// One that is set up as it is meant to be, with a producer and nothing more.
+/// Installs a canister with a producer, marked as set up.
 fn fresh() {
     new();
     let producer = Grant { principal: candid::Principal::from_slice(&[1]), role: Role::Producer };
@@ -42,7 +42,7 @@ mod kept;
 mod sentences;
 
 #[test]
-fn paths_are_found_or_not_and_every_answer_says_whose_it_is() {
+fn known_paths_respond_and_every_response_names_its_origin() {
     fresh();
     for (url, status) in [
         ("/", 200),
@@ -112,7 +112,7 @@ fn health_is_json_with_a_status_for_monitors() {
 }
 
 #[test]
-fn an_update_calls_answer_is_the_subnets() {
+fn responses_to_update_calls_name_the_subnet() {
     fresh();
     for replicated in [false, true] {
         native::with(|world| world.replicated = replicated);
@@ -131,7 +131,7 @@ fn an_update_calls_answer_is_the_subnets() {
     }
 }
 
-/// A job of the pruner of UTXO records that ends so.
+/// Ends a job of the pruner of UTXO records with this error.
 fn fail_to_preserve(error: UtxoError) {
     mutate(|state| {
         let (pruner, records) = state.utxo_pruner();
@@ -141,7 +141,7 @@ fn fail_to_preserve(error: UtxoError) {
     });
 }
 
-/// What methods answer to everybody, by name, but for those that answer what a caller has put in.
+/// Returns the replies of public methods by name, except those that return data that callers have stored.
 fn public_answers() -> Vec<(&'static str, String)> {
     let of = |name, answer: &dyn std::fmt::Debug| (name, format!("{answer:?}"));
     let list = ListBlobDeletions { cursor: None, limit: 0, ..ListBlobDeletions::default() };
@@ -170,12 +170,12 @@ fn public_answers() -> Vec<(&'static str, String)> {
     })
 }
 
-/// A query that is new is searched for the balance, too.
+/// Fails if a new query is missing from the search for the balance.
 #[test]
 fn all_queries_are_searched_for_the_balance() {
     fresh();
     let searched: Vec<&str> = public_answers().into_iter().map(|(name, _)| name).collect();
-    // Blocks, transactions and records, as they were put in; and what roles guard.
+    // Blocks, transactions and records as stored, and methods that roles guard.
     let others = [
         "get_block_header",
         "get_block_headers",
@@ -205,22 +205,22 @@ fn all_queries_are_searched_for_the_balance() {
 }
 
 #[test]
-fn nothing_public_says_what_the_balance_is() {
+fn public_replies_do_not_reveal_the_balance() {
     fresh();
     let change = ConfigChange { public_logs: Some(true), ..ConfigChange::default() };
     mutate(|state| state.set_config("set_config", &change)).unwrap();
-    // For no row of the deletion queue there is memory yet.
+    // There is no memory yet for a row of the deletion queue.
     let schedule = || {
         let name = BlobName { blob_key: vec![7].into(), file_type: "tx".into(), store_type: StoreType::Block };
         mutate(|state| state.deletions.schedule(&(&name).into(), 1, platform::time_ns()))
     };
     let mut not_grown = 0;
-    // Distinct digits, in no figure else.
+    // Distinct digits that occur in no other number.
     for (liquid, frozen) in [(77_654_321_987u128, 0), (1_234_567_898_765, 3_456_789_876_543), (9, 8_765_432_123_456)] {
         native::with(|world| (world.liquid_cycles, world.frozen_cycles) = (liquid, frozen));
         let missing = |liquid: u128| 100_000_000_000_000 - liquid;
         fail_to_preserve(UtxoError::LowCycles { missing: missing(liquid) });
-        // Two calls of a timer are to be left.
+        // The balance must keep two calls of a timer.
         let to_grow = native::with(|world| 2 * world.timer_call_cycles).saturating_sub(liquid);
         mutate(crate::operation::daemon::grow);
         assert_eq!(schedule().is_err(), liquid == 77_654_321_987, "{liquid}");
@@ -246,7 +246,7 @@ fn nothing_public_says_what_the_balance_is() {
 }
 
 #[test]
-fn what_to_do_where_parents_are_not_preserved_is_said_by_the_reason() {
+fn blocked_preservation_advice_matches_its_cause() {
     fresh();
     for (error, action) in [
         (UtxoError::LowCycles { missing: 1 }, "Top the canister up;"),
@@ -264,7 +264,7 @@ fn what_to_do_where_parents_are_not_preserved_is_said_by_the_reason() {
 }
 
 #[test]
-fn the_log_is_public_by_a_setting_only_and_is_asked_as_other_canisters_are() {
+fn log_is_public_only_by_setting_and_takes_the_minters_parameters() {
     fresh();
     let at = |ns: u64| native::with(|world| world.time_ns = ns);
     for number in 0..5u64 {
@@ -287,7 +287,7 @@ fn the_log_is_public_by_a_setting_only_and_is_asked_as_other_canisters_are() {
     };
     let numbers = |url: &str| lines(url).into_iter().map(|(number, _)| number).collect::<Vec<_>>();
     assert_eq!(numbers("/logs"), [0, 1, 2, 3, 4]);
-    // As the minters of ckBTC and ckETH have it: a line of that very moment is among them, and with a moment the newest is first.
+    // As in the minters of ckBTC and ckETH: `time` is inclusive, and with `time` the newest line is first.
     assert_eq!(numbers("/logs?sort=desc&time=1001"), [4, 3, 2, 1]);
     assert_eq!(numbers("/logs?sort=asc&time=1001"), [1, 2, 3, 4]);
     assert_eq!(numbers("/logs?time=1003"), [4, 3]);
@@ -305,12 +305,12 @@ fn the_log_is_public_by_a_setting_only_and_is_asked_as_other_canisters_are() {
     for bad in ["/logs?time=-1", "/logs?time=18446744073709551616", "/logs?time=", "/logs?time=now&priority=error"] {
         assert_eq!(get(bad).0, 400, "{bad}");
     }
-    // What a line says is text, and no part of the page.
+    // The text of a line is escaped.
     let (_, page) = get("/");
     assert!(page.contains("&lt;b&gt;&quot;4&quot;&lt;/b&gt;") && !page.contains("<b>\"4"));
 }
 
-/// Numbers of the lines that are said, and how many are left out.
+/// Returns the numbers of the lines, and how many are left out.
 fn said(url: &str) -> (Vec<u64>, u64) {
     let (status, body) = get(url);
     assert!(status == 200 && body.len() < 2_000_000, "{status}: {}", body.len());
@@ -331,13 +331,13 @@ fn a_thousand_of_the_longest_lines_fit_a_reply() {
 }
 
 #[test]
-fn who_polls_a_log_of_lines_that_are_longer_in_json_gets_all_of_it() {
+fn polling_a_log_of_long_lines_returns_all_lines() {
     fresh();
     let change = ConfigChange { public_logs: Some(true), ..ConfigChange::default() };
     mutate(|state| state.set_config("set_config", &change)).unwrap();
     for number in 0..1_000 {
         native::with(|world| world.time_ns = 1_000 + number);
-        // Each character takes six.
+        // Each character takes six in JSON.
         crate::logs::error(&"\u{1}".repeat(1_000));
     }
     let (newest, left_out) = said("/logs?sort=desc");
@@ -358,7 +358,7 @@ fn who_polls_a_log_of_lines_that_are_longer_in_json_gets_all_of_it() {
 }
 
 #[test]
-fn the_page_says_whether_appends_go_on() {
+fn page_reports_whether_appends_go_on() {
     fresh();
     let sub = || {
         let page = get("/").1;
@@ -382,7 +382,7 @@ fn the_page_says_whether_appends_go_on() {
 }
 
 #[test]
-fn metrics_are_what_a_prometheus_server_reads() {
+fn metrics_are_valid_prometheus_text() {
     fresh();
     meter::forget();
     state::tally::forget();
@@ -390,7 +390,7 @@ fn metrics_are_what_a_prometheus_server_reads() {
         let exporter = Exporter { name: name.into(), principal: candid::Principal::from_slice(&[principal]) };
         mutate(|state| state.register_exporter(&exporter)).unwrap();
     }
-    // One of them has a block less to go.
+    // One of the exporters has a block less to acknowledge.
     for number in 0..3 {
         mutate(|state| {
             let (block, admission) = (crate::testing::block(number, &[], 10), state.admission());
@@ -404,7 +404,7 @@ fn metrics_are_what_a_prometheus_server_reads() {
     meter::count(meter::Hot::AppendBlock, 2_000_000_000);
     let (_, text) = get("/metrics");
     let scrape = prometheus_parse::Scrape::parse(text.lines().map(|line| Ok(line.to_string()))).unwrap();
-    // The parser takes sums and counts of histograms for figures of their own.
+    // The parser treats the sums and counts of histograms as separate metrics.
     let base = |name: &'_ str| -> String {
         let of =
             |suffix: &str| name.strip_suffix(suffix).filter(|base| text.contains(&format!("# TYPE {base} histogram")));
@@ -419,7 +419,7 @@ fn metrics_are_what_a_prometheus_server_reads() {
         let counter = text.contains(&format!("# TYPE {name} counter"));
         assert_eq!(counter, name.ends_with("_total"), "{name}: counters, and only they, end with _total");
     }
-    // Each header once, and what belongs together stands together.
+    // Each header occurs once, and samples of one metric are adjacent.
     let types: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
     assert_eq!(types.len(), types.iter().collect::<std::collections::BTreeSet<_>>().len());
     for name in [

@@ -1,4 +1,4 @@
-//! Headers of messages: the type table of an answer's type, encoded once.
+//! Headers of messages: the type table of a reply's type, encoded once.
 
 use crate::platform;
 use candid::CandidType;
@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::rc::Rc;
 
-/// Bytes before the values of a message: the table of its types.
+/// Bytes before the values of a message: its type table.
 pub type Header = Rc<[u8]>;
 
 thread_local! {
@@ -32,12 +32,12 @@ impl<T: CandidType> CandidType for TypeOnly<T> {
     }
 }
 
-/// Returns what was encoded; traps where encoding failed.
+/// Returns the encoded bytes; traps if encoding failed.
 pub fn must<T>(done: candid::Result<T>) -> T {
     done.unwrap_or_else(|error| platform::trap(&format!("the answer cannot be encoded: {error}")))
 }
 
-/// Returns the header of a type, which is encoded once and kept until the next upgrade.
+/// Returns the header of a type. The header is encoded once and kept until the next upgrade.
 pub fn header<T: CandidType + 'static>() -> Header {
     HEADERS.with_borrow_mut(|known| {
         let id = TypeId::of::<T>();

@@ -1,12 +1,12 @@
-//! Arguments whose types are the expected ones, read straight off the message.
+//! Fast path of decoding: arguments whose type table is the expected one are read directly from the message.
 //!
-//! A message of Candid begins with a table of the types of what comes behind it. To parse it and to compare it with the types that a
-//! method expects takes a million instructions where a batch of one item takes a tenth of that. A client that was generated from
-//! the same types sends the same table, byte by byte: what begins with exactly these bytes needs no comparison.
+//! A Candid message begins with a table of the types of its values. Parsing the table and comparing it with the expected types takes a
+//! million instructions, ten times the work of a batch of one item. A client that was generated from the same types sends the same table
+//! byte by byte, so a message that begins with exactly these bytes needs no comparison.
 //!
-//! Here only what is beyond doubt is read: a length, option or flag that is not written in the one shortest way, a byte too many or too
-//! few, or a value that might cost more than [the quota](super::quota::DECODING_QUOTA), and the message goes the generic way, which reads
-//! or refuses it. So whatever is read here the generic way reads too, and to the same values.
+//! The fast path gives up, and the generic decoder reads or refuses the message, if a length, option or flag is not in its shortest form,
+//! if there is a byte too many or too few, or if a value might cost more than [the quota](super::quota::DECODING_QUOTA). So the generic
+//! decoder reads every message that the fast path reads, to the same values.
 
 use super::header::Header;
 use super::quota::DECODING_QUOTA;
@@ -14,7 +14,7 @@ use candid::CandidType;
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
 
-/// What is left of a message, and what may still be spent on it, by `candid`'s measure.
+/// The unread rest of a message, and the rest of its quota in `candid`'s units.
 pub struct Reader<'a> {
     rest: &'a [u8],
     left: usize,
@@ -38,7 +38,7 @@ impl<'a> Reader<'a> {
         Some(byte)
     }
 
-    /// A length: LEB128 in its shortest form, of four bytes at most.
+    /// Reads a length: LEB128 in its shortest form, at most four bytes.
     fn length(&mut self) -> Option<usize> {
         let mut length = 0;
         for shift in [0, 7, 14, 21] {
@@ -52,9 +52,9 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What can be read without its type.
+/// A type whose values can be read without the type table.
 pub trait Known: Sized {
-    /// The next value; `None` where the generic way has to say what it is.
+    /// Reads the next value, or returns `None` to leave the message to the generic decoder.
     fn read(reader: &mut Reader) -> Option<Self>;
 }
 
@@ -118,7 +118,7 @@ impl<T: Known> Known for Vec<T> {
     fn read(reader: &mut Reader) -> Option<Self> {
         let len = reader.length()?;
         reader.pay(2)?;
-        // An item takes a byte of the message at least, and more of memory.
+        // An item takes at least a byte of the message, and more memory.
         let mut items = Self::with_capacity(len.min(reader.rest.len() / 16));
         for _ in 0..len {
             reader.pay(3)?;
@@ -128,14 +128,14 @@ impl<T: Known> Known for Vec<T> {
     }
 }
 
-/// Bytes of a name.
+/// Length of a name in bytes.
 macro_rules! len {
     ($name:ident) => {
         stringify!($name).len()
     };
 }
 
-/// Records, with their fields in the order in which Candid has them: by the hash of their names.
+/// Implements [`Known`] for records. The fields are in Candid's order: by the hash of their names.
 macro_rules! record {
     ($($record:ty { $($field:ident),* })*) => {$(
         impl Known for $record {
@@ -167,12 +167,12 @@ record! {
     MinedTransaction { subtree, txid }
 }
 
-/// Variants, with their cases in the order in which Candid has them; `(Known::read)` where a case has a value.
+/// Implements [`Known`] for variants. The cases are in Candid's order; `(Known::read)` marks a case with a value.
 macro_rules! variant {
     ($($variant:ty { $($case:ident $(($read:path))?),* })*) => {$(
         impl Known for $variant {
             fn read(reader: &mut Reader) -> Option<Self> {
-                // A case without a value has one of no bytes, which costs 1.
+                // A case without a value has a value of zero bytes, which costs 1.
                 reader.pay(2 + 5 + 1 + [$(len!($case)),*].into_iter().max()?)?;
                 let case = reader.length()?;
                 let mut at = 0..;
@@ -191,7 +191,7 @@ variant! {
     StoreType { Tx, BlockPersister, Temp, Block, PeerRegistry, Subtree }
 }
 
-/// The only argument of a method, where its types are the expected ones, and nothing about it is in doubt.
+/// Returns the only argument of a method, or `None` to leave the message to the generic decoder.
 pub fn read<T: Known + CandidType + 'static>(message: &[u8], header: &Header) -> Option<T> {
     let rest = message.strip_prefix(&header[..])?;
     let mut reader = Reader { rest, left: DECODING_QUOTA.checked_sub(4 * header.len())? };

@@ -1,11 +1,11 @@
-//! Candid, in and out.
+//! Candid decoding of arguments and encoding of replies.
 //!
-//! *In*: an argument is decoded after the caller's roles are checked, within quotas, the same for all methods but `http_request`. Two megabytes can otherwise say things that take
-//! billions of instructions: a million empty elements, types of types. What is called often is read without its types where these are
-//! the expected ones (`known.rs`).
+//! *Decoding*: an argument is decoded after the check of the caller's roles, within quotas that are the same for all methods except
+//! `http_request`. Without quotas, two megabytes can take billions of instructions: a million empty elements, types of types. Frequent
+//! methods skip the type table if it is the expected one (`known.rs`).
 //!
-//! *Out*: the generic code builds and writes the whole type table of an answer each time, 200,000 instructions for
-//! `variant { Ok; Err : AppendError }`, ten times what appending a small block takes. An update's is remembered.
+//! *Encoding*: `candid` builds and writes the whole type table of a reply each time, which takes 200,000 instructions for `variant { Ok;
+//! Err : AppendError }`, ten times the cost of appending a small block. The tables of updates' replies are therefore cached.
 
 mod header;
 mod known;
@@ -21,7 +21,7 @@ use known::Known;
 use quota::quotas;
 use serde::de::DeserializeOwned;
 
-/// No arguments at all, as deployment tools encode them.
+/// An empty list of arguments, as deployment tools encode it.
 const NOTHING: &[u8] = b"DIDL\0\0";
 
 fn undecodable(error: &candid::Error) -> String {
@@ -41,7 +41,8 @@ pub fn read<A: for<'a> ArgumentDecoder<'a>>(bytes: &[u8]) -> Result<A, String> {
     decode(bytes, &quotas())
 }
 
-/// Quota of decoding an HTTP request, because anyone may send one. A URL of 2 KiB, fifty headers and a small body take a tenth of it.
+/// Quota of decoding an HTTP request; lower, because any caller may send one. A URL of 2 KiB, fifty headers and a small body take a tenth
+/// of it.
 const HTTP_QUOTA: usize = 200_000;
 
 /// Decodes the argument of `http_request`.
@@ -54,7 +55,7 @@ pub fn read_http<A: for<'a> ArgumentDecoder<'a>>(bytes: &[u8]) -> Result<A, Stri
     decode(bytes, &config)
 }
 
-/// Decodes the argument of a method that is called often: straight off the message where its types are the expected ones.
+/// Decodes the argument of a frequent method: by the fast path if its type table is the expected one.
 ///
 /// # Errors
 /// As [`read`].
@@ -62,19 +63,19 @@ pub fn read_known<T: Known + CandidType + DeserializeOwned + 'static>(bytes: &[u
     known::read(bytes, &header::<T>()).map_or_else(|| read(bytes), |one| Ok((one,)))
 }
 
-/// Encodes an answer: its header, which is remembered, and its value.
+/// Encodes a reply with a cached header.
 pub fn answer<T: CandidType + 'static>(value: T) -> Vec<u8> {
     let mut values = ValueSerializer::new();
     must(value.idl_serialize(&mut values));
     [&header::<T>(), values.get_result()].concat()
 }
 
-/// Encodes an answer, its types as well: most queries are answered from a heap that nothing is kept on.
+/// Encodes a reply without the cache, because the platform discards the heap changes of most queries.
 pub fn encode<T: CandidType>(value: T) -> Vec<u8> {
     must(candid::encode_one(value))
 }
 
-/// The argument of an installation or an upgrade, where there may be none.
+/// Decodes the optional argument of an installation or an upgrade.
 pub fn decode_canister_arg(bytes: Vec<u8>) -> Option<CanisterArg> {
     if bytes.is_empty() || bytes == NOTHING {
         return None;
@@ -94,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_what_the_generic_code_encodes() {
+    fn cached_encoding_equals_the_generic_encoding() {
         type Appended = Result<(), AppendError>;
         type Put = Result<(), UploadError>;
         for _ in 0..2 {
@@ -111,14 +112,14 @@ mod tests {
         }
     }
 
-    /// What decoding costs.
+    /// Returns the bytes of a message and the cost of decoding it.
     fn cost<T: CandidType + DeserializeOwned>(arg: &T) -> (usize, usize) {
         let bytes = candid::encode_one(arg).unwrap();
         let (_, cost) = candid::utils::decode_args_with_config_debug::<(T,)>(&bytes, &quotas()).unwrap();
         (bytes.len(), cost.decoding_quota.unwrap())
     }
 
-    /// The largest messages that a feeder sends: whole ones of bytes, and batches of 1.5 MB of small things.
+    /// The largest messages of a feeder: blobs that fill a message, and batches of 1.5 MB of small items.
     #[test]
     fn the_largest_messages_fit_the_quota() {
         let blob = |byte: u8, len: usize| ByteBuf::from(vec![byte; len]);
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn an_argument_may_be_left_out() {
+    fn canister_argument_is_optional() {
         assert_eq!(decode_canister_arg(Vec::new()), None);
         assert_eq!(decode_canister_arg(candid::encode_args(()).unwrap()), None);
         assert_eq!(decode_canister_arg(encode(None::<CanisterArg>)), None);

@@ -1,16 +1,16 @@
-//! Quotas of decoding: what a message may cost before it is refused.
+//! Quotas of decoding: limits above which a message is refused.
 
 use candid::DecoderConfig;
 
-/// What decoding a message may cost, by `candid`'s own measure ([`DecoderConfig::set_decoding_quota`]): a unit takes some 330
-/// instructions at most. The largest batches of a feeder take five sixths of it.
+/// Maximum cost of decoding a message, in `candid`'s units ([`DecoderConfig::set_decoding_quota`]); a unit takes at most some 330
+/// instructions. The largest batches of a feeder cost five sixths of the quota.
 pub const DECODING_QUOTA: usize = 2_800_000;
-/// What skipping may cost that nobody knows: fields, arguments, options of another type. It also bounds how deep a value goes: on wasm
-/// nothing else does, and the stack would overflow.
+/// Maximum cost of skipping unknown data: fields, arguments, options of another type. The quota also bounds the depth of a value, because
+/// on wasm nothing else does and the stack would overflow.
 const SKIPPING_QUOTA: usize = 1_000;
-/// Entries of a message's table of types. The largest of the interface has some 60.
+/// Maximum entries of a message's type table. The largest table of the interface has some 60.
 const MAX_TYPES: usize = 500;
-/// Bytes of that table.
+/// Maximum bytes of the type table.
 const MAX_HEADER: usize = 16 << 10;
 
 /// Returns the limits of decoding a message.

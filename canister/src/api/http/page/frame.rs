@@ -1,4 +1,4 @@
-//! Frame of a page: style, header and footer around a content.
+//! Frame of a page: style, header and footer around the content.
 
 use super::super::answer::source;
 use super::words::moment;
@@ -9,7 +9,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 const STYLE: &str = include_str!("style.css");
 const ICON: &str = include_str!("icon.svg");
 
-/// Returns a figure with its value for programs.
+/// Returns a figure with its value as a data attribute.
 pub fn figure(name: &str, value: u64, shown: &str) -> Markup {
     html! { data data-figure=(name) value=(value) { (shown) } }
 }
@@ -37,7 +37,7 @@ pub fn frame(title: &str, refresh: Option<u64>, content: Markup) -> Markup {
                 (content)
                 footer {
                     p { "Answered by " (source()) ". Version " (env!("CARGO_PKG_VERSION")) "."
-                        @if let Some(secs) = refresh { " Loaded anew each " (duration(secs)) "." } }
+                        @if let Some(secs) = refresh { " Reloads every " (duration(secs)) "." } }
                     nav { a href="/metrics" { "/metrics" } " " a href="/health" { "/health" } " " a href="/logs" { "/logs" } }
                 }
             }

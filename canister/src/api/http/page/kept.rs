@@ -1,4 +1,4 @@
-//! `/block/NUMBER` and `/tx/ID`: what is kept of a block, and of a transaction.
+//! Pages of a kept block (`/block/NUMBER`) and a kept transaction (`/tx/ID`).
 
 use super::super::answer::Answer;
 use super::frame::{self, frame};
@@ -8,16 +8,16 @@ use coppice_interface::segments::Segment;
 use coppice_interface::{BlockHeader, ReadError, TransactionPlace, UtxoGet, UtxoRecord};
 use maud::{Markup, html};
 
-/// Ids of a block that are shown.
+/// Maximum ids of a block that are shown.
 const IDS: u32 = 1_000;
-/// Bytes of a receipt that are shown.
+/// Maximum bytes of a receipt that are shown.
 const RECEIPT: usize = 4_096;
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The bytes that two digits each say; none where they are not digits.
+/// Decodes hexadecimal text, or returns `None` for other text.
 fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits: Option<Vec<u8>> = text.chars().map(|digit| digit.to_digit(16).map(|value| value as u8)).collect();
     let (pairs, rest) = digits.as_ref()?.as_chunks::<2>();
@@ -31,7 +31,7 @@ fn answer(status: u16, title: &str, content: Markup) -> Answer {
 
 fn refused(title: &str, why: &ReadError) -> Answer {
     let (status, said) = match why {
-        ReadError::NotFound => (404, "It is not kept: it was pruned, or was never there.".to_string()),
+        ReadError::NotFound => (404, "It is not kept: it was pruned, or never existed.".to_string()),
         ReadError::Pruned { first_available } => {
             (410, format!("It was pruned: the oldest block that is kept is {}.", count(*first_available)))
         }
@@ -41,7 +41,7 @@ fn refused(title: &str, why: &ReadError) -> Answer {
     answer(status, title, html! { p { (said) } })
 }
 
-/// A row of a table: what it is, and what it is here.
+/// Returns a table row with a name and a value.
 fn row(name: &str, value: Markup) -> Markup {
     html! { tr { th { (name) } td { (value) } } }
 }
@@ -76,7 +76,7 @@ fn figure(name: &str, value: u64) -> Markup {
     frame::figure(name, value, &count(value))
 }
 
-/// The first ids of a block, and how many there are.
+/// Returns the first ids of a block.
 fn ids(state: &State, number: u64, transactions: u32) -> Result<Vec<String>, ReadError> {
     let wanted = transactions.min(IDS);
     let segment = Segment::Index as u8;
@@ -135,7 +135,7 @@ fn record(record: &UtxoRecord) -> Markup {
     }
 }
 
-/// A transaction: where it is, its receipt, and its UTXO record.
+/// Returns the page of a transaction: its place, its receipt and its UTXO record.
 pub fn transaction(state: &State, id: &str) -> Answer {
     let Some(bytes_of) = unhex(id).filter(|id| id.len() == 32) else {
         return Answer::text(400, "/tx/ID: a transaction's id is 64 hexadecimal digits\n");

@@ -1,6 +1,6 @@
-//! `/`: a page that says within seconds whether all is well. It is whole in itself: style and plots are in it, and there is no script.
+//! Dashboard (`/`): shows at a glance whether the canister is healthy. The page contains its style and plots, and no script.
 //!
-//! Figures that a program may want are in `data` attributes: `data-figure` names one, `value` has it.
+//! Figures for programs are in `data` elements: `data-figure` is the name, `value` the value.
 
 mod frame;
 mod kept;
@@ -15,16 +15,16 @@ use crate::{logs, platform};
 use coppice_interface::*;
 use frame::{figure, frame};
 use maud::{Markup, html};
-use plot::{Mark, Of, Plot, Series, Unit};
+use plot::{Mark, Plot, Series, Source, Unit};
 use words::{ago, bytes, count, moment};
 
-/// Seconds after which the page is loaded anew, where the URL does not say (`/?refresh=5`).
+/// Seconds after which the page reloads unless the URL sets them (`/?refresh=5`).
 const REFRESH: u64 = 60;
-/// Jobs that are shown.
+/// Maximum jobs that are shown.
 const JOBS: u32 = 6;
-/// Errors that are shown.
+/// Maximum errors that are shown.
 const ERRORS: u32 = 6;
-/// Exporters that are shown: those who are farthest behind.
+/// Maximum exporters that are shown; those with the largest lag come first.
 const EXPORTERS: usize = 20;
 
 fn tile(title: &str, shown: Markup, more: Markup) -> Markup {
@@ -35,7 +35,7 @@ fn is_or_are(number: u64) -> &'static str {
     if number == 1 { " is " } else { " are " }
 }
 
-/// A text in which what stands between backticks is typed.
+/// Marks the text between backticks as code.
 fn commands(text: &str) -> Markup {
     html! { @for (at, part) in text.split('`').enumerate() { @if at % 2 == 1 { code { (part) } } @else { (part) } } }
 }
@@ -52,7 +52,7 @@ struct View<'a> {
 }
 
 impl View<'_> {
-    /// Whether blocks are appended, as far as that is known; empty where something critical may refuse them.
+    /// Returns a sentence about whether appends are accepted, or an empty one if a critical problem may refuse them.
     fn appends(&self) -> String {
         let chain = &self.state.chain;
         let any = |wanted: &dyn Fn(&Problem) -> bool| self.health.problems.iter().any(wanted);
@@ -64,7 +64,7 @@ impl View<'_> {
                 open.number
             )
         } else if chain.is_under_way() {
-            "A rollback, or what a reset or an upload has left, is under way: appends wait for it.".into()
+            "A rollback, or the clean-up of a reset or an upload, is under way: appends wait for it.".into()
         } else if any(&|problem| problem.severity == Severity::Critical) {
             String::new()
         } else {
@@ -137,18 +137,18 @@ impl View<'_> {
         let age = appended_at.map_or("of unknown age".into(), |at| ago(at.saturating_mul(1_000_000_000), self.now));
         let slowest = self.export.exporters.iter().max_by_key(|exporter| (exporter.lag_blocks, exporter.lag_seconds));
         let empty = match prune.backlog.empty_in_secs {
-            Some(0) if prune.backlog.held_blocks > 0 => "nothing more may go".to_string(),
+            Some(0) if prune.backlog.held_blocks > 0 => "nothing more may be pruned".to_string(),
             Some(0) => "nothing waits".to_string(),
             Some(secs) => format!("empty in about {}", crate::text::duration(secs)),
             None if prune.backlog.blocks == 0 => "a sweep is left".to_string(),
-            None => "not becoming less".to_string(),
+            None => "not shrinking".to_string(),
         };
         let held = match &prune.held_by {
             Some(held_by) if prune.backlog.held_blocks > 0 => {
                 let blocks = if prune.backlog.held_blocks == 1 { "block" } else { "blocks" };
                 format!("due {blocks}, by {}", health::holder(held_by))
             }
-            _ => "nobody holds what is due".into(),
+            _ => "nothing is held back".into(),
         };
         html! {
             div.tiles {
@@ -179,7 +179,7 @@ impl View<'_> {
     fn plots(&self) -> Markup {
         let now = self.now / 1_000_000_000;
         let [day, month] = [Span::Day, Span::Month].map(|span| self.state.history.samples(span, now));
-        // What is now is newer than the last sample.
+        // The present state is newer than the last sample.
         let with_now = |mut samples: Vec<Sample>| {
             let sample = sampling::sample_now(self.state, now, self.state.due().as_ref());
             samples.retain(|other| other.at < now);
@@ -193,13 +193,13 @@ impl View<'_> {
             .as_ref()
             .map(|marks| [("emergency", marks.emergency), ("high", marks.high), ("low", marks.low)]);
         let marks: Vec<Mark> = marks.into_iter().flatten().map(|(name, value)| Mark { name, value }).collect();
-        let value = |name, figure, of| Series { name, figure, of: Of::Value(of) };
-        let rate = |name, figure, of| Series { name, figure, of: Of::Rate(of) };
+        let value = |name, figure, of| Series { name, figure, of: Source::Value(of) };
+        let rate = |name, figure, of| Series { name, figure, of: Source::Rate(of) };
         let kept = [value("kept", "kept", |sample| sample.kept_bytes as f64)];
         let blocks =
             [rate("appended", "appended", |sample| sample.appended), rate("pruned", "pruned", |sample| sample.pruned)];
         let backlog = [
-            value("may go", "backlog", |sample| f64::from(sample.backlog)),
+            value("may be pruned", "backlog", |sample| f64::from(sample.backlog)),
             value("held", "held", |sample| f64::from(sample.held)),
         ];
         let memory = [
@@ -232,7 +232,7 @@ impl View<'_> {
                 marks: &[],
             },
         ];
-        // Less than a day of samples is drawn twice otherwise.
+        // Otherwise less than a day of samples would be drawn twice.
         let month = month.first().is_some_and(|first| first.at.saturating_add(86_400) <= now).then_some(month);
         let title = if month.is_some() { "A day and a month" } else { "A day" };
         html! { h2 { (title) } div.charts { @for plot in all { (plot.card(&day, month.as_deref(), now)) } } }
@@ -245,7 +245,7 @@ impl View<'_> {
         html! {
             section.card {
                 h3 { "Exporters" }
-                @if exporters.is_empty() { p { "No exporter is registered: pruning waits for nobody"
+                @if exporters.is_empty() { p { "No exporter is registered: pruning waits for none"
                     @if self.export.require_export { ", but require_export is set, so nothing is pruned" } "." } }
                 @else {
                     table {
@@ -261,7 +261,7 @@ impl View<'_> {
                             }
                         }
                     }
-                    @if more > 0 { p.note { "and " (more) " more, who " (if more == 1 { "is" } else { "are" }) " less far behind" } }
+                    @if more > 0 { p.note { "and " (more) " more with a smaller lag" } }
                 }
             }
         }
@@ -321,7 +321,7 @@ impl View<'_> {
             .collect();
         html! {
             section.card {
-                h3 { "Blobs outside" }
+                h3 { "External blobs" }
                 p { (figure("blobs_pending", self.pruner.blobs_pending, &count(self.pruner.blobs_pending))) (is_or_are(self.pruner.blobs_pending)) "to be deleted, "
                     (figure("blobs_dead", self.pruner.blobs_dead, &count(self.pruner.blobs_dead))) (if self.pruner.blobs_dead == 1 { " was" } else { " were" }) " given up, of at most " (count(self.queue.max_rows)) " rows; "
                     (words::many(self.queue.leases.len() as u64, "lease")) "." }
@@ -406,7 +406,7 @@ pub fn transaction(state: &State, id: &str) -> Answer {
     kept::transaction(state, id)
 }
 
-/// The page.
+/// Responds to `/`.
 pub fn answer(state: &State, parameters: &Parameters) -> Answer {
     let refresh = match parameters.get("refresh").map(str::parse::<u64>) {
         None => REFRESH,

@@ -1,29 +1,29 @@
-//! Plots as SVG: no script draws them. Where there is no sample, no line is drawn, and a band says so.
+//! Plots as SVG, without scripts. A band without a line marks a time without samples.
 
 use super::words;
 use crate::logs::history::{Sample, Span};
 use maud::{Markup, html};
 use std::fmt::Write;
 
-/// Size of a plot in its own units; it is stretched to its place.
+/// Size of a plot in its own units; the page stretches the plot.
 const WIDTH: f64 = 600.0;
 const HEIGHT: f64 = 120.0;
-/// Points of a line at most: two units each.
+/// Maximum points of a line; each is two units wide.
 const COLUMNS: u64 = 300;
-/// Room above the highest point.
+/// Space above the highest point, as a factor.
 const HEADROOM: f64 = 1.08;
 
-/// What a value is.
+/// Unit of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Bytes.
     Bytes,
-    /// A number of these: one of them, and several.
+    /// A count, with the unit's singular and plural.
     Count(&'static str, &'static str),
 }
 
 impl Unit {
-    /// A value in words.
+    /// Returns a value in words.
     pub fn say(self, value: f64) -> String {
         match self {
             Self::Bytes => words::bytes(value as u64),
@@ -44,43 +44,43 @@ impl Unit {
     }
 }
 
-/// How a line is made of samples.
+/// Derivation of a line from samples.
 #[derive(Clone, Copy)]
-pub enum Of {
-    /// What a sample says.
+pub enum Source {
+    /// The value in each sample.
     Value(fn(&Sample) -> f64),
-    /// By how much a count rose an hour. A count that fell began anew.
+    /// The increase of a counter per hour. A counter that fell was reset.
     Rate(fn(&Sample) -> u64),
 }
 
 /// A line.
 #[derive(Clone, Copy)]
 pub struct Series {
-    /// What it is called.
+    /// Name of the line.
     pub name: &'static str,
-    /// By which name a program finds its last value.
+    /// Name under which a program finds the last value.
     pub figure: &'static str,
-    /// How it is made.
-    pub of: Of,
+    /// Derivation from samples.
+    pub of: Source,
 }
 
 /// A level line across a plot.
 pub struct Mark {
-    /// What it is called: `low`, `high`, `emergency`.
+    /// Name: `low`, `high`, `emergency`.
     pub name: &'static str,
-    /// Where it lies.
+    /// Value of the mark.
     pub value: u64,
 }
 
-/// What is drawn in one place.
+/// One plot.
 pub struct Plot<'a> {
-    /// What the plot is called, in data attributes too.
+    /// Name of the plot, also in data attributes.
     pub id: &'a str,
-    /// What it shows.
+    /// Title of the plot.
     pub title: &'a str,
-    /// What its values are.
+    /// Unit of the values.
     pub unit: Unit,
-    /// Its lines.
+    /// Lines.
     pub series: &'a [Series],
     /// Level lines.
     pub marks: &'a [Mark],
@@ -89,7 +89,7 @@ pub struct Plot<'a> {
 /// A point: Unix seconds and a value.
 type Point = (u64, f64);
 
-/// Seconds between two samples above which there is a gap. An idle canister takes one each ten minutes.
+/// Seconds between two samples above which there is a gap. An idle canister takes a sample every ten minutes.
 fn patience(span: Span) -> u64 {
     match span {
         Span::Day => 1_300,
@@ -97,17 +97,17 @@ fn patience(span: Span) -> u64 {
     }
 }
 
-/// Seconds of a whole plot.
+/// Returns the seconds that a plot covers.
 fn length(span: Span) -> u64 {
     span.every() * span.kept()
 }
 
-/// Samples without a gap between them.
+/// Splits samples into runs without gaps.
 fn runs(samples: &[Sample], span: Span) -> Vec<&[Sample]> {
     samples.chunk_by(|a, b| b.at - a.at <= patience(span)).collect()
 }
 
-/// Where nothing is known: from and to, in Unix seconds.
+/// Returns the gaps as start and end in Unix seconds.
 fn gaps(runs: &[&[Sample]], span: Span, now: u64) -> Vec<(u64, u64)> {
     let mut from = now.saturating_sub(length(span));
     let mut found = Vec::new();
@@ -121,8 +121,8 @@ fn gaps(runs: &[&[Sample]], span: Span, now: u64) -> Vec<(u64, u64)> {
     found
 }
 
-impl Of {
-    /// The points of a run, at most one a column.
+impl Source {
+    /// Returns the points of a run, at most one per column.
     fn points(self, run: &[Sample], span: Span) -> Vec<Point> {
         let column = length(span).div_ceil(COLUMNS);
         let last_of_each = run.chunk_by(|a, b| a.at / column == b.at / column).filter_map(|same| same.last());
@@ -133,7 +133,7 @@ impl Of {
                 let mut points = Vec::new();
                 for now in last_of_each {
                     let Some(then) = before else { break };
-                    // Over a part of a column a rate says how a minute was, and nothing else.
+                    // A rate over a small part of a column would show the noise of a single minute.
                     if now.at - then.at < (column / 2).min(run[run.len() - 1].at - run[0].at).max(1) {
                         continue;
                     }
@@ -162,7 +162,7 @@ fn path(runs: &[Vec<Point>], span: Span, now: u64, top: f64) -> String {
             // Writing to a string does not fail.
             let _ = write!(path, "{letter}{:.1} {y:.1}", x(*at, span, now));
             if run.len() == 1 {
-                // A point alone is a dot.
+                // Draw a single point as a dot.
                 path.push_str("h.1");
             }
         }
@@ -171,7 +171,7 @@ fn path(runs: &[Vec<Point>], span: Span, now: u64, top: f64) -> String {
 }
 
 impl Plot<'_> {
-    /// A plot over a span, and what lies below it.
+    /// Returns a plot over a span, with its caption.
     fn one(&self, samples: &[Sample], span: Span, now: u64) -> Markup {
         let runs = runs(samples, span);
         let lines: Vec<Vec<Vec<Point>>> =
@@ -215,7 +215,7 @@ impl Plot<'_> {
         }
     }
 
-    /// The plots of a day and, where there is one, of a month, with a legend that has the values of now.
+    /// Returns the plots of a day and, if given, of a month, with a legend of the present values.
     pub fn card(&self, day: &[Sample], month: Option<&[Sample]>, now: u64) -> Markup {
         let last = |series: &Series| {
             let runs = runs(day, Span::Day);
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_without_samples_is_a_gap_and_no_line_crosses_it() {
+    fn no_line_crosses_a_gap_without_samples() {
         let now = 10_000_000;
         let all: Vec<Sample> =
             [now - 80_000, now - 79_000, now - 40_000, now - 39_400, now - 100].map(|at| sample(at, at)).into();
@@ -266,24 +266,25 @@ mod tests {
         assert_eq!(gaps(&found, Span::Day, now), expected);
         assert_eq!(gaps(&[], Span::Day, now), [(now - 86_400, now)]);
         let points: Vec<Vec<Point>> =
-            found.iter().map(|run| Of::Value(|s| s.kept_bytes as f64).points(run, Span::Day)).collect();
+            found.iter().map(|run| Source::Value(|s| s.kept_bytes as f64).points(run, Span::Day)).collect();
         let drawn = path(&points, Span::Day, now, 2e7);
         assert_eq!((drawn.matches('M').count(), drawn.matches('L').count(), drawn.matches('h').count()), (3, 2, 1));
         // A rate is known between two samples only.
-        let rates: Vec<Vec<Point>> = found.iter().map(|run| Of::Rate(|s| s.appended).points(run, Span::Day)).collect();
+        let rates: Vec<Vec<Point>> =
+            found.iter().map(|run| Source::Rate(|s| s.appended).points(run, Span::Day)).collect();
         assert_eq!(rates, [vec![(now - 79_000, 3_600.0)], vec![(now - 39_400, 3_600.0)], vec![]]);
     }
 
     #[test]
-    fn a_line_has_a_point_for_each_column_at_most_and_its_rates_are_those_of_all_samples() {
+    fn a_line_has_at_most_one_point_per_column_and_exact_rates() {
         let now = 100_000_000 / 288 * 288;
         let all: Vec<Sample> = (0..1_440).map(|minute| sample(now - 86_400 + 60 * minute, 5 * minute)).collect();
-        let points = Of::Rate(|s| s.appended).points(&all, Span::Day);
+        let points = Source::Rate(|s| s.appended).points(&all, Span::Day);
         assert!((250..=301).contains(&points.len()), "{}", points.len());
         assert!(points.iter().all(|(_, rate)| (rate - 300.0).abs() < 0.1), "{points:?}");
-        // A count that begins anew, as instructions do with an upgrade.
+        // A counter that is reset, as instructions are by an upgrade.
         let restarted = [sample(0, 1_000), sample(600, 1_300), sample(1_200, 50)];
-        let points = Of::Rate(|s| s.instructions).points(&restarted, Span::Day);
+        let points = Source::Rate(|s| s.instructions).points(&restarted, Span::Day);
         assert_eq!(points, [(600, 1_800.0), (1_200, 300.0)]);
     }
 }

@@ -1,4 +1,4 @@
-//! Figures, the policy and the plan in words.
+//! Numbers, the policy and the plan as text.
 
 use crate::export::is_of_exporters;
 use crate::operation::health::holder;
@@ -7,7 +7,7 @@ use crate::text::duration;
 use coppice_interface::{HeldBy, PrunePlan, PrunePolicy, PruneProgress, PruneReason, StopReason};
 use time::UtcDateTime;
 
-/// A number with commas.
+/// Formats a number with thousands separators.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -20,7 +20,7 @@ pub fn count(number: u64) -> String {
     text
 }
 
-/// A number of four characters or so.
+/// Formats a number in about four characters.
 pub fn short(number: f64) -> String {
     let all = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")];
     match all.into_iter().find(|(from, _)| number >= *from) {
@@ -31,7 +31,7 @@ pub fn short(number: f64) -> String {
     }
 }
 
-/// Bytes in binary units.
+/// Formats bytes in binary units.
 pub fn bytes(bytes: u64) -> String {
     let all = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
     match all.into_iter().find(|(shift, _)| bytes >> shift > 0) {
@@ -40,7 +40,7 @@ pub fn bytes(bytes: u64) -> String {
     }
 }
 
-/// A moment, in nanoseconds since the Unix epoch, as UTC.
+/// Formats a time, in nanoseconds since the Unix epoch, as UTC.
 pub fn moment(ns: u64) -> String {
     match UtcDateTime::from_unix_timestamp((ns / 1_000_000_000) as i64) {
         Ok(at) => format!(
@@ -56,47 +56,50 @@ pub fn moment(ns: u64) -> String {
     }
 }
 
-/// How long ago a moment was.
+/// Formats the time that has passed since `ns`.
 pub fn ago(ns: u64, now_ns: u64) -> String {
     format!("{} ago", duration(now_ns.saturating_sub(ns) / 1_000_000_000))
 }
 
-/// So many of something.
+/// Formats a count with its noun.
 pub fn many(number: u64, one: &str) -> String {
     if number == 1 { format!("1 {one}") } else { format!("{} {one}s", count(number)) }
 }
 
-/// So many damaged entries, and the verb.
+/// Formats a count of damaged entries, with the verb.
 pub fn entries(number: u64) -> String {
     if number == 1 { "1 damaged entry was".into() } else { format!("{} damaged entries were", count(number)) }
 }
 
-/// So many blocks.
+/// Formats a count of blocks.
 pub fn blocks(number: u64) -> String {
     many(number, "block")
 }
 
-/// A policy, a sentence each.
+/// Describes a policy in sentences.
 pub fn policy(policy: Option<&PrunePolicy>, enabled: bool) -> Vec<String> {
     let Some(policy) = policy else {
         return vec!["No policy is set: nothing is ever pruned.".into()];
     };
-    let mut said = vec![if enabled { "Pruning is on.".to_string() } else { "Pruning is switched off.".to_string() }];
+    let mut sentences =
+        vec![if enabled { "Pruning is on.".to_string() } else { "Pruning is switched off.".to_string() }];
     match (policy.retain_days, policy.retain_blocks) {
-        (0, 0) => said.push("Neither age nor count prunes a block.".into()),
-        (days, 0) => said.push(format!("Blocks go when they are older than {}.", many(days, "day"))),
-        (0, kept) => said.push(format!("Blocks go when they are more than {} behind the head.", blocks(kept))),
-        (days, kept) => said.push(format!(
-            "Blocks go when they are older than {} or more than {} behind the head, whichever comes first.",
+        (0, 0) => sentences.push("Neither age nor count prunes a block.".into()),
+        (days, 0) => sentences.push(format!("Blocks are pruned when they are older than {}.", many(days, "day"))),
+        (0, kept) => {
+            sentences.push(format!("Blocks are pruned when they are more than {} behind the head.", blocks(kept)))
+        }
+        (days, kept) => sentences.push(format!(
+            "Blocks are pruned when they are older than {} or more than {} behind the head, whichever comes first.",
             many(days, "day"),
             blocks(kept)
         )),
     }
     if policy.target_bytes == 0 {
-        said.push("No limit of bytes is set.".into());
+        sentences.push("No limit of bytes is set.".into());
     } else {
-        said.push(format!(
-            "Above {} (high water) the oldest blocks go until {} are left (low water); at {} (emergency water) appends are refused.",
+        sentences.push(format!(
+            "Above {} (high water) the oldest blocks are pruned until {} are left (low water); at {} (emergency water) appends are refused.",
             bytes(policy.high_water()),
             bytes(policy.low_water()),
             bytes(policy.emergency())
@@ -104,14 +107,14 @@ pub fn policy(policy: Option<&PrunePolicy>, enabled: bool) -> Vec<String> {
     }
     match policy.floor() {
         0 => {}
-        1 if policy.retain_days > 0 => said.push("Whatever age says, 1 block stays behind the head.".into()),
+        1 if policy.retain_days > 0 => sentences.push("Age never prunes the last block before the head.".into()),
         floor if policy.retain_days > 0 => {
-            said.push(format!("Whatever age says, {} stay behind the head.", blocks(floor)));
+            sentences.push(format!("Age never prunes the last {} before the head.", blocks(floor)));
         }
         _ => {}
     }
-    said.push(format!(
-        "The daemon sees to what is due within {}, with at most {} and {} a tick.",
+    sentences.push(format!(
+        "The daemon prunes due blocks within {}, with at most {} and {} per tick.",
         duration(policy.timer_interval_secs),
         many(policy.max_ops_per_tick, "op"),
         match policy.max_instructions_per_tick {
@@ -119,23 +122,23 @@ pub fn policy(policy: Option<&PrunePolicy>, enabled: bool) -> Vec<String> {
             instructions => format!("{} instructions", short(instructions as f64)),
         }
     ));
-    said
+    sentences
 }
 
 fn stop(reason: Option<StopReason>) -> &'static str {
-    let Some(reason) = reason else { return "for a reason that is not known" };
+    let Some(reason) = reason else { return "for an unknown reason" };
     match reason {
-        StopReason::Ops => "its ops are used up then",
-        StopReason::Instructions => "its instructions are used up then",
-        StopReason::Guard => "an exporter has not acknowledged what comes behind",
+        StopReason::Ops => "its ops are used up",
+        StopReason::Instructions => "its instructions are used up",
+        StopReason::Guard => "an exporter has not acknowledged the next blocks",
         StopReason::Pages => "it would change more pages than a message should",
-        StopReason::Chunks => "its chunks are used up then",
+        StopReason::Chunks => "its chunks are used up",
         StopReason::Stopped => "deletions are stopped",
         StopReason::Memory => "memory must grow first",
     }
 }
 
-/// What the next run would do, a sentence each.
+/// Describes the plan of the next run in sentences.
 pub fn plan(plan: Option<&PrunePlan>) -> Vec<String> {
     let Some(plan) = plan else { return vec!["Without a policy there is no plan.".into()] };
     let floor = plan.floor_block.map(|block| format!("The floor keeps the blocks from {} on.", count(block)));
@@ -144,23 +147,23 @@ pub fn plan(plan: Option<&PrunePlan>) -> Vec<String> {
         PruneReason::Retention => "Age or count has made blocks due",
         PruneReason::Capacity => "Kept bytes are above their mark, which has made blocks due",
     };
-    let mut said = vec![format!("{why}, those below block {}.", count(plan.target))];
+    let mut sentences = vec![format!("{why}, those below block {}.", count(plan.target))];
     match &plan.held_by {
         None | Some(HeldBy::Floor) => {}
         Some(held_by) if is_of_exporters(held_by) && plan.blocks == 0 => {
-            said.push(format!("None of them may: they are held by {}.", holder(held_by)));
+            sentences.push(format!("None of them may be pruned: they are held by {}.", holder(held_by)));
         }
         Some(held_by) if is_of_exporters(held_by) => {
-            said.push(format!(
-                "Only those below block {} may: the others are held by {}.",
+            sentences.push(format!(
+                "Only those below block {} may be pruned: the others are held by {}.",
                 count(plan.before),
                 holder(held_by)
             ));
         }
-        Some(held_by) => said.push(format!("None goes, because of {}.", holder(held_by))),
+        Some(held_by) => sentences.push(format!("None is pruned, because of {}.", holder(held_by))),
     }
-    said.extend(floor);
-    said.push(match plan.blocks {
+    sentences.extend(floor);
+    sentences.push(match plan.blocks {
         0 => "The next tick prunes nothing.".into(),
         number => format!(
             "The next tick would prune {} with {} of payload, and free {}.",
@@ -172,9 +175,9 @@ pub fn plan(plan: Option<&PrunePlan>) -> Vec<String> {
     match plan.progress {
         PruneProgress::Finished => {}
         PruneProgress::HasMore { reason: Some(StopReason::Guard | StopReason::Stopped) } if plan.blocks == 0 => {}
-        PruneProgress::HasMore { reason } => said.push(format!("More would be left: {}.", stop(reason))),
+        PruneProgress::HasMore { reason } => sentences.push(format!("More would be left: {}.", stop(reason))),
     }
-    said
+    sentences
 }
 
 #[cfg(test)]
@@ -198,24 +201,26 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_is_said_in_words() {
+    fn policy_is_described_in_sentences() {
         assert_eq!(policy(None, false), ["No policy is set: nothing is ever pruned."]);
         let arg = PrunePolicy { retain_days: 30, target_bytes: 1 << 30, ..PrunePolicy::default() };
-        let said = policy(Some(&arg), true).join(" ");
+        let sentences = policy(Some(&arg), true).join(" ");
         for part in [
             "Pruning is on.",
             "older than 30 days.",
             "Above 921.6 MiB",
             "819.2 MiB are left",
             "972.8 MiB",
-            "16 blocks stay",
+            "the last 16 blocks",
         ] {
-            assert!(said.contains(part), "{part}: {said}");
+            assert!(sentences.contains(part), "{part}: {sentences}");
         }
-        let said = policy(Some(&PrunePolicy { retain_blocks: 1, ..PrunePolicy::default() }), false).join(" ");
+        let sentences = policy(Some(&PrunePolicy { retain_blocks: 1, ..PrunePolicy::default() }), false).join(" ");
         assert!(
-            said.contains("switched off") && said.contains("more than 1 block behind") && said.contains("No limit"),
-            "{said}"
+            sentences.contains("switched off")
+                && sentences.contains("more than 1 block behind")
+                && sentences.contains("No limit"),
+            "{sentences}"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Pages of blocks and transactions, what is refused, and which parts the dashboard has.
+//! Pages of blocks and transactions, refusals, and the parts of the dashboard.
 
 use super::*;
 use crate::api::endpoints::blocks;
@@ -89,7 +89,7 @@ fn a_transaction_with_a_utxo_record_shows_it() {
 }
 
 #[test]
-fn what_is_refused_and_rolled_back_is_counted() {
+fn refusals_and_rollbacks_are_counted() {
     fresh();
     state::tally::forget();
     native::with(|world| world.caller = candid::Principal::from_slice(&[1]));
@@ -124,7 +124,7 @@ fn the_page_has_the_parts_that_are_used() {
     fresh();
     append(0, &[], 10).unwrap();
     let has = |part: &str| get("/").1.contains(part);
-    assert!(!has("<h3>UTXO records</h3>") && !has("<h3>Blobs outside</h3>") && has("<h3>Exporters</h3>"));
+    assert!(!has("<h3>UTXO records</h3>") && !has("<h3>External blobs</h3>") && has("<h3>Exporters</h3>"));
     assert!(has("data-span=\"day\"") && !has("data-span=\"month\"") && has("<h2>A day</h2>"));
     assert!(has(" blocks/h</span>") && has(" instructions/h</span>") && has("MiB</span>"), "axes say what is counted");
     let hash: String = hex(&block(0, &[], 10).hash[..6]);
@@ -135,8 +135,8 @@ fn the_page_has_the_parts_that_are_used() {
     native::with(|world| world.time_ns += 1_000_000_000);
     assert!(has("data-span=\"month\"") && has("<h2>A day and a month</h2>"));
     mutate(|state| state.utxo_pruner().0.notify_block(10, false, false)).unwrap();
-    assert!(has("<h3>UTXO records</h3>") && !has("<h3>Blobs outside</h3>"));
+    assert!(has("<h3>UTXO records</h3>") && !has("<h3>External blobs</h3>"));
     let name = BlobName { blob_key: vec![7].into(), file_type: "tx".into(), store_type: StoreType::Block };
     mutate(|state| state.deletions.schedule(&(&name).into(), 1, platform::time_ns())).unwrap();
-    assert!(has("<h3>Blobs outside</h3>"));
+    assert!(has("<h3>External blobs</h3>"));
 }

@@ -1,14 +1,14 @@
-//! Every sentence of the page and of `health`, with none, one and many of what it counts. `cargo test -- --nocapture sentence` prints them for
-//! a reader.
+//! Grammar of every sentence of the page and of `health`, with counts of zero, one and many. `cargo test -- --nocapture sentence` prints
+//! them.
 
 use super::*;
 use candid::Principal;
 
-/// Returns the visible text of a page, a line for each element.
+/// Returns the visible text of a page, one line per element.
 fn text(page: &str) -> Vec<String> {
     let body = page.split_once("<body").unwrap().1;
     let mut lines = vec![String::new()];
-    // Elements that stand within a sentence.
+    // Elements within a sentence.
     let within = ["data", "b", "code", "span", "time", "i", "a"];
     let mut rest = body.split_once('>').unwrap().1;
     while let Some((before, after)) = rest.split_once('<') {
@@ -64,7 +64,7 @@ fn pass(secs: u64) {
     mutate(crate::operation::sampling::note);
 }
 
-/// Reads page and `health`, prints them, and says what is wrong with a sentence.
+/// Reads page and `health`, prints the sentences, and adds grammatical faults to `faults`.
 fn read_all(what: &str, faults: &mut Vec<String>) -> String {
     let page = get("/").1;
     let mut sentences = text(&page);
@@ -76,7 +76,7 @@ fn read_all(what: &str, faults: &mut Vec<String>) -> String {
 }
 
 #[test]
-fn every_sentence_is_one_with_none_one_and_many() {
+fn sentences_are_grammatical_with_zero_one_and_many() {
     let mut faults = Vec::new();
     new();
     read_all("new", &mut faults);
@@ -102,8 +102,8 @@ fn every_sentence_is_one_with_none_one_and_many() {
         let held = read_all(&format!("{many} exporters that have acknowledged nothing"), &mut faults);
         if many > 1 {
             assert!(
-                held.contains("None of them may: they are held by exporter archive-0.")
-                    && held.contains("nothing more may go"),
+                held.contains("None of them may be pruned: they are held by exporter archive-0.")
+                    && held.contains("nothing more may be pruned"),
                 "{held}"
             );
             assert!(held.contains("The next tick prunes nothing."), "{held}");
@@ -156,7 +156,7 @@ fn every_sentence_is_one_with_none_one_and_many() {
         mutate(|state| state.chain.begin(&mut state.blobs, &begin, &admission, platform::time_secs())).unwrap();
         read_all(&format!("an upload of {chunks} chunks"), &mut faults);
     }
-    // Emergency water, by what one exporter holds.
+    // Emergency water, because one exporter holds blocks back.
     fresh();
     register(0);
     set_policy(PrunePolicyArg { target_bytes: Some(40 << 20), retain_blocks: Some(100), ..Default::default() });
@@ -170,14 +170,14 @@ fn every_sentence_is_one_with_none_one_and_many() {
     let said = read_all("emergency water", &mut faults);
     assert!(said.contains("no room is left") && !said.contains("not coming nearer"), "{said}");
     assert!(said.contains("Check exporter archive-0"), "{said}");
-    // A head without a record, and a kind of work that traps.
+    // A head whose record cannot be read.
     mutate(|state| state.chain.poison_record(number - 1));
     read_all("a head that cannot be read", &mut faults);
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
 #[test]
-fn a_sentence_that_counts_one_as_many_is_found() {
+fn singular_count_with_plural_noun_is_found() {
     for odd in ["1 blocks behind", "and 1 warnings.", "1 are left", "The next tick would prune 0 blocks", "a  gap"] {
         assert!(fault(odd).is_some(), "{odd}");
     }

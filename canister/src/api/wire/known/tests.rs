@@ -1,4 +1,4 @@
-//! What is read straight off a message is what the generic way reads, and nothing that it would refuse.
+//! The fast path reads the same values as the generic decoder, and no message that the generic decoder refuses.
 
 use super::super::quota::DECODING_QUOTA;
 use super::super::{answer, header, quotas};
@@ -10,7 +10,7 @@ use proptest::test_runner::TestCaseResult;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 
-/// What the generic way reads, and what it costs; none where it refuses.
+/// Returns the value that the generic decoder reads and its cost, or `None` if it refuses.
 fn generic<T: CandidType + DeserializeOwned>(message: &[u8]) -> Option<(T, usize)> {
     let ((value,), cost) = decode_args_with_config_debug::<(T,)>(message, &quotas()).ok()?;
     Some((value, cost.decoding_quota?))
@@ -20,7 +20,7 @@ fn fast<T: Known + CandidType + 'static>(message: &[u8]) -> Option<T> {
     read(message, &header::<T>())
 }
 
-/// What reading a message costs here.
+/// Returns the cost of the fast path.
 fn cost<T: Known + CandidType + 'static>(message: &[u8]) -> Option<usize> {
     let header = header::<T>();
     let mut reader = Reader { rest: message.strip_prefix(&header[..])?, left: usize::MAX };
@@ -28,7 +28,7 @@ fn cost<T: Known + CandidType + 'static>(message: &[u8]) -> Option<usize> {
     Some(usize::MAX - reader.left + 4 * header.len())
 }
 
-/// A message of a client with the same types, and the same with some bytes of it others, cut, or longer.
+/// Compares both decoders on a client's message, and on the message with changed, missing or additional bytes.
 fn agrees<T>(value: &T, harm: &[(prop::sample::Index, u8)], cut: prop::sample::Index, more: u8) -> TestCaseResult
 where
     T: Known + CandidType + DeserializeOwned + Clone + Debug + PartialEq + 'static,
@@ -37,8 +37,8 @@ where
     prop_assert_eq!(&answer(value.clone()), &message);
     let read = fast::<T>(&message);
     prop_assert_eq!(read.as_ref(), Some(value));
-    let (_, dear) = generic::<T>(&message).unwrap();
-    prop_assert!(cost::<T>(&message).unwrap() >= dear, "{:?} is less than {dear}", cost::<T>(&message));
+    let (_, generic_cost) = generic::<T>(&message).unwrap();
+    prop_assert!(cost::<T>(&message).unwrap() >= generic_cost, "{:?} is less than {generic_cost}", cost::<T>(&message));
     let start = header::<T>().len();
     let mut harmed = message.clone();
     for (at, byte) in harm {
@@ -47,9 +47,9 @@ where
     let longer = [&message[..], &[more]].concat();
     for hostile in [&harmed[..], &message[..cut.index(message.len())], &longer] {
         if let Some(found) = fast::<T>(hostile) {
-            let (read, dear) = generic::<T>(hostile).expect("the generic way refuses it");
+            let (read, generic_cost) = generic::<T>(hostile).expect("the generic decoder reads it");
             prop_assert_eq!(&read, &found);
-            prop_assert!(cost::<T>(hostile).unwrap() >= dear);
+            prop_assert!(cost::<T>(hostile).unwrap() >= generic_cost);
         }
     }
     Ok(())
@@ -175,9 +175,9 @@ proptest! {
     }
 }
 
-/// Where the shortest way of a length is not taken, or a table is another one's, the generic way has the say.
+/// A length in a longer form, or another type table, is left to the generic decoder.
 #[test]
-fn what_is_in_doubt_is_not_read() {
+fn unusual_encodings_are_left_to_the_generic_decoder() {
     let batch = UtxoSetMinedBatch {
         height: 1,
         block_id: 2,
@@ -188,7 +188,7 @@ fn what_is_in_doubt_is_not_read() {
     };
     let message = candid::encode_one(&batch).unwrap();
     assert_eq!(fast(&message), Some(batch.clone()));
-    // The items' number, and the txid's length.
+    // The number of items, and the length of the txid.
     let start = header::<UtxoSetMinedBatch>().len() + 4 + 4 + 1 + 1;
     for at in [start, start + 5] {
         let mut long = message.clone();
@@ -196,19 +196,19 @@ fn what_is_in_doubt_is_not_read() {
         long.insert(at + 1, 0);
         assert_eq!(fast::<UtxoSetMinedBatch>(&long), None);
     }
-    // A flag that is none.
+    // An invalid flag.
     let mut flag = message.clone();
     flag[start - 1] = 2;
     assert_eq!((fast::<UtxoSetMinedBatch>(&flag), generic::<UtxoSetMinedBatch>(&flag)), (None, None));
-    // A type twice, which is as good.
+    // An additional argument.
     let twice = candid::encode_args((&batch, 7u8)).unwrap();
     assert_eq!(fast::<UtxoSetMinedBatch>(&twice), None);
     assert_eq!(generic(&twice).map(|(found, _)| found), Some(batch));
 }
 
-/// Two megabytes of items without anything in them cost more than anybody may spend, and so does a length of all that could be.
+/// Two megabytes of empty items exceed the quota, and so does the largest possible length.
 #[test]
-fn what_costs_too_much_is_not_read() {
+fn messages_above_the_quota_are_not_read() {
     let empty = TransactionSpends { spender: Txid::default(), spends: vec![] };
     let batch = UtxoSpendBatch { height: 1, items: vec![empty; DECODING_QUOTA / 20] };
     let message = candid::encode_one(&batch).unwrap();
@@ -220,9 +220,9 @@ fn what_costs_too_much_is_not_read() {
     assert_eq!(fast::<UtxoSpendBatch>(&endless), None);
 }
 
-/// The batches of a feeder do not fall back to the generic way.
+/// The largest batches of a feeder do not fall back to the generic decoder.
 #[test]
-fn the_largest_messages_are_read() {
+fn the_largest_messages_take_the_fast_path() {
     let spend = Spend { txid: [3; 32].into(), vout: 5, utxo_hash: UtxoHash::from([4; 32]), vin: 7 };
     let spends = TransactionSpends { spender: [5; 32].into(), spends: vec![spend; 2] };
     let batch = UtxoSpendBatch { height: 9, items: vec![spends; 7_000] };

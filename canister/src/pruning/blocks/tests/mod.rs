@@ -92,7 +92,7 @@ impl World {
         let (worded, noted) = (of(true), of(false));
         let codes = |found: &[Finding]| found.iter().map(|found| (found.code, found.since)).collect::<Vec<_>>();
         assert_eq!(codes(&worded), codes(&noted));
-        said
+        worded
     }
 
     fn export_held(&self) -> Option<Finding> {
