@@ -101,7 +101,7 @@ impl DeletionQueue {
 }
 
 impl Store {
-    /// Returns the number of the live lease that a token names; or, for a lease that was completed, the answer that its holder was given.
+    /// Returns the number of the live lease that a token names; or, for a completed lease, the reply that its holder was given.
     ///
     /// # Errors
     /// `UnknownToken`, `NotHolder`, `Expired`.

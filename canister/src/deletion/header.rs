@@ -3,7 +3,7 @@
 //! ```text
 //! words of 64 bits:  0 "CPDQ" ‖ version u16 ‖ 0   1 next number   2 by name ‖ by number   3…8 dead, one a store: alone ‖ with a record
 //!                    9 backing off ‖ slot of the leases   10 next lease   11 leases that ended   12 seed
-//!                    13 dead alone   14…43 rows: 5 states × 6 stores   44… counters; behind them the lanes
+//!                    13 dead alone   14…43 rows: 5 states × 6 stores   44… counters; then the lanes
 //! ```
 
 use crate::storage::slots::{FIRST_SLOT, SlotId, Slots};

@@ -1,5 +1,4 @@
-//! Batches of operations: run in order, within the instructions of a message, the pages that it may change, and the bytes of its
-//! answer.
+//! Batches of operations: run in order, within the instructions of a message, the pages that it may change, and the bytes of its reply.
 
 use super::limits::{OUTPUT, PARENT};
 use super::record::{ENTRY, INPUT};
@@ -11,24 +10,24 @@ use coppice_interface::{
     Txid, Unspend, UtxoCreate, UtxoSettings,
 };
 
-/// Most answers of one batch.
+/// Maximum results of one batch.
 const MAX_RESULTS: usize = 10_000;
-/// Bytes of answers after which a batch ends, because one more answer may be as long again, and a reply has 2 MiB.
+/// Bytes of results after which a batch ends, because one more result may be as long again, and a reply has at most 2 MiB.
 const MAX_BYTES: usize = 1 << 20;
 
-/// Most pages that changing a record's head and its places in the ordered indexes takes.
+/// Maximum pages that a change of a record's head and of its places in the ordered indexes takes.
 const RECORD: u64 = 24;
-/// The longest list of reassignments that is written anew.
+/// Maximum pages of a list of reassignments, which a change rewrites.
 const LIST: u64 = 200;
 
-/// An item of a batch; `A` is the item's answer.
+/// An item of a batch; `A` is the item's result.
 pub trait BatchItem<A> {
-    /// Returns the pages that the item changes, estimated.
+    /// Returns the estimated pages that the item changes.
     fn pages(&self, _: &UtxoStore) -> u64 {
         RECORD
     }
 
-    /// Returns the bytes of an answer, estimated; 0 for a short answer.
+    /// Returns the estimated bytes of a result; 0 for a short result.
     fn weight(_: &A) -> usize {
         0
     }

@@ -4,10 +4,10 @@ use super::record::Hash;
 use crate::platform;
 use coppice_interface::{UtxoRefusal, UtxoSettings};
 
-/// The circumstances of a call, beside its argument.
+/// The circumstances of a call besides its argument.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
-    /// The height at which the chain is.
+    /// The height of the chain.
     pub height: u32,
     /// Nanoseconds since the Unix epoch.
     pub now_ns: u64,

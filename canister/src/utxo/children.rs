@@ -4,12 +4,12 @@
 //! extras of the parent ─▶ newest page ⇄ older ⇄ … ⇄ oldest, which the newest page names too
 //! page: 0 older page u32   4 ids on it u32   8 of the newest: ids on all u32   12 newer page u32; of the newest: the oldest   16 ids: n × 32
 //! ```
-//! **Constraint.** A transaction may have thousands of double spends, and each of these thousands of parents: entering one reads none of
-//! the others, and leaving does not pay for those that came later.
+//! **Constraint.** A transaction may have thousands of double spends, and each of these thousands of parents. So entering an id must not
+//! read other ids, and the cost of removing an id must not grow with the ids that came later.
 //!
-//! **Design.** A new id goes after the last id of the newest page. Ids nearly always leave in the order in which they came: an id that
-//! leaves is searched from the oldest page on, and the last id of the oldest page takes its place. So only the newest and the oldest
-//! page are not full. Pages begin small and double, so that a list of one id, the usual case, takes 128 bytes.
+//! **Design.** A new id is appended to the newest page. Ids nearly always leave in the order of their entry, so the search for an id to
+//! remove begins at the oldest page, and the last id of the oldest page takes its place. So all pages except the newest and the oldest are
+//! full. Pages begin small and double in size, so that a list of one id, the usual case, takes 128 bytes.
 
 use super::call::if_found;
 use super::record::{Hash, Head, extras};
@@ -49,7 +49,7 @@ struct Page {
 /// A walk over the pages, from the oldest on.
 struct Walk {
     newest: SlotId,
-    /// The next page; 0: there is none.
+    /// The next page; 0 if there is none.
     next: SlotId,
     /// The page before the next page.
     older: SlotId,
@@ -210,7 +210,7 @@ impl UtxoStore {
         let (mut total, mut freed) = (newest.total, 0);
         while freed < most {
             let Ok(Some((at, page))) = self.next_page(&mut walk) else {
-                // The end of the list, or a page that cannot be read.
+                // The end of the list, or an unreadable page.
                 let _ = extras::set_children(&mut self.slots, slot, head, 0);
                 return false;
             };
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn ids_that_leave_in_any_order_are_gone_and_all_others_are_listed_once() {
-        // As they came, the last first, and all over.
+        // In the order of entry, in reverse order, and shuffled.
         for order in 0..3 {
             let (mut w, parent, before) = family(600);
             w.store.remove_child(&parent.txid, &id(9_999)).unwrap();

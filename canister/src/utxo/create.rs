@@ -23,7 +23,7 @@ use coppice_interface::{
 
 /// Bytes from which on a transaction is written by itself, and not copied into the record's buffer.
 const LONG_TAIL: usize = 4_096;
-/// Most parents of a replayed transaction that a message looks up, because each lies on pages of its own, in the table and as a record,
+/// Maximum parents of a replayed transaction that a message looks up, because each parent has separate pages, in the table and as a record,
 /// and the platform lets a message read 524,288 pages.
 const MOST_LOOKUPS: u32 = 150_000;
 
@@ -97,7 +97,7 @@ impl UtxoStore {
             TransactionSource::Raw(raw) => Draft::whole(raw),
             TransactionSource::Uploaded(txid) => {
                 let named = hash_of("txid", txid)?;
-                // Checked before the upload, which is gone if the answer of the same call was lost.
+                // Checked before the upload, because the upload no longer exists if the same call succeeded and its reply was lost.
                 self.check_absent(&named)?;
                 let (raw, parts) = self.uploads.complete(blobs, &named, platform::caller())?;
                 Draft::uploaded(&named, raw, parts)

@@ -21,14 +21,14 @@ const PARENT_PAGES: u64 = 3;
 
 /// The bytes of a record's transaction, which are freed before the record.
 pub enum ExternalData {
-    /// The transaction lies in the record.
+    /// The transaction is in the record.
     None,
-    /// The transaction lay in the BlobStore, and is free now.
+    /// The transaction was in the BlobStore and is freed.
     Freed {
         /// An earlier deletion had freed the bytes.
         missing: bool,
     },
-    /// The transaction lies outside.
+    /// The transaction is in an external blob.
     Outside(ExternalStore),
 }
 
@@ -61,7 +61,7 @@ impl UtxoStore {
         }
         let mut inputs = inputs_from(&self.slots, of.slot, &of.head, (first, most));
         let mut held = Vec::with_capacity(inputs.len());
-        // A found record is kept as `find` answers it, because moving one costs 370 instructions.
+        // A found record is kept as `find` returns it, because moving one costs 370 instructions.
         let mut last: Option<(&Hash, Result<Found, UtxoRefusal>)> = None;
         let (mut listed, mut end) = (0, inputs.len());
         for (((parent, vout), vin), at) in inputs.iter().zip(first..).zip(0..) {
@@ -169,7 +169,7 @@ impl UtxoStore {
         if found.head.is(flag::DELETING) { self.candidate(found.slot, None) } else { Err(UtxoRefusal::TxNotFound) }
     }
 
-    /// Frees the bytes that a record keeps in the BlobStore, or returns their location outside. Bytes that are gone are no error.
+    /// Frees the bytes that a record keeps in the BlobStore, or returns the name of its external blob. Missing bytes are no error.
     ///
     /// # Errors
     /// `Corrupt`, and nothing has changed.
@@ -201,9 +201,9 @@ impl UtxoStore {
         u64::from(of.head.extra_pages) > STEP_PAGES || self.pages_of_children(&of.head) > STEP_PAGES
     }
 
-    /// Frees some pages of a large record that is being deleted and whose parents were all told, the last pages first. Returns the
-    /// number of freed pages of outputs, or `None` if the rest fits one step. An interruption loses nothing, because the record always
-    /// names the pages that are left.
+    /// Frees some pages of a large record that is being deleted and whose parents are all marked, the last pages first. Returns the number
+    /// of freed pages of outputs, or `None` if the rest fits in one step. An interruption loses nothing, because the record always names
+    /// the pages that are left.
     #[inline]
     pub fn shrink(&mut self, of: &Candidate) -> Option<u64> {
         self.is_large(of).then(|| self.free_some(of))

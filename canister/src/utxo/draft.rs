@@ -21,11 +21,11 @@ pub enum Body<'a> {
     Wrapper(Vec<u8>),
     /// The whole uploaded transaction, and its parts in the BlobStore.
     Uploaded(Vec<u8>, Vec<BlobPtr>),
-    /// The bytes lie outside.
+    /// The bytes are in an external blob.
     Outside(&'a ExternalStore),
 }
 
-/// A record to make.
+/// A record to create.
 pub struct Draft<'a> {
     /// The parsed transaction.
     pub parsed: Parsed,
@@ -120,7 +120,7 @@ impl<'a> Draft<'a> {
                 outputs[output.index as usize] = Some(hash);
             }
         }
-        // A UTXOWrapper has 31 bits for it.
+        // A UTXOWrapper has 31 bits for the height.
         call.check_block(height)?;
         let known = partial.outputs.iter().map(|output| (output.index, output.satoshis, output.script.as_slice()));
         let wrapper = encoding::wrapper(&txid, (height, partial.coinbase), known);
@@ -133,7 +133,7 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// Returns the draft of a transaction whose bytes lie outside.
+    /// Returns the draft of a transaction whose bytes are in an external blob.
     ///
     /// # Errors
     /// `BadArgument`, `TooLarge`.
@@ -229,7 +229,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Stores the bytes in the BlobStore if they belong there. An uploaded transaction lies there already.
+    /// Stores the bytes in the BlobStore if they belong there. An uploaded transaction is there already.
     ///
     /// # Errors
     /// `ExternalFull`, `OutOfSpace`, `LowCycles`; nothing has changed.

@@ -12,11 +12,11 @@ use coppice_interface::{UtxoCreate, UtxoRefusal};
 
 /// Largest number of outputs, and of inputs, of a small record.
 const SMALL: usize = 1_000;
-/// Most bytes of a small record's transaction.
+/// Maximum bytes of a small record's transaction.
 const SMALL_BYTES: u64 = 1 << 20;
 /// Bytes of the shortest output, and of the shortest input.
 const LEAST: (u64, u64) = (9, 41);
-/// Bytes that undoing a write takes beside the replaced bytes.
+/// Bytes that undoing a write takes besides the replaced bytes.
 const UNDO: u64 = 64;
 
 /// Returns whether a record is too small to be counted.

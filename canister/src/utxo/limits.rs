@@ -1,4 +1,4 @@
-//! Sizes that one transaction, and one message, may have.
+//! Size limits of a transaction and of a message.
 
 use super::record::{ENTRY, INPUT};
 use coppice_interface::UtxoRefusal;
@@ -9,9 +9,9 @@ pub const MAX_TRANSACTION: u64 = 32 << 20;
 pub const MAX_OUTPUTS: u32 = 1_000_000;
 /// Inputs of the largest transaction.
 pub const MAX_INPUTS: u32 = 500_000;
-/// Pages of a record, or of its list of double spends, that one step frees. A larger record takes several steps, and messages.
+/// Pages of a record, or of its list of double spends, that one step frees. A larger record takes several steps and messages.
 pub const STEP_PAGES: u64 = 1_000;
-/// Pages that the creation of a record may change; 3 MiB are left for what any message changes.
+/// Pages that the creation of a record may change; 3 MiB are left for the pages that every message changes.
 pub const CREATION_PAGES: u64 = 18_432;
 /// Bytes of a page.
 pub const PAGE: u64 = 4_096;

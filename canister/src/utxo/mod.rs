@@ -5,11 +5,11 @@
 //! and writes a whole record to change 36 bytes of it, and each secondary index is another such map.
 //!
 //! **Design.** A record is a slot (`slots`) of fixed layout (`record`), found through a hash table like that of the chain's index, whose
-//! value is the slot. Fields are written where they lie. The ordered indexes are rings through the records' heads (`order`).
-//! Rare parts lie aside (`record::extras`), large transactions in the BlobStore (`record::location`).
+//! value is the slot. Fields are written in place. The ordered indexes are rings through the records' heads (`order`). Rare parts have
+//! their own slot (`record::extras`); large transactions are in the BlobStore (`record::location`).
 //!
-//! An operation refuses and reserves memory before it changes anything; an operation that cannot know beforehand keeps a journal and
-//! is undone to the byte.
+//! An operation checks its arguments and reserves memory before it changes anything. An operation that cannot know its changes beforehand
+//! keeps a journal, by which a failure is undone byte by byte.
 //!
 //! ```text
 //! store                 open, find, evaluate, atomically        order     four ordered indexes

@@ -6,8 +6,8 @@
 //!                 80 reverts u64   88 run u32   92 the run's bound u32   96 the cutoff u32
 //!                100 pruned height u32
 //! ```
-//! The key of an unmined record that enters below the cutoff, up to which a run has looked, has the highest bit set, which no height
-//! has: such records come after all others, until a run has looked at them ([`LATE`]).
+//! If an unmined record enters below the cutoff, up to which a run has already passed, the highest bit of its key is set, which no height
+//! has. Such records come after all others until a run has examined them ([`LATE`]).
 
 use super::record::{LATE, Order};
 use crate::storage::memory::GrowError;
@@ -214,7 +214,7 @@ impl Root {
         self.indexes[order as usize].rings.next(slots, from)
     }
 
-    /// Returns the records under a key, in the order in which they came.
+    /// Returns the records under a key, in the order of their entry.
     pub fn under<'a>(&self, slots: &'a Slots, order: Order, key: u32) -> impl Iterator<Item = SlotId> + use<'a> {
         self.indexes[order as usize].rings.under(slots, order.link_at(), key)
     }

@@ -23,7 +23,7 @@ const LEAST_OUTPUT: usize = 9;
 const EXTENDED: [u8; 6] = [0, 0, 0, 0, 0, 0xEF];
 const WITNESS: [u8; 2] = [0, 1];
 
-/// The parts of a transaction that a record keeps beside the bytes.
+/// The parts of a transaction that a record keeps besides the bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parsed {
     /// Double SHA-256 of the standard form.

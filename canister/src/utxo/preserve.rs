@@ -39,7 +39,7 @@ impl UtxoStore {
     /// record. Skips parents that cannot be read if `set_aside`.
     ///
     /// # Errors
-    /// [`Blocked`]; parents before it may be preserved.
+    /// [`Blocked`]; earlier parents may be preserved.
     pub fn preserve_parents(
         &mut self,
         of: &Candidate,

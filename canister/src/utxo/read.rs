@@ -17,15 +17,15 @@ use coppice_interface::*;
 use serde_bytes::ByteBuf;
 use std::collections::BinaryHeap;
 
-/// Most entries of one answer.
+/// Maximum entries of one reply.
 const MAX_ENTRIES: u32 = 5_000;
-/// Most pages whose counters come with a record.
+/// Maximum pages whose counters come with a record.
 const MAX_PAGES: u32 = 1_000;
-/// Most bytes of inpoints that come with a record.
+/// Maximum bytes of inpoints that come with a record.
 const MAX_INPOINTS: usize = 256 << 10;
-/// Most outputs that one call asks for.
+/// Maximum outputs that one call asks for.
 const MAX_OUTPOINTS: usize = 5_000;
-/// Most transactions of one page of unmined transactions.
+/// Maximum transactions of one page of unmined transactions.
 const MAX_UNMINED: u32 = 2_000;
 
 impl UtxoStore {
@@ -202,8 +202,8 @@ impl UtxoStore {
         })
     }
 
-    /// Returns unmined transactions by `created_at`, and transactions of one moment by id. Reads every second that a page touches whole,
-    /// so that a cursor stays valid when the transaction that it names is gone.
+    /// Returns unmined transactions by `created_at`, then id. Reads all transactions of each second that a page touches, so that a cursor
+    /// stays valid when its transaction is deleted.
     ///
     /// # Errors
     /// `BadArgument` if the cursor's txid does not have 32 bytes.

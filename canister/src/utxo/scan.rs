@@ -19,16 +19,16 @@ pub const LOOKUP_PAGES: u64 = 2;
 pub struct Cursor {
     /// The height.
     pub key: u32,
-    /// The record's slot; 0: before the first one under the key.
+    /// The record's slot; 0: before the first record under the key.
     pub slot: SlotId,
-    /// The id in the record's slot, whether the record can be decoded or not.
+    /// The id in the record's slot, even if the record cannot be decoded.
     pub txid: Hash,
 }
 
 /// The part of an ordered index after a cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterCursor {
-    /// A record comes next.
+    /// The next record.
     Record(Cursor),
     /// No record up to the bound.
     End,
@@ -117,7 +117,8 @@ impl UtxoStore {
         if head.extras != 0 && !slots.holds(head.extras, 8) {
             return Err(corrupt("the extras"));
         }
-        // A large record is checked only in the pages that go next: pages that are gone cannot come back, whatever state the rest is in.
+        // A large record is checked only in the pages that are freed next, because freed pages cannot come back whatever the state of the
+        // rest.
         let last = u64::from(head.extra_pages) + u64::from(head.input_pages());
         let first = 1 + u64::from(head.extra_pages).saturating_sub(STEP_PAGES);
         for page in (first..=last).map(|page| page as u32) {
@@ -157,13 +158,13 @@ impl UtxoStore {
         self.root.forget_lowest(&mut self.slots, Order::DeleteAt);
     }
 
-    /// Returns whether an unmined record has entered below the cutoff, and no run has looked at it.
+    /// Returns whether an unmined record has entered below the cutoff and no run has examined it.
     pub fn has_late(&self, cutoff: u32) -> bool {
         let first = self.root.next_key(&self.slots, Order::UnminedSince, LATE);
         cutoff > 0 && first.is_some_and(|key| key < cutoff | LATE)
     }
 
-    /// Moves an unmined record that entered late to its height, after a run has looked at it.
+    /// Moves an unmined record that entered late to its height, after a run has examined it.
     ///
     /// # Errors
     /// `OutOfSpace`, `LowCycles`, and nothing has changed.
@@ -175,8 +176,8 @@ impl UtxoStore {
         Ok(())
     }
 
-    /// Sets the key under which a run looks at a kept record again, and returns whether the key was another one before. The height
-    /// that callers see stays.
+    /// Sets the key under which a run examines a kept record again, and returns whether the key has changed. The height that callers see
+    /// stays.
     ///
     /// # Errors
     /// `OutOfSpace`, `LowCycles`, and nothing has changed.

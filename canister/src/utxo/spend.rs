@@ -8,10 +8,10 @@ use crate::storage::slots::SlotId;
 use crate::storage::table::same_key;
 use coppice_interface::{RefusedSpend, Spend, Spender, TransactionSpends, UtxoHash, UtxoRefusal};
 
-/// Most refused spends of a transaction that are named.
+/// Maximum refused spends of a transaction that are returned.
 const MOST_ERRORS: usize = 1_000;
 
-/// An output that a transaction is to spend.
+/// A planned spend of an output.
 struct Planned {
     address: EntryAddress,
     state: u32,
@@ -49,7 +49,7 @@ fn find_twice(planned: &mut [Planned], spender: &Hash, errors: &mut Vec<RefusedS
 }
 
 impl UtxoStore {
-    /// Checks a record from which outputs are to be spent.
+    /// Checks a record from which outputs will be spent.
     fn check_record(head: &Head, call: &Call, strictness: Strictness) -> Result<(), UtxoRefusal> {
         if strictness == Strictness::All {
             if head.is(flag::CONFLICTING) {
@@ -76,7 +76,7 @@ impl UtxoStore {
         })
     }
 
-    /// Checks an output that is to be spent, and its hash if `hash` is given. Returns whether the spend is new.
+    /// Checks an output before it is spent, and its hash if `hash` is given. Returns whether the spend is new.
     #[inline(always)]
     pub(super) fn check_spend(
         &self,
@@ -99,8 +99,8 @@ impl UtxoStore {
         if entry.is(SPENDER_DELETED) { Err(UtxoRefusal::InvalidSpend) } else { Ok((address, entry, false)) }
     }
 
-    /// Checks an output that is to be spent, whatever transaction holds the output. Inlined, because moving the result would cost
-    /// 360 instructions.
+    /// Checks an output before it is spent, whatever transaction holds the output. Inlined, because moving the result would cost 360
+    /// instructions.
     #[inline(always)]
     pub(super) fn check_output(
         &self,

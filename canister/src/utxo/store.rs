@@ -29,7 +29,7 @@ pub struct UtxoStore {
     pub uploads: Uploads,
 }
 
-/// Pages that this message has changed beside the pages of the records' slots, at most.
+/// Upper bound of the pages that this message has changed, besides the pages of the records' slots.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Changed {
     pub table: u64,
@@ -49,7 +49,7 @@ pub(super) struct Found {
 }
 
 impl UtxoStore {
-    /// Returns whether a growth was deferred to a message of its own since the message began.
+    /// Returns whether a growth was deferred to a separate message since this message began.
     pub fn is_growth_wanted(&self) -> bool {
         self.slots.is_growth_wanted()
     }
@@ -57,7 +57,7 @@ impl UtxoStore {
     /// Opens the store over its regions, or makes an empty store. The cost does not depend on the number of records.
     ///
     /// # Errors
-    /// A sentence: memory could not be grown, or a header is not one that this code wrote.
+    /// A sentence if memory could not be grown, or this code did not write a header.
     pub fn open(cells: Rc<Region>, hash_seed: u64) -> Result<Self, String> {
         let region = memory::region(memory::UTXO_SLOTS);
         let new = region.is_empty();
@@ -148,8 +148,8 @@ impl UtxoStore {
         self.slots.has_room(entries * MOST_NODES * u64::from(NODE), entries * MOST_NODES)
     }
 
-    /// Runs an operation that fails only for want of memory, while it evaluates records, and undoes it then. Memory usually has room,
-    /// and then no journal is kept.
+    /// Runs an operation that fails only if evaluating records lacks memory, and undoes it in that case. If memory has room, the usual
+    /// case, no journal is kept.
     pub(super) fn changing<T>(
         &mut self,
         run: impl FnOnce(&mut Self) -> Result<T, UtxoRefusal>,
@@ -211,8 +211,7 @@ impl UtxoStore {
         result
     }
 
-    /// Lets this message use the memory that other messages leave free, and counts the pages that it changes and reads; or ends
-    /// both.
+    /// Starts or ends both the use of the memory reserve by this message and the counting of its changed and read pages.
     pub fn set_reserve_usable(&mut self, usable: bool) {
         self.changed = Changed::default();
         self.slots.set_reserve_usable(usable);

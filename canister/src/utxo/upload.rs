@@ -37,7 +37,7 @@ use std::rc::Rc;
 
 /// The header of an upload's cell.
 const UPLOAD: Header = Header { name: "upload of a transaction", magic: *b"CPTU", version: 1 };
-/// The header of the word that says which cells are taken.
+/// Header of the word that lists the used cells.
 const TAKEN: Header = Header { name: "uploads of transactions", magic: *b"CPTP", version: 1 };
 /// Most bytes of an upload's state.
 const LEN: usize = places::TRANSACTION_UPLOAD_LEN - 16;
@@ -173,7 +173,7 @@ impl Uploads {
         self.touch(nth, now)
     }
 
-    /// Notes a call for an upload, and returns the progress of the upload.
+    /// Records a call for an upload, and returns the progress of the upload.
     fn touch(&mut self, nth: u64, now: u64) -> Result<UploadProgress, TransactionUploadError> {
         let open = self.open.get_mut(&nth).ok_or(TransactionUploadError::NoUpload)?;
         open.touched = now;

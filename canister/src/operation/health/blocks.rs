@@ -25,7 +25,7 @@ pub fn due(
     // A sweep may lag even if no block is due.
     if pruner.behind_since.is_some_and(|since| due.is_none() || now.saturating_sub(since) > PATIENCE_SECS) {
         let status = pruner.status(chain, blobs, &constraints());
-        found.extend(behind(&status, pruner.interval_secs()));
+        found.extend(lagging(&status, pruner.interval_secs()));
     }
     let Some(due) = due else { return found };
     if let Some(held) = pruner.export_held(chain, blobs, due, deep) {
@@ -39,7 +39,7 @@ pub fn due(
 }
 
 /// Returns a finding if ticks have ended with work left for too long, with an estimate of the remaining time.
-pub fn behind(status: &PruneStatus, interval_secs: u64) -> Option<Finding> {
+pub fn lagging(status: &PruneStatus, interval_secs: u64) -> Option<Finding> {
     let (backlog, now) = (&status.backlog, platform::time_secs());
     let behind = backlog.behind_since.map_or(0, |since| now.saturating_sub(since));
     if behind <= PATIENCE_SECS.max(2 * interval_secs) {

@@ -11,7 +11,7 @@ use crate::pruning::blocks::policy::Policy as _;
 use crate::storage::blob::{BlobStore, Owner};
 use coppice_interface::{HeldBy, IndexDebt, PruneBacklog, PrunePolicy, PruneStatus, WaterMarks};
 
-/// Due blocks that exporters, or the lack of one, hold back, where that is a problem.
+/// Due blocks that exporters, or the lack of one, hold back for too long.
 pub struct ExportHeld {
     /// Unix seconds since when they are held back.
     pub since: Option<u64>,

@@ -27,7 +27,7 @@ pub enum Need {
     /// A sweep may begin in a pause.
     Pause,
     /// A sweep is under way.
-    GoOn,
+    Continue,
     /// The debt has reached the forced mark: the sweep runs before pruning.
     First,
 }
@@ -39,7 +39,7 @@ pub fn need(chain: &ChainStore, policy: &PrunePolicy) -> Need {
         if debt.debt >= forced_at(&debt, policy) {
             Need::First
         } else if debt.sweeping {
-            Need::GoOn
+            Need::Continue
         } else if debt.debt >= begins_at(&debt) {
             Need::Pause
         } else {
@@ -55,7 +55,7 @@ pub fn phase(chain: &ChainStore, policy: &PrunePolicy) -> SweepPhase {
     let tables = IndexTable::ALL.map(|table| chain.debt(table));
     match need(chain, policy) {
         _ if tables.iter().any(|table| table.sweeping) => SweepPhase::Applying,
-        Need::First | Need::GoOn | Need::Pause => SweepPhase::Ready,
+        Need::First | Need::Continue | Need::Pause => SweepPhase::Ready,
         Need::Nothing if tables.iter().any(|table| table.debt > 0) => SweepPhase::Collecting,
         Need::Nothing => SweepPhase::Idle,
     }
@@ -63,7 +63,7 @@ pub fn phase(chain: &ChainStore, policy: &PrunePolicy) -> SweepPhase {
 
 /// Choice of the tables that a message sweeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Which {
+pub enum Tables {
     /// Tables whose sweep is under way or has enough to do.
     Due,
     /// Tables with any stale entry.
@@ -83,20 +83,20 @@ pub struct Swept {
 
 /// Returns the next slice of the first sweep that is due.
 pub fn next(chain: &ChainStore) -> Option<(IndexTable, u64)> {
-    let table = IndexTable::ALL.into_iter().find(|&table| is_due(&chain.debt(table), Which::Due))?;
+    let table = IndexTable::ALL.into_iter().find(|&table| is_due(&chain.debt(table), Tables::Due))?;
     Some((table, chain.sweep_state(table).cursor().unwrap_or(0)))
 }
 
-fn is_due(debt: &TableDebt, which: Which) -> bool {
+fn is_due(debt: &TableDebt, which: Tables) -> bool {
     let enough = match which {
-        Which::Due => debt.debt >= begins_at(debt),
-        Which::Any => debt.debt > 0,
+        Tables::Due => debt.debt >= begins_at(debt),
+        Tables::Any => debt.debt > 0,
     };
     enough || debt.sweeping
 }
 
 /// Sweeps the indexes within the budget and skips the slices in `set_aside`.
-pub fn run(chain: &mut ChainStore, which: Which, budget: &mut Budget, set_aside: &[Piece]) -> Swept {
+pub fn run(chain: &mut ChainStore, which: Tables, budget: &mut Budget, set_aside: &[Piece]) -> Swept {
     let mut swept = Swept::default();
     for table in IndexTable::ALL {
         if !is_due(&chain.debt(table), which) {

@@ -4,7 +4,7 @@ use super::constraints::{Constraints, is_possible};
 use super::due::Due;
 use super::piece::Piece;
 use super::run::{self, is_continued, sum};
-use super::sweep::{self, Need, Swept, Which};
+use super::sweep::{self, Need, Swept, Tables};
 use super::{Pruner, due};
 use crate::chain::ChainStore;
 use crate::export::{Guard, is_of_exporters};
@@ -31,7 +31,7 @@ pub enum Next {
 }
 
 impl Pruner {
-    /// Returns the work of the next message. `late` says that the message begins so late that earlier ones have trapped.
+    /// Returns the work of the next message. `late`: the message begins so late that earlier ones must have trapped.
     pub fn turn(&mut self, late: bool) -> Turn<Piece> {
         self.ticks += 1;
         let turn = marker::turn(&mut self.stored.marker, late);
@@ -111,7 +111,7 @@ impl Pruner {
         let due = self.due(chain, blobs, guard);
         let mut budget = Budget::new(max_ops.min(MAX_PRUNE_OPS), max_instructions);
         let set_aside = self.stored.set_aside.clone();
-        let sweep = |chain: &mut ChainStore, budget: &mut Budget| sweep::run(chain, Which::Any, budget, &set_aside);
+        let sweep = |chain: &mut ChainStore, budget: &mut Budget| sweep::run(chain, Tables::Any, budget, &set_aside);
         Ok(self.run(chain, blobs, due.as_ref(), &mut budget, Swept::default(), sweep).0)
     }
 
@@ -185,12 +185,12 @@ impl Pruner {
         let mut budget = Budget::new(policy.max_ops_per_tick, policy.max_instructions_per_tick).of_pieces(pieces);
         let set_aside = self.stored.set_aside.clone();
         let before = match sweep {
-            Some(Need::First) => sweep::run(chain, Which::Due, &mut budget, &set_aside),
+            Some(Need::First) => sweep::run(chain, Tables::Due, &mut budget, &set_aside),
             _ => Swept::default(),
         };
         // Pruning adds to the debt, which may then be enough for a sweep to begin.
         let (run, swept) = self.run(chain, blobs, due.as_ref(), &mut budget, before, |chain, budget| match sweep {
-            Some(_) => sweep::run(chain, Which::Due, budget, &set_aside),
+            Some(_) => sweep::run(chain, Tables::Due, budget, &set_aside),
             None => Swept::default(),
         });
         self.rates.note(chain.state(), now);

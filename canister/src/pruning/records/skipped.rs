@@ -50,7 +50,7 @@ impl Skipped {
     }
 }
 
-/// Returns a transaction's id in hexadecimal, in internal byte order as in answers.
+/// Returns a transaction's id in hexadecimal, in internal byte order as in replies.
 pub fn hex(txid: &[u8]) -> String {
     txid.iter().map(|byte| format!("{byte:02x}")).collect()
 }

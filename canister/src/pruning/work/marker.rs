@@ -47,8 +47,7 @@ pub enum Turn<P> {
     PassOver(Option<P>),
 }
 
-/// Returns the work of the next message and moves the marker on. `late` says that the message begins so late that earlier ones have
-/// trapped.
+/// Returns the work of the next message and updates the marker. `late`: the message begins so late that earlier ones must have trapped.
 pub fn turn<P: Clone>(marker: &mut Option<Marker<P>>, late: bool) -> Turn<P> {
     let Some(now) = marker else {
         if late {

@@ -9,9 +9,9 @@ fn create(w: &mut World, items: &[UtxoCreate]) -> Batch<Result<UtxoCreated, Utxo
 }
 
 #[test]
-fn a_batch_ends_where_the_next_item_would_change_too_many_pages() {
+fn batch_ends_before_an_item_that_changes_too_many_pages() {
     let mut w = World::new();
-    // 360 pages each, 49 of which are more than a message may change.
+    // Each transaction takes 360 pages, so 49 exceed the pages that a message may change.
     let txs: Vec<Tx> = (0..60).map(|i| Tx::orphan(i, 20_000)).collect();
     let items: Vec<UtxoCreate> = txs.iter().map(raw).collect();
     let done = create(&mut w, &items);
@@ -19,7 +19,7 @@ fn a_batch_ends_where_the_next_item_would_change_too_many_pages() {
     assert!(done.results.iter().all(Result::is_ok));
     assert_eq!(made + u64::from(done.remaining), 60);
     assert!((20..48).contains(&made), "{made}");
-    // One alone is done, whatever it takes.
+    // The first item is done whatever its pages.
     let freeze = |w: &mut World, txs: &[Tx]| {
         let call = w.call();
         let all: Vec<_> = txs.iter().map(|tx| FreezeTarget { txid: tx.id(), vout: None, utxo_hash: None }).collect();
@@ -33,7 +33,7 @@ fn a_batch_ends_where_the_next_item_would_change_too_many_pages() {
 }
 
 #[test]
-fn pages_are_counted_as_they_are() {
+fn estimated_pages_cover_the_changed_pages() {
     let mut w = World::new();
     w.store.slots.count_pages(true);
     w.make(&Tx::orphan(1, 20_000));

@@ -20,14 +20,14 @@ use coppice_interface::{Conflict, Outpoint, Spender, Unspend, UtxoHash, UtxoRefu
 use std::collections::HashSet;
 use walk::{Enters, Walk};
 
-/// Transactions that a slice marks, and outputs that it reports: more would not fit the answer.
+/// Maximum transactions that a slice marks, and outputs that it reports; more would not fit in the reply.
 const MOST: usize = 5_000;
 /// Instructions after which a slice ends, and after which a step of it gives up, with nothing changed: a message has 40 billion.
 const MOST_INSTRUCTIONS: u64 = 10_000_000_000;
 const LAST_INSTRUCTIONS: u64 = 25_000_000_000;
 /// Pages after which a slice ends: 47 MiB of the 75 above which the platform slows a canister down, because the journal lies on the heap.
 const MOST_PAGES: u64 = 12_000;
-/// Pages, with those of the heap, after which a step gives up, with nothing changed: 68 MiB.
+/// Pages, including those of the heap, after which a step gives up without changes: 68 MiB.
 const LAST_PAGES: u64 = 17_408;
 /// Pages that evaluating a record changes, estimated.
 const EVALUATED: u64 = 6;
@@ -145,7 +145,7 @@ impl UtxoStore {
         })
     }
 
-    /// Marks a transaction as a double spend, with all its descendants, as far as a slice goes.
+    /// Marks a transaction and all its descendants as double spends, within a slice.
     ///
     /// # Errors
     /// [`UtxoRefusal`], and nothing has changed.

@@ -1,4 +1,4 @@
-//! Walk over the descendants of a transaction, spenders before the transactions that they spend from, as far as one message goes.
+//! Walk over the descendants of a transaction within one message; spenders come before the transactions that they spend from.
 
 use super::MOST;
 use crate::platform;
@@ -10,7 +10,8 @@ use std::collections::HashSet;
 
 /// Outputs whose spenders are read at a time: a path of thousands of transactions is kept.
 const CHUNK: u32 = 100;
-/// Most pages that a walk reads. The platform lets a message read 524,288: marking afterwards reads the same pages and those of parents.
+/// Maximum pages that a walk reads. The platform lets a message read 524,288, and marking afterwards reads the same pages and those of
+/// parents.
 const MOST_READ: u64 = 350_000;
 
 /// The transactions that a walk enters.
@@ -22,7 +23,7 @@ pub(super) enum Enters {
     Losers,
 }
 
-/// A walk, as far as it has come.
+/// State of a walk.
 pub(super) struct Walk<'a> {
     enters: Enters,
     winners: &'a HashSet<Hash>,
@@ -38,7 +39,7 @@ pub(super) struct Walk<'a> {
     pub complete: bool,
 }
 
-/// A transaction on the path from where the walk began.
+/// A transaction on the path from the start of the walk.
 struct Step {
     txid: Hash,
     slot: SlotId,

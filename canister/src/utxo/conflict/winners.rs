@@ -182,7 +182,7 @@ impl UtxoStore {
         slice.touched.push(hold.master);
     }
 
-    /// The steps of `docs/design.md` 6, as far as the slice goes. This may fail in its middle.
+    /// Does the steps of `docs/design.md` 6 within the slice. May fail in the middle.
     fn win(
         &mut self,
         contest: &Contest,
@@ -221,7 +221,7 @@ impl UtxoStore {
                 }
             }
         }
-        // The last step is a message of its own where it might not fit this one.
+        // The last step gets a separate message if it might not fit in this one.
         done.has_more |= 2 * self.pages_changed() > MOST_PAGES || platform::instructions() > slice.deadline;
         let is_last = !done.has_more;
         if !done.unspent.is_empty() || (is_last && !contested.is_empty()) {

@@ -1,4 +1,4 @@
-//! Rare parts of a record, in a slot of their own: CBOR, and the list of double spends that spend from the transaction.
+//! Rare parts of a record, in a separate slot: CBOR, and the list of double spends that spend from the transaction.
 //!
 //! ```text
 //! 0 bytes of CBOR u32, 0 for none   4 newest page of double spends u32: see `children`   8 CBOR
@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use std::collections::BTreeMap;
 
-/// Most reassignments of a record.
+/// Maximum reassignments of a record.
 const MAX_REASSIGNMENTS: usize = 5_000;
-/// Most blocks of a record, beside the blocks in its head.
+/// Maximum blocks of a record besides the blocks in its head.
 pub const MAX_BLOCKS: usize = 1_000;
 
 /// Bytes before the CBOR.
@@ -136,7 +136,7 @@ mod tests {
     use crate::utxo::tests::world::{Tx, World, block, mined, raw};
     use ciborium::Value;
 
-    /// A record with a third block, whose extras lie in a slot of their own; and where.
+    /// Returns a record with a third block, whose extras have a separate slot, and the offset of that slot.
     fn with_extras(w: &mut World) -> (Tx, u64) {
         let tx = Tx::orphan(1, 1);
         let blocks: Vec<BlockRef> = (0..5).map(|i| block(i, 900)).collect();
@@ -170,7 +170,7 @@ mod tests {
         ciborium::into_writer(&Value::Map(fields), &mut bytes).unwrap();
         assert_eq!(ciborium::from_reader::<Extras, _>(bytes.as_slice()).unwrap(), full);
 
-        // In the record: what a version to come has written is read.
+        // In the record: fields of a future version are read.
         let now = Extras { reassignments: Vec::new(), ..full };
         let Value::Map(mut fields) = Value::serialized(&now).unwrap() else { panic!("{now:?}") };
         fields.retain(|(name, _)| name.as_text() != Some("reassignments"));

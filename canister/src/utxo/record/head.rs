@@ -103,7 +103,7 @@ impl Head {
         debug_assert_eq!(out.len() - start, HEAD as usize);
     }
 
-    /// Returns the most pages of 4 KiB that the outputs may lie on.
+    /// Returns the maximum number of 4 KiB pages that hold the outputs.
     pub fn pages(&self) -> u64 {
         u64::from(ENTRY) * u64::from(self.outputs) / 4_096 + 2 * (1 + u64::from(self.extra_pages))
     }
@@ -176,7 +176,7 @@ impl Head {
         (self.created_at / 1_000_000_000) as u32
     }
 
-    /// Returns the height at which the record may be deleted, whenever the next look at the record is.
+    /// Returns the height at which the record may be deleted, whatever the height of its next examination.
     #[inline]
     pub fn delete_at(&self) -> Option<u32> {
         let key = self.key(Order::DeleteAt)?;

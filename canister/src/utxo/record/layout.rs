@@ -31,7 +31,7 @@ pub const PAGE_HEAD: u32 = 24;
 pub const ENTRY: u32 = 72;
 /// Bytes of an input.
 pub const INPUT: u32 = 36;
-/// Inputs that the master has room for; more lie on pages of their own.
+/// Maximum inputs in the master; more are on separate pages.
 pub const INLINE_INPUTS: u32 = 50_000;
 /// Inputs of a page of inputs.
 pub const INPUTS_OF_PAGE: u32 = 50_000;
@@ -51,9 +51,9 @@ pub mod flag {
     pub const LOCKED: u16 = 2;
     /// The transaction is a double spend.
     pub const CONFLICTING: u16 = 4;
-    /// The transaction's bytes lie in the BlobStore or outside.
+    /// The transaction's bytes are in the BlobStore or in an external blob.
     pub const EXTERNAL: u16 = 8;
-    /// The transaction's bytes lie outside.
+    /// The transaction's bytes are in an external blob.
     pub const OUTSIDE: u16 = 16;
     /// The bytes are a UTXOWrapper: outputs only.
     pub const PARTIAL: u16 = 32;
@@ -63,15 +63,15 @@ pub mod flag {
     pub const FEE: u16 = 128;
     /// The record is being deleted.
     pub const DELETING: u16 = 256;
-    /// The key in [`DeleteAt`](super::Order::DeleteAt) is the height of the next look at the record, and the note is the record's
-    /// `delete_at_height`. Without this flag the note is the run that leaves the record alone, because the record became due in its
-    /// middle; 0: none.
+    /// The key in [`DeleteAt`](super::Order::DeleteAt) is the height at which the record is examined next, and the note is the record's
+    /// `delete_at_height`. Without this flag the note is the number of the run that skips the record because it became due during that run;
+    /// 0 if none.
     pub const POSTPONED: u16 = 512;
     /// A check of the record's spenders has begun, and no output has changed hands since.
     pub const CHECKED: u16 = 1_024;
 }
 
-/// Offsets of the fields of a master's head that are written alone.
+/// Offsets of the fields of a master's head that are written separately.
 pub mod at {
     pub const FLAGS: u32 = 2;
     pub const TXID: u32 = 8;
@@ -89,7 +89,7 @@ pub mod at {
     pub const NOTE: u32 = 196;
 }
 
-/// Offsets of the fields of a page's head that are written alone.
+/// Offsets of the fields of a page's head that are written separately.
 pub mod page_at {
     pub const UTXOS: u32 = 8;
     pub const SPENT: u32 = 12;
@@ -120,6 +120,5 @@ impl Order {
     }
 }
 
-/// The highest bit of a key of [`Order::UnminedSince`], which no height has: the record entered below the height up to which a run
-/// has looked.
+/// Highest bit of a key of [`Order::UnminedSince`], which no height has: the record entered below the height up to which a run has passed.
 pub const LATE: u32 = 1 << 31;

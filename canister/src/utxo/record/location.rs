@@ -1,8 +1,8 @@
-//! Location of a record's transaction: after the page directory, or at the place that these bytes name.
+//! Location of a record's transaction: the bytes after the page directory are the transaction, or name its place.
 //!
 //! ```text
 //! BlobStore: n × (offset u64, len u32, class u32, generation u32)       parts of 4 MiB, the last one shorter
-//! outside:   store type u8 ‖ file type u8 ‖ the blob's key
+//! external:  store type u8 ‖ file type u8 ‖ the blob's key
 //! ```
 
 use super::head::Head;
@@ -27,7 +27,7 @@ pub fn encode_parts(parts: &[BlobPtr]) -> Vec<u8> {
     out
 }
 
-/// Returns the bytes that name a blob outside.
+/// Returns the bytes that name an external blob.
 pub fn encode_outside(store: &ExternalStore) -> Vec<u8> {
     let mut out = vec![store.store_type as u8, store.file_type as u8];
     out.extend_from_slice(&store.blob_key);
@@ -41,7 +41,7 @@ pub fn class_bytes(len: u64) -> u64 {
     len / u64::from(MAX_BLOB) * u64::from(MAX_BLOB) + last
 }
 
-/// Stores bytes in parts, or none of them.
+/// Stores all bytes in parts, or none.
 ///
 /// # Errors
 /// `ExternalFull`, `RecordsFull`, `OutOfSpace`, `LowCycles`; nothing has changed.
@@ -55,7 +55,7 @@ pub fn store(blobs: &mut BlobStore, bytes: &[u8], limit: u64) -> Result<Vec<Blob
     Ok(parts)
 }
 
-/// Allocates the parts of so many bytes, or none of them.
+/// Allocates all parts for `len` bytes, or none.
 ///
 /// # Errors
 /// As [`store`].
@@ -87,7 +87,7 @@ pub fn allocate(blobs: &mut BlobStore, len: u64, owner: Owner, limit: u64) -> Re
     Ok(parts)
 }
 
-/// Frees parts whose last reference goes in the same message. A damaged part is logged and left.
+/// Frees parts whose last reference is removed in the same message. A damaged part is logged and kept.
 pub fn release(blobs: &mut BlobStore, parts: &[BlobPtr]) {
     for part in parts {
         if let Err(error) = blobs.free(part).and_then(|_| blobs.release(part)) {
@@ -96,10 +96,10 @@ pub fn release(blobs: &mut BlobStore, parts: &[BlobPtr]) {
     }
 }
 
-/// Frees the parts of a deleted transaction, and returns whether any was there: none is, if an earlier deletion was cut short.
+/// Frees the parts of a deleted transaction. Returns false if an earlier, interrupted deletion has freed all of them.
 ///
 /// # Errors
-/// `Corrupt` if a part is not what its pointer says; nothing has changed.
+/// `Corrupt` if a part does not match its pointer; nothing has changed.
 pub fn free(blobs: &mut BlobStore, parts: &[coppice_interface::BlobPtr]) -> Result<bool, UtxoRefusal> {
     let mut there = Vec::with_capacity(parts.len());
     for part in parts.iter().map(pointer) {

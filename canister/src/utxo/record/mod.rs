@@ -1,4 +1,4 @@
-//! A record as it lies in its slots; nothing here knows the store.
+//! Layout of a record in its slots, independent of the store.
 
 pub mod extras;
 mod head;

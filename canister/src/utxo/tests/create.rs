@@ -61,7 +61,7 @@ fn a_record_has_every_field_and_gives_its_bytes_back() {
 }
 
 #[test]
-fn an_extended_transaction_says_its_fee_and_has_the_standard_txid() {
+fn extended_transaction_has_a_fee_and_the_standard_txid() {
     let mut w = World::new();
     let tx = Tx::of(1, &[([1; 32], 0), ([2; 32], 70_000)], 2);
     let previous = [(3_000, vec![0x51; 300]), (500, vec![])];
@@ -80,7 +80,7 @@ fn an_extended_transaction_says_its_fee_and_has_the_standard_txid() {
 }
 
 #[test]
-fn a_transaction_is_parsed_to_its_last_byte_and_cut_anywhere_it_is_none() {
+fn transaction_is_parsed_to_its_last_byte_and_refused_if_truncated() {
     let mut w = World::new();
     let tx = Tx::new(
         &[([1; 32], 3)],
@@ -143,7 +143,7 @@ fn a_coinbase_of_two_blocks_matures_by_the_higher_one() {
 }
 
 #[test]
-fn large_transactions_lie_in_the_blob_store_and_what_is_refused_leaves_nothing() {
+fn large_transactions_are_in_the_blob_store_and_refusals_leave_nothing() {
     let mut w = World::new();
     w.settings.max_tx_size_in_store = 1_000;
     w.settings.max_external_bytes = 128 << 10;
@@ -186,7 +186,7 @@ fn large_transactions_lie_in_the_blob_store_and_what_is_refused_leaves_nothing()
 }
 
 #[test]
-fn a_transaction_outside_is_believed_and_named() {
+fn external_transaction_is_trusted_and_named() {
     let mut w = World::new();
     let tx = Tx::orphan(1, 2);
     let store = ExternalStore {
@@ -234,7 +234,7 @@ fn counts_lengths_and_values_at_the_boundaries_of_a_var_int() {
         w.make(&tx);
         assert_eq!(w.get(&tx).utxos, [Some(ByteBuf::from(tx.hash(0)))]);
     }
-    // A count that is encoded longer than it need be is no transaction.
+    // A count in a longer form than necessary is refused.
     let tx = Tx::orphan(1, 1);
     let raw_bytes = [&tx.raw[..4], &[0xFD, 1, 0], &tx.raw[5..]].concat();
     let item = UtxoCreate { source: TransactionSource::Raw(ByteBuf::from(raw_bytes)), ..raw(&tx) };
@@ -242,7 +242,7 @@ fn counts_lengths_and_values_at_the_boundaries_of_a_var_int() {
 }
 
 #[test]
-fn a_record_of_many_blocks_keeps_them_in_order_and_one_of_too_many_is_refused() {
+fn many_blocks_are_kept_in_order_and_too_many_are_refused() {
     let mut w = World::new();
     let blocks: Vec<BlockRef> = (0..1_003).map(|i| block(i, 900 + i)).collect();
     let tx = Tx::orphan(1, 1);
@@ -270,5 +270,5 @@ fn a_record_of_many_blocks_keeps_them_in_order_and_one_of_too_many_is_refused() 
     let block = |block_id, height, subtree| BlockRef { block_id, height, subtree };
     assert_eq!(record.blocks, [block(1_000, 1_900, 1_007), block(1_001, 1_901, 1_008)]);
     let used = w.store.storage().used_bytes;
-    assert!(used <= 1_024, "the slot of the extras is given back: {used}");
+    assert!(used <= 1_024, "the slot of the extras is freed: {used}");
 }

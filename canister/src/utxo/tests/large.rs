@@ -1,4 +1,4 @@
-//! Records of several pages of outputs and of inputs, with several spenders: what random histories are too small for.
+//! Records with several pages of outputs and inputs, and several spenders, which random histories do not reach.
 
 use super::world::*;
 use crate::testing::id;
@@ -7,7 +7,7 @@ use coppice_interface::*;
 /// Outputs of the parent, on three pages.
 const OUTPUTS: u32 = 45_000;
 
-/// A transaction outside.
+/// Returns a creation with an external transaction.
 fn outside(number: u64, inputs: Vec<Outpoint>, outputs: u32) -> UtxoCreate {
     let txid = Txid::from(id(number));
     let store = ExternalStore { blob_key: txid.clone().into(), file_type: FileType::Tx, store_type: StoreType::Tx };
@@ -37,7 +37,7 @@ fn outpoint(of: u64, vout: u32) -> Outpoint {
     Outpoint { txid: id(of).into(), vout }
 }
 
-/// Spends outputs of the parent, each by the input that is named with it.
+/// Spends outputs of the parent; each pair is an output and the spending input.
 fn spend(w: &mut World, by: u64, outputs: impl Iterator<Item = (u32, u32)>) -> u32 {
     let hash = |vout: u32| UtxoHash::from(id(u64::from(vout)));
     let spend = |(vout, vin)| Spend { txid: id(PARENT).into(), vout, utxo_hash: hash(vout), vin };
@@ -45,7 +45,7 @@ fn spend(w: &mut World, by: u64, outputs: impl Iterator<Item = (u32, u32)>) -> u
     w.store.spend(&TransactionSpends { spender: id(by).into(), spends: outputs.map(spend).collect() }, &call).unwrap()
 }
 
-/// The transaction that spends each output of the parent, none where nothing does.
+/// Returns the spender of each output of the parent, or `None` if unspent.
 fn spenders(w: &World) -> Vec<Option<Txid>> {
     let spender = |entry: &serde_bytes::ByteBuf| entry.get(32..64).map(Txid::from);
     let page = |first: u32| {
@@ -66,11 +66,11 @@ const WINNER: u64 = 1_002;
 const OTHERS: [u64; 2] = [1_003, 1_009];
 
 #[test]
-fn a_winner_takes_outputs_of_several_pages_and_all_is_deleted_without_a_trace() {
+fn winner_takes_outputs_of_several_pages_and_deletion_leaves_no_memory() {
     let mut w = World::new();
     let used = w.store.storage().used_bytes;
     w.create(&outside(PARENT, Vec::new(), OUTPUTS)).unwrap();
-    // The loser spends the outputs from the last on, behind inputs of others.
+    // The loser spends the outputs in reverse order, after inputs that spend from other transactions.
     let vin_of = |vout: u32| 60_000 + OUTPUTS - 1 - vout;
     let inputs = (0..110_000u32).map(|vin| match vin.checked_sub(60_000) {
         Some(at) if at < OUTPUTS => outpoint(PARENT, OUTPUTS - 1 - at),
@@ -83,7 +83,7 @@ fn a_winner_takes_outputs_of_several_pages_and_all_is_deleted_without_a_trace() 
     }
     spend(&mut w, OTHERS[1], utxos(20_000..40_000).zip(0..));
 
-    // The double spend wants a part of what the loser holds, and some of the other's.
+    // The double spend spends some outputs that the loser holds and some that the other transaction holds.
     let wanted = || utxos(0..1_000).chain(utxos(20_000..20_100));
     let double = outside(WINNER, wanted().map(|vout| outpoint(PARENT, vout)).collect(), 2);
     w.create(&UtxoCreate { conflicting: true, ..double }).unwrap();

@@ -1,16 +1,16 @@
-//! At the cap on memory: an operation is done, or nothing has changed; and what is freed is used again.
+//! At the memory cap: operations are atomic, and freed memory is reused.
 
 use super::world::*;
 use crate::storage::memory;
 use coppice_interface::*;
 
-/// Everything that the store says.
+/// Returns everything that the store's queries return.
 fn all(w: &World, txs: &[&Tx]) -> (Vec<Option<UtxoRecord>>, UtxoStorage, Vec<UnminedTransaction>) {
     let get = |tx: &&Tx| w.store.get(&UtxoGet { txid: tx.id(), first: 0, limit: 100, extra_pages_cursor: None }).ok();
     (txs.iter().map(get).collect(), w.store.storage(), w.store.unmined(None, 0).unwrap().transactions)
 }
 
-/// Every byte of every slot.
+/// Returns every byte of every slot.
 fn bytes(w: &World) -> Vec<u8> {
     let stats = w.store.slots.stats();
     let mut bytes = Vec::new();
@@ -19,14 +19,14 @@ fn bytes(w: &World) -> Vec<u8> {
     bytes
 }
 
-/// Leaves so many bytes of memory, and allows no more.
+/// Leaves `bytes` bytes of memory and forbids growth.
 fn leave(w: &mut World, bytes: u64) {
     w.store.fill(bytes, true);
     memory::manager().set_max_pages(memory::billed_pages());
 }
 
 #[test]
-fn an_operation_that_memory_does_not_allow_changes_nothing() {
+fn operation_without_memory_changes_nothing() {
     let parent = Tx::orphan(1, 2);
     let child = Tx::of(2, &[(parent.txid, 0)], 1);
     let rival = Tx::of(3, &[(parent.txid, 0), (parent.txid, 1)], 1);
@@ -77,7 +77,7 @@ fn an_operation_that_memory_does_not_allow_changes_nothing() {
             if name == "reassign" {
                 w.freeze(&parent, Some(1), true).unwrap();
             }
-            // Far from where the nodes of the indexes are.
+            // Far from the existing nodes of the indexes.
             w.height = 2_000_000_000;
             leave(&mut w, left);
             let before = (all(&w, &txs), bytes(&w));
@@ -90,7 +90,7 @@ fn an_operation_that_memory_does_not_allow_changes_nothing() {
             }
             let after = all(&w, &txs);
             w.reopen();
-            assert_eq!(all(&w, &txs), after, "{name}: the heap says what memory says");
+            assert_eq!(all(&w, &txs), after, "{name}: heap and stable memory agree");
         }
         assert!(outcomes[1] > 0, "{name}: {outcomes:?}");
         assert!(outcomes[0] > 0 || matches!(name, "spend" | "reassign" | "set_mined"), "{name}: {outcomes:?}");
@@ -98,7 +98,7 @@ fn an_operation_that_memory_does_not_allow_changes_nothing() {
 }
 
 #[test]
-fn what_is_deleted_at_the_cap_makes_room_for_what_comes() {
+fn deletions_at_the_cap_make_room_for_new_records() {
     let mut w = World::new();
     let first = Tx::orphan(0, 2);
     w.make(&first);
@@ -123,7 +123,7 @@ fn what_is_deleted_at_the_cap_makes_room_for_what_comes() {
             assert_eq!(w.create(&raw(tx)).map(|created| created.utxos), Ok(2), "{round}");
         }
     }
-    // Everything is still possible with what there is.
+    // All operations on the existing records still work.
     let by = Tx::of(9_999, &[(made[0].txid, 0)], 1);
     assert_eq!(w.spend_one(&made[0], 0, &by), Ok(1));
     assert_eq!(w.unspend(&made[0], 0, &by, 0), Ok(true));
@@ -155,7 +155,7 @@ fn a_full_store_is_emptied_and_filled_again() {
     let mut made = fill(&mut w);
     let most = made.len();
     assert!(most > 30, "{most}");
-    // Preservations, each at a node of its own, take the last of it.
+    // Preservations, each at a separate node, take the rest of the memory.
     let mut until = 0;
     for txid in &made {
         until += 5_000_000;

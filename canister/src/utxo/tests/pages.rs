@@ -1,4 +1,4 @@
-//! Transactions with more outputs than a page has, and with more than a message holds.
+//! Transactions with more outputs than fit on a page, and with more bytes than fit in a message.
 
 use super::world::*;
 use crate::platform::native;
@@ -9,7 +9,7 @@ use candid::Principal;
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
 
-/// Who uploads, and sends the messages.
+/// The caller of uploads and messages.
 const BY: Principal = Principal::anonymous();
 
 fn spends(tx: &Tx, of: std::ops::Range<u32>) -> Vec<Spend> {
@@ -42,7 +42,7 @@ fn a_transaction_of_45_000_outputs_is_spent_to_the_last_on_every_page() {
         assert_eq!(counters(&w, &tx), (20_000, vec![(20_000, 0), (5_000, 0)], 0));
         assert_eq!(w.spend(&by, &spends(&tx, 20_000..44_999)), Ok(24_999));
         assert_eq!(counters(&w, &tx), (20_000, vec![(20_000, 20_000), (5_000, 4_999)], 1));
-        assert_eq!(all(&w).delete_at_height, None, "one is left");
+        assert_eq!(all(&w).delete_at_height, None, "one output is left");
         assert_eq!(w.spend(&by, &spends(&tx, 44_990..45_000)), Ok(1), "nine of ten were spent before");
         assert_eq!(counters(&w, &tx), (20_000, vec![(20_000, 20_000), (5_000, 5_000)], 2));
         assert_eq!(all(&w).delete_at_height, Some(1_288));
@@ -81,7 +81,7 @@ fn pages_without_a_utxo_are_spent_from_the_beginning() {
     w.make(&nothing);
     assert_eq!(w.get(&nothing).delete_at_height, None);
     w.set_mined(&nothing, block(1, 900), true, false);
-    assert_eq!(w.get(&nothing).delete_at_height, Some(1_288), "there is nothing to spend");
+    assert_eq!(w.get(&nothing).delete_at_height, Some(1_288), "no output to spend");
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn a_transaction_of_60_000_inputs_keeps_them_all() {
 }
 
 #[test]
-fn a_transaction_that_no_message_holds_comes_in_chunks() {
+fn transaction_larger_than_a_message_is_uploaded_in_chunks() {
     let mut w = World::new();
     let tx = Tx::new(&[([1; 32], 0)], &[(5, vec![0x51; 5_000_000]), (6, vec![0x52])]);
     let length = tx.raw.len() as u64;
@@ -126,7 +126,7 @@ fn a_transaction_that_no_message_holds_comes_in_chunks() {
         assert_eq!(field, wrong);
     }
     assert_eq!(at(&mut w, &begin), Ok(UploadProgress { chunks: 5, missing: 5 }));
-    // Another one, or the same of another shape, has to wait.
+    // Another upload, or the same with other sizes, is refused while one is open.
     for other in [
         BeginTransaction { txid: [3; 32].into(), ..begin.clone() },
         BeginTransaction { length: length + 1, ..begin.clone() },
@@ -158,7 +158,8 @@ fn a_transaction_that_no_message_holds_comes_in_chunks() {
     assert_eq!(w.bytes(&tx).0, tx.raw);
     assert_eq!(w.store.uploads.list(60), []);
 
-    // One that fits its record gives the blobs back; one that is another's stays to be aborted; one left alone expires.
+    // A transaction that fits in its record frees its blobs; an upload of another transaction stays until it is aborted; an idle upload
+    // expires.
     let kept = w.blobs.kept_bytes(Owner::External);
     let [small, other] = [9, 10].map(|salt| Tx::orphan(salt, 1));
     for (named, what) in [(&small, "whole"), (&other, "another's"), (&other, "left")] {
@@ -182,7 +183,7 @@ fn a_transaction_that_no_message_holds_comes_in_chunks() {
         }
         assert_eq!((w.blobs.kept_bytes(Owner::Upload), w.blobs.kept_bytes(Owner::External)), (0, kept));
     }
-    // A producer that did not hear the answer asks again, and learns that the record is there.
+    // A producer that lost the reply repeats the call and gets `TxExists`.
     assert_eq!(w.create(&item), Err(UtxoRefusal::TxExists));
     assert_eq!(at(&mut w, &begin), Err(TransactionUploadError::Refused(UtxoCreateError::TxExists)));
 }
@@ -225,9 +226,9 @@ fn outputs_unspent_in_one_batch_are_counted_on_their_pages_and_records() {
     assert_eq!((w.get(&a).delete_at_height, w.get(&b).delete_at_height), (None, None));
 }
 
-/// Each producer has an upload, and 64 of them at once; who is one too many is told, and loses nothing.
+/// Each producer has its own upload, at most 64 at a time; one more is refused without loss.
 #[test]
-fn each_producer_has_an_upload_of_its_own() {
+fn each_producer_has_its_own_upload() {
     let mut w = World::new();
     let settings = w.settings.clone();
     let of = |i: u8| Principal::from_slice(&[i, 7]);
@@ -251,14 +252,14 @@ fn each_producer_has_an_upload_of_its_own() {
         assert_eq!(none, Err(TransactionUploadError::NoUpload));
     }
     w.reopen();
-    // A record is made of the caller's upload, and its place is another's.
+    // A record is created from the caller's upload, and the upload's cell becomes free.
     let item = |i: u8| UtxoCreate { source: TransactionSource::Uploaded(tx(i).id()), ..raw(&tx(i)) };
     native::with(|world| world.caller = of(9));
     assert_eq!(w.create(&item(8)), Err(UtxoRefusal::NoUpload));
     w.create(&item(9)).unwrap();
     assert_eq!(w.store.uploads.list(60).len(), 63);
     assert_eq!(open(&mut w, 64, 64), Ok(UploadProgress { chunks: 1, missing: 1 }));
-    // Those that were left alone go, and no other.
+    // Only the idle uploads expire.
     assert_eq!((w.store.uploads.touched(), w.store.uploads.expire(&mut w.blobs, 99, 60)), (Some(0), 39));
     w.reopen();
     let left: Vec<u64> = w.store.uploads.list(60).iter().map(|open| open.expires_at - 60).collect();
@@ -273,7 +274,7 @@ fn each_producer_has_an_upload_of_its_own() {
     assert_eq!((w.blobs.kept_bytes(Owner::Upload), w.store.uploads.touched()), (0, None));
     w.reopen();
     assert_eq!(w.store.uploads.list(60), []);
-    // Of three places the second is free again. Another version of what says so is refused.
+    // The second of three cells is free again. Another version of the bitmap is refused.
     for by in [1, 2, 3] {
         open(&mut w, by, by).unwrap();
     }
@@ -288,7 +289,7 @@ fn each_producer_has_an_upload_of_its_own() {
 
 /// Pages begin with the first page, whichever output is asked for, and continue at the cursor.
 #[test]
-fn pages_are_answered_by_the_thousand_with_a_cursor() {
+fn counters_of_pages_are_returned_by_the_thousand_with_a_cursor() {
     let mut w = World::new();
     w.settings.utxo_batch_size = 2;
     let tx = Tx::orphan(1, 5_001);

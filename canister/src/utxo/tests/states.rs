@@ -1,10 +1,10 @@
-//! The document's table of state transitions (UTXO State Lifecycle), each row and each forbidden move, as DESIGN 5 overrides it.
+//! Table of state transitions (UTXO State Lifecycle), each row and each forbidden transition, with the overrides of DESIGN 5.
 
 use super::world::*;
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
 
-/// The states of the document that a record, or its only output, can be in.
+/// States of a record, or of its only output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     CreatedLocked,
@@ -23,7 +23,7 @@ use State::*;
 const ALL: [State; 9] =
     [CreatedLocked, UnlockedUnmined, Mined, Spent, Frozen, FrozenSpent, Conflicting, Scheduled, ScheduledFrozen];
 
-/// What can be done to it.
+/// Operations on the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Move {
     Unlock,
@@ -51,7 +51,7 @@ struct Subject {
     rival: Tx,
 }
 
-/// A record in a state, by the document's own triggers; the child spends its only output.
+/// Returns a record in a state, reached by the specified triggers; the child spends its only output.
 fn subject(state: State) -> Subject {
     let mut w = World::new();
     let tx = Tx::orphan(1, 1);
@@ -98,7 +98,7 @@ impl Subject {
         Ok(())
     }
 
-    /// What the document calls its indicators.
+    /// Returns the record's indicators, as the specification calls them.
     fn indicators(&self) -> Indicators {
         let record = self.w.get(&self.tx);
         let entry = record.utxos[0].as_ref().unwrap();
@@ -156,7 +156,7 @@ fn each_state_has_its_indicators() {
 }
 
 #[test]
-fn every_transition_of_the_document() {
+fn every_specified_transition_is_made() {
     for (from, step, expected) in [
         (CreatedLocked, Unlock, of(false, true, 0, "unspent", false, false)),
         (CreatedLocked, SetMined, of(false, false, 1, "unspent", false, false)),
@@ -186,7 +186,7 @@ fn every_transition_of_the_document() {
         (Spent, SetConflicting, of(false, true, 0, "spent", true, true)),
         (Scheduled, SetConflicting, of(false, false, 1, "spent", true, true)),
         (Frozen, SetConflicting, of(false, false, 1, "frozen", true, true)),
-        // Overridden: a winner is conflicting no more.
+        // Overridden: a winner is no longer conflicting.
     ] {
         let mut subject = subject(from);
         subject.make(step).unwrap_or_else(|error| panic!("{from:?}: {step:?}: {error:?}"));
@@ -195,7 +195,7 @@ fn every_transition_of_the_document() {
 }
 
 #[test]
-fn a_double_spend_that_wins_is_one_no_more() {
+fn winning_double_spend_is_no_longer_conflicting() {
     let mut w = World::new();
     let parent = Tx::orphan(1, 1);
     let [loser, winner] = [2, 3].map(|salt| Tx::of(salt, &[(parent.txid, 0)], 1));
@@ -221,7 +221,7 @@ fn a_double_spend_that_wins_is_one_no_more() {
 }
 
 #[test]
-fn no_forbidden_move_is_made_and_none_changes_anything() {
+fn forbidden_transitions_are_refused_and_change_nothing() {
     let tx = subject(Mined).tx;
     let by = |vin: &Tx| UtxoRefusal::Spent { by: Spender { txid: vin.id(), vin: 0 } };
     let child = subject(Mined).child;
@@ -253,7 +253,7 @@ fn no_forbidden_move_is_made_and_none_changes_anything() {
             assert_eq!(subject.w.get(&tx), before, "{state:?} {step:?}");
             tried += 1;
         }
-        // What is no error and does nothing.
+        // Operations that succeed without effect.
         for step in [UnspendByAnother, Unspend] {
             let mut subject = subject(state);
             let held = matches!(state, Spent | Scheduled | FrozenSpent | ScheduledFrozen) && step == Unspend;
@@ -287,14 +287,14 @@ fn a_reassigned_output_is_live_and_waits_for_its_height() {
     assert_eq!(w.get(&tx).delete_at_height, Some(2_288));
 }
 
-/// Pages of one, and what is listed from a cursor on.
+/// Returns the ids of a page from a cursor on, and the next cursor.
 fn listed(w: &World, cursor: Option<&UnminedCursor>, limit: u32) -> (Vec<Txid>, Option<UnminedCursor>) {
     let page = w.store.unmined(cursor, limit).unwrap();
     (page.transactions.into_iter().map(|tx| tx.txid).collect(), page.cursor)
 }
 
 #[test]
-fn a_list_of_unmined_ones_goes_on_where_it_was_whatever_becomes_unmined_or_mined() {
+fn list_of_unmined_transactions_resumes_at_its_cursor_despite_changes() {
     let mut w = World::new();
     let mut txs: Vec<Tx> = (0..7).map(|i| Tx::orphan(10 + i, 1)).collect();
     txs.iter().for_each(|tx| w.make(tx));
@@ -306,7 +306,7 @@ fn a_list_of_unmined_ones_goes_on_where_it_was_whatever_becomes_unmined_or_mined
     let cursor = cursor.unwrap();
     assert_eq!(listed(&w, Some(&cursor), 9), (ids(&[2, 3, 4, 5, 6]), None));
     assert_eq!(listed(&w, Some(&cursor), 5), (ids(&[2, 3, 4, 5, 6]), None), "a page that is just full");
-    // A transaction that leaves the list and comes back, even the last one listed, does not make the list begin again.
+    // A transaction that leaves the list and returns, even the last listed one, does not restart the list.
     for (of, expected) in [(3, [2, 4, 5]), (1, [2, 4, 5]), (2, [4, 5, 6])] {
         w.set_mined(&txs[of], block(1, 900), true, false);
         assert_eq!(listed(&w, Some(&cursor), 3).0, ids(&expected), "{of} left");
@@ -316,7 +316,7 @@ fn a_list_of_unmined_ones_goes_on_where_it_was_whatever_becomes_unmined_or_mined
         assert_eq!(listed(&w, Some(&cursor), 3).0, ids(expected), "{of} came back");
     }
     assert_eq!(listed(&w, None, 0).0.len(), 7);
-    // A page for each, while before each the one that was listed last leaves and another one comes back.
+    // One transaction per page; before each page the last listed transaction leaves and another one returns.
     let (mut all, mut after) = (Vec::new(), None);
     for step in 0..7 {
         let (page, next) = listed(&w, after.as_ref(), 1);
@@ -339,7 +339,7 @@ fn a_list_of_unmined_ones_goes_on_where_it_was_whatever_becomes_unmined_or_mined
 }
 
 #[test]
-fn a_winner_of_which_nobody_knows_what_it_spends_is_refused() {
+fn winner_with_unknown_inputs_is_refused() {
     for file_type in [FileType::Outputs, FileType::Tx] {
         let mut w = World::new();
         let txid = Txid::from([9; 32]);

@@ -1,4 +1,4 @@
-//! A store, transactions for it, and short ways to call it.
+//! Test fixture: a store, transactions, and shortcuts for calls.
 
 use crate::platform::native;
 use crate::storage::blob::BlobStore;
@@ -9,7 +9,7 @@ use coppice_interface::*;
 pub use coppice_model::transactions::{Tx, serialise};
 use std::rc::Rc;
 
-/// Nanoseconds at which everything happens.
+/// Time of all calls, in Unix nanoseconds.
 pub const NOW: u64 = 1_700_000_000_000_000_000;
 
 pub struct World {
@@ -61,7 +61,7 @@ impl World {
         self.store.create(&mut self.blobs, item, &call)
     }
 
-    /// An unlocked record of a transaction.
+    /// Creates an unlocked record of a transaction.
     pub fn make(&mut self, tx: &Tx) {
         self.create(&raw(tx)).unwrap();
     }

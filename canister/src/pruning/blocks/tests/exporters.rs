@@ -54,7 +54,7 @@ fn capacity_never_passes_the_guard() {
     assert!(world.chain.capacity_bytes(&world.blobs) <= low, "down to low water, hysteresis and all");
 }
 
-/// However wrong a record is, no block goes that was not acknowledged.
+/// However damaged a record is, only acknowledged blocks are pruned.
 #[test]
 fn a_damaged_record_at_the_guard_lets_nothing_past_it() {
     let target = 100 * u64::from(CLASS);

@@ -82,7 +82,7 @@ fn a_backlog_is_shown_at_once_and_a_problem_when_it_lasts() {
     assert_eq!(status.backlog.blocks, 98 + 12);
     assert_eq!((status.backlog.pruned_per_hour, status.backlog.appended_per_hour), (60, 120));
     assert_eq!(status.backlog.empty_in_secs, None, "never, at this rate");
-    let problem = blocks::behind(&status, world.pruner.interval_secs()).unwrap();
+    let problem = blocks::lagging(&status, world.pruner.interval_secs()).unwrap();
     assert!(problem.message.contains("behind for 12 min") && problem.message.contains("never"), "{problem:?}");
     assert_eq!(
         (problem.code, problem.since),
@@ -92,7 +92,7 @@ fn a_backlog_is_shown_at_once_and_a_problem_when_it_lasts() {
     while world.tick_next() == Next::AtOnce {}
     let status = world.status();
     assert_eq!((status.backlog.blocks, status.backlog.empty_in_secs), (0, Some(0)));
-    assert_eq!(blocks::behind(&status, world.pruner.interval_secs()), None);
+    assert_eq!(blocks::lagging(&status, world.pruner.interval_secs()), None);
 }
 
 /// Ten thousand blocks with a producer's call before every tick, so that no sweep finds a pause: a table never has many more entries than

@@ -159,7 +159,7 @@ fn many_rows_with_records_are_completed_over_messages_each_row_atomically() {
         assert_eq!((done.removed + done.remaining, done.dead), (rows.len() as u64, 0));
         assert!(calls > 1 || done.remaining > 0, "a single call did everything, so the test shows nothing");
         rows.drain(..done.removed as usize);
-        // Each processed row is gone, its record is deleted and its parents are marked; the other rows are unchanged.
+        // Each processed row is removed, its record is deleted and its parents are marked; the other rows are unchanged.
         let left = txids.iter().filter(|txid| get(&s, txid) == Ok(true)).count();
         let gone = txids.iter().filter(|txid| get(&s, txid) == Err(UtxoRefusal::TxNotFound)).count();
         assert_eq!((left, left + gone, s.status().blobs_pending), (rows.len(), txids.len(), rows.len() as u64));
