@@ -51,7 +51,7 @@ const NAME_BITS: u32 = 20;
 pub const MOST_PAGES: u64 = 15_360;
 /// Instructions after which a message begins no further row; the limit of a message is 40 billion.
 pub const MOST_INSTRUCTIONS: u64 = 2_000_000_000;
-/// Share of these that a call may use to expire leases and end back-offs before its own work.
+/// Pages and instructions that a call may use to expire leases and end back-offs before its own work.
 const SHARE_PAGES: u64 = 4_096;
 const SHARE_INSTRUCTIONS: u64 = 500_000_000;
 

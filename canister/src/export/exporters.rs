@@ -179,7 +179,7 @@ impl Exporters {
         Ok(bound)
     }
 
-    /// Lowers bounds to `next` after blocks from `next` on were rolled back, because no exporter has acknowledged the blocks that replace them.
+    /// Lowers bounds to `next` after blocks from `next` on were rolled back, because no exporter has acknowledged their replacements.
     pub fn rolled_back(&mut self, next: u64) {
         if self.by_name.values().any(|entry| entry.bound > next) {
             self.by_name.values_mut().for_each(|entry| entry.bound = entry.bound.min(next));

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_that_leave_in_any_order_are_gone_and_all_others_are_listed_once() {
+    fn ids_removed_in_any_order_leave_all_others_listed_once() {
         // In the order of entry, in reverse order, and shuffled.
         for order in 0..3 {
             let (mut w, parent, before) = family(600);
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_ten_thousand_are_shown_and_all_pages_go_with_the_record() {
+    fn the_last_ten_thousand_are_shown_and_deletion_frees_all_pages() {
         for removed in [0, 500] {
             let mut w = World::new();
             let parent = Tx::orphan(1, 1);
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_freed_in_slices_and_what_is_left_is_whole() {
+    fn pages_are_freed_in_slices_and_the_rest_stays_consistent() {
         let (mut w, parent, before) = family(1_000);
         let slot = w.store.slot_of(&parent.txid);
         let mut left = 1_000;

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn outputs_that_nobody_can_spend_are_no_utxos() {
+    fn unspendable_outputs_are_no_utxos() {
         assert!(!is_utxo(0, &[0x6A, 1]) && !is_utxo(0, &[0, 0x6A]));
         assert!(is_utxo(1, &[0x6A]) && is_utxo(0, &[]) && is_utxo(0, &[0]) && is_utxo(0, &[0, 0x6B]));
     }

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn each_method_of_blocks_enters_the_state_once_after_its_guard() {
+    fn each_method_of_blocks_borrows_the_state_once_after_its_guard() {
         fresh();
         append(0).1.unwrap();
         let block = testing::block(1, &[testing::id(1)], 10);

@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_are_shares_of_what_is_live() {
+    fn sweep_marks_are_shares_of_live_entries() {
         let policy = PrunePolicy::default();
         let table = |entries, debt| TableDebt { entries, buckets: entries / 17, debt, sweeping: false };
         assert_eq!((begins_at(&table(10, 0)), forced_at(&table(10, 0), &policy)), (4_096, 6_144));

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn thousands_of_small_draws_get_what_one_large_one_gets() {
+    fn small_draws_get_as_much_as_one_large_draw() {
         // At seven heights a day a height takes no whole number of nanoseconds.
         for per_day in [7, 144, 10_000, u32::MAX / 2] {
             let limits = Limits { size: 1 << 20, per_day };

@@ -103,7 +103,7 @@ fn external_data(message: &mut Message, of: &Candidate) -> Result<bool, UtxoRefu
                     counts.records_deleting += 1;
                     return Ok(true);
                 }
-                // The queue held this blob for another record, and it is deleted with that record.
+                // The row belongs to another record, and the blob is deleted with that record.
                 Scheduled::Another(_) => {}
             }
         }

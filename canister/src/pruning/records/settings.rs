@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_are_the_documents_and_a_refused_change_changes_nothing() {
+    fn defaults_match_the_specification_and_a_refused_change_changes_nothing() {
         let mut settings = UtxoPrunerSettings::default();
         let s = &settings;
         assert_eq!((s.job_timeout, s.utxo_chunk_size, s.utxo_chunk_group_limit), (600, 1_000, 10));

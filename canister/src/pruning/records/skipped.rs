@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_names_the_first_ten_and_says_how_many_more() {
+    fn line_names_the_first_ten_and_counts_the_rest() {
         let mut skipped = Skipped::default();
         assert_eq!(skipped.lines(), [] as [String; 0]);
         skipped.note(&[1; 32], &Unstable::Absent);

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn extras_and_what_is_in_them_take_a_field() {
+    fn extras_and_their_parts_accept_a_new_field() {
         let mut w = World::new();
         let (tx, at) = with_extras(&mut w);
         let before = w.get(&tx);

@@ -5,7 +5,7 @@ use coppice_interface::*;
 use serde_bytes::ByteBuf;
 
 #[test]
-fn a_record_has_every_field_and_gives_its_bytes_back() {
+fn record_has_every_field_and_returns_its_bytes() {
     let mut w = World::new();
     let parent = Tx::orphan(1, 3);
     let tx = Tx::of(2, &[(parent.txid, 0), ([5; 32], 1), (parent.txid, 2)], 2);
