@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn unspendable_outputs_are_no_utxos() {
+    fn outputs_that_nobody_can_spend_are_no_utxos() {
         let output = |satoshis, script: &[u8]| TxOut {
             value: Amount::from_sat(satoshis),
             script_pubkey: ScriptBuf::from(script.to_vec()),

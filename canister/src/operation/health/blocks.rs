@@ -130,7 +130,7 @@ pub(super) fn damage(damage: Damage<'_>, lost: u64) -> Vec<Finding> {
     };
     if faults > seen || lost_new > 0 {
         let action = Action::new(
-            "Read the log (get_logs), which names each; feed what is lost again where it is needed; then say that it was seen.",
+            "Read the log (get_logs), which names each fault; feed lost data again if needed; then acknowledge the faults.",
             Command::call("acknowledge_faults", format!("({faults})")),
         );
         found.push(finding(ProblemCode::Damaged, worded(faults - seen, lost_new)).with_action(action));

@@ -13,7 +13,7 @@ pub fn holder(held_by: &HeldBy) -> String {
         HeldBy::Disabled => "the daemon, which is switched off".into(),
         HeldBy::Stopped => "set_deletions_stopped(true), until an admin calls set_deletions_stopped(false)".into(),
         HeldBy::Floor => "the floor, which keeps the newest blocks".into(),
-        HeldBy::LowCycles => "too few liquid cycles (health says which)".into(),
+        HeldBy::LowCycles => "too few liquid cycles (see health)".into(),
     }
 }
 

@@ -277,7 +277,7 @@ impl UtxoPruner {
         self.stored.reported_at = now_ns;
         let counts = &job.counts;
         platform::log(&format!(
-            "pruner: job {} for height {} in {:?} after {} ticks: {} parents preserved, {} records looked at, {} deleted",
+            "pruner: job {} for height {} in {:?} after {} ticks: {} parents preserved, {} records examined, {} deleted",
             job.id,
             job.height,
             job.phase,

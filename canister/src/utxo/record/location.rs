@@ -150,7 +150,7 @@ pub fn of(slots: &Slots, slot: SlotId, head: &Head) -> Result<TransactionPlace, 
     if head.is(flag::OUTSIDE) {
         let known = bytes.first().and_then(|store| StoreType::ALL.get(usize::from(*store)));
         let (Some(&store_type), Some(file_type)) = (known, bytes.get(1)) else {
-            return Err(UtxoRefusal::Corrupt { why: "the name of the blob outside".into() });
+            return Err(UtxoRefusal::Corrupt { why: "the name of the external blob".into() });
         };
         return Ok(TransactionPlace::Outside(ExternalStore {
             blob_key: ByteBuf::from(&bytes[2..]),

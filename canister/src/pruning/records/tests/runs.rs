@@ -139,7 +139,7 @@ fn progress_is_logged_at_the_interval_in_the_platforms_log_only() {
         let kept = crate::logs::page(None, None, crate::logs::MAX_PAGE).entries;
         assert_eq!(kept.iter().map(|line| line.message.as_str()).collect::<Vec<_>>(), ["what was damaged"]);
         crate::logs::forget();
-        native::with(|world| world.log.iter().filter(|line| line.contains("records looked at")).count())
+        native::with(|world| world.log.iter().filter(|line| line.contains("records examined")).count())
     };
     assert_eq!((lines(0), lines(30), lines(1)), (0, 3, 10));
 }
