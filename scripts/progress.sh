@@ -1,10 +1,10 @@
-# Sourced by the other scripts: builds that say what they do.
+# Sourced by the other scripts: builds with progress reports.
 #
-# build_said WHAT TIME MARK COMMAND… runs a cargo command. Where the directory MARK is missing, nothing was built yet: one line
-# says what is coming, and within what time two cores finish it. On a terminal cargo's own progress shows; elsewhere a line a
-# minute says how many crates are begun, of a first build of how many. All of it goes to stderr: results alone go to stdout.
+# build_with_progress WHAT TIME MARK COMMAND… runs a cargo command. If the directory MARK is missing, this is a first build, and one line
+# announces it with the time that it takes at most on two cores. On a terminal cargo shows its own progress; elsewhere one line a minute
+# reports how many crates have started, for a first build with the total. All output goes to stderr, because stdout is for results.
 
-# crates_of cargo SUBCOMMAND ARGUMENT… prints how many crates that command builds.
+# crates_of cargo SUBCOMMAND ARGUMENT… prints the number of crates that the command builds.
 crates_of() {
   local edges="normal,build" selected=()
   shift 2
@@ -20,7 +20,7 @@ crates_of() {
   cargo tree "${selected[@]}" --edges "$edges" --prefix none --format '{p}' 2>/dev/null | awk 'NF { print $1, $2 }' | sort -u | wc -l
 }
 
-build_said() {
+build_with_progress() {
   local what="$1" time="$2" mark="$3" log progress code=0 last="$SECONDS" begun="$SECONDS" of="" first="" built
   shift 3
   if [[ ! -d "$mark" ]]; then
@@ -32,14 +32,14 @@ build_said() {
     return
   fi
   log="$(mktemp)"
-  # Says how far the build is from a process of its own: the shell that calls this one starts no process for each look at the
-  # clock, because it forgets how a child of its ended as soon as another child gets that child's number.
+  # A separate process reports the progress, so that the shell that runs this function starts no process for each look at the clock: the
+  # shell forgets how a child ended as soon as another child gets the same process number.
   (
     while kill -0 "$$" 2>/dev/null; do
       sleep 1
       if ((SECONDS - last >= ${COPPICE_PROGRESS_SECS:-60})); then
         last="$SECONDS"
-        # Later cargo says nothing of those that are built already.
+        # In later builds cargo does not report crates that are already built, so there is no total.
         if [[ -n "$first" && -z "$of" ]]; then of=" of $(crates_of "$@")"; fi
         built="$(awk '/^ +(Compiling|Checking) / { print $2, $3 }' "$log" | sort -u | wc -l)"
         echo "building $what: $(((SECONDS - begun) / 60)) min, crates begun: $built$of" >&2
@@ -50,7 +50,7 @@ build_said() {
   "$@" >"$log" 2>&1 || code=$?
   kill "$progress" 2>/dev/null || true
   wait "$progress" 2>/dev/null || true
-  # Warnings and errors; cargo's own progress is of no use any more.
+  # Keep warnings and errors, without cargo's own progress.
   grep -vE '^ +(Adding|Blocking|Checking|Compiling|Documenting|Downloaded|Downloading|Executable|Finished|Fresh|Generated|Locking|Updating) ' \
     "$log" >&2 || true
   rm -f "$log"

@@ -1,10 +1,10 @@
-//! Bitcoin blocks in files: `blk*.dat`, as Bitcoin Core writes them, or one raw block a file.
+//! Bitcoin blocks in files: `blk*.dat`, as Bitcoin Core writes them, or one raw block per file.
 //!
 //! ```text
-//! blk*.dat = (magic f9beb4d9 ‖ u32 LE length ‖ block)*, zeros between and behind
+//! blk*.dat = (magic f9beb4d9 ‖ u32 LE length ‖ block)*, zeros between blocks and after the last one
 //! ```
-//! Scanning keeps a block's header and place, not its bytes, so that any number of files may be scanned. Files that
-//! Bitcoin Core obfuscated are read with the key in the `xor.dat` beside them.
+//! A scan keeps the header and the position of each block, not its bytes, so that any number of files can be scanned. If Bitcoin Core
+//! obfuscated the files, `xor.dat` in the same directory holds the key.
 
 use anyhow::{Context, Result, bail, ensure};
 use bitcoin::consensus::Decodable;
@@ -14,49 +14,49 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// What a mainnet block in a file begins with.
+/// Magic before each mainnet block in a file.
 pub const MAGIC: [u8; 4] = [0xF9, 0xBE, 0xB4, 0xD9];
-/// Magic and length.
+/// Bytes of magic and length.
 const FRAME: usize = 8;
-/// Bytes of the shortest block: a header, and the number of transactions.
+/// Bytes of the shortest block: a header and the transaction count.
 const MIN_BLOCK: usize = 81;
-/// Bytes of the longest block that the scan believes in; mainnet's limit is 4,000,000.
+/// The longest block that the scan accepts, in bytes; mainnet's limit is 4,000,000.
 const MAX_BLOCK: usize = 256 << 20;
-/// Extensions of the files of a directory that are scanned.
+/// Extensions of the files that are scanned in a directory.
 const EXTENSIONS: [&str; 3] = ["dat", "blk", "raw"];
-/// The file that holds the key with which the others are obfuscated.
+/// The file with the obfuscation key.
 const KEY_FILE: &str = "xor.dat";
 type Key = [u8; 8];
 
-/// Where a block was found.
+/// A block in a file.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// Its file.
+    /// The file.
     pub file: Rc<Path>,
-    /// Bytes from the file's start to the block's first byte.
+    /// Bytes from the start of the file to the first byte of the block.
     pub offset: u64,
     /// Bytes of the block.
     pub len: usize,
-    /// Its header.
+    /// The header.
     pub header: Header,
-    /// Its hash.
+    /// The hash.
     pub hash: BlockHash,
     key: Key,
 }
 
-/// What files hold.
+/// The result of a scan.
 #[derive(Debug, Default)]
 pub struct Scan {
-    /// The blocks, in the order in which they were found.
+    /// The blocks, in the order of files and positions.
     pub blocks: Vec<Found>,
-    /// What was skipped, a sentence each.
+    /// Skipped parts, one sentence each.
     pub notes: Vec<String>,
 }
 
-/// Finds the blocks of files, and of the `*.dat`, `*.blk` and `*.raw` files of directories.
+/// Finds the blocks in files, and in the `*.dat`, `*.blk` and `*.raw` files of directories.
 ///
 /// # Errors
-/// When a file cannot be read, is of another network, or holds no block at all.
+/// When a file cannot be read or is of another network, or when there is no block.
 pub fn scan(paths: &[PathBuf]) -> Result<Scan> {
     let mut scan = Scan::default();
     for path in files(paths)? {
@@ -66,7 +66,7 @@ pub fn scan(paths: &[PathBuf]) -> Result<Scan> {
         let before = (scan.blocks.len(), scan.notes.len());
         scan.file(&path, key, &bytes)?;
         if before == (scan.blocks.len(), scan.notes.len()) {
-            scan.notes.push(format!("{}: nothing but zeros", path.display()));
+            scan.notes.push(format!("{}: the file holds only zeros", path.display()));
         }
     }
     ensure!(
@@ -89,7 +89,7 @@ fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
         for entry in fs::read_dir(path).with_context(context)? {
             let file = entry.with_context(context)?.path();
             let named = file.extension().and_then(|e| e.to_str()).is_some_and(|e| EXTENSIONS.contains(&e));
-            // Bitcoin Core keeps undo data and the key beside the blocks.
+            // Bitcoin Core keeps undo data and the key in the same directory.
             let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             if named && name != KEY_FILE && !name.starts_with("rev") && file.is_file() {
                 inside.push(file);
@@ -110,10 +110,10 @@ fn key_beside(path: &Path) -> Result<Key> {
     }
     let bytes = fs::read(&beside).with_context(|| format!("cannot read {}", beside.display()))?;
     let key = bytes.as_slice().try_into();
-    key.ok().with_context(|| format!("{} has {} bytes; a key has 8", beside.display(), bytes.len()))
+    key.ok().with_context(|| format!("{} has {} bytes; a key must have 8", beside.display(), bytes.len()))
 }
 
-/// Takes the obfuscation off bytes that start at `offset` of their file.
+/// Removes the obfuscation from bytes that start at `offset` of their file.
 fn apply(key: Key, offset: u64, bytes: &mut [u8]) {
     if key == Key::default() {
         return;
@@ -122,7 +122,7 @@ fn apply(key: Key, offset: u64, bytes: &mut [u8]) {
     bytes.iter_mut().enumerate().for_each(|(at, byte)| *byte ^= key[(at + phase) % 8]);
 }
 
-/// The network of a magic that is not mainnet's.
+/// Returns the network of a magic that is not mainnet's.
 fn other_network(magic: &[u8]) -> Option<&'static str> {
     match magic {
         [0x0B, 0x11, 0x09, 0x07] => Some("testnet3"),
@@ -134,7 +134,7 @@ fn other_network(magic: &[u8]) -> Option<&'static str> {
 }
 
 fn header_of(bytes: &[u8]) -> Option<Header> {
-    // The work makes a chance hit as good as impossible.
+    // Because of the proof of work, random bytes practically never pass as a header.
     let header = Header::consensus_decode(&mut bytes.get(..80)?).ok()?;
     header.validate_pow(header.target()).is_ok().then_some(header)
 }
@@ -145,10 +145,10 @@ impl Scan {
         let name = path.display();
         let start = bytes.iter().position(|&byte| byte != 0).unwrap_or(bytes.len());
         if let Some(network) = bytes.get(start..start + 4).and_then(other_network) {
-            bail!("{name} holds blocks of {network}, not of mainnet");
+            bail!("{name} holds blocks of {network}; only mainnet blocks can be read");
         }
         if !bytes[start..].starts_with(&MAGIC) && header_of(bytes).is_some() {
-            // One raw block; whether all of it is there is seen before anything is appended.
+            // One raw block: check that it is complete before anything is appended.
             parse(bytes).with_context(|| format!("{name} begins like a raw block"))?;
             self.add(&file, key, 0, bytes);
             return Ok(());
@@ -171,8 +171,8 @@ impl Scan {
                 }
             }
             let skip = frame[1..].windows(4).position(|bytes| bytes == MAGIC).map_or(frame.len(), |skip| skip + 1);
-            let end = if at + skip == bytes.len() { "to the end" } else { "skipped" };
-            self.notes.push(format!("{name}: {skip} bytes from byte {at} on are no block: {end}"));
+            let end = if at + skip == bytes.len() { "the rest of the file" } else { "skipped" };
+            self.notes.push(format!("{name}: {skip} bytes from byte {at} on are not a block: {end}"));
             at += skip;
         }
         Ok(())
@@ -186,7 +186,7 @@ impl Scan {
     }
 }
 
-/// The length that a frame names, if it is one.
+/// Returns the length in a frame's head, if the bytes are a frame.
 fn length(frame: &[u8]) -> Option<usize> {
     let rest = frame.strip_prefix(&MAGIC)?;
     let length = u32::from_le_bytes(*rest.first_chunk()?) as usize;
@@ -195,7 +195,10 @@ fn length(frame: &[u8]) -> Option<usize> {
 
 fn parse(raw: &[u8]) -> Result<Block> {
     let block: Block = bitcoin::consensus::deserialize(raw).context("the block cannot be decoded")?;
-    ensure!(block.check_merkle_root(), "the block is damaged: its transactions are not those of its header");
+    ensure!(
+        block.check_merkle_root(),
+        "the block is damaged: its transactions do not match the Merkle root in its header"
+    );
     Ok(block)
 }
 
@@ -227,7 +230,7 @@ pub(crate) mod tests {
     use bitcoin::hashes::Hash;
     use bitcoin::{CompactTarget, Network, TxMerkleNode};
 
-    /// A block on a parent, with the least work there is; `salt` makes it another one.
+    /// A block on a parent, with the least possible work; another `salt` makes another block.
     pub(crate) fn child(parent: BlockHash, salt: u32) -> Block {
         let mut block = genesis_block(Network::Regtest);
         block.header.prev_blockhash = parent;
@@ -263,7 +266,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn zeros_between_and_behind_are_skipped() {
+    fn zeros_between_and_after_blocks_are_skipped() {
         let [first, second] = two();
         let bytes =
             [framed(std::slice::from_ref(&first)), vec![0; 13], framed(std::slice::from_ref(&second)), vec![0; 9]];
@@ -276,7 +279,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_cut_off_tail_and_rubbish_are_told() {
+    fn cut_off_tail_and_rubbish_are_noted() {
         let bytes = framed(&two());
         let scan = scanned(&bytes[..bytes.len() - 10]).unwrap();
         assert_eq!((scan.blocks.len(), scan.notes.len()), (1, 1));
@@ -290,7 +293,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn other_networks_are_named() {
+    fn file_of_another_network_is_refused_by_name() {
         let bytes = [&[0x0A, 0x03, 0xCF, 0x40][..], &[0; 200]].concat();
         assert!(format!("{:#}", scanned(&bytes).unwrap_err()).contains("signet"));
     }
@@ -329,7 +332,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_damaged_block_is_refused_when_it_is_loaded() {
+    fn damaged_block_is_refused_on_load() {
         let mut bytes = framed(&two());
         let last = bytes.len() - 1;
         bytes[last] ^= 1;

@@ -1,4 +1,4 @@
-//! The client as the command uses it: waited for, over places where it is several callers.
+//! Blocking calls of the client, and the errors after which a call is tried again.
 
 pub use coppice_client::{Client, Failure, Retry, Segments, Sent, Transport};
 
@@ -10,19 +10,19 @@ use coppice_interface::{CanisterArg, InitArg, Role};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Says whether a call that is not answered is waited for no more.
+/// Returns true when a call must no longer wait for its answer.
 pub type GivesUp = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// A way to reach a canister as whoever may make each call: one caller with several roles, or one for each.
+/// A transport that may have several callers: one principal with several roles, or one principal per role.
 pub trait Reach: Transport {
-    /// The principal that has a role.
+    /// Returns the principal that has a role.
     fn principal(&self, role: Role) -> Principal;
 
-    /// From now on a call of this thread ends, its answer lost, where this says so. What answers at once has no need of it.
+    /// Ends later calls of this thread as lost when `gives_up` returns true. A transport that answers at once need not implement it.
     fn limit(&self, _gives_up: GivesUp) {}
 }
 
-/// A call of the client, waited for.
+/// A call of the client that blocks.
 pub trait Wait: Future<Output: Outcome> + Sized {
     /// Returns the canister's answer.
     ///
@@ -32,7 +32,7 @@ pub trait Wait: Future<Output: Outcome> + Sized {
         pollster::block_on(self).heard()
     }
 
-    /// Returns the canister's answer where it does not refuse.
+    /// Returns the canister's answer, or an error if the canister refuses.
     ///
     /// # Errors
     /// As [`Outcome::done`].
@@ -43,20 +43,20 @@ pub trait Wait: Future<Output: Outcome> + Sized {
 
 impl<F: Future<Output: Outcome>> Wait for F {}
 
-/// The end of a call of the client.
+/// The result of a call of the client.
 pub trait Outcome {
-    /// The canister's answer: where it may refuse, a result with its own reason.
+    /// The canister's answer: a result with the canister's reason, if the method can refuse.
     type Answer;
-    /// The answer where it does not refuse.
+    /// The answer of a method that did not refuse.
     type Value;
 
     /// Returns the canister's answer.
     ///
     /// # Errors
-    /// When there is none: [`may_pass`] says whether the same may be tried again.
+    /// When there is no answer: [`may_pass`] returns whether the call may be repeated.
     fn heard(self) -> Result<Self::Answer>;
 
-    /// Returns the canister's answer where it does not refuse.
+    /// Returns the canister's answer, or an error if the canister refuses.
     ///
     /// # Errors
     /// As [`heard`](Self::heard); when the canister refuses.
@@ -101,12 +101,12 @@ pub fn is_rejected(error: &anyhow::Error) -> bool {
     error.chain().any(|error| error.downcast_ref().is_some_and(is_rejected))
 }
 
-/// True if an error is a refusal for which the subnet does not vouch.
+/// Returns whether an error is a refusal that the subnet has not certified.
 pub fn is_hearsay(error: &anyhow::Error) -> bool {
     Finality::of(error) == Finality::Hearsay
 }
 
-/// Refusals in a row, on the word of one replica or gateway, after which they are believed.
+/// Consecutive refusals by one replica or gateway after which the refusal is believed.
 pub const BELIEVED: u32 = 20;
 
 /// A refusal that only one replica vouches for.
@@ -155,7 +155,7 @@ pub struct Trials {
 
 impl Trials {
     /// Returns whether to try again after this error.
-    pub fn go_on(&mut self, error: &anyhow::Error) -> bool {
+    pub fn may_retry(&mut self, error: &anyhow::Error) -> bool {
         match Finality::of(error) {
             Finality::Passing => true,
             Finality::Hearsay => {
@@ -190,7 +190,7 @@ pub fn install_arg(producer: Principal) -> Result<Vec<u8>> {
     Ok(candid::encode_one(Some(CanisterArg::Init(init)))?)
 }
 
-/// An error that may be over when the same is tried again.
+/// An error after which the same call may succeed.
 #[cfg(test)]
 pub(crate) fn lost(why: &str) -> anyhow::Error {
     CallError { method: "a method".into(), failure: Failure::Lost(why.into()) }.into()
@@ -202,7 +202,7 @@ mod tests {
     use coppice_client::Reject;
 
     #[test]
-    fn one_word_against_another_ends_nothing_and_the_subnets_word_does() {
+    fn uncertified_refusals_end_after_20_in_a_row_and_certified_ones_at_once() {
         let call = |failure| -> anyhow::Error { CallError { method: "m".into(), failure }.into() };
         let reject = |code, certified| {
             let reject = Reject { certified, ..Reject::new(code, None, "no".into()) };
@@ -211,7 +211,7 @@ mod tests {
         let garbled = || candid::Error::msg("no Candid");
         let many = |error: anyhow::Error| {
             let mut trials = Trials::default();
-            (0..1_000).take_while(|_| trials.go_on(&error)).count()
+            (0..1_000).take_while(|_| trials.may_retry(&error)).count()
         };
         for (error, tries) in [
             (lost("502"), 1_000),
@@ -230,13 +230,13 @@ mod tests {
         }
         let mut trials = Trials::default();
         for _ in 0..100 {
-            assert!(trials.go_on(&reject(4, false)) && trials.go_on(&reject(4, false)));
+            assert!(trials.may_retry(&reject(4, false)) && trials.may_retry(&reject(4, false)));
             trials.answered();
         }
     }
 
     #[test]
-    fn what_may_pass_is_seen_through_what_is_said_of_it() {
+    fn passing_error_is_found_below_added_contexts() {
         assert!(may_pass(&lost("gone")) && may_pass(&lost("gone").context("a block").context("a run")));
         assert!(!may_pass(&anyhow!("no")));
         let never = CallError { method: "m".into(), failure: Failure::Transport("no".into()) };

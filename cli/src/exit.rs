@@ -3,24 +3,24 @@
 use crate::terminal::{Level, stderr};
 use std::process::ExitCode;
 
-/// Exit code: the command line is wrong, as the parser of options has it.
+/// Exit code for a wrong command line; the options parser uses the same code.
 pub const WRONG_LINE: u8 = 2;
-/// Exit code: a store has not the right marker.
+/// Exit code for a store without the right marker.
 pub const WRONG_STORE: u8 = 3;
-/// Exit code: some blobs were not deleted.
+/// Exit code for blobs that were not deleted.
 pub const NOT_ALL: u8 = 4;
-/// Exit code: the canister refuses.
+/// Exit code for a refusal by the canister.
 pub const REFUSED: u8 = 5;
-/// Exit code: the canister was not told.
-pub const UNTOLD: u8 = 6;
+/// Exit code for deletions that could not be reported to the canister.
+pub const UNREPORTED: u8 = 6;
 
-/// An error with an exit code of its own; any other error has 1.
+/// An error with its own exit code; all other errors exit with 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct Exit {
     /// The code.
     pub code: u8,
-    /// Why; empty: it was said already.
+    /// The reason; empty if it was reported already.
     pub why: String,
 }
 
@@ -30,17 +30,17 @@ impl Exit {
         Self { code, why: why.into() }.into()
     }
 
-    /// The code of an error.
+    /// Returns the exit code of an error.
     pub fn code_of(error: &anyhow::Error) -> u8 {
         error.downcast_ref::<Self>().map_or(1, |exit| exit.code)
     }
 }
 
-/// Says why a command has ended, and returns its exit code.
+/// Writes why a command has ended, and returns its exit code.
 pub fn end(result: anyhow::Result<()>) -> ExitCode {
     let Err(error) = result else { return ExitCode::SUCCESS };
     let why = format!("{error:#}");
-    // Where nothing is said, it was said already.
+    // An empty reason was reported already.
     if !why.is_empty() {
         stderr().note(Level::Error, "ended", &why);
     }
@@ -53,7 +53,7 @@ mod tests {
     use anyhow::Context as _;
 
     #[test]
-    fn the_code_is_found_behind_whatever_was_added() {
+    fn exit_code_is_found_below_added_contexts() {
         assert_eq!(Exit::code_of(&anyhow::anyhow!("no")), 1);
         let error = Exit::error(5, "why");
         assert_eq!((Exit::code_of(&error), error.to_string().as_str()), (5, "why"));

@@ -1,4 +1,4 @@
-//! From a block to the canister: the payload's three segments, and one message or many.
+//! Builds the three segments of a block's payload, and sends the block to the canister in one message or in chunks.
 
 pub use coppice_client::{CHUNK, MAX_APPEND};
 
@@ -10,7 +10,7 @@ use coppice_interface::{AppendBlock, BySegment};
 use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
 
-/// What a block has beside its payload.
+/// The fields of a block besides its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Block number.
@@ -33,13 +33,13 @@ pub fn index_segment(ids: impl ExactSizeIterator<Item = [u8; ID]>) -> Vec<u8> {
     encode_index(ids, [].into_iter()).expect("a block has fewer transactions than 32 bits count")
 }
 
-/// The ids of an index segment; none of one that is not well-formed.
+/// Returns the ids of an index segment, or no ids if the segment is malformed.
 pub fn ids_of(index: &[u8]) -> &[[u8; ID]] {
     Index::parse(index).map_or(&[], |index| index.all_ids())
 }
 
-/// The segments of a Bitcoin block whose bytes are `raw`: the block itself; a small record for each transaction, `u32
-/// inputs ‖ u32 outputs ‖ u64 satoshis of all outputs ‖ u32 bytes`, little-endian; its txid in internal byte order.
+/// Returns the segments of a Bitcoin block whose bytes are `raw`: the block itself; for each transaction a record `u32 inputs ‖ u32 outputs
+/// ‖ u64 satoshis of all outputs ‖ u32 bytes`, little-endian; the txids in internal byte order.
 pub fn bitcoin_segments(raw: Vec<u8>, block: &bitcoin::Block) -> Segments {
     let receipt = |transaction: &bitcoin::Transaction| {
         let satoshis = transaction.output.iter().fold(0u64, |sum, output| sum.saturating_add(output.value.to_sat()));
@@ -56,7 +56,7 @@ pub fn bitcoin_segments(raw: Vec<u8>, block: &bitcoin::Block) -> Segments {
     [raw, receipts, index_segment(ids)]
 }
 
-/// A block as the canister takes it.
+/// Returns a block in the form that the canister accepts.
 pub fn block(header: &Header, segments: Segments) -> AppendBlock {
     let [body, receipts, index] = segments.map(ByteBuf::from);
     AppendBlock {
@@ -77,11 +77,10 @@ pub fn payload_len(block: &AppendBlock) -> usize {
     block.body.len() + block.receipts.len() + block.index.len()
 }
 
-/// Appends a block, in chunks where one message does not hold it, or could not enter all of its references. Answers whether it went
-/// in chunks.
+/// Appends a block, in chunks if one message cannot hold it or enter all of its references. Returns whether it went in chunks.
 ///
 /// # Errors
-/// When the canister refuses it.
+/// When the canister cannot be reached or refuses the block.
 pub fn send(client: &Client<impl Transport>, block: &AppendBlock) -> Result<bool> {
     let sent = client.send_block(block).done().with_context(|| format!("block {}", block.number))?;
     Ok(sent == Sent::InChunks)
@@ -93,7 +92,7 @@ mod tests {
     use coppice_interface::segments::{Receipts, check_receipts};
 
     #[test]
-    fn segments_are_what_the_canister_checks() {
+    fn bitcoin_segments_pass_the_canisters_checks() {
         let raw = bitcoin_test_data::blocks::mainnet_702861().to_vec();
         let block: bitcoin::Block = bitcoin::consensus::deserialize(&raw).unwrap();
         let [body, receipts, index] = bitcoin_segments(raw.clone(), &block);
@@ -112,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_segments_have_nothing_in_them() {
+    fn malformed_index_has_no_ids() {
         assert!(ids_of(&[]).is_empty() && ids_of(&[9, 0, 0, 0]).is_empty());
     }
 }

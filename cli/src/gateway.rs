@@ -1,4 +1,4 @@
-//! A local port with a canister's pages, as a gateway would show them.
+//! Local HTTP port that shows a canister's pages, like a gateway.
 //!
 //! ```text
 //! browser ── HTTP ──▶ 127.0.0.1:PORT ── http_request, a query ──▶ canister: in this process, or on a network
@@ -14,14 +14,14 @@ use axum::response::{IntoResponse, Response};
 use coppice_interface::{HttpRequest, HttpResponse};
 use serde_bytes::ByteBuf;
 
-/// Headers that are passed on: more than a browser sends.
+/// Headers that are passed on; a browser sends fewer.
 const MAX_HEADERS: usize = 100;
 
-/// A port of 127.0.0.1 on which a canister's pages are.
+/// A port of 127.0.0.1 that serves a canister's pages.
 pub struct Gateway(Server);
 
 impl Gateway {
-    /// Takes a port; 0: any that is free.
+    /// Listens on a port; 0 picks a free port.
     ///
     /// # Errors
     /// When the port is taken.
@@ -29,15 +29,15 @@ impl Gateway {
         Server::bind(port).map(Self).with_context(|| format!("cannot listen on 127.0.0.1:{port} (--port)"))
     }
 
-    /// Where it is.
+    /// Returns the base URL.
     pub fn url(&self) -> String {
         self.0.url()
     }
 
-    /// Prints where a page is: a line that whoever started the process may read.
+    /// Prints the URL of a page on stdout, for the process that started this one.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When the line cannot be written.
     pub fn announce(&self, page: &str, json: bool) -> Result<()> {
         let url = format!("{}{page}", self.url());
         let line = if json { serde_json::json!({ "url": url }).to_string() } else { url };
@@ -53,7 +53,7 @@ impl Gateway {
         }
     }
 
-    /// Answers requests while something else runs, and ends with that, however it ends.
+    /// Answers requests while `run` runs, and ends when `run` returns or panics.
     pub fn serve_while<T>(&self, canister: &Client<impl Transport + Sync>, run: impl FnOnce() -> T) -> T {
         struct Stop<'a>(&'a Gateway);
         impl Drop for Stop<'_> {
@@ -63,13 +63,13 @@ impl Gateway {
         }
         std::thread::scope(|scope| {
             scope.spawn(|| self.serve(canister));
-            // The scope waits for the thread.
+            // `drop` ends the server before the scope waits for its thread.
             let _stop = Stop(self);
             run()
         })
     }
 
-    /// Has [`serve`](Self::serve) end.
+    /// Ends [`serve`](Self::serve).
     pub fn stop(&self) {
         self.0.unblock();
     }
@@ -83,12 +83,12 @@ fn ask(canister: &Client<impl Transport>, request: &Request) -> Result<Response>
         headers: headers
             .map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into()))
             .collect(),
-        // No path of the canister looks at one.
+        // No path of the canister reads the body.
         body: ByteBuf::new(),
         certificate_version: Some(2),
     };
     let HttpResponse { status_code, headers, body, .. } = canister.http_request(&asked).wait()?;
     let begun = Response::builder().status(status_code);
     let response = headers.into_iter().fold(begun, |response, (name, value)| response.header(name, value));
-    response.body(Body::from(body.into_vec())).context("the canister's answer is none of HTTP")
+    response.body(Body::from(body.into_vec())).context("the canister's answer is not valid HTTP")
 }

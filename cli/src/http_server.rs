@@ -1,4 +1,4 @@
-//! Requests of HTTP for whoever takes them one after the other. The server is axum's; who answers need not be asynchronous.
+//! Blocking HTTP server: requests arrive over a channel and are answered in turn, over axum.
 //!
 //! ```text
 //! connection ─┐
@@ -6,7 +6,7 @@
 //! connection ─┘              ▲                                             │
 //!                            └─────────────────────────────────────────────┘
 //! ```
-//! A connection that is kept open takes nothing from the others: browsers keep some.
+//! An idle connection, as browsers keep them, does not delay the others.
 
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody, to_bytes};
@@ -21,30 +21,30 @@ use std::sync::{Mutex, PoisonError};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
-/// Bytes of a request's content at most: more than a message to a canister has. A longer one is answered with 413.
+/// Longest body of a request, in bytes; no message to a canister is longer. A longer body is answered with 413.
 const MAX_BODY: usize = 8 << 20;
 
-/// A request that waits for its answer. One that is dropped is answered with 500.
+/// A request that waits for its answer. A request that is dropped is answered with 500.
 #[derive(Debug)]
 pub struct Request {
-    /// Method, URL and headers, with the whole content.
+    /// Method, URL and headers, with the whole body.
     pub asked: axum::http::Request<Bytes>,
     answer: oneshot::Sender<Response>,
 }
 
 impl Request {
-    /// Answers it. Who hung up does not want the answer.
+    /// Answers the request. An answer after the client hung up is dropped.
     pub fn respond(self, answer: impl IntoResponse) {
         drop(self.answer.send(answer.into_response()));
     }
 
-    /// The URL's path, with its query.
+    /// Returns the URL's path with its query.
     pub fn path(&self) -> &str {
         self.asked.uri().path_and_query().map_or("/", |path| path.as_str())
     }
 }
 
-/// A port of 127.0.0.1 that is listened to until this is dropped.
+/// A server on a port of 127.0.0.1, until it is dropped.
 pub struct Server {
     address: SocketAddr,
     came: Mutex<Receiver<Option<Request>>>,
@@ -53,7 +53,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Takes a port; 0: any that is free.
+    /// Listens on a port; 0 picks a free port.
     ///
     /// # Errors
     /// When the port is taken.
@@ -68,14 +68,14 @@ impl Server {
         Ok(Self { address, came: Mutex::new(came), wake, runtime: Some(runtime) })
     }
 
-    /// Where it is.
+    /// Returns the base URL.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Waits for the next request that somebody still waits for; none behind [`unblock`](Self::unblock).
+    /// Waits for the next request whose client still waits; returns `None` after [`unblock`](Self::unblock).
     pub fn recv(&self) -> Option<Request> {
-        // Of those who wait at once, one has the channel, and the others have the lock to wait for.
+        // The thread that holds the lock waits on the channel; the other threads wait for the lock.
         let came = self.came.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let request = came.recv().ok().flatten()?;
@@ -85,9 +85,9 @@ impl Server {
         }
     }
 
-    /// Has one [`recv`](Self::recv) return without a request.
+    /// Makes one [`recv`](Self::recv) return without a request.
     pub fn unblock(&self) {
-        // The receiver is here.
+        // Sending cannot fail, because the receiver is in `self`.
         drop(self.wake.send(None));
     }
 }
@@ -100,10 +100,10 @@ impl Drop for Server {
     }
 }
 
-/// Has a request answered by who takes it from the channel.
+/// Sends a request through the channel, and returns its answer.
 async fn answer(pass: Sender<Option<Request>>, request: extract::Request) -> Response {
     let (head, body) = request.into_parts();
-    // Who says how much will come is answered before it has.
+    // A body with a declared length that is too long is refused before it is read.
     let fits = body.size_hint().lower() <= MAX_BODY as u64;
     let body = if fits { to_bytes(body, MAX_BODY).await.ok() } else { None };
     let Some(body) = body else { return StatusCode::PAYLOAD_TOO_LARGE.into_response() };
@@ -120,17 +120,17 @@ mod tests {
     use std::net::TcpStream;
     use std::time::Duration;
 
-    /// An answer of one line at most.
+    /// Reads an answer whose body has at most one line.
     fn read(stream: &mut TcpStream) -> String {
-        // A hang, where it takes that long.
+        // A longer wait means that the server hangs.
         stream.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
         let (mut answer, mut byte) = (String::new(), [0]);
         let length = |answer: &str| {
             let (head, body) = answer.split_once("\r\n\r\n")?;
-            let said = head.lines().find_map(|line| line.strip_prefix("content-length: "))?;
-            Some((said.parse::<usize>().unwrap(), body.len()))
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: "))?;
+            Some((length.parse::<usize>().unwrap(), body.len()))
         };
-        while length(&answer).is_none_or(|(said, came)| came < said) {
+        while length(&answer).is_none_or(|(length, came)| came < length) {
             stream.read_exact(&mut byte).unwrap();
             answer.push(byte[0].into());
         }
@@ -138,10 +138,10 @@ mod tests {
     }
 
     #[test]
-    fn who_keeps_a_connection_open_keeps_nobody_else_from_an_answer() {
+    fn idle_connection_does_not_block_other_requests() {
         for _ in 0..20 {
             let server = Server::bind(0).unwrap();
-            // Before anything is accepted.
+            // Opened before the server accepts any.
             let mut open: Vec<TcpStream> = (0..16).map(|_| TcpStream::connect(server.address).unwrap()).collect();
             std::thread::scope(|scope| {
                 scope.spawn(|| {
@@ -151,7 +151,7 @@ mod tests {
                     }
                 });
                 for page in ["/?a=b", "/next"] {
-                    // The first has nothing to say.
+                    // The first connection stays idle.
                     for stream in &mut open[1..] {
                         write!(stream, "GET {page} HTTP/1.1\r\nHost: here\r\n\r\n").unwrap();
                     }
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_answers_or_is_too_long_is_told() {
+    fn dropped_request_gets_500_and_long_body_413() {
         let server = Server::bind(0).unwrap();
         let mut stream = TcpStream::connect(server.address).unwrap();
         write!(stream, "POST / HTTP/1.1\r\nHost: here\r\nContent-Length: 4\r\n\r\nbody").unwrap();
@@ -176,13 +176,13 @@ mod tests {
         assert!(read(&mut stream).starts_with("HTTP/1.1 500"));
         write!(stream, "POST / HTTP/1.1\r\nHost: here\r\nContent-Length: {}\r\n\r\n", MAX_BODY + 1).unwrap();
         assert!(read(&mut stream).starts_with("HTTP/1.1 413"));
-        // Who has hung up meanwhile is not asked for.
+        // A request whose client hung up is not handed out.
         let (answer, answered) = oneshot::channel();
         drop(answered);
         let asked = axum::http::Request::new(Bytes::new());
         server.wake.send(Some(Request { asked, answer })).unwrap();
         server.unblock();
         assert!(server.recv().is_none());
-        assert!(Server::bind(server.address.port()).is_err(), "it is taken");
+        assert!(Server::bind(server.address.port()).is_err(), "the port is taken");
     }
 }

@@ -1,5 +1,5 @@
-//! `coppice ingest`: Bitcoin blocks from files go in whole, and every one of them, and every transaction, is looked up. With
-//! `--utxo` they are replayed into the UTXO store as well.
+//! `coppice ingest`: appends Bitcoin blocks from files, then looks up every block and every transaction. With `--utxo` the blocks are also
+//! replayed into the UTXO store.
 
 use crate::blk::{self, Found};
 use crate::client::{Client, Wait};
@@ -21,39 +21,39 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// The largest `coinbase_maturity` that a canister takes.
+/// The largest `coinbase_maturity` that a canister accepts.
 const MAX_MATURITY: i64 = u32::MAX as i64 / 2;
 
-/// Options that name blocks, and say what to do with them.
+/// Options that name blocks, and the plan for them.
 #[derive(Clone, Debug, clap::Args)]
 pub struct BlocksArgs {
     /// blk*.dat files, raw blocks, or directories of them (*.dat, *.blk, *.raw), in any order
     #[arg(long, value_name = "PATH", num_args = 1.., required = true, env = "COPPICE_BLOCKS")]
     pub blk: Vec<PathBuf>,
-    /// Plan.
+    /// The plan.
     #[command(flatten)]
     pub plan: Plan,
 }
 
-/// Options that say what to do with blocks.
+/// Options for the ingest of blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::Args)]
 pub struct Plan {
-    /// Number of the first block [default: 0 for mainnet's genesis, 1 after it, else the height in its coinbase, else 0]
+    /// Number of the first block [default: 0 for mainnet's genesis, 1 for the next block, else the height in the block's coinbase, else 0]
     #[arg(long, value_name = "N")]
     pub first_number: Option<u64>,
-    /// Blocks behind the head that the canister retains, and prunes those before [default: all]
+    /// Blocks that the canister retains behind the head; older ones are pruned [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub retain_blocks: Option<u64>,
-    /// Replay the blocks into the UTXO store too: a record for each transaction, and what its inputs name spent
+    /// Also replay the blocks into the UTXO store: a record for each transaction, and a spend for each input
     #[arg(long)]
     pub utxo: bool,
-    /// Blocks until a coinbase can be spent, 0: in its own block; for chains made for tests. On a network the canister's
-    /// own setting must be this [default: 100, on a network the canister's]
+    /// Blocks until a coinbase can be spent, 0 for the same block; for test chains. On a network the canister's own setting must be equal
+    /// [default: 100, on a network the canister's setting]
     #[arg(long, value_name = "N", requires = "utxo", value_parser = clap::value_parser!(u32).range(0..=MAX_MATURITY))]
     pub coinbase_maturity: Option<u32>,
 }
 
-/// The figures of an ingest.
+/// The report of an ingest.
 #[derive(Clone, Debug, Serialize)]
 pub struct IngestReport {
     /// "ingest".
@@ -62,27 +62,27 @@ pub struct IngestReport {
     pub first_block: u64,
     /// Number of the last block.
     pub last_block: u64,
-    /// Hash of the last block, as it is displayed.
+    /// Hash of the last block, in the usual display order.
     pub last_hash: String,
-    /// What was appended, or had been in a run before.
+    /// Appended blocks, including those of earlier runs.
     pub appended: Amount,
-    /// Blocks that were there already, from a run before.
+    /// Blocks that an earlier run had appended.
     pub already_there_blocks: u64,
-    /// Of what was appended, blocks that were longer than an ingress message and went in chunks.
+    /// Appended blocks that were too long for an ingress message and were uploaded in chunks.
     pub appended_in_chunks: u64,
-    /// Blocks of the files that are no part of the longest chain.
+    /// Blocks of the files that are not part of the longest chain.
     pub left_out_blocks: u64,
-    /// Blocks that were found again.
+    /// Blocks that were found more than once.
     pub duplicate_blocks: u64,
-    /// What was pruned.
+    /// Pruned blocks.
     pub pruned: Amount,
-    /// What became of the UTXO store, where it got the blocks too.
+    /// The result of the UTXO replay, with `--utxo`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub utxo: Option<Replayed>,
     /// Stable memory at the end.
     #[serde(flatten)]
     pub storage: Storage,
-    /// What was verified.
+    /// The result of the verification.
     pub verified: Verified,
     /// Wall-clock seconds, without the build.
     pub seconds: f64,
@@ -111,7 +111,7 @@ impl Report for IngestReport {
     }
 }
 
-/// Finds the blocks of files and puts them in order; says on stderr what was skipped and what is left out.
+/// Finds the blocks of files and puts them in order. Reports on stderr which parts were skipped and which blocks are left out.
 ///
 /// # Errors
 /// When a file cannot be read, or no block is found.
@@ -126,12 +126,12 @@ pub fn read(paths: &[PathBuf]) -> Result<Ordered> {
     Ok(ordered)
 }
 
-/// Feeds a chain to a canister, from behind its head where that is one of the blocks, and verifies every block and every
+/// Appends a chain to a canister, after the canister's head if the head is one of the blocks, and verifies every block and every
 /// transaction.
 ///
 /// # Errors
-/// When a block cannot be read, the canister refuses something or traps, it answers anything but what was appended, its head is
-/// another chain's, or its `coinbase_maturity` is not the plan's.
+/// When a block cannot be read, the canister refuses something or traps, an answer differs from what was appended, the canister's head is
+/// of another chain, or its `coinbase_maturity` differs from the plan's.
 pub fn feed_to(client: &Client<impl Site>, ordered: &Ordered, plan: Plan) -> Result<IngestReport> {
     let Plan { first_number, retain_blocks, utxo, coinbase_maturity } = plan;
     let started = Instant::now();
@@ -139,22 +139,25 @@ pub fn feed_to(client: &Client<impl Site>, ordered: &Ordered, plan: Plan) -> Res
     let length = ordered.chain.len() as u64;
     let there = already_there(client, &ordered.chain)?;
     let (first_block, why) = match (there.number, first_number) {
-        (Some(number), None) => (number, "as the canister's head says"),
+        (Some(number), None) => (number, "by the canister's head"),
         (Some(there), Some(number)) => {
-            ensure!(there == number, "--first-number {number}, but the canister has the first block as number {there}");
-            (number, "as asked, and as the canister's head says")
+            ensure!(
+                there == number,
+                "--first-number {number}, but in the canister the first block has number {there}; leave the option out"
+            );
+            (number, "by --first-number and the canister's head")
         }
-        (None, Some(number)) => (number, "as asked"),
+        (None, Some(number)) => (number, "by --first-number"),
         (None, None) => number_of(first)?,
     };
-    let last_block = first_block.checked_add(length - 1).context("block numbers have 64 bits")?;
+    let last_block = first_block.checked_add(length - 1).context("the last block number does not fit into 64 bits")?;
     if utxo {
         utxo::check_numbers(first, first_block, last_block)?;
         utxo::check_maturity(client, coinbase_maturity)?;
     }
     say!("{} from number {first_block} on ({why})", blocks(length));
     if there.blocks > 0 {
-        say!("{} of them are there already", count(there.blocks));
+        say!("the canister already has {} of them", count(there.blocks));
     }
 
     let mut interval = None;
@@ -162,7 +165,7 @@ pub fn feed_to(client: &Client<impl Site>, ordered: &Ordered, plan: Plan) -> Res
         let policy = PrunePolicyArg { retain_blocks: Some(retain_blocks), ..PrunePolicyArg::default() };
         let PrunePolicyChange { old, new } = client.set_prune_policy(&policy).done()?;
         if let Some(old) = old.filter(|old| old.retain_blocks != retain_blocks) {
-            say!("the policy's retain_blocks was {}, and is {retain_blocks} now", old.retain_blocks);
+            say!("the policy's retain_blocks was {}, and is now {retain_blocks}", old.retain_blocks);
         }
         interval = Some(Duration::from_secs(new.timer_interval_secs));
     }
@@ -173,13 +176,13 @@ pub fn feed_to(client: &Client<impl Site>, ordered: &Ordered, plan: Plan) -> Res
         settle(client, interval)?;
     }
     let kept_from = client.get_prune_status().wait()?.oldest_kept_block.context("nothing is kept")?;
-    // Before the files begin there may be others.
+    // The canister may hold older blocks than the files.
     let oldest = kept_from.max(first_block);
     if let Some(retain_blocks) = retain_blocks {
         let retained = last_block.saturating_sub(retain_blocks).max(first_block);
-        ensure!(oldest == retained, "the oldest kept block is {oldest}, and should be {retained}");
+        ensure!(oldest == retained, "the oldest kept block is {oldest}, but should be {retained}");
     } else if there.blocks == 0 {
-        ensure!(oldest == first_block, "the oldest kept block is {oldest}, and nothing should be pruned");
+        ensure!(oldest == first_block, "the oldest kept block is {oldest}, but nothing should have been pruned");
     }
     let verified = verify(client, &ledger, oldest, Depth::All)?;
     let utxo = replay.map(|replay| replay.finish(client)).transpose()?;
@@ -205,7 +208,7 @@ pub fn feed_to(client: &Client<impl Site>, ordered: &Ordered, plan: Plan) -> Res
     })
 }
 
-/// What a canister has of a chain.
+/// The part of a chain that a canister already has.
 struct There {
     /// Blocks.
     blocks: u64,
@@ -225,32 +228,35 @@ fn already_there(client: &Client<impl Site>, chain: &[Found]) -> Result<There> {
         Some(at) => at as u64 + 1,
         None if chain.first().is_some_and(is_child) => 0,
         None => bail!(
-            "the canister's head, number {}, is none of these blocks, nor the parent of the first: they cannot follow it",
+            "the canister's head, number {}, is neither one of these blocks nor the parent of the first, so the blocks cannot be appended",
             head.number
         ),
     };
     let number = (head.number + 1).checked_sub(blocks);
-    Ok(There { blocks, number: Some(number.context("the canister numbers these blocks below 0")?) })
-}
-
-/// The number of a chain's first block, and how it is known.
-fn number_of(first: &Found) -> Result<(u64, &'static str)> {
-    let genesis = genesis_block(Network::Bitcoin).block_hash();
-    if first.hash == genesis {
-        return Ok((0, "the first is mainnet's genesis"));
-    }
-    if first.header.prev_blockhash == genesis {
-        return Ok((1, "the first follows mainnet's genesis"));
-    }
-    let (_, block) = first.load()?;
-    // Blocks of version 2 and up state their height since BIP 34; before it was enforced, a few state something else.
-    Ok(match block.bip34_block_height() {
-        Ok(height) => (height, "the height in the first block's coinbase; --first-number says otherwise"),
-        Err(_) => (0, "the first block does not state its height; --first-number says otherwise"),
+    Ok(There {
+        blocks,
+        number: Some(number.context("by the canister's head, the first block would have a number below 0")?),
     })
 }
 
-/// What is known while blocks go in.
+/// Returns the number of a chain's first block, and the reason for that number.
+fn number_of(first: &Found) -> Result<(u64, &'static str)> {
+    let genesis = genesis_block(Network::Bitcoin).block_hash();
+    if first.hash == genesis {
+        return Ok((0, "the first block is mainnet's genesis"));
+    }
+    if first.header.prev_blockhash == genesis {
+        return Ok((1, "the first block follows mainnet's genesis"));
+    }
+    let (_, block) = first.load()?;
+    // Blocks of version 2 and above hold their height (BIP 34); before that rule was enforced, a few hold something else.
+    Ok(match block.bip34_block_height() {
+        Ok(height) => (height, "the height in the first block's coinbase; set another with --first-number"),
+        Err(_) => (0, "the first block does not hold its height; set another with --first-number"),
+    })
+}
+
+/// The state of a running ingest.
 #[derive(Default)]
 struct Fed {
     ledger: Ledger,
@@ -259,8 +265,8 @@ struct Fed {
 }
 
 impl Fed {
-    /// Appends blocks in order but those that are there, and replays all of them into the UTXO store: an interrupted run may
-    /// have left any block of it half done.
+    /// Appends the new blocks in order, and replays all blocks into the UTXO store, because an interrupted run may have stopped within any
+    /// of them.
     fn feed_all(&mut self, client: &Client<impl Site>, chain: &[Found], first_block: u64, there: u64) -> Result<()> {
         let progress = Progress::new("appending", chain.len() as u64);
         for (number, found) in (first_block..).zip(chain) {

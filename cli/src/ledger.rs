@@ -1,4 +1,4 @@
-//! What was appended, to hold the canister's answers against.
+//! Record of the appended blocks, to compare with the canister's answers.
 
 use crate::feed;
 use coppice_interface::segments::ID;
@@ -6,7 +6,7 @@ use coppice_interface::{AppendBlock, BlockHash, BlockHeader, BySegment};
 use serde_bytes::ByteBuf;
 use std::collections::HashMap;
 
-/// What a block must read back as.
+/// The expected answers for a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Block number.
@@ -33,7 +33,7 @@ impl Entry {
         self.lengths.sum()
     }
 
-    /// Whether a header is this block's.
+    /// Returns whether a header belongs to this block.
     pub fn is(&self, header: &BlockHeader) -> bool {
         let Self { number, hash, parent_hash, timestamp, lengths, sha256, transactions, ids_sha256: _ } = self;
         (number, hash, parent_hash, timestamp) == (&header.number, &header.hash, &header.parent_hash, &header.timestamp)
@@ -41,7 +41,7 @@ impl Entry {
     }
 }
 
-/// All blocks that were appended, and where each transaction id occurs last.
+/// All appended blocks, and the last occurrence of each transaction id.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     entries: Vec<Entry>,
@@ -49,7 +49,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Notes a block that was appended. Blocks come in the order of their numbers.
+    /// Records an appended block. Blocks must come in the order of their numbers.
     pub fn record(&mut self, block: &AppendBlock) {
         let ids = feed::ids_of(&block.index);
         self.newest.extend((0..).zip(ids).map(|(position, id)| (*id, (block.number, position))));
@@ -65,17 +65,17 @@ impl Ledger {
         });
     }
 
-    /// The blocks, by number.
+    /// Returns the blocks, by number.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// Number and position where an id occurs last.
+    /// Returns the block number and the position of an id's last occurrence.
     pub fn newest(&self, id: &[u8; ID]) -> Option<(u64, u32)> {
         self.newest.get(id).copied()
     }
 
-    /// The ids that occur in no block from `number` on, in an order that is always the same.
+    /// Returns the ids that occur in no block from `number` on, sorted.
     pub fn gone_before(&self, number: u64) -> Vec<[u8; ID]> {
         let gone = self.newest.iter().filter(|(_, at)| at.0 < number);
         let mut ids: Vec<[u8; ID]> = gone.map(|(id, _)| *id).collect();
@@ -83,17 +83,17 @@ impl Ledger {
         ids
     }
 
-    /// How many different ids occur in blocks from `number` on.
+    /// Returns the number of different ids in blocks from `number` on.
     pub fn different_from(&self, number: u64) -> u64 {
         self.newest.values().filter(|at| at.0 >= number).count() as u64
     }
 
-    /// Bytes of all payloads.
+    /// Returns the bytes of all payloads.
     pub fn bytes(&self) -> u64 {
         self.entries.iter().map(Entry::bytes).sum()
     }
 
-    /// Transactions of all blocks.
+    /// Returns the number of transactions in all blocks.
     pub fn transactions(&self) -> u64 {
         self.entries.iter().map(|entry| u64::from(entry.transactions)).sum()
     }
@@ -105,7 +105,7 @@ mod tests {
     use crate::feed::Header;
 
     #[test]
-    fn an_id_that_comes_again_is_where_it_came_last() {
+    fn repeated_id_is_found_at_its_last_occurrence() {
         let mut ledger = Ledger::default();
         for (number, ids) in [(5, [[1; 32], [2; 32]]), (6, [[3; 32], [1; 32]])] {
             let header = Header { number, hash: [number as u8; 32], parent: [0; 32], timestamp: 9 };

@@ -8,12 +8,12 @@
 //!                                              ▲ Transport, Reach, Site
 //!                                        network (ic-agent)
 //! ```
-//! `blob-worker` has a picture of its own ([`blob_worker`]).
+//! `blob-worker` has its own diagram ([`blob_worker`]).
 //!
-//! Everything that talks to the canister does so through [`client::Client`], which knows of no host: what there is beside
-//! calls is behind [`site::Site`]. The feature `network` adds what reaches other machines; `coppice-lab` does without.
+//! All calls of the canister go through [`client::Client`], which is independent of the host; [`site::Site`] covers everything besides
+//! calls. The feature `network` adds access to other machines; `coppice-lab` does not use it.
 
-// All output passes `terminal`.
+// All output goes through `terminal`.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod blk;

@@ -1,4 +1,4 @@
-//! `coppice`: see the library.
+//! The binary `coppice`; the library holds the code.
 
 use clap::Parser;
 use coppice::commands::{Cli, run};

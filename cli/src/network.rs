@@ -1,4 +1,4 @@
-//! A canister on a network, over ic-agent: calls that are signed, and answers that are verified.
+//! A canister on a network, over ic-agent: signs calls and verifies answers.
 
 use crate::client::{Client, Failure, GivesUp, Reach, Transport};
 use crate::exit::{Exit, WRONG_LINE};
@@ -17,18 +17,18 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use url::Url;
 
-/// Hosts, and those below them, whose root key is known and must not be asked for.
+/// Domains of the mainnet, whose root key is built in and must not be fetched.
 const MAINNET: [&str; 4] = ["icp-api.io", "icp0.io", "ic0.app", "internetcomputer.org"];
-/// Bytes of a response at most, because one that never ends would take all memory: the platform's replies have 3 MiB at most.
+/// Longest response, in bytes, because an endless one would take all memory; the platform's replies have at most 3 MiB.
 const MAX_RESPONSE: usize = 4 << 20;
-/// The longest that a network takes to name its root key.
+/// The longest wait for the network's root key.
 const ROOT_KEY: Duration = Duration::from_secs(30);
-/// How often the timer's work is looked at.
+/// Interval of the checks for the timer's progress.
 const POLL: Duration = Duration::from_secs(2);
-/// How often at most: five minutes of the longest usual interval.
+/// Maximum number of these checks: five minutes, as long as the longest usual interval of the timer.
 const PATIENCE: u32 = 150;
-/// The error where no network is named.
-const UNNAMED: &str = "--network and --canister say where the canister is";
+/// The error if no network is named.
+const UNNAMED: &str = "name the canister with --network URL and --canister ID";
 
 /// A canister on a network.
 pub struct Network {
@@ -36,12 +36,12 @@ pub struct Network {
     runtime: Runtime,
     principal: Principal,
     url: String,
-    /// Its root key is asked for before the first call.
+    /// Fetch the root key before the first call.
     fetch_root_key: bool,
 }
 
 thread_local! {
-    /// Bounds the calls of this thread.
+    /// Ends the calls of this thread.
     static GIVES_UP: RefCell<Option<GivesUp>> = const { RefCell::new(None) };
 }
 
@@ -51,28 +51,30 @@ pub struct NetworkArgs {
     /// URL of the network on which the canister is installed
     #[arg(long, value_name = "URL", requires = "canister")]
     pub network: Option<Url>,
-    /// Principal of that canister
+    /// Principal of the canister
     #[arg(long, value_name = "ID", requires = "network")]
     pub canister: Option<Principal>,
-    /// PEM file with the private key to call with: Ed25519, secp256k1 or prime256v1 [default: nobody's]
+    /// PEM file with the private key that signs calls: Ed25519, secp256k1 or prime256v1 [default: anonymous]
     #[arg(long, value_name = "PATH", requires = "network", env = "COPPICE_IDENTITY")]
     pub identity: Option<PathBuf>,
-    /// Trust the key that the network names for itself; for local networks only
+    /// Trust the root key that the network reports; only for local networks
     #[arg(long, requires = "network")]
     pub fetch_root_key: bool,
 }
 
 impl NetworkArgs {
-    /// Returns a client of the canister; nothing is asked yet.
+    /// Returns a client of the canister, without a call.
     ///
     /// # Errors
-    /// [`Exit`] with [`WRONG_LINE`] when no network is named; when the identity cannot be read, or the root key is to be asked for
-    /// where it must not be.
+    /// [`Exit`] with [`WRONG_LINE`] if no network is named; when the identity cannot be read, or `--fetch-root-key` is set for the mainnet.
     pub fn connect(&self) -> Result<Client<Network>> {
         let (Some(url), Some(canister)) = (&self.network, self.canister) else {
             return Err(Exit::error(WRONG_LINE, UNNAMED));
         };
-        ensure!(matches!(url.scheme(), "http" | "https"), "{url} is no URL of a network: http or https");
+        ensure!(
+            matches!(url.scheme(), "http" | "https"),
+            "{url} is not the URL of a network: it must start with http: or https:"
+        );
         let identity = identity(self.identity.as_deref())?;
         let principal = identity.sender().map_err(|why| anyhow!("the identity has no principal: {why}"))?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -86,7 +88,7 @@ impl NetworkArgs {
         Ok(Client::new(Network { canister, runtime, principal, url, fetch_root_key }))
     }
 
-    /// Does the same for a command that `coppice-lab` has as well.
+    /// Does the same for a command that `coppice-lab` also has.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
@@ -103,14 +105,14 @@ fn refuse_mainnet(url: &Url) -> Result<()> {
     let host = url.host_str().unwrap_or_default().trim_end_matches('.').to_ascii_lowercase();
     let is_mainnet =
         MAINNET.iter().any(|name| host.strip_suffix(name).is_some_and(|sub| sub.is_empty() || sub.ends_with('.')));
-    ensure!(!is_mainnet, "{host} is the mainnet, whose root key is known: leave --fetch-root-key out");
+    ensure!(!is_mainnet, "{host} is the mainnet, whose root key is built in: leave --fetch-root-key out");
     Ok(())
 }
 
 fn identity(path: Option<&Path>) -> Result<Box<dyn Identity>> {
     let Some(path) = path else { return Ok(Box::new(AnonymousIdentity)) };
     let pem = std::fs::read(path).with_context(|| format!("cannot read the identity {}", path.display()))?;
-    // Each refuses the keys of the others.
+    // Each parser refuses the keys of the other curves.
     let identity = Secp256k1Identity::from_pem(&pem).map(|identity| Box::new(identity) as Box<dyn Identity>);
     let identity = identity.or_else(|_| Prime256v1Identity::from_pem(&pem).map(|identity| Box::new(identity) as _));
     let identity = identity.or_else(|_| BasicIdentity::from_pem(&pem).map(|identity| Box::new(identity) as _));
@@ -119,17 +121,17 @@ fn identity(path: Option<&Path>) -> Result<Box<dyn Identity>> {
 }
 
 impl Network {
-    /// The canister's principal.
+    /// Returns the canister's principal.
     pub fn canister(&self) -> Principal {
         self.canister.canister()
     }
 
-    /// The network's URL.
+    /// Returns the network's URL.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Waits for a call, as long as nobody gives it up. What was sent may be executed nevertheless.
+    /// Waits for a call until it is given up. A call that was sent may be executed nevertheless.
     fn wait<R>(&self, call: impl Future<Output = Result<R, Failure>>) -> Result<R, Failure> {
         let gives_up = GIVES_UP.with_borrow(Clone::clone);
         let call = async {
@@ -137,11 +139,11 @@ impl Network {
             call.await
         };
         let answer = self.runtime.block_on(unless(|| gives_up.as_ref().is_some_and(|gives_up| gives_up()), call));
-        let late = || Failure::Lost("no answer in the time that there was for it".into());
+        let late = || Failure::Lost("no answer came in the time allowed".into());
         answer.unwrap_or_else(|| Err(late())).map_err(|failure| self.named(failure))
     }
 
-    /// Asks for the root key, where that is to be and has not been done.
+    /// Fetches the root key, if the options ask for it.
     async fn trust(&self) -> Result<(), Failure> {
         if !self.fetch_root_key {
             return Ok(());
@@ -152,7 +154,7 @@ impl Network {
         }
     }
 
-    /// What happened, with the network's name, and what it needs.
+    /// Adds the network's URL and possible advice to a failure.
     fn named(&self, failure: Failure) -> Failure {
         let url = &self.url;
         match failure {
@@ -166,7 +168,7 @@ impl Network {
                 let mut why = anyhow!(cause).context(url.clone());
                 if is_unsigned {
                     why = why
-                        .context("its answers are not signed by the mainnet; a local network wants --fetch-root-key");
+                        .context("its answers are not signed by the mainnet; for a local network use --fetch-root-key");
                 }
                 Failure::Transport(why.into())
             }
@@ -214,13 +216,13 @@ mod tests {
     use clap::Parser;
     use std::fs;
 
-    /// Keys of nobody, by the tool that everybody has.
+    /// A test key.
     const ED25519: &str = "-----BEGIN PRIVATE KEY-----\n\
         MC4CAQAwBQYDK2VwBCIEIBERERERERERERERERERERERERERERERERERERERERER\n\
         -----END PRIVATE KEY-----\n";
 
     #[test]
-    fn the_root_key_of_the_mainnet_is_not_asked_for() {
+    fn fetching_the_mainnets_root_key_is_refused() {
         for url in ["https://icp-api.io", "https://ICP-API.io./", "https://a.ic0.app/x", "https://icp0.io:443"] {
             assert!(refuse_mainnet(&url.parse().unwrap()).is_err(), "{url}");
         }
@@ -230,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_each_curve_are_read_and_others_refused_by_name() {
+    fn keys_of_three_curves_are_read_and_other_files_are_refused_by_name() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("key.pem");
         fs::write(&path, ED25519).unwrap();
@@ -253,8 +255,8 @@ mod tests {
     }
 
     #[test]
-    fn a_network_that_does_not_answer_is_named_and_may_be_tried_again() {
-        // A port that nobody is given.
+    fn unreachable_network_is_named_and_the_call_may_be_retried() {
+        // A port that no server uses.
         let url = "http://127.0.0.1:1/";
         let client = args(url).connect().unwrap();
         for error in
@@ -269,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_nobody_answers_is_lost_where_it_is_given_up() {
+    fn unanswered_call_that_is_given_up_is_lost() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let client = args(&format!("http://{}", listener.local_addr().unwrap())).connect().unwrap();
         let until = std::time::Instant::now() + Duration::from_millis(300);
@@ -277,13 +279,13 @@ mod tests {
         for error in
             [client.get_head().wait().err().unwrap(), client.ack_exported(1, &[1].into()).wait().err().unwrap()]
         {
-            assert!(may_pass(&error) && format!("{error:#}").contains("in the time"), "{error:#}");
+            assert!(may_pass(&error) && format!("{error:#}").contains("in the time allowed"), "{error:#}");
         }
-        assert!(until.elapsed() < Duration::from_secs(20), "and not when the agent gives up");
+        assert!(until.elapsed() < Duration::from_secs(20), "the call must end before the agent's own time-out");
     }
 
     #[test]
-    fn the_flags_belong_together() {
+    fn network_flags_require_each_other() {
         let parse = |args: &[&str]| Cli::try_parse_from([&["coppice", "index"], args].concat());
         assert!(parse(&["--network", "http://127.0.0.1:1", "--canister", "aaaaa-aa", "--fetch-root-key"]).is_ok());
         assert!(parse(&["--network", "http://127.0.0.1:1"]).is_err());

@@ -1,39 +1,39 @@
-//! Puts blocks into parent order, whatever order the files have them in.
+//! Sorts blocks into parent order, whatever their order in the files.
 
 use crate::blk::Found;
 use bitcoin::BlockHash;
 use std::collections::HashMap;
 
-/// Blocks in parent order, and what is not part of them.
+/// Blocks in parent order, and the blocks that are left out.
 #[derive(Debug)]
 pub struct Ordered {
     /// The longest chain, from its first block on.
     pub chain: Vec<Found>,
-    /// Chains that are left out, oldest block first, each with the reason.
+    /// The runs of blocks that are left out, the longest first, each with the reason.
     pub left_out: Vec<LeftOut>,
-    /// How often a block was found that was found before.
+    /// Blocks that were found again.
     pub duplicates: usize,
 }
 
-/// A run of blocks that is no part of the longest chain.
+/// A run of blocks that are not part of the longest chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
-    /// Its first block.
+    /// The first block.
     pub first: BlockHash,
-    /// Its last block.
+    /// The last block.
     pub last: BlockHash,
-    /// Blocks.
+    /// Number of blocks.
     pub blocks: usize,
-    /// Why.
+    /// The reason.
     pub why: Why,
 }
 
-/// Why blocks are left out.
+/// The reason why blocks are left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// They branch off behind this block, which other blocks follow too.
+    /// They branch off after this block.
     Fork(BlockHash),
-    /// Nobody knows this block, which is the parent of the first, and the chain that begins there is not the longest.
+    /// The parent of the first block is not in the files, and the chain that begins there is not the longest.
     UnknownParent(BlockHash),
 }
 
@@ -45,13 +45,13 @@ impl std::fmt::Display for LeftOut {
             _ => write!(f, "{blocks} blocks from {first} to {last} are left out: ")?,
         }
         match self.why {
-            Why::Fork(parent) => write!(f, "a fork behind {parent}"),
+            Why::Fork(parent) => write!(f, "a fork after {parent}"),
             Why::UnknownParent(parent) => write!(f, "the parent {parent} is not in the files"),
         }
     }
 }
 
-/// Orders blocks by their parents. The chain of the most blocks goes in, of equal ones that with the earliest found tip.
+/// Orders blocks by their parents. Chooses the chain with the most blocks; of equally long chains the one whose tip was found first.
 pub fn order(found: Vec<Found>) -> Ordered {
     let mut by_hash: HashMap<BlockHash, usize> = HashMap::with_capacity(found.len());
     let mut blocks: Vec<Found> = Vec::with_capacity(found.len());
@@ -79,7 +79,7 @@ pub fn order(found: Vec<Found>) -> Ordered {
     }
 }
 
-/// How many blocks each chain has up to and with each block. No hash is its own ancestor's, so this ends.
+/// Returns the height of each block in its chain, starting at 1. Ends, because no block can be its own ancestor.
 fn heights(parents: &[Option<usize>]) -> Vec<u32> {
     let mut heights = vec![0; parents.len()];
     for block in 0..parents.len() {
@@ -93,7 +93,7 @@ fn heights(parents: &[Option<usize>]) -> Vec<u32> {
     heights
 }
 
-/// The blocks that were not chosen, as runs, the longest first.
+/// Returns the blocks that were not chosen as runs, the longest chain first.
 fn left_out(blocks: &[Found], parents: &[Option<usize>], heights: &[u32], seen: &mut [bool]) -> Vec<LeftOut> {
     let mut tips: Vec<usize> = (0..blocks.len()).filter(|&block| !seen[block]).collect();
     tips.sort_by_key(|&block| (std::cmp::Reverse(heights[block]), block));
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn parents_come_first_and_duplicates_once() {
+    fn shuffled_blocks_are_sorted_and_duplicates_dropped() {
         let blocks = chain(BlockHash::all_zeros(), 6, 0);
         let shuffled = [4, 1, 5, 0, 3, 2, 1, 5].map(|block: usize| blocks[block].clone());
         let ordered = ordered(&shuffled);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn of_equal_chains_the_one_found_first_goes_in() {
+    fn first_found_of_equally_long_chains_is_chosen() {
         let root = chain(BlockHash::all_zeros(), 1, 0);
         let (a, b) = (chain(root[0].block_hash(), 1, 10), chain(root[0].block_hash(), 1, 20));
         let ordered = ordered(&[root.clone(), b.clone(), a].concat());

@@ -1,4 +1,4 @@
-//! Progress on stderr: a bar on a terminal, a line now and then elsewhere.
+//! Progress on stderr: a bar on a terminal, otherwise a few lines.
 
 use crate::say;
 use crate::terminal::{LogFormat, stderr};
@@ -6,13 +6,13 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::cell::Cell;
 use std::time::Duration;
 
-/// Lines that are printed where there is no terminal.
+/// Lines per stage if there is no terminal.
 const LINES: u64 = 4;
 
-/// How often a bar moves while nothing comes.
+/// Interval of a bar's movement while nothing advances.
 const TICK: Duration = Duration::from_millis(250);
 
-/// Where bars are drawn: on a terminal, unless lines are JSON.
+/// Returns where bars are drawn: on a terminal, unless lines are JSON.
 pub fn target() -> ProgressDrawTarget {
     match stderr().format() {
         LogFormat::Text => ProgressDrawTarget::stderr(),
@@ -25,11 +25,11 @@ fn bar(total: u64, template: &str, target: ProgressDrawTarget) -> ProgressBar {
     ProgressBar::with_draw_target(Some(total), target).with_style(style.progress_chars("=> "))
 }
 
-/// A bar that moves until its command ends, and then is cleared: how much is done, of how much.
+/// A progress bar with the done and the total count. It moves until the command ends, and is then cleared.
 pub struct Bar(ProgressBar);
 
 impl Bar {
-    /// Starts it.
+    /// Starts a bar.
     pub fn new(what: &'static str, unit: &str, target: ProgressDrawTarget) -> Self {
         let template = format!("{{prefix:10}} [{{bar:40}}] {{human_pos}}/{{human_len}} {unit}, {{msg}}, {{elapsed}}");
         let bar = bar(0, &template, target).with_prefix(what);
@@ -39,19 +39,19 @@ impl Bar {
         Self(bar)
     }
 
-    /// True if nobody sees it.
+    /// Returns whether the bar is not drawn.
     pub fn is_hidden(&self) -> bool {
         self.0.is_hidden()
     }
 
-    /// Shows how far it is.
+    /// Shows the progress.
     pub fn show(&self, done: u64, left: u64, message: String) {
         self.0.set_length(done.saturating_add(left));
         self.0.set_position(done);
         self.0.set_message(message);
     }
 
-    /// Does something that writes lines of its own.
+    /// Runs something that writes its own lines, with the bar hidden.
     pub fn suspend(&self, does: impl FnOnce()) {
         self.0.suspend(does);
     }
@@ -73,7 +73,7 @@ impl Progress {
         Self { what, total, done: Cell::new(0), bar }
     }
 
-    /// One step is done.
+    /// Counts one step.
     pub fn advance(&self) {
         let before = self.done.replace(self.done.get() + 1);
         match &self.bar {
@@ -85,7 +85,7 @@ impl Progress {
         }
     }
 
-    /// The stage is over.
+    /// Ends the stage.
     pub fn finish(self) {
         if let Some(bar) = self.bar {
             bar.finish();

@@ -1,16 +1,16 @@
-//! Numbers that are random enough to choose by, and the same for a seed for ever.
+//! Pseudo-random numbers, with the same sequence for the same seed in all versions.
 
-/// Small, fast, and the same for ever: SplitMix64.
+/// A SplitMix64 generator: small, fast, and stable over versions.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// The sequence of a seed.
+    /// Starts the sequence of a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn word(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut word = self.0;
@@ -19,12 +19,12 @@ impl Random {
         word ^ word >> 31
     }
 
-    /// A number below `bound`; 0 for a bound of 0.
+    /// Returns a number below `bound`, or 0 for a bound of 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.word()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// The next card of a deck that is shuffled anew each time it is used up; `left` is what is left of it.
+    /// Returns the next card of a deck that is shuffled anew whenever it is used up; `left` holds the remaining cards.
     pub fn draw(&mut self, deck: &[u64], left: &mut Vec<u64>) -> u64 {
         if left.is_empty() {
             left.extend(deck);
@@ -36,7 +36,7 @@ impl Random {
         left.pop().unwrap_or_default()
     }
 
-    /// So many random bytes.
+    /// Returns `len` random bytes.
     pub fn bytes(&mut self, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         for chunk in bytes.chunks_mut(8) {
@@ -52,7 +52,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn numbers_below_a_bound_reach_all_of_it() {
+    fn below_returns_every_number_under_the_bound() {
         let mut random = Random::new(3);
         let seen: HashSet<u64> = (0..200).map(|_| random.below(5)).collect();
         assert_eq!(seen, HashSet::from([0, 1, 2, 3, 4]));

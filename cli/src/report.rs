@@ -1,4 +1,4 @@
-//! What a command prints at its end: a table, and one line of JSON with the same figures.
+//! Report of a command: a table, and one line of JSON with the same figures.
 
 use crate::ledger::Entry;
 use crate::terminal::{self, printable};
@@ -12,33 +12,33 @@ use serde::Serialize;
 use serde_json::Value;
 use std::time::Instant;
 
-/// The most ranges of numbers in a line.
+/// Maximum number of ranges in a line.
 const RANGES_IN_LINE: usize = 20;
 
-/// Something that can be printed as a table and as JSON.
+/// A report that can be printed as a table and as JSON.
 pub trait Report: Serialize {
-    /// A table that goes before the figures, if there is one.
+    /// Returns a table to print before the figures, if there is one.
     fn preface(&self) -> Option<String> {
         None
     }
 
-    /// The table's rows.
+    /// Returns the table's rows.
     fn rows(&self) -> Vec<(&'static str, String)>;
 }
 
 /// Bytes of stable memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Storage {
-    /// In blobs that hold something.
+    /// Bytes in blobs that are in use.
     pub used_bytes: u64,
-    /// In blobs and grown memory that new blobs can take without growing.
+    /// Bytes in free blobs, and in grown memory that new blobs can use.
     pub reusable_bytes: u64,
-    /// That the platform bills.
+    /// Bytes that the platform bills.
     pub billed_bytes: u64,
 }
 
 impl Storage {
-    /// Rows of a report.
+    /// Returns the rows of a report.
     pub fn rows(&self) -> [(&'static str, String); 3] {
         [
             ("used", bytes(self.used_bytes)),
@@ -54,7 +54,7 @@ impl From<&StorageStatus> for Storage {
     }
 }
 
-/// Blocks and what they hold.
+/// An amount of blocks and their contents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Amount {
     /// Blocks.
@@ -66,7 +66,7 @@ pub struct Amount {
 }
 
 impl Amount {
-    /// The contents of blocks.
+    /// Returns the total of some blocks.
     pub fn of(entries: &[Entry]) -> Self {
         Self {
             blocks: entries.len() as u64,
@@ -76,22 +76,22 @@ impl Amount {
     }
 }
 
-/// A number with separators.
+/// Formats a number with separators.
 pub fn count(number: u64) -> String {
     HumanCount(number).to_string()
 }
 
-/// Bytes, exactly and in MiB.
+/// Formats a number of bytes, exactly and in MiB.
 pub fn bytes(bytes: u64) -> String {
     format!("{} bytes ({:.1} MiB)", count(bytes), bytes as f64 / f64::from(1 << 20))
 }
 
-/// How many blocks.
+/// Formats a number of blocks.
 pub fn blocks(number: u64) -> String {
     if number == 1 { "1 block".into() } else { format!("{} blocks", count(number)) }
 }
 
-/// Ranges of block numbers, at most 20 of them.
+/// Formats ranges of block numbers, at most 20 of them.
 pub fn ranges(ranges: &[(u64, u64)]) -> String {
     let one = |&(first, last): &(u64, u64)| match last - first {
         0 => first.to_string(),
@@ -106,12 +106,12 @@ pub fn seconds_since(moment: Instant) -> f64 {
     moment.elapsed().as_millis() as f64 / 1e3
 }
 
-/// An amount, in a table.
+/// Formats an amount for a table.
 pub fn amount(amount: Amount) -> String {
     format!("{}, {} transactions, {}", blocks(amount.blocks), count(amount.transactions), bytes(amount.bytes))
 }
 
-/// The rows that all reports end with.
+/// Returns the rows at the end of each report.
 pub fn verified_rows(verified: Verified, seconds: f64) -> Vec<(&'static str, String)> {
     let found = format!("{} transactions, {} receipts", count(verified.transactions), count(verified.receipts));
     let read_back = format!("{}, {}", blocks(verified.blocks), bytes(verified.bytes));
@@ -124,7 +124,7 @@ pub fn verified_rows(verified: Verified, seconds: f64) -> Vec<(&'static str, Str
     rows
 }
 
-/// The table.
+/// Formats rows as a table.
 pub fn table(rows: impl IntoIterator<Item = (impl Into<String>, String)>) -> String {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED);
@@ -137,7 +137,7 @@ pub fn table(rows: impl IntoIterator<Item = (impl Into<String>, String)>) -> Str
     table.to_string()
 }
 
-/// A value in words, the items of a list in a line each.
+/// Formats a JSON value for the table, each item of a list on its own line.
 fn words(value: &Value) -> String {
     match value {
         Value::String(text) => printable(text).into_owned(),
@@ -150,7 +150,7 @@ fn words(value: &Value) -> String {
     }
 }
 
-/// Prints figures on stdout: a table of their fields, unless only JSON is wanted, and the JSON.
+/// Prints figures on stdout: a table of their fields, unless `only_json` is set, and the JSON.
 ///
 /// # Errors
 /// When they cannot be written.
@@ -163,7 +163,7 @@ pub fn print_fields(figures: &impl Serialize, only_json: bool) -> Result<()> {
     Ok(terminal::print(&serde_json::to_string(figures)?)?)
 }
 
-/// Prints a report on stdout: the table, unless only JSON is wanted, and the JSON.
+/// Prints a report on stdout: the table, unless `only_json` is set, and the JSON.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_said_exactly_and_in_mib() {
+    fn bytes_are_formatted_exactly_and_in_mib() {
         assert_eq!(bytes(3 << 20), "3,145,728 bytes (3.0 MiB)");
     }
 }

@@ -1,16 +1,16 @@
-//! The place where a canister runs, as far as time goes.
+//! Site of a canister: how time passes there.
 
 use crate::client::{Client, Reach, Transport, Wait};
 use anyhow::{Result, ensure};
 use coppice_interface::PruneStatus;
 use std::time::Duration;
 
-/// Time between two blocks, where the clock is moved by hand.
+/// Time between two blocks, if the clock is simulated.
 pub const BLOCK_INTERVAL: Duration = Duration::from_secs(15);
 
-/// The place where a canister runs, beside its calls.
+/// The place where a canister runs, besides its calls.
 pub trait Site: Sync + Reach {
-    /// Lets time pass between two blocks, where the clock is moved by hand.
+    /// Lets time pass between two blocks, if the clock is simulated.
     ///
     /// # Errors
     /// When an execution has trapped.
@@ -18,20 +18,20 @@ pub trait Site: Sync + Reach {
         Ok(())
     }
 
-    /// Waits for the canister's timer, which fires every `interval`; perhaps not long enough.
+    /// Waits for the canister's timer, which fires every `interval`; the wait may be too short.
     ///
     /// # Errors
     /// When an execution has trapped.
     fn await_timer(&self, interval: Duration) -> Result<()>;
 
-    /// The number of such waits after which the timer must have fired.
+    /// Returns the number of such waits after which the timer must have fired.
     fn patience(&self) -> u32;
 }
 
-/// Lets the timer fire until nothing is due.
+/// Waits until the timer has pruned everything that is due.
 ///
 /// # Errors
-/// When something is still due although the timer fires.
+/// When pruning stays due although the timer fires.
 pub fn settle(client: &Client<impl Site>, interval: Duration) -> Result<PruneStatus> {
     let site = client.transport();
     let mut status = client.get_prune_status().wait()?;
@@ -43,7 +43,7 @@ pub fn settle(client: &Client<impl Site>, interval: Duration) -> Result<PruneSta
         waits = if status.pruned_blocks > before { 0 } else { waits + 1 };
         ensure!(
             waits < site.patience(),
-            "pruning is due ({:?}, held by {:?}), yet the timer prunes nothing",
+            "pruning is due ({:?}, held by {:?}), but the timer prunes nothing",
             status.reason,
             status.held_by
         );
@@ -51,10 +51,10 @@ pub fn settle(client: &Client<impl Site>, interval: Duration) -> Result<PruneSta
     Ok(status)
 }
 
-/// Asks the canister for its health.
+/// Checks the canister's health.
 ///
 /// # Errors
-/// When it is not well.
+/// When the canister reports a problem.
 pub fn healthy(client: &Client<impl Transport>) -> Result<()> {
     let health = client.health().wait()?;
     let problems: Vec<String> =

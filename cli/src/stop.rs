@@ -1,4 +1,4 @@
-//! What ends a command that runs for ever: Ctrl-C, SIGTERM.
+//! Signals that end a long-running command: Ctrl-C and SIGTERM.
 
 use crate::terminal::{Level, stderr};
 use anyhow::{Context, Result};
@@ -6,12 +6,12 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The note on the first signal.
-const ENDING: &str = "ending; once more ends at once";
+const ENDING: &str = "ending after the current step; a second signal ends at once";
 
 /// Poll interval of waiters.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Runs `work` until it finishes, or `gives_up` returns true: then `None`.
+/// Runs `work` until it finishes, or returns `None` once `gives_up` returns true.
 pub async fn unless<T>(gives_up: impl Fn() -> bool, work: impl Future<Output = T>) -> Option<T> {
     let mut work = std::pin::pin!(work);
     loop {
@@ -23,16 +23,15 @@ pub async fn unless<T>(gives_up: impl Fn() -> bool, work: impl Future<Output = T
     }
 }
 
-/// Exit code: it was ended by a signal, and has nothing to say.
+/// Exit code for an end by a signal, without an error message.
 pub const INTERRUPTED: u8 = 130;
 
-/// Says that the run is to end, and wakes it where it waits.
+/// A flag that ends a run, and wakes the run if it waits.
 #[derive(Clone, Default)]
 pub struct Stop(Arc<(Mutex<Option<Instant>>, Condvar)>);
 
 impl Stop {
-    /// One that Ctrl-C and SIGTERM set, which is then noted on stderr. The second of them ends the process at once, which loses nothing
-    /// either.
+    /// Returns a flag that Ctrl-C and SIGTERM set, with a note on stderr. The second signal ends the process at once, which is also safe.
     ///
     /// # Errors
     /// When signals cannot be listened to.
@@ -55,31 +54,31 @@ impl Stop {
         self.set_since(Instant::now());
     }
 
-    /// Ends it as one that is to end since a moment.
+    /// Ends the run, as of an earlier moment.
     pub fn set_since(&self, at: Instant) {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(at);
         self.0.1.notify_all();
     }
 
-    /// Whether it is to end.
+    /// Returns whether the run is to end.
     pub fn is_set(&self) -> bool {
         self.set_at().is_some()
     }
 
-    /// Since when it is to end.
+    /// Returns the moment since which the run is to end.
     pub fn set_at(&self) -> Option<Instant> {
         *self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits so long, or until it is to end.
+    /// Waits this long, or until the run is to end.
     pub fn wait(&self, time: Duration) {
         let guard = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
         drop(self.0.1.wait_timeout_while(guard, time, |set| set.is_none()));
     }
 }
 
-/// Has Ctrl-C and SIGTERM end the process with [`INTERRUPTED`], also where whoever started it ignores them, as a shell does for what runs in
-/// the background.
+/// Ends the process with [`INTERRUPTED`] on Ctrl-C and SIGTERM, even if the parent process ignores these signals, as a shell does for
+/// background jobs.
 ///
 /// # Errors
 /// When signals cannot be listened to.
@@ -87,7 +86,7 @@ pub fn exit_on_signals() -> Result<()> {
     at_each_signal(|| std::process::exit(INTERRUPTED.into()))
 }
 
-/// Does something at each Ctrl-C and SIGTERM, on a thread of its own; they are listened to when this returns.
+/// Runs `does` at each Ctrl-C and SIGTERM, on its own thread. The handlers are installed when this returns.
 fn at_each_signal(mut does: impl FnMut() + Send + 'static) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = {
@@ -143,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stop_wakes_who_waits() {
+    fn stop_wakes_a_waiting_thread() {
         let stop = Stop::default();
         let other = stop.clone();
         let started = Instant::now();
@@ -153,11 +152,11 @@ mod tests {
         assert!(stop.is_set() && started.elapsed() < Duration::from_secs(30));
         let first = stop.set_at();
         stop.set();
-        assert_eq!(stop.set_at(), first, "it was to end since the first time");
+        assert_eq!(stop.set_at(), first, "the first moment counts");
     }
 
     #[test]
-    fn who_gives_up_waits_no_more() {
+    fn given_up_work_returns_none() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         assert_eq!(runtime.block_on(unless(|| true, std::future::ready(7))), Some(7));
         assert_eq!(runtime.block_on(unless(|| true, std::future::pending::<u8>())), None);

@@ -1,7 +1,8 @@
-//! The way of all text to stdout and stderr, because part of it comes from replicas, gateways, stores and databases, which may lie.
+//! Output to stdout and stderr: every line is escaped, because parts of it come from replicas, gateways, stores and databases, which may be
+//! hostile.
 //!
-//! A terminal obeys control characters: they clear it, rename its window, write into its input. Others make text look like another one. So
-//! each line passes [`printable`]; lints keep `println!` and its kin out of the rest of the command.
+//! A terminal obeys control characters: they can clear it, rename its window or write into its input. Other characters make text look like
+//! different text. So each line passes [`printable`]; lints forbid `println!` and its kin in the rest of the command.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -11,17 +12,17 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
 
-/// Characters of a line on stderr at most: an HTTP error may carry megabytes.
+/// Longest line on stderr, in characters, because an HTTP error may carry megabytes.
 const MAX_LINE: usize = 4_096;
 
 /// Returns whether a character could do more than be displayed: controls (C0, DEL, C1), and characters that change the direction of text,
-/// have no width, join the character before, break lines, or have no meaning yet. Rust's own `Debug` escapes the same characters.
+/// have no width, join the previous character, break lines, or are unassigned. Rust's own `Debug` escapes the same characters.
 fn is_escaped(character: char) -> bool {
     !character.is_ascii_graphic() && character != ' ' && character.escape_debug().len() > 1
 }
 
-/// The text in one line, in which characters that a terminal could obey, line breaks included, are written as JSON writes them: `\u001b`. A
-/// JSON text remains the same JSON text.
+/// Returns the text on one line. Characters that a terminal could obey, and line breaks, are escaped as in JSON: `\u001b`. A JSON text
+/// keeps its meaning.
 pub fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(is_escaped) {
         return text.into();
@@ -39,12 +40,12 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     escaped.into()
 }
 
-/// Lines, each [`printable`], with their line breaks.
+/// Returns the lines, each [`printable`], with their line breaks.
 pub fn printable_lines(text: &str) -> String {
     text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
 }
 
-/// A line that is not longer than a person reads.
+/// Returns the line, cut to a readable length.
 pub fn shortened(line: &str) -> Cow<'_, str> {
     match line.char_indices().nth(MAX_LINE) {
         None => line.into(),
@@ -52,41 +53,41 @@ pub fn shortened(line: &str) -> Cow<'_, str> {
     }
 }
 
-/// How lines are written.
+/// The format of lines on stderr.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
-    /// A line of text each.
+    /// A line of text each
     #[default]
     Text,
-    /// A line of JSON each.
+    /// A line of JSON each
     Json,
 }
 
-/// How grave something is.
+/// The level of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// As it should be.
+    /// Normal operation.
     Info,
-    /// Not as it should be; the command goes on.
+    /// A problem; the command continues.
     Warn,
-    /// The command ends.
+    /// An error that ends the command.
     Error,
 }
 
-/// Lines of text, or of JSON, on their way to a reader.
+/// A writer of lines, as text or JSON.
 pub struct Lines {
     format: LogFormat,
     out: Mutex<Box<dyn Write + Send>>,
 }
 
 impl Lines {
-    /// Lines that go there.
+    /// Creates a writer to `out`.
     pub fn new(format: LogFormat, out: impl Write + Send + 'static) -> Self {
         Self { format, out: Mutex::new(Box::new(out)) }
     }
 
-    /// How they are written.
+    /// Returns the format.
     pub fn format(&self) -> LogFormat {
         self.format
     }
@@ -96,7 +97,7 @@ impl Lines {
         self.say(level, event, message, &Value::Null);
     }
 
-    /// Writes a line that has fields besides, where it is JSON. A reader that hung up does not end the command.
+    /// Writes a line, which has more fields if it is JSON. A reader that hung up does not end the command.
     pub fn say(&self, level: Level, event: &str, message: &str, fields: &Value) {
         let message = shortened(message);
         let line = match (self.format, level) {
@@ -105,7 +106,7 @@ impl Lines {
             (LogFormat::Text, Level::Warn) => format!("note: {message}"),
             (LogFormat::Text, Level::Error) => format!("error: {message}"),
         };
-        // In one piece, as others write there, too.
+        // One write per line, because other threads and processes write to the same place.
         let line = format!("{}\n", printable(&line));
         drop(self.out.lock().unwrap_or_else(PoisonError::into_inner).write_all(line.as_bytes()));
     }
@@ -122,12 +123,12 @@ fn as_json(level: Level, event: &str, message: &str, fields: &Value, now: System
 
 static STDERR: OnceLock<Arc<Lines>> = OnceLock::new();
 
-/// The lines on stderr.
+/// Returns the writer to stderr.
 pub fn stderr() -> &'static Arc<Lines> {
     STDERR.get_or_init(|| Arc::new(Lines::new(LogFormat::Text, io::stderr())))
 }
 
-/// Has lines on stderr written so, if none is yet; as JSON also those of panics.
+/// Sets the format of lines on stderr, if nothing was written yet; with JSON also that of panics.
 pub fn log_as(format: LogFormat) {
     STDERR.get_or_init(|| Arc::new(Lines::new(format, io::stderr())));
     if format == LogFormat::Json {
@@ -143,7 +144,7 @@ pub fn write_line(line: &str) {
 /// Writes lines to stdout.
 ///
 /// # Errors
-/// When nobody reads them.
+/// When stdout is closed or full.
 pub fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{}", printable_lines(text))?;
@@ -161,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_a_terminal_could_obey_is_written_out() {
+    fn characters_that_a_terminal_obeys_are_escaped() {
         for (text, expected) in [
             ("plain: 1 \"x\" 'y' \\ {z}", "plain: 1 \"x\" 'y' \\ {z}"),
             ("déjà vu … 区块 ✓ │", "déjà vu … 区块 ✓ │"),
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn json_remains_the_same_json() {
+    fn escaped_json_keeps_its_value() {
         let value = serde_json::json!({ "why\u{9b}": "a\x1b[2J\u{9b}b\u{202e}\u{e0041}\n\"\\" });
         let line = serde_json::to_string(&value).unwrap();
         let printed = printable(&line);
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_json_has_when_how_grave_what_and_its_figures() {
+    fn json_line_has_time_level_event_message_and_fields() {
         let now = SystemTime::UNIX_EPOCH + std::time::Duration::from_millis(1_500);
         let line = as_json(Level::Warn, "store", "no\nanswer", &json!({"failed": 3}), now);
         assert!(!line.contains('\n'), "{line}");
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_stay_lines_and_a_long_one_is_cut() {
+    fn line_breaks_are_kept_and_long_lines_are_cut() {
         assert_eq!(printable_lines("a\u{7}\nb\n"), "a\\u0007\nb\n");
         assert_eq!(shortened(&"é".repeat(MAX_LINE)), "é".repeat(MAX_LINE));
         let cut = shortened(&"é".repeat(MAX_LINE + 3)).into_owned();

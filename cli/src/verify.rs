@@ -1,4 +1,4 @@
-//! Holds everything the canister answers against what was appended.
+//! Compares the canister's answers with the appended blocks.
 
 use crate::client::{Client, Segments, Transport, Wait};
 use crate::feed::{self, sha256};
@@ -11,73 +11,72 @@ use coppice_interface::segments::{ID, Receipts};
 use serde::Serialize;
 use serde_bytes::ByteBuf;
 
-/// How many transactions are looked up. Blocks are always read back whole, every one of them.
+/// The transactions to look up. Blocks are always all read back whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
     /// Every transaction of every block.
     All,
-    /// Some of them, at random.
+    /// Random transactions.
     Sample {
-        /// Of each kept block.
+        /// Number per kept block.
         per_block: u64,
-        /// Of all pruned blocks together.
+        /// Number over all pruned blocks.
         pruned: usize,
-        /// Which ones.
+        /// Seed of the choice.
         seed: u64,
     },
 }
 
-/// Of so many transactions of a block that are looked up, one is by `get_transaction_location` besides `get_receipt`: the
-/// first, and so on. The canister looks an id up in one way for both.
+/// Interval of the look-ups by `get_transaction_location` besides `get_receipt`: the first of every 16 transactions of a block. The
+/// canister resolves ids in the same way for both methods.
 const COMPARED: usize = 16;
 
-/// What was verified.
+/// The result of the verification.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Verified {
-    /// Kept blocks whose header is as appended and whose segments read back to the same SHA-256.
+    /// Kept blocks whose header is unchanged and whose segments read back to the same SHA-256.
     pub blocks: u64,
-    /// Bytes of those segments.
+    /// Bytes of these segments.
     pub bytes: u64,
-    /// Kept transactions that were found by id, where they are.
+    /// Kept transactions that were found by id, at the right position.
     pub transactions: u64,
-    /// Receipts that were found by id, and are those of the block. An id that comes again in a later kept block has its
-    /// receipt there.
+    /// Receipts that were found by id, and equal the block's. The receipt of an id that recurs in a later kept block is checked there.
     pub receipts: u64,
-    /// Pruned blocks that answer `Pruned`.
+    /// Pruned blocks for which the canister returns `Pruned`.
     pub pruned_blocks: u64,
-    /// Transactions of pruned blocks that are not found any more, nor their receipts.
+    /// Transactions of pruned blocks that are no longer found, and their receipts neither.
     pub pruned_transactions: u64,
 }
 
-/// Verifies all blocks of the ledger; those before `oldest` must be pruned, the others kept.
+/// Verifies all blocks of the ledger: those before `oldest` must be pruned, the others kept.
 ///
 /// # Errors
-/// At the first answer that is not what was appended.
+/// At the first answer that differs from the appended blocks.
 pub fn verify(client: &Client<impl Transport>, ledger: &Ledger, oldest: u64, depth: Depth) -> Result<Verified> {
     let entries = ledger.entries();
     let (gone, kept) = entries.split_at(entries.partition_point(|entry| entry.number < oldest));
-    let last = kept.last().context("nothing is kept")?;
+    let last = kept.last().context("no block is kept")?;
     let head = client.get_head().wait()?.map_err(|error| anyhow!("the canister has no head: {error:?}"))?;
-    ensure!(last.is(&head), "the head is not the last block that was appended: {head:?}");
+    ensure!(last.is(&head), "the head is not the last appended block: {head:?}");
     let storage = client.get_storage_status().wait()?;
     let status = client.get_prune_status().wait()?;
     let expected = (kept.len() as u64, kept.iter().map(Entry::bytes).sum());
     let found: (u64, u64) = (storage.blocks, storage.payload_bytes);
-    // Before the first of them the canister may have others, of which nothing is known here.
+    // The canister may hold older blocks that are not in the ledger.
     let before = status.oldest_kept_block.is_some_and(|kept| entries.first().is_some_and(|entry| kept < entry.number));
-    ensure!(before || found == expected, "blocks and payload bytes should be {expected:?}, and are {found:?}");
-    // Stale entries are counted until a sweep, and what newer ones have replaced is among their number.
+    ensure!(before || found == expected, "blocks and payload bytes should be {expected:?}, but are {found:?}");
+    // Stale entries count until a sweep removes them, including those that newer entries have replaced.
     let (ids, counted) = (ledger.different_from(oldest), storage.index_entries..=status.transaction_index.entries);
     ensure!(
         before || counted.contains(&ids),
-        "{ids} different transactions are kept, and the index has {counted:?} entries"
+        "{ids} different transactions are kept, but the index has {counted:?} entries"
     );
 
     let mut verified = Verified::default();
     for entry in gone {
         let answer = client.get_block(entry.number).wait()?;
         let ok = answer == Err(ReadError::Pruned { first_available: oldest });
-        ensure!(ok, "block {} is pruned, yet get_block answers {:?}", entry.number, answer.map(|block| block.header));
+        ensure!(ok, "block {} is pruned, but get_block returns {:?}", entry.number, answer.map(|block| block.header));
         verified.pruned_blocks += 1;
     }
     let mut random = Random::new(match depth {
@@ -90,7 +89,7 @@ pub fn verify(client: &Client<impl Transport>, ledger: &Ledger, oldest: u64, dep
             client.get_receipt(ByteBuf::from(id)).wait()?.err(),
         );
         let ok = answers == (Some(ReadError::NotFound), Some(ReadError::NotFound));
-        ensure!(ok, "transaction {} is pruned, yet it is found, or fails: {answers:?}", hex(&id));
+        ensure!(ok, "transaction {} is pruned, but the answers are not NotFound: {answers:?}", hex(&id));
         verified.pruned_transactions += 1;
     }
     let progress = Progress::new("verifying", kept.len() as u64);
@@ -132,19 +131,19 @@ fn positions(transactions: u32, depth: Depth, random: &mut Random) -> Vec<u32> {
     }
 }
 
-/// Reads a block back, and compares header and hashes.
+/// Reads a block back, and compares its header and digests.
 fn read_back(client: &Client<impl Transport>, entry: &Entry) -> Result<Segments> {
     let number = entry.number;
     let (header, segments) = match client.whole_block(number).wait()? {
         Ok(block) => block,
-        Err(error) => bail!("block {number} is kept, yet reading it answers {error:?}"),
+        Err(error) => bail!("block {number} is kept, but cannot be read: {error:?}"),
     };
-    ensure!(entry.is(&header), "block {number} has another header than was appended: {header:?}");
+    ensure!(entry.is(&header), "block {number} has another header than the appended block: {header:?}");
     for (segment, expected) in segments.iter().zip(entry.sha256.each()) {
         let found = sha256(segment);
         ensure!(
             found == ***expected,
-            "block {number} reads back to {} where {} was appended",
+            "block {number} reads back with digest {}, but {} was appended",
             hex(&found),
             hex(expected)
         );
@@ -152,8 +151,8 @@ fn read_back(client: &Client<impl Transport>, entry: &Entry) -> Result<Segments>
     Ok(segments)
 }
 
-/// Looks a transaction up, and its receipt; answers whether it has one. The receipt's answer says where the transaction is:
-/// `get_transaction_location` is asked only where there is none, or where it is to be compared.
+/// Looks up a transaction and its receipt; returns whether it has a receipt. The receipt includes the location, so
+/// `get_transaction_location` is called only for a transaction without a receipt, or if `compare` is set.
 fn look_up(
     client: &Client<impl Transport>,
     ledger: &Ledger,
@@ -169,7 +168,7 @@ fn look_up(
         Some(expected) => match client.get_receipt(ByteBuf::from(*id)).wait()? {
             Ok(receipt) if *receipt.bytes == *expected => Some(receipt),
             answer => bail!(
-                "transaction {}: its receipt is {} bytes, and get_receipt answers {answer:?}",
+                "transaction {}: its receipt has {} bytes, but get_receipt returns {answer:?}",
                 hex(id),
                 expected.len()
             ),
@@ -180,13 +179,13 @@ fn look_up(
     if compare || locations.is_empty() {
         match client.get_transaction_location(ByteBuf::from(*id)).wait()? {
             Ok(location) => locations.push(location),
-            Err(error) => bail!("transaction {} of block {} answers {error:?}", hex(id), entry.number),
+            Err(error) => bail!("transaction {} of block {} is not found: {error:?}", hex(id), entry.number),
         }
     }
     for location in locations {
         let found = (location.block_number, location.position);
-        ensure!(Some(found) == expected, "transaction {} is found at {found:?}, not {expected:?}", hex(id));
-        // Where it came again in a later block, that one is verified in its turn.
+        ensure!(Some(found) == expected, "transaction {} is found at {found:?}, not at {expected:?}", hex(id));
+        // If the id recurs in a later block, the check of that block compares the hash.
         ensure!(
             !is_here || location.block_hash == entry.hash,
             "transaction {} is found in block {}",
@@ -197,7 +196,7 @@ fn look_up(
     Ok(receipt.is_some())
 }
 
-/// Hexadecimal digits.
+/// Returns hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -207,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sample_is_no_larger_than_what_there_is() {
+    fn sample_is_capped_at_the_available_transactions() {
         let ids: Vec<[u8; ID]> = (0..10).map(|id| [id; ID]).collect();
         let depth = |pruned| Depth::Sample { per_block: 3, pruned, seed: 1 };
         let mut random = Random::new(1);

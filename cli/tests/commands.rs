@@ -1,4 +1,4 @@
-//! The command, where no network answers.
+//! The command without a network.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ fn coppice(args: &[&str]) -> Output {
 }
 
 #[test]
-fn a_command_without_a_network_says_so_in_one_sentence() {
+fn command_without_a_network_reports_it_in_one_sentence() {
     let (lab, blob_worker) = ("; coppice-lab COMMAND runs a canister in its own process", "");
     for (command, options, hint) in [
         ("index", &["--no-ack"][..], lab),
@@ -17,7 +17,8 @@ fn a_command_without_a_network_says_so_in_one_sentence() {
         ("serve", &[], lab),
         ("blob-worker", &["--store", "tx/tx=file:///"], blob_worker),
     ] {
-        let expected = format!("--network and --canister say where the canister is{hint}").replace("COMMAND", command);
+        let expected =
+            format!("name the canister with --network URL and --canister ID{hint}").replace("COMMAND", command);
         let output = coppice(&[&[command], options].concat());
         assert_eq!((output.status.code(), output.stdout), (Some(2), Vec::new()), "{command}");
         assert_eq!(String::from_utf8(output.stderr).unwrap(), format!("error: {expected}\n"));
@@ -30,7 +31,7 @@ fn a_command_without_a_network_says_so_in_one_sentence() {
 }
 
 #[test]
-fn each_command_says_in_json_why_it_ended_where_lines_are_json() {
+fn json_log_format_reports_the_error_as_json() {
     let network = ["--network", "http://127.0.0.1:1", "--canister", "aaaaa-aa", "--identity", "/none.pem"];
     for (command, options) in
         [("index", &["--no-ack"][..]), ("serve", &[]), ("blob-worker", &["--store", "tx/tx=file:///"])]
@@ -42,16 +43,16 @@ fn each_command_says_in_json_why_it_ended_where_lines_are_json() {
             .output()
             .unwrap();
         assert_eq!(output.status.code(), Some(1), "{command}");
-        let said = String::from_utf8(output.stderr).unwrap();
-        let last: serde_json::Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
-        assert_eq!((&last["level"], &last["event"]), (&"error".into(), &"ended".into()), "{said}");
-        assert!(last["message"].as_str().unwrap().contains("none.pem"), "{said}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        let last: serde_json::Value = serde_json::from_str(stderr.lines().last().unwrap()).unwrap();
+        assert_eq!((&last["level"], &last["event"]), (&"error".into(), &"ended".into()), "{stderr}");
+        assert!(last["message"].as_str().unwrap().contains("none.pem"), "{stderr}");
     }
 }
 
-/// The command line of the systemd unit, with its lines joined and its variables filled in, is one that the command takes.
+/// The command accepts the command line of the systemd unit, with lines joined and variables filled in.
 #[test]
-fn the_systemd_unit_starts_a_worker() {
+fn systemd_unit_has_a_valid_command_line_and_timeouts() {
     use clap::Parser;
     use coppice::blob_worker::times;
     use coppice::commands::{Cli, Command};
@@ -68,11 +69,11 @@ fn the_systemd_unit_starts_a_worker() {
     let cli = Cli::try_parse_from(filled.split_whitespace()).unwrap();
     let Command::BlobWorker(args) = cli.command else { panic!("{cli:?}") };
     assert_eq!(args.stores.stores.len(), 2);
-    // It is not killed while it ends: what is under way, a look at the markers, what it says, and a call.
+    // The stop time-out covers a running request, a look at the markers, the report, and a call.
     let most: u64 = unit.lines().find_map(|line| line.strip_prefix("TimeoutStopSec=")).unwrap().parse().unwrap();
     let ending = times::REQUEST.of(args.options.lease) + times::LAST_LOOK + times::PARTING.of(times::CALL);
     assert!(Duration::from_secs(most) >= ending + Duration::from_secs(60), "{ending:?}");
-    // Codes after which it is not started again are those that it knows.
+    // The codes after which systemd does not restart the worker are in the help.
     let codes = unit.lines().find_map(|line| line.strip_prefix("RestartPreventExitStatus=")).unwrap();
     let help = <Cli as clap::CommandFactory>::command().find_subcommand_mut("blob-worker").unwrap().render_long_help();
     for code in codes.split(' ') {
@@ -80,9 +81,9 @@ fn the_systemd_unit_starts_a_worker() {
     }
 }
 
-/// The driver takes the host and the mode of TLS from the environment, too.
+/// The driver also reads host and TLS mode from the environment.
 #[test]
-fn postgresql_elsewhere_without_a_verified_certificate_is_refused_whoever_names_it() {
+fn remote_postgresql_without_a_verified_certificate_is_refused_from_url_or_environment() {
     let index = |database: &str, environment: &[(&str, &str)], more: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_coppice"));
         command.args(["index", "--no-ack", "--network", "http://127.0.0.1:1", "--canister", "aaaaa-aa"]).args(more);
@@ -100,21 +101,21 @@ fn postgresql_elsewhere_without_a_verified_certificate_is_refused_whoever_names_
         (elsewhere, &[("PGSSLMODE", "require")], &[], true),
         ("postgres:///x", &[("PGHOST", "db.invalid")], &[], true),
         ("postgres:///x", &[("PGHOST", "localhost"), ("PGHOSTADDR", "192.0.2.1")], &[], true),
-        // These go on, and find no server.
+        // These pass the check, and find no server.
         (elsewhere, &[("PGSSLMODE", "verify-full")], &[], false),
         (elsewhere, &[], &["--insecure-database"], false),
         ("postgres:///x", &[("PGHOST", "127.0.0.1"), ("PGPORT", "1")], &[], false),
         ("postgres:///x", &[("PGHOST", "/nowhere")], &[], false),
     ] {
-        let said = index(database, environment, more);
-        let names_both = said.contains("sslmode=verify-full") && said.contains("--insecure-database");
-        assert_eq!(names_both, refused, "{database} {environment:?} {more:?}: {said}");
-        assert!(refused || said.contains("cannot open the PostgreSQL database"), "{said}");
-        assert!(!said.contains("secret"), "{said}");
+        let stderr = index(database, environment, more);
+        let names_both = stderr.contains("sslmode=verify-full") && stderr.contains("--insecure-database");
+        assert_eq!(names_both, refused, "{database} {environment:?} {more:?}: {stderr}");
+        assert!(refused || stderr.contains("cannot open the PostgreSQL database"), "{stderr}");
+        assert!(!stderr.contains("secret"), "{stderr}");
     }
 }
 
-/// `coppice serve`, started as a shell starts what runs in the background, which ignores Ctrl-C; and the first line that it prints on stdout.
+/// Starts `coppice serve` like a background job of a shell, which ignores Ctrl-C, and returns the first line of its stdout.
 fn serve(args: &[&str]) -> (Child, String) {
     let mut child = Command::new("sh")
         .args(["-c", "trap '' INT; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_coppice"), "serve"])
@@ -128,9 +129,9 @@ fn serve(args: &[&str]) -> (Child, String) {
     (child, line)
 }
 
-/// Nobody is asked before the first request comes, so there need not be a network.
+/// No call is made before the first request, so no network is needed.
 #[test]
-fn the_command_prints_its_url_and_ends_when_it_is_told_to() {
+fn serve_prints_its_url_and_ends_by_sigint_or_sigterm() {
     let network = ["--network", "http://127.0.0.1:9", "--canister", "aaaaa-aa"];
     let (mut child, line) = serve(&[&network[..], &["--port", "0"]].concat());
     let address = line.trim().strip_prefix("http://").and_then(|url| url.strip_suffix('/')).unwrap().to_string();
@@ -138,8 +139,8 @@ fn the_command_prints_its_url_and_ends_when_it_is_told_to() {
     let port = address.split_once(':').unwrap().1;
     let (taken, line) = serve(&[&network[..], &["--port", port]].concat());
     let taken = taken.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&taken.stderr);
-    assert!(!taken.status.success() && line.is_empty() && said.contains("--port"), "{said}");
+    let stderr = String::from_utf8_lossy(&taken.stderr);
+    assert!(!taken.status.success() && line.is_empty() && stderr.contains("--port"), "{stderr}");
     let (mut json, line) = serve(&[&network[..], &["--port", "0", "--json"]].concat());
     let line: serde_json::Value = serde_json::from_str(&line).unwrap();
     assert!(line["url"].as_str().is_some_and(|url| url.starts_with("http://127.0.0.1:")), "{line}");

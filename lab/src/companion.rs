@@ -142,7 +142,7 @@ impl<'a, T: Reach> Companion<'a, T> {
         while behind {
             let event = match self.engine.step() {
                 // Over a network: it is tried again.
-                Err(error) if trials.go_on(&error) => {
+                Err(error) if trials.may_retry(&error) => {
                     say!("{error:#}; trying again");
                     std::thread::sleep(RETRY);
                     continue;

@@ -1,51 +1,51 @@
-//! Contents of a marker, and where it lies.
+//! Contents and path of a store's marker.
 
 use anyhow::{Context as _, Result};
 use object_store::path::Path;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The marker's name. No blob has it: their names are hexadecimal.
+/// The marker's file name. No blob can have this name, because blob names are hexadecimal.
 pub const NAME: &str = "coppice-blob-store.json";
-/// The version of its form.
+/// The version of the marker's format.
 pub(super) const FORMAT: u32 = 1;
 
-/// What a marker says.
+/// The contents of a marker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contents {
-    /// The version of its form.
+    /// The version of the marker's format.
     pub format: u32,
-    /// The canister whose queue says what goes.
+    /// The canister whose deletion queue owns the store.
     pub canister: String,
     /// The store, as workers name it.
     pub store: String,
-    /// Where its S3 is, where that is not AWS: a bucket of that name elsewhere is another store.
+    /// The S3 endpoint, or `None` for AWS: a bucket of the same name at another endpoint is another store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
-    /// How blobs are named in it.
+    /// The layout of the blobs in the store.
     pub layout: String,
-    /// Which blobs are in it, as workers name them.
+    /// The blobs in the store, as workers name them.
     pub blobs: BTreeSet<String>,
-    /// Fields that a newer command has added.
+    /// Fields that a newer version of the command added.
     #[serde(flatten)]
     pub more: BTreeMap<String, serde_json::Value>,
 }
 
 impl Contents {
-    /// Where it lies.
+    /// Returns the marker's path in a store.
     pub fn path(root: &Path) -> Path {
         root.clone().join(NAME)
     }
 
-    /// Reads one.
+    /// Parses a marker.
     ///
     /// # Errors
-    /// When the bytes are no marker: what stands before a store may answer anything, so that says nothing of the store.
+    /// When the bytes are not a marker. A proxy before the store may answer anything, so such an error proves nothing about the store.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
-        serde_json::from_slice(bytes).context("it is no marker")
+        serde_json::from_slice(bytes).context("the file is not a marker")
     }
 
-    /// The part of the marker that is about the store as a whole.
+    /// The fields of the marker that concern the store as a whole.
     pub(super) fn fields(&self) -> [(&'static str, String); 5] {
         let endpoint = self.endpoint.as_deref().unwrap_or("AWS");
         let (format, endpoint) = (self.format.to_string(), endpoint.to_string());
@@ -53,7 +53,7 @@ impl Contents {
         [("format", format), ("canister", canister), ("store", store), ("endpoint", endpoint), ("layout", layout)]
     }
 
-    /// As it is stored.
+    /// Returns the marker's bytes, as stored.
     pub fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec_pretty(self).unwrap_or_default()
     }

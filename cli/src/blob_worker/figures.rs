@@ -2,35 +2,35 @@
 
 use serde::Serialize;
 
-/// What a worker did.
+/// Counts of a worker's work.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Figures {
-    /// Leases.
+    /// Leases taken.
     pub leases: u64,
-    /// Blobs that are gone, and of which the canister knows.
+    /// Blobs that are gone and were reported to the canister as completed.
     pub deleted: u64,
-    /// Of them, those of which the store said that they were not there. S3 does not say it.
+    /// Part of `deleted`: blobs that the store reported as absent. S3 does not report that.
     pub absent: u64,
-    /// Times a blob could not be deleted, which count against it.
+    /// Failed deletions that count against a blob.
     pub failed: u64,
-    /// Of these, those after which it was given up, and those whose record made difficulties: dead letters.
+    /// Part of `failed`: dead letters, which are blobs that were given up and blobs whose record could not be updated.
     pub dead: u64,
-    /// Times a store was asked for a blob and did not answer: its row stayed leased.
+    /// Requests for a blob that a store did not answer; the blob's row stayed leased.
     pub unknown: u64,
-    /// Times a blob was put back as it was.
+    /// Blobs whose rows were put back unchanged.
     pub left: u64,
-    /// Blobs that went, and whose rows were scheduled anew, or whose leases had ended, when the canister was told.
+    /// Blobs that are gone, but whose rows had been scheduled anew, or whose leases had ended, when the worker reported them.
     pub late: u64,
     /// Leases that were extended.
     pub extended: u64,
-    /// Calls that were tried again, and looks at the stores.
+    /// Retried calls of the canister and retried looks at the stores.
     pub retries: u64,
-    /// Requests to an S3 that had no answer, or an error of the server's; each is tried again.
+    /// S3 requests without an answer or with a server error; each is retried.
     pub failed_requests: u64,
-    /// Blobs of which it is not known that they are gone, where the worker ends by itself; of `--once` also what was put back.
+    /// Blobs not known to be deleted, for a worker that ends by itself; with `--once` this includes blobs that were put back.
     pub undone: u64,
-    /// Up to which height blobs went last.
+    /// The height up to which blobs were deleted last.
     pub height: u32,
-    /// Rows that waited, were leased, or backed off when the queue was looked at last.
+    /// Rows that were waiting, leased or backing off at the last look at the queue.
     pub waiting: u64,
 }

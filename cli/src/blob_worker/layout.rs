@@ -1,4 +1,4 @@
-//! Where a store has a blob: from the blob's name to a path below the store's root.
+//! Layouts: the path of a blob below the store's root, from the blob's name.
 //!
 //! | layout | path of the key `01 … 20` (32 bytes), file type `tx` |
 //! |---|---|
@@ -7,28 +7,28 @@
 //! | `teranode`, `?hashPrefix=2` | `20/201f…0201.tx` |
 //! | `teranode`, `?hashSuffix=2` | `01/201f…0201.tx` |
 //!
-//! On a file system Teranode keeps a checksum beside a blob, `….tx.sha256`, which goes with it.
+//! On a file system Teranode keeps a checksum next to each blob, `….tx.sha256`, which is deleted with the blob.
 
 use crate::verify::hex;
 use coppice_interface::BlobDeletion;
 use object_store::path::Path;
 use std::fmt;
 
-/// Bytes of the longest key that S3 takes.
+/// Bytes of the longest key that S3 accepts.
 pub const LONGEST_S3_KEY: usize = 1_024;
 
-/// What is behind a blob's name in that of its checksum.
+/// Suffix of the file name of a blob's checksum.
 const CHECKSUM: &str = ".sha256";
 
-/// How blobs are named in a store.
+/// The layout of a store: the names of its blobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Layout {
-    /// KEY.TYPE: the key in hexadecimal.
+    /// KEY.TYPE, with the key in hexadecimal
     #[default]
     Hex,
-    /// Teranode's: the key reversed, in the folders that hashPrefix, hashSuffix and subDirectory of the URL make.
+    /// Teranode's layout: the key reversed, in the folders that hashPrefix, hashSuffix and subDirectory of the URL name
     Teranode,
-    /// Teranode's, in a folder of its own for each beginning of so many characters of a name or, where negative, for each end.
+    /// Teranode's layout, with a folder for each prefix of this many characters of a name or, if negative, for each suffix.
     #[value(skip)]
     Folders(i32),
 }
@@ -44,21 +44,22 @@ impl fmt::Display for Layout {
     }
 }
 
-/// Whether a file type can be the end of a file's name. It comes from whoever scheduled the blob: it must not lead anywhere else.
+/// Returns whether a file type can be the suffix of a file name. The producer that scheduled the blob chose the file type, so it must not
+/// lead to another folder.
 fn is_plain(file_type: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     !file_type.is_empty() && file_type.bytes().all(plain) && !file_type.starts_with('.') && !file_type.ends_with('.')
 }
 
 impl Layout {
-    /// A blob's path, and that of its checksum, where there is one beside each blob.
+    /// Returns a blob's path and, for layouts with checksums, the checksum's path.
     ///
     /// # Errors
-    /// Why it can have none.
+    /// The reason why the blob cannot have a path.
     pub fn paths(&self, root: &Path, row: &BlobDeletion, on_disk: bool) -> Result<(Path, Option<Path>), String> {
         let file_type = &row.file_type;
         if !is_plain(file_type) {
-            return Err(format!("its file type {file_type:?} is no end of a file's name"));
+            return Err(format!("its file type {file_type:?} cannot be the suffix of a file name"));
         }
         if row.blob_key.is_empty() {
             return Err("its key is empty".into());
@@ -78,7 +79,7 @@ impl Layout {
         }
         let path = folder.clone().join(format!("{name}.{file_type}"));
         if !on_disk && path.as_ref().len() > LONGEST_S3_KEY {
-            return Err(format!("its name has {} bytes, and S3 takes {LONGEST_S3_KEY}", path.as_ref().len()));
+            return Err(format!("its name has {} bytes, but S3 accepts at most {LONGEST_S3_KEY}", path.as_ref().len()));
         }
         let checksum = folder.join(format!("{name}.{file_type}{CHECKSUM}"));
         Ok((path, Some(checksum).filter(|_| has_checksum)))
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_are_those_that_a_layout_writes_into() {
+    fn layout_writes_into_folders_of_its_prefix_length() {
         for (layout, folder, into) in [
             (Layout::Hex, "ab", false),
             (teranode(0), "ab", false),
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_as_the_page_says() {
+    fn paths_match_the_table_in_the_docs() {
         let row = row(&[0x01, 0x02, 0xab], "tx");
         for (layout, path) in [
             (Layout::Hex, "blobs/0102ab.tx"),
@@ -141,12 +142,12 @@ mod tests {
             let expected = if layout == Layout::Hex { vec![path] } else { vec![beside.as_str(), path] };
             assert_eq!(paths(&layout, &row, true).unwrap(), expected, "{layout}");
         }
-        // At the root there is no folder before the name.
+        // Blobs at the root of a store have no folder.
         assert_eq!(Layout::Hex.paths(&Path::ROOT, &row, false).unwrap(), (Path::from("0102ab.tx"), None));
     }
 
     #[test]
-    fn a_name_leads_nowhere_else() {
+    fn file_types_that_leave_the_folder_are_refused() {
         for refused in ["", ".", "..", "../tx", "a/b", "a\\b", "a\0", "tx ", "é", "*", ".tx", "tx."] {
             let why = paths(&Layout::Hex, &row(&[1], refused), true).unwrap_err();
             assert!(why.contains("file type"), "{refused:?}: {why}");
@@ -155,20 +156,17 @@ mod tests {
             assert_eq!(paths(&Layout::Hex, &row(&[1], taken), true).unwrap(), [format!("blobs/01.{taken}")]);
         }
         assert!(paths(&Layout::Hex, &row(&[], "tx"), true).is_err());
-        // A blob is not what goes with another one.
+        // A checksum cannot be scheduled as a blob of its own.
         let checksum = row(&[1], "tx.sha256");
         assert!(paths(&teranode(0), &checksum, true).unwrap_err().contains("checksum"));
         assert!(paths(&teranode(0), &checksum, false).is_ok() && paths(&Layout::Hex, &checksum, true).is_ok());
     }
 
     #[test]
-    fn the_longest_key_is_one_that_s3_takes() {
+    fn key_longer_than_s3_accepts_is_refused() {
         let fits = (LONGEST_S3_KEY - "blobs/.tx".len()) / 2;
         assert!(paths(&Layout::Hex, &row(&vec![7; fits], "tx"), false).is_ok());
         assert!(paths(&Layout::Hex, &row(&vec![7; fits + 1], "tx"), false).unwrap_err().contains("1024"));
-        assert!(
-            paths(&Layout::Hex, &row(&[7; 1_024], "tx"), true).is_ok(),
-            "the file system says itself what it takes"
-        );
+        assert!(paths(&Layout::Hex, &row(&[7; 1_024], "tx"), true).is_ok(), "the file system checks its own limit");
     }
 }

@@ -1,88 +1,88 @@
-//! How long a lease surely lasts, by a clock that keeps running while the machine sleeps.
+//! Remaining time of a lease, by a clock that keeps running while the machine sleeps.
 //!
-//! The canister's clock says when a lease ends, and the machine's may be an hour off. So a lease is taken to last so long from the moment
-//! at which it was asked for first, because the canister began it later, if at all.
+//! The canister's clock decides when a lease ends, and the machine's clock may be an hour off. So the worker counts the lease's length from
+//! the moment of its first request: the canister cannot have started the lease earlier.
 
 use super::times::REQUEST;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// A moment, since the machine was started.
+/// A moment, as time since the machine was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(Duration);
 
 impl Moment {
-    /// Now, by `CLOCK_BOOTTIME`: nobody sets it, and a machine that slept is that much later.
+    /// Now, by `CLOCK_BOOTTIME`: this clock cannot be set, and includes the time that the machine slept.
     #[cfg(target_os = "linux")]
     pub fn now() -> Self {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
         Self(Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32))
     }
 
-    /// Now, by the wall's clock, where there is no better one.
+    /// Now, by the wall clock, on systems without a better clock.
     #[cfg(not(target_os = "linux"))]
     pub fn now() -> Self {
         Self(std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default())
     }
 
-    /// So much later.
+    /// Returns the moment this much later.
     pub fn after(self, time: Duration) -> Self {
         Self(self.0.saturating_add(time))
     }
 
-    /// How long ago it was.
+    /// Returns the time since this moment.
     pub fn elapsed(self) -> Duration {
         Self::now().0.saturating_sub(self.0)
     }
 
-    /// How long it is until then.
+    /// Returns the time until this moment.
     pub fn left(self) -> Duration {
         self.0.saturating_sub(Self::now().0)
     }
 
-    /// So long ago.
+    /// Returns the moment this long ago.
     #[cfg(test)]
     pub fn ago(time: Duration) -> Self {
         Self(Self::now().0 - time)
     }
 }
 
-/// A lease, as long as its holder knows it to last.
+/// The term of a lease, as far as its holder can be sure of it.
 #[derive(Debug)]
 pub struct Term {
     length: Duration,
-    /// When it ends; none: it is over.
+    /// The end of the lease, or `None` after it was ended.
     ends: Mutex<Option<Moment>>,
 }
 
 impl Term {
-    /// A lease of a length that was asked for at a moment.
+    /// The term of a lease of this length that was requested at `asked`.
     pub fn new(length: Duration, asked: Moment) -> Self {
         Self { length, ends: Mutex::new(Some(asked.after(length))) }
     }
 
-    /// What is surely left of it.
+    /// Returns the time that surely remains.
     pub fn left(&self) -> Duration {
         self.ends().map_or(Duration::ZERO, Moment::left)
     }
 
-    /// The longest that one request to a store may take.
+    /// Returns the longest that one request to a store may take.
     pub fn most(&self) -> Duration {
         REQUEST.of(self.length)
     }
 
-    /// Half of it is over.
+    /// Returns whether at least half of the lease has passed.
     pub fn is_half_over(&self) -> bool {
         self.left() < self.length / 2
     }
 
-    /// It was extended by its whole length, which was asked for at this moment.
+    /// Extends the lease by its whole length, counted from the request at `asked`.
     pub fn extended(&self, asked: Moment) {
         let mut ends = self.ends();
         *ends = ends.map(|_| asked.after(self.length));
     }
 
-    /// It is over.
+    /// Ends the lease.
     pub fn end(&self) {
         *self.ends() = None;
     }
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_term_ends_is_extended_and_stays_over() {
+    fn ended_term_is_not_extended() {
         let term = Term::new(Duration::from_secs(1_000), Moment::now());
         assert!(term.left() > Duration::from_secs(900) && !term.is_half_over());
         assert_eq!(term.most(), Duration::from_secs(250));
@@ -110,13 +110,13 @@ mod tests {
         assert!(term.left() > Duration::from_secs(900));
         term.end();
         term.extended(Moment::now());
-        assert_eq!(term.left(), Duration::ZERO, "what is over stays so");
+        assert_eq!(term.left(), Duration::ZERO, "an ended lease stays ended");
     }
 
-    /// The one that stands still while the machine sleeps is never ahead of it.
+    /// `CLOCK_MONOTONIC` stops while the machine sleeps, so it is never ahead of the boot clock.
     #[cfg(target_os = "linux")]
     #[test]
-    fn the_clock_is_the_one_that_runs_while_the_machine_sleeps() {
+    fn clock_includes_time_asleep() {
         let read = |path: &str| std::fs::read_to_string(path).unwrap();
         let uptime = read("/proc/uptime");
         let uptime: f64 = uptime.split(' ').next().unwrap().parse().unwrap();

@@ -1,4 +1,4 @@
-//! How far a worker is, on stderr: a bar on a terminal and a line a minute elsewhere, with notes at once.
+//! Progress of a worker on stderr: a bar on a terminal, otherwise one line a minute; warnings are written at once.
 
 use super::figures::Figures;
 use crate::progress::{self, Bar};
@@ -9,22 +9,22 @@ use serde_json::json;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How often the figures are said where there is no terminal.
+/// Interval of the progress lines if there is no terminal.
 const EVERY: Duration = Duration::from_secs(60);
 
-/// Where a worker's events go.
+/// Log of a worker.
 pub struct Log {
     lines: Arc<Lines>,
     bar: Bar,
-    /// The worker's counts; `None` before the worker knows anything, and at its end.
+    /// The worker's counts; `None` before the first lease and after the end.
     latest: Arc<Mutex<Option<Figures>>>,
 }
 
 impl Log {
-    /// To stderr.
+    /// A log on stderr.
     ///
     /// # Errors
-    /// When there is no thread to be had that says the progress.
+    /// When the thread that writes the progress cannot be started.
     pub fn new() -> Result<Self> {
         let log = Self::to(stderr().clone(), progress::target());
         if log.bar.is_hidden() {
@@ -33,7 +33,7 @@ impl Log {
         Ok(log)
     }
 
-    /// Nowhere.
+    /// A log that discards everything.
     pub fn silent() -> Self {
         Self::to(Lines::new(LogFormat::Text, std::io::sink()).into(), ProgressDrawTarget::hidden())
     }
@@ -42,7 +42,7 @@ impl Log {
         Self { lines, bar: Bar::new("deleting", "blobs", target), latest: Arc::default() }
     }
 
-    /// Starts a thread that says how far the worker is, whatever the worker waits for meanwhile: a call, a store, more to do.
+    /// Starts a thread that reports the progress even while the worker waits for a call, a store or new work.
     fn say_progress_every(&self, every: Duration) -> Result<()> {
         let (lines, latest) = (self.lines.clone(), Arc::downgrade(&self.latest));
         let report = move || {
@@ -50,20 +50,20 @@ impl Log {
                 std::thread::sleep(every);
                 latest.upgrade()
             } {
-                // No line comes behind the last one, as the figures are taken away before it.
+                // `drop` clears the figures first, so that no progress line follows the final report.
                 locked(&latest).as_ref().inspect(|figures| say_progress(&lines, figures));
             }
         };
         let thread = std::thread::Builder::new().name("progress".into()).spawn(report);
-        thread.map(drop).context("no thread for the progress")
+        thread.map(drop).context("cannot start the thread that reports progress")
     }
 
-    /// Says at once that something is not as it should be.
+    /// Writes a warning at once.
     pub fn warn(&self, event: &str, message: &str) {
         self.bar.suspend(|| self.lines.note(Level::Warn, event, message));
     }
 
-    /// How far the worker is from now on.
+    /// Updates the reported progress.
     pub fn progress(&self, figures: &Figures) {
         self.bar.show(figures.deleted, figures.waiting, failures(figures));
         *locked(&self.latest) = Some(figures.clone());

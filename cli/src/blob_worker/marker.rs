@@ -1,6 +1,6 @@
-//! The marker where a store's blobs are: whose they are. "All absent" is what a wrong prefix, or a directory that is not mounted, looks like,
-//! so a worker goes by a marker that is there and says what it should. Another canister's marker in a folder above, or below where the
-//! layout writes, says that two canisters would own the same objects.
+//! Marker checks: a worker touches a store only if the store's marker names the worker's canister. A wrong prefix, or a directory that is
+//! not mounted, looks like a store in which all blobs are absent, so a missing marker stops the worker. Another canister's marker in a
+//! folder above, or in one that the layout writes into, means that two canisters would own the same objects.
 
 use super::contents::{Contents, FORMAT, NAME};
 use super::place::Selector;
@@ -10,7 +10,7 @@ use anyhow::Result;
 use candid::Principal;
 use std::collections::BTreeMap;
 
-/// What a store's marker must say.
+/// Returns the marker that a store must have.
 fn expected(store: &Store, canister: Principal) -> Contents {
     Contents {
         format: FORMAT,
@@ -23,12 +23,12 @@ fn expected(store: &Store, canister: Principal) -> Contents {
     }
 }
 
-/// Looks whether a store is a canister's, by its marker and, where these are asked for, those in the folders above it.
+/// Checks that a store belongs to a canister, by its marker and, if `above` is set, by the markers in the folders above it.
 ///
 /// # Errors
-/// [`Exit`] with [`WRONG_STORE`] where it is not; when a marker cannot be read.
+/// [`Exit`] with [`WRONG_STORE`] if the store does not belong to the canister; when a marker cannot be read.
 pub async fn look(store: &Store, canister: Principal, above: bool) -> Result<()> {
-    // A file system that hangs is asked again when it has answered, because each request costs a thread.
+    // Each request to a file system costs a thread, so one that hangs gets no second request before it has answered the first.
     let (store, turn) = (store.clone(), store.looks.clone().lock_owned().await);
     let look = async move {
         let _turn = turn;
@@ -39,10 +39,11 @@ pub async fn look(store: &Store, canister: Principal, above: bool) -> Result<()>
     tokio::spawn(look).await?
 }
 
-/// Gives a store the marker of a canister. Answers false where it had it.
+/// Writes the marker of a canister into a store. Returns false if the store had that marker already.
 ///
 /// # Errors
-/// When it is another's, or in a folder that is, or has such a folder where its layout writes; or cannot be written.
+/// When the store, a folder above it or a folder that its layout writes into belongs to another canister; when the marker cannot be
+/// written.
 pub async fn mark(store: &Store, canister: Principal) -> Result<bool> {
     let near = [store.markers_above().await?, store.markers_below().await?].concat();
     near.iter().try_for_each(|(at, near)| check_near(store, canister, at, near))?;
@@ -53,16 +54,16 @@ pub async fn mark(store: &Store, canister: Principal) -> Result<bool> {
     Ok(true)
 }
 
-/// Compares a marker with what it must say; it may name more blobs.
+/// Compares a marker with the expected one; the marker may name more blobs.
 ///
 /// # Errors
-/// [`Exit`] with [`WRONG_STORE`] and why a worker does not touch the store.
+/// [`Exit`] with [`WRONG_STORE`] and the reason why a worker does not touch the store.
 fn check(store: &Store, canister: Principal, found: Option<&Contents>) -> Result<()> {
     let (url, wrong) = (&store.url, |why: String| Err(Exit::error(WRONG_STORE, why)));
     let Some(found) = found else {
         return wrong(format!(
-            "{url} has no marker {NAME}, so it may be the wrong bucket or prefix, or is not mounted: if it is the right one, \
-             `coppice blob-worker init` writes the marker"
+            "{url} has no marker {NAME}: the bucket or prefix may be wrong, or the directory not mounted. If the store is right, run \
+             `coppice blob-worker init`, which writes the marker"
         ));
     };
     let expected = expected(store, canister);
@@ -71,17 +72,17 @@ fn check(store: &Store, canister: Principal, found: Option<&Contents>) -> Result
     let fields = found.fields().into_iter().zip(expected.fields()).map(|((what, is), (_, should))| (what, is, should));
     match fields.filter(|(_, is, should)| is != should).chain(missing).next() {
         Some((what, is, should)) => {
-            wrong(format!("{url}: its marker {NAME} names {what} {is}, and this worker {should}"))
+            wrong(format!("{url}: its marker {NAME} names {what} {is}, but this worker expects {should}"))
         }
         None => Ok(()),
     }
 }
 
-/// The marker that a store is to get: that of before, where it is this canister's, with the new blobs and all that it has besides; none where
-/// it has it.
+/// Returns the marker to write: the existing marker of this canister, extended by the new blobs, or `None` if the marker already names
+/// them.
 ///
 /// # Errors
-/// As [`check`], where it has another one.
+/// As [`check`], if the existing marker is another one.
 fn merged(store: &Store, canister: Principal, found: Option<&Contents>) -> Result<Option<Contents>> {
     let wanted = expected(store, canister);
     let Some(contents) = found else { return Ok(Some(wanted)) };
@@ -91,14 +92,14 @@ fn merged(store: &Store, canister: Principal, found: Option<&Contents>) -> Resul
     Ok((widened != *contents).then_some(widened))
 }
 
-/// Looks at the marker of a folder above a store, or below it.
+/// Checks the marker of a folder above or below a store.
 ///
 /// # Errors
-/// [`Exit`] with [`WRONG_STORE`] where it is another canister's, or has blobs of another store type that could be the same files.
+/// [`Exit`] with [`WRONG_STORE`] if the marker is another canister's, or if its blobs, of another store type, could be the same files.
 fn check_near(store: &Store, canister: Principal, at: &str, found: &Contents) -> Result<()> {
-    let wrong = |why| Err(Exit::error(WRONG_STORE, format!("{}: {at} has a marker {NAME}, too: {why}", store.url)));
+    let wrong = |why| Err(Exit::error(WRONG_STORE, format!("{}: {at} also has a marker {NAME}: {why}", store.url)));
     if found.canister != canister.to_string() {
-        return wrong(format!("it names canister {}, so two would own the same objects", found.canister));
+        return wrong(format!("it names canister {}, so two canisters would own the same objects", found.canister));
     }
     let theirs = found.blobs.iter().filter_map(|of| of.parse::<Selector>().ok());
     match theirs.flat_map(|a| store.of.iter().map(move |b| (a.clone(), b))).find(|(a, b)| a.clashes(b)) {
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_marker_that_is_missing_or_names_another_is_refused_and_why() {
+    fn missing_or_different_marker_is_refused_with_the_reason() {
         let dir = tempfile::tempdir().unwrap();
         let (a, b) = (Principal::management_canister(), Principal::anonymous());
         let tx = store(dir.path(), "tx/tx", Layout::Hex);
@@ -141,17 +142,17 @@ mod tests {
         }
         let mut mirror = tx.clone();
         mirror.endpoint = Some("http://mirror".into());
-        assert!(why(&mirror, a, Some(&marker)).contains("names endpoint AWS, and this worker http://mirror"));
+        assert!(why(&mirror, a, Some(&marker)).contains("names endpoint AWS, but this worker expects http://mirror"));
         let there = merged(&mirror, a, None).unwrap().unwrap();
         check(&mirror, a, Some(&Contents::parse(&there.to_bytes()).unwrap())).unwrap();
         assert!(why(&tx, a, Some(&there)).contains("names endpoint http://mirror"));
-        assert!(merged(&tx, a, Some(&there)).is_err(), "and init takes over none");
+        assert!(merged(&tx, a, Some(&there)).is_err(), "init does not take over another store");
         let newer = Contents { format: 2, ..marker.clone() };
         assert!(why(&tx, a, Some(&newer)).contains("format 2"));
     }
 
     #[test]
-    fn init_adds_what_is_new_and_takes_nobody_elses_store() {
+    fn init_adds_blobs_to_its_own_marker_only() {
         let dir = tempfile::tempdir().unwrap();
         let (a, b) = (Principal::management_canister(), Principal::anonymous());
         let [tx, outputs] = ["tx/tx", "tx/outputs"].map(|of| store(dir.path(), of, Layout::Hex));
@@ -163,7 +164,7 @@ mod tests {
         check(&outputs, a, Some(&both)).unwrap();
         assert!(merged(&tx, b, Some(&both)).is_err());
         assert!(merged(&store(dir.path(), "tx/tx", Layout::Teranode), a, Some(&both)).is_err());
-        // Fields that a newer command has added stay.
+        // Fields that a newer version of the command added are kept.
         let mut newer = first.clone();
         newer.more.insert("colour".into(), "green".into());
         assert_eq!(merged(&tx, a, Some(&newer)).unwrap(), None);
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_marker_above_or_below_is_refused_where_the_objects_would_be_anothers_too() {
+    fn marker_above_or_below_that_claims_the_same_objects_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let (a, b) = (Principal::management_canister(), Principal::anonymous());
         let tx = store(dir.path(), "tx/tx", Layout::Hex);
@@ -181,7 +182,7 @@ mod tests {
             check_near(&tx, a, "above", &marker).map_err(|error| error.to_string())
         };
         assert_eq!((near("tx/tx", a), near("temp/outputs", a)), (Ok(()), Ok(())));
-        assert!(near("tx/tx", b).unwrap_err().contains("two would own the same objects"));
+        assert!(near("tx/tx", b).unwrap_err().contains("two canisters would own the same objects"));
         assert!(near("temp/*", a).unwrap_err().contains("same files"));
     }
 }

@@ -1,12 +1,12 @@
-//! `coppice blob-worker`: deletes what the canister's deletion queue hands out, from S3 or a file system.
+//! `coppice blob-worker`: deletes the blobs that the canister's deletion queue hands out, from S3 or a file system.
 //!
 //! ```text
-//!  canister ── lease ──▶ run ── rows ──▶ work ──▶ store ──▶ S3, a directory      requests side by side, each shorter than the lease
+//!  canister ── lease ──▶ run ── rows ──▶ work ──▶ store ──▶ S3, a directory      parallel requests, each shorter than the lease
 //!      ▲                  │               │         ├ layout: a blob's path
-//!      └── what is gone ──┴── outcome ────┘         └ marker: whose blobs these are
+//!      └── completed ─────┴── outcome ────┘         └ marker: which canister owns the blobs
 //! ```
-//! As many processes as one likes work on one queue, as rows that one has leased are with it alone. `docs/blob-deletion.md` says how many,
-//! what they cost and what to alert on.
+//! Any number of worker processes can share one queue, because a leased row is handed to one worker only. `docs/blob-deletion.md` describes
+//! how many to run, their cost and their alerts.
 
 mod contents;
 mod figures;
@@ -33,16 +33,16 @@ use anyhow::Result;
 use serde::Serialize;
 use work::Worker;
 
-/// What `init` did.
+/// Report of `init`.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Marked {
-    /// Stores that have got a marker, or a new one.
+    /// Stores whose marker was written or extended.
     pub marked: Vec<String>,
-    /// Stores that had it.
+    /// Stores that already had the marker.
     pub had: Vec<String>,
 }
 
-/// Marks the stores of a worker as its canister's. Answers which it has marked.
+/// Marks the stores of a worker as its canister's, and returns which markers were written.
 ///
 /// # Errors
 /// As [`marker::mark`].
@@ -55,15 +55,15 @@ pub fn mark(worker: &Worker) -> Result<Marked> {
     Ok(report)
 }
 
-/// Whether a run that was to end by itself has done all that it found.
+/// Checks that a run that ends by itself has done everything that it found.
 ///
 /// # Errors
-/// [`Exit`] with [`NOT_ALL`].
+/// [`Exit`] with [`NOT_ALL`] if it has not.
 pub fn all_done(figures: &Figures) -> Result<()> {
     if figures.undone == 0 {
         return Ok(());
     }
-    Err(Exit::error(NOT_ALL, format!("blobs of which it is not known that they are gone: {}", count(figures.undone))))
+    Err(Exit::error(NOT_ALL, format!("blobs not known to be deleted: {}; run the worker again", count(figures.undone))))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `--store`: which blobs, and where they are.
+//! `--store`: a choice of blobs and the URL of their store.
 
 use super::layout::Layout;
 use coppice_interface::{BlobDeletion, BlobSelector, StoreType};
@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 use url::Url;
 
-/// Store types by the name that the command line has for them.
+/// Store types and their names on the command line.
 pub const STORE_TYPES: [(&str, StoreType); 6] = [
     ("tx", StoreType::Tx),
     ("subtree", StoreType::Subtree),
@@ -17,17 +17,17 @@ pub const STORE_TYPES: [(&str, StoreType); 6] = [
     ("peer-registry", StoreType::PeerRegistry),
 ];
 
-/// A choice of blobs: one store type, and one file type or any.
+/// A choice of blobs: one store type, and one file type or all.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Selector {
     /// The store type.
     pub store: StoreType,
-    /// The file type; none: any.
+    /// The file type, or `None` for all.
     pub file_type: Option<String>,
 }
 
 impl Selector {
-    /// The narrowest one that has a row.
+    /// Returns the narrowest selector that matches a row.
     pub fn of(row: &BlobDeletion) -> Self {
         Self { store: row.store_type, file_type: Some(row.file_type.clone()) }
     }
@@ -38,12 +38,12 @@ impl Selector {
         self.store != other.store && (types.0.is_none() || types.1.is_none() || types.0 == types.1)
     }
 
-    /// Returns whether the other choice has all blobs of this one.
+    /// Returns whether the other choice includes all blobs of this one.
     pub fn is_within(&self, other: &Self) -> bool {
         self.store == other.store && (other.file_type.is_none() || other.file_type == self.file_type)
     }
 
-    /// As the queue has it.
+    /// Returns the selector in the queue's form.
     pub fn asked(&self) -> BlobSelector {
         BlobSelector { store_type: self.store, file_type: self.file_type.clone() }
     }
@@ -60,28 +60,30 @@ impl FromStr for Selector {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (store, file_type) = text
-            .split_once('/')
-            .ok_or_else(|| format!("{text:?} names no store type: STORE_TYPE/FILE_TYPE, as in tx/{text}"))?;
-        let of = STORE_TYPES
-            .iter()
-            .find(|(known, _)| *known == store)
-            .ok_or_else(|| format!("{store:?} is no store type: {}", STORE_TYPES.map(|(known, _)| known).join(", ")))?;
+        let (store, file_type) = text.split_once('/').ok_or_else(|| {
+            format!("{text:?} names no store type: write STORE_TYPE/FILE_TYPE, for example tx/{text}")
+        })?;
+        let of = STORE_TYPES.iter().find(|(known, _)| *known == store).ok_or_else(|| {
+            format!(
+                "{store:?} is not a store type; the store types are {}",
+                STORE_TYPES.map(|(known, _)| known).join(", ")
+            )
+        })?;
         if file_type.is_empty() || file_type.len() > 32 {
-            return Err(format!("{text:?} names no file type: 1 to 32 bytes, or *"));
+            return Err(format!("{text:?} names no file type: write 1 to 32 bytes, or * for all"));
         }
         Ok(Self { store: of.1, file_type: (file_type != "*").then(|| file_type.to_string()) })
     }
 }
 
-/// Where blobs are.
+/// A choice of blobs, and the place of these blobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Which blobs.
+    /// The blobs.
     pub of: Selector,
-    /// The folder below which they are, `subDirectory` included.
+    /// The folder that holds them, `subDirectory` included.
     pub url: Url,
-    /// The layout, where the URL says it.
+    /// The layout, if the URL names one.
     layout: Option<Layout>,
 }
 
@@ -89,37 +91,37 @@ impl FromStr for Place {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (of, url) = text.split_once('=').ok_or("it is STORE_TYPE/FILE_TYPE=URL")?;
-        let mut url: Url = url.parse().map_err(|error| format!("{url:?} is no URL: {error}"))?;
+        let (of, url) = text.split_once('=').ok_or("write STORE_TYPE/FILE_TYPE=URL")?;
+        let mut url: Url = url.parse().map_err(|error| format!("{url:?} is not a URL: {error}"))?;
         let named = match url.scheme() {
             "file" => url.to_file_path().is_ok() && url.host().is_none(),
             "s3" => url.host_str().is_some_and(|bucket| !bucket.is_empty()),
             _ => false,
         };
         if !named || !url.username().is_empty() || url.password().is_some() || url.port().is_some() {
-            return Err(format!("{url} is no store: s3://BUCKET/PREFIX, or file:///DIRECTORY"));
+            return Err(format!("{url} is not a store: write s3://BUCKET/PREFIX or file:///DIRECTORY"));
         }
         if url.fragment().is_some() {
-            return Err(format!("{url} has a fragment: a # within a name is %23"));
+            return Err(format!("{url} has a fragment: write %23 for a # within a name"));
         }
         let query: Vec<_> = url.query_pairs().into_owned().collect();
         url.set_query(None);
-        // One store has one name.
+        // The same store must always get the same name.
         let path = url.path().trim_end_matches('/').to_string();
         if path.contains("//") {
-            return Err(format!("{url} has an empty folder"));
+            return Err(format!("{url} has an empty folder name: remove the double slash"));
         }
         url.set_path(if path.is_empty() && url.scheme() == "file" { "/" } else { &path });
         let mut layout = None;
         for (key, value) in query {
-            let wrong = || format!("{text}: {key}={value} is nothing that a layout knows");
+            let wrong = || format!("{text}: no layout accepts {key}={value}");
             let many = || value.parse::<u16>().map(i32::from).map_err(|_| wrong());
             layout = match key.as_str() {
                 "hashPrefix" => Some(Layout::Folders(many()?)),
                 "hashSuffix" => Some(Layout::Folders(-many()?)),
                 "subDirectory" => {
                     let folder = value.trim_matches('/');
-                    // What a path of the store encodes would be another folder than Teranode's.
+                    // Names that the store's path type escapes would differ from Teranode's folders.
                     let is_plain = |folder: &str| !folder.is_empty() && PathPart::from(folder).as_ref() == folder;
                     if !folder.split('/').all(is_plain) {
                         return Err(wrong());
@@ -136,19 +138,21 @@ impl FromStr for Place {
 }
 
 impl Place {
-    /// The layout, where the command names this one.
+    /// Returns the layout, given the one that the command line names.
     ///
     /// # Errors
-    /// When the URL says what that does not know.
+    /// When the URL names folders, which the named layout does not have.
     pub fn layout(&self, named: Layout) -> Result<Layout, String> {
         match self.layout {
-            Some(_) if named == Layout::Hex => Err(format!("{}: the layout hex knows no folders", self.url)),
-            said => Ok(said.unwrap_or(named)),
+            Some(_) if named == Layout::Hex => {
+                Err(format!("{}: the layout hex has no folders; use --layout teranode", self.url))
+            }
+            layout => Ok(layout.unwrap_or(named)),
         }
     }
 }
 
-/// Returns whether one folder is the other, or lies within it.
+/// Returns whether `inner` is `outer` or lies within it.
 pub fn is_within(inner: &Url, outer: &Url) -> bool {
     let below = inner.path().strip_prefix(outer.path().trim_end_matches('/'));
     (inner.scheme(), inner.host_str()) == (outer.scheme(), outer.host_str())
@@ -165,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_read_and_their_names_are_the_same_for_the_same_store() {
+    fn place_has_one_name_for_one_store() {
         let tx = place("tx/tx=s3://bucket/a/b/").unwrap();
         assert_eq!((tx.of.to_string().as_str(), tx.url.as_str()), ("tx/tx", "s3://bucket/a/b"));
         assert_eq!(tx.url, place("tx/outputs=s3://bucket/a/b").unwrap().url);
@@ -193,12 +197,12 @@ mod tests {
         ] {
             assert!(place(refused).is_err(), "{refused}");
         }
-        assert!(place("tx=s3://b").unwrap_err().contains("tx/tx"), "it says how");
+        assert!(place("tx=s3://b").unwrap_err().contains("tx/tx"), "the error shows the right form");
         assert!(place("tx/tx=s3://b/#").unwrap_err().contains("fragment"));
     }
 
     #[test]
-    fn what_a_url_says_of_folders_is_teranodes() {
+    fn folders_in_a_url_select_the_teranode_layout() {
         let layout = |text: &str, named| {
             let place = place(text)?;
             place.layout(named).map(|layout| (place.url.to_string(), layout))
@@ -224,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_narrowest_selector_has_the_row() {
+    fn narrowest_selector_wins() {
         let selectors = ["temp/*", "temp/tx", "tx/tx"].map(|text| text.parse::<Selector>().unwrap());
         let of = |store, file_type: &str| {
             let row = Selector::of(&named(1, &[1], file_type, store));
@@ -237,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn store_types_clash_where_their_file_types_overlap_and_places_are_within_each_other() {
+    fn selectors_clash_on_overlapping_file_types_and_urls_nest_by_folder() {
         for (a, b, clash) in [
             ("tx/tx", "temp/tx", true),
             ("tx/*", "temp/tx", true),

@@ -1,11 +1,12 @@
-//! A worker's rounds: lease, delete, say what was done.
+//! Rounds of a worker: lease rows, delete their blobs, report to the canister.
 //!
 //! ```text
 //! acquire ∥ markers ─▶ delete, extending ─▶ markers again ─▶ complete ─▶ next lease
 //!                      └────────── acquire the next lease ──────────┘
 //! ```
-//! What the network or a store does not do is done again, for ever, after waits that double and differ; what the canister refuses ends
-//! the worker. A store that fails is held: no rows of it are leased for a while. Nothing is said of a blob whose fate is not known.
+//! The worker retries whatever the network or a store fails to do, without end, after waits that double and are randomised. A refusal by
+//! the canister ends the worker. A store that fails is held: the worker leases no rows of it for a while. The worker reports nothing about
+//! a blob whose fate it does not know.
 
 mod calls;
 mod complete;
@@ -35,18 +36,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// A worker's knowledge of a store, and the time until which it leases no rows of it.
+/// A worker's knowledge of a store, and the time until which it leases no rows of that store.
 #[derive(Default)]
 struct Hold {
     until: Option<Moment>,
     waits: Option<Box<dyn Iterator<Item = Duration> + Send>>,
-    /// Its marker could not be read: it is looked at before rows are leased.
+    /// The marker could not be read; it is read again before rows are leased.
     is_away: bool,
-    /// Until the worker ends, as it refuses all that it is asked for.
+    /// Held until the worker ends, because the store refused every request.
     is_given_up: bool,
-    /// Its marker, or one in a folder above, was wrong, and why.
+    /// The reason why the store's marker, or one in a folder above, was wrong.
     wrong: Option<String>,
-    /// The folders above it are known.
+    /// The markers in the folders above were checked.
     is_known: bool,
 }
 
@@ -57,14 +58,14 @@ pub struct Run<'a, T> {
     options: Options,
     figures: RefCell<Figures>,
     holds: RefCell<Vec<Hold>>,
-    /// When all markers were looked at last.
+    /// Time of the last look at all markers.
     looked_at: Cell<Option<Moment>>,
     /// Rows that count in [`Figures::undone`].
     undone: RefCell<BTreeSet<u64>>,
 }
 
 impl<'a, T: Reach + Sync> Run<'a, T> {
-    /// One that has done nothing yet.
+    /// A worker that has done nothing yet.
     pub fn new(client: &'a Client<T>, worker: Worker, options: Options, stop: &'a Stop, log: &'a Log) -> Self {
         Self {
             calls: Calls { client, stop, log, patience: CALL, max_wait: options.max_wait, retries: AtomicU64::new(0) },
@@ -77,20 +78,20 @@ impl<'a, T: Reach + Sync> Run<'a, T> {
         }
     }
 
-    /// What it did so far.
+    /// Returns what the worker did so far.
     pub fn figures(&self) -> Figures {
         let failed_requests = FAILED_REQUESTS.load(Ordering::Relaxed);
         let retries = self.calls.retries.load(Ordering::Relaxed);
         Figures { failed_requests, retries, ..self.figures.borrow().clone() }
     }
 
-    /// Works until it is to end.
+    /// Works until it ends by its options, by the stop signal or by an error.
     ///
     /// # Errors
     /// [`Exit`](crate::exit::Exit) with [`WRONG_STORE`](crate::exit::WRONG_STORE), [`REFUSED`](crate::exit::REFUSED) or
-    /// [`UNTOLD`](crate::exit::UNTOLD).
+    /// [`UNREPORTED`](crate::exit::UNREPORTED).
     pub fn run(&self) -> Result<()> {
-        // A wrong store is known before anything is due.
+        // Finds a wrong store before any blob is due.
         self.look_at_all()?;
         let mut next = None;
         while next.is_some() || !self.calls.stop.is_set() {
@@ -117,11 +118,12 @@ impl<'a, T: Reach + Sync> Run<'a, T> {
         Ok(())
     }
 
-    /// The selectors of stores that are not held, as soon as there are some; none where the worker is to end before that, or all are given up.
+    /// Waits for stores that are not held, and returns their selectors, or `None` if the worker is stopped first or all stores are given
+    /// up.
     fn free(&self) -> Result<Option<Vec<BlobSelector>>> {
         while !self.calls.stop.is_set() {
             self.release();
-            // Stores that were away are looked at before rows of them are leased.
+            // Checks stores that were away before rows of them are leased.
             self.look_at_markers(|hold| hold.is_away && !hold.is_held());
             self.all_right()?;
             let selectors = self.unheld();
@@ -134,20 +136,20 @@ impl<'a, T: Reach + Sync> Run<'a, T> {
         Ok(None)
     }
 
-    /// The next lease, asked for beside a look at the markers.
+    /// Asks for the next lease while it looks at the markers.
     fn lease(&self) -> Result<Given> {
         let Some(selectors) = self.free()? else { return Ok(Given::Stopped) };
         let Some(seen) = self.calls.look(self.options.safety_window, &selectors, 1)? else { return Ok(Given::Stopped) };
         self.figures.borrow_mut().height = seen.height.unwrap_or_default();
         self.figures.borrow_mut().waiting = seen.rows;
-        // Where the worker is to end then, that nothing is due is the canister's word.
+        // A worker that ends when nothing is due does not trust a query for that: it asks for the lease, which is certified.
         if seen.due.is_empty() && !self.options.ends() {
             return Ok(Given::Nothing);
         }
         self.ask_beside(selectors, || self.look_at_all())
     }
 
-    /// Works through a lease and, where more may be due, asks for the next one meanwhile.
+    /// Works through a lease and, if more may be due, asks for the next one meanwhile.
     fn work_while_asking(&self, lease: &BlobDeletionLease, asked: Moment) -> Result<Option<Given>> {
         let is_full = lease.rows.len() >= self.options.batch as usize;
         let selectors = if is_full && !self.options.once { self.unheld() } else { Vec::new() };
@@ -157,7 +159,7 @@ impl<'a, T: Reach + Sync> Run<'a, T> {
         self.ask_beside(selectors, || self.work(lease, asked)).map(Some)
     }
 
-    /// Asks for a lease while something is done, and gives the lease back where that fails.
+    /// Asks for a lease while `does` runs, and gives the lease back if `does` fails.
     fn ask_beside(&self, selectors: Vec<BlobSelector>, does: impl FnOnce() -> Result<()>) -> Result<Given> {
         let calls = &self.calls;
         let ask = AcquireBlobDeletions {
@@ -192,7 +194,7 @@ impl<'a, T: Reach + Sync> Run<'a, T> {
             self.calls.log.progress(&self.figures());
         };
         extend();
-        // A store's path may have changed while it was away.
+        // The mount at a store's path may have changed while the store was away.
         if self.looked_at.get().is_none_or(|at| at.elapsed() > FRESH.of(self.options.lease)) {
             self.look_at_markers(|_| true);
         }
@@ -200,19 +202,19 @@ impl<'a, T: Reach + Sync> Run<'a, T> {
         let away: Vec<_> = self.holds.borrow().iter().map(away).collect();
         let mut outcome = self.worker.delete(&lease.rows, &away, &term, self.calls.stop, &mut extend);
         self.recheck(&mut outcome, &mut extend);
-        self.tell(lease, &outcome);
+        self.log_failures(lease, &outcome);
         (0..away.len()).for_each(|store| self.hold_after(store, &outcome, &term));
         self.complete(lease, &outcome, &term)?;
         self.all_right()
     }
 
-    /// Holds a store after a lease of which it has not done what it was asked for.
+    /// Holds a store after a lease in which it did not do all that it was asked for.
     fn hold_after(&self, store: usize, outcome: &Outcome, term: &Term) {
         let hold = &mut self.holds.borrow_mut()[store];
         let has = |is_so: fn(&Fate) -> bool| outcome.of(store).any(is_so);
         let has_error = outcome.error(store).is_some();
         if has(|fate| matches!(fate, Fate::Unknown(_))) {
-            // Requests under way there end before the rows come back.
+            // Requests that are still running at the store end before the rows are handed out again.
             hold.until = Some(Moment::now().after(term.left()));
         } else if has_error || has(|fate| matches!(fate, Fate::Named(_))) && !has(Fate::is_gone) {
             hold.is_given_up = self.options.until_empty && !has_error;
@@ -222,22 +224,23 @@ impl<'a, T: Reach + Sync> Run<'a, T> {
         }
     }
 
-    /// The least time until a store is held no more; none where none is held for a time.
+    /// Returns the time until the next store is released, or `None` if no store is held for a time.
     fn next_hold(&self) -> Option<Duration> {
         let holds = self.holds.borrow();
         let held = holds.iter().filter(|hold| !hold.is_given_up && (hold.is_held() || hold.is_away));
         held.filter_map(|hold| hold.until).map(Moment::left).min()
     }
 
-    /// Ends the holds whose time has come. They end here only, so that what begins with one knows of it to its end, however slow the machine is.
+    /// Releases the holds whose time has come. Holds end only here, so that a step that starts with a hold sees it until the step ends,
+    /// however slow the machine is.
     fn release(&self) {
         for hold in self.holds.borrow_mut().iter_mut() {
             hold.until = hold.until.filter(|until| !until.left().is_zero());
         }
     }
 
-    /// The selectors of stores that are not held. One that has any file type waits for those with one of its store type, whose rows it would
-    /// be given, too.
+    /// Returns the selectors of stores that are not held. A selector of all file types is held together with any narrower selector of its
+    /// store type, because a lease for it would include the narrower one's rows.
     fn unheld(&self) -> Vec<BlobSelector> {
         let holds = self.holds.borrow();
         let stores = self.worker.stores.0.iter().zip(holds.iter());
@@ -253,7 +256,7 @@ impl Hold {
         self.is_given_up || self.until.is_some()
     }
 
-    /// Holds it for longer each time.
+    /// Holds the store for longer each time.
     fn wait(&mut self, longest: Duration) {
         let waits = self.waits.get_or_insert_with(|| Box::new(waits(longest)));
         self.until = Some(Moment::now().after(waits.next().unwrap_or(longest)));

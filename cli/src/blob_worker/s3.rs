@@ -1,4 +1,4 @@
-//! S3, by an HTTP client that counts requests that fail, because the library tries them again without a word, and bounds responses.
+//! S3 stores, through an HTTP client that bounds responses and counts failed requests, because the library retries these silently.
 
 use super::store::{FAILED_REQUESTS, Store, UNANSWERED};
 use super::times::ATTEMPT;
@@ -17,27 +17,27 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use url::Url;
 
-/// Blobs of a request where a store takes many.
+/// Blobs per request, if the store deletes many at once.
 pub const BULK: usize = 1_000;
 
-/// Bytes of a response at most, because one that never ends would take all memory. The longest honest one names a thousand blobs that
-/// could not be deleted, by keys of 1,024 bytes.
+/// Longest response, in bytes, because an endless one would take all memory. The longest honest response names 1,000 blobs that could not
+/// be deleted, by keys of 1,024 bytes.
 const MAX_RESPONSE: usize = 4 << 20;
 
-/// Opens a bucket, named by an `s3:` URL, or else a directory. A request to a bucket, retries and all, takes no longer than `most`.
+/// Opens a bucket (an `s3:` URL) or else a directory. A request to a bucket takes at most `most`, retries included.
 ///
 /// # Errors
-/// When the environment does not say the rest of the bucket; as [`Store::directory`].
+/// When the environment lacks a setting of the bucket; as [`Store::directory`].
 pub fn bucket_or_directory(url: Url, most: Duration) -> Result<Store> {
     if url.scheme() == "s3" { open(AmazonS3Builder::from_env(), url, most) } else { Store::directory(url) }
 }
 
-/// Opens a bucket, of which the environment says the rest.
+/// Opens a bucket, with all other settings from the environment.
 ///
 /// # Errors
-/// When it does not.
+/// When the environment lacks a setting.
 pub fn open(environment: AmazonS3Builder, url: Url, most: Duration) -> Result<Store> {
-    // A request is not begun anew after half of the time, and takes the other half at most.
+    // No attempt starts after half of the time, and an attempt takes at most the other half.
     let half = ATTEMPT.of(most);
     let text = |time: Duration| format!("{}ms", time.as_millis().max(1));
     let builder = environment
@@ -48,15 +48,16 @@ pub fn open(environment: AmazonS3Builder, url: Url, most: Duration) -> Result<St
             AmazonS3ConfigKey::Client(ClientConfigKey::ConnectTimeout),
             text(half.min(Duration::from_secs(5))),
         );
-    // As the library reads an option, and does not say.
+    // Parses the option as the library does, which does not return the parsed value.
     let is_true = |value: String| ["1", "true", "on", "yes", "y"].contains(&value.to_ascii_lowercase().as_str());
     let is_single = builder.get_config_value(&AmazonS3ConfigKey::DisableBulkDelete).is_some_and(is_true);
-    // As the library takes them: the service's own first.
-    let said = [AmazonS3ConfigKey::S3Endpoint, AmazonS3ConfigKey::Endpoint];
-    let endpoint = said.iter().find_map(|key| builder.get_config_value(key));
+    // The library's order: the endpoint of the service first.
+    let keys = [AmazonS3ConfigKey::S3Endpoint, AmazonS3ConfigKey::Endpoint];
+    let endpoint = keys.iter().find_map(|key| builder.get_config_value(key));
     let endpoint = endpoint.map(|endpoint| endpoint.trim_end_matches('/').to_string());
     let store = builder.with_http_connector(Counting).build();
-    let store = store.with_context(|| format!("{url}: the environment says no S3"))?;
+    let store =
+        store.with_context(|| format!("{url}: S3 cannot be set up from the environment; check the variables AWS_…"))?;
     let root = Path::from_url_path(url.path())?;
     let chunk = if is_single { 1 } else { BULK };
     let mut opened = Store::new(url, root, Arc::new(store));
@@ -64,7 +65,7 @@ pub fn open(environment: AmazonS3Builder, url: Url, most: Duration) -> Result<St
     Ok(opened)
 }
 
-/// Counts requests: without an answer, with one that is an error of the server (500 and more), or that says to come later (408, 429).
+/// Counts requests without an answer, with a server error (500 and above), or with a request to come later (408, 429).
 #[derive(Debug)]
 struct Counting;
 
@@ -87,7 +88,7 @@ impl HttpService for Counted {
             Ok(answer) => {
                 let status = answer.status();
                 let is_late = [408, 429].contains(&status.as_u16());
-                // S3's own error may come after the deed, and a gateway's says nothing of what it sent on.
+                // S3 may have deleted the blob before its own error, and a gateway's error does not tell whether the request reached S3.
                 (status.is_server_error() || is_late, [500, 502, 504].contains(&status.as_u16()))
             }
             Err(error) => (true, error.kind() != HttpErrorKind::Connect),
@@ -100,7 +101,7 @@ impl HttpService for Counted {
     }
 }
 
-/// A response's body that ends with an error after [`MAX_RESPONSE`] bytes.
+/// Returns the body of a response that ends with an error after [`MAX_RESPONSE`] bytes.
 fn bounded(body: HttpResponseBody) -> HttpResponseBody {
     HttpResponseBody::new(Limited::new(body, MAX_RESPONSE).map_err(|error| match error.downcast::<HttpError>() {
         Ok(error) => *error,

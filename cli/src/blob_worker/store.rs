@@ -1,15 +1,14 @@
-//! A store: what a request to it comes to.
+//! A blob store: sends requests, and decides the fate of each blob from the answers.
 //!
-//! A request deletes a chunk of blobs: up to a thousand in S3, where that is one call, one elsewhere. What it comes to is said for each
-//! blob:
+//! A request deletes one chunk of blobs: up to 1,000 in S3, where that is one call; elsewhere a single one. Each blob gets a fate:
 //!
 //! | the store | fate | counts against the blob |
 //! |---|---|---|
 //! | deleted it, or it was not there | [`Fate::Gone`], [`Fate::Absent`] | |
 //! | refuses the key by a code that can only mean the key (`OF_THE_KEY`) | [`Fate::Failed`] | always |
-//! | refuses the key by another code | [`Fate::Named`] | where it deleted another one, and is the right store still |
-//! | refuses by a code that says nothing of a key (`OF_THE_STORE`), or refuses the request | [`Fate::Left`] | never |
-//! | was asked, and has not answered | [`Fate::Unknown`] | never: the row stays leased, as the blob may still go |
+//! | refuses the key by another code | [`Fate::Named`] | if the store deleted another blob, and still is the right store |
+//! | refuses by a code that says nothing about a key (`OF_THE_STORE`), or refuses the request | [`Fate::Left`] | never |
+//! | was asked, and has not answered | [`Fate::Unknown`] | never: the row stays leased, because the blob may still be deleted |
 
 use super::contents::Contents;
 use super::layout::Layout;
@@ -26,19 +25,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::sync::Mutex;
 use url::Url;
 
-/// Requests of this process to an S3 that failed.
+/// Failed S3 requests of this process.
 pub static FAILED_REQUESTS: AtomicU64 = AtomicU64::new(0);
 
 tokio::task_local! {
-    /// A request of this task was sent, and has no answer.
+    /// Set when a request of this task was sent and got no answer.
     pub static UNANSWERED: AtomicBool;
 }
 
-/// Codes that can only mean the key: S3's, and that of the library.
+/// Codes that can only mean the key: those of S3, and one of the library.
 const OF_THE_KEY: [&str; 3] = ["InvalidPath", "KeyTooLong", "KeyTooLongError"];
-/// The same of a file system: `EISDIR`, `ENOTDIR`, `ENAMETOOLONG`.
+/// The same for a file system: `EISDIR`, `ENOTDIR`, `ENAMETOOLONG`.
 const OF_THE_FILE: [ErrorKind; 3] = [ErrorKind::IsADirectory, ErrorKind::NotADirectory, ErrorKind::InvalidFilename];
-/// Codes that say nothing of a key, though S3 names one with them.
+/// Codes that say nothing about a key, although S3 returns them for single keys.
 const OF_THE_STORE: [&str; 12] = [
     "ServiceUnavailable",
     "SlowDown",
@@ -53,7 +52,7 @@ const OF_THE_STORE: [&str; 12] = [
     "TokenRefreshRequired",
     "NoSuchBucket",
 ];
-/// The same of a file system.
+/// The same for a file system.
 const OF_THE_DISK: [ErrorKind; 7] = [
     ErrorKind::ReadOnlyFilesystem,
     ErrorKind::StaleNetworkFileHandle,
@@ -64,40 +63,40 @@ const OF_THE_DISK: [ErrorKind; 7] = [
     ErrorKind::NetworkDown,
 ];
 
-/// The fate of a blob, or of one of its paths. The fate that hinders most is the largest.
+/// The fate of a blob, or of one of its paths, ordered from best to worst.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fate {
-    /// It was not there.
+    /// The blob was not there.
     Absent,
-    /// It is gone; where the store does not say, it may not have been there.
+    /// The blob is gone; if the store does not report absence, it may never have been there.
     Gone,
-    /// Its key can have no blob: why.
+    /// No blob can have this key; with the reason.
     Failed(String),
-    /// The store refuses it: why. Whether that is the blob's doing, others tell.
+    /// The store refuses this blob; with the reason. The fates of the other blobs decide whether the blob is the cause.
     Named(String),
-    /// The store has not done it: why.
+    /// The store has not deleted the blob; with the reason.
     Left(String),
-    /// The store was asked and has not answered: why.
+    /// The store was asked and has not answered; with the reason.
     Unknown(String),
 }
 
 impl Fate {
-    /// True if the blob is not there any more.
+    /// Returns whether the blob is not there any more.
     pub fn is_gone(&self) -> bool {
         matches!(self, Self::Absent | Self::Gone)
     }
 
-    /// True if the row goes back as it was.
+    /// Returns whether the row is put back unchanged.
     pub fn is_back(&self) -> bool {
         matches!(self, Self::Named(_) | Self::Left(_))
     }
 
-    /// True if it is the store's word on the blob.
-    pub fn is_said(&self) -> bool {
+    /// Returns whether the store gave a definite answer about the blob.
+    pub fn is_definite(&self) -> bool {
         self.is_gone() || matches!(self, Self::Failed(_))
     }
 
-    /// Why the store has not done what it was asked for, whatever the blob.
+    /// Returns why the store failed, if the cause is not the blob.
     pub fn error(&self) -> Option<&str> {
         match self {
             Self::Left(why) | Self::Unknown(why) => Some(why),
@@ -106,39 +105,39 @@ impl Fate {
     }
 }
 
-/// A blob, as a store has it.
+/// A blob in a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// The row's number.
     pub id: u64,
-    /// Where it is.
+    /// The blob's path.
     pub path: Path,
-    /// Where the checksum is that goes with it.
+    /// The path of the checksum that is deleted with the blob.
     pub checksum: Option<Path>,
 }
 
-/// A store.
+/// A blob store.
 #[derive(Clone, Debug)]
 pub struct Store {
-    /// What it is called.
+    /// The store's name.
     pub url: Url,
-    /// Which blobs it has.
+    /// The blobs in the store.
     pub of: BTreeSet<Selector>,
-    /// How they are named.
+    /// The layout of the blobs.
     pub layout: Layout,
-    /// Where its S3 is, where that is not AWS.
+    /// The S3 endpoint, or `None` for AWS.
     pub endpoint: Option<String>,
     object_store: Arc<dyn ObjectStore>,
-    /// Where its blobs and its marker are.
+    /// The folder of the blobs and the marker.
     pub root: Path,
-    /// Blobs of a request.
+    /// Blobs per request.
     pub chunk: usize,
-    /// Held by whoever looks at its marker.
+    /// Held during a look at the marker.
     pub looks: Arc<Mutex<()>>,
 }
 
 impl Store {
-    /// One that has no blobs yet, each of which will be a request.
+    /// A store without blobs, with one blob per request.
     pub fn new(url: Url, root: Path, object_store: Arc<dyn ObjectStore>) -> Self {
         let (of, layout, looks) = (BTreeSet::new(), Layout::Hex, Arc::default());
         Self { url, of, layout, endpoint: None, object_store, root, chunk: 1, looks }
@@ -147,19 +146,19 @@ impl Store {
     /// Opens a directory, named by a `file:` URL.
     ///
     /// # Errors
-    /// When it is no directory of this system, or is not there.
+    /// When the URL is not a directory of this system, or the path cannot be opened.
     pub fn directory(url: Url) -> Result<Self> {
-        let directory = url.to_file_path().ok().with_context(|| format!("{url} is no directory of this system"))?;
+        let directory = url.to_file_path().ok().with_context(|| format!("{url} is not a directory of this system"))?;
         let root = Path::from_filesystem_path(&directory);
         let root = root.with_context(|| format!("{} cannot be opened", directory.display()))?;
-        // From the root of the file system on, because there may be markers above the directory.
+        // The object store starts at the root of the file system, because there may be markers above the directory.
         Ok(Self::new(url, root, Arc::new(object_store::local::LocalFileSystem::new())))
     }
 
-    /// The marker where its blobs are, if there is one.
+    /// Reads the store's marker; `None` if there is no marker.
     ///
     /// # Errors
-    /// When it cannot be read, or is none.
+    /// When the file cannot be read, or is not a marker.
     pub async fn marker(&self) -> Result<Option<Contents>> {
         self.marker_in(&self.root).await.with_context(|| format!("{}: its marker cannot be read", self.url))
     }
@@ -173,10 +172,11 @@ impl Store {
         }
     }
 
-    /// The markers in the folders above it, and where they are. One that may not be read counts as none.
+    /// Reads the markers in the folders above the store, with their folders. A marker that the worker has no permission to read counts as
+    /// absent.
     ///
     /// # Errors
-    /// When one cannot be read.
+    /// When a marker cannot be read for another reason.
     pub async fn markers_above(&self) -> Result<Vec<(String, Contents)>> {
         let mut found = Vec::new();
         let parts: Vec<_> = self.root.parts().collect();
@@ -191,7 +191,7 @@ impl Store {
         Ok(found)
     }
 
-    /// The markers in the folders below it to which its layout writes, and where they are.
+    /// Reads the markers in the folders below the store that its layout writes into, with their folders.
     ///
     /// # Errors
     /// When a folder cannot be listed, or a marker cannot be read.
@@ -210,27 +210,27 @@ impl Store {
         Ok(found)
     }
 
-    /// Puts a marker at its root, in the place of one or, where there was none, only where there is none yet.
+    /// Writes the marker at the store's root. If `instead` is set, it replaces a marker; otherwise there must be no marker yet.
     ///
     /// # Errors
-    /// When it cannot be written, or somebody else has written one meanwhile.
+    /// When it cannot be written, or another process has written one meanwhile.
     pub async fn mark(&self, marker: &Contents, instead: bool) -> Result<()> {
         use object_store::Error::{AlreadyExists, Precondition};
         let (path, bytes) = (Contents::path(&self.root), PutPayload::from(marker.to_bytes()));
         let mode = if instead { PutMode::Overwrite } else { PutMode::Create };
         let put = match self.object_store.put_opts(&path, bytes.clone(), mode.into()).await {
             refused @ Err(AlreadyExists { .. } | Precondition { .. }) => refused,
-            // There are stores that do not know the condition.
+            // Some stores do not support the condition.
             Err(_) => self.object_store.put(&path, bytes).await,
             done => done,
         };
         put.map(drop).with_context(|| format!("{}: its marker cannot be written", self.url))
     }
 
-    /// Whether it has a blob.
+    /// Returns whether the store has a blob.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// When the store does not answer.
     pub async fn has(&self, target: &Target) -> Result<bool> {
         match self.object_store.head(&target.path).await {
             Ok(_) => Ok(true),
@@ -239,9 +239,9 @@ impl Store {
         }
     }
 
-    /// Deletes blobs, [`Self::chunk`] at most, in one request: what became of each, in their order.
+    /// Deletes at most [`Self::chunk`] blobs in one request, and returns their fates in the same order.
     pub async fn delete(&self, targets: &[Target]) -> Vec<Fate> {
-        // Two rows may have one path, and then have one fate.
+        // Two rows may have the same path, and then have the same fate.
         let paths: BTreeSet<&Path> = targets.iter().flat_map(|of| of.checksum.iter().chain([&of.path])).collect();
         let paths: Vec<Path> = paths.into_iter().cloned().collect();
         let asked = futures_util::stream::iter(paths.clone().into_iter().map(Ok)).boxed();
@@ -253,9 +253,9 @@ impl Store {
         let fates = by_path(&paths, answers, self.chunk == 1);
         let fate = |target: &Target| {
             // A missing checksum says nothing about the blob.
-            let beside = target.checksum.iter().map(|path| &fates[path]).filter(|fate| **fate > Fate::Gone);
-            match beside.fold(&fates[&target.path], Ord::max).clone() {
-                // What has no answer may still be done later, even where another attempt fails.
+            let checksum = target.checksum.iter().map(|path| &fates[path]).filter(|fate| **fate > Fate::Gone);
+            match checksum.fold(&fates[&target.path], Ord::max).clone() {
+                // A request without an answer may still be done later, even if another attempt fails.
                 Fate::Left(why) if is_open => Fate::Unknown(why),
                 fate => fate,
             }
@@ -264,13 +264,13 @@ impl Store {
     }
 }
 
-/// The answers of one request, by path. One error for all of them is the request's, and says nothing of any; of the others, and where each
-/// path is a request of its own, each answers what stands at its place.
+/// Returns the fates of one request's paths. A single error for all of them belongs to the request and says nothing about any path.
+/// Otherwise each error belongs to the path at its position.
 fn by_path(asked: &[Path], answers: Vec<object_store::Result<Path>>, are_single: bool) -> HashMap<Path, Fate> {
     let is_whole = answers.len() == asked.len();
     let is_its_own = |error: &object_store::Error| is_whole && (are_single || names_a_blob(error));
     let failed = answers.iter().filter_map(|answer| answer.as_ref().err()).find(|error| !is_its_own(error));
-    let why = failed.map_or("the store says nothing of it".into(), ToString::to_string);
+    let why = failed.map_or("the store's answer does not mention the blob".into(), ToString::to_string);
     let mut fates: HashMap<Path, Fate> = asked.iter().map(|path| (path.clone(), Fate::Left(why.clone()))).collect();
     for (at, answer) in answers.into_iter().enumerate() {
         match answer {
@@ -282,26 +282,26 @@ fn by_path(asked: &[Path], answers: Vec<object_store::Result<Path>>, are_single:
     fates
 }
 
-/// What a bulk deletion says of one blob begins so, and ends with S3's code; `object_store` has no type for it.
+/// Start of an error for one key of a bulk deletion; it ends with S3's code. `object_store` has no type for it.
 const NAMED: &str = "DeleteObjects request failed for key ";
 
-/// What S3 says with a 404; `object_store` has no type for it.
+/// S3's own codes in a 404; `object_store` has no type for them.
 const S3_ABSENT: [&str; 2] = ["<Code>NoSuchKey</Code>", "<Code>NoSuchBucket</Code>"];
 
 fn names_a_blob(error: &object_store::Error) -> bool {
     use object_store::Error::{InvalidPath, NotFound, PermissionDenied};
-    // Of another store that deletes many at once, each answer is a blob's.
+    // Other stores that delete many blobs at once answer for each blob.
     source(error).starts_with(NAMED)
         || matches!(error, NotFound { .. } | PermissionDenied { .. } | InvalidPath { .. }) && !is_request(error)
 }
 
-/// Whether an error is that of a whole request: it names all its paths.
+/// Returns whether an error belongs to a whole request, because it then names all paths.
 fn is_request(error: &object_store::Error) -> bool {
     source(error).starts_with("Error performing ")
 }
 
-/// Whether an error is that a store has no such object. A 404 over HTTP may be of something that stands before the store: only S3's own word
-/// counts.
+/// Returns whether an error means that the store has no such object. A 404 over HTTP may come from a proxy before the store, so only S3's
+/// own codes count.
 fn is_absent(error: &object_store::Error) -> bool {
     let is_s3s_own = || S3_ABSENT.iter().any(|code| source(error).contains(code));
     matches!(error, object_store::Error::NotFound { .. }) && (!is_request(error) || is_s3s_own())
@@ -317,7 +317,7 @@ fn is_forbidden(error: &anyhow::Error) -> bool {
     error.downcast_ref().is_some_and(is_forbidden)
 }
 
-/// The meaning of a code with which a store refuses a key.
+/// Returns the fate for a code with which a store refuses a key.
 fn fate_of_code(code: &str, why: String) -> Fate {
     match code {
         "NoSuchKey" => Fate::Absent,
@@ -327,11 +327,11 @@ fn fate_of_code(code: &str, why: String) -> Fate {
     }
 }
 
-/// The meaning of an error of one blob.
+/// Returns the fate for the error of one blob.
 fn fate_of(error: &object_store::Error) -> Fate {
     use object_store::Error::{InvalidPath, NotFound, PermissionDenied};
     let why = error.to_string();
-    let code = |before: &str, behind: &str| Some(why.rsplit_once(before)?.1.split_once(behind)?.0.to_string());
+    let code = |before: &str, after: &str| Some(why.rsplit_once(before)?.1.split_once(after)?.0.to_string());
     match (error, io_error(error)) {
         (NotFound { .. }, _) if is_absent(error) && !why.contains(S3_ABSENT[1]) => Fate::Absent,
         (InvalidPath { .. }, _) => Fate::Failed(why),
@@ -351,7 +351,7 @@ fn source(error: &object_store::Error) -> String {
     error.source().map(ToString::to_string).unwrap_or_default()
 }
 
-/// What the system says.
+/// Returns the kind of the operating system's error, if there is one.
 fn io_error(error: &object_store::Error) -> Option<ErrorKind> {
     let mut causes = anyhow::Chain::new(error);
     causes.find_map(|cause| cause.downcast_ref::<std::io::Error>()).map(std::io::Error::kind)

@@ -1,4 +1,4 @@
-//! The stores of a worker: opened once each, and the store of each row.
+//! The stores of a worker: opens each once, and finds the store of each row.
 
 use super::layout::Layout;
 use super::place::{Place, Selector, is_within};
@@ -15,7 +15,7 @@ use {object_store::ObjectStore, object_store::path::Path, std::sync::Arc};
 pub struct Stores(pub Vec<Store>);
 
 impl Stores {
-    /// Opens the stores of some places, each by `open`.
+    /// Opens the stores of some places with `open`.
     ///
     /// # Errors
     /// When two places contradict each other, or a store cannot be opened.
@@ -26,16 +26,21 @@ impl Stores {
             let layout = place.layout(layout).map_err(wrong)?;
             let (of, url) = (place.of.clone(), place.url.clone());
             if stores.iter().any(|store| store.of.contains(&of)) {
-                return Err(wrong(format!("--store {of}: it is said twice")));
+                return Err(wrong(format!("--store {of} is given twice")));
             }
             let is_near = |store: &&Store| is_within(&store.url, &url) || is_within(&url, &store.url);
             let mut near = stores.iter().filter(is_near).flat_map(|store| &store.of);
             if let Some(other) = near.find(|other| other.clashes(&of)) {
-                return Err(wrong(format!("--store {of} and {other}: within {url} they would be the same files")));
+                return Err(wrong(format!(
+                    "--store {of} and --store {other} would be the same files within {url}: use separate folders"
+                )));
             }
             match stores.iter_mut().find(|store| store.url == url) {
                 Some(store) if store.layout != layout => {
-                    return Err(wrong(format!("--store {of}: {url} is {} and {layout}", store.layout)));
+                    return Err(wrong(format!(
+                        "--store {of}: {url} is given with two layouts, {} and {layout}",
+                        store.layout
+                    )));
                 }
                 Some(store) => store.of.extend([of]),
                 None => {
@@ -48,15 +53,15 @@ impl Stores {
         Ok(Self(stores))
     }
 
-    /// What they are called.
+    /// Returns the names of the stores.
     pub fn names(&self) -> Vec<String> {
         self.0.iter().map(|store| store.url.to_string()).collect()
     }
 
-    /// A blob's store, by its number, and what that has of it: of the narrowest selector that has the row.
+    /// Returns the number of the store of a blob, and the blob there. The narrowest selector that matches the row decides.
     ///
     /// # Errors
-    /// The fate of a blob that is in no store, or can have no name there.
+    /// The fate of a blob that has no store, or no possible path there.
     pub fn find(&self, row: &BlobDeletion) -> Result<(usize, Target), Fate> {
         let asked = Selector::of(row);
         let all = self.0.iter().enumerate().flat_map(|(at, store)| store.of.iter().map(move |of| (of, at)));
@@ -67,7 +72,7 @@ impl Stores {
         Ok((at, Target { id: row.id, path, checksum }))
     }
 
-    /// Stores for tests: of these blobs, in this store, by requests of so many.
+    /// Stores for tests: each with its blobs, its object store and its blobs per request.
     #[cfg(test)]
     pub fn of(stores: Vec<(&str, Arc<dyn ObjectStore>, usize)>) -> Self {
         let store = |(of, object_store, chunk): (&str, Arc<dyn ObjectStore>, usize)| {
@@ -79,7 +84,7 @@ impl Stores {
         Self(stores.into_iter().map(store).collect())
     }
 
-    /// The same with their blobs in a folder, named by a layout.
+    /// The same stores, with a folder and a layout.
     #[cfg(test)]
     pub fn below(mut self, folder: &str, layout: &Layout) -> Self {
         for store in &mut self.0 {

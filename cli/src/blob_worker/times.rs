@@ -1,4 +1,4 @@
-//! The worker's times.
+//! Time limits of the worker. `docs/blob-deletion.md` has the same table.
 //!
 //! | what | how long | of a lease of 300 s | why |
 //! |---|---|---|---|
@@ -14,37 +14,37 @@
 
 use std::time::Duration;
 
-/// A time that goes with another one, mostly the lease's length: a fraction of it, and this much at most.
+/// A fraction of another time, mostly of the lease's length, up to a maximum.
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
-    /// The other one is divided by this.
+    /// The divisor of the other time.
     pub of: u32,
-    /// The longest.
+    /// The maximum.
     pub most: Duration,
 }
 
 impl Share {
-    /// How long it is where the other one has a length.
+    /// Returns this share of a length.
     pub fn of(self, length: Duration) -> Duration {
         (length / self.of).min(self.most)
     }
 }
 
-/// The longest that a request to a store takes.
+/// The longest request to a store.
 pub const REQUEST: Share = Share { of: 4, most: Duration::MAX };
-/// The longest that one attempt of it takes.
+/// The longest attempt within a request.
 pub const ATTEMPT: Share = Share { of: 2, most: Duration::MAX };
-/// How old a look at the markers may be where blobs are deleted.
+/// The maximum age of a look at the markers when blobs are deleted.
 pub const FRESH: Share = Share { of: 16, most: Duration::from_secs(5) };
 /// The longest wait between attempts within a lease.
 pub const PAUSE: Share = Share { of: 16, most: Duration::MAX };
-/// The longest that a call of the canister takes.
+/// The longest call of the canister.
 pub const CALL: Duration = Duration::from_secs(60);
-/// How long a call of the canister is waited for at least, however little is left of a lease.
+/// The least time that a call of the canister is given, however little of a lease is left.
 pub const CALL_LEAST: Share = Share { of: 6, most: Duration::from_secs(10) };
-/// How long a worker that is to end tries to say what it did, or to have the answer that it waits for.
+/// The time in which a worker that is to end tries to report its work, or waits for the answer that is under way.
 pub const PARTING: Share = Share { of: 2, most: Duration::from_secs(30) };
-/// The longest that a marker is waited for by a worker that is to end, or of a store that was late before.
+/// The longest wait for a marker when the worker is to end, or when the store was late before.
 pub const LAST_LOOK: Duration = Duration::from_secs(5);
 /// The longest that `init` waits for a store.
 pub const INIT: Duration = Duration::from_secs(60);
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
     use crate::client::FIRST_WAIT;
 
-    /// Rows of a table: those that begin so, from its head on.
+    /// Returns the rows of the table in a text, of lines with this prefix.
     fn table<'a>(text: &'a str, begins: &'a str) -> Vec<&'a str> {
         let rows = text.lines().filter_map(|line| line.strip_prefix(begins));
         let rows = rows.skip_while(|row| !row.starts_with("| what | how long |"));
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_has_the_table_and_its_shares_are_those_of_the_code() {
+    fn table_in_the_docs_equals_the_codes_times() {
         let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/blob-deletion.md");
         let page = std::fs::read_to_string(page).unwrap();
         let rows = table(include_str!("times.rs"), "//! ");
@@ -72,10 +72,10 @@ mod tests {
         let attempt = ATTEMPT.of(request);
         let times = [lease, request, attempt, FRESH.of(lease), LAST_LOOK, CALL.min(lease / 4), PAUSE.of(lease)];
         for (row, time) in rows[2..].iter().zip(times) {
-            let said = row.split('|').nth(3).unwrap().trim();
-            let (above, below) = said.split_once('/').unwrap_or((said, "1"));
-            let said = lease * above.parse::<u32>().unwrap() / below.parse::<u32>().unwrap();
-            assert_eq!(time, said, "{row}");
+            let cell = row.split('|').nth(3).unwrap().trim();
+            let (above, below) = cell.split_once('/').unwrap_or((cell, "1"));
+            let shown = lease * above.parse::<u32>().unwrap() / below.parse::<u32>().unwrap();
+            assert_eq!(time, shown, "{row}");
         }
         for (row, time) in rows[9..].iter().zip([PARTING.of(CALL), LAST_LOOK]) {
             assert!(row.contains(&format!("| {} s | – |", time.as_secs())), "{row}");
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_of_a_lease_is_no_longer_than_its_bound() {
+    fn share_of_a_lease_is_capped() {
         assert_eq!(FRESH.of(Duration::from_secs(32)), Duration::from_secs(2));
         assert_eq!(FRESH.of(Duration::from_secs(43_200)), Duration::from_secs(5));
         assert_eq!(REQUEST.of(Duration::from_secs(43_200)), Duration::from_secs(10_800));

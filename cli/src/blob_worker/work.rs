@@ -1,7 +1,7 @@
-//! The blobs of a lease, deleted: requests side by side, none of which outlives the lease, while the caller has time to extend it.
+//! Deletes the blobs of a lease in parallel requests, while the caller can extend the lease.
 //!
-//! A request is begun only where what is left of the lease is more than it may take, and is cut off then. After an error of a store no
-//! more is begun there: what is left of the lease goes back.
+//! A request starts only if the lease lasts longer than the request may take, and is cut off after that time. After an error of a store no
+//! further request to it starts, and its remaining rows are put back.
 
 use super::lease::Term;
 use super::marker;
@@ -19,38 +19,38 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// How often at least the caller is asked what else there is to do.
+/// The longest time between two calls of `meanwhile`.
 const PULSE: Duration = Duration::from_millis(200);
 
-/// What became of the rows of a lease.
+/// The fates of the rows of a lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// By the row's number: the store's, and what became of its blob; of no store where it can have no name, or there is none for it.
+    /// By row number: the number of the store, and the fate. The store is `None` if the blob has no store or no possible name.
     pub rows: BTreeMap<u64, (Option<usize>, Fate)>,
 }
 
 impl Outcome {
-    /// The numbers of the rows that fared so.
+    /// Returns the numbers of the rows with such a fate.
     pub fn ids(&self, is_so: impl Fn(&Fate) -> bool) -> Vec<u64> {
         self.rows.iter().filter(|(_, (_, fate))| is_so(fate)).map(|(id, _)| *id).collect()
     }
 
-    /// The fates of a store's blobs.
+    /// Returns the fates of a store's blobs.
     pub fn of(&self, store: usize) -> impl Iterator<Item = &Fate> {
         self.rows.values().filter(move |(of, _)| *of == Some(store)).map(|(_, fate)| fate)
     }
 
-    /// Why a store does not do what it is asked for, if it does not.
+    /// Returns the first error of a store, if it failed for other reasons than the blob.
     pub fn error(&self, store: usize) -> Option<&str> {
         self.of(store).filter_map(Fate::error).find(|why| !why.is_empty())
     }
 
-    /// Changes what is said of some blobs of a store.
+    /// Changes the fates of a store's blobs.
     fn change(&mut self, store: usize, change: impl Fn(&mut Fate)) {
         self.rows.values_mut().filter(|(of, _)| *of == Some(store)).for_each(|(_, fate)| change(fate));
     }
 
-    /// Where others of its store were deleted, that a blob was refused is its own doing.
+    /// Turns refusals of single blobs into failures if the store deleted another blob, because the store then works.
     fn settle(&mut self, store: usize) {
         if self.of(store).any(|fate| *fate == Fate::Gone) {
             self.change(store, |fate| {
@@ -61,17 +61,17 @@ impl Outcome {
         }
     }
 
-    /// Nothing is said of what a store did, because it is not where the blobs are.
+    /// Discards the answers of a store, because the store turned out not to be the place of the blobs.
     pub fn doubt(&mut self, store: usize, why: &str) {
         self.change(store, |fate| {
-            if fate.is_said() {
+            if fate.is_definite() {
                 *fate = Fate::Left(why.into());
             }
         });
     }
 }
 
-/// Does the requests.
+/// Sends the requests to the stores.
 pub struct Worker {
     runtime: Option<Runtime>,
     /// The stores.
@@ -82,26 +82,26 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// One for a canister that has so many requests under way at a time.
+    /// A worker for a canister, with this many parallel requests.
     ///
     /// # Errors
-    /// When there are no threads to be had.
+    /// When the threads cannot be started.
     pub fn new(stores: Stores, canister: Principal, parallel: usize) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         Ok(Self { runtime: Some(runtime), stores: Arc::new(stores), canister, parallel })
     }
 
-    /// Runs a request to a store to its end.
+    /// Runs a future to its end.
     pub fn wait_for<T>(&self, work: impl Future<Output = T>) -> T {
         self.runtime().block_on(work)
     }
 
     fn runtime(&self) -> &Runtime {
-        self.runtime.as_ref().expect("it is there until it is dropped")
+        self.runtime.as_ref().expect("the runtime exists until the worker is dropped")
     }
 
-    /// Deletes the blobs of rows except for those in stores that are `away`, with the reason or, where that was said, nothing; and calls
-    /// `meanwhile` again and again until it is done.
+    /// Deletes the blobs of rows, except in stores that are `away`: there the rows are left, with the reason, which is empty if it was
+    /// reported already. Calls `meanwhile` repeatedly until all is done.
     pub fn delete(
         &self,
         rows: &[BlobDeletion],
@@ -118,7 +118,7 @@ impl Worker {
                     Some(why) => (Some(store), Fate::Left(why.clone())),
                     None => {
                         targets[store].push(target);
-                        // What panics in a request is the request's failure, and no end.
+                        // A panic in a request leaves this fate, and does not end the worker.
                         (Some(store), Fate::Unknown("the store's answer cannot be read".into()))
                     }
                 },
@@ -160,25 +160,25 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // A request to a file system that hangs cannot be ended, and is not waited for.
+        // A request to a file system that hangs cannot be ended, so `drop` does not wait for it.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
     }
 }
 
-/// The part that the requests of a lease share.
+/// The data that the requests of a lease share.
 struct Lease {
     stores: Arc<Stores>,
     canister: Principal,
     term: Arc<Term>,
     stop: Stop,
-    /// By the store's number: why no more is begun there.
+    /// By store number: the reason why no further request starts there.
     failed: Vec<OnceLock<String>>,
 }
 
 impl Lease {
-    /// One request: what became of each blob.
+    /// Sends one request, and returns the fate of each blob.
     async fn ask(&self, store: usize, targets: &[Target]) -> Vec<Fate> {
         let all_left = |why: &str| vec![Fate::Left(why.into()); targets.len()];
         if let Some(why) = self.failed[store].get() {
@@ -196,11 +196,11 @@ impl Lease {
             let why = format!("it does not answer within {:.1} s, a quarter of the lease", most.as_secs_f64());
             vec![Fate::Unknown(why); targets.len()]
         });
-        // A disk that was unmounted refuses what was never there.
+        // A disk that was unmounted refuses blobs that were never on the mount point.
         let is_named = |fate: &Fate| matches!(fate, Fate::Named(_));
         if fates.iter().any(is_named) {
             let look = timeout(most, marker::look(of, self.canister, false)).await;
-            if let Err(why) = look.unwrap_or_else(|_| Err(anyhow!("its marker does not come"))) {
+            if let Err(why) = look.unwrap_or_else(|_| Err(anyhow!("its marker cannot be read in time"))) {
                 let named = fates.iter_mut().filter(|fate| is_named(fate));
                 named.for_each(|fate| *fate = Fate::Left(format!("{why:#}")));
             }

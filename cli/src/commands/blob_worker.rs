@@ -19,21 +19,21 @@ use serde::Serialize;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What is said behind the options.
+/// Help text after the options.
 const HELP: &str = "\
-A --store is STORE_TYPE/FILE_TYPE=URL; * is any file type, and the narrower one that has a blob is taken:
+A --store is STORE_TYPE/FILE_TYPE=URL; * means all file types. If several match a blob, the narrowest one is used:
   --store tx/tx=s3://bucket/prefix --store tx/outputs=file:///srv/blobs --store 'temp/*=file:///srv/temp'
-Store types: tx, subtree, block, temp, block-persister, peer-registry. Blobs that no --store has are not leased.
-S3's credentials, region and endpoint come from the environment (AWS_ACCESS_KEY_ID, AWS_REGION, AWS_ENDPOINT_URL, …).
-Exit codes: 0 done, or ended as asked, and what was leased is given back; 1 another error; 2 the command line; 3 a store has not the
-right marker; 4 --once or --until-empty, and some blobs were not deleted; 5 the canister refuses; 6 ended before the canister could
-be told what was deleted; 130 ended by a second signal, or a --dry-run by the first.";
+Store types: tx, subtree, block, temp, block-persister, peer-registry. Blobs that match no --store are not leased.
+The credentials, region and endpoint of S3 come from the environment (AWS_ACCESS_KEY_ID, AWS_REGION, AWS_ENDPOINT_URL, …).
+Exit codes: 0 done, or ended as asked, with leased rows given back; 1 another error; 2 wrong command line; 3 a store does not have the
+right marker; 4 --once or --until-empty, and some blobs were not deleted; 5 the canister refuses; 6 ended before the deletions
+could be reported to the canister; 130 ended by a second signal, or a --dry-run by the first.";
 
 /// Options of `coppice blob-worker`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, after_help = HELP)]
 pub struct BlobWorkerArgs {
-    /// What else there is to do.
+    /// The subcommand, or `None` to run a worker.
     #[command(subcommand)]
     pub command: Option<Init>,
     /// Stores and canister.
@@ -42,34 +42,34 @@ pub struct BlobWorkerArgs {
     /// The options of each lease.
     #[command(flatten)]
     pub options: Options,
-    /// Requests to the stores at a time
+    /// Parallel requests to the stores
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1_024))]
     pub parallel: u16,
-    /// Say which of the first --batch rows would be deleted, and whether they are there; lease and delete nothing
+    /// Print which of the first --batch rows would be deleted, and whether their blobs exist; lease and delete nothing
     #[arg(long, conflicts_with_all = ["once", "until_empty"])]
     pub dry_run: bool,
 }
 
-/// What is done before the first worker runs.
+/// The step before the first worker runs.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub enum Init {
-    /// Write into each store a marker that names the canister and the store, without which no worker touches it
+    /// Write a marker into each store that names the canister and the store; workers touch only stores with the right marker
     Init(StoreArgs),
 }
 
 /// Options that name stores and canister.
 #[derive(Clone, Debug, clap::Args)]
 pub struct StoreArgs {
-    /// Where blobs of a store type and a file type are, as often as there are such: tx/tx=s3://BUCKET/PREFIX, temp/*=file:///DIRECTORY
+    /// Blobs of a store type and file type, and their place; may be repeated: tx/tx=s3://BUCKET/PREFIX, temp/*=file:///DIRECTORY
     #[arg(long = "store", value_name = "STORE/TYPE=URL", required = true)]
     pub stores: Vec<Place>,
-    /// How blobs are named in the stores
+    /// Layout of the blobs in the stores
     #[arg(long, value_enum, value_name = "LAYOUT", default_value_t)]
     pub layout: Layout,
-    /// Where the canister is.
+    /// The canister.
     #[command(flatten)]
     pub network: NetworkArgs,
-    /// Print nothing but one line of JSON on stdout
+    /// Print only one line of JSON on stdout
     #[arg(long)]
     pub json: bool,
 }
@@ -77,7 +77,7 @@ pub struct StoreArgs {
 /// The report that a command prints at its end.
 #[derive(Clone, Debug, Serialize)]
 pub struct Printed<T> {
-    /// The command: "blob-worker", and what it was to do.
+    /// The command, with its subcommand or mode.
     pub command: &'static str,
     /// The canister.
     pub canister: Principal,
@@ -90,10 +90,10 @@ pub struct Printed<T> {
     pub what: T,
 }
 
-/// Does what the command line says.
+/// Runs the command.
 ///
 /// # Errors
-/// [`Exit`] with the code that the options' help names, or what stands in the way of beginning.
+/// [`Exit`] with a code listed in the help; when the stores, the network or the canister cannot be used.
 pub fn command(args: &BlobWorkerArgs) -> Result<()> {
     match &args.command {
         Some(Init::Init(args)) => init(args),
@@ -107,7 +107,7 @@ fn init(args: &StoreArgs) -> Result<()> {
     let stores = Stores::open(&args.stores, args.layout, |url| s3::bucket_or_directory(url, times::INIT))?;
     let client = args.network.connect()?;
     client.transport().limit(Arc::new(move || began.elapsed() >= times::INIT));
-    // A canister that does not answer this identity is not the one that is meant. Whether it has the role, the first lease shows.
+    // A canister that does not answer this identity is not the intended one. The first lease shows whether the identity has the role.
     let what = "asking for the queue's status";
     let status = client.replicated().get_blob_deletion_status().wait();
     status.map_err(|error| if is_passing(&error) { error.context(what) } else { run::refused(what, error) })?;
@@ -132,7 +132,7 @@ fn work(args: &BlobWorkerArgs) -> Result<()> {
         let looked = run::dry_run(&run)?;
         drop(run);
         drop(log);
-        let interrupted = || Exit::error(INTERRUPTED, "it was ended before it knew what would be deleted");
+        let interrupted = || Exit::error(INTERRUPTED, "interrupted before it knew which blobs would be deleted");
         let (command, what) = ("blob-worker --dry-run", looked.ok_or_else(interrupted)?);
         return print_fields(&Printed { command, canister, stores: named, seconds: seconds_since(began), what }, json);
     }
@@ -141,7 +141,7 @@ fn work(args: &BlobWorkerArgs) -> Result<()> {
     drop(run);
     drop(log);
     let done = all_done(&what);
-    // How it ended is told by the code even where nobody reads what it did.
+    // The exit code reports the end even if the output has no reader.
     let (command, seconds) = ("blob-worker", seconds_since(began));
     let printed = print_fields(&Printed { command, canister, stores: named, seconds, what }, json);
     ended.and(done).and(printed)
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn init_has_stores_and_a_canister_and_nothing_of_a_worker() {
+    fn init_accepts_stores_and_a_canister_but_no_worker_options() {
         let args =
             parse(&["init", "--store", "tx/tx=s3://b", "--network", "http://a", "--canister", "aaaaa-aa"]).unwrap();
         let Some(Init::Init(args)) = args.command else { panic!("{args:?}") };

@@ -17,51 +17,51 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = schema::HELP)]
 pub struct IndexArgs {
-    /// Database.
+    /// The database.
     #[command(flatten)]
     pub database: DatabaseArgs,
-    /// Acknowledge nothing: a plain reader, whom pruning does not wait for
+    /// Acknowledge nothing: a plain reader, for which pruning does not wait
     #[arg(long)]
     pub no_ack: bool,
-    /// Acknowledge every so many blocks, and at the head
+    /// Acknowledge after this many blocks, and at the head
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "no_ack")]
     pub ack_every: u64,
-    /// Acknowledge with --payload headers, too: the canister may then prune payloads that no database has
+    /// Acknowledge even with --payload headers; the canister may then prune payloads that no database holds
     #[arg(long, conflicts_with = "no_ack")]
     pub ack_headers: bool,
-    /// Blocks that a reorg or a reset takes out that are kept in the table orphaned
+    /// Keep this many of the blocks that reorgs and resets remove, in the table orphaned
     #[arg(long, value_name = "BLOCKS", default_value_t = 10_000)]
     pub keep_orphaned: u64,
-    /// Leave out a block that cannot be read or is damaged, and note it in the table gaps
+    /// Skip a block that cannot be read or is damaged, and record it in the table gaps
     #[arg(long)]
     pub skip_damaged: bool,
-    /// Where the canister's chain was reset: take all blocks of the one before out of the database, and begin with the new one
+    /// After a reset of the canister's chain, remove all blocks of the old chain from the database and start with the new chain
     #[arg(long)]
     pub accept_reset: bool,
-    /// End at the head instead of waiting for more
+    /// End at the head instead of waiting for more blocks
     #[arg(long)]
     pub until_caught_up: bool,
-    /// The most seconds between two attempts, at the head or after an error of the network
+    /// Longest wait between two attempts, in seconds: at the head, or after an error of the network
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     pub max_wait: u64,
-    /// Payload bytes of a page [default: as many as a reply holds]
+    /// Payload bytes per page [default: as many as a reply holds]
     #[arg(long, value_name = "BYTES", default_value_t = 0, hide_default_value = true)]
     pub page_bytes: u64,
-    /// Where the canister is.
+    /// The canister.
     #[command(flatten)]
     pub network: NetworkArgs,
-    /// Print nothing but one line of JSON on stdout
+    /// Print only one line of JSON on stdout
     #[arg(long)]
     pub json: bool,
 }
 
 impl IndexArgs {
-    /// Whether what is stored is acknowledged.
+    /// Returns whether stored blocks are acknowledged.
     pub fn acknowledges(&self) -> bool {
         !self.no_ack && (self.database.payload == Payload::All || self.ack_headers)
     }
 
-    /// The longest wait between two attempts.
+    /// Returns the longest wait between two attempts.
     pub fn max_wait(&self) -> Duration {
         Duration::from_secs(self.max_wait)
     }
@@ -77,7 +77,7 @@ pub fn command(args: &IndexArgs) -> Result<()> {
     report::print(&network(args, &client, &Stop::on_signals()?)?, args.json)
 }
 
-/// Copies the chain of a canister, until the head, or for ever.
+/// Copies the chain of a canister, up to the head or until stopped.
 fn network(args: &IndexArgs, client: &Client<Network>, stop: &Stop) -> Result<IndexReport> {
     let started = Instant::now();
     let site = client.transport();
@@ -86,13 +86,13 @@ fn network(args: &IndexArgs, client: &Client<Network>, stop: &Stop) -> Result<In
     let store = Store::open(&args.database.database, &origin)?;
     let ack_every = args.acknowledges().then_some(args.ack_every);
     if !args.acknowledges() && !args.no_ack {
-        say!("note: nothing is acknowledged, as no payload is kept; --ack-headers acknowledges all the same");
+        say!("note: nothing is acknowledged, because no payloads are kept; use --ack-headers to acknowledge anyway");
     }
     let until = Until { caught_up: args.until_caught_up, max_wait: args.max_wait() };
     run::bound_calls(client, stop, run::LAST_CALL);
     let mut retried = 0;
     if ack_every.is_some() {
-        // Said now, and not after the first gigabyte.
+        // Checks the registration now, not after the first gigabyte.
         retried = run::await_registration(client, &until, stop)?;
     }
     let options = Options {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_alone_acknowledge_nothing_unless_that_is_said() {
+    fn payload_headers_acknowledges_only_with_ack_headers() {
         for (args, acknowledges) in [
             (&[][..], true),
             (&["--payload", "all", "--ack-headers"], true),
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn how_many_orphans_are_kept_may_be_any_number() {
+    fn keep_orphaned_accepts_any_u64() {
         assert_eq!(parse(&[]).unwrap().keep_orphaned, 10_000);
         for (number, expected) in [("0", Some(0)), ("18446744073709551615", Some(u64::MAX)), ("-1", None), ("x", None)]
         {

@@ -11,10 +11,10 @@ pub struct IngestArgs {
     /// Blocks.
     #[command(flatten)]
     pub blocks: BlocksArgs,
-    /// Where the canister is.
+    /// The canister.
     #[command(flatten)]
     pub network: NetworkArgs,
-    /// Print nothing but one line of JSON on stdout
+    /// Print only one line of JSON on stdout
     #[arg(long)]
     pub json: bool,
 }

@@ -1,4 +1,4 @@
-//! The command line, and what each command does over the network.
+//! The command line, and the commands over the network.
 
 pub mod blob_worker;
 pub mod index;
@@ -14,14 +14,14 @@ use index::IndexArgs;
 use ingest::IngestArgs;
 use serve::ServeArgs;
 
-/// Feeds, copies, shows and cleans up after the canister that keeps a chain.
+/// Operate a Coppice canister: feed blocks, copy its chain, show its dashboard, delete its external blobs
 #[derive(Clone, Debug, Parser)]
 #[command(name = "coppice", version, arg_required_else_help = true)]
 pub struct Cli {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: Command,
-    /// How lines are written to stderr
+    /// Format of the lines on stderr
     #[arg(long, value_enum, value_name = "FORMAT", global = true, default_value_t)]
     pub log_format: LogFormat,
 }
@@ -31,20 +31,20 @@ pub struct Cli {
 pub enum Command {
     /// Feed Bitcoin blocks to a canister, and verify every transaction id and every body
     Ingest(IngestArgs),
-    /// Say what a chain needs: target_bytes, stable memory that is billed, cycles a year
+    /// Print what a chain needs: target_bytes, billed stable memory, cycles per year
     Size(SizeArgs),
     /// Copy a canister's chain into SQLite or PostgreSQL, and acknowledge what is stored so that it may be pruned
     Index(IndexArgs),
     /// Show a canister's dashboard in a browser
     Serve(ServeArgs),
-    /// Delete the blobs outside the canister that its deletion queue hands out, from S3 or a file system
+    /// Delete the external blobs that the canister's deletion queue hands out, from S3 or a file system
     BlobWorker(Box<BlobWorkerArgs>),
 }
 
-/// Does what the command line says. Results go to stdout, everything else to stderr.
+/// Runs the command. Results go to stdout, everything else to stderr.
 ///
 /// # Errors
-/// When something cannot be read or reached, the canister refuses something, or what it answers is not what was put in.
+/// When something cannot be read or reached, the canister refuses, or an answer differs from the input.
 pub fn run(cli: Cli) -> anyhow::Result<()> {
     terminal::log_as(cli.log_format);
     match cli.command {
@@ -79,7 +79,7 @@ mod tests {
         for refused in ["2147483648", "-1", ""] {
             assert_eq!(maturity(&["--utxo", "--coinbase-maturity", refused]), None);
         }
-        assert_eq!(maturity(&["--coinbase-maturity", "1"]), None, "it is the UTXO store's");
+        assert_eq!(maturity(&["--coinbase-maturity", "1"]), None, "--coinbase-maturity needs --utxo");
         for (given, ok) in [("--port=0", true), ("--port=65536", false)] {
             assert_eq!(Cli::try_parse_from(["coppice", "serve", given]).is_ok(), ok, "{given}");
         }

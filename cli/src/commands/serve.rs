@@ -9,18 +9,18 @@ use anyhow::Result;
 /// Options of `coppice serve`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ServeArgs {
-    /// Port on 127.0.0.1; 0: any that is free
+    /// Port on 127.0.0.1; 0 picks a free port
     #[arg(long, value_name = "N", default_value_t = 8080)]
     pub port: u16,
-    /// Where the canister is.
+    /// The canister.
     #[command(flatten)]
     pub network: NetworkArgs,
-    /// Print nothing but one line of JSON on stdout
+    /// Print only one line of JSON on stdout
     #[arg(long)]
     pub json: bool,
 }
 
-/// Serves until the process is ended by Ctrl-C or SIGTERM.
+/// Serves until Ctrl-C or SIGTERM ends the process.
 ///
 /// # Errors
 /// When the port is taken, or the network cannot be used.
@@ -29,7 +29,7 @@ pub fn command(args: &ServeArgs) -> Result<()> {
     let client = args.network.connect_for("serve")?;
     let gateway = Gateway::bind(args.port)?;
     gateway.announce("/", args.json)?;
-    say!("canister {}; Ctrl-C ends it", client.transport().canister());
+    say!("canister {}; press Ctrl-C to end", client.transport().canister());
     gateway.serve(&client);
     Ok(())
 }

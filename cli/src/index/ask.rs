@@ -1,14 +1,15 @@
-//! The engine's questions: what a query may answer, and what is asked again as an update call.
+//! The engine's calls for pages: accepts or rejects answers of queries, and asks again by update calls.
 //!
-//! A query is answered by one replica, which may be late, or lie; an update call by the canister, as all replicas must agree on it.
+//! One replica answers a query, and it may lag or lie; all replicas of the subnet must agree on the answer of an update call.
 //!
-//! | answered by query | is |
+//!
+//! | answer of a query | treatment |
 //! |---|---|
-//! | nothing new; a replica that is late | believed for ten minutes (`rest.rs`), and not where an update call has named a later block: nothing changes, and it is asked again |
-//! | blocks, in a run that acknowledges nothing | stored as one replica's word, except the first behind a gap |
-//! | all else, and what does not fit | asked again as an update call, and that answer alone counts |
+//! | nothing new, or the replica lags | accepted for ten minutes (`rest.rs`), except after an update call that named a later block: nothing changes, and the engine asks again |
+//! | blocks, in a run that acknowledges nothing | stored as unconfirmed, except the first block after a gap |
+//! | everything else, and answers that do not fit | asked again as an update call, whose answer alone counts |
 //!
-//! So nothing leaves the database, nothing is left out, and nothing is acknowledged on a query's word; nor does the lag go by it.
+//! So the answer of a query alone never removes a block, leaves a gap, acknowledges anything or sets the lag.
 
 use super::assemble::Misfit;
 use super::engine::{Engine, Next, ensure_registered};
@@ -21,86 +22,86 @@ use std::mem::discriminant;
 /// The source of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Word {
-    /// One replica.
+    /// One replica's answer to a query.
     Query,
-    /// The canister, certified by its subnet.
+    /// The canister's answer to an update call, certified by the subnet.
     Update,
 }
 
 type Answer = Result<ExportPage, ExportError>;
 
 impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
-    /// Asks for the page behind the cursor.
+    /// Asks for the page after the cursor.
     pub(super) fn ask(&mut self) -> Result<(Answer, Word)> {
         let by_query = self.options.by_query() && !self.doubt;
         if !by_query && !self.at_rest {
             return Ok((self.ask_next()?, Word::Update));
         }
         let mut due = self.rest.is_due((self.clock)());
-        // A run begins with the canister's word, so that the lag is known.
+        // A run starts with an update call, so that the lag is known.
         if self.rest.is_new() {
             if let Some(answer) = self.ask_where_allowed()? {
                 return Ok((answer, Word::Update));
             }
             due = false;
         }
-        // At the head a query need only say that there is something.
+        // At the head a query only needs to show that there is something new.
         let page_bytes = if by_query { self.options.page_bytes } else { 1 };
         let said = match self.client.export_blocks(&self.cursor, page_bytes).wait() {
             Err(error) if may_pass(&error) => return Err(error),
-            // What is not even Candid is an answer that does not fit.
-            said => said.ok(),
+            // An answer that is not even valid Candid is treated as one that does not fit.
+            queried => queried.ok(),
         };
-        let Some(said) = said else { return self.ask_again(None) };
+        let Some(queried) = queried else { return self.ask_again(None) };
         let rollbacks = |cursor: Option<&ExportCursor>| cursor.map_or(0, |cursor| cursor.rollbacks);
-        let says_nothing_new = match &said {
+        let is_nothing_new = match &queried {
             Ok(page) if page.chunks.is_empty() => true,
             Ok(page) => by_query && rollbacks(page.cursor.as_ref()) < rollbacks(self.cursor.as_ref()),
             Err(error) => matches!(error, ExportError::Behind { .. }),
         };
-        if says_nothing_new {
+        if is_nothing_new {
             let is_known_to_lag = self.figures.lag.is_some_and(|lag| lag > 0);
             if (due || is_known_to_lag)
                 && let Some(answer) = self.ask_where_allowed()?
             {
-                return Ok(self.instead_of(Some(&said), answer));
+                return Ok(self.instead_of(Some(&queried), answer));
             }
-            return Ok((said, Word::Query));
+            return Ok((queried, Word::Query));
         }
-        if by_query && said.is_ok() && !self.begins_anew() {
-            return Ok((said, Word::Query));
+        if by_query && queried.is_ok() && !self.begins_anew() {
+            return Ok((queried, Word::Query));
         }
-        self.ask_again(Some(said))
+        self.ask_again(Some(queried))
     }
 
-    /// Asks as an update call where a query's answer is not believed.
-    fn ask_again(&mut self, said: Option<Answer>) -> Result<(Answer, Word)> {
+    /// Asks again by an update call, because the query's answer is not trusted.
+    fn ask_again(&mut self, queried: Option<Answer>) -> Result<(Answer, Word)> {
         let answer = self.ask_next()?;
-        Ok(self.instead_of(said.as_ref(), answer))
+        Ok(self.instead_of(queried.as_ref(), answer))
     }
 
-    /// The canister's answer instead of a query's, which is counted where the two differ.
-    fn instead_of(&mut self, said: Option<&Answer>, answer: Answer) -> (Answer, Word) {
-        self.figures.unconfirmed += u64::from(!said.is_some_and(|said| is_confirmed(said, &answer)));
+    /// Replaces a query's answer with the canister's, and counts the query's answer if the two differ.
+    fn instead_of(&mut self, queried: Option<&Answer>, answer: Answer) -> (Answer, Word) {
+        self.figures.unconfirmed += u64::from(!queried.is_some_and(|queried| is_confirmed(queried, &answer)));
         (answer, Word::Update)
     }
 
-    /// Asks for the page behind the cursor as an update call, and remembers when that was.
+    /// Asks for the page after the cursor by an update call, and records the time of the call.
     fn ask_next(&mut self) -> Result<Answer> {
         let answer = self.ask_canister(self.cursor.as_ref(), self.options.page_bytes)?;
         self.rest.note((self.clock)(), answer.as_ref().ok().and_then(|page| page.head));
         Ok(answer)
     }
 
-    /// The same; without an answer where a reader may not make update calls, who goes by what queries say. The refusal itself is a gateway's word,
-    /// as the ingress filter has no other: until so many in a row are heard, the next query that says "nothing new" has the subnet asked again.
+    /// Does the same, but returns `None` if the caller has no permission for update calls; then the answers of queries count. The refusal
+    /// is not certified either, because it comes from a gateway or the ingress filter. So until it was repeated [`BELIEVED`] times in a
+    /// row, the next "nothing new" of a query leads to another update call.
     fn ask_where_allowed(&mut self) -> Result<Option<Answer>> {
         match self.ask_next() {
             Err(error) if self.options.by_query() && is_rejected(&error) => {
                 if self.refusals == 0 || self.figures.head.take().is_some() {
                     self.figures.lag = None;
-                    self.note =
-                        Some(format!("the lag is not known, and \"nothing new\" is one replica's word: {error:#}"));
+                    self.note = Some(format!("the lag is unknown, and \"nothing new\" is not confirmed: {error:#}"));
                 }
                 self.refusals = self.refusals.saturating_add(1);
                 if !is_hearsay(&error) || self.refusals >= BELIEVED {
@@ -115,43 +116,43 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
         }
     }
 
-    /// Whether the next block says what is missing before it, which nobody asks for any more then.
+    /// Returns whether the next block decides which blocks before it are missing, after which they are never asked for again.
     fn begins_anew(&self) -> bool {
         self.at.restart && self.at.expected.is_some()
     }
 
-    /// Asks as an update call.
+    /// Asks for a page by an update call.
     pub(super) fn ask_canister(&self, cursor: Option<&ExportCursor>, max_bytes: u64) -> Result<Answer> {
         match self.client.replicated().export_blocks(cursor.cloned(), max_bytes).wait() {
             Err(error) if is_rejected(&error) => {
                 if self.options.ack_every.is_some() {
-                    // A caller without the role is not even heard: the status says whether that is why.
+                    // The ingress filter refuses callers without the role; the status shows whether that is the reason.
                     ensure_registered(self.client, Word::Update)?;
                     return Err(error);
                 }
                 let principal = self.client.transport().principal(Role::Exporter);
                 Err(error.context(format!(
-                    "what a query was answered is believed only where an update call is answered the same, and {principal} is \
-                     refused that: say with --identity who has a role there. Nothing was changed"
+                    "a query's answer counts only if an update call confirms it, and {principal} may not make that call: use \
+                     --identity with a key that has a role on the canister. Nothing was changed"
                 )))
             }
             answer => answer,
         }
     }
 
-    /// An answer does not fit: that of a query is asked for again as an update call. That of an update call ends the run, but where it
-    /// goes on with a block that was begun by query: all of that block is then asked for anew.
+    /// Handles an answer that does not fit. A query's answer is asked for again by an update call. An update call's answer ends the run,
+    /// unless it continues a block that was begun by a query: then the whole block is asked for again.
     pub(super) fn misfit(&mut self, word: Word, why: Misfit) -> Result<Event> {
         if word == Word::Update && !self.forget_unconfirmed()? {
             return Err(why.into());
         }
-        let note = format!("a query was answered with what does not fit, and is asked again as an update call: {why}");
+        let note = format!("the answer of a query does not fit, so it is asked again as an update call: {why}");
         self.figures.unconfirmed += 1;
         self.doubt();
         Ok(Event::Note(note))
     }
 
-    /// Forgets what has come of a block that was begun by query. Answers whether there was any.
+    /// Discards the parts of a block that was begun by a query. Returns whether there was such a block.
     pub(super) fn forget_unconfirmed(&mut self) -> Result<bool> {
         let Some(block) = self.at.block.take_if(|block| !block.confirmed) else { return Ok(false) };
         let start = self.at.start_of(&block, self.cursor.as_ref().map_or(0, |cursor| cursor.rollbacks));
@@ -163,20 +164,20 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
         Ok(true)
     }
 
-    /// The next block comes as the answer of update calls.
+    /// Asks for the next block by update calls.
     pub(super) fn doubt(&mut self) {
         (self.doubt, self.at_rest, self.next) = (true, false, Next::Pull);
     }
 }
 
-/// Whether both say the same, as far as a query's answer matters then.
-fn is_confirmed(said: &Answer, answer: &Answer) -> bool {
-    match (said, answer) {
-        (Ok(said), Ok(answer)) => {
+/// Returns whether an update call confirms a query's answer, as far as the query's answer mattered.
+fn is_confirmed(queried: &Answer, answer: &Answer) -> bool {
+    match (queried, answer) {
+        (Ok(queried), Ok(answer)) => {
             let first = |page: &ExportPage| page.chunks.first().map(|chunk| chunk.number);
-            first(said) == first(answer)
+            first(queried) == first(answer)
         }
-        (Err(said), Err(answer)) => discriminant(said) == discriminant(answer),
+        (Err(queried), Err(answer)) => discriminant(queried) == discriminant(answer),
         _ => false,
     }
 }

@@ -1,6 +1,6 @@
-//! From chunks to blocks: whether each chunk is at its place, and what it completes.
+//! Assembly of blocks from chunks: checks the position of each chunk, and whether it completes a block.
 //!
-//! Nothing here touches a database or hashes anything: [`Assembly`] says where the copy is, and takes a chunk or refuses it.
+//! This module neither uses a database nor hashes: [`Assembly`] holds the position of the copy, and accepts or refuses chunks.
 
 use anyhow::{Result, bail, ensure};
 use coppice_interface::{ExportChunk, ExportCursor};
@@ -11,47 +11,47 @@ pub const SEGMENTS: usize = 3;
 /// Bytes of a SHA-256.
 const DIGEST: usize = 32;
 
-/// Something handed out that is not what comes next, or that no canister hands out.
+/// An answer that is not the next part of the chain, or that no canister gives.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Misfit(pub String);
 
-/// A block that was stored last.
+/// The block that was stored last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tip {
-    /// Its number.
+    /// The block's number.
     pub number: u64,
-    /// Its hash.
+    /// The block's hash.
     pub hash: Vec<u8>,
 }
 
-/// A segment's length and digest.
+/// The length and digest of a segment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Declared {
     /// Bytes of the whole segment.
     pub length: u64,
-    /// Its SHA-256.
+    /// SHA-256 of the whole segment.
     pub sha256: Vec<u8>,
 }
 
-/// A block of which chunks have come, and perhaps all.
+/// A block of which some or all chunks have arrived.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Incomplete {
     /// Block number.
     pub number: u64,
     /// Block hash.
     pub hash: Vec<u8>,
-    /// The hash of the block before.
+    /// The hash of the previous block.
     pub parent_hash: Vec<u8>,
-    /// Unix seconds, as the chain says.
+    /// Unix seconds, as the chain declares them.
     pub timestamp: u64,
-    /// The segment that comes next; 3 where the block is whole.
+    /// The segment that comes next; 3 if the block is whole.
     pub segment: u8,
-    /// Bytes of it that have come.
+    /// Bytes of that segment that have arrived.
     pub received: u64,
-    /// What the chunks said of the segments; of those that have begun.
+    /// Lengths and digests of the segments that have begun.
     pub segments: [Option<Declared>; SEGMENTS],
-    /// Whether all chunks came as answers of update calls.
+    /// True if all chunks came from update calls.
     pub confirmed: bool,
 }
 
@@ -69,12 +69,12 @@ impl Incomplete {
         }
     }
 
-    /// Whether all of it has come.
+    /// Returns whether the whole block has arrived.
     pub fn is_whole(&self) -> bool {
         usize::from(self.segment) == SEGMENTS
     }
 
-    /// Bytes of the segments that have begun.
+    /// Returns the total length of the segments that have begun, in bytes.
     pub fn bytes(&self) -> u64 {
         self.segments.iter().flatten().map(|segment| segment.length).sum()
     }
@@ -83,10 +83,10 @@ impl Incomplete {
         let (number, segment) = (chunk.number, chunk.segment);
         let same = (&*self.hash, &*self.parent_hash, self.timestamp)
             == (chunk.hash.as_slice(), chunk.parent_hash.as_slice(), chunk.timestamp);
-        ensure!(same, "block {number}: its chunks are of two blocks");
+        ensure!(same, "block {number}: its chunks belong to two blocks");
         ensure!(
             (segment, chunk.offset) == (self.segment, self.received),
-            "block {number}: a chunk is at byte {} of segment {segment}, and byte {} of segment {} comes next",
+            "block {number}: a chunk starts at byte {} of segment {segment}, but byte {} of segment {} comes next",
             chunk.offset,
             self.received,
             self.segment
@@ -101,7 +101,7 @@ impl Incomplete {
             None => bail!("block {number}: there is no segment {segment}"),
         }
         let end = chunk.offset.saturating_add(chunk.bytes.len() as u64);
-        ensure!(end <= chunk.total, "block {number}: segment {segment} has {} bytes, and {end} came", chunk.total);
+        ensure!(end <= chunk.total, "block {number}: segment {segment} has {} bytes, but {end} came", chunk.total);
         ensure!(
             !chunk.bytes.is_empty() || chunk.total == 0,
             "block {number}: an empty chunk of segment {segment}, which has {} bytes",
@@ -112,36 +112,35 @@ impl Incomplete {
     }
 }
 
-/// Where the copy of the chain is.
+/// The position of the copy of the chain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Assembly {
     /// The newest whole block.
     pub tip: Option<Tip>,
-    /// The number that comes next; none where the copy begins.
+    /// The number that comes next, or `None` before the first block.
     pub expected: Option<u64>,
-    /// The block of which chunks have come.
+    /// The block of which some chunks have arrived.
     pub block: Option<Incomplete>,
-    /// Whether the next block may have a higher number than expected, as those between were pruned.
+    /// True if the next block may have a higher number than expected, because the blocks between were pruned.
     pub restart: bool,
 }
 
-/// What a run of chunks of one block is to the copy.
+/// Chunks of one block that were accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// The block, with all chunks that have come.
+    /// The block, with all chunks so far.
     pub block: Incomplete,
-    /// Whether the first of these chunks is the block's first.
+    /// True if these chunks start with the block's first chunk.
     pub from_start: bool,
-    /// Numbers that were left out before it, both inclusive.
+    /// First and last number of the blocks that are missing before this block.
     pub gap: Option<(u64, u64)>,
 }
 
 impl Assembly {
-    /// Takes chunks of one block, which came as the answer of an update call or not. Where the block is whole, the copy stands behind
-    /// it.
+    /// Accepts chunks of one block, from an update call if `confirmed` is set. After the last chunk the copy's position is after the block.
     ///
     /// # Errors
-    /// When one is not what comes next. The copy may then not be used any more.
+    /// When a chunk is not the next one. The assembly must not be used after an error.
     pub fn take(&mut self, chunks: &[ExportChunk], confirmed: bool) -> Result<Taken> {
         let (mut from_start, mut gap) = (false, None);
         let mut block = match (self.block.take(), chunks.first()) {
@@ -157,7 +156,7 @@ impl Assembly {
         for chunk in chunks {
             ensure!(
                 chunk.number == block.number,
-                "block {} follows, and block {} is not whole",
+                "block {} was handed out, but block {} is not whole",
                 chunk.number,
                 block.number
             );
@@ -173,28 +172,28 @@ impl Assembly {
         Ok(Taken { block, from_start, gap })
     }
 
-    /// Checks that a block may begin with this chunk, and answers what it leaves out.
+    /// Checks that a block may begin with this chunk, and returns the missing blocks before it.
     fn begin(&self, chunk: &ExportChunk) -> Result<Option<(u64, u64)>> {
         let number = chunk.number;
         let gap = match self.expected {
             Some(expected) if number < expected => {
-                bail!("block {number} was handed out, and block {expected} comes next")
+                bail!("block {number} was handed out, but block {expected} comes next")
             }
             Some(expected) if number > expected => {
-                ensure!(self.restart, "block {number} was handed out, and block {expected} left out");
+                ensure!(self.restart, "block {number} was handed out, but block {expected} was left out");
                 Some((expected, number - 1))
             }
             _ => None,
         };
         ensure!(
             !self.is_stranger(chunk),
-            "block {number} does not follow the block before: its parent is another one than block {} of this database",
+            "block {number} does not follow the previous block: its parent is not block {} of this database",
             number.saturating_sub(1)
         );
         Ok(gap)
     }
 
-    /// Whether a block follows the tip by its number, and another block by its parent.
+    /// Returns whether a block has the number after the tip, but another parent.
     pub fn is_stranger(&self, chunk: &ExportChunk) -> bool {
         self.block.is_none()
             && self.tip.as_ref().is_some_and(|tip| {
@@ -202,16 +201,16 @@ impl Assembly {
             })
     }
 
-    /// Where the block that comes next begins, to ask for it from its start: behind the block before it. None where it is the oldest
-    /// kept one, with which the copy begins.
+    /// Returns the cursor from which the next block is asked for from its start: after the previous block, or `None` if the copy begins
+    /// with this block, the oldest kept one.
     pub fn start_of(&self, block: &Incomplete, rollbacks: u64) -> Option<ExportCursor> {
         self.expected?;
         let before = block.number.checked_sub(1)?;
         let tip = self.tip.as_ref().filter(|tip| tip.number == before);
-        Some(behind(before, tip.map_or(&block.parent_hash, |tip| &tip.hash), rollbacks))
+        Some(cursor_after(before, tip.map_or(&block.parent_hash, |tip| &tip.hash), rollbacks))
     }
 
-    /// Whether a cursor stands where the copy stands, however it says so: a segment's end is the next one's start.
+    /// Returns whether a cursor and the copy are at the same position. The end of a segment equals the start of the next one.
     pub fn is_at(&self, cursor: &ExportCursor) -> bool {
         match (&self.block, &self.tip) {
             (Some(block), _) => {
@@ -229,8 +228,8 @@ impl Assembly {
     }
 }
 
-/// The cursor behind a whole block.
-pub fn behind(number: u64, hash: &[u8], rollbacks: u64) -> ExportCursor {
+/// Returns the cursor after a whole block.
+pub fn cursor_after(number: u64, hash: &[u8], rollbacks: u64) -> ExportCursor {
     ExportCursor { number, hash: hash.into(), segment: SEGMENTS as u8, offset: 0, rollbacks }
 }
 
@@ -258,15 +257,15 @@ mod tests {
     }
 
     #[test]
-    fn blocks_follow_each_other_in_pieces_of_any_size() {
+    fn blocks_are_assembled_from_chunks_of_any_size() {
         let mut at = Assembly::default();
         let taken = at.take(&whole(7), true).unwrap();
         assert!(taken.from_start && taken.block.is_whole() && taken.gap.is_none());
         assert_eq!((taken.block.bytes(), at.expected, &at.block), (6, Some(8), &None));
-        assert!(at.is_at(&behind(7, &[7; 4], 9)) && !at.is_at(&behind(7, &[8; 4], 9)));
+        assert!(at.is_at(&cursor_after(7, &[7; 4], 9)) && !at.is_at(&cursor_after(7, &[8; 4], 9)));
         let taken = at.take(&[chunk(8, 0, 0, b"bo", 4)], true).unwrap();
         assert!(taken.from_start && !taken.block.is_whole());
-        let cursor = |segment, offset| ExportCursor { segment, offset, ..behind(8, &[8; 4], 0) };
+        let cursor = |segment, offset| ExportCursor { segment, offset, ..cursor_after(8, &[8; 4], 0) };
         assert!(at.is_at(&cursor(0, 2)) && !at.is_at(&cursor(0, 3)));
         let taken = at.take(&[chunk(8, 0, 2, b"dy", 4)], true).unwrap();
         assert!(!taken.from_start && !taken.block.is_whole());
@@ -276,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_come_next_is_refused() {
+    fn chunk_that_is_not_next_is_refused() {
         let refused = |at: &Assembly, chunks: &[ExportChunk]| at.clone().take(chunks, true).unwrap_err().to_string();
         let mut at = Assembly::default();
         assert!(refused(&at, &[chunk(7, 1, 0, b"", 0)]).contains("segment 0 comes next"));
@@ -306,13 +305,13 @@ mod tests {
     }
 
     #[test]
-    fn after_a_restart_there_may_be_a_gap_but_no_step_back() {
+    fn restart_allows_a_gap_but_no_lower_number() {
         let mut at = Assembly::default();
         at.take(&whole(7), true).unwrap();
         at.restart = true;
         assert!(at.clone().take(&whole(7), true).is_err());
         assert_eq!(at.clone().take(&whole(8), true).unwrap().gap, None);
         assert_eq!(at.take(&whole(12), true).unwrap().gap, Some((8, 11)));
-        assert!(at.take(&whole(14), true).is_err(), "a restart is over with the first block");
+        assert!(at.take(&whole(14), true).is_err(), "a restart ends with the first block");
     }
 }

@@ -1,8 +1,8 @@
-//! How the database changes: all of a change is one transaction, the cursor included.
+//! Changes of the database: each change is one transaction, the cursor included.
 //!
-//! Memory stays bounded whatever a block's size is. A chunk of a block that is not whole yet goes to `parts`; digests are
-//! taken over `parts` one row at a time; of a whole block only segments of up to [`INLINE`] bytes are put together in its
-//! row, longer ones stay where they are. At most a page and three such segments are in memory, beside the database's cache.
+//! Memory stays bounded for blocks of any size. Chunks of an incomplete block go to `parts`, and digests are computed over `parts` one row
+//! at a time. Only segments of up to [`INLINE`] bytes are joined into a whole block's row; longer ones stay in `parts`. So memory holds at
+//! most a page and three such segments, besides the database's cache.
 
 use super::assemble::{Declared, Incomplete, Misfit, SEGMENTS};
 use super::database::{Tx, Value};
@@ -14,51 +14,51 @@ use coppice_interface::BlockHeader;
 use coppice_interface::segments::Index;
 use sha2::{Digest, Sha256};
 
-/// A segment whose bytes are not what its digest says, or an index that is none.
+/// A segment that does not match its digest, or a malformed index.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct Damaged {
-    /// A sentence.
+    /// The reason, a sentence.
     pub why: String,
 }
 
-/// A stored block beside the subnet's header.
+/// The result of comparing a stored block with the subnet's header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Compared {
-    /// No block with this number stands on one replica's word.
+    /// There is no unconfirmed block with this number.
     Absent,
-    /// The block is the subnet's, and is marked as confirmed.
+    /// The block equals the subnet's, and is marked as confirmed.
     Same,
-    /// The subnet has another block, with another hash.
+    /// The subnet's block has another hash.
     Another,
-    /// The subnet has a block with this hash, and something else of the block differs.
+    /// The hash is the subnet's, but another part of the block differs.
     Differs {
-        /// A sentence.
+        /// The difference, a sentence.
         why: String,
     },
 }
 
-/// A change that is being made.
+/// A change in progress.
 pub struct Change<'a, 'b> {
     tx: &'a mut Tx<'b>,
     payload: Payload,
-    /// Larger than that of any change before.
+    /// The number of this removal, larger than that of any earlier change.
     removal: i64,
     another_chain: bool,
 }
 
 impl<'a, 'b> Change<'a, 'b> {
-    /// Begins one.
+    /// Starts a change.
     pub(super) fn new(tx: &'a mut Tx<'b>, payload: Payload, removal: i64) -> Self {
         Self { tx, payload, removal, another_chain: false }
     }
 
-    /// Whether everything was taken out, so that nothing that was known of the chain holds any more.
+    /// Returns whether everything was removed, so that nothing known about the old chain is valid any more.
     pub(super) fn is_of_another_chain(&self) -> bool {
         self.another_chain
     }
 
-    /// Keeps a chunk of a block that is not whole yet.
+    /// Stores a chunk of an incomplete block.
     ///
     /// # Errors
     /// When the database fails.
@@ -68,7 +68,7 @@ impl<'a, 'b> Change<'a, 'b> {
         self.tx.execute(sql, &values).map(drop)
     }
 
-    /// Notes how far a block is that is not whole yet.
+    /// Stores the progress of the incomplete block.
     ///
     /// # Errors
     /// When the database fails.
@@ -79,7 +79,7 @@ impl<'a, 'b> Change<'a, 'b> {
         self.tx.execute(sql, &[int(block.number)?.into(), text.as_str().into()]).map(drop)
     }
 
-    /// Forgets the block that is not whole yet, and its chunks.
+    /// Deletes the incomplete block and its chunks.
     ///
     /// # Errors
     /// When the database fails.
@@ -88,7 +88,7 @@ impl<'a, 'b> Change<'a, 'b> {
         self.tx.execute("DELETE FROM incomplete", &[]).map(drop)
     }
 
-    /// Forgets the chunks of a block.
+    /// Deletes the chunks of a block.
     ///
     /// # Errors
     /// When the database fails.
@@ -97,19 +97,19 @@ impl<'a, 'b> Change<'a, 'b> {
         self.tx.execute("DELETE FROM incomplete", &[]).map(drop)
     }
 
-    /// Checks a segment that is in `parts` against its digest, one part after the other.
+    /// Checks a segment in `parts` against its digest, one part at a time.
     ///
     /// # Errors
-    /// [`Damaged`]; when the database fails, or has lost a part.
+    /// [`Damaged`]; when the database fails, or a part is missing.
     pub fn check_parts(&mut self, block: &Incomplete, segment: u8) -> Result<()> {
         let declared = declared(block, segment)?;
         let mut sha256 = Sha256::new();
         let are_there = self.for_each_part(block.number, segment, declared.length, |bytes| sha256.update(bytes))?;
-        ensure!(are_there, "block {}: a part is lost", block.number);
+        ensure!(are_there, "block {}: a part is missing in the database", block.number);
         check(declared, &sha256.finalize(), block.number, segment)
     }
 
-    /// Reads a segment in parts, and answers whether all of them are there.
+    /// Reads a segment part by part, and returns whether all parts are there.
     fn for_each_part(&mut self, block: u64, segment: u8, length: u64, mut each: impl FnMut(&[u8])) -> Result<bool> {
         let sql = "SELECT bytes FROM parts WHERE number = $1 AND segment = $2 AND starts_at = $3";
         let mut at = 0;
@@ -126,7 +126,7 @@ impl<'a, 'b> Change<'a, 'b> {
         Ok(true)
     }
 
-    /// Stores a whole block whose chunks are in `parts`, where all segments were checked. Answers its transactions.
+    /// Stores a whole block whose chunks are in `parts` and whose segments were checked. Returns the number of its transactions.
     ///
     /// # Errors
     /// [`Damaged`]; when the database fails.
@@ -136,13 +136,13 @@ impl<'a, 'b> Change<'a, 'b> {
             let length = declared(block, segment)?.length;
             let index = usize::from(segment) == SEGMENTS - 1;
             if index && length > INLINE {
-                bail!(Damaged { why: format!("its index has {length} bytes, more than a canister takes") });
+                bail!(Damaged { why: format!("its index has {length} bytes, more than a canister accepts") });
             }
             if length <= INLINE && (index || self.payload == Payload::All) {
                 let mut whole = Vec::with_capacity(length as usize);
                 let are_there =
                     self.for_each_part(block.number, segment, length, |part| whole.extend_from_slice(part))?;
-                ensure!(are_there, "block {}: a part is lost", block.number);
+                ensure!(are_there, "block {}: a part is missing in the database", block.number);
                 *bytes = Some(whole);
             }
             if length <= INLINE || self.payload == Payload::Headers {
@@ -154,7 +154,7 @@ impl<'a, 'b> Change<'a, 'b> {
         self.insert(block, [inline[0].as_deref(), inline[1].as_deref(), inline[2].as_deref()])
     }
 
-    /// Checks a whole block's segments and stores it. Answers its transactions; nothing is stored of a damaged one.
+    /// Checks the segments of a whole block and stores it, unless it is damaged. Returns the number of its transactions.
     ///
     /// # Errors
     /// [`Damaged`]; when the database fails.
@@ -167,7 +167,7 @@ impl<'a, 'b> Change<'a, 'b> {
 
     fn insert(&mut self, block: &Incomplete, segments: [Option<&[u8]>; SEGMENTS]) -> Result<u64> {
         let index = Index::parse(segments[2].unwrap_or_default())
-            .map_err(|bad| Damaged { why: format!("its index is none: at byte {}: {}", bad.at, bad.why) })?;
+            .map_err(|bad| Damaged { why: format!("its index is malformed at byte {}: {}", bad.at, bad.why) })?;
         let transactions = i64::from(index.transactions());
         let sql = "INSERT INTO blocks (number, hash, parent_hash, timestamp, transactions, body_length, \
                    receipts_length, index_length, body_sha256, receipts_sha256, index_sha256, body, receipts, \
@@ -177,7 +177,7 @@ impl<'a, 'b> Change<'a, 'b> {
             int(block.number)?.into(),
             block.hash.as_slice().into(),
             block.parent_hash.as_slice().into(),
-            // All 64 bits: a chain may say any time.
+            // Stored as signed 64 bits, because a chain may use any 64-bit time.
             (block.timestamp as i64).into(),
             transactions.into(),
         ];
@@ -192,7 +192,7 @@ impl<'a, 'b> Change<'a, 'b> {
         values.push(i64::from(block.confirmed).into());
         self.tx.execute(sql, &values)?;
         if transactions > 0 {
-            // The ids travel as the one run of bytes that they are, and are cut up in the database.
+            // All ids are passed as one run of bytes, and split in the database.
             let sql = "WITH RECURSIVE places (place) AS \
                        (SELECT CAST(0 AS BIGINT) UNION ALL SELECT place + 1 FROM places WHERE place + 1 < $3) \
                        INSERT INTO transactions (number, position, id) \
@@ -203,8 +203,8 @@ impl<'a, 'b> Change<'a, 'b> {
         Ok(transactions as u64)
     }
 
-    /// Compares a block that stands on one replica's word with the header that the subnet has, and its payload with the
-    /// digests there. A block that is the same is marked as confirmed; one that differs stays as it is.
+    /// Compares an unconfirmed block with the subnet's header, and its payload with the digests there. Marks an equal block as confirmed;
+    /// leaves a different one unchanged.
     ///
     /// # Errors
     /// When the database fails.
@@ -243,7 +243,7 @@ impl<'a, 'b> Change<'a, 'b> {
                 None => self.for_each_part(number, segment as u8, *length, |bytes| found.update(bytes))?,
             };
             if !are_there || *found.finalize() != **sha256 {
-                return Ok(Compared::Differs { why: format!("segment {segment} is not what its digest says") });
+                return Ok(Compared::Differs { why: format!("segment {segment} does not match its digest") });
             }
         }
         if row.get::<i64>(3)? != i64::from(header.transactions) {
@@ -253,20 +253,20 @@ impl<'a, 'b> Change<'a, 'b> {
         Ok(Compared::Same)
     }
 
-    /// Notes that blocks are missing, both numbers inclusive.
+    /// Records that blocks are missing, both numbers inclusive.
     ///
     /// # Errors
     /// When the database fails.
     pub fn add_gap(&mut self, first: u64, last: u64, why: &str) -> Result<()> {
         let sql = "INSERT INTO gaps (first, last, why) VALUES ($1, $2, $3) \
                    ON CONFLICT (first) DO UPDATE SET last = excluded.last, why = excluded.why";
-        // PostgreSQL's texts have no zero bytes.
+        // PostgreSQL's texts cannot hold zero bytes.
         let why = why.replace('\0', " ");
         self.tx.execute(sql, &[int(first)?.into(), int(last)?.into(), why.as_str().into()]).map(drop)
     }
 
-    /// Takes out everything above a block, or everything; answers how many whole blocks that were. The newest `keep` blocks that were
-    /// ever taken out are then in `orphaned`.
+    /// Removes everything above a block, or everything, and returns how many whole blocks were removed. `orphaned` then holds the newest
+    /// `keep` blocks that were ever removed.
     ///
     /// # Errors
     /// When the database fails.
@@ -282,7 +282,7 @@ impl<'a, 'b> Change<'a, 'b> {
         self.tx.execute("DELETE FROM blocks WHERE number > $1", &[above])
     }
 
-    /// Copies the newest `keep` blocks above one to `orphaned`, and forgets what that has beyond as many.
+    /// Copies the newest `keep` blocks above a block to `orphaned`, and deletes the oldest rows beyond `keep` there.
     fn orphan_above(&mut self, above: Value<'_>, keep: i64) -> Result<()> {
         let blocks =
             "INSERT INTO orphaned SELECT $2, blocks.* FROM blocks WHERE number > $1 ORDER BY number DESC LIMIT $3";
@@ -311,7 +311,7 @@ impl<'a, 'b> Change<'a, 'b> {
     }
 }
 
-/// A number as databases have it.
+/// Converts a number to the integer type of databases.
 pub(super) fn int(number: u64) -> Result<i64> {
     i64::try_from(number).map_err(|_| Misfit(format!("{number} has more than 63 bits")).into())
 }
@@ -319,15 +319,15 @@ pub(super) fn int(number: u64) -> Result<i64> {
 fn declared(block: &Incomplete, segment: u8) -> Result<&Declared> {
     match block.segments.get(usize::from(segment)) {
         Some(Some(declared)) => Ok(declared),
-        _ => bail!("block {}: nothing has come of segment {segment}", block.number),
+        _ => bail!("block {}: no chunk of segment {segment} has come", block.number),
     }
 }
 
 fn check(declared: &Declared, found: &[u8], block: u64, segment: u8) -> Result<()> {
-    let [said, found] = [&declared.sha256, found].map(hex);
+    let [digest, found] = [&declared.sha256, found].map(hex);
     ensure!(
-        found == said,
-        Damaged { why: format!("segment {segment} of block {block} hashes to {found}, not to {said}") }
+        found == digest,
+        Damaged { why: format!("segment {segment} of block {block} hashes to {found}, not to {digest}") }
     );
     Ok(())
 }

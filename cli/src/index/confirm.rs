@@ -1,19 +1,19 @@
-//! Confirming what came by query, before anything is acknowledged.
+//! Confirmation of blocks that came by query, before anything is acknowledged.
 //!
-//! A run that acknowledges nothing stores blocks on one replica's word. A run that acknowledges first holds these blocks
-//! against the subnet's headers:
+//! A run that acknowledges nothing stores blocks that only one replica vouches for. A run that acknowledges first compares these blocks
+//! with the subnet's headers:
 //!
 //! 1. It asks for the headers of up to 1,000 blocks, as an update call.
 //! 2. It compares them with the rows, and the payload with the digests, and marks rows that are the same.
-//! 3. A row that differs goes, with all rows above it, to `orphaned`, as after a reorg; these blocks come again by update calls. If the
-//!    row below it was confirmed, the run asks for the next page first, because that page tells of a reorg since.
+//! 3. It moves a row that differs, with all rows above it, to `orphaned`, as after a reorg, and asks for these blocks again by update
+//!    calls. If the row below was confirmed, the run asks for the next page first, because that page reports any reorg since.
 //!
-//! Marks are committed with each step, so that a run goes on where the one before ended. Blocks that the canister has pruned
-//! stay as they are, are listed, and hold nothing up. As after a reorg, nothing is taken out for a doubt: where nothing shows
-//! that the canister's chain is the one that the database holds, the run ends and nothing has changed.
+//! Marks are committed with each step, so that a run continues where the previous one ended. Blocks that the canister has pruned stay
+//! unchanged, are listed, and delay nothing. As after a reorg, a doubt removes nothing: if nothing proves that the database holds the
+//! canister's chain, the run ends without a change.
 
 use super::ask::Word;
-use super::assemble::{Misfit, behind};
+use super::assemble::{Misfit, cursor_after};
 use super::change::Compared;
 use super::engine::{Engine, Next, ensure_registered, late};
 use super::reorg::RollBack;
@@ -24,22 +24,22 @@ use anyhow::{Result, bail, ensure};
 use coppice_interface::{BlockHeader, ExportError, ReadError};
 use std::collections::VecDeque;
 
-/// Blocks of one question: as many headers as a reply has.
+/// Blocks per call: the headers that fit into a reply.
 const HEADERS: u64 = 1_000;
-/// Payload bytes after which a transaction ends.
+/// Payload bytes after which a transaction is committed.
 const STEP_BYTES: u64 = 32 << 20;
-/// Ranges of numbers that a note lists.
+/// Maximum number of ranges in a note.
 const RANGES: i64 = 21;
 
 impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
-    /// Asks for the headers of the next blocks that stand on one replica's word.
+    /// Asks for the headers of the next unconfirmed blocks.
     pub(super) fn confirm(&mut self) -> Result<Event> {
         let from = self.unconfirmed.unwrap_or(u64::MAX);
         let Some((first, last)) = self.store.unconfirmed_from(from, HEADERS)? else { return self.all_confirmed() };
         self.next = Next::Confirm;
         self.checkpoint.reached(Step::Confirm)?;
         let answer = match self.client.replicated().get_block_headers(first, last).wait() {
-            // A caller without the role is not even heard: the status says whether that is why.
+            // The ingress filter refuses callers without the role; the status shows whether that is the reason.
             Err(error) if is_rejected(&error) => {
                 ensure_registered(self.client, Word::Update)?;
                 return Err(error);
@@ -50,7 +50,7 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
         match answer {
             Ok(page) => {
                 let fits = page.headers.iter().map(|header| header.number).eq((first..=last).take(page.headers.len()));
-                ensure!(fits && !page.headers.is_empty(), "headers from block {first} on are not in their order");
+                ensure!(fits && !page.headers.is_empty(), "headers from block {first} on are not in order");
                 self.next = Next::Compare(page.headers.into());
             }
             Err(ReadError::Pruned { first_available }) if first_available > first => {
@@ -60,20 +60,20 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
             Err(ReadError::Corrupt { why }) => {
                 ensure!(
                     self.options.skip_damaged,
-                    "the canister cannot read the header of block {first}, which stands on one replica's word: {why}; \
-                     --skip-damaged leaves it so"
+                    "the canister cannot read the header of block {first}, so the block cannot be confirmed: {why}; \
+                     use --skip-damaged to leave it unconfirmed"
                 );
                 self.unconfirmed = Some(first + 1);
                 return Ok(Event::Note(format!(
-                    "block {first} stays on one replica's word, as the canister cannot read its header: {why}"
+                    "block {first} stays unconfirmed, because the canister cannot read its header: {why}"
                 )));
             }
-            Err(error) => bail!("the canister refuses headers from block {first} on: {error:?}"),
+            Err(error) => bail!("the canister refuses the headers from block {first} on: {error:?}"),
         }
         Ok(Event::Went)
     }
 
-    /// Compares stored blocks with the subnet's headers, as many as one transaction should.
+    /// Compares stored blocks with the subnet's headers, up to [`STEP_BYTES`] of payload in one transaction.
     pub(super) fn compare(&mut self, mut headers: VecDeque<BlockHeader>) -> Result<Event> {
         self.checkpoint.reached(Step::Write)?;
         let (checkpoint, cursor) = (&mut self.checkpoint, self.cursor.clone());
@@ -100,8 +100,8 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
             Ok(((compared, same, other), cursor))
         })?;
         self.figures.confirmed += same;
-        let behind = headers.drain(..compared).next_back().map(|header| header.number + 1);
-        self.unconfirmed = behind.or(self.unconfirmed);
+        let after = headers.drain(..compared).next_back().map(|header| header.number + 1);
+        self.unconfirmed = after.or(self.unconfirmed);
         let plan = match (other, headers.front()) {
             (Some(other), Some(header)) => self.replace(header, &other)?,
             (_, front) => {
@@ -113,18 +113,19 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
         plan.map_or(Ok(Event::Went), |plan| self.roll_back(&plan))
     }
 
-    /// Plans the removal of a block that is not the subnet's: the block, all above it, and the one below if that is on another chain. Above a
-    /// confirmed block there is no plan at first: there may have been a reorg since that was confirmed, as the next page tells.
+    /// Plans the removal of a block that differs from the subnet's: the block, all blocks above it, and the block below if that is of
+    /// another chain. If the block below was confirmed, there is no plan at first, because the next page reports whether there was a reorg
+    /// since.
     fn replace(&mut self, header: &BlockHeader, differs: &Compared) -> Result<Option<RollBack>> {
         let number = header.number;
         let why = match differs {
-            Compared::Differs { why } => format!("of block {number} {why}"),
+            Compared::Differs { why } => format!("block {number}: {why}"),
             _ => format!("the subnet has another block {number}"),
         };
         let Some(before) = number.checked_sub(1) else {
             return Ok(Some(RollBack { ancestor: None, cursor: None, forged: Some(why), gap: None }));
         };
-        let below = self.store.word_of(before)?.filter(|(hash, _)| *hash != header.parent_hash.as_slice());
+        let below = self.store.hash_and_confirmed(before)?.filter(|(hash, _)| *hash != header.parent_hash.as_slice());
         let is_above_confirmed = below.as_ref().is_some_and(|(_, confirmed)| *confirmed);
         if is_above_confirmed && self.lost.is_none() && self.disputed.replace(number) != Some(number) {
             return Ok(None);
@@ -137,12 +138,12 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
         };
         ensure!(
             !is_doubtful,
-            "{why}, and nothing shows that the database is of the canister's chain: it is of another chain, the canister was \
-             installed anew, or one replica has made up the blocks from there down, which are pruned. Begin another database \
+            "{why}, and nothing proves that this database holds the canister's chain. Either it holds another chain, or the canister was \
+             installed anew, or one replica made up the blocks from there down, which are pruned. Start with another database \
              (--database). Nothing was changed"
         );
         let rollbacks = self.cursor.as_ref().map_or(0, |cursor| cursor.rollbacks);
-        let cursor = Some(behind(before, &header.parent_hash, rollbacks));
+        let cursor = Some(cursor_after(before, &header.parent_hash, rollbacks));
         let (ancestor, gap) = match below {
             None => (Some(before), None),
             Some(_) => (before.checked_sub(1), Some(before)),
@@ -150,7 +151,7 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
         Ok(Some(RollBack { ancestor, cursor, forged: Some(why), gap }))
     }
 
-    /// The canister has no block with this number: it lies above the head, or below where the chain begins.
+    /// Handles a block number that the canister does not have: it is above the head, or below the start of the chain.
     fn outside(&mut self, first: u64) -> Result<Event> {
         let Ok(head) = self.client.replicated().get_head().wait()? else {
             self.next = Next::Pull;
@@ -174,16 +175,16 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
         let is_ours = self.store.hash_of(head.number)?.is_some_and(|own| own == head.hash.as_slice());
         if is_ours && !self.store.has_confirmed_from(first)? {
             let rollbacks = self.cursor.as_ref().map_or(0, |cursor| cursor.rollbacks);
-            let cursor = Some(behind(head.number, &head.hash, rollbacks));
-            let forged = Some(format!("the subnet's chain ends with block {}", head.number));
+            let cursor = Some(cursor_after(head.number, &head.hash, rollbacks));
+            let forged = Some(format!("the subnet's chain ends at block {}", head.number));
             return self.roll_back(&RollBack { ancestor: Some(head.number), cursor, forged, gap: None });
         }
-        // The next page tells whether that is a reorg or a reset.
+        // The next page shows whether this is a reorg or a reset.
         self.next = Next::Pull;
         Ok(Event::Behind(late(Some(head.number))))
     }
 
-    /// All is confirmed that the canister still has.
+    /// Ends the confirmation: every block that the canister still has is confirmed.
     fn all_confirmed(&mut self) -> Result<Event> {
         self.unconfirmed = None;
         if let Some(why) = self.lost.take() {
@@ -195,7 +196,7 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
             return Ok(Event::Went);
         }
         Ok(Event::Note(format!(
-            "the canister has pruned or cannot read these blocks, which stay on one replica's word: {}",
+            "these blocks stay unconfirmed, because the canister has pruned them or cannot read them: {}",
             ranges(&left)
         )))
     }

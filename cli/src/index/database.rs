@@ -1,8 +1,8 @@
-//! One connection to the database, SQLite or PostgreSQL, and its transactions.
+//! A connection to the database, SQLite or PostgreSQL, and its transactions.
 //!
-//! Both understand `$1`, `ON CONFLICT`, recursive queries and transactional DDL, so every statement is written once
-//! (`store.rs`, `schema.rs`); only this file knows which of them it talks to. What is committed is on disk before `commit`
-//! returns, whatever the server's default is: the canister prunes what is acknowledged next.
+//! Both databases understand `$1`, `ON CONFLICT`, recursive queries and transactional DDL, so every statement is written once (`store.rs`,
+//! `schema.rs`); only this file distinguishes them. `commit` returns only after the data is on disk, whatever the server's default, because
+//! the canister may prune acknowledged blocks at once.
 
 use anyhow::{Context, Result, anyhow, bail};
 use sqlx::postgres::{PgConnectOptions, PgRow};
@@ -13,15 +13,15 @@ use std::str::FromStr;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
-/// How long a statement of SQLite waits for somebody else's.
+/// The longest time that SQLite waits for another process's lock.
 const BUSY: Duration = Duration::from_secs(30);
-/// Pages that SQLite keeps in memory, in KiB: the index of transaction ids is written at random.
+/// SQLite's page cache, in KiB (negative by SQLite's convention); large, because the index of transaction ids is written at random.
 const SQLITE_CACHE: &str = "-262144";
 
-/// Pages of SQLite's log after which they go to their places: a page that changes often goes there once.
+/// Pages of SQLite's write-ahead log between two checkpoints; large, because a page that changes often is then copied back once.
 const SQLITE_CHECKPOINT: &str = "65536";
 
-/// What a statement is given for a placeholder. Integers have 64 bits in all columns.
+/// A value for a placeholder of a statement. Integers have 64 bits in all columns.
 #[derive(Clone, Copy, Debug)]
 pub enum Value<'a> {
     /// An integer.
@@ -50,30 +50,30 @@ impl<'a> From<&'a str> for Value<'a> {
     }
 }
 
-/// Which database a URL names.
+/// The kind of database that a URL names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A file, by SQLite.
+    /// An SQLite file.
     Sqlite,
     /// A PostgreSQL server.
     Postgres,
 }
 
 impl Kind {
-    /// By the scheme of a URL.
+    /// Returns the kind by the scheme of a URL.
     ///
     /// # Errors
-    /// When it is none of the two.
+    /// When the scheme is neither.
     pub fn of(url: &str) -> Result<Self> {
         match url.split_once(':').map(|(scheme, _)| scheme) {
             Some("sqlite") => Ok(Self::Sqlite),
             Some("postgres" | "postgresql") => Ok(Self::Postgres),
-            Some(scheme) => bail!("no database is known by {scheme}: name one with sqlite: or postgres:"),
-            None => bail!("{url:?} is no URL of a database: sqlite://FILE or postgres://HOST/NAME"),
+            Some(scheme) => bail!("{scheme}: is not a known database: use a URL that starts with sqlite: or postgres:"),
+            None => bail!("{url:?} is not the URL of a database: write sqlite://FILE or postgres://HOST/NAME"),
         }
     }
 
-    /// As it is called.
+    /// Returns the database's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sqlite => "SQLite",
@@ -96,7 +96,7 @@ enum Open<'a> {
 pub trait Column: for<'r> Decode<'r, Sqlite> + Type<Sqlite> + for<'r> Decode<'r, Postgres> + Type<Postgres> {}
 impl<T> Column for T where T: for<'r> Decode<'r, Sqlite> + Type<Sqlite> + for<'r> Decode<'r, Postgres> + Type<Postgres> {}
 
-/// Does the same with either transaction or row.
+/// Does the same with the transaction or row of either database.
 macro_rules! either {
     ($kind:ident, $link:expr, $inner:ident => $work:expr) => {
         match $link {
@@ -106,7 +106,7 @@ macro_rules! either {
     };
 }
 
-/// A statement with its values, for whichever database the place is of.
+/// Builds a statement with its values, for the database that the context implies.
 macro_rules! statement {
     ($sql:expr, $values:expr) => {{
         let mut query = sqlx::query($sql);
@@ -121,23 +121,23 @@ macro_rules! statement {
     }};
 }
 
-/// A connection. Dropping it undoes a transaction that is open.
+/// A connection. Dropping it rolls back an open transaction.
 pub struct Database {
-    // Goes before the runtime that it needs.
+    // Declared before the runtime, which it needs when it is dropped.
     link: Link,
     runtime: Runtime,
     kind: Kind,
 }
 
 impl Database {
-    /// Connects, and makes the file of SQLite where there is none.
+    /// Connects, and creates an SQLite file if there is none.
     ///
     /// # Errors
-    /// When the URL is none, or the database cannot be reached.
+    /// When the URL is invalid, or the database cannot be reached.
     pub fn open(url: &str) -> Result<Self> {
         let kind = Kind::of(url)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        // A URL may hold a password: errors do not repeat it.
+        // Errors do not repeat the URL, because it may hold a password.
         let context = || format!("cannot open the {} database", kind.name());
         let link = match kind {
             Kind::Sqlite => {
@@ -162,19 +162,19 @@ impl Database {
         Ok(Self { link, runtime, kind })
     }
 
-    /// Which database it is.
+    /// Returns the kind of database.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Does some work as one transaction: all of it is done and on disk, or nothing where it ends with an error.
+    /// Runs `work` as one transaction: all of it is committed to disk, or none of it if `work` returns an error.
     ///
     /// # Errors
-    /// The work's own; when the database fails.
+    /// The error of `work`; when the database fails.
     pub fn transaction<R>(&mut self, work: impl FnOnce(&mut Tx<'_>) -> Result<R>) -> Result<R> {
         let runtime = &self.runtime;
         let link = match &mut self.link {
-            // Locked for writing at once: a lock that is taken later may be refused.
+            // Takes the write lock at once, because a lock that is taken later may be refused.
             Link::Sqlite(link) => Open::Sqlite(runtime.block_on(link.begin_with("BEGIN IMMEDIATE"))?),
             Link::Postgres(link) => Open::Postgres(runtime.block_on(link.begin())?),
         };
@@ -185,15 +185,15 @@ impl Database {
     }
 }
 
-/// An open transaction. Dropping it undoes it.
+/// An open transaction. Dropping it rolls it back.
 pub struct Tx<'a> {
     link: Open<'a>,
     runtime: &'a Runtime,
 }
 
 impl Tx<'_> {
-    /// Runs statements that have no placeholders; `{bytes}` becomes what the database calls a column of bytes, `{key}` an
-    /// integer that is the primary key, `{clustered}` the option of a table that is stored in the order of its key.
+    /// Runs statements without placeholders. Replaces `{bytes}` by the database's type for bytes, `{key}` by an integer primary key, and
+    /// `{clustered}` by the option for a table that is stored in the order of its key.
     ///
     /// # Errors
     /// When the database fails.
@@ -208,10 +208,10 @@ impl Tx<'_> {
             .fold(sql.into(), |sql: String, (name, word)| sql.replace(name, word));
         let sql = sqlx::raw_sql(AssertSqlSafe(sql));
         either!(Open, &mut self.link, tx => self.runtime.block_on(tx.execute(sql)).map(drop))
-            .context("the tables cannot be made")
+            .context("the tables cannot be created")
     }
 
-    /// Whether there is a table of this name.
+    /// Returns whether there is a table of this name.
     ///
     /// # Errors
     /// When the database fails.
@@ -224,7 +224,7 @@ impl Tx<'_> {
         Ok(row.get::<i64>(0)? > 0)
     }
 
-    /// Runs a statement and answers how many rows it changed.
+    /// Runs a statement and returns how many rows it changed.
     ///
     /// # Errors
     /// When the database fails.
@@ -243,7 +243,7 @@ impl Tx<'_> {
         Ok(self.all(sql, values)?.into_iter().next())
     }
 
-    /// Runs a query for any number of rows, all of which are in memory then.
+    /// Runs a query for any number of rows, all of which are held in memory.
     ///
     /// # Errors
     /// When the database fails.
@@ -262,14 +262,14 @@ impl Tx<'_> {
 }
 
 fn failed(sql: &str, error: sqlx::Error) -> anyhow::Error {
-    anyhow!(error).context(format!("the database refuses: {sql}"))
+    anyhow!(error).context(format!("the database refuses the statement {sql}"))
 }
 
-/// A row of an answer.
+/// A row of a result.
 pub enum Row {
-    /// Of SQLite.
+    /// An SQLite row.
     Sqlite(SqliteRow),
-    /// Of PostgreSQL.
+    /// A PostgreSQL row.
     Postgres(PgRow),
 }
 
@@ -288,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn other_schemes_are_refused_by_name() {
+    fn unknown_scheme_is_refused_by_name() {
         assert_eq!(Kind::of("sqlite://coppice.db").unwrap(), Kind::Sqlite);
         assert_eq!(Kind::of("postgresql://localhost/x").unwrap(), Kind::Postgres);
         assert!(Kind::of("mysql://localhost/x").unwrap_err().to_string().contains("mysql"));
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_undoes_the_transaction() {
+    fn error_rolls_back_the_transaction() {
         let dir = tempfile::tempdir().unwrap();
         let mut database = Database::open(&format!("sqlite://{}/a.db", dir.path().display())).unwrap();
         database.transaction(|tx| tx.define("CREATE TABLE t (n {key}, b {bytes})")).unwrap();

@@ -1,16 +1,16 @@
-//! The indexer as a state machine: every step asks the canister once at most, and what it does to the database is one transaction.
+//! The indexer as a state machine: each step asks the canister at most once, and changes the database in one transaction.
 //!
 //! ```text
-//!          ┌────▶ Acknowledge ◀────┐ every so many blocks, and at the head
+//!          ┌────▶ Acknowledge ◀────┐ every `ack_every` blocks, and at the head
 //!  open ───┤           ▼           │
 //!          └─────────▶ Pull ──▶ a page ──────────▶ stored
 //!                                Pruned ─────────▶ the next pull is from the oldest kept block; the gap is noted with that page
-//!                                Corrupt ────────▶ the block is left out
+//!                                Corrupt ────────▶ the block is skipped
 //!                                Reorged, Reset ─▶ rolled back
 //! ```
-//! What a query answers is not believed but where nothing depends on it (`ask.rs`). Data and cursor are one transaction, and only what is committed is acknowledged. So a run may end between any two steps:
-//! the next one opens the database, acknowledges again what is in it (which changes nothing where it was heard), and goes on
-//! at the cursor, in the middle of a block where that is where it was.
+//! Answers of queries are trusted only where nothing depends on them (`ask.rs`). Data and cursor are committed in one transaction, and only
+//! committed blocks are acknowledged. So a run may end between any two steps: the next run opens the database, acknowledges its blocks
+//! again (which changes nothing if the first acknowledgement arrived), and continues at the cursor, even in the middle of a block.
 
 use super::ask::Word;
 use super::assemble::{Assembly, Misfit, SEGMENTS, Tip};
@@ -25,21 +25,21 @@ use coppice_interface::{AckError, BlockHeader, ExportCursor, ExportError, Role};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// What the next step is.
+/// The next step.
 #[derive(Debug)]
 pub(super) enum Next {
     Acknowledge,
-    /// A page is to be asked for, and what it says to be done.
+    /// Ask for a page and process it.
     Pull,
-    /// At the head, as the last page said.
+    /// The last page was at the head.
     Rest,
-    /// Headers of blocks that came by query are to be asked for.
+    /// Ask for the headers of blocks that came by query.
     Confirm,
-    /// These headers are to be held against what is stored.
+    /// Compare these headers with the stored blocks.
     Compare(VecDeque<BlockHeader>),
 }
 
-/// Pulls, verifies, stores and acknowledges.
+/// The indexer: pulls, verifies, stores and acknowledges.
 pub struct Engine<'a, T, C = Onward> {
     pub(super) client: &'a Client<T>,
     pub(super) store: Store,
@@ -49,39 +49,38 @@ pub struct Engine<'a, T, C = Onward> {
     pub(super) cursor: Option<ExportCursor>,
     pub(super) at: Assembly,
     pub(super) acknowledged: Option<Tip>,
-    /// Blocks since then.
+    /// Blocks since the last acknowledgement.
     pub(super) pending: u64,
-    /// What the canister did not want acknowledged, although it may be a reorg that the next page tells of.
+    /// The block whose acknowledgement the canister refused; the cause may be a reorg, which the next page reports.
     pub(super) refused: Option<Tip>,
-    /// The canister has said that there is nothing behind the cursor: until a query says otherwise, or always, that holds.
+    /// The last update call returned nothing after the cursor. Holds until a query reports something new.
     pub(super) at_rest: bool,
-    /// A query was answered with what does not fit: the next block is asked for as an update call.
+    /// A query's answer did not fit, so the next block is asked for by an update call.
     pub(super) doubt: bool,
-    /// The first block that may stand on one replica's word and that the canister may still have. Nothing is acknowledged
-    /// before there is none.
+    /// The first block that may be unconfirmed and that the canister may still have. Nothing is acknowledged before this is `None`.
     pub(super) unconfirmed: Option<u64>,
-    /// The canister does not know the cursor, as this sentence says, and blocks that came by query may be why.
+    /// The canister does not know the cursor, and forged blocks that came by query may be the cause; with the error to raise otherwise.
     pub(super) lost: Option<String>,
-    /// The last block that was not the subnet's although the one below it was confirmed: the next page has been asked about it.
+    /// The last block that differed from the subnet's although the block below was confirmed. The next page was asked for since.
     pub(super) disputed: Option<u64>,
-    /// The head as the last page said, where that was the answer of an update call.
+    /// The head in the last page, if an update call returned the page.
     pub(super) head: Option<u64>,
     pub(super) rest: Rest,
-    /// Update calls in a row that were refused, without the subnet's word for it.
+    /// Consecutive update calls that were refused without the subnet's certificate.
     pub(super) refusals: u32,
-    /// Time since any moment.
+    /// Monotonic time since an arbitrary moment.
     pub(super) clock: Clock,
-    /// A user should read this next.
+    /// A note for the user, to be returned next.
     pub(super) note: Option<String>,
     pub(super) figures: Figures,
 }
 
-/// Time since any moment.
+/// Monotonic time since an arbitrary moment.
 pub type Clock = Box<dyn Fn() -> Duration + Send>;
 
 impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
-    /// Opens an engine that continues at the database's cursor. A run that acknowledges begins a block anew if parts of the block
-    /// came by query, and confirms whole blocks that came by query before it acknowledges anything.
+    /// Opens an engine that continues at the database's cursor. A run that acknowledges discards a block whose parts came by query, and
+    /// confirms whole blocks that came by query before it acknowledges anything.
     ///
     /// # Errors
     /// When the database fails.
@@ -91,7 +90,7 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
             true => None,
             false => store.unconfirmed_from(0, 1)?.map(|(first, _)| first),
         };
-        // The canister has the first word on blocks that came by query, because there may have been a reorg.
+        // Pulls first if there are unconfirmed blocks, because there may have been a reorg.
         let heard = options.ack_every.is_some() && at.tip.is_some() && unconfirmed.is_none();
         let next = if heard { Next::Acknowledge } else { Next::Pull };
         let began = Instant::now();
@@ -130,27 +129,27 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
         Self { clock, ..self }
     }
 
-    /// What was done so far.
+    /// Returns the run's counts so far.
     pub fn figures(&self) -> Figures {
         self.figures
     }
 
-    /// Counts steps that were tried again.
+    /// Adds retried steps to the counts.
     pub fn count_retried(&mut self, steps: u64) {
         self.figures.retried += steps;
     }
 
-    /// The database.
+    /// Returns the database.
     pub fn store(&mut self) -> &mut Store {
         &mut self.store
     }
 
-    /// Number of the newest stored block.
+    /// Returns the number of the newest stored block.
     pub fn tip(&self) -> Option<u64> {
         self.at.tip.as_ref().map(|tip| tip.number)
     }
 
-    /// Goes on until there is nothing to pull. Answers what a user should read.
+    /// Runs steps until there is nothing to pull. Returns notes for the user.
     ///
     /// # Errors
     /// As [`step`](Self::step).
@@ -169,7 +168,7 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
         }
     }
 
-    /// Acknowledges what is stored and was not acknowledged yet, where acknowledging is asked for.
+    /// Acknowledges stored blocks that were not acknowledged yet, if this run acknowledges.
     ///
     /// # Errors
     /// As [`step`](Self::step).
@@ -178,11 +177,11 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
         if may { self.acknowledge().map(drop) } else { Ok(()) }
     }
 
-    /// Does the next step. After an error of the transport the same may be tried again.
+    /// Runs the next step. After an error of the transport the step may be repeated.
     ///
     /// # Errors
-    /// When the canister cannot be reached, hands out what does not fit or is damaged, or does not accept the
-    /// acknowledgement; when the database fails.
+    /// When the canister cannot be reached, hands out data that does not fit or is damaged, or refuses the acknowledgement; when the
+    /// database fails.
     pub fn step(&mut self) -> Result<Event> {
         match std::mem::replace(&mut self.next, Next::Pull) {
             Next::Acknowledge if self.unconfirmed.is_some() => self.confirm(),
@@ -197,7 +196,7 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
         }
     }
 
-    /// True if the last page had the head, as an update call said: then no other page need be asked for.
+    /// Returns whether an update call's last page ended at the head, so that no other page is needed.
     pub(super) fn is_at_head(&self) -> bool {
         self.head.is_some() && self.head == self.tip() && self.at.block.is_none()
     }
@@ -214,9 +213,9 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
         self.checkpoint.reached(Step::Acknowledge)?;
         let answer = match self.client.ack_exported(tip.number, &tip.hash[..].into()).wait() {
             Err(error) => {
-                // Acknowledge again: the error may pass.
+                // Repeat the acknowledgement after the error.
                 self.next = Next::Acknowledge;
-                // A caller without the role is not even heard: the status says whether that is why.
+                // The ingress filter refuses callers without the role; the status shows whether that is the reason.
                 if is_rejected(&error) {
                     ensure_registered(self.client, Word::Update)?;
                 }
@@ -234,7 +233,7 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
                 self.next = if self.is_at_head() { Next::Rest } else { Next::Pull };
             }
             Err(AckError::NotRegistered { .. }) => return Err(not_registered(self.client)),
-            // Either the next page tells of a reorg, or a later block can be acknowledged.
+            // The next page reports a reorg, or a later block can be acknowledged.
             Err(error) => {
                 let note = format!("block {} is not acknowledged yet: {error:?}", tip.number);
                 self.refused = Some(tip);
@@ -259,8 +258,8 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
         };
         let rollbacks = |cursor: Option<&ExportCursor>| cursor.map_or(0, |cursor| cursor.rollbacks);
         if word == Word::Query && rollbacks(page.cursor.as_ref()) < rollbacks(self.cursor.as_ref()) {
-            // It would hand out what was rolled back since.
-            return Ok(Event::Behind("a replica that has not come to the last reorg answers: it is late".into()));
+            // The late replica would hand out blocks that were rolled back since.
+            return Ok(Event::Behind("the replica that answered is late: it has not processed the last reorg".into()));
         }
         self.head = page.head.filter(|_| word == Word::Update);
         if word == Word::Update {
@@ -276,20 +275,20 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
         };
         self.measure_lag(self.at.expected.or(Some(first.number)));
         if word == Word::Update && self.cursor.is_none() {
-            self.store.hear_pruned(first.number);
+            self.store.note_pruned(first.number);
         }
         if self.at.restart && self.at.expected.is_some_and(|expected| first.number < expected) {
-            // What was asked for before was pruned, says the canister, and now it hands out what lies before that.
+            // The canister reported blocks as pruned, but now hands out older ones.
             return Ok(Event::Behind(late(page.head)));
         }
         let whole = self.cursor.as_ref().filter(|at| usize::from(at.segment) >= SEGMENTS);
         if whole.is_some_and(|at| at.number.checked_add(1) == Some(first.number) && at.hash != first.parent_hash) {
             let number = first.number;
-            let why = format!("block {number} was handed out with another parent than the block that was read last");
+            let why = format!("block {number} was handed out with a parent other than the block that was read last");
             return self.misfit(word, Misfit(why));
         }
         if let Some(tip) = self.at.tip.as_ref().filter(|_| self.at.restart && self.at.is_stranger(first)) {
-            // Of the blocks before the oldest kept one no more is known than the last one's hash.
+            // The canister has pruned all blocks before its oldest one; only the hash of the last of them is known.
             let ancestor = tip.number.saturating_sub(1);
             self.refuse_below_pruned(ancestor)?;
             return self.roll_back(&RollBack::above(Some(ancestor), None));
@@ -300,12 +299,9 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
     fn no_page(&mut self, error: ExportError, word: Word) -> Result<Event> {
         match error {
             ExportError::Pruned { first_available, common_ancestor } => {
-                ensure!(
-                    self.cursor.is_some(),
-                    "the canister says that its oldest block, {first_available}, was pruned"
-                );
-                self.store.hear_pruned(first_available);
-                // There was a reorg as well: what is above the ancestor is not of this chain.
+                ensure!(self.cursor.is_some(), "the canister reports its oldest block, {first_available}, as pruned");
+                self.store.note_pruned(first_available);
+                // There was also a reorg: blocks above the ancestor are not part of this chain.
                 let common_ancestor = common_ancestor.filter(|&common| self.tip() > Some(common));
                 let ancestor = common_ancestor.map(|common| self.shared(common)).transpose()?;
                 if let Some(ancestor) = ancestor.filter(|&ancestor| self.tip() > Some(ancestor)) {
@@ -317,13 +313,13 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
                 self.at.restart = true;
                 let next = self.at.expected.unwrap_or_default();
                 Ok(Event::Note(format!(
-                    "block {next} was pruned before it was indexed: a gap is left, and block {first_available} or the \
-                     oldest kept one is the next"
+                    "block {next} was pruned before it was indexed: a gap is recorded, and the index continues at block \
+                     {first_available} or the oldest kept block"
                 )))
             }
             ExportError::Reorged { common_ancestor, cursor } => self.reorged(common_ancestor, cursor),
             ExportError::Reset { .. } => self.reset(),
-            // Blocks that came by query may never have been.
+            // Blocks that came by query may have been forged.
             ExportError::Behind { .. } if word == Word::Update && self.unconfirmed.is_some() => {
                 self.next = Next::Confirm;
                 Ok(Event::Went)
@@ -331,7 +327,7 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
             ExportError::Behind { head } => Ok(Event::Behind(late(head))),
             ExportError::BadCursor { why } => {
                 let why = format!(
-                    "the canister does not know the place where this database is ({why}): the database is of another chain, \
+                    "the canister does not know this database's position in the chain ({why}): the database holds another chain, \
                      or the canister was installed anew. Nothing was changed"
                 );
                 if self.unconfirmed.is_some() {
@@ -343,10 +339,10 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
             ExportError::Corrupt { number, why, next } => {
                 ensure!(
                     self.options.skip_damaged,
-                    "the canister cannot read block {number}: {why}; --skip-damaged leaves it out"
+                    "the canister cannot read block {number}: {why}; use --skip-damaged to skip it"
                 );
                 let Some(cursor) = next else {
-                    // It may be replaced, and is passed as soon as another one follows.
+                    // The head may be replaced, and can be skipped as soon as another block follows.
                     if self.is_behind_with_acks() {
                         self.next = Next::Acknowledge;
                         return Ok(Event::Went);
@@ -360,14 +356,14 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
                 };
                 let fits = |expected: u64| expected == number || self.at.restart && expected < number;
                 let Some(last) = last.filter(|&last| last >= number && self.at.expected.is_none_or(fits)) else {
-                    bail!("the canister cannot read block {number} and goes on with {cursor:?}, which does not fit");
+                    bail!("the canister cannot read block {number} and continues at {cursor:?}, which does not fit");
                 };
                 self.skip(number, last, &why, cursor)
             }
         }
     }
 
-    /// Blocks from here to the head, as an update call said last.
+    /// Measures the lag: blocks from `expected` to the head that the last update call named.
     pub(super) fn measure_lag(&mut self, expected: Option<u64>) {
         let behind = |head: u64| head.saturating_add(1).saturating_sub(expected.unwrap_or(head));
         self.figures.lag = self.figures.head.map(behind);
@@ -378,15 +374,15 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
 pub(super) fn late(head: Option<u64>) -> String {
     let head = head.map_or("nothing".into(), |head| format!("block {head}"));
     format!(
-        "the canister answers with {head} as its head, which is behind what was indexed: a replica that is late, or, where it \
-         goes on, a canister that was installed anew"
+        "the canister reports {head} as its head, which is lower than the indexed blocks: the replica is late or, if this lasts, \
+         the canister was installed anew"
     )
 }
 
-/// Checks that the caller may acknowledge, by one replica's word or the canister's.
+/// Checks that the caller may acknowledge, by a query or an update call.
 ///
 /// # Errors
-/// When the caller is not a registered exporter, as [`Hearsay`] where that is one replica's word; when the canister cannot be reached.
+/// When the caller is not a registered exporter, as [`Hearsay`] if only one replica reports it; when the canister cannot be reached.
 pub(super) fn ensure_registered<T: Reach>(client: &Client<T>, word: Word) -> Result<()> {
     let principal = client.transport().principal(Role::Exporter);
     if principal == Principal::anonymous() {
@@ -399,8 +395,8 @@ pub(super) fn ensure_registered<T: Reach>(client: &Client<T>, word: Word) -> Res
     match status {
         Ok(status) if status.exporters.iter().any(|exporter| exporter.principal == Some(principal)) => Ok(()),
         Ok(_) if word == Word::Update => Err(not_registered(client)),
-        Ok(_) => Err(Hearsay(format!("a replica says that {:#}", not_registered(client))).into()),
-        // The ingress filter lets nobody without a role ask.
+        Ok(_) => Err(Hearsay(format!("a replica reports that {:#}", not_registered(client))).into()),
+        // The ingress filter refuses callers without a role.
         Err(error) if is_rejected(&error) => Err(error.context(not_registered(client))),
         Err(error) => Err(error),
     }
@@ -410,12 +406,12 @@ fn not_registered<T: Reach>(client: &Client<T>) -> anyhow::Error {
     let principal = client.transport().principal(Role::Exporter);
     if principal == Principal::anonymous() {
         return anyhow!(
-            "nobody in particular cannot acknowledge: say who it is with --identity, or read with --no-ack"
+            "the anonymous caller cannot acknowledge: name a key with --identity, or use --no-ack to read without acknowledging"
         );
     }
     anyhow!(
-        "{principal} is no registered exporter, so it may not acknowledge; the operator registers it with \
-         register_exporter(record {{ name = \"indexer\"; \"principal\" = principal \"{principal}\" }}), an admin under a name whose key was \
-         revoked (get_export_status); or --no-ack reads without acknowledging"
+        "{principal} is not a registered exporter, so it may not acknowledge; an operator registers it with \
+         register_exporter(record {{ name = \"indexer\"; \"principal\" = principal \"{principal}\" }}), or an admin under a name whose key was \
+         revoked (see get_export_status); use --no-ack to read without acknowledging"
     )
 }

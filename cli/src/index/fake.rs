@@ -1,6 +1,6 @@
-//! A canister in memory, for tests: it keeps a chain, exports it as the real one does, and lies where it is told to.
+//! A fake canister in memory, for tests: keeps a chain, exports it like the real one, and lies on request.
 
-use super::assemble::behind;
+use super::assemble::cursor_after;
 use crate::client::{Failure, Reach, Transport};
 use crate::feed::{index_segment, sha256};
 use anyhow::{Result, bail};
@@ -12,7 +12,7 @@ use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
 
-/// Bytes of a page where the reader names none.
+/// Bytes of a page if the reader names no limit.
 const PAGE_BYTES: u64 = 1_900_000;
 
 /// A block.
@@ -21,39 +21,39 @@ pub struct FakeBlock {
     pub hash: Vec<u8>,
     pub parent: Vec<u8>,
     pub segments: [Vec<u8>; 3],
-    /// What is declared, which need not be true.
+    /// The declared digests, which may be wrong.
     pub digests: [Vec<u8>; 3],
 }
 
 type OnAck = Box<dyn FnMut(u64, &[u8]) -> Result<()> + Send>;
-/// What is answered to an export of the chain.
+/// The answer to an export call.
 pub type Answer = Result<ExportPage, ExportError>;
 type Garble = Box<dyn FnMut(&mut Answer) + Send>;
 type Lie = Box<dyn FnMut(&Chain, Answer) -> Answer + Send>;
 
-/// The chain, and what happens to it.
+/// The chain, and the faults to inject.
 pub struct Chain {
     pub blocks: BTreeMap<u64, FakeBlock>,
     pub corrupt: BTreeSet<u64>,
-    /// The heads that rollbacks left.
+    /// The heads after each rollback.
     pub rollbacks: Vec<u64>,
-    /// Blocks that had been rolled back when the chain was reset last, with that; 0: it never was.
+    /// The number of rollbacks at the last reset, that reset included; 0 without a reset.
     reset: u64,
-    /// Where a chain begins.
+    /// The number of the chain's first block.
     first: u64,
     pub registered: bool,
     pub bound: u64,
     pub on_ack: Option<OnAck>,
-    /// What becomes of each answer, however it is asked for: the canister itself is another one, or damaged.
+    /// Changes every answer, of queries and update calls, like a canister that was replaced or is damaged.
     pub garble: Option<Garble>,
-    /// What the replica that answers queries makes of an answer.
+    /// Changes the answers of queries, like a replica that lies.
     pub lie: Option<Lie>,
     /// Queries and update calls for pages.
     pub asked: (u64, u64),
     /// Update calls for headers, by the first block asked for.
     pub asked_headers: Vec<u64>,
     pub headers_of_a_page: usize,
-    /// Whether the canister finds common ancestors exactly.
+    /// True if the canister finds common ancestors exactly.
     pub exact: bool,
 }
 
@@ -62,7 +62,7 @@ impl Chain {
         self.blocks.last_key_value().map(|(number, _)| *number)
     }
 
-    /// Appends blocks, each with a body of so many bytes and some transactions. `salt` makes them other ones.
+    /// Appends blocks, one per body length, with some transactions. Another `salt` makes other blocks.
     pub fn append(&mut self, salt: u8, bodies: &[usize]) {
         for &body in bodies {
             let (number, parent) = match self.blocks.last_key_value() {
@@ -86,16 +86,16 @@ impl Chain {
         self.bound = self.bound.min(head + 1);
     }
 
-    /// Empties the chain, which begins at another number then.
+    /// Empties the chain, which then begins at another number.
     pub fn reset(&mut self, first: u64) {
         self.blocks.clear();
         self.corrupt.clear();
-        // None of them is a common ancestor any more.
+        // No earlier head is a common ancestor any more.
         self.rollbacks = vec![u64::MAX; self.rollbacks.len() + 1];
         (self.reset, self.first, self.bound) = (self.rollbacks.len() as u64, first, 0);
     }
 
-    /// Whether a cursor is of a chain that was reset since.
+    /// Returns whether a cursor is of a chain before the last reset.
     fn is_of_before(&self, at: &ExportCursor) -> bool {
         let is_kept = || self.blocks.get(&at.number).is_some_and(|block| block.hash == at.hash.as_slice());
         if at.rollbacks > 0 { at.rollbacks < self.reset } else { self.reset > 0 && !is_kept() }
@@ -109,7 +109,7 @@ impl Chain {
         let hash = self.blocks.get(&number).map(|block| &block.hash);
         let hash =
             hash.or_else(|| self.blocks.get(&(number + 1)).map(|block| &block.parent)).cloned().unwrap_or_default();
-        ExportCursor { segment, offset, ..behind(number, &hash, self.rollbacks.len() as u64) }
+        ExportCursor { segment, offset, ..cursor_after(number, &hash, self.rollbacks.len() as u64) }
     }
 
     fn export(&self, cursor: Option<ExportCursor>, max_bytes: u64) -> Result<ExportPage, ExportError> {
@@ -139,7 +139,7 @@ impl Chain {
                         None => ExportError::BadCursor { why: "no such block".into() },
                         Some(lowest) if lowest + 1 < oldest => pruned,
                         Some(lowest) => {
-                            // An inexact chain answers one lower than it might.
+                            // An inexact chain returns one block lower.
                             let least = oldest.saturating_sub(1);
                             let lowest = if self.exact { lowest } else { lowest.saturating_sub(1).max(least) };
                             ExportError::Reorged { common_ancestor: lowest, cursor: self.cursor(lowest, 3, 0) }
@@ -148,7 +148,7 @@ impl Chain {
                 }
                 let length = |block: &FakeBlock| block.segments.get(usize::from(at.segment)).map_or(0, Vec::len) as u64;
                 if self.blocks.get(&at.number).is_some_and(|block| at.offset > length(block)) {
-                    return Err(ExportError::BadCursor { why: "an offset behind the segment's end".into() });
+                    return Err(ExportError::BadCursor { why: "an offset after the segment's end".into() });
                 }
                 if at.segment == 3 { (at.number + 1, 0, 0) } else { (at.number, at.segment, at.offset) }
             }
@@ -250,7 +250,7 @@ impl Chain {
         })
     }
 
-    /// As many headers as the page of the test has.
+    /// Returns at most `headers_of_a_page` headers.
     fn headers(&self, from: u64, to: u64) -> Result<HeaderPage, ReadError> {
         let mut headers = vec![self.header(from)?];
         let rest = (from + 1..=to).map_while(|number| self.header(number).ok());
@@ -260,16 +260,16 @@ impl Chain {
     }
 }
 
-/// A block's time, with all 64 bits.
+/// Returns a block's time, which uses all 64 bits.
 fn time(number: u64) -> u64 {
     u64::MAX - number
 }
 
-/// The canister.
+/// The fake canister.
 pub struct Fake(Mutex<Chain>);
 
 impl Fake {
-    /// An empty one, whose caller is a registered exporter.
+    /// Creates an empty canister, whose caller is a registered exporter.
     pub fn new() -> Self {
         Self(Mutex::new(Chain {
             blocks: BTreeMap::new(),
@@ -294,7 +294,7 @@ impl Fake {
     }
 }
 
-/// As one replica, or its ingress filter, rejects a call.
+/// Returns a rejection by one replica or its ingress filter.
 fn refused(error: anyhow::Error) -> Failure {
     Failure::Rejected(Reject { certified: false, ..Reject::new(4, None, format!("{error:#}")) })
 }
@@ -343,7 +343,7 @@ impl Fake {
                 let head = chain.head().ok_or(ReadError::NotFound).and_then(|head| chain.header(head));
                 Ok(candid::encode_one(head)?)
             }
-            _ => bail!("nobody calls {method}"),
+            _ => bail!("no update method {method}"),
         }
     }
 
@@ -380,7 +380,7 @@ impl Fake {
                 Ok(candid::encode_one(status)?)
             }
             "get_block_header" => Ok(candid::encode_one(chain.header(candid::decode_one(arg)?))?),
-            _ => bail!("{method} is not there"),
+            _ => bail!("no query method {method}"),
         }
     }
 }

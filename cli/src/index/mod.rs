@@ -1,10 +1,10 @@
-//! `coppice index`: pulls a canister's chain into a database, and acknowledges what is stored so that it may be pruned.
+//! `coppice index`: copies a canister's chain into a database, and acknowledges stored blocks so that they may be pruned.
 //!
 //! ```text
 //!              export_blocks          chunks            one transaction
 //!  canister ───────────────▶ engine ─────────▶ assemble ───────────────▶ store ──▶ SQLite, PostgreSQL
 //!      ▲                       │                                           │
-//!      └───── ack_exported ────┴───────────── only what is committed ──────┘
+//!      └───── ack_exported ────┴───────────── committed blocks only ──────┘
 //! ```
 
 mod ask;
@@ -37,9 +37,9 @@ use std::time::Instant;
 use steps::Figures;
 use store::Held;
 
-/// The most ranges of numbers in a report.
+/// Maximum number of ranges in a report.
 const RANGES: i64 = 1_000;
-/// The figures of an indexer's run.
+/// The report of an indexer's run.
 #[derive(Clone, Debug, Serialize)]
 pub struct IndexReport {
     /// "index".
@@ -48,12 +48,12 @@ pub struct IndexReport {
     pub database: &'static str,
     /// The canister's principal.
     pub canister: String,
-    /// What this run did.
+    /// The counts of this run.
     #[serde(flatten)]
     pub figures: Figures,
-    /// What the database holds, of this run and those before.
+    /// The contents of the database, from this and earlier runs.
     pub held: Held,
-    /// Blocks that stand on one replica's word: ranges of numbers, both inclusive, the lowest 1,000 ranges.
+    /// Unconfirmed blocks, which only one replica vouches for: ranges of numbers, both inclusive, the lowest 1,000 ranges.
     pub unconfirmed_ranges: Vec<(u64, u64)>,
     /// Wall-clock seconds, without the build.
     pub seconds: f64,
@@ -63,29 +63,32 @@ impl Report for IndexReport {
     fn rows(&self) -> Vec<(&'static str, String)> {
         let Self { figures, held, .. } = self;
         let number = |number: Option<u64>| number.map_or("none".into(), count);
-        let lag = |lag: Option<u64>| lag.map_or("unknown: no update call has named a head".into(), blocks);
+        let lag = |lag: Option<u64>| lag.map_or("unknown: no update call has returned a head".into(), blocks);
         let mut rows = vec![
             ("canister", self.canister.clone()),
             ("database", self.database.into()),
             ("holds blocks", format!("{} to {}", number(held.first), number(held.last))),
             ("holds", format!("{}, {} transactions", blocks(held.blocks), count(held.transactions))),
-            ("missing between them", blocks(held.gap_blocks)),
-            ("taken out by reorgs, and kept", blocks(held.orphaned_blocks)),
-            ("on one replica's word", blocks(held.unconfirmed_blocks)),
-            ("confirmed by the subnet now", blocks(figures.confirmed)),
-            ("indexed now", format!("{}, {} transactions", blocks(figures.blocks), count(figures.transactions))),
+            ("missing between these blocks", blocks(held.gap_blocks)),
+            ("removed by reorgs, and kept", blocks(held.orphaned_blocks)),
+            ("unconfirmed (of one replica)", blocks(held.unconfirmed_blocks)),
+            ("confirmed by the subnet in this run", blocks(figures.confirmed)),
+            (
+                "indexed in this run",
+                format!("{}, {} transactions", blocks(figures.blocks), count(figures.transactions)),
+            ),
             ("verified: SHA-256 of every segment", bytes(figures.bytes)),
-            ("reorgs followed", format!("{}, {} taken out", count(figures.reorgs), blocks(figures.removed_blocks))),
+            ("reorgs followed", format!("{}, {} removed", count(figures.reorgs), blocks(figures.removed_blocks))),
             ("gaps left", format!("{}, {}", count(figures.gaps), blocks(figures.gap_blocks))),
-            ("answers to queries not confirmed", count(figures.unconfirmed)),
-            ("tried again", count(figures.retried)),
+            ("unconfirmed answers of queries", count(figures.unconfirmed)),
+            ("retried", count(figures.retried)),
             ("acknowledgements", count(figures.acks)),
             ("acknowledged before block", number(figures.acknowledged_before)),
             ("lag", lag(figures.lag)),
             ("largest lag", lag(figures.largest_lag)),
         ];
         if !self.unconfirmed_ranges.is_empty() {
-            rows.push(("of one replica: blocks", ranges(&self.unconfirmed_ranges)));
+            rows.push(("unconfirmed blocks", ranges(&self.unconfirmed_ranges)));
         }
         rows.push(("seconds", format!("{:.1}", self.seconds)));
         rows
@@ -93,7 +96,7 @@ impl Report for IndexReport {
 }
 
 impl IndexReport {
-    /// The figures of an engine's run.
+    /// Builds the report of an engine's run.
     ///
     /// # Errors
     /// When the database fails.
@@ -113,7 +116,7 @@ impl IndexReport {
 /// Options that name a database.
 #[derive(Clone, Debug, clap::Args)]
 pub struct DatabaseArgs {
-    /// Where blocks go: sqlite://FILE or, on another machine, postgres://USER@HOST/NAME?sslmode=verify-full
+    /// Database for the blocks: sqlite://FILE or, on another machine, postgres://USER@HOST/NAME?sslmode=verify-full
     #[arg(
         long,
         value_name = "URL",
@@ -122,19 +125,19 @@ pub struct DatabaseArgs {
         hide_env_values = true
     )]
     pub database: String,
-    /// Reach PostgreSQL on another machine without sslmode=verify-full: whoever stands between can read and change all
+    /// Allow PostgreSQL on another machine without sslmode=verify-full; machines in between can then read and change all data
     #[arg(long)]
     pub insecure_database: bool,
-    /// What is kept of a block's payload, all of which is verified
+    /// Parts of each block's payload to keep; all parts are verified
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = Payload::All)]
     pub payload: Payload,
 }
 
 impl DatabaseArgs {
-    /// Checks that the database can be one, before anything is built or reached.
+    /// Checks the database's URL before anything is built or reached.
     ///
     /// # Errors
-    /// When no database is known by the URL, or it is PostgreSQL on another machine without a verified certificate.
+    /// When the URL names no known database, or PostgreSQL on another machine without a verified certificate.
     pub fn check(&self) -> Result<()> {
         if self.insecure_database {
             return database::Kind::of(&self.database).map(drop);

@@ -1,11 +1,11 @@
-//! Whose chain a database holds, and how much of it.
+//! Origin of a database: the canister, and the kept parts of its blocks.
 
-/// What is kept of a block's payload, which is verified either way.
+/// The kept parts of each block's payload, all of which is verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Payload {
-    /// Body, receipts and index.
+    /// Body, receipts and index
     All,
-    /// Nothing: header, digests and transaction ids only.
+    /// No payload: only header, digests and transaction ids
     Headers,
 }
 
@@ -18,13 +18,13 @@ impl Payload {
     }
 }
 
-/// Whose chain a database holds, and how.
+/// The origin of the chain in a database.
 #[derive(Clone, Debug)]
 pub struct Origin {
     /// The canister's principal.
     pub canister: String,
-    /// Where it is: a URL, or "embedded".
+    /// The network: a URL, or "embedded".
     pub network: String,
-    /// What is kept of blocks.
+    /// The kept parts of blocks.
     pub payload: Payload,
 }

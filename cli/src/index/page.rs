@@ -1,7 +1,7 @@
-//! The engine's steps that store: a page, or what is left out.
+//! The engine's steps that write to the database: a page, or a gap.
 
 use super::ask::Word;
-use super::assemble::{Assembly, Misfit, Taken, behind};
+use super::assemble::{Assembly, Misfit, Taken, cursor_after};
 use super::change::{Change, Damaged};
 use super::engine::{Engine, Next};
 use super::steps::{Checkpoint, Event, Figures, Step};
@@ -24,8 +24,8 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
 
     fn write_page(&mut self, page: &ExportPage, word: Word) -> Result<Event> {
         self.checkpoint.reached(Step::Write)?;
-        // Of how much was rolled back no replica's word is taken: an older count sends the copy further back than need be, and no
-        // count is not one that the canister has yet to reach.
+        // The count of rollbacks is never taken from a query: a lower count would only move the copy back further than necessary, but a
+        // count that the canister has not reached yet would be invalid.
         let counted = if word == Word::Update { page.cursor.as_ref() } else { self.cursor.as_ref() };
         let rollbacks = counted.map_or(0, |cursor| cursor.rollbacks);
         let (checkpoint, skip) = (&mut self.checkpoint, self.options.skip_damaged);
@@ -42,7 +42,7 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
                 let taken = at.take(chunks, word == Word::Update).map_err(misfit)?;
                 if let Some((first, last)) = taken.gap {
                     change.add_gap(first, last, PRUNED)?;
-                    figures.leave_out(first, last);
+                    figures.count_gap(first, last);
                 }
                 match write(change, &taken, chunks) {
                     Ok(None) => {}
@@ -57,11 +57,11 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
                         at = Assembly { block: None, restart: false, ..before };
                         if skip && block.confirmed {
                             change.add_gap(block.number, block.number, &why)?;
-                            figures.leave_out(block.number, block.number);
+                            figures.count_gap(block.number, block.number);
                             at.expected = block.number.checked_add(1);
-                            cursor = Some(behind(block.number, &block.hash, rollbacks));
+                            cursor = Some(cursor_after(block.number, &block.hash, rollbacks));
                         } else {
-                            // All of it is asked for again, by this run or the next one.
+                            // This run or the next one asks for the whole block again.
                             cursor = at.start_of(&block, rollbacks);
                             at.restart = cursor.is_none();
                             at.expected = at.expected.map(|_| block.number);
@@ -73,7 +73,7 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
             }
             if damaged.is_none() {
                 let fits = cursor.as_ref().is_some_and(|cursor| at.is_at(cursor));
-                ensure!(fits, Misfit(format!("the page's cursor {cursor:?} is not where its chunks end")));
+                ensure!(fits, Misfit(format!("the page's cursor {cursor:?} is not at the end of its chunks")));
             }
             checkpoint.reached(Step::Written)?;
             Ok(((damaged, cursor.clone()), cursor))
@@ -95,16 +95,16 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
         match damaged {
             None => Ok(Event::Stored),
             Some((block, why)) if !block.confirmed => self.misfit(Word::Query, Misfit(why)),
-            Some((block, why)) if skip => Ok(Event::Note(format!("block {} is left out: {why}", block.number))),
-            Some((block, why)) => bail!("block {} is damaged: {why}; --skip-damaged leaves it out", block.number),
+            Some((block, why)) if skip => Ok(Event::Note(format!("block {} is skipped: {why}", block.number))),
+            Some((block, why)) => bail!("block {} is damaged: {why}; use --skip-damaged to skip it", block.number),
         }
     }
 
-    /// Leaves blocks out that the canister cannot read.
+    /// Records blocks that the canister cannot read as a gap.
     pub(super) fn skip(&mut self, number: u64, last: u64, why: &str, cursor: ExportCursor) -> Result<Event> {
         self.checkpoint.reached(Step::Write)?;
         let checkpoint = &mut self.checkpoint;
-        // Where the copy begins anew, what lies before was pruned.
+        // If the copy begins anew, the blocks before were pruned.
         let pruned = self.at.expected.filter(|&expected| expected < number).map(|first| (first, number - 1));
         self.store.change(|change| {
             change.drop_incomplete()?;
@@ -120,10 +120,10 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
         self.at.restart = false;
         self.at.expected = last.checked_add(1);
         for (first, last) in pruned.into_iter().chain([(number, last)]) {
-            self.figures.leave_out(first, last);
+            self.figures.count_gap(first, last);
         }
         self.checkpoint.reached(Step::Committed)?;
-        Ok(Event::Note(format!("block {number} is left out, as the canister cannot read it: {why}")))
+        Ok(Event::Note(format!("block {number} is skipped, because the canister cannot read it: {why}")))
     }
 }
 
@@ -131,10 +131,10 @@ fn misfit(error: Error) -> Error {
     Misfit(error.to_string()).into()
 }
 
-/// Writes chunks of one block. Returns the transactions of a block that is now whole.
+/// Writes chunks of one block. Returns the number of transactions of a block that is now whole.
 ///
 /// # Errors
-/// [`Damaged`], where nothing else fails.
+/// [`Damaged`]; when the database fails.
 fn write(change: &mut Change<'_, '_>, taken: &Taken, chunks: &[ExportChunk]) -> Result<Option<u64>> {
     let block = &taken.block;
     if taken.from_start && block.is_whole() {
@@ -154,7 +154,7 @@ fn write(change: &mut Change<'_, '_>, taken: &Taken, chunks: &[ExportChunk]) -> 
     Ok(None)
 }
 
-/// The bytes of a segment, all chunks of which are there.
+/// Joins all chunks of a segment.
 fn joined(chunks: &[ExportChunk], segment: u8) -> Cow<'_, [u8]> {
     let bytes: Vec<&[u8]> =
         chunks.iter().filter(|chunk| chunk.segment == segment).map(|chunk| &chunk.bytes[..]).collect();

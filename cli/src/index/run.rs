@@ -1,4 +1,4 @@
-//! Drives an engine: again and again, waiting where there is nothing to do, until it is to end.
+//! The indexer's main loop: runs steps, waits while there is nothing to do, and ends on a stop or at the head.
 
 use super::ask::Word;
 use super::engine::{Engine, ensure_registered};
@@ -12,47 +12,47 @@ use backon::BackoffBuilder as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Attempts in vain, one after the other, after which a run that is to end at the head gives up.
+/// Consecutive failed attempts after which a run that ends at the head gives up.
 const PATIENCE: u32 = 20;
-/// Of those, how many pass without a word where the canister only seems to be late.
+/// Failed attempts after which a note reports that the canister seems to be late.
 const SPEAK: u32 = 3;
 
-/// When a run ends, beside an error.
+/// The conditions under which a run ends, besides an error.
 #[derive(Clone, Debug)]
 pub struct Until {
-    /// At the head.
+    /// Ends at the head.
     pub caught_up: bool,
-    /// The longest wait.
+    /// The longest wait between two attempts.
     pub max_wait: Duration,
 }
 
-/// How long a call may still take once the run is to end.
+/// The longest time that a call may still take once the run is to end.
 pub const LAST_CALL: Duration = Duration::from_secs(10);
-/// How long after that moment the last acknowledgement may take.
+/// The same for the last acknowledgement.
 const LAST_ACK: Duration = Duration::from_secs(30);
 
-/// Has each call end, its answer lost, so long after the run is to end, because a gateway may answer at whatever pace.
+/// Ends each call, with its answer lost, this long after the run was told to end, because a gateway may take any time to answer.
 pub fn bound_calls<T: Reach>(client: &Client<T>, stop: &Stop, after: Duration) {
     let stop = stop.clone();
     client.transport().limit(Arc::new(move || stop.set_at().is_some_and(|at| at.elapsed() >= after)));
 }
 
-/// Checks that the caller may acknowledge, until the canister can be reached; counts how often that is tried again.
+/// Checks that the caller may acknowledge, and retries until the canister answers. Returns the number of retries.
 ///
 /// # Errors
-/// When the caller is not a registered exporter; when the run is to end before the canister could be reached.
+/// When the caller is not a registered exporter; when the run is stopped before the canister answered.
 pub fn await_registration<T: Reach>(client: &Client<T>, until: &Until, stop: &Stop) -> Result<u64> {
     let (mut word, mut again) = (Word::Query, 0);
-    // The second time the canister itself is asked.
+    // The second attempt is an update call.
     let ensure = || ensure_registered(client, std::mem::replace(&mut word, Word::Update));
     retried(until, stop, &mut again, ensure)?;
     Ok(again)
 }
 
-/// Does something, and the same again after errors that are not final ([`Trials`]), until it is to end; counts how often.
+/// Runs `work`, and repeats it after errors that are not final ([`Trials`]) until the run is stopped. Counts the retries in `retried`.
 ///
 /// # Errors
-/// The work's own; when it is to end before the canister could be reached.
+/// The error of `work`, if it is final or the run is stopped.
 fn retried<R>(until: &Until, stop: &Stop, retried: &mut u64, mut work: impl FnMut() -> Result<R>) -> Result<R> {
     let (mut delays, mut trials, mut in_vain) = (waits(until.max_wait).build(), Trials::default(), 0);
     loop {
@@ -62,7 +62,7 @@ fn retried<R>(until: &Until, stop: &Stop, retried: &mut u64, mut work: impl FnMu
         };
         in_vain += 1;
         let enough = until.caught_up && in_vain > PATIENCE;
-        if enough || stop.is_set() || !trials.go_on(&error) {
+        if enough || stop.is_set() || !trials.may_retry(&error) {
             return Err(error);
         }
         *retried += 1;
@@ -72,15 +72,15 @@ fn retried<R>(until: &Until, stop: &Stop, retried: &mut u64, mut work: impl FnMu
     }
 }
 
-/// Runs an engine until it is to end. After errors that are not final ([`Trials`]) the same is tried again.
+/// Runs an engine until the run ends. Errors that are not final ([`Trials`]) are retried.
 ///
 /// # Errors
-/// As [`Engine::step`], except for what may be over when it is tried again.
+/// As [`Engine::step`], except for errors that are retried.
 pub fn run<T: Reach, C: Checkpoint>(engine: &mut Engine<'_, T, C>, until: &Until, stop: &Stop) -> Result<()> {
-    // From the first block of this run to the head, which may move.
+    // The bar shows this run's blocks and those up to the head, which may move.
     let bar = Bar::new("indexing", "blocks", target());
     let mut delays = waits(until.max_wait).build();
-    let (mut said, mut in_vain, mut trials) = (None, 0, Trials::default());
+    let (mut noted, mut in_vain, mut trials) = (None, 0, Trials::default());
     while !stop.is_set() {
         let event = engine.step();
         in_vain = match &event {
@@ -94,15 +94,15 @@ pub fn run<T: Reach, C: Checkpoint>(engine: &mut Engine<'_, T, C>, until: &Until
         match event {
             Ok(Event::CaughtUp) if until.caught_up => return Ok(()),
             Ok(Event::CaughtUp) => stop.wait(delays.next().unwrap_or(until.max_wait)),
-            // What the canister answered is not yet progress: at the head it answers too.
+            // An answer alone is not progress, because the canister also answers at the head.
             Ok(Event::Went) => {}
             Ok(Event::Stored) => delays = waits(until.max_wait).build(),
             Ok(Event::Behind(note)) if enough => bail!(note),
             Ok(Event::Behind(note)) => {
-                // A replica that is a block late is nothing to speak of.
-                if in_vain == SPEAK && said.as_ref() != Some(&note) {
+                // A replica that is one block late is not worth a note.
+                if in_vain == SPEAK && noted.as_ref() != Some(&note) {
                     bar.suspend(|| say!("note: {note}"));
-                    said = Some(note);
+                    noted = Some(note);
                 }
                 stop.wait(delays.next().unwrap_or(until.max_wait));
             }
@@ -110,7 +110,7 @@ pub fn run<T: Reach, C: Checkpoint>(engine: &mut Engine<'_, T, C>, until: &Until
                 bar.suspend(|| say!("note: {note}"));
                 delays = waits(until.max_wait).build();
             }
-            Err(error) if !enough && trials.go_on(&error) => {
+            Err(error) if !enough && trials.may_retry(&error) => {
                 engine.count_retried(1);
                 let delay = delays.next().unwrap_or(until.max_wait);
                 bar.suspend(|| say!("{error:#}; trying again in {:.1} s", delay.as_secs_f64()));
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_reached_is_tried_again_and_nothing_else() {
+    fn only_passing_errors_are_retried() {
         let stop = Stop::default();
         let until = |caught_up| Until { caught_up, max_wait: Duration::from_millis(1) };
         let work = |until: Until, good_after: u64, error: fn() -> anyhow::Error| {
@@ -152,7 +152,7 @@ mod tests {
         let lost = || crate::client::lost("no");
         assert_eq!(work(until(false), 50, lost), (Ok(51), 50));
         assert_eq!(work(until(true), 20, lost), (Ok(21), 20));
-        assert_eq!(work(until(true), 21, lost).1, 20, "a run that is to end at the head gives up");
+        assert_eq!(work(until(true), 21, lost).1, 20, "a run that ends at the head gives up");
         assert_eq!(work(until(false), 1, || anyhow::anyhow!("no")), (Err("no".into()), 0));
         stop.set();
         assert_eq!(work(until(false), 1, lost).1, 0);

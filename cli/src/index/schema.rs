@@ -1,17 +1,17 @@
-//! The tables of an index.
+//! Tables of the index.
 //!
-//! A reader needs `blocks` and `transactions`, which hold nothing but whole and verified blocks, and `parts` for segments
-//! that are longer than a row should be. `blocks.confirmed` is 1 where the subnet vouches for the row, and 0 where one replica
-//! does. `gaps` says what is missing and why, `state` and `incomplete` where the copy goes on, in JSON. Blocks that a reorg, a reset or the subnet's
-//! headers took out of these are in `orphaned` and its two companions, as far as a bound allows.
+//! Readers need `blocks` and `transactions`, which hold only whole and verified blocks, and `parts` for segments that are too long for a
+//! row. `blocks.confirmed` is 1 if the subnet vouches for the row, and 0 if only one replica does. `gaps` lists missing blocks and the
+//! reasons; `state` and `incomplete` hold the position of the copy, in JSON. `orphaned` and its two companion tables hold the newest blocks
+//! that a reorg, a reset or the subnet's headers removed, up to a bound.
 
-/// The number of this schema. A database with another one is refused.
+/// The version of this schema. A database with another version is refused.
 pub const VERSION: i64 = 4;
 
-/// Bytes of the longest segment that lies in its block's row; a longer one stays in `parts`.
+/// Bytes of the longest segment in a block's row; longer segments stay in `parts`.
 pub const INLINE: u64 = 8 << 20;
 
-/// Columns that a block has in `blocks` and in `orphaned`, behind its number.
+/// Columns of `blocks` and `orphaned` after the number.
 const BLOCK: &str = "\
     hash {bytes} NOT NULL,
     parent_hash {bytes} NOT NULL,
@@ -28,9 +28,8 @@ const BLOCK: &str = "\
     receipts {bytes},
     index_segment {bytes}";
 
-/// All tables. `{block}` stands for [`BLOCK`]; the other words in braces are those of [`Tx::define`](super::database::Tx::define). In
-/// the tables of what was taken out `removal` is larger for what was taken out later, and the other columns are those of the table that
-/// it was in, in their order.
+/// All tables. `{block}` stands for [`BLOCK`]; the other words in braces are those of [`Tx::define`](super::database::Tx::define). In the
+/// tables of removed blocks, a later removal has a larger `removal`; the other columns are those of the original table, in the same order.
 const TABLES: &str = "
 CREATE TABLE state (
     id {key} CHECK (id = 1),
@@ -95,15 +94,15 @@ CREATE TABLE orphaned_parts (
 );
 ";
 
-/// Returns the statements that make all tables.
+/// Returns the statements that create all tables.
 pub fn tables() -> String {
     TABLES.replace("{block}", BLOCK)
 }
 
-/// What a user is told of the tables, for the command's help.
+/// Description of the tables in the command's help.
 pub const HELP: &str = "\
 Tables: blocks (number, hash, parent_hash, timestamp, transactions, *_length, *_sha256, body, receipts, index_segment, \
 confirmed), transactions (number, position, id), gaps (first, last, why), state. A segment longer than 8 MiB is not in its block's \
 row but in parts (number, segment, starts_at, bytes), in the order of starts_at. A block is in blocks once it is whole and \
-verified; confirmed is 1 where the subnet has said its header and digests, and 0 where one replica has. Blocks that a reorg, a \
-reset or the subnet's headers took out are in orphaned, orphaned_transactions and orphaned_parts, each with a column removal before.";
+verified; confirmed is 1 if the subnet vouches for its header and digests, and 0 if only one replica does. Blocks that a reorg, a \
+reset or the subnet's headers removed are in orphaned, orphaned_transactions and orphaned_parts, each with the column removal first.";

@@ -1,4 +1,4 @@
-//! The rule for the way to the database: TLS with a verified certificate, except on this machine.
+//! Check of the connection to the database: TLS with a verified certificate, except on this machine.
 
 use super::database::Kind;
 use anyhow::{Context as _, Result, ensure};
@@ -6,16 +6,16 @@ use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use std::net::IpAddr;
 use std::str::FromStr as _;
 
-/// Refuses a PostgreSQL server that would be reached without a verified certificate, because a machine on the way could read the password
-/// and change the stored data. A server on this machine, by loopback or a socket, needs no certificate.
+/// Refuses a PostgreSQL server without a verified certificate, because a machine in between could read the password and change the data. A
+/// server on this machine, reached by loopback or a socket, needs no certificate.
 ///
 /// # Errors
-/// When the URL names such a server, or is none.
+/// When the URL names such a server, or is invalid.
 pub fn ensure_secure(url: &str) -> Result<()> {
     if Kind::of(url)? == Kind::Sqlite {
         return Ok(());
     }
-    // As the driver takes them: of the URL, of the environment (PGHOST, PGHOSTADDR, PGSSLMODE), or its own.
+    // Resolves settings like the driver: from the URL, the environment (PGHOST, PGHOSTADDR, PGSSLMODE) or its defaults.
     let options = PgConnectOptions::from_str(url).context("cannot read the URL of the PostgreSQL database")?;
     ensure_secure_options(&options)
 }
@@ -29,8 +29,8 @@ fn ensure_secure_options(options: &PgConnectOptions) -> Result<()> {
     ensure!(
         is_socket || is_loopback || matches!(options.get_ssl_mode(), PgSslMode::VerifyFull),
         "PostgreSQL on {host} would be reached without a verified certificate: add sslmode=verify-full to the URL \
-         (postgres://USER@HOST/NAME?sslmode=verify-full, and &sslrootcert=FILE where the certificate is of an authority of your own), or \
-         say --insecure-database where nobody can stand between"
+         (postgres://USER@HOST/NAME?sslmode=verify-full, with &sslrootcert=FILE for your own certificate authority), or use \
+         --insecure-database if no other machine can reach the connection"
     );
     Ok(())
 }
@@ -41,7 +41,7 @@ mod tests {
 
     /// Settings from the environment are tested with the built command.
     #[test]
-    fn a_server_elsewhere_without_a_verified_certificate_is_refused() {
+    fn remote_server_without_a_verified_certificate_is_refused() {
         for url in [
             "sqlite://coppice.db",
             "postgres://localhost/x",

@@ -1,64 +1,64 @@
-//! What an engine is told, says, and counts.
+//! Options, events and counts of an engine.
 
 use anyhow::Result;
 use serde::Serialize;
 
-/// How an engine works.
+/// Options of an engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Payload bytes of a page; 0: as many as a reply holds.
+    /// Payload bytes per page; 0 for as many as a reply holds.
     pub page_bytes: u64,
-    /// Blocks after which they are acknowledged, and at the head; none: never.
+    /// Blocks after which they are acknowledged, besides at the head; `None` to never acknowledge.
     pub ack_every: Option<u64>,
-    /// Whether a block that cannot be read is left out, and noted as a gap.
+    /// Skips a block that cannot be read, and records it as a gap.
     pub skip_damaged: bool,
-    /// Whether all that is stored may be taken out where the canister's chain was reset.
+    /// Allows a reset of the canister's chain to remove everything stored.
     pub accept_reset: bool,
-    /// Blocks that a reorg or a reset took out that are kept in `orphaned`, the newest.
+    /// The number of removed blocks, the newest ones, that are kept in `orphaned`.
     pub keep_orphaned: u64,
 }
 
 impl Options {
-    /// Whether blocks come by query, on the word of one replica: those that nobody acknowledges. Else each page is the answer of an update
-    /// call.
+    /// Returns whether blocks come by query, from one replica; this holds if the run acknowledges nothing. Otherwise each page is the
+    /// answer of an update call.
     pub fn by_query(&self) -> bool {
         self.ack_every.is_none()
     }
 }
 
-/// A place between two steps.
+/// A point between two steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// An acknowledgement is about to be sent.
+    /// Before an acknowledgement is sent.
     Acknowledge,
-    /// It was heard.
+    /// After the acknowledgement was answered.
     Acknowledged,
-    /// Headers are about to be asked for.
+    /// Before headers are asked for.
     Confirm,
-    /// The headers have come.
+    /// After the headers arrived.
     Confirmed,
-    /// A page is about to be asked for.
+    /// Before a page is asked for.
     Pull,
-    /// It has come.
+    /// After the page arrived.
     Pulled,
-    /// A transaction is about to begin.
+    /// Before a transaction.
     Write,
-    /// All of it is written and not yet committed.
+    /// After all writes of the transaction, before the commit.
     Written,
-    /// It is committed.
+    /// After the commit.
     Committed,
 }
 
-/// Is told of every place between two steps, and may end the run there.
+/// An observer of the points between steps, which may end the run there.
 pub trait Checkpoint {
-    /// The engine is at this place.
+    /// Called at each point.
     ///
     /// # Errors
-    /// Where the run is to end.
+    /// When the run must end here.
     fn reached(&mut self, step: Step) -> Result<()>;
 }
 
-/// Never ends a run.
+/// A checkpoint that never ends a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Onward;
 
@@ -68,22 +68,22 @@ impl Checkpoint for Onward {
     }
 }
 
-/// What a step was.
+/// The result of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Something that is worth no word.
+    /// The step went well, with nothing to report.
     Went,
     /// A page was stored.
     Stored,
-    /// There is nothing to pull, and everything is acknowledged that can be.
+    /// There is nothing to pull, and all that can be acknowledged is.
     CaughtUp,
-    /// The canister is to be asked again a little later; a user should read why, once.
+    /// Ask the canister again a little later; the user should see the reason once.
     Behind(String),
-    /// Something that a user should read.
+    /// A note for the user.
     Note(String),
 }
 
-/// What a run has done.
+/// Counts of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Figures {
     /// Blocks that were stored.
@@ -96,39 +96,38 @@ pub struct Figures {
     pub pages: u64,
     /// Reorgs that were followed.
     pub reorgs: u64,
-    /// Blocks that went with them.
+    /// Blocks that these reorgs removed.
     pub removed_blocks: u64,
-    /// Gaps that were left.
+    /// Gaps that were recorded.
     pub gaps: u64,
-    /// Blocks in them.
+    /// Blocks in these gaps.
     pub gap_blocks: u64,
-    /// Answers to queries, and blocks that came by query, that an update call did not confirm: of a replica that was late, or
-    /// that lied.
+    /// Answers of queries, and blocks that came by query, that an update call did not confirm: the replica was late or lied.
     pub unconfirmed: u64,
-    /// Steps that were tried again: after an error of the network, or a refusal for which the subnet does not vouch.
+    /// Steps that were retried, after an error of the network or an uncertified refusal.
     pub retried: u64,
-    /// Stored blocks of one replica's word that the subnet has confirmed.
+    /// Unconfirmed blocks that the subnet has confirmed in this run.
     pub confirmed: u64,
-    /// Acknowledgements that were heard.
+    /// Acknowledgements that the canister accepted.
     pub acks: u64,
-    /// Blocks below this number are acknowledged, as the canister said last.
+    /// The canister's last answer: blocks below this number are acknowledged.
     pub acknowledged_before: Option<u64>,
-    /// The head, as an update call said last; none where none has named one.
+    /// The head in the last answer of an update call; `None` without one.
     pub head: Option<u64>,
-    /// Blocks from the newest stored one to that head; none without one.
+    /// Blocks from the newest stored one to that head; `None` without a head.
     pub lag: Option<u64>,
     /// The largest lag so far.
     pub largest_lag: Option<u64>,
 }
 
 impl Figures {
-    /// Counts a gap, from its first block to its last.
-    pub(super) fn leave_out(&mut self, first: u64, last: u64) {
+    /// Counts a gap, from its first to its last block.
+    pub(super) fn count_gap(&mut self, first: u64, last: u64) {
         self.gaps += 1;
         self.gap_blocks += last - first + 1;
     }
 
-    /// Blocks that the copy went past.
+    /// Returns the number of blocks that the copy has passed.
     pub fn handled(&self) -> u64 {
         self.blocks + self.gap_blocks
     }

@@ -1,4 +1,4 @@
-//! The database of one canister's chain: whose it is, where the copy goes on, what it holds.
+//! The database of one canister's chain: its origin, the position of the copy, and its contents.
 
 use super::assemble::{Assembly, SEGMENTS, Tip};
 use super::change::{Change, int};
@@ -10,7 +10,7 @@ use anyhow::{Context, Error, Result, ensure};
 use coppice_interface::ExportCursor;
 use serde::Serialize;
 
-/// What a database holds.
+/// The contents of a database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Held {
     /// Number of the oldest block.
@@ -21,11 +21,11 @@ pub struct Held {
     pub blocks: u64,
     /// Transactions.
     pub transactions: u64,
-    /// Blocks that are missing between others.
+    /// Blocks missing between others.
     pub gap_blocks: u64,
-    /// Blocks that stand on one replica's word.
+    /// Unconfirmed blocks, which only one replica vouches for.
     pub unconfirmed_blocks: u64,
-    /// Blocks that a reorg or a reset took out and that are kept beside the others.
+    /// Blocks that a reorg or a reset removed, as far as they are kept.
     pub orphaned_blocks: u64,
 }
 
@@ -34,27 +34,31 @@ pub struct Store {
     database: Database,
     payload: Payload,
     revision: i64,
-    /// As it is committed.
+    /// The committed value.
     pruned_before: Option<u64>,
-    /// What has been heard since.
-    heard_pruned: Option<u64>,
+    /// A newer value, to be committed with the next change.
+    newly_pruned: Option<u64>,
 }
 
 fn number(row: &Row, column: usize) -> Result<u64> {
     let value: i64 = row.get(column)?;
-    u64::try_from(value).with_context(|| format!("the database says {value} where a number must be"))
+    u64::try_from(value).with_context(|| format!("the database holds {value} instead of a non-negative number"))
 }
 
 fn optional(row: &Row, column: usize) -> Result<Option<u64>> {
     let value: Option<i64> = row.get(column)?;
-    value.map(|value| u64::try_from(value).with_context(|| format!("the database says {value}"))).transpose()
+    value
+        .map(|value| {
+            u64::try_from(value).with_context(|| format!("the database holds {value} instead of a non-negative number"))
+        })
+        .transpose()
 }
 
 impl Store {
-    /// Opens a database, and makes the tables where it has none.
+    /// Opens a database, and creates the tables if there are none.
     ///
     /// # Errors
-    /// When it cannot be opened, holds the chain of another canister or in another way, or has another schema.
+    /// When it cannot be opened, holds the chain of another canister, was begun with another `--payload`, or has another schema.
     pub fn open(url: &str, origin: &Origin) -> Result<Self> {
         let mut database = Database::open(url)?;
         let (revision, pruned_before) = database.transaction(|tx| {
@@ -67,48 +71,51 @@ impl Store {
                 tx.execute(sql, &values)?;
             }
             let row = tx.one("SELECT schema_version FROM state", &[])?;
-            let version: i64 = row.context("the database has the tables, and no state in them")?.get(0)?;
-            ensure!(version == VERSION, "the database has schema {version}, and this command knows {VERSION}");
+            let version: i64 = row.context("the database has the tables, but no row in the table state")?.get(0)?;
+            ensure!(
+                version == VERSION,
+                "the database has schema {version}, but this command needs {VERSION}; use another database (--database)"
+            );
             let sql = "SELECT schema_version, canister, payload, revision, pruned_before FROM state";
-            let row = tx.one(sql, &[])?.context("the database has no state")?;
+            let row = tx.one(sql, &[])?.context("the database has no row in the table state")?;
             let canister: String = row.get(1)?;
             ensure!(
                 canister == origin.canister,
-                "the database holds the chain of canister {canister}, not of {}; name another one (--database)",
+                "the database holds the chain of canister {canister}, not of {}; use another database (--database)",
                 origin.canister
             );
             let payload: String = row.get(2)?;
             ensure!(
                 payload == origin.payload.name(),
-                "the database was begun with --payload {payload}; go on with that, or name another one (--database)"
+                "the database was begun with --payload {payload}; use that option again, or another database (--database)"
             );
             Ok((row.get(3)?, optional(&row, 4)?))
         })?;
-        Ok(Self { database, payload: origin.payload, revision, pruned_before, heard_pruned: None })
+        Ok(Self { database, payload: origin.payload, revision, pruned_before, newly_pruned: None })
     }
 
-    /// SQLite or PostgreSQL.
+    /// Returns the kind of database.
     pub fn kind(&self) -> Kind {
         self.database.kind()
     }
 
-    /// The canister has said that no block below this number is kept. Committed with the next change.
-    pub fn hear_pruned(&mut self, before: u64) {
-        self.heard_pruned = self.heard_pruned.max(Some(before));
+    /// Notes that the canister keeps no block below this number. Committed with the next change.
+    pub fn note_pruned(&mut self, before: u64) {
+        self.newly_pruned = self.newly_pruned.max(Some(before));
     }
 
-    /// Below which number the canister had said that no block is kept, before what the next change is about.
+    /// Returns the number below which the canister keeps no block, as of the last change.
     pub fn pruned_before(&self) -> Option<u64> {
         self.pruned_before
     }
 
-    /// The cursor, and where the copy is.
+    /// Returns the cursor and the position of the copy.
     ///
     /// # Errors
-    /// When the database fails, or holds what this code does not write.
+    /// When the database fails, or holds something that this code does not write.
     pub fn load(&mut self) -> Result<(Option<ExportCursor>, Assembly)> {
         self.database.transaction(|tx| {
-            let row = tx.one("SELECT cursor FROM state", &[])?.context("the database has no state")?;
+            let row = tx.one("SELECT cursor FROM state", &[])?.context("the database has no row in the table state")?;
             let cursor: Option<String> = row.get(0)?;
             let cursor: Option<ExportCursor> = cursor.map(|cursor| serde_json::from_str(&cursor)).transpose()?;
             let tip = match tx.one("SELECT number, hash FROM blocks ORDER BY number DESC LIMIT 1", &[])? {
@@ -126,15 +133,15 @@ impl Store {
         })
     }
 
-    /// The hash of a stored block.
+    /// Returns the hash of a stored block.
     ///
     /// # Errors
     /// When the database fails.
     pub fn hash_of(&mut self, block: u64) -> Result<Option<Vec<u8>>> {
-        Ok(self.word_of(block)?.map(|(hash, _)| hash))
+        Ok(self.hash_and_confirmed(block)?.map(|(hash, _)| hash))
     }
 
-    /// What the database holds.
+    /// Returns the contents of the database.
     ///
     /// # Errors
     /// When the database fails.
@@ -156,13 +163,12 @@ impl Store {
         })
     }
 
-    /// The first block from `from` on that stands on one replica's word, and the last such block among the `most` numbers
-    /// from there on.
+    /// Returns the first unconfirmed block from `from` on, and the last unconfirmed block among the `most` numbers from there on.
     ///
     /// # Errors
     /// When the database fails.
     pub fn unconfirmed_from(&mut self, from: u64, most: u64) -> Result<Option<(u64, u64)>> {
-        // No block has a number of more than 63 bits.
+        // No block number has more than 63 bits.
         let Ok(from) = int(from) else { return Ok(None) };
         self.database.transaction(|tx| {
             let sql = "SELECT min(number) FROM blocks WHERE confirmed = 0 AND number >= $1";
@@ -175,12 +181,12 @@ impl Store {
         })
     }
 
-    /// The blocks that stand on one replica's word, as ranges of numbers, both inclusive: the lowest `most` ranges.
+    /// Returns the unconfirmed blocks as ranges of numbers, both inclusive: the lowest `most` ranges.
     ///
     /// # Errors
     /// When the database fails.
     pub fn unconfirmed_ranges(&mut self, most: i64) -> Result<Vec<(u64, u64)>> {
-        // Numbers of a range are as far from their places as each other.
+        // Within a range, the difference between number and row number is constant.
         let sql = "SELECT min(number), max(number) FROM \
                    (SELECT number, number - row_number() OVER (ORDER BY number) AS away FROM blocks WHERE confirmed = 0) \
                    AS unconfirmed GROUP BY away ORDER BY min(number) LIMIT $1";
@@ -188,7 +194,7 @@ impl Store {
         rows.iter().map(|row| Ok((number(row, 0)?, number(row, 1)?))).collect()
     }
 
-    /// True if the subnet vouches for any block from `from` on.
+    /// Returns whether the subnet vouches for any block from `from` on.
     ///
     /// # Errors
     /// When the database fails.
@@ -197,17 +203,17 @@ impl Store {
         Ok(self.one(sql, &[int(from)?.into()])?.is_some())
     }
 
-    /// The hash of a stored block, and whether the subnet vouches for it.
+    /// Returns the hash of a stored block, and whether the subnet vouches for the block.
     ///
     /// # Errors
     /// When the database fails.
-    pub fn word_of(&mut self, block: u64) -> Result<Option<(Vec<u8>, bool)>> {
+    pub fn hash_and_confirmed(&mut self, block: u64) -> Result<Option<(Vec<u8>, bool)>> {
         let row = self.one("SELECT hash, confirmed FROM blocks WHERE number = $1", &[int(block)?.into()])?;
         row.map(|row| Ok((row.get(0)?, row.get::<i64>(1)? != 0))).transpose()
     }
 
-    /// How many of these blocks are stored just so, with as many transaction ids; of every sixteenth the ids themselves are
-    /// compared.
+    /// Returns how many of these blocks are stored unchanged, with the same number of transaction ids. The ids themselves are compared for
+    /// every sixteenth block.
     ///
     /// # Errors
     /// When the database fails.
@@ -239,20 +245,20 @@ impl Store {
         })
     }
 
-    /// Makes one change, and moves the cursor with it.
+    /// Makes one change and moves the cursor, in one transaction.
     ///
     /// # Errors
-    /// The work's own; when the database fails, or somebody else has changed it meanwhile. Nothing has changed then.
+    /// The error of `work`; when the database fails, or another process has changed it meanwhile. An error leaves the database unchanged.
     pub fn change<R>(
         &mut self,
         work: impl FnOnce(&mut Change<'_, '_>) -> Result<(R, Option<ExportCursor>)>,
     ) -> Result<R> {
         let (payload, revision) = (self.payload, self.revision);
-        let pruned_before = self.pruned_before.max(self.heard_pruned);
+        let pruned_before = self.pruned_before.max(self.newly_pruned);
         let (result, pruned_before) = self.database.transaction(|tx| {
             let sql = "UPDATE state SET revision = revision + 1 WHERE revision = $1";
             let alone = tx.execute(sql, &[revision.into()])? == 1;
-            ensure!(alone, "another indexer writes to this database");
+            ensure!(alone, "another indexer writes to this database: stop one of them");
             let mut change = Change::new(tx, payload, revision);
             let (result, cursor) = work(&mut change)?;
             let pruned_before = pruned_before.filter(|_| !change.is_of_another_chain());
@@ -262,7 +268,7 @@ impl Store {
             Ok((result, pruned_before))
         })?;
         self.revision += 1;
-        (self.pruned_before, self.heard_pruned) = (pruned_before, None);
+        (self.pruned_before, self.newly_pruned) = (pruned_before, None);
         Ok(result)
     }
 

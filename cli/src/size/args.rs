@@ -5,7 +5,7 @@ use coppice_interface::SIZE_CLASSES;
 /// Options of `coppice size`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct SizeArgs {
-    /// Payload of a block in bytes: body, receipts and index
+    /// Payload bytes per block: body, receipts and index
     #[arg(long, value_name = "N", num_args = 1.., default_values_t = [16 << 10, 256 << 10, 1 << 20, 4 << 20],
         value_parser = clap::value_parser!(u64).range(1..=256 << 20))]
     pub block_bytes: Vec<u64>,
@@ -13,22 +13,22 @@ pub struct SizeArgs {
     #[arg(long, value_name = "N", num_args = 1.., default_values_t = [1, 30, 365],
         value_parser = clap::value_parser!(u64).range(1..=36_500))]
     pub days: Vec<u64>,
-    /// Transactions of a block [default: one for each 500 bytes]
+    /// Transactions per block [default: one per 500 bytes]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=100_000))]
     pub transactions: Option<u64>,
-    /// Secondary keys of a block, each of 32 bytes and another one
+    /// Secondary keys per block, all different, of 32 bytes each
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     pub keys: u64,
-    /// UTXO records that are there at a time, of transactions with two outputs; with some, each transaction of a block makes one
+    /// UTXO records kept at a time, of transactions with two outputs; unless 0, each transaction creates one
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=1_000_000_000_000))]
     pub records: u64,
-    /// Segments are not compared with their digests: `verify_segments` is off
+    /// Do not compare segments with their digests (`verify_segments` off)
     #[arg(long)]
     pub unverified: bool,
-    /// Seconds between two blocks, with three decimals at most
+    /// Seconds between two blocks, with at most three decimals
     #[arg(long, value_name = "SECS", default_value = "600", value_parser = interval)]
     pub interval: u64,
-    /// Bytes of a blob of the log
+    /// Bytes per blob of the log
     #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = log_class)]
     pub log_class: u32,
     /// Seconds between two ticks of the daemon
@@ -39,24 +39,24 @@ pub struct SizeArgs {
     pub json: bool,
 }
 
-/// A size class of the log's blobs.
+/// Parses a size class of the log's blobs.
 ///
 /// # Errors
 /// When there is no such class.
 pub(super) fn log_class(text: &str) -> Result<u32, String> {
     let size = text.parse().ok().filter(|size| SIZE_CLASSES.contains(size));
-    size.ok_or_else(|| "64, 128, 256 or 512 KiB, 1, 2 or 4 MiB, in bytes".into())
+    size.ok_or_else(|| "write 64, 128, 256 or 512 KiB, or 1, 2 or 4 MiB, in bytes".into())
 }
 
-/// Milliseconds of a number of seconds, which may have three decimals.
+/// Parses a number of seconds with up to three decimals into milliseconds.
 ///
 /// # Errors
-/// When it is no number, below 0.001 or above 864,000.
+/// When it is not a number, or below 0.001 or above 864,000.
 pub(super) fn interval(text: &str) -> Result<u64, String> {
     let millis = text.parse::<f64>().map_or(0.0, |secs| secs * 1_000.0).round();
     if (1.0..=864_000_000.0).contains(&millis) {
         Ok(millis as u64)
     } else {
-        Err("seconds from 0.001 to 864000, with three decimals at most".into())
+        Err("write seconds from 0.001 to 864000, with at most three decimals".into())
     }
 }

@@ -1,29 +1,29 @@
-//! Stable memory that a chain grows: what is billed for it, and the least cap with which it reaches its target.
+//! Stable memory of a chain: the billed bytes, and the least page limit with which the chain reaches its target.
 
 use coppice_interface::{BUCKET, RECORDS_RESERVE, WASM_PAGE, chain_begins};
 
-/// Bytes for which the regions' sets are sized: what a canister may have.
+/// Bytes for which the regions' sets are sized: the limit of a canister.
 const GIB_500: u64 = 500 << 30;
-/// Bytes of stable memory of the UTXO record of a transaction with two outputs.
+/// Bytes of stable memory per UTXO record of a transaction with two outputs.
 const RECORD_BYTES: u64 = 500;
-/// Bytes that are far more than any canister holds.
+/// More bytes than any canister can hold.
 pub const FAR_TOO_MUCH: u64 = 1 << 50;
 
-/// The least cap with which a chain reaches its target: with what the regions of an empty canister begin with, two of them the UTXO
-/// records', with the records and their reserve. An empty canister asks for 5,120 pages.
+/// Returns the least page limit with which a chain reaches its target: the target, the initial regions of an empty canister (two of them of
+/// UTXO records), the records and their reserve. An empty canister needs 5,120 pages.
 pub fn least_pages(target_bytes: u64, log_class: u64, records: u64) -> u64 {
     let bytes = target_bytes + chain_begins(log_class as u32) + 2 * BUCKET + RECORDS_RESERVE;
     let of_records = (records * RECORD_BYTES).div_ceil(WASM_PAGE);
     (1 + bytes / WASM_PAGE).max(5_120) + of_records
 }
 
-/// Returns the bytes of stable memory that blocks with these bytes, ids and keys, and the records, need: whole buckets of each region.
+/// Returns the stable memory that blocks with these bytes, ids, keys and records need, in whole buckets of each region.
 pub fn billed(log_class: u64, kept_bytes: u64, blocks: u64, [ids, keys, records]: [u64; 3]) -> u64 {
     // 28 entries to a bucket of 512 bytes, 60 % of it used, and one bucket in ten for overflow.
     let index = |entries: u64| (2 << 20) + entries * 512 * 11 / (28 * 6);
     let of_records = if records > 0 { index(records) + records * RECORD_BYTES } else { 0 };
     let regions = [
-        // Cells, and the sets of free slots, sized for 500 GiB.
+        // Cells, and the sets of free slots, which are sized for 500 GiB.
         1,
         GIB_500 / (64 << 10),
         kept_bytes,
@@ -31,7 +31,7 @@ pub fn billed(log_class: u64, kept_bytes: u64, blocks: u64, [ids, keys, records]
         GIB_500 / log_class * 8,
         (4 << 20) + blocks.div_ceil(256) * (80 << 10),
         index(ids),
-        // The indexes of secondary keys and of UTXO records begin with as much, where the chain has none.
+        // The indexes of secondary keys and of UTXO records have their initial size even if they are empty.
         index(keys),
         (2 << 20) + of_records,
         4 << 10,
@@ -39,12 +39,12 @@ pub fn billed(log_class: u64, kept_bytes: u64, blocks: u64, [ids, keys, records]
     WASM_PAGE + regions.map(grown).iter().sum::<u64>()
 }
 
-/// Returns the size of a region that grew step by step until it held `bytes`: each step adds a thirty-second part, at most 32 buckets.
+/// Returns the size of a region that grew step by step until it held `bytes`: each step adds one thirty-second, at most 32 buckets.
 fn grown(bytes: u64) -> u64 {
     let need = bytes.div_ceil(BUCKET);
     let mut have = 0;
     while have < need {
-        // From here on each step is as long as the others.
+        // From here on all steps have the same length.
         have = if have >= 1_024 { have + (need - have).next_multiple_of(32) } else { (have + 1).max(have + have / 32) };
     }
     have * BUCKET
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_region_grows_by_buckets_and_by_a_thirty_second_part() {
+    fn region_grows_by_one_thirty_second_in_whole_buckets() {
         assert_eq!(grown(0), 0);
         assert_eq!(grown(1), BUCKET);
         assert_eq!(grown(64 * BUCKET), 64 * BUCKET);

@@ -1,7 +1,7 @@
-//! `coppice size`: what a chain will need of the canister: `target_bytes`, stable memory billed, cycles a year.
+//! `coppice size`: what a chain needs of the canister: `target_bytes`, billed stable memory, cycles per year.
 //!
-//! Stable memory is billed for what was ever grown, so it is the plateau that costs. It follows from the retained window by
-//! the canister's own constants; a test holds the prediction against a canister that was fed until it stopped growing.
+//! Stable memory is billed for its largest size so far, so the plateau determines the cost. The plateau follows from the retained window by
+//! the canister's own constants; a test compares the prediction with a canister that was fed until it stopped growing.
 
 pub mod args;
 mod memory;
@@ -17,7 +17,7 @@ use anyhow::Result;
 use args::SizeArgs;
 use needs::TRANSACTION_BYTES;
 
-/// Sizes for each of these block sizes and days.
+/// Returns the sizes for all combinations of block size and days.
 fn sizes(args: &SizeArgs) -> Vec<Size> {
     let workload = |block_bytes: u64, days: u64| Workload {
         block_bytes,
@@ -70,7 +70,7 @@ mod tests {
         log_class: 1 << 20,
         timer_interval_secs: 60,
     };
-    /// A block a year.
+    /// One block per year.
     const IDLE: Workload = Workload { block_bytes: 1, transactions: 0, interval_ms: YEAR as u64 * 1_000, ..CHAIN };
 
     fn args(more: &[&str]) -> SizeArgs {
@@ -80,9 +80,9 @@ mod tests {
         }
     }
 
-    /// The manual has what the command prints.
+    /// The manual contains the table that the command prints.
     #[test]
-    fn the_manual_has_the_table() {
+    fn manual_contains_the_printed_table() {
         let table = table(&sizes(&args(&[])));
         let manual = include_str!("../../../docs/operations.md");
         assert!(manual.contains(&table), "docs/operations.md should have:\n{table}");
@@ -90,13 +90,13 @@ mod tests {
 
     /// docs/costs.md has the parts in a table that `coppice bench` writes.
     #[test]
-    fn readme_has_what_a_block_costs() {
+    fn readme_quotes_the_cost_of_a_block() {
         let size = Size::example();
         let parts = size.of_a_block();
         let all: f64 = parts.iter().map(|(_, cycles)| cycles).sum();
         let share = |part: usize| parts[part].1 / all * 100.0;
         let readme = include_str!("../../../README.md").replace('\n', " ");
-        let said = format!(
+        let text = format!(
             "bringing its bytes in takes {:.0} %, stable memory {:.0} %, SHA-256 of its segments {:.0} %, appending it {:.1} %, the timer {:.0} %, and \
              pruning it {:.1} %: {:.0} XDR a million blocks",
             share(0),
@@ -107,14 +107,14 @@ mod tests {
             share(5),
             all / 1e6
         );
-        assert!(readme.contains(&said), "README.md should have: {said}");
+        assert!(readme.contains(&text), "README.md should have: {text}");
         let year = (size.storage_cycles + size.feeding_cycles + size.daemon_cycles) as f64;
-        // The timer's net and whole blocks are a year's, too.
+        // The yearly figures also include the safety timer, and count whole blocks.
         assert!((all * (YEAR / 15) as f64 / year - 1.0).abs() < 0.02, "{all} a block, {year} a year");
     }
 
     #[test]
-    fn the_page_of_the_first_deployment_has_its_size_deposit_and_target() {
+    fn deploy_page_quotes_its_size_deposit_and_target() {
         let sizes = sizes(&args(&["--block-bytes", "200000", "--transactions", "400", "--days", "30"]));
         let page = include_str!("../../../docs/deploy.md");
         let deposit = sizes[0].deposit_cycles.div_ceil(1_000_000_000_000);
@@ -132,11 +132,11 @@ mod tests {
     }
 
     #[test]
-    fn what_no_canister_holds_is_said() {
+    fn size_beyond_500_gib_is_reported() {
         let size = Size::of(Workload { days: 365, ..CHAIN });
         assert!(!size.fits() && table(&[size]).contains("over 500 GiB"));
         assert!(Size::of(CHAIN).fits());
-        // The largest of everything: nothing overflows.
+        // The largest inputs overflow nothing.
         let largest = Workload {
             block_bytes: 256 << 20,
             transactions: 100_000,
@@ -155,21 +155,21 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_has_milliseconds() {
+    fn interval_is_parsed_to_milliseconds() {
         assert_eq!(["600", "0.25", "0.001", "864000"].map(interval), [600_000, 250, 1, 864_000_000].map(Ok));
         for bad in ["0", "-1", "0.0004", "864000.001", "a", "", "NaN", "inf"] {
             assert!(interval(bad).is_err(), "{bad}");
         }
         assert_eq!((args(&[]).interval, args(&["--interval", "0.5"]).interval), (600_000, 500));
-        // Four blocks a second are four times as many as one.
+        // Four blocks per second keep four times as many blocks as one.
         let of = |interval_ms| Size::of(Workload { block_bytes: 1_000, transactions: 2, interval_ms, ..CHAIN });
         assert_eq!((of(1_000).blocks, of(250).blocks), (86_400 + 2 + 60, 4 * 86_400 + 2 + 240));
         assert_eq!(of(250).feeding_cycles / 1_000_000, 4 * of(1_000).feeding_cycles / 1_000_000);
     }
 
-    /// Each option costs what it should, and nothing where it is not chosen.
+    /// Each option has its price, and costs nothing if it is not chosen.
     #[test]
-    fn verification_keys_records_and_the_way_of_feeding_have_their_prices() {
+    fn verification_keys_records_and_feeding_have_their_prices() {
         let chain = Workload { block_bytes: 200_000, transactions: 400, interval_ms: 600_000, days: 30, ..CHAIN };
         let plain = Size::of(chain);
         let blocks = 52_560;
@@ -191,7 +191,7 @@ mod tests {
             records.feeding_cycles > plain.feeding_cycles + executed && records.daemon_cycles > plain.daemon_cycles
         );
 
-        // From outside a byte costs 2,000 and a message 1.2 M; a canister that calls pays 1,000 and 0.26 M.
+        // A byte from outside costs 2,000 and a message 1.2 M; a calling canister pays 1,000 and 0.26 M.
         let saved = blocks * (200_000 * 1_000 + 310 * 2_000 + 1_200_000 - 260_000);
         assert_eq!(plain.feeding_cycles - plain.calling_cycles, saved);
         let year = (plain.storage_cycles + plain.feeding_cycles + plain.daemon_cycles) as f64 / 1e12;
@@ -202,30 +202,30 @@ mod tests {
     }
 
     #[test]
-    fn a_feed_that_outruns_pruning_is_said() {
+    fn feed_that_outruns_pruning_is_reported() {
         let workload = |transactions, interval_ms| Workload { transactions, interval_ms, ..CHAIN };
-        // 1 a block, 2 for each of four blobs, and the references: 10,000 a second are the most.
+        // Ops: 1 per block, 2 for each of four blobs, and 1 per reference; at most 10,000 a second.
         let most = Size::of(workload(9_991, 1_000));
         assert!(!most.outruns_pruning && warnings(&[most]).is_empty(), "{most:?}");
         let more = Size::of(workload(9_992, 1_000));
         assert!(more.outruns_pruning, "{more:?}");
         assert!(!Size::of(workload(9_992, 2_000)).outruns_pruning);
         assert!(Size::of(Workload { keys: 9_992, ..workload(0, 1_000) }).outruns_pruning);
-        let said = warnings(&[more, Size { blocks: 7, ..more }, most]);
-        assert!(said.len() == 1 && said[0].contains("10,001 references"), "{said:?}");
+        let shown = warnings(&[more, Size { blocks: 7, ..more }, most]);
+        assert!(shown.len() == 1 && shown[0].contains("10,001 references"), "{shown:?}");
     }
 
-    /// The net is what an idle canister costs.
+    /// An idle canister pays only for the safety timer and storage.
     #[test]
     fn an_idle_year_costs_less_than_a_trillion_cycles() {
         let cycles = Size::of(IDLE).daemon_cycles;
         assert!((700_000_000_000..1_000_000_000_000).contains(&cycles), "{cycles}");
-        assert_eq!(Size::of(IDLE).blocks, 16 + 2 + 1, "so many stay however old they are");
+        assert_eq!(Size::of(IDLE).blocks, 16 + 2 + 1, "this many blocks are kept at any age");
     }
 
-    /// However fast blocks come, there is a firing an interval, and the net.
+    /// However fast blocks come, the timer fires once per interval, besides the safety timer.
     #[test]
-    fn blocks_that_come_fast_share_firings() {
+    fn fast_blocks_share_timer_firings() {
         let workload = |interval_ms, timer_interval_secs| Workload { interval_ms, timer_interval_secs, ..IDLE };
         let an_hour = |interval_ms, timer| (firings_a_second(&workload(interval_ms, timer)) * 3_600.0).round();
         assert_eq!([100, 1_000, 30_000, 600_000].map(|interval| an_hour(interval, 60)), [66.0, 66.0, 66.0, 18.0]);

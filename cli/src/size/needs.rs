@@ -14,38 +14,38 @@ pub const GIB_SECOND: u128 = 127_000;
 const MESSAGE: u128 = 5_000_000;
 const INGRESS: u128 = 1_200_000;
 const INGRESS_BYTE: u128 = 2_000;
-/// Fees of a canister that calls another one: for a call, and for each byte of the argument.
+/// Fees of a calling canister: per call, and per byte of the argument.
 const CALL: u128 = 260_000;
 const CALL_BYTE: u128 = 1_000;
 /// Fee for creating a canister.
 const CREATION: u128 = 500_000_000_000;
-/// Days for which the freezing threshold of production keeps storage paid (`icp.yaml`), and for which a deposit pays for all else.
+/// Days for which production's freezing threshold keeps storage paid (`icp.yaml`), and days for which a deposit pays everything else.
 const FREEZING_DAYS: u128 = 180;
 const DEPOSIT_DAYS: u128 = 30;
-/// Bytes of a message's envelope beside the argument: 150 and the method's name, 145 for an Ed25519 key, its signature and an
-/// agent's longer nonce.
+/// Bytes of a message's envelope besides the argument: 150 and the method's name; 145 for an Ed25519 key, its signature and an agent's
+/// longer nonce.
 const ENVELOPE: u128 = 310;
-/// Instructions charged, heap pages included, for a message that appends or uploads, and for what comes
-/// with bytes, transactions and secondary keys; for comparing segments with their digests, a block and a byte; for pruning a block, and for
-/// sweeping what a transaction or key leaves in the index (`docs/costs.md`). One instruction is one cycle.
+/// Instructions charged, heap pages included: per message that appends or uploads, and per byte, transaction and secondary key; per block
+/// and byte for comparing segments with their digests; per block for pruning; per transaction or key for sweeping the index
+/// (`docs/costs.md`). One instruction costs one cycle.
 const APPEND: u64 = 125_000;
 const APPEND_BYTE: u64 = 4;
 const APPEND_TRANSACTION: u64 = 2_800;
 const APPEND_KEY: u64 = 3_200;
 const VERIFY: u64 = 30_000;
 const VERIFY_BYTE: u64 = 76;
-/// Instructions charged for a firing of the timer that has nothing to do, including the sample that it takes.
+/// Instructions charged for a firing of the timer without work, including the sample that it takes.
 const IDLE_FIRING: u64 = 80_000;
 const PRUNE: u64 = 50_000;
 /// Instructions charged for sweeping one reference.
 pub const SWEEP: u64 = 1_000;
-/// Instructions charged for the UTXO record of a transaction with two outputs: creating it, spending its inputs' outputs and setting
-/// it as mined; and pruning it.
+/// Instructions charged for the UTXO record of a transaction with two outputs: to create it, spend its inputs' outputs and set it as mined;
+/// and to prune it.
 const RECORD: u64 = 100_000;
 const PRUNE_RECORD: u64 = 30_000;
-/// Bytes that come for it beside its transaction: what creates it, two spends, and what sets it as mined.
+/// Bytes of messages for a record besides its transaction: the creation, two spends, and the mined flag.
 const RECORD_MESSAGE_BYTES: u64 = 370;
-/// Bytes of a transaction in the table of the manual.
+/// Bytes per transaction in the manual's table.
 pub(super) const TRANSACTION_BYTES: u64 = 500;
 
 /// The needs of a chain.
@@ -54,43 +54,44 @@ pub struct Size {
     /// The chain that has these needs.
     #[serde(flatten)]
     pub workload: Workload,
-    /// Blocks that are kept at the most.
+    /// Maximum number of kept blocks.
     pub blocks: u64,
-    /// Class bytes of their blobs.
+    /// Bytes of their blobs, by size class.
     pub kept_bytes: u64,
-    /// The recommended `target_bytes`, with which the retained window reaches up to low water.
+    /// The recommended `target_bytes`, with which the retained window fills the store up to the low watermark.
     pub target_bytes: u64,
     /// Stable memory at the plateau.
     pub billed_bytes: u64,
     /// The least `max_stable_pages` for the target, the records and the reserve.
     pub max_stable_pages: u64,
-    /// Cycles to deploy with: they make the canister, keep the plateau above the freezing threshold, and pay for 30 days before feeding is refused.
+    /// Cycles to deploy with: they create the canister, keep the plateau above the freezing threshold, and pay for 30 days before feeding
+    /// is refused.
     pub deposit_cycles: u128,
-    /// Cycles a year for stable memory.
+    /// Cycles per year for stable memory.
     pub storage_cycles: u128,
-    /// Cycles a year for the messages that bring the blocks, and what makes records, from outside.
+    /// Cycles per year for the messages with the blocks and the records, sent from outside.
     pub feeding_cycles: u128,
-    /// Cycles a year for the same messages from a canister, including that canister's fees for its calls.
+    /// Cycles per year for the same messages from a canister, including that canister's fees for its calls.
     pub calling_cycles: u128,
-    /// Cycles a year for the timer, and for pruning.
+    /// Cycles per year for the timer and for pruning.
     pub daemon_cycles: u128,
-    /// Cost of a year in XDR if the chain is fed from outside; 1 XDR is 1 T cycles.
+    /// Cost per year in XDR if the chain is fed from outside; 1 XDR is 1 T cycles.
     pub xdr: f64,
-    /// Ops a second that pruning needs to keep up: blocks, blobs, and index entries.
+    /// Ops per second that pruning needs to keep up: blocks, blobs, and index entries.
     pub ops_per_second: f64,
-    /// True if `ops_per_second` is more than ticks can do, so that pruning falls behind for ever.
+    /// True if `ops_per_second` is more than ticks can do, so that the backlog grows for ever.
     pub outruns_pruning: bool,
 }
 
 impl Size {
-    /// The needs of a chain.
+    /// Computes the needs of a chain.
     pub fn of(workload: Workload) -> Self {
         let Workload { block_bytes, transactions, keys, records, interval_ms, days, log_class, .. } = workload;
-        // The head and what comes between two ticks stands behind the window.
+        // Besides the window, the head and the blocks between two ticks are kept.
         let retained = (days * DAY * 1_000).div_ceil(interval_ms).max(PrunePolicy::default().min_kept_blocks);
         let blocks = retained + 2 + (workload.timer_interval_secs * 1_000).div_ceil(interval_ms);
         let references = transactions + keys;
-        // A count of more blocks than any canister holds is cut down to this one.
+        // Limits the count to the blocks that a canister could hold at the very most, so that nothing overflows.
         let counted = blocks.min(memory::FAR_TOO_MUCH / (block_bytes + BLOCK_BYTES + references * REFERENCE_BYTES));
         // The window starts and ends in the middle of a blob.
         let kept_bytes = (counted * block_bytes).div_ceil(log_class) * log_class + 2 * log_class;
@@ -131,7 +132,7 @@ impl Size {
         }
     }
 
-    /// Returns the workload that the pages quote: blocks as the demonstration has them, kept for 30 days.
+    /// Returns the example in the docs: blocks like those of the demonstration, kept for 30 days.
     pub fn example() -> Self {
         Self::of(Workload {
             block_bytes: 177_000,
@@ -171,14 +172,14 @@ impl Size {
 }
 
 impl Workload {
-    /// Bytes of the arguments that bring a block, and what makes its records.
+    /// Bytes of the arguments for a block and its records.
     fn bytes_in(&self) -> u128 {
         let Workload { block_bytes, transactions, records, .. } = *self;
         let beside = if records > 0 { transactions * (TRANSACTION_BYTES + RECORD_MESSAGE_BYTES) } else { 0 };
         u128::from(block_bytes) + u128::from(beside)
     }
 
-    /// Messages that bring a block, and what makes its records: batches of creations, spends and mined transactions.
+    /// Messages for a block and its records: batches of creations, spends and mined transactions.
     fn messages(&self) -> u128 {
         let Workload { block_bytes, transactions, records, .. } = *self;
         let batches = if records > 0 && transactions > 0 {
@@ -198,26 +199,26 @@ impl Workload {
         messages(block_bytes) * APPEND + block_bytes * APPEND_BYTE + entered + verified + records
     }
 
-    /// Instructions charged for the timer from one block to the next: firings, pruning one, and sweeping as many references.
+    /// Instructions charged for the timer between two blocks: firings, pruning one block, and sweeping its references.
     pub fn daemon_instructions(&self) -> u64 {
         (self.firings() * IDLE_FIRING as f64) as u64 + self.pruning_instructions()
     }
 
-    /// Instructions charged for pruning a block, sweeping its references, and pruning as many records as it made.
+    /// Instructions charged for pruning a block, sweeping its references, and pruning as many records as the block created.
     fn pruning_instructions(&self) -> u64 {
         let Workload { transactions, keys, records, .. } = *self;
         let records = if records > 0 { transactions * PRUNE_RECORD } else { 0 };
         PRUNE + (transactions + keys) * SWEEP + records
     }
 
-    /// Firings of the timer from one block to the next.
+    /// Firings of the timer between two blocks.
     pub fn firings(&self) -> f64 {
         firings_a_second(self) * self.interval_secs()
     }
 }
 
-/// Firings of the timer: the net's; one that a block arms, and one that the age of the oldest block arms, where they don't come
-/// faster than the interval; and those of sweeps, each of which drops as many entries as a tick may.
+/// Firings of the timer per second: those of the safety timer; two per block, armed by the new block and by the age of the oldest block,
+/// but at most one per timer interval; and those of sweeps, each of which drops as many entries as a tick may.
 pub(super) fn firings_a_second(workload: &Workload) -> f64 {
     let interval = workload.interval_secs();
     let net = 1.0 / NET_SECS as f64;
@@ -229,19 +230,19 @@ pub(super) fn firings_a_second(workload: &Workload) -> f64 {
     net + armed + (workload.transactions + workload.keys) as f64 / interval / max_ops()
 }
 
-/// Ops a second that pruning takes: 1 a block, 2 a blob that becomes free, 1 a reference.
+/// Ops per second that pruning takes: 1 per block, 2 per freed blob, 1 per reference.
 fn ops(workload: &Workload) -> f64 {
     let Workload { block_bytes, transactions, keys, log_class, .. } = *workload;
     let blobs = block_bytes as f64 / log_class as f64;
     (1.0 + 2.0 * blobs + (transactions + keys) as f64) / workload.interval_secs()
 }
 
-/// Ops of a tick, unless the policy says otherwise; and of a second, because a round of about a second has one tick.
+/// Ops per tick by the default policy, and so per second, because there is one tick per round of about a second.
 pub(super) fn max_ops() -> f64 {
     PrunePolicy::default().max_ops_per_tick as f64
 }
 
-/// Messages that bring a block: `append_block`, or chunks between a beginning and a commit.
+/// Messages for a block: one `append_block`, or chunks between a begin and a commit.
 fn messages(block_bytes: u64) -> u64 {
     if block_bytes <= feed::MAX_APPEND as u64 { 1 } else { block_bytes.div_ceil(u64::from(feed::CHUNK)) + 2 }
 }

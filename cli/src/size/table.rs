@@ -1,4 +1,4 @@
-//! The table of `coppice size`, and what is said below it.
+//! The table of `coppice size`, and the warnings below it.
 
 use super::needs::{Size, max_ops};
 use comfy_table::presets::ASCII_MARKDOWN;
@@ -14,7 +14,7 @@ fn tera(cycles: u128) -> String {
     format!("{:.1} T", cycles as f64 / 1e12)
 }
 
-/// The table.
+/// Formats the table.
 pub fn table(sizes: &[Size]) -> String {
     let mut table = Table::new();
     table.load_style(ASCII_MARKDOWN);
@@ -59,7 +59,7 @@ pub fn warnings(sizes: &[Size]) -> Vec<String> {
     let outrunning = sizes.iter().filter(|size| size.outruns_pruning);
     let warning = |size: &Size| {
         format!(
-            "blocks of {} KiB outrun pruning: {} references, blocks and blobs a second, and a tick a second takes {}; the backlog grows for ever",
+            "blocks of {} KiB outrun pruning: pruning needs {} references, blocks and blobs a second, but one tick a second handles {}; the backlog grows for ever",
             HumanCount(size.workload.block_bytes >> 10),
             HumanCount(size.ops_per_second as u64),
             HumanCount(max_ops() as u64),

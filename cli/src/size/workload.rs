@@ -1,15 +1,15 @@
-//! A chain, as `coppice size` and the bench assume it.
+//! A chain's workload, as `coppice size` and the bench assume it.
 
 use serde::Serialize;
 
-/// A chain, and how long it is kept.
+/// A chain, and the time for which it is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Workload {
-    /// Payload of a block in bytes: body, receipts and index.
+    /// Payload bytes per block: body, receipts and index.
     pub block_bytes: u64,
-    /// Transactions of a block.
+    /// Transactions per block.
     pub transactions: u64,
-    /// Secondary keys of a block, each another one.
+    /// Secondary keys per block, all different.
     pub keys: u64,
     /// UTXO records kept at a time; unless 0, each transaction creates one.
     pub records: u64,
@@ -19,7 +19,7 @@ pub struct Workload {
     pub interval_ms: u64,
     /// Days for which blocks are retained.
     pub days: u64,
-    /// Bytes of a blob of the log.
+    /// Bytes per blob of the log.
     pub log_class: u64,
     /// Seconds between two ticks of the daemon.
     pub timer_interval_secs: u64,

@@ -1,10 +1,10 @@
-//! The forms in which a transaction goes to the canister.
+//! Serialised forms of a transaction for the canister.
 //!
 //! ```text
-//! extended: version ‖ 00 00 00 00 00 ef ‖ VarInt n ‖ n × (input ‖ what it spends, as an output) ‖ outputs ‖ lock time
+//! extended: version ‖ 00 00 00 00 00 ef ‖ VarInt n ‖ n × (input ‖ the output that it spends) ‖ outputs ‖ lock time
 //! ```
-//! The extended form says the fee, but has no room for witnesses. A transaction with witnesses goes as it is, with its fee
-//! beside it, so that what was in the block can always be had from what is stored.
+//! The extended form implies the fee, but cannot hold witnesses. A transaction with witnesses is sent unchanged, with its fee as an extra
+//! field, so that the stored bytes always contain the original transaction.
 
 use bitcoin::consensus::encode::{Decodable, Encodable, Error, VarInt, deserialize, serialize};
 use bitcoin::io::Write;
@@ -12,7 +12,7 @@ use bitcoin::{Transaction, TxIn, TxOut, Txid};
 
 const MARK: [u8; 6] = [0, 0, 0, 0, 0, 0xEF];
 
-/// The bytes to send for a transaction, and the fee to say beside them. `spent` is what its inputs spend, if all of it is
+/// Returns the bytes to send for a transaction, and the fee to send with them. `spent` lists the outputs that the inputs spend, if all are
 /// known.
 pub fn of(transaction: &Transaction, spent: Option<&[&TxOut]>) -> (Vec<u8>, Option<u64>) {
     let Some(spent) = spent else { return (serialize(transaction), None) };
@@ -41,11 +41,11 @@ fn extended(transaction: &Transaction, spent: &[&TxOut]) -> Vec<u8> {
         transaction.lock_time.consensus_encode(out)?;
         Ok(())
     };
-    write(&mut out).expect("a vector takes any bytes");
+    write(&mut out).expect("writing to a vector cannot fail");
     out
 }
 
-/// The id of a transaction in any form; `None` where the bytes are none.
+/// Returns the id of a transaction in any form, or `None` if the bytes are not a transaction.
 pub fn txid(bytes: &[u8]) -> Option<Txid> {
     if bytes.get(4..)?.starts_with(&MARK) {
         return without_extension(bytes).ok().map(|transaction| transaction.compute_txid());
@@ -65,7 +65,7 @@ fn without_extension(mut bytes: &[u8]) -> Result<Transaction, Error> {
     let output = Decodable::consensus_decode(reader)?;
     let lock_time = Decodable::consensus_decode(reader)?;
     if !reader.is_empty() {
-        return Err(Error::ParseFailed("bytes behind the lock time"));
+        return Err(Error::ParseFailed("bytes after the lock time"));
     }
     Ok(Transaction { version, lock_time, input, output })
 }
@@ -76,7 +76,7 @@ mod tests {
     use bitcoin::{Amount, Block, ScriptBuf};
 
     #[test]
-    fn each_form_has_the_same_id() {
+    fn all_forms_have_the_same_id() {
         let block: Block = deserialize(bitcoin_test_data::blocks::mainnet_702861()).unwrap();
         let spent =
             TxOut { value: Amount::from_sat(u64::from(u32::MAX) << 10), script_pubkey: ScriptBuf::from(vec![7; 300]) };

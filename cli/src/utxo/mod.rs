@@ -1,13 +1,13 @@
-//! `coppice ingest --utxo`: each block's transactions become records, and what their inputs name is spent.
+//! `coppice ingest --utxo`: creates a record for each transaction of a block, and spends the outputs of its inputs.
 //!
 //! ```text
 //! block ─▶ set: outputs in ─▶ utxo_create ─▶ (those that existed) utxo_set_mined
-//!                      └────▶ what inputs spend ─▶ utxo_spend ... behind the last block: verify, against the set
+//!                      └────▶ spent outputs ─▶ utxo_spend ... after the last block: verify, against the set
 //! ```
-//! **Constraint.** An interrupted replay starts again from the first block: every step can be repeated, and a step that was done
-//! before changes nothing. Blocks at or below the canister's `pruned_height` are left out, because their records may have been
-//! pruned since; so is a block that this height reaches while the block is being sent. A spend is only sent if the transaction of
-//! its output has a record: made from the blocks here, or already in the store.
+//! **Constraint.** An interrupted replay starts again from the first block: every step can be repeated, and a repeated step changes
+//! nothing. Blocks at or below the canister's `pruned_height` are skipped, because their records may have been pruned; so is a block that
+//! this height reaches while the block is being sent. A spend is only sent if the transaction of its output has a record, either created
+//! from these blocks or already in the store.
 
 pub mod form;
 pub mod send;
@@ -32,56 +32,56 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 pub use verify::Verified;
 
-/// The figures of a replay.
+/// The report of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Replayed {
-    /// Blocks at or below the canister's `pruned_height`: nothing of them was sent.
+    /// Blocks at or below the canister's `pruned_height`, of which nothing was sent.
     pub left_out_blocks: u64,
-    /// Transactions of the other blocks: each has a record.
+    /// Transactions of the other blocks; each has a record.
     pub transactions: u64,
-    /// Of them, those that had one before, from a run before.
+    /// Part of `transactions`: those that had a record from an earlier run.
     pub already_there: u64,
-    /// Transactions that a later block repeated (BIP 30): they have one record.
+    /// Transactions that a later block repeated (BIP 30); each has one record.
     pub repeated: u64,
-    /// Transactions that were longer than an ingress message and went in chunks.
+    /// Transactions that were too long for an ingress message and were uploaded in chunks.
     pub uploaded_in_chunks: u64,
-    /// Outputs of the blocks that are not spent.
+    /// Outputs of the blocks that are unspent.
     pub unspent_outputs: u64,
-    /// Their satoshis.
+    /// The satoshis of these outputs.
     pub unspent_satoshis: u64,
     /// Outputs that the blocks spend.
     pub spent_outputs: u64,
-    /// Of them, those that were spent before, in a run before.
+    /// Part of `spent_outputs`: those that an earlier run had spent.
     pub already_spent: u64,
-    /// Inputs that spend outputs of transactions of which there is no record: they were not sent.
+    /// Inputs that spend outputs of transactions without a record; they were not sent.
     pub spends_without_record: u64,
-    /// Records of the store at the end.
+    /// Records in the store at the end.
     pub records: u64,
-    /// Bytes of stable memory that records use, transactions in the BlobStore not counted.
+    /// Bytes of stable memory that records use, without transactions in the BlobStore.
     pub record_bytes: u64,
-    /// What was verified.
+    /// The result of the verification.
     pub verified: Verified,
-    /// Wall-clock seconds of the replay, without verifying.
+    /// Wall-clock seconds of the replay, without the verification.
     pub seconds: f64,
 }
 
 impl Replayed {
-    /// The table's rows.
+    /// Returns the table's rows.
     pub fn rows(&self) -> Vec<(&'static str, String)> {
         let bitcoin = Amount::from_sat(self.unspent_satoshis).display_in(Denomination::Bitcoin);
         let mut rows = vec![
             ("UTXO records", format!("{} transactions, {}", count(self.transactions), bytes(self.record_bytes))),
             ("unspent outputs", format!("{}, {bitcoin} BTC", count(self.unspent_outputs))),
             ("spent outputs", count(self.spent_outputs)),
-            ("outputs spent that no record has", count(self.spends_without_record)),
+            ("spent outputs without a record", count(self.spends_without_record)),
         ];
         for (name, number) in [
             ("UTXO records there already", self.already_there),
             ("outputs spent already", self.already_spent),
             ("transactions repeated by a later block", self.repeated),
             ("transactions uploaded in chunks", self.uploaded_in_chunks),
-            ("blocks left out, as their records may be pruned", self.left_out_blocks),
-            ("transactions of these without a record", self.verified.pruned),
+            ("blocks skipped, because their records may be pruned", self.left_out_blocks),
+            ("their transactions without a record", self.verified.pruned),
         ] {
             if number > 0 {
                 rows.push((name, count(number)));
@@ -97,43 +97,43 @@ impl Replayed {
     }
 }
 
-/// Checks that blocks have numbers that can be heights. Genesis may be among them: nobody can spend its output.
+/// Checks that the block numbers can be heights. Genesis may be among the blocks, because its output cannot be spent.
 ///
 /// # Errors
-/// When they have not.
+/// When they cannot.
 pub fn check_numbers(first: &Found, first_block: u64, last_block: u64) -> Result<()> {
     ensure!(
         first_block > 0 || first.hash == genesis_block(Network::Bitcoin).block_hash(),
-        "the UTXO store needs heights, and the first block, {}, is no genesis: --first-number says its height",
+        "the UTXO store needs heights, but the first block, {}, is not genesis: set its height with --first-number",
         first.hash
     );
-    ensure!(u32::try_from(last_block).is_ok(), "the UTXO store has heights of 32 bits; {last_block} has more");
+    ensure!(u32::try_from(last_block).is_ok(), "the UTXO store has heights of 32 bits; {last_block} does not fit");
     Ok(())
 }
 
-/// Checks that the canister's `coinbase_maturity` is the one that was asked for. It is its operator's, and stays as it is.
+/// Checks that the canister's `coinbase_maturity` is the expected one. The setting is the operator's, and is not changed here.
 ///
 /// # Errors
-/// When it is another one.
+/// When it is different.
 pub fn check_maturity(client: &Client<impl Site>, asked: Option<u32>) -> Result<()> {
     let Some(asked) = asked else { return Ok(()) };
     let there = client.get_config().wait()?.utxo.coinbase_maturity;
     ensure!(
         there == asked,
-        "--coinbase-maturity {asked}, but the canister's coinbase_maturity is {there}; before the first block an operator \
-         may change it: set_config '(record {{ utxo = opt record {{ coinbase_maturity = opt {asked} }} }})'"
+        "--coinbase-maturity {asked}, but the canister's coinbase_maturity is {there}; an operator may change it before the first \
+         block: set_config '(record {{ utxo = opt record {{ coinbase_maturity = opt {asked} }} }})'"
     );
     Ok(())
 }
 
-/// A replay under way.
+/// A replay in progress.
 #[derive(Debug)]
 pub struct Replay {
     set: Set,
     figures: Replayed,
-    /// The store, as it was found.
+    /// The store's state before the replay.
     before: UtxoStorage,
-    /// The highest block of a record that the canister has pruned, as far as is known.
+    /// The highest block of a record that the canister has pruned, as far as known.
     pruned_height: Option<u32>,
     coinbase_maturity: u32,
     height: u32,
@@ -141,7 +141,7 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Begins one.
+    /// Starts a replay.
     ///
     /// # Errors
     /// When the canister does not answer.
@@ -171,13 +171,13 @@ impl Replay {
             if !self.is_left_out() {
                 let sent = self.send(client, block, &added);
                 if let Err(error) = sent {
-                    // Records that it needs may have been pruned meanwhile.
+                    // The canister may have pruned records that this block needs.
                     self.pruned_height = client.get_storage_status().wait()?.utxo.pruned_height;
                     ensure!(self.is_left_out(), error.context(format!("block {number}")));
                 }
             }
             if self.is_left_out() {
-                self.leave_out(block, &added)?;
+                self.skip(block, &added)?;
             }
         }
         self.spent += started.elapsed();
@@ -189,8 +189,8 @@ impl Replay {
         Some(self.height) <= self.pruned_height
     }
 
-    /// Notes the spends of a block that is left out; nothing of the block is sent.
-    fn leave_out(&mut self, block: &Block, added: &[(RecordId, bool)]) -> Result<()> {
+    /// Records the spends of a skipped block in the set, and sends nothing.
+    fn skip(&mut self, block: &Block, added: &[(RecordId, bool)]) -> Result<()> {
         self.figures.left_out_blocks += 1;
         for (transaction, &(id, _)) in block.txdata.iter().zip(added) {
             self.set.record_mut(id).existed = true;
@@ -207,7 +207,7 @@ impl Replay {
     }
 
     fn block_at(&self) -> send::Block {
-        // These blocks are one chain.
+        // All blocks are of one chain, so the height identifies the block.
         send::Block::only(self.height)
     }
 
@@ -237,8 +237,12 @@ impl Replay {
             self.figures.repeated += u64::from(!new);
             match outcome {
                 Outcome::Created { utxos } => {
-                    ensure!(new, "transaction {} had a record, and has another", sent.txid);
-                    ensure!(utxos == record.utxos(), "transaction {} has {utxos} UTXOs there", sent.txid);
+                    ensure!(new, "transaction {} already had a record, but another was created", sent.txid);
+                    ensure!(
+                        utxos == record.utxos(),
+                        "transaction {} has {utxos} UTXOs in the canister, not as many as here",
+                        sent.txid
+                    );
                     self.figures.uploaded_in_chunks += u64::from(sent.is_long());
                 }
                 Outcome::Existed => {
@@ -251,7 +255,7 @@ impl Replay {
         send::set_mined(client, self.height, self.block_at(), false, &existed)
     }
 
-    /// Spends what the block's inputs spend.
+    /// Spends the outputs of the block's inputs.
     fn spend(&mut self, client: &Client<impl Site>, block: &Block, added: &[(RecordId, bool)]) -> Result<()> {
         let mut known: Vec<(OutPoint, UtxoHash, (RecordId, u32))> = Vec::new();
         let mut unknown = Vec::new();
@@ -265,7 +269,7 @@ impl Replay {
             }
         }
         self.figures.spends_without_record += unknown.len() as u64;
-        // A record of a block that was left out may be gone: then this was spent before.
+        // A record of a skipped block may be gone; its outputs were spent before.
         let doubtful = known.iter().map(|(outpoint, ..)| *outpoint);
         let doubtful: Vec<OutPoint> =
             doubtful.filter(|outpoint| self.set.height_of(&outpoint.txid) <= self.pruned_height).collect();
@@ -274,7 +278,7 @@ impl Replay {
             doubtful.filter(|(_, state)| state.utxo_hash.is_none()).map(|(outpoint, _)| *outpoint).collect();
         known.retain(|(outpoint, ..)| !gone.contains(outpoint));
         self.figures.spends_without_record += gone.len() as u64;
-        // Records that none of these blocks has are from a run before.
+        // Records of transactions outside these blocks are from an earlier run.
         if self.before.records > 0 {
             let outpoints: Vec<OutPoint> = unknown.iter().map(|(outpoint, _)| *outpoint).collect();
             let states = states(client, self.height, &outpoints)?;
@@ -304,17 +308,17 @@ impl Replay {
         Ok(())
     }
 
-    /// An error, with the way out where there is one.
+    /// Adds advice to an error, if there is any.
     fn explained(&self, error: anyhow::Error) -> anyhow::Error {
         let Some(immature) = error.downcast_ref::<Immature>() else { return error };
         let maturity = self.coinbase_maturity;
-        // A record that was made before the setting was changed has another one's height.
+        // A record that was created before the setting changed has a height by the old setting.
         let coinbase = immature.spendable_at.checked_sub(maturity);
         let depth = coinbase.and_then(|coinbase| self.height.checked_sub(coinbase));
         let depth = depth.map_or(String::new(), |depth| format!("{depth} blocks after it was made, "));
         error.context(format!(
-            "a coinbase is spent {depth}and the canister's coinbase_maturity is {maturity}; where the chain was made for \
-             tests, --coinbase-maturity says another one"
+            "a coinbase is spent {depth}but the canister's coinbase_maturity is {maturity}; for a test chain, set the \
+             chain's own value with --coinbase-maturity"
         ))
     }
 
@@ -322,7 +326,7 @@ impl Replay {
         self.set.records()[id as usize].txid
     }
 
-    /// Holds the store against the set, and answers the figures.
+    /// Compares the store with the set, and returns the report.
     ///
     /// # Errors
     /// When they differ.
@@ -330,11 +334,11 @@ impl Replay {
         let Self { set, mut figures, before, height, spent, .. } = self;
         let storage = client.get_storage_status().wait()?.utxo;
         let expected = before.records + figures.transactions - figures.already_there;
-        // There are fewer records if the canister prunes meanwhile.
+        // There may be fewer records, because the canister prunes meanwhile.
         let is_pruning = storage.pruned_height > before.pruned_height;
         ensure!(
             storage.records == expected || is_pruning,
-            "the store should have {expected} records, and has {}",
+            "the store should have {expected} records, but has {}",
             storage.records
         );
         (figures.unspent_outputs, figures.unspent_satoshis) = set.unspent();

@@ -1,4 +1,4 @@
-//! Records and spends to the canister.
+//! Sends records and spends to the canister.
 
 use crate::client::{Client, Transport, Wait};
 use anyhow::{Context, Result, bail, ensure};
@@ -7,22 +7,22 @@ use bitcoin::hashes::Hash;
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
 
-/// Bytes of a transaction that a message holds for sure; an ingress message may have 2 MiB in all.
+/// Bytes of a transaction that surely fits into a message; an ingress message may have 2 MiB in all.
 pub const MAX_RECORD: usize = 1_500_000;
-/// Spends of an item. A transaction that spends more does so in several.
+/// Maximum number of spends in an item. A transaction with more spends takes several items.
 const MAX_SPENDS: usize = 15_000;
 
-/// A block, as the UTXO store knows it.
+/// A block in the UTXO store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// Its id: two blocks of one height have different ones.
+    /// The block's id; two blocks of one height have different ids.
     pub id: u32,
-    /// Its height.
+    /// The block's height.
     pub height: u32,
 }
 
 impl Block {
-    /// The only block of its height, whose id that is too.
+    /// Returns the only block of its height, with the height as its id.
     pub fn only(height: u32) -> Self {
         Self { id: height, height }
     }
@@ -37,20 +37,20 @@ impl Block {
 pub struct NewRecord {
     /// The transaction.
     pub txid: Txid,
-    /// Its bytes, in the form in which they are to be kept.
+    /// The transaction's bytes, in the form in which they are to be kept.
     pub bytes: Vec<u8>,
-    /// Its fee, where the bytes do not say it.
+    /// The fee, if the bytes do not imply it.
     pub fee: Option<u64>,
-    /// The block that has it; none while it is unmined, and then it can be spent from all the same.
+    /// The block with the transaction; `None` while it is unmined, when its outputs can nevertheless be spent.
     pub mined: Option<Block>,
-    /// It is a double spend.
+    /// True for a double spend.
     pub conflicting: bool,
-    /// What it is made of where its bytes are kept outside the canister.
+    /// The description of a transaction whose bytes are kept outside the canister.
     pub outside: Option<Box<OutsideTransaction>>,
 }
 
 impl NewRecord {
-    /// No batch holds it.
+    /// Returns whether the record is too long for a batch.
     pub fn is_long(&self) -> bool {
         self.outside.is_none() && self.bytes.len() > MAX_RECORD
     }
@@ -61,33 +61,36 @@ impl NewRecord {
     }
 }
 
-/// What became of a record: it was created, with so many UTXOs, or it existed.
+/// The result of creating a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was created.
+    /// The record was created.
     Created {
-        /// Its UTXOs.
+        /// The number of its UTXOs.
         utxos: u32,
     },
-    /// It existed, or its transaction does.
+    /// The record or its transaction existed already.
     Existed,
 }
 
 fn outcome(txid: &Txid, answer: Result<UtxoCreated, UtxoCreateError>) -> Result<Outcome> {
     match answer {
         Ok(created) => {
-            ensure!(*created.txid == txid.to_byte_array(), "transaction {txid} has another id there: {created:?}");
+            ensure!(
+                *created.txid == txid.to_byte_array(),
+                "transaction {txid} has another id in the canister: {created:?}"
+            );
             Ok(Outcome::Created { utxos: created.utxos })
         }
         Err(UtxoCreateError::TxExists) => Ok(Outcome::Existed),
-        Err(error) => bail!("transaction {txid}: the canister makes no record: {error:?}"),
+        Err(error) => bail!("transaction {txid}: the canister creates no record: {error:?}"),
     }
 }
 
-/// Creates records at a height. Answers are in the order of the records.
+/// Creates records at a height. Returns the results in the order of the records.
 ///
 /// # Errors
-/// When the canister refuses one for another reason than that it exists.
+/// When the canister refuses a record that does not exist yet.
 pub fn create(client: &Client<impl Transport>, height: u32, records: &[NewRecord]) -> Result<Vec<Outcome>> {
     let mut outcomes = Vec::with_capacity(records.len());
     for run in records.chunk_by(|a, b| !a.is_long() && !b.is_long()) {
@@ -113,7 +116,7 @@ pub fn create(client: &Client<impl Transport>, height: u32, records: &[NewRecord
     Ok(outcomes)
 }
 
-/// Creates the record of a transaction that goes in chunks.
+/// Creates the record of a transaction that is uploaded in chunks.
 fn create_long(client: &Client<impl Transport>, height: u32, record: &NewRecord) -> Result<Outcome> {
     let txid = coppice_interface::Txid::from(record.txid.to_byte_array());
     match client.utxo_get(&UtxoGet { txid: txid.clone(), first: 0, limit: 0, extra_pages_cursor: None }).wait()? {
@@ -122,14 +125,14 @@ fn create_long(client: &Client<impl Transport>, height: u32, record: &NewRecord)
         Err(error) => bail!("transaction {}: its record cannot be read: {error:?}", record.txid),
     }
     let uploaded = client.upload_transaction(&txid, &record.bytes).done();
-    uploaded.with_context(|| format!("transaction {}: its upload", record.txid))?;
+    uploaded.with_context(|| format!("cannot upload transaction {}", record.txid))?;
     let items = vec![record.item(TransactionSource::Uploaded(txid))];
     let batch = client.utxo_create(&UtxoCreateBatch { height, items }).wait()?;
-    outcome(&record.txid, batch.results.into_iter().next().context("utxo_create answers nothing")?)
+    outcome(&record.txid, batch.results.into_iter().next().context("utxo_create returned no result")?)
 }
 
-/// Says that a block of the longest chain has transactions or, with `unset`, that it is none of it any more. Where that
-/// is known, nothing changes.
+/// Sets transactions as mined in a block of the longest chain or, with `unset`, removes them from the block. Changes nothing if that is
+/// known already.
 ///
 /// # Errors
 /// When the canister refuses.
@@ -151,22 +154,22 @@ pub fn set_mined(
     Ok(())
 }
 
-/// What an error is where a coinbase is spent before the canister lets it be.
+/// The error if a coinbase is spent before the canister allows it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("transaction {txid}, input {vin}: the coinbase can be spent from height {spendable_at} on")]
 pub struct Immature {
     /// The transaction that spends it.
     pub txid: Txid,
-    /// The first input that does.
+    /// The first input that spends it.
     pub vin: u32,
     /// The first height at which it can be spent.
     pub spendable_at: u32,
 }
 
-/// Spends what transactions spend at a height, and answers how many outputs were not spent before.
+/// Spends outputs at a height, and returns how many were unspent before.
 ///
 /// # Errors
-/// When the canister refuses a spend; [`Immature`] where that is why.
+/// When the canister refuses a spend; [`Immature`] if the coinbase is too young.
 pub fn spend(client: &Client<impl Transport>, height: u32, spends: Vec<(Txid, Vec<Spend>)>) -> Result<u64> {
     let mut txids = Vec::new();
     let mut items = Vec::new();
@@ -183,13 +186,13 @@ pub fn spend(client: &Client<impl Transport>, height: u32, spends: Vec<(Txid, Ve
         match answer {
             Ok(spent) => new += u64::from(spent),
             Err(errors) => {
-                let first = errors.first().context("a refused spend without a reason")?;
+                let first = errors.first().context("the canister refused a spend without a reason")?;
                 let vin = item.spends.get(first.spend as usize).map_or(0, |spend| spend.vin);
                 if let UtxoSpendError::CoinbaseImmature { spendable_at } = first.error {
                     bail!(Immature { txid: *txid, vin, spendable_at });
                 }
                 bail!(
-                    "transaction {txid}: {} of its inputs spend nothing there, first input {vin}: {:?}",
+                    "transaction {txid}: the canister refuses {} of its spends, the first for input {vin}: {:?}",
                     errors.len(),
                     first.error
                 )

@@ -1,4 +1,4 @@
-//! The UTXO set that blocks imply: what the store must hold once they are replayed.
+//! The UTXO set that the blocks imply, with which the store is compared after the replay.
 
 use super::form;
 use crate::feed::sha256;
@@ -11,31 +11,31 @@ use std::collections::HashMap;
 /// A UTXO hash.
 pub type UtxoHash = [u8; 32];
 
-/// A transaction, by its place in [`Set::records`].
+/// The position of a transaction in [`Set::records`].
 pub type RecordId = u32;
 
-/// An input: whose, and which.
+/// An input: its transaction, and its number.
 pub type Input = (RecordId, u32);
 
-/// A transaction that has a record.
+/// A transaction with a record.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// Its id.
+    /// The transaction's id.
     pub txid: Txid,
-    /// It is a coinbase.
+    /// True for a coinbase.
     pub coinbase: bool,
-    /// The height of the first block that has it.
+    /// The height of the first block with the transaction.
     pub height: u32,
-    /// SHA-256 of its bytes, as they were sent.
+    /// SHA-256 of the bytes that were sent.
     pub sent: [u8; 32],
-    /// It had a record before, perhaps of another form of its bytes.
+    /// True if the record existed before, perhaps with another form of the bytes.
     pub existed: bool,
-    /// Its outputs; none where one is no UTXO.
+    /// The outputs; `None` for an output that is not a UTXO.
     pub outputs: Vec<Option<Output>>,
 }
 
 impl Record {
-    /// How many of its outputs are UTXOs.
+    /// Returns how many outputs are UTXOs.
     pub fn utxos(&self) -> u32 {
         self.outputs.iter().flatten().count() as u32
     }
@@ -44,27 +44,27 @@ impl Record {
 /// An output that is a UTXO.
 #[derive(Clone, Debug)]
 pub struct Output {
-    /// Its hash.
+    /// The UTXO hash.
     pub hash: UtxoHash,
-    /// Whether it is spent.
+    /// The output's state.
     pub state: State,
 }
 
-/// Whether an output is spent.
+/// The state of an output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It is not. Value and script are kept for its spender's extended form.
+    /// Unspent. Value and script are kept for the extended form of the spender.
     Unspent(TxOut),
-    /// It is, by this input.
+    /// Spent by this input.
     Spent(Input),
 }
 
-/// A spent output of a transaction that none of the blocks has, but the store has a record of.
+/// A spent output of a transaction that is in none of the blocks, but has a record in the store.
 #[derive(Clone, Debug)]
 pub struct Foreign {
     /// The output.
     pub outpoint: OutPoint,
-    /// Its hash, as the store says.
+    /// The UTXO hash, as the store reports it.
     pub hash: UtxoHash,
     /// The input that spends it.
     pub by: Input,
@@ -75,7 +75,7 @@ pub struct Foreign {
 pub struct Set {
     records: Vec<Record>,
     by_txid: HashMap<Txid, RecordId>,
-    /// What is spent of other transactions' outputs.
+    /// Spent outputs of other transactions.
     pub foreign: Vec<Foreign>,
 }
 
@@ -83,37 +83,37 @@ pub struct Set {
 pub fn utxo_hash(outpoint: OutPoint, output: &TxOut) -> UtxoHash {
     let var_int = |number: u64| {
         let mut bytes = Vec::with_capacity(9);
-        VarInt(number).consensus_encode(&mut bytes).expect("a vector takes any bytes");
+        VarInt(number).consensus_encode(&mut bytes).expect("writing to a vector cannot fail");
         bytes
     };
     let (vout, satoshis) = (var_int(outpoint.vout.into()), var_int(output.value.to_sat()));
     sha256(&[outpoint.txid.as_byte_array(), &vout[..], output.script_pubkey.as_bytes(), &satoshis].concat())
 }
 
-/// An output is no UTXO if it has no satoshis and a script that nobody can satisfy.
+/// Returns whether an output is a UTXO: it has satoshis, or a script that can be satisfied.
 pub fn is_utxo(output: &TxOut) -> bool {
     let script = output.script_pubkey.as_bytes();
     output.value.to_sat() > 0 || !(script.starts_with(&[0x6A]) || script.starts_with(&[0x00, 0x6A]))
 }
 
 impl Set {
-    /// The transactions, in the order in which they were added.
+    /// Returns the transactions, in the order in which they were added.
     pub fn records(&self) -> &[Record] {
         &self.records
     }
 
-    /// The transaction of this place.
+    /// Returns the transaction at a position.
     pub fn record_mut(&mut self, id: RecordId) -> &mut Record {
         &mut self.records[id as usize]
     }
 
-    /// The height of the first block that has a transaction; none where none of the blocks has it.
+    /// Returns the height of the first block with a transaction, or `None` if none of the blocks has it.
     pub fn height_of(&self, txid: &Txid) -> Option<u32> {
         Some(self.records[*self.by_txid.get(txid)? as usize].height)
     }
 
-    /// Adds a transaction's outputs. Answers its place, and whether it is new: before BIP 30 two coinbases were repeated,
-    /// and the later ones add nothing.
+    /// Adds a transaction's outputs. Returns its position, and whether it is new: before BIP 30 two coinbases were repeated, and the later
+    /// ones add nothing.
     pub fn add(&mut self, transaction: &Transaction, height: u32) -> (RecordId, bool) {
         let txid = transaction.compute_txid();
         let id = self.records.len() as RecordId;
@@ -133,7 +133,7 @@ impl Set {
         (id, true)
     }
 
-    /// The bytes to send for a transaction that was added and has not spent anything yet, and the fee to say beside them.
+    /// Returns the bytes to send for a transaction that was added and has not spent anything yet, and the fee to send with them.
     pub fn form(&mut self, id: RecordId, transaction: &Transaction) -> (Vec<u8>, Option<u64>) {
         let unspent = |input: &bitcoin::TxIn| match &self.output(&input.previous_output)?.state {
             State::Unspent(output) => Some(output),
@@ -150,18 +150,18 @@ impl Set {
         record.outputs.get(outpoint.vout as usize)?.as_ref()
     }
 
-    /// Spends an output and answers its hash; `None` where its transaction is in none of the blocks.
+    /// Spends an output and returns its hash, or `None` if its transaction is in none of the blocks.
     ///
     /// # Errors
-    /// When the blocks contradict each other: the output is spent, or is none that can be.
+    /// When the blocks contradict each other: the output is spent already, or does not exist.
     pub fn spend(&mut self, outpoint: &OutPoint, by: Input) -> Result<Option<UtxoHash>> {
         let Some(&id) = self.by_txid.get(&outpoint.txid) else { return Ok(None) };
         let output = self.records[id as usize].outputs.get_mut(outpoint.vout as usize);
         let output = output.and_then(Option::as_mut);
-        let output = output.with_context(|| format!("{outpoint} is spent, and is no output that can be"))?;
+        let output = output.with_context(|| format!("{outpoint} is spent, but there is no output that could be"))?;
         if let State::Spent((before, vin)) = output.state {
             if (before, vin) == by {
-                // A repeated transaction.
+                // The transaction was repeated in a later block.
                 return Ok(Some(output.hash));
             }
             let [before, after] = [before, by.0].map(|id| self.records[id as usize].txid);
@@ -171,7 +171,7 @@ impl Set {
         Ok(Some(output.hash))
     }
 
-    /// Unspent outputs, and their satoshis.
+    /// Returns the number of unspent outputs and their satoshis.
     pub fn unspent(&self) -> (u64, u64) {
         let outputs = self.records.iter().flat_map(|record| record.outputs.iter().flatten());
         outputs.fold((0, 0), |(count, satoshis), output| match &output.state {
@@ -187,7 +187,7 @@ mod tests {
     use bitcoin::{Amount, Block, ScriptBuf};
 
     #[test]
-    fn what_blocks_spend_is_spent_once() {
+    fn output_is_spent_only_once() {
         let block: Block = bitcoin::consensus::deserialize(bitcoin_test_data::blocks::mainnet_702861()).unwrap();
         let mut set = Set::default();
         let [parent, child] = [&block.txdata[1], &block.txdata[2]];
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn outputs_that_nobody_can_spend_are_no_utxos() {
+    fn unspendable_outputs_are_not_utxos() {
         let output = |satoshis, script: &[u8]| TxOut {
             value: Amount::from_sat(satoshis),
             script_pubkey: ScriptBuf::from(script.to_vec()),

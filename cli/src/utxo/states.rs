@@ -1,4 +1,4 @@
-//! States of outputs, as the store has them.
+//! Reads the states of outputs from the store.
 
 use crate::client::{Client, Transport, Wait};
 use anyhow::{Result, anyhow, bail};
@@ -6,13 +6,13 @@ use bitcoin::OutPoint;
 use bitcoin::hashes::Hash;
 use coppice_interface::{Outpoint, UtxoGetSpend, UtxoSpendState};
 
-/// Outputs that one query asks for.
+/// Maximum number of outputs per query.
 const OUTPOINTS: usize = 5_000;
 
-/// The states of outputs at a height.
+/// Returns the states of outputs at a height.
 ///
 /// # Errors
-/// When the canister refuses, or answers another number of states.
+/// When the canister refuses, or returns another number of states.
 pub fn states(client: &Client<impl Transport>, height: u32, outpoints: &[OutPoint]) -> Result<Vec<UtxoSpendState>> {
     let mut states = Vec::with_capacity(outpoints.len());
     for outpoints in outpoints.chunks(OUTPOINTS) {
@@ -23,7 +23,7 @@ pub fn states(client: &Client<impl Transport>, height: u32, outpoints: &[OutPoin
         let answers = client.utxo_get_spend(&UtxoGetSpend { height, outpoints }).wait()?;
         let answers = answers.map_err(|error| anyhow!("utxo_get_spend: the canister refuses: {error:?}"))?;
         if answers.len() != asked {
-            bail!("utxo_get_spend: {} answers for {asked} outputs", answers.len());
+            bail!("utxo_get_spend returned {} states for {asked} outputs", answers.len());
         }
         states.extend(answers);
     }

@@ -1,4 +1,4 @@
-//! Holds the store against the set that the blocks imply.
+//! Compares the UTXO store with the set that the blocks imply.
 
 use super::form;
 use super::set::{Input, Record, Set, State, UtxoHash};
@@ -14,23 +14,22 @@ use coppice_interface::{FileType, SpendStatus, UtxoError, UtxoSpendState};
 use serde::Serialize;
 use std::collections::HashSet;
 
-/// What was verified.
+/// The result of the verification.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Verified {
-    /// Unspent outputs that can be spent, or a coinbase's at some height, and have the right hash.
+    /// Unspent outputs with the right hash, which can be spent or are of an immature coinbase.
     pub unspent: u64,
-    /// Outputs that are spent, by the right input, and have the right hash.
+    /// Outputs with the right hash that are spent by the right input.
     pub spent: u64,
     /// Transactions whose bytes were read back.
     pub transactions: u64,
-    /// Those bytes.
+    /// Bytes of these transactions.
     pub bytes: u64,
-    /// Transactions without a record, all of whose outputs no record has: their block is at or below the canister's
-    /// `pruned_height`.
+    /// Transactions without a record, whose outputs are not found either; their block is at or below the canister's `pruned_height`.
     pub pruned: u64,
 }
 
-/// What the store must say of an output.
+/// The expected state of an output.
 struct Expected<'a> {
     outpoint: OutPoint,
     hash: &'a UtxoHash,
@@ -41,7 +40,7 @@ struct Expected<'a> {
 /// Verifies every output and every transaction. Records of blocks at or below the pruned height may be gone.
 ///
 /// # Errors
-/// At the first answer that is not what the blocks imply.
+/// At the first answer that differs from the blocks.
 pub fn verify(client: &Client<impl Site>, set: &Set, height: u32, pruned_height: Option<u32>) -> Result<Verified> {
     let mut verified = Verified::default();
     let mut gone = HashSet::new();
@@ -70,7 +69,7 @@ pub fn verify(client: &Client<impl Site>, set: &Set, height: u32, pruned_height:
         if gone.contains(&expected.outpoint.txid) {
             ensure!(
                 state.status == SpendStatus::NotFound,
-                "{} has no record, and answers {state:?}",
+                "{} has no record, but its state is {state:?}",
                 expected.outpoint
             );
             continue;
@@ -81,7 +80,7 @@ pub fn verify(client: &Client<impl Site>, set: &Set, height: u32, pruned_height:
     Ok(verified)
 }
 
-/// What the store must say of a transaction's outputs.
+/// Returns the expected states of a transaction's outputs.
 fn outputs(record: &Record) -> impl Iterator<Item = Expected<'_>> {
     let outputs = record.outputs.iter().zip(0..).filter_map(|(output, vout)| Some((output.as_ref()?, vout)));
     outputs.map(|(output, vout)| Expected {
@@ -95,11 +94,11 @@ fn outputs(record: &Record) -> impl Iterator<Item = Expected<'_>> {
     })
 }
 
-/// Checks an output's state, and says whether it is spent.
+/// Checks an output's state, and returns whether the output is spent.
 fn check(set: &Set, expected: &Expected, state: &UtxoSpendState, height: u32) -> Result<bool> {
     let Expected { outpoint, hash, coinbase, spender } = expected;
     let found = state.utxo_hash.as_ref().is_some_and(|found| **found == hash[..]);
-    ensure!(found, "{outpoint} should have the hash {}, and answers {state:?}", hex(&hash[..]));
+    ensure!(found, "{outpoint} should have the hash {}, but its state is {state:?}", hex(&hash[..]));
     match (spender, &state.spender) {
         (None, None) => {
             let ok = match state.status {
@@ -107,33 +106,33 @@ fn check(set: &Set, expected: &Expected, state: &UtxoSpendState, height: u32) ->
                 SpendStatus::Immature { spendable_at } => *coinbase && spendable_at > height,
                 _ => false,
             };
-            ensure!(ok, "{outpoint} should be unspent, and answers {state:?}");
+            ensure!(ok, "{outpoint} should be unspent, but its state is {state:?}");
             Ok(false)
         }
         (Some((id, vin)), Some(by)) => {
             let txid = set.records()[*id as usize].txid;
             let ok = state.status == SpendStatus::Spent && *by.txid == txid.to_byte_array() && by.vin == *vin;
-            ensure!(ok, "{outpoint} should be spent by {txid}, input {vin}, and answers {state:?}");
+            ensure!(ok, "{outpoint} should be spent by {txid}, input {vin}, but its state is {state:?}");
             Ok(true)
         }
-        (None, Some(_)) => bail!("{outpoint} should be unspent, and answers {state:?}"),
-        (Some(_), None) => bail!("{outpoint} should be spent, and answers {state:?}"),
+        (None, Some(_)) => bail!("{outpoint} should be unspent, but its state is {state:?}"),
+        (Some(_), None) => bail!("{outpoint} should be spent, but its state is {state:?}"),
     }
 }
 
-/// Reads a transaction back, and answers how many bytes it has; none where it has no record.
+/// Reads a transaction back, and returns its length in bytes, or `None` if it has no record.
 fn read_back(client: &Client<impl Site>, record: &Record) -> Result<Option<u64>> {
     let txid = record.txid;
     match client.whole_transaction(&txid.to_byte_array().into()).wait()? {
         Ok((FileType::Tx, bytes)) => {
-            // A record that existed may have been made of another form.
+            // A record that existed before may hold another form of the transaction.
             let same = sha256(&bytes) == record.sent || record.existed && form::txid(&bytes) == Some(txid);
-            ensure!(same, "transaction {txid} reads back as something else: {} bytes", bytes.len());
+            ensure!(same, "transaction {txid} reads back as other data of {} bytes", bytes.len());
             Ok(Some(bytes.len() as u64))
         }
         Ok((FileType::Outputs, _)) => bail!("transaction {txid} was stored as outputs only"),
         Err(UtxoError::TxNotFound) => Ok(None),
-        Err(error) => bail!("transaction {txid} has a record, yet reading it answers {error:?}"),
+        Err(error) => bail!("transaction {txid} has a record that cannot be read: {error:?}"),
     }
 }
 
@@ -143,7 +142,7 @@ mod tests {
     use coppice_interface::Spender;
 
     #[test]
-    fn only_what_the_blocks_imply_passes() {
+    fn only_states_that_the_blocks_imply_pass() {
         let block: bitcoin::Block =
             bitcoin::consensus::deserialize(bitcoin_test_data::blocks::mainnet_702861()).unwrap();
         let mut set = Set::default();

@@ -1,8 +1,8 @@
-//! The IC's HTTP interface over the embedded host: as much of it as an agent uses to call, query and read the state.
+//! The IC's HTTP interface over the embedded host, as far as an agent uses it to call, query and read the state.
 //!
-//! Answers are certified as on the platform: a hash tree, its root signed with BLS by a key that `status` names, and query
-//! answers signed by a node whose key is in that tree. The clock of a certificate is the real one; the canister's stands
-//! still but for a second with every request, or goes as the real one does, however far off.
+//! Answers are certified as on the platform: a hash tree whose root is signed with BLS by the key in `status`, and query answers signed by
+//! a node whose key is in that tree. Certificates carry the real time. The canister's clock advances by a second per request or, after
+//! [`Gateway::follow_the_clock`], like the real clock, with any offset.
 
 use axum::body::{Body, Bytes};
 use axum::http::StatusCode;
@@ -24,40 +24,41 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-/// What a BLS public key begins with in DER.
+/// DER prefix of a BLS public key.
 const BLS_DER: [u8; 37] = [
     0x30, 0x81, 0x82, 0x30, 0x1D, 0x06, 0x0D, 0x2B, 0x06, 0x01, 0x04, 0x01, 0x82, 0xDC, 0x7C, 0x05, 0x03, 0x01, 0x02,
     0x01, 0x06, 0x0C, 0x2B, 0x06, 0x01, 0x04, 0x01, 0x82, 0xDC, 0x7C, 0x05, 0x03, 0x02, 0x01, 0x03, 0x61, 0x00,
 ];
 
-/// Texts in a reject by the ingress filter: the host's, and the filter's own when it traps.
-const NOT_TAKEN: [&str; 2] = ["Canister rejected the message", "access denied: "];
+/// Texts in a reject by the ingress filter: the host's text, and the filter's own when it traps.
+const FILTERED: [&str; 2] = ["Canister rejected the message", "access denied: "];
 
-/// What became of a call.
+/// The outcome of a call.
 type Outcome = Result<Vec<u8>, RejectResponse>;
 
 /// A call that was executed.
 #[derive(Clone, Debug)]
 pub struct Made {
-    /// When.
+    /// The time of execution.
     pub at: Instant,
-    /// Who called.
+    /// The caller.
     pub sender: Principal,
-    /// What.
+    /// The method.
     pub method: String,
-    /// Its argument.
+    /// The argument.
     pub arg: Vec<u8>,
-    /// The answer; none where it was rejected.
+    /// The answer, or `None` after a reject.
     pub reply: Option<Vec<u8>>,
 }
 
-/// What a replica makes of its answer to a query of a method.
+/// Changes a replica's answer to a query of a method.
 pub type Lie = Box<dyn FnMut(&str, Vec<u8>) -> Vec<u8> + Send>;
 
-/// A gateway's forged answer to a request, by the last part of the path: `status`, `query`, `call` or `read_state`.
+/// Forges a gateway's answer to a request, by the last part of the path: `status`, `query`, `call` or `read_state`.
 pub type Own = Box<dyn FnMut(&str) -> Option<Forged> + Send>;
 
-/// A forged reject by method, with its reason: the gateway alone vouches for the reject of an update call, one replica for that of a query.
+/// Forges a reject by method, with its reason. Only the gateway vouches for the reject of an update call, and only one replica for that of
+/// a query.
 pub type Rejects = Box<dyn FnMut(&str) -> Option<String> + Send>;
 
 /// A forged answer of the gateway.
@@ -74,38 +75,38 @@ struct Inner {
     root: PrivateKey,
     node: ic_ed25519::PrivateKey,
     calls: Mutex<BTreeMap<RequestId, Outcome>>,
-    /// Requests that are still to be answered with an error of the gateway.
+    /// The number of next requests that fail with an error of the gateway.
     failures: AtomicU64,
-    /// Requests that were answered.
+    /// The number of requests that were answered.
     answered: AtomicU64,
-    /// Whether calls are only accepted, so that their outcome must be asked for.
+    /// If set, calls are only accepted, and the caller must poll for the outcome.
     accept_only: AtomicBool,
-    /// What becomes of answers to queries, before they are signed.
+    /// Changes answers to queries before they are signed.
     lie: Mutex<Option<Lie>>,
-    /// Answers forged without a replica.
+    /// Forges answers without a replica.
     own: Mutex<Option<Own>>,
-    /// Rejects of calls that the canister would take.
+    /// Rejects calls that the canister would accept.
     rejects: Mutex<Option<Rejects>>,
-    /// Calls in the order of execution, once a test has asked for them to be recorded.
+    /// The executed calls in order, once a test has asked to record them.
     made: Mutex<Option<Vec<Made>>>,
-    /// Methods of which the first answer to each call does not arrive, and the calls of which it has not.
+    /// Methods of which the first answer to each call is lost, and the calls whose first answer was lost.
     lost: Mutex<(Vec<String>, BTreeSet<Vec<u8>>)>,
-    /// Callers whose calls of a method do not get through.
+    /// Callers and methods whose calls do not arrive.
     cut_off: Mutex<Vec<(Principal, String)>>,
-    /// Whose next call of a method has its answer held back, and whether one is.
+    /// The caller and method whose next answer is held back, and whether an answer is held.
     held: Mutex<Option<(Principal, String, bool)>>,
-    /// When the canister's clock was last set to go as the real one.
+    /// The last time at which the canister's clock was advanced like the real clock.
     follows: Mutex<Option<Instant>>,
 }
 
-/// A running gateway; dropping it ends it.
+/// A running gateway; dropping it stops it.
 pub struct Gateway {
     inner: Arc<Inner>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Gateway {
-    /// Starts one on a free port.
+    /// Starts a gateway on a free port.
     pub fn start(host: Arc<Host>) -> Self {
         let inner = Arc::new(Inner {
             host,
@@ -138,95 +139,95 @@ impl Gateway {
         self.inner.server.url()
     }
 
-    /// Requests that were answered so far.
+    /// Returns the number of requests that were answered so far.
     pub fn answered(&self) -> u64 {
         self.inner.answered.load(Ordering::SeqCst)
     }
 
-    /// The next requests fail as those to a gateway with nobody behind it.
+    /// Makes the next requests fail like those to a gateway without a replica.
     pub fn fail(&self, requests: u64) {
         self.inner.failures.store(requests, Ordering::SeqCst);
     }
 
-    /// Whether all those were asked for.
+    /// Returns whether all failing requests have been made.
     pub fn has_failed(&self) -> bool {
         self.inner.failures.load(Ordering::SeqCst) == 0
     }
 
-    /// The replica that answers queries lies from now on, or tells the truth again. It signs what it says.
+    /// Makes the replica that answers queries lie, or tell the truth again. It signs its answers.
     pub fn lie(&self, lie: Option<Lie>) {
         *self.inner.lie.lock().unwrap() = lie;
     }
 
-    /// The gateway answers requests itself from now on, or none any more.
+    /// Makes the gateway forge answers, or stop doing so.
     pub fn forge(&self, own: Option<Own>) {
         *self.inner.own.lock().unwrap() = own;
     }
 
-    /// Calls and queries are rejected from now on, or none any more.
+    /// Makes the gateway reject calls and queries, or stop doing so.
     pub fn reject(&self, rejects: Option<Rejects>) {
         *self.inner.rejects.lock().unwrap() = rejects;
     }
 
-    /// The key of the root, in DER.
+    /// Returns the root key in DER.
     pub fn root_key(&self) -> Vec<u8> {
         self.inner.root_key()
     }
 
-    /// What the subnet signs of what a canister has certified.
+    /// Returns the subnet's certificate of a canister's certified data.
     pub fn certify(&self, canister: Principal, data: &[u8]) -> Vec<u8> {
         let of = vec![(canister.as_slice().to_vec(), label(b"certified_data".to_vec(), leaf(data.to_vec())))];
         let top = vec![(b"canister".to_vec(), tree(of)), (b"time".to_vec(), leaf(number(now())))];
         self.inner.signed(tree(top))
     }
 
-    /// Remembers calls from now on.
+    /// Starts to record calls.
     pub fn remember(&self) {
         *self.inner.made.lock().unwrap() = Some(Vec::new());
     }
 
-    /// Those that it remembers.
+    /// Returns the recorded calls.
     pub fn made(&self) -> Vec<Made> {
         self.inner.made.lock().unwrap().clone().unwrap_or_default()
     }
 
-    /// From now on the first answer to each call of these methods is lost on its way: the same caller with the same argument gets the
-    /// second.
+    /// Loses the first answer to each call of these methods; a repeated call with the same caller and argument gets its answer.
     pub fn lose_first_answers(&self, methods: &[&str]) {
         self.inner.lost.lock().unwrap().0 = methods.iter().map(ToString::to_string).collect();
     }
 
-    /// From now on no call of a method gets through from somebody.
+    /// Blocks all calls of a method by a caller.
     pub fn cut_off(&self, sender: Principal, method: &str) {
         self.inner.cut_off.lock().unwrap().push((sender, method.into()));
     }
 
-    /// Holds back the answer to somebody's next call of a method, and all others behind it: the call was executed, and nobody knows.
+    /// Holds back the answer to a caller's next call of a method, and all answers after it. The call is executed, but the caller does not
+    /// know.
     pub fn hold(&self, sender: Principal, method: &str) {
         *self.inner.held.lock().unwrap() = Some((sender, method.into(), false));
     }
 
-    /// Whether an answer is held back.
+    /// Returns whether an answer is held back.
     pub fn is_holding(&self) -> bool {
         self.inner.held.lock().unwrap().as_ref().is_some_and(|(_, _, holds)| *holds)
     }
 
-    /// Lets go what is held back.
+    /// Releases the held answers.
     pub fn let_go(&self) {
         *self.inner.held.lock().unwrap() = None;
     }
 
-    /// Answers that were lost.
+    /// Returns the number of lost answers.
     pub fn lost(&self) -> usize {
         self.inner.lost.lock().unwrap().1.len()
     }
 
-    /// The canister's clock goes as the real one from now on; how far it is off is up to who has the host.
+    /// Makes the canister's clock advance like the real clock; the test sets the offset on the host.
     pub fn follow_the_clock(&self) {
         *self.inner.follows.lock().unwrap() = Some(Instant::now());
     }
 
-    /// Calls are only accepted from now on.
+    /// Makes calls be accepted only, without their outcome.
     pub fn accept_only(&self) {
         self.inner.accept_only.store(true, Ordering::SeqCst);
     }
@@ -258,7 +259,7 @@ fn number(number: u64) -> Vec<u8> {
     bytes
 }
 
-/// A tree of labels, which come in their order; balanced, as a decoder takes only so many levels.
+/// Builds a tree of sorted labels, balanced, because a decoder accepts a limited number of levels.
 fn tree(mut branches: Vec<(Vec<u8>, HashTree)>) -> HashTree {
     if branches.len() > 1 {
         let right = branches.split_off(branches.len() / 2);
@@ -297,7 +298,7 @@ impl Inner {
         }
         let status = self.failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         let (code, answer) = if status.is_ok() {
-            (502, b"nobody behind it".to_vec())
+            (502, b"no replica behind the gateway".to_vec())
         } else {
             self.answered.fetch_add(1, Ordering::SeqCst);
             let passed = match &mut *self.follows.lock().unwrap() {
@@ -323,11 +324,11 @@ impl Inner {
         let sender = *envelope.content.sender();
         let signed_by =
             envelope.sender_pubkey.as_deref().map_or(Principal::anonymous(), Principal::self_authenticating);
-        assert_eq!(sender, signed_by, "the sender is not who signed");
+        assert_eq!(sender, signed_by, "the sender is not the signer");
         match (url.rsplit('/').next().unwrap(), envelope.content.into_owned()) {
             ("call", EnvelopeContent::Call { canister_id, method_name, arg, .. }) => {
                 if self.cut_off.lock().unwrap().contains(&(sender, method_name.clone())) {
-                    return (502, b"it does not get through".to_vec());
+                    return (502, b"the call does not arrive".to_vec());
                 }
                 if let Some(why) = self.rejected(&method_name) {
                     return (200, cbor(&TransportCallResponse::NonReplicatedRejection(rejection(why))));
@@ -338,7 +339,7 @@ impl Inner {
                     .map_err(|reject| reject_of(&reject));
                 // The ingress filter's answer is that of one replica, and is not certified.
                 if let Err(reject) = &outcome
-                    && NOT_TAKEN.iter().any(|said| reject.reject_message.contains(said))
+                    && FILTERED.iter().any(|text| reject.reject_message.contains(text))
                 {
                     return (200, cbor(&TransportCallResponse::NonReplicatedRejection(reject.clone())));
                 }
@@ -403,7 +404,7 @@ impl Inner {
         }
     }
 
-    /// Remembers a call, and says whether its answer is lost.
+    /// Records a call, and returns whether its answer is lost.
     fn note(&self, sender: Principal, method: String, arg: Vec<u8>, reply: Option<Vec<u8>>) -> bool {
         let (methods, lost) = &mut *self.lost.lock().unwrap();
         let is_lost = methods.contains(&method) && lost.insert([sender.as_slice(), method.as_bytes(), &arg].concat());
@@ -413,7 +414,7 @@ impl Inner {
         is_lost
     }
 
-    /// All of the state, but of calls only the one that is asked for: their answers are long.
+    /// Returns a certificate of the whole state, with only the requested call, because answers of calls are long.
     fn certificate(&self, call: Option<&[u8]>) -> Vec<u8> {
         let subnet = Principal::self_authenticating(self.root_key());
         let node = Principal::self_authenticating(self.node_key());

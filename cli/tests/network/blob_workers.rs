@@ -1,4 +1,4 @@
-//! Blob workers, as processes.
+//! Tests of blob workers as processes.
 
 mod alone;
 mod bucket;
@@ -18,7 +18,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Where the chain is; a worker goes up to ten blocks below.
+/// The height of the chain; workers delete up to ten blocks below.
 const HEIGHT: u32 = 1_010;
 const ACQUIRE: &str = "acquire_blob_deletion_batch";
 const COMPLETE: &str = "complete_blob_deletion_batch";
@@ -29,7 +29,7 @@ fn key(blob: u64) -> [u8; 32] {
     key
 }
 
-/// A blob's name in the layout `hex`.
+/// Returns a blob's name in the layout `hex`.
 fn file(blob: u64) -> String {
     named(&key(blob))
 }
@@ -48,7 +48,7 @@ fn query<A: CandidType, R: CandidType + for<'a> serde::Deserialize<'a>>(net: &Ne
     candid::decode_one(&reply).unwrap()
 }
 
-/// Not over the gateway, which may hold back an answer.
+/// Queried without the gateway, which may hold back an answer.
 fn status(net: &Net) -> BlobDeletionStatus {
     query(net, "get_blob_deletion_status", ())
 }
@@ -62,14 +62,14 @@ fn metric(net: &Net, name: &str) -> f64 {
     metrics.iter().find(|metric| metric.name.ends_with(name)).unwrap_or_else(|| panic!("{name}: {metrics:?}")).value
 }
 
-/// A canister whose clock is off, with a row for each blob.
+/// Creates a canister with an offset clock and a row for each blob.
 fn world(blobs: u64, clock: SystemTime) -> Net {
     let net = Net::start();
     net.host.set_time(clock);
     net.gateway.follow_the_clock();
     let arg = candid::encode_args((HEIGHT, true)).unwrap();
     net.host.update_call(net.canister, net.principal, "notify_block", arg).unwrap();
-    // The last ones are due just up to the safety window.
+    // Half of the rows are due exactly at the safety window.
     (0..blobs).for_each(|blob| schedule(&net, blob, "tx", StoreType::Tx, if blob % 2 == 0 { HEIGHT - 10 } else { 1 }));
     net
 }
@@ -81,13 +81,13 @@ fn schedule(net: &Net, blob: u64, file_type: &str, store_type: StoreType, delete
     scheduled.unwrap();
 }
 
-/// Whom the key of a name makes.
+/// Returns the principal of the key with this name.
 fn principal(name: &str) -> Principal {
     let key = PrivateKey::generate_from_seed(name.as_bytes());
     Principal::self_authenticating(key.public_key().serialize_rfc8410_der())
 }
 
-/// An identity that may work there.
+/// Creates an identity with the role BlobWorker.
 fn identity(net: &Net, name: &str) -> Principal {
     let key = PrivateKey::generate_from_seed(name.as_bytes());
     std::fs::write(net.path(name), key.serialize_pkcs8_pem(PrivateKeyFormat::Pkcs8v2)).unwrap();
@@ -109,56 +109,56 @@ fn command_by(mut command: Command, net: &Net, identity: &str, args: &[&str]) ->
     command
 }
 
-fn said(output: &Output) -> String {
+fn stderr_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 fn json(output: &Output, code: i32) -> serde_json::Value {
-    assert_eq!(output.status.code(), Some(code), "{}", said(output));
+    assert_eq!(output.status.code(), Some(code), "{}", stderr_of(output));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Lines of JSON, and nothing else.
-fn events(said: &str) -> Vec<serde_json::Value> {
+/// Parses lines of JSON; any other line fails the test.
+fn events(lines: &str) -> Vec<serde_json::Value> {
     let event =
-        |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{line:?} is no JSON, {error}: {said}"));
-    said.lines().map(event).collect()
+        |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{line:?} is not JSON, {error}: {lines}"));
+    lines.lines().map(event).collect()
 }
 
-/// A worker that runs, and what it has said. It does not outlive this.
+/// A running worker and its stderr so far. Dropping it kills the worker.
 struct Running {
     child: Child,
     stderr: BufReader<ChildStderr>,
-    said: String,
+    log: String,
 }
 
 impl Running {
     fn start(mut command: Command) -> Self {
         let mut child = command.spawn().unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap());
-        Self { child, stderr, said: String::new() }
+        Self { child, stderr, log: String::new() }
     }
 
-    /// Waits until it has said something so often.
-    fn says(&mut self, what: &str, times: usize) {
-        while self.said.matches(what).count() < times {
-            assert_ne!(self.stderr.read_line(&mut self.said).unwrap(), 0, "it has ended: {}", self.said);
+    /// Waits until stderr contains a text this many times.
+    fn wait_for_line(&mut self, what: &str, times: usize) {
+        while self.log.matches(what).count() < times {
+            assert_ne!(self.stderr.read_line(&mut self.log).unwrap(), 0, "the worker has ended: {}", self.log);
         }
     }
 
-    /// Has it end, and waits until it knows.
+    /// Sends SIGTERM, and waits until the worker has noted it.
     fn terminate(&mut self) {
         signal(&self.child, "-TERM");
-        self.says("once more ends at once", 1);
+        self.wait_for_line("a second signal ends at once", 1);
     }
 
-    /// Waits until it has ended.
+    /// Waits until the worker has ended.
     fn end(mut self) -> Output {
         let mut stdout = Vec::new();
-        self.stderr.read_to_string(&mut self.said).unwrap();
+        self.stderr.read_to_string(&mut self.log).unwrap();
         self.child.stdout.take().unwrap().read_to_end(&mut stdout).unwrap();
         let status = self.child.wait().unwrap();
-        Output { status, stdout, stderr: std::mem::take(&mut self.said).into_bytes() }
+        Output { status, stdout, stderr: std::mem::take(&mut self.log).into_bytes() }
     }
 }
 
@@ -173,7 +173,7 @@ fn signal(child: &Child, which: &str) {
     assert!(Command::new("kill").args([which, &child.id().to_string()]).status().unwrap().success());
 }
 
-/// Whether a worker has come so far that a signal does not simply end it: there is the thread that waits for them.
+/// Returns whether a worker handles signals already, by its thread for them; before that, a signal kills it.
 fn listens(child: &Child) -> bool {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{}/task", child.id())) else { return false };
     let mut names = threads.filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("comm")).ok());
@@ -183,7 +183,7 @@ fn listens(child: &Child) -> bool {
 fn wait_for(what: &str, mut is: impl FnMut() -> bool) {
     let started = Instant::now();
     while !is() {
-        // A hang, where it takes that long.
+        // A longer wait means a hang.
         assert!(started.elapsed() < Duration::from_secs(600), "{what}");
         std::thread::sleep(Duration::from_millis(50));
     }

@@ -1,13 +1,13 @@
-//! Bombs of Candid: answers of few bytes that say more than can be read, each a true one with something more.
+//! Candid bombs: short answers that expand without bound when decoded, each a true answer with an addition.
 
-/// An unsigned number in LEB128.
+/// Encodes an unsigned number in LEB128.
 fn leb(number: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     leb128::write::unsigned(&mut bytes, number).unwrap();
     bytes
 }
 
-/// A type's number, which is signed.
+/// Encodes a type's number, which is signed.
 fn signed(number: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     leb128::write::signed(&mut bytes, number as i64).unwrap();
@@ -23,8 +23,7 @@ fn number(bytes: &[u8], at: usize) -> u64 {
     leb128::read::unsigned(&mut &bytes[at..]).unwrap()
 }
 
-/// Returns a message with additional types and one more argument. `types` gets the number of types before its own; the argument has the
-/// last type.
+/// Returns a message with additional types and one additional argument of the last type. `types` gets the number of existing types.
 fn with(message: &[u8], types: impl Fn(u64) -> Vec<Vec<u8>>, value: &[u8]) -> Vec<u8> {
     const OPT: u8 = 0x6E;
     const VEC: u8 = 0x6D;
@@ -62,22 +61,22 @@ fn with(message: &[u8], types: impl Fn(u64) -> Vec<Vec<u8>>, value: &[u8]) -> Ve
     .concat()
 }
 
-/// All bombs of a true answer.
+/// Returns all bombs of a true answer.
 pub fn bombs(truth: &[u8]) -> Vec<Vec<u8>> {
     const NULL: u8 = 0x7F;
     let vec = |of: Vec<u8>| [vec![0x6D], of].concat();
     let endless = leb(1 << 62);
     vec![
-        // An argument more: 2^62 times nothing, in a list, in lists, as records.
+        // An additional argument of 2^62 empty values: in a list, in lists, as records.
         with(truth, |_| vec![vec(vec![NULL])], &endless),
         with(truth, |at| vec![vec(vec![NULL]), vec(signed(at))], &[leb(1_000), endless.repeat(1_000)].concat()),
         with(truth, |at| vec![vec![0x6C, 0], vec(signed(at))], &endless),
-        // A million and a half of options that have to be skipped one by one.
+        // 1,500,000 options that must be skipped one by one.
         with(truth, |at| vec![vec![0x6E, NULL], vec(signed(at))], &[leb(1_500_000), vec![0; 1_500_000]].concat()),
-        // A record that has itself, and lists of lists without a bottom.
+        // A record that contains itself, and endlessly nested lists.
         with(truth, |at| vec![[vec![0x6C, 1, 0], signed(at)].concat()], &[]),
         with(truth, |at| vec![vec(signed(at))], &vec![1; 500_000]),
-        // Types without number.
+        // 500,000 types.
         with(truth, |_| vec![vec(vec![NULL]); 500_000], &endless),
     ]
 }

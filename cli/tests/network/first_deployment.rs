@@ -1,4 +1,4 @@
-//! The calls of `docs/deploy.md`, made by icp-cli itself through a gateway over the embedded host; and the indexer with the key that icp-cli made.
+//! The calls of `docs/deploy.md`, made by icp-cli through a gateway over the embedded host, and the indexer with the key that icp-cli made.
 
 #[path = "../../../tests/tests/it/deploy_page/steps.rs"]
 mod steps;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use steps::{call, is_printed, steps};
 
-/// The icp-cli that `COPPICE_ICP` names, or that `scripts/setup --with-icp` installed.
+/// Returns the icp-cli that `COPPICE_ICP` names, or that `scripts/setup --with-icp` installed.
 fn icp() -> Option<PathBuf> {
     let installed = "../target/icp-cli/node_modules/@icp-sdk/icp-cli-linux-x64/bin/icp";
     let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join(installed);
@@ -17,7 +17,7 @@ fn icp() -> Option<PathBuf> {
 }
 
 #[test]
-fn icp_cli_makes_the_calls_of_the_page_through_a_gateway() {
+fn icp_cli_runs_the_calls_of_the_deploy_page() {
     let Some(icp) = icp() else {
         println!("not run: there is no icp-cli (COPPICE_ICP names none, and scripts/setup --with-icp installed none)");
         return;
@@ -31,11 +31,11 @@ fn icp_cli_makes_the_calls_of_the_page_through_a_gateway() {
         command.args(arguments).env("HOME", &home).env("DO_NOT_TRACK", "1").current_dir(&home);
         command.output().unwrap()
     };
-    let said = |output: &Output| {
+    let stdout_of = |output: &Output| {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout.clone()).unwrap()
     };
-    said(&run(&["identity", "import", "operator", "--storage", "plaintext", "--from-pem", &net.path("key.pem")]));
+    stdout_of(&run(&["identity", "import", "operator", "--storage", "plaintext", "--from-pem", &net.path("key.pem")]));
     let root_key: String = net.gateway.root_key().iter().map(|byte| format!("{byte:02x}")).collect();
     let (url, canister) = (net.gateway.url(), net.canister.to_string());
     let candid = concat!(env!("CARGO_MANIFEST_DIR"), "/../candid/coppice.did");
@@ -58,23 +58,23 @@ fn icp_cli_makes_the_calls_of_the_page_through_a_gateway() {
                 let answer = run(&arguments);
                 if method == "get_head" {
                     // No block was appended yet.
-                    assert!(said(&answer).contains("NotFound"), "{command}");
+                    assert!(stdout_of(&answer).contains("NotFound"), "{command}");
                     continue;
                 }
-                let answer = said(&answer);
+                let answer = stdout_of(&answer);
                 assert!(is_printed(printed, &answer), "{command}\nprints\n{answer}\nand not\n{printed}");
                 made += 1;
             } else if let Some(arguments) = command.strip_prefix("icp identity ") {
                 let (arguments, file) = arguments.split_once(" > ").unwrap_or((arguments, ""));
                 let arguments: Vec<&str> = ["identity"].into_iter().chain(arguments.split_whitespace()).collect();
-                let output = said(&run(&arguments));
+                let output = stdout_of(&run(&arguments));
                 if arguments[1] == "principal" {
                     principals.push(output.trim().to_string());
                 } else if !file.is_empty() {
                     std::fs::write(net.path(file), &output).unwrap();
                 }
             } else if command.starts_with("scripts/run index ") {
-                // The key that icp-cli made is one that the indexer takes, and its principal is the exporter's.
+                // The indexer accepts the key that icp-cli made, and its principal is the exporter's.
                 let mut index = Command::new(env!("CARGO_BIN_EXE_coppice"));
                 index.args([
                     "index",
@@ -86,7 +86,7 @@ fn icp_cli_makes_the_calls_of_the_page_through_a_gateway() {
                     &net.path("indexer.pem"),
                 ]);
                 index.args(["--database", &net.database(), "--fetch-root-key", "--until-caught-up", "--json"]);
-                let report = said(&index.output().unwrap());
+                let report = stdout_of(&index.output().unwrap());
                 assert!(report.contains("\"command\":\"index\""), "{report}");
             }
         }

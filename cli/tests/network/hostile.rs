@@ -1,5 +1,5 @@
-//! The built command against a replica and a gateway that answer what they like: bombs of Candid, bodies without an end, refusals, and text for
-//! the terminal. The command reports each, tries again, and ends when it is asked to.
+//! The built command against a hostile replica and gateway: Candid bombs, endless bodies, refusals, and text for the terminal. The command
+//! reports each, retries, and ends when it is stopped.
 
 use crate::bombs::bombs;
 use crate::gateway::Forged;
@@ -15,58 +15,58 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Blocks of a chain.
+/// Blocks of the chain.
 const BLOCKS: u64 = 20;
-/// Bytes that a command may take at most: the tests' build takes some 100 MB, and a body without an end takes gigabytes in seconds.
+/// Maximum memory of a command, in bytes: the test build uses some 100 MB, and an endless body would take gigabytes within seconds.
 const MAX_MEMORY: u64 = 400 << 20;
 
 fn wait_for(what: &str, mut is: impl FnMut() -> bool) {
     let started = Instant::now();
     while !is() {
-        // A hang, where it takes that long.
+        // A longer wait means a hang.
         assert!(started.elapsed() < Duration::from_secs(300), "{what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
-/// A process, and what it has said so far on stderr. It does not outlive this.
+/// A process and its stderr so far. Dropping it kills the process.
 struct Running {
     child: Child,
-    said: Arc<Mutex<Vec<u8>>>,
+    log: Arc<Mutex<Vec<u8>>>,
     reads: Option<JoinHandle<()>>,
 }
 
 impl Running {
     fn start(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let said: Arc<Mutex<Vec<u8>>> = Arc::default();
-        let (mut stderr, heard): (ChildStderr, _) = (child.stderr.take().unwrap(), said.clone());
+        let log: Arc<Mutex<Vec<u8>>> = Arc::default();
+        let (mut stderr, written): (ChildStderr, _) = (child.stderr.take().unwrap(), log.clone());
         let reads = std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(count) = stderr.read(&mut bytes)
                 && count > 0
             {
-                heard.lock().unwrap().extend(&bytes[..count]);
+                written.lock().unwrap().extend(&bytes[..count]);
             }
         });
-        Self { child, said, reads: Some(reads) }
+        Self { child, log, reads: Some(reads) }
     }
 
-    fn said(&self) -> String {
-        String::from_utf8_lossy(&self.said.lock().unwrap()).into_owned()
+    fn log(&self) -> String {
+        String::from_utf8_lossy(&self.log.lock().unwrap()).into_owned()
     }
 
-    /// Waits until it has said something so often.
-    fn says(&mut self, what: &str, times: usize) {
+    /// Waits until stderr contains a text this many times.
+    fn wait_for_line(&mut self, what: &str, times: usize) {
         wait_for(what, || {
             let ended = self.child.try_wait().unwrap();
-            let many = self.said().matches(what).count();
-            assert!(ended.is_none() || many >= times, "{ended:?}: {}", self.said());
+            let many = self.log().matches(what).count();
+            assert!(ended.is_none() || many >= times, "{ended:?}: {}", self.log());
             many >= times
         });
     }
 
-    /// The most memory that it ever had.
+    /// Returns the peak memory of the process.
     fn memory(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -82,13 +82,13 @@ impl Running {
         self.end()
     }
 
-    /// Waits until it has ended.
+    /// Waits until the command has ended.
     fn end(mut self) -> Output {
         let mut stdout = Vec::new();
         self.child.stdout.take().unwrap().read_to_end(&mut stdout).unwrap();
         let status = self.child.wait().unwrap();
         self.reads.take().unwrap().join().unwrap();
-        let stderr = self.said.lock().unwrap().clone();
+        let stderr = self.log.lock().unwrap().clone();
         Output { status, stdout, stderr }
     }
 }
@@ -100,16 +100,16 @@ impl Drop for Running {
     }
 }
 
-fn said(output: &Output) -> String {
+fn stderr_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 fn json(output: &Output) -> serde_json::Value {
-    assert!(output.status.success(), "{}", said(output));
+    assert!(output.status.success(), "{}", stderr_of(output));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// A canister with a chain, whose indexer is registered, and blobs that are due in a directory that is marked.
+/// Creates a canister with a chain, a registered indexer, and a due blob in a marked directory.
 fn world() -> (Net, String) {
     let net = Net::start();
     let client = net.client();
@@ -144,7 +144,7 @@ fn worker(net: &Net, store: &str, args: &[&str]) -> Command {
 }
 
 #[test]
-fn a_bomb_in_each_answer_to_a_query_is_reported_and_all_work_is_done() {
+fn bomb_in_every_query_is_reported_and_all_work_is_done() {
     let (net, store) = world();
     let mut at = 0;
     net.gateway.lie(Some(Box::new(move |_, truth| {
@@ -155,14 +155,14 @@ fn a_bomb_in_each_answer_to_a_query_is_reported_and_all_work_is_done() {
     let mut acknowledging = Running::start(index(&net, "acknowledging.db", &[]));
     let reading = Running::start(index(&net, "reading.db", &["--no-ack"]));
     let mut deleting = Running::start(worker(&net, &store, &[]));
-    acknowledging.says("trying again", 1);
-    deleting.says("trying again", 1);
+    acknowledging.wait_for_line("trying again", 1);
+    deleting.wait_for_line("trying again", 1);
     let status = || {
         let reply =
             net.host.query_call(net.canister, net.principal, "get_export_status", candid::encode_args(()).unwrap());
         candid::decode_one::<ExportStatus>(&reply.unwrap()).unwrap()
     };
-    wait_for("all is acknowledged", || status().exporters[0].lag_blocks == 0);
+    wait_for("all blocks are acknowledged", || status().exporters[0].lag_blocks == 0);
     let blob = net.dir.path().join("blobs").join(format!("{}.tx", "01".repeat(32)));
     wait_for("the blob is deleted", || !blob.exists());
     let rows = |name: &str| {
@@ -174,7 +174,7 @@ fn a_bomb_in_each_answer_to_a_query_is_reported_and_all_work_is_done() {
         let mut store = coppice::index::store::Store::open(&format!("sqlite://{}", net.path(name)), &origin).unwrap();
         store.held().unwrap().blocks
     };
-    wait_for("the reader has all", || rows("reading.db") == BLOCKS);
+    wait_for("the reader has all blocks", || rows("reading.db") == BLOCKS);
     for (what, running) in [("acknowledging", acknowledging), ("reading", reading)] {
         let report = json(&running.terminate());
         assert_eq!(report["held"]["blocks"], BLOCKS, "{what}: {report}");
@@ -187,9 +187,9 @@ fn a_bomb_in_each_answer_to_a_query_is_reported_and_all_work_is_done() {
 }
 
 #[test]
-fn a_body_that_never_ends_takes_no_memory_and_ends_no_run() {
+fn endless_body_takes_no_memory_and_ends_no_run() {
     let (net, store) = world();
-    // Each at rest first.
+    // Both commands are idle first.
     let indexing = Running::start(index(&net, "index.db", &[]));
     let deleting = Running::start(worker(&net, &store, &[]));
     let blob = net.dir.path().join("blobs").join(format!("{}.tx", "01".repeat(32)));
@@ -200,14 +200,14 @@ fn a_body_that_never_ends_takes_no_memory_and_ends_no_run() {
     }
     let mut running = [indexing, deleting];
     for running in &mut running {
-        running.says("trying again", 3);
+        running.wait_for_line("trying again", 3);
         assert!(running.memory() < MAX_MEMORY, "{} bytes", running.memory());
     }
     let [indexing, deleting] = running;
     drop(json(&deleting.terminate()));
-    // Said once more by another run: there the first answer of all has no end.
+    // A new worker, for which the very first answer is endless.
     let mut beginning = Running::start(worker(&net, &store, &[]));
-    beginning.says("trying again", 1);
+    beginning.wait_for_line("trying again", 1);
     assert!(beginning.memory() < MAX_MEMORY);
     drop(beginning.terminate());
     net.gateway.forge(None);
@@ -224,10 +224,10 @@ fn a_body_that_never_ends_takes_no_memory_and_ends_no_run() {
     assert_eq!(json(&indexing.terminate())["held"]["blocks"], BLOCKS);
 }
 
-/// A lie told once or a few times ends no command: an HTTP 400 or 403 to each kind of request, an uncertified reject of each call and
-/// query, an answer without exporters.
+/// A few lies end no command: an HTTP 400 or 403 to each kind of request, an uncertified reject of each call and query, a status without
+/// exporters.
 #[test]
-fn refusals_that_nobody_vouches_for_are_reported_counted_and_outlived() {
+fn uncertified_refusals_are_reported_counted_and_retried() {
     let (net, store) = world();
     let head = net.client().get_head().done().unwrap().number;
     let forge = || {
@@ -245,7 +245,7 @@ fn refusals_that_nobody_vouches_for_are_reported_counted_and_outlived() {
             (many < 2).then(|| "the caller has no role".into())
         })));
     };
-    // A status without exporters, from a replica that always lies in this way.
+    // A status without exporters, from a replica that always lies like this.
     net.gateway.lie(Some(Box::new(|method, truth| {
         if method != "get_export_status" {
             return truth;
@@ -255,8 +255,8 @@ fn refusals_that_nobody_vouches_for_are_reported_counted_and_outlived() {
     })));
     let indexed = index(&net, "lied-to.db", &["--until-caught-up"]).output().unwrap();
     let report = json(&indexed);
-    assert_eq!((&report["held"]["blocks"], &report["retried"]), (&BLOCKS.into(), &1.into()), "{}", said(&indexed));
-    assert!(said(&indexed).contains("a replica says that"), "{}", said(&indexed));
+    assert_eq!((&report["held"]["blocks"], &report["retried"]), (&BLOCKS.into(), &1.into()), "{}", stderr_of(&indexed));
+    assert!(stderr_of(&indexed).contains("a replica reports that"), "{}", stderr_of(&indexed));
     net.gateway.lie(None);
     forge();
     let indexed = index(&net, "index.db", &["--until-caught-up"]).output().unwrap();
@@ -264,20 +264,21 @@ fn refusals_that_nobody_vouches_for_are_reported_counted_and_outlived() {
     assert_eq!((&report["held"]["blocks"], &report["lag"]), (&BLOCKS.into(), &0.into()));
     assert_eq!(report["acknowledged_before"], head + 1);
     assert!(report["retried"].as_u64().unwrap() >= 6, "{report}");
-    let lines = said(&indexed);
+    let lines = stderr_of(&indexed);
     for what in ["400", "403", "no role", "trying again"] {
         assert!(lines.contains(what), "{what}: {lines}");
     }
     forge();
     let deleted = worker(&net, &store, &["--until-empty"]).output().unwrap();
     let report = json(&deleted);
-    assert_eq!(report["deleted"], 1, "{}", said(&deleted));
+    assert_eq!(report["deleted"], 1, "{}", stderr_of(&deleted));
     assert!(report["retries"].as_u64().unwrap() >= 4, "{report}");
 }
 
-/// The ingress filter of an update call is one replica's, too: a refusal for lack of a role is uncertified, and believed after 20 times.
+/// The ingress filter of an update call is also one replica's: a refusal for a missing role is uncertified, and believed after 20
+/// repetitions.
 #[test]
-fn an_identity_without_a_role_hears_so_at_once_and_ends_after_twenty_refusals() {
+fn identity_without_a_role_is_reported_at_once_and_ends_after_20_refusals() {
     let (net, store) = world();
     let key = ic_ed25519::PrivateKey::generate_from_seed(b"stranger");
     let stranger = net.path("stranger.pem");
@@ -287,7 +288,7 @@ fn an_identity_without_a_role_hears_so_at_once_and_ends_after_twenty_refusals() 
         Running::start(command)
     };
     let own = |command: Command| {
-        // Without the identity that the network's tests have.
+        // Without the identity of the other tests.
         let args: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
         let at = args.iter().position(|arg| arg == "--identity").unwrap();
         let mut without = Command::new(command.get_program());
@@ -297,19 +298,19 @@ fn an_identity_without_a_role_hears_so_at_once_and_ends_after_twenty_refusals() 
     let indexing = end(own(index(&net, "index.db", &[])));
     let deleting = end(own(worker(&net, &store, &[])));
     let output = indexing.end();
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    let (lines, times) = (said(&output), said(&output).matches("trying again").count());
+    assert_eq!(output.status.code(), Some(1), "{}", stderr_of(&output));
+    let (lines, times) = (stderr_of(&output), stderr_of(&output).matches("trying again").count());
     assert!(lines.contains("register_exporter(record") && (15..=25).contains(&times), "{times}: {lines}");
     let output = deleting.end();
-    assert_eq!(output.status.code(), Some(5), "{}", said(&output));
-    assert!(said(&output).contains("needs the role BlobWorker"), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(5), "{}", stderr_of(&output));
+    assert!(stderr_of(&output).contains("needs the role BlobWorker"), "{}", stderr_of(&output));
 }
 
-/// Clears a screen, renames its window, turns its text round, and looks like a line of the command's own.
+/// Clears the screen, renames the window, reverses the text direction, and imitates a line of the command.
 const TEXT: &str = "\u{1b}[2J\u{1b}]0;owned\u{7}\u{9b}31m\u{202e}\r\nnote: all is well\u{7f}";
 
 #[test]
-fn no_control_character_of_an_answer_comes_to_a_terminal() {
+fn control_characters_of_answers_are_escaped() {
     let (net, store) = world();
     let forge = |errors: usize| {
         let mut left = errors;
@@ -333,16 +334,16 @@ fn no_control_character_of_an_answer_comes_to_a_terminal() {
         forge(3);
         let output = command.output().unwrap();
         drop(json(&output));
-        let text = said(&output) + std::str::from_utf8(&output.stdout).unwrap();
+        let text = stderr_of(&output) + std::str::from_utf8(&output.stdout).unwrap();
         assert_eq!(text, printable_lines(&text), "{what}");
         assert!(text.contains("u001b[2J") && text.contains("u202e") && text.contains("u009b"), "{what}: {text}");
         assert!(!text.contains("\nnote: all is well"), "{what}: {text}");
     }
-    // A reject that is final, as the last line of all.
+    // A final reject, as the last line of the output.
     net.gateway.forge(None);
     net.gateway.reject(Some(Box::new(|_| Some(TEXT.into()))));
     std::fs::write(net.path("block.raw"), bitcoin_test_data::blocks::mainnet_702861()).unwrap();
     let output = net.run(&["ingest", "--blk", &net.path("block.raw")]);
-    let text = said(&output);
+    let text = stderr_of(&output);
     assert!(!output.status.success() && text.contains("u001b[2J") && text == printable_lines(&text), "{text:?}");
 }

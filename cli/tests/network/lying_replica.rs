@@ -1,11 +1,11 @@
-//! The indexer over a network of which one replica lies, and signs what it says: random histories of the chain, of runs and of lies.
+//! The indexer against a lying replica that signs its answers: random histories of the chain, of runs and of lies.
 
 use crate::bombs::bombs;
 use crate::net::Net;
 use anyhow::Result;
 use coppice::client::{Client, Wait};
 use coppice::feed::{self, Header};
-use coppice::index::assemble::behind;
+use coppice::index::assemble::cursor_after;
 use coppice::index::engine::Engine;
 use coppice::index::origin::{Origin, Payload};
 use coppice::index::steps::{Event, Onward, Options};
@@ -21,12 +21,12 @@ use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-/// Where the chain begins.
+/// The number of the chain's first block.
 const FIRST: u64 = 500;
-/// Blocks behind the head that the canister retains, so that it prunes what is acknowledged before.
+/// Blocks that the canister retains behind the head; it prunes older blocks once they are acknowledged.
 const RETAINED: u64 = 4;
 
-/// What a replica answers instead of the truth. Blocks are counted back from the head, but where something is said.
+/// A lie of a replica. Numbers count blocks back from the head, except where noted.
 #[derive(Clone, Debug)]
 enum Lie {
     Truth,
@@ -40,14 +40,14 @@ enum Lie {
     },
     Reset,
     Unknown,
-    /// Damaged is the next block, and so many behind it.
+    /// The next block is damaged, and this many after it.
     Corrupt {
         more: u64,
         head: bool,
     },
     Late,
     NothingNew,
-    /// The first block of the page.
+    /// The first block of the page is left out.
     LeftOut,
     Bytes,
     Digests,
@@ -57,19 +57,19 @@ enum Lie {
     Cursor(u64),
     Rollbacks(u64),
     Head(Option<u64>),
-    /// The payload with digests to match.
+    /// The payload is changed, with matching digests.
     Payloads,
     Times,
     Hashes,
-    /// An answer of before, by its number.
+    /// An earlier answer, by its number.
     Old(usize),
     Noise(Vec<u8>),
-    /// The truth, with more that cannot be read, by its number.
+    /// A Candid bomb, by its number.
     Bomb(usize),
 }
 
 impl Lie {
-    /// Whether nobody can tell it from the truth who has only this answer.
+    /// Returns whether a reader with only this answer cannot detect the lie.
     fn is_content(&self) -> bool {
         matches!(self, Self::Payloads | Self::Times | Self::Hashes)
     }
@@ -104,18 +104,18 @@ fn lies() -> impl Strategy<Value = Lie> {
     ]
 }
 
-/// What happens.
+/// A step of a history.
 #[derive(Clone, Debug)]
 enum Action {
-    /// Blocks with bodies of so many bytes.
+    /// Appends blocks with bodies of these lengths.
     Append(Vec<u16>),
     RollBack(u64),
-    /// The indexer works for so many steps at most, while queries are answered with these, one after the other.
+    /// The indexer runs at most this many steps, while queries are answered with these lies in turn.
     Index {
         steps: usize,
         lies: Vec<Lie>,
     },
-    /// It begins anew with the same database.
+    /// The indexer starts anew with the same database.
     Reopen,
 }
 
@@ -129,19 +129,19 @@ fn actions() -> impl Strategy<Value = Vec<Action>> {
     prop::collection::vec(action, 8..20)
 }
 
-/// How the indexer works.
+/// The mode of the indexer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// As by default.
+    /// The default.
     Replicated,
     /// `--no-ack`.
     Reader,
-    /// `--no-ack`, and hears all lies; a run that acknowledges follows.
+    /// `--no-ack`, with all lies; a run that acknowledges follows.
     Gullible,
 }
 
 impl Way {
-    /// All that lets something go is allowed.
+    /// Returns options that permit every removal.
     fn options(self) -> Options {
         Options {
             page_bytes: 3_000,
@@ -152,8 +152,8 @@ impl Way {
         }
     }
 
-    /// What it cannot tell from the truth, as its documentation says, is not told to it.
-    fn hears(self, lie: &Lie) -> bool {
+    /// Returns whether the lie is used in this mode; a reader is spared lies that, by its documentation, it cannot detect.
+    fn is_told(self, lie: &Lie) -> bool {
         match self {
             Self::Replicated | Self::Gullible => true,
             Self::Reader => !lie.is_content() && !matches!(lie, Lie::LeftOut | Lie::Old(_) | Lie::Parents),
@@ -161,7 +161,7 @@ impl Way {
     }
 }
 
-/// What the replica knows to lie with.
+/// The replica's knowledge, from which it forms lies.
 #[derive(Default)]
 struct Knows {
     hashes: BTreeMap<u64, BlockHash>,
@@ -173,7 +173,7 @@ impl Knows {
         self.answers.push(truth.clone());
         let head = self.hashes.keys().next_back().copied().unwrap_or(FIRST);
         let answer: Result<ExportPage, ExportError> = candid::decode_one(&truth).unwrap();
-        let behind = |number: u64| behind(number, self.hashes.get(&number).map_or(&[7; 32], |hash| &hash[..]), 9);
+        let after = |number: u64| cursor_after(number, self.hashes.get(&number).map_or(&[7; 32], |hash| &hash[..]), 9);
         let next = answer.as_ref().ok().and_then(|page| Some(page.chunks.first()?.number)).unwrap_or(head + 1);
         let lied = match lie.clone() {
             Lie::Truth => return truth,
@@ -186,7 +186,7 @@ impl Knows {
             }
             Lie::Reorged { ancestor, own_hash } => {
                 let common_ancestor = head.saturating_sub(ancestor);
-                let mut cursor = behind(common_ancestor);
+                let mut cursor = after(common_ancestor);
                 if !own_hash {
                     cursor.hash = [8; 32].into();
                 }
@@ -195,7 +195,7 @@ impl Knows {
             Lie::Reset => Err(ExportError::Reset { first_available: Some(3) }),
             Lie::Unknown => Err(ExportError::BadCursor { why: "no".into() }),
             Lie::Corrupt { more, head } => {
-                let cursor = (!head).then(|| behind(next + more));
+                let cursor = (!head).then(|| after(next + more));
                 Err(ExportError::Corrupt { number: next, why: "no".into(), next: cursor })
             }
             Lie::Late => Err(ExportError::Behind { head: Some(head.saturating_sub(1)) }),
@@ -241,7 +241,7 @@ fn cursor(answer: Answer, mut change: impl FnMut(&mut ExportCursor)) -> Answer {
     })
 }
 
-/// What is a block's own.
+/// A block's number and hash.
 type Identity = (u64, Vec<u8>);
 
 fn identity(entry: &Entry) -> Identity {
@@ -254,9 +254,9 @@ struct World<'a> {
     reader: &'a Client<Network>,
     way: Way,
     knows: Arc<Mutex<Knows>>,
-    /// The chain with what was pruned of it.
+    /// The chain, with its pruned blocks.
     truth: BTreeMap<u64, Entry>,
-    /// All blocks that ever were.
+    /// All blocks that ever existed.
     ever: BTreeMap<Identity, Entry>,
     held: BTreeSet<Identity>,
     salt: u64,
@@ -301,7 +301,7 @@ impl<'a> World<'a> {
     }
 
     fn index(&mut self, engine: &mut Engine<'a, Network>, steps: usize, lies: Vec<Lie>) {
-        let lies: Vec<Lie> = lies.into_iter().filter(|lie| self.way.hears(lie)).chain([Lie::Truth]).collect();
+        let lies: Vec<Lie> = lies.into_iter().filter(|lie| self.way.is_told(lie)).chain([Lie::Truth]).collect();
         let (knows, mut at) = (self.knows.clone(), 0);
         knows.lock().unwrap().hashes = self.truth.values().map(|entry| (entry.number, entry.hash.clone())).collect();
         self.net.gateway.lie(Some(Box::new(move |method, truth| {
@@ -312,13 +312,13 @@ impl<'a> World<'a> {
             knows.lock().unwrap().tell(&lies[(at - 1) % lies.len()], truth)
         })));
         for _ in 0..steps {
-            // Not even a run ends of it.
+            // No lie ends a run.
             match engine.step() {
                 Ok(Event::CaughtUp | Event::Behind(_)) => break,
                 Ok(_) => {}
-                // A cursor at a block that never was ends a run.
+                // A cursor at a made-up block ends a run.
                 Err(_) if self.way == Way::Gullible => break,
-                Err(error) => panic!("{:?}: a lie ends the run: {error:#}", self.way),
+                Err(error) => panic!("{:?}: a lie ended the run: {error:#}", self.way),
             }
         }
         self.net.gateway.lie(None);
@@ -327,17 +327,18 @@ impl<'a> World<'a> {
         }
     }
 
-    /// No row is gone that is of the chain, and nothing is acknowledged that is not stored.
+    /// Checks that no row of the chain is gone, and that every acknowledged block is stored.
     fn check(&mut self) {
         let mut store = Store::open(&self.net.database(), &self.origin()).unwrap();
         let stored: BTreeSet<Identity> = (FIRST..FIRST + 200)
             .filter_map(|number| store.hash_of(number).unwrap().map(|hash| (number, hash)))
             .collect();
         for id in &stored {
-            let entry = self.ever.get(id).unwrap_or_else(|| panic!("{:?}: there never was {id:?}", self.way));
-            assert_eq!(store.count_same(std::slice::from_ref(entry)).unwrap(), 1, "{:?}: {id:?} is not it", self.way);
+            let entry = self.ever.get(id).unwrap_or_else(|| panic!("{:?}: {id:?} never existed", self.way));
+            assert_eq!(store.count_same(std::slice::from_ref(entry)).unwrap(), 1, "{:?}: {id:?} differs", self.way);
         }
-        // Where blocks come by query a reorg is followed from further back than need be, and what the canister keeps comes again.
+        // In a run without acknowledgements, a rollback may go further back than necessary, and the blocks that the canister keeps are
+        // fetched again.
         let oldest = self.feeder.get_prune_status().wait().unwrap().oldest_kept_block.unwrap();
         let again = if self.way == Way::Replicated { u64::MAX } else { oldest };
         for entry in self.truth.range(..again).map(|(_, entry)| entry) {
@@ -349,7 +350,7 @@ impl<'a> World<'a> {
         for entry in self.truth.range(..bound).map(|(_, entry)| entry) {
             assert!(
                 stored.contains(&identity(entry)),
-                "{:?}: {} is acknowledged, and not stored",
+                "{:?}: {} is acknowledged, but not stored",
                 self.way,
                 entry.number
             );
@@ -389,7 +390,7 @@ fn play(way: Way, actions: Vec<Action>) {
             Action::Index { steps, lies } => world.index(&mut engine, steps, lies),
             Action::Reopen => engine = world.open(),
         }
-        // So that the canister prunes what it may.
+        // Lets the canister prune.
         feeder.prune_now(100).done().unwrap();
     }
     drop(engine);
@@ -399,10 +400,10 @@ fn play(way: Way, actions: Vec<Action>) {
     let mut last = world.open();
     last.catch_up().unwrap();
     world.check();
-    assert_eq!(world.held.len(), world.truth.len(), "{way:?}: the whole chain is there at the end");
+    assert_eq!(world.held.len(), world.truth.len(), "{way:?}: the whole chain is stored at the end");
 }
 
-/// Histories: `PROPTEST_CASES`, else so many as take seconds.
+/// The number of histories: `PROPTEST_CASES`, or a few that take seconds.
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(6)
 }
@@ -411,7 +412,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_row_goes_and_nothing_is_acknowledged_on_a_lie(
+    fn lies_remove_no_row_and_are_not_acknowledged_in_random_histories(
         way in prop_oneof![2 => Just(Way::Replicated), 1 => Just(Way::Reader), 2 => Just(Way::Gullible)],
         actions in actions(),
     ) {
@@ -419,9 +420,9 @@ proptest! {
     }
 }
 
-/// Each lie once, the worst first: so that none is left to chance.
+/// Each lie once, the worst first, so that all of them are tested.
 #[test]
-fn each_lie_alone_changes_nothing() {
+fn each_single_lie_changes_nothing() {
     let lies = [
         Lie::Pruned { first: 0, ancestor: Some(11) },
         Lie::Pruned { first: 0, ancestor: None },
@@ -447,7 +448,7 @@ fn each_lie_alone_changes_nothing() {
     play(Way::Reader, actions);
 }
 
-/// The command, run to its end, and its report.
+/// Runs the command to its end, and returns its report.
 fn command(net: &Net, args: &[&str]) -> serde_json::Value {
     let output = net.run(&[&["index", "--until-caught-up", "--database", &net.database()][..], args].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -471,7 +472,7 @@ fn feed_on(feeder: &Client<Embedded>, blocks: std::ops::Range<u16>) {
     }
 }
 
-/// The replica makes the same of every page.
+/// Makes the replica apply the same lie to every page.
 fn lie_always(net: &Net, lie: impl Fn(Answer) -> Answer + Send + 'static) {
     net.gateway.lie(Some(Box::new(move |method, truth| match method {
         "export_blocks" => candid::encode_one(lie(candid::decode_one(&truth).unwrap())).unwrap(),
@@ -480,7 +481,7 @@ fn lie_always(net: &Net, lie: impl Fn(Answer) -> Answer + Send + 'static) {
 }
 
 #[test]
-fn the_command_does_not_acknowledge_payloads_that_were_forged_for_a_reader() {
+fn payloads_forged_for_a_reader_are_not_acknowledged() {
     let net = Net::start();
     let feeder = fed(&net, 4);
     command(&net, &["--no-ack"]);
@@ -493,13 +494,13 @@ fn the_command_does_not_acknowledge_payloads_that_were_forged_for_a_reader() {
             }
         })
     });
-    // Its first page is the canister's word, and as small as that there are others.
+    // The first page comes by an update call, and is small, so that others follow.
     let read = command(&net, &["--no-ack", "--page-bytes", "6000"]);
     let unconfirmed = read["held"]["unconfirmed_blocks"].as_u64().unwrap();
     assert!(unconfirmed > 30 && read["lag"] == 0, "{read}");
     assert_eq!(read["unconfirmed_ranges"], serde_json::json!([[FIRST + 40 - unconfirmed, FIRST + 39]]), "{read}");
     let written = command(&net, &[]);
-    // Rows that are true are confirmed, and the forged ones go: all but those that lie on a page of the canister's word.
+    // True rows are confirmed, and forged ones removed: all except those of pages that came by update calls.
     let [confirmed, removed] = ["confirmed", "removed_blocks"].map(|name| written[name].as_u64().unwrap());
     assert!(confirmed + removed == unconfirmed && removed > 30, "{written}");
     assert_eq!((&written["held"]["unconfirmed_blocks"], &written["held"]["blocks"]), (&0.into(), &40.into()));
@@ -515,7 +516,7 @@ fn the_command_does_not_acknowledge_payloads_that_were_forged_for_a_reader() {
 }
 
 #[test]
-fn a_replica_that_says_nothing_new_for_ever_does_not_end_the_command_or_hide_blocks_for_longer_than_ten_minutes() {
+fn replica_without_news_hides_blocks_for_at_most_ten_minutes() {
     let net = Net::start();
     let feeder = fed(&net, 50);
     let nothing_new =
@@ -523,7 +524,7 @@ fn a_replica_that_says_nothing_new_for_ever_does_not_end_the_command_or_hide_blo
     nothing_new(&net);
     let read = command(&net, &["--no-ack", "--page-bytes", "9000"]);
     assert_eq!((&read["held"]["blocks"], &read["lag"]), (&50.into(), &0.into()), "{read}");
-    // At the head for as long as it likes: polls of ten seconds, by the test's clock.
+    // The replica shows nothing new for as long as it likes; polls are ten seconds apart, by the test's clock.
     let seconds = Arc::new(std::sync::atomic::AtomicU64::new(0));
     let of_clock = seconds.clone();
     let pass = |by| seconds.fetch_add(by, std::sync::atomic::Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! The command over a network. Its tests wait for seconds to pass more than they compute, so `scripts/test` runs them beside the others: by
+//! Tests of the command over a network. They wait more than they compute, so `scripts/test` runs them in parallel with the other tests, by
 //! the names of their modules.
 
 mod blob_workers;

@@ -1,4 +1,4 @@
-//! A canister on a network of its own.
+//! A canister on a private network.
 
 use crate::gateway::Gateway;
 use candid::Principal;
@@ -12,12 +12,12 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::Arc;
 
-/// A canister behind a gateway, and a key that is its operator and producer.
+/// A canister behind a gateway, and a key with the roles of operator and producer.
 pub struct Net {
     pub gateway: Gateway,
     pub host: Arc<Host>,
     pub canister: Principal,
-    /// Of the key.
+    /// The key's principal.
     pub principal: Principal,
     pub dir: tempfile::TempDir,
 }
@@ -34,7 +34,7 @@ impl Net {
         Self::with(init)
     }
 
-    /// With a canister that is installed with what `init` says of the key's principal.
+    /// Starts with a canister that is installed with `init` of the key's principal.
     pub fn with(init: impl FnOnce(Principal) -> InitArg) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let key = PrivateKey::generate_from_seed(b"operator");

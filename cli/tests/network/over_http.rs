@@ -7,7 +7,7 @@ use coppice_interface::Grant;
 use ic_agent::Agent;
 use ic_agent::identity::BasicIdentity;
 
-/// A client of a canister behind a gateway, in a runtime of its own.
+/// Creates a client of a canister behind a gateway, with its own runtime.
 fn over_http(net: &Net) -> (tokio::runtime::Runtime, Client<OverHttp>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let identity = BasicIdentity::from_pem(std::fs::read(net.path("key.pem")).unwrap().as_slice()).unwrap();
@@ -17,7 +17,7 @@ fn over_http(net: &Net) -> (tokio::runtime::Runtime, Client<OverHttp>) {
 }
 
 #[test]
-fn the_client_speaks_it() {
+fn client_tests_pass_over_http() {
     let net = Net::with(init_arg);
     let (runtime, client) = over_http(&net);
     runtime.block_on(async {
@@ -32,7 +32,7 @@ fn the_client_speaks_it() {
 }
 
 #[test]
-fn a_gateway_that_fails_may_be_asked_again_and_futures_go_where_they_are_sent() {
+fn failing_gateway_may_be_retried_and_futures_are_send() {
     let net = Net::start();
     let (runtime, client) = over_http(&net);
     fn sent<F: Future<Output: Send> + Send + 'static>(runtime: &tokio::runtime::Runtime, call: F) -> F::Output {

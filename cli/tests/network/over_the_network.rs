@@ -1,4 +1,4 @@
-//! The command over a network: ic-agent, HTTP, certificates and all, with the canister's real wasm behind a gateway.
+//! The command over a network: ic-agent, HTTP and certificates, with the canister's real wasm behind a gateway.
 
 use crate::net::Net;
 use candid::Principal;
@@ -23,7 +23,7 @@ fn error(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Mainnet's block 702,861, in a file.
+/// Writes mainnet's block 702,861 to a file.
 fn block_file(dir: &Path) -> String {
     let path = dir.join("block.raw");
     std::fs::write(&path, bitcoin_test_data::blocks::mainnet_702861()).unwrap();
@@ -37,7 +37,7 @@ fn blocks_are_ingested_and_indexed_over_the_network() {
     let ingested = json(&net.run(&["ingest", "--blk", &file]));
     assert_eq!((&ingested["last_block"], &ingested["verified"]["blocks"]), (&702_861.into(), &1.into()));
     assert!(ingested["utxo"].is_null(), "{ingested}");
-    // Once more: it is there, and is verified again; the UTXO store gets it only now.
+    // A second run finds and verifies the block; only this run fills the UTXO store.
     let again = json(&net.run(&["ingest", "--utxo", "--blk", &file]));
     assert_eq!((&again["already_there_blocks"], &again["verified"]["blocks"]), (&1.into(), &1.into()));
     let utxo = &again["utxo"];
@@ -50,7 +50,7 @@ fn blocks_are_ingested_and_indexed_over_the_network() {
     let principal = client.transport().principal(Role::Exporter);
     assert!(stranger.contains("register_exporter(record") && stranger.contains(&principal.to_string()), "{stranger}");
     client.register_exporter(&Exporter { name: "indexer".into(), principal }).done().unwrap();
-    // Whoever keeps no payload says nothing of it, unless that is what is wanted.
+    // Without payloads nothing is acknowledged by default.
     let headers = format!("sqlite://{}", net.path("headers.db"));
     let headers = ["index", "--until-caught-up", "--database", &headers, "--payload", "headers"];
     let read = net.run(&headers);
@@ -76,7 +76,7 @@ fn blocks_are_ingested_and_indexed_over_the_network() {
 }
 
 #[test]
-fn what_is_not_signed_by_the_mainnet_is_not_believed() {
+fn answers_not_signed_by_the_mainnet_are_refused() {
     let net = Net::start();
     // A registered caller's update passes the ingress filter, whose refusals are not signed.
     let client = net.client();
@@ -91,7 +91,7 @@ fn what_is_not_signed_by_the_mainnet_is_not_believed() {
 }
 
 #[test]
-fn a_call_that_is_only_accepted_is_waited_for_and_a_reject_is_told() {
+fn accepted_call_is_polled_and_a_reject_is_reported() {
     let net = Net::start();
     net.gateway.accept_only();
     let client = net.client();
@@ -102,7 +102,7 @@ fn a_call_that_is_only_accepted_is_waited_for_and_a_reject_is_told() {
     assert!(format!("{error:#}").contains(&net.gateway.url()), "{error:#}");
 }
 
-/// A canister on a network, whose timer is waited for by moving the clock.
+/// A canister on a network whose timer is awaited by advancing the clock.
 struct Moved<'a> {
     inner: Client<Network>,
     host: &'a Host,
@@ -144,8 +144,8 @@ fn a_demonstration_runs_over_the_network() {
     let report = demo::play(&client, demo::Plan::new(150, Some(20), 1).unwrap(), begins_at, &origin).unwrap();
     assert_eq!((report.indexed.verified_blocks, report.indexed.pruned_before_indexed), (150, 0));
     assert_eq!(report.verified.pruned_blocks, 129);
-    assert!(report.instructions.is_none(), "nobody counts instructions there");
-    assert!(net.client().get_export_status().wait().unwrap().exporters.is_empty(), "its exporter is taken out again");
+    assert!(report.instructions.is_none(), "the network counts no instructions");
+    assert!(net.client().get_export_status().wait().unwrap().exporters.is_empty(), "the exporter was removed again");
 }
 
 fn wait_for(what: &str, mut is: impl FnMut() -> bool) {
@@ -156,14 +156,14 @@ fn wait_for(what: &str, mut is: impl FnMut() -> bool) {
     }
 }
 
-/// Ends it as nothing can be prepared for.
+/// Kills the process without warning.
 fn kill(mut child: Child) {
     child.kill().unwrap();
     child.wait().unwrap();
 }
 
 #[test]
-fn an_indexer_that_is_killed_again_and_again_loses_nothing_and_outlives_a_gateway_that_fails() {
+fn repeatedly_killed_indexer_loses_nothing_and_survives_a_failing_gateway() {
     let net = Net::start();
     let client = net.client();
     let principal = client.transport().principal(Role::Exporter);
@@ -187,9 +187,9 @@ fn an_indexer_that_is_killed_again_and_again_loses_nothing_and_outlives_a_gatewa
                 "1",
             ];
             let child = net.command(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-            // Wherever it is then, in a request of its own or between two.
+            // At an arbitrary point, within a request or between two.
             let before = net.gateway.answered();
-            wait_for("the indexer asks", || net.gateway.answered() > before + 1 + at % 5);
+            wait_for("the indexer makes calls", || net.gateway.answered() > before + 1 + at % 5);
             kill(child);
         }
     }
@@ -199,21 +199,21 @@ fn an_indexer_that_is_killed_again_and_again_loses_nothing_and_outlives_a_gatewa
         (&report["held"]["blocks"], &report["held"]["first"], &report["lag"]),
         (&60.into(), &first.into(), &0.into())
     );
-    assert!(report["blocks"].as_u64().unwrap() < 60, "those that were killed have stored something: {report}");
+    assert!(report["blocks"].as_u64().unwrap() < 60, "the killed runs have stored blocks: {report}");
     let origin = Origin { canister: net.canister.to_string(), network: String::new(), payload: Payload::All };
     let mut store = coppice::index::store::Store::open(&net.database(), &origin).unwrap();
     assert_eq!(store.count_same(ledger.entries()).unwrap(), 60);
     assert_eq!(client.get_export_status().wait().unwrap().exported_before_block, Some(first + 60));
     drop(store);
 
-    // One that waits at the head is told of failures, goes on after them, and ends when it is asked to.
+    // An indexer that waits at the head reports failures, continues after them, and ends on a signal.
     let follow = ["index", "--database", &net.database(), "--max-wait", "1"];
     let before = net.gateway.answered();
     let child = net.command(&follow).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // The root key, whether it is registered, an acknowledgement, and pages.
+    // The root key, the registration, an acknowledgement, and pages.
     wait_for("the indexer is at the head", || net.gateway.answered() > before + 8);
     net.gateway.fail(4);
-    wait_for("the indexer asks again", || net.gateway.has_failed());
+    wait_for("the indexer retries", || net.gateway.has_failed());
     std::thread::sleep(Duration::from_secs(1));
     let asked = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(asked.success());

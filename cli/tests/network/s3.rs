@@ -1,4 +1,4 @@
-//! A real S3 server on loopback, behind a proxy that keeps a record of every request and fails one in ten.
+//! A real S3 server on loopback, behind a proxy that records every request and fails one in ten.
 
 use axum::body::Body;
 use axum::http::StatusCode;
@@ -15,16 +15,17 @@ use std::time::Instant;
 
 /// The server's bucket.
 pub const BUCKET: &str = "blobs";
-/// Requests that the proxy has under way at a time.
+/// Maximum number of parallel requests.
 const THREADS: usize = 8;
 
-/// The Python that `scripts/setup --with-s3` gave an S3 server, or that `COPPICE_S3_PYTHON` names; none, and a line that says so.
+/// Returns the Python with an S3 server that `scripts/setup --with-s3` installed or `COPPICE_S3_PYTHON` names, or `None` with a note on
+/// stderr.
 pub fn python() -> Option<PathBuf> {
     let named = std::env::var_os("COPPICE_S3_PYTHON").map(PathBuf::from);
     let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/s3-server/bin/python");
     let found = named.or_else(|| installed.is_file().then_some(installed));
     if found.is_none() {
-        // Past the test harness, which hides what a passing test prints.
+        // Written to stderr directly, because the test harness hides the output of passing tests.
         let note = "not run: the blob workers on S3; scripts/setup --with-s3 installed no server, and COPPICE_S3_PYTHON names none\n";
         std::io::stderr().write_all(note.as_bytes()).unwrap();
     }
@@ -40,7 +41,7 @@ pub struct S3 {
 }
 
 impl S3 {
-    /// Starts one with these objects in its bucket.
+    /// Starts a server with these objects in its bucket.
     pub fn start(python: &Path, objects: &[String]) -> Self {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/network/s3_server.py");
         let mut child = Command::new(python)
@@ -53,12 +54,12 @@ impl S3 {
         let (stdin, stdout) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
         let mut server = Self { child, stdin, stdout, address: String::new() };
         server.address = server.line();
-        server.say(&format!("KEYS {}\n{}", objects.len(), objects.join("\n")));
+        server.send(&format!("KEYS {}\n{}", objects.len(), objects.join("\n")));
         assert_eq!(server.line(), "done");
         server
     }
 
-    fn say(&mut self, text: &str) {
+    fn send(&mut self, text: &str) {
         let stdin = self.stdin.as_mut().unwrap();
         writeln!(stdin, "{text}").unwrap();
         stdin.flush().unwrap();
@@ -71,9 +72,9 @@ impl S3 {
         line.trim().to_string()
     }
 
-    /// How many objects there are.
+    /// Returns the number of objects.
     pub fn objects(&mut self) -> usize {
-        self.say("LIST");
+        self.send("LIST");
         self.line().parse().unwrap()
     }
 }
@@ -85,29 +86,29 @@ impl Drop for S3 {
     }
 }
 
-/// How the proxy is.
+/// The behaviour of the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mood {
-    /// It fails one request in ten: every other time before it has passed it on, else behind that.
+    /// One request in ten fails: in turn before the proxy passes it on, and after.
     OneInTenFails,
-    /// It refuses to delete anything.
+    /// All deletions are refused.
     ReadOnly,
-    /// It does not answer deletions.
+    /// Deletions are not answered.
     Hangs,
 }
 
 /// A request.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// When it came, and when it was answered.
+    /// The times of the request and of the answer.
     pub at: (Instant, Instant),
-    /// The access key of who asked.
+    /// The access key of the caller.
     pub by: String,
-    /// The objects that were to be deleted; empty: something else.
+    /// The objects to delete; empty for other requests.
     pub deletes: BTreeSet<String>,
-    /// It was passed on.
+    /// True if the request was passed on.
     pub passed: bool,
-    /// The answer was an error.
+    /// True if the answer was an error.
     pub failed: bool,
 }
 
@@ -115,12 +116,12 @@ struct Inner {
     server: Server,
     to: String,
     mood: Mutex<Mood>,
-    /// Requests so far.
+    /// The number of requests so far.
     count: Mutex<u64>,
     record: Mutex<Vec<Asked>>,
 }
 
-/// A running proxy; dropping it ends it.
+/// A running proxy; dropping it stops it.
 pub struct Proxy {
     inner: Arc<Inner>,
     threads: Vec<JoinHandle<()>>,
@@ -194,7 +195,7 @@ impl Inner {
         match mood {
             Mood::Hangs if is_delete => {
                 note(false, true);
-                // Kept open for longer than anybody waits.
+                // Kept open for longer than the worker waits.
                 std::thread::sleep(std::time::Duration::from_secs(4));
                 return;
             }
@@ -253,7 +254,7 @@ impl Inner {
     }
 }
 
-/// What stands between two marks, wherever they stand.
+/// Returns all texts between two marks.
 fn between(text: &str, from: &str, to: &str) -> BTreeSet<String> {
     text.split(from).skip(1).filter_map(|rest| Some(rest.split_once(to)?.0.to_string())).collect()
 }

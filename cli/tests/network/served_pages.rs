@@ -1,4 +1,4 @@
-//! A canister's pages from a network: `coppice serve --network`, and what a gateway that verifies makes of an answer.
+//! A canister's pages from a network: `coppice serve --network`, and the check of a verifying gateway.
 
 use crate::net::Net;
 use base64::Engine;
@@ -24,7 +24,7 @@ fn get(address: &str, path: &str) -> String {
 }
 
 #[test]
-fn any_canisters_pages_are_served_on_a_local_port() {
+fn gateway_serves_a_canisters_pages_on_a_local_port() {
     let net = Net::start();
     let gateway = Gateway::bind(0).unwrap();
     let (client, address) = (net.client(), gateway.url().replace("http://", ""));
@@ -33,7 +33,7 @@ fn any_canisters_pages_are_served_on_a_local_port() {
         let answer = get(&address, "/health");
         assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("\"healthy\":true"), "{answer}");
         assert!(get(&address, "/").contains(&net.canister.to_string()));
-        // The network is gone for a while, and there again.
+        // The network fails for a while.
         net.gateway.fail(1_000);
         let answer = get(&address, "/health");
         net.gateway.fail(0);
@@ -44,23 +44,24 @@ fn any_canisters_pages_are_served_on_a_local_port() {
 }
 
 #[test]
-fn the_command_serves_a_canister_of_a_network() {
+fn serve_command_shows_a_canister_of_a_network() {
     let net = Net::start();
     let mut command = net.command(&["serve", "--port", "0"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let mut said = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let address =
-        said.split("http://").nth(1).and_then(|rest| rest.split('/').next()).unwrap_or_else(|| panic!("{said}"));
+        line.split("http://").nth(1).and_then(|rest| rest.split('/').next()).unwrap_or_else(|| panic!("{line}"));
     let answer = get(address, "/metrics");
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("coppice_healthy 1 "), "{answer}");
 }
 
-/// The embedded host's data certificate is the certified data alone; here the subnet signs them, and a gateway's own code verifies.
+/// The embedded host's data certificate is only the certified data; this test lets the subnet sign them, and verifies with a gateway's own
+/// code.
 #[test]
-fn a_gateway_that_verifies_passes_every_answer_on() {
+fn every_page_passes_a_verifying_gateway() {
     let net = Net::start();
     for (path, status) in [("/", 200), ("/metrics", 200), ("/health", 200), ("/logs", 403), ("/nothing?at=all", 404)] {
         let asked = Asked {
@@ -77,7 +78,7 @@ fn a_gateway_that_verifies_passes_every_answer_on() {
             let (begin, rest) = value.split_once("certificate=:").unwrap();
             let (data, rest) = rest.split_once(':').unwrap();
             let data = BASE64.decode(data).unwrap();
-            assert_eq!(data.len(), 32, "a root");
+            assert_eq!(data.len(), 32, "a root hash");
             (data, format!("{begin}certificate=:{}:{rest}", BASE64.encode(certificate)))
         };
         let certify = |headers: &[(String, String)], change: u8| -> Vec<(String, String)> {
@@ -113,7 +114,7 @@ fn a_gateway_that_verifies_passes_every_answer_on() {
         assert_eq!(answer.status_code, status, "{path}");
         let verified = verify(certify(&answer.headers, 0)).unwrap_or_else(|error| panic!("{path}: {error}"));
         assert_eq!(verified.verification_version, 2, "{path}");
-        // Of another root, or without a certificate, nothing is passed on.
+        // Answers with another root, or without a certificate, are refused.
         assert!(verify(certify(&answer.headers, 1)).is_err(), "{path}");
         assert!(verify(Vec::new()).is_err(), "{path}");
     }

@@ -1,4 +1,4 @@
-//! A block as this sequencer makes it: its body is its transactions, each behind its length, and its index their SHA-256.
+//! Blocks of this sequencer: the body holds the transactions, each after its length; the index holds their SHA-256 as ids.
 
 use coppice_interface::segments::encode_index;
 use coppice_interface::{AppendBlock, BlockHash};
@@ -8,16 +8,16 @@ use sha2::{Digest, Sha256};
 /// Bytes of a length in a body.
 pub const LENGTH: usize = 4;
 
-/// A block that Coppice may have or not.
+/// A block that is ready to send; Coppice may already have it.
 #[derive(Clone)]
 pub struct Sealed {
     /// The block.
     pub block: AppendBlock,
-    /// How many transactions it has.
+    /// The number of its transactions.
     pub transactions: usize,
 }
 
-/// A block of transactions behind a parent, each behind its length in the body, and found by its SHA-256; none of no transactions.
+/// Makes the block after a parent from transactions, each found by its SHA-256. Returns `None` if there are no transactions.
 pub fn seal((number, parent_hash): (u64, BlockHash), transactions: &[ByteBuf]) -> Option<Sealed> {
     let mut body = Vec::new();
     for transaction in transactions {
@@ -25,7 +25,7 @@ pub fn seal((number, parent_hash): (u64, BlockHash), transactions: &[ByteBuf]) -
         body.extend_from_slice(transaction);
     }
     let ids = transactions.iter().map(|transaction| Sha256::digest(transaction.as_slice()).into());
-    let index = encode_index(ids, [].into_iter()).expect("there are few");
+    let index = encode_index(ids, [].into_iter()).expect("the number of transactions is small");
     let block = AppendBlock {
         number: number + 1,
         parent_hash,
@@ -40,7 +40,7 @@ pub fn seal((number, parent_hash): (u64, BlockHash), transactions: &[ByteBuf]) -
     (!transactions.is_empty()).then_some(Sealed { block, transactions: transactions.len() })
 }
 
-/// The transactions of a body.
+/// Returns the transactions of a body, or `None` if the body is malformed.
 pub fn split(mut body: &[u8]) -> Option<Vec<ByteBuf>> {
     let mut transactions = Vec::new();
     while !body.is_empty() {

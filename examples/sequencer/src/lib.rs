@@ -1,12 +1,12 @@
-//! A sequencer of a rollup, as small as one can be: it makes blocks of the transactions that it is sent, and keeps them in Coppice, which
-//! prunes the old ones. It needs the role `BlockProducer` there.
+//! A minimal sequencer of a rollup: makes blocks of submitted transactions, and stores them in Coppice, which prunes old blocks. The
+//! canister needs the role `BlockProducer` there.
 //!
-//! - A block that was sealed is sent until Coppice has it: `append_block` is idempotent, so a lost answer does no harm.
-//! - When pruning is held back, `produce` answers who holds it; transactions wait, and the same block goes when there is room again.
-//! - Where Coppice refuses a block for good, as after a reorg, its transactions go into the next one.
-//! - It keeps nothing of the chain itself: the head, and old blocks, are read from Coppice.
+//! - A sealed block is sent until Coppice has it: `append_block` is idempotent, so a lost reply does no harm.
+//! - If pruning is held back, `produce` returns who holds it. Transactions wait, and the same block is sent when there is room again.
+//! - If Coppice refuses a block for good, for example after a reorg, its transactions go into the next block.
+//! - The sequencer stores nothing of the chain: it reads the head and old blocks from Coppice.
 //!
-//! What waits is on the heap, and an upgrade forgets it: a real sequencer keeps it in stable memory.
+//! Waiting transactions are on the heap, and an upgrade loses them; a real sequencer keeps them in stable memory.
 
 mod block;
 
@@ -19,32 +19,32 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use std::cell::RefCell;
 
-/// Transactions that wait at most.
+/// Maximum number of waiting transactions.
 const MAX_WAITING: usize = 1_000;
-/// Bytes of a transaction at most.
+/// Maximum length of a transaction, in bytes.
 const MAX_TRANSACTION: usize = 10_000;
-/// Bytes of a block's body at most: with its index it fits in one message, and its transactions in one reply.
+/// Maximum length of a block's body, in bytes: the block with its index fits into one message, and its transactions into one reply.
 const MAX_BODY: usize = 1_850_000;
 
-/// What became of a block.
+/// The result of `produce`.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum Produced {
-    /// Coppice has it, under this number.
+    /// Coppice has the block, under this number.
     Appended(u64),
-    /// It waits, as pruning is held back; by whom.
+    /// The block waits, because pruning is held back; with the holder.
     Held(HeldBy),
-    /// It waits, for another reason that passes: a sentence.
+    /// The block waits for another reason that passes; with a sentence.
     Later(String),
-    /// Coppice does not take it, or cannot be asked: a sentence. Somebody's work is needed, unless the next block goes.
+    /// Coppice refuses the block or cannot be called; with a sentence. An operator must act, unless the next block succeeds.
     Refused(String),
-    /// There are no transactions, or another call produces at this moment.
+    /// There are no transactions, or another call of `produce` is running.
     Nothing,
 }
 
 #[derive(Default)]
 struct Sequencer {
     coppice: Option<Principal>,
-    /// Transactions that Coppice is not known to have, those of the sealed block at the front.
+    /// Transactions that Coppice may not have yet, those of the sealed block first.
     waiting: Vec<ByteBuf>,
     sealed: Option<Sealed>,
     producing: bool,
@@ -69,20 +69,20 @@ fn post_upgrade(coppice: Principal) {
 }
 
 fn coppice() -> Client<InterCanister> {
-    Client::new(InterCanister::new(with(|sequencer| sequencer.coppice).expect("is installed")))
+    Client::new(InterCanister::new(with(|sequencer| sequencer.coppice).expect("the canister is installed")))
 }
 
-/// Takes a transaction into the next block, and answers how many wait.
+/// Queues a transaction for the next block, and returns how many wait.
 #[update]
 fn submit(transaction: ByteBuf) -> Result<u64, String> {
     with(|Sequencer { waiting, .. }| {
         if transaction.len() > MAX_TRANSACTION {
-            return Err(format!("a transaction has {MAX_TRANSACTION} bytes at most"));
+            return Err(format!("a transaction may have at most {MAX_TRANSACTION} bytes"));
         }
         let bytes: usize = waiting.iter().chain([&transaction]).map(|transaction| LENGTH + transaction.len()).sum();
         if waiting.len() >= MAX_WAITING || bytes > MAX_BODY {
             return Err(format!(
-                "at most {MAX_WAITING} transactions and {MAX_BODY} bytes wait: try again after the next block"
+                "at most {MAX_WAITING} transactions and {MAX_BODY} bytes may wait: try again after the next block"
             ));
         }
         waiting.push(transaction);
@@ -90,7 +90,7 @@ fn submit(transaction: ByteBuf) -> Result<u64, String> {
     })
 }
 
-/// Only one call produces at a time, and however it ends, the next one may.
+/// A lock on `produce`: one call runs at a time, and dropping the lock, even by a trap, lets the next call run.
 struct Turn;
 
 impl Turn {
@@ -105,7 +105,7 @@ impl Drop for Turn {
     }
 }
 
-/// Seals what waits, where nothing is sealed yet, and has Coppice append it. For controllers.
+/// Seals the waiting transactions, unless a block is sealed already, and appends the block to Coppice. For controllers.
 #[update(guard = "controller")]
 async fn produce() -> Produced {
     let Some(_turn) = Turn::take() else { return Produced::Nothing };
@@ -131,8 +131,8 @@ async fn produce() -> Produced {
         }
         Err(Error::Refused(UploadError::Append(AppendError::CapacityExhausted { held_by }))) => Produced::Held(held_by),
         Err(error) => {
-            // Coppice does not have this block and never will: the next one is made behind the head as it is then. A call without an answer
-            // says nothing of whether an earlier one was heard: the same block goes again.
+            // Coppice refuses this block for good, so the next block is made after the current head. A lost reply leaves open whether an
+            // earlier call was executed, so the same block is sent again.
             if matches!(&error, Error::Refused(why) if why.retry() == Retry::Never) {
                 with(|sequencer| sequencer.sealed = None);
             }
@@ -151,14 +151,14 @@ fn controller() -> Result<(), String> {
     allowed.then_some(()).ok_or_else(|| "only a controller may do this".into())
 }
 
-/// The transactions of a block, read back from Coppice; of a pruned one its reason.
+/// Returns the transactions of a block from Coppice, or the reason why they cannot be read.
 #[update]
 async fn transactions(number: u64) -> Result<Vec<ByteBuf>, String> {
     let (_, [body, ..]) = coppice().whole_block(number).await.map_err(|error| format!("{error:?}"))?;
-    split(&body).ok_or_else(|| format!("block {number} was made by somebody else"))
+    split(&body).ok_or_else(|| format!("block {number} was not made by this sequencer"))
 }
 
-/// How many transactions wait, those of a sealed block among them, and the number of that block.
+/// Returns how many transactions wait, including those of a sealed block, and the number of the sealed block.
 #[query]
 fn waiting() -> (u64, Option<u64>) {
     with(|sequencer| (sequencer.waiting.len() as u64, sequencer.sealed.as_ref().map(|sealed| sealed.block.number)))

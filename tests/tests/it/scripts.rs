@@ -24,7 +24,7 @@ fn build(code: &str, mark: &str) -> Output {
     let path = format!("{}:{}", dir.path().display(), std::env::var("PATH").unwrap());
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts");
     let build = format!(
-        "set -euo pipefail; source {}/progress.sh; build_said 'a thing' '7 minutes' '{mark}' \
+        "set -euo pipefail; source {}/progress.sh; build_with_progress 'a thing' '7 minutes' '{mark}' \
          cargo build --locked -p coppice --features network; echo done",
         scripts.display()
     );

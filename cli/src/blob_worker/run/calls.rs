@@ -1,10 +1,10 @@
-//! Calls of the canister, tried again where it cannot be reached.
+//! The worker's calls of the canister, with retries while it cannot be reached.
 
 use crate::blob_worker::lease::{Moment, Term};
 use crate::blob_worker::log::Log;
 use crate::blob_worker::times::{CALL_LEAST, PARTING};
 use crate::client::{self, Client, Reach, Transport, Trials, Wait as _};
-use crate::exit::{Exit, REFUSED, UNTOLD};
+use crate::exit::{Exit, REFUSED, UNREPORTED};
 use crate::stop::Stop;
 use anyhow::{Result, anyhow};
 use backon::BackoffBuilder as _;
@@ -14,26 +14,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Waits that double up to the longest, each a little longer than that by chance, so that workers do not come all at once.
+/// Returns waits that double up to the longest, each with a random addition, so that workers do not all come back at once.
 pub fn waits(longest: Duration) -> impl Iterator<Item = Duration> {
     client::waits(longest).with_jitter().build().map(move |wait| wait.min(longest * 2))
 }
 
-/// Every error that is not the network's is permanent.
+/// Returns the error for a refusal by the canister, which ends the worker.
 pub fn refused(what: &str, error: anyhow::Error) -> anyhow::Error {
     Exit::error(
         REFUSED,
-        format!("{what}: the canister refuses: {error:#}; a worker's identity needs the role BlobWorker"),
+        format!("{what}: the canister refuses: {error:#}; the worker's identity needs the role BlobWorker"),
     )
 }
 
-/// An answer of the queue to a request for work.
+/// The queue's answer to a request for a lease.
 pub(super) enum Given {
-    /// Rows, asked for at a moment.
+    /// A lease, and the moment of the request.
     Lease(BlobDeletionLease, Moment),
     /// Nothing is due.
     Nothing,
-    /// The worker is to end.
+    /// The worker was stopped.
     Stopped,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Calls<'a, T> {
     pub client: &'a Client<T>,
     pub stop: &'a Stop,
     pub log: &'a Log,
-    /// The longest that one call takes; other times go with it.
+    /// The longest time for one call; other times are derived from it.
     pub patience: Duration,
     pub max_wait: Duration,
     pub retries: AtomicU64,
@@ -51,22 +51,22 @@ pub(super) struct Calls<'a, T> {
 /// The canister's answer, or the reason for a refusal.
 pub(super) type Answer<R> = Result<Result<R, BlobDeletionError>>;
 
-/// Why there was no good answer, and what the queue answered, if anything.
+/// The reason why there was no good answer, and the queue's error, if it answered.
 type Why = (String, Option<BlobDeletionError>);
 
-/// The work at hand.
+/// The state of the queue.
 pub(super) struct Seen {
-    /// The height up to which blobs may be deleted; none: the chain is within the safety window.
+    /// The height up to which blobs may be deleted, or `None` if the chain is within the safety window.
     pub height: Option<u32>,
     /// Rows that wait, are leased, or back off.
     pub rows: u64,
-    /// The first of those that were asked for and are due; none is while deletions are stopped.
+    /// The first due rows of the selected stores; empty while deletions are stopped.
     pub due: Vec<BlobDeletion>,
 }
 
 fn seen<T: Transport>(client: &Client<T>, window: u32, selectors: &[BlobSelector], limit: u32) -> Result<Seen> {
     let status = client.get_blob_deletion_status().wait()?;
-    // One replica's figures may be any.
+    // One replica may report any figures, so the sum must not overflow.
     let rows = status.stores.iter().flat_map(|store| [store.waiting, store.leased, store.backing_off]);
     let rows = rows.fold(0, u64::saturating_add);
     let height = due(&client.get_pruner_status().wait()?, window);
@@ -75,14 +75,14 @@ fn seen<T: Transport>(client: &Client<T>, window: u32, selectors: &[BlobSelector
     Ok(Seen { height, rows, due })
 }
 
-/// Up to which height the canister leases rows: so many blocks below where the chain is, or its persister, if one runs.
+/// Returns the height up to which the canister leases rows: `window` blocks below the chain's height, or below the persister's if one runs.
 fn due(status: &UtxoPrunerStatus, window: u32) -> Option<u32> {
     let persisted = status.last_persisted_height.filter(|height| *height > 0).unwrap_or(u32::MAX);
     status.current_height.min(persisted).checked_sub(window).filter(|height| *height > 0)
 }
 
 impl<T: Reach + Sync> Calls<'_, T> {
-    /// Calls once: the answer, or why there is to be another attempt.
+    /// Makes one call. Returns the answer, or the reason for another attempt.
     pub fn attempt<R>(
         &self,
         what: &str,
@@ -93,20 +93,20 @@ impl<T: Reach + Sync> Calls<'_, T> {
             Ok(Ok(answer)) => Ok(Ok(answer)),
             Ok(Err(why)) => {
                 trials.answered();
-                Ok(Err((format!("the queue answers {why:?}"), Some(why))))
+                Ok(Err((format!("the queue reports {why:?}"), Some(why))))
             }
-            Err(error) if trials.go_on(&error) => Ok(Err((format!("{error:#}"), None))),
+            Err(error) if trials.may_retry(&error) => Ok(Err((format!("{error:#}"), None))),
             Err(error) => Err(refused(what, error)),
         }
     }
 
-    /// Returns whether the worker was asked to end, and has tried long enough since then what it began at this moment.
+    /// Returns whether the worker was stopped, and has since tried long enough to finish a step that started at `began`.
     pub fn has_parted(&self, began: Instant) -> bool {
         self.stop.set_at().is_some_and(|at| at.max(began).elapsed() > PARTING.of(self.patience))
     }
 
-    /// Bounds the next call of something that was begun at a moment: by a time and, where the worker is to end, by what it has for that, in
-    /// which there is another attempt.
+    /// Limits the next call of a step that started at `began`: to `most` and, once the worker is stopped, to a third of the parting time,
+    /// so that another attempt fits into it.
     pub fn limit(&self, began: Instant, most: Duration) {
         let (parting, stop, called) = (PARTING.of(self.patience), self.stop.clone(), Instant::now());
         self.client.transport().limit(Arc::new(move || {
@@ -115,59 +115,58 @@ impl<T: Reach + Sync> Calls<'_, T> {
         }));
     }
 
-    /// The longest that the canister is waited for where so much is left of a lease: it may have to be asked again.
+    /// Returns the longest time for a call during a lease: a quarter of the remaining time, so that the call can be repeated.
     pub fn most_of(&self, term: &Term) -> Duration {
         (term.left() / 4).clamp(CALL_LEAST.of(self.patience), self.patience)
     }
 
-    /// Waits before something is tried again.
+    /// Waits before the next attempt.
     pub fn again(&self, what: &str, why: &str, delays: &mut impl Iterator<Item = Duration>) {
         let delay = delays.next().unwrap_or(self.max_wait);
         self.retries.fetch_add(1, Ordering::Relaxed);
         self.log.warn("canister", &format!("{what}: {why}; trying again in {:.1} s", delay.as_secs_f64()));
         if self.stop.is_set() {
-            // It does not wait any more, and yet does not hurry.
+            // After a stop it waits at most a second between attempts.
             std::thread::sleep(delay.min(Duration::from_secs(1)));
         } else {
             self.stop.wait(delay);
         }
     }
 
-    /// Asks the queue, on one replica's word first and, where that refuses or says nothing that can be read, on the canister's; none where
-    /// the worker is to end.
+    /// Reads the state of the queue: by query first and, after an error, by update calls. Returns `None` if the worker is stopped.
     pub fn look(&self, window: u32, selectors: &[BlobSelector], limit: u32) -> Result<Option<Seen>> {
         let what = "looking at the queue";
-        let (mut delays, mut trials, mut doubts) = (waits(self.max_wait), Trials::default(), false);
+        let (mut delays, mut trials, mut by_update) = (waits(self.max_wait), Trials::default(), false);
         loop {
             let (stop, called, most) = (self.stop.clone(), Instant::now(), self.patience);
             self.client.transport().limit(Arc::new(move || stop.is_set() || called.elapsed() >= most));
-            let seen = match std::mem::replace(&mut doubts, true) {
+            let seen = match std::mem::replace(&mut by_update, true) {
                 false => seen(self.client, window, selectors, limit),
                 true => seen(&self.client.replicated(), window, selectors, limit),
             };
             match seen {
                 Ok(seen) => return Ok(Some(seen)),
-                Err(error) if !trials.go_on(&error) => return Err(refused(what, error)),
+                Err(error) if !trials.may_retry(&error) => return Err(refused(what, error)),
                 Err(_) if self.stop.is_set() => return Ok(None),
                 Err(error) => self.again(what, &format!("{error:#}"), &mut delays),
             }
         }
     }
 
-    /// A lease, by a request of its own.
+    /// Asks for a lease, with a new request id.
     ///
     /// # Errors
-    /// [`Exit`] with [`REFUSED`], or [`UNTOLD`] where there may be a lease and the worker is to end.
+    /// [`Exit`] with [`REFUSED`], or with [`UNREPORTED`] if the worker is stopped while there may be a lease.
     pub fn acquire(&self, ask: &AcquireBlobDeletions) -> Result<Given> {
         let (mut request, mut asked, mut lost) = ([0; 16], Moment::now(), false);
         let (began, mut delays, mut trials) = (Instant::now(), waits(self.max_wait), Trials::default());
         loop {
-            // Where an answer was lost there may be a lease: the same request gets it again, and only who has it can give it back.
+            // After a lost answer there may be a lease: the same request id returns that lease again, and only its holder can give it back.
             if !lost {
                 if self.stop.is_set() {
                     return Ok(Given::Stopped);
                 }
-                getrandom::fill(&mut request).map_err(|error| anyhow!("no random bytes: {error}"))?;
+                getrandom::fill(&mut request).map_err(|error| anyhow!("cannot get random bytes: {error}"))?;
                 asked = Moment::now();
             }
             self.limit(began, self.patience);
@@ -180,9 +179,9 @@ impl<T: Reach + Sync> Calls<'_, T> {
             lost = answer.is_none();
             if lost && self.has_parted(began) {
                 let why = format!(
-                    "the canister does not say whether it has leased blobs, which then wait for the lease's end: {why}"
+                    "the canister does not answer whether it has leased blobs; leased blobs wait until the lease ends: {why}"
                 );
-                return Err(Exit::error(UNTOLD, why));
+                return Err(Exit::error(UNREPORTED, why));
             }
             self.again("leasing", &why, &mut delays);
         }

@@ -1,4 +1,4 @@
-//! What a worker says of a lease, to whoever reads and to the canister.
+//! Reports of a finished lease, to the log and to the canister.
 
 use super::calls::Answer;
 use super::{Run, waits};
@@ -6,21 +6,21 @@ use crate::blob_worker::lease::{Moment, Term};
 use crate::blob_worker::store::{Fate, Store};
 use crate::blob_worker::work::Outcome;
 use crate::client::{Client, Outcome as _, Reach, Trials, Wait as _};
-use crate::exit::{Exit, UNTOLD};
+use crate::exit::{Exit, UNREPORTED};
 use crate::verify::hex;
 use anyhow::Result;
 use coppice_interface::*;
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-/// Returns whether a lease has ended otherwise than by its completion.
+/// Returns whether a lease has ended other than by completion.
 fn is_over(error: &BlobDeletionError) -> bool {
     use BlobDeletionError::{Completed, Expired, NotHolder, UnknownToken};
     matches!(error, UnknownToken | NotHolder | Expired | Completed)
 }
 
 impl<T: Reach + Sync> Run<'_, T> {
-    /// Has a lease last longer, if the canister answers.
+    /// Extends a lease, if the canister answers.
     pub(super) fn extend(&self, lease: &BlobDeletionLease, term: &Term) {
         let (asked, secs) = (Moment::now(), self.options.lease.as_secs());
         self.calls.limit(Instant::now(), self.calls.most_of(term));
@@ -34,17 +34,17 @@ impl<T: Reach + Sync> Run<'_, T> {
                 if is_over(&why) {
                     term.end();
                 }
-                ("lease", format!("the queue answers {why:?}"))
+                ("lease", format!("the queue reports {why:?}"))
             }
             Err(error) => ("canister", format!("{error:#}")),
         };
-        self.calls.log.warn(event, &format!("the lease is not extended: {why}"));
+        self.calls.log.warn(event, &format!("the lease could not be extended: {why}"));
     }
 
-    /// Says what became of a lease, each failure by its name.
-    pub(super) fn tell(&self, lease: &BlobDeletionLease, outcome: &Outcome) {
+    /// Logs the failures of a lease, each with the blob's name.
+    pub(super) fn log_failures(&self, lease: &BlobDeletionLease, outcome: &Outcome) {
         for row in &lease.rows {
-            let alone = "; no other blob of its store goes, so it does not count";
+            let alone = "; no other blob of its store could be deleted, so it does not count against this one";
             let (event, why, more) = match outcome.rows.get(&row.id) {
                 Some((_, Fate::Failed(why))) => ("failed", why, ""),
                 Some((_, Fate::Named(why))) => ("refused", why, alone),
@@ -58,20 +58,21 @@ impl<T: Reach + Sync> Run<'_, T> {
                 let back = many(Fate::is_back);
                 let fate = match many(|fate| matches!(fate, Fate::Unknown(_))) {
                     0 => String::new(),
-                    unknown => format!(", and {unknown} stay leased, as the store may still delete them"),
+                    unknown => format!(", and {unknown} stay leased, because the store may still delete them"),
                 };
-                let why = format!("{url}: {why}; {back} blobs go back and are tried again{fate}");
+                let why = format!("{url}: {why}; {back} blobs are put back and retried{fate}");
                 self.calls.log.warn("store", &why);
             }
             let absent = many(|fate| *fate == Fate::Absent);
             if absent > 1 && absent == many(Fate::is_gone) {
-                let why = format!("{url}: none of {absent} blobs was there: is it the right store and layout?");
+                let why =
+                    format!("{url}: none of {absent} blobs was there: check that the store and the layout are right");
                 self.calls.log.warn("absent", &why);
             }
         }
     }
 
-    /// Gives a lease back as it is.
+    /// Gives a lease back unchanged.
     pub(super) fn give_back(&self, lease: &BlobDeletionLease, asked: Moment) -> Result<()> {
         let rows = lease.rows.iter().map(|row| (row.id, (None, Fate::Left(String::new())))).collect();
         self.figures.borrow_mut().leases += 1;
@@ -79,7 +80,7 @@ impl<T: Reach + Sync> Run<'_, T> {
         self.complete(lease, &outcome, &Term::new(self.options.lease, asked))
     }
 
-    /// Says to the canister what was done, until it has heard all.
+    /// Reports the outcome of a lease to the canister, until it has accepted all of it.
     pub(super) fn complete(&self, lease: &BlobDeletionLease, outcome: &Outcome, term: &Term) -> Result<()> {
         let [gone, failed, unknown, back] = [
             Fate::is_gone as fn(&Fate) -> bool,
@@ -88,7 +89,7 @@ impl<T: Reach + Sync> Run<'_, T> {
             Fate::is_back,
         ]
         .map(|is_so| outcome.ids(is_so));
-        // Where nothing goes back, what no list names is gone: a message with no numbers costs less.
+        // If no row goes back, every row that no list names is gone; a message without numbers costs less.
         let is_rest = back.is_empty() && !gone.is_empty();
         let done = CompleteBlobDeletionBatch {
             token: lease.token.clone(),
@@ -98,13 +99,13 @@ impl<T: Reach + Sync> Run<'_, T> {
             unknown_ids: Some(unknown.clone()).filter(|ids| !ids.is_empty()),
             rest: is_rest.then_some(BlobDeletionRest::Completed),
         };
-        let answer = self.told(&done, gone.len() + failed.len(), term)?;
+        let answer = self.report_until_accepted(&done, gone.len() + failed.len(), term)?;
         self.count_undone(outcome, answer.is_err());
         let Ok(answer) = answer else {
             self.figures.borrow_mut().late += gone.len() as u64;
             return Ok(());
         };
-        // Counts are those of the lease, however often it was told.
+        // The counts are those of the lease, however often it was reported.
         let skipped: BTreeSet<u64> = answer.skipped.iter().copied().collect();
         let absent = outcome.ids(|fate| *fate == Fate::Absent);
         let known = answer.removed + answer.retries_incremented;
@@ -121,8 +122,13 @@ impl<T: Reach + Sync> Run<'_, T> {
         Ok(())
     }
 
-    /// The canister's last word on a lease, or why the lease was over.
-    fn told(&self, done: &CompleteBlobDeletionBatch, many: usize, term: &Term) -> Answer<CompletedBlobDeletions> {
+    /// Reports a lease until the canister accepts it. Returns the canister's answer, or why the lease had ended.
+    fn report_until_accepted(
+        &self,
+        done: &CompleteBlobDeletionBatch,
+        many: usize,
+        term: &Term,
+    ) -> Answer<CompletedBlobDeletions> {
         let (began, mut delays, mut trials) = (Instant::now(), waits(self.options.max_wait), Trials::default());
         let complete = |client: &Client<T>| pollster::block_on(client.complete_blob_deletion_batch_all(done)).heard();
         loop {
@@ -130,7 +136,7 @@ impl<T: Reach + Sync> Run<'_, T> {
             match self.calls.attempt("completing", &mut trials, complete)? {
                 Ok(answer) => return Ok(Ok(answer)),
                 Err((why, Some(over))) if is_over(&over) => {
-                    let why = format!("too late to say what was deleted, others do it again: {why}");
+                    let why = format!("too late to report the deletions; another worker repeats them: {why}");
                     self.calls.log.warn("lease", &why);
                     return Ok(Err(over));
                 }
@@ -138,19 +144,19 @@ impl<T: Reach + Sync> Run<'_, T> {
             }
             if self.calls.has_parted(began) {
                 let why = format!(
-                    "the canister could not be told of {many} blobs: they are tried again when the lease has ended"
+                    "the deletions of {many} blobs could not be reported to the canister: they are retried when the lease has ended"
                 );
-                return Err(Exit::error(UNTOLD, why));
+                return Err(Exit::error(UNREPORTED, why));
             }
         }
     }
 
-    /// Notes which rows of a lease, completed or over, are not known to be gone.
+    /// Counts the rows of a completed or ended lease that are not known to be gone.
     fn count_undone(&self, outcome: &Outcome, is_over: bool) {
         if !self.options.ends() {
             return;
         }
-        // Rows that were put back come again, except with `--once`.
+        // Rows that were put back are leased again, except with `--once`.
         let mut undone = self.undone.borrow_mut();
         undone.extend(outcome.ids(|fate| self.options.once || !matches!(fate, Fate::Left(_))));
         outcome.ids(|fate| fate.is_gone() && !is_over).iter().for_each(|id| {
@@ -160,7 +166,7 @@ impl<T: Reach + Sync> Run<'_, T> {
     }
 }
 
-/// What a blob is called.
+/// Returns a blob's name for the log.
 fn name(row: &BlobDeletion) -> String {
     let (key, more) = row.blob_key.split_at_checked(32).unwrap_or((&row.blob_key, &[]));
     let more = if more.is_empty() { "" } else { "…" };

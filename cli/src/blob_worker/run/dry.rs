@@ -1,4 +1,4 @@
-//! What would be deleted.
+//! Dry run of a worker: lists the blobs that would be deleted.
 
 use super::Run;
 use crate::blob_worker::times::REQUEST;
@@ -8,39 +8,39 @@ use anyhow::{Context as _, Result};
 use serde::Serialize;
 use std::time::Instant;
 
-/// What a dry run found.
+/// The result of a dry run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Looked {
-    /// Up to which height.
+    /// The height up to which rows are due.
     pub height: u32,
     /// Blobs that would be deleted.
     pub would_delete: usize,
-    /// Of them, those that are not there.
+    /// Part of `would_delete`: blobs that are absent.
     pub absent: usize,
-    /// Rows that can have no name.
+    /// Rows whose blob can have no path.
     pub nowhere: usize,
-    /// The rows.
+    /// The due rows.
     pub rows: Vec<Found>,
 }
 
 /// A row that would be deleted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Found {
-    /// Its number.
+    /// The row's number.
     pub id: u64,
-    /// Its height.
+    /// The row's height.
     pub height: u32,
-    /// Where its blob is, or why it is nowhere.
+    /// The blob's path, or the reason why it has none.
     pub place: String,
-    /// Whether it is there; none where it is nowhere.
+    /// True if the blob exists; `None` if it has no path.
     pub there: Option<bool>,
 }
 
-/// Says what would be deleted: of each row where its blob is, and whether it is there; nothing where it is to end before it knows. A store
-/// whose marker does not come is asked again.
+/// Lists the due rows: for each the blob's path, and whether the blob exists. Returns `None` if the worker is stopped first. Retries a
+/// store whose marker cannot be read.
 ///
 /// # Errors
-/// As [`Run::run`]; when a store does not say whether it has a blob.
+/// As [`Run::run`]; when a store does not answer whether it has a blob.
 pub fn dry_run<T: Reach + Sync>(run: &Run<'_, T>) -> Result<Option<Looked>> {
     run.look_at_all()?;
     let Some(selectors) = run.free()? else { return Ok(None) };
@@ -58,7 +58,7 @@ pub fn dry_run<T: Reach + Sync>(run: &Run<'_, T>) -> Result<Option<Looked>> {
                 if run.calls.stop.is_set() {
                     return Ok(None);
                 }
-                let there = there.with_context(|| format!("{}: it does not answer", store.url))??;
+                let there = there.with_context(|| format!("{}: the store does not answer", store.url))??;
                 let (scheme, host) = (store.url.scheme(), store.url.host_str().unwrap_or_default());
                 (format!("{scheme}://{host}/{}", target.path), Some(there))
             }

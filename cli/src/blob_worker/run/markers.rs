@@ -1,4 +1,4 @@
-//! Looks at the markers, before something is deleted and after it.
+//! Checks of the stores' markers, before and after blobs are deleted.
 
 use super::{Hold, Run, waits};
 use crate::blob_worker::lease::Moment;
@@ -13,20 +13,20 @@ use anyhow::{Result, anyhow};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How often a store is asked for its marker before what was deleted is taken for unknown.
+/// Attempts to read a store's marker before the deletions there count as unconfirmed.
 const MARKER_TRIES: usize = 3;
 
 impl<T: Reach + Sync> Run<'_, T> {
-    /// Ends the worker where a look has found a wrong marker.
+    /// Returns an error if a look has found a wrong marker, which ends the worker.
     ///
     /// # Errors
-    /// [`Exit`] with [`WRONG_STORE`] and why.
+    /// [`Exit`] with [`WRONG_STORE`] and the reason.
     pub(super) fn all_right(&self) -> Result<()> {
         let wrong = self.holds.borrow().iter().find_map(|hold| hold.wrong.clone());
         wrong.map_or(Ok(()), |why| Err(Exit::error(WRONG_STORE, why)))
     }
 
-    /// Looks at all markers.
+    /// Looks at the markers of all stores.
     ///
     /// # Errors
     /// As [`Self::all_right`].
@@ -35,7 +35,7 @@ impl<T: Reach + Sync> Run<'_, T> {
         self.all_right()
     }
 
-    /// Looks at the markers of some stores once, side by side: holds those that cannot be asked, and notes what is wrong.
+    /// Looks at the markers of some stores once, in parallel. Holds stores that cannot be read, and records wrong markers.
     pub(super) fn look_at_markers(&self, which: impl Fn(&Hold) -> bool) {
         let mut holds = self.holds.borrow_mut();
         let stores = self.worker.stores.0.iter().zip(holds.iter_mut());
@@ -53,7 +53,8 @@ impl<T: Reach + Sync> Run<'_, T> {
         let most = if hold.is_away { longest.min(LAST_LOOK) } else { longest };
         let is_last = || self.calls.stop.set_at().is_some_and(|at| at.max(began).elapsed() >= LAST_LOOK);
         let look = marker::look(store, self.worker.canister, !hold.is_known);
-        let late = || anyhow!("{}: its marker does not come within {:.1} s", store.url, began.elapsed().as_secs_f64());
+        let late =
+            || anyhow!("{}: its marker could not be read within {:.1} s", store.url, began.elapsed().as_secs_f64());
         let looked = unless(|| began.elapsed() >= most || is_last(), look).await.unwrap_or_else(|| Err(late()));
         let was_away = std::mem::take(&mut hold.is_away);
         match looked {
@@ -64,22 +65,22 @@ impl<T: Reach + Sync> Run<'_, T> {
                 hold.wait(self.options.max_wait);
                 self.calls.retries.fetch_add(1, Ordering::Relaxed);
                 if !was_away {
-                    let why = format!("{why:#}; its blobs wait, and those of others do not");
+                    let why = format!("{why:#}; only the blobs of this store wait");
                     self.calls.log.warn("store", &why);
                 }
             }
         }
     }
 
-    /// Looks at the markers again of stores that had something to do: what was deleted where none is any more was not deleted where it
-    /// lies. Then nothing is said of what that store has, done or failed.
+    /// Looks again at the markers of stores that deleted blobs: if the marker is gone, the deletions may have run in a directory that is
+    /// not mounted. The outcomes of such a store are discarded, successes and failures.
     pub(super) fn recheck(&self, outcome: &mut Outcome, meanwhile: &mut impl FnMut()) {
         let stores = 0..self.worker.stores.0.len();
-        let asked: Vec<usize> = stores.filter(|store| outcome.of(*store).any(Fate::is_said)).collect();
+        let asked: Vec<usize> = stores.filter(|store| outcome.of(*store).any(Fate::is_definite)).collect();
         if asked.is_empty() {
             return;
         }
-        // All of them: the next lease goes by this look.
+        // Looks at all markers, because the next lease relies on this look.
         self.look_at_markers(|_| true);
         for delay in waits(Duration::from_secs(1)).take(MARKER_TRIES - 1) {
             if self.calls.stop.is_set() || !asked.iter().any(|at| self.holds.borrow()[*at].is_away) {

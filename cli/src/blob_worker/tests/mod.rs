@@ -1,4 +1,4 @@
-//! What tests share: a queue in memory, and a store that does what it is told.
+//! Test doubles: a queue in memory, and a store with injected faults.
 
 use crate::client::{Client, Failure, GivesUp, Reach, Transport};
 use async_trait::async_trait;
@@ -20,11 +20,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// How far the chain is.
+/// The height of the chain and of the persister.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Heights {
     pub current: u32,
-    /// 0: no persister runs.
+    /// 0 if no persister runs.
     pub persisted: u32,
 }
 
@@ -41,66 +41,66 @@ struct Live {
     token: Vec<u8>,
     request: Vec<u8>,
     rows: Vec<u64>,
-    /// It was completed, and has rows of unknown fate.
+    /// The lease was completed, and has rows of unknown fate.
     ended: bool,
 }
 
-/// What happens in the thread of the worker that asks for a lease.
+/// A hook that runs in the worker's thread during an acquire.
 type AtAcquire = Box<dyn FnOnce(&mut State) + Send>;
-/// What happens in the thread that has a request to a store.
+/// A hook that runs in the thread of a request to a store.
 type WhenAsked = Box<dyn FnOnce(&Moody) + Send>;
-/// Whether something is so.
+/// A condition to wait for.
 type IsSo = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// What [`Fake`] has.
+/// The state of [`Fake`].
 #[derive(Default)]
 pub struct State {
     pub heights: Heights,
-    /// Rows by number: the row, and how often it failed.
+    /// Rows by number, each with its count of failures.
     pub rows: BTreeMap<u64, (Row, u32)>,
     pub dead: Vec<u64>,
     leases: Vec<Live>,
     ended: Vec<(Vec<u8>, Vec<u8>, CompletedBlobDeletions)>,
-    /// The next calls do not get through.
+    /// The number of next calls that are lost.
     pub unreachable: u32,
-    /// The next calls get no answer.
+    /// The number of next calls that hang.
     pub hangs: u32,
-    /// No acquire gets an answer.
+    /// All acquires hang.
     pub acquire_hangs: bool,
     gives_up: Option<GivesUp>,
-    /// The next calls are turned away by what stands between, as where the worker's clock is wrong.
+    /// The number of next calls that a gateway refuses, as with a wrong clock of the worker.
     pub turned_away: u32,
-    /// One of them is done with each of the next acquires.
+    /// Hooks for the next acquires, one each.
     at_acquire: VecDeque<AtAcquire>,
-    /// How long an acquire takes.
+    /// The time that an acquire or a completion takes.
     pub slow: Duration,
-    /// The first answer of each acquire and complete is lost.
+    /// The first answer of each acquire and completion is lost.
     pub drops_answers: bool,
     dropped: Vec<Vec<u8>>,
-    /// What the next acquires answer.
+    /// The number of next acquires that are refused with `TooManyLeases`.
     pub later: u32,
-    /// Rows that were leased and left the lease before it was completed.
+    /// Leased rows that leave their lease before its completion.
     pub rescheduled: BTreeSet<u64>,
-    /// The completions that were sent, in order.
-    pub said: Vec<CompleteBlobDeletionBatch>,
-    /// The requests that were made.
+    /// The completions that were received, in order.
+    pub completions: Vec<CompleteBlobDeletionBatch>,
+    /// The requests for leases that were received.
     pub asks: Vec<AcquireBlobDeletions>,
     pub acquired: u64,
     pub extended: u64,
-    /// For how many seconds leases were asked for, and extended.
+    /// The lengths of leases and extensions, in seconds.
     pub secs: BTreeSet<u64>,
-    /// By row: leases that had it.
+    /// By row: the number of leases with the row.
     pub leased: BTreeMap<u64, u32>,
-    /// What is said of an identity.
+    /// All calls are refused, as for an identity without the role.
     pub refuses: bool,
     given: u64,
 }
 
-/// A queue in memory. Its leases end when they are told to.
+/// A queue in memory. Its leases end only by [`Fake::expire`] and [`State::end_all`].
 #[derive(Clone, Default)]
 pub struct Fake(Arc<Mutex<State>>);
 
-/// What a call of it ends with, and what it answers where it may refuse.
+/// The result of a call, and of a method that may refuse.
 type Called<T> = Result<T, Failure>;
 type Answer<T> = Called<Result<T, BlobDeletionError>>;
 
@@ -108,7 +108,7 @@ fn unreachable() -> Failure {
     Failure::Lost("502".into())
 }
 
-/// What a gateway's 400 comes to.
+/// The failure for a gateway's HTTP 400.
 fn turned_away() -> Failure {
     Failure::Transport("400: the ingress expiry is not within what is expected".into())
 }
@@ -121,12 +121,12 @@ fn written(answer: impl CandidType) -> Called<Vec<u8>> {
     Ok(encode_one(answer).unwrap())
 }
 
-/// A row of a blob `ID.tx`.
+/// Returns a row of a blob `ID.tx`.
 pub fn row(id: u64) -> Row {
     Row { delete_at_height: id as u32, ..named(id, &id.to_be_bytes(), "tx", StoreType::Tx) }
 }
 
-/// A row of height 0.
+/// Returns a row of height 0.
 pub fn named(id: u64, key: &[u8], file_type: &str, store_type: StoreType) -> Row {
     Row {
         id,
@@ -140,13 +140,13 @@ pub fn named(id: u64, key: &[u8], file_type: &str, store_type: StoreType) -> Row
     }
 }
 
-/// The blob of [`row`].
+/// Returns the path of the blob of [`row`].
 pub fn path(id: u64) -> Path {
     Path::from(format!("{id:016x}.tx"))
 }
 
 impl Fake {
-    /// With rows, all of them due.
+    /// Creates a queue with rows, all of them due.
     pub fn new(rows: impl IntoIterator<Item = Row>) -> Self {
         let fake = Self::default();
         fake.state().heights = Heights { current: 1_000_000, persisted: 0 };
@@ -154,7 +154,7 @@ impl Fake {
         fake
     }
 
-    /// What calls it.
+    /// Returns a client of the queue.
     pub fn client(&self) -> Client<Self> {
         Client::new(self.clone())
     }
@@ -163,12 +163,12 @@ impl Fake {
         self.0.lock().unwrap()
     }
 
-    /// Leases that nobody has given back.
+    /// Returns the number of open leases.
     pub fn live(&self) -> usize {
         self.state().leases.iter().filter(|lease| !lease.ended).count()
     }
 
-    /// A call that nobody answers until it is given up.
+    /// Hangs until the call is given up.
     fn hang(&self, state: MutexGuard<'_, State>) -> Failure {
         let gives_up = state.gives_up.clone().unwrap();
         drop(state);
@@ -199,12 +199,12 @@ impl Fake {
         Ok(state)
     }
 
-    /// Does something as soon as the next lease is given, and not answered yet, or as an acquire hangs; said again, with the one behind it.
+    /// Runs a hook when the next lease is granted, before its answer, or when an acquire hangs. Several hooks run on consecutive acquires.
     pub fn at_acquire(&self, hook: impl FnOnce(&mut State) + Send + 'static) {
         self.state().at_acquire.push_back(Box::new(hook));
     }
 
-    /// All leases are over.
+    /// Ends all leases.
     pub fn expire(&self) {
         self.state().leases.clear();
     }
@@ -215,14 +215,14 @@ impl State {
         self.leases.iter().any(|lease| lease.rows.contains(&id))
     }
 
-    /// All leases end, as by their completion.
+    /// Ends all leases, as their completion does.
     pub fn end_all(&mut self) {
         for lease in std::mem::take(&mut self.leases) {
             self.ended.push((lease.token, lease.request, CompletedBlobDeletions::default()));
         }
     }
 
-    /// Rows that are due and that a worker serves.
+    /// Returns the due rows for these selectors.
     fn due(&self, height: u32, selectors: &[BlobSelector]) -> Vec<Row> {
         let is_meant = |row: &&Row| {
             let selects = |of: &BlobSelector| {
@@ -235,7 +235,7 @@ impl State {
         rows
     }
 
-    /// All rows wait.
+    /// Returns a status in which all rows wait.
     fn status(&self) -> BlobDeletionStatus {
         let (held, leased, backing_off, dead) = Default::default();
         let waiting = self.rows.len() as u64;
@@ -251,7 +251,7 @@ impl State {
         }
     }
 
-    /// The chain is where it is said to be.
+    /// Returns a status with the configured heights.
     fn pruner(&self) -> UtxoPrunerStatus {
         UtxoPrunerStatus {
             enabled: true,
@@ -398,7 +398,7 @@ impl Fake {
         let Some(at) = state.leases.iter().position(|lease| lease.token == token) else {
             return Ok(Err(BlobDeletionError::Expired));
         };
-        state.said.push(done.clone());
+        state.completions.push(done.clone());
         let left = std::mem::take(&mut state.rescheduled);
         let mut lease = state.leases.remove(at);
         lease.rows.retain(|id| !left.contains(id));
@@ -443,59 +443,59 @@ impl Fake {
     }
 }
 
-/// How [`Moody`] takes a deletion.
+/// The behaviour of [`Moody`] on a deletion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mood {
     /// It deletes.
     #[default]
     Willing,
-    /// It allows nothing.
+    /// It denies all deletions.
     ReadOnly,
     /// It never answers.
     Hangs,
     /// The next requests fail as a whole.
     Fails(u32),
-    /// It reads its own answer wrong.
+    /// Reading its answer panics.
     Panics,
-    /// It deletes, and says that it failed.
+    /// It deletes, and reports a failure.
     Lies,
-    /// Its marker goes with the first deletion, as where a disk is unmounted.
+    /// Its marker vanishes with the first deletion, as when a disk is unmounted.
     Vanishes,
 }
 
-/// A store in memory that is in a mood. Some blobs it does not delete, if it is told which; and it keeps what it was asked for.
+/// A store in memory with injected faults, which records the requests.
 #[derive(Default)]
 pub struct Moody {
     pub inner: InMemory,
     pub mood: Mutex<Mood>,
-    /// It says that it cannot.
+    /// The path that it refuses as locked.
     pub stubborn: Mutex<Option<Path>>,
-    /// It does not allow it.
+    /// The path for which it denies permission.
     pub denied: Mutex<Option<Path>>,
-    /// It names these with a code.
+    /// Paths that it refuses with a code.
     pub codes: Mutex<BTreeMap<Path, &'static str>>,
-    /// A request that has one of them fails as a whole.
+    /// Paths that make their request fail as a whole.
     pub poison: Mutex<Vec<Path>>,
-    /// The next reads fail.
+    /// The number of next reads that fail.
     pub unreadable: AtomicU32,
     reads: AtomicU32,
-    /// Reads behind the first take until this is so, or half a minute.
+    /// Reads after the first one wait for this, at most half a minute.
     pub reads_held_until: Mutex<Option<IsSo>>,
-    /// A request takes until this is so, or half a minute.
+    /// Requests wait for this, at most half a minute.
     pub held_until: Mutex<Option<IsSo>>,
-    /// Which paths were asked to go.
+    /// The paths whose deletion was requested.
     pub asked: Mutex<Vec<Path>>,
-    /// By number of paths.
+    /// Hooks by number of requested paths.
     when_asked: Mutex<BTreeMap<usize, WhenAsked>>,
 }
 
 impl Moody {
-    /// Does something when it is asked for a path, the first one, the second, or another, before that one goes.
+    /// Runs a hook when the path with this number is requested, counted from 1, before it is deleted.
     pub fn when_asked(&self, number: usize, hook: impl FnOnce(&Moody) + Send + 'static) {
         self.when_asked.lock().unwrap().insert(number, Box::new(hook));
     }
 
-    /// Reads so far.
+    /// Returns the number of reads.
     pub fn reads(&self) -> u32 {
         self.reads.load(Ordering::Relaxed)
     }
@@ -504,17 +504,17 @@ impl Moody {
         self.reads.store(0, Ordering::Relaxed);
     }
 
-    /// Its marker goes, as where a disk is unmounted.
+    /// Deletes the marker, as when a disk is unmounted.
     pub fn loses_marker(&self) {
         self.inner.delete(&Path::from(super::contents::NAME)).now_or_never().unwrap().unwrap();
     }
 
-    /// A request for paths: what happens then.
+    /// Records a request, and runs its hooks.
     fn ask(&self, paths: &[Path]) {
         let mut asked = self.asked.lock().unwrap();
         asked.extend_from_slice(paths);
-        let behind = self.when_asked.lock().unwrap().split_off(&(asked.len() + 1));
-        let hooks = std::mem::replace(&mut *self.when_asked.lock().unwrap(), behind);
+        let later = self.when_asked.lock().unwrap().split_off(&(asked.len() + 1));
+        let hooks = std::mem::replace(&mut *self.when_asked.lock().unwrap(), later);
         drop(asked);
         hooks.into_values().for_each(|hook| hook(self));
     }
@@ -570,7 +570,7 @@ impl ObjectStore for Moody {
         &self,
         locations: BoxStream<'static, object_store::Result<Path>>,
     ) -> BoxStream<'static, object_store::Result<Path>> {
-        // What goes is known before it is polled, and the streams outlive this borrow: so the paths are taken out first.
+        // Collects the paths first, because the returned stream must not borrow `self`.
         let paths: Vec<Path> = locations.map(Result::unwrap).collect::<Vec<_>>().now_or_never().unwrap();
         self.ask(&paths);
         let mut mood = self.mood.lock().unwrap();
@@ -591,7 +591,7 @@ impl ObjectStore for Moody {
             }
             match now {
                 Mood::Hangs => std::future::pending().await,
-                Mood::Panics => panic!("an answer that nobody can read"),
+                Mood::Panics => panic!("an unreadable answer"),
                 Mood::Fails(_) => return vec![Err(generic("503"))],
                 _ => {}
             }

@@ -1,4 +1,4 @@
-//! What answers of stores come to.
+//! Fates of blobs by the answers of stores.
 
 use super::super::s3::{self, BULK};
 use super::super::tests::{Row, path, row};
@@ -24,7 +24,7 @@ fn delete(stores: &Stores, row: &Row) -> Fate {
 }
 
 #[test]
-fn on_a_disk_a_file_goes_and_what_is_none_does_not() {
+fn directory_store_deletes_files_only() {
     let dir = tempfile::tempdir().unwrap();
     let stores = open("tx/*", dir.path(), Layout::Hex).unwrap();
     let file = |id| dir.path().join(path(id).as_ref());
@@ -34,8 +34,8 @@ fn on_a_disk_a_file_goes_and_what_is_none_does_not() {
     std::fs::create_dir(file(2)).unwrap();
     assert!(matches!(delete(&stores, &row(2)), Fate::Failed(_)));
     let long = Row { blob_key: vec![7; 200].into(), ..row(3) };
-    assert!(matches!(delete(&stores, &long), Fate::Failed(_)), "no file has a name of 400 characters");
-    // A link is taken away, and not what it leads to.
+    assert!(matches!(delete(&stores, &long), Fate::Failed(_)), "a name of 400 characters is too long");
+    // A symbolic link is deleted, not its target.
     let elsewhere = dir.path().join("elsewhere");
     std::fs::write(&elsewhere, "b").unwrap();
     std::os::unix::fs::symlink(&elsewhere, file(4)).unwrap();
@@ -43,7 +43,7 @@ fn on_a_disk_a_file_goes_and_what_is_none_does_not() {
 }
 
 #[test]
-fn a_directory_holds_names_of_255_bytes_and_folders_that_are_links() {
+fn directory_store_takes_names_of_255_bytes_and_linked_folders() {
     let dir = tempfile::tempdir().unwrap();
     let elsewhere = tempfile::tempdir().unwrap();
     let hex = open("tx/*", dir.path(), Layout::Hex).unwrap();
@@ -61,7 +61,7 @@ fn a_directory_holds_names_of_255_bytes_and_folders_that_are_links() {
 }
 
 #[test]
-fn a_directory_of_any_name_has_its_blobs_and_the_markers_above_it() {
+fn directory_with_special_characters_finds_blobs_and_markers_above() {
     let above = tempfile::tempdir().unwrap();
     let dir = above.path().join("a b%20[c]~#^").join("é");
     std::fs::create_dir_all(&dir).unwrap();
@@ -83,7 +83,7 @@ fn a_directory_of_any_name_has_its_blobs_and_the_markers_above_it() {
 }
 
 #[test]
-fn teranodes_checksum_goes_with_its_blob() {
+fn checksum_is_deleted_with_its_blob() {
     let dir = tempfile::tempdir().unwrap();
     let place = format!("tx/tx=file://{}?hashPrefix=2", dir.path().display()).parse::<Place>().unwrap();
     let stores = Stores::open(&[place], Layout::Teranode, Store::directory).unwrap();
@@ -101,7 +101,7 @@ fn teranodes_checksum_goes_with_its_blob() {
 }
 
 #[test]
-fn places_that_contradict_each_other_are_refused() {
+fn contradictory_places_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let place = |text: &str| text.replace("DIR", &dir.path().display().to_string()).parse::<Place>().unwrap();
     let open = |places: &[&str]| {
@@ -135,13 +135,13 @@ fn error(why: &str) -> object_store::Error {
 }
 
 #[test]
-fn answers_are_taken_by_path_and_what_is_not_said_is_not_known() {
+fn errors_are_matched_to_paths_and_missing_answers_are_left() {
     let paths: Vec<Path> = (1..=3).map(path).collect();
     let named = || error(&format!("{NAMED}{}: no (code: Locked)", path(2)));
     let fates = by_path(&paths, vec![Ok(path(3)), Err(named()), Ok(path(1))], false);
     assert!(matches!(&fates[&path(2)], Fate::Named(why) if why.contains("Locked")), "{fates:?}");
     assert_eq!((&fates[&path(1)], &fates[&path(3)]), (&Fate::Gone, &Fate::Gone));
-    // One error for all of them, none, too few, and one that names none.
+    // One error for the whole request, no answer, too few answers, and an error without a path.
     for answers in [
         vec![Err(error("503"))],
         vec![],
@@ -166,7 +166,7 @@ fn answers_are_taken_by_path_and_what_is_not_said_is_not_known() {
 }
 
 #[test]
-fn a_store_that_cannot_delete_many_at_once_is_asked_for_one_whatever_says_so() {
+fn disabled_bulk_delete_is_read_in_every_spelling() {
     use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
     let url = Url::parse("s3://b/p").unwrap();
     let chunk = |value: &str| {
@@ -184,7 +184,7 @@ fn a_store_that_cannot_delete_many_at_once_is_asked_for_one_whatever_says_so() {
 }
 
 #[test]
-fn an_s3_is_where_its_own_endpoint_says_and_else_the_common_one() {
+fn s3_endpoint_wins_over_the_common_endpoint() {
     use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
     let url = Url::parse("s3://b/p").unwrap();
     let common = || AmazonS3Builder::new().with_config(AmazonS3ConfigKey::Endpoint, "https://a/");
@@ -197,7 +197,7 @@ fn an_s3_is_where_its_own_endpoint_says_and_else_the_common_one() {
 }
 
 #[test]
-fn two_rows_with_one_path_are_asked_for_once_and_have_one_fate() {
+fn two_rows_with_one_path_share_one_request_and_fate() {
     use super::super::tests::Moody;
     let moody = Arc::<Moody>::default();
     let stores = Stores::of(vec![("tx/*", moody.clone(), 10), ("temp/*", Arc::<Moody>::default(), 10)]);
@@ -210,7 +210,7 @@ fn two_rows_with_one_path_are_asked_for_once_and_have_one_fate() {
 }
 
 #[test]
-fn what_stands_before_s3_does_not_say_what_is_not_there() {
+fn only_s3s_own_404_means_absent() {
     use object_store::aws::AmazonS3Builder;
     let server = Arc::new(Server::bind(0).unwrap());
     let builder = AmazonS3Builder::new()
@@ -223,7 +223,7 @@ fn what_stands_before_s3_does_not_say_what_is_not_there() {
     let stores = Stores::of(vec![("tx/tx", Arc::new(builder.build().unwrap()), 1)]);
     let (store, target) = (&stores.0[0], stores.find(&row(1)).unwrap().1);
     let runtime = runtime();
-    let said = |body: &'static str| {
+    let ask = |body: &'static str| {
         let answering = server.clone();
         let answers = std::thread::spawn(move || {
             for _ in 0..2 {
@@ -235,18 +235,18 @@ fn what_stands_before_s3_does_not_say_what_is_not_there() {
         answers.join().unwrap();
         (marker.map_err(|error| format!("{error:#}")), fate)
     };
-    assert_eq!(said("<Error><Code>NoSuchKey</Code></Error>"), (Ok(None), Fate::Absent));
-    let (marker, fate) = said("<Error><Code>NoSuchBucket</Code></Error>");
+    assert_eq!(ask("<Error><Code>NoSuchKey</Code></Error>"), (Ok(None), Fate::Absent));
+    let (marker, fate) = ask("<Error><Code>NoSuchBucket</Code></Error>");
     assert!(marker == Ok(None) && matches!(fate, Fate::Left(_)), "{fate:?}");
     for body in ["", "<html>no such page</html>"] {
-        let (marker, fate) = said(body);
+        let (marker, fate) = ask(body);
         assert!(marker.unwrap_err().contains("404") && matches!(fate, Fate::Left(_)), "{fate:?}");
     }
 }
 
-/// What `object_store` makes of an S3's answers, by a server that says what it is told.
+/// Answers of S3, as `object_store` returns them, from a server with scripted answers.
 #[test]
-fn answers_of_s3_come_to_what_they_mean() {
+fn s3_answers_give_the_right_fates() {
     use object_store::RetryConfig;
     use object_store::aws::AmazonS3Builder;
     let server = Arc::new(Server::bind(0).unwrap());
@@ -258,8 +258,8 @@ fn answers_of_s3_come_to_what_they_mean() {
         .with_secret_access_key("b")
         .with_retry(RetryConfig { max_retries: 0, ..RetryConfig::default() });
     let stores = Stores::of(vec![("tx/tx", Arc::new(builder.build().unwrap()), BULK)]);
-    let result = |said: &str| {
-        let body = format!("<DeleteResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">{said}</DeleteResult>");
+    let result = |entries: &str| {
+        let body = format!("<DeleteResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">{entries}</DeleteResult>");
         (200, body)
     };
     let gone = |id: u64| format!("<Deleted><Key>{}</Key></Deleted>", path(id));
@@ -282,7 +282,7 @@ fn answers_of_s3_come_to_what_they_mean() {
     assert_eq!(ask(&[1, 2], result(&(gone(1) + &gone(2)))).unwrap(), [Fate::Gone, Fate::Gone]);
     let mixed = ask(&[1, 2, 3], result(&(gone(1) + &failed(2, "Locked") + &failed(3, "AccessDenied")))).unwrap();
     assert!(matches!(&mixed[..], [Fate::Gone, Fate::Named(_), Fate::Named(_)]), "{mixed:?}");
-    // Alone in its request, a blob that is named is one that failed, and a request that failed says nothing of it.
+    // In a request for one blob, an error for the key belongs to the blob, but a failed request says nothing about it.
     assert!(matches!(ask(&[1], result(&failed(1, "Locked"))).unwrap()[0], Fate::Named(_)));
     for (code, body) in
         [(503, String::new()), (403, String::new()), (404, "<NoSuchBucket/>".into()), (200, "no XML".into())]
@@ -292,12 +292,12 @@ fn answers_of_s3_come_to_what_they_mean() {
             assert!(fates.iter().all(|fate| matches!(fate, Fate::Left(_))), "{code}: {fates:?}");
         }
     }
-    // It names what it was not asked for: the library panics, and the worker takes that for a request that failed.
+    // An answer for a key that was not requested makes the library panic, which the worker treats as a failed request.
     assert_eq!(ask(&[1], result(&failed(9, "Locked"))), None);
 }
 
 #[test]
-fn the_folders_above_a_store_in_a_bucket_are_looked_into_and_one_that_may_not_be_read_counts_as_none() {
+fn markers_above_a_store_in_a_bucket_are_found_and_forbidden_ones_ignored() {
     use object_store::RetryConfig;
     use object_store::aws::AmazonS3Builder;
     let server = Arc::new(Server::bind(0).unwrap());
@@ -311,12 +311,12 @@ fn the_folders_above_a_store_in_a_bucket_are_looked_into_and_one_that_may_not_be
     let store: Arc<dyn ObjectStore> = Arc::new(builder.build().unwrap());
     let stores = Stores::of(vec![("tx/tx", store, BULK)]).below("a/b/c", &Layout::Hex);
     let runtime = runtime();
-    // The bucket's answers about the markers of `/`, `/a` and `/a/b`.
-    let above = |said: [(u16, &'static str); 3]| {
+    // The bucket's answers for the markers of `/`, `/a` and `/a/b`.
+    let above = |answers: [(u16, &'static str); 3]| {
         let answering = server.clone();
         let answers = std::thread::spawn(move || {
             let mut asked = Vec::new();
-            for (code, body) in said {
+            for (code, body) in answers {
                 let request = answering.recv().unwrap();
                 asked.push(request.path().to_string());
                 let head = axum::response::Response::builder().status(code).header("etag", "\"1\"");
@@ -341,7 +341,7 @@ fn the_folders_above_a_store_in_a_bucket_are_looked_into_and_one_that_may_not_be
     assert_eq!(above([none, none, none]), Ok(vec![]));
     assert_eq!(above([forbidden, (200, marker), none]), Ok(vec![("/a".into(), "aaaaa-aa".into())]));
     assert_eq!(above([forbidden, forbidden, forbidden]), Ok(vec![]));
-    // A marker that could not be read is asked for again.
+    // A marker that could not be read leads to an error, and is read again later.
     assert!(above([forbidden, (503, ""), none]).unwrap_err().contains("/a: its marker cannot be read"));
     assert!(above([none, none, (200, "<html>busy</html>")]).unwrap_err().contains("/a/b: its marker cannot be read"));
 }

@@ -1,10 +1,10 @@
-//! Acknowledgements that are refused.
+//! Refused acknowledgements.
 
 use super::*;
 use coppice_interface::Role;
 
 #[test]
-fn one_that_is_not_registered_is_told_how_to_be() {
+fn unregistered_exporter_gets_advice_to_register() {
     let (mut server, client) = (Sqlite::new(), chain(&[10]));
     let url = server.fresh();
     client.transport().chain().registered = false;
@@ -17,15 +17,15 @@ fn one_that_is_not_registered_is_told_how_to_be() {
 }
 
 #[test]
-fn a_reorg_between_storing_and_acknowledging_is_followed() {
+fn reorg_between_storing_and_acknowledging_is_followed() {
     let (mut server, client) = (Sqlite::new(), chain(&[10, 20]));
     let url = server.fresh();
     let mut engine = engine(&client, &url, options());
-    // Hands out block 11, and another one comes in its place before it is acknowledged.
+    // Block 11 is stored, then replaced before it is acknowledged.
     engine.step().unwrap();
     client.transport().chain().roll_back_to(10);
     client.transport().chain().append(2, &[20]);
-    // The reorg is told of with the next page, and followed.
+    // The next page reports the reorg.
     let notes = engine.catch_up().unwrap();
     assert!(notes.len() == 2 && notes[0].contains("not acknowledged") && notes[1].contains("reorganised"), "{notes:?}");
     assert_eq!(engine.figures().reorgs, 1);

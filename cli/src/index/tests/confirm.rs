@@ -1,4 +1,4 @@
-//! Blocks that came on one replica's word, and a run that acknowledges.
+//! Unconfirmed blocks, and runs that acknowledge.
 
 use super::*;
 use crate::index::store::Held;
@@ -10,14 +10,14 @@ fn reader() -> Options {
     Options { ack_every: None, ..options() }
 }
 
-/// A canister, and a replica whose answers to queries are of another chain.
+/// A canister, and a replica whose queries show another chain.
 struct Forked {
     canister: Fake,
     replica: Fake,
 }
 
 impl Forked {
-    /// Both have blocks 10 to 14.
+    /// Creates both with blocks 10 to 14.
     fn new() -> Client<Self> {
         let forked = Self { canister: Fake::new(), replica: Fake::new() };
         forked.both(|chain| chain.append(1, &[10, 20, 2_500, 30, 40]));
@@ -55,7 +55,7 @@ fn held(url: &str) -> Held {
     Store::open(url, &origin(Payload::All)).unwrap().held().unwrap()
 }
 
-/// Each acknowledgement is of blocks that are stored as the canister has them.
+/// Checks at each acknowledgement that all blocks up to it are stored as the canister has them.
 fn watch_acks(canister: &Fake, url: &str) {
     let (url, mut store) = (url.to_string(), None);
     let truth: BTreeMap<u64, _> = canister.chain().blocks.clone();
@@ -63,16 +63,16 @@ fn watch_acks(canister: &Fake, url: &str) {
         if store.is_none() {
             store = Some(Store::open(&url, &origin(Payload::All))?);
         }
-        ensure!(held(&url).unconfirmed_blocks == 0, "block {number} is acknowledged on one replica's word");
+        ensure!(held(&url).unconfirmed_blocks == 0, "block {number} is acknowledged unconfirmed");
         for (number, (hash, segments, _)) in stored(&url).into_iter().filter(|(of, _)| *of <= number) {
             let truth = truth.get(&number).with_context(|| format!("there is no block {number}"))?;
-            ensure!(truth.hash == hash && truth.segments == segments, "block {number} is acknowledged, and is another");
+            ensure!(truth.hash == hash && truth.segments == segments, "block {number} is acknowledged, but differs");
         }
         Ok(())
     }));
 }
 
-/// All that the canister has is stored, acknowledged and confirmed.
+/// Asserts that all blocks of the canister are stored, acknowledged and confirmed.
 fn is_whole(canister: &Fake, url: &str) {
     let (found, chain) = (stored(url), canister.chain());
     for (number, block) in &chain.blocks {
@@ -90,7 +90,7 @@ fn servers(test: &str) -> Vec<Box<dyn Server>> {
 }
 
 #[test]
-fn blocks_that_came_by_query_are_confirmed_before_anything_is_acknowledged() {
+fn blocks_by_query_are_confirmed_before_an_acknowledgement() {
     for server in &mut servers("confirm") {
         for by_query in [false, true] {
             let (url, client) = (server.fresh(), chain(&[10, 20, 2_500]));
@@ -99,7 +99,7 @@ fn blocks_that_came_by_query_are_confirmed_before_anything_is_acknowledged() {
             let mut first = open(&client, &url, if by_query { reader() } else { options() });
             first.catch_up().unwrap();
             drop(first);
-            // With what the first pages brought, which were answers of update calls.
+            // The blocks of the first pages came by update calls.
             let unconfirmed = held(&url).unconfirmed_blocks;
             assert_eq!(unconfirmed > 0, by_query);
             watch_acks(client.transport(), &url);
@@ -117,7 +117,7 @@ fn blocks_that_came_by_query_are_confirmed_before_anything_is_acknowledged() {
 
 type Forge = fn(&mut ExportPage);
 
-/// Lies about a block that keeps its hash, which no reader can tell from the page.
+/// Forgeries of a block that keep its hash, so that a reader cannot detect them in the page.
 const FORGERIES: [(&str, Forge); 4] = [
     ("payload", |page| {
         for chunk in page.chunks.iter_mut().filter(|chunk| chunk.segment == 0 && !chunk.bytes.is_empty()) {
@@ -141,7 +141,7 @@ const FORGERIES: [(&str, Forge); 4] = [
     ("time", |page| page.chunks.iter_mut().for_each(|chunk| chunk.timestamp -= 1)),
 ];
 
-/// A database with true blocks, forged ones and true ones again, at the head.
+/// Creates a database with true blocks, forged blocks, and true blocks at the head.
 fn forged(client: &Client<Fake>, url: &str, payload: Payload, forge: Forge) {
     let open = || Engine::open(client, Store::open(url, &origin(payload)).unwrap(), reader(), Onward).unwrap();
     let mut engine = open();
@@ -151,7 +151,8 @@ fn forged(client: &Client<Fake>, url: &str, payload: Payload, forge: Forge) {
     client.transport().chain().lie = Some(Box::new(move |_, mut answer| {
         if let Ok(page) = &mut answer {
             forge(page);
-            let cursor = page.chunks.last().map(|last| crate::index::assemble::behind(last.number, &last.hash, 0));
+            let cursor =
+                page.chunks.last().map(|last| crate::index::assemble::cursor_after(last.number, &last.hash, 0));
             page.cursor = cursor.or(page.cursor.take());
         }
         answer
@@ -164,7 +165,7 @@ fn forged(client: &Client<Fake>, url: &str, payload: Payload, forge: Forge) {
 }
 
 #[test]
-fn blocks_that_were_forged_go_to_the_orphans_and_come_again() {
+fn forged_blocks_are_orphaned_and_replaced() {
     for server in &mut servers("forged") {
         for (what, forge) in FORGERIES {
             for payload in [Payload::All, Payload::Headers] {
@@ -176,7 +177,7 @@ fn blocks_that_were_forged_go_to_the_orphans_and_come_again() {
                 let store = Store::open(&url, &origin(payload)).unwrap();
                 let mut engine = Engine::open(&client, store, options(), Onward).unwrap();
                 let notes = engine.catch_up().unwrap();
-                assert!(notes.iter().any(|note| note.contains("come again: of block 15")), "{what}: {notes:?}");
+                assert!(notes.iter().any(|note| note.contains("asked for again: block 15")), "{what}: {notes:?}");
                 let figures = engine.figures();
                 assert_eq!((figures.removed_blocks, figures.unconfirmed, figures.reorgs), (9, 1, 0), "{what}");
                 let held = engine.store().held().unwrap();
@@ -192,7 +193,7 @@ fn blocks_that_were_forged_go_to_the_orphans_and_come_again() {
 }
 
 #[test]
-fn a_payload_that_is_not_what_its_digest_says_comes_again() {
+fn payload_that_differs_from_its_digest_is_replaced() {
     let long = crate::index::schema::INLINE as usize + 7;
     for sql in [
         "UPDATE blocks SET body = $1 WHERE number = 13",
@@ -214,13 +215,13 @@ fn a_payload_that_is_not_what_its_digest_says_comes_again() {
         watch_acks(client.transport(), &url);
         let mut engine = open(&client, &url, Options { page_bytes: 0, ..options() });
         let notes = engine.catch_up().unwrap();
-        assert!(notes[0].contains("is not what its digest says"), "{notes:?}");
+        assert!(notes[0].contains("does not match its digest"), "{notes:?}");
         drop(engine);
         is_whole(client.transport(), &url);
     }
 }
 
-/// Reads up to a block, without a role, so that the canister's word is not to be had.
+/// Reads up to a block without a role, so that update calls are refused.
 fn read_from_the_replica(client: &Client<Forked>, url: &str, to: u64) {
     let canister = &client.transport().canister;
     canister.chain().registered = false;
@@ -231,9 +232,9 @@ fn read_from_the_replica(client: &Client<Forked>, url: &str, to: u64) {
     canister.chain().registered = true;
 }
 
-/// A replica has blocks of its own: as many as the canister, fewer, more.
+/// A replica has made-up blocks: as many as the canister, fewer, or more.
 #[test]
-fn blocks_that_never_were_go_to_the_orphans() {
+fn made_up_blocks_are_orphaned() {
     for server in &mut servers("made_up") {
         for made_up in [1, 4, 9] {
             let (url, client) = (server.fresh(), Forked::new());
@@ -248,7 +249,7 @@ fn blocks_that_never_were_go_to_the_orphans() {
             drop(engine);
             is_whole(canister, &url);
         }
-        // All that the canister has, and more.
+        // All blocks of the canister, and made-up ones above.
         let (url, client) = (server.fresh(), Forked::new());
         let Forked { canister, replica } = client.transport();
         open(&client, &url, reader()).catch_up().unwrap();
@@ -257,14 +258,14 @@ fn blocks_that_never_were_go_to_the_orphans() {
         watch_acks(canister, &url);
         let mut engine = open(&client, &url, options());
         let notes = engine.catch_up().unwrap();
-        assert!(notes.iter().any(|note| note.contains("ends with block 14")), "{notes:?}");
+        assert!(notes.iter().any(|note| note.contains("ends at block 14")), "{notes:?}");
         drop(engine);
         is_whole(canister, &url);
     }
 }
 
 #[test]
-fn blocks_that_were_pruned_meanwhile_are_listed_and_hold_nothing_up() {
+fn unconfirmed_blocks_that_were_pruned_are_listed_and_delay_nothing() {
     for server in &mut servers("pruned") {
         let (url, client) = (server.fresh(), chain(&[10, 20]));
         let mut engine = open(&client, &url, reader());
@@ -278,16 +279,16 @@ fn blocks_that_were_pruned_meanwhile_are_listed_and_hold_nothing_up() {
             client.transport().chain().append(1, &[40]);
             let mut engine = open(&client, &url, options());
             let notes = engine.catch_up().unwrap();
-            assert!(notes.len() == 1 && notes[0].ends_with("one replica's word: 12 to 17"), "{notes:?}");
+            assert!(notes.len() == 1 && notes[0].ends_with("cannot read them: 12 to 17"), "{notes:?}");
             assert_eq!(engine.store().unconfirmed_ranges(9).unwrap(), [(12, 17)]);
             let (held, figures) = (engine.store().held().unwrap(), engine.figures());
             assert_eq!((held.unconfirmed_blocks, held.blocks, held.gap_blocks), (6, 13 + run, 0));
             assert_eq!((figures.confirmed, figures.removed_blocks), (if run == 0 { 4 } else { 0 }, 0));
             assert_eq!(client.transport().chain().bound, 23 + run);
             let asked: &[u64] = if run == 0 { &[12, 18] } else { &[12] };
-            assert_eq!(client.transport().chain().asked_headers, asked, "one question where nothing is left");
+            assert_eq!(client.transport().chain().asked_headers, asked, "one call if no unconfirmed block is left");
         }
-        // Rows in between, which the canister has said.
+        // Confirmed rows in between.
         let sql = "UPDATE blocks SET confirmed = 1 WHERE number IN (13, 16)";
         let mut database = Database::open(&url).unwrap();
         database.transaction(|tx| tx.execute(sql, &[])).unwrap();
@@ -297,9 +298,9 @@ fn blocks_that_were_pruned_meanwhile_are_listed_and_hold_nothing_up() {
     }
 }
 
-/// Below the oldest kept block nobody knows more than one hash; what it shows to be made up goes, and what may be true stays.
+/// Below the oldest kept block only one hash is known: a block that contradicts it is removed, others stay.
 #[test]
-fn a_made_up_block_below_the_oldest_kept_one_leaves_a_gap() {
+fn made_up_block_below_the_oldest_kept_one_leaves_a_gap() {
     let (mut server, client) = (Sqlite::new(), Forked::new());
     let url = server.fresh();
     let Forked { canister, replica } = client.transport();
@@ -308,14 +309,14 @@ fn a_made_up_block_below_the_oldest_kept_one_leaves_a_gap() {
     read_from_the_replica(&client, &url, 18);
     canister.chain().append(1, &[50; 8]);
     canister.chain().prune_before(17);
-    // The canister does not know the cursor, and nothing shows that this is its chain.
+    // The canister does not know the cursor, and nothing proves that the database holds its chain.
     let before = dump(&url);
     let mut engine = open(&client, &url, options());
     let error = engine.catch_up().unwrap_err().to_string();
     assert!(error.contains("block 17") && error.contains("Nothing was changed"), "{error}");
     assert_eq!((dump(&url), canister.chain().bound), (before, 0));
     drop(engine);
-    // Replace the cursor by one that the canister knows.
+    // Replaces the cursor by one that the canister knows.
     let (cursor, _) = Store::open(&url, &origin(Payload::All)).unwrap().load().unwrap();
     let mut database = Database::open(&url).unwrap();
     let hash = canister.chain().blocks[&18].hash.clone();
@@ -337,7 +338,7 @@ fn a_made_up_block_below_the_oldest_kept_one_leaves_a_gap() {
     );
 }
 
-/// A database with two blocks that the canister has said, and ten on one replica's word, which are true.
+/// Creates a database with two confirmed and ten unconfirmed blocks, all of them true.
 fn filled(server: &mut Sqlite) -> (String, Client<Fake>) {
     let (url, client) = (server.fresh(), chain(&[10, 20]));
     let mut engine = open(&client, &url, reader());
@@ -348,9 +349,9 @@ fn filled(server: &mut Sqlite) -> (String, Client<Fake>) {
     (url, client)
 }
 
-/// The canister tells of a reorg and of a reset; a difference alone is neither.
+/// Only the canister's reports of a reorg or a reset count; a difference alone is neither.
 #[test]
-fn a_reorg_since_is_followed_and_a_chain_that_is_another_changes_nothing() {
+fn reorg_or_accepted_reset_is_followed_and_another_chain_changes_nothing() {
     let mut server = Sqlite::new();
     for appended in [0, 1, 9] {
         let (url, client) = filled(&mut server);
@@ -376,7 +377,7 @@ fn a_reorg_since_is_followed_and_a_chain_that_is_another_changes_nothing() {
             assert_eq!((dump(&url), client.transport().chain().bound), (before, 0));
         }
     }
-    // Installed anew, with a chain as long, longer, shorter and none.
+    // The canister was installed anew, with a chain that is as long, longer, shorter or empty.
     for blocks in [12, 30, 3, 0] {
         let (url, _) = filled(&mut server);
         let before = dump(&url);
@@ -393,9 +394,9 @@ fn a_reorg_since_is_followed_and_a_chain_that_is_another_changes_nothing() {
     }
 }
 
-/// Blocks that were confirmed a moment ago are on another chain now.
+/// Just confirmed blocks are rolled back.
 #[test]
-fn a_reorg_while_blocks_are_confirmed_is_followed() {
+fn reorg_during_the_confirmation_is_followed() {
     let mut server = Sqlite::new();
     let (url, client) = filled(&mut server);
     let mut engine = open(&client, &url, options());
@@ -411,9 +412,9 @@ fn a_reorg_while_blocks_are_confirmed_is_followed() {
     is_whole(client.transport(), &url);
 }
 
-/// Headers that contradict what was confirmed, and no reorg: asked once more, and the run ends.
+/// Headers contradict a confirmed block without a reorg: the run asks once more, then ends.
 #[test]
-fn headers_above_a_confirmed_block_of_another_chain_end_the_run_and_change_nothing() {
+fn headers_that_contradict_a_confirmed_block_end_the_run_without_a_change() {
     let mut server = Sqlite::new();
     let (url, client) = filled(&mut server);
     let mut database = Database::open(&url).unwrap();
@@ -433,7 +434,7 @@ fn headers_above_a_confirmed_block_of_another_chain_end_the_run_and_change_nothi
 }
 
 #[test]
-fn a_header_that_cannot_be_read_ends_the_run_or_stays_unconfirmed() {
+fn unreadable_header_ends_the_run_or_leaves_the_block_unconfirmed() {
     let (mut server, client) = (Sqlite::new(), chain(&[10, 20]));
     let url = server.fresh();
     let mut engine = open(&client, &url, reader());
@@ -449,12 +450,15 @@ fn a_header_that_cannot_be_read_ends_the_run_or_stays_unconfirmed() {
     drop(engine);
     let mut engine = open(&client, &url, Options { skip_damaged: true, ..options() });
     let notes = engine.catch_up().unwrap();
-    assert!(notes.len() == 2 && notes[0].contains("block 14 stays") && notes[1].ends_with("word: 14"), "{notes:?}");
+    assert!(
+        notes.len() == 2 && notes[0].contains("block 14 stays") && notes[1].ends_with("read them: 14"),
+        "{notes:?}"
+    );
     assert_eq!(client.transport().chain().bound, 18);
 }
 
 #[test]
-fn a_run_that_is_stopped_in_the_middle_acknowledges_nothing_and_the_next_one_goes_on_there() {
+fn stopped_confirmation_acknowledges_nothing_and_the_next_run_continues() {
     let (mut server, client) = (Sqlite::new(), chain(&[10, 20]));
     let url = server.fresh();
     let mut engine = open(&client, &url, reader());
@@ -476,7 +480,7 @@ fn a_run_that_is_stopped_in_the_middle_acknowledges_nothing_and_the_next_one_goe
 }
 
 #[test]
-fn one_that_may_not_acknowledge_is_told_so_before_it_confirms() {
+fn missing_registration_is_reported_before_the_confirmation() {
     let (mut server, client) = (Sqlite::new(), chain(&[10, 20]));
     let url = server.fresh();
     client.transport().chain().registered = false;
@@ -493,9 +497,9 @@ impl Checkpoint for Hook<'_> {
     }
 }
 
-/// Dies at each place of a run that confirms, replaces and acknowledges; the next one ends as one that did not die.
+/// The run dies at each point of confirming, replacing and acknowledging; the next run must end like one that never died.
 #[test]
-fn a_run_that_dies_anywhere_acknowledges_no_forgery_and_ends_as_one_that_does_not() {
+fn run_that_dies_anywhere_acknowledges_no_forgery_and_ends_alike() {
     let play = |server: &mut Sqlite, die_at: usize| {
         let (url, client) = (server.fresh(), chain(&[10, 20, 2_500]));
         forged(&client, &url, Payload::All, FORGERIES[0].1);

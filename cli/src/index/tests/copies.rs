@@ -1,9 +1,9 @@
-//! What is stored is what the canister has, and whose.
+//! Contents and origin of the database.
 
 use super::*;
 
 #[test]
-fn what_is_stored_is_what_the_canister_has() {
+fn stored_blocks_equal_the_canisters() {
     let mut servers: Vec<Box<dyn Server>> = vec![Box::new(Sqlite::new())];
     servers.extend(Postgres::new("stored").map(|server| Box::new(server) as Box<dyn Server>));
     for server in &mut servers {
@@ -32,7 +32,7 @@ fn what_is_stored_is_what_the_canister_has() {
                 Ok((parts, count(tx, "SELECT count(*) FROM incomplete")?))
             })
             .unwrap();
-        assert_eq!((parts, left), (0, 0), "only a segment that no row holds is left in parts");
+        assert_eq!((parts, left), (0, 0), "only a segment too long for a row stays in parts");
         let ids: Vec<u8> = database
             .transaction(|tx| {
                 tx.one("SELECT id FROM transactions WHERE number = 14 AND position = 1", &[])?.context("")?.get(0)
@@ -43,7 +43,7 @@ fn what_is_stored_is_what_the_canister_has() {
 }
 
 #[test]
-fn headers_alone_are_verified_and_leave_no_payload() {
+fn payload_headers_verifies_blocks_and_stores_no_payload() {
     let (mut server, client) = (Sqlite::new(), chain(&[10, 5_000, 0, 77]));
     let url = server.fresh();
     let store = Store::open(&url, &origin(Payload::Headers)).unwrap();
@@ -64,7 +64,7 @@ fn headers_alone_are_verified_and_leave_no_payload() {
 }
 
 #[test]
-fn the_database_of_another_canister_or_version_is_refused() {
+fn database_of_another_canister_or_version_is_refused() {
     let mut server = Sqlite::new();
     let url = server.fresh();
     Store::open(&url, &origin(Payload::All)).unwrap();
@@ -77,7 +77,7 @@ fn the_database_of_another_canister_or_version_is_refused() {
 }
 
 #[test]
-fn two_indexers_on_one_database_do_not_mix() {
+fn second_indexer_on_one_database_is_refused() {
     let (mut server, client) = (Sqlite::new(), chain(&[10, 500, 2_000]));
     let url = server.fresh();
     let (mut one, mut two) = (engine(&client, &url, options()), engine(&client, &url, options()));
@@ -87,17 +87,13 @@ fn two_indexers_on_one_database_do_not_mix() {
 }
 
 #[test]
-fn the_lag_is_what_the_canister_has_more() {
+fn lag_is_the_distance_to_the_head() {
     let (mut server, client) = (Sqlite::new(), chain(&[10; 5]));
     let url = server.fresh();
     let mut engine = engine(&client, &url, Options { page_bytes: 30, ..options() });
     engine.step().unwrap();
     let Figures { lag, largest_lag, head, .. } = engine.figures();
-    assert_eq!(
-        (lag, largest_lag, head),
-        (Some(4), Some(5), Some(14)),
-        "before the page that has one of them, and after"
-    );
+    assert_eq!((lag, largest_lag, head), (Some(4), Some(5), Some(14)), "before and after the page with one block");
     engine.catch_up().unwrap();
     assert_eq!((engine.figures().lag, engine.figures().largest_lag), (Some(0), Some(5)));
 }

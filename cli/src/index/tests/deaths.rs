@@ -1,15 +1,16 @@
-//! A run that dies anywhere and goes on with the same database.
+//! Runs that die at any point and continue with the same database.
 
 use super::*;
 
-/// What happens to the chain, and how far the copy goes then: so many transactions, or to the head.
+/// A change of the chain, and the number of transactions to copy then, or `None` to copy up to the head.
 type Phase = (fn(&mut Chain), Option<usize>);
 
-/// Blocks of all kinds, one over many pages, reorgs within it and behind it, a damaged block, and more pruned than indexed.
+/// Blocks of all kinds, one of them over many pages; reorgs within and after it; a damaged block; and blocks pruned before they are
+/// indexed.
 const SCENARIO: &[Phase] = &[
     (|chain| chain.append(1, &[100, 0, 900, 1_000, 300, 1]), None),
     (|chain| chain.append(1, &[200, 5_500, 50]), Some(3)),
-    // In the middle of the long block, which goes, and the one before it.
+    // In the middle of the long block, which is rolled back with the block before.
     (
         |chain| {
             chain.roll_back_to(15);
@@ -18,7 +19,7 @@ const SCENARIO: &[Phase] = &[
         Some(3),
     ),
     (|_| {}, None),
-    // The newest blocks go, and fewer come.
+    // The newest blocks are rolled back, and fewer follow.
     (
         |chain| {
             chain.roll_back_to(16);
@@ -34,7 +35,7 @@ const SCENARIO: &[Phase] = &[
         Some(2),
     ),
     (|_| {}, None),
-    // Behind the reader's back, as for one that does not acknowledge: in the middle of a block.
+    // The reader has not acknowledged these blocks, and is in the middle of one when they are pruned.
     (|chain| chain.append(3, &[3_000, 60]), Some(2)),
     (
         |chain| {
@@ -43,7 +44,7 @@ const SCENARIO: &[Phase] = &[
         },
         None,
     ),
-    // A reorg that the canister places one block too low.
+    // A reorg that the canister reports one block too low.
     (
         |chain| {
             chain.exact = false;
@@ -61,7 +62,7 @@ const SCENARIO: &[Phase] = &[
         },
         None,
     ),
-    // One that began below what is kept, of which the canister knows no more: the newest block has another hash.
+    // A reorg that began below the kept blocks, of which the canister knows only that the newest block has another hash.
     (
         |chain| {
             chain.roll_back_to(31);
@@ -71,7 +72,7 @@ const SCENARIO: &[Phase] = &[
         None,
     ),
     (|chain| chain.append(6, &[2_000, 1]), None),
-    // A reorg and pruning beyond it, of which the canister knows both: what is below the reorg stays.
+    // A reorg, and pruning beyond it, both of which the canister knows: blocks below the reorg stay.
     (
         |chain| {
             chain.exact = true;
@@ -83,19 +84,19 @@ const SCENARIO: &[Phase] = &[
     ),
 ];
 
-/// Plays the scenario; dies at place number `die_at`, and goes on with the same database. Answers how many places there
-/// were, which of them came, and what the database holds at the end.
+/// Plays the scenario, dies at point number `die_at`, and continues with the same database. Returns the number of points, the steps that
+/// occurred, and the final contents of the database.
 fn play(url: &str, die_at: usize) -> Result<(usize, HashSet<Step>, Vec<String>)> {
     let client = Client::new(Fake::new());
     let mut watch: Option<Store> = None;
     let url_of_watch = url.to_string();
     client.transport().chain().on_ack = Some(Box::new(move |number, hash| {
-        // Another connection sees nothing but what is committed.
+        // Another connection sees only what is committed.
         if watch.is_none() {
             watch = Some(Store::open(&url_of_watch, &origin(Payload::All))?);
         }
         let committed = watch.as_mut().context("no connection")?.hash_of(number)?;
-        ensure!(committed.as_deref() == Some(hash), "block {number} is acknowledged, and not committed");
+        ensure!(committed.as_deref() == Some(hash), "block {number} is acknowledged, but not committed");
         Ok(())
     }));
     let (places, committed) = (Cell::new(0), Cell::new(0));
@@ -150,7 +151,7 @@ impl Checkpoint for Hook<'_> {
     }
 }
 
-fn a_run_that_dies_anywhere_ends_as_one_that_does_not(server: &mut impl Server) {
+fn run_that_dies_anywhere_ends_alike(server: &mut impl Server) {
     let (places, seen, expected) = play(&server.fresh(), 0).unwrap();
     assert!(places > 100, "{places}");
     assert_eq!(seen.len(), 7, "{seen:?}");
@@ -167,19 +168,19 @@ fn a_run_that_dies_anywhere_ends_as_one_that_does_not(server: &mut impl Server) 
 }
 
 #[test]
-fn a_run_on_sqlite_that_dies_anywhere_ends_as_one_that_does_not() {
-    a_run_that_dies_anywhere_ends_as_one_that_does_not(&mut Sqlite::new());
+fn sqlite_run_that_dies_anywhere_ends_alike() {
+    run_that_dies_anywhere_ends_alike(&mut Sqlite::new());
 }
 
 #[test]
-fn a_run_on_postgresql_that_dies_anywhere_ends_as_one_that_does_not() {
+fn postgresql_run_that_dies_anywhere_ends_alike() {
     if let Some(mut server) = Postgres::new("dies_anywhere") {
-        a_run_that_dies_anywhere_ends_as_one_that_does_not(&mut server);
+        run_that_dies_anywhere_ends_alike(&mut server);
     }
 }
 
 #[test]
-fn both_databases_end_with_the_same() {
+fn sqlite_and_postgresql_end_with_equal_contents() {
     if let Some(mut server) = Postgres::new("same") {
         assert_eq!(play(&server.fresh(), 0).unwrap(), play(&Sqlite::new().fresh(), 0).unwrap());
     }

@@ -1,4 +1,4 @@
-//! One replica lies, in every way that it can: to each query, with all options set that let something go.
+//! A lying replica: false answers to queries of every kind, with all options set that permit removals.
 
 use super::*;
 use crate::index::fake::{Answer, FakeBlock};
@@ -7,10 +7,10 @@ use serde_bytes::ByteBuf;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-/// Makes a lie of an answer.
+/// Turns an answer into a lie.
 type Lie = fn(&Chain, Answer) -> Answer;
 
-/// Lies about where the chain is and what is left of it.
+/// Lies about the position and the state of the chain.
 const ANSWERS: [(&str, Lie); 14] = [
     ("pruned", |chain, _| Err(ExportError::Pruned { first_available: head(chain), common_ancestor: None })),
     ("pruned and reorganised", |chain, _| {
@@ -44,7 +44,7 @@ const ANSWERS: [(&str, Lie); 14] = [
     ("a chain without blocks", |_, _| Ok(ExportPage { chunks: Vec::new(), cursor: None, head: None })),
 ];
 
-/// Lies about the blocks of a page that the reader can see through.
+/// Lies about the blocks of a page that the reader can detect.
 const PAGES: [(&str, Lie); 8] = [
     ("wrong bytes", |_, answer| with_chunks(answer, |chunk| chunk.bytes.iter_mut().for_each(|byte| *byte ^= 1))),
     ("wrong digests", |_, answer| with_chunks(answer, |chunk| chunk.sha256[0] ^= 1)),
@@ -56,7 +56,7 @@ const PAGES: [(&str, Lie); 8] = [
     ("rollbacks to come", |_, answer| with_cursor(answer, |cursor| cursor.rollbacks += 1_000)),
 ];
 
-/// Lies about the blocks of a page that look as the truth does.
+/// Lies about the blocks of a page that the reader cannot detect.
 const CONTENT: [(&str, Lie); 3] = [
     ("other payload, with digests to match", |_, answer| {
         with_chunks(answer, |chunk| {
@@ -83,10 +83,10 @@ fn first(answer: &Answer) -> Option<u64> {
     answer.as_ref().ok()?.chunks.first().map(|chunk| chunk.number)
 }
 
-/// Behind a block, with the right hash where the chain has it.
+/// Returns the cursor after a block, with the right hash if the chain has the block.
 fn cursor(chain: &Chain, number: u64) -> ExportCursor {
     let hash = chain.blocks.get(&number).map(|block| block.hash.clone()).unwrap_or_default();
-    crate::index::assemble::behind(number, &hash, chain.rollbacks.len() as u64)
+    crate::index::assemble::cursor_after(number, &hash, chain.rollbacks.len() as u64)
 }
 
 fn with_chunks(answer: Answer, change: fn(&mut ExportChunk)) -> Answer {
@@ -106,38 +106,38 @@ fn with_cursor(answer: Answer, change: fn(&mut ExportCursor)) -> Answer {
     })
 }
 
-/// What became of the chain, and what the database held.
+/// The history of the chain, and the last contents of the database.
 #[derive(Default)]
 struct Watch {
-    /// The chain, with what was pruned.
+    /// The chain, with its pruned blocks.
     truth: BTreeMap<u64, FakeBlock>,
-    /// The hashes of all blocks that ever were.
+    /// The hashes of all blocks that ever existed.
     ever: HashSet<Vec<u8>>,
     held: HashMap<u64, Stored>,
 }
 
 impl Watch {
-    /// The chain has changed above a block.
+    /// Records that the chain has changed above a block.
     fn chain(&mut self, chain: &Chain, above: u64) {
         self.truth.retain(|number, _| *number <= above);
         self.truth.extend(chain.blocks.iter().map(|(number, block)| (*number, block.clone())));
         self.ever.extend(chain.blocks.values().map(|block| block.hash.clone()));
     }
 
-    /// Checks what the database has now, and what is acknowledged. From block `again` on it may be about to come again: where blocks come
-    /// by query a reorg is followed from further back than need be.
+    /// Checks the contents of the database, and what is acknowledged. Blocks from `again` on may be missing for the moment: where blocks
+    /// come by query, a rollback may go further back than necessary.
     fn check(&mut self, url: &str, bound: u64, again: u64, what: &str) {
         let found = stored(url);
         for (number, before) in self.held.iter().filter(|(number, _)| **number < again) {
             if self.truth[number].hash == before.0 {
-                assert!(found.get(number) == Some(before), "{what}: block {number} is of the chain, and is gone");
+                assert!(found.get(number) == Some(before), "{what}: block {number} of the chain is gone");
             }
         }
-        assert!(found.values().all(|(hash, ..)| self.ever.contains(hash)), "{what}: there never was such a block");
+        assert!(found.values().all(|(hash, ..)| self.ever.contains(hash)), "{what}: a stored block never existed");
         for (number, block) in self.truth.range(..bound) {
             let same =
                 found.get(number).is_some_and(|(hash, segments, _)| *hash == block.hash && *segments == block.segments);
-            assert!(same, "{what}: block {number} is acknowledged, and not stored");
+            assert!(same, "{what}: block {number} is acknowledged, but not stored");
         }
         self.held = found;
     }
@@ -147,7 +147,7 @@ fn options_that_let_go() -> Options {
     Options { skip_damaged: true, accept_reset: true, ..options() }
 }
 
-/// Appends, rolls back and prunes while a replica lies: each time, or every second or third time.
+/// Appends, rolls back and prunes while a replica lies in every answer, or in every second or third one.
 fn live(what: &str, options: Options, lie: Lie) {
     (1..4).for_each(|every| live_with(&format!("{what}, every {every}"), options, lie, every));
 }
@@ -179,7 +179,7 @@ fn live_with(what: &str, options: Options, lie: Lie, every: u64) {
             chain.append(2, &[70, 1_700, 5]);
             15
         },
-        // As far as the canister may.
+        // Prunes as far as acknowledged.
         |chain| {
             chain.prune_before(14.min(chain.bound));
             chain.append(2, &[20, 30]);
@@ -197,7 +197,7 @@ fn live_with(what: &str, options: Options, lie: Lie, every: u64) {
         let above = change(&mut client.transport().chain());
         watch.chain(&client.transport().chain(), above);
         for _ in 0..2 {
-            running.catch_up().unwrap_or_else(|error| panic!("{what}: a lie has ended the run: {error:#}"));
+            running.catch_up().unwrap_or_else(|error| panic!("{what}: a lie ended the run: {error:#}"));
             check(&mut watch);
         }
     }
@@ -205,7 +205,7 @@ fn live_with(what: &str, options: Options, lie: Lie, every: u64) {
         client.transport().chain().lie = None;
     }
     drop(running);
-    // A run begins with an update call, so that it comes to the head whatever queries are answered.
+    // A run starts with an update call, so it reaches the head in spite of lies.
     let mut again = engine(&client, &url, options);
     again.catch_up().unwrap();
     check(&mut watch);
@@ -216,13 +216,13 @@ fn live_with(what: &str, options: Options, lie: Lie, every: u64) {
     assert_eq!((watch.held.len(), again.store().held().unwrap().gap_blocks), (watch.truth.len(), 0), "{what}");
 }
 
-/// What a query said of a block is not known to be wrong before the rest of it comes, and is forgotten then, also by a later run.
+/// A lie about a block is detected only when the rest of the block comes; the block is then discarded, also by a later run.
 #[test]
-fn a_block_that_was_begun_with_a_lie_is_begun_anew() {
+fn block_that_starts_with_a_lie_is_fetched_anew() {
     let lies: [Lie; 3] = [
         |_, answer| with_chunks(answer, |chunk| chunk.total += 1),
         |_, answer| with_chunks(answer, |chunk| chunk.sha256[0] ^= 1),
-        // More than there is, so that the canister does not know the place.
+        // More bytes than the segment has, so that the canister does not know the position.
         |_, answer| {
             let answer = with_chunks(answer, |chunk| {
                 chunk.total = 900_000;
@@ -256,15 +256,15 @@ fn a_block_that_was_begun_with_a_lie_is_begun_anew() {
 }
 
 #[test]
-fn no_lie_takes_a_row_or_is_acknowledged() {
+fn lies_remove_no_row_and_are_not_acknowledged() {
     for (what, lie) in ANSWERS.into_iter().chain(PAGES).chain(CONTENT) {
         live(what, options_that_let_go(), lie);
     }
 }
 
-/// Of a plain reader what blocks hold, and where its copy begins, is one replica's word; all else is not.
+/// A plain reader takes the contents of blocks, and the start of its copy, from one replica; nothing else.
 #[test]
-fn no_lie_takes_a_row_or_leaves_one_out_where_blocks_come_by_query() {
+fn lies_remove_or_skip_no_row_of_a_plain_reader() {
     for (what, lie) in ANSWERS.into_iter().chain(PAGES) {
         if what != "a block left out" {
             live(what, Options { ack_every: None, ..options_that_let_go() }, lie);
@@ -272,9 +272,9 @@ fn no_lie_takes_a_row_or_leaves_one_out_where_blocks_come_by_query() {
     }
 }
 
-/// A replica that has not come to a reorg yet hands out what was rolled back, and all of it fits.
+/// A replica that lags behind a reorg hands out blocks that were rolled back, and they fit together.
 #[test]
-fn a_replica_that_is_behind_a_reorg_that_was_followed_is_not_believed() {
+fn replica_that_lags_behind_a_followed_reorg_is_ignored() {
     let (mut server, client) = (Sqlite::new(), chain(&[10; 5]));
     let url = server.fresh();
     let before = client.transport().chain().blocks.clone();
@@ -282,7 +282,7 @@ fn a_replica_that_is_behind_a_reorg_that_was_followed_is_not_believed() {
     engine.catch_up().unwrap();
     client.transport().chain().roll_back_to(11);
     client.transport().chain().append(2, &[10; 2]);
-    // The reorg is heard of and followed, and then a replica answers that has not.
+    // The engine follows the reorg, and then a replica answers that has not seen it.
     while engine.figures().reorgs == 0 {
         engine.step().unwrap();
     }
@@ -290,23 +290,23 @@ fn a_replica_that_is_behind_a_reorg_that_was_followed_is_not_believed() {
     late.lock().unwrap().chain().blocks = before;
     client.transport().chain().lie = Some(Box::new(move |_, answer| match answer {
         Ok(page) if !page.chunks.is_empty() => {
-            let cursor = crate::index::assemble::behind(11, &page.chunks[0].parent_hash, 0);
+            let cursor = crate::index::assemble::cursor_after(11, &page.chunks[0].parent_hash, 0);
             let arg = candid::encode_args((Some(cursor), 0u64)).unwrap();
             candid::decode_one(&pollster::block_on(late.lock().unwrap().query("export_blocks", arg)).unwrap()).unwrap()
         }
         answer => answer,
     }));
     let notes = engine.catch_up().unwrap();
-    assert!(notes[0].contains("not come to the last reorg"), "{notes:?}");
+    assert!(notes[0].contains("not processed the last reorg"), "{notes:?}");
     assert_eq!(engine.tip(), Some(11));
     client.transport().chain().lie = None;
     engine.catch_up().unwrap();
     assert_eq!((engine.tip(), engine.figures().reorgs), (Some(13), 1));
 }
 
-/// At rest nothing but a query is asked, and what it says is not yet true.
+/// At the head the engine polls by query, and confirms news by an update call.
 #[test]
-fn at_the_head_a_query_says_whether_there_is_more_and_an_update_call_what() {
+fn at_the_head_a_query_finds_news_and_an_update_call_fetches_it() {
     let (mut server, client) = (Sqlite::new(), chain(&[10, 20, 30]));
     let url = server.fresh();
     let mut engine = engine(&client, &url, options());
@@ -320,12 +320,12 @@ fn at_the_head_a_query_says_whether_there_is_more_and_an_update_call_what() {
     assert_eq!(engine.figures().unconfirmed, 0);
     client.transport().chain().lie = Some(Box::new(|_, _| Err(ExportError::Reset { first_available: None })));
     (0..3).for_each(|_| assert!(engine.catch_up().unwrap().is_empty()));
-    // What an update call has said holds until a query says otherwise.
+    // The update call's answer holds until a query reports something new.
     assert_eq!((client.transport().chain().asked, engine.figures().unconfirmed), ((9, 5), 3));
 }
 
 #[test]
-fn a_reader_without_a_role_is_told_that_it_cannot_know_and_changes_nothing() {
+fn reader_without_a_role_cannot_follow_a_reorg_and_changes_nothing() {
     let (mut server, client) = (Sqlite::new(), chain(&[10; 5]));
     let url = server.fresh();
     client.transport().chain().registered = false;
@@ -343,9 +343,9 @@ fn a_reader_without_a_role_is_told_that_it_cannot_know_and_changes_nothing() {
     assert_eq!((with_role.tip(), with_role.figures().removed_blocks), (Some(13), 2));
 }
 
-/// A block that was begun by query is not gone on with where blocks may not come so.
+/// A block that was begun by query is not continued by a run that acknowledges.
 #[test]
-fn what_came_by_query_of_a_block_is_not_mixed_with_what_is_acknowledged() {
+fn parts_of_a_block_by_query_are_not_acknowledged() {
     for options in [options(), Options { ack_every: None, ..options() }] {
         let (mut server, client) = (Sqlite::new(), chain(&[10, 4_000, 20]));
         let url = server.fresh();
@@ -363,14 +363,14 @@ fn what_came_by_query_of_a_block_is_not_mixed_with_what_is_acknowledged() {
     }
 }
 
-/// The canister answers by the lowest head that it had since the cursor was made, which may be lower than need be.
+/// The canister names the lowest head since the cursor was made, which may be lower than necessary.
 #[test]
-fn what_is_pruned_stays_where_the_oldest_kept_block_stands_on_it() {
+fn pruned_blocks_stay_if_the_oldest_kept_block_follows_them() {
     let (mut server, client) = (Sqlite::new(), chain(&[10; 10]));
     let url = server.fresh();
     client.transport().chain().roll_back_to(12);
     client.transport().chain().append(2, &[10; 12]);
-    // By query alone, so that the cursor does not say how much was rolled back when it was made.
+    // By query alone, so that the cursor does not count the rollbacks before it.
     client.transport().chain().registered = false;
     let mut reader = engine(&client, &url, Options { ack_every: None, ..options() });
     reader.catch_up().unwrap();
@@ -385,11 +385,11 @@ fn what_is_pruned_stays_where_the_oldest_kept_block_stands_on_it() {
 }
 
 #[test]
-fn an_ancestor_below_what_was_pruned_before_is_refused() {
+fn ancestor_below_pruned_blocks_is_refused() {
     let lies: [fn(&mut Answer); 2] = [
         |answer| *answer = Err(ExportError::Pruned { first_available: 22, common_ancestor: Some(18) }),
         |answer| {
-            let cursor = crate::index::assemble::behind(18, &[1; 32], 9);
+            let cursor = crate::index::assemble::cursor_after(18, &[1; 32], 9);
             *answer = Err(ExportError::Reorged { common_ancestor: 18, cursor });
         },
     ];
@@ -398,7 +398,7 @@ fn an_ancestor_below_what_was_pruned_before_is_refused() {
         let url = server.fresh();
         let reader = Options { ack_every: None, ..options() };
         engine(&client, &url, reader).catch_up().unwrap();
-        // A gap: the canister says that what is below block 20 is pruned. That is remembered by the next run.
+        // A gap: the canister reports blocks below 20 as pruned, which the next run remembers.
         client.transport().chain().append(1, &[10; 10]);
         client.transport().chain().prune_before(20);
         engine(&client, &url, reader).catch_up().unwrap();
@@ -407,7 +407,7 @@ fn an_ancestor_below_what_was_pruned_before_is_refused() {
         let error = engine(&client, &url, reader).catch_up().unwrap_err().to_string();
         assert!(error.contains("block 18") && error.contains("below 20") && error.contains("Nothing"), "{error}");
         assert_eq!(dump(&url), before);
-        // The block below the oldest may be the ancestor of a reorg of all that is kept.
+        // The block below the oldest may be the ancestor of a reorg of all kept blocks.
         client.transport().chain().garble = Some(Box::new(|answer| {
             if let Err(ExportError::BadCursor { .. }) = answer {
                 *answer = Err(ExportError::Pruned { first_available: 20, common_ancestor: Some(19) });

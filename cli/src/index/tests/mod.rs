@@ -1,4 +1,4 @@
-//! The engine against a canister in memory, on both databases.
+//! Tests of the engine against a fake canister in memory, on both databases.
 
 mod acknowledge;
 mod confirm;
@@ -32,7 +32,7 @@ fn options() -> Options {
     Options { page_bytes: 1_000, ack_every: Some(3), skip_damaged: false, accept_reset: false, keep_orphaned: 100 }
 }
 
-/// Databases that are empty each time.
+/// A source of empty databases.
 trait Server {
     fn fresh(&mut self) -> String;
 }
@@ -52,17 +52,17 @@ impl Server for Sqlite {
     }
 }
 
-/// One schema of the server that `COPPICE_POSTGRES` names, emptied each time.
+/// A schema of the server that `COPPICE_POSTGRES` names, emptied each time.
 struct Postgres {
     url: String,
     schema: String,
 }
 
 impl Postgres {
-    /// None, and a line that says so, where no server is named.
+    /// Returns `None`, with a note on stderr, if no server is named.
     fn new(test: &str) -> Option<Self> {
         let Ok(url) = std::env::var("COPPICE_POSTGRES") else {
-            // Past the test harness, which hides what a passing test prints.
+            // Written to stderr directly, because the test harness hides the output of passing tests.
             let note = format!("not run on PostgreSQL: {test}; COPPICE_POSTGRES names no server");
             writeln!(std::io::stderr(), "{note}").unwrap();
             return None;
@@ -81,7 +81,7 @@ impl Server for Postgres {
     }
 }
 
-/// Everything in a database, but how many transactions made it.
+/// Returns the contents of a database, except for the number of transactions that wrote it.
 fn dump(url: &str) -> Vec<String> {
     let int = |row: &Row, at| format!("{:?}", row.get::<Option<i64>>(at).unwrap());
     let bytes = |row: &Row, at| match row.get::<Option<Vec<u8>>>(at).unwrap() {
@@ -145,10 +145,10 @@ fn chain(bodies: &[usize]) -> Client<Fake> {
     client
 }
 
-/// A block's hash, its segments, and the length of its body as the row says.
+/// A block's hash, its segments, and the length of its body in its row.
 type Stored = (Vec<u8>, [Vec<u8>; 3], i64);
 
-/// What each stored block holds, put together as a reader does it.
+/// Returns the contents of each stored block, assembled as a reader does it.
 fn stored(url: &str) -> HashMap<u64, Stored> {
     let mut database = Database::open(url).unwrap();
     database

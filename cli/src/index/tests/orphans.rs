@@ -1,8 +1,8 @@
-//! What a reorg takes out of the tables.
+//! Blocks that a reorg or a reset moves to the orphaned tables.
 
 use super::*;
 
-/// Blocks, transactions and parts of the orphaned tables.
+/// Returns number, hash, transactions and bytes of parts of each orphaned block.
 fn orphaned(url: &str) -> Vec<(u64, Vec<u8>, u64, u64)> {
     let mut database = Database::open(url).unwrap();
     database
@@ -27,7 +27,7 @@ fn count(url: &str, sql: &'static str) -> i64 {
 }
 
 #[test]
-fn a_reorg_moves_its_blocks_with_their_transactions_and_parts() {
+fn reorg_moves_blocks_with_their_transactions_and_parts() {
     let mut servers: Vec<Box<dyn Server>> = vec![Box::new(Sqlite::new())];
     servers.extend(Postgres::new("orphans").map(|server| Box::new(server) as Box<dyn Server>));
     for server in &mut servers {
@@ -36,7 +36,7 @@ fn a_reorg_moves_its_blocks_with_their_transactions_and_parts() {
         let client = chain(&[10, 20, long, 40, 50]);
         let mut running = engine(&client, &url, Options { page_bytes: 0, ..options() });
         running.catch_up().unwrap();
-        // Of a block that is not whole nothing is kept.
+        // Nothing is kept of an incomplete block.
         client.transport().chain().append(1, &[4_000_000]);
         running.step().unwrap();
         running.step().unwrap();
@@ -62,8 +62,8 @@ fn a_reorg_moves_its_blocks_with_their_transactions_and_parts() {
 }
 
 #[test]
-fn as_many_are_kept_as_is_said_the_newest() {
-    // 0, one fewer than go, as many, one more, all of two reorgs, any number.
+fn newest_orphans_are_kept_up_to_keep_orphaned() {
+    // Bounds: 0, one less than removed, equal, one more, all of two reorgs, and the maximum.
     for (keep, expected) in [
         (0, vec![]),
         (1, vec![(15, 2)]),
@@ -91,7 +91,7 @@ fn as_many_are_kept_as_is_said_the_newest() {
             count(&url, "SELECT count(*) FROM orphaned_transactions WHERE number NOT IN (SELECT number FROM orphaned)");
         assert_eq!(theirs, 0, "{keep}");
         assert_eq!(running.store().held().unwrap().blocks, 5);
-        // What is kept is bounded from the next reorg on, where it is said anew.
+        // A changed bound takes effect at the next reorg.
         drop(running);
         client.transport().chain().roll_back_to(13);
         client.transport().chain().append(4, &[20]);
@@ -100,9 +100,9 @@ fn as_many_are_kept_as_is_said_the_newest() {
     }
 }
 
-/// What was known of the chain before is not held against the one that comes.
+/// Knowledge of the old chain is not applied to the new one.
 #[test]
-fn a_reset_moves_all_as_far_as_the_bound_goes_and_forgets_what_was_pruned() {
+fn reset_moves_blocks_up_to_the_bound_and_forgets_the_pruned_height() {
     let (mut server, client) = (Sqlite::new(), chain(&[10; 6]));
     let url = server.fresh();
     let options = Options { keep_orphaned: 4, accept_reset: true, ..options() };

@@ -1,10 +1,10 @@
-//! What the canister says that is not so, or that cannot be: nothing changes, or a gap is left and said.
+//! False or impossible answers of the canister: nothing changes, or a gap is recorded and reported.
 
 use super::*;
 use coppice_interface::Role;
 
 #[test]
-fn a_replica_that_is_late_is_asked_again_and_changes_nothing() {
+fn late_replica_is_asked_again_and_changes_nothing() {
     let (mut server, client) = (Sqlite::new(), chain(&[10, 20, 30]));
     let url = server.fresh();
     let mut engine = engine(&client, &url, options());
@@ -21,7 +21,7 @@ fn a_replica_that_is_late_is_asked_again_and_changes_nothing() {
 }
 
 #[test]
-fn what_was_pruned_away_is_a_gap_and_said_to_be_one() {
+fn blocks_pruned_before_indexing_are_reported_as_a_gap() {
     for corrupt in [false, true] {
         let (mut server, client) = (Sqlite::new(), chain(&[10; 5]));
         let url = server.fresh();
@@ -30,7 +30,7 @@ fn what_was_pruned_away_is_a_gap_and_said_to_be_one() {
         client.transport().chain().append(1, &[20; 10]);
         client.transport().chain().prune_before(20);
         if corrupt {
-            // The copy begins anew with a block that cannot be read.
+            // The copy begins anew with an unreadable block.
             client.transport().chain().corrupt.insert(20);
         }
         let notes = reader.catch_up().unwrap();
@@ -39,18 +39,18 @@ fn what_was_pruned_away_is_a_gap_and_said_to_be_one() {
         let held = reader.store().held().unwrap();
         assert_eq!((held.first, held.last, held.blocks, held.gap_blocks), (Some(10), Some(24), 15 - gap, gap));
         assert_eq!(reader.figures().gap_blocks, gap);
-        // What is stored stays, though it is nowhere else any more.
+        // Stored blocks stay, although the canister has pruned them.
         assert!(reader.store().hash_of(14).unwrap().is_some());
     }
 }
 
 #[test]
-fn an_ancestor_that_is_another_block_here_changes_nothing() {
+fn ancestor_with_another_hash_changes_nothing() {
     let (mut server, client) = (Sqlite::new(), chain(&[10; 5]));
     let url = server.fresh();
     engine(&client, &url, options()).catch_up().unwrap();
     let before = dump(&url);
-    // Installed anew: other blocks under the same numbers, and a rollback of its own.
+    // The canister was installed anew: other blocks with the same numbers, and its own rollback.
     let anew = Client::new(Fake::new());
     anew.transport().chain().append(9, &[10; 5]);
     anew.transport().chain().roll_back_to(12);
@@ -62,17 +62,17 @@ fn an_ancestor_that_is_another_block_here_changes_nothing() {
 }
 
 #[test]
-fn what_the_canister_may_not_hand_out_changes_nothing() {
+fn invalid_pages_change_nothing() {
     type Lie = fn(&mut ExportPage);
     let lies: [(&str, Lie); 6] = [
         ("left out", |page| drop(page.chunks.drain(..3))),
         ("comes next", |page| drop(page.chunks.remove(1))),
         ("two blocks", |page| page.chunks[1].timestamp += 1),
-        ("not where its chunks end", |page| {
+        ("not at the end of its chunks", |page| {
             page.cursor = page.cursor.take().map(|at| ExportCursor { number: 0, ..at })
         }),
-        ("not where its chunks end", |page| page.cursor = None),
-        ("another parent", |page| page.chunks[0].parent_hash[0] ^= 1),
+        ("not at the end of its chunks", |page| page.cursor = None),
+        ("a parent other than", |page| page.chunks[0].parent_hash[0] ^= 1),
     ];
     for (why, lie) in lies {
         let (mut server, client) = (Sqlite::new(), chain(&[10]));
@@ -90,7 +90,7 @@ fn what_the_canister_may_not_hand_out_changes_nothing() {
 }
 
 #[test]
-fn a_wrong_byte_is_noticed_in_every_segment_whole_or_in_parts() {
+fn wrong_byte_is_detected_in_every_segment() {
     for (body, number) in [(20, 11), (3_000, 11)] {
         for segment in 0..3 {
             let (mut server, client) = (Sqlite::new(), chain(&[10, body, 30]));
@@ -113,7 +113,7 @@ fn a_wrong_byte_is_noticed_in_every_segment_whole_or_in_parts() {
 }
 
 #[test]
-fn damaged_blocks_are_left_out_where_that_is_asked_for() {
+fn damaged_blocks_are_skipped_with_skip_damaged() {
     let (mut server, client) = (Sqlite::new(), chain(&[10, 20, 3_000, 30, 5_000, 40]));
     {
         let mut chain = client.transport().chain();
@@ -134,7 +134,7 @@ fn damaged_blocks_are_left_out_where_that_is_asked_for() {
     assert_eq!(client.transport().chain().bound, 16);
     let held = engine.store().held().unwrap();
     assert_eq!((held.blocks, held.gap_blocks), (3, 3));
-    // A damaged head is waited at, and passed when a block follows.
+    // The engine waits at a damaged head, and skips it when another block follows.
     client.transport().chain().append(1, &[10]);
     client.transport().chain().corrupt.insert(16);
     let notes = engine.catch_up().unwrap();
@@ -145,7 +145,7 @@ fn damaged_blocks_are_left_out_where_that_is_asked_for() {
 }
 
 #[test]
-fn the_database_of_a_chain_that_never_was_is_left_alone() {
+fn database_of_an_unknown_chain_is_not_changed() {
     let (mut server, client) = (Sqlite::new(), chain(&[10, 20]));
     let url = server.fresh();
     engine(&client, &url, options()).catch_up().unwrap();

@@ -1,14 +1,15 @@
-//! A chain that is reset.
+//! Resets of the canister's chain.
 
 use super::*;
 
-/// What is stored may exist nowhere else: a reset ends the run until the operator has said that all of it may go.
+/// Stored blocks may exist nowhere else, so a reset ends the run until the operator accepts it.
 #[test]
-fn a_reset_changes_nothing_until_it_is_accepted_and_then_the_new_chain_is_copied() {
+fn reset_changes_nothing_until_accepted_and_then_the_new_chain_is_copied() {
     let mut servers: Vec<Box<dyn Server>> = vec![Box::new(Sqlite::new())];
     servers.extend(Postgres::new("reset").map(|server| Box::new(server) as Box<dyn Server>));
     for server in &mut servers {
-        // Lower than before, the same number, in the midst, higher; with a reorg before, and in the middle of a block.
+        // The new chain starts lower, at the same number, within the old range, or higher; with a reorg before, or in the middle of a
+        // block.
         for (first, reorg, in_block) in
             [(3, false, false), (10, true, false), (10, false, true), (12, true, true), (90, false, true)]
         {
@@ -48,14 +49,10 @@ fn a_reset_changes_nothing_until_it_is_accepted_and_then_the_new_chain_is_copied
             let mut accepting = engine(&client, &url, Options { accept_reset: true, ..options() });
             let notes = accepting.catch_up().unwrap();
             let last = notes.last().map(String::as_str);
-            assert_eq!(
-                last,
-                Some("the chain was reset: 5 blocks of the one before are taken out"),
-                "{what}: {notes:?}"
-            );
+            assert_eq!(last, Some("the chain was reset: 5 blocks of the old chain are removed"), "{what}: {notes:?}");
             let figures = accepting.figures();
             assert_eq!((figures.blocks, figures.removed_blocks, figures.lag), (4, 5, Some(0)), "{what}");
-            assert_eq!(accepting.catch_up().unwrap(), Vec::<String>::new(), "{what}: it is done");
+            assert_eq!(accepting.catch_up().unwrap(), Vec::<String>::new(), "{what}: the reset was processed");
             let held = accepting.store().held().unwrap();
             assert_eq!(
                 (held.first, held.last, held.blocks, held.gap_blocks),
@@ -72,16 +69,16 @@ fn a_reset_changes_nothing_until_it_is_accepted_and_then_the_new_chain_is_copied
     }
 }
 
-/// Where the new chain has no block yet the old ones go all the same, and its first is copied when it comes.
+/// The old blocks are removed even if the new chain is empty; its first block is copied when it comes.
 #[test]
-fn an_accepted_reset_of_a_chain_without_blocks_leaves_an_empty_copy() {
+fn accepted_reset_to_an_empty_chain_leaves_an_empty_copy() {
     let (mut server, client) = (Sqlite::new(), chain(&[10, 500]));
     let url = server.fresh();
     engine(&client, &url, options()).catch_up().unwrap();
     client.transport().chain().reset(5);
     let mut accepting = engine(&client, &url, Options { accept_reset: true, ..options() });
     let notes = accepting.catch_up().unwrap();
-    assert!(notes.last().unwrap().contains("2 blocks of the one before are taken out"), "{notes:?}");
+    assert!(notes.last().unwrap().contains("2 blocks of the old chain are removed"), "{notes:?}");
     assert_eq!(accepting.store().held().unwrap().blocks, 0);
     client.transport().chain().append(3, &[10]);
     accepting.catch_up().unwrap();

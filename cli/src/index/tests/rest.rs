@@ -1,4 +1,4 @@
-//! A replica that says "nothing new", for ever.
+//! Replicas that report nothing new for ever.
 
 use super::*;
 use crate::client::BELIEVED;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Seconds that pass when a test says so.
+/// A clock that a test advances.
 #[derive(Clone, Default)]
 struct Seconds(Arc<AtomicU64>);
 
@@ -37,7 +37,7 @@ fn reader() -> Options {
 }
 
 #[test]
-fn nothing_new_is_believed_for_ten_minutes_and_the_lag_goes_by_update_calls() {
+fn nothing_new_is_trusted_for_ten_minutes_and_update_calls_set_the_lag() {
     for options in [options(), reader()] {
         let (mut server, client, seconds) = (Sqlite::new(), chain(&[10; 5]), Seconds::default());
         let mut engine = by_clock(&client, &server.fresh(), options, &seconds);
@@ -46,7 +46,7 @@ fn nothing_new_is_believed_for_ten_minutes_and_the_lag_goes_by_update_calls() {
         nothing_new(&client);
         client.transport().chain().append(1, &[10; 50]);
         let updates = client.transport().chain().asked.1;
-        // A poll a second, up to ten minutes after the update call with which the run began.
+        // One poll per second, up to ten minutes after the update call at the start of the run.
         for _ in 0..599 {
             seconds.pass(1);
             assert!(engine.catch_up().unwrap().is_empty());
@@ -56,8 +56,8 @@ fn nothing_new_is_believed_for_ten_minutes_and_the_lag_goes_by_update_calls() {
         while engine.figures().head == Some(14) {
             engine.step().unwrap();
         }
-        assert_eq!(engine.figures().largest_lag, Some(50), "{options:?}: as an update call said");
-        // The lie goes on, and is known to be one as long as something is missing.
+        assert_eq!(engine.figures().largest_lag, Some(50), "{options:?}: by an update call");
+        // The lie continues, and is ignored as long as blocks are missing.
         engine.catch_up().unwrap();
         let figures = engine.figures();
         assert_eq!((engine.tip(), figures.lag, figures.largest_lag), (Some(64), Some(0), Some(50)), "{options:?}");
@@ -67,7 +67,7 @@ fn nothing_new_is_believed_for_ten_minutes_and_the_lag_goes_by_update_calls() {
 }
 
 #[test]
-fn a_replica_that_is_late_for_ever_is_believed_for_ten_minutes() {
+fn replica_that_stays_late_is_trusted_for_ten_minutes() {
     for options in [options(), reader()] {
         let (mut server, client, seconds) = (Sqlite::new(), chain(&[10; 5]), Seconds::default());
         let mut engine = by_clock(&client, &server.fresh(), options, &seconds);
@@ -82,9 +82,9 @@ fn a_replica_that_is_late_for_ever_is_believed_for_ten_minutes() {
     }
 }
 
-/// A run that is to end at the head begins with an update call, which names it.
+/// A run that ends at the head starts with an update call, which names the head.
 #[test]
-fn a_run_that_ends_at_the_head_is_not_ended_by_a_lie() {
+fn run_that_ends_at_the_head_is_not_ended_by_a_lie() {
     let (mut server, client) = (Sqlite::new(), chain(&[300; 20]));
     nothing_new(&client);
     let mut engine = engine(&client, &server.fresh(), reader());
@@ -93,13 +93,13 @@ fn a_run_that_ends_at_the_head_is_not_ended_by_a_lie() {
 }
 
 #[test]
-fn update_calls_at_rest_are_no_more_than_one_in_ten_minutes() {
+fn at_most_one_update_call_in_ten_minutes_at_rest() {
     for options in [options(), reader()] {
         let (mut server, client, seconds) = (Sqlite::new(), chain(&[10; 5]), Seconds::default());
         let mut engine = by_clock(&client, &server.fresh(), options, &seconds);
         engine.catch_up().unwrap();
         let (queries, updates) = client.transport().chain().asked;
-        // A day, a poll a minute.
+        // One day, one poll per minute.
         for _ in 0..24 * 60 {
             seconds.pass(60);
             assert!(engine.catch_up().unwrap().is_empty());
@@ -111,33 +111,33 @@ fn update_calls_at_rest_are_no_more_than_one_in_ten_minutes() {
 }
 
 #[test]
-fn a_reader_without_a_role_reads_on_and_its_lag_is_unknown() {
+fn reader_without_a_role_continues_with_unknown_lag() {
     let (mut server, client, seconds) = (Sqlite::new(), chain(&[10; 5]), Seconds::default());
     client.transport().chain().registered = false;
     let mut engine = by_clock(&client, &server.fresh(), reader(), &seconds);
     let notes = engine.catch_up().unwrap();
-    assert!(notes.len() == 1 && notes[0].contains("lag is not known") && notes[0].contains("--identity"), "{notes:?}");
-    // The ingress filter's refusal is one gateway's word, and believed when it came often.
+    assert!(notes.len() == 1 && notes[0].contains("lag is unknown") && notes[0].contains("--identity"), "{notes:?}");
+    // The ingress filter's refusal is not certified, and believed only after it was repeated.
     while client.transport().chain().asked.1 < u64::from(BELIEVED) {
-        assert!(engine.catch_up().unwrap().is_empty(), "it is said once");
+        assert!(engine.catch_up().unwrap().is_empty(), "the note comes once");
     }
     for _ in 0..3 {
         seconds.pass(AT_REST.as_secs());
-        assert!(engine.catch_up().unwrap().is_empty(), "it is said once");
+        assert!(engine.catch_up().unwrap().is_empty(), "the note comes once");
     }
     let figures = engine.figures();
     assert_eq!((engine.tip(), figures.lag, figures.largest_lag, figures.head), (Some(14), None, None, None));
     assert_eq!(client.transport().chain().asked.1, u64::from(BELIEVED) + 3, "at the start, and every ten minutes");
-    // As soon as it has a role, the lag is known.
+    // With a role, the lag becomes known.
     client.transport().chain().registered = true;
     seconds.pass(AT_REST.as_secs());
     engine.catch_up().unwrap();
     assert_eq!(engine.figures().lag, Some(0));
 }
 
-/// A replica says "nothing new", and its gateway refuses update calls as if the reader had no role.
+/// A replica reports nothing new, and its gateway refuses update calls, as if the reader had no role.
 #[test]
-fn a_few_refusals_without_the_subnets_word_do_not_make_nothing_new_believed() {
+fn few_uncertified_refusals_do_not_make_nothing_new_trusted() {
     let (mut server, client, seconds) = (Sqlite::new(), chain(&[10; 5]), Seconds::default());
     let mut engine = by_clock(&client, &server.fresh(), reader(), &seconds);
     engine.catch_up().unwrap();
@@ -152,5 +152,5 @@ fn a_few_refusals_without_the_subnets_word_do_not_make_nothing_new_believed() {
     assert_eq!((engine.tip(), engine.figures().lag), (Some(14), None));
     client.transport().chain().registered = true;
     engine.catch_up().unwrap();
-    assert_eq!((engine.tip(), engine.figures().lag), (Some(64), Some(0)), "without a wait of ten minutes");
+    assert_eq!((engine.tip(), engine.figures().lag), (Some(64), Some(0)), "without waiting for ten minutes");
 }

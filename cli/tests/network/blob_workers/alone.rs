@@ -1,4 +1,4 @@
-//! Workers that reach no canister, or no store: what ends them, and how.
+//! Workers that reach no canister or no store, and how they end.
 
 use super::*;
 use axum::http::StatusCode;
@@ -10,7 +10,7 @@ use coppice::http_server::Server;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A worker on a network that is no canister's, with a store that is marked.
+/// Returns the command of a worker without a canister, with a marked store.
 fn without_a_canister(url: &str, dir: &Path, args: &[&str]) -> Command {
     let canister = Principal::from_slice(&[0, 0, 0, 0, 0, 0, 0, 7, 1, 1]);
     let store = format!("tx/tx=file://{}", dir.display());
@@ -23,7 +23,7 @@ fn without_a_canister(url: &str, dir: &Path, args: &[&str]) -> Command {
 }
 
 #[test]
-fn what_a_gateway_turns_away_is_tried_again_until_a_signal_ends_it() {
+fn calls_refused_by_a_gateway_are_retried_until_a_signal() {
     let server = Arc::new(Server::bind(0).unwrap());
     let url = server.url();
     let turning_away = server.clone();
@@ -34,7 +34,7 @@ fn what_a_gateway_turns_away_is_tried_again_until_a_signal_ends_it() {
         }
     });
     let dir = tempfile::tempdir().unwrap();
-    // One that only looks has nothing to say then; one that works has, as nothing was leased.
+    // A dry run has no report then; a worker has one, because nothing was leased.
     for (args, code) in [
         (&["--dry-run"][..], 130),
         (&["--once"], 0),
@@ -43,13 +43,13 @@ fn what_a_gateway_turns_away_is_tried_again_until_a_signal_ends_it() {
     ] {
         let args = [args, &["--log-format", "json", "--json", "--max-wait", "1"]].concat();
         let mut worker = Running::start(without_a_canister(&url, dir.path(), &args));
-        worker.says("trying again", 2);
+        worker.wait_for_line("trying again", 2);
         signal(&worker.child, "-INT");
         let output = worker.end();
-        let said = said(&output);
-        assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
-        let events = events(&said);
-        assert!(said.contains("ingress_expiry"), "{said}");
+        let stderr = stderr_of(&output);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {stderr}");
+        let events = events(&stderr);
+        assert!(stderr.contains("ingress_expiry"), "{stderr}");
         if code == 0 {
             assert_eq!(serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()["leases"], 0);
         } else {
@@ -60,7 +60,7 @@ fn what_a_gateway_turns_away_is_tried_again_until_a_signal_ends_it() {
     answers.join().unwrap();
 }
 
-/// A directory hangs from now on: whoever opens its marker waits for somebody who writes it.
+/// Makes a directory hang: opening its marker blocks until a writer opens it.
 fn let_hang(dir: &Path) {
     let marker = dir.join(coppice::blob_worker::MARKER);
     std::fs::remove_file(&marker).unwrap();
@@ -68,14 +68,14 @@ fn let_hang(dir: &Path) {
 }
 
 #[test]
-fn a_second_signal_ends_a_worker_that_waits_though_nobody_reads_what_it_says() {
+fn second_signal_ends_a_waiting_worker_without_a_reader() {
     let dir = tempfile::tempdir().unwrap();
     let mut worker = without_a_canister("http://127.0.0.1:1", dir.path(), &["--log-format", "json"]);
     let_hang(dir.path());
     let mut child = worker.spawn().unwrap();
     drop(child.stderr.take());
-    wait_for("it listens to signals", || listens(&child));
-    assert!(child.try_wait().unwrap().is_none(), "it waits for the store");
+    wait_for("the worker listens to signals", || listens(&child));
+    assert!(child.try_wait().unwrap().is_none(), "the worker waits for the store");
     let mut status = None;
     wait_for("the second signal ends it", || {
         signal(&child, "-TERM");
@@ -86,31 +86,31 @@ fn a_second_signal_ends_a_worker_that_waits_though_nobody_reads_what_it_says() {
 }
 
 #[test]
-fn a_worker_whose_call_nobody_answers_ends_well_at_the_first_signal_though_its_directory_may_hang() {
+fn first_signal_ends_a_worker_with_a_hanging_call_or_directory() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let dir = tempfile::tempdir().unwrap();
     let child = without_a_canister(&url, dir.path(), &["--json"]).spawn().unwrap();
-    // It has asked, and is not answered.
+    // The worker has made a call, which is not answered.
     let _asked = listener.accept().unwrap();
     signal(&child, "-TERM");
     let output = child.wait_with_output().unwrap();
     let report = json(&output, 0);
-    // The call was given up with the signal, and not when its time was over: it was not made again.
-    assert_eq!((&report["leases"], &report["retries"]), (&0.into(), &0.into()), "{}", said(&output));
-    assert!(!said(&output).contains("trying again"), "{}", said(&output));
-    // One whose directory hangs when it begins ends some seconds behind the signal.
+    // The call was given up at the signal, not at its time limit, and was not repeated.
+    assert_eq!((&report["leases"], &report["retries"]), (&0.into(), &0.into()), "{}", stderr_of(&output));
+    assert!(!stderr_of(&output).contains("trying again"), "{}", stderr_of(&output));
+    // A worker whose directory hangs at the start ends some seconds after the signal.
     let mut worker = without_a_canister(&url, dir.path(), &["--json"]);
     let_hang(dir.path());
     let mut child = worker.spawn().unwrap();
-    wait_for("it listens to signals", || listens(&child));
-    assert!(child.try_wait().unwrap().is_none(), "it waits for the store");
+    wait_for("the worker listens to signals", || listens(&child));
+    assert!(child.try_wait().unwrap().is_none(), "the worker waits for the store");
     signal(&child, "-TERM");
     assert_eq!(json(&child.wait_with_output().unwrap(), 0)["leases"], 0);
 }
 
 #[test]
-fn a_wrong_command_line_is_said_as_the_parsers_own() {
+fn invalid_stores_and_missing_network_exit_with_code_2() {
     let dir = tempfile::tempdir().unwrap();
     let [store, folders] = ["", "?hashPrefix=2"].map(|query| format!("tx/tx=file://{}{query}", dir.path().display()));
     let network = ["--network", "http://127.0.0.1:1", "--canister", "aaaaa-aa"];
@@ -125,6 +125,6 @@ fn a_wrong_command_line_is_said_as_the_parsers_own() {
         [&["--store", &store, "--store", &store.replacen("tx/tx=", "temp/*=", 1)], &network[..]].concat(),
     ] {
         let output = Command::new(env!("CARGO_BIN_EXE_coppice")).arg("blob-worker").args(&args).output().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", said(&output));
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stderr_of(&output));
     }
 }

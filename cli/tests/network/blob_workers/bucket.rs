@@ -1,5 +1,5 @@
-//! An S3 bucket in memory that holds a deletion back until it is told: what a worker does meanwhile is up to no clock. The other tests have a
-//! real server; this one is there wherever tests run.
+//! An S3 bucket in memory that holds deletions back until a test releases them, so that no test depends on the clock. Other tests use a
+//! real server; this one needs no installation.
 
 use axum::body::{Body, Bytes};
 use axum::http::{Method, StatusCode};
@@ -10,36 +10,36 @@ use std::process::Command;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
-/// Its name.
+/// The bucket's name.
 pub const NAME: &str = "bucket";
-/// Requests that it has under way at a time: more than one worker repeats while one is held back.
+/// Maximum number of parallel requests: more than a worker repeats while one is held back.
 const THREADS: usize = 8;
 
-/// What becomes of deletions.
+/// The treatment of deletions.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Mood {
-    /// They are done.
+    /// They succeed.
     #[default]
     Deletes,
-    /// Those are held back that would be the one of this number, or a later one.
+    /// The deletion with this number, and later ones, are held back.
     Holds(usize),
     /// They fail.
     Fails,
-    /// One in five fails: before it is done, behind that without saying so, or as one that says to come later.
+    /// One in five fails: before it is done, after it is done (with a lost answer), or with a request to come later.
     Shakes,
 }
 
 #[derive(Default)]
 struct State {
     objects: BTreeMap<String, Bytes>,
-    /// Objects that were deleted, in the order in which they were.
+    /// The deleted objects, in order.
     deleted: Vec<String>,
     mood: Mood,
-    /// Deletions that are held back.
+    /// The number of deletions that are held back.
     held: usize,
-    /// Deletions that failed.
+    /// The number of deletions that failed.
     failed: usize,
-    /// Deletions that were asked for.
+    /// The number of deletions that were requested.
     asked: usize,
 }
 
@@ -49,7 +49,7 @@ struct Inner {
     changed: Condvar,
 }
 
-/// A bucket; dropping it ends its server.
+/// A bucket; dropping it stops its server.
 pub struct Bucket {
     inner: Arc<Inner>,
     threads: Vec<JoinHandle<()>>,
@@ -86,7 +86,7 @@ impl Inner {
                     let codes = [StatusCode::SERVICE_UNAVAILABLE, StatusCode::TOO_MANY_REQUESTS];
                     return (codes[usize::from(shakes == 10)], Bytes::from_static(b"slow down"));
                 }
-                // As in S3, what is not there can be deleted.
+                // As in S3, an absent object can be deleted.
                 state.objects.remove(&name);
                 state.deleted.push(name);
                 if shakes == 14 {
@@ -101,7 +101,7 @@ impl Inner {
 }
 
 impl Bucket {
-    /// One that has these objects.
+    /// Starts a bucket with these objects.
     pub fn start(objects: impl IntoIterator<Item = String>) -> Self {
         let objects = objects.into_iter().map(|name| (name, Bytes::from_static(b"a blob"))).collect();
         let state = Mutex::new(State { objects, ..State::default() });
@@ -130,7 +130,7 @@ impl Bucket {
         self.inner.changed.notify_all();
     }
 
-    /// A worker's command has it where its store says S3, and asks for each deletion by itself.
+    /// Lets a worker's command use the bucket as its S3, with a request for each deletion.
     pub fn of(&self, mut command: Command) -> Command {
         command
             .env("AWS_ACCESS_KEY_ID", "access")
@@ -141,43 +141,43 @@ impl Bucket {
         command
     }
 
-    /// Deletions are held back from this one on, the first of all being 1.
+    /// Holds deletions back from this number on, counted from 1.
     pub fn hold_from(&self, number: usize) {
         self.mood(Mood::Holds(number));
     }
 
-    /// Deletions fail from now on, those that are held back among them: of these none is left.
+    /// Makes deletions fail, including the held ones, and waits until none is held.
     pub fn fail(&self) {
         self.mood(Mood::Fails);
         drop(self.inner.changed.wait_while(self.state(), |state| state.held > 0).unwrap());
     }
 
-    /// Some deletions fail from now on, and of some only the answer.
+    /// Makes some deletions fail, and some lose only the answer.
     pub fn shake(&self) {
         self.mood(Mood::Shakes);
     }
 
-    /// Puts an object there.
+    /// Puts an object into the bucket.
     pub fn put(&self, name: String) {
         self.state().objects.insert(name, Bytes::from_static(b"a blob"));
     }
 
-    /// Deletions are done from now on, those that are held back among them.
+    /// Makes deletions succeed, including the held ones.
     pub fn delete(&self) {
         self.mood(Mood::Deletes);
     }
 
-    /// Whether a deletion is held back.
+    /// Returns whether a deletion is held back.
     pub fn is_holding(&self) -> bool {
         matches!(self.state().mood, Mood::Holds(_)) && self.state().held > 0
     }
 
-    /// Deletions that failed so far.
+    /// Returns the number of deletions that failed so far.
     pub fn failed(&self) -> usize {
         self.state().failed
     }
 
-    /// Objects that are there.
+    /// Returns the existing objects.
     pub fn objects(&self) -> Vec<String> {
         self.state().objects.keys().cloned().collect()
     }
@@ -187,7 +187,7 @@ impl Bucket {
         self.state().objects.contains_key(name)
     }
 
-    /// Objects that were deleted, as often as they were.
+    /// Returns the deleted objects, once for each deletion.
     pub fn deleted(&self) -> Vec<String> {
         self.state().deleted.clone()
     }
@@ -195,7 +195,7 @@ impl Bucket {
 
 impl Drop for Bucket {
     fn drop(&mut self) {
-        // A panic in an answer has poisoned it.
+        // A panic in an answer has poisoned the lock.
         if let Ok(mut state) = self.inner.state.lock() {
             state.mood = Mood::Fails;
         }

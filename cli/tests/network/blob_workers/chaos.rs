@@ -1,6 +1,6 @@
-//! Workers that are killed and stopped, a canister that is upgraded, a gateway and a store that fail, answers that are lost, blobs that are
-//! scheduled anew and cancelled meanwhile: at the end every blob is accounted for. `COPPICE_CHAOS_SECS` says for how long, and
-//! `COPPICE_CHAOS_SEED` which chaos it is.
+//! Chaos test: workers are killed and paused, the canister is upgraded, a gateway and a store fail, answers are lost, and blobs are
+//! rescheduled and cancelled; at the end every blob is accounted for. `COPPICE_CHAOS_SECS` sets the duration, and `COPPICE_CHAOS_SEED`
+//! repeats a run.
 
 use super::bucket::{Bucket, NAME};
 use super::*;
@@ -24,7 +24,7 @@ enum Fate {
     Either,
 }
 
-/// Numbers that look random.
+/// A generator of pseudo-random numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -42,7 +42,7 @@ struct Chaos<'a> {
     bucket: Bucket,
     dice: Dice,
     workers: Vec<Child>,
-    /// By blob: even ones are files, odd ones objects.
+    /// By blob: even blobs are files, odd ones objects.
     fates: Vec<Fate>,
     /// Counts of the events that happened.
     happened: BTreeMap<&'static str, u32>,
@@ -72,7 +72,7 @@ impl Chaos<'_> {
         }
     }
 
-    /// One of the blobs that are to go; more often than not one of the last.
+    /// Returns a blob that is due, mostly one of the latest.
     fn some_due(&mut self) -> Option<u64> {
         let all = self.fates.len() as u64;
         let from = if self.dice.roll(4) == 0 { 0 } else { all.saturating_sub(200) };
@@ -112,10 +112,10 @@ impl Chaos<'_> {
             5..=7 => {
                 let Some(blob) = self.some_due() else { return };
                 let scheduled = self.schedule(blob, LATER);
-                // The row of one that was done already is a new one, and its blob is gone.
+                // If the blob was deleted already, this is a new row, and the blob is gone.
                 let is_safe = !scheduled.was_leased && self.is_there(blob);
                 self.fates[blob as usize] = if is_safe { Fate::Later } else { Fate::Either };
-                if is_safe { "scheduled anew" } else { "scheduled anew while it went" }
+                if is_safe { "rescheduled" } else { "rescheduled during its deletion" }
             }
             8..=10 => {
                 let Some(blob) = self.some_due() else { return };
@@ -127,9 +127,9 @@ impl Chaos<'_> {
                         "cancelled"
                     }
                     // A worker deleted the blob and could not report it.
-                    Ok(true) => "cancelled when its blob had gone",
-                    Ok(false) => "cancelled when it had gone",
-                    Err(BlobDeletionError::Leased) => "cancelled while it went",
+                    Ok(true) => "cancelled after its deletion, unreported",
+                    Ok(false) => "cancelled after its deletion",
+                    Err(BlobDeletionError::Leased) => "cancelled during its deletion",
                     Err(error) => panic!("{error:?}"),
                 }
             }
@@ -185,7 +185,7 @@ impl Chaos<'_> {
         }
     }
 
-    /// Names of the blobs that have a row, and the height of each.
+    /// Returns the listed rows by the key of their blob.
     fn rows(&self) -> BTreeMap<Vec<u8>, ListedBlobDeletion> {
         let (mut rows, mut cursor) = (BTreeMap::new(), None);
         loop {
@@ -228,7 +228,7 @@ impl Chaos<'_> {
             assert!(is_right, "blob {blob}, {fate:?}: there {is_there}, {row:?}; {:?}", self.happened);
         }
         let known = self.fates.iter().filter(|fate| matches!(fate, Fate::Later | Fate::Either)).count();
-        assert_eq!(rows.len(), known, "no row that nobody knows of");
+        assert_eq!(rows.len(), known, "no unknown row");
         assert_eq!((metric(self.net, "errors_total"), metric(self.net, "dead")), (0.0, 0.0));
         assert!(status(self.net).leases.is_empty());
     }
@@ -244,11 +244,11 @@ impl Drop for Chaos<'_> {
 }
 
 #[test]
-fn whatever_happens_every_blob_is_accounted_for() {
-    let said = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
-    let time = Duration::from_secs(said("COPPICE_CHAOS_SECS").unwrap_or(30));
+fn every_blob_is_accounted_for_after_chaos() {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+    let time = Duration::from_secs(number("COPPICE_CHAOS_SECS").unwrap_or(30));
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
-    let seed = said("COPPICE_CHAOS_SEED").unwrap_or(now.as_millis() as u64) | 1;
+    let seed = number("COPPICE_CHAOS_SEED").unwrap_or(now.as_millis() as u64) | 1;
     eprintln!("COPPICE_CHAOS_SEED={seed}");
     let net = world(0, SystemTime::now());
     let dir = net.dir.path().join("blobs");
@@ -275,7 +275,7 @@ fn whatever_happens_every_blob_is_accounted_for() {
         chaos.happens();
         std::thread::sleep(Duration::from_millis(20 + chaos.dice.roll(60)));
         for worker in &mut chaos.workers {
-            assert_eq!(worker.try_wait().unwrap(), None, "nothing of this ends a worker: {:?}", chaos.happened);
+            assert_eq!(worker.try_wait().unwrap(), None, "a worker ended: {:?}", chaos.happened);
         }
     }
     let gone = metric(&net, "processed_total");
@@ -287,11 +287,11 @@ fn whatever_happens_every_blob_is_accounted_for() {
     chaos.workers.clear();
     chaos.drain();
     chaos.check();
-    // The height comes, and what was scheduled for later goes, too.
+    // The chain reaches the later height, and the rescheduled blobs are deleted, too.
     let arg = candid::encode_args((LATER + 10, true)).unwrap();
     net.host.update_call(net.canister, net.principal, "notify_block", arg).unwrap();
     chaos.drain();
     chaos.fates.iter_mut().filter(|fate| **fate != Fate::Cancelled).for_each(|fate| *fate = Fate::Due);
     chaos.check();
-    eprintln!("{} blobs, {gone} of them gone within the time: {:?}", chaos.fates.len(), chaos.happened);
+    eprintln!("{} blobs, {gone} of them deleted in time: {:?}", chaos.fates.len(), chaos.happened);
 }

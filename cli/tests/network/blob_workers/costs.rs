@@ -1,13 +1,13 @@
-//! What workers cost.
+//! The cost of blob workers.
 
 use super::*;
 
-/// What `docs/blob-deletion.md` says, in billions of cycles a million blobs.
+/// Compares with `docs/blob-deletion.md`, in billions of cycles per million blobs.
 #[test]
-fn a_million_blobs_cost_what_the_page_says() {
+fn cost_of_a_million_blobs_equals_the_docs() {
     const ROWS: u64 = 3_000;
     let net = world(ROWS, SystemTime::now());
-    // What the chain's new block has timers do is done before: nothing is due for minutes then.
+    // Lets the timers that the chain's new block armed fire first; after that nothing is due for minutes.
     net.host.advance_time(Duration::from_secs(60));
     (0..10).for_each(|_| net.host.tick());
     let dir = net.dir.path().join("blobs");
@@ -23,15 +23,18 @@ fn a_million_blobs_cost_what_the_page_says() {
     };
     let found = [("100", "--once", 175), ("1000", "--until-empty", 45)].map(|(batch, once, most)| {
         let found = cost(batch, once);
-        assert!(found <= most, "leases of {batch}: {found} G cycles a million blobs, and {most} are the most");
+        assert!(found <= most, "leases of {batch}: {found} G cycles a million blobs, but at most {most} are expected");
         (batch, found)
     });
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/blob-deletion.md");
     let page = std::fs::read_to_string(page).unwrap();
     for (batch, cost) in found {
         let row = format!("| {batch} | ");
-        let said = page.lines().find_map(|line| line.strip_prefix(&row)).unwrap_or_else(|| panic!("{found:?}"));
-        let said: u128 = said.split(' ').next().unwrap().parse().unwrap();
-        assert!(cost.abs_diff(said) * 20 <= said, "{found:?} G cycles a million blobs, and the page says {said}");
+        let cell = page.lines().find_map(|line| line.strip_prefix(&row)).unwrap_or_else(|| panic!("{found:?}"));
+        let documented: u128 = cell.split(' ').next().unwrap().parse().unwrap();
+        assert!(
+            cost.abs_diff(documented) * 20 <= documented,
+            "{found:?} G cycles a million blobs, but the page has {documented}"
+        );
     }
 }

@@ -1,14 +1,14 @@
-//! How a worker ends: each exit code that the page has, by a process, and what becomes of its blobs. All on one canister of which every first
-//! answer to a worker is lost; each part has a store type of its own.
+//! Exit codes of workers: each code in the docs, by a process, and the state of its blobs afterwards. All parts share one canister that
+//! loses every first answer to a worker; each part has its own store type.
 
 use super::*;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-/// The lease of workers that do not end it: longer than the test takes on any machine.
+/// The length of leases that must not end by themselves: longer than the test takes on any machine.
 const LEASE: Duration = Duration::from_secs(3_600);
 
-/// Exit codes that were seen.
+/// The exit codes that occurred.
 type Codes = BTreeSet<i32>;
 
 /// Blobs in a directory, and their rows.
@@ -20,7 +20,7 @@ struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// A blob for each height, in a directory that is marked.
+    /// Creates a marked directory with a blob for each height.
     fn new(net: &'a Net, store: StoreType, name: &'static str, heights: &[u32]) -> Self {
         let part = Self { net, store, name, dir: net.dir.path().join(name) };
         std::fs::create_dir(&part.dir).unwrap();
@@ -49,7 +49,7 @@ impl<'a> Part<'a> {
         self.command_of("worker", args).output().unwrap()
     }
 
-    /// The blobs that are there.
+    /// Returns the existing blobs.
     fn files(&self) -> BTreeSet<String> {
         let names =
             std::fs::read_dir(&self.dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -69,7 +69,7 @@ impl<'a> Part<'a> {
         list.rows
     }
 
-    /// So many rows wait, all that there are, and none of them has cost a try.
+    /// Asserts that exactly this many rows exist, that all wait, and that none has a failed attempt.
     fn all_wait(&self, rows: usize) {
         let found = self.rows();
         assert_eq!(found.len(), rows);
@@ -77,47 +77,51 @@ impl<'a> Part<'a> {
             |listed: &ListedBlobDeletion| listed.state == BlobDeletionState::Waiting && listed.row.retry_count == 0;
         assert!(found.iter().all(waits), "{found:?}");
         let worker = principal("worker");
-        assert!(status(self.net).leases.iter().all(|lease| lease.holder != worker), "no lease is idle");
+        assert!(status(self.net).leases.iter().all(|lease| lease.holder != worker), "the worker holds no lease");
     }
 }
 
-/// How a worker ended, and what it says of what it did.
+/// Checks a worker's exit code, and returns its report.
 fn ended(output: &Output, code: i32, codes: &mut Codes) -> serde_json::Value {
     codes.insert(code);
     json(output, code)
 }
 
-/// As [`ended`], where it has nothing to say but why.
+/// Does the same for a worker without a report, and checks the reason on stderr.
 fn ended_for(output: &Output, code: i32, why: &str, codes: &mut Codes) {
-    assert_eq!(output.status.code(), Some(code), "{}", said(output));
-    assert!(said(output).contains(why) && output.stdout.is_empty(), "{}", said(output));
+    assert_eq!(output.status.code(), Some(code), "{}", stderr_of(output));
+    assert!(stderr_of(output).contains(why) && output.stdout.is_empty(), "{}", stderr_of(output));
     codes.insert(code);
 }
 
 #[test]
-fn each_exit_code_is_the_pages_and_nothing_is_lost() {
+fn every_documented_exit_code_occurs_and_no_blob_is_lost() {
     let net = world(0, SystemTime::now());
     for name in ["worker", "cut-off"] {
         identity(&net, name);
     }
     net.gateway.lose_first_answers(&[ACQUIRE, COMPLETE]);
     let mut codes = Codes::new();
-    // It tries for half a minute; the others end meanwhile.
-    let (left, mut untold) = has_deleted_and_cannot_say_so(&net);
-    untold.terminate();
-    what_does_not_begin(&net, &mut codes);
-    let above = up_to_where_the_persister_is(&net, &mut codes);
-    a_report_that_nobody_reads(&above, &mut codes);
-    a_directory_that_is_read_only_for_a_while(&net, &mut codes);
-    a_blob_that_cannot_be_deleted(&net, &mut codes);
-    a_signal_in_mid_lease(&net, &mut codes);
-    let leased = a_signal_while_a_lease_is_asked_for(&net, &mut codes);
+    // This worker retries for half a minute, while the other parts run.
+    let (left, mut unreported) = worker_that_cannot_report(&net);
+    unreported.terminate();
+    errors_at_the_start(&net, &mut codes);
+    let above = rows_up_to_the_persister(&net, &mut codes);
+    report_without_a_reader(&above, &mut codes);
+    temporarily_read_only_directory(&net, &mut codes);
+    undeletable_blob(&net, &mut codes);
+    signal_during_a_lease(&net, &mut codes);
+    let leased = signal_during_an_acquire(&net, &mut codes);
 
-    let untold = untold.end();
-    let report = ended(&untold, 6, &mut codes);
-    assert_eq!((&report["leases"], &report["deleted"]), (&1.into(), &0.into()), "{}", said(&untold));
-    assert!(said(&untold).contains("could not be told of 5 blobs"), "{}", said(&untold));
-    // Others have what it deleted, and what another one leased, when the leases are over, and not before.
+    let unreported = unreported.end();
+    let report = ended(&unreported, 6, &mut codes);
+    assert_eq!((&report["leases"], &report["deleted"]), (&1.into(), &0.into()), "{}", stderr_of(&unreported));
+    assert!(
+        stderr_of(&unreported).contains("deletions of 5 blobs could not be reported"),
+        "{}",
+        stderr_of(&unreported)
+    );
+    // The rows of the two ended workers are leased again after their leases are over, and not before.
     for (part, blobs, absent) in [(&left, 5, 5), (&leased, 6, 0)] {
         assert_eq!(ended(&part.run(&["--until-empty"]), 0, &mut codes)["leases"], 0);
         assert!(
@@ -140,32 +144,32 @@ fn each_exit_code_is_the_pages_and_nothing_is_lost() {
     let rows = page.lines().skip_while(|line| !line.starts_with("| exit code |")).skip(2);
     let rows = rows.take_while(|line| line.starts_with('|'));
     let of_page: Codes = rows.map(|row| row.split('|').nth(1).unwrap().trim().parse().unwrap()).collect();
-    assert_eq!(codes, of_page, "each code that the page has");
+    assert_eq!(codes, of_page, "the codes in the docs");
 }
 
-/// A worker that has deleted all that it leased, and whose completion does not get through.
-fn has_deleted_and_cannot_say_so(net: &Net) -> (Part<'_>, Running) {
+/// A worker that has deleted all blobs of its lease, and whose completion does not arrive.
+fn worker_that_cannot_report(net: &Net) -> (Part<'_>, Running) {
     let part = Part::new(net, StoreType::Temp, "temp", &[1; 5]);
     net.gateway.cut_off(principal("cut-off"), COMPLETE);
     let mut worker = Running::start(part.command_of("cut-off", &["--lease", "3600"]));
-    worker.says("completing", 1);
+    worker.wait_for_line("completing", 1);
     assert!(part.files().is_empty() && part.rows().len() == 5);
     (part, worker)
 }
 
 /// Codes 1, 2, 3 and 5.
-fn what_does_not_begin(net: &Net, codes: &mut Codes) {
+fn errors_at_the_start(net: &Net, codes: &mut Codes) {
     let dir = net.dir.path().join("unmarked");
     std::fs::create_dir(&dir).unwrap();
     let [store, nowhere] = [dir, net.dir.path().join("nowhere")].map(|dir| format!("tx/tx=file://{}", dir.display()));
     let run = |identity: &str, args: &[&str]| command(net, identity, args).output().unwrap();
     ended_for(&run("worker", &["--store", &nowhere, "--once"]), 1, "nowhere", codes);
     ended_for(&run("nobody", &["--store", &store, "--once"]), 1, "nobody", codes);
-    ended_for(&run("worker", &["--store", &store, "--store", &store]), 2, "said twice", codes);
-    // What it did it says wherever it ends.
+    ended_for(&run("worker", &["--store", &store, "--store", &store]), 2, "given twice", codes);
+    // The report is printed however the worker ends.
     let unmarked = run("worker", &["--store", &store, "--once"]);
     assert_eq!(ended(&unmarked, 3, codes)["leases"], 0);
-    assert!(said(&unmarked).contains("has no marker"), "{}", said(&unmarked));
+    assert!(stderr_of(&unmarked).contains("has no marker"), "{}", stderr_of(&unmarked));
     let mut elsewhere = Command::new(env!("CARGO_BIN_EXE_coppice"));
     elsewhere.args(["blob-worker", "init", "--store", &store, "--network", &net.gateway.url(), "--fetch-root-key"]);
     let nobody = Principal::from_slice(&[0, 0, 0, 0, 0, 0, 0, 7, 1, 1]).to_string();
@@ -173,8 +177,8 @@ fn what_does_not_begin(net: &Net, codes: &mut Codes) {
     ended_for(&there_is_none, 5, "the canister refuses", codes);
 }
 
-/// Rows between where the persister is and where the chain is wait, and go when the persister has come so far.
-fn up_to_where_the_persister_is<'a>(net: &'a Net, codes: &mut Codes) -> Part<'a> {
+/// Rows above the persister's height wait until the persister has reached them.
+fn rows_up_to_the_persister<'a>(net: &'a Net, codes: &mut Codes) -> Part<'a> {
     let heights = [1, 490, 491, 790, 791, HEIGHT - 10, HEIGHT - 9];
     let part = Part::new(net, StoreType::Tx, "tx", &heights);
     for (persisted, due, goes) in [(500_u32, 490, 2), (800, 790, 2), (HEIGHT, HEIGHT - 10, 2)] {
@@ -191,13 +195,13 @@ fn up_to_where_the_persister_is<'a>(net: &'a Net, codes: &mut Codes) -> Part<'a>
     part
 }
 
-fn a_report_that_nobody_reads(part: &Part<'_>, codes: &mut Codes) {
+fn report_without_a_reader(part: &Part<'_>, codes: &mut Codes) {
     let mut child = part.command_of("worker", &["--once"]).spawn().unwrap();
     drop(child.stdout.take());
     ended_for(&child.wait_with_output().unwrap(), 1, "error: ", codes);
 }
 
-/// A command that a directory's mode binds: root may write everywhere, unless it gives that up.
+/// Returns a command that obeys a directory's mode: root may write everywhere, unless it drops that capability.
 fn bound_by_modes(read_only: &std::path::Path) -> Command {
     let coppice = env!("CARGO_BIN_EXE_coppice");
     let probe = read_only.join("probe");
@@ -210,8 +214,8 @@ fn bound_by_modes(read_only: &std::path::Path) -> Command {
     command
 }
 
-/// It waits, no blob is lost, none has a try less, and they go when it can be written to.
-fn a_directory_that_is_read_only_for_a_while(net: &Net, codes: &mut Codes) {
+/// A read-only directory: its blobs wait without a failed attempt, and are deleted when it is writable again.
+fn temporarily_read_only_directory(net: &Net, codes: &mut Codes) {
     let part = Part::new(net, StoreType::Subtree, "subtree", &[1; 30]);
     let mode = |mode| std::fs::set_permissions(&part.dir, PermissionsExt::from_mode(mode)).unwrap();
     mode(0o555);
@@ -224,16 +228,16 @@ fn a_directory_that_is_read_only_for_a_while(net: &Net, codes: &mut Codes) {
         (&20.into(), &0.into(), &20.into()),
         "{report}"
     );
-    assert!(said(&once).contains("so it does not count"), "{}", said(&once));
+    assert!(stderr_of(&once).contains("so it does not count"), "{}", stderr_of(&once));
     part.all_wait(30);
     let emptied = command(&["--until-empty"]).output().unwrap();
-    assert_eq!(ended(&emptied, 4, codes)["undone"], 30, "it is not waited for");
+    assert_eq!(ended(&emptied, 4, codes)["undone"], 30, "the worker does not wait for the store");
     let mut waits = Running::start(command(&["--poll", "1"]));
-    waits.says("so it does not count", 31);
+    waits.wait_for_line("so it does not count", 31);
     assert_eq!((part.files().len(), part.rows().len()), (30, 30));
     assert_eq!(metric(net, "errors_total"), failures);
     mode(0o755);
-    wait_for("the blobs go", || part.files().is_empty() && part.rows().is_empty());
+    wait_for("the blobs are deleted", || part.files().is_empty() && part.rows().is_empty());
     waits.terminate();
     let output = waits.end();
     let report = ended(&output, 0, codes);
@@ -246,8 +250,8 @@ fn a_directory_that_is_read_only_for_a_while(net: &Net, codes: &mut Codes) {
     assert_eq!(metric(net, "errors_total"), failures);
 }
 
-/// It is named and given up, and goes when somebody has put it right.
-fn a_blob_that_cannot_be_deleted(net: &Net, codes: &mut Codes) {
+/// An undeletable blob is named and given up, and deleted after an operator has fixed it.
+fn undeletable_blob(net: &Net, codes: &mut Codes) {
     let part = Part::new(net, StoreType::Block, "block", &[1; 3]);
     let wrong = part.dir.join(file(1));
     std::fs::remove_file(&wrong).unwrap();
@@ -256,7 +260,7 @@ fn a_blob_that_cannot_be_deleted(net: &Net, codes: &mut Codes) {
     let report = ended(&output, 4, codes);
     let found = ["deleted", "failed", "dead", "left", "undone"].map(|name| report[name].as_u64().unwrap());
     assert_eq!(found, [2, 1, 1, 0, 1], "{report}");
-    assert!(said(&output).contains(&file(1)[..64]), "{}", said(&output));
+    assert!(stderr_of(&output).contains(&file(1)[..64]), "{}", stderr_of(&output));
     let rows = part.rows();
     assert_eq!((rows.len(), rows[0].state), (1, BlobDeletionState::Dead));
     std::fs::remove_dir(&wrong).unwrap();
@@ -268,8 +272,8 @@ fn a_blob_that_cannot_be_deleted(net: &Net, codes: &mut Codes) {
     assert!(part.rows().is_empty() && part.files().is_empty());
 }
 
-/// A worker that is to end while it deletes: what is under way is completed and counts, the rest waits again at once.
-fn a_signal_in_mid_lease(net: &Net, codes: &mut Codes) {
+/// A worker that is stopped during its deletions: running requests are completed and count, the other rows wait again at once.
+fn signal_during_a_lease(net: &Net, codes: &mut Codes) {
     use super::bucket::{Bucket, NAME};
     let part = Part::new(net, StoreType::BlockPersister, "block-persister", &[1; 5]);
     let objects: BTreeSet<String> = (0..8).map(|blob| file(blob).replace(".tx", ".object")).collect();
@@ -281,7 +285,7 @@ fn a_signal_in_mid_lease(net: &Net, codes: &mut Codes) {
     let command =
         |args: &[&str]| bucket.of(part.command_of("worker", &[&["--store", &store, "--parallel", "1"], args].concat()));
     let [failures, completed] = ["errors_total", "leases_completed_total"].map(|name| metric(net, name));
-    // The bucket turns the first deletion away, and holds the third that it does.
+    // The bucket refuses the first deletion, and holds back the third one that succeeds.
     bucket.fail();
     let mut worker = Running::start(command(&[]));
     wait_for("a deletion has failed", || bucket.failed() > 0);
@@ -295,16 +299,17 @@ fn a_signal_in_mid_lease(net: &Net, codes: &mut Codes) {
     let report = ended(&worker.end(), 0, codes);
     let found = ["leases", "deleted", "left", "failed", "late", "absent"].map(|name| report[name].as_u64().unwrap());
     assert_eq!(found, [1, 8, 5, 0, 0, 0], "{report}");
-    // The lease and its completion, whose first answers were lost; each deletion that the bucket turned away.
+    // The retries are those of the acquire and the completion, whose first answers were lost; the failed requests are the refused
+    // deletions.
     assert_eq!((&report["retries"], &report["failed_requests"]), (&2.into(), &failed.into()), "{report}");
     assert_eq!(metric(net, "leases_completed_total"), completed + 1.0);
     part.all_wait(5);
-    // A store that does not answer: of the blob that it has nothing is known, the others are not asked for.
+    // A store that hangs: the fate of the requested blob is unknown, and the others are not requested.
     bucket.hold_from(4);
     let hangs = command(&["--once", "--lease", "30"]).output().unwrap();
     let report = ended(&hangs, 4, codes);
-    assert_eq!((&report["left"], &report["unknown"]), (&4.into(), &1.into()), "{}", said(&hangs));
-    // That one stays leased until the lease expires, as the bucket may still delete it.
+    assert_eq!((&report["left"], &report["unknown"]), (&4.into(), &1.into()), "{}", stderr_of(&hangs));
+    // The requested row stays leased until the lease expires, because the bucket may still delete the blob.
     let leased =
         |rows: &[ListedBlobDeletion]| rows.iter().filter(|listed| listed.state == BlobDeletionState::Leased).count();
     assert_eq!(leased(&part.rows()), 1);
@@ -314,23 +319,23 @@ fn a_signal_in_mid_lease(net: &Net, codes: &mut Codes) {
     part.all_wait(5);
     assert_eq!(metric(net, "errors_total"), failures);
     bucket.delete();
-    // The next one has what is left.
+    // The next worker deletes the rest.
     let report = ended(&command(&["--until-empty"]).output().unwrap(), 0, codes);
     assert_eq!(report["deleted"], 5, "{report}");
     assert!(part.rows().is_empty());
     let deleted = bucket.deleted();
-    assert_eq!((deleted.len(), deleted.into_iter().collect::<BTreeSet<_>>()), (8, objects), "each of them once");
+    assert_eq!((deleted.len(), deleted.into_iter().collect::<BTreeSet<_>>()), (8, objects), "each object once");
     assert_eq!(bucket.objects(), [coppice::blob_worker::MARKER]);
 }
 
-/// The canister has leased blobs, and its answer comes when the worker is to end: they go back. A second signal ends it before that, and
-/// they wait for the lease's end.
-fn a_signal_while_a_lease_is_asked_for<'a>(net: &'a Net, codes: &mut Codes) -> Part<'a> {
+/// The canister leases rows, and its answer comes after the worker was stopped: the rows go back. A second signal ends the worker first,
+/// and the rows wait for the lease's end.
+fn signal_during_an_acquire<'a>(net: &'a Net, codes: &mut Codes) -> Part<'a> {
     let part = Part::new(net, StoreType::PeerRegistry, "peer-registry", &[1; 6]);
     let begin = || {
         net.gateway.hold(principal("worker"), ACQUIRE);
         let worker = Running::start(part.command_of("worker", &["--lease", "3600"]));
-        wait_for("the lease is given", || net.gateway.is_holding());
+        wait_for("the lease is granted", || net.gateway.is_holding());
         assert!(part.rows().iter().all(|listed| listed.state == BlobDeletionState::Leased));
         worker
     };

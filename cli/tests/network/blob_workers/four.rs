@@ -1,11 +1,11 @@
-//! Four workers on one canister, of which one is killed behind a deletion, while first answers are lost.
+//! Four workers on one canister, with lost answers; one worker is killed after a deletion.
 
 use super::*;
 use crate::gateway::Made;
 use std::time::Instant;
 
 const BLOBS: u64 = 10_000;
-/// Longer than it takes on any machine: the clock is moved where one is to end.
+/// Longer than the test takes on any machine: the test advances the clock to end a lease.
 const LEASE: Duration = Duration::from_secs(600);
 
 /// A lease, as the gateway saw it.
@@ -14,12 +14,12 @@ pub struct Held {
     pub holder: Principal,
     pub rows: Vec<BlobDeletion>,
     pub from: Instant,
-    /// Until when: it was completed then, or ended with the clock.
+    /// The time of its completion, or of its end by the clock.
     pub until: Instant,
     pub completed: bool,
 }
 
-/// All leases. Those that nobody completed ended when the clock was moved.
+/// Returns all leases. Leases without a completion ended when the clock was advanced.
 fn leases(made: &[Made], moved: Instant) -> Vec<Held> {
     let mut held: BTreeMap<Vec<u8>, Held> = BTreeMap::new();
     for call in made {
@@ -42,7 +42,7 @@ fn leases(made: &[Made], moved: Instant) -> Vec<Held> {
     held.into_values().collect()
 }
 
-/// No row is with two leases at a time.
+/// Asserts that no row is in two leases at a time.
 fn none_overlap(leases: &[Held]) {
     let mut of: BTreeMap<u64, Vec<(Instant, Instant)>> = BTreeMap::new();
     for lease in leases {
@@ -51,11 +51,11 @@ fn none_overlap(leases: &[Held]) {
     assert_eq!(of.len() as u64, BLOBS);
     for (row, mut times) in of {
         times.sort();
-        assert!(times.windows(2).all(|pair| pair[0].1 <= pair[1].0), "row {row} is with two at a time: {times:?}");
+        assert!(times.windows(2).all(|pair| pair[0].1 <= pair[1].0), "row {row} is in two leases at a time: {times:?}");
     }
 }
 
-/// Four workers, of which the first is killed when it has deleted what it leased, and cannot say so. Answers the leases.
+/// Runs four workers, and kills the first after it has deleted the blobs of its lease and cannot report. Returns the leases and reports.
 fn four(
     net: &Net,
     identities: [&str; 4],
@@ -97,11 +97,11 @@ fn four(
     let reports = workers.into_iter().enumerate().map(|(at, worker)| {
         signal(&worker, if at == 0 { "-TERM" } else { "-INT" });
         let output = worker.wait_with_output().unwrap();
-        let (said, report) = (said(&output), json(&output, 0));
-        assert!(said.contains("trying again") && said.contains("once more ends at once"), "{said}");
+        let (stderr, report) = (stderr_of(&output), json(&output, 0));
+        assert!(stderr.contains("trying again") && stderr.contains("a second signal ends at once"), "{stderr}");
         match log_format {
-            "json" => assert!(!events(&said).is_empty()),
-            _ => assert!(said.lines().all(|line| !line.starts_with('{')), "{said}"),
+            "json" => assert!(!events(&stderr).is_empty()),
+            _ => assert!(stderr.lines().all(|line| !line.starts_with('{')), "{stderr}"),
         }
         report
     });
@@ -109,21 +109,21 @@ fn four(
     let made = net.gateway.made();
     let leases = leases(&made, moved);
     none_overlap(&leases);
-    assert_eq!(leases.iter().filter(|lease| !lease.completed).count(), 2, "those of the one that was killed");
+    assert_eq!(leases.iter().filter(|lease| !lease.completed).count(), 2, "the leases of the killed worker");
     let acquired = metric(net, "leases_acquired_total") as usize - before;
-    assert_eq!(acquired, leases.len(), "no lease was made that nobody heard of");
+    assert_eq!(acquired, leases.len(), "every granted lease arrived");
     let sum = |name: &str| reports.iter().map(|report| report[name].as_u64().unwrap()).sum::<u64>();
     assert_eq!((sum("deleted"), sum("failed"), sum("late")), (BLOBS, 0, 0), "{reports:?}");
     assert_eq!(sum("leases") as usize, leases.len() - 2);
     assert!(net.gateway.lost() > 2 * leases.len() - 4, "first answers are lost");
-    // What was lost on its way to those that lived was asked for again, and nothing else was; what the other one tried, nobody knows.
+    // The surviving workers repeated exactly the calls whose answers were lost. The killed worker's attempts are unknown.
     let asked: Vec<_> = made
         .iter()
         .filter(|call| [ACQUIRE, COMPLETE].contains(&call.method.as_str()) && call.sender != victim)
         .map(|call| (call.sender, &call.method, &call.arg))
         .collect();
     let lost = asked.iter().collect::<BTreeSet<_>>().len();
-    // One that finds nothing asks by the same words when it comes again, and that is no other attempt.
+    // A worker that finds nothing repeats the same request later, which does not count as a retry.
     let retries = sum("retries") as usize;
     assert!(retries >= lost && retries <= asked.len() - lost, "{retries} retries of {lost} in {}", asked.len());
     assert_eq!((metric(net, "processed_total"), metric(net, "errors_total")), (BLOBS as f64, 0.0));
@@ -133,7 +133,7 @@ fn four(
 const OPTIONS: [&str; 8] = ["--batch", "250", "--lease", "600", "--poll", "1", "--max-wait", "1"];
 
 #[test]
-fn four_workers_delete_ten_thousand_files_though_one_is_killed_two_share_an_identity_and_answers_are_lost() {
+fn four_workers_delete_10000_files_with_a_kill_a_shared_identity_and_lost_answers() {
     // The canister's clock is an hour ahead.
     let net = world(BLOBS, SystemTime::now() + Duration::from_secs(3_600));
     let dir = net.dir.path().join("blobs");
@@ -143,12 +143,12 @@ fn four_workers_delete_ten_thousand_files_though_one_is_killed_two_share_an_iden
     let store = format!("tx/tx=file://{}", dir.display());
     identity(&net, "w0");
 
-    // Before there is a marker, nobody touches it.
+    // Without a marker no worker touches the directory.
     let run = |args: &[&str]| command(&net, "w0", args).output().unwrap();
     let unmarked = run(&["--store", &store, "--until-empty", "--log-format", "json"]);
-    assert_eq!(unmarked.status.code(), Some(3), "{}", said(&unmarked));
-    assert!(said(&unmarked).contains("init") && waiting(&net) == BLOBS);
-    let events = events(&said(&unmarked));
+    assert_eq!(unmarked.status.code(), Some(3), "{}", stderr_of(&unmarked));
+    assert!(stderr_of(&unmarked).contains("init") && waiting(&net) == BLOBS);
+    let events = events(&stderr_of(&unmarked));
     assert_eq!(
         (&events.last().unwrap()["level"], &events.last().unwrap()["event"]),
         (&"error".into(), &"ended".into())
@@ -157,28 +157,28 @@ fn four_workers_delete_ten_thousand_files_though_one_is_killed_two_share_an_iden
     assert_eq!(marked["marked"].as_array().unwrap().len(), 1);
     assert_eq!(json(&run(&["init", "--store", &store]), 0)["had"].as_array().unwrap().len(), 1, "again");
     let other = run(&["--store", &format!("tx/outputs=file://{}", dir.display()), "--once"]);
-    assert_eq!((other.status.code(), waiting(&net)), (Some(3), BLOBS), "{}", said(&other));
-    // Nothing is leased by one that only looks, and nobody works without the role.
+    assert_eq!((other.status.code(), waiting(&net)), (Some(3), BLOBS), "{}", stderr_of(&other));
+    // A dry run leases nothing, and a worker needs the role.
     let dry = json(&run(&["--store", &store, "--dry-run", "--batch", "3"]), 0);
     assert_eq!((&dry["would_delete"], &dry["absent"], &dry["height"]), (&3.into(), &0.into(), &(HEIGHT - 10).into()));
     let key = PrivateKey::generate_from_seed(b"stranger").serialize_pkcs8_pem(PrivateKeyFormat::Pkcs8v2);
     std::fs::write(net.path("stranger"), key).unwrap();
     let stranger = command(&net, "stranger", &["--store", &store, "--once", "--max-wait", "1"]).output().unwrap();
-    assert_eq!(stranger.status.code(), Some(5), "{}", said(&stranger));
-    assert!(said(&stranger).contains("BlobWorker"));
+    assert_eq!(stranger.status.code(), Some(5), "{}", stderr_of(&stranger));
+    assert!(stderr_of(&stranger).contains("BlobWorker"));
 
     let (leases, reports) = four(&net, ["w0", "w1", "w2", "w2"], "json", |_, name, options| {
         command(&net, name, &[&["--store", &store][..], options].concat()).spawn().unwrap()
     });
     let left: Vec<_> = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(left.len(), 2, "the marker, and what is no blob: {left:?}");
+    assert_eq!(left.len(), 2, "the marker, and the file that is not a blob: {left:?}");
     let killed = leases.iter().find(|lease| !lease.completed).unwrap().rows.len();
     let absent: u64 = reports.iter().map(|report| report["absent"].as_u64().unwrap()).sum();
-    assert_eq!(absent as usize, killed, "what was killed had deleted was not there, and counts as done");
+    assert_eq!(absent as usize, killed, "blobs that the killed worker deleted are absent, and count as deleted");
 }
 
 #[test]
-fn four_workers_empty_an_s3_bucket_though_one_request_in_ten_fails_and_one_is_killed() {
+fn four_workers_empty_an_s3_bucket_with_failing_requests_and_a_kill() {
     use crate::s3::{BUCKET, Mood, Proxy, S3, python};
     let Some(python) = python() else { return };
     let objects: Vec<String> = (0..BLOBS).map(|blob| format!("a/prefix/{}", file(blob))).collect();
@@ -198,13 +198,13 @@ fn four_workers_empty_an_s3_bucket_though_one_request_in_ten_fails_and_one_is_ki
     json(&on_s3("operator", "operator", &["init"]).output().unwrap(), 0);
     // A wrong prefix has no marker.
     let wrong = on_s3_at("a", "operator", "operator", &["--once"]).output().unwrap();
-    assert_eq!(wrong.status.code(), Some(3), "{}", said(&wrong));
-    // A store that allows nothing, and one that does not answer: nothing is lost, nothing counts against a blob.
+    assert_eq!(wrong.status.code(), Some(3), "{}", stderr_of(&wrong));
+    // A store that denies all deletions, and one that hangs: nothing is lost, and nothing counts against a blob.
     for mood in [Mood::ReadOnly, Mood::Hangs] {
         proxy.mood(mood);
         let tried = on_s3("operator", "operator", &["--once", "--lease", "30", "--batch", "10"]).output().unwrap();
         let fate = if mood == Mood::Hangs { "unknown" } else { "left" };
-        assert_eq!(json(&tried, 4)[fate], 10, "{mood:?}: {}", said(&tried));
+        assert_eq!(json(&tried, 4)[fate], 10, "{mood:?}: {}", stderr_of(&tried));
         // Rows whose deletion was requested but not answered stay leased until the lease expires.
         let leased = status(&net).stores.iter().map(|store| store.leased).sum::<u64>();
         assert_eq!(leased, if mood == Mood::Hangs { 10 } else { 0 }, "{mood:?}");
@@ -220,7 +220,7 @@ fn four_workers_empty_an_s3_bucket_though_one_request_in_ten_fails_and_one_is_ki
         four(&net, names, "text", |at, name, options| on_s3(names[at], name, options).spawn().unwrap());
     assert_eq!(s3.objects(), 1, "the marker");
 
-    // The proxy is the witness.
+    // The proxy's record is checked against the leases.
     let record = proxy.record().split_off(before);
     let holders: BTreeMap<&str, Principal> = names.into_iter().map(|name| (name, principal(name))).collect();
     let failed = record.iter().filter(|asked| asked.failed).count();
@@ -243,11 +243,11 @@ fn four_workers_empty_an_s3_bucket_though_one_request_in_ten_fails_and_one_is_ki
                 record.iter().any(|later| later.at.0 >= asked.at.1 && !later.failed && later.deletes == asked.deletes);
             let later = || record.iter().filter(|later| later.at.0 >= asked.at.1 && !later.failed);
             let all: BTreeSet<&String> = later().flat_map(|later| &later.deletes).collect();
-            assert!(again || asked.deletes.iter().all(|object| all.contains(object)), "what failed is done again");
+            assert!(again || asked.deletes.iter().all(|object| all.contains(object)), "failed requests are repeated");
         }
     }
-    assert_eq!(gone.len() as u64, BLOBS, "every object was deleted, and by a request that the proxy saw");
-    // Each that lived counted the failures that the proxy made for it. What took longer than a request may was given up before its answer.
+    assert_eq!(gone.len() as u64, BLOBS, "every object was deleted by a recorded request");
+    // Each surviving worker counted the failures that the proxy made for it. Requests that took too long were given up before their answer.
     let longest = LEASE / 8;
     for (name, report) in names[1..].iter().zip(&reports) {
         let mine = || record.iter().filter(|asked| asked.by == *name);
@@ -258,9 +258,5 @@ fn four_workers_empty_an_s3_bucket_though_one_request_in_ten_fails_and_one_is_ki
     }
     let killed = leases.iter().find(|lease| !lease.completed).unwrap();
     let twice = gone.values().filter(|by| by.len() > 1).count();
-    assert_eq!(
-        twice,
-        killed.rows.len(),
-        "by two workers only what the killed one had deleted, when its lease was over"
-    );
+    assert_eq!(twice, killed.rows.len(), "only the killed worker's blobs were deleted by two workers");
 }

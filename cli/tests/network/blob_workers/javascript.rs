@@ -1,4 +1,4 @@
-//! The queue by another language's Candid library, which has read the .did.
+//! The deletion queue through another language's Candid library, which reads the .did.
 
 use super::*;
 use std::io::Write;
@@ -11,13 +11,14 @@ fn installed() -> Option<std::path::PathBuf> {
     if has_node && target.join("node_modules/.bin/icp-bindgen").exists() {
         return Some(target);
     }
-    let note = "not run: the deletion queue by JavaScript; there is no node, or scripts/setup --with-bindgen installed nothing\n";
+    let note =
+        "not run: the deletion queue by JavaScript; node or the packages of scripts/setup --with-bindgen are missing\n";
     std::io::stderr().write_all(note.as_bytes()).unwrap();
     None
 }
 
 #[test]
-fn a_javascript_library_that_has_read_the_did_deletes_in_the_three_ways() {
+fn javascript_client_deletes_in_three_ways() {
     let Some(bindgen) = installed() else { return };
     let net = world(20, SystemTime::now());
     let seed = [0x5A; 32];
@@ -26,7 +27,7 @@ fn a_javascript_library_that_has_read_the_did_deletes_in_the_three_ways() {
     let granted: Result<(), RoleError> = call(&net, "grant_role", Grant { principal, role: Role::BlobWorker });
     granted.unwrap();
 
-    // Below it, where the library is found.
+    // Below the installation, where node finds the library.
     let dir = tempfile::tempdir_in(&bindgen).unwrap();
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
     let made = Command::new(bindgen.join("node_modules/.bin/icp-bindgen"))
@@ -34,7 +35,7 @@ fn a_javascript_library_that_has_read_the_did_deletes_in_the_three_ways() {
         .arg(dir.path().join("out"))
         .output()
         .unwrap();
-    assert!(made.status.success(), "{}", said(&made));
+    assert!(made.status.success(), "{}", stderr_of(&made));
     std::fs::copy(format!("{root}/tests/typescript/deletions.mjs"), dir.path().join("deletions.mjs")).unwrap();
     let seed: String = seed.iter().map(|byte| format!("{byte:02x}")).collect();
     let output = Command::new("node")
@@ -58,10 +59,10 @@ fn a_javascript_library_that_has_read_the_did_deletes_in_the_three_ways() {
     let answers = found["answers"].as_array().unwrap();
     assert_eq!((&answers[0], &answers[0]["removed"]), (&answers[1], &5.into()), "{found}");
     assert_eq!((&found["unknown"], &found["over"]), (&8.into(), &"Completed".into()), "{found}");
-    // 20 rows, of which eleven are gone and one is given up.
+    // Eleven of the 20 rows are gone, and one is given up.
     let store = status(&net).stores.into_iter().find(|store| store.store_type == StoreType::Tx).unwrap();
     assert_eq!((store.waiting, store.leased, store.dead), (7, 1, 1));
     net.host.advance_time(Duration::from_secs(601));
     net.host.tick();
-    assert_eq!(waiting(&net), 8, "what is not known comes back when the lease expires");
+    assert_eq!(waiting(&net), 8, "the row of unknown fate waits again when the lease expires");
 }

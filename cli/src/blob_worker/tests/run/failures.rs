@@ -1,9 +1,9 @@
-//! Blobs and stores that fail or refuse, and what that costs the others.
+//! Blobs and stores that fail or refuse, and the effect on other blobs.
 
 use super::*;
 
 #[test]
-fn of_a_chunk_that_failed_nothing_is_said_and_all_of_it_is_tried_again() {
+fn failed_request_reports_no_blob_and_is_retried() {
     let world = World::new(50);
     world.mood(Mood::Fails(1));
     let (ended, figures) = world.run(once());
@@ -11,7 +11,7 @@ fn of_a_chunk_that_failed_nothing_is_said_and_all_of_it_is_tried_again() {
     assert!(figures.deleted < 50 && figures.left >= CHUNK as u64 && figures.failed == 0, "{figures:?}");
     assert_eq!((figures.deleted + figures.left, world.queue.live()), (50, 0));
     assert_eq!(all_done(&figures).map_err(|error| Exit::code_of(&error)), Err(NOT_ALL));
-    // What the store did and then did not say is done again, and was not there.
+    // The store deleted blobs and reported a failure; the retry finds them absent.
     world.mood(Mood::Lies);
     let (ended, lied) = world.run(once());
     ended.unwrap();
@@ -24,18 +24,18 @@ fn of_a_chunk_that_failed_nothing_is_said_and_all_of_it_is_tried_again() {
 }
 
 #[test]
-fn a_blob_that_is_refused_while_others_go_fails_and_alone_it_waits() {
+fn refused_blob_fails_beside_deleted_blobs_and_waits_alone() {
     let world = World::new(50);
     *world.moody.stubborn.lock().unwrap() = Some(path(13));
     let (ended, figures) = world.run(once());
     ended.unwrap();
     assert_eq!((figures.deleted, figures.failed, figures.left, figures.dead), (49, 1, 0, 0));
-    // Nothing else goes: it may be the store's doing.
+    // No other blob is deleted, so the store may be the cause.
     let (ended, figures) = world.run(until_empty());
     ended.unwrap();
     assert_eq!((figures.failed, figures.left, figures.undone, world.failures()), (0, 1, 1, 1), "{figures:?}");
     assert_eq!(code(all_done(&figures)), NOT_ALL);
-    // A worker that goes on waits for longer each time, and counts it when others go again.
+    // A continuing worker waits longer each time, and counts the failure once other blobs are deleted again.
     let (ended, _) = world.run_while(options(), || world.queue.state().acquired >= 6);
     ended.unwrap();
     assert_eq!((world.failures(), world.rows()), (1, 1));
@@ -50,7 +50,7 @@ fn a_blob_that_is_refused_while_others_go_fails_and_alone_it_waits() {
 }
 
 #[test]
-fn a_blob_alone_is_named_when_the_worker_ends() {
+fn refused_single_blob_is_named_in_the_log() {
     let world = World::new(1);
     *world.moody.stubborn.lock().unwrap() = Some(path(1));
     let (log, written) = Log::every(Duration::from_secs(60), crate::terminal::LogFormat::Text);
@@ -63,7 +63,7 @@ fn a_blob_alone_is_named_when_the_worker_ends() {
 }
 
 #[test]
-fn a_store_that_is_away_for_long_costs_no_blob_a_try_and_then_all_go() {
+fn store_outage_counts_against_no_blob() {
     for chunk in [1, CHUNK] {
         let world = World { chunk, parallel: 1, ..World::new(120) };
         world.mood(Mood::Fails(40));
@@ -74,7 +74,7 @@ fn a_store_that_is_away_for_long_costs_no_blob_a_try_and_then_all_go() {
 }
 
 #[test]
-fn a_store_that_is_read_only_costs_no_blob_a_try() {
+fn read_only_store_counts_against_no_blob() {
     for chunk in [1, CHUNK] {
         let world = World { chunk, ..World::new(30) };
         world.mood(Mood::ReadOnly);
@@ -83,7 +83,7 @@ fn a_store_that_is_read_only_costs_no_blob_a_try() {
         assert_eq!((world.failures(), world.rows(), world.blobs()), (0, 30, 30));
         let (ended, figures) = world.run(until_empty());
         ended.unwrap();
-        assert_eq!((figures.undone, code(all_done(&figures))), (30, NOT_ALL), "it is not waited for");
+        assert_eq!((figures.undone, code(all_done(&figures))), (30, NOT_ALL), "the worker does not wait for the store");
         world.mood(Mood::Willing);
         let (ended, figures) = world.run(until_empty());
         ended.unwrap();
@@ -92,10 +92,10 @@ fn a_store_that_is_read_only_costs_no_blob_a_try() {
 }
 
 #[test]
-fn a_refusal_counts_only_where_the_marker_is_right_after_it() {
+fn refusal_counts_only_if_the_marker_is_read_after_it() {
     let world = World { chunk: 1, parallel: 1, ..World::new(5) };
     *world.moody.denied.lock().unwrap() = Some(path(3));
-    // The marker cannot be read just then, and can be later.
+    // The marker cannot be read at first, but can be later.
     world.moody.when_asked(3, |moody| moody.unreadable.store(1, Ordering::Relaxed));
     let (ended, figures) = world.run(once());
     ended.unwrap();
@@ -106,7 +106,7 @@ fn a_refusal_counts_only_where_the_marker_is_right_after_it() {
 }
 
 #[test]
-fn one_blob_that_is_denied_is_given_up_as_others_go() {
+fn denied_blob_is_given_up_when_others_are_deleted() {
     for chunk in [1, CHUNK] {
         let world = World { chunk, ..World::new(30) };
         *world.moody.denied.lock().unwrap() = Some(path(1));
@@ -117,9 +117,9 @@ fn one_blob_that_is_denied_is_given_up_as_others_go() {
     }
 }
 
-/// S3 names keys with codes that say nothing of them, also where it deletes another one.
+/// S3 refuses keys with codes that say nothing about the keys, even in a request that deletes another key.
 #[test]
-fn a_store_that_is_busy_or_turns_the_worker_away_key_by_key_costs_no_blob_a_try() {
+fn store_level_codes_for_single_keys_count_against_no_blob() {
     let world = World { chunk: 1_000, ..World::new(21) };
     let busy = ["ServiceUnavailable", "RequestTimeout", "OperationAborted", "ExpiredToken"];
     *world.moody.codes.lock().unwrap() = (1..=20).map(path).zip(busy.into_iter().cycle()).collect();
@@ -135,7 +135,7 @@ fn a_store_that_is_busy_or_turns_the_worker_away_key_by_key_costs_no_blob_a_try(
 }
 
 #[test]
-fn a_key_that_can_have_no_blob_fails_though_no_other_blob_goes() {
+fn impossible_key_fails_even_if_no_blob_is_deleted() {
     let world = World::new(2);
     *world.moody.codes.lock().unwrap() = [(path(1), "KeyTooLongError"), (path(2), "ServiceUnavailable")].into();
     let (ended, figures) = world.run(Options { max_retries: 1, ..once() });

@@ -1,15 +1,15 @@
-//! Leases that are extended, or not, or are over.
+//! Extension and end of leases.
 
 use super::*;
 
 #[test]
-fn a_lease_is_extended_as_soon_as_half_of_it_is_over_and_not_before() {
-    // Of the lease half is over a little later. The first request is answered when the lease is extended, or the store gives up waiting.
+fn lease_is_extended_after_half_of_it_and_not_before() {
+    // Half of the lease passes a little later. The first request is answered after the extension, or when the store gives up waiting.
     let world = World { chunk: 2, parallel: 1, ..World::new(20) };
     world.hold_until(|queue| queue.extended == 1);
     let (ended, figures) = world.work(LEASE / 2 - Duration::from_millis(200));
     ended.unwrap();
-    // Then it is as good as new.
+    // The extended lease needs no other extension.
     assert_eq!((figures.deleted, figures.left, figures.late, figures.extended), (20, 0, 0, 1), "{figures:?}");
     assert_eq!(world.queue.state().secs, [LEASE.as_secs()].into());
     let world = World { chunk: 2, parallel: 1, ..World::new(20) };
@@ -19,50 +19,50 @@ fn a_lease_is_extended_as_soon_as_half_of_it_is_over_and_not_before() {
 }
 
 #[test]
-fn an_extension_that_is_not_answered_is_asked_for_again_in_time() {
-    // The first call is given up, and there is another while the first request is under way.
+fn unanswered_extension_is_repeated_in_time() {
+    // The first call is given up, and repeated while the first request to the store runs.
     let world = World { chunk: 2, parallel: 1, patience: IMPATIENT, ..World::new(30) };
     world.hold_until(|queue| queue.extended == 1);
     let (ended, figures) = world.work_when(LEASE * 6 / 10, |queue| queue.hangs = 1);
     ended.unwrap();
     assert_eq!((figures.deleted, figures.left, figures.extended), (30, 0, 1), "{figures:?}");
     assert_eq!(world.queue.state().hangs, 0);
-    // The less is left, the sooner it is given up.
+    // The less time is left, the sooner the call is given up.
     let world = World { patience: Duration::from_secs(6), ..World::new(30) };
     let began = Instant::now();
     let (ended, figures) = world.work_when(LEASE - Duration::from_secs(1), |queue| queue.hangs = 1);
     ended.unwrap();
     assert_eq!((figures.deleted + figures.left, world.queue.live()), (30, 0));
     assert_eq!(world.queue.state().hangs, 0);
-    assert!(began.elapsed() < LEASE / 4, "not for the longest time that there is");
+    assert!(began.elapsed() < LEASE / 4, "the call is given up early");
 }
 
 #[test]
-fn no_request_begins_behind_the_end_of_a_lease() {
+fn no_request_starts_after_the_end_of_a_lease() {
     let world = World { chunk: 2, parallel: 1, ..World::new(20) };
     let term = Arc::new(Term::new(LEASE, Moment::now()));
     let end = term.clone();
-    // Of the lease less is left than a request needs, which is a quarter.
+    // Less of the lease is left than a request may take, which is a quarter.
     world.moody.when_asked(5, move |_| end.extended(Moment::ago(LEASE * 3 / 4 + Duration::from_secs(1))));
     let rows: Vec<Row> = (1..=20).map(row).collect();
     let outcome = world.worker().delete(&rows, &[None], &term, &Stop::default(), || {});
     let (mut gone, left) = (outcome.ids(Fate::is_gone), outcome.ids(|fate| matches!(fate, Fate::Left(_))));
     gone.sort_unstable();
-    assert_eq!((gone, left.len()), ((1..=6).collect(), 14), "what is under way is finished");
+    assert_eq!((gone, left.len()), ((1..=6).collect(), 14), "requests under way are finished");
     assert_eq!((world.moody.asked.lock().unwrap().len(), world.blobs()), (6, 14));
     assert!(outcome.error(0).unwrap().contains("the lease ends"), "{outcome:?}");
 }
 
 #[test]
-fn behind_a_lease_that_is_over_before_its_time_nothing_begins_and_others_do_it_again() {
-    // The queue does not answer at first, so it cannot be extended.
+fn early_end_of_a_lease_stops_requests_and_rows_are_retried() {
+    // The queue does not answer at first, so the lease cannot be extended.
     let world = World { chunk: 2, parallel: 1, ..World::new(20) };
     let queue = world.queue.clone();
     world.moody.when_asked(1, move |_| {
         queue.expire();
         queue.state().unreachable = 0;
     });
-    // Asked again, the worker has understood the first answer.
+    // The second request for an extension shows that the worker has read the first answer.
     world.hold_until(|queue| queue.extended >= 2);
     let (ended, figures) = world.work_when(LEASE * 6 / 10, |queue| queue.unreachable = u32::MAX);
     ended.unwrap();
@@ -76,7 +76,7 @@ fn behind_a_lease_that_is_over_before_its_time_nothing_begins_and_others_do_it_a
 }
 
 #[test]
-fn of_a_store_that_hangs_rows_stay_leased_and_no_more_are_taken_until_the_lease_ends() {
+fn hanging_store_keeps_its_rows_leased_and_gets_no_more_until_the_lease_ends() {
     let world = World::new(30);
     world.mood(Mood::Hangs);
     let length = Duration::from_secs(2);
@@ -84,10 +84,10 @@ fn of_a_store_that_hangs_rows_stay_leased_and_no_more_are_taken_until_the_lease_
     let options = Options { lease: length, batch: 10, ..options() };
     let (ended, figures) = world.run_while(options, || {
         let state = world.queue.state();
-        let many = state.said.iter().filter(|said| said.unknown_ids.is_some()).count();
+        let many = state.completions.iter().filter(|done| done.unknown_ids.is_some()).count();
         assert!(
             many <= 1 + (began.elapsed().as_secs_f64() / length.as_secs_f64()) as usize,
-            "one such lease per store"
+            "at most one lease with unknown rows per term"
         );
         many >= 2
     });
@@ -96,26 +96,26 @@ fn of_a_store_that_hangs_rows_stay_leased_and_no_more_are_taken_until_the_lease_
     assert_eq!((figures.deleted, figures.failed, figures.late), (0, 0, 0));
     assert!(figures.unknown >= 20, "{figures:?}");
     assert_eq!((world.rows(), world.blobs(), world.queue.live(), world.failures()), (30, 30, 0, 0));
-    let said = world.queue.state().said[0].clone();
-    assert_eq!((said.unknown_ids.unwrap().len(), said.completed_ids, said.rest), (10, vec![], None));
+    let done = world.queue.state().completions[0].clone();
+    assert_eq!((done.unknown_ids.unwrap().len(), done.completed_ids, done.rest), (10, vec![], None));
 }
 
 #[test]
-fn an_answer_that_cannot_be_read_says_nothing_of_its_blobs_which_stay_leased() {
+fn unreadable_answer_leaves_its_blobs_leased() {
     let world = World::new(5);
     world.mood(Mood::Panics);
     let (ended, figures) = world.run(once());
     ended.unwrap();
     assert_eq!((figures.unknown, figures.left, figures.undone, world.failures()), (5, 0, 5, 0), "{figures:?}");
-    assert!(world.queue.state().said[0].unknown_ids.as_ref().is_some_and(|ids| ids.len() == 5));
+    assert!(world.queue.state().completions[0].unknown_ids.as_ref().is_some_and(|ids| ids.len() == 5));
 }
 
 #[test]
-fn what_was_scheduled_anew_before_the_completion_is_late_and_the_rest_is_not() {
+fn rescheduled_rows_count_as_late_and_others_do_not() {
     for poison in [None, Some(20)] {
         let world = World { chunk: 1, parallel: 1, ..World::new(10) };
         world.queue.state().drops_answers = true;
-        // Another one goes back, so that each row is named.
+        // Another row goes back, so that each completed row is named.
         if let Some(id) = poison {
             world.queue.state().rows.insert(id, (Row { file_type: "../tx".into(), ..row(id) }, 0));
         }
@@ -128,7 +128,7 @@ fn what_was_scheduled_anew_before_the_completion_is_late_and_the_rest_is_not() {
 }
 
 #[test]
-fn what_was_deleted_in_a_lease_that_was_over_is_not_known_to_be_gone() {
+fn deletions_of_an_expired_lease_count_as_undone() {
     let world = World::new(5);
     let queue = world.queue.clone();
     world.moody.when_asked(1, move |_| queue.expire());
@@ -139,13 +139,13 @@ fn what_was_deleted_in_a_lease_that_was_over_is_not_known_to_be_gone() {
 }
 
 #[test]
-fn what_was_noted_of_a_completion_whose_answer_was_lost_is_not_late() {
+fn completion_with_a_lost_answer_counts_as_deleted() {
     let world = World::new(30);
     world.queue.state().drops_answers = true;
     let (ended, figures) = world.run(once());
     ended.unwrap();
     assert_eq!((figures.deleted, figures.late, figures.undone, world.rows()), (30, 0, 0, 0), "{figures:?}");
     all_done(&figures).unwrap();
-    let said = world.queue.state().said[0].clone();
-    assert!(said.completed_ids.is_empty() && said.rest.is_some(), "where all went, no row is named: {said:?}");
+    let done = world.queue.state().completions[0].clone();
+    assert!(done.completed_ids.is_empty() && done.rest.is_some(), "if all rows are done, none is named: {done:?}");
 }

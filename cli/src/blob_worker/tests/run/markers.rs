@@ -1,29 +1,29 @@
-//! Stores whose marker is wrong, goes, or cannot be read.
+//! Stores whose marker is wrong, vanishes, or cannot be read.
 
 use super::*;
 
 #[test]
-fn a_wrong_store_is_refused_before_anything_is_leased() {
+fn wrong_store_is_refused_before_a_lease() {
     let world = World::new(5);
     let store: Arc<dyn ObjectStore> = world.moody.clone();
     let other = Worker::new(Stores::of(vec![("tx/tx", store, CHUNK)]), Principal::anonymous(), 1).unwrap();
     let (stop, log) = (Stop::default(), Log::silent());
     let run = Run::new(&world.client, other, until_empty(), &stop, &log);
-    assert_eq!(code(run.run()), WRONG_STORE, "another canister's");
+    assert_eq!(code(run.run()), WRONG_STORE, "the marker of another canister");
     let worker = world.worker();
     worker.wait_for(world.moody.inner.delete(&Path::from(NAME))).unwrap();
-    assert_eq!(code(world.run(until_empty()).0), WRONG_STORE, "none");
+    assert_eq!(code(world.run(until_empty()).0), WRONG_STORE, "no marker");
     assert_eq!((world.queue.state().acquired, world.blobs()), (0, 5));
 }
 
 #[test]
-fn bytes_that_are_no_marker_are_read_again_until_there_is_one() {
+fn invalid_marker_is_read_again_until_it_is_valid() {
     let world = World::new(5);
     let worker = world.worker();
     let marker = worker.wait_for(async { world.moody.inner.get(&Path::from(NAME)).await?.bytes().await }).unwrap();
     for bytes in [&b""[..], b"<html>busy</html>", &marker[..marker.len() / 2]] {
         worker.wait_for(world.moody.inner.put(&Path::from(NAME), bytes.to_vec().into())).unwrap();
-        assert!(mark(&worker).is_err(), "what is no marker is not written over");
+        assert!(mark(&worker).is_err(), "init does not overwrite an invalid marker");
         let (ended, figures) = world.run_while(until_empty(), || world.moody.reads() > 5);
         ended.unwrap();
         assert_eq!((figures.leases, world.rows(), world.blobs()), (0, 5, 5), "{figures:?}");
@@ -35,14 +35,14 @@ fn bytes_that_are_no_marker_are_read_again_until_there_is_one() {
 }
 
 #[test]
-fn a_wrong_store_is_known_before_anything_is_due() {
+fn wrong_store_is_found_before_anything_is_due() {
     let world = World::new(0);
     world.worker().wait_for(world.moody.inner.delete(&Path::from(NAME))).unwrap();
     assert_eq!(code(world.run(options()).0), WRONG_STORE);
 }
 
 #[test]
-fn where_the_marker_goes_while_blobs_are_deleted_nothing_is_said_of_them() {
+fn marker_that_vanishes_during_deletion_discards_the_outcome() {
     let world = World::new(5);
     world.mood(Mood::Vanishes);
     let (ended, figures) = world.run(until_empty());
@@ -51,13 +51,13 @@ fn where_the_marker_goes_while_blobs_are_deleted_nothing_is_said_of_them() {
 }
 
 #[test]
-fn the_markers_are_looked_at_again_where_the_canister_took_long_to_answer() {
+fn markers_are_read_again_after_a_slow_call() {
     let world = World::new(5);
     // More than a sixteenth of the lease.
     let options = Options { lease: Duration::from_secs(4), ..until_empty() };
     world.queue.state().slow = Duration::from_millis(260);
     let moody = world.moody.clone();
-    // The look beside the acquire has been made by then.
+    // The look during the acquire has ended by then.
     world.queue.at_acquire(move |_| {
         thread::sleep(Duration::from_millis(300));
         moody.loses_marker();
@@ -69,7 +69,7 @@ fn the_markers_are_looked_at_again_where_the_canister_took_long_to_answer() {
 }
 
 #[test]
-fn a_store_whose_marker_goes_or_cannot_be_read_casts_no_doubt_on_the_others() {
+fn store_without_a_readable_marker_does_not_affect_other_stores() {
     for vanishes in [true, false] {
         let rows = (1..=20).map(|id| Row { file_type: if id > 10 { "outputs" } else { "tx" }.into(), ..row(id) });
         let (queue, good, bad) = (Fake::new(rows), Arc::<Moody>::default(), Arc::<Moody>::default());
@@ -96,7 +96,7 @@ fn a_store_whose_marker_goes_or_cannot_be_read_casts_no_doubt_on_the_others() {
 }
 
 #[test]
-fn a_store_whose_marker_is_gone_names_no_failure() {
+fn store_without_its_marker_reports_no_failure() {
     let world = World::new(5);
     *world.moody.stubborn.lock().unwrap() = Some(path(2));
     world.mood(Mood::Vanishes);
@@ -105,7 +105,7 @@ fn a_store_whose_marker_is_gone_names_no_failure() {
 }
 
 #[test]
-fn a_store_that_is_away_keeps_its_own_blobs_waiting_alone() {
+fn unavailable_store_delays_only_its_own_blobs() {
     let rows = (1..=120).map(|id| Row { file_type: if id <= 60 { "outputs" } else { "tx" }.into(), ..row(id) });
     let (queue, good, away) = (Fake::new(rows), Arc::<Moody>::default(), Arc::<Moody>::default());
     let stores: Vec<(_, Arc<dyn ObjectStore>, _)> =
@@ -116,7 +116,7 @@ fn a_store_that_is_away_keeps_its_own_blobs_waiting_alone() {
     let (stop, log) = (Stop::default(), Log::silent());
     let (ended, figures) = thread::scope(|scope| {
         scope.spawn(|| {
-            // Its blobs are below those of the other one, and are not leased.
+            // The rows of the unavailable store come first in the queue, and are not leased.
             wait_for(|| queue.state().rows.len() <= 60);
             assert_eq!((good.asked.lock().unwrap().len(), away.asked.lock().unwrap().len()), (60, 0));
             away.unreadable.store(0, Ordering::Relaxed);
@@ -131,7 +131,7 @@ fn a_store_that_is_away_keeps_its_own_blobs_waiting_alone() {
 }
 
 #[test]
-fn two_canisters_never_own_the_same_objects_though_their_folders_have_other_names() {
+fn nested_folders_of_two_canisters_are_refused() {
     use crate::blob_worker::layout::Layout;
     let moody = Arc::<Moody>::default();
     let worker = |canister, folder: &str, layout| {
@@ -142,26 +142,26 @@ fn two_canisters_never_own_the_same_objects_though_their_folders_have_other_name
     let (ours, theirs) = (canister(), Principal::anonymous());
     let refused = |worker: &Worker| Exit::code_of(&mark(worker).unwrap_err());
     mark(&worker(theirs, "nest/ab/tx", Layout::Hex)).unwrap();
-    // A folder of theirs, and one above which is theirs however deep.
+    // A folder of the other canister, and folders below it at any depth.
     assert_eq!(refused(&worker(ours, "nest/ab/tx", Layout::Hex)), WRONG_STORE);
     assert_eq!(refused(&worker(ours, "nest/ab/tx/a/b", Layout::Hex)), WRONG_STORE);
     mark(&worker(ours, "nest/ab/tx2", Layout::Hex)).unwrap();
-    // Below it, where the layout writes; elsewhere below it writes nothing.
+    // A folder below, if the layout writes into it; other folders below are allowed.
     mark(&worker(theirs, "nest/cd", Layout::Hex)).unwrap();
     assert_eq!(refused(&worker(ours, "nest", Layout::Folders(2))), WRONG_STORE);
     mark(&worker(ours, "nest", Layout::Folders(1))).unwrap();
-    // A marker that came later, above one that is right, ends the worker at its start.
+    // A marker above a right one that was written later ends the worker at its start.
     let (stop, log, queue) = (Stop::default(), Log::silent(), Fake::new([row(1)]));
     let run = |worker| Run::new(&queue.client(), worker, until_empty(), &stop, &log).run();
     assert_eq!(code(run(worker(theirs, "nest/cd", Layout::Hex))), WRONG_STORE);
     assert_eq!(queue.state().acquired, 0);
     run(worker(ours, "nest/ab/tx2", Layout::Hex)).unwrap();
-    assert_eq!(queue.state().rows.len(), 0, "what is its own above it is no other's");
+    assert_eq!(queue.state().rows.len(), 0, "the other marker above it is of the same canister");
 }
 
-/// Each waits for the other.
+/// The reads wait for the acquire, and the acquire waits for the reads.
 #[test]
-fn the_markers_are_looked_at_while_a_lease_is_asked_for_and_deletion_waits_for_both() {
+fn markers_are_read_during_the_acquire_and_before_deletion() {
     let world = World::new(5);
     world.moody.forget_reads();
     let queue = world.queue.clone();
@@ -171,7 +171,7 @@ fn the_markers_are_looked_at_while_a_lease_is_asked_for_and_deletion_waits_for_b
     world.queue.at_acquire(move |_| {
         wait_for(|| moody.reads() >= 2);
         seen.store(moody.reads().into(), Ordering::Relaxed);
-        assert!(moody.asked.lock().unwrap().is_empty(), "nothing goes before the markers are known");
+        assert!(moody.asked.lock().unwrap().is_empty(), "no blob is deleted before the markers are read");
     });
     let began = Instant::now();
     let (ended, figures) = world.run(once());

@@ -1,4 +1,4 @@
-//! A worker against a queue in memory and a store that is in a mood.
+//! A worker against a queue in memory and a store with injected faults.
 
 mod ends;
 mod failures;
@@ -12,7 +12,7 @@ use super::super::stores::Stores;
 use super::super::tests::{Fake, Heights, Mood, Moody, Row, State, path, row};
 use super::super::{all_done, mark};
 use super::*;
-use crate::exit::{Exit, NOT_ALL, REFUSED, UNTOLD, WRONG_STORE};
+use crate::exit::{Exit, NOT_ALL, REFUSED, UNREPORTED, WRONG_STORE};
 use candid::Principal;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _};
@@ -20,16 +20,16 @@ use serde_bytes::ByteBuf;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
-/// Blobs of a request in these tests.
+/// Blobs per request in these tests.
 const CHUNK: usize = 10;
-/// A lease that no test sees the end of.
+/// A lease that outlasts every test.
 const LEASE: Duration = Duration::from_secs(1_000);
 
 fn canister() -> Principal {
     Principal::management_canister()
 }
 
-/// The arguments of a worker that does not end by itself.
+/// Options of a worker that does not end by itself.
 fn options() -> Options {
     Options {
         safety_window: 10,
@@ -51,7 +51,7 @@ fn until_empty() -> Options {
     Options { until_empty: true, ..options() }
 }
 
-/// What one that waits for no answer for long has for a call.
+/// Longest call of a worker that gives up soon.
 const IMPATIENT: Duration = Duration::from_millis(120);
 
 struct World {
@@ -59,13 +59,13 @@ struct World {
     client: Client<Fake>,
     moody: Arc<Moody>,
     chunk: usize,
-    /// Requests at a time.
+    /// Parallel requests.
     parallel: usize,
     patience: Duration,
 }
 
 impl World {
-    /// So many blobs, all due, and a row for each.
+    /// Creates blobs, and a due row for each.
     fn new(blobs: u64) -> Self {
         let queue = Fake::new((1..=blobs).map(row));
         let (client, moody, patience) = (queue.client(), Arc::default(), CALL);
@@ -87,18 +87,18 @@ impl World {
         *self.moody.mood.lock().unwrap() = mood;
     }
 
-    /// A request takes until something is so in the queue.
+    /// Makes requests wait until the queue has a property.
     fn hold_until(&self, is_so: impl Fn(&State) -> bool + Send + Sync + 'static) {
         let queue = self.queue.clone();
         *self.moody.held_until.lock().unwrap() = Some(Arc::new(move || is_so(&queue.state())));
     }
 
-    /// A worker that runs until it ends by itself.
+    /// Runs a worker until it ends by itself.
     fn run(&self, options: Options) -> (Result<()>, Figures) {
         self.run_until(options, &Stop::default())
     }
 
-    /// A worker that is stopped when something is so.
+    /// Runs a worker and stops it when a condition holds.
     fn run_while(&self, options: Options, is_so: impl Fn() -> bool) -> (Result<()>, Figures) {
         let stop = Stop::default();
         thread::scope(|scope| {
@@ -109,17 +109,17 @@ impl World {
         })
     }
 
-    /// A worker that ends by itself or is stopped.
+    /// Runs a worker until it ends by itself or is stopped.
     fn run_until(&self, options: Options, stop: &Stop) -> (Result<()>, Figures) {
         self.within_a_minute(options, stop, |run| run.run())
     }
 
-    /// A worker that has a lease of all blobs, which it asked for so long ago.
+    /// Runs a worker with a lease of all blobs that it requested `ago` before.
     fn work(&self, ago: Duration) -> (Result<()>, Figures) {
         self.work_when(ago, |_| {})
     }
 
-    /// As [`Self::work`], with what happens to the queue before the worker begins.
+    /// Does the same after a change of the queue.
     fn work_when(&self, ago: Duration, happens: impl FnOnce(&mut State) + Send) -> (Result<()>, Figures) {
         let ask = AcquireBlobDeletions {
             limit: 1_000,
@@ -138,7 +138,7 @@ impl World {
         self.within_a_minute(once(), &Stop::default(), work)
     }
 
-    /// A worker that does something, and is stopped where that takes longer than a minute; then the test fails.
+    /// Runs a worker, and stops it after a minute; then the test fails.
     fn within_a_minute(
         &self,
         options: Options,
@@ -163,7 +163,7 @@ impl World {
             });
             let done = running.join();
             ended.set();
-            assert!(!late.join().unwrap(), "it does not end: {done:?}");
+            assert!(!late.join().unwrap(), "the worker does not end: {done:?}");
             done.unwrap()
         })
     }
@@ -182,7 +182,7 @@ impl World {
     }
 }
 
-/// Waits until something is so, as it is in less than half a minute.
+/// Waits until a condition holds, at most half a minute.
 fn wait_for(is_so: impl Fn() -> bool) {
     let began = Instant::now();
     while !is_so() && began.elapsed() < Duration::from_secs(30) {

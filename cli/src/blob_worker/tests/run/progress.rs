@@ -1,10 +1,10 @@
-//! How far a worker is.
+//! Progress lines of a worker.
 
 use super::*;
 use crate::terminal::LogFormat;
 
 #[test]
-fn how_far_it_is_is_said_while_a_call_hangs_and_while_nothing_is_due() {
+fn progress_is_reported_while_a_call_hangs_and_while_nothing_is_due() {
     let world = World::new(5);
     let (log, written) = Log::every(Duration::from_millis(5), LogFormat::Text);
     let stop = Stop::default();
@@ -17,7 +17,7 @@ fn how_far_it_is_is_said_while_a_call_hangs_and_while_nothing_is_due() {
         };
         let running = scope.spawn(move || run(options(Duration::from_millis(10))));
         wait_for(|| done() > 0);
-        // From here on it says nothing by itself: each of its calls hangs.
+        // From here on each call of the worker hangs.
         world.queue.state().hangs = u32::MAX;
         wait_for(|| world.queue.state().hangs < u32::MAX);
         let before = done();

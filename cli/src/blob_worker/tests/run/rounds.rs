@@ -1,29 +1,29 @@
-//! What is due goes, whatever passes meanwhile.
+//! Rounds of a worker: due rows are deleted in spite of passing errors.
 
 use super::*;
 
 #[test]
-fn what_is_due_goes_and_nothing_above_the_window() {
+fn due_rows_are_deleted_and_rows_within_the_window_are_not() {
     let world = World::new(120);
     world.queue.state().heights = Heights { current: 130, persisted: 0 };
     let (ended, figures) = world.run(until_empty());
     ended.unwrap();
     assert_eq!((figures.leases, figures.deleted, figures.height), (3, 120, 120));
     let world = World::new(120);
-    // The persister is behind the chain: up to its height, less ten.
+    // The persister lags: rows up to its height less ten are due.
     world.queue.state().heights = Heights { current: 130, persisted: 95 };
     let (ended, figures) = world.run(until_empty());
     ended.unwrap();
     assert_eq!((figures.deleted, world.rows(), world.blobs()), (85, 35, 35));
     all_done(&figures).unwrap();
-    // Nothing at all: it ends at once, and has leased nothing.
+    // Without rows the worker ends at once, without a lease.
     let (ended, figures) = World::new(0).run(until_empty());
     ended.unwrap();
     assert_eq!((figures.leases, figures.height), (0, 999_990));
 }
 
 #[test]
-fn once_is_one_lease() {
+fn once_takes_one_lease() {
     let world = World::new(120);
     let (ended, figures) = world.run(once());
     ended.unwrap();
@@ -31,7 +31,7 @@ fn once_is_one_lease() {
 }
 
 #[test]
-fn what_was_absent_counts_as_done() {
+fn absent_blob_counts_as_deleted() {
     let world = World { chunk: 1, ..World::new(3) };
     let worker = world.worker();
     worker.wait_for(world.moody.inner.delete(&path(2))).unwrap();
@@ -41,7 +41,7 @@ fn what_was_absent_counts_as_done() {
 }
 
 #[test]
-fn two_workers_of_one_identity_share_the_rows_and_nothing_is_deleted_twice() {
+fn two_workers_of_one_identity_delete_each_blob_once() {
     let world = World::new(200);
     world.queue.state().drops_answers = true;
     let figures: Vec<Figures> = thread::scope(|scope| {
@@ -60,7 +60,7 @@ fn two_workers_of_one_identity_share_the_rows_and_nothing_is_deleted_twice() {
 }
 
 #[test]
-fn rows_that_no_store_serves_are_not_leased_and_a_name_that_no_file_has_fails() {
+fn rows_without_a_store_are_not_leased_and_an_impossible_name_fails() {
     let world = World::new(30);
     {
         let mut state = world.queue.state();
@@ -79,7 +79,7 @@ fn rows_that_no_store_serves_are_not_leased_and_a_name_that_no_file_has_fails() 
 }
 
 #[test]
-fn what_failed_and_went_later_is_done() {
+fn blob_that_failed_and_was_deleted_later_is_not_undone() {
     let world = World::new(30);
     *world.moody.stubborn.lock().unwrap() = Some(path(13));
     let moody = world.moody.clone();
@@ -92,7 +92,7 @@ fn what_failed_and_went_later_is_done() {
 }
 
 #[test]
-fn errors_that_pass_are_outlived_and_one_that_does_not_ends_the_worker() {
+fn passing_errors_are_retried_and_a_refusal_ends_the_worker() {
     let world = World::new(30);
     {
         let mut state = world.queue.state();
@@ -109,7 +109,7 @@ fn errors_that_pass_are_outlived_and_one_that_does_not_ends_the_worker() {
 }
 
 #[test]
-fn what_stands_between_may_be_put_right() {
+fn refusal_by_a_gateway_is_retried() {
     let world = World::new(5);
     world.queue.state().turned_away = 4;
     let (ended, figures) = world.run(until_empty());
@@ -118,18 +118,18 @@ fn what_stands_between_may_be_put_right() {
 }
 
 #[test]
-fn waits_double_up_to_the_longest_and_differ() {
+fn waits_double_up_to_the_longest_with_jitter() {
     let all: Vec<Duration> = waits(Duration::from_secs(2)).take(6).collect();
     for (wait, least) in all.iter().zip([250, 500, 1_000, 2_000, 2_000, 2_000]) {
         let least = Duration::from_millis(least);
         assert!(*wait >= least && *wait <= least * 2, "{all:?}");
     }
     let other: Vec<Duration> = waits(Duration::from_secs(2)).take(6).collect();
-    assert_ne!(all, other, "workers that fail together do not come back together");
+    assert_ne!(all, other, "two sequences of waits differ");
 }
 
 #[test]
-fn a_dry_run_says_what_would_go_and_touches_nothing() {
+fn dry_run_lists_due_blobs_and_changes_nothing() {
     let world = World::new(6);
     world.queue.state().rows.get_mut(&3).unwrap().0.file_type = "outputs".into();
     world.worker().wait_for(world.moody.inner.delete(&path(2))).unwrap();
@@ -139,17 +139,17 @@ fn a_dry_run_says_what_would_go_and_touches_nothing() {
     let found = looked.rows;
     assert_eq!((looked.height, looked.would_delete, looked.absent, looked.nowhere), (999_990, 4, 1, 0));
     let there: Vec<_> = found.iter().map(|found| (found.id, found.there)).collect();
-    assert_eq!(there, [(1, Some(true)), (2, Some(false)), (4, Some(true)), (5, Some(true))], "3 is no store's");
+    assert_eq!(there, [(1, Some(true)), (2, Some(false)), (4, Some(true)), (5, Some(true))], "row 3 has no store");
     assert!(found[0].place.starts_with("s3://tx-tx/") && found[0].place.ends_with("1.tx"), "{found:?}");
     let acquired = world.queue.state().acquired;
     assert_eq!((acquired, world.rows(), world.blobs()), (0, 6, 5));
-    // Ended before it knows all, it says nothing.
+    // A dry run that is stopped first returns nothing.
     stop.set();
     assert!(dry_run(&run).unwrap().is_none());
 }
 
 #[test]
-fn a_dry_run_asks_a_store_again_and_ends_when_it_is_to() {
+fn dry_run_retries_a_store_and_ends_when_stopped() {
     let world = World::new(3);
     let (stop, log) = (Stop::default(), Log::silent());
     let run = Run::new(&world.client, world.worker(), options(), &stop, &log);
@@ -167,19 +167,19 @@ fn a_dry_run_asks_a_store_again_and_ends_when_it_is_to() {
 }
 
 #[test]
-fn a_request_whose_lease_is_over_is_not_asked_for_again_and_another_one_is() {
+fn request_of_an_ended_lease_is_replaced_by_a_new_one() {
     let world = World::new(5);
     world.queue.state().drops_answers = true;
-    // The answer is lost, and somebody ends the lease.
+    // The answer is lost, and another call ends the lease.
     world.queue.at_acquire(|state| state.end_all());
     let (ended, figures) = world.run(until_empty());
     ended.unwrap();
     assert_eq!((figures.deleted, figures.late, world.rows(), world.queue.live()), (5, 0, 0, 0), "{figures:?}");
 }
 
-/// A call takes 100 ms, and so do ten requests: one after another a lease takes 300 ms, and beside each other 200.
+/// A call takes 100 ms, and ten requests together take 100 ms: in sequence a lease takes 300 ms, overlapped 200.
 #[test]
-fn the_next_lease_is_asked_for_beside_deletion_and_completion() {
+fn next_lease_is_requested_during_deletion_and_completion() {
     let world = World { chunk: 10, parallel: 1, ..World::new(100) };
     world.queue.state().slow = Duration::from_millis(100);
     let began = Instant::now();
@@ -187,6 +187,6 @@ fn the_next_lease_is_asked_for_beside_deletion_and_completion() {
     ended.unwrap();
     let took = began.elapsed();
     assert_eq!((figures.deleted, figures.leases), (100, 10));
-    // Ten completions, and two acquires that nothing is beside; one after another 20 calls take two seconds.
+    // Ten completions, and two acquires that overlap with nothing; in sequence, 20 calls take two seconds.
     assert!(took < Duration::from_millis(1_700), "{took:?}");
 }
