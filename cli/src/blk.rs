@@ -60,7 +60,7 @@ pub struct Scan {
 pub fn scan(paths: &[PathBuf]) -> Result<Scan> {
     let mut scan = Scan::default();
     for path in files(paths)? {
-        let key = key_beside(&path)?;
+        let key = key_of(&path)?;
         let mut bytes = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
         apply(key, 0, &mut bytes);
         let before = (scan.blocks.len(), scan.notes.len());
@@ -102,15 +102,15 @@ fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn key_beside(path: &Path) -> Result<Key> {
+fn key_of(path: &Path) -> Result<Key> {
     let is_blk = path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("blk"));
-    let beside = path.with_file_name(KEY_FILE);
-    if !is_blk || !beside.is_file() {
+    let key_file = path.with_file_name(KEY_FILE);
+    if !is_blk || !key_file.is_file() {
         return Ok(Key::default());
     }
-    let bytes = fs::read(&beside).with_context(|| format!("cannot read {}", beside.display()))?;
+    let bytes = fs::read(&key_file).with_context(|| format!("cannot read {}", key_file.display()))?;
     let key = bytes.as_slice().try_into();
-    key.ok().with_context(|| format!("{} has {} bytes; a key must have 8", beside.display(), bytes.len()))
+    key.ok().with_context(|| format!("{} has {} bytes; a key must have 8", key_file.display(), bytes.len()))
 }
 
 /// Removes the obfuscation from bytes that start at `offset` of their file.

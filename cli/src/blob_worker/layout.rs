@@ -138,8 +138,8 @@ mod tests {
             (teranode(i32::MIN), "blobs/ab0201/ab0201.tx"),
         ] {
             assert_eq!(paths(&layout, &row, false).unwrap(), [path], "{layout}");
-            let beside = format!("{path}.sha256");
-            let expected = if layout == Layout::Hex { vec![path] } else { vec![beside.as_str(), path] };
+            let checksum = format!("{path}.sha256");
+            let expected = if layout == Layout::Hex { vec![path] } else { vec![checksum.as_str(), path] };
             assert_eq!(paths(&layout, &row, true).unwrap(), expected, "{layout}");
         }
         // Blobs at the root of a store have no folder.

@@ -91,8 +91,8 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
             false => store.unconfirmed_from(0, 1)?.map(|(first, _)| first),
         };
         // Pulls first if there are unconfirmed blocks, because there may have been a reorg.
-        let heard = options.ack_every.is_some() && at.tip.is_some() && unconfirmed.is_none();
-        let next = if heard { Next::Acknowledge } else { Next::Pull };
+        let may_acknowledge = options.ack_every.is_some() && at.tip.is_some() && unconfirmed.is_none();
+        let next = if may_acknowledge { Next::Acknowledge } else { Next::Pull };
         let began = Instant::now();
         let mut engine = Self {
             client,

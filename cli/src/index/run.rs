@@ -31,7 +31,7 @@ pub const LAST_CALL: Duration = Duration::from_secs(10);
 /// The same for the last acknowledgement.
 const LAST_ACK: Duration = Duration::from_secs(30);
 
-/// Ends each call, with its answer lost, this long after the run was told to end, because a gateway may take any time to answer.
+/// Ends each call, with its answer lost, this long after the run was stopped, because a gateway may take any time to answer.
 pub fn bound_calls<T: Reach>(client: &Client<T>, stop: &Stop, after: Duration) {
     let stop = stop.clone();
     client.transport().limit(Arc::new(move || stop.set_at().is_some_and(|at| at.elapsed() >= after)));

@@ -88,9 +88,9 @@ pub enum Event {
 pub struct Figures {
     /// Blocks that were stored.
     pub blocks: u64,
-    /// Their payload bytes.
+    /// Payload bytes of the stored blocks.
     pub bytes: u64,
-    /// Their transactions.
+    /// Transactions of the stored blocks.
     pub transactions: u64,
     /// Pages that were stored.
     pub pages: u64,

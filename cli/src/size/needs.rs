@@ -175,8 +175,8 @@ impl Workload {
     /// Bytes of the arguments for a block and its records.
     fn bytes_in(&self) -> u128 {
         let Workload { block_bytes, transactions, records, .. } = *self;
-        let beside = if records > 0 { transactions * (TRANSACTION_BYTES + RECORD_MESSAGE_BYTES) } else { 0 };
-        u128::from(block_bytes) + u128::from(beside)
+        let of_records = if records > 0 { transactions * (TRANSACTION_BYTES + RECORD_MESSAGE_BYTES) } else { 0 };
+        u128::from(block_bytes) + u128::from(of_records)
     }
 
     /// Messages for a block and its records: batches of creations, spends and mined transactions.

@@ -153,7 +153,7 @@ impl Way {
     }
 
     /// Returns whether the lie is used in this mode; a reader is spared lies that, by its documentation, it cannot detect.
-    fn is_told(self, lie: &Lie) -> bool {
+    fn uses(self, lie: &Lie) -> bool {
         match self {
             Self::Replicated | Self::Gullible => true,
             Self::Reader => !lie.is_content() && !matches!(lie, Lie::LeftOut | Lie::Old(_) | Lie::Parents),
@@ -301,7 +301,7 @@ impl<'a> World<'a> {
     }
 
     fn index(&mut self, engine: &mut Engine<'a, Network>, steps: usize, lies: Vec<Lie>) {
-        let lies: Vec<Lie> = lies.into_iter().filter(|lie| self.way.is_told(lie)).chain([Lie::Truth]).collect();
+        let lies: Vec<Lie> = lies.into_iter().filter(|lie| self.way.uses(lie)).chain([Lie::Truth]).collect();
         let (knows, mut at) = (self.knows.clone(), 0);
         knows.lock().unwrap().hashes = self.truth.values().map(|entry| (entry.number, entry.hash.clone())).collect();
         self.net.gateway.lie(Some(Box::new(move |method, truth| {

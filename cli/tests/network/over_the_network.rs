@@ -97,8 +97,8 @@ fn accepted_call_is_polled_and_a_reject_is_reported() {
     let client = net.client();
     let principal = client.transport().principal(Role::Exporter);
     client.register_exporter(&Exporter { name: "indexer".into(), principal }).done().unwrap();
-    let nobody = NetworkArgs { identity: None, ..net.args() }.connect().unwrap();
-    let error = nobody.ack_exported(1, &[1].into()).wait().err().unwrap();
+    let anonymous = NetworkArgs { identity: None, ..net.args() }.connect().unwrap();
+    let error = anonymous.ack_exported(1, &[1].into()).wait().err().unwrap();
     assert!(format!("{error:#}").contains(&net.gateway.url()), "{error:#}");
 }
 

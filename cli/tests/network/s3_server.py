@@ -1,7 +1,7 @@
 """A real S3 server on loopback (moto), for the tests of the blob worker.
 
-Lines on stdin, an answer to each on stdout: first `KEYS COUNT` with the objects' names behind it, a line each; then `LIST`, the number of
-objects that are left. It ends with stdin.
+Reads commands from stdin and answers each on stdout: first `KEYS COUNT`, followed by the names of the objects, one per line; then `LIST`,
+answered with the number of remaining objects. Ends at the end of stdin.
 """
 
 import logging

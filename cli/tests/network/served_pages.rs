@@ -71,8 +71,8 @@ fn every_page_passes_a_verifying_gateway() {
             body: ByteBuf::new(),
             certificate_version: Some(2),
         };
-        let nobody = Principal::anonymous();
-        let reply = net.host.query_call(net.canister, nobody, "http_request", Encode!(&asked).unwrap()).unwrap();
+        let anonymous = Principal::anonymous();
+        let reply = net.host.query_call(net.canister, anonymous, "http_request", Encode!(&asked).unwrap()).unwrap();
         let answer = Decode!(&reply, Answer).unwrap();
         let signed = |value: &str, certificate: &[u8]| {
             let (begin, rest) = value.split_once("certificate=:").unwrap();

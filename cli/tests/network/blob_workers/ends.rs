@@ -172,9 +172,9 @@ fn errors_at_the_start(net: &Net, codes: &mut Codes) {
     assert!(stderr_of(&unmarked).contains("has no marker"), "{}", stderr_of(&unmarked));
     let mut elsewhere = Command::new(env!("CARGO_BIN_EXE_coppice"));
     elsewhere.args(["blob-worker", "init", "--store", &store, "--network", &net.gateway.url(), "--fetch-root-key"]);
-    let nobody = Principal::from_slice(&[0, 0, 0, 0, 0, 0, 0, 7, 1, 1]).to_string();
-    let there_is_none = elsewhere.args(["--canister", &nobody]).output().unwrap();
-    ended_for(&there_is_none, 5, "the canister refuses", codes);
+    let unknown = Principal::from_slice(&[0, 0, 0, 0, 0, 0, 0, 7, 1, 1]).to_string();
+    let no_canister = elsewhere.args(["--canister", &unknown]).output().unwrap();
+    ended_for(&no_canister, 5, "the canister refuses", codes);
 }
 
 /// Rows above the persister's height wait until the persister has reached them.
