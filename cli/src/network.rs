@@ -25,7 +25,7 @@ const MAX_RESPONSE: usize = 4 << 20;
 const ROOT_KEY: Duration = Duration::from_secs(30);
 /// Interval of the checks for the timer's progress.
 const POLL: Duration = Duration::from_secs(2);
-/// Maximum number of these checks: five minutes, as long as the longest usual interval of the timer.
+/// Maximum number of these checks: five minutes in all.
 const PATIENCE: u32 = 150;
 /// The error if no network is named.
 const UNNAMED: &str = "name the canister with --network URL and --canister ID";

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 pub struct Ordered {
     /// The longest chain, from its first block on.
     pub chain: Vec<Found>,
-    /// The runs of blocks that are left out, the longest first, each with the reason.
+    /// The runs of blocks that are left out, each with the reason.
     pub left_out: Vec<LeftOut>,
     /// Blocks that were found again.
     pub duplicates: usize,

@@ -54,7 +54,7 @@ impl Stop {
         self.set_since(Instant::now());
     }
 
-    /// Ends the run, as of an earlier moment.
+    /// Ends the run, with the stop dated `at`.
     pub fn set_since(&self, at: Instant) {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(at);
         self.0.1.notify_all();

@@ -115,7 +115,7 @@ impl<T: Reach + Sync> Calls<'_, T> {
         }));
     }
 
-    /// Returns the longest time for a call during a lease: a quarter of the remaining time, so that the call can be repeated.
+    /// Returns the longest time for a call during a lease: a quarter of the remaining time, within bounds, so that the call can be repeated.
     pub fn most_of(&self, term: &Term) -> Duration {
         (term.left() / 4).clamp(CALL_LEAST.of(self.patience), self.patience)
     }
