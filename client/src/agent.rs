@@ -1,13 +1,14 @@
-//! A canister on a network, by ic-agent.
+//! Transport to a canister on a network, over ic-agent.
 
 use crate::{Failure, Reject, Transport};
 use candid::Principal;
 use ic_agent::agent::RejectResponse;
 use ic_agent::{Agent, AgentError};
 
-/// A canister on a network: the agent's identity signs calls, and the agent verifies answers. Runs in a tokio runtime, as ic-agent does.
+/// Transport to a canister on a network. The agent's identity signs calls, and the agent verifies answers. Needs a tokio runtime, as
+/// ic-agent does.
 ///
-/// Bound what a gateway may answer: build the agent `with_max_response_body_size`; no answer of the canister is longer than 3 MiB.
+/// Limit what a gateway may send: build the agent `with_max_response_body_size`. No answer of the canister is longer than 3 MiB.
 #[derive(Clone, Debug)]
 pub struct OverHttp {
     agent: Agent,
@@ -15,7 +16,7 @@ pub struct OverHttp {
 }
 
 impl OverHttp {
-    /// A canister, as an agent reaches it.
+    /// Creates a transport to a canister over an agent.
     pub fn new(agent: Agent, canister: Principal) -> Self {
         Self { agent, canister }
     }
@@ -48,7 +49,7 @@ fn rejected(reject: RejectResponse) -> Reject {
     Reject::new(reject.reject_code as u32, reject.error_code, reject.reject_message)
 }
 
-/// Whether the same call may succeed a little later.
+/// Returns whether the same call may succeed a little later.
 fn may_pass(error: &AgentError) -> bool {
     match error {
         AgentError::TransportError(_)
@@ -76,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_that_is_not_believed_is_not_lost() {
+    fn answer_that_fails_verification_is_a_transport_failure_not_lost() {
         for error in [AgentError::QuerySignatureVerificationFailed, AgentError::MissingSignature] {
             let failure = Failure::from(error);
             assert!(matches!(failure, Failure::Transport(_)), "{failure:?}");

@@ -1,4 +1,4 @@
-//! The longest argument that this client encodes for each method, against the table of the ingress filter.
+//! Test: the longest argument that this client encodes for each method, compared with the table of the ingress filter.
 
 use crate::batch::longest_batch;
 use crate::completion::MAX_IDS;

@@ -1,49 +1,50 @@
-//! Batches of any size: as many items at a time as a message holds, and what a message left once more.
+//! Batches of any size: splits them into messages, and sends again the items that a message left over.
 
 use crate::{CallError, Client, Failure, Transport};
 use coppice_interface::*;
 use std::ops::Add;
 
-/// Bytes of a batch; a message may have 2 MiB in all.
+/// Most bytes of the items in one message; a message may have 2 MiB in all.
 const MAX_BYTES: usize = 1_500_000;
-/// What a batch may take to decode, by `candid`'s measure; the canister allows 2,800,000, the types of a message among them.
+/// Most decoding cost of the items in one message, by `candid`'s measure. The canister allows 2,800,000, including the message's type
+/// table.
 const MAX_UNITS: usize = 2_700_000;
-/// Items of a batch.
+/// Most items in one message.
 const MAX_ITEMS: usize = 5_000;
-/// An item that is a few hashes and numbers.
+/// An item of a few hashes and numbers.
 const SMALL: Size = Size { bytes: 128, units: 216 };
-/// A transaction's id, or a few bytes more.
+/// A transaction id with at most a few more bytes.
 const ID: Size = Size { bytes: 48, units: 68 };
-/// A record beside its transaction.
+/// A record without its transaction.
 const RECORD: Size = Size { bytes: 64, units: 144 };
 
-/// Sending stopped in the middle of a batch. What was answered is done; sending all of it again is safe as far as the method is.
+/// A batch stopped in the middle. The answered items are done. Sending the whole batch again is as safe as repeating the method is.
 #[derive(Debug, thiserror::Error)]
 #[error("stopped after {} items", answers.len())]
 pub struct Interrupted<R: std::fmt::Debug> {
-    /// The answers to the items before, in their order.
+    /// The answers to the first items, in order.
     pub answers: Vec<R>,
-    /// Why.
+    /// The reason.
     #[source]
     pub error: CallError,
 }
 
-/// What something takes at most.
+/// Upper bound of what an item takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Size {
     /// Bytes of Candid.
     bytes: usize,
-    /// What decoding it costs: names of fields, too, which no message holds.
+    /// Decoding cost. It includes field names, although a message does not contain them.
     units: usize,
 }
 
 impl Size {
-    /// Of bytes that are not looked into.
+    /// The size of a byte string.
     fn of(bytes: &[u8]) -> Self {
         Self { bytes: bytes.len(), units: bytes.len() }
     }
 
-    /// Of so many.
+    /// The size of `count` such items.
     fn times(self, count: usize) -> Self {
         Self { bytes: self.bytes.saturating_mul(count), units: self.units.saturating_mul(count) }
     }
@@ -90,7 +91,7 @@ impl Item for TransactionSpends {
     }
 }
 
-/// Items of fixed size.
+/// Sets a constant size for these items.
 macro_rules! small {
     ($($item:ty = $size:expr),*) => {
         $(impl Item for $item {
@@ -102,7 +103,7 @@ macro_rules! small {
 }
 small!(MinedTransaction = ID, Unspend = SMALL, FreezeTarget = SMALL, Reassign = SMALL, Txid = ID);
 
-/// How many items at the front one message holds: one at least.
+/// Returns how many of the first items one message holds, at least one.
 fn fitting<I: Item>(items: &[I]) -> usize {
     let sums = items.iter().scan(Size::default(), |sum, item| {
         *sum = *sum + item.size();
@@ -111,7 +112,7 @@ fn fitting<I: Item>(items: &[I]) -> usize {
     sums.take(MAX_ITEMS).take_while(|sum| sum.bytes <= MAX_BYTES && sum.units <= MAX_UNITS).count().max(1)
 }
 
-/// As many copies of an item as a message holds.
+/// Returns as many copies of an item as one message holds.
 #[cfg(test)]
 pub(crate) fn longest_batch<I: Item>(item: I) -> Vec<I> {
     let mut items = vec![item; MAX_ITEMS];
@@ -128,7 +129,7 @@ async fn in_batches<I: Item, R: std::fmt::Debug>(
     while let rest @ [_, ..] = &items[answers.len()..] {
         let sent = fitting(rest);
         let error = match call(rest[..sent].to_vec()).await {
-            // As u64: on wasm a usize has 32 bits, and the sum may have more.
+            // Summed as u64 because a usize has 32 bits on wasm.
             Ok(Batch { results, remaining })
                 if !results.is_empty() && results.len() as u64 + u64::from(remaining) == sent as u64 =>
             {
@@ -136,7 +137,7 @@ async fn in_batches<I: Item, R: std::fmt::Debug>(
                 continue;
             }
             Ok(Batch { results, remaining }) => {
-                let why = format!("of {sent} items {} are answered, and {remaining} are said to remain", results.len());
+                let why = format!("{sent} items sent, {} answered, {remaining} reported as remaining", results.len());
                 CallError { method: method.into(), failure: Failure::Transport(why.into()) }
             }
             Err(error) => error,
@@ -154,7 +155,7 @@ macro_rules! batches {
                 $(#[doc = $doc])*
                 ///
                 /// # Errors
-                /// When there is no answer in the middle: what was answered until then is done.
+                /// When a call in the middle has no answer. The items answered until then are done.
                 pub async fn $name(&self, mut batch: $batch) -> Result<Vec<$answer>, Interrupted<$answer>> {
                     let items = std::mem::take(&mut batch.$items);
                     in_batches(stringify!($method), &items, async |some| {
@@ -188,8 +189,8 @@ batches! {
     utxo_unfreeze_all = utxo_unfreeze(UtxoFreezeBatch, items) -> Result<u32, UtxoError>;
     /// [`utxo_reassign`](Self::utxo_reassign), for any number of outputs.
     utxo_reassign_all = utxo_reassign(UtxoReassignBatch, items) -> Result<u32, UtxoError>;
-    /// [`utxo_set_conflicting`](Self::utxo_set_conflicting), for any number of transactions. One whose answer has `has_more` is to be
-    /// named again.
+    /// [`utxo_set_conflicting`](Self::utxo_set_conflicting), for any number of transactions. A transaction whose answer has `has_more` must
+    /// be named again.
     utxo_set_conflicting_all = utxo_set_conflicting(UtxoSetConflictingBatch, txids) -> Result<Conflict, UtxoError>;
     /// [`utxo_preserve`](Self::utxo_preserve), for any number of transactions.
     utxo_preserve_all = utxo_preserve(UtxoPreserveBatch, txids) -> Result<bool, UtxoError>;
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_remains_is_sent_again_until_all_is_answered() {
+    fn remaining_items_are_sent_again_until_all_are_answered() {
         let script = Script::default()
             .answers("utxo_set_locked", done(1, 4_999))
             .answers("utxo_set_locked", done(4_999, 1))
@@ -226,8 +227,8 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_do_not_add_up_end_it_and_what_was_answered_is_not_lost() {
-        // The last one adds up where a sum wraps at 32 bits.
+    fn inconsistent_or_lost_answer_stops_the_batch_and_keeps_earlier_answers() {
+        // The last answer adds up only if the sum wraps at 32 bits.
         for answer in [done(0, 3), done(1, 3), done(4, 0), done(1, u32::MAX), done(3, 1), done(4, u32::MAX)] {
             let script = Script::default().answers("utxo_set_locked", answer);
             assert!(block_on(Client::new(script).utxo_set_locked_all(locked(3))).is_err());
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_holds_what_it_may_and_one_item_however_long() {
+    fn message_is_filled_to_its_limits_and_holds_at_least_one_item() {
         let create = |bytes: usize| UtxoCreate {
             source: TransactionSource::Raw(ByteBuf::from(vec![0; bytes])),
             mined: None,
@@ -253,7 +254,7 @@ mod tests {
         assert_eq!(fitting(&vec![Txid::from([0; 32]); 5_001]), 5_000);
     }
 
-    /// What decoding a message costs, by `candid` itself.
+    /// Returns the cost of decoding a message, by `candid` itself.
     fn units<B: CandidType + DeserializeOwned>(message: &[u8]) -> usize {
         let mut config = candid::DecoderConfig::new();
         config.set_decoding_quota(1 << 40);
@@ -261,26 +262,26 @@ mod tests {
         cost.decoding_quota.unwrap()
     }
 
-    /// What an item is reckoned with is what it takes, or more.
-    fn generous<I: Item, B: CandidType + DeserializeOwned>(item: I, batch: impl Fn(Vec<I>) -> B) {
+    /// Checks that an item takes no more than its computed size.
+    fn assert_size_is_enough<I: Item, B: CandidType + DeserializeOwned>(item: I, batch: impl Fn(Vec<I>) -> B) {
         let encoded = |items| candid::encode_one(batch(vec![item.clone(); items])).unwrap();
         let messages = [1, 2, 101].map(encoded);
         let [bytes, units] = [messages.each_ref().map(Vec::len), messages.each_ref().map(|bytes| units::<B>(bytes))];
         let size = item.size();
-        for (took, reckoned) in [(bytes, size.bytes), (units, size.units)] {
-            assert!(took[2] - took[0] <= 100 * reckoned && took[1] - took[0] <= reckoned, "{took:?}, {size:?}");
+        for (took, computed) in [(bytes, size.bytes), (units, size.units)] {
+            assert!(took[2] - took[0] <= 100 * computed && took[1] - took[0] <= computed, "{took:?}, {size:?}");
         }
     }
 
     #[test]
-    fn sizes_are_reckoned_generously() {
+    fn computed_sizes_are_at_least_the_encoded_ones() {
         let (hash, output) = (|| Txid::from([0; 32]), || UtxoHash::from([0; 32]));
         let outpoint = Outpoint { txid: hash(), vout: u32::MAX };
         let spender = Spender { txid: hash(), vin: u32::MAX };
         let spend = Spend { txid: hash(), vout: u32::MAX, utxo_hash: output(), vin: u32::MAX };
         let (height, unset) = (u32::MAX, true);
         let spends = TransactionSpends { spender: hash(), spends: vec![spend; 100] };
-        generous(spends, |items| UtxoSpendBatch { height, items });
+        assert_size_is_enough(spends, |items| UtxoSpendBatch { height, items });
         let block = BlockRef { block_id: u32::MAX, height, subtree: u32::MAX };
         let mined = Some(MinedIn { blocks: vec![block; 9], on_longest_chain: true });
         let partial_output = PartialOutput { index: u32::MAX, satoshis: u64::MAX, script: ByteBuf::from([1; 200]) };
@@ -320,31 +321,31 @@ mod tests {
                 fee: Some(u64::MAX),
                 is_new: false,
             };
-            generous(record, |items| UtxoCreateBatch { height, items });
+            assert_size_is_enough(record, |items| UtxoCreateBatch { height, items });
         }
         let unspend = Unspend { outpoint: outpoint.clone(), utxo_hash: output(), spender };
-        generous(unspend, |items| UtxoUnspendBatch { height, items });
+        assert_size_is_enough(unspend, |items| UtxoUnspendBatch { height, items });
         let target = FreezeTarget { txid: hash(), vout: Some(u32::MAX), utxo_hash: Some(output()) };
-        generous(target, |items| UtxoFreezeBatch { height, items });
+        assert_size_is_enough(target, |items| UtxoFreezeBatch { height, items });
         let reassign = Reassign { outpoint, utxo_hash: output(), new_utxo_hash: output() };
-        generous(reassign, |items| UtxoReassignBatch { height, items });
+        assert_size_is_enough(reassign, |items| UtxoReassignBatch { height, items });
         let mined = MinedTransaction { txid: hash(), subtree: u32::MAX };
-        generous(mined, |items| {
+        assert_size_is_enough(mined, |items| {
             let (block_id, block_height) = (u32::MAX, u32::MAX);
             UtxoSetMinedBatch { height, block_id, block_height, on_longest_chain: true, unset, items }
         });
-        generous(hash(), |txids| UtxoPreserveBatch { until: height, txids });
+        assert_size_is_enough(hash(), |txids| UtxoPreserveBatch { until: height, txids });
     }
 
-    /// Batches of what costs most for its bytes: many blocks, many outputs without scripts, inputs, empty hashes, spends.
+    /// Tests batches with the highest decoding cost per byte: many blocks, many outputs without scripts, inputs, empty hashes, spends.
     #[test]
-    fn no_batch_costs_more_to_decode_than_the_canister_allows() {
+    fn every_batch_stays_within_the_canisters_decoding_quota() {
         const QUOTA: usize = 2_800_000;
         fn fits<I: Item, B: CandidType + DeserializeOwned>(items: &[I], batch: impl Fn(Vec<I>) -> B) {
             let sent = fitting(items);
             let message = candid::encode_one(batch(items[..sent].to_vec())).unwrap();
             let units = units::<B>(&message);
-            assert!(sent < items.len() && sent > 1, "of {} items {sent}", items.len());
+            assert!(sent < items.len() && sent > 1, "{sent} of {} items", items.len());
             assert!(
                 units <= QUOTA && message.len() < 2_000_000,
                 "{sent} items: {units} units, {} bytes",

@@ -1,18 +1,17 @@
-//! Calls from another canister.
+//! Transport for calls from another canister.
 
 use crate::{Failure, Reject, Transport};
 use candid::Principal;
 use ic_cdk::call::{Call, CallFailed};
 
-/// Seconds after which the platform gives an answer up, where the caller does not say it: the most that the platform allows.
+/// Default timeout of a call, in seconds: the longest that the platform allows.
 const TIMEOUT_SECS: u32 = 300;
 
-/// Coppice, as another canister calls it: with a bounded wait, so that the caller can be stopped and upgraded whatever Coppice does. An answer
-/// that does not come in time is a reject with code 6 ([`Retry::Again`](crate::Retry::Again)), and what was called may have been
-/// executed.
+/// Transport for another canister that calls Coppice. It waits a bounded time, so that the calling canister can always be stopped and
+/// upgraded. An answer that is late is a reject with code 6 ([`Retry::Again`](crate::Retry::Again)), and the call may have been executed.
 ///
-/// A canister has no queries of others: those are calls like updates, of which the subnet vouches for the answer. An argument that
-/// crosses to another subnet has 2 MiB at most.
+/// A canister cannot query another canister: queries are sent as update calls, whose answers the subnet certifies. An argument to a
+/// canister on another subnet has at most 2 MiB.
 #[derive(Clone, Copy, Debug)]
 pub struct InterCanister {
     canister: Principal,
@@ -25,7 +24,7 @@ impl InterCanister {
         Self { canister, timeout_secs: TIMEOUT_SECS }
     }
 
-    /// The same, waited for so many seconds; the platform takes more than 300 for 300.
+    /// Sets the timeout in seconds. The platform treats more than 300 as 300.
     #[must_use]
     pub fn timeout(self, secs: u32) -> Self {
         Self { timeout_secs: secs, ..self }
@@ -39,14 +38,14 @@ impl InterCanister {
 
 impl From<CallFailed> for Failure {
     fn from(failed: CallFailed) -> Self {
-        // What ic-cdk finds out itself is as the platform would say it: not now.
+        // ic-cdk found this error itself. It gets the platform's reject code for a transient error.
         let transient = |why: String| Self::Rejected(Reject::new(2, None, why));
         match failed {
             CallFailed::CallRejected(rejected) => {
                 Self::Rejected(Reject::new(rejected.raw_reject_code(), None, rejected.reject_message().into()))
             }
             CallFailed::CallPerformFailed(why) => transient(why.to_string()),
-            // Somebody has to send the caller cycles.
+            // Retrying does not help: the calling canister must be topped up.
             CallFailed::InsufficientLiquidCycleBalance(why) => Self::Transport(Box::new(why)),
         }
     }
@@ -72,7 +71,7 @@ mod tests {
     use ic_cdk::call::{CallPerformFailed, InsufficientLiquidCycleBalance};
 
     #[test]
-    fn a_caller_without_cycles_is_not_helped_by_trying_again() {
+    fn call_without_enough_cycles_is_not_retried() {
         let retry = |failed: CallFailed| CallError { method: "health".into(), failure: failed.into() }.retry();
         let poor = InsufficientLiquidCycleBalance { available: 1, required: 2 };
         assert_eq!(retry(CallFailed::InsufficientLiquidCycleBalance(poor)), Retry::Never);

@@ -1,9 +1,10 @@
-//! What became of blobs outside, of any number of rows: as many at a time as a message has room for, and what a message left once more.
+//! Reports the outcome of any number of external blob deletions: splits them into messages, and sends again the rows that a message left
+//! over.
 
 use crate::{CallError, Client, Error, Failure, Retry, Transport};
 use coppice_interface::*;
 
-/// Numbers that a message without a lease takes.
+/// Most row numbers in one message without a lease.
 pub(crate) const MAX_IDS: usize = 10_000;
 
 /// Reporting the outcome of rows without a lease stopped in the middle. If the failed message had no answer, its rows may or may not be
@@ -30,7 +31,7 @@ impl Unfinished {
     }
 }
 
-/// Rows whose blobs are gone, and those whose blobs could not be deleted: a row in both is of the first.
+/// Rows whose blobs are gone, then rows whose blobs could not be deleted. A row in both lists counts as gone.
 struct Rows {
     all: Vec<u64>,
     completed: usize,
@@ -43,7 +44,7 @@ impl Rows {
         Self { all: completed.iter().chain(failed).copied().collect(), completed: completed.len() }
     }
 
-    /// So many from a point on, apart again.
+    /// Returns at most `most` rows from position `from`, split into completed and failed rows.
     fn part(&self, from: usize, most: usize) -> (Vec<u64>, Vec<u64>) {
         let to = self.all.len().min(from.saturating_add(most));
         let middle = self.completed.clamp(from, to);
@@ -52,15 +53,15 @@ impl Rows {
 }
 
 fn leads_nowhere(method: &str, sent: usize, remaining: u64) -> Error<BlobDeletionError> {
-    let why = format!("of {sent} rows {remaining} are said to remain");
+    let why = format!("{sent} rows sent, {remaining} reported as remaining");
     CallError { method: method.into(), failure: Failure::Transport(why.into()) }.into()
 }
 
 impl<T: Transport> Client<T> {
-    /// [`complete_blob_deletions`](Self::complete_blob_deletions), for any number of rows: the answers' sums.
+    /// [`complete_blob_deletions`](Self::complete_blob_deletions), for any number of rows. Returns the sums of all answers.
     ///
     /// # Errors
-    /// When the canister refuses, or there is no answer, in the middle: what was heard until then is done.
+    /// When the canister refuses, or there is no answer, in the middle. The rows answered until then are done.
     pub async fn complete_blob_deletions_all(
         &self,
         done: &CompleteBlobDeletions,
@@ -92,11 +93,11 @@ impl<T: Transport> Client<T> {
         }
     }
 
-    /// [`complete_blob_deletion_batch`](Self::complete_blob_deletion_batch), sent as it is until nothing remains and the lease is over: the
-    /// last answer, which is final. All of it may be sent again where an answer was lost: nothing counts twice.
+    /// Repeats [`complete_blob_deletion_batch`](Self::complete_blob_deletion_batch) with the same argument until nothing remains and the
+    /// lease is over. Returns the last answer, which is final. After a lost answer, call this method again: nothing counts twice.
     ///
     /// # Errors
-    /// When the canister refuses, does nothing of what remains, or there is no answer.
+    /// When the canister refuses, makes no progress, or there is no answer.
     pub async fn complete_blob_deletion_batch_all(
         &self,
         done: &CompleteBlobDeletionBatch,
@@ -122,13 +123,13 @@ mod tests {
     use crate::testing::block_on;
     use std::cell::RefCell;
 
-    /// A queue whose messages have room for so many rows; what it was told, message by message.
+    /// A queue whose messages have room for `room` rows, and the calls that it received.
     struct Queue {
         room: usize,
         /// Rows of the lease that are done.
         leased: RefCell<Vec<u64>>,
         told: RefCell<Vec<(Vec<u64>, Vec<u64>)>>,
-        /// The message to which no answer comes.
+        /// The number of the message whose answer is lost.
         lost: usize,
     }
 
@@ -146,7 +147,7 @@ mod tests {
                     (told.completed_ids, told.failed_ids)
                 }
             };
-            // Rows of a lease that were completed before count no more.
+            // Rows of a lease that were already completed do not count again.
             let mut leased = self.leased.borrow_mut();
             let fresh = |ids: &Vec<u64>| ids.iter().filter(|id| !leased.contains(id)).copied().collect::<Vec<_>>();
             let (fresh_completed, fresh_failed) = (fresh(&completed), fresh(&failed));
@@ -170,7 +171,7 @@ mod tests {
         }
 
         async fn query(&self, method: &str, _: Vec<u8>) -> Result<Vec<u8>, Failure> {
-            panic!("{method} is asked")
+            panic!("unexpected query of {method}")
         }
     }
 
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_remains_is_said_again_and_no_failure_twice() {
+    fn remaining_rows_are_sent_again_and_no_failure_twice() {
         let client = queue(2, 0);
         let done = block_on(client.complete_blob_deletions_all(&rows(&[1, 2, 3], &[3, 4, 5, 6]))).unwrap();
         assert_eq!((done.removed, done.retries_incremented, done.remaining), (3, 3, 0));
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_has_as_many_numbers_as_the_canister_takes() {
+    fn message_without_lease_has_at_most_10_000_rows() {
         let client = queue(usize::MAX, 0);
         let many: Vec<u64> = (0..25_000).collect();
         assert_eq!(block_on(client.complete_blob_deletions_all(&rows(&many, &[]))).unwrap().removed, 25_000);
@@ -212,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_ended_even_if_no_row_is_named_and_all_is_sent_again_until_nothing_remains() {
+    fn lease_batch_is_sent_until_nothing_remains_and_stops_without_progress() {
         let client = queue(2, 0);
         assert_eq!(block_on(client.complete_blob_deletion_batch_all(&batch(rows(&[], &[])))).unwrap().removed, 0);
         let done = block_on(client.complete_blob_deletion_batch_all(&batch(rows(&[1], &[2, 3])))).unwrap();
@@ -222,20 +223,20 @@ mod tests {
         let stuck = queue(0, 0);
         let error = block_on(stuck.complete_blob_deletion_batch_all(&batch(rows(&[1], &[])))).unwrap_err();
         assert!(matches!(error, Error::Call(CallError { failure: Failure::Transport(_), .. })));
-        assert_eq!(stuck.transport().told.borrow().len(), 2, "it does not go on for ever");
+        assert_eq!(stuck.transport().told.borrow().len(), 2, "it stops without progress");
     }
 
     #[test]
-    fn a_lost_answer_ends_it_and_what_was_heard_is_not_lost() {
+    fn lost_answer_stops_the_report_and_keeps_earlier_outcomes() {
         let client = queue(2, 2);
         let stopped = block_on(client.complete_blob_deletions_all(&rows(&[1], &[2, 3, 4, 5]))).unwrap_err();
         assert_eq!((stopped.heard, stopped.done.removed, stopped.done.retries_incremented), (2, 1, 1));
         assert_eq!((stopped.done.remaining, stopped.retry()), (3, Retry::Never));
-        assert_eq!(client.transport().told.borrow().len(), 2, "nothing is sent blindly");
+        assert_eq!(client.transport().told.borrow().len(), 2, "nothing is sent after the lost answer");
         let client = queue(2, 1);
         let lost = block_on(client.complete_blob_deletion_batch_all(&batch(rows(&[1], &[])))).unwrap_err();
-        assert_eq!(lost.retry(), Retry::Again, "of a lease it may be sent again");
-        // An answer that leads nowhere ends it, too.
+        assert_eq!(lost.retry(), Retry::Again, "with a lease it may be sent again");
+        // An answer without progress also stops the report.
         let client = queue(0, 0);
         let stopped = block_on(client.complete_blob_deletions_all(&rows(&[1], &[]))).unwrap_err();
         assert!(matches!(stopped.error, Error::Call(CallError { failure: Failure::Transport(_), .. })));

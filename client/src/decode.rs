@@ -1,18 +1,18 @@
-//! Decoding of replies, within quotas that follow from a reply's length.
+//! Decoding of replies, within quotas computed from a reply's length.
 //!
-//! A few bytes of Candid can take for ever to decode: an additional argument, or a `vec null` of 2^62 items. A replica may sign any bytes,
-//! so each reply is decoded within [`quotas`], whichever transport carried it.
+//! A few bytes of Candid can take almost unlimited time to decode: an additional argument, or a `vec null` of 2^62 items. A replica may
+//! sign any bytes, so each reply is decoded within [`quotas`], with every transport.
 
 use candid::DecoderConfig;
 use candid::utils::{ArgumentDecoder, decode_args_with_config};
 
-/// Cost of decoding that each byte of a reply may cause, by `candid`'s measure ([`DecoderConfig::set_decoding_quota`]). A field's name
-/// counts in full, and its value may be one byte: no reply of the interface costs 34 for a byte (a test computes it). A field that the
-/// interface does not have costs fifty times as much, so there is room for fields of a newer canister.
+/// Decoding cost allowed for each byte of a reply, by `candid`'s measure ([`DecoderConfig::set_decoding_quota`]). A field's name counts in
+/// full, while its value may be one byte. No reply of the interface costs more than 34 per byte (a test computes it). A field that the
+/// interface does not have costs fifty times as much; the difference leaves room for fields of a newer canister.
 const UNITS_PER_BYTE: usize = 64;
-/// Cost of decoding that any reply may cause in addition.
+/// Decoding cost allowed for any reply in addition.
 const UNITS: usize = 100_000;
-/// Most bytes of a reply's table of types; the tables of the interface have at most 3,000.
+/// Most bytes of a reply's type table. The tables of the interface have at most 3,000.
 const MAX_TYPES: usize = 16 << 10;
 
 /// Returns the bounds for decoding a reply of this length.

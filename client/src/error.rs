@@ -1,13 +1,13 @@
-//! Why a call has no answer, and what else goes wrong.
+//! Errors of calls: refusals by the canister, and calls without an answer.
 
 use crate::{Refusal, Retry};
 use coppice_interface::access::RATE_LIMITED;
 use std::fmt;
 
-/// What a boxed cause is.
+/// A boxed cause.
 pub type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a method did not do what it was called for: the canister says so, or there is no answer.
+/// The error of a call: the canister refused, or there is no answer.
 #[derive(Debug)]
 pub enum Error<E> {
     /// The canister's own reason.
@@ -17,7 +17,7 @@ pub enum Error<E> {
 }
 
 impl<E> Error<E> {
-    /// The canister's own reason, made into another one.
+    /// Converts the canister's own reason.
     pub fn map<F>(self, change: impl FnOnce(E) -> F) -> Error<F> {
         match self {
             Self::Refused(why) => Error::Refused(change(why)),
@@ -27,7 +27,7 @@ impl<E> Error<E> {
 }
 
 impl<E: Refusal> Error<E> {
-    /// Whether the same may succeed later.
+    /// Returns if and when the same call may succeed.
     pub fn retry(&self) -> Retry {
         match self {
             Self::Refused(why) => why.retry(),
@@ -60,7 +60,7 @@ impl<E: fmt::Debug> std::error::Error for Error<E> {
     }
 }
 
-/// The canister's own reason apart from what happened on the way there.
+/// Separates the canister's answer, positive or negative, from calls that have no answer.
 ///
 /// # Errors
 /// When there is no answer.
@@ -76,21 +76,21 @@ pub fn heard<T, E>(result: Result<T, Error<E>>) -> Result<Result<T, E>, CallErro
 #[derive(Debug, thiserror::Error)]
 #[error("{method}")]
 pub struct CallError {
-    /// What was called.
+    /// The method that was called.
     pub method: String,
-    /// What happened.
+    /// The reason.
     #[source]
     pub failure: Failure,
 }
 
 impl CallError {
-    /// Whether the same may succeed later. Of most methods the same call may be sent again although the first was heard: what a method
-    /// does when it is repeated is said with it.
+    /// Returns if and when the same call may succeed. The failed call may have been executed. Most methods may be repeated all the same;
+    /// each method's documentation describes a repeated call.
     pub fn retry(&self) -> Retry {
         self.failure.retry()
     }
 
-    /// What the call was rejected with.
+    /// Returns the reject, if the call was rejected.
     pub fn reject(&self) -> Option<&Reject> {
         match &self.failure {
             Failure::Rejected(reject) => Some(reject),
@@ -106,16 +106,16 @@ pub enum Failure {
     #[error("the argument cannot be encoded")]
     Argument(#[source] candid::Error),
     /// The subnet's answer does not match the interface: the canister has another version, or is another canister. The call was executed.
-    /// For such an answer of a single replica see [`Transport`](Self::Transport).
-    #[error("the answer is not what the interface says")]
+    /// An answer of a single replica that does not match is [`Transport`](Self::Transport).
+    #[error("the answer does not match the interface")]
     Answer(#[source] candid::Error),
-    /// The canister, or the platform, rejects the call.
+    /// The canister or the platform rejected the call.
     #[error("{0}")]
     Rejected(Reject),
-    /// The canister could not be reached, or there was no answer in time. What was called may have been executed, or will be.
+    /// The canister could not be reached, or there was no answer in time. The call may have been executed, or may still be.
     #[error("there is no answer")]
     Lost(#[source] Cause),
-    /// The transport cannot do the call, or the answer is not to be believed.
+    /// The transport cannot make the call, or the answer cannot be trusted.
     #[error("the call fails")]
     Transport(#[source] Cause),
 }
@@ -133,12 +133,12 @@ impl Failure {
 /// A call that was rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reject {
-    /// The IC's reject code: 1 the system, for good; 2 for now; 3 no such canister; 4 the canister rejects; 5 it trapped, or has no such
-    /// method; 6 it is not known what came of the call.
+    /// The IC's reject code: 1 permanent system error; 2 transient system error; 3 no such canister; 4 the canister rejects; 5 the canister
+    /// trapped, or has no such method; 6 the outcome is unknown.
     pub code: u32,
-    /// The IC's error code, such as `IC0503`, where it is told.
+    /// The IC's error code, such as `IC0503`, if known.
     pub error_code: Option<String>,
-    /// What was said.
+    /// The message of the reject.
     pub message: String,
     /// True if the subnet vouches for the reject. Otherwise one replica rejects a query, or a gateway or the ingress filter of one replica
     /// rejects an update call; each of these may lie.
@@ -149,7 +149,7 @@ impl Reject {
     const SYS_TRANSIENT: u32 = 2;
     const SYS_UNKNOWN: u32 = 6;
     const CANISTER_ERROR: u32 = 5;
-    /// Stopped, and stopping: while it is upgraded a canister is that.
+    /// "Stopped" and "stopping". A canister is in these states while it is upgraded.
     const STOPPED: [&str; 2] = ["IC0508", "IC0509"];
 
     /// Creates a reject for which the subnet vouches. Without an error code, takes the code at the front of the message, if there is one.
@@ -157,21 +157,21 @@ impl Reject {
         let is_code = |code: &&str| {
             code.len() == 6 && code.starts_with("IC") && code[2..].bytes().all(|byte| byte.is_ascii_digit())
         };
-        let told = message.split(':').next().filter(is_code).map(Into::into);
-        Self { code, error_code: error_code.or(told), message, certified: true }
+        let found = message.split(':').next().filter(is_code).map(Into::into);
+        Self { code, error_code: error_code.or(found), message, certified: true }
     }
 
     fn retry(&self) -> Retry {
         let stopped = match &self.error_code {
             Some(code) => Self::STOPPED.contains(&code.as_str()),
-            // A canister that calls is not always told the error code.
+            // A calling canister does not always get the error code.
             None => {
                 self.code == Self::CANISTER_ERROR
                     && self.message.starts_with("Canister ")
                     && self.message.contains(" is stop")
             }
         };
-        // The sender's bucket refills.
+        // Rate limits refill.
         let limited = self.message.contains(RATE_LIMITED);
         match self.code {
             Self::SYS_TRANSIENT | Self::SYS_UNKNOWN => Retry::Again,
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_code_is_found_where_it_is_told() {
+    fn error_code_is_read_from_the_front_of_the_message() {
         let told = |message: &str| Reject::new(5, None, message.into()).error_code;
         assert_eq!(told("IC0508: Canister x is stopped").as_deref(), Some("IC0508"));
         for none in ["", "IC0508", "IC05: x", "Canister: x", "IC0508x: y", "IC05é: y"] {
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_is_tried_again() {
+    fn only_transient_rejects_are_retried() {
         let retry = |code, message: &str| Reject::new(code, None, message.into()).retry();
         for code in [2, 6] {
             assert_eq!(retry(code, ""), Retry::Again, "{code}");

@@ -1,11 +1,11 @@
-//! A canister in the same process, on the embedded host.
+//! Transport to a canister in the same process, on the embedded host.
 
 use crate::{Failure, Reject, Transport};
 use candid::Principal;
 use coppice_host::{Host, RejectResponse};
 use std::sync::Arc;
 
-/// A canister on an embedded host, and who calls it. The host works while it is called: the futures are ready at once.
+/// Transport to a canister on an embedded host, with a fixed caller. The host executes during the call, so the futures are ready at once.
 #[derive(Clone)]
 pub struct Embedded {
     host: Arc<Host>,
@@ -14,7 +14,7 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// A canister on a host, and who calls it.
+    /// Creates a transport to a canister, with `sender` as the caller.
     pub fn new(host: Arc<Host>, canister: Principal, sender: Principal) -> Self {
         Self { host, canister, sender }
     }

@@ -1,10 +1,10 @@
 //! A typed client of the Coppice canister.
 //!
-//! [`Client`] has every method of the interface under its own name, with the types of `coppice_interface`. On top of these it knows what takes
-//! several calls: blocks and transactions that no message holds, commits and rollbacks that go on over messages, batches of which something
-//! remains, pages. What it is refused says whether the same may succeed later ([`Retry`]).
+//! [`Client`] has every method of the interface under its own name, with the types of `coppice_interface`. It also has methods for work
+//! that takes several calls: uploading blocks and transactions that are too large for a message, commits and rollbacks over several
+//! messages, batches of any size, and paged reads. Every error tells if and when a retry may succeed ([`Retry`]).
 //!
-//! It reaches the canister over a [`Transport`], which is two functions. Three are here, each a feature:
+//! The client reaches the canister over a [`Transport`], a trait of two functions. Three transports are included, each a feature:
 //!
 //! | feature | transport | for |
 //! |---|---|---|
@@ -12,24 +12,24 @@
 //! | `host` | [`Embedded`] | a canister in the same process, on `coppice_host` |
 //! | `canister` | [`InterCanister`] | another canister, by ic-cdk, with a bounded wait |
 //!
-//! The client has no runtime: its futures run in whichever there is.
+//! The client has no runtime of its own; its futures run in any runtime.
 //!
 //! ```
 //! use coppice_client::{Client, Error, Retry, Sent, Transport};
 //! use coppice_interface::{AppendBlock, AppendError, HeldBy, UploadError};
 //!
-//! /// Feeds a block: `Ok(None)` when it is kept, else who holds pruning back. An error whose class is `Retry::Again` asks for the same block
-//! /// a little later: appending is idempotent.
+//! /// Feeds a block. Returns `Ok(None)` when it is kept, or what holds pruning back. After an error of class `Retry::Again`, send the same
+//! /// block a little later: appending is idempotent.
 //! async fn feed<T: Transport>(client: &Client<T>, block: &AppendBlock) -> Result<Option<HeldBy>, Error<UploadError>> {
 //!     match client.send_block(block).await {
 //!         Ok(Sent::Whole | Sent::InChunks) => Ok(None),
-//!         // Send the same block again when something was pruned.
+//!         // Send the same block again after something was pruned.
 //!         Err(Error::Refused(UploadError::Append(AppendError::CapacityExhausted { held_by }))) => Ok(Some(held_by)),
 //!         Err(error) => Err(error),
 //!     }
 //! }
 //!
-//! /// Feeds a block, ten times at most, as it would be done with a `wait` of the caller's runtime, in seconds.
+//! /// Feeds a block, in at most ten attempts, with a `wait` in seconds of the caller's runtime.
 //! async fn feed_patiently<T: Transport>(
 //!     client: &Client<T>,
 //!     block: &AppendBlock,
@@ -45,7 +45,7 @@
 //! }
 //! ```
 
-/// The page for client developers: what it shows compiles.
+/// The page for client developers; its examples are compiled.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/client.md")]
 struct Page;
@@ -90,32 +90,32 @@ use candid::CandidType;
 use candid::utils::{ArgumentDecoder, ArgumentEncoder};
 use serde::de::DeserializeOwned;
 
-/// The canister's interface, typed, over a transport.
+/// Typed client of the canister's interface, over a transport.
 #[derive(Clone, Copy, Debug)]
 pub struct Client<T> {
     transport: T,
 }
 
 impl<T: Transport> Client<T> {
-    /// A client over a transport.
+    /// Creates a client over a transport.
     pub fn new(transport: T) -> Self {
         Self { transport }
     }
 
-    /// The transport, for what only it can do.
+    /// Returns the transport, for functions of its own.
     pub fn transport(&self) -> &T {
         &self.transport
     }
 
-    /// The same client, whose queries are update calls: slower, and the answers are the subnet's, not one replica's.
+    /// Returns the same client with queries sent as update calls: slower, but answered by the subnet instead of one replica.
     pub fn replicated(&self) -> Client<Replicated<&T>> {
         Client::new(Replicated(&self.transport))
     }
 
-    /// Calls an update method by its name, or a query method as one.
+    /// Calls an update method by its name, or a query method as an update.
     ///
     /// # Errors
-    /// When the argument cannot be encoded, there is no answer, or it is not what it is taken for.
+    /// When the argument cannot be encoded, there is no answer, or the answer is not of type `R`.
     pub async fn update<A, R>(&self, method: &str, args: A) -> Result<R, CallError>
     where
         A: ArgumentEncoder,
@@ -141,7 +141,7 @@ impl<T: Transport> Client<T> {
     }
 }
 
-/// Encodes the argument, calls, and decodes the reply, for which the whole subnet vouches or one replica.
+/// Encodes the argument, calls, and decodes the reply. `is_certified`: the whole subnet vouches for the reply, not one replica.
 async fn exchange<A, R>(
     method: &str,
     args: A,
@@ -160,9 +160,9 @@ where
     })
 }
 
-/// One replica's answer that is not what the interface says.
+/// A replica's answer that does not match the interface.
 #[derive(Debug, thiserror::Error)]
-#[error("a replica's answer is not what the interface says")]
+#[error("a replica's answer does not match the interface")]
 struct Garbled(#[source] candid::Error);
 
 #[cfg(test)]
@@ -171,7 +171,7 @@ mod tests {
     use crate::testing::{Script, block_on};
 
     #[test]
-    fn an_answer_that_is_no_candid_counts_as_the_canisters_only_where_the_subnet_vouches_for_it() {
+    fn undecodable_answer_is_the_canisters_only_if_the_subnet_certifies_it() {
         let client =
             Client::new(Script::default().says("health", Ok(b"noise".into())).says("health", Ok(b"noise".into())));
         let error = block_on(client.health()).unwrap_err();

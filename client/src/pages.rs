@@ -1,21 +1,21 @@
-//! Answers that come in pages: exports, headers, and transactions with a secondary key.
+//! Pagers: exports, headers, and transactions with a secondary key.
 
 use crate::{Client, Error, Transport};
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
 
-/// Goes through the chain from a cursor on, page by page. What was read is kept by the caller, with the cursor behind it: a pager that
-/// begins there goes on.
+/// Reads the chain from a cursor on, page by page. The caller stores what it reads, together with the cursor after it; a new pager with
+/// that cursor continues there.
 ///
-/// On an error the pager stays where it was. What it asks for:
+/// On an error the pager stays at its place. The caller then acts by the error:
 ///
-/// - `Behind`: the same again, a little later.
-/// - `Reorged`: take out what was read above `common_ancestor`, and [`resume`](Self::resume) at its cursor.
-/// - `Corrupt`: [`resume`](Self::resume) at `next`, which leaves the block out. Without one the block is the head: wait for the next one.
-/// - `Pruned`: a new pager, without a cursor, begins at the oldest block that is kept. What is missing before it is lost to this reader;
-///   with a `common_ancestor`, what was read above that is not the chain's.
-/// - `Reset`: a new pager, without a cursor. What was read is of another chain.
-/// - `BadCursor`: the cursor is not one that a page ended with.
+/// - `Behind`: ask again a little later.
+/// - `Reorged`: remove everything read above `common_ancestor`, and [`resume`](Self::resume) at the error's cursor.
+/// - `Corrupt`: [`resume`](Self::resume) at `next`, which skips the block. Without `next` the block is the head: wait for the next one.
+/// - `Pruned`: create a new pager without a cursor, which begins at the oldest kept block. The blocks pruned before it are lost to this
+///   reader. With a `common_ancestor`, remove everything read above it: it is no longer on the chain.
+/// - `Reset`: create a new pager without a cursor. Everything read so far belongs to another chain.
+/// - `BadCursor`: no page ever ended with this cursor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExportPager {
     cursor: Option<ExportCursor>,
@@ -23,24 +23,24 @@ pub struct ExportPager {
 }
 
 impl ExportPager {
-    /// Begins behind a cursor; without one, at the oldest block that is kept. A page has `max_bytes` of payload or, for 0, as many as a reply
-    /// holds.
+    /// Creates a pager that begins after a cursor or, without one, at the oldest kept block. A page has `max_bytes` of payload; 0: as many
+    /// as a reply holds.
     pub fn new(cursor: Option<ExportCursor>, max_bytes: u64) -> Self {
         Self { cursor, max_bytes }
     }
 
-    /// Behind what was handed out.
+    /// Returns the cursor after the last page.
     pub fn cursor(&self) -> Option<&ExportCursor> {
         self.cursor.as_ref()
     }
 
-    /// Goes on at another place.
+    /// Continues after another cursor.
     pub fn resume(&mut self, cursor: ExportCursor) {
         self.cursor = Some(cursor);
     }
 
-    /// The next page; none at the head, where more may come later. A single replica answers, which may be late or lie:
-    /// [`Client::replicated`] asks the subnet.
+    /// Returns the next page, or `None` at the head, where more may come later. The answer is from a single replica, which may be late or
+    /// lie: [`Client::replicated`] asks the subnet.
     ///
     /// # Errors
     /// When there is no page, or no answer.
@@ -59,7 +59,7 @@ impl ExportPager {
 /// On an error the pager stays at its place. The caller then acts by the error:
 ///
 /// - `Pruned`: [`resume`](Self::resume) at `first_available`.
-/// - `Corrupt`: [`resume`](Self::resume) behind [`next_number`](Self::next_number), which leaves that block out.
+/// - `Corrupt`: [`resume`](Self::resume) after [`next_number`](Self::next_number), which leaves that block out.
 /// - `NotFound`: the first block is above the head, or there is no block.
 ///
 /// A reorg between two pages is not noticed: the parent hash of a page's first header then differs from the hash before it.
@@ -70,23 +70,23 @@ pub struct HeaderPager {
 }
 
 impl HeaderPager {
-    /// The headers of blocks `from` to `to`, both included; without any where `from` is above `to`.
+    /// Creates a pager over blocks `from` to `to`, both included. It is empty if `from` is above `to`.
     pub fn new(from: u64, to: u64) -> Self {
         Self { next: (from <= to).then_some(from), to }
     }
 
-    /// The block with which the next page begins; none at the end.
+    /// Returns the first block of the next page, or `None` at the end.
     pub fn next_number(&self) -> Option<u64> {
         self.next
     }
 
-    /// Continues with another block; ends where that is above the last.
+    /// Continues at another block, or ends if `from` is above the last block.
     pub fn resume(&mut self, from: u64) {
         *self = Self::new(from, self.to);
     }
 
-    /// The next headers; none at the end. A single replica answers, which may be late or lie: [`Client::replicated`] asks
-    /// the subnet.
+    /// Returns the next headers, or `None` at the end. The answer is from a single replica, which may be late or lie:
+    /// [`Client::replicated`] asks the subnet.
     ///
     /// # Errors
     /// When there is no page, or no answer.
@@ -97,21 +97,21 @@ impl HeaderPager {
         let Some(from) = self.next else { return Ok(None) };
         let page = client.get_block_headers(from, self.to).await?;
         // A page that does not lead on is the last one, because a lie could otherwise be repeated without end.
-        let behind = from.saturating_add(page.headers.len() as u64);
-        self.next = page.next.filter(|&next| next == behind && from < next && next <= self.to);
+        let next_after = from.saturating_add(page.headers.len() as u64);
+        self.next = page.next.filter(|&next| next == next_after && from < next && next <= self.to);
         Ok(Some(page.headers))
     }
 }
 
-/// Goes through the transactions with a secondary key, newest first, page by page.
+/// Reads the transactions with a secondary key, newest first, page by page.
 ///
-/// On an error the pager stays where it was. What it asks for:
+/// On an error the pager stays at its place. The caller then acts by the error:
 ///
-/// - `Behind`: the same again, a little later.
-/// - `Reorged`: take out what was read above `common_ancestor`, and [`resume`](Self::resume) at its cursor; without one the list begins
-///   anew.
-/// - `Reset`: [`resume`](Self::resume) without a cursor. What was read is of another chain.
-/// - `Corrupt`: the same again when the block was pruned; until then nobody knows which older transactions have the key.
+/// - `Behind`: ask again a little later.
+/// - `Reorged`: remove everything read above `common_ancestor`, and [`resume`](Self::resume) at the error's cursor. Without a cursor the
+///   list begins anew.
+/// - `Reset`: [`resume`](Self::resume) without a cursor. Everything read so far belongs to another chain.
+/// - `Corrupt`: ask again after the block was pruned. Until then, which older transactions have the key is unknown.
 /// - `BadCursor`, `KeyTooLong`: no page ever ended with the cursor, or no transaction has such a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyPager {
@@ -122,17 +122,17 @@ pub struct KeyPager {
 }
 
 impl KeyPager {
-    /// All transactions with a key. A page has `limit` of them or, for 0, as many as a page holds.
+    /// Creates a pager over all transactions with a key. A page has at most `limit`; 0: as many as a page holds.
     pub fn new(key: &[u8], limit: u32) -> Self {
         Self { key: ByteBuf::from(key), limit, cursor: None, ended: false }
     }
 
-    /// Goes on at another place; without a cursor, begins anew.
+    /// Continues after another cursor; without one, begins anew.
     pub fn resume(&mut self, cursor: Option<KeyCursor>) {
         (self.cursor, self.ended) = (cursor, false);
     }
 
-    /// The next transactions; none where there are no more. There may be fewer than were asked for, even an empty list, and more behind them.
+    /// Returns the next transactions, or `None` at the end. A page may be shorter than `limit`, even empty, although more follow.
     ///
     /// # Errors
     /// When there is no page, or no answer.
@@ -149,10 +149,10 @@ impl KeyPager {
         Ok(Some(page.transactions))
     }
 
-    /// All that is left, in one list.
+    /// Returns all remaining transactions in one list.
     ///
     /// # Errors
-    /// As [`next`](Self::next). What came before the error is lost; begin anew.
+    /// As [`next`](Self::next). The transactions read before the error are lost; begin anew.
     pub async fn all<T: Transport>(mut self, client: &Client<T>) -> Result<Vec<KeyTransaction>, Error<KeyError>> {
         let mut all = Vec::new();
         while let Some(some) = self.next(client).await? {
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn an_export_goes_on_behind_each_page_and_stays_where_there_is_none() {
+    fn export_advances_with_each_page_and_stays_on_an_error_or_empty_page() {
         let reorged = ExportError::Reorged { common_ancestor: 4, cursor: at(4) };
         let script = Script::default()
             .answers("export_blocks", page(Some(7), 7))
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_read_to_the_last_page_and_a_page_that_leads_back_is_the_last() {
+    fn headers_end_with_the_last_page_or_a_page_that_leads_back() {
         let header = |number| BlockHeader {
             number,
             hash: [1].into(),
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_goes_on_over_empty_pages_and_ends_once() {
+    fn key_list_continues_over_empty_pages_and_ends_once() {
         let found = |block_number| KeyTransaction {
             block_number,
             block_hash: [1].into(),

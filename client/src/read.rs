@@ -1,4 +1,4 @@
-//! Blocks and transactions of any size, read in as many parts as that takes.
+//! Reads blocks and transactions of any size, in as many parts as needed.
 
 use crate::{CallError, Client, Error, Failure, Transport};
 use coppice_interface::*;
@@ -8,13 +8,13 @@ use serde_bytes::ByteBuf;
 pub type Segments = [Vec<u8>; 3];
 
 impl<T: Transport> Client<T> {
-    /// A block's header and payload, whatever its size: `get_block`, or `read_segment` in parts where no reply holds it.
+    /// Returns a block's header and payload, whatever its size: by `get_block`, or by `read_segment` in parts if no reply holds the block.
     ///
-    /// The parts come one after the other: where the block is rolled back in between and another one takes its number, they need not belong
-    /// together. The header's SHA-256 tells.
+    /// The parts are read one after the other. If a rollback replaces the block in between, the parts may belong to different blocks.
+    /// Compare with the header's SHA-256.
     ///
     /// # Errors
-    /// When the canister has no such block, or there is no answer; when a part comes back empty, or a segment's length changes.
+    /// When the canister has no such block, there is no answer, a part comes back empty, or a segment's length changes.
     pub async fn whole_block(&self, number: u64) -> Result<(BlockHeader, Segments), Error<ReadError>> {
         match self.get_block(number).await {
             Ok(Block { header, body, receipts, index }) => {
@@ -35,10 +35,10 @@ impl<T: Transport> Client<T> {
         Ok((header, segments))
     }
 
-    /// A transaction's bytes, or those of its outputs.
+    /// Returns a transaction's bytes, or those of its outputs.
     ///
     /// # Errors
-    /// When the canister does not have them, or there is no answer; when a part comes back empty, or the length changes.
+    /// When the canister does not have them, there is no answer, a part comes back empty, or the length changes.
     pub async fn whole_transaction(&self, txid: &Txid) -> Result<(FileType, Vec<u8>), Error<UtxoError>> {
         let (mut bytes, mut total) = (Vec::new(), None);
         loop {
@@ -52,7 +52,7 @@ impl<T: Transport> Client<T> {
     }
 }
 
-/// Takes a part, where it leads on and belongs to the same whole.
+/// Appends a part, if it makes progress and belongs to the same whole. `said` is the whole's length by this answer.
 fn append(method: &str, bytes: &mut Vec<u8>, part: &[u8], total: &mut Option<u64>, said: u64) -> Result<(), CallError> {
     let (before, whole) = (bytes.len() as u64, *total.get_or_insert(said));
     bytes.extend_from_slice(part);
@@ -60,7 +60,7 @@ fn append(method: &str, bytes: &mut Vec<u8>, part: &[u8], total: &mut Option<u64
     if said == whole && after <= whole && (after > before || after == whole) {
         return Ok(());
     }
-    let why = format!("{} bytes from {before} of {said}, where there were {whole}", part.len());
+    let why = format!("{} bytes at {before} of {said}, which was {whole} before", part.len());
     Err(CallError { method: method.into(), failure: Failure::Transport(why.into()) })
 }
 
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_no_reply_holds_is_read_in_parts() {
+    fn block_too_large_for_a_reply_is_read_in_parts() {
         let parts = [part(&[1; 3], 5), part(&[2; 2], 5), part(&[], 0), part(&[3; 2], 2)];
         let script = parts.into_iter().fold(too_large(), |script, part| script.answers("read_segment", part));
         let client = Client::new(script);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_that_do_not_lead_on_or_fit_end_it() {
+    fn part_without_progress_or_of_another_length_stops_the_read() {
         let whole = [
             vec![part(&[], 5)],
             vec![part(&[1; 6], 5)],

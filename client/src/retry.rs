@@ -1,22 +1,22 @@
-//! Whether something that was refused may succeed later.
+//! Classes of retry: if and when a refused call may succeed.
 
 use coppice_interface::*;
 
-/// When the same may succeed.
+/// When the same call may succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Retry {
-    /// A little later, as it is: wait, longer each time, and send the same again.
+    /// A little later. Send the same again, after a wait that grows with each attempt.
     Again,
-    /// When something was pruned, or an operator made room: send the same again then. [`get_prune_status`](crate::Client::get_prune_status)
-    /// says who holds pruning back.
+    /// After something was pruned, or an operator made room. Send the same again then.
+    /// [`get_prune_status`](crate::Client::get_prune_status) reports what holds pruning back.
     AfterPruning,
-    /// Not as it is: another argument, another caller, or somebody's work is needed.
+    /// Not unchanged: another argument, another caller, or an operator's action is needed.
     Never,
 }
 
-/// An error that the canister answers with.
+/// A reason for which the canister refuses a call.
 pub trait Refusal: std::fmt::Debug {
-    /// Whether the same may succeed later.
+    /// Returns if and when the same call may succeed.
     fn retry(&self) -> Retry;
 }
 
@@ -26,7 +26,7 @@ impl Refusal for AppendError {
     fn retry(&self) -> Retry {
         match self {
             Self::UploadOpen { .. } | Self::RollbackUnderway { .. } | Self::ResetUnderway { .. } => Again,
-            // What pruning frees is written to before memory grows.
+            // Pruning frees space inside memory, which is used before memory grows.
             Self::CapacityExhausted { .. }
             | Self::OutOfSpace
             | Self::LowCycles { .. }
@@ -42,7 +42,7 @@ impl Refusal for AppendError {
 }
 
 impl Refusal for UploadError {
-    /// Of an upload as a whole, as [`send_block`](crate::Client::send_block) does it: one that has expired is begun again.
+    /// For an upload as a whole, as in [`send_block`](crate::Client::send_block): an expired upload is begun again.
     fn retry(&self) -> Retry {
         match self {
             Self::Append(error) => error.retry(),
@@ -88,7 +88,7 @@ impl Refusal for ResetError {
 }
 
 impl Refusal for ExportError {
-    /// With the same cursor. `Reorged` and `Corrupt` name the one to go on with.
+    /// With the same cursor. `Reorged` and `Corrupt` name the cursor to continue with.
     fn retry(&self) -> Retry {
         match self {
             Self::Behind { .. } => Again,
@@ -102,11 +102,11 @@ impl Refusal for ExportError {
 }
 
 impl Refusal for KeyError {
-    /// With the same cursor. `Reorged` names the one to go on with.
+    /// With the same cursor. `Reorged` names the cursor to continue with.
     fn retry(&self) -> Retry {
         match self {
             Self::Behind { .. } => Again,
-            // A damaged block no longer stands in the way when it is pruned.
+            // A damaged block no longer blocks the read once it is pruned.
             Self::Corrupt { .. } => AfterPruning,
             Self::KeyTooLong { .. } | Self::Reorged { .. } | Self::Reset { .. } | Self::BadCursor { .. } => Never,
         }
@@ -171,9 +171,9 @@ impl Refusal for DeletionsError {
 impl Refusal for BlobDeletionError {
     fn retry(&self) -> Retry {
         match self {
-            // Leases end, by their holders or by time.
+            // Leases are ended by their holders or expire.
             Self::Leased | Self::TooManyLeases { .. } => Again,
-            // What phase 2 deletes leaves room for the queue.
+            // Phase 2 of the records' pruner deletes records, which makes room for the queue.
             Self::TooManyRows { .. }
             | Self::RecordsFull { .. }
             | Self::OutOfSpace
@@ -212,7 +212,7 @@ impl Refusal for UtxoPrunerError {
 impl Refusal for UtxoRefusal {
     fn retry(&self) -> Retry {
         match self {
-            // Pruning deletes the record that stands in the way, or leaves room for a new one.
+            // Pruning deletes the record in the way, or makes room for a new one.
             Self::BeingDeleted
             | Self::ExternalFull { .. }
             | Self::TooManyRows { .. }
@@ -220,10 +220,10 @@ impl Refusal for UtxoRefusal {
             | Self::OutOfSpace
             | Self::LowCycles { .. }
             | Self::ReservedCyclesLimit { .. } => AfterPruning,
-            // These two are of the height that the call itself names: a later call, with a greater one, may succeed.
+            // These two depend on the height that the call names: a later call with a greater height may succeed.
             Self::CoinbaseImmature { .. } | Self::FrozenUntil { .. } => Never,
             Self::TxNotFound
-            // Somebody has to unlock it.
+            // It must be unlocked first.
             | Self::Locked
             | Self::TxExists
             | Self::BlobTaken
@@ -254,7 +254,7 @@ impl Refusal for UtxoRefusal {
     }
 }
 
-/// Errors that say a part of what [`UtxoRefusal`] does.
+/// Errors that are subsets of [`UtxoRefusal`].
 macro_rules! parts {
     ($($error:ty),*) => {
         $(impl Refusal for $error {
@@ -273,7 +273,7 @@ impl Refusal for RefusedSpend {
 }
 
 impl Refusal for Vec<RefusedSpend> {
-    /// Of a transaction that is spent whole or not at all: as of the worst of its spends.
+    /// For a transaction that is spent completely or not at all: the class of its worst spend.
     fn retry(&self) -> Retry {
         self.iter().map(Refusal::retry).max().unwrap_or(Never)
     }
@@ -286,11 +286,11 @@ impl Refusal for ConflictError {
 }
 
 impl Refusal for TransactionUploadError {
-    /// Of an upload as a whole, as [`upload_transaction`](crate::Client::upload_transaction) does it: one that has expired is begun again.
+    /// For an upload as a whole, as in [`upload_transaction`](crate::Client::upload_transaction): an expired upload is begun again.
     fn retry(&self) -> Retry {
         match self {
             Self::Refused(error) => error.retry(),
-            // Of the caller's one upload, too: it is completed, or expires.
+            // The caller's one upload, too, is completed or expires.
             Self::NoUpload | Self::OtherUpload { .. } | Self::TooMany { .. } => Again,
             Self::ChunkOutOfRange { .. } | Self::WrongLength { .. } | Self::ChunkMismatch => Never,
         }

@@ -1,4 +1,4 @@
-//! A transport that says what a test has written down.
+//! Transport for tests that gives scripted answers.
 
 use crate::{Failure, Transport};
 use candid::CandidType;
@@ -7,12 +7,12 @@ use std::collections::VecDeque;
 
 pub(crate) use pollster::block_on;
 
-/// Answers in order, each to a method.
+/// Answers in order, each for one method.
 #[derive(Default)]
-pub(crate) struct Script(RefCell<VecDeque<Told>>);
+pub(crate) struct Script(RefCell<VecDeque<Scripted>>);
 
-/// A method, and what it is answered.
-type Told = (&'static str, Result<Vec<u8>, Failure>);
+/// A method and its answer.
+type Scripted = (&'static str, Result<Vec<u8>, Failure>);
 
 impl Script {
     pub(crate) fn answers(self, method: &'static str, answer: impl CandidType) -> Self {
@@ -24,13 +24,13 @@ impl Script {
         self
     }
 
-    /// Checks that everything was asked for.
+    /// Checks that every answer was asked for.
     pub(crate) fn ended(&self) {
         assert!(self.0.borrow().is_empty(), "{:?}", self.0.borrow());
     }
 
     fn next(&self, method: &str) -> Result<Vec<u8>, Failure> {
-        let (expected, answer) = self.0.borrow_mut().pop_front().expect("an answer is written down");
+        let (expected, answer) = self.0.borrow_mut().pop_front().expect("the script has an answer");
         assert_eq!(method, expected);
         answer
     }

@@ -1,21 +1,21 @@
-//! How bytes of Candid get to one canister and back.
+//! The trait of a transport: how Candid bytes reach one canister and return.
 
 use crate::Failure;
 
-/// A way to reach one canister, as one caller. It runs in whatever runtime its own futures need, or in none.
+/// A connection to one canister, as one caller. It runs in the runtime that its own futures need, if any.
 ///
-/// The future of a [`Client`](crate::Client)'s method is `Send` where those of its transport are.
+/// The future of a [`Client`](crate::Client)'s method is `Send` if those of its transport are.
 pub trait Transport {
     /// True if the whole subnet answers a query, as it answers an update call, and not a single replica.
     const REPLICATED: bool = false;
 
-    /// Calls an update method, or a query method as one, and waits for the answer of the whole subnet.
+    /// Calls an update method, or a query method as an update, and waits for the answer of the whole subnet.
     ///
     /// # Errors
     /// When the call is rejected or traps, or there is no answer.
     fn update(&self, method: &str, arg: Vec<u8>) -> impl Future<Output = Result<Vec<u8>, Failure>>;
 
-    /// Calls a query method. Where the transport has queries, a single replica answers.
+    /// Calls a query method. A single replica answers, unless [`REPLICATED`](Self::REPLICATED).
     ///
     /// # Errors
     /// As [`update`](Self::update).
@@ -34,8 +34,8 @@ impl<T: Transport> Transport for &T {
     }
 }
 
-/// A transport whose queries are update calls: slower, and the answers are the subnet's, not one replica's. The caller needs a role for
-/// that, whichever; the canister refuses arguments that are longer than twice the longest of the method, and than 10,000 bytes.
+/// A transport that sends queries as update calls: slower, but answered by the subnet instead of one replica. The caller needs a role, any
+/// role. The canister refuses arguments that are longer than both twice the longest of the method and 10,000 bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Replicated<T>(pub T);
 

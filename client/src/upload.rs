@@ -1,4 +1,4 @@
-//! What takes several calls to write: blocks and transactions in chunks, commits and rollbacks over messages.
+//! Writes that take several calls: blocks and transactions in chunks, commits and rollbacks over several messages.
 
 use crate::{Client, Error, Transport};
 use coppice_interface::segments::{Index, SLICE};
@@ -10,7 +10,7 @@ pub const MAX_APPEND: usize = 1_900_000;
 /// Bytes of a chunk.
 pub const CHUNK: u32 = 1 << 20;
 
-/// How a block went.
+/// The way a block was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
     /// In one message.
@@ -20,13 +20,13 @@ pub enum Sent {
 }
 
 impl<T: Transport> Client<T> {
-    /// Appends a block: by `append_block`, or in chunks where one message does not hold it or cannot enter all of its transactions and
-    /// keys. For producers.
+    /// Appends a block: by `append_block`, or in chunks if one message cannot hold it or cannot enter all of its transactions and keys. For
+    /// producers.
     ///
-    /// Repeating it is Ok: a block that is kept changes nothing, and an upload that was interrupted goes on.
+    /// A repeated call is Ok: a block that is already kept changes nothing, and an interrupted upload continues.
     ///
     /// # Errors
-    /// When the canister refuses the block, in whichever step, or there is no answer.
+    /// When the canister refuses the block in any step, or there is no answer.
     pub async fn send_block(&self, block: &AppendBlock) -> Result<Sent, Error<UploadError>> {
         let segments = [&block.body, &block.receipts, &block.index].map(|segment| segment.as_slice());
         let bytes: usize = segments.iter().map(|segment| segment.len()).sum();
@@ -45,7 +45,7 @@ impl<T: Transport> Client<T> {
         };
         let UploadProgress { chunks, missing } =
             self.begin_block(&begin).await.map_err(|error| error.map(UploadError::Append))?;
-        // Which of them are there already is not known: those again are Ok.
+        // The missing chunks are unknown, so all chunks are sent: a repeated chunk is Ok.
         for chunk in if missing == 0 { 0..0 } else { 0..chunks } {
             let bytes = part_of(segments, chunk as usize * CHUNK as usize, CHUNK as usize);
             self.put_block_chunk(&PutBlockChunk { number: block.number, chunk, bytes: ByteBuf::from(bytes) }).await?;
@@ -54,9 +54,10 @@ impl<T: Transport> Client<T> {
         Ok(Sent::InChunks)
     }
 
-    /// `commit_block`, until it is done. For the upload's producer, and operators. A block that nobody commits for two minutes expires.
+    /// Repeats `commit_block` until it is done. For the upload's producer, and operators. An upload expires after two minutes without a
+    /// call.
     ///
-    /// Repeating it goes on.
+    /// A repeated call continues.
     ///
     /// # Errors
     /// When the canister refuses the block, or there is no answer.
@@ -69,34 +70,34 @@ impl<T: Transport> Client<T> {
         }
     }
 
-    /// `rollback_to`, until this block is the head. For producers, as deep as `max_rollback_blocks`; deeper for admins. Answers all the
-    /// blocks that these calls took out; those that the canister's own timer took out in between are not among them. With `has_more` the
-    /// timer still clears what was kept of the last one, and an append answers `RollbackUnderway` until then.
+    /// Repeats `rollback_to` until this block is the head. For producers, at most `max_rollback_blocks` deep; deeper for admins. Returns
+    /// how many blocks these calls removed, without those that the canister's own timer removed in between. If the answer has `has_more`,
+    /// the timer is still clearing the last removed block, and appends are refused as `RollbackUnderway` until it is done.
     ///
-    /// Nobody may append meanwhile: the timer may bring the rollback to its end between two calls, and the next one takes out what was
-    /// appended since. Repeating it goes on, and takes that out too.
+    /// Stop appending meanwhile: the timer may finish the rollback between two calls, and the next call then removes blocks appended since.
+    /// A repeated call continues, and removes those blocks, too.
     ///
     /// # Errors
-    /// When the canister refuses, or there is no answer. What was taken out until then stays so.
+    /// When the canister refuses, or there is no answer. Blocks removed until then stay removed.
     pub async fn roll_back_to(&self, number: u64) -> Result<Rollback, Error<RollbackError>> {
         let mut removed = 0u64;
         loop {
             let step = self.rollback_to(number).await?;
             removed = removed.saturating_add(step.removed);
-            // Another call, once the block is the head, would take out what is appended behind it: ticks do the rest.
+            // Once the block is the head, another call would remove blocks appended after it. The canister's timer does the rest.
             if !step.has_more || step.head == number {
                 return Ok(Rollback { removed, ..step });
             }
         }
     }
 
-    /// Uploads a transaction that no message holds; [`utxo_create`](Self::utxo_create) then makes its record, from
+    /// Uploads a transaction that is too large for a message. Then create its record by [`utxo_create`](Self::utxo_create), from
     /// `TransactionSource::Uploaded`. For feeders; each has one upload at a time.
     ///
-    /// Repeating it is Ok: an upload that was interrupted goes on. One of the same transaction in another form takes its place.
+    /// A repeated call is Ok: an interrupted upload continues. An open upload of the same transaction in another form is replaced.
     ///
     /// # Errors
-    /// When the canister refuses the transaction, in whichever step, or there is no answer.
+    /// When the canister refuses the transaction in any step, or there is no answer.
     pub async fn upload_transaction(&self, txid: &Txid, bytes: &[u8]) -> Result<(), Error<TransactionUploadError>> {
         let begin = BeginTransaction { txid: txid.clone(), length: bytes.len() as u64, chunk_size: CHUNK };
         let begun = match self.utxo_begin_transaction(&begin).await {
@@ -115,12 +116,12 @@ impl<T: Transport> Client<T> {
     }
 }
 
-/// Transactions and keys of an index segment. Where it is not one, the canister says so.
+/// Returns the number of transactions and keys of an index segment, or 0 for a malformed one, which the canister refuses.
 fn references(index: &[u8]) -> u64 {
     Index::parse(index).map_or(0, |index| index.references())
 }
 
-/// Bytes from `start` on, `length` of them at most, of parts that lie one behind the other.
+/// Returns at most `length` bytes from `start` of the concatenated parts.
 fn part_of<const N: usize>(parts: [&[u8]; N], start: usize, length: usize) -> Vec<u8> {
     let (mut bytes, mut skip) = (Vec::new(), start);
     for part in parts {
@@ -137,7 +138,7 @@ mod tests {
     use crate::testing::{Script, block_on};
 
     #[test]
-    fn chunks_cut_segments_as_one_run_of_bytes() {
+    fn chunks_cover_the_concatenated_segments() {
         let segments: [&[u8]; 3] = [&[1, 2, 3], &[], &[4, 5, 6, 7]];
         let all = segments.concat();
         for size in 1..9 {
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_block_goes_in_chunks_and_its_commit_over_messages() {
+    fn long_block_is_uploaded_in_chunks_and_committed_over_messages() {
         let progress = |missing| Ok::<_, UploadError>(UploadProgress { chunks: 2, missing });
         let script = Script::default()
             .answers("begin_block", Ok::<_, AppendError>(UploadProgress { chunks: 2, missing: 2 }))
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_not_sent_again_and_a_refusal_ends_it() {
+    fn complete_upload_is_not_sent_again_and_a_refusal_stops_it() {
         let script = Script::default()
             .answers("begin_block", Ok::<_, AppendError>(UploadProgress { chunks: 2, missing: 0 }))
             .answers("commit_block", Err::<Commit, _>(UploadError::Aborting));
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn many_references_go_in_chunks_however_short_the_block() {
+    fn short_block_with_many_references_is_uploaded_in_chunks() {
         let index = ByteBuf::from(segments::encode_index(vec![[0; 32]; 12_501].into_iter(), [].into_iter()).unwrap());
         let client = Client::new(
             Script::default().answers("begin_block", Err::<UploadProgress, _>(AppendError::Gap { expected: 1 })),
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rollback_goes_on_and_sums_up() {
+    fn rollback_is_repeated_and_sums_removed_blocks() {
         let step = |head, removed, has_more| Ok::<_, RollbackError>(Rollback { head, removed, has_more });
         let script = Script::default()
             .answers("rollback_to", step(5, 2, true))
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rollback_is_not_repeated_once_its_block_is_the_head() {
+    fn rollback_is_not_repeated_once_its_block_is_the_head() {
         let step = Rollback { head: 3, removed: 2, has_more: true };
         let client = Client::new(Script::default().answers("rollback_to", Ok::<_, RollbackError>(step.clone())));
         assert_eq!(block_on(client.roll_back_to(3)).unwrap(), step);
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn another_form_of_a_transaction_takes_the_place_of_the_one_that_was_begun() {
+    fn upload_of_the_same_transaction_in_another_form_is_replaced() {
         type Begun = Result<UploadProgress, TransactionUploadError>;
         let other = |txid: u8| Begun::Err(TransactionUploadError::OtherUpload { txid: Txid::from([txid]) });
         let script = Script::default()

@@ -1,4 +1,4 @@
-//! How fast the host is on this machine: `cargo run -p coppice_host --example speed`.
+//! Measures the host's speed on this machine: `cargo run -p coppice_host --example speed`.
 
 #[path = "../tests/common/mod.rs"]
 mod common;

@@ -1,21 +1,21 @@
-//! Calls in progress: who waits for an answer, and which callbacks are still to come.
+//! Calls in progress: the origin that waits for an answer, and the outstanding callbacks.
 
 use candid::Principal;
 
 use crate::context::Closure;
 
-/// Names a call that was submitted from outside.
+/// The id of a call that was submitted from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MessageId(pub(crate) u64);
 
-/// Who is to get the answer of a call.
+/// The receiver of a call's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// Someone outside.
+    /// A client outside the subnet.
     Ingress(MessageId),
-    /// A canister, by a callback of it; `bounded` where it waits for a bounded time.
+    /// A callback of a canister. `bounded`: the call waits for a bounded time.
     Canister { caller: Principal, callback: u64, bounded: bool },
-    /// Nobody: a timer or a hook.
+    /// No receiver: a timer or a hook.
     System,
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct CallContext {
     pub(crate) caller: Vec<u8>,
     pub(crate) method: String,
     pub(crate) deadline: u64,
-    /// Cycles that came with the call and haven't been accepted.
+    /// Cycles that came with the call and have not been accepted.
     pub(crate) cycles: u128,
     pub(crate) answered: bool,
     /// Callbacks still to come.
@@ -35,11 +35,11 @@ pub(crate) struct CallContext {
     pub(crate) instructions: u64,
 }
 
-/// What a canister does when a call it made is answered.
+/// The callbacks of an outgoing call, with its deadline and prepaid cycles.
 #[derive(Clone, Debug)]
 pub(crate) struct Callback {
     pub(crate) context: u64,
-    /// When the caller gives an answer up, in nanoseconds since 1970; 0: never.
+    /// The time when the caller stops waiting, in nanoseconds since 1970; 0: never.
     pub(crate) deadline: u64,
     pub(crate) on_reply: Closure,
     pub(crate) on_reject: Closure,

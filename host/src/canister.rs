@@ -1,8 +1,8 @@
-//! A canister, and how one execution of it is prepared, run, and kept or undone.
+//! A canister: its state, and the preparation, run, commit or rollback of one execution.
 //!
-//! [`State`] is all that a canister is and can be cloned at little cost, for its memories are shared copy-on-write; a
-//! snapshot and the way back from a failed upgrade are such clones. The live [`Instance`] is but a cache of the
-//! state's heap: it may be dropped at any time and is made again when it is next needed.
+//! [`State`] is the whole state of a canister. Cloning it is cheap because its memories are shared copy-on-write; snapshots and the
+//! rollback of a failed upgrade are such clones. The live [`Instance`] is a cache of the state's heap: it may be dropped at any time and is
+//! rebuilt when it is next needed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::settings::{Settings, Status};
 use crate::stable_memory::{Journal, StableMemory};
 use crate::trap::Trap;
 
-/// All that a canister is.
+/// The whole state of a canister.
 #[derive(Clone)]
 pub(crate) struct State {
     pub(crate) settings: Settings,
@@ -32,7 +32,7 @@ pub(crate) struct State {
     pub(crate) balance: u128,
     /// Cycles set aside for storage.
     pub(crate) reserved: u128,
-    /// The fraction of a cycle of storage not charged yet.
+    /// Storage cost not charged yet, a fraction of a cycle.
     pub(crate) storage_carried: u128,
     pub(crate) version: u64,
     pub(crate) code: Option<Arc<CanisterModule>>,
@@ -73,12 +73,12 @@ impl State {
         self.heap.bytes() + self.stable.bytes() + self.code.as_ref().map_or(0, |code| code.size)
     }
 
-    /// The balance below which nothing runs.
+    /// Returns the balance below which nothing runs.
     pub(crate) fn freezing_limit(&self) -> u128 {
         cycles::freezing_limit(self.memory_usage(), self.settings.freezing_seconds).saturating_sub(self.reserved)
     }
 
-    /// Cycles above the freezing threshold.
+    /// Returns the cycles above the freezing threshold.
     pub(crate) fn liquid(&self) -> u128 {
         self.balance.saturating_sub(self.freezing_limit())
     }
@@ -87,7 +87,7 @@ impl State {
         self.code.as_ref().is_some_and(|code| code.exports(name))
     }
 
-    /// A number for a call context or callback, never used before.
+    /// Returns a number for a call context or callback, never used before.
     pub(crate) fn fresh_id(&mut self) -> u64 {
         self.next_id += 1;
         self.next_id
@@ -111,7 +111,7 @@ pub(crate) struct Canister {
     pub(crate) instance: Option<Instance>,
 }
 
-/// What an execution needs of the subnet.
+/// The parts of the subnet that an execution needs.
 pub(crate) struct Surroundings<'a> {
     /// Nanoseconds since 1970.
     pub(crate) time: u64,
@@ -123,18 +123,18 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) saturation: Saturation,
 }
 
-/// An execution to be done.
+/// An execution to run.
 pub(crate) struct Job {
     pub(crate) kind: Kind,
     pub(crate) entry: Entry,
     pub(crate) input: Input,
-    /// Instructions it may use.
+    /// Most instructions it may use.
     pub(crate) limit: u64,
-    /// Cycles paid for it in advance; otherwise it is paid from the balance.
+    /// Cycles already paid for the execution; `None`: it is paid from the balance.
     pub(crate) prepaid: Option<u128>,
 }
 
-/// What an execution did beyond its canister.
+/// Effects of an execution outside its canister.
 #[derive(Default)]
 pub(crate) struct Effects {
     pub(crate) answer: Option<Answer>,
@@ -143,7 +143,7 @@ pub(crate) struct Effects {
     pub(crate) accepted: bool,
 }
 
-/// How an execution ended.
+/// The end of an execution.
 pub(crate) struct Done {
     pub(crate) result: Result<Effects, Trap>,
     /// Instructions that were paid for, heap pages included.
@@ -182,7 +182,7 @@ impl Canister {
         }
     }
 
-    /// Executes a job and keeps or undoes what it did. The caller has checked that the balance covers it.
+    /// Runs a job, then commits or rolls back its changes. The caller has checked that the balance covers it.
     pub(crate) fn execute(&mut self, job: Job, around: &mut Surroundings<'_>) -> Done {
         let method = job.input.method.clone();
         let kind = job.kind;
@@ -253,8 +253,8 @@ impl Canister {
             (self.instance, execution.heap_pages_written) = instance.roll_back(&self.state.heap);
         }
         self.state.stable = std::mem::take(&mut run.stable);
-        // The platform charges for the pages of a message that trapped too, and stops at the limit instead of trapping:
-        // what was prepaid is enough.
+        // The platform charges for the pages of a message that trapped, too. It stops at the limit instead of trapping, so the prepaid
+        // cycles are enough.
         if kind.keeps_changes() {
             let pages = cost::CHANGED_HEAP_PAGE * execution.heap_pages_written;
             execution.instructions_charged = (ended.instructions + pages).min(job.limit);

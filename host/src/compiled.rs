@@ -1,9 +1,9 @@
-//! Compiled modules in a directory, so that the next process need not compile them again.
+//! Directory of compiled modules, so that later processes need not compile them again.
 //!
-//! An entry is one file, named by its key: SHA-256 of the engine's version and settings, and of the Wasm that was
-//! compiled. It is written beside its place and renamed, so it is there whole or not at all, whoever writes at the same
-//! time. An entry that is damaged, cut off, or another key's is compiled anew and replaced. Compiling is done by one at a
-//! time, under a lock of the directory. Nothing that the file system refuses is an error: there is no cache then, and that is all.
+//! An entry is one file, named by its key: SHA-256 of the engine's version and settings, and of the compiled Wasm. An entry is written to a
+//! temporary file and renamed, so concurrent writers never leave a partial entry. An entry that is damaged, truncated or of another key is
+//! compiled anew and replaced. A lock of the directory lets one thread or process compile at a time. A refusal by the file system is not an
+//! error: the module is then compiled without the cache.
 //!
 //! ```text
 //! magic, 16 bytes ‖ key, 32 ‖ SHA-256 of magic, key and content, 32 ‖ content, as Wasmtime serialized it
@@ -22,29 +22,31 @@ use wasmtime::{Engine, Module};
 
 const MAGIC: &[u8; 16] = b"coppice module 1";
 const HEADER: usize = MAGIC.len() + 32 + 32;
-/// What the names of entries end with, and of files that are to become entries.
+/// File extensions of entries, and of temporary files that become entries.
 const SUFFIX: &str = "module";
 const UNFINISHED: &str = "unfinished";
-/// Entries that are kept: those used last.
+/// Most entries that are kept, the last used ones.
 const ENTRIES: usize = 8;
-/// A file that has not become an entry after this time never will.
+/// Age after which a temporary file is considered abandoned.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
 type Key = [u8; 32];
 
 static DIRECTORY: RwLock<Option<PathBuf>> = RwLock::new(None);
 
-/// Keeps compiled modules of this process in a directory, and takes them from there; `None`, as at the start: nowhere.
+/// Sets the directory in which this process stores and finds compiled modules; `None`, the initial value: no cache.
 ///
-/// The directory is created where it is missing, for nobody but its owner. One that others may write to is not used:
-/// who can put a module there decides what this process executes. The newest eight entries are kept.
+/// A missing directory is created with access for its owner only. A directory that others may write to is not used, because they could make
+/// this process execute their code. The newest eight entries are kept.
 pub fn set_module_cache(directory: Option<PathBuf>) {
     *DIRECTORY.write().unwrap_or_else(PoisonError::into_inner) = directory;
 }
 
-/// The directory for [`set_module_cache`] where nobody asks for another: the one that `COPPICE_MODULE_CACHE` names, none
-/// where that is empty; else `target/compiled` of the workspace that this was built from; where that is no more,
-/// `coppice/compiled` in the user's cache directory (`XDG_CACHE_HOME`, or `.cache` at home).
+/// Returns the default directory for [`set_module_cache`]. In this order:
+///
+/// 1. The value of `COPPICE_MODULE_CACHE`; if it is empty, `None`.
+/// 2. `target/compiled` of the workspace that this program was built from, if it still exists.
+/// 3. `coppice/compiled` in the user's cache directory (`XDG_CACHE_HOME`, or `.cache` at home).
 pub fn default_module_cache() -> Option<PathBuf> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
     choose(
@@ -65,7 +67,7 @@ fn choose(variable: &dyn Fn(&str) -> Option<PathBuf>, workspace: Option<&Path>) 
     Some(caches.join("coppice").join("compiled"))
 }
 
-/// Compiles a module, or takes it from the process's directory.
+/// Returns the compiled module, from the process's directory if possible.
 ///
 /// # Errors
 /// When it cannot be compiled.
@@ -77,7 +79,7 @@ pub(crate) fn module(engine: &Engine, wasm: &[u8]) -> wasmtime::Result<Module> {
     }
 }
 
-/// The settings and the version of an engine, as it hashes them, go into a key.
+/// Hashes the settings and the version of an engine for a key.
 struct Settings(Sha256);
 
 impl Hasher for Settings {
@@ -99,7 +101,7 @@ fn key(engine: &Engine, wasm: &[u8]) -> Key {
     Sha256::digest([settings, wasm].concat()).into()
 }
 
-/// What stands before an entry's content.
+/// Returns the bytes before an entry's content.
 fn header(key: &Key, content: &[u8]) -> [u8; HEADER] {
     let mut header = [0; HEADER];
     let (magic, rest) = header.split_at_mut(MAGIC.len());
@@ -120,22 +122,22 @@ impl Cache {
         if let Some(module) = self.load(engine, &key) {
             return Ok(module);
         }
-        // Who comes meanwhile for the same takes it from its entry.
-        let _turn = self.turn();
+        // A second thread or process waits here, then finds the first one's entry.
+        let _lock = self.lock();
         if let Some(module) = self.load(engine, &key) {
             return Ok(module);
         }
         let module = Module::new(engine, wasm)?;
         if let Ok(content) = module.serialize() {
-            // Without its entry the module is as good.
+            // Without its entry the module works as well.
             let _ = self.store(&key, &content);
         }
         Ok(module)
     }
 
-    /// Waits until nobody else compiles for this directory: compiling takes all cores, and the same module is often wanted
-    /// by many threads and processes at once. The system gives a turn back that a killed process had.
-    fn turn(&self) -> io::Result<File> {
+    /// Waits until no other thread or process compiles for this directory, because compiling takes all cores, and often many of them want
+    /// the same module at once. The system releases the lock of a killed process.
+    fn lock(&self) -> io::Result<File> {
         create(&self.directory)?;
         let directory = File::open(&self.directory)?;
         directory.lock()?;
@@ -147,9 +149,9 @@ impl Cache {
         self.directory.join(name).with_extension(SUFFIX)
     }
 
-    /// The module of this key, where there is an entry of it that is as it was written.
+    /// Returns the module of this key, if its entry is intact.
     fn load(&self, engine: &Engine, key: &Key) -> Option<Module> {
-        if !is_of_its_owner_alone(&self.directory) {
+        if !only_owner_can_write(&self.directory) {
             return None;
         }
         let path = self.path(key);
@@ -158,23 +160,22 @@ impl Cache {
         if found != header(key, content) {
             return None;
         }
-        // SAFETY: The content must be what `Module::serialize` made, unmodified. Its SHA-256 stands in the header, so
-        // it is as it was written, and was read into memory once, so it stays so. Only `store` writes entries, and only
-        // what `Module::serialize` answered; the digest covers the key, so it was answered for this Wasm, by an engine
-        // of this version with these settings. A digest does not help against somebody who makes an entry on purpose:
-        // nobody but the directory's owner can write there, and they could exchange this program as well.
+        // SAFETY: The content must be unmodified output of `Module::serialize`. Its SHA-256 is in the header, so it is as written; it was
+        // read into memory once, so it stays so. Only `store` writes entries, and only output of `Module::serialize`. The digest covers the
+        // key, so the output belongs to this Wasm and to an engine of this version with these settings. The digest does not protect against
+        // deliberate forgery; but only the directory's owner can write there, who could replace this program as well.
         let module = unsafe { Module::deserialize(engine, content) }.ok()?;
-        // Those used last are kept. Where the time cannot be set, the entry goes a little earlier.
+        // The entries used last are kept. If the time cannot be set, the entry is removed a little earlier.
         let _ = File::open(&path).and_then(|file| file.set_modified(SystemTime::now()));
         Some(module)
     }
 
     fn store(&self, key: &Key, content: &[u8]) -> io::Result<()> {
         create(&self.directory)?;
-        if !is_of_its_owner_alone(&self.directory) {
+        if !only_owner_can_write(&self.directory) {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        // Removed when it is dropped before it is in its place.
+        // Removed on drop, unless persisted.
         let mut file = tempfile::Builder::new().suffix(&format!(".{UNFINISHED}")).tempfile_in(&self.directory)?;
         file.write_all(&header(key, content))?;
         file.write_all(content)?;
@@ -182,8 +183,7 @@ impl Cache {
         self.clear(key)
     }
 
-    /// Removes the entries that have not been used for longest, but never the one of this key, and what processes that
-    /// were killed have left.
+    /// Removes the least recently used entries, except the one of this key, and temporary files left by killed processes.
     fn clear(&self, key: &Key) -> io::Result<()> {
         let own = self.path(key);
         let mut entries = Vec::new();
@@ -213,20 +213,20 @@ fn create(directory: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    // Another process may have been faster.
+    // Another process may have created it first.
     builder.recursive(true).create(directory)
 }
 
 #[cfg(unix)]
-fn is_of_its_owner_alone(directory: &Path) -> bool {
+fn only_owner_can_write(directory: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     const OTHERS_WRITE: u32 = 0o022;
     fs::metadata(directory).is_ok_and(|found| found.is_dir() && found.mode() & OTHERS_WRITE == 0)
 }
 
-/// There a new directory is its owner's.
+/// On other systems a new directory belongs to its owner.
 #[cfg(not(unix))]
-fn is_of_its_owner_alone(directory: &Path) -> bool {
+fn only_owner_can_write(directory: &Path) -> bool {
     directory.is_dir()
 }
 

@@ -1,7 +1,7 @@
-//! The state of the message that is being executed: what the system API reads and writes.
+//! State of the executing message, which the system API reads and writes.
 //!
-//! A [`Run`] is made for one execution, put into the Wasmtime store, and taken out again with its effects. Nothing in
-//! it reaches the canister until the execution has ended well, except stable memory, which has its own undo log.
+//! A [`Run`] is created for one execution, put into the Wasmtime store, and taken out again with its effects. Its contents reach the
+//! canister only if the execution succeeds, except stable memory, which has its own undo log.
 
 use candid::Principal;
 use wasmtime::{Memory, ResourceLimiter};
@@ -37,14 +37,14 @@ pub(crate) struct OutgoingCall {
     pub(crate) prepaid: u128,
 }
 
-/// How a message answered its caller.
+/// A message's answer to its caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Reply(Vec<u8>),
     Reject(String),
 }
 
-/// What a message sees of its canister and of the subnet.
+/// The canister and the subnet, as a message sees them.
 #[derive(Clone)]
 pub(crate) struct Environment {
     pub(crate) canister: Principal,
@@ -53,31 +53,31 @@ pub(crate) struct Environment {
     pub(crate) version: u64,
     pub(crate) status: u32,
     pub(crate) settings: Settings,
-    /// How full the subnet was before the message.
+    /// Memory usage of the subnet before the message.
     pub(crate) saturation: Saturation,
     pub(crate) certificate: Option<Vec<u8>>,
-    /// Wasm pages of stable memory this canister may have.
+    /// Most Wasm pages of stable memory this canister may have.
     pub(crate) stable_pages_max: u64,
-    /// Distinct 4 KiB pages that may be read, and that may be written.
+    /// Most distinct 4 KiB pages that may be read, and most that may be written.
     pub(crate) stable_accesses: u64,
     pub(crate) stable_page_prices: StablePagePrices,
     /// Instructions of a callback, to be paid in advance.
     pub(crate) callback_instructions: u64,
 }
 
-/// What came with a message.
+/// The input of a message.
 #[derive(Clone, Default)]
 pub(crate) struct Input {
     pub(crate) caller: Vec<u8>,
     pub(crate) method: String,
     pub(crate) arg: Vec<u8>,
-    /// Of a callback: the code and message of the reject.
+    /// The code and message of the reject, in a reject callback.
     pub(crate) reject: Option<(u32, String)>,
     /// Nanoseconds since 1970, 0 for calls that don't time out.
     pub(crate) deadline: u64,
     pub(crate) cycles_available: u128,
     pub(crate) cycles_refunded: u128,
-    /// Whether the call has been answered by an earlier message of it, or needs no answer.
+    /// True if an earlier message of the call has answered it, or the call needs no answer.
     pub(crate) answered: bool,
     /// Instructions of the earlier messages of the call.
     pub(crate) instructions_before: u64,
@@ -91,7 +91,7 @@ pub(crate) struct Run {
     pub(crate) limit: u64,
     pub(crate) faults: Faults,
     pub(crate) planned: Planned,
-    /// The system call at which it traps, as an access of stable memory has said.
+    /// The system call at which a fault strikes, once its access of stable memory was seen.
     pub(crate) trap_at_call: Option<u64>,
     pub(crate) system_calls: u64,
     pub(crate) stable: StableMemory,
@@ -114,7 +114,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// The fuel to start with: the instruction limit, or where a fault strikes before it.
+    /// Returns the initial fuel: the instruction limit, or the point of an injected fault before it.
     pub(crate) fn fuel_limit(&self) -> u64 {
         match self.planned.point {
             Some(TrapPoint::Instructions(n)) => n.min(self.limit),
@@ -138,13 +138,13 @@ impl Run {
         self.strike(strikes, &format_args!("at system call {}, ic0.{name}", self.system_calls))
     }
 
-    /// Sees an access of stable memory before it has an effect.
+    /// Checks for faults at an access of stable memory, before the access has an effect.
     pub(crate) fn at_stable_access(&mut self, writes: bool, offset: u64, size: u64) -> Result<(), Trap> {
         let access = StableAccess { writes, offset, size };
         if self.planned.watched {
             self.faults.accessed(access);
         }
-        match self.planned.behind {
+        match self.planned.after_access {
             Some((at, n)) if at == access && self.trap_at_call.is_none() => {
                 self.trap_at_call = Some(self.system_calls + n.saturating_sub(1));
                 self.strike(n <= 1, &format_args!("at an access of stable memory, {access:?}"))
@@ -161,7 +161,7 @@ impl Run {
         Err(Trap::Injected(place.to_string()))
     }
 
-    /// Tells the injected end of the fuel from the platform's limit.
+    /// Turns the end of the fuel into an injected fault, if a fault set it instead of the platform's limit.
     pub(crate) fn explain(&self, trap: Trap) -> Trap {
         match (&trap, self.planned.point) {
             (Trap::InstructionLimit(_), Some(TrapPoint::Instructions(n))) if n < self.limit => {
@@ -172,18 +172,18 @@ impl Run {
         }
     }
 
-    /// Cycles above the freezing threshold.
+    /// Returns the cycles above the freezing threshold.
     pub(crate) fn liquid(&self) -> u128 {
         self.balance.saturating_sub(self.freezing_limit(self.memory_usage))
     }
 
-    /// The balance below which a canister that uses `bytes` of memory is frozen.
+    /// Returns the balance below which a canister that uses `bytes` of memory is frozen.
     fn freezing_limit(&self, bytes: u64) -> u128 {
         cycles::freezing_limit(bytes, self.environment.settings.freezing_seconds).saturating_sub(self.reserved)
     }
 
-    /// Takes `bytes` more of memory into account, and reserves cycles for them where the subnet is full; unless that would
-    /// freeze the canister, or reserve more than it may.
+    /// Adds `bytes` to the memory usage, and reserves cycles for them if the subnet is above its threshold. Fails if that would freeze the
+    /// canister, or reserve more than its limit.
     pub(crate) fn use_memory(&mut self, bytes: u64) -> Result<(), Trap> {
         let usage = self.memory_usage + bytes;
         if self.kind.keeps_changes() {
@@ -227,7 +227,7 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// The running message. The system API is reachable from Wasm only, and Wasm runs only with one.
+    /// Returns the running message. The system API is reachable only from Wasm, which runs only within a message.
     pub(crate) fn run(&mut self) -> &mut Run {
         self.run.as_mut().expect("Wasm runs only within a message")
     }
@@ -238,7 +238,7 @@ impl ResourceLimiter for Context {
         if maximum.is_some_and(|maximum| desired > maximum) {
             return Ok(false);
         }
-        // Without a message it is the host that rebuilds an instance.
+        // Without a message, the host is rebuilding an instance.
         let Some(run) = self.run.as_mut() else { return Ok(true) };
         let limit = run.environment.settings.wasm_memory_limit;
         let limited =

@@ -1,13 +1,13 @@
-//! What an instruction is: the platform's price of every Wasm operator and of every system call.
+//! The platform's price, in instructions, of every Wasm operator and every system call.
 //!
-//! Wasmtime counts the operators itself (fuel); calls of the system API are charged by hand on top of the price of
-//! the `call` that makes them. A price is a `u8` there, so `memory.grow` and its like (300 on the platform) are
-//! charged 255: growing is rare enough that the difference is below 0.01 % of any message.
+//! Wasmtime counts the operators itself (fuel). The host charges system calls on top of the `call` that makes them. A price in Wasmtime is
+//! a `u8`, so `memory.grow` and the like (300 on the platform) are charged 255. Growing is rare enough that the difference is below 0.01 %
+//! of any message.
 
 use wasmtime::OperatorCost;
 
-/// Instructions of a read or a write of stable memory, besides one per byte. The size costs only the `call`: the platform
-/// answers it from the module's own memory.
+/// Instructions of a read or a write of stable memory, besides one per byte. Asking for its size costs only the `call`, because the
+/// platform keeps the size in the module's own memory.
 pub(crate) const STABLE: u64 = 20;
 /// Instructions of growing stable memory.
 pub(crate) const STABLE_GROW: u64 = 100;
@@ -23,10 +23,10 @@ pub(crate) const IS_CONTROLLER: u64 = 1_000;
 pub(crate) const CALL_NEW: u64 = 1_500;
 /// Instructions of `call_perform`.
 pub(crate) const CALL_PERFORM: u64 = 5_000;
-/// Instructions for each 4 KiB page of the heap whose content a message changed, charged when it has ended.
+/// Instructions for each 4 KiB page of the heap whose content a message changed, charged at its end.
 pub(crate) const CHANGED_HEAP_PAGE: u64 = 1_000;
 
-/// Instructions of a system call that sends bytes off, in a reply, a reject or a call: 50 a byte.
+/// Instructions of a system call that sends bytes in a reply, a reject or a call: 50 per byte.
 pub(crate) fn sending(bytes: u32) -> u64 {
     SYSTEM_CALL + 50 * u64::from(bytes)
 }

@@ -17,44 +17,45 @@ pub(crate) const MAX_REPLY: u128 = 2 << 20;
 const GIB_SECOND: u128 = 127_000;
 const GIB_SECOND_IN_BYTE_NANOS: u128 = (1 << 30) * 1_000_000_000;
 
-/// What memory costs over time: whole cycles; the fraction left over is carried on.
+/// Returns the cost of memory over time, in whole cycles; `carried` keeps the fraction.
 pub(crate) fn storage(bytes: u64, nanos: u64, carried: &mut u128) -> u128 {
     let parts = *carried + u128::from(bytes) * u128::from(nanos) * GIB_SECOND;
     *carried = parts % GIB_SECOND_IN_BYTE_NANOS;
     parts / GIB_SECOND_IN_BYTE_NANOS
 }
 
-/// The balance below which a canister that uses `bytes` of memory is frozen.
+/// Returns the balance below which a canister that uses `bytes` of memory is frozen.
 pub(crate) fn freezing_limit(bytes: u64, threshold_seconds: u64) -> u128 {
     (u128::from(bytes) * u128::from(threshold_seconds) * GIB_SECOND) >> 30
 }
 
-/// Seconds of storage that are reserved for a byte that fills the subnet: some ten years.
+/// Seconds of storage reserved for a byte on a full subnet: about ten years.
 const MAX_RESERVATION_SECONDS: u128 = 300_000_000;
 
-/// How full the subnet is: what a byte that a canister grows by has reserved of its cycles.
+/// Memory usage of the subnet. It sets how many cycles a canister reserves for each byte that it grows by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Saturation {
     /// Bytes that all canisters use.
     pub(crate) usage: u64,
-    /// Up to so many nothing is reserved.
+    /// Usage up to which nothing is reserved.
     pub(crate) threshold: u64,
-    /// At so many the most is.
+    /// Usage at which the reservation per byte is largest.
     pub(crate) capacity: u64,
 }
 
 impl Saturation {
-    /// With so many bytes more in use.
+    /// Returns the saturation after growing by `bytes`.
     pub(crate) fn with(self, bytes: u64) -> Self {
         Saturation { usage: self.usage.saturating_add(bytes).min(self.capacity), ..self }
     }
 
-    /// What a growth by so many bytes reserves.
+    /// Returns the cycles that growing by `bytes` reserves.
     pub(crate) fn reservation(self, bytes: u64) -> u128 {
         self.with(bytes).total().saturating_sub(self.with(0).total())
     }
 
-    /// What growing from nothing to the usage reserves: a triangle, as the seconds rise from none at the threshold.
+    /// Returns the cycles that growing from nothing to the usage reserves. The seconds rise linearly from 0 at the threshold, so the sum is
+    /// a triangle.
     fn total(self) -> u128 {
         let above = u128::from(self.usage.saturating_sub(self.threshold));
         let most = u128::from(self.capacity.saturating_sub(self.threshold));
@@ -65,17 +66,17 @@ impl Saturation {
     }
 }
 
-/// What an ingress message costs whose envelope has so many bytes; the canister that takes it pays.
+/// Returns the cost of an ingress message by the size of its envelope; the receiving canister pays.
 pub(crate) fn ingress(envelope_bytes: u64) -> u128 {
     INGRESS + INGRESS_BYTE * u128::from(envelope_bytes)
 }
 
-/// What is set aside for an execution of at most `instructions`; an instruction costs one cycle.
+/// Returns the cycles set aside for an execution of at most `instructions`; an instruction costs one cycle.
 pub(crate) fn execution(instructions: u64) -> u128 {
     EXECUTION + u128::from(instructions)
 }
 
-/// What a call costs in advance, besides the cycles it carries: itself, the longest reply and the callback.
+/// Returns the cycles charged in advance for a call, without the cycles it carries: the call, the longest reply and the callback.
 pub(crate) fn call(payload: u64, instruction_limit: u64) -> u128 {
     CALL + CALL_BYTE * u128::from(payload) + CALL_BYTE * MAX_REPLY + execution(instruction_limit)
 }
@@ -85,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gib_for_a_year_is_about_four_trillion() {
+    fn gib_for_a_year_costs_about_4_t() {
         let mut carried = 0;
         let year = 365 * 24 * 3600;
         assert_eq!(storage(1 << 30, year * 1_000_000_000, &mut carried), 127_000 * u128::from(year));
@@ -93,20 +94,20 @@ mod tests {
     }
 
     #[test]
-    fn a_growth_reserves_the_more_the_fuller_the_subnet_is() {
+    fn growth_reserves_more_on_a_fuller_subnet() {
         let (gib, most) = (1 << 30, MAX_RESERVATION_SECONDS * GIB_SECOND);
         let at = |usage: u64| Saturation { usage: usage * gib, threshold: 100 * gib, capacity: 200 * gib };
         assert_eq!(at(0).reservation(100 * gib), 0);
         assert_eq!(at(0).reservation(101 * gib), most / 100 / 2);
         assert_eq!(at(150).reservation(2 * gib), most * 51 * 2 / 100);
-        // 38 T a GiB where the subnet is full, and no more where it is fuller than that.
+        // About 38 T per GiB on a full subnet, and nothing beyond its capacity.
         assert_eq!(at(199).reservation(gib), most * 199 / 200);
         assert_eq!(at(200).reservation(gib), 0);
         assert_eq!(Saturation { usage: 0, threshold: gib, capacity: gib }.reservation(gib), 0);
     }
 
     #[test]
-    fn nothing_is_lost_to_rounding() {
+    fn rounding_loses_no_fraction() {
         let mut carried = 0;
         let paid: u128 = (0..1_000_000).map(|_| storage(1 << 20, 1_000_000, &mut carried)).sum();
         assert_eq!(paid, 127_000 * 1_000 / 1_024);

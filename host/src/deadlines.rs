@@ -1,12 +1,11 @@
-//! Calls that wait for a bounded time: what becomes of them at their deadline.
+//! Deadlines of calls that wait for a bounded time.
 
 use crate::reject::{ErrorCode, RejectResponse};
 use crate::subnet::{Message, Subnet};
 
 impl Subnet {
-    /// Rejects the calls whose deadline has passed and that have no answer. A request that waits is not executed any more, and its cycles come
-    /// back; what a callee that has begun answers later is lost,
-    /// and so are the cycles that it did not take.
+    /// Rejects the calls whose deadline has passed without an answer. A request still in the queue is not executed, and its cycles are
+    /// refunded. If the callee has begun, its later answer is lost, together with the cycles that it did not accept.
     pub(crate) fn expire_calls(&mut self) {
         let time = self.shared.time;
         let mut expired = Vec::new();

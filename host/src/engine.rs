@@ -1,7 +1,7 @@
 //! The one Wasmtime engine of the process, and the modules it has compiled.
 //!
-//! Compiling a canister takes seconds and tests install the same one over and over, so engine, linker and compiled
-//! modules live as long as the process; [`crate::compiled`] keeps them for longer.
+//! Compiling a canister takes seconds, and tests install the same one over and over, so engine, linker and compiled modules live as long as
+//! the process. [`crate::compiled`] keeps compiled modules between processes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::module::{CanisterModule, InvalidModule};
 use crate::{cost, system_api};
 
-/// Bytes of native stack that Wasm may use: half of what Rust gives a thread.
+/// Bytes of native stack that Wasm may use: half of a Rust thread's default.
 const MAX_WASM_STACK: usize = 1 << 20;
 
 static ENGINE: LazyLock<Engine> = LazyLock::new(|| {
@@ -40,25 +40,25 @@ static LINKER: LazyLock<Linker<Context>> = LazyLock::new(|| {
 
 type Hash = [u8; 32];
 
-/// A module, once it is compiled. Whoever wants the same meanwhile waits for it.
+/// A compiled module. The lock makes others that want the same module wait for its compilation.
 type Slot = Arc<Mutex<Option<Arc<CanisterModule>>>>;
 
 static MODULES: LazyLock<Mutex<HashMap<Hash, Slot>>> = LazyLock::new(Mutex::default);
 
-/// The engine that every module and store belongs to.
+/// Returns the engine that every module and store belongs to.
 pub(crate) fn engine() -> &'static Engine {
     &ENGINE
 }
 
-/// Compiles a module, or finds it among those compiled before.
+/// Returns the compiled module, compiled now or before.
 ///
 /// # Errors
-/// When the bytes aren't a module a canister can have.
+/// When the bytes are not a valid canister module.
 pub(crate) fn compile(wasm: &[u8]) -> Result<Arc<CanisterModule>, InvalidModule> {
     use sha2::Digest;
     let hash: Hash = sha2::Sha256::digest(wasm).into();
     let slot = MODULES.lock().unwrap_or_else(PoisonError::into_inner).entry(hash).or_default().clone();
-    // Others are compiled, or found, meanwhile.
+    // Other modules can be compiled or found meanwhile.
     let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(module) = &*slot {
         return Ok(module.clone());

@@ -1,10 +1,10 @@
-//! What the host reports about every execution.
+//! The host's report about every execution.
 
 use candid::Principal;
 
 use crate::reject::ErrorCode;
 
-/// What was executed.
+/// The kind of an execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// The module's `start` function, at install and upgrade.
@@ -51,18 +51,18 @@ impl Kind {
         }
     }
 
-    /// Whether what it does stays, if it doesn't trap.
+    /// Returns true if its changes are kept, unless it traps.
     pub fn keeps_changes(self) -> bool {
         !matches!(self, Kind::InspectMessage | Kind::Query | Kind::ReplicatedQuery)
     }
 }
 
-/// How an execution ended.
+/// The outcome of an execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// To its end.
+    /// The execution ran to its end.
     Completed,
-    /// In a trap; all it did was undone.
+    /// The execution trapped; all its changes were undone.
     Trapped {
         /// The code a caller sees.
         code: ErrorCode,
@@ -76,18 +76,17 @@ pub enum Outcome {
 pub struct Execution {
     /// The canister that ran.
     pub canister: Principal,
-    /// What ran.
+    /// The kind of execution.
     pub kind: Kind,
     /// The method's name, or that of the method whose callback this is; empty for timers and hooks.
     pub method: String,
-    /// Instructions from the first to the last of them, by the platform's prices: what `performance_counter` would say
-    /// at the end.
+    /// Instructions of the whole execution, by the platform's prices: the value of `performance_counter` at its end.
     pub instructions: u64,
     /// Distinct 4 KiB pages of the heap whose content it changed, whether that stayed or not. A page that was written
     /// and holds the same bytes again isn't one; of what the heap grew by those are that hold anything but zeros.
     pub heap_pages_written: u64,
-    /// Instructions that are paid for: those above and 1,000 for each heap page, never more than the limit. The platform
-    /// doesn't look at the pages of queries: those are free.
+    /// Instructions that are paid for: `instructions` plus 1,000 for each heap page, at most the limit. The platform charges nothing for
+    /// heap pages changed by queries.
     pub instructions_charged: u64,
     /// Distinct 4 KiB pages of stable memory read.
     pub stable_pages_read: u64,
@@ -95,7 +94,7 @@ pub struct Execution {
     pub stable_pages_written: u64,
     /// Calls of the system API.
     pub system_calls: u64,
-    /// How it ended.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
@@ -104,9 +103,9 @@ pub struct Execution {
 pub struct Totals {
     /// Executions, queries included.
     pub executions: u64,
-    /// Those that trapped.
+    /// Executions that trapped.
     pub trapped: u64,
-    /// Instructions from the first to the last of each execution.
+    /// Sum of [`Execution::instructions`].
     pub instructions: u128,
     /// 4 KiB pages of the heap whose content changed, summed over the executions.
     pub heap_pages_written: u128,
@@ -131,16 +130,16 @@ impl Totals {
     }
 }
 
-/// Executions kept until they are taken; the oldest go first.
+/// Most executions kept until they are taken; the oldest are dropped.
 const KEPT: usize = 10_000;
 
-/// The bounded record of executions.
+/// Bounded record of executions.
 #[derive(Default)]
 pub(crate) struct History {
     recent: std::collections::VecDeque<Execution>,
     last: Option<Execution>,
     pub(crate) totals: Totals,
-    /// 4 KiB pages of stable memory and of heaps that were changed and stayed so.
+    /// Changed 4 KiB pages of stable memory and heaps, in executions whose changes were kept.
     pub(crate) pages_dirtied: u64,
 }
 

@@ -1,9 +1,9 @@
-//! Faults that no real platform lets a test cause.
+//! Injected faults, which a real platform does not let a test cause.
 //!
-//! A canister must survive a trap, a refused growth, an empty balance and an upgrade at any point. A [`Faults`] is a
-//! handle on the host's plan of them. Messages are counted as they are executed, one execution a message: updates,
-//! timers, callbacks and the hooks of installations and upgrades count; queries and `canister_inspect_message` don't.
-//! An injected trap rolls back exactly as a real one; its message contains [`INJECTED_FAULT`](crate::INJECTED_FAULT).
+//! A canister must survive a trap, a refused growth, an empty balance and an upgrade at any point. A [`Faults`] is a handle on the host's
+//! plan of faults. Each execution counts as a message: updates, timers, callbacks, and the hooks of installations and upgrades; queries and
+//! `canister_inspect_message` do not count. An injected trap rolls back exactly as a real one; its message contains
+//! [`INJECTED_FAULT`](crate::INJECTED_FAULT).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,50 +13,50 @@ use candid::Principal;
 use crate::execution::Kind;
 use crate::reject::RejectResponse;
 
-/// Where in a message a fault strikes.
+/// The point in a message at which a fault strikes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrapPoint {
-    /// Before its first instruction.
+    /// Before the first instruction.
     Start,
-    /// As soon as it has used this many instructions; a message that uses fewer isn't touched. Noticed at the next
-    /// loop, function or system call, as all limits are.
+    /// As soon as the message has used this many instructions; a message that uses fewer is not affected. Like every limit, it is checked
+    /// at the next loop, function or system call.
     Instructions(u64),
-    /// At its n-th call of the system API, counted from 1, before the call has an effect.
+    /// At the n-th system call, counted from 1, before the call has an effect.
     SystemCall(u64),
-    /// After its last instruction, when everything is done and nothing is kept.
+    /// After the last instruction. All work is done, and nothing is kept.
     End,
 }
 
 /// A read or a write of stable memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StableAccess {
-    /// Whether it writes.
+    /// True for a write.
     pub writes: bool,
-    /// Bytes from the start of stable memory.
+    /// Offset in stable memory, in bytes.
     pub offset: u64,
-    /// Bytes of it.
+    /// Length in bytes.
     pub size: u64,
 }
 
-/// What the plan says of a message.
+/// The plan for one message.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Planned {
-    /// Where it traps.
+    /// The point at which the message traps.
     pub(crate) point: Option<TrapPoint>,
-    /// The access behind which it traps, and at which system call from there on.
-    pub(crate) behind: Option<(StableAccess, u64)>,
-    /// Whether its accesses of stable memory are noted.
+    /// The access after which the message traps, and the number of the system call from that access on.
+    pub(crate) after_access: Option<(StableAccess, u64)>,
+    /// True if the message's accesses of stable memory are recorded.
     pub(crate) watched: bool,
-    /// How many times what was used its performance counters answer; 0: once.
+    /// Factor applied to the performance counters; 0: 1.
     pub(crate) counted: u64,
 }
 
-/// What happens at a growth of stable memory.
+/// The fault at a growth of stable memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GrowthFault {
-    /// -1 is answered.
+    /// The growth returns -1.
     Refuse,
-    /// A trap for want of cycles.
+    /// The growth traps for lack of cycles.
     Trap,
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct Plan {
     injected: u64,
     traps: BTreeMap<u64, TrapPoint>,
     every: Option<TrapPoint>,
-    behind: Option<(StableAccess, u64)>,
+    after_access: Option<(StableAccess, u64)>,
     watched: Option<Vec<StableAccess>>,
     counted: u64,
     growths: BTreeMap<u64, GrowthFault>,
@@ -92,7 +92,7 @@ impl Faults {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Traps the `k`-th message from now, the next being the first.
+    /// Traps the `k`-th message from now; the next message is the first.
     pub fn trap_message(&self, k: u64, point: TrapPoint) {
         let mut plan = self.plan();
         let at = plan.messages + k;
@@ -104,72 +104,72 @@ impl Faults {
         self.plan().every = Some(point);
     }
 
-    /// Traps every message that does this access of stable memory, at its `n`-th system call from the first such access on,
-    /// itself being the 1st, before that call has an effect; until [`Faults::clear`]. This is how a piece of work traps
-    /// whatever message it is in, when the access is one that only this piece does.
-    pub fn trap_behind_access(&self, access: StableAccess, n: u64) {
-        self.plan().behind = Some((access, n));
+    /// Traps every message that makes this access of stable memory, until [`Faults::clear`]. The trap strikes at the `n`-th system call
+    /// from the first such access, which itself is the 1st, before that call has an effect. If only one piece of work makes this access,
+    /// that piece traps in whichever message it runs.
+    pub fn trap_after_access(&self, access: StableAccess, n: u64) {
+        self.plan().after_access = Some((access, n));
     }
 
-    /// Notes the accesses of stable memory of every message from now until [`Faults::take_accesses`].
+    /// Records the accesses of stable memory of every message from now until [`Faults::take_accesses`].
     pub fn watch_accesses(&self) {
         self.plan().watched = Some(Vec::new());
     }
 
-    /// The accesses since [`Faults::watch_accesses`], in order, those of messages that trapped too.
+    /// Returns the accesses since [`Faults::watch_accesses`], in order, including those of messages that trapped.
     pub fn take_accesses(&self) -> Vec<StableAccess> {
         self.plan().watched.take().unwrap_or_default()
     }
 
-    /// Has the performance counters of every message from now until [`Faults::clear`] answer so many times the instructions that it
-    /// used: a canister that does a slice of its work in each message then does a smaller one.
+    /// Multiplies the performance counters of every message by a factor, until [`Faults::clear`]. A canister that measures a slice of its
+    /// work in each message then does a smaller slice.
     pub fn multiply_counters(&self, by: u64) {
         self.plan().counted = by;
     }
 
-    /// Answers -1 to the `k`-th `stable_grow` from now, the next being the first.
+    /// Makes the `k`-th `stable_grow` from now return -1; the next call is the first.
     pub fn refuse_growth(&self, k: u64) {
         let mut plan = self.plan();
         let at = plan.growths_seen + k;
         plan.growths.insert(at, GrowthFault::Refuse);
     }
 
-    /// Traps the `k`-th `stable_grow` from now for want of cycles (IC0532), the next being the first.
+    /// Makes the `k`-th `stable_grow` from now trap for lack of cycles (IC0532); the next call is the first.
     pub fn trap_growth(&self, k: u64) {
         let mut plan = self.plan();
         let at = plan.growths_seen + k;
         plan.growths.insert(at, GrowthFault::Trap);
     }
 
-    /// Sets the balance of a canister, in cycles, before the next message is considered.
+    /// Sets the balance of a canister, in cycles, before the next message.
     pub fn low_cycles(&self, canister: Principal, balance: u128) {
         self.plan().balances.push((canister, balance));
     }
 
-    /// Upgrades a canister before the `k`-th message from now, whatever is in flight then; the sender is a
-    /// controller of it. [`Faults::upgrade_results`] has the result.
+    /// Upgrades a canister before the `k`-th message from now, even with calls in flight. The sender is one of its controllers.
+    /// [`Faults::upgrade_results`] returns the result.
     pub fn upgrade_before(&self, k: u64, canister: Principal, wasm: Vec<u8>, arg: Vec<u8>) {
         let mut plan = self.plan();
         let at = plan.messages + k;
         plan.upgrades.insert(at, PlannedUpgrade { canister, wasm, arg });
     }
 
-    /// The results of planned upgrades since the last call, in order.
+    /// Returns the results of planned upgrades since the last call, in order.
     pub fn upgrade_results(&self) -> Vec<Result<(), RejectResponse>> {
         std::mem::take(&mut self.plan().upgrade_results)
     }
 
-    /// Messages executed so far.
+    /// Returns the number of messages executed so far.
     pub fn messages(&self) -> u64 {
         self.plan().messages
     }
 
-    /// Faults that struck so far: traps, growths, balances and upgrades.
+    /// Returns the number of faults that struck so far: traps, growths, balances and upgrades.
     pub fn injected(&self) -> u64 {
         self.plan().injected
     }
 
-    /// Forgets every fault that hasn't struck.
+    /// Forgets every fault that has not struck.
     pub fn clear(&self) {
         let mut plan = self.plan();
         *plan = Plan {
@@ -182,7 +182,7 @@ impl Faults {
         };
     }
 
-    /// Counts a message and says where it shall trap.
+    /// Counts a message and returns its plan.
     pub(crate) fn next_message(&self, kind: Kind) -> Planned {
         if matches!(kind, Kind::Query | Kind::InspectMessage) {
             return Planned::default();
@@ -191,7 +191,7 @@ impl Faults {
         plan.messages += 1;
         let number = plan.messages;
         let point = plan.traps.remove(&number).or(plan.every);
-        Planned { point, behind: plan.behind, watched: plan.watched.is_some(), counted: plan.counted }
+        Planned { point, after_access: plan.after_access, watched: plan.watched.is_some(), counted: plan.counted }
     }
 
     pub(crate) fn accessed(&self, access: StableAccess) {
@@ -219,7 +219,7 @@ impl Faults {
         std::mem::take(&mut plan.balances)
     }
 
-    /// A planned upgrade that is due before the next message.
+    /// Returns a planned upgrade that is due before the next message.
     pub(crate) fn take_upgrade(&self) -> Option<PlannedUpgrade> {
         let mut plan = self.plan();
         let next = plan.messages + 1;

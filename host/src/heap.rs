@@ -1,10 +1,10 @@
-//! The committed state of a canister's heap and globals: what a trap goes back to.
+//! Committed state of a canister's heap and globals, to which a trap rolls back.
 //!
-//! A live instance is kept from message to message, so a message writes straight into its memory. The image is the
-//! shadow copy: after a successful message the chunks that differ are copied into it, after a trap they are copied
-//! back. Comparing first makes the untouched bulk of a heap cost a read and no write, and lets snapshots share chunks.
-//! Chunks that differ are compared once more by pages of 4 KiB, for the platform charges for each page whose content a
-//! message changed. What a heap grew by is compared with zeros, as a page that only grew is free.
+//! A live instance is kept from message to message, so a message writes directly into its memory. The image is a shadow copy: after a
+//! successful message the chunks that differ are copied into it, after a trap they are copied back. Comparing first costs an untouched
+//! chunk a read and no write, and lets snapshots share chunks. Differing chunks are compared once more by pages of 4 KiB, because the
+//! platform charges for each page whose content a message changed. New pages are compared with zeros, because a page that only grew is
+//! free.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use crate::limits::OS_PAGE;
 /// Bytes of a chunk: one Wasm page.
 const CHUNK: usize = 65_536;
 
-/// What a Wasm page holds when it has just been grown.
+/// The initial content of a Wasm page.
 static ZEROS: [u8; CHUNK] = [0; CHUNK];
 
-/// A copy of a heap and its globals as of the last message that succeeded.
+/// Copy of a heap and its globals after the last successful message.
 #[derive(Clone, Default)]
 pub(crate) struct HeapImage {
     chunks: Vec<Arc<[u8]>>,
@@ -27,18 +27,18 @@ pub(crate) struct HeapImage {
 }
 
 impl HeapImage {
-    /// The size in bytes.
+    /// Returns the size in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         (self.chunks.len() * CHUNK) as u64
     }
 
-    /// The 4 KiB pages whose content in `memory`, which is never smaller than the image, isn't that of the image.
+    /// Returns how many 4 KiB pages of `memory` differ from the image. `memory` is never smaller than the image.
     pub(crate) fn pages_changed(&self, memory: &[u8]) -> u64 {
         let before = self.chunks.iter().map(|chunk| &**chunk).chain(std::iter::repeat(&ZEROS[..]));
         before.zip(memory.chunks_exact(CHUNK)).map(|(chunk, part)| differing_pages(chunk, part)).sum()
     }
 
-    /// Takes over what changed in `memory`, which is never smaller than the image, and answers how many 4 KiB pages did.
+    /// Copies the changes in `memory` into the image, and returns how many 4 KiB pages changed. `memory` is never smaller than the image.
     pub(crate) fn commit(&mut self, memory: &[u8]) -> u64 {
         let mut pages = 0;
         for (chunk, part) in self.chunks.iter_mut().zip(memory.chunks_exact(CHUNK)) {
@@ -58,7 +58,7 @@ impl HeapImage {
         pages
     }
 
-    /// Puts the image back into `memory`, which has the image's size, and answers how many 4 KiB pages that changed.
+    /// Copies the image back into `memory`, which has the same size, and returns how many 4 KiB pages that changed.
     pub(crate) fn restore(&self, memory: &mut [u8]) -> u64 {
         let mut pages = 0;
         for (chunk, part) in self.chunks.iter().zip(memory.chunks_exact_mut(CHUNK)) {
@@ -72,7 +72,7 @@ impl HeapImage {
     }
 }
 
-/// The 4 KiB pages in which two chunks differ. Most chunks don't: they are compared whole first, which is fastest.
+/// Returns how many 4 KiB pages of two chunks differ. Whole chunks are compared first because most are equal, and that is fastest.
 fn differing_pages(chunk: &[u8], part: &[u8]) -> u64 {
     if chunk == part {
         return 0;
@@ -107,14 +107,14 @@ mod tests {
         let mut image = HeapImage::default();
         image.commit(&memory);
         assert_eq!(image.pages_changed(&memory), 0);
-        // Three neighbours, of which the first and the last change in one byte; the chunk's last byte too.
+        // Three neighbouring pages, and the last byte of the chunk.
         for byte in [OS_PAGE - 1, OS_PAGE, 2 * OS_PAGE, CHUNK - 1] {
             memory[byte] = 2;
         }
         assert_eq!(image.pages_changed(&memory), 4);
         memory[OS_PAGE] = 1;
-        assert_eq!(image.pages_changed(&memory), 3, "the same bytes again are no change");
-        // Of what was grown the pages that hold anything.
+        assert_eq!(image.pages_changed(&memory), 3, "rewriting the same bytes is no change");
+        // New pages count if they hold anything.
         memory.resize(3 * CHUNK, 0);
         assert_eq!(image.pages_changed(&memory), 3);
         memory[2 * CHUNK + OS_PAGE] = 1;

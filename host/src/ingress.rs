@@ -14,16 +14,15 @@ use crate::settings::Status;
 use crate::subnet::{Message, Subnet};
 use crate::trap::Trap;
 
-/// Bytes of the envelope that an ingress message arrives in, for each of which the platform charges.
+/// Returns the size of an ingress message's envelope, for each byte of which the platform charges.
 ///
-/// It is CBOR with the field names of the interface specification, as a PocketIC server makes it: a tag, and a map of
-/// `content` alone, for that server's callers don't sign. Beside method and argument these are some 150 bytes. A signed
-/// envelope has another 137 for an Ed25519 key and its signature (`sender_pubkey`, `sender_sig`), and agents take 16
-/// bytes for the nonce.
+/// The envelope is CBOR with the field names of the interface specification, as a PocketIC server builds it: a tag, and a map with only
+/// `content`, because that server's callers don't sign. Besides method and argument it has about 150 bytes. A signed envelope has another
+/// 137 for an Ed25519 key and its signature (`sender_pubkey`, `sender_sig`), and agents use 16 bytes for the nonce.
 fn envelope_bytes(canister: Principal, sender: Principal, method: usize, argument: usize) -> u64 {
     const TAG: usize = 3;
     const MAP_OF_ONE: usize = 1;
-    // A map whose length isn't told, but marked by its end.
+    // A map of unstated length, with an end mark.
     const OPEN_MAP: usize = 2;
     const NUMBER: usize = 9;
     const NONCE: usize = 8;
@@ -34,14 +33,14 @@ fn envelope_bytes(canister: Principal, sender: Principal, method: usize, argumen
     (TAG + MAP_OF_ONE + OPEN_MAP + NUMBER + strings) as u64
 }
 
-/// Bytes of the longest argument that an unsigned ingress message of this sender to this method holds. A signed one holds 137 less, and an agent's
-/// nonce takes 8 more.
+/// Returns the length of the longest argument that an unsigned ingress message of this sender to this method can hold, in bytes. A signed
+/// message holds 137 bytes less, and an agent's nonce takes 8 more.
 pub fn largest_argument(canister: Principal, sender: Principal, method: &str) -> usize {
     const LONG: usize = 65_536;
     MAX_INGRESS + LONG - envelope_bytes(canister, sender, method.len(), LONG) as usize
 }
 
-/// Bytes of a text or of bytes in CBOR: the length first.
+/// Returns the length of a text or byte string in CBOR, with its length prefix.
 fn string(length: usize) -> usize {
     length
         + match length {
@@ -53,7 +52,7 @@ fn string(length: usize) -> usize {
 }
 
 impl Subnet {
-    /// Takes an update from outside into the queue, after `canister_inspect_message` has accepted it.
+    /// Puts an update from outside into the queue, after `canister_inspect_message` has accepted it.
     pub(crate) fn submit(
         &mut self,
         canister: Principal,
@@ -128,7 +127,7 @@ impl Subnet {
         }
     }
 
-    /// Answers a query; what it changes is thrown away.
+    /// Answers a query and discards its changes.
     pub(crate) fn query(
         &mut self,
         id: Principal,
@@ -174,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_envelope_is_some_150_bytes_longer() {
+    fn envelope_adds_about_150_bytes() {
         let canister = Principal::from_slice(&[0, 0, 0, 0, 0, 0, 0, 0, 1, 1]);
         let sender = Principal::self_authenticating(b"key");
         let beside = |argument| envelope_bytes(canister, sender, 7, argument) - 7 - argument as u64;

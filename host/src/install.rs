@@ -1,4 +1,4 @@
-//! Installing, upgrading and reinstalling code: all of it, or nothing.
+//! Installs, upgrades and reinstalls code, completely or not at all.
 
 use candid::Principal;
 
@@ -15,7 +15,7 @@ use crate::stable_memory::StableMemory;
 use crate::subnet::Subnet;
 use crate::trap::Trap;
 
-/// What to do with the code and data that are there.
+/// The treatment of existing code and data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Install,
@@ -59,7 +59,7 @@ impl Subnet {
         let result = hooks.install(canister, mode, code);
         if let Err(trap) = &result {
             let failed = std::mem::replace(&mut canister.state, before);
-            // What was executed has to be paid for, and what was printed stays.
+            // Executed instructions are paid for, and printed lines stay.
             let State { balance, log, .. } = failed;
             canister.state.balance = balance;
             canister.state.log = log;

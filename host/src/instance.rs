@@ -1,4 +1,4 @@
-//! A live Wasm instance and its way back to the last committed state.
+//! A live Wasm instance, with commit and rollback.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use crate::heap::HeapImage;
 use crate::module::{CanisterModule, MEMORY, TABLE};
 use crate::trap::Trap;
 
-/// Fuel for instantiation, which isn't charged: the platform writes data segments for free.
+/// Fuel for instantiation, which is not charged because the platform writes data segments for free.
 const PLENTY: u64 = i64::MAX as u64;
 
-/// Where an execution starts.
+/// The start of an execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
     /// An exported function without parameters.
@@ -31,7 +31,7 @@ pub(crate) struct Instance {
     globals: Vec<Global>,
 }
 
-/// What an execution came to.
+/// The result of an execution.
 pub(crate) struct Ended {
     pub(crate) run: Box<Run>,
     pub(crate) result: Result<(), Trap>,
@@ -39,7 +39,7 @@ pub(crate) struct Ended {
 }
 
 impl Instance {
-    /// A new instance with the memory and globals the module starts with; `start` isn't run.
+    /// Creates an instance with the module's initial memory and globals, without running `start`.
     pub(crate) fn new(module: &Arc<CanisterModule>) -> Result<Self, Trap> {
         let broken = |error: wasmtime::Error| Trap::Wasm(format!("instantiation failed: {error}"));
         let mut store = Store::new(engine::engine(), Context::default());
@@ -53,7 +53,7 @@ impl Instance {
         Ok(Instance { store, instance, memory, table, globals })
     }
 
-    /// A new instance in the state of `image`.
+    /// Creates an instance in the state of `image`.
     pub(crate) fn from_image(module: &Arc<CanisterModule>, image: &HeapImage) -> Result<Self, Trap> {
         let mut instance = Instance::new(module)?;
         if let Some(memory) = instance.memory {
@@ -66,8 +66,7 @@ impl Instance {
         Ok(instance)
     }
 
-    /// Runs from `entry` until it ends or traps; the memory then needs [`Instance::commit`] or
-    /// [`Instance::roll_back`].
+    /// Runs from `entry` until it ends or traps. The caller must then call [`Instance::commit`] or [`Instance::roll_back`].
     pub(crate) fn execute(&mut self, run: Box<Run>, entry: &Entry) -> Ended {
         let limit = run.fuel_limit();
         self.store.data_mut().run = Some(run);
@@ -99,18 +98,17 @@ impl Instance {
     fn restore(&mut self, image: &HeapImage) -> u64 {
         let pages = self.memory.map_or(0, |memory| image.restore(memory.data_mut(&mut self.store)));
         for (global, value) in self.globals.iter().zip(&image.globals) {
-            // The types are those the value was read with.
+            // The types match because the values were read from these globals.
             let _ = global.set(&mut self.store, *value);
         }
         pages
     }
 
-    /// Makes what the last execution did to heap and globals the state to go back to, and answers how many 4 KiB pages
-    /// of the heap it changed.
+    /// Commits the last execution's changes of heap and globals to `image`, and returns how many 4 KiB pages of the heap it changed.
     pub(crate) fn commit(&mut self, image: &mut HeapImage) -> u64 {
         let pages = self.memory.map_or(0, |memory| image.commit(memory.data(&self.store)));
         let values = self.globals.iter().map(|global| global.get(&mut self.store));
-        // No compiler makes mutable globals of references; instances that did would be rebuilt from scratch.
+        // No compiler makes mutable globals of references, so they are not restored.
         image.globals = values.map(|value| if value.ref_().is_some() { Val::I32(0) } else { value }).collect();
         pages
     }
@@ -131,7 +129,7 @@ impl Instance {
     }
 }
 
-/// The type of a callback is `(i32) -> ()`, on the platform as here.
+/// Calls a callback, whose type is `(i32) -> ()`, as on the platform.
 fn call_back(function: Func, store: &mut Store<Context>, env: u32) -> wasmtime::Result<()> {
     function.typed::<u32, ()>(&mut *store)?.call(store, env)
 }

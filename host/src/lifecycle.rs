@@ -1,4 +1,4 @@
-//! Starting, stopping, uninstalling, settings and status.
+//! Starts, stops and uninstalls canisters; settings and status.
 
 use candid::Principal;
 
@@ -33,10 +33,10 @@ impl Host {
         Ok(())
     }
 
-    /// Stops a canister: executes messages until its open calls are over.
+    /// Stops a canister: executes messages until its open calls have ended.
     ///
     /// # Errors
-    /// When there is no such canister, the sender isn't a controller, or an open call can't come to an end.
+    /// When there is no such canister, the sender is not a controller, or an open call cannot end.
     pub fn stop_canister(&self, canister: Principal, sender: Option<Principal>) -> Result<(), RejectResponse> {
         let mut subnet = self.subnet();
         subnet.begin_stop(canister, or_anonymous(sender))?;
@@ -50,7 +50,7 @@ impl Host {
         Ok(())
     }
 
-    /// Begins to stop a canister without executing anything: it is stopping until its open calls are over.
+    /// Begins to stop a canister without executing anything. Its status is "stopping" until its open calls have ended.
     ///
     /// # Errors
     /// When there is no such canister or the sender isn't a controller.
@@ -58,7 +58,7 @@ impl Host {
         self.subnet().begin_stop(canister, or_anonymous(sender))
     }
 
-    /// The status of a canister.
+    /// Returns the status of a canister.
     ///
     /// # Errors
     /// When there is no such canister or the sender isn't a controller.
@@ -108,7 +108,7 @@ impl Host {
 }
 
 impl Subnet {
-    /// Lets a canister take no new calls; it is stopped as soon as its open ones are over.
+    /// Stops new calls to a canister. It is stopped once its open calls have ended.
     pub(crate) fn begin_stop(&mut self, id: Principal, sender: Principal) -> Result<(), RejectResponse> {
         let state = &mut self.controlled(id, sender, "stop_canister")?.state;
         state.status = if state.contexts.is_empty() { Status::Stopped } else { Status::Stopping };

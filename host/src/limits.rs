@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::execution::Kind;
 
-/// Bytes of a page of the operating system, the unit in which the platform charges and tracks.
+/// Bytes of a page of the operating system, the platform's unit of charging and tracking.
 pub(crate) const OS_PAGE: usize = 4096;
 /// Bytes of a Wasm page, the unit in which stable memory grows.
 pub(crate) const WASM_PAGE: u64 = 65_536;
@@ -28,13 +28,13 @@ pub struct StablePagePrices {
 }
 
 impl StablePagePrices {
-    /// Of the reference server, PocketIC 10.0.0: reading is free, and a page that is written costs 1,000.
+    /// Prices of the reference server, PocketIC 10.0.0: reading is free, and a written page costs 1,000.
     pub const TODAY: Self = Self { first_access: 0, first_write: 1_000 };
-    /// Of newer replicas, about: 5,000 for the first access, and 5,000 for the first write.
+    /// Approximate prices of newer replicas: 5,000 for the first access, and 5,000 for the first write.
     pub const TOMORROW: Self = Self { first_access: 5_000, first_write: 5_000 };
 }
 
-/// Limits of a message and of the subnet, and the one price that newer replicas have changed.
+/// Limits of a message and of the subnet, and the one price that newer replicas change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Instructions of an update, a timer or a callback: 40 B.
@@ -51,26 +51,23 @@ pub struct Limits {
     pub query_stable_bytes: u64,
     /// The same for a hook of an installation or upgrade: 8 GiB each.
     pub install_stable_bytes: u64,
-    /// What the pages of stable memory that a message touches cost, inside its instructions: as
-    /// [today](StablePagePrices::TODAY).
+    /// Prices of the stable memory pages that a message touches, counted within its instructions. Default: [`StablePagePrices::TODAY`].
     pub stable_page_prices: StablePagePrices,
     /// Wasm pages (64 KiB) of stable memory of one canister: 500 GiB.
     pub canister_stable_pages: u64,
-    /// Wasm pages (64 KiB) of stable memory that all canisters together may have: without limit. Growing beyond
-    /// answers -1.
+    /// Wasm pages (64 KiB) of stable memory of all canisters together: unlimited. Growing beyond returns -1.
     pub subnet_stable_pages: u64,
-    /// Bytes in use by all canisters together up to which growing memory reserves no cycles: 750 GiB.
+    /// Bytes in use by all canisters together, up to which growing memory reserves no cycles: 750 GiB.
     pub subnet_reservation_bytes: u64,
-    /// Bytes that the subnet has for canisters, at which growing reserves most: 2 TiB.
+    /// Bytes that the subnet has for canisters, at which growing reserves the most: 2 TiB.
     pub subnet_bytes: u64,
-    /// Bytes in use by canisters that are not on this host: none.
+    /// Bytes in use by canisters that are not on this host: 0.
     pub subnet_bytes_elsewhere: u64,
-    /// Instructions that a round has, heap pages included: 7 B. With 0 a round executes nothing.
+    /// Instructions of a round, including those for heap pages: 7 B. With 0 a round executes nothing.
     pub round_instructions: u64,
-    /// Bytes of stable pages and of heap pages that may be dirtied in a round: 75 MiB. With less than a page of 4 KiB a
-    /// round executes nothing.
+    /// Bytes of stable pages and heap pages that a round may dirty: 75 MiB. With less than one page of 4 KiB a round executes nothing.
     pub round_dirty_bytes: u64,
-    /// By how much a round moves the clock: a second.
+    /// Time by which a round moves the clock: 1 second.
     pub round_duration: Duration,
 }
 
@@ -107,7 +104,7 @@ impl Limits {
         }
     }
 
-    /// 4 KiB pages of stable memory that may be read, and that may be written.
+    /// Returns the most 4 KiB pages of stable memory that may be read, and the most that may be written.
     pub(crate) fn stable_accesses(&self, kind: Kind) -> u64 {
         let bytes = match kind {
             Kind::Start | Kind::Init | Kind::PreUpgrade | Kind::PostUpgrade => self.install_stable_bytes,

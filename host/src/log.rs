@@ -2,18 +2,18 @@
 
 use std::collections::VecDeque;
 
-/// A line of a canister's log: debug output, or why a message trapped.
+/// A record of a canister's log: debug output, or the reason of a trap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogRecord {
-    /// Counts the records of a canister, dropped ones included.
+    /// The number of the record; dropped records count.
     pub idx: u64,
     /// Nanoseconds since 1970.
     pub timestamp_nanos: u64,
-    /// The output; of a trap, `[TRAP]: ` and its message.
+    /// The output, or `[TRAP]: ` and the trap's message.
     pub content: Vec<u8>,
 }
 
-/// A log that drops its oldest records when it gets too large.
+/// A log that drops its oldest records when it exceeds a limit.
 #[derive(Clone, Default)]
 pub(crate) struct Log {
     records: VecDeque<LogRecord>,
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_go_first() {
+    fn oldest_records_are_dropped_first() {
         let mut log = Log::default();
         for i in 0..5 {
             log.push(i, vec![0; 10], 25);

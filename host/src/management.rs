@@ -1,4 +1,4 @@
-//! The management canister, as far as there is one.
+//! The management canister, which has only `raw_rand` here.
 
 use crate::reject::{ErrorCode, RejectResponse};
 use crate::subnet::Subnet;

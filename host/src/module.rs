@@ -1,10 +1,9 @@
-//! From a canister's Wasm to a module the host can run, roll back and snapshot.
+//! Rewrites and compiles a canister's Wasm into a module that the host can run, roll back and snapshot.
 //!
-//! The host needs what a canister doesn't export: its memory, its table (callbacks are indexes into it) and every
-//! mutable global, for a trap must undo those too. It also must be able to make a second instance of an installed
-//! canister without running its `start` function again. So before compiling, the export section is rewritten: extra
-//! exports under a prefix of the host's own, and `start` becomes such an export. Everything else is passed through
-//! byte for byte; code isn't touched, so its cost isn't either.
+//! The host needs parts that a canister does not export: its memory, its table (callbacks are indexes into it), and every mutable global,
+//! because a trap must undo those, too. It must also be able to create a second instance of an installed canister without running its
+//! `start` function again. So the export section is rewritten before compiling: the host adds exports under its own prefix, and turns
+//! `start` into one of them. Everything else is copied byte for byte; the code stays the same, and so does its cost.
 
 use std::collections::HashSet;
 use std::io::Read;
@@ -28,7 +27,7 @@ pub(crate) const START: &str = "coppice_host:start";
 /// The largest module, in bytes after decompression: 100 MiB.
 const MAX_MODULE: u64 = 100 << 20;
 
-/// Why bytes can't be installed as a canister's code.
+/// Reason why bytes cannot be installed as a canister's code.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InvalidModule {
     #[error("failed to decompress Wasm module: {0}")]
@@ -78,7 +77,7 @@ impl CanisterModule {
         })
     }
 
-    /// Whether the canister exports a function of this name.
+    /// Returns true if the canister exports a function of this name.
     pub(crate) fn exports(&self, name: &str) -> bool {
         self.exports.contains(name)
     }

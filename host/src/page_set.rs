@@ -1,11 +1,11 @@
-//! A set of page numbers, for counting the distinct pages a message touches.
+//! Set of page numbers, for counting the distinct pages that a message touches.
 
 use std::collections::HashMap;
 
-/// 4,096 pages (16 MiB of memory) a block: neighbouring pages, the common case, share one look-up entry.
+/// Words of a block. A block has 4,096 pages (16 MiB of memory), so that neighbouring pages, the common case, share one look-up entry.
 const WORDS: usize = 64;
 
-/// A set of page numbers that knows its size.
+/// A set of page numbers that counts its elements.
 #[derive(Default)]
 pub(crate) struct PageSet {
     blocks: HashMap<u64, Box<[u64; WORDS]>>,
@@ -17,7 +17,7 @@ impl PageSet {
         (page / (WORDS as u64 * 64), (page / 64) as usize % WORDS, 1 << (page % 64))
     }
 
-    /// Adds a page and says whether it is new.
+    /// Adds a page and returns whether it is new.
     pub(crate) fn insert(&mut self, page: u64) -> bool {
         let (block, word, bit) = Self::locate(page);
         let word = &mut self.blocks.entry(block).or_insert_with(|| Box::new([0; WORDS]))[word];

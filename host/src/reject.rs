@@ -1,4 +1,4 @@
-//! Why a call failed, with the platform's codes.
+//! Rejects of calls, with the platform's codes.
 
 use std::fmt;
 
@@ -8,9 +8,9 @@ use candid::Principal;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum RejectCode {
-    /// Fatal system error; retrying is of no use.
+    /// Fatal system error; a retry does not help.
     SysFatal = 1,
-    /// Transient system error; retrying may help.
+    /// Transient system error; a retry may help.
     SysTransient = 2,
     /// The destination doesn't exist or doesn't take calls.
     DestinationInvalid = 3,
@@ -26,7 +26,7 @@ pub enum RejectCode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum ErrorCode {
-    /// The host takes no such message, for example one above the size limit.
+    /// The host refuses such a message, for example one above the size limit.
     SubnetOversubscribed = 101,
     /// The canister still waits for responses.
     StopCanisterRequestTimeout = 206,
@@ -58,11 +58,11 @@ pub enum ErrorCode {
     CanisterStopping = 509,
     /// The sender isn't a controller.
     CanisterInvalidController = 512,
-    /// The canister isn't empty, yet was to be installed.
+    /// The canister is not empty and cannot be installed.
     CanisterNonEmpty = 514,
-    /// Past the instruction limit.
+    /// The instruction limit was exceeded.
     CanisterInstructionLimitExceeded = 522,
-    /// Past the limit of stable memory pages touched by one message.
+    /// The limit of stable memory pages touched by one message was exceeded.
     CanisterMemoryAccessLimitExceeded = 524,
     /// Growing memory would freeze the canister.
     InsufficientCyclesInMemoryGrow = 532,
@@ -72,14 +72,14 @@ pub enum ErrorCode {
     CanisterMethodNotFound = 536,
     /// The canister has no code.
     CanisterWasmModuleNotFound = 537,
-    /// Past the `wasm_memory_limit` of the settings.
+    /// The `wasm_memory_limit` of the settings was exceeded.
     CanisterWasmMemoryLimitExceeded = 539,
-    /// Nobody is left who could answer, or nobody did in the time that a call waits.
+    /// The call can no longer be answered, or was not answered before its deadline.
     DeadlineExpired = 601,
 }
 
 impl ErrorCode {
-    /// The class a code belongs to: its hundreds.
+    /// Returns the class of a code: its hundreds.
     pub fn reject_code(self) -> RejectCode {
         match self as u16 / 100 {
             1 => RejectCode::SysFatal,
@@ -104,14 +104,14 @@ impl fmt::Display for ErrorCode {
 pub struct RejectResponse {
     /// The class.
     pub reject_code: RejectCode,
-    /// For people; worded as the platform words it.
+    /// The message for people, in the platform's words.
     pub reject_message: String,
     /// The exact reason.
     pub error_code: ErrorCode,
 }
 
 impl RejectResponse {
-    /// A reject whose class follows from its code.
+    /// Creates a reject with the class of its code.
     pub(crate) fn new(error_code: ErrorCode, reject_message: impl Into<String>) -> Self {
         RejectResponse { reject_code: error_code.reject_code(), reject_message: reject_message.into(), error_code }
     }

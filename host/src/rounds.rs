@@ -1,13 +1,12 @@
-//! Rounds: what a loaded subnet does with the messages of a canister in a second, and what is left to the next.
+//! Rounds: a loaded subnet's limit of work per second, and the messages it leaves to the next round.
 //!
-//! A round moves the clock, puts every timer that is due into the queue once, and executes messages first in, first out,
-//! until it has no instructions or no dirtied pages left. A message that needs more than that goes on in the next round,
-//! and in as many as it takes; nothing else runs meanwhile. Its call is answered, and what it sends joins the queue, in
-//! the round in which it ends. The host executes it when it begins: a query in between sees what it did already, which
-//! the platform shows when it has ended.
+//! A round moves the clock, puts every due timer into the queue once, and executes messages first in, first out, until it has used up its
+//! instructions or dirtied pages. A message that needs more continues in as many further rounds as it takes; nothing else runs meanwhile.
+//! Its call is answered, and its own calls join the queue, in the round in which it ends. The host executes the message in its first round,
+//! so a query in between sees its effects already; the platform shows them only after the last round.
 //!
-//! There is one queue and one budget, as if all canisters shared a core: the model is meant for one canister and its
-//! clients. The platform's other costs of a round (scheduling, checkpoints, other canisters) are not in it.
+//! There is one queue and one budget, as if all canisters shared a core: the model is meant for one canister and its clients. It leaves out
+//! the platform's other costs of a round (scheduling, checkpoints, other canisters).
 
 use std::collections::BTreeMap;
 
@@ -16,21 +15,20 @@ use crate::limits::OS_PAGE;
 use crate::reject::RejectResponse;
 use crate::subnet::{Message, Subnet};
 
-/// What was done in a round.
+/// The report of a round.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Round {
-    /// Counts the rounds of a host, from 1.
+    /// The number of the round, from 1.
     pub number: u64,
-    /// The calls from outside that were answered, in the order of their answers.
+    /// Calls from outside that were answered, in the order of their answers.
     pub completed: Vec<Completed>,
-    /// Instructions used, heap pages included; at most [`Limits::round_instructions`](crate::Limits::round_instructions).
+    /// Instructions used, including those for heap pages; at most [`Limits::round_instructions`](crate::Limits::round_instructions).
     pub instructions: u64,
-    /// 4 KiB pages dirtied, of stable memory and of the heap; at most what
-    /// [`Limits::round_dirty_bytes`](crate::Limits::round_dirty_bytes) has.
+    /// 4 KiB pages of stable memory and heap dirtied; at most [`Limits::round_dirty_bytes`](crate::Limits::round_dirty_bytes).
     pub pages: u64,
-    /// Whether a message goes on in the next round.
+    /// True if a message continues in the next round.
     pub in_progress: bool,
-    /// Messages that wait for a later round, without the one in progress.
+    /// Messages waiting for a later round, without the one in progress.
     pub waiting: usize,
 }
 
@@ -43,19 +41,19 @@ pub struct Completed {
     pub delay: u64,
 }
 
-/// What rounds have to remember; it belongs to a checkpoint.
+/// State of the rounds; part of a checkpoint.
 #[derive(Clone, Default)]
 pub(crate) struct Rounds {
     /// Rounds begun so far.
     begun: u64,
-    /// Open calls from outside, and how many rounds had begun when they were submitted.
+    /// Open calls from outside, with the number of rounds begun when each was submitted.
     submitted: BTreeMap<MessageId, u64>,
-    /// Calls that the message being executed answered; none outside of a round.
+    /// Calls that the executing message answered; `None` outside a round.
     answered: Option<Vec<MessageId>>,
     in_progress: Option<Executed>,
 }
 
-/// A message that was executed, and what of it rounds have yet to account for.
+/// An executed message, with the work that rounds have yet to account for.
 #[derive(Clone)]
 struct Executed {
     rest: Work,
@@ -65,7 +63,7 @@ struct Executed {
     answers: Vec<(MessageId, Result<Vec<u8>, RejectResponse>)>,
 }
 
-/// What a message needs, or a round has.
+/// Work that a message needs, or that is left in a round.
 #[derive(Clone, Copy)]
 struct Work {
     instructions: u64,
@@ -74,7 +72,7 @@ struct Work {
 }
 
 impl Work {
-    /// Takes what is needed as far as it is there, and answers the rest of the need.
+    /// Takes as much of `needed` as is left, and returns the rest.
     fn take(&mut self, needed: Work) -> Work {
         let taken =
             Work { instructions: needed.instructions.min(self.instructions), pages: needed.pages.min(self.pages) };
@@ -83,7 +81,7 @@ impl Work {
         Work { instructions: needed.instructions - taken.instructions, pages: needed.pages - taken.pages }
     }
 
-    /// Whether a round with so much left begins no message.
+    /// Returns true if a round with this much left begins no message.
     fn is_used_up(self) -> bool {
         self.instructions == 0 || self.pages == 0
     }
@@ -94,12 +92,12 @@ impl Work {
 }
 
 impl Rounds {
-    /// Notes that a call from outside was taken.
+    /// Records that a call from outside was submitted.
     pub(crate) fn submit(&mut self, id: MessageId) {
         self.submitted.insert(id, self.begun);
     }
 
-    /// Notes that it was answered.
+    /// Records that the call was answered.
     pub(crate) fn answer(&mut self, id: MessageId) {
         match &mut self.answered {
             Some(answered) => answered.push(id),
@@ -126,7 +124,7 @@ impl Subnet {
         if let Some(message) = self.shared.rounds.in_progress.take() {
             self.account(message, &mut left, &mut completed);
         }
-        // The timer of a canister that is still busy isn't looked at.
+        // The timer of a canister that is still busy is not checked.
         if self.shared.rounds.in_progress.is_none() {
             self.queue_due_timers();
         }
@@ -146,7 +144,7 @@ impl Subnet {
         }
     }
 
-    /// Executes a message and keeps what it sent and answered apart.
+    /// Executes a message and withholds its calls and answers.
     fn execute_apart(&mut self, message: Message) -> Executed {
         let work = |subnet: &Subnet| Work {
             instructions: subnet.history.totals.instructions_charged as u64,
@@ -167,11 +165,11 @@ impl Subnet {
         Executed { rest, sent, answers }
     }
 
-    /// Takes what a message needs from what is left of the round, and lets it end, or go on in the next.
+    /// Takes the work of a message from what is left of the round. The message then ends, or continues in the next round.
     fn account(&mut self, mut message: Executed, left: &mut Work, completed: &mut Vec<Completed>) {
         message.rest = left.take(message.rest);
         if !message.rest.is_done() {
-            // Nothing else runs beside it.
+            // Nothing else runs meanwhile.
             self.shared.rounds.in_progress = Some(message);
             return;
         }
@@ -183,7 +181,7 @@ impl Subnet {
         self.end(message);
     }
 
-    /// Lets a message end that went on in a later round, because something is to be executed outside of rounds.
+    /// Ends a message in progress, because a message must be executed outside of rounds.
     pub(crate) fn leave_rounds(&mut self) {
         if let Some(message) = self.shared.rounds.in_progress.take() {
             self.end(message);

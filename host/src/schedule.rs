@@ -1,7 +1,7 @@
-//! One message at a time: taking it from the queue, executing it, passing its effects on.
+//! Scheduler: takes one message at a time from the queue, executes it, and passes its effects on.
 //!
-//! Messages wait in a single queue, first in, first out. A timer that is due joins its end, so timers fire between
-//! any two messages, during another call's wait too. A timer is taken back before it fires and stays so if it traps.
+//! Messages wait in a single queue, first in, first out. A due timer joins the end of the queue, so timers fire between any two messages,
+//! also while another call waits. A timer is unset before it fires, and stays unset if it traps.
 
 use candid::Principal;
 
@@ -19,11 +19,11 @@ use crate::trap::Trap;
 
 /// The export that a timer runs.
 const TIMER: &str = "canister_global_timer";
-/// The index of a callback that is to be left out: the canister doesn't care for the answer.
+/// The index that stands for no callback: the canister ignores the answer.
 const NO_CALLBACK: u32 = u32::MAX;
 
 impl Subnet {
-    /// Executes one message or one due timer, and says whether there was one.
+    /// Executes one message or one due timer, and returns whether there was one.
     pub(crate) fn step(&mut self) -> bool {
         self.begin_round();
         self.leave_rounds();
@@ -42,7 +42,7 @@ impl Subnet {
         false
     }
 
-    /// Executes a message, and says whether there was something to execute: a timer may not fire any more.
+    /// Executes a message. Returns false if there was nothing to execute, because a timer may no longer fire.
     pub(crate) fn execute(&mut self, message: Message) -> bool {
         match message {
             Message::Ingress { id, canister, sender, method, payload } => {
@@ -65,7 +65,7 @@ impl Subnet {
                 canister.state.balance = balance;
             }
         }
-        // An upgrade's own hooks are messages; whatever falls due by them waits for the next step.
+        // An upgrade's own hooks are messages. Upgrades that come due during them wait for the next step.
         if (!self.shared.queue.is_empty() || self.timer_due())
             && let Some(upgrade) = self.faults.take_upgrade()
         {
@@ -89,7 +89,7 @@ impl Subnet {
         self.canisters.values().any(|canister| self.may_fire(&canister.state))
     }
 
-    /// Puts every timer that is due into the queue, once.
+    /// Puts every due timer into the queue, once.
     pub(crate) fn queue_due_timers(&mut self) {
         let due = self.canisters.values().filter(|canister| self.may_fire(&canister.state)).map(|canister| canister.id);
         for canister in due.collect::<Vec<_>>() {
@@ -101,7 +101,7 @@ impl Subnet {
         }
     }
 
-    /// Runs a timer, unless it was set anew or may not fire any more since it was queued.
+    /// Runs a timer, unless it was set anew since it was queued, or may no longer fire.
     fn fire(&mut self, id: Principal) -> bool {
         let fires = self.canisters.get(&id).is_some_and(|canister| self.may_fire(&canister.state));
         if fires && let Some(canister) = self.canisters.get_mut(&id) {
@@ -112,7 +112,7 @@ impl Subnet {
         fires
     }
 
-    /// Why a canister takes no call now.
+    /// Returns the reason why a canister refuses a call now, or the export to call.
     pub(crate) fn refusal(&self, id: Principal, method: &str) -> Result<(Kind, String), RejectResponse> {
         let canister = self.canisters.get(&id).ok_or_else(|| not_found(id))?;
         let state = &canister.state;
@@ -141,7 +141,7 @@ impl Subnet {
         Err(Trap::MethodNotFound { kind: "update", name: method.into() }.reject(id))
     }
 
-    /// Executes a call that arrives, or refuses it.
+    /// Executes an arriving call, or refuses it.
     fn arrive(&mut self, id: Principal, origin: Origin, input: Input) {
         match self.refusal(id, &input.method) {
             Ok((kind, export)) => self.begin(id, origin, kind, export, input),
@@ -182,7 +182,7 @@ impl Subnet {
         self.arrive(call.callee, origin, input);
     }
 
-    /// Runs the callback of a call that was answered.
+    /// Runs the callback of an answered call.
     fn response(
         &mut self,
         id: Principal,
@@ -195,16 +195,16 @@ impl Subnet {
         let Ok((canister, mut around)) = self.split(id) else { return };
         let state = &mut canister.state;
         let callback = state.callbacks.remove(&callback);
-        // As on the platform: what comes back late, behind the deadline of a call that waits for a bounded time, is lost with the answer.
+        // As on the platform, a refund that arrives after the deadline of a bounded-wait call is lost with the answer.
         if callback.is_some() || !bounded {
             state.balance += refund;
         }
-        // Without a callback the deadline has passed, or the canister was uninstalled meanwhile: the answer is lost.
+        // Without a callback, the deadline has passed, or the canister was uninstalled meanwhile: the answer is lost.
         let Some(callback) = callback else { return };
         let Some(context) = state.contexts.get_mut(&callback.context) else { return };
         context.outstanding -= 1;
         let bytes = result.as_ref().map_or_else(|reject| reject.reject_message.len(), Vec::len) as u128;
-        // What was paid in advance for the longest possible reply comes back.
+        // The part prepaid for a longer reply is refunded.
         state.balance += cycles::CALL_BYTE * cycles::MAX_REPLY.saturating_sub(bytes);
         let prepaid = callback.prepaid.saturating_sub(cycles::CALL_BYTE * cycles::MAX_REPLY);
         let (kind, closure, arg, reject) = match result {
@@ -235,13 +235,13 @@ impl Subnet {
         let done = canister.execute(job, &mut around);
         if let (Err(_), Some(cleanup)) = (&done.result, callback.on_cleanup) {
             let job = Job { kind: Kind::Cleanup, entry: entry(cleanup), input: cleanup_input, limit, prepaid: None };
-            // A cleanup that traps is undone, and that is all.
+            // A trap in a cleanup is undone, without further effect.
             canister.execute(job, &mut around);
         }
         self.settle(id, callback.context, done);
     }
 
-    /// Passes on what a message of a call did: its calls, its answer, or its end without one.
+    /// Passes on the effects of a call's message: its calls, its answer, or its end without an answer.
     fn settle(&mut self, id: Principal, context_id: u64, done: Done) {
         let time = self.shared.time;
         let Some(canister) = self.canisters.get_mut(&id) else { return };
@@ -289,7 +289,7 @@ impl Subnet {
         }
     }
 
-    /// Hands an answer to whoever waits for it.
+    /// Delivers an answer to the origin of the call.
     pub(crate) fn answer(&mut self, origin: Origin, result: Result<Vec<u8>, RejectResponse>, refund: u128) {
         match origin {
             Origin::Ingress(id) => {

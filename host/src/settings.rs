@@ -5,20 +5,20 @@ use std::sync::Arc;
 
 use candid::Principal;
 
-/// Settings to give a canister; what is `None` stays as it is.
+/// Settings to change; `None` leaves a setting as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CanisterSettings {
-    /// Who may install, stop and so on; at first the creator.
+    /// Principals that may install, stop and so on; default: the creator.
     pub controllers: Option<Vec<Principal>>,
-    /// Seconds of storage the balance must always cover; 30 days at first.
+    /// Seconds of storage the balance must always cover; default: 30 days.
     pub freezing_threshold: Option<u64>,
-    /// Cycles that may be reserved for storage; 5 T at first. With 0 memory doesn't grow where growing reserves any.
+    /// Cycles that may be reserved for storage; default: 5 T. With 0, growing memory is refused once it reserves any.
     pub reserved_cycles_limit: Option<u128>,
-    /// Bytes the heap may have in updates and hooks, 0 for no limit; 3 GiB at first.
+    /// Most bytes of the heap in updates and hooks, 0 for no limit; default: 3 GiB.
     pub wasm_memory_limit: Option<u64>,
-    /// Bytes of debug output that are kept; 2 MiB at first, the most the platform allows.
+    /// Bytes of debug output that are kept; default: 2 MiB, the platform's maximum.
     pub log_memory_limit: Option<u64>,
-    /// What `ic0.env_var_*` answer.
+    /// The environment variables that `ic0.env_var_*` read.
     pub environment_variables: Option<BTreeMap<String, String>>,
 }
 
@@ -59,19 +59,19 @@ impl Settings {
     }
 }
 
-/// Whether a canister takes messages.
+/// The run state of a canister.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Status {
-    /// It does.
+    /// Takes messages.
     Running,
-    /// It only takes the responses it waits for.
+    /// Takes only the responses it waits for.
     Stopping,
-    /// It doesn't.
+    /// Takes no messages.
     Stopped,
 }
 
 impl Status {
-    /// The number `ic0.canister_status` answers.
+    /// Returns the number that `ic0.canister_status` returns.
     pub(crate) fn number(self) -> u32 {
         match self {
             Status::Running => 1,
@@ -84,7 +84,7 @@ impl Status {
 /// The state of a canister as its controllers see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CanisterStatus {
-    /// Whether it takes messages.
+    /// The run state.
     pub status: Status,
     /// SHA-256 of the module as it was installed.
     pub module_hash: Option<Vec<u8>>,
@@ -98,7 +98,7 @@ pub struct CanisterStatus {
     pub stable_memory_size: u64,
     /// The balance, in cycles.
     pub cycles: u128,
-    /// Cycles set aside for storage beside the balance, which pay for it first.
+    /// Cycles set aside for storage, in addition to the balance. They pay for storage first.
     pub reserved_cycles: u128,
     /// Cycles that may be reserved for storage.
     pub reserved_cycles_limit: u128,
@@ -106,11 +106,11 @@ pub struct CanisterStatus {
     pub freezing_threshold: u64,
     /// The balance below which the canister is frozen, in cycles.
     pub freezing_limit: u128,
-    /// Cycles that storage costs a day.
+    /// Cycles that storage costs per day.
     pub idle_cycles_burned_per_day: u128,
     /// Counts changes of code, settings and state.
     pub version: u64,
-    /// When the timer will fire, in nanoseconds since 1970; 0 when it isn't set.
+    /// The time when the timer fires, in nanoseconds since 1970; 0: not set.
     pub global_timer: u64,
     /// The data last certified.
     pub certified_data: Vec<u8>,

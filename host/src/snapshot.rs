@@ -1,6 +1,6 @@
 //! Snapshots of a canister, and checkpoints of the whole host.
 //!
-//! Both hold clones of canister states, which share their pages with the living ones until either side writes.
+//! Both hold clones of canister states, which share their pages with the live states until either side writes.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +14,15 @@ use crate::subnet::{Shared, Subnet};
 /// A snapshot of a canister: heap, globals, stable memory, code, settings, cycles, timer, certified data and log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Names the snapshot.
+    /// The id of the snapshot.
     pub id: Vec<u8>,
-    /// When it was taken, in nanoseconds since 1970.
+    /// The time of the snapshot, in nanoseconds since 1970.
     pub taken_at_timestamp: u64,
     /// Bytes of heap, stable memory and module.
     pub total_size: u64,
 }
 
-/// The whole host at one moment, messages in flight and clock included; limits, faults and the record of executions
-/// aren't part of it.
+/// The whole host at one moment, including messages in flight and the clock, but not limits, faults and the record of executions.
 #[derive(Clone)]
 pub struct Checkpoint {
     shared: Shared,
@@ -31,7 +30,7 @@ pub struct Checkpoint {
 }
 
 impl Host {
-    /// Takes a snapshot of a canister, in place of another if one is named.
+    /// Takes a snapshot of a canister. It replaces `replace_snapshot`, if given.
     ///
     /// # Errors
     /// When there is no such canister or snapshot, or the sender isn't a controller.
@@ -55,8 +54,8 @@ impl Host {
         Ok(snapshot)
     }
 
-    /// Puts a canister back to a snapshot: heap, globals, stable memory, code, settings, cycles, timer, log. Calls in
-    /// progress stay: their answers go to the restored code, as on the platform.
+    /// Restores a canister from a snapshot: heap, globals, stable memory, code, settings, cycles, timer, log. Calls in progress stay: their
+    /// answers go to the restored code, as on the platform.
     ///
     /// # Errors
     /// When there is no such canister or snapshot, or the sender isn't a controller.
@@ -97,7 +96,7 @@ impl Host {
         Ok(())
     }
 
-    /// The whole host at this moment, messages in flight included. Cheap: memory is shared until it is written.
+    /// Returns the whole host at this moment, including messages in flight. Cheap: memory is shared until it is written.
     pub fn checkpoint(&self) -> Checkpoint {
         let subnet = self.subnet();
         Checkpoint {
@@ -106,7 +105,7 @@ impl Host {
         }
     }
 
-    /// Goes back to a checkpoint, of this or of another host. Limits, faults and executions stay as they are.
+    /// Restores a checkpoint, of this or of another host. Limits, faults and executions stay as they are.
     pub fn restore(&self, checkpoint: &Checkpoint) {
         let mut subnet = self.subnet();
         subnet.shared = checkpoint.shared.clone();

@@ -1,10 +1,10 @@
-//! Sparse stable memory with a per-message undo log.
+//! Sparse stable memory with an undo log per message.
 //!
-//! A canister may address 500 GiB, most of it never touched, and a message that traps must leave no trace. Pages of
-//! 4 KiB hang off a two-level table (a leaf covers 2 MiB) that only grows as far as the highest page written; an
-//! absent page reads as zeros, so growing costs nothing. Pages and leaves are shared by reference count: cloning the
-//! memory (a snapshot, a failed upgrade) copies the top table alone. The first write to a page within a message puts
-//! the page's former content into the undo log, which also is the record of distinct pages written.
+//! A canister may address 500 GiB, most of it never touched, and a message that traps must leave no trace. Pages of 4 KiB hang off a
+//! two-level table (a leaf covers 2 MiB) that grows only up to the highest written page; an absent page reads as zeros, so growing costs
+//! nothing. Pages and leaves are shared by reference count: cloning the memory (for a snapshot, or before an upgrade) copies only the top
+//! table. The first write to a page within a message puts the page's old content into the undo log, which is also the record of distinct
+//! pages written.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub(crate) struct StableMemory {
     wasm_pages: u64,
 }
 
-/// What one message did to a stable memory.
+/// One message's changes to a stable memory, for undo and for counting.
 #[derive(Default)]
 pub(crate) struct Journal {
     undo: Vec<(u64, Option<Arc<Page>>)>,
@@ -45,22 +45,22 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// A journal for a message that starts on `memory`.
+    /// Creates a journal for a message that starts on `memory`.
     pub(crate) fn start(memory: &StableMemory) -> Self {
         Journal { wasm_pages_before: memory.wasm_pages, ..Journal::default() }
     }
 
-    /// Distinct 4 KiB pages written so far.
+    /// Returns the number of distinct 4 KiB pages written so far.
     pub(crate) fn pages_written(&self) -> u64 {
         self.written.len()
     }
 
-    /// Distinct 4 KiB pages read so far.
+    /// Returns the number of distinct 4 KiB pages read so far.
     pub(crate) fn pages_read(&self) -> u64 {
         self.read.len()
     }
 
-    /// Instructions that reading the range costs for its pages.
+    /// Returns the instructions charged for the pages of a read.
     pub(crate) fn price_of_reading(&self, prices: StablePagePrices, offset: u64, size: u64) -> u64 {
         if prices.first_access == 0 {
             return 0;
@@ -69,7 +69,7 @@ impl Journal {
         prices.first_access.saturating_mul(pages)
     }
 
-    /// Instructions that writing the range costs for its pages.
+    /// Returns the instructions charged for the pages of a write.
     pub(crate) fn price_of_writing(&self, prices: StablePagePrices, offset: u64, size: u64) -> u64 {
         let written = pages_of(offset, size).filter(|page| !self.written.contains(*page)).count() as u64;
         prices.first_write.saturating_mul(written).saturating_add(self.price_of_reading(prices, offset, size))
@@ -85,12 +85,12 @@ fn pages_of(offset: u64, size: u64) -> std::ops::Range<u64> {
 }
 
 impl StableMemory {
-    /// The size in Wasm pages of 64 KiB.
+    /// Returns the size in Wasm pages of 64 KiB.
     pub(crate) fn wasm_pages(&self) -> u64 {
         self.wasm_pages
     }
 
-    /// The size in bytes.
+    /// Returns the size in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.wasm_pages * WASM_PAGE
     }
@@ -144,7 +144,7 @@ impl StableMemory {
         }
     }
 
-    /// Copies `source` into the memory and keeps what was there before.
+    /// Copies `source` into the memory, and keeps the old pages in the undo log.
     pub(crate) fn write(
         &mut self,
         journal: &mut Journal,
@@ -164,7 +164,7 @@ impl StableMemory {
                 Some(page) if part.len() < OS_PAGE => {
                     Arc::make_mut(page)[start..start + part.len()].copy_from_slice(part);
                 }
-                // A page that is overwritten whole needs no copy of what a snapshot or the undo log still holds.
+                // A page that is overwritten completely need not be copied first, even if a snapshot or the undo log shares it.
                 _ => {
                     let mut page = [0; OS_PAGE];
                     page[start..start + part.len()].copy_from_slice(part);
@@ -177,7 +177,7 @@ impl StableMemory {
         Ok(())
     }
 
-    /// Undoes everything the message of `journal` did.
+    /// Undoes all changes of the journal's message.
     pub(crate) fn roll_back(&mut self, journal: &mut Journal) {
         for (index, page) in journal.undo.drain(..) {
             *self.slot(index) = page;
@@ -185,19 +185,19 @@ impl StableMemory {
         self.wasm_pages = journal.wasm_pages_before;
     }
 
-    /// The whole content, from the first byte to the last.
+    /// Returns the whole content.
     pub(crate) fn to_vec(&self) -> Vec<u8> {
         let mut out = vec![0; self.bytes() as usize];
         self.copy_out(0, &mut out);
         out
     }
 
-    /// A memory that holds `data`, padded with zeros to whole Wasm pages.
+    /// Creates a memory that holds `data`, padded with zeros to whole Wasm pages.
     pub(crate) fn from_slice(data: &[u8]) -> Self {
         let wasm_pages = (data.len() as u64).div_ceil(WASM_PAGE);
         let mut memory = StableMemory { wasm_pages, ..StableMemory::default() };
         let mut journal = Journal::start(&memory);
-        // The size was just made to fit.
+        // Cannot fail: the size was set to fit.
         let _ = memory.write(&mut journal, 0, data);
         memory
     }
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_roll_back_restores_content_and_size() {
+    fn rollback_restores_content_and_size() {
         let mut memory = StableMemory::from_slice(&[1; 10_000]);
         let mut journal = Journal::start(&memory);
         memory.set_wasm_pages(2);
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clone_keeps_its_content() {
+    fn clone_keeps_its_content_when_the_original_changes() {
         let mut memory = StableMemory::from_slice(&[1; 8_192]);
         let copy = memory.clone();
         let mut journal = Journal::start(&memory);

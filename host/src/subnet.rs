@@ -1,4 +1,4 @@
-//! Everything the host holds: canisters, messages waiting, the clock.
+//! State of the host: canisters, waiting messages, the clock.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -39,7 +39,7 @@ pub(crate) enum Message {
     Response {
         canister: Principal,
         callback: u64,
-        /// The call waits for a bounded time.
+        /// True if the call waits for a bounded time.
         bounded: bool,
         result: Result<Vec<u8>, RejectResponse>,
         refund: u128,
@@ -49,16 +49,16 @@ pub(crate) enum Message {
     },
 }
 
-/// What is the same for all canisters and belongs to a checkpoint.
+/// State shared by all canisters; part of a checkpoint.
 #[derive(Clone)]
 pub(crate) struct Shared {
     /// Nanoseconds since 1970.
     pub(crate) time: u64,
     /// The clock of the last round, which queries and `canister_inspect_message` see.
     pub(crate) round_time: u64,
-    /// In the order in which they will be executed.
+    /// Waiting messages, in the order of execution.
     pub(crate) queue: VecDeque<Message>,
-    /// Answers to ingress messages that nobody has taken yet.
+    /// Answers to ingress messages that have not been taken yet.
     pub(crate) answers: BTreeMap<MessageId, Result<Vec<u8>, RejectResponse>>,
     pub(crate) next_message: u64,
     pub(crate) next_canister: u64,
@@ -98,7 +98,7 @@ impl Subnet {
     }
 
     pub(crate) fn create(&mut self, creator: Principal) -> Principal {
-        // Ids as the platform makes them: a number, and a class.
+        // An id as the platform makes them: a number, and a class.
         let mut bytes = [0; 10];
         bytes[..8].copy_from_slice(&self.shared.next_canister.to_be_bytes());
         bytes[8..].copy_from_slice(&[1, 1]);
@@ -113,7 +113,7 @@ impl Subnet {
         self.canisters.get_mut(&id).ok_or_else(|| not_found(id))
     }
 
-    /// A canister that `sender` controls, for a call of the management canister, which takes a round.
+    /// Returns a canister that `sender` controls, for a call of the management canister, which takes a round.
     pub(crate) fn controlled(
         &mut self,
         id: Principal,
@@ -129,7 +129,7 @@ impl Subnet {
         Ok(canister)
     }
 
-    /// A canister, and what its executions need of the rest.
+    /// Returns a canister, and the other parts that its executions need.
     pub(crate) fn split(&mut self, id: Principal) -> Result<(&mut Canister, Surroundings<'_>), RejectResponse> {
         let stable_elsewhere = self
             .canisters
@@ -156,19 +156,19 @@ impl Subnet {
         Ok((canister, around))
     }
 
-    /// The same, at the time of the last round: what a query sees, and `canister_inspect_message`.
+    /// Like `split`, at the time of the last round, which queries and `canister_inspect_message` see.
     pub(crate) fn split_as_seen(&mut self, id: Principal) -> Result<(&mut Canister, Surroundings<'_>), RejectResponse> {
         let time = self.shared.round_time;
         let (canister, around) = self.split(id)?;
         Ok((canister, Surroundings { time, ..around }))
     }
 
-    /// Begins a round: from now on queries see the present clock.
+    /// Begins a round: from now on queries see the current clock.
     pub(crate) fn begin_round(&mut self) {
         self.shared.round_time = self.shared.time;
     }
 
-    /// Sets the clock, charges what storage cost meanwhile, and rejects calls that waited as long as they may.
+    /// Sets the clock, charges for storage since then, and rejects calls whose deadline has passed.
     pub(crate) fn set_time(&mut self, time: u64) {
         let elapsed = time.saturating_sub(self.shared.time);
         self.shared.time = time;
@@ -177,7 +177,7 @@ impl Subnet {
             let Some(canister) = self.canisters.get_mut(&id) else { continue };
             let state = &mut canister.state;
             let price = cycles::storage(state.memory_usage(), elapsed, &mut state.storage_carried);
-            // What was reserved pays first.
+            // The reserved cycles pay first.
             let from_reserve = price.min(state.reserved);
             state.reserved -= from_reserve;
             match state.balance.checked_sub(price - from_reserve) {

@@ -1,10 +1,10 @@
-//! Why an execution stopped before its end.
+//! Traps: reasons why an execution stopped before its end.
 
 use candid::Principal;
 
 use crate::reject::{ErrorCode, RejectResponse};
 
-/// What marks a trap made by [`Faults`](crate::Faults) in reject messages and logs.
+/// The mark of a trap made by [`Faults`](crate::Faults), in reject messages and logs.
 pub const INJECTED_FAULT: &str = "injected fault";
 
 /// A trap: everything the message did is undone.
@@ -81,7 +81,7 @@ impl Trap {
         }
     }
 
-    /// The trap behind an error that Wasmtime handed back.
+    /// Returns the trap that caused a Wasmtime error.
     pub(crate) fn from_wasmtime(error: &wasmtime::Error, limit: u64) -> Self {
         use wasmtime::Trap as Code;
         if let Some(trap) = error.downcast_ref::<Trap>() {

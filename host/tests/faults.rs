@@ -150,7 +150,7 @@ fn what_follows_an_access_can_trap_in_every_message() {
     for access in accesses {
         for n in 1.. {
             let before = state(&host, canister);
-            host.faults().trap_behind_access(access, n);
+            host.faults().trap_after_access(access, n);
             let results = [(); 2].map(|()| update(&host, canister, "bump", &[]).is_ok());
             host.faults().clear();
             assert_eq!(results[0], results[1], "each time the same");

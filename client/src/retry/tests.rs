@@ -5,7 +5,7 @@ use candid::{CandidType, Principal};
 use serde_bytes::ByteBuf;
 use std::collections::BTreeSet;
 
-/// Holds a type's errors to their classes: those that are told are all that the interface has.
+/// Checks the class of each error of a type. Together the classes must list every error of the interface.
 fn holds<E: Refusal + CandidType>(classes: &[(Retry, &[E])]) {
     let mut types = TypeContainer::new();
     let of = types.add::<E>();
@@ -280,7 +280,7 @@ fn of_records() {
             ],
         ),
         (
-            // Somebody has to unlock or unfreeze; and the two heights are those that the call itself names.
+            // Locked and frozen outputs need an operator's action; the two heights depend on the height that the call names.
             Never,
             &[
                 UtxoSpendError::TxNotFound,

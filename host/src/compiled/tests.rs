@@ -1,4 +1,4 @@
-//! The cache, with small modules: what is in its directory before, and what it makes of that.
+//! Tests of the cache, with small modules, for many initial contents of its directory.
 
 use super::*;
 use crate::engine::engine;
@@ -6,7 +6,7 @@ use std::fs::FileTimes;
 use tempfile::TempDir;
 use wasmtime::{Config, Instance, Store};
 
-/// A module with a function that answers a number.
+/// Returns a module with a function that returns a number.
 fn wasm(number: i32) -> Vec<u8> {
     wat::parse_str(format!(r#"(module (func (export "f") (result i32) (i32.const {number})))"#)).unwrap()
 }
@@ -18,7 +18,7 @@ fn answer(module: &Module) -> i32 {
     instance.get_typed_func::<(), i32>(&mut store, "f").unwrap().call(&mut store, ()).unwrap()
 }
 
-/// A cache in a directory that is not there yet.
+/// Returns a cache in a directory that does not exist yet.
 fn cache() -> (TempDir, Cache) {
     let dir = tempfile::tempdir().unwrap();
     let directory = dir.path().join("build").join("compiled");
@@ -46,7 +46,7 @@ impl Cache {
 }
 
 #[test]
-fn a_module_is_compiled_once_and_then_taken_from_its_entry() {
+fn module_is_compiled_once_then_loaded_from_its_entry() {
     let (_dir, cache) = cache();
     assert!(!cache.has(7));
     assert_eq!(cache.answer(7), 7);
@@ -55,30 +55,30 @@ fn a_module_is_compiled_once_and_then_taken_from_its_entry() {
     let written = fs::read(cache.path_of(7)).unwrap();
     assert_eq!((cache.answer(7), cache.answer(8)), (7, 8));
     assert_eq!((cache.names().len(), fs::read(cache.path_of(7)).unwrap()), (2, written));
-    assert!(cache.module(engine(), b"\0asm").is_err(), "what cannot be compiled is no entry");
+    assert!(cache.module(engine(), b"\0asm").is_err(), "a module that cannot be compiled gets no entry");
     assert_eq!(cache.names().len(), 2);
 }
 
 #[test]
-fn who_comes_while_another_compiles_waits_and_takes_what_it_made() {
+fn second_compiler_waits_and_loads_the_first_ones_entry() {
     let (_dir, cache) = cache();
-    let turn = cache.turn().unwrap();
+    let lock = cache.lock().unwrap();
     let second = Cache { directory: cache.directory.clone() };
     let (send, ended) = std::sync::mpsc::channel();
     let second = std::thread::spawn(move || send.send(second.answer(7)).unwrap());
-    // A real turn takes seconds, and this one long enough that who did not wait would be done.
+    // A real compilation takes seconds; this wait is long enough that a caller that does not wait would be done.
     let waited = ended.recv_timeout(Duration::from_millis(500));
     assert_eq!(waited, Err(std::sync::mpsc::RecvTimeoutError::Timeout), "it waits");
-    // An entry that tells itself from what the second would make.
+    // An entry that differs from what the second caller would compile.
     let other = Module::new(engine(), wasm(8)).unwrap().serialize().unwrap();
     cache.store(&key(engine(), &wasm(7)), &other).unwrap();
-    drop(turn);
-    assert_eq!(ended.recv().unwrap(), 8, "it takes the entry");
+    drop(lock);
+    assert_eq!(ended.recv().unwrap(), 8, "it loads the entry");
     second.join().unwrap();
 }
 
 #[test]
-fn an_entry_that_is_not_as_it_was_written_is_compiled_anew_and_replaced() {
+fn damaged_entry_is_compiled_anew_and_replaced() {
     let (_dir, cache) = cache();
     assert_eq!(cache.answer(7), 7);
     let path = cache.path_of(7);
@@ -98,18 +98,18 @@ fn an_entry_that_is_not_as_it_was_written_is_compiled_anew_and_replaced() {
         assert!(!cache.has(7), "{} bytes", bytes.len());
         assert_eq!(cache.answer(7), 7);
         assert!(cache.has(7));
-        assert_eq!(fs::read(&path).unwrap(), whole, "the same compiler makes the same of it");
+        assert_eq!(fs::read(&path).unwrap(), whole, "the same compiler gives the same bytes");
     }
 }
 
 #[test]
-fn another_keys_entry_under_a_name_is_not_believed() {
+fn entry_of_another_key_is_not_loaded() {
     let (_dir, cache) = cache();
     assert_eq!((cache.answer(7), cache.answer(8)), (7, 8));
     fs::copy(cache.path_of(8), cache.path_of(7)).unwrap();
     assert!(!cache.has(7));
     assert_eq!(cache.answer(7), 7);
-    // Nor with the right key in front of it.
+    // The entry's own key in front of other content is refused, too.
     let (seven, eight) = (fs::read(cache.path_of(7)).unwrap(), fs::read(cache.path_of(8)).unwrap());
     let mixed = [&seven[..MAGIC.len() + 32], &eight[MAGIC.len() + 32..]].concat();
     fs::write(cache.path_of(7), mixed).unwrap();
@@ -118,9 +118,9 @@ fn another_keys_entry_under_a_name_is_not_believed() {
     assert!(cache.has(7) && cache.has(8));
 }
 
-/// What was compiled with other settings has another name, and would not be taken under this one.
+/// An entry compiled with other settings has another key, and would not be loaded under this one.
 #[test]
-fn an_engine_with_other_settings_has_entries_of_its_own() {
+fn engine_with_other_settings_has_separate_entries() {
     let (_dir, cache) = cache();
     assert_eq!(cache.answer(7), 7);
     let other = Engine::new(Config::new().consume_fuel(false)).unwrap();
@@ -131,15 +131,15 @@ fn an_engine_with_other_settings_has_entries_of_its_own() {
     assert!(cache.load(&other, &of_other).is_some());
     let content = fs::read(cache.path(&of_other)).unwrap().split_off(HEADER);
     cache.store(&key(engine(), &wasm(7)), &content).unwrap();
-    assert!(!cache.has(7), "the engine refuses what it did not make");
+    assert!(!cache.has(7), "the engine refuses a module of other settings");
     assert_eq!(cache.answer(7), 7);
     assert!(cache.has(7));
 }
 
 #[test]
-fn a_directory_that_cannot_be_used_is_no_cache_and_no_error() {
+fn unusable_directory_disables_the_cache_without_an_error() {
     let dir = tempfile::tempdir().unwrap();
-    // Below a file there is no directory, not even for root.
+    // A file cannot contain a directory, not even for root.
     let file = dir.path().join("file");
     fs::write(&file, b"").unwrap();
     for directory in [file.clone(), file.join("compiled")] {
@@ -148,7 +148,7 @@ fn a_directory_that_cannot_be_used_is_no_cache_and_no_error() {
         let content = Module::new(engine(), wasm(7)).unwrap().serialize().unwrap();
         assert!(cache.store(&key(engine(), &wasm(7)), &content).is_err());
     }
-    // An entry that cannot be put in its place leaves nothing behind.
+    // A failed rename leaves no temporary file.
     let cache = Cache { directory: dir.path().join("compiled") };
     fs::create_dir_all(cache.path_of(7).join("in the way")).unwrap();
     assert_eq!((cache.answer(7), cache.has(7)), (7, false));
@@ -158,7 +158,7 @@ fn a_directory_that_cannot_be_used_is_no_cache_and_no_error() {
 
 #[cfg(unix)]
 #[test]
-fn a_directory_that_others_may_write_to_is_not_used_and_a_new_one_is_its_owners() {
+fn directory_writable_by_others_is_not_used_and_new_one_is_private() {
     use std::os::unix::fs::PermissionsExt;
     let (_dir, cache) = cache();
     assert_eq!(cache.answer(7), 7);
@@ -168,14 +168,14 @@ fn a_directory_that_others_may_write_to_is_not_used_and_a_new_one_is_its_owners(
         fs::set_permissions(&cache.directory, PermissionsExt::from_mode(mode)).unwrap();
         assert_eq!((cache.has(7), cache.answer(7), cache.answer(8), cache.has(8)), (false, 7, 8, false), "{mode:o}");
     }
-    // Read-only: what is there is used. (Root may write to it all the same.)
+    // A read-only directory is used for reading. (Root may write to it all the same.)
     fs::set_permissions(&cache.directory, PermissionsExt::from_mode(0o500)).unwrap();
     assert_eq!((cache.has(7), cache.answer(8)), (true, 8));
     fs::set_permissions(&cache.directory, PermissionsExt::from_mode(0o700)).unwrap();
 }
 
 #[test]
-fn many_threads_at_once_leave_whole_entries_and_nothing_else() {
+fn concurrent_threads_leave_only_whole_entries() {
     let (_dir, cache) = cache();
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -183,7 +183,7 @@ fn many_threads_at_once_leave_whole_entries_and_nothing_else() {
                 for round in 0..25 {
                     let number = round % 3;
                     assert_eq!(cache.answer(number), number);
-                    // Somebody damages it in between.
+                    // Damages the entry in between.
                     if round % 5 == 4 {
                         let _ = fs::write(cache.path_of(number), b"damaged");
                     }
@@ -202,7 +202,7 @@ fn set_age(path: &Path, age: Duration) {
 }
 
 #[test]
-fn the_entries_used_last_are_kept_and_what_was_left_unfinished_goes() {
+fn last_used_entries_are_kept_and_abandoned_files_removed() {
     let (_dir, cache) = cache();
     let most = ENTRIES as i32;
     for number in 0..most {
@@ -213,7 +213,7 @@ fn the_entries_used_last_are_kept_and_what_was_left_unfinished_goes() {
     [&fresh, &old, &other].iter().for_each(|path| fs::write(path, b"x").unwrap());
     set_age(&old, ABANDONED + Duration::from_secs(10));
     set_age(&other, ABANDONED * 1_000);
-    // The oldest one is used once more.
+    // The oldest entry is used once more.
     assert_eq!(cache.answer(0), 0);
     assert_eq!(cache.answer(most), most);
     assert!([0, 2, most].iter().all(|&number| cache.has(number)));
@@ -226,7 +226,7 @@ fn the_entries_used_last_are_kept_and_what_was_left_unfinished_goes() {
 }
 
 #[test]
-fn the_directory_is_the_one_that_is_named_or_beside_the_build_or_the_users() {
+fn default_directory_is_the_variables_or_the_builds_or_the_users() {
     let chosen = |variables: &[(&str, &str)], workspace: Option<&str>| {
         let variable =
             |name: &str| variables.iter().find(|(other, _)| *other == name).map(|(_, value)| PathBuf::from(value));

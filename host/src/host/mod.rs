@@ -1,4 +1,4 @@
-//! The host as its users see it: here the canisters, beside it calls and time, and measurements.
+//! The host's public methods: canisters in this file, calls and time, and measurements.
 
 mod calls;
 mod measure;
@@ -30,7 +30,7 @@ pub(crate) fn or_anonymous(sender: Option<Principal>) -> Principal {
 }
 
 impl Host {
-    /// A host without canisters, whose clock shows the beginning of 2026.
+    /// Creates a host without canisters, whose clock shows the beginning of 2026.
     pub fn new() -> Self {
         Host(Mutex::new(Subnet::new()))
     }
@@ -58,7 +58,7 @@ impl Host {
         id
     }
 
-    /// Adds cycles to a canister and answers the new balance.
+    /// Adds cycles to a canister and returns the new balance.
     ///
     /// # Panics
     /// When there is no such canister.
@@ -69,7 +69,7 @@ impl Host {
         state.balance
     }
 
-    /// The balance of a canister, in cycles.
+    /// Returns the balance of a canister, in cycles.
     ///
     /// # Panics
     /// When there is no such canister.
@@ -80,7 +80,7 @@ impl Host {
     /// Installs code (Wasm, raw or compressed by gzip) on an empty canister.
     ///
     /// # Panics
-    /// When it fails; [`Host::try_install_canister`] answers an error instead.
+    /// When it fails. [`Host::try_install_canister`] returns an error instead.
     pub fn install_canister(&self, canister: Principal, wasm: Vec<u8>, arg: Vec<u8>, sender: Option<Principal>) {
         expect(self.try_install_canister(canister, wasm, arg, sender));
     }
@@ -88,7 +88,7 @@ impl Host {
     /// Installs code (Wasm, raw or compressed by gzip) on an empty canister.
     ///
     /// # Errors
-    /// When the sender isn't a controller, the module isn't valid, there is code already, or a hook traps.
+    /// When the sender is not a controller, the module is invalid, there is code already, or a hook traps.
     pub fn try_install_canister(
         &self,
         canister: Principal,
@@ -99,10 +99,10 @@ impl Host {
         self.subnet().install_code(canister, Mode::Install, &wasm, arg, or_anonymous(sender))
     }
 
-    /// Replaces the code and the heap and keeps stable memory.
+    /// Replaces the code and the heap, and keeps stable memory.
     ///
     /// # Errors
-    /// As for an installation; the old code and state are kept then.
+    /// As for an installation; the old code and state are then kept.
     pub fn upgrade_canister(
         &self,
         canister: Principal,
@@ -116,7 +116,7 @@ impl Host {
     /// Replaces the code and clears heap and stable memory.
     ///
     /// # Errors
-    /// As for an installation; the old code and state are kept then.
+    /// As for an installation; the old code and state are then kept.
     pub fn reinstall_canister(
         &self,
         canister: Principal,
@@ -130,7 +130,7 @@ impl Host {
     /// Changes the controllers of a canister.
     ///
     /// # Errors
-    /// When there is no such canister or the sender isn't a controller.
+    /// When there is no such canister, or the sender is not a controller.
     pub fn set_controllers(
         &self,
         canister: Principal,
@@ -141,7 +141,7 @@ impl Host {
         self.update_canister_settings(canister, sender, settings)
     }
 
-    /// The whole stable memory of a canister, which must fit this process's memory.
+    /// Returns the whole stable memory of a canister, which must fit this process's memory.
     ///
     /// # Panics
     /// When there is no such canister.
@@ -157,7 +157,7 @@ impl Host {
         expect(self.subnet().canister(canister)).state.stable = StableMemory::from_slice(data);
     }
 
-    /// The debug output of a canister and the messages of its traps, oldest first.
+    /// Returns the debug output of a canister and the messages of its traps, oldest first.
     ///
     /// # Panics
     /// When there is no such canister.
@@ -166,7 +166,7 @@ impl Host {
     }
 }
 
-/// Panics as PocketIC does where it has no way to answer an error.
+/// Panics, as PocketIC does in methods without an error.
 fn expect<T>(result: Result<T, RejectResponse>) -> T {
     result.unwrap_or_else(|reject| panic!("{reject}"))
 }

@@ -1,4 +1,4 @@
-//! Calls to other canisters, and to oneself.
+//! Calls to other canisters, and to the canister itself.
 
 use wasmtime::Linker;
 
@@ -10,15 +10,15 @@ use crate::limits::MAX_PAYLOAD;
 use crate::reject::RejectCode;
 use crate::trap::Trap;
 
-/// Seconds to which the platform shortens every best-effort timeout.
+/// Longest timeout of a best-effort call, in seconds; the platform shortens longer ones.
 const MAX_TIMEOUT: u32 = 300;
 
-/// The call that is being built.
+/// Returns the call under construction.
 fn building<'a>(run: &'a mut Run, name: &str) -> Result<&'a mut OutgoingCall, Trap> {
     run.call.as_mut().ok_or_else(|| Trap::Contract(format!("{name} called when no call is under construction")))
 }
 
-/// Gives back what the call being built would have carried.
+/// Drops the call under construction and refunds its cycles.
 fn drop_call(run: &mut Run) {
     if let Some(call) = run.call.take() {
         run.balance += call.cycles;

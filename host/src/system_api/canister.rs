@@ -1,4 +1,4 @@
-//! The canister: who it is, its timer, its certified data, its clock and its instruction counter.
+//! The canister's principal, timer, certified data, clock and instruction counter.
 
 use wasmtime::Linker;
 
@@ -8,7 +8,7 @@ use crate::cost::{IS_CONTROLLER, PERFORMANCE_COUNTER, SYSTEM_CALL};
 use crate::execution::Kind;
 use crate::trap::Trap;
 
-/// Bytes that may be certified.
+/// Most bytes of certified data.
 const MAX_CERTIFIED: u32 = 32;
 
 const QUERY: Modes = |kind| kind == Kind::Query;

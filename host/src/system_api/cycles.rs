@@ -1,4 +1,4 @@
-//! Cycles: the balance, what a call brings, and what things cost.
+//! Cycles: the balance, cycles that come with a call, and costs.
 
 use wasmtime::{Caller, Linker};
 
@@ -8,10 +8,10 @@ use crate::cost::SYSTEM_CALL;
 use crate::cycles;
 use crate::execution::Kind;
 
-/// Where cycles that came with a call may be looked at and taken.
+/// Executions in which cycles that came with a call may be read and accepted.
 const AVAILABLE: Modes = |kind| kind != Kind::Query && ANSWERS(kind);
 
-/// Imports that answer the cycles of a threshold signature or key.
+/// Imports that return the cost of a threshold signature or key.
 const SIGNING: [&str; 3] = ["cost_sign_with_ecdsa", "cost_sign_with_schnorr", "cost_vetkd_derive_key"];
 /// Cycles of a threshold signature or key.
 const SIGNATURE: u128 = 26_153_846_153;
@@ -28,7 +28,7 @@ fn accept(run: &mut Run, limit: u128) -> u128 {
     accepted
 }
 
-/// Defines `<name>` and `<name>128`, which answer an amount of cycles in 64 and in 128 bits.
+/// Defines `<name>` and `<name>128`, which return an amount of cycles in 64 and in 128 bits.
 fn amount_import(
     linker: &mut Linker<Context>,
     name: &'static str,
@@ -53,8 +53,8 @@ pub(super) fn define(linker: &mut Linker<Context>) -> wasmtime::Result<()> {
     amount_import(linker, "canister_cycle_balance", NOT_START, |run| run.balance)?;
     amount_import(linker, "msg_cycles_available", AVAILABLE, |run| run.input.cycles_available)?;
     amount_import(linker, "msg_cycles_refunded", CALLBACKS, |run| run.input.cycles_refunded)?;
-    // The services behind these, and behind `cost_http_request` and `cost_create_canister`, don't exist here; what they cost is
-    // told all the same, roughly.
+    // The services behind these imports, and behind `cost_http_request` and `cost_create_canister`, do not exist here. The imports return
+    // approximate costs all the same.
     for name in SIGNING {
         let cost = move |caller: Caller<'_, Context>, _: u32, _: u32, _: u32, target: u32| {
             Call::enter(caller, name, ALL, SYSTEM_CALL)?.write_cycles(target, SIGNATURE)?;

@@ -1,4 +1,4 @@
-//! The subnet, and the environment variables of the canister's settings.
+//! The subnet, and the environment variables from the canister's settings.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use crate::context::{Context, Run};
 use crate::cost::SYSTEM_CALL;
 use crate::trap::Trap;
 
-/// The principal of the only subnet there is.
+/// The principal of the only subnet.
 const SUBNET: [u8; 10] = [0, 0, 0, 0, 0, 0, 0, 7, 1, 2];
-/// Nodes of the subnet, on which all prices depend.
+/// Nodes of the subnet; all prices depend on it.
 const NODES: u32 = 13;
-/// No threshold key exists here, so the root key is a constant of the right length.
+/// A constant of the right length, because no threshold key exists here.
 const ROOT_KEY: [u8; 133] = [7; 133];
 
 fn name_of(run: &Run, index: u32) -> Result<&[u8], Trap> {

@@ -1,4 +1,4 @@
-//! Definition of imports: the modes in which each is allowed, its price, and access to the heap.
+//! Definition of imports: allowed modes, price, and access to the heap.
 
 use candid::Principal;
 use wasmtime::{Caller, Linker};
@@ -8,25 +8,25 @@ use crate::cost::SYSTEM_CALL;
 use crate::execution::Kind;
 use crate::trap::Trap;
 
-/// Says whether an import is allowed in an execution.
+/// Returns whether an import is allowed in an execution.
 pub(super) type Modes = fn(Kind) -> bool;
 
-/// Everywhere.
+/// All executions.
 pub(super) const ALL: Modes = |_| true;
-/// Everywhere but in `start`.
+/// All executions except `start`.
 pub(super) const NOT_START: Modes = |kind| kind != Kind::Start;
-/// Where changes of the canister's state beyond memory are allowed.
+/// Executions that may change the canister's state beyond memory.
 pub(super) const CHANGES: Modes = |kind| kind != Kind::Start && kind.keeps_changes();
-/// Where calls may be made.
+/// Executions that may make calls.
 pub(super) const CALLS: Modes =
     |kind| matches!(kind, Kind::Update | Kind::Timer | Kind::ReplyCallback | Kind::RejectCallback);
-/// Where a caller may be waiting for an answer.
+/// Executions in which a caller may wait for an answer.
 pub(super) const ANSWERS: Modes = |kind| {
     matches!(kind, Kind::Update | Kind::Query | Kind::ReplicatedQuery | Kind::ReplyCallback | Kind::RejectCallback)
 };
 pub(super) const CALLBACKS: Modes = |kind| matches!(kind, Kind::ReplyCallback | Kind::RejectCallback);
 
-/// Defines imports, each as `[modes, price] name(arguments) -> result { body }`; the body has the [`Call`].
+/// Defines imports, each as `[modes, price] name(arguments) -> result { body }`. The [`Call`] is in scope in the body.
 macro_rules! imports {
     ($linker:ident, $call:ident;
      $([$modes:expr, $price:expr] $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty $body:block)+) => {
@@ -63,14 +63,14 @@ pub(super) fn bytes_import(
     Ok(())
 }
 
-/// A system call that is allowed and paid for.
+/// A system call, checked and charged.
 pub(super) struct Call<'a> {
     name: &'a str,
     caller: Caller<'a, Context>,
 }
 
 impl<'a> Call<'a> {
-    /// What every system call does first.
+    /// Counts, checks and charges a system call, before it has an effect.
     pub(super) fn enter(
         mut caller: Caller<'a, Context>,
         name: &'a str,
@@ -88,7 +88,7 @@ impl<'a> Call<'a> {
         Ok(call)
     }
 
-    /// Charges instructions, and traps when none are left.
+    /// Charges instructions, and traps if too few are left.
     pub(super) fn charge(&mut self, price: u64) -> wasmtime::Result<()> {
         match self.caller.get_fuel()?.checked_sub(price) {
             Some(left) => self.caller.set_fuel(left),
@@ -99,45 +99,45 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Instructions that are left.
+    /// Returns the instructions that are left.
     pub(super) fn fuel(&self) -> wasmtime::Result<u64> {
         self.caller.get_fuel()
     }
 
-    /// The running message.
+    /// Returns the running message.
     pub(super) fn run(&mut self) -> &mut Run {
         self.caller.data_mut().run()
     }
 
-    /// The heap and the running message.
+    /// Returns the heap and the running message.
     pub(super) fn parts(&mut self) -> wasmtime::Result<(&mut [u8], &mut Run)> {
         let memory = self.caller.data().memory.ok_or_else(|| Trap::Contract("the module has no memory".into()))?;
         let (heap, context) = memory.data_and_store_mut(&mut self.caller);
         Ok((heap, context.run()))
     }
 
-    /// A range of the heap, to read from, and the running message.
+    /// Returns a range of the heap for reading, and the running message.
     pub(super) fn read(&mut self, source: u32, size: u32) -> wasmtime::Result<(&[u8], &mut Run)> {
         let name = self.name;
         let (heap, run) = self.parts()?;
         Ok((heap_range(heap, source, size).ok_or_else(|| out_of_heap(name, source, size))?, run))
     }
 
-    /// A text that the canister hands over, and the running message.
+    /// Returns a text passed by the canister, and the running message.
     pub(super) fn read_text(&mut self, source: u32, size: u32) -> wasmtime::Result<(&str, &mut Run)> {
         let name = self.name;
         let (bytes, run) = self.read(source, size)?;
         Ok((text(name, bytes)?, run))
     }
 
-    /// A principal that the canister hands over.
+    /// Returns a principal passed by the canister.
     pub(super) fn read_principal(&mut self, source: u32, size: u32) -> wasmtime::Result<Principal> {
         let (bytes, _) = self.read(source, size)?;
         let broken = |_| Trap::Contract(format!("{} bytes are no principal", bytes.len()));
         Ok(Principal::try_from_slice(bytes).map_err(broken)?)
     }
 
-    /// Copies to the heap a part of bytes that the running message has.
+    /// Copies a part of the running message's bytes to the heap.
     pub(super) fn copy_out(
         &mut self,
         target: u32,
@@ -166,14 +166,14 @@ impl<'a> Call<'a> {
         Ok(())
     }
 
-    /// An amount of cycles for the old imports that can carry 64 bits only.
+    /// Converts an amount of cycles for the old imports, which carry only 64 bits.
     pub(super) fn narrow(&self, amount: u128) -> wasmtime::Result<u64> {
         let too_many = |_| Trap::Contract(format!("ic0.{}: {amount} cycles do not fit 64 bits", self.name));
         Ok(u64::try_from(amount).map_err(too_many)?)
     }
 }
 
-/// A range of the heap, where the heap is that long.
+/// Returns a range of the heap, or `None` if the heap is shorter.
 pub(super) fn heap_range(heap: &[u8], source: u32, size: u32) -> Option<&[u8]> {
     heap.get(source as usize..source as usize + size as usize)
 }
@@ -186,7 +186,7 @@ pub(super) fn amount(high: u64, low: u64) -> u128 {
     u128::from(high) << 64 | u128::from(low)
 }
 
-/// A text that a canister handed over to an import.
+/// Returns a text passed by a canister to an import.
 pub(super) fn text<'a>(name: &str, bytes: &'a [u8]) -> Result<&'a str, Trap> {
     std::str::from_utf8(bytes).map_err(|_| Trap::Contract(format!("ic0.{name}: not UTF-8")))
 }

@@ -1,4 +1,4 @@
-//! The message: its argument, its caller, and the answer.
+//! The message: its argument, its caller, and its answer.
 
 use wasmtime::Linker;
 
@@ -16,7 +16,7 @@ const ARGUMENTS: Modes = |kind| {
 const REJECTED: Modes = |kind| kind == Kind::RejectCallback;
 const INSPECT: Modes = |kind| kind == Kind::InspectMessage;
 
-/// Bytes that a reply may have.
+/// Returns the most bytes of a reply.
 fn reply_limit(kind: Kind) -> usize {
     if kind == Kind::Query { MAX_QUERY_REPLY } else { MAX_PAYLOAD }
 }
@@ -35,7 +35,7 @@ fn reject_message(run: &Run) -> &[u8] {
 pub(super) fn define(linker: &mut Linker<Context>) -> wasmtime::Result<()> {
     bytes_import(linker, "msg_arg_data", ARGUMENTS, |run| &run.input.arg)?;
     bytes_import(linker, "msg_caller", NOT_START, |run| &run.input.caller)?;
-    // Attributes of the caller beyond its principal: nobody attaches any here.
+    // Attributes of the caller beyond its principal; always empty here.
     bytes_import(linker, "msg_caller_info_data", NOT_START, |_| &[])?;
     bytes_import(linker, "msg_caller_info_signer", NOT_START, |_| &[])?;
     bytes_import(linker, "msg_reject_msg", REJECTED, reject_message)?;
@@ -80,7 +80,7 @@ pub(super) fn define(linker: &mut Linker<Context>) -> wasmtime::Result<()> {
         }
         [ALL, DEBUG_PRINT + u64::from(size)] debug_print(source: u32, size: u32) -> () {
             let (heap, run) = call.parts()?;
-            // The platform prints nothing when the range is off the heap; it doesn't trap.
+            // If the range is outside the heap, the platform prints nothing and does not trap.
             run.log.extend(heap_range(heap, source, size).map(<[u8]>::to_vec));
             Ok(())
         }

@@ -1,7 +1,7 @@
-//! The system API: what a canister may import from `ic0`.
+//! The system API: the imports from `ic0`.
 //!
-//! Every call is counted and charged before it has an effect, is refused in the modes that the interface
-//! specification forbids it in, and touches nothing but the running message.
+//! Every call is counted and charged before it has an effect, is refused in the modes in which the interface specification forbids it, and
+//! affects only the running message.
 
 mod calls;
 mod canister;
@@ -18,7 +18,7 @@ use crate::context::Context;
 /// Defines every import.
 ///
 /// # Errors
-/// When one is defined twice.
+/// When an import is defined twice.
 pub(crate) fn define(linker: &mut Linker<Context>) -> wasmtime::Result<()> {
     message::define(linker)?;
     calls::define(linker)?;

@@ -1,4 +1,4 @@
-//! Stable memory, by 64-bit and by 32-bit addresses.
+//! System calls of stable memory, with 64-bit and 32-bit addresses.
 
 use wasmtime::Linker;
 
@@ -9,14 +9,14 @@ use crate::faults::GrowthFault;
 use crate::limits::WASM_PAGE;
 use crate::trap::Trap;
 
-/// Wasm pages that 32-bit addresses reach: 4 GiB.
+/// Wasm pages that 32-bit addresses can reach: 4 GiB.
 const MAX_32_BIT: u64 = 1 << 16;
 
 fn out_of_bounds() -> Trap {
     Trap::Wasm("stable memory out of bounds".into())
 }
 
-/// Grows by `pages` and answers the former size, or nothing when it is refused.
+/// Grows by `pages` and returns the former size, or `None` if the growth is refused.
 fn grow(run: &mut Run, pages: u64, most: u64) -> Result<Option<u64>, Trap> {
     let before = run.stable.wasm_pages();
     match run.faults.next_growth() {
@@ -37,7 +37,7 @@ fn grow(run: &mut Run, pages: u64, most: u64) -> Result<Option<u64>, Trap> {
     }
 }
 
-/// Checks an access, and charges the pages that it touches first before it has an effect.
+/// Checks an access, and charges its first-touched pages, before it has an effect.
 fn access(call: &mut Call, writes: bool, offset: u64, size: u64) -> wasmtime::Result<()> {
     let run = call.run();
     run.at_stable_access(writes, offset, size)?;
@@ -75,7 +75,7 @@ fn out_of_heap() -> Trap {
     Trap::Wasm("heap out of bounds".into())
 }
 
-/// The 32-bit calls refuse to work on a memory that they can't address whole.
+/// The 32-bit calls refuse to work on a memory that they cannot address completely.
 fn check_32_bit(run: &Run) -> Result<(), Trap> {
     if run.stable.wasm_pages() > MAX_32_BIT {
         return Err(Trap::Wasm("32 bit stable memory api used on a memory larger than 4GB".into()));

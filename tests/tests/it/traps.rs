@@ -139,7 +139,7 @@ fn a_block_whose_pruning_traps_is_passed_over_and_all_others_are_pruned() {
             let what = format!("block {number}, place {n} of {count} from {access:?}");
             host.restore(&start);
             host.faults().clear();
-            host.faults().trap_behind_access(access, n);
+            host.faults().trap_after_access(access, n);
             enable(&coppice, true);
             work_off(&coppice, &what);
             let status = coppice.prune_status();
@@ -177,7 +177,7 @@ fn what_traps_where_only_the_net_fires_is_passed_over_too() {
     });
     let own = own_accesses(&host, each);
     host.restore(&start);
-    host.faults().trap_behind_access(own[3].0, 1);
+    host.faults().trap_after_access(own[3].0, 1);
     enable(&coppice, true);
     let mut hours = 0;
     while coppice.prune_status().pruned_before_block < DUE {
@@ -204,7 +204,7 @@ fn new_faults_are_seen_when_old_ones_are_acknowledged() {
     });
     let own = own_accesses(&host, each);
     host.restore(&start);
-    host.faults().trap_behind_access(own[2].0, 3);
+    host.faults().trap_after_access(own[2].0, 3);
     enable(&coppice, true);
     for _ in 0..60 {
         coppice.pass(60);
@@ -225,7 +225,7 @@ fn new_faults_are_seen_when_old_ones_are_acknowledged() {
     });
     let own = own_accesses(&host, each);
     host.restore(&later);
-    host.faults().trap_behind_access(own[1].0, 1);
+    host.faults().trap_after_access(own[1].0, 1);
     enable(&coppice, true);
     work_off(&coppice, "second");
     let status = coppice.prune_status();
@@ -274,7 +274,7 @@ fn a_slice_whose_sweep_traps_is_passed_over_and_all_others_are_swept() {
             let what = format!("slice {slice}, place {n} of {count} from {access:?}");
             host.restore(&start);
             host.faults().clear();
-            host.faults().trap_behind_access(access, n);
+            host.faults().trap_after_access(access, n);
             enable(&coppice, true);
             work_off(&coppice, &what);
             let status = coppice.prune_status();
@@ -320,7 +320,7 @@ fn what_comes_before_pruning_is_passed_over_too() {
     });
     let own = own_accesses(&host, [abort, prune].into_iter());
     host.restore(&start);
-    host.faults().trap_behind_access(own[0].0, own[0].1 / 2);
+    host.faults().trap_after_access(own[0].0, own[0].1 / 2);
     enable(&coppice, true);
     coppice.pass(3_601);
     work_off(&coppice, "an upload that cannot be dropped");
@@ -358,7 +358,7 @@ fn what_comes_before_pruning_is_passed_over_too() {
     });
     let own = own_accesses(&host, each.take(4));
     host.restore(&start);
-    host.faults().trap_behind_access(own[2].0, 2);
+    host.faults().trap_after_access(own[2].0, 2);
     assert!(roll(&coppice).has_more);
     for _ in 0..60 {
         if !coppice.prune_status().set_aside.is_empty() {
