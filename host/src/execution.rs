@@ -82,8 +82,8 @@ pub struct Execution {
     pub method: String,
     /// Instructions of the whole execution, by the platform's prices: the value of `performance_counter` at its end.
     pub instructions: u64,
-    /// Distinct 4 KiB pages of the heap whose content it changed, whether that stayed or not. A page that was written
-    /// and holds the same bytes again isn't one; of what the heap grew by those are that hold anything but zeros.
+    /// Distinct 4 KiB pages of the heap whose content changed, even if the change was undone. A page rewritten with the same bytes does not
+    /// count. New pages count if they hold anything but zeros.
     pub heap_pages_written: u64,
     /// Instructions that are paid for: `instructions` plus 1,000 for each heap page, at most the limit. The platform charges nothing for
     /// heap pages changed by queries.

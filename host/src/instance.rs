@@ -113,8 +113,8 @@ impl Instance {
         pages
     }
 
-    /// Goes back to `image`, and answers how many 4 KiB pages of the heap the last execution had changed. There is no
-    /// instance any more when going back takes a new one: a Wasm memory can't shrink.
+    /// Rolls back to `image`, and returns how many 4 KiB pages of the heap the last execution had changed. Returns no instance if the
+    /// memory has grown, because a Wasm memory cannot shrink.
     pub(crate) fn roll_back(mut self, image: &HeapImage) -> (Option<Self>, u64) {
         match self.memory {
             Some(memory) if memory.data_size(&self.store) as u64 > image.bytes() => {

@@ -1,25 +1,25 @@
-//! Blocks to feed the canister with.
+//! Blocks as input for the canister and the models.
 
 use coppice_interface::{AppendBlock, BeginBlock, BlockId, BySegment};
 use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
 
-/// An id that looks random.
+/// Returns a pseudorandom id.
 pub fn id(of: u64) -> [u8; 32] {
     Sha256::digest(of.to_le_bytes()).into()
 }
 
-/// The hash of block `number`.
+/// Returns the hash of block `number`.
 pub fn hash(number: u64) -> [u8; 32] {
     id(number ^ 0xB10C)
 }
 
-/// The receipt of transaction `position` of block `number`.
+/// Returns the receipt of transaction `position` of block `number`.
 pub fn receipt(number: u64, position: usize) -> Vec<u8> {
     vec![number as u8 ^ position as u8; position % 7 + 1]
 }
 
-/// The index segment of these ids, without secondary keys.
+/// Returns the index segment of these ids, without secondary keys.
 pub fn index(ids: &[[u8; 32]]) -> Vec<u8> {
     let mut index = (ids.len() as u32).to_le_bytes().to_vec();
     ids.iter().for_each(|id| index.extend(id));
@@ -27,7 +27,7 @@ pub fn index(ids: &[[u8; 32]]) -> Vec<u8> {
     index
 }
 
-/// A block with these secondary keys: which transaction has which, in the order of the segment.
+/// Adds secondary keys to a block: pairs of a transaction's position and a key, in the order of the segment.
 pub fn with_keys(mut block: AppendBlock, keys: &[(u32, &[u8])]) -> AppendBlock {
     let mut index = block.index.into_vec();
     index.truncate(index.len() - 4);
@@ -42,7 +42,7 @@ pub fn with_keys(mut block: AppendBlock, keys: &[(u32, &[u8])]) -> AppendBlock {
     block
 }
 
-/// The receipts segment of block `number` with `transactions` transactions.
+/// Returns the receipts segment of block `number` with `transactions` transactions.
 pub fn receipts(number: u64, transactions: usize) -> Vec<u8> {
     let receipts: Vec<Vec<u8>> = (0..transactions).map(|position| receipt(number, position)).collect();
     let mut bytes = (transactions as u32).to_le_bytes().to_vec();
@@ -55,7 +55,7 @@ pub fn receipts(number: u64, transactions: usize) -> Vec<u8> {
     bytes
 }
 
-/// A well-formed block with these ids and a body of `body` bytes.
+/// Returns a well-formed block with these ids and a body of `body` bytes.
 pub fn block(number: u64, ids: &[[u8; 32]], body: usize) -> AppendBlock {
     let body: Vec<u8> = (0..body).map(|i| (i as u64).wrapping_mul(number | 1).to_le_bytes()[1]).collect();
     let mut block = AppendBlock {
@@ -72,25 +72,25 @@ pub fn block(number: u64, ids: &[[u8; 32]], body: usize) -> AppendBlock {
     block
 }
 
-/// Gives a block the digests of its segments.
+/// Sets a block's digests of its segments.
 pub fn seal(block: &mut AppendBlock) {
     block.sha256 = [&block.body, &block.receipts, &block.index]
         .map(|bytes| ByteBuf::from(Sha256::digest(bytes.as_slice()).to_vec()))
         .into();
 }
 
-/// A block with `transactions` transactions whose ids no other block has.
+/// Returns a block with `transactions` transactions, whose ids occur in no other block.
 pub fn plain(number: u64, transactions: usize, body: usize) -> AppendBlock {
     let ids: Vec<_> = (0..transactions as u64).map(|i| id(number << 20 | i)).collect();
     block(number, &ids, body)
 }
 
-/// The ids of [`plain`].
+/// Returns an id of [`plain`].
 pub fn plain_id(number: u64, position: u64) -> [u8; 32] {
     id(number << 20 | position)
 }
 
-/// What begins the upload of a block, and its chunks.
+/// Returns the argument that begins the upload of a block, and its chunks.
 pub fn upload(block: &AppendBlock, chunk_size: usize) -> (BeginBlock, Vec<Vec<u8>>) {
     let begin = BeginBlock {
         number: block.number,
@@ -105,7 +105,7 @@ pub fn upload(block: &AppendBlock, chunk_size: usize) -> (BeginBlock, Vec<Vec<u8
     (begin, payload.chunks(chunk_size).map(<[u8]>::to_vec).collect())
 }
 
-/// What `commit_block` takes.
+/// Returns the argument of `commit_block`.
 pub fn block_id(block: &AppendBlock) -> BlockId {
     BlockId { number: block.number, hash: block.hash.clone() }
 }

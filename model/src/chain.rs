@@ -1,4 +1,4 @@
-//! The chain, its pruning and its exporters, as `docs/design.md` has them; and what damage excuses.
+//! Model of the chain, its pruning and its exporters, by `docs/design.md`. It also models which answers damage excuses.
 
 use crate::blocks::id;
 use candid::Principal;
@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 const DAY: u64 = 86_400;
 
-/// A block as its producer made it, and its place in the chain.
+/// A block as produced, with its place in the chain.
 #[derive(Clone, Debug)]
 pub struct Made {
-    /// Its number among all blocks that were ever made.
+    /// Its number among all blocks ever made.
     pub serial: u64,
     /// The block.
     pub block: AppendBlock,
@@ -18,11 +18,11 @@ pub struct Made {
     pub ids: Vec<[u8; 32]>,
     /// Its keys, by transaction.
     pub keys: Vec<(u32, Vec<u8>)>,
-    /// Where its payload starts in the log.
+    /// The offset of its payload in the log.
     pub offset: u64,
-    /// Its monotonic time.
+    /// Its monotonic timestamp.
     pub monotonic: u64,
-    /// Whether its record, or a blob that it lies in, was damaged.
+    /// True if its record, or a blob that holds part of it, was damaged.
     pub damaged: bool,
 }
 
@@ -31,57 +31,57 @@ pub struct Made {
 pub struct Upload {
     /// Its block.
     pub made: Made,
-    /// Bytes of its chunks.
+    /// Chunk size in bytes.
     pub chunk: usize,
-    /// The chunks that are there.
+    /// The chunks stored so far.
     pub put: BTreeSet<u32>,
-    /// Its lengths are such that it is never whole.
+    /// True if its lengths are too large for it ever to be complete.
     pub huge: bool,
-    /// Unix seconds of the last message that went on with it.
+    /// Time of the last message for it, in Unix seconds.
     pub touched: u64,
-    /// References that are in the indexes.
+    /// References entered into the indexes so far.
     pub entered: u64,
-    /// It was aborted, and is being undone.
+    /// True if it was aborted, and its entries are being removed.
     pub aborting: bool,
 }
 
-/// What is due.
+/// The blocks that are due.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Due {
-    /// Why.
+    /// The trigger.
     pub reason: PruneReason,
-    /// Blocks below it are to go.
+    /// Blocks below this number are due.
     pub target: u64,
-    /// Blocks below it may.
+    /// Blocks below this number may be pruned now.
     pub before: u64,
 }
 
-/// The triggers' aim: why, below which block, and whether the floor keeps more of what they would take.
+/// The goal of the triggers: reason, bound (exclusive), and whether the floor keeps more blocks than that.
 struct Wanted(PruneReason, u64, bool);
 
-/// Where an id is, as far as the model can say.
+/// The place of an id, as far as the model knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Whereabouts {
-    /// Exactly there, or nowhere.
+    /// Exactly this place, or none.
     At(Option<(u64, u32)>),
-    /// One of these, or damage.
+    /// One of these places, or an error because of damage.
     OneOf(Vec<(u64, u32)>),
 }
 
-/// The model.
+/// Model of the chain.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
-    /// What is kept, oldest first.
+    /// Kept blocks, oldest first.
     pub kept: VecDeque<Made>,
-    /// What was pruned, oldest first.
+    /// Pruned blocks, oldest first.
     pub pruned: Vec<AppendBlock>,
-    /// The number of a first block.
+    /// The number of the first block of an empty chain.
     pub first: u64,
-    /// Blocks ever made.
+    /// Number of blocks ever made.
     pub made: u64,
     /// The policy in force.
     pub policy: Option<PrunePolicy>,
-    /// The kill switch.
+    /// False if pruning is switched off.
     pub enabled: bool,
     /// `require_export`.
     pub require_export: bool,
@@ -89,16 +89,16 @@ pub struct Model {
     pub bounds: BTreeMap<String, u64>,
     /// The open upload.
     pub upload: Option<Upload>,
-    /// The rollback that is under way.
+    /// The target of the rollback in progress.
     pub rollback_to: Option<u64>,
-    /// How often something was damaged.
+    /// Number of damages so far.
     pub harmed: u64,
-    /// Of each id, the newest damaged block that it was ever in.
+    /// For each id, the newest damaged block that ever contained it.
     harmed_ids: BTreeMap<[u8; 32], u64>,
-    /// The same of each key.
+    /// For each key, the newest damaged block that ever contained it.
     harmed_keys: BTreeMap<Vec<u8>, u64>,
     producer: Option<Principal>,
-    /// Seconds after which an upload is dropped that is not gone on with.
+    /// Seconds after which an idle upload is dropped.
     expiry_secs: u64,
     /// Bytes of a blob of the log.
     class: u64,
@@ -107,123 +107,124 @@ pub struct Model {
     log_first: u64,
 }
 
-/// Blocks behind the head that age leaves.
+/// Blocks below the head that the age trigger keeps.
 fn floor(policy: &PrunePolicy) -> u64 {
     if policy.retain_blocks > 0 { policy.retain_blocks.min(policy.min_kept_blocks) } else { policy.min_kept_blocks }
 }
 
-/// Transactions of a block.
+/// Returns the number of transactions of a block.
 pub fn transactions(block: &AppendBlock) -> u64 {
     u64::from(u32::from_le_bytes(block.index[..4].try_into().expect("an index")))
 }
 
-/// Ids of a block, by position.
+/// Returns the ids of a block, by position.
 pub fn ids(block: &AppendBlock) -> Vec<[u8; 32]> {
     let bytes = &block.index[4..4 + 32 * transactions(block) as usize];
     bytes.as_chunks().0.to_vec()
 }
 
-/// Secondary keys of a block: which transaction has which.
+/// Returns the secondary keys of a block, each with the position of its transaction.
 pub fn keys(block: &AppendBlock) -> Vec<(u32, Vec<u8>)> {
     let mut rest = &block.index[8 + 32 * transactions(block) as usize..];
     let mut keys = Vec::new();
-    while let [a, b, c, d, low, high, behind @ ..] = rest {
-        let (key, behind) = behind.split_at(usize::from(u16::from_le_bytes([*low, *high])));
+    while let [a, b, c, d, low, high, after @ ..] = rest {
+        let (key, after) = after.split_at(usize::from(u16::from_le_bytes([*low, *high])));
         keys.push((u32::from_le_bytes([*a, *b, *c, *d]), key.to_vec()));
-        rest = behind;
+        rest = after;
     }
     keys
 }
 
 impl Made {
-    /// A block that is no part of the chain yet.
+    /// Creates a block that is not part of the chain yet.
     pub fn new(serial: u64, block: AppendBlock) -> Self {
         let (ids, keys) = (ids(&block), keys(&block));
         Self { serial, block, ids, keys, offset: 0, monotonic: 0, damaged: false }
     }
 
-    /// Bytes of its segments.
+    /// Returns the bytes of its segments.
     pub fn payload(&self) -> u64 {
         (self.block.body.len() + self.block.receipts.len() + self.block.index.len()) as u64
     }
 
-    /// Its references: ids and keys.
+    /// Returns the number of its ids and keys.
     pub fn references(&self) -> u64 {
         (self.ids.len() + self.keys.len()) as u64
     }
 
-    /// Bytes of its record, and of what it has in the indexes.
-    fn beside_the_log(&self) -> u64 {
+    /// Returns the bytes of its record and index entries.
+    fn bytes_outside_log(&self) -> u64 {
         320 + 32 * self.references()
     }
 }
 
 impl Upload {
-    /// One without chunks.
+    /// Creates an upload without chunks.
     pub fn new(made: Made, chunk: usize, touched: u64) -> Self {
         Self { made, chunk, put: BTreeSet::new(), huge: false, touched, entered: 0, aborting: false }
     }
 }
 
 impl Model {
-    /// An empty chain that begins at block `first`, over blobs of `class` bytes. Uploads of the producer expire after so many seconds.
+    /// Creates an empty chain that begins at block `first`, over blobs of `class` bytes. Uploads of the producer expire after
+    /// `expiry_secs`.
     pub fn new(first: u64, class: u32, producer: Principal, expiry_secs: u64) -> Self {
         Self { first, class: u64::from(class), producer: Some(producer), expiry_secs, ..Self::default() }
     }
 
-    /// The block on top of the head; no other has its hash, on any fork.
+    /// Completes a block as the next one after the head. Its hash is unique on all forks.
     pub fn make(&mut self, block: AppendBlock) -> Made {
         self.made += 1;
         let parent_hash = self.kept.back().map_or_else(BlockHash::default, |made| made.block.hash.clone());
         Made::new(self.made, AppendBlock { hash: id(self.made << 30).into(), parent_hash, ..block })
     }
 
-    /// The oldest kept block's number.
+    /// Returns the number of the oldest kept block.
     pub fn oldest(&self) -> u64 {
         self.kept.front().map_or(0, |made| made.block.number)
     }
 
-    /// The head's number.
+    /// Returns the number of the head.
     pub fn head(&self) -> Option<u64> {
         self.kept.back().map(|made| made.block.number)
     }
 
-    /// The number that comes next.
+    /// Returns the number of the next block.
     pub fn next(&self) -> u64 {
         self.head().map_or(self.first, |head| head + 1)
     }
 
-    /// A kept block.
+    /// Returns a kept block.
     pub fn get(&self, number: u64) -> Option<&Made> {
         self.kept.get(number.checked_sub(self.oldest())? as usize)
     }
 
-    /// References of the kept blocks.
+    /// Returns the number of references of the kept blocks.
     pub fn references(&self) -> u64 {
         self.kept.iter().map(Made::references).sum()
     }
 
-    /// Different ids of the kept blocks.
+    /// Returns the distinct ids of the kept blocks.
     pub fn distinct_ids(&self) -> BTreeSet<[u8; 32]> {
         self.kept.iter().flat_map(|made| made.ids.iter().copied()).collect()
     }
 
-    /// Different keys of the kept blocks.
+    /// Returns the distinct keys of the kept blocks.
     pub fn distinct_keys(&self) -> BTreeSet<&[u8]> {
         self.kept.iter().flat_map(|made| &made.keys).map(|(_, key)| key.as_slice()).collect()
     }
 
-    /// Class bytes that the chain keeps.
+    /// Returns the bytes of the log's blobs that the chain occupies.
     pub fn kept_bytes(&self) -> u64 {
         (self.tail.div_ceil(self.class).max(self.log_first) - self.log_first) * self.class
     }
 
-    /// Bytes that the chain takes, as the capacity trigger counts them.
+    /// Returns the bytes that the chain occupies, as the capacity trigger counts them.
     pub fn capacity_bytes(&self) -> u64 {
-        self.kept_bytes() + self.kept.iter().map(Made::beside_the_log).sum::<u64>()
+        self.kept_bytes() + self.kept.iter().map(Made::bytes_outside_log).sum::<u64>()
     }
 
-    /// What nothing may pass, and who says so: of several the first by name.
+    /// Returns the bound that pruning may not pass, with its holder: of several exporters, the first by name.
     pub fn guard(&self) -> Option<(u64, HeldBy)> {
         match self.bounds.iter().min_by_key(|&(_, bound)| bound) {
             Some((name, &bound)) => Some((bound, HeldBy::Exporter(name.clone()))),
@@ -231,7 +232,7 @@ impl Model {
         }
     }
 
-    /// The places of an id, newest first, each with the serial number of its block.
+    /// Returns the places of an id, newest first, each with the serial number of its block.
     fn places(&self, id: &[u8; 32]) -> impl Iterator<Item = (u64, (u64, u32))> {
         self.kept.iter().rev().filter_map(move |made| {
             let position = made.ids.iter().rposition(|other| other == id)?;
@@ -239,7 +240,7 @@ impl Model {
         })
     }
 
-    /// Where an id's newest occurrence is.
+    /// Returns the place of an id's newest occurrence.
     pub fn locate(&self, id: &[u8; 32]) -> Whereabouts {
         let harmed = self.harmed_ids.get(id);
         match self.places(id).next() {
@@ -249,7 +250,7 @@ impl Model {
         }
     }
 
-    /// The transactions with a key, as block numbers and positions, newest first; none: damage may have hidden some.
+    /// Returns the transactions with a key, as block numbers and positions, newest first; or `None` if damage may have hidden some.
     pub fn find(&self, key: &[u8]) -> Option<Vec<(u64, u32)>> {
         let mut found = Vec::new();
         let harmed = self.harmed_keys.get(key);
@@ -263,7 +264,7 @@ impl Model {
         harmed.is_none().then_some(found)
     }
 
-    /// Notes that a block is damaged.
+    /// Marks a block as damaged.
     pub fn harm(&mut self, number: u64) {
         let oldest = self.oldest();
         let made = match &mut self.upload {
@@ -277,7 +278,7 @@ impl Model {
         }
     }
 
-    /// A block's postings may lead to nothing from now on.
+    /// Records that postings of a block's ids and keys may be lost.
     pub fn note_harm(&mut self, made: &Made) {
         for id in &made.ids {
             let newest = self.harmed_ids.entry(*id).or_default();
@@ -289,7 +290,7 @@ impl Model {
         }
     }
 
-    /// Makes a block the head.
+    /// Appends a block.
     pub fn append(&mut self, made: Made, now: u64) {
         if made.damaged {
             self.note_harm(&made);
@@ -297,14 +298,14 @@ impl Model {
         let before = self.kept.back().map_or(0, |made| made.monotonic);
         let monotonic = now.min(before.max(made.block.timestamp));
         let offset = self.tail;
-        // Behind the payload lie the links of its keys, and of those of its ids that a kept block has, too.
+        // After the payload come the links of its keys, and of those ids that a kept block has, too.
         let ids = made.ids.iter().collect::<BTreeSet<_>>();
         let repeated = ids.into_iter().filter(|id| self.places(id).next().is_some()).count();
         self.tail += made.payload() + 12 * (made.keys.len() + repeated) as u64;
         self.kept.push_back(Made { offset, monotonic, ..made });
     }
 
-    /// The reason for which an append, or the beginning of an upload, is refused.
+    /// Returns the reason for which an append, or the beginning of an upload, is refused.
     pub fn refuses_append(&self, now: u64) -> Option<AppendError> {
         match (self.rollback_to, self.open()) {
             (Some(to), _) => Some(AppendError::RollbackUnderway { to }),
@@ -325,17 +326,17 @@ impl Model {
         }
     }
 
-    /// The producer that has begun the open upload, and when it expires.
+    /// Returns the producer of the open upload, and the time when it expires.
     pub fn open(&self) -> Option<(Option<Principal>, u64)> {
         self.upload.as_ref().map(|upload| (self.producer, upload.touched + self.expiry_secs))
     }
 
-    /// Whether the open upload was not gone on with for long enough.
+    /// Returns true if the open upload has expired.
     pub fn expired(&self, now: u64) -> bool {
         self.open().is_some_and(|(_, expires_at)| now >= expires_at)
     }
 
-    /// Who refuses an append, if somebody does.
+    /// Returns what holds pruning back, if an append is refused for lack of capacity.
     pub fn exhausted(&self, now: u64) -> Option<HeldBy> {
         let policy = self.policy.as_ref()?;
         let emergency = policy.target_bytes * u64::from(policy.emergency_ratio_bps) / 10_000;
@@ -350,12 +351,12 @@ impl Model {
         Some(if stuck { self.guard().expect("it is what holds").1 } else { HeldBy::PruneLag })
     }
 
-    /// Blobs that become free when the blocks below `bound` go.
+    /// Returns how many blobs become free when the blocks below `bound` are pruned.
     fn frees(&self, bound: u64) -> u64 {
         self.get(bound).map_or(0, |kept| (kept.offset / self.class).saturating_sub(self.log_first))
     }
 
-    /// The lowest bound that gives back `bytes`, at most `last`; and whether that gives back less.
+    /// Returns the lowest bound that frees `bytes`, at most `last`; and whether it frees less.
     fn freeing(&self, bytes: u64, last: u64) -> (u64, bool) {
         let mut beside = 0;
         for kept in &self.kept {
@@ -364,7 +365,7 @@ impl Model {
             if number >= last || is_enough {
                 return (number, !is_enough);
             }
-            beside += kept.beside_the_log();
+            beside += kept.bytes_outside_log();
         }
         (last, true)
     }
@@ -404,7 +405,7 @@ impl Model {
         holds.then_some(target.max(self.oldest()))
     }
 
-    /// One run with this many ops: the first block always, the others as long as they fit.
+    /// Runs the pruner once with at most `max_ops` ops: the first block always, further blocks while they fit.
     pub fn run(&mut self, now: u64, max_ops: u64) {
         let Some(due) = self.due(now) else { return };
         let (mut left, mut first) = (max_ops, true);
@@ -421,13 +422,13 @@ impl Model {
         }
     }
 
-    /// Takes the oldest block out.
+    /// Prunes the oldest block.
     pub fn prune_oldest(&mut self) {
         self.log_first += self.frees(self.oldest() + 1);
         self.pruned.extend(self.kept.pop_front().map(|made| made.block));
     }
 
-    /// The daemon prunes no block at or above this one.
+    /// Returns the bound below which the daemon prunes.
     pub fn may_go_below(&self, now: u64) -> u64 {
         self.due(now).map_or(0, |due| due.before).max(self.oldest())
     }
@@ -448,7 +449,7 @@ impl Model {
         self.guard().filter(|_| due.before < due.target).map(|(_, held_by)| held_by).or(floor)
     }
 
-    /// Ticks of the daemon until nothing is left of what may go.
+    /// Runs the daemon's ticks until no more due blocks may be pruned.
     pub fn settle(&mut self, now: u64) {
         if self.expired(now) {
             self.upload = None;
@@ -459,14 +460,14 @@ impl Model {
         }
     }
 
-    /// Puts a policy in force.
+    /// Sets the policy.
     pub fn set_policy(&mut self, policy: PrunePolicy) {
         self.enabled |= self.policy.is_none();
         self.policy = Some(policy);
         self.to_low_water = false;
     }
 
-    /// Makes block `number` the head. Answers the blocks above, the lowest last.
+    /// Makes block `number` the head. Returns the removed blocks, lowest last.
     pub fn roll_back(&mut self, number: u64) -> Vec<Made> {
         let mut left = Vec::new();
         while self.head() > Some(number) {
@@ -480,7 +481,7 @@ impl Model {
         left
     }
 
-    /// Empties the chain. Damage is forgotten with it: nothing of what was before can be met again.
+    /// Empties the chain. Damage is forgotten because no removed block can be read again.
     pub fn reset(&mut self, first: u64) {
         self.kept.clear();
         self.harmed_ids.clear();
@@ -496,7 +497,7 @@ impl Model {
         self.bounds.entry(name).or_insert(oldest);
     }
 
-    /// The answer to an exporter that has exported up to this block; none where there is no such exporter.
+    /// Returns the answer to an exporter's acknowledgement of this block, or `None` if there is no such exporter.
     pub fn ack(&self, name: &str, number: u64, hash: &BlockHash) -> Option<Result<u64, AckError>> {
         let bound = *self.bounds.get(name)?;
         let head = self.head();

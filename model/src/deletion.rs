@@ -1,4 +1,4 @@
-//! The deletion queue, for unlimited time and memory: a map of rows, each with its place, and order by sorting.
+//! Model of the deletion queue without limits of time and memory: a map of rows, ordered by sorting.
 
 use candid::Principal;
 use coppice_interface::*;
@@ -6,36 +6,36 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 const NS: u64 = 1_000_000_000;
 
-/// Where a row stands.
+/// The state of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
-    /// Named by a record that is alive.
+    /// Named by a live record.
     Held,
-    /// Due, or not yet, and free to be leased.
+    /// Due or not yet due, and free to be leased.
     Waiting,
     /// Under the lease with this number.
     Leased(u64),
-    /// Failed, and free again at this moment.
+    /// Failed, and free again at this time.
     BackingOff(u64),
-    /// Given up.
+    /// A dead-letter row.
     Dead,
 }
 
-/// How far a lease is.
+/// The state of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// Its holder works.
     Live,
-    /// Its time is over.
+    /// Expired or finished.
     Over,
-    /// It was completed; rows of unknown fate stay until it expires.
+    /// Completed. Rows of unknown fate stay until it expires.
     Completed,
-    /// An operator ended it; its rows stay until it expires.
+    /// Ended by an operator. Its rows stay until it expires.
     Ended,
 }
 
 impl At {
-    /// As the interface names it.
+    /// Returns the state as the interface names it.
     pub fn state(self) -> BlobDeletionState {
         match self {
             Self::Held => BlobDeletionState::Held,
@@ -56,36 +56,36 @@ pub struct Row {
     pub height: u32,
     /// Failures since it was scheduled.
     pub retries: u32,
-    /// The moment of the last failure; 0: none.
+    /// The time of the last failure; 0: none.
     pub last_retry: u64,
     /// The record that the row belongs to.
     pub txid: Option<u8>,
-    /// Its place.
+    /// The state.
     pub at: At,
-    /// The lease under which it failed last; 0: none.
+    /// The lease under which it last failed; 0: none.
     pub failed_under: u64,
 }
 
 /// A lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// The worker that has it.
+    /// The worker that holds it.
     pub holder: Principal,
-    /// The name of the request that asked for it.
+    /// The id of the request for it.
     pub request: Option<Vec<u8>>,
     /// The height up to which its rows were chosen.
     pub height: u32,
-    /// The moment at which it expires.
+    /// The time at which it expires.
     pub expires_at: u64,
-    /// Nanoseconds for which it was asked for last.
+    /// Its last requested duration, in nanoseconds.
     pub length: u64,
-    /// Its rows, in the order in which they were given.
+    /// Its rows, in the order in which they were leased.
     pub rows: Vec<u64>,
     /// The rows of unknown fate among `rows`.
     pub unknown: BTreeSet<u64>,
-    /// How far it is.
+    /// The state.
     pub stage: Stage,
-    /// Counts of its completion so far: removed, to be tried again, dead.
+    /// Counts of its completion so far: removed, retried, dead.
     pub done: [u64; 3],
 }
 
@@ -102,13 +102,13 @@ impl Lease {
         self.rows.iter().copied().filter(|id| !self.keeps(*id)).collect()
     }
 
-    /// The moment at which the queue has work with it; 0: at once.
+    /// Returns the time at which the queue must process it; 0: at once.
     pub fn next_event(&self) -> u64 {
         if self.stage == Stage::Over || !self.free().is_empty() { 0 } else { self.expires_at }
     }
 }
 
-/// How a lease ended.
+/// A lease that ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
     number: u64,
@@ -117,46 +117,46 @@ pub struct Ended {
     answer: Option<CompletedBlobDeletions>,
 }
 
-/// A token as the model has it: a lease's number, or none that was ever given.
+/// A token in the model: a lease's number, or `None` for a token that was never issued.
 pub type Token = Option<u64>;
 
-/// The model.
+/// Model of the deletion queue.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     /// The rows, by number.
     pub rows: BTreeMap<u64, Row>,
     /// Leases with rows, and live ones, by number.
     pub leases: BTreeMap<u64, Lease>,
-    /// Leases that ended, the oldest first.
+    /// Ended leases, oldest first.
     pub ended: VecDeque<Ended>,
-    /// Rows ever made.
+    /// Number of rows ever created.
     pub ids: u64,
-    /// Leases ever given.
+    /// Number of leases ever granted.
     pub given: u64,
     /// Scheduled, cancelled, processed, not found, errors, given up, expired, completed, unknown, ended, dropped.
     pub counters: [u64; 11],
 }
 
-/// A worker's report of deletions, and what it meets.
+/// A worker's report of deletions, with the conditions it meets.
 #[derive(Clone, Debug)]
 pub struct Said {
     /// Rows that are deleted.
     pub completed: Vec<u64>,
-    /// Rows that failed.
+    /// Rows whose deletion failed.
     pub failed: Vec<u64>,
     /// Rows of unknown fate.
     pub unknown: Vec<u64>,
-    /// All other rows of the lease are deleted.
+    /// True if all other rows of the lease are deleted.
     pub rest: bool,
-    /// No row above this height is meant.
+    /// Rows above this height are ignored.
     pub up_to: Option<u32>,
-    /// Failures after which a row is given up.
+    /// Failures after which a row becomes a dead-letter row.
     pub max_retries: u32,
-    /// Seconds of the first back-off; 0: none.
+    /// Seconds of the first back-off; 0: no back-off.
     pub base_secs: u64,
-    /// Records make difficulties.
+    /// True if records cannot be removed.
     pub kept: bool,
-    /// The message has room for so many more rows.
+    /// Number of further rows that fit the message.
     pub room: u64,
 }
 
@@ -182,8 +182,8 @@ impl Model {
         self.leases.retain(|_, lease| lease.stage == Stage::Live || !lease.rows.is_empty());
     }
 
-    /// Rows that never failed under the lease from which they come.
-    fn back(&mut self, ids: Vec<u64>) {
+    /// Puts rows back that never failed under the lease they come from.
+    fn put_back(&mut self, ids: Vec<u64>) {
         for id in ids {
             self.put(id, At::Waiting);
             self.rows.get_mut(&id).unwrap().failed_under = 0;
@@ -214,7 +214,7 @@ impl Model {
         live.len() as u64
     }
 
-    /// What each message but the pruner's begins with.
+    /// Expires leases and ends back-offs. Every message except the pruner's begins with this.
     pub fn notice(&mut self, now: u64) {
         let mut due: Vec<_> = self
             .leases
@@ -236,14 +236,14 @@ impl Model {
             }
         }
         let over: Vec<u64> = self.leases.values().flat_map(Lease::free).collect();
-        self.back(over);
+        self.put_back(over);
         let due = self.rows.iter().filter(|(_, row)| matches!(row.at, At::BackingOff(until) if until <= now));
         let due: Vec<u64> = due.map(|(id, _)| *id).collect();
         due.into_iter().for_each(|id| self.put(id, At::Waiting));
         self.drop_leases();
     }
 
-    /// Drops the oldest dead rows of no record above the bound: the end of each message.
+    /// Drops the oldest dead-letter rows without a record above the limit. Every message ends with this.
     pub fn bound_dead(&mut self, most: usize) {
         let alone = self.rows.iter().filter(|(_, row)| row.at == At::Dead && row.txid.is_none());
         let alone: Vec<u64> = alone.map(|(id, _)| *id).collect();
@@ -282,7 +282,7 @@ impl Model {
         Ok(scheduled)
     }
 
-    /// A record names a blob; the error says whether another one does that is alive.
+    /// Adds a row for a blob that a record names. The error tells whether another live record names the blob.
     pub fn hold(&mut self, name: &BlobName, txid: u8) -> Result<(), UtxoRefusal> {
         match self.named(name).map(|(_, row)| (row.at, row.txid)) {
             None => drop(self.add(name, 0, Some(txid), At::Held)),
@@ -293,7 +293,7 @@ impl Model {
         Ok(())
     }
 
-    /// The number of the row, and whether it is another record's.
+    /// Schedules the blob of a deleted record. Returns the number of the row, and whether the row belongs to another record.
     pub fn release(&mut self, name: &BlobName, height: u32, txid: u8) -> (u64, bool) {
         let found = self.named(name).map(|(id, row)| (id, row.txid));
         let id = match found {
@@ -326,7 +326,7 @@ impl Model {
         Ok(true)
     }
 
-    /// Those that wait, in their order.
+    /// Returns the matching rows that wait, in order.
     pub fn waiting(&self, height: u32, stores: &[StoreType], selectors: Option<&[BlobSelector]>) -> Vec<u64> {
         let rows = self.rows.iter().filter(|(_, row)| {
             let selects = |of: &BlobSelector| {
@@ -342,7 +342,7 @@ impl Model {
         keys.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// The number of the lease; none where nothing waits.
+    /// Returns the number of the lease, or `None` if no row waits.
     pub fn acquire(
         &mut self,
         who: Principal,
@@ -388,7 +388,7 @@ impl Model {
         Ok(Some(number))
     }
 
-    /// A live lease, or what was answered when it was completed.
+    /// Returns the live lease, or the answer of the call that completed it.
     fn shown(&self, who: Principal, token: Token) -> Result<Result<u64, CompletedBlobDeletions>, BlobDeletionError> {
         let number = token.ok_or(BlobDeletionError::UnknownToken)?;
         if let Some(lease) = self.leases.get(&number).filter(|lease| lease.stage == Stage::Live) {
@@ -402,7 +402,7 @@ impl Model {
         }
     }
 
-    /// `extend_blob_deletion_batch`: the moment at which the lease expires.
+    /// `extend_blob_deletion_batch`. Returns the time at which the lease expires.
     pub fn extend(&mut self, who: Principal, token: Token, secs: u64, now: u64) -> Result<u64, BlobDeletionError> {
         match self.shown(who, token)? {
             Err(_) => Err(BlobDeletionError::Completed),
@@ -438,19 +438,19 @@ impl Model {
             let stage = if lease.unknown.is_empty() { Stage::Over } else { Stage::Completed };
             self.end(number, stage, Some(done.clone()));
             let free = self.leases[&number].free();
-            self.back(free.into_iter().take(room as usize).collect());
+            self.put_back(free.into_iter().take(room as usize).collect());
             self.drop_leases();
         }
         Ok(done)
     }
 
-    /// Completes rows that are not leased: without a lease there is no back-off, and no row of unknown fate.
+    /// Completes rows that are not leased. Without a lease, there is neither a back-off nor an unknown fate.
     pub fn complete(&mut self, said: &Said, now: u64) -> CompletedBlobDeletions {
         let said = Said { base_secs: 0, unknown: Vec::new(), rest: false, ..said.clone() };
         self.complete_rows(&said, None, now).0
     }
 
-    /// What is done, and for how many more rows there is room then.
+    /// Returns the outcome, and how many more rows fit the message.
     fn complete_rows(&mut self, said: &Said, lease: Option<u64>, now: u64) -> (CompletedBlobDeletions, u64) {
         let mut done = CompletedBlobDeletions::default();
         let (mut seen, mut room, mut looked_at, mut worked) = (BTreeSet::new(), said.room, 0, false);
@@ -477,7 +477,7 @@ impl Model {
             }
             worked |= meant;
             looked_at += 1;
-            if !(meant && self.one(id, *list, lease, said, now, &mut done)) {
+            if !(meant && self.process_row(id, *list, lease, said, now, &mut done)) {
                 self.counters[3] += u64::from(lease.is_none() && !there);
                 let failed_here =
                     |row: &Row| !matches!(row.at, At::Leased(_)) && lease.is_some() && Some(row.failed_under) == lease;
@@ -498,14 +498,14 @@ impl Model {
                     room -= 1;
                 }
                 worked = true;
-                self.one(*id, 0, Some(number), said, now, &mut done);
+                self.process_row(*id, 0, Some(number), said, now, &mut done);
             }
         }
         (done, room)
     }
 
-    /// One row of a list; whether something was done.
-    fn one(
+    /// Processes one row of a list. Returns true if anything was done.
+    fn process_row(
         &mut self,
         id: u64,
         list: usize,
@@ -535,7 +535,7 @@ impl Model {
         true
     }
 
-    /// Whether the row is gone, and not given up; none: it was given up already.
+    /// Returns true if the row is removed, false if it becomes a dead-letter row, or `None` if it was one already.
     fn succeed(&mut self, id: u64, kept: bool) -> Option<bool> {
         let row = &self.rows[&id];
         if !kept || row.txid.is_none() {
@@ -559,7 +559,7 @@ impl Model {
         self.counters[5] += 1;
     }
 
-    /// Whether it is given up now.
+    /// Returns true if the row becomes a dead-letter row.
     fn fail(&mut self, id: u64, max_retries: u32, base_secs: u64, now: u64) -> bool {
         let was_leased = self.is_leased(id);
         self.counters[4] += 1;
@@ -587,7 +587,7 @@ impl Model {
         there
     }
 
-    /// `remove_blob_deletion`: whether the row is gone.
+    /// `remove_blob_deletion`. Returns true if the row is removed.
     pub fn remove(&mut self, id: u64, up_to: Option<u32>, kept: bool) -> Result<bool, BlobDeletionError> {
         if !self.queued(id) {
             return Ok(false);

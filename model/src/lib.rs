@@ -1,16 +1,16 @@
-//! Plain models of Coppice, over ordinary collections, for tests alone.
+//! Plain models of Coppice over ordinary collections, for tests only.
 //!
-//! | module | models | is held against |
+//! | module | models | compared with |
 //! |---|---|---|
 //! | [`chain`] | the chain, its pruning and its exporters | the stores and the endpoints natively; the wasm through Candid |
 //! | [`deletion`] | the deletion queue | the queue natively |
-//! | [`records`] | UTXO records and their pruner, as `docs/design.md` 6 and 7 have them | the wasm through Candid |
-//! | [`documents`] | UTXO records, from the source documents and the `.did` alone | the wasm through Candid |
+//! | [`records`] | UTXO records and their pruner, by `docs/design.md` 6 and 7 | the wasm through Candid |
+//! | [`documents`] | UTXO records, by only the source documents and the `.did` | the wasm through Candid |
 //!
-//! No model knows the canister's code, and [`documents`] knows no other model. [`blocks`] and [`transactions`] make what histories
-//! feed to the canister and to the models.
+//! No model uses the canister's code, and [`documents`] uses no other model. [`blocks`] and [`transactions`] create the inputs that
+//! histories feed to the canister and to the models.
 
-/// Ends the function with a sentence unless something holds.
+/// Returns an error with this sentence unless the condition holds.
 #[macro_export]
 macro_rules! ensure {
     ($holds:expr, $($why:tt)+) => {

@@ -1,4 +1,4 @@
-//! Transactions to make UTXO records of.
+//! Transactions to create UTXO records from.
 
 use crate::blocks::id;
 use coppice_interface::*;
@@ -8,17 +8,17 @@ use sha2::{Digest, Sha256};
 /// A transaction and its outputs.
 #[derive(Clone, Debug)]
 pub struct Tx {
-    /// Its bytes, standard.
+    /// Its bytes, in the standard format.
     pub raw: Vec<u8>,
     /// Its id, in internal order.
     pub txid: [u8; 32],
-    /// What each input spends.
+    /// The output that each input spends.
     pub inputs: Vec<([u8; 32], u32)>,
     /// Satoshis and locking script of each output.
     pub outputs: Vec<(u64, Vec<u8>)>,
 }
 
-/// Bitcoin's CompactSize.
+/// Encodes a number as Bitcoin's CompactSize.
 pub fn var_int(n: u64) -> Vec<u8> {
     match n {
         0..=0xFC => vec![n as u8],
@@ -28,7 +28,8 @@ pub fn var_int(n: u64) -> Vec<u8> {
     }
 }
 
-/// The bytes of a transaction of version 2 and lock time 7; with `previous`, the outputs that its inputs spend, they are extended.
+/// Returns the bytes of a transaction of version 2 and lock time 7. With `previous`, the outputs that its inputs spend, the format is
+/// extended.
 pub fn serialise(
     inputs: &[([u8; 32], u32)],
     previous: Option<&[(u64, Vec<u8>)]>,
@@ -56,58 +57,58 @@ pub fn serialise(
     raw
 }
 
-/// The id of a transaction with these bytes.
+/// Returns the id of a transaction with these bytes.
 pub fn txid(standard: &[u8]) -> [u8; 32] {
     Sha256::digest(Sha256::digest(standard)).into()
 }
 
 impl Tx {
-    /// One with these inputs and outputs.
+    /// Creates a transaction with these inputs and outputs.
     pub fn new(inputs: &[([u8; 32], u32)], outputs: &[(u64, Vec<u8>)]) -> Self {
         let raw = serialise(inputs, None, outputs);
         Self { txid: txid(&raw), raw, inputs: inputs.to_vec(), outputs: outputs.to_vec() }
     }
 
-    /// One with so many outputs that spends these; no other `salt` gives the same.
+    /// Creates a transaction with these inputs and `outputs` outputs; its id depends on `salt`.
     pub fn of(salt: u64, inputs: &[([u8; 32], u32)], outputs: u32) -> Self {
         let script = [&[0x51][..], &salt.to_le_bytes()].concat();
         let outputs: Vec<_> = (0..u64::from(outputs)).map(|i| (1_000 + i, script.clone())).collect();
         Self::new(inputs, &outputs)
     }
 
-    /// One that spends what has no record.
+    /// Creates a transaction that spends an output without a record.
     pub fn orphan(salt: u64, outputs: u32) -> Self {
         Self::of(salt, &[(id(salt ^ 0xF00D), 0)], outputs)
     }
 
-    /// A coinbase.
+    /// Creates a coinbase.
     pub fn coinbase(salt: u64, outputs: u32) -> Self {
         Self::of(salt, &[([0; 32], u32::MAX)], outputs)
     }
 
-    /// Its id as an argument.
+    /// Returns its id as an argument.
     pub fn id(&self) -> Txid {
         Txid::from(self.txid)
     }
 
-    /// The UTXO hash of an output.
+    /// Returns the UTXO hash of an output.
     pub fn hash(&self, vout: u32) -> [u8; 32] {
         let (satoshis, script) = &self.outputs[vout as usize];
         let preimage = [&self.txid[..], &var_int(u64::from(vout)), script, &var_int(*satoshis)].concat();
         Sha256::digest(preimage).into()
     }
 
-    /// One of its outputs.
+    /// Returns one of its outputs.
     pub fn outpoint(&self, vout: u32) -> Outpoint {
         Outpoint { txid: self.id(), vout }
     }
 
-    /// One of its outputs, spent by input `vin` of a transaction.
+    /// Returns the spend of one of its outputs by input `vin`.
     pub fn spend(&self, vout: u32, vin: u32) -> Spend {
         Spend { txid: self.id(), vout, utxo_hash: UtxoHash::from(self.hash(vout)), vin }
     }
 
-    /// A record of it, that can be spent from at once.
+    /// Returns the argument that creates its record, spendable at once.
     pub fn record(&self) -> UtxoCreate {
         UtxoCreate {
             source: TransactionSource::Raw(ByteBuf::from(self.raw.as_slice())),

@@ -1,12 +1,12 @@
-//! Frozen outputs, and their new owners.
+//! Freezing and reassigning outputs.
 
 use super::{Store, id};
 use coppice_interface::*;
 
 impl Store {
-    /// An item of `utxo_freeze` or `utxo_unfreeze`: how many outputs changed.
+    /// An item of `utxo_freeze` or `utxo_unfreeze`. Returns how many outputs changed.
     pub fn freeze(&mut self, height: u32, target: &FreezeTarget, freeze: bool) -> Result<u32, UtxoError> {
-        self.believed(&[height])?;
+        self.check_heights(&[height])?;
         let record = self.find(&target.txid)?;
         let outputs: Vec<_> = match target.vout {
             Some(vout) => vec![record.output_mut(vout).ok_or(UtxoError::UtxoNotFound)?],
@@ -32,9 +32,9 @@ impl Store {
         Ok(changed)
     }
 
-    /// An item of `utxo_reassign`: the height from which the output is spendable.
+    /// An item of `utxo_reassign`. Returns the height from which the output is spendable.
     pub fn reassign(&mut self, height: u32, item: &Reassign) -> Result<u32, UtxoError> {
-        self.believed(&[height])?;
+        self.check_heights(&[height])?;
         let after = self.rules.reassign_after;
         let vout = item.outpoint.vout;
         let record = self.find(&item.outpoint.txid)?;

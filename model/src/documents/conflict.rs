@@ -1,22 +1,22 @@
-//! Double spends: marked with all that spends from them, and winning over what they conflict with. The extent of a slice is the
-//! canister's: the model follows its answer, and judges each step of it.
+//! Double spends: marked together with everything that spends from them, and resolved in favour of winners. The canister chooses the extent
+//! of a slice; the model follows its answer, and checks each step.
 
 use super::{Id, Store, Verdict, hex, id};
 use coppice_interface::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most spends that an answer names.
+/// The most spends that an answer lists.
 const NAMED: usize = 5_000;
 
 impl Store {
-    /// The transactions with a record that hold an output of this one.
+    /// Returns the transactions with a record that hold an output of this transaction.
     pub fn spenders(&self, of: &Id) -> BTreeSet<Id> {
         let Some(record) = self.records.get(of) else { return BTreeSet::new() };
         let spenders = record.utxos().filter_map(|(_, output)| Some(output.spender?.0));
         spenders.filter(|spender| spender != of && self.records.contains_key(spender)).collect()
     }
 
-    /// All that spends from these, directly or not, by way of transactions that are to be entered.
+    /// Returns everything that spends from these transactions, directly or through transactions that `enters` accepts.
     fn descendants_by(&self, roots: &BTreeSet<Id>, enters: impl Fn(&Id) -> bool) -> BTreeSet<Id> {
         let mut found = BTreeSet::new();
         let mut open: Vec<Id> = roots.iter().copied().collect();
@@ -30,12 +30,13 @@ impl Store {
         found
     }
 
-    /// Unmarked transactions that spend from these: marking passes over what is conflicting already.
+    /// Returns the unmarked transactions that spend from these. Marking skips transactions that are conflicting already.
     fn descendants(&self, roots: &BTreeSet<Id>) -> BTreeSet<Id> {
         self.descendants_by(roots, |id| !self.is_conflicting(id))
     }
 
-    /// All that loses with these: a double spend among them may have been marked without all that spends from it.
+    /// Returns everything that loses with these losers. A double spend among them may have been marked without everything that spends from
+    /// it.
     fn lost(&self, losers: &BTreeSet<Id>, winners: &[Id]) -> BTreeSet<Id> {
         self.descendants_by(losers, |id| !winners.contains(id))
     }
@@ -50,7 +51,7 @@ impl Store {
         self.evaluate(id, height);
     }
 
-    /// Marks what the canister says it has marked: the named ones at any time, what spends from them leaves first.
+    /// Marks what the canister reports as marked: the named transactions at any time, their spenders leaves first.
     fn mark_all(
         &mut self,
         marked: &[Txid],
@@ -59,36 +60,36 @@ impl Store {
     ) -> Verdict {
         for txid in marked {
             let id = id(txid);
-            ensure!(!self.is_conflicting(&id), "{} is marked, and was before", hex(&id));
+            ensure!(!self.is_conflicting(&id), "{} is marked again", hex(&id));
             if !roots.contains(&id) {
-                ensure!(descendants.contains(&id), "{} is marked, and spends from none of the double spends", hex(&id));
+                ensure!(descendants.contains(&id), "{} is marked, but spends from none of the double spends", hex(&id));
                 let open = self.spenders(&id).into_iter().find(|spender| !self.is_conflicting(spender));
-                ensure!(open.is_none(), "{} is marked before what spends from it", hex(&id));
+                ensure!(open.is_none(), "{} is marked before its spenders", hex(&id));
             }
             self.mark(&id, height);
         }
         Ok(())
     }
 
-    /// An item of `utxo_set_conflicting`, by what the canister answered.
+    /// An item of `utxo_set_conflicting`, checked with the canister's answer.
     pub fn set_conflicting(&mut self, height: u32, txid: &Txid, answer: &Result<Conflict, UtxoError>) -> Verdict {
-        let refused = self.believed(&[height]).and_then(|()| self.find(txid).map(drop)).err();
+        let refused = self.check_heights(&[height]).and_then(|()| self.find(txid).map(drop)).err();
         let conflict = match (refused, answer) {
             (None, Ok(conflict)) => conflict,
             (Some(expected), Err(error)) if *error == expected => return Ok(()),
-            (expected, _) => return Err(format!("{answer:?}, to be refused with {expected:?}")),
+            (expected, _) => return Err(format!("answered {answer:?}, expected refusal {expected:?}")),
         };
         let root = id(txid);
         let first = !self.is_conflicting(&root);
         let begins = conflict.marked.first() == Some(txid);
-        ensure!(begins == first, "the one that is named is marked first, where it was not before");
+        ensure!(begins == first, "the named transaction is marked first, unless it was marked before");
         let roots = BTreeSet::from([root]);
         let descendants = self.descendants(&roots);
         self.mark_all(&conflict.marked, (&roots, &descendants), height)?;
-        // A repeated call evaluates the double spend again: it may have lost its height to a lock.
+        // A repeated call evaluates the double spend again because a lock may have cleared its height.
         self.evaluate(&root, height);
         let open = self.descendants(&roots).len();
-        ensure!(conflict.has_more == (open > 0), "has_more is {}, and {open} are unmarked", conflict.has_more);
+        ensure!(conflict.has_more == (open > 0), "has_more is {}, but {open} are unmarked", conflict.has_more);
         ensure!(first || !conflict.has_more || !conflict.marked.is_empty(), "a slice that marks nothing");
         let holders: BTreeSet<Id> = conflict.marked.iter().map(id).chain([root]).collect();
         let held: Vec<(Id, u32)> = holders.iter().flat_map(|holder| self.held_by(holder)).collect();
@@ -98,13 +99,13 @@ impl Store {
         expected.sort_by_key(key);
         named.sort_by_key(key);
         let all = expected.len() <= NAMED;
-        ensure!(!all || named == expected, "parent_spends are {named:?}, to be {expected:?}");
+        ensure!(!all || named == expected, "parent_spends are {named:?}, expected {expected:?}");
         Ok(())
     }
 
-    /// Everything for which winners may be refused.
+    /// Returns every error with which winners may be refused.
     fn objections(&self, height: u32, winners: &[Id]) -> Vec<UtxoError> {
-        if let Err(error) = self.believed(&[height]) {
+        if let Err(error) = self.check_heights(&[height]) {
             return vec![error];
         }
         let mut all = Vec::new();
@@ -132,7 +133,7 @@ impl Store {
                 let pruned = parent.output(vout).is_some_and(|output| output.spender_deleted);
                 let refuses = parent.refuses_a_winner(vout, None, (*winner, vin), height);
                 all.extend(refuses.and_then(|error| match error {
-                    // Another winner holds it, or this one through another input.
+                    // The output is held by another winner, or by this one through another input.
                     UtxoSpendError::Spent { by } if !pruned => {
                         winners.contains(&id(&by.txid)).then_some(UtxoError::Spent { by })
                     }
@@ -141,7 +142,7 @@ impl Store {
                 }));
             }
         }
-        // Two winners of one output: the output is spent by the other one, and a winner loses.
+        // If two winners spend one output, the error is either that the other winner spends it, or that a winner loses.
         let mut claims: BTreeMap<(Id, u32), Vec<Spender>> = BTreeMap::new();
         for record in winners.iter().filter_map(|winner| self.records.get(winner)) {
             for (vin, parent, vout) in record.inputs() {
@@ -154,13 +155,13 @@ impl Store {
         all
     }
 
-    /// The outputs that the winners spend.
+    /// Returns the outputs that the winners spend.
     fn contested(&self, winners: &[Id]) -> Vec<(Id, u32)> {
         let records = winners.iter().filter_map(|winner| self.records.get(winner));
         records.flat_map(|record| record.inputs().map(|(_, parent, vout)| (parent, vout)).collect::<Vec<_>>()).collect()
     }
 
-    /// The transactions with a record that hold what the winners spend.
+    /// Returns the transactions with a record that hold outputs which the winners spend.
     fn losers(&self, winners: &[Id]) -> BTreeSet<Id> {
         let holder = |(parent, vout): &(Id, u32)| Some(self.records.get(parent)?.output(*vout)?.spender?.0);
         let holders = self.contested(winners);
@@ -168,7 +169,7 @@ impl Store {
         holders.filter(|holder| !winners.contains(holder) && self.records.contains_key(holder)).collect()
     }
 
-    /// `utxo_process_conflicting`, by what the canister answered.
+    /// `utxo_process_conflicting`, checked with the canister's answer.
     pub fn process_conflicting(
         &mut self,
         call: &UtxoProcessConflicting,
@@ -178,9 +179,9 @@ impl Store {
         let objections = self.objections(call.height, &winners);
         let resolution = match answer {
             Ok(resolution) if objections.is_empty() => resolution,
-            Ok(_) => return Err(format!("{answer:?}, to be refused with one of {objections:?}")),
+            Ok(_) => return Err(format!("answered {answer:?}, expected a refusal of {objections:?}")),
             Err(refused) if objections.contains(&refused.error) => return Ok(()),
-            Err(_) => return Err(format!("{answer:?}, to be refused with one of {objections:?}")),
+            Err(_) => return Err(format!("answered {answer:?}, expected a refusal of {objections:?}")),
         };
         let contested: BTreeSet<(Id, u32)> = self.contested(&winners).into_iter().collect();
         let losers = self.losers(&winners);
@@ -191,7 +192,7 @@ impl Store {
         let open = lost.iter().filter(|id| !self.is_conflicting(id)).count();
         ensure!(
             resolution.has_more || open == 0,
-            "the winners have won, and {open} descendants of losers are unmarked"
+            "the winners have won, but {open} descendants of losers are unmarked"
         );
         let idle = resolution.losers.is_empty() && resolution.unspent.is_empty();
         ensure!(!resolution.has_more || !idle, "a slice that does nothing");
@@ -200,12 +201,12 @@ impl Store {
             let outpoint = (id(&given_back.outpoint.txid), given_back.outpoint.vout);
             ensure!(
                 self.named(outpoint).as_ref() == Some(given_back),
-                "{given_back:?} is given back, and is not held so"
+                "{given_back:?} is released, but is not held that way"
             );
             let by = id(&given_back.spender.txid);
             let takes = contested.contains(&outpoint);
-            ensure!(!takes || !resolution.has_more, "{given_back:?} is taken before the winners have it");
-            ensure!(takes || self.is_conflicting(&by), "{given_back:?} is given back by one that does not lose");
+            ensure!(!takes || !resolution.has_more, "{given_back:?} is released in a slice that is not the last");
+            ensure!(takes || self.is_conflicting(&by), "{given_back:?} is released, but its spender does not lose");
             self.give_back(outpoint);
             self.records.get_mut(&outpoint.0).expect("it is named").locked = false;
             touched.extend([outpoint.0, by]);
@@ -229,7 +230,7 @@ impl Store {
             for (vin, parent, vout) in inputs {
                 let holder = self.records[&parent].output(vout).and_then(|output| output.spender);
                 let free = holder.is_none_or(|holder| holder == (*winner, vin));
-                ensure!(free, "{}:{vout} is taken from {holder:?}, and not said to be", hex(&parent));
+                ensure!(free, "{}:{vout} is taken from {holder:?} without being reported", hex(&parent));
                 spent += u32::from(self.take(&parent, vout, (*winner, vin)));
                 touched.insert(parent);
             }
@@ -240,12 +241,12 @@ impl Store {
         }
         touched.extend(&winners);
         touched.iter().for_each(|id| self.evaluate(id, call.height));
-        ensure!(resolution.spent == spent, "{} spent, to be {spent}", resolution.spent);
+        ensure!(resolution.spent == spent, "{} spent, expected {spent}", resolution.spent);
         Ok(())
     }
 
-    /// Makes an output unspent that a double spend held. The record is evaluated at the call's end, because the height of a deletion counts
-    /// from the call that makes the record eligible: a record that is eligible before and after a call keeps a later height.
+    /// Makes an output unspent that a double spend held. The record is evaluated at the end of the call, because the height of its deletion
+    /// counts from the call that makes it eligible: a record that is eligible before and after a call keeps a later height.
     pub(super) fn give_back(&mut self, (txid, vout): (Id, u32)) {
         if let Some(output) = self.records.get_mut(&txid).and_then(|record| record.output_mut(vout)) {
             output.spender = None;

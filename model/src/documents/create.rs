@@ -1,4 +1,4 @@
-//! Making records.
+//! Creation of records.
 
 use super::record::is_coinbase;
 use super::{Id, Record, Store};
@@ -17,7 +17,7 @@ impl Store {
     ) -> Result<UtxoCreated, UtxoCreateError> {
         let blocks = item.mined.as_ref().map(|mined| &mined.blocks[..]).unwrap_or_default();
         let heights: Vec<u32> = [height].into_iter().chain(blocks.iter().map(|block| block.height)).collect();
-        match self.believed(&heights) {
+        match self.check_heights(&heights) {
             Ok(()) => {}
             Err(UtxoError::ZeroHeight) => return Err(UtxoCreateError::ZeroHeight),
             Err(_) => return Err(UtxoCreateError::BadHeight { most: self.most_height() }),
@@ -36,7 +36,7 @@ impl Store {
         record.conflicting = item.conflicting;
         record.fee = item.fee;
         record.created = moment;
-        // `coinbase_block_height + 100`, by its highest block; where no block is named, the call's height stands for it.
+        // `coinbase_block_height + 100`, by its highest block; without a block, by the height of the call.
         let own = record.highest_block().unwrap_or(height);
         record.spending_height = is_coinbase(tx).then_some(own + self.rules.maturity);
         let created = UtxoCreated {
@@ -53,8 +53,8 @@ impl Store {
         Ok(created)
     }
 
-    /// Returns whether a transaction in blocks had a record before that was deleted, or may have had one: never unless all its
-    /// blocks are at or below the highest one of any record that was deleted as spent.
+    /// Returns whether a transaction in blocks had a record before that was deleted, or may have had one. This needs all its blocks to be
+    /// at or below the highest block of any record that was deleted as spent.
     fn was_pruned(&self, tx: &Tx, blocks: &[BlockRef], is_new: bool) -> bool {
         let Some(pruned) = self.pruned else { return false };
         if blocks.is_empty() || blocks.iter().any(|block| block.height > pruned) {

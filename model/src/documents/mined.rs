@@ -4,9 +4,9 @@ use super::{Store, id};
 use coppice_interface::*;
 
 impl Store {
-    /// An item of `utxo_set_mined`: the blocks that have the transaction now.
+    /// An item of `utxo_set_mined`. Returns the blocks that contain the transaction afterwards.
     pub fn set_mined(&mut self, call: &UtxoSetMinedBatch, item: &MinedTransaction) -> Result<Vec<u32>, UtxoError> {
-        self.believed(&[call.height, call.block_height])?;
+        self.check_heights(&[call.height, call.block_height])?;
         let record = self.find(&item.txid)?;
         record.locked = false;
         let has = record.blocks.iter().any(|block| block.block_id == call.block_id);
@@ -33,7 +33,7 @@ impl Store {
 
     /// An item of `utxo_set_on_longest_chain`.
     pub fn set_on_longest_chain(&mut self, height: u32, txid: &Txid, on_longest_chain: bool) -> Result<(), UtxoError> {
-        self.believed(&[height])?;
+        self.check_heights(&[height])?;
         let record = self.find(txid)?;
         if on_longest_chain && record.blocks.is_empty() {
             return Err(UtxoError::NotMined);
@@ -43,9 +43,9 @@ impl Store {
         Ok(())
     }
 
-    /// An item of `utxo_set_locked`: locking takes the height away at which the record is deleted, unlocking evaluates it.
+    /// An item of `utxo_set_locked`. Locking clears the height at which the record is deleted; unlocking evaluates it.
     pub fn set_locked(&mut self, height: u32, txid: &Txid, locked: bool) -> Result<(), UtxoError> {
-        self.believed(&[height])?;
+        self.check_heights(&[height])?;
         let record = self.find(txid)?;
         record.locked = locked;
         if locked {
@@ -56,7 +56,7 @@ impl Store {
         Ok(())
     }
 
-    /// An item of `utxo_preserve`: whether there is such a record. A later call overwrites.
+    /// An item of `utxo_preserve`. Returns whether there is such a record. A later call overwrites.
     pub fn preserve(&mut self, until: u32, txid: &Txid) -> Result<bool, UtxoError> {
         let Ok(record) = self.find(txid) else { return Ok(false) };
         record.preserve_until = Some(until);

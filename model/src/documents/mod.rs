@@ -1,7 +1,7 @@
-//! Model of UTXO records, written from the documents alone: `utxo-data-model.md`, `pruner-service.md` and the interface.
+//! Model of UTXO records, written only from the documents: `utxo-data-model.md`, `pruner-service.md` and the interface.
 //!
-//! Each method of the interface is a method of [`Store`] that answers what the canister is to answer. The
-//! documents leave the order and the extent of work open (a slice, a tick): there the model takes from the canister what was done, and judges it.
+//! Each method of the interface is a method of [`Store`] that returns the answer expected of the canister. The documents leave the order
+//! and the extent of work open (a slice, a tick). There the model takes the canister's work as given, and checks it.
 
 mod alert;
 mod conflict;
@@ -17,20 +17,20 @@ pub use record::{Id, Record};
 use coppice_interface::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Why the canister is not as it is to be.
+/// A check of the canister. The error is the difference found.
 pub type Verdict<T = ()> = Result<T, String>;
 
-/// An id as the interface has it.
+/// Converts an id of the interface.
 pub fn id(txid: &Txid) -> Id {
     txid.as_slice().try_into().expect("32 bytes")
 }
 
-/// The first bytes of an id, as reports have them.
+/// Returns the first bytes of an id, for reports.
 pub fn hex(id: &[u8]) -> String {
     id.iter().take(4).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The settings that the rules go by.
+/// The settings that the rules use.
 #[derive(Clone, Debug)]
 pub struct Rules {
     /// `block_height_retention`.
@@ -47,7 +47,7 @@ pub struct Rules {
     pub preservation: u32,
 }
 
-/// All records, and the heights by which they are judged.
+/// All records, and the heights that apply to them.
 #[derive(Clone, Debug)]
 pub struct Store {
     /// The records, by transaction.
@@ -56,20 +56,20 @@ pub struct Store {
     pub rules: Rules,
     /// The highest height that was notified; 0: none.
     pub current: u32,
-    /// The highest block that is persisted.
+    /// The highest persisted block.
     pub persisted: Option<u32>,
-    /// The largest height that a call may name, as the status says.
+    /// The largest height that a call may name, by the status.
     pub most: u32,
     /// The highest block of any record that was deleted as spent.
     pub pruned: Option<u32>,
-    /// The message that is judged, counted from the first.
+    /// The number of the message being checked.
     pub message: u64,
-    /// The last message that changed a record, other than by pruning.
+    /// For each record, the last message that changed it, except by pruning.
     pub touched: BTreeMap<Id, u64>,
 }
 
 impl Store {
-    /// One without records.
+    /// Creates a store without records.
     pub fn new(rules: Rules) -> Self {
         Self {
             records: BTreeMap::new(),
@@ -83,13 +83,13 @@ impl Store {
         }
     }
 
-    /// The largest height that a call may name: any block's until one was notified.
+    /// Returns the largest height that a call may name: any height until one was notified.
     fn most_height(&self) -> u32 {
         if self.current == 0 { MAX_HEIGHT } else { self.most.min(MAX_HEIGHT) }
     }
 
     /// Checks the heights that a call names.
-    fn believed(&self, heights: &[u32]) -> Result<(), UtxoError> {
+    fn check_heights(&self, heights: &[u32]) -> Result<(), UtxoError> {
         if heights[0] == 0 {
             return Err(UtxoError::ZeroHeight);
         }
@@ -97,12 +97,12 @@ impl Store {
         if heights.iter().any(|height| *height > most) { Err(UtxoError::BadHeight { most }) } else { Ok(()) }
     }
 
-    /// A record that calls find.
+    /// Returns a record that calls can find.
     fn find(&mut self, txid: &Txid) -> Result<&mut Record, UtxoError> {
         self.records.get_mut(&id(txid)).ok_or(UtxoError::TxNotFound)
     }
 
-    /// Gives a record a height at which it is deleted, or takes it away, by what the record is now.
+    /// Sets or clears the height at which a record is deleted, by the record's state.
     fn evaluate(&mut self, id: &Id, height: u32) {
         let retention = self.rules.retention;
         if let Some(record) = self.records.get_mut(id) {
@@ -110,7 +110,7 @@ impl Store {
         }
     }
 
-    /// The distinct transactions that a record spends from.
+    /// Returns the distinct transactions that a record spends from.
     fn parents(&self, id: &Id) -> BTreeSet<Id> {
         self.records.get(id).map(|record| record.parents()).unwrap_or_default()
     }
@@ -126,7 +126,7 @@ impl Store {
         }
     }
 
-    /// Takes a transaction from the lists of those that it spends from.
+    /// Removes a transaction from the lists of its parents.
     fn unlist_with(&mut self, child: &Id, parents: &BTreeSet<Id>) {
         for parent in parents {
             if let Some(parent) = self.records.get_mut(parent) {
@@ -135,7 +135,7 @@ impl Store {
         }
     }
 
-    /// The outputs that a transaction holds by its inputs: with the record that has them, and their number.
+    /// Returns the outputs that a transaction's inputs hold: parent and output number.
     fn held_by(&self, spender: &Id) -> Vec<(Id, u32)> {
         let Some(record) = self.records.get(spender) else { return Vec::new() };
         let holds = |(vin, parent, vout): &(u32, Id, u32)| {
@@ -145,7 +145,7 @@ impl Store {
         record.inputs().filter(holds).map(|(_, parent, vout)| (parent, vout)).collect()
     }
 
-    /// An output and its spender, as answers name them.
+    /// Returns an output and its spender, in the form of answers.
     fn named(&self, (txid, vout): (Id, u32)) -> Option<Unspend> {
         let output = self.records.get(&txid)?.output(vout)?;
         let (by, vin) = output.spender?;
@@ -156,7 +156,7 @@ impl Store {
         })
     }
 
-    /// The five counters of the status.
+    /// Returns the five counters of the status.
     pub fn counters(&self) -> [u64; 5] {
         let count = |is: fn(&Record) -> bool| self.records.values().filter(|record| is(record)).count() as u64;
         [
@@ -168,7 +168,7 @@ impl Store {
         ]
     }
 
-    /// Notes which records are not as they were in `before`.
+    /// Records which records differ from those in `before`.
     pub fn note_changes(&mut self, before: &Self) {
         let changed = |id: &&Id| before.records.get(*id) != self.records.get(*id);
         let ids: Vec<Id> = self.records.keys().chain(before.records.keys()).filter(changed).copied().collect();

@@ -1,4 +1,4 @@
-//! One record, and what the interface shows of it.
+//! One record, and its form in the interface.
 
 use crate::transactions::Tx;
 use coppice_interface::*;
@@ -14,11 +14,11 @@ pub type Id = [u8; 32];
 pub struct Output {
     /// Its hash.
     pub hash: [u8; 32],
-    /// The transaction that holds it, and by which input; kept while it is frozen.
+    /// The transaction and input that hold it; kept while the output is frozen.
     pub spender: Option<(Id, u32)>,
-    /// It is frozen.
+    /// True if it is frozen.
     pub frozen: bool,
-    /// Its spender was deleted.
+    /// True if its spender was deleted.
     pub spender_deleted: bool,
 }
 
@@ -27,33 +27,33 @@ pub struct Output {
 pub struct Record {
     /// The transaction.
     pub tx: Rc<Tx>,
-    /// Its outputs; none for one that is no UTXO.
+    /// Its outputs; `None` for an output that is no UTXO.
     pub outputs: Vec<Option<Output>>,
-    /// The outputs of a page.
+    /// Outputs of a page.
     pub batch: u32,
-    /// The blocks that have it.
+    /// The blocks that contain it.
     pub blocks: Vec<BlockRef>,
-    /// Since when the longest chain has not had it.
+    /// The height since which the longest chain has not contained it.
     pub unmined_since: Option<u32>,
-    /// Its outputs cannot be spent yet.
+    /// True if its outputs cannot be spent yet.
     pub locked: bool,
-    /// It is a double spend.
+    /// True if it is a double spend.
     pub conflicting: bool,
-    /// The double spends that spend from it.
+    /// Double spends that spend from it.
     pub conflicting_children: Vec<Id>,
-    /// Until when it is kept.
+    /// The height until which it is preserved.
     pub preserve_until: Option<u32>,
     /// The height at which it is deleted.
     pub delete_at: Option<u32>,
-    /// From when a coinbase can be spent.
+    /// The height from which a coinbase can be spent.
     pub spending_height: Option<u32>,
-    /// From when reassigned outputs can be spent.
+    /// For each reassigned output, the height from which it can be spent.
     pub spendable_in: BTreeMap<u32, u32>,
-    /// New owners.
+    /// Reassignments of outputs to new owners.
     pub reassignments: Vec<Reassignment>,
-    /// The moments between which it was made.
+    /// The times between which it was created.
     pub created: (u64, u64),
-    /// The fee that was said.
+    /// The fee, if it was given.
     pub fee: Option<u64>,
 }
 
@@ -69,7 +69,7 @@ pub fn is_coinbase(tx: &Tx) -> bool {
 }
 
 impl Record {
-    /// A new one, unmined, of which nothing is spent.
+    /// Creates an unmined record without spent outputs.
     pub fn new(tx: &Rc<Tx>, batch: u32) -> Self {
         let output = |vout: usize| {
             let (satoshis, script) = &tx.outputs[vout];
@@ -96,52 +96,52 @@ impl Record {
         }
     }
 
-    /// The outputs that its inputs spend, by input; none for a coinbase.
+    /// Returns the outputs that its inputs spend, by input; empty for a coinbase.
     pub fn inputs(&self) -> impl Iterator<Item = (u32, Id, u32)> {
         let inputs: &[(Id, u32)] = if is_coinbase(&self.tx) { &[] } else { &self.tx.inputs[..] };
         (0..).zip(inputs).map(|(vin, (txid, vout))| (vin, *txid, *vout))
     }
 
-    /// The distinct transactions that it spends from.
+    /// Returns the distinct transactions that it spends from.
     pub fn parents(&self) -> BTreeSet<Id> {
         self.inputs().map(|(_, parent, _)| parent).collect()
     }
 
-    /// Its outputs that can be spent, by number.
+    /// Returns its UTXOs, by number.
     pub fn utxos(&self) -> impl Iterator<Item = (u32, &Output)> {
         (0..).zip(&self.outputs).filter_map(|(vout, output)| Some((vout, output.as_ref()?)))
     }
 
-    /// One of its outputs that can be spent.
+    /// Returns one of its UTXOs.
     pub fn output(&self, vout: u32) -> Option<&Output> {
         self.outputs.get(vout as usize)?.as_ref()
     }
 
-    /// One of its outputs that can be spent, to change it.
+    /// Returns one of its UTXOs for changes.
     pub fn output_mut(&mut self, vout: u32) -> Option<&mut Output> {
         self.outputs.get_mut(vout as usize)?.as_mut()
     }
 
-    /// The pages behind the master.
+    /// Returns the number of pages after the master.
     pub fn extra_pages(&self) -> u32 {
         (self.outputs.len() as u32).div_ceil(self.batch).saturating_sub(1)
     }
 
-    /// The highest block that has it.
+    /// Returns the highest block that contains it.
     pub fn highest_block(&self) -> Option<u32> {
         self.blocks.iter().map(|block| block.height).max()
     }
 
-    /// Returns whether nothing more can happen to it: a double spend, or all of it spent, none frozen, the longest chain has it, and no lock
-    /// holds it: locking takes the height away, and only unlocking looks again.
+    /// Returns whether nothing more can happen to it: it is a double spend; or all of it is spent, nothing is frozen, it is on the longest
+    /// chain, and it is not locked. Locking clears the height of deletion, and only unlocking evaluates it again.
     pub fn eligible(&self) -> bool {
         let done = |output: &Output| output.spender.is_some() && !output.frozen;
         let mined = !self.blocks.is_empty() && self.unmined_since.is_none();
         self.conflicting || mined && !self.locked && self.utxos().all(|(_, output)| done(output))
     }
 
-    /// Gives it a height at which it is deleted, or takes it away. The height counts from the call's or from its own highest block,
-    /// whichever is larger. It only rises while the record stays eligible, and stays where a double spend has one.
+    /// Sets or clears the height at which it is deleted. The height counts from the call's height or its own highest block, whichever is
+    /// larger. It only rises while the record stays eligible, and stays as it is for a double spend.
     pub fn evaluate(&mut self, height: u32, retention: u32) {
         if retention == 0 || self.preserve_until.is_some() {
             return;
@@ -155,7 +155,7 @@ impl Record {
         };
     }
 
-    /// Why an output cannot be spent at a height by this input: of the record, then of the output.
+    /// Returns why an output cannot be spent at a height by this input: first reasons of the record, then of the output.
     pub fn refuses(&self, vout: u32, hash: Option<&UtxoHash>, by: (Id, u32), height: u32) -> Option<UtxoSpendError> {
         if self.conflicting {
             return Some(UtxoSpendError::Conflicting);
@@ -166,7 +166,7 @@ impl Record {
         self.refuses_a_winner(vout, hash, by, height)
     }
 
-    /// Why an output cannot be spent by a winner, which double spends and locks do not stop.
+    /// Returns why an output cannot be spent by a winner. Double spends and locks do not stop winners.
     pub fn refuses_a_winner(
         &self,
         vout: u32,
@@ -194,7 +194,7 @@ impl Record {
         }
     }
 
-    /// The status of an output at a height, for a new spender.
+    /// Returns the status of an output at a height, for a new spender.
     pub fn status(&self, vout: u32, height: u32) -> SpendStatus {
         match self.refuses(vout, None, ([0; 32], 0), height) {
             None => SpendStatus::Ok,
@@ -217,7 +217,7 @@ impl Record {
         UtxoPage { record_utxos: utxos.len() as u32, spent_utxos: spent }
     }
 
-    /// TxInpoints: the parents as they come, and of each the outputs.
+    /// Returns the TxInpoints: the parents in order of appearance, and the outputs of each.
     fn inpoints(&self) -> Vec<u8> {
         let mut parents: Vec<(Id, Vec<u32>)> = Vec::new();
         for (_, parent, vout) in self.inputs() {
@@ -235,7 +235,8 @@ impl Record {
         bytes
     }
 
-    /// As `utxo_get` shows it. The moment of its making and the place of its bytes are others' to know: they are left empty.
+    /// Returns the record as `utxo_get` shows it. Its creation time and the place of its bytes are left empty because the model does not
+    /// know them.
     pub fn shown(&self) -> UtxoRecord {
         let entry = |output: &Output| {
             let spender = |(txid, vin): (Id, u32)| [&txid[..], &vin.to_le_bytes()].concat();
@@ -286,7 +287,7 @@ impl Record {
         }
     }
 
-    /// Returns whether its bytes lie outside of the record: it has pages.
+    /// Returns whether its bytes lie outside the record: they do if it has more than one page.
     pub fn external(&self) -> bool {
         self.extra_pages() > 0
     }

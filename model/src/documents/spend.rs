@@ -1,14 +1,14 @@
-//! Spending outputs, and taking it back.
+//! Spending and unspending outputs.
 
 use super::{Store, id};
 use coppice_interface::*;
 
 impl Store {
-    /// An item of `utxo_spend`: all of it, or nothing.
+    /// An item of `utxo_spend`, completely or not at all.
     pub fn spend(&mut self, height: u32, item: &TransactionSpends) -> Result<u32, Vec<RefusedSpend>> {
-        // An error of the call itself is named once.
+        // An error of the call itself is reported once.
         let whole = |error| Err(vec![RefusedSpend { spend: 0, error }]);
-        match self.believed(&[height]) {
+        match self.check_heights(&[height]) {
             Ok(()) => {}
             Err(UtxoError::ZeroHeight) => return whole(UtxoSpendError::ZeroHeight),
             Err(_) => return whole(UtxoSpendError::BadHeight { most: self.most_height() }),
@@ -40,15 +40,15 @@ impl Store {
 
     /// Gives an output to a transaction, and returns whether the transaction did not hold it before.
     pub(super) fn take(&mut self, txid: &super::Id, vout: u32, by: (super::Id, u32)) -> bool {
-        let output = self.records.get_mut(txid).and_then(|record| record.output_mut(vout)).expect("it was looked at");
+        let output = self.records.get_mut(txid).and_then(|record| record.output_mut(vout)).expect("it was checked before");
         let new = output.spender != Some(by);
         output.spender = Some(by);
         new
     }
 
-    /// An item of `utxo_unspend`: whether the spender held the output.
+    /// An item of `utxo_unspend`. Returns whether the spender held the output.
     pub fn unspend(&mut self, height: u32, item: &Unspend) -> Result<bool, UtxoError> {
-        self.believed(&[height])?;
+        self.check_heights(&[height])?;
         let by = (id(&item.spender.txid), item.spender.vin);
         let output = self.find(&item.outpoint.txid)?.output_mut(item.outpoint.vout).ok_or(UtxoError::UtxoNotFound)?;
         if item.utxo_hash[..] != output.hash {

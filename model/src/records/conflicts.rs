@@ -1,22 +1,22 @@
-//! Double spends in the model: marked with all that spends from them, and winning.
+//! Double spends in the model: marked together with everything that spends from them, and resolved in favour of a winner.
 
 use super::{At, Hold, Record, Records, Txid, hash_of, is_height};
 use coppice_interface::*;
 use std::collections::BTreeSet;
 
-/// What a winner has done.
+/// The outcome for a winner.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resolved {
-    /// Double spends that were none before.
+    /// Transactions newly marked as double spends.
     pub losers: Vec<Txid>,
-    /// Outputs that were held, and were not for a moment.
+    /// Outputs that were held and became free for a moment.
     pub freed: Vec<(Txid, u32)>,
-    /// Outputs that the winner holds and did not before.
+    /// Number of outputs that the winner newly holds.
     pub spent: u32,
 }
 
 impl Records {
-    /// Marks a transaction and all that spend from it, spenders first; which were not marked before, itself before the others.
+    /// Marks a transaction and everything that spends from it, spenders first. Returns the newly marked ones, the transaction itself first.
     pub fn set_conflicting(&mut self, txid: &[u8], at: At) -> Result<Vec<Txid>, UtxoError> {
         is_height(at.height, at.most)?;
         self.get(txid)?;
@@ -30,7 +30,7 @@ impl Records {
         Ok(marked)
     }
 
-    /// A transaction and what spends from it, spenders before what they spend from; those that were entered, and those in order.
+    /// Collects a transaction and everything that spends from it, spenders first: the set of visited transactions, and their order.
     fn descend(
         &self,
         txid: Txid,
@@ -57,9 +57,12 @@ impl Records {
         new
     }
 
-    /// Double spends take the place of what they conflict with, all of them or none (`docs/design.md` 6): who holds what they spend
-    /// loses, with all that spends from it; what the losers hold is unspent; the winners spend what their inputs name, whether that
-    /// is locked or a double spend, and are double spends no more.
+    /// Replaces the transactions that conflict with double spends by the double spends, all or none (`docs/design.md` 6):
+    ///
+    /// 1. The holders of the outputs that the winners spend lose, together with everything that spends from them.
+    /// 2. Outputs that losers hold become unspent.
+    /// 3. The winners spend the outputs of their inputs, even if those records are locked or double spends, and are no longer double spends
+    ///    themselves.
     pub fn process_conflicting(&mut self, winner: &Txid, at: At) -> Result<Resolved, ConflictError> {
         let before = self.clone();
         let resolved = self.resolve(winner, at);
@@ -89,7 +92,7 @@ impl Records {
         if !record.conflicting {
             return Err(of(winner)(UtxoRefusal::NotConflicting));
         }
-        // Of such a one nobody knows what it spends.
+        // The inputs of such a winner are unknown.
         if record.inputs.is_empty() {
             return Err(of(winner)(UtxoRefusal::BadArgument { field: "winners".into(), why: String::new() }));
         }
@@ -125,7 +128,7 @@ impl Records {
             return Err(of(winner)(UtxoRefusal::WinnerLoses));
         }
         let losers = first.iter().chain(&family).copied().filter(|txid| self.mark(txid)).collect();
-        // The outputs to release: those that losers hold, and then the contested ones.
+        // The outputs to release: first those that losers hold, then the contested ones.
         let mut freed: Vec<(Txid, u32)> = Vec::new();
         for loser in &family {
             for (&(parent, vout), vin) in self.0[loser].inputs.iter().zip(0..) {
@@ -139,7 +142,7 @@ impl Records {
         freed.extend(contested);
         let mut touched: BTreeSet<Txid> = visited.iter().copied().chain([*winner]).collect();
         for (parent, vout) in &freed {
-            let record = self.get_mut(parent).expect("something of it is held");
+            let record = self.get_mut(parent).expect("one of its outputs is held");
             record.outputs[*vout as usize].as_mut().expect("it is held").hold = None;
             record.locked = false;
             touched.insert(*parent);
@@ -148,15 +151,15 @@ impl Records {
         for (&(parent, vout), vin) in inputs.iter().zip(0..) {
             let record = self.get_mut(&parent).map_err(of(&parent))?;
             if record.takes(vout, winner, vin).map_err(of(&parent))? {
-                let output = record.outputs[vout as usize].as_mut().expect("it was looked at before");
+                let output = record.outputs[vout as usize].as_mut().expect("it was checked before");
                 output.hold = Some(Hold { by: *winner, vin, deleted: false });
                 spent += 1;
             }
             touched.insert(parent);
         }
-        self.get_mut(winner).expect("it was looked at before").conflicting = false;
+        self.get_mut(winner).expect("it was checked before").conflicting = false;
         for (parent, _) in &inputs {
-            self.get_mut(parent).expect("it was looked at before").conflicting_children.remove(winner);
+            self.get_mut(parent).expect("it was checked before").conflicting_children.remove(winner);
         }
         self.evaluate(touched, at);
         Ok(Resolved { losers, freed, spent })

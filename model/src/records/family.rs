@@ -1,4 +1,4 @@
-//! The transactions of a history: a few that spend from each other, some of them the same outputs.
+//! Transactions of a history: a few that spend from each other, sometimes the same outputs.
 
 use crate::blocks::id;
 use crate::transactions::Tx;
@@ -10,55 +10,56 @@ use std::collections::BTreeMap;
 /// A transaction's id, in internal order.
 pub type Txid = [u8; 32];
 
-/// Whose blob outside a transaction's bytes are in.
+/// The external blob that holds a transaction's bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Blob {
-    /// None: they go into the record, or the BlobStore.
+    /// None: the bytes go into the record or the BlobStore.
     Inside,
-    /// Its own.
+    /// A blob of its own.
     Own,
-    /// One that several transactions name.
+    /// A blob that several transactions name.
     Shared,
 }
 
-/// A transaction as it is drawn.
+/// A transaction as generated.
 #[derive(Clone, Debug)]
 pub struct Template {
-    /// What it spends: how far before this one the parent is (0, or before the first: one that nobody has), and which output.
+    /// The outputs it spends: how many places before this one the parent is (0, or before the first: a parent without a record), and the
+    /// output number.
     pub inputs: Vec<(u8, u8)>,
-    /// It spends all outputs of the one so far before this one, and nothing else.
+    /// If set, it spends exactly all outputs of the transaction that many places before it.
     pub sweeps: Option<u8>,
-    /// Outputs.
+    /// Number of outputs.
     pub outputs: u32,
     /// A bit for each output that is no UTXO.
     pub data: u8,
-    /// Where its bytes are.
+    /// The place of its bytes.
     pub blob: Blob,
 }
 
-/// A transaction, and where its bytes are if they are outside.
+/// A transaction, and its external blob, if any.
 #[derive(Clone, Debug)]
 pub struct Transaction {
     /// Its bytes, id, inputs and outputs.
     pub tx: Tx,
     /// The UTXO hashes of its outputs.
     pub hashes: Vec<[u8; 32]>,
-    /// The blob outside that its bytes are in.
+    /// The external blob that its bytes are in.
     pub blob: Option<ExternalStore>,
-    /// The argument that asks for its record.
+    /// The argument of `utxo_get` for its record.
     pub get: Vec<u8>,
 }
 
-/// The transactions of a history, in an order in which parents go first.
+/// The transactions of a history, parents first.
 #[derive(Clone, Debug, Default)]
 pub struct Family {
-    /// All of them.
+    /// All transactions.
     pub all: Vec<Transaction>,
     numbers: BTreeMap<Txid, usize>,
 }
 
 impl Family {
-    /// The transactions of these templates.
+    /// Creates the transactions of these templates.
     pub fn new(templates: &[Template]) -> Self {
         let mut all: Vec<Transaction> = Vec::new();
         for (number, template) in templates.iter().enumerate() {
@@ -76,7 +77,7 @@ impl Family {
             if let Some(parent) = template.sweeps.and_then(|back| number.checked_sub(usize::from(back.max(1)))) {
                 inputs = (0..all[parent].tx.outputs.len() as u32).map(|vout| (all[parent].tx.txid, vout)).collect();
             }
-            // The bytes inside must be a transaction, which has inputs.
+            // Bytes inside the record must be a transaction, which has inputs.
             if inputs.is_empty() && template.blob == Blob::Inside {
                 inputs.push((id((0xF00D + number as u64) << 8), 0));
             }
@@ -93,7 +94,7 @@ impl Family {
                 Blob::Shared => Some(ByteBuf::from(*b"shared")),
             };
             let file_type = if inputs.is_empty() { FileType::Outputs } else { FileType::Tx };
-            // A shared blob is one row only where everything of its name is the same.
+            // A shared blob is one row only if all parts of its name are the same.
             let file_type = if template.blob == Blob::Shared { FileType::Tx } else { file_type };
             let store_type = StoreType::Tx;
             let get = encode_args((UtxoGet { txid: tx.id(), first: 0, limit: 5_000, extra_pages_cursor: None },))
@@ -106,23 +107,23 @@ impl Family {
         Self { all, numbers }
     }
 
-    /// One of them has more outputs, or inputs, than a message takes at once.
+    /// Returns true if a transaction has more outputs than a message processes at once.
     pub fn has_large(&self) -> bool {
         self.all.iter().any(|one| one.tx.outputs.len() > 1_000)
     }
 
-    /// What it is called in a report.
+    /// Returns its name for reports.
     pub fn name(&self, txid: &[u8]) -> String {
         let number = <&Txid>::try_from(txid).ok().and_then(|txid| self.numbers.get(txid));
         number.map_or_else(|| format!("another ({:02x}{:02x})", txid[0], txid[1]), |number| format!("#{number}"))
     }
 
-    /// Several names, for a report.
+    /// Returns several names for reports.
     pub fn names<'a>(&self, txids: impl IntoIterator<Item = &'a Txid>) -> String {
         txids.into_iter().map(|txid| self.name(txid)).collect::<Vec<_>>().join(" ")
     }
 
-    /// A report in which transactions have their names.
+    /// Replaces ids by names in a report.
     pub fn brief(&self, report: &str) -> String {
         let mut brief = String::new();
         let mut rest = report;
@@ -144,7 +145,7 @@ impl Family {
         brief + rest
     }
 
-    /// The transaction with this id, where it is one of the family.
+    /// Returns the transaction with this id, if it is in the family.
     pub fn get(&self, txid: &[u8]) -> Option<&Transaction> {
         let number = <&Txid>::try_from(txid).ok().and_then(|txid| self.numbers.get(txid))?;
         Some(&self.all[*number])
@@ -152,17 +153,17 @@ impl Family {
 }
 
 impl Transaction {
-    /// Whether an output is a UTXO.
+    /// Returns true if an output is a UTXO.
     pub fn is_utxo(&self, vout: usize) -> bool {
         self.tx.outputs[vout].0 > 0
     }
 
-    /// One of its outputs, spent by an input of another one.
+    /// Returns the spend of one of its outputs by an input.
     pub fn spend(&self, vout: u32, vin: u32) -> Spend {
         Spend { txid: self.tx.id(), vout, utxo_hash: UtxoHash::from(self.hashes[vout as usize]), vin }
     }
 
-    /// Where its bytes come from when its record is made.
+    /// Returns the source of its bytes for creating its record.
     pub fn source(&self) -> TransactionSource {
         let Some(store) = self.blob.clone() else {
             return TransactionSource::Raw(ByteBuf::from(self.tx.raw.as_slice()));

@@ -1,5 +1,5 @@
-//! UTXO records as `docs/design.md` 6 has them, over ordinary collections: the effect of a history's messages on them, and of a
-//! deletion. `rules` says which records are deleted, and when; `family` makes the transactions of a history.
+//! Model of UTXO records by `docs/design.md` 6, over ordinary collections: the effects of a history's messages, and of deletions. `rules`
+//! tells which records are deleted, and when; `family` creates the transactions of a history.
 
 mod conflicts;
 mod family;
@@ -15,14 +15,14 @@ pub use settings::{Change, FLOOR, Setting, Settings};
 use coppice_interface::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Who holds an output.
+/// The holder of a spent output.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hold {
     /// The spender.
     pub by: Txid,
     /// The input of the spender.
     pub vin: u32,
-    /// Its record was deleted since.
+    /// True if the spender's record was deleted since.
     pub deleted: bool,
 }
 
@@ -31,9 +31,9 @@ pub struct Hold {
 pub struct Output {
     /// The UTXO hash.
     pub hash: [u8; 32],
-    /// Who holds it, if it is spent.
+    /// The holder, if it is spent.
     pub hold: Option<Hold>,
-    /// It is frozen.
+    /// True if it is frozen.
     pub frozen: bool,
 }
 
@@ -46,32 +46,32 @@ pub struct Record {
     pub outputs: Vec<Option<Output>>,
     /// Outputs of a page.
     pub batch: u32,
-    /// The blob outside that its bytes are in.
+    /// The external blob that its bytes are in.
     pub blob: Option<ExternalStore>,
-    /// Nothing of it can be spent.
+    /// True if none of its outputs can be spent.
     pub locked: bool,
-    /// It is a double spend.
+    /// True if it is a double spend.
     pub conflicting: bool,
     /// Double spends that spend from it.
     pub conflicting_children: BTreeSet<Txid>,
-    /// The blocks that have it.
+    /// The blocks that contain it.
     pub blocks: Vec<BlockRef>,
-    /// The height since which the longest chain has not had it.
+    /// The height since which the longest chain has not contained it.
     pub unmined_since: Option<u32>,
-    /// The height until which it is kept.
+    /// The height until which it is preserved.
     pub preserve_until: Option<u32>,
     /// The height at which it is deleted.
     pub delete_at_height: Option<u32>,
-    /// It is going: its blob outside is waited for.
+    /// True while its deletion waits for its external blob.
     pub deleting: bool,
 }
 
-/// Inputs above which a record goes over several messages.
+/// Inputs above which a record is processed in several messages.
 const MANY: usize = 1_000;
 /// The largest height.
 pub const MOST: u32 = u32::MAX / 2;
 
-/// The height that an operation names, the retention in force, and the largest height that is accepted.
+/// The height named by an operation, the retention in force, and the largest height that is accepted.
 #[derive(Clone, Copy, Debug)]
 pub struct At {
     /// The height that the operation names.
@@ -82,17 +82,19 @@ pub struct At {
     pub most: u32,
 }
 
-/// All records, and the highest block of any that was deleted as spent.
+/// All records, and the highest block of any record that was deleted as spent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Records(pub BTreeMap<Txid, Record>, pub u32);
 
-/// A txid as the model has it.
+/// Converts a txid.
 pub fn hash_of(txid: &[u8]) -> Txid {
     txid.try_into().expect("the history's hashes have 32 bytes")
 }
 
+/// Checks that a height can be named.
+///
 /// # Errors
-/// Where it is no height.
+/// When it cannot.
 pub fn is_height(height: u32, most: u32) -> Result<(), UtxoRefusal> {
     match height {
         0 => Err(UtxoRefusal::ZeroHeight),
@@ -102,7 +104,7 @@ pub fn is_height(height: u32, most: u32) -> Result<(), UtxoRefusal> {
 }
 
 impl Hold {
-    /// Whether this input holds the output.
+    /// Returns true if this input holds the output.
     pub fn is(&self, by: &Txid, vin: u32) -> bool {
         (&self.by, self.vin) == (by, vin)
     }
@@ -113,55 +115,55 @@ impl Hold {
 }
 
 impl Output {
-    /// It can be spent, if its record can.
+    /// Returns true if it can be spent, unless its record forbids it.
     pub fn free(&self) -> bool {
         self.hold.is_none() && !self.frozen
     }
 }
 
 impl Record {
-    /// Something of it can be spent.
+    /// Returns true if any of its outputs can be spent.
     pub fn sweepable(&self) -> bool {
         !self.deleting && !self.locked && !self.conflicting && self.utxos().any(Output::free)
     }
 
-    /// Its outputs that are UTXOs.
+    /// Returns its outputs that are UTXOs.
     pub fn utxos(&self) -> impl Iterator<Item = &Output> {
         self.outputs.iter().flatten()
     }
 
-    /// The spends of its outputs.
+    /// Returns the holders of its spent outputs.
     pub fn holds(&self) -> impl Iterator<Item = &Hold> {
         self.utxos().filter_map(|output| output.hold.as_ref())
     }
 
-    /// The transactions that it spends from.
+    /// Returns the transactions that it spends from.
     pub fn parents(&self) -> BTreeSet<Txid> {
         self.inputs.iter().map(|(parent, _)| *parent).collect()
     }
 
-    /// Its parents are told over several messages.
+    /// Returns true if its parents are updated over several messages.
     pub fn is_large(&self) -> bool {
         self.inputs.len() > MANY
     }
 
-    /// Pages after the master.
+    /// Returns the number of pages after the master.
     pub fn pages(&self) -> u64 {
         self.outputs.len().div_ceil(self.batch as usize) as u64 - 1
     }
 
-    /// Every UTXO is spent, and none frozen.
+    /// Returns true if every UTXO is spent, and none is frozen.
     pub fn spent(&self) -> bool {
         self.utxos().all(|output| output.hold.is_some() && !output.frozen)
     }
 
-    /// Nothing more can happen to it.
+    /// Returns true if nothing more can happen to it.
     pub fn eligible(&self) -> bool {
         let on_longest_chain = !self.blocks.is_empty() && self.unmined_since.is_none();
         self.conflicting || !self.locked && on_longest_chain && self.spent()
     }
 
-    /// Sets, keeps or takes away the height at which it is deleted.
+    /// Sets, keeps or clears the height at which it is deleted.
     pub fn evaluate(&mut self, At { height, retention, .. }: At) {
         let highest = self.blocks.iter().map(|block| block.height).max().unwrap_or(0);
         self.delete_at_height = match self.delete_at_height {
@@ -176,7 +178,7 @@ impl Record {
         self.outputs.get(vout as usize).and_then(Option::as_ref).ok_or(UtxoRefusal::UtxoNotFound)
     }
 
-    /// Whether an output becomes spent by this input: `false` if the input holds it already.
+    /// Returns whether this input newly spends the output: `false` if it holds the output already.
     pub fn takes(&self, vout: u32, by: &Txid, vin: u32) -> Result<bool, UtxoRefusal> {
         match &self.utxo(vout)?.hold {
             _ if self.utxo(vout)?.frozen => Err(UtxoRefusal::Frozen),
@@ -189,17 +191,17 @@ impl Record {
 }
 
 impl Records {
-    /// A record that operations find: one that is going they do not.
+    /// Returns a record that operations can find. A record being deleted is not found.
     pub fn get(&self, txid: &[u8]) -> Result<&Record, UtxoRefusal> {
         self.0.get(&hash_of(txid)).filter(|record| !record.deleting).ok_or(UtxoRefusal::TxNotFound)
     }
 
-    /// The same, to change it.
+    /// Returns such a record for changes.
     pub fn get_mut(&mut self, txid: &[u8]) -> Result<&mut Record, UtxoRefusal> {
         self.0.get_mut(&hash_of(txid)).filter(|record| !record.deleting).ok_or(UtxoRefusal::TxNotFound)
     }
 
-    /// Evaluates those of these records that operations find.
+    /// Evaluates those of these records that operations can find.
     pub fn evaluate(&mut self, touched: impl IntoIterator<Item = Txid>, at: At) {
         touched.into_iter().for_each(|txid| {
             if let Ok(record) = self.get_mut(&txid) {
@@ -257,7 +259,7 @@ impl Records {
         Ok(())
     }
 
-    /// A replay from where records were pruned is refused, unless a parent is there that does not say so.
+    /// Refuses a replay from before the pruned blocks, unless one of its parents exists and does not record the transaction's deletion.
     fn check_replay(&self, one: &Transaction, item: &UtxoCreate) -> Result<(), UtxoCreateError> {
         let is_told = |(&(parent, vout), vin): (&(Txid, u32), u32)| {
             let output = self.0.get(&parent).and_then(|parent| parent.outputs.get(vout as usize)?.as_ref());
@@ -287,7 +289,7 @@ impl Records {
         }
     }
 
-    /// `utxo_spend`: the outputs that were unspent before.
+    /// `utxo_spend`. Returns how many outputs were unspent before.
     pub fn spend(&mut self, item: &TransactionSpends, at: At) -> Result<u32, Vec<RefusedSpend>> {
         is_height(at.height, at.most).map_err(|error| vec![RefusedSpend { spend: 0, error: error.into() }])?;
         let by = hash_of(&item.spender);
@@ -305,15 +307,15 @@ impl Records {
             return Err(errors);
         }
         for spend in &new {
-            let outputs = &mut self.get_mut(&spend.txid).expect("it was looked at before").outputs;
-            let output = outputs[spend.vout as usize].as_mut().expect("it was looked at before");
+            let outputs = &mut self.get_mut(&spend.txid).expect("it was checked before").outputs;
+            let output = outputs[spend.vout as usize].as_mut().expect("it was checked before");
             output.hold = Some(Hold { by, vin: spend.vin, deleted: false });
         }
         self.evaluate(item.spends.iter().map(|spend| hash_of(&spend.txid)), at);
         Ok(new.len() as u32)
     }
 
-    /// `utxo_unspend`: whether the spender held the output.
+    /// `utxo_unspend`. Returns whether the spender held the output.
     pub fn unspend(&mut self, item: &Unspend, at: At) -> Result<bool, UtxoError> {
         is_height(at.height, at.most)?;
         let record = self.get_mut(&item.outpoint.txid)?;
@@ -321,13 +323,13 @@ impl Records {
         let by = hash_of(&item.spender.txid);
         let held = record.utxo(vout)?.hold.as_ref().is_some_and(|hold| hold.is(&by, item.spender.vin));
         if held {
-            record.outputs[vout as usize].as_mut().expect("it was looked at before").hold = None;
+            record.outputs[vout as usize].as_mut().expect("it was checked before").hold = None;
         }
         record.evaluate(at);
         Ok(held)
     }
 
-    /// `utxo_set_mined`: the blocks that have it now.
+    /// `utxo_set_mined`. Returns the blocks that contain the transaction afterwards.
     pub fn set_mined(
         &mut self,
         set: &UtxoSetMinedBatch,
@@ -384,7 +386,7 @@ impl Records {
         Ok(())
     }
 
-    /// `utxo_freeze` and `utxo_unfreeze`: outputs that changed.
+    /// `utxo_freeze` and `utxo_unfreeze`. Returns how many outputs changed.
     pub fn set_frozen(&mut self, target: &FreezeTarget, frozen: bool, at: At) -> Result<u32, UtxoError> {
         is_height(at.height, at.most)?;
         let record = self.get_mut(&target.txid)?;
@@ -403,13 +405,13 @@ impl Records {
         Ok(changed)
     }
 
-    /// What a caller asks for.
+    /// Preserves a record until a height, for a caller.
     pub fn preserve_at(&mut self, txid: &[u8], until: u32) -> Result<bool, UtxoError> {
         is_height(until, MOST)?;
         Ok(self.preserve(txid, until))
     }
 
-    /// Keeps a record until a height: whether there is one.
+    /// Preserves a record until a height. Returns whether there is one.
     pub fn preserve(&mut self, txid: &[u8], until: u32) -> bool {
         let Ok(record) = self.get_mut(txid) else { return false };
         record.preserve_until = Some(until);
@@ -417,14 +419,14 @@ impl Records {
         true
     }
 
-    /// Phase 1's: a longer promise stays.
+    /// Preserves a record until a height, for phase 1: a longer preservation stays.
     pub fn promise(&mut self, txid: &[u8], until: u32) -> bool {
         let longer = self.get(txid).ok().and_then(|record| record.preserve_until).is_some_and(|before| before >= until);
         longer || self.preserve(txid, until)
     }
 
-    /// A record goes: its parents say that their spender was deleted, and list it no more; what a double spend held they have
-    /// back. Answers how many outputs say so that did not before.
+    /// Deletes a record. Its parents record that their spender was deleted, and remove it from their lists; outputs that a double spend
+    /// held become unspent. Returns how many outputs newly record a deleted spender.
     pub fn remove(&mut self, txid: &Txid, at: At) -> u64 {
         let record = self.0.remove(txid).expect("it is there");
         if !record.conflicting {
@@ -435,7 +437,7 @@ impl Records {
                 parent.conflicting_children.remove(txid);
             }
         }
-        let mut told = 0;
+        let mut marked = 0;
         for (&(parent, vout), vin) in record.inputs.iter().zip(0..) {
             let output = self.get_mut(&parent).ok().and_then(|parent| parent.outputs.get_mut(vout as usize));
             if record.conflicting {
@@ -448,9 +450,9 @@ impl Records {
             }
             let hold = output.and_then(Option::as_mut).and_then(|output| output.hold.as_mut());
             if let Some(hold) = hold.filter(|hold| hold.is(txid, vin)) {
-                told += u64::from(!std::mem::replace(&mut hold.deleted, true));
+                marked += u64::from(!std::mem::replace(&mut hold.deleted, true));
             }
         }
-        told
+        marked
     }
 }

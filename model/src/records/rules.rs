@@ -1,35 +1,35 @@
-//! Who may go, and when, as `docs/design.md` 7 says it: heights, the parents of old unmined transactions, defensive mode.
+//! Rules of deletion, by `docs/design.md` 7: heights, the parents of old unmined transactions, defensive mode.
 
 use super::{Hold, Record, Records, Settings, Txid};
 use coppice_interface::*;
 use std::collections::BTreeSet;
 
-/// The heights that were notified.
+/// The notified heights.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Heights {
     /// The highest of either notification.
     pub current: u32,
-    /// The highest that is persisted.
+    /// The highest persisted height.
     pub persisted: u32,
 }
 
 /// A spender, as defensive mode sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Spent {
-    /// Mined for long enough, or deleted and known to be.
+    /// Mined long enough ago, or known to be deleted.
     Stably,
     /// In no block of the longest chain.
     Unmined,
-    /// Mined, but not for long enough.
+    /// Mined too recently.
     Recently,
-    /// No record, and not known to be deleted.
+    /// Has no record, and is not known to be deleted.
     ByNone,
-    /// A double spend that is going, and was in a block of another chain: whether that still counts is not said.
+    /// A double spend that is being deleted, and was in a block of another chain. The design leaves open whether that block still counts.
     Disputed,
 }
 
 impl Settings {
-    /// Up to which height a run for `current` deletes.
+    /// Returns the height up to which a run for `current` deletes.
     pub fn safe_height(&self, current: u32, persisted: u32) -> u32 {
         match self.pruner.safe_height_rule {
             _ if persisted == 0 => current,
@@ -38,17 +38,17 @@ impl Settings {
         }
     }
 
-    /// Blocks after which phase 1 looks at all old unmined transactions again, at most.
+    /// Returns the most blocks between two passes of phase 1 over all old unmined transactions.
     pub fn pass_interval(&self) -> u32 {
         (self.pruner.parent_preservation_blocks / 8).min(self.utxo.block_height_retention)
     }
 
-    /// What is unmined since before this height is old; 0: nothing is.
+    /// Returns the height before which an unmined transaction is old; 0: none is old.
     pub fn cutoff(&self, current: u32) -> u32 {
         current.saturating_sub(self.unmined_retention())
     }
 
-    /// Blocks after which what is unmined is old.
+    /// Returns the blocks after which an unmined transaction is old.
     pub fn unmined_retention(&self) -> u32 {
         match self.pruner.unmined_tx_retention {
             UtxoUnminedRetention::HalfOfRetention => self.utxo.block_height_retention / 2,
@@ -58,7 +58,7 @@ impl Settings {
 }
 
 impl Records {
-    /// Parents of those old unmined transactions that count. Whether one does that is going is left open.
+    /// Returns the parents of the old unmined transactions that `counts` accepts. The caller decides about records being deleted.
     pub fn parents_of_old(&self, cutoff: u32, counts: impl Fn(&Txid, &Record) -> bool) -> BTreeSet<Txid> {
         let old = |(txid, record): &(&Txid, &Record)| {
             record.unmined_since.is_some_and(|since| since < cutoff) && counts(txid, record)
@@ -66,8 +66,8 @@ impl Records {
         self.0.iter().filter(old).flat_map(|(_, record)| record.parents()).collect()
     }
 
-    /// What defensive mode sees of who holds an output, and how many blocks a spender lacks that is mined too lately. One that was
-    /// deleted is stable for this output, whether it was made again or not.
+    /// Returns the class of an output's spender in defensive mode, and how many blocks a recently mined spender still lacks. A deleted
+    /// spender is stable for this output, even if its record was created again.
     pub fn spender(&self, hold: &Hold, current: u32, retention: u32) -> (Spent, u32) {
         if hold.deleted {
             return (Spent::Stably, 0);
@@ -83,12 +83,12 @@ impl Records {
         }
     }
 
-    /// Everything that spends from a record, as defensive mode sees it.
+    /// Returns the classes of all spenders of a record in defensive mode.
     pub fn spenders(&self, record: &Record, current: u32, retention: u32) -> BTreeSet<Spent> {
         record.holds().map(|hold| self.spender(hold, current, retention).0).collect()
     }
 
-    /// Records that a run down to this safe height deletes, if nothing keeps them.
+    /// Returns the records that a run down to this safe height deletes, if nothing preserves them.
     pub fn due(&self, safe: u32) -> BTreeSet<Txid> {
         let due = |record: &Record| !record.deleting && record.delete_at_height.is_some_and(|height| height <= safe);
         self.0.iter().filter(|(_, record)| due(record)).map(|(txid, _)| *txid).collect()

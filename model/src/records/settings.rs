@@ -1,4 +1,4 @@
-//! The settings that histories change.
+//! Settings that histories change.
 
 use coppice_interface::*;
 
@@ -8,24 +8,24 @@ pub const FLOOR: u128 = 1 << 100;
 /// The settings in force.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Those of the pruner.
+    /// Settings of the pruner.
     pub pruner: UtxoPrunerSettings,
-    /// Those of records.
+    /// Settings of records.
     pub utxo: UtxoSettings,
-    /// Liquid cycles are below what is asked for.
+    /// True if the liquid cycles are below `min_liquid_cycles`.
     pub low: bool,
-    /// The smallest `block_height_retention` that was ever in force, but 0.
+    /// The smallest `block_height_retention` ever in force, except 0.
     pub smallest_retention: u32,
 }
 
-/// A change as a message says it.
+/// A change, as the argument of a message.
 #[derive(Clone, Debug)]
 pub enum Change {
     /// `set_pruner_settings`.
     Pruner(UtxoPrunerSettingsChange),
-    /// `set_config`, of records.
+    /// `set_config`, settings of records.
     Utxo(UtxoSettingsChange),
-    /// `set_config`, of the least liquid cycles.
+    /// `set_config`, least liquid cycles.
     Floor(u128),
 }
 
@@ -37,12 +37,12 @@ macro_rules! settings {
         pub enum Setting {
             $(#[doc = stringify!($field)] $pruner($p),)+
             $(#[doc = stringify!($of_utxo)] $utxo($u),)+
-            /// More liquid cycles are asked for than there are.
+            /// True: the least liquid cycles are more than there are.
             Low(bool),
         }
 
         impl Setting {
-            /// The message's argument that sets it.
+            /// Returns the message's argument that sets it.
             pub fn change(self) -> Change {
                 match self {
                     $(Self::$pruner(to) => Change::Pruner(UtxoPrunerSettingsChange { $field: Some(to), ..Default::default() }),)+
@@ -51,7 +51,7 @@ macro_rules! settings {
                 }
             }
 
-            /// The settings that a message's argument sets.
+            /// Returns the settings that a message's argument sets.
             pub fn of(change: Change) -> Vec<Self> {
                 match change {
                     Change::Pruner(change) => [$(change.$field.map(Self::$pruner),)+].into_iter().flatten().collect(),
@@ -62,7 +62,7 @@ macro_rules! settings {
         }
 
         impl Settings {
-            /// Puts a setting in force.
+            /// Sets a setting.
             pub fn apply(&mut self, setting: Setting) {
                 match setting {
                     $(Setting::$pruner(to) => self.pruner.$field = to,)+
@@ -89,7 +89,7 @@ settings! {
     Preservation(u32): parent_preservation_blocks,
     SafeHeight(UtxoSafeHeightRule): safe_height_rule,
     Ops(u64): max_ops_per_tick,
-    // Heights that a feeder may raise in a day. With one, nothing comes back in a history.
+    // Heights that a producer may raise in a day. Histories set 1, so the budget does not refill within a history.
     HeightsPerDay(u32): heights_per_day,
     ;
     Retention(u32): block_height_retention,

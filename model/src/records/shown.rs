@@ -1,11 +1,11 @@
-//! A record as the interface shows it.
+//! A record in the form of the interface.
 
 use super::{Output, Record, Txid};
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
 
 impl Record {
-    /// A record as `utxo_get` shows it.
+    /// Returns a record as `utxo_get` shows it.
     pub fn shown(&self, txid: &Txid) -> UtxoRecord {
         let entry = |output: &Output| {
             let mut bytes = output.hash.to_vec();
