@@ -3,7 +3,7 @@
 use clap::Args;
 use std::path::PathBuf;
 
-/// Options that every command which starts a canister has.
+/// Options of every command that starts a canister.
 #[derive(Clone, Debug, Default, Args)]
 pub struct HostArgs {
     /// The canister's wasm, raw or gzipped; built with scripts/build-wasm if not given
@@ -20,12 +20,12 @@ pub const MIN_BLOCKS: u64 = 150;
 /// Options of `coppice-lab demo`.
 #[derive(Clone, Debug, Args)]
 pub struct DemoArgs {
-    /// UTXO records instead of blocks: spends, a block persister that lags, a reorg and an old unmined transaction,
-    /// with every record verified
+    /// Demonstrate UTXO records instead of blocks: spends, a lagging block persister, a reorg and an old unmined transaction, with every
+    /// record verified
     #[arg(long)]
     pub utxo: bool,
-    /// With --utxo: transactions of three and more outputs lie outside the canister, in a directory, from which a blob worker deletes
-    /// them when their records have been pruned
+    /// With --utxo: keep transactions of three or more outputs outside the canister, in a directory; a blob worker deletes their files
+    /// after their records were pruned
     #[arg(long, requires = "utxo")]
     pub outside: bool,
     /// Blocks to append [default: 600, with --utxo 3000]
@@ -34,17 +34,17 @@ pub struct DemoArgs {
     /// Seed of the generated chain; the same seed gives the same chain
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Blocks behind the head that the canister retains, at most a third of all [default: a fifth of all]; with --utxo,
-    /// blocks for which a record is retained once everything of it is spent [default: 288, in a short run fewer]
+    /// Blocks below the head that the canister retains, at most a third of all [default: a fifth of all]; with --utxo, blocks for which a
+    /// record is retained once all its outputs are spent [default: 288, fewer in a short run]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub retain_blocks: Option<u64>,
     /// Write the figures into the pages that quote them
     #[arg(long, value_name = "PAGE", num_args = 1.., conflicts_with = "utxo")]
     pub write: Vec<PathBuf>,
-    /// End with an error where a page quotes other figures
+    /// End with an error if a page quotes different figures
     #[arg(long, value_name = "PAGE", num_args = 1.., conflicts_with_all = ["utxo", "write"])]
     pub check: Vec<PathBuf>,
-    /// What every command has.
+    /// Common options.
     #[command(flatten)]
     pub host: HostArgs,
 }

@@ -1,7 +1,7 @@
-//! A chain that looks like a real one: deterministic, of block sizes that a chain has, around mainnet's block 702,861.
+//! Deterministic generator of a realistic chain, with realistic block sizes, around mainnet's block 702,861.
 //!
-//! Sizes come from a deck of cards that is shuffled anew each time it is used up, so that any stretch of some dozen
-//! blocks has the whole distribution and the bytes of a retained window vary little.
+//! Sizes come from a deck of cards that is reshuffled when used up. So any stretch of a few dozen blocks has the whole distribution, and
+//! the bytes of a retained window vary little.
 
 use anyhow::{Context, Result};
 use bitcoin::hashes::Hash;
@@ -10,24 +10,23 @@ use coppice::random::Random;
 use coppice_interface::AppendBlock;
 use coppice_interface::segments::encode_receipts;
 
-/// Number of the one block that is mainnet's own, hash and parent included.
+/// Number of the one block that is mainnet's own, with its hash and parent.
 pub const REAL_NUMBER: u64 = 702_861;
-/// Every so many blocks, one has the payload of block 702,861.
+/// One block in this many has the payload of block 702,861.
 pub const REAL_EVERY: u64 = 250;
-/// Every so many blocks, one is longer than an ingress message.
+/// One block in this many is longer than an ingress message.
 pub const LONG_EVERY: u64 = 500;
-/// Body of such a block, in bytes.
+/// Body of a long block, in bytes.
 const LONG: u64 = 3 << 20;
 
-/// Bodies in KiB, each as likely as the others: log-normal by the look of it, half of them below 40 KiB, a tenth above
-/// 200 KiB, some of 1 MB.
+/// Body sizes in KiB, equally likely: about log-normal, half of them below 40 KiB, a tenth above 200 KiB, one of 1 MB.
 const DECK: [u64; 20] = [2, 4, 6, 9, 12, 16, 20, 25, 30, 36, 43, 52, 62, 75, 92, 115, 150, 210, 340, 1_000];
 /// Bytes of body for each transaction.
 const BYTES_PER_TRANSACTION: u64 = 400;
 /// Bytes of a receipt.
 const RECEIPT: std::ops::RangeInclusive<u64> = 40..=200;
 
-/// The payload of mainnet's block 702,861, and what its chain says of it.
+/// The payload of mainnet's block 702,861, with its hash and its parent's.
 struct Real {
     segments: [Vec<u8>; 3],
     hash: [u8; 32],
@@ -61,13 +60,13 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// A chain of `blocks` blocks, one every `interval_secs` seconds from `start_secs` on, in Unix seconds. With more than
-    /// half of [`REAL_EVERY`] blocks, one is number 702,861.
+    /// Creates a chain of `blocks` blocks, one every `interval_secs` seconds from `start_secs` on, in Unix seconds. With more than half of
+    /// [`REAL_EVERY`] blocks, one is number 702,861.
     ///
     /// # Errors
     /// When block 702,861 cannot be decoded.
     pub fn new(seed: u64, blocks: u64, start_secs: u64, interval_secs: u64) -> Result<Self> {
-        // The last block with the real payload is the real one, so that it is kept at the end.
+        // The last block with the real payload gets the real number, so that it is kept at the end.
         let last_real = (blocks.saturating_sub(1 + REAL_EVERY / 2)) / REAL_EVERY * REAL_EVERY + REAL_EVERY / 2;
         let first = REAL_NUMBER - last_real.min(REAL_NUMBER);
         Ok(Self {
@@ -84,14 +83,14 @@ impl Generator {
         })
     }
 
-    /// Number of the first block.
+    /// Returns the number of the first block.
     pub fn first(&self) -> u64 {
         self.first
     }
 
     fn body_len(&mut self) -> u64 {
         let bytes = self.random.draw(&DECK, &mut self.deck) << 10;
-        // 10 % up or down.
+        // Varies the size by 10 % up or down.
         bytes * 9 / 10 + self.random.below(bytes / 5)
     }
 
@@ -105,7 +104,7 @@ impl Generator {
         let mut rest = &bytes[..];
         let receipts: Vec<&[u8]> = lengths.into_iter().filter_map(|length| rest.split_off(..length)).collect();
         let receipts = encode_receipts(&receipts).expect("a block is shorter than 32 bits count");
-        // Hashes of what differs: no id occurs twice.
+        // Hashes of distinct inputs, so no id occurs twice.
         let id = |position: u32| {
             feed::sha256(&[&self.seed.to_le_bytes()[..], &number.to_le_bytes(), &position.to_le_bytes()].concat())
         };
@@ -130,7 +129,7 @@ impl Iterator for Generator {
         };
         let hash = match number {
             REAL_NUMBER => self.real.hash,
-            // So that the real block's parent is the real one.
+            // The real block's parent gets its real hash.
             _ if number + 1 == REAL_NUMBER => self.real.parent,
             _ => feed::sha256(&[&self.parent[..], &number.to_le_bytes()].concat()),
         };
@@ -152,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_chain_is_one_and_the_real_block_is_in_it() {
+    fn blocks_are_linked_and_include_the_real_block() {
         let blocks: Vec<AppendBlock> = chain(1, 600).collect();
         assert_eq!(blocks.len(), 600);
         for pair in blocks.windows(2) {
@@ -170,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_gives_the_same_chain_and_no_id_twice() {
+    fn same_seed_gives_the_same_chain_without_repeated_ids() {
         let (a, b): (Vec<_>, Vec<_>) = (chain(7, 60).collect(), chain(7, 60).collect());
         assert!(a == b);
         let other: Vec<_> = chain(8, 60).collect();

@@ -9,17 +9,17 @@ use crate::serve::{self, ServeArgs};
 use clap::{Parser, Subcommand};
 use coppice::terminal::{self, LogFormat};
 
-/// Shows and measures the canister that keeps a chain, in this process: no network, no replica.
+/// Demonstrates and measures the canister that keeps a chain, in this process: without a network or replica.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "coppice-lab", version, arg_required_else_help = true)]
 pub struct Cli {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: Command,
-    /// How lines are written to stderr
+    /// Format of lines on stderr
     #[arg(long, value_enum, value_name = "FORMAT", global = true, default_value_t)]
     pub log_format: LogFormat,
-    /// Compile the canister anew, and keep nothing of it for the next time
+    /// Compile the canister anew, without using or filling the cache of compiled modules
     #[arg(long, global = true)]
     pub no_cache: bool,
 }
@@ -27,22 +27,22 @@ pub struct Cli {
 /// The subcommands.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
-    /// Append thousands of blocks to a canister, or spend their outputs, let its timer prune, and verify what is left
+    /// Append thousands of blocks to a canister, or spend their outputs, let its timer prune, and verify the rest
     Demo(DemoArgs),
     /// Feed Bitcoin blocks to a canister, and verify every transaction id and every body
     Ingest(IngestArgs),
-    /// Feed a generated chain to a canister that prunes it behind an indexer, which copies it into SQLite or PostgreSQL
+    /// Feed a generated chain to a canister that prunes it behind an indexer, which copies the chain into SQLite or PostgreSQL
     Index(IndexArgs),
     /// Show the dashboard of a demonstration in a browser, with its clock running
     Serve(ServeArgs),
-    /// Measure what each operation costs, in instructions and in pages touched
+    /// Measure the cost of each operation, in instructions and touched pages
     Bench(BenchArgs),
 }
 
-/// Does what the command line says. Results go to stdout, everything else to stderr.
+/// Runs the command. Results go to stdout, everything else to stderr.
 ///
 /// # Errors
-/// When something cannot be read or built, the canister refuses something, or what it answers is not what was put in.
+/// When something cannot be read or built, the canister refuses something, or it returns anything but what was put in.
 pub fn run(cli: Cli) -> anyhow::Result<()> {
     terminal::log_as(cli.log_format);
     if !cli.no_cache {
@@ -63,7 +63,7 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_command_line_is_well_formed() {
+    fn command_line_accepts_and_refuses_these_options() {
         Cli::command().debug_assert();
         for (args, ok) in [
             (&["demo", "--blocks", "100"][..], false),

@@ -1,5 +1,5 @@
-//! An indexer beside a feeder: blocks go in, the pruner takes them out behind, and the indexer is in between. The two take turns, so
-//! that the same blocks make the same run: the feeder appends some, then the indexer indexes all of them, for which no chain waits.
+//! An indexer that takes turns with a feeder, so that the same blocks always give the same run: the feeder appends some blocks, then the
+//! indexer indexes all of them. The pruner prunes behind the indexer.
 
 use anyhow::{Result, ensure};
 use coppice::client::{Client, Reach, Trials, Wait};
@@ -17,29 +17,29 @@ use coppice_interface::{AppendBlock, Exporter, RemoveExporter, Role};
 use serde::Serialize;
 use std::time::Duration;
 
-/// The name under which it is registered.
+/// The exporter's name.
 const NAME: &str = "coppice-index";
-/// Wait after a failure of the network.
+/// Wait after a network error.
 const RETRY: Duration = Duration::from_secs(1);
-/// Blocks after which it acknowledges, and whenever it is at the head.
+/// Blocks after which the indexer acknowledges. It also acknowledges at the head.
 const ACK_EVERY: u64 = 16;
-/// Blocks that the feeder appends in its turn.
+/// Blocks that the feeder appends in a turn.
 const TURN: u64 = 16;
 
-/// What it did, and what the database then held.
+/// The indexer's work, and the contents of its database.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Indexed {
     /// "SQLite" or "PostgreSQL".
     pub database: &'static str,
-    /// What the run did.
+    /// Figures of the run.
     #[serde(flatten)]
     pub figures: Figures,
-    /// Blocks in the database whose header, lengths, digests and number of transactions are those of what was appended; of
-    /// every sixteenth the ids, too.
+    /// Blocks in the database whose header, lengths, digests and number of transactions equal the appended ones; for every sixteenth block
+    /// the ids, too.
     pub verified_blocks: u64,
     /// Transactions in the database.
     pub stored_transactions: u64,
-    /// Blocks that were pruned before they were indexed: those that the database notes as missing.
+    /// Blocks that were pruned before they were indexed: the database records them as missing.
     pub pruned_before_indexed: u64,
 }
 
@@ -64,17 +64,17 @@ impl Indexed {
     }
 }
 
-/// A registered exporter.
+/// The indexer, a registered exporter.
 pub struct Companion<'a, T: Reach> {
     client: &'a Client<T>,
     engine: Engine<'a, T>,
     registered: bool,
-    /// Blocks that were appended since it was registered.
+    /// Blocks appended since its registration.
     appended: u64,
 }
 
 impl<'a, T: Reach> Companion<'a, T> {
-    /// Registers it, and opens its database, which must have no blocks.
+    /// Registers the indexer and opens its database, which must be empty.
     ///
     /// # Errors
     /// When the canister refuses, or the database cannot be used.
@@ -93,11 +93,11 @@ impl<'a, T: Reach> Companion<'a, T> {
         Ok(Self { client, engine: Engine::open(client, store, options, Onward)?, registered: true, appended: 0 })
     }
 
-    /// Feeds blocks, with the time of a block behind each, and indexes all of them. `note` sees every block that is in, and whether it
-    /// went in chunks. Answers the ledger of the blocks.
+    /// Feeds blocks, and lets the time of a block pass after each, then indexes them. `note` is called for every appended block, with
+    /// whether it was sent in chunks. Returns the ledger of the blocks.
     ///
     /// # Errors
-    /// When the canister refuses a block or traps; as [`Engine::step`]; those of `note`.
+    /// When the canister refuses a block or traps; as [`Engine::step`]; errors of `note`.
     pub fn feed(
         &mut self,
         what: &'static str,
@@ -123,7 +123,7 @@ impl<'a, T: Reach> Companion<'a, T> {
         Ok(ledger)
     }
 
-    /// Counts one more appended block. If this block ends the feeder's turn, the indexer's turn comes.
+    /// Counts one more appended block. After the last block of the feeder's turn, the indexer takes its turn.
     ///
     /// # Errors
     /// As [`Engine::step`].
@@ -132,7 +132,7 @@ impl<'a, T: Reach> Companion<'a, T> {
         if self.appended.is_multiple_of(TURN) { self.catch_up() } else { Ok(()) }
     }
 
-    /// Indexes until everything that was appended is indexed.
+    /// Indexes until every appended block is indexed.
     ///
     /// # Errors
     /// As [`Engine::step`].
@@ -163,10 +163,10 @@ impl<'a, T: Reach> Companion<'a, T> {
         self.engine.figures().handled() < self.appended
     }
 
-    /// Holds the database against what was appended.
+    /// Compares the database with the appended blocks.
     ///
     /// # Errors
-    /// When the database fails, or is not what it should be.
+    /// When the database fails, or differs.
     pub fn verify(&mut self, ledger: &Ledger) -> Result<Indexed> {
         let (figures, store) = (self.engine.figures(), self.engine.store());
         let (held, verified_blocks) = (store.held()?, store.count_same(ledger.entries())?);
@@ -179,7 +179,7 @@ impl<'a, T: Reach> Companion<'a, T> {
         let found = (verified_blocks, held.transactions);
         ensure!(
             found == expected,
-            "the database should hold {expected:?} blocks and transactions as they were appended, and holds {found:?}"
+            "the database should hold {expected:?} blocks and transactions as appended, but holds {found:?}"
         );
         Ok(Indexed {
             database: store.kind().name(),
@@ -190,12 +190,12 @@ impl<'a, T: Reach> Companion<'a, T> {
         })
     }
 
-    /// The indexer itself.
+    /// Returns the indexer's engine.
     pub fn engine(&mut self) -> &mut Engine<'a, T> {
         &mut self.engine
     }
 
-    /// Takes the exporter out again: nobody will acknowledge any more.
+    /// Removes the exporter, because it will not acknowledge any more.
     ///
     /// # Errors
     /// When the canister refuses.
@@ -205,7 +205,7 @@ impl<'a, T: Reach> Companion<'a, T> {
     }
 }
 
-/// Whatever ends the run, pruning must not wait for an exporter that is gone.
+/// Removes the exporter however the run ends, so that pruning does not wait for it.
 impl<T: Reach> Drop for Companion<'_, T> {
     fn drop(&mut self) {
         if self.registered

@@ -1,23 +1,23 @@
-//! Costs of what a canister in this process executes.
+//! Sums of the costs of an embedded canister's executions.
 
 use coppice::report::{Amount, count};
 use coppice_host::{Execution, Kind, Outcome};
 use serde::Serialize;
 
-/// Calls of these methods make a block.
+/// Methods that append blocks.
 const APPENDING: [&str; 4] = ["append_block", "begin_block", "put_block_chunk", "commit_block"];
-/// Calls of these methods make a UTXO record.
+/// Methods that create UTXO records.
 const CREATING: [&str; 3] = ["utxo_create", "utxo_begin_transaction", "utxo_put_transaction_chunk"];
-/// Calls of this one spend outputs.
+/// The method that spends outputs.
 const SPENDING: &str = "utxo_spend";
-/// What the timer library calls its calls to itself.
+/// The prefix of the timer library's calls to its own canister.
 const TIMER_CALLS: &str = "<ic-cdk internal>";
 
-/// What executions cost, as the host counted them: instructions inside them, as `performance_counter` has them at the end,
-/// and those that are charged, which are 1,000 more for each 4 KiB page of the heap that a message changed.
+/// Costs of executions, as counted by the host: the instructions inside them, as `performance_counter` reports at their end, and the
+/// charged instructions, which are 1,000 more for each 4 KiB page of the heap that a message changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
-    /// Messages that append, or upload parts of, a block.
+    /// Messages that append a block, or upload a part of one.
     pub append_messages: u64,
     /// Instructions inside them.
     pub append_instructions: u64,
@@ -29,23 +29,23 @@ pub struct Costs {
     pub spend_instructions: u64,
     /// Firings of the timer.
     pub timer_firings: u64,
-    /// Instructions inside everything that the timer starts: its firing, the library's calls to itself, the daemon.
+    /// Instructions inside everything that the timer starts: its firing, the library's calls to its canister, the daemon.
     pub timer_instructions: u64,
-    /// Instructions charged for all that.
+    /// Instructions charged for everything that the timer starts.
     pub timer_charged: u64,
-    /// The first execution that trapped, if one did.
+    /// The first execution that trapped, if any.
     pub trap: Option<String>,
 }
 
 impl Costs {
-    /// Adds what an execution cost.
+    /// Adds the cost of an execution.
     pub fn add(&mut self, execution: &Execution) {
         if let Outcome::Trapped { message, .. } = &execution.outcome
             && self.trap.is_none()
         {
             self.trap = Some(format!("{:?} {} trapped: {message}", execution.kind, execution.method));
         }
-        // Its callbacks belong to the firing, which has no name.
+        // The callbacks of a firing have no method name, like the firing.
         let update = |methods: &[&str]| execution.kind == Kind::Update && methods.contains(&execution.method.as_str());
         let of_the_timer = matches!(execution.kind, Kind::Timer | Kind::ReplyCallback) && execution.method.is_empty();
         if of_the_timer || execution.method.starts_with(TIMER_CALLS) {
@@ -64,33 +64,31 @@ impl Costs {
     }
 }
 
-/// Instructions, averaged: those inside the messages, and those that are charged, heap pages included. MB are millions of
-/// payload bytes.
+/// Average instructions: those inside the messages, and those charged, including heap pages. An MB is a million bytes of payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Instructions {
-    /// Inside the messages that append, per block.
+    /// Inside appending messages, per block.
     pub per_block_appended: u64,
-    /// Charged for them, per block.
+    /// Charged for appending messages, per block.
     pub charged_per_block_appended: u64,
-    /// Inside them per MB.
+    /// Inside appending messages, per MB.
     pub per_mb_appended: u64,
-    /// Inside them per transaction.
+    /// Inside appending messages, per transaction.
     pub per_transaction_appended: u64,
-    /// Inside everything that the timer starts, idle firings and the timer library included, per block pruned; 0 where
-    /// none was.
+    /// Inside everything that the timer starts, including idle firings and the timer library, per pruned block; 0 if none was pruned.
     pub per_block_pruned: u64,
-    /// Charged for all that, per block pruned.
+    /// Charged for everything that the timer starts, per pruned block.
     pub charged_per_block_pruned: u64,
-    /// Inside it per MB.
+    /// Inside everything that the timer starts, per pruned MB.
     pub per_mb_pruned: u64,
 }
 
-/// Instructions of UTXO records and spends, averaged.
+/// Average instructions of UTXO records and spends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct UtxoInstructions {
-    /// Of the messages that create records, or upload transactions, per transaction.
+    /// Inside messages that create records or upload transactions, per transaction.
     pub per_transaction_created: u64,
-    /// Of the messages that spend, per output.
+    /// Inside messages that spend, per output.
     pub per_output_spent: u64,
 }
 
@@ -103,7 +101,7 @@ fn per_mb(sum: u64, bytes: u64) -> u64 {
 }
 
 impl Instructions {
-    /// Averages of what was counted.
+    /// Computes the averages.
     pub fn new(costs: &Costs, appended: Amount, pruned: Amount) -> Self {
         Self {
             per_block_appended: share(costs.append_instructions, appended.blocks),
@@ -116,7 +114,7 @@ impl Instructions {
         }
     }
 
-    /// Rows of a report.
+    /// Returns the rows of a report.
     pub fn rows(&self) -> Vec<(&'static str, String)> {
         let per = |block: u64, mb: u64| format!("{}, per MB {}", count(block), count(mb));
         let appended = per(self.per_block_appended, self.per_mb_appended);
@@ -135,7 +133,7 @@ impl Instructions {
 }
 
 impl UtxoInstructions {
-    /// Averages of what was counted.
+    /// Computes the averages.
     pub fn new(costs: &Costs, transactions: u64, spent_outputs: u64) -> Self {
         Self {
             per_transaction_created: share(costs.create_instructions, transactions),
@@ -143,7 +141,7 @@ impl UtxoInstructions {
         }
     }
 
-    /// Rows of a report.
+    /// Returns the rows of a report.
     pub fn rows(&self) -> [(&'static str, String); 2] {
         [
             ("instructions per record created, inside", count(self.per_transaction_created)),
@@ -158,7 +156,7 @@ mod tests {
     use candid::Principal;
 
     #[test]
-    fn costs_are_sorted_by_what_they_are_of() {
+    fn costs_are_added_to_the_right_sums() {
         let execution = |kind, method: &str, instructions| Execution {
             canister: Principal::anonymous(),
             kind,
@@ -199,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn averages_are_of_what_there_was() {
+    fn averages_are_zero_without_pruned_blocks() {
         let costs = Costs {
             append_instructions: 3_000,
             append_charged: 6_000,

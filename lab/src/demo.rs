@@ -1,5 +1,5 @@
-//! `coppice-lab demo`: a chain goes in, an indexer copies it, the canister's own timer prunes it behind the indexer, and at some
-//! block stable memory stops growing.
+//! `coppice-lab demo`: appends a chain, which an indexer copies and the canister's own timer prunes behind the indexer, and finds the block
+//! at which stable memory stops growing.
 
 use crate::args::{DemoArgs, HostArgs};
 use crate::chain_gen::Generator;
@@ -20,13 +20,13 @@ use serde::Serialize;
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
-/// Blocks that are appended where nothing else is asked for.
+/// Default number of blocks.
 pub const BLOCKS: u64 = 600;
-/// Blocks that are generated ahead.
+/// Blocks generated ahead.
 const AHEAD: usize = 8;
-/// Share of the run, in tenths, in which growth must have stopped.
+/// Part of the run, in tenths, within which growth must have stopped.
 const GROWTH_TENTHS: u64 = 6;
-/// Transactions that are looked up: of each kept block, and of all pruned ones.
+/// Transactions that are looked up: per kept block, and in total of pruned blocks.
 const SAMPLE: (u64, usize) = (4, 4_000);
 
 /// The figures of a demonstration.
@@ -36,34 +36,34 @@ pub struct DemoReport {
     pub command: &'static str,
     /// Seed of the chain.
     pub seed: u64,
-    /// Blocks behind the head that are retained.
+    /// Blocks below the head that are retained.
     pub retain_blocks: u64,
     /// Number of the first block.
     pub first_block: u64,
     /// Number of the last block.
     pub last_block: u64,
-    /// What was appended.
+    /// The appended amount.
     pub appended: Amount,
-    /// Of it, blocks that were longer than an ingress message and went in chunks.
+    /// Appended blocks that were too long for an ingress message and were sent in chunks.
     pub appended_in_chunks: u64,
-    /// What was pruned.
+    /// The pruned amount.
     pub pruned: Amount,
-    /// What is kept.
+    /// The kept amount.
     pub kept: Amount,
     /// Stable memory at the end.
     #[serde(flatten)]
     pub storage: Storage,
     /// Billed bytes before the first block.
     pub billed_bytes_at_first: u64,
-    /// The last block at whose append billed bytes rose; none where they never did.
+    /// The last block whose append made the billed bytes rise, or `None` if they never rose.
     pub growth_stopped_at_block: Option<u64>,
-    /// How many blocks had been appended by then.
+    /// Number of blocks appended up to and including that block.
     pub growth_stopped_after_blocks: u64,
-    /// Instructions, of a canister in this process.
+    /// Instructions, if the canister runs in this process.
     pub instructions: Option<Instructions>,
-    /// What the indexer did.
+    /// The indexer's work.
     pub indexed: Indexed,
-    /// What was verified.
+    /// The verified items.
     pub verified: Verified,
     /// Wall-clock seconds, without the build.
     pub seconds: f64,
@@ -96,7 +96,7 @@ impl Report for DemoReport {
 }
 
 impl DemoReport {
-    /// Whether stable memory stopped growing early enough to see that it did.
+    /// Checks that stable memory stopped growing early enough to show it.
     ///
     /// # Errors
     /// When it did not.
@@ -116,7 +116,7 @@ impl DemoReport {
 /// Runs the demonstration and prints its report.
 ///
 /// # Errors
-/// As [`play`]; also when stable memory went on growing.
+/// As [`play`]; also when stable memory kept growing.
 pub fn command(args: &DemoArgs) -> Result<()> {
     if args.utxo {
         return demo_utxo::command(args);
@@ -132,7 +132,7 @@ pub fn command(args: &DemoArgs) -> Result<()> {
     args.check.iter().try_for_each(|page| quoted::check(page, &rows))
 }
 
-/// How long the demonstration is, and which.
+/// Length and seed of a demonstration.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     blocks: u64,
@@ -141,7 +141,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// A plan of so many blocks, of which `retain_blocks` behind the head are retained, a fifth by default.
+    /// Creates a plan of `blocks` blocks. Of these, `retain_blocks` below the head are retained; default: a fifth.
     ///
     /// # Errors
     /// When more than a third is retained.
@@ -171,15 +171,15 @@ pub fn run(wasm: Vec<u8>, plan: Plan) -> Result<DemoReport> {
     Ok(DemoReport { instructions, ..report })
 }
 
-/// Runs the demonstration on a canister that has no blocks yet, with a chain that begins at a time in Unix seconds.
+/// Runs the demonstration on a canister without blocks. The chain begins at a time in Unix seconds.
 ///
 /// # Errors
-/// When the canister refuses something or traps, its timer does not prune, it answers anything but what was appended, or
-/// the indexer's database holds anything else.
+/// When the canister refuses something or traps, its timer does not prune, it returns anything but the appended blocks, or the indexer's
+/// database differs from them.
 pub fn play(client: &Client<impl Site>, plan: Plan, begins_at: u64, origin: &Origin) -> Result<DemoReport> {
     let started = Instant::now();
     let Plan { blocks, retain_blocks, seed } = plan;
-    // What the indexer stores is verified and thrown away.
+    // The indexer's database is verified and then deleted.
     let directory = tempfile::tempdir().context("no temporary directory")?;
     let database = format!("sqlite://{}", directory.path().join("index.db").display());
     let mut companion = Companion::start(client, &database, origin)?;
@@ -199,12 +199,12 @@ pub fn play(client: &Client<impl Site>, plan: Plan, begins_at: u64, origin: &Ori
         Ok(())
     };
     let ledger = std::thread::scope(|scope| {
-        // Making and hashing a block takes about as long as appending it.
+        // Generating and hashing a block takes about as long as appending it.
         let (sender, receiver) = sync_channel(AHEAD);
         scope.spawn(move || {
             for block in generator {
                 if sender.send(block).is_err() {
-                    // Feeding has failed, and says why.
+                    // Feeding has failed and reports the reason.
                     return;
                 }
             }
@@ -217,7 +217,7 @@ pub fn play(client: &Client<impl Site>, plan: Plan, begins_at: u64, origin: &Ori
     let oldest = last_block - retain_blocks;
     let found = (status.head, status.oldest_kept_block, status.pruned_blocks);
     let expected = (Some(last_block), Some(oldest), oldest - first_block);
-    ensure!(found == expected, "head, oldest kept block and pruned blocks should be {expected:?}, and are {found:?}");
+    ensure!(found == expected, "head, oldest kept block and pruned blocks should be {expected:?}, but are {found:?}");
     let (per_block, pruned) = SAMPLE;
     let verified = verify(client, &ledger, oldest, Depth::Sample { per_block, pruned, seed })?;
     let indexed = companion.verify(&ledger)?;
@@ -228,7 +228,7 @@ pub fn play(client: &Client<impl Site>, plan: Plan, begins_at: u64, origin: &Ori
     let (appended, pruned) = (Amount::of(entries), Amount::of(gone));
     ensure!(
         status.pruned_bytes == pruned.bytes,
-        "{} bytes were pruned; the canister says {}",
+        "{} bytes were pruned; the canister reports {}",
         pruned.bytes,
         status.pruned_bytes
     );
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_as_long_as_the_run_is_refused_before_anything_starts() {
+    fn too_long_window_is_refused_before_the_run() {
         let error = Plan::new(200, Some(150), 1).unwrap_err().to_string();
         assert!(error.contains("--retain-blocks"), "{error}");
     }

@@ -1,4 +1,4 @@
-//! A canister with a chain that never ends: a block a minute, an exporter that copies it with pauses, and a policy that prunes behind both.
+//! A canister with an endless chain: a block per minute, an exporter that copies it with pauses, and a policy that prunes behind both.
 
 use crate::chain_gen::Generator;
 use crate::embedded::Embedded;
@@ -12,25 +12,25 @@ use std::time::Duration;
 
 /// Seconds between two blocks.
 const INTERVAL: u64 = 60;
-/// Blocks of the chain: more than a year of them.
+/// Blocks of the chain, enough for more than a year.
 const BLOCKS: u64 = 600_000;
-/// Blocks behind the head that age leaves.
+/// Blocks below the head that the age trigger keeps.
 const RETAINED: u64 = 600;
-/// Bytes that the chain may take.
+/// Bytes that the chain may occupy.
 const TARGET: u64 = 160 << 20;
-/// The exporter acknowledges each so many blocks.
+/// Blocks after which the exporter acknowledges.
 const EVERY: u64 = 10;
-/// Of so many blocks it sleeps through some.
+/// The exporter pauses for the first `ASLEEP` blocks of every `CYCLE`.
 const CYCLE: u64 = 360;
 const ASLEEP: u64 = 80;
 
-/// A chain that goes on as long as somebody lets time pass.
+/// A canister whose chain grows as time passes.
 pub struct Demonstration {
     client: Arc<Client<Embedded>>,
     blocks: Generator,
-    /// Blocks that were appended.
+    /// Blocks appended so far.
     appended: u64,
-    /// The last block, which the exporter has not acknowledged yet.
+    /// The last block, if the exporter has not acknowledged it yet.
     last: Option<(u64, BlockHash)>,
 }
 
@@ -55,12 +55,12 @@ impl Demonstration {
         Ok(Self { client: Arc::new(client), blocks, appended: 0, last: None })
     }
 
-    /// The canister.
+    /// Returns the client of the canister.
     pub fn client(&self) -> Arc<Client<Embedded>> {
         Arc::clone(&self.client)
     }
 
-    /// A minute: a block comes, the exporter acknowledges what it has, and timers that are due fire.
+    /// Simulates a minute: appends a block, lets the exporter acknowledge, and fires due timers.
     ///
     /// # Errors
     /// When the canister refuses something or traps.
@@ -74,12 +74,12 @@ impl Demonstration {
         if let Some((number, hash)) = self.last.take_if(|_| wakes) {
             self.client.ack_exported(number, &hash).done()?;
         }
-        // Twice, so that what a tick arms for the next round is done, too.
+        // A second time, for timers that a tick arms for the next round.
         self.client.transport().pass(Duration::from_secs(INTERVAL))?;
         self.client.transport().pass(Duration::ZERO)
     }
 
-    /// So many seconds, a minute after the other.
+    /// Simulates `secs` seconds, minute by minute.
     ///
     /// # Errors
     /// As [`step`](Self::step).

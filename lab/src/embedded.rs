@@ -1,4 +1,4 @@
-//! The canister in this process, on the embedded execution host.
+//! The canister in this process, on the embedded host.
 
 use crate::costs::Costs;
 use anyhow::{Context, Result, anyhow};
@@ -11,11 +11,12 @@ use coppice_interface::methods::TABLE;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Cycles that the canister gets on top of the host's: enough for hundreds of GiB of ingress.
+/// Cycles that the canister gets besides the host's: enough for hundreds of GiB of ingress.
 const CYCLES: u128 = 10_000_000_000_000_000;
-/// A canister of its own on an embedded host.
+
+/// A canister on its own embedded host.
 ///
-/// Its callers are four, and who calls is said by the method.
+/// It has four callers; the method of a call determines which one makes it.
 pub struct Embedded {
     host: Arc<Host>,
     canister: Principal,
@@ -27,8 +28,8 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// Starts a host and installs the canister on it, with a principal that controls it, one that is its
-    /// producer, and one that may become an exporter.
+    /// Starts a host and installs the canister on it. Four principals call the canister: its controller, a producer, and an exporter and a
+    /// blob worker, once they are given these roles.
     ///
     /// # Errors
     /// When the wasm cannot be installed.
@@ -50,19 +51,19 @@ impl Embedded {
         self.canister
     }
 
-    /// The time of its clock, in Unix seconds.
+    /// Returns the canister's time, in Unix seconds.
     pub fn now_secs(&self) -> u64 {
         self.host.get_time_nanos() / 1_000_000_000
     }
 
-    /// Costs of what was executed until time passed last.
+    /// Returns the costs of executions up to the last time that passed.
     pub fn costs(&self) -> Costs {
         self.costs.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Who may call a method.
+    /// Returns a principal that may call a method.
     fn sender(&self, method: &str) -> Principal {
-        // A query as an update is for anybody with a role.
+        // Any role may call a query as an update.
         let role = TABLE.iter().find(|of| of.name == method).and_then(|of| of.roles.first());
         role.map_or(self.producer, |&role| self.principal(role))
     }
@@ -77,8 +78,8 @@ impl Transport for Embedded {
     }
 
     async fn query(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
-        let nobody = Principal::anonymous();
-        coppice_client::Embedded::new(self.host.clone(), self.canister, nobody).query(method, arg).await
+        let anonymous = Principal::anonymous();
+        coppice_client::Embedded::new(self.host.clone(), self.canister, anonymous).query(method, arg).await
     }
 }
 
@@ -94,7 +95,7 @@ impl Reach for Embedded {
 }
 
 impl Site for Embedded {
-    /// Whatever timers come due in that time fire, and what was executed is counted: the host remembers some thousands of executions.
+    /// Fires the timers that come due in that time, and counts all executions: the host keeps only the last 10,000.
     fn pass(&self, time: Duration) -> Result<()> {
         self.host.advance_time(time);
         self.host.tick();
@@ -104,7 +105,7 @@ impl Site for Embedded {
     }
 
     fn await_timer(&self, interval: Duration) -> Result<()> {
-        // The first firing may lie a whole interval off, and the library replays what it missed.
+        // The first firing may be a whole interval away. The second call lets the timer library replay missed firings.
         self.pass(interval)?;
         self.pass(interval)
     }

@@ -1,4 +1,4 @@
-//! `coppice-lab index`: a canister in this process is fed with a generated chain, and prunes it behind the indexer.
+//! `coppice-lab index`: feeds a generated chain to an embedded canister, which prunes it behind the indexer.
 
 use crate::args::{HostArgs, MIN_BLOCKS};
 use crate::chain_gen::Generator;
@@ -31,15 +31,15 @@ pub struct IndexArgs {
     /// Seed of the generated chain
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Blocks behind the head that the canister retains [default: a fifth of all]
+    /// Blocks below the head that the canister retains [default: a fifth of all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub retain_blocks: Option<u64>,
-    /// What every command has.
+    /// Common options.
     #[command(flatten)]
     pub host: HostArgs,
 }
 
-/// The figures of an indexer's run, and what they were held against.
+/// Figures of an indexer's run, and the comparison of its database.
 #[derive(Clone, Debug, Serialize)]
 pub struct IndexReport {
     /// The figures.
@@ -47,7 +47,7 @@ pub struct IndexReport {
     pub index: index::IndexReport,
     /// Blocks that the canister's timer pruned.
     pub pruned_blocks: u64,
-    /// What the database holds, against what was appended.
+    /// The database, compared with the appended blocks.
     pub checked: Indexed,
 }
 
@@ -71,17 +71,16 @@ pub fn command(args: &IndexArgs) -> Result<()> {
     args.database.check()?;
     ensure!(
         args.database.payload == Payload::All || args.ack_headers,
-        "with --payload headers nothing is acknowledged, so that the canister in this process would prune nothing: --ack-headers \
-         says that it may"
+        "with --payload headers nothing is acknowledged, so the canister in this process would prune nothing; allow it \
+         with --ack-headers"
     );
     report::print(&run(args, wasm::find(args.host.wasm.as_deref())?)?, args.host.json)
 }
 
-/// Feeds a canister in this process and copies its chain, while its timer prunes behind.
+/// Feeds an embedded canister and copies its chain, while its timer prunes behind the indexer.
 ///
 /// # Errors
-/// When the canister refuses something or traps, its timer does not prune, or the database holds anything but what was
-/// appended.
+/// When the canister refuses something or traps, its timer does not prune, or the database differs from the appended blocks.
 pub fn run(args: &IndexArgs, wasm: Vec<u8>) -> Result<IndexReport> {
     let started = Instant::now();
     let client = Embedded::start(wasm)?;
@@ -99,7 +98,7 @@ pub fn run(args: &IndexArgs, wasm: Vec<u8>) -> Result<IndexReport> {
     let retained = (retain_blocks + 1).min(args.blocks);
     ensure!(
         status.pruned_blocks == args.blocks - retained,
-        "{} should be pruned, and {} are",
+        "{} should be pruned, but {} are",
         blocks(args.blocks - retained),
         status.pruned_blocks
     );
@@ -114,9 +113,9 @@ mod tests {
     use crate::commands::{Cli, Command};
     use clap::Parser;
 
-    /// Nothing would be pruned, which is what it is for.
+    /// Nothing would be pruned, so the command would show nothing.
     #[test]
-    fn headers_alone_are_refused_unless_they_are_acknowledged() {
+    fn headers_without_ack_headers_are_refused() {
         let cli = Cli::try_parse_from(["coppice-lab", "index", "--payload", "headers"]).unwrap();
         let Command::Index(args) = cli.command else { panic!("another command") };
         let error = command(&args).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! `coppice-lab ingest`: the blocks of files go into a canister in this process.
+//! `coppice-lab ingest`: feeds the blocks of files to an embedded canister.
 
 use crate::args::HostArgs;
 use crate::costs::{Instructions, UtxoInstructions};
@@ -19,7 +19,7 @@ pub struct IngestArgs {
     /// Blocks.
     #[command(flatten)]
     pub blocks: BlocksArgs,
-    /// What every command has.
+    /// Common options.
     #[command(flatten)]
     pub host: HostArgs,
 }
@@ -32,7 +32,7 @@ pub struct IngestReport {
     pub ingest: ingest::IngestReport,
     /// Instructions of the blocks.
     pub instructions: Instructions,
-    /// Instructions of their records, where the UTXO store got them too.
+    /// Instructions of their records, if the UTXO store got them, too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub utxo_instructions: Option<UtxoInstructions>,
 }
@@ -58,8 +58,7 @@ pub fn command(args: &IngestArgs) -> Result<()> {
     report::print(&report, args.host.json)
 }
 
-/// Feeds a chain to a canister in this process, with the plan's `coinbase_maturity`, and verifies every block and every
-/// transaction.
+/// Feeds a chain to an embedded canister, with the plan's `coinbase_maturity`, and verifies every block and every transaction.
 ///
 /// # Errors
 /// As [`feed_to`].

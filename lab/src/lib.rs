@@ -1,4 +1,4 @@
-//! The laboratory of the Coppice canister: its real wasm on an embedded host, shown, fed, copied and measured.
+//! The laboratory of the Coppice canister: runs its real wasm on an embedded host, to demonstrate, feed, copy and measure it.
 //!
 //! ```text
 //! demo    chain_gen ──┐                  ┌──▶ ledger ──▶ verify ──┐
@@ -7,10 +7,10 @@
 //! demo --utxo   demo_utxo: blocks, ledger, story, verify ──▲
 //! bench         operations and messages, in the bench wasm
 //! ```
-//! The feeder, the indexer, the blob worker and what verifies them are those of the operator's command, the library [`coppice`]:
-//! only what makes chains and runs the canister is here.
+//! The feeder, the indexer, the blob worker and their verification come from the operator's command, the library [`coppice`]. This crate
+//! adds only the generation of chains, and the embedded canister.
 
-// All output passes `coppice::terminal`.
+// All output goes through `coppice::terminal`.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod args;

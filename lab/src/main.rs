@@ -1,4 +1,4 @@
-//! `coppice-lab`: see the library.
+//! The command `coppice-lab`; see the library.
 
 use clap::Parser;
 use coppice_lab::commands::{Cli, run};

@@ -1,8 +1,8 @@
-//! Figures of the demonstration that pages quote: written by `coppice-lab demo --write`, which `scripts/bench --write` calls, and
-//! compared by `--check`.
+//! Quotation of the demonstration's figures in pages: `coppice-lab demo --write` writes them (`scripts/bench --write` calls it), and
+//! `--check` compares them.
 //!
-//! A page marks a quotation by the line `<!-- figures: demo -->` above a block of code. Each line of the block is a row of the report, by its name;
-//! a page quotes the rows that it wants.
+//! The line `<!-- figures: demo -->` above a code block marks a quotation. Each line of the block is a row of the report, found by its
+//! name; a page chooses the rows that it quotes.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
@@ -10,18 +10,18 @@ use std::path::Path;
 
 const MARK: &str = "<!-- figures: demo -->";
 const FENCE: &str = "```";
-/// Columns of a row's name.
+/// Width of the name column.
 const NAME: usize = 56;
 
 /// A row of a report: its name and its value.
 pub type Row = (&'static str, String);
 
-/// The name of the row that a line quotes.
+/// Returns the name of the row that a line quotes.
 fn name(line: &str) -> &str {
     line.split("  ").next().unwrap_or_default()
 }
 
-/// A page with these figures in it.
+/// Returns a page with these figures inserted.
 fn with_figures(page: &str, rows: &[Row]) -> Result<String> {
     let mut text = String::with_capacity(page.len());
     let (mut marked, mut inside) = (false, false);
@@ -42,10 +42,10 @@ fn with_figures(page: &str, rows: &[Row]) -> Result<String> {
     Ok(text)
 }
 
-/// A page that has a mark: as it is, and with the figures that `with` puts into it.
+/// Returns a marked page twice: as it is, and with the measured figures that `with` inserts.
 ///
 /// # Errors
-/// When the page cannot be read or has no such mark, or a figure is missing.
+/// When the page cannot be read, has no such mark, or a figure is missing.
 pub fn compare(path: &Path, mark: &str, with: impl FnOnce(&str) -> Result<String>) -> Result<(String, String)> {
     let page = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     ensure!(page.contains(mark), "{} has no line {mark}", path.display());
@@ -53,23 +53,23 @@ pub fn compare(path: &Path, mark: &str, with: impl FnOnce(&str) -> Result<String
     Ok((page, measured))
 }
 
-/// Writes the figures that `with` puts into a page.
+/// Writes the figures that `with` inserts into a page.
 ///
 /// # Errors
-/// As [`compare`]; when the page cannot be written.
+/// As [`compare`]; also when the page cannot be written.
 pub fn replace(path: &Path, mark: &str, with: impl FnOnce(&str) -> Result<String>) -> Result<()> {
     let (_, measured) = compare(path, mark, with)?;
     fs::write(path, measured).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// The lines of a page that do not agree with those that were measured, with these.
+/// Returns the lines of a page that disagree with the measured lines, each with the measured one.
 pub fn others(page: &str, measured: &str, agree: fn(&str, &str) -> bool) -> Vec<String> {
     let lines = page.lines().zip(measured.lines()).filter(|(page, now)| !agree(page, now));
     lines.map(|(page, now)| format!("{page}\n  measured: {now}")).collect()
 }
 
-/// Returns whether two lines have the same words, and numbers that differ by less than a twentieth: a page is written anew where a figure
-/// has changed, not where a compiler has laid out its code in another way.
+/// Returns whether two lines have equal words, and numbers that differ by less than a twentieth. So a page needs rewriting when a figure
+/// has changed, not when a compiler has laid out the code differently.
 pub fn near(page: &str, measured: &str) -> bool {
     let number = |word: &str| word.replace(',', "").parse::<f64>().ok();
     let near = |(a, b): (&str, &str)| {
@@ -79,7 +79,7 @@ pub fn near(page: &str, measured: &str) -> bool {
     page.clone().count() == measured.clone().count() && page.zip(measured).all(near)
 }
 
-/// Returns whether a row counts instructions. These change when a compiler lays out the code in another way.
+/// Returns whether a row counts instructions. These change when a compiler lays out the code differently.
 pub fn counts_instructions(name: &str) -> bool {
     name.starts_with("instructions") || name.starts_with("charged")
 }
@@ -92,20 +92,20 @@ fn agree(page: &str, measured: &str) -> bool {
 /// Writes the figures into a page.
 ///
 /// # Errors
-/// When the page cannot be read or written, quotes nothing, or quotes a row that the report does not have.
+/// When the page cannot be read or written, has no quotation, or quotes a row that the report does not have.
 pub fn write(path: &Path, rows: &[Row]) -> Result<()> {
     replace(path, MARK, |page| with_figures(page, rows))
 }
 
-/// Compares the figures of a page.
+/// Compares the figures quoted by a page.
 ///
 /// # Errors
-/// As [`write()`]; and where the page has other figures, with its lines.
+/// As [`write()`]; also when the page has different figures, with its lines.
 pub fn check(path: &Path, rows: &[Row]) -> Result<()> {
     let other = differing(path, rows)?;
     if !other.is_empty() {
         bail!(
-            "{} quotes other figures than the demonstration has (scripts/bench --write writes them):\n{}",
+            "{} quotes figures that differ from the demonstration's (scripts/bench --write updates them):\n{}",
             path.display(),
             other.join("\n")
         );
@@ -113,7 +113,7 @@ pub fn check(path: &Path, rows: &[Row]) -> Result<()> {
     Ok(())
 }
 
-/// The lines of a page that have other figures, with those that were measured.
+/// Returns the lines of a page with different figures, each with the measured line.
 ///
 /// # Errors
 /// As [`write()`].
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_quotes_the_rows_that_it_names_and_no_other_block_is_touched() {
+    fn only_the_rows_named_in_the_marked_block_are_replaced() {
         let written = with_figures(PAGE, &rows(2, "2,000")).unwrap();
         let lines: Vec<&str> = written.lines().collect();
         assert_eq!(lines[8], format!("kept{}2 blocks", " ".repeat(52)));
@@ -143,11 +143,11 @@ mod tests {
             [&PAGE.lines().collect::<Vec<_>>()[..8], &PAGE.lines().collect::<Vec<_>>()[10..]].concat()
         );
         assert_eq!(with_figures(&written, &rows(2, "2,000")).unwrap(), written);
-        assert!(with_figures(PAGE, &rows(2, "2,000")[1..]).is_err(), "a row that is not there");
+        assert!(with_figures(PAGE, &rows(2, "2,000")[1..]).is_err(), "a row that does not exist");
     }
 
     #[test]
-    fn figures_are_the_same_and_instructions_up_to_a_twentieth() {
+    fn figures_must_be_equal_and_instructions_within_a_twentieth() {
         let path = std::env::temp_dir().join(format!("coppice-quoted-{}.md", std::process::id()));
         fs::write(&path, PAGE).unwrap();
         assert!(check(&path, &rows(2, "100,000")).is_err(), "a page that was never written");

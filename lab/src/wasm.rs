@@ -10,10 +10,10 @@ fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_path_buf).unwrap_or_default()
 }
 
-/// The canister's wasm, raw or gzipped: the file that was named, else what `scripts/build-wasm` of the workspace builds.
+/// Returns the canister's wasm, raw or gzipped: the named file, or else the output of the workspace's `scripts/build-wasm`.
 ///
 /// # Errors
-/// When the file cannot be read or is no wasm, or the build fails.
+/// When the file cannot be read or is not wasm, or the build fails.
 pub fn find(named: Option<&Path>) -> Result<Vec<u8>> {
     match named {
         Some(path) => read(path),
@@ -32,10 +32,13 @@ fn read(path: &Path) -> Result<Vec<u8>> {
 fn build(workspace: &Path) -> Result<Vec<u8>> {
     let script = workspace.join("scripts").join("build-wasm");
     if !script.is_file() {
-        bail!("there is no {} to build the canister with; name its wasm with --wasm or COPPICE_WASM", script.display());
+        bail!(
+            "{} does not exist, so the canister cannot be built; name its wasm with --wasm or COPPICE_WASM",
+            script.display()
+        );
     }
     say!("building the canister (scripts/build-wasm)");
-    // Only results go to this process's stdout.
+    // The build's stdout is captured, because this process's stdout is for results.
     let output = Command::new(&script)
         .stderr(Stdio::inherit())
         .output()
@@ -51,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_wasm_is_refused_by_name() {
+    fn missing_or_invalid_wasm_is_refused_with_its_name() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("canister.wasm");
         let error = format!("{:#}", find(Some(&path)).unwrap_err());

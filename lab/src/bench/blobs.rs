@@ -1,4 +1,4 @@
-//! The store of blobs: operations on blobs of three sizes, and an upgrade, among any number of live blobs.
+//! Blob store: operations on blobs of three sizes, and an upgrade, among any number of live blobs.
 
 use super::figure::Figure;
 use super::subject::{Bench, Each, Subject};
@@ -10,7 +10,7 @@ const NUMBERS: [u64; 3] = [10, 10_000, 1_000_000];
 const SIZES: [u32; 3] = [4 << 10, 64 << 10, 1 << 20];
 const BLOB_OPS: [&str; 5] = ["store", "read", "allocate_fresh", "allocate_reuse", "release"];
 
-/// Measures all of it.
+/// Measures the family.
 pub fn blobs(subject: &Subject, each: Each) -> Result<()> {
     for n in NUMBERS {
         subject.say(&format!("blob: {n} live blobs"));
@@ -38,7 +38,7 @@ fn blob(bench: &Bench, from: &Checkpoint, op: &'static str, size: u32, n: u64) -
     Ok(figure)
 }
 
-/// What an upgrade takes while a job of the pruner runs: everything from the new module's first instruction to its timers.
+/// Measures an upgrade while a job of the pruner runs: from the new module's first instruction to its timers.
 fn open(bench: &Bench, from: &Checkpoint, n: u64) -> Result<Figure> {
     bench.host.restore(from);
     utxo::begin_job(bench)?;

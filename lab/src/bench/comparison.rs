@@ -1,4 +1,4 @@
-//! Tables that set the canister beside its peers: operations, all cycles of a block, and what a peer costs elsewhere.
+//! Tables that compare the canister with its peers: operations, all cycles of a block, and further costs of the peers.
 
 use super::figure::{Figure, Row, of};
 use anyhow::{Context, Result};
@@ -6,14 +6,14 @@ use coppice::report::count;
 use coppice::size::{DAY, GIB_SECOND, SWEEP, Size};
 use std::fmt::Write;
 
-/// Entries of the index and UTXO records among which operations are compared: the most that are measured.
+/// Numbers of index entries and UTXO records at which operations are compared: the largest ones measured.
 const IDS: u64 = 1_000_000;
 const RECORDS: u64 = 100_000;
-/// Instructions that an upgrade may take, and bytes of the heap.
+/// Most instructions of an upgrade, and bytes of the heap.
 const UPGRADE: f64 = 300e9;
 const HEAP: f64 = (4u64 << 30) as f64;
 
-/// How many times as much something takes.
+/// Returns how many times as much theirs is as ours.
 pub fn times(theirs: f64, ours: f64) -> String {
     match theirs / ours {
         times if times >= 1_000.0 => count(times.round() as u64),
@@ -22,7 +22,7 @@ pub fn times(theirs: f64, ours: f64) -> String {
     }
 }
 
-/// A figure by today's price.
+/// Returns a figure at today's price.
 fn figure<'a>(
     rows: &'a [Row],
     (family, op, size): (&str, &str, Option<u32>),
@@ -33,9 +33,9 @@ fn figure<'a>(
     found.find(|figure| figure.n == n).with_context(|| format!("{family} {op} {peer:?} at {n} was not measured"))
 }
 
-/// README's comparison: operations of the canister, of the plain B-tree and of the other peer, and all cycles of a block.
+/// The README's comparison: operations of the canister, the plain B-tree and the other peer, and all cycles of a block.
 pub fn operations(rows: &[Row]) -> Result<String> {
-    // Sweeps prune the canister's entries, and not removals.
+    // The canister's entries are pruned by sweeps, not by removals.
     let compared = [
         ("a whole look-up of a transaction, as a query", ("index", "look-up"), "look-up", None, "heap"),
         ("the same inside: the index alone", ("index", "get"), "get", None, "heap"),
@@ -80,7 +80,7 @@ pub fn operations(rows: &[Row]) -> Result<String> {
     Ok(text)
 }
 
-/// A canister with some index: cycles of a block by what they are for, and bytes of the index.
+/// A canister with some index: cycles of a block by purpose, and bytes of the index.
 struct Side {
     parts: Vec<(&'static str, f64)>,
     bytes: f64,
@@ -92,12 +92,13 @@ impl Side {
     }
 }
 
-/// The canister, and the same with a peer as its index. A peer's message stores the ids with the block, too, which is not counted there.
+/// Returns the canister, and the canister with each peer as its index. A peer must also store a block's ids with the block; that cost is
+/// not counted.
 fn sides(rows: &[Row], size: &Size) -> Result<[Side; 3]> {
     let ids = size.workload.transactions as f64;
     let kept = ids * size.blocks as f64;
     let byte = (GIB_SECOND * u128::from(size.workload.days * DAY)) as f64 / f64::from(1 << 30);
-    let bytes = |figure: &Figure| figure.bytes.context("nothing says what memory an entry takes");
+    let bytes = |figure: &Figure| figure.bytes.context("the memory of an entry was not measured");
     let inserted = figure(rows, ("index", "insert", None), None, IDS)?;
     let side = |peer: Option<&str>| {
         let mut parts = size.of_a_block().to_vec();
@@ -119,7 +120,7 @@ fn sides(rows: &[Row], size: &Size) -> Result<[Side; 3]> {
     Ok([side(None)?, side(Some("btree"))?, side(Some("heap"))?])
 }
 
-/// All cycles of a block, and what they cost.
+/// The table of all cycles of a block, and their cost.
 pub fn block(rows: &[Row]) -> Result<String> {
     let sides = sides(rows, &Size::example())?;
     let [ours, ..] = &sides;
@@ -133,7 +134,7 @@ pub fn block(rows: &[Row]) -> Result<String> {
         line(label, &share, sides.each_ref().map(|side| format!("{:.2} M", side.parts[at].1 / 1e6)))?;
     }
     line("all of it", "100 %", sides.each_ref().map(|side| format!("{:.2} M", side.cycles() / 1e6)))?;
-    // 1 T cycles are 1 XDR.
+    // 1 T cycles cost 1 XDR.
     line("a million blocks", "", sides.each_ref().map(|side| format!("{:.0} XDR", side.cycles() / 1e6)))?;
     line("times as much", "", sides.each_ref().map(|side| format!("{:.2}", side.cycles() / ours.cycles())))?;
     let gib = |side: &Side| format!("{:.1} GiB", side.bytes / f64::from(1 << 30));
@@ -141,11 +142,11 @@ pub fn block(rows: &[Row]) -> Result<String> {
     Ok(text)
 }
 
-/// Costs of the peers beside their operations: memory, and upgrades.
+/// The table of the peers' costs besides operations: memory and upgrades.
 pub fn elsewhere(rows: &[Row]) -> Result<String> {
     let rebuild = figure(rows, ("index", "rebuild", None), Some("heap"), IDS)?.counted();
     let bytes = |(family, op, size, n): (&str, &str, Option<u32>, u64), peer: Option<&str>| {
-        figure(rows, (family, op, size), peer, n)?.bytes.context("nothing says what memory an entry takes")
+        figure(rows, (family, op, size), peer, n)?.bytes.context("the memory of an entry was not measured")
     };
     let (id, record) = (("index", "insert", None, IDS), ("utxo", "create", Some(2), RECORDS));
     let heap = bytes(id, Some("heap"))?;
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_is_cheaper_shows_a_factor_below_one() {
+    fn cheaper_peer_has_a_factor_below_one() {
         let table = operations(&rows()).unwrap();
         let line = |label: &str| table.lines().find(|line| line.contains(label)).unwrap().to_string();
         assert!(line("enter a transaction").ends_with("| 3,000 | 70,000 | 23.3 | 1,500 (heap) | 0.5 |"), "{table}");
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_differs_by_what_its_index_takes() {
+    fn cost_of_a_block_differs_by_the_cost_of_its_index() {
         let size = Size::example();
         let [ours, plain, heap] = sides(&rows(), &size).unwrap();
         let all: f64 = size.of_a_block().iter().map(|(_, cycles)| cycles).sum();
@@ -238,14 +239,14 @@ mod tests {
     }
 
     #[test]
-    fn an_upgrade_and_the_heap_bound_the_index_on_the_heap() {
+    fn upgrade_and_heap_size_limit_the_heap_index() {
         let table = elsewhere(&rows()).unwrap();
         assert!(table.contains("its limit | – | – | 300,000,000 | – |"), "{table}");
         assert!(table.contains("4 GiB | – | – | 53,687,091 | – |"), "{table}");
     }
 
     #[test]
-    fn a_figure_that_was_not_measured_is_an_error() {
+    fn missing_figure_is_an_error() {
         assert!(operations(&rows()[1..]).is_err() && block(&[]).is_err() && elsewhere(&[]).is_err());
     }
 }

@@ -1,6 +1,6 @@
-//! The queue of blobs outside, a row: whole messages with a thousand of them, Candid and the heap's pages included. Rows by rising
-//! height and by random ones, among many others of which a quarter is leased; with UTXO records that have two parents; and leases that
-//! expire all at once.
+//! The queue of external blobs, per row: whole messages with a thousand rows, including Candid and heap pages. Rows have rising or random
+//! heights, among many others of which a quarter is leased. Further cases are rows of UTXO records with two parents, and leases that expire
+//! all at once.
 
 use super::figure::Figure;
 use super::price::Price;
@@ -13,7 +13,7 @@ use coppice_interface::*;
 use serde_bytes::ByteBuf;
 use std::time::Duration;
 
-/// Rows that are there beside those that are measured.
+/// Rows in the queue besides the measured ones.
 const NUMBERS: [u64; 2] = [1_000, 1_000_000];
 /// Rows of a lease.
 const ROWS: u64 = 1_000;
@@ -21,7 +21,7 @@ const ROWS: u64 = 1_000;
 const MOST_PAGES: u64 = (75 << 20) / 4_096;
 const MOST_INSTRUCTIONS: u64 = 2_500_000_000;
 
-/// Measures all of it.
+/// Measures the family.
 pub fn deletion(subject: &Subject, each: Each) -> Result<()> {
     let mut small: Vec<Figure> = Vec::new();
     for random in [false, true] {
@@ -47,7 +47,7 @@ pub fn deletion(subject: &Subject, each: Each) -> Result<()> {
                 figures.push(expire(&bench, n, random)?);
             }
             for mut figure in figures {
-                // At any number of rows the same, but for a third.
+                // A row costs at most 30 % more than among few rows.
                 if let Some(same) = small.iter().find(|small| small.op == figure.op)
                     && subject.price == Price::Today
                     && ["lease", "lease with records"].contains(&figure.op)
@@ -63,14 +63,14 @@ pub fn deletion(subject: &Subject, each: Each) -> Result<()> {
     Ok(())
 }
 
-/// What so many rows took in these messages, a row.
+/// Returns the cost per row of these messages.
 fn a_row(bench: &Bench, op: &'static str, n: u64, rows: u64, messages: &[&Execution]) -> Figure {
     let pages_limit = ["lease", "lease with records"].contains(&op).then_some(1.5);
     let messages = messages.iter().copied();
     Figure { pages_limit, ..bench.of_items("deletion", op, rows as u32, n, rows, messages) }
 }
 
-/// Leases a thousand rows and completes them.
+/// Leases a thousand rows and completes them. Returns both executions.
 fn lease(bench: &Bench) -> Result<(Execution, Execution)> {
     let arg = AcquireBlobDeletions {
         height: u32::MAX,
@@ -82,7 +82,7 @@ fn lease(bench: &Bench) -> Result<(Execution, Execution)> {
     };
     let (lease, acquired) =
         bench.done::<Option<BlobDeletionLease>, BlobDeletionError>("acquire_blob_deletion_batch", Encode!(&arg)?)?;
-    let lease = lease.context("nothing waits")?;
+    let lease = lease.context("no row waits")?;
     ensure!(lease.rows.len() as u64 == ROWS, "{} rows", lease.rows.len());
     let arg = CompleteBlobDeletionBatch {
         token: lease.token,
@@ -110,10 +110,10 @@ fn leased(bench: &Bench, n: u64, random: bool) -> Result<Vec<Figure>> {
     ])
 }
 
-/// The other two ways, and what is before any of them.
+/// The other two ways to complete rows, and the operations before them.
 fn without_lease(bench: &Bench, from: &Checkpoint, n: u64) -> Result<Vec<Figure>> {
     bench.host.restore(from);
-    // Each twice: the first writes the types of the answer, which are remembered.
+    // Each operation twice: the first call writes the answer's type table, which is cached.
     let schedule = |key: u8| {
         let name = BlobName { blob_key: ByteBuf::from([key; 32]), file_type: "tx".into(), store_type: StoreType::Tx };
         let arg = Encode!(&ScheduleBlobDeletion { name, delete_at_height: u32::MAX })?;
@@ -123,7 +123,7 @@ fn without_lease(bench: &Bench, from: &Checkpoint, n: u64) -> Result<Vec<Figure>
     let (_, scheduled) = schedule(8)?;
     let arg = Encode!(&u32::MAX, &(ROWS as u32))?;
     let (rows, pending) = bench.query::<Vec<BlobDeletion>>("get_pending_blob_deletions", arg)?;
-    let [first, second, rest @ ..] = &rows[..] else { bail!("nothing waits") };
+    let [first, second, rest @ ..] = &rows[..] else { bail!("no row waits") };
     let increment = |row: &BlobDeletion| {
         let arg = Encode!(&row.id, &9u32)?;
         bench.done::<BlobDeletionRetry, BlobDeletionError>("increment_blob_deletion_retry", arg)

@@ -1,54 +1,54 @@
-//! What was measured: a figure by one price, a row of both, and their table.
+//! Measurements: a figure at one price, a row of figures at both prices, and the table of rows.
 
 use anyhow::{Result, ensure};
 use comfy_table::{CellAlignment, Table};
 use serde::Serialize;
 
-/// What one operation took, by one price of the pages of stable memory.
+/// The cost of one operation, at one price of stable memory pages.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Figure {
-    /// Which structure.
+    /// The measured structure.
     pub family: &'static str,
-    /// Which operation.
+    /// The operation.
     pub op: &'static str,
-    /// Bytes of the blob, of the key or of the block's body; of a UTXO record, outputs; of a message on the queue, rows.
+    /// Bytes of the blob, key or block body; for a UTXO record, outputs; for a message on the queue, rows.
     pub size: u32,
-    /// Other live blobs, entries, kept blocks, records, or rows.
+    /// Number of other live blobs, entries, kept blocks, records, or rows.
     pub n: u64,
-    /// The peer that the structure is compared with, where this is that.
+    /// The peer, if the figure is of a peer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peer: Option<&'static str>,
-    /// Instructions of one operation; of a whole message, those inside it.
+    /// Instructions of one operation; for a whole message, those inside it.
     pub instructions: u64,
-    /// Of a whole message: what comes to them at its end.
+    /// Further costs of a whole message.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub whole: Option<Whole>,
-    /// Distinct 4 KiB pages of stable memory read, for each operation.
+    /// Distinct 4 KiB pages of stable memory read per operation.
     pub pages_read: f64,
-    /// Distinct 4 KiB pages of stable memory written, for each operation.
+    /// Distinct 4 KiB pages of stable memory written per operation.
     pub pages_written: f64,
-    /// The most instructions that it may take; of a whole message, the most that may be charged.
+    /// Limit of instructions; for a whole message, of charged instructions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
-    /// The most pages that it may write.
+    /// Limit of pages written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pages_limit: Option<f64>,
-    /// Bytes of memory that an entry takes, of those that are there.
+    /// Bytes of memory per existing entry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<f64>,
 }
 
-/// What a whole message costs beyond the instructions inside it.
+/// Costs of a whole message besides the instructions inside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Whole {
     /// 4 KiB pages of the heap whose content it changed.
     pub heap_pages: u64,
-    /// Instructions charged: those inside and 1,000 for each such page; a query's pages aren't charged.
+    /// Charged instructions: those inside, and 1,000 per changed heap page. The heap pages of queries are free.
     pub charged: u64,
 }
 
 impl Figure {
-    /// The figure that the limit bounds.
+    /// Returns the number that the limit applies to.
     pub fn counted(&self) -> u64 {
         self.whole.map_or(self.instructions, |whole| whole.charged)
     }
@@ -59,26 +59,27 @@ impl Figure {
     }
 }
 
-/// One line of the result: a figure by today's price, and what is another one by tomorrow's.
+/// One line of the result: a figure at today's price, and the differing parts at tomorrow's.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// By today's price.
+    /// The figure at today's price.
     #[serde(flatten)]
     pub today: Figure,
-    /// By tomorrow's.
+    /// The differing parts at tomorrow's price.
     pub tomorrow: Tomorrow,
 }
 
-/// What differs where newer replicas charge for pages. A tick, which goes by instructions, touches other pages, too.
+/// The parts of a figure that differ at the page prices of newer replicas. A tick, whose size depends on instructions, also touches other
+/// pages.
 #[derive(Clone, Debug, Serialize)]
 pub struct Tomorrow {
-    /// Instructions of one operation; of a whole message, those inside it.
+    /// Instructions of one operation; for a whole message, those inside it.
     pub instructions: u64,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     whole: Option<Whole>,
     pages_read: f64,
     pages_written: f64,
-    /// The most that may be counted.
+    /// Limit of the counted instructions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
     #[serde(skip)]
@@ -86,10 +87,10 @@ pub struct Tomorrow {
 }
 
 impl Row {
-    /// Puts two figures of the same operation together.
+    /// Combines two figures of the same operation.
     ///
     /// # Errors
-    /// Where they are of two operations.
+    /// When the figures are of different operations.
     pub fn of(today: Figure, tomorrow: &Figure) -> Result<Self> {
         let of = |figure: &Figure| (figure.family, figure.op, figure.size, figure.n, figure.peer);
         ensure!(of(&today) == of(tomorrow), "two figures of one row: {today:?} and {tomorrow:?}");
@@ -98,7 +99,7 @@ impl Row {
         Ok(Self { today, tomorrow: Tomorrow { instructions, whole, pages_read, pages_written, limit, over } })
     }
 
-    /// What it takes, where that is more than it may; by either price.
+    /// Describes the costs, if they exceed a limit at either price.
     pub fn over(&self) -> Option<String> {
         let Self { today, tomorrow } = self;
         (today.is_over() || tomorrow.over).then(|| {
@@ -114,13 +115,13 @@ impl Row {
 }
 
 impl Tomorrow {
-    /// The figure that the limit bounds.
+    /// Returns the number that the limit applies to.
     pub fn counted(&self) -> u64 {
         self.whole.map_or(self.instructions, |whole| whole.charged)
     }
 }
 
-/// Rows of an operation: of its family, name, size and peer.
+/// Returns the rows of an operation by family, name, size and peer, ordered by `n`.
 pub fn of<'a>(rows: &'a [Row], family: &str, op: &str, size: Option<u32>, peer: Option<&str>) -> Vec<&'a Row> {
     let mut found: Vec<&Row> = rows
         .iter()
@@ -132,7 +133,7 @@ pub fn of<'a>(rows: &'a [Row], family: &str, op: &str, size: Option<u32>, peer: 
     found
 }
 
-/// The table of all rows.
+/// Returns the table of all rows.
 pub fn table(rows: &[Row]) -> Table {
     let mut table = Table::new();
     table.load_style(comfy_table::presets::UTF8_FULL_CONDENSED);
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_over_where_either_of_its_figures_is() {
+    fn row_is_over_if_either_figure_is() {
         let row = |today, tomorrow: &Figure| Row::of(today, tomorrow).unwrap();
         let fits = figure("store", 10, Some(10));
         assert_eq!(row(fits.clone(), &fits).over(), None);
@@ -207,7 +208,7 @@ mod tests {
         let over = figure("store", 11, Some(10));
         assert!(row(over.clone(), &fits).over().is_some());
         assert!(row(fits.clone(), &over).over().is_some());
-        // What counts of a whole message is what is charged.
+        // The limit of a whole message applies to its charged instructions.
         let whole = Some(Whole { heap_pages: 1, charged: 1_010 });
         assert!(row(fits.clone(), &Figure { whole, ..fits.clone() }).over().is_some());
         assert!(row(Figure { whole, ..fits.clone() }, &fits).over().is_some());
@@ -217,12 +218,12 @@ mod tests {
     }
 
     #[test]
-    fn two_operations_are_no_row() {
+    fn figures_of_two_operations_are_refused() {
         Row::of(figure("store", 1, None), &figure("read", 1, None)).unwrap_err();
     }
 
     #[test]
-    fn a_line_has_both_prices() {
+    fn row_is_serialised_with_both_prices() {
         let row = Row::of(figure("store", 10, Some(11)), &figure("store", 20, Some(21))).unwrap();
         let line = serde_json::to_value(&row).unwrap();
         assert_eq!((&line["instructions"], &line["limit"]), (&10.into(), &11.into()));

@@ -1,5 +1,5 @@
-//! The index and its peers: a `StableBTreeMap`, and maps on the heap in eight generations. Single operations, and whole look-ups as a
-//! caller makes them, Candid and all.
+//! The index and its peers: a `StableBTreeMap`, and maps on the heap in eight generations. Measures single operations, and whole look-ups
+//! including Candid.
 
 use super::figure::{Figure, Whole};
 use super::subject::{Bench, Each, IDS, Subject};
@@ -12,11 +12,11 @@ use serde_bytes::ByteBuf;
 const NUMBERS: [u64; 3] = [10_000, 100_000, 1_000_000];
 const OPS: [&str; 3] = ["insert", "get", "remove"];
 const KEY_OPS: [&str; 3] = ["key_insert", "key_find", "key_remove"];
-/// Look-ups of which the average is taken.
+/// Look-ups averaged.
 const LOOK_UPS: u64 = 50;
-/// Generations that the blocks before the newest one fill, in the index on the heap.
+/// Generations of the heap index that the blocks before the newest one fill.
 const FULL_GENERATIONS: u64 = 7;
-/// Instructions that the platform charges for a 4 KiB page of the heap that a message changed.
+/// Instructions that the platform charges for each 4 KiB page of the heap that a message changed.
 const HEAP_PAGE: u64 = 1_000;
 
 /// Measures the index, its secondary keys, and the peers.
@@ -49,7 +49,7 @@ pub fn index(subject: &Subject, each: Each) -> Result<()> {
     Ok(())
 }
 
-/// The id that the bench wasm entered as number `i`.
+/// Returns the id that the bench wasm entered as number `i`.
 fn id(i: u64) -> Vec<u8> {
     let mut x = i.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let words = [(); 4].map(|()| {
@@ -60,7 +60,7 @@ fn id(i: u64) -> Vec<u8> {
     words.concat()
 }
 
-/// The average of an operation whose message changes pages of the heap: a structure on the heap pays for its memory with those.
+/// Returns the average cost of an operation whose message changes heap pages: a structure on the heap pays for its memory with those pages.
 fn with_heap_pages(instructions: u64, rounds: u64, run: &Execution) -> Whole {
     let pages = run.heap_pages_written;
     Whole { heap_pages: pages / rounds, charged: instructions + HEAP_PAGE * pages / rounds }
@@ -70,7 +70,7 @@ impl Bench {
     fn of_index(&self, from: &Checkpoint, what: &'static str, op: &'static str, n: u64) -> Result<Figure> {
         let rounds = match (what, op) {
             ("btree", _) | ("heap", "get") => 1_000,
-            // A generation at once.
+            // Removes whole generations.
             ("heap", "remove") => (n / IDS).div_ceil(FULL_GENERATIONS) * IDS,
             _ => IDS,
         };
@@ -81,14 +81,14 @@ impl Bench {
         Ok(figure)
     }
 
-    /// Measures the instructions that an upgrade takes for each id of the index on the heap.
+    /// Measures an upgrade's instructions per id of the heap index.
     fn rebuild(&self, n: u64) -> Result<Figure> {
         let (figure, run) = self.run(("bench_rebuild_heap", (n,)), ("index", "rebuild"), 32, n, n)?;
         let whole = Some(with_heap_pages(figure.instructions, n, &run));
         Ok(Figure { peer: Some("heap"), whole, ..figure })
     }
 
-    /// A query that says where a transaction is.
+    /// Measures a query for a transaction's location.
     fn look_up(&self, from: &Checkpoint, what: &'static str, n: u64) -> Result<Figure> {
         self.host.restore(from);
         let method = match what {
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_have_32_bytes_and_no_two_are_the_same() {
+    fn ids_have_32_bytes_and_differ() {
         assert_eq!(id(7).len(), 32);
         assert_ne!(id(7), id(8));
         assert_eq!(id(0), [0; 32]);

@@ -1,12 +1,12 @@
-//! The most instructions that an operation may take, by either price.
+//! Limits of instructions per operation, at either price.
 
 use super::price::Price;
 
 /// Outputs of a measured transaction.
 pub const OUTPUTS: [u32; 4] = [1, 2, 100, 20_000];
 
-/// The limit of an operation, where it has one. Tomorrow's are what was measured and at most a twentieth more. Today's of operations
-/// on UTXO records are not here: those are what the plain map next to them takes.
+/// Returns the limit of an operation, if it has one. Tomorrow's limits are at most a twentieth above the measured costs. Today's limits of
+/// operations on UTXO records are not here: they follow from the measured costs of the plain map.
 pub fn limit(price: Price, family: &str, op: &str, size: u32) -> Option<u64> {
     let (today, tomorrow) = match (family, op, size) {
         ("blob", "store", 4_096) => (8_500, 15_700),
@@ -32,7 +32,7 @@ pub fn limit(price: Price, family: &str, op: &str, size: u32) -> Option<u64> {
         ("utxo", "prune_scattered", _) => (24_000, 56_400),
         ("utxo", "prune_tick", _) => (1_000_000_000 / 30_000, 30_600),
         ("utxo", "nothing_new", _) => (50_000_000, 232_000),
-        // What counting a message adds to it, and a scrape with 100 exporters.
+        // The cost added to a message by counting it, and a scrape with 100 exporters.
         ("observe", "count", _) => (2_000, 2_000),
         ("observe", "scrape" | "scrape, longest names", _) => (5_000_000, 5_000_000),
         ("deletion", "lease", _) => (25_000, 34_700),
@@ -49,7 +49,7 @@ pub fn limit(price: Price, family: &str, op: &str, size: u32) -> Option<u64> {
     })
 }
 
-/// Tomorrow's limit of an operation on a record of 1, 2, 100 or 20,000 outputs.
+/// Returns tomorrow's limit of an operation on a record of 1, 2, 100 or 20,000 outputs.
 fn records_tomorrow(op: &str, outputs: u32) -> Option<u64> {
     let limits = match op {
         "create" => [24_900, 25_600, 90_400, 11_000_000],
@@ -68,11 +68,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_price_has_its_limit() {
+    fn each_price_has_its_own_limit() {
         assert_eq!(limit(Price::Today, "blob", "store", 4_096), Some(8_500));
         assert_eq!(limit(Price::Tomorrow, "blob", "store", 4_096), Some(15_700));
         assert_eq!(limit(Price::Tomorrow, "utxo", "spend", 100), Some(164_000));
-        assert_eq!(limit(Price::Today, "utxo", "spend", 100), None, "the plain map says");
+        assert_eq!(limit(Price::Today, "utxo", "spend", 100), None, "the plain map sets this limit");
         assert_eq!(limit(Price::Today, "utxo", "spend message", 1), Some(400_000));
         assert_eq!(limit(Price::Today, "blob", "read", 4_096), None);
     }

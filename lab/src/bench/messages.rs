@@ -1,5 +1,4 @@
-//! Whole messages, Candid and all: a block appended, a page exported, an acknowledgement, a firing with nothing to do, a block
-//! pruned.
+//! Whole messages including Candid: a block appended, a page exported, an acknowledgement, an idle firing, a block pruned.
 
 use super::subject::{Bench, Each, Subject};
 use anyhow::{Result, anyhow, ensure};
@@ -22,11 +21,11 @@ fn hash(number: u64) -> BlockHash {
     <[u8; 32]>::from(Sha256::digest(number.to_le_bytes())).into()
 }
 
-/// A block of `body` bytes with `transactions` transactions and a receipt of 100 bytes for each.
+/// Returns a block of `body` bytes with `transactions` transactions, each with a receipt of 100 bytes.
 fn block(number: u64, body: usize, transactions: u32) -> AppendBlock {
     let id = |position: u32| Sha256::digest([number.to_le_bytes(), u64::from(position).to_be_bytes()].concat()).into();
     let ids: Vec<[u8; ID]> = (0..transactions).map(id).collect();
-    // No block has the bytes of the one before it, or its heap pages would be those of that block and free.
+    // Every block has other bytes than the one before, whose heap pages would otherwise be unchanged and free.
     let fill = number as u8;
     let receipts = encode_receipts(&vec![[fill; 100]; transactions as usize]).expect("the receipts fit");
     let index = encode_index(ids.into_iter(), [].into_iter()).expect("the ids fit");
@@ -45,13 +44,13 @@ fn block(number: u64, body: usize, transactions: u32) -> AppendBlock {
 }
 
 impl Bench {
-    /// Has segments compared with their digests, or not.
+    /// Switches the comparison of segments with their digests on or off.
     fn verify_segments(&self, verify: bool) -> Result<()> {
         let change = ConfigChange { verify_segments: Some(verify), ..ConfigChange::default() };
         self.done::<Config, ConfigError>("set_config", Encode!(&change)?).map(drop)
     }
 
-    /// One firing of the timer, after so many seconds: its executions.
+    /// Fires the timer after `secs` seconds, and returns the executions.
     fn firing(&self, secs: u64) -> Result<Vec<Execution>> {
         self.host.take_executions();
         self.host.advance_time(Duration::from_secs(secs));
@@ -88,10 +87,11 @@ pub fn chain(subject: &Subject, each: Each) -> Result<()> {
         let page = page.map_err(|error| anyhow!("{error:?}"))?;
         let bytes: usize = page.chunks.iter().map(|chunk| chunk.bytes.len()).sum();
         figure("export page", bytes as u32, &[execution])?;
-        // Everything but the last block is due, and the exporter holds it. The first firing notes that; the net's are idle.
+        // All blocks except the last one are due, but the exporter holds them. The first firing records this; firings of the safety timer
+        // are then idle.
         bench.firing(60)?;
         figure("idle firing", body, &bench.firing(600)?)?;
-        // The second one: the first writes the types of the answer, which are remembered.
+        // Measures the second call, because the first writes the answer's type table, which is cached.
         for number in [KEPT - 1, KEPT] {
             let (_, execution) = bench.done::<u64, AckError>("ack_exported", Encode!(&number, &hash(number))?)?;
             if number == KEPT {
@@ -131,6 +131,6 @@ pub fn chain(subject: &Subject, each: Each) -> Result<()> {
     let longest = largest_argument(bench.canister, stranger, "append_block");
     let refused = bench.host.update_call(bench.canister, stranger, "append_block", vec![1; longest]);
     let execution = bench.last()?;
-    ensure!(refused.is_err() && execution.kind == Kind::InspectMessage, "a stranger's block comes in: {refused:?}");
+    ensure!(refused.is_err() && execution.kind == Kind::InspectMessage, "a stranger's block is accepted: {refused:?}");
     each(bench.of_message("chain", "refused at the door", longest as u32, 0, &execution))
 }

@@ -1,13 +1,12 @@
-//! `coppice-lab bench`: what an operation costs, in instructions and in 4 KiB pages of stable memory touched; and what a whole
-//! message costs, for which the platform charges 1,000 instructions more for each 4 KiB page of the heap that it changed.
+//! `coppice-lab bench`: measures the cost of operations, in instructions and in touched 4 KiB pages of stable memory, and the cost of whole
+//! messages, which includes 1,000 instructions for each 4 KiB page of the heap that a message changed.
 //!
-//! It runs the canister's own code inside the bench wasm (`COPPICE_FEATURES=bench scripts/build-wasm`) on the embedded
-//! host, whose counts are those of the platform. Each figure is an average over one message in which nothing else
-//! happens; everything is prepared in messages before it, from the same starting point. Counts have no noise, so a figure
-//! above its limit is a regression and ends the run with an error.
+//! It runs the canister's own code inside the bench wasm (`COPPICE_FEATURES=bench scripts/build-wasm`) on the embedded host, which counts
+//! as the platform does. Each figure is an average over one message that does nothing else; earlier messages prepare it from the same
+//! starting point. Counts have no noise, so a figure above its limit is a regression and ends the run with an error.
 //!
-//! Everything is measured twice, on two hosts at the same time: as the reference server charges for pages of stable memory, and
-//! as newer replicas do. Each has limits of its own.
+//! Everything is measured twice, on two hosts at the same time: at the page prices of the reference server, and at those of newer replicas.
+//! Each price has its own limits.
 
 mod blobs;
 mod comparison;
@@ -42,13 +41,13 @@ pub struct BenchArgs {
     /// The bench wasm, raw or gzipped
     #[arg(long, value_name = "PATH", env = "COPPICE_BENCH_WASM", default_value = "target/coppice-bench.wasm")]
     pub wasm: PathBuf,
-    /// One JSON object a line instead of a table
+    /// One JSON object per line instead of a table
     #[arg(long)]
     pub json: bool,
     /// Write the tables of figures into these pages; all families are measured
     #[arg(long, value_name = "PAGE", num_args = 1.., conflicts_with = "family")]
     pub write: Vec<PathBuf>,
-    /// End with an error where the tables of a page have other figures
+    /// End with an error if the tables of a page have different figures
     #[arg(long, value_name = "PAGE", num_args = 1.., conflicts_with_all = ["family", "write"])]
     pub check: Vec<PathBuf>,
 }
@@ -56,7 +55,7 @@ pub struct BenchArgs {
 /// Measures a family.
 type Measure = fn(&Subject, Each) -> Result<()>;
 
-/// Measures families by one price.
+/// Measures families at one price.
 fn families(subject: &Subject, only: Option<&str>, each: Each) -> Result<()> {
     let all: [(&str, Measure); 7] = [
         ("blob", blobs::blobs),
@@ -72,15 +71,15 @@ fn families(subject: &Subject, only: Option<&str>, each: Each) -> Result<()> {
         .try_for_each(|(_, measure)| measure(subject, &mut *each))
 }
 
-/// Measures by both prices at the same time, and hands on each row when both its figures are there.
+/// Measures at both prices concurrently, and passes each row on once both figures exist.
 fn rows(wasm: &[u8], only: Option<&str>, mut each: impl FnMut(Row)) -> Result<()> {
-    // The wasm is compiled here and not by both at once.
+    // Compiles the wasm once, instead of in both threads at the same time.
     Bench::start(&Subject { wasm, price: Price::Today })?;
     thread::scope(|scope| {
         let [(today, of_today), (tomorrow, of_tomorrow)] = [Price::Today, Price::Tomorrow].map(|price| {
             let (to, from) = mpsc::channel();
             let measuring = scope.spawn(move || {
-                // Where the other one has failed, nobody takes the figures any more.
+                // If the other measurement has failed, the receiver is gone.
                 families(&Subject { wasm, price }, only, &mut |figure| Ok(to.send(figure)?))
             });
             (measuring, from)
@@ -96,7 +95,7 @@ fn rows(wasm: &[u8], only: Option<&str>, mut each: impl FnMut(Row)) -> Result<()
     })
 }
 
-/// Measures, prints, and ends with an error where a figure is above its limit.
+/// Measures, prints, and fails if a figure is above its limit.
 ///
 /// # Errors
 /// When the bench wasm cannot be read or run, an operation fails, or a figure is above its limit.

@@ -1,4 +1,4 @@
-//! What it takes to be observed: counting a message, the sample that a message takes once a minute, and answers to HTTP requests.
+//! Costs of observation: counting a message, the sample that a message takes once a minute, and answers to HTTP requests.
 
 use super::figure::Figure;
 use super::limits;
@@ -25,12 +25,12 @@ fn request(url: &str, headers: usize, header_bytes: usize) -> Result<Vec<u8>> {
     })?)
 }
 
-/// An exporter's name, of so many bytes: 20 is an ordinary one, 32 the longest.
+/// Returns an exporter's name of `bytes` bytes: 20 is ordinary, 32 the most.
 fn name(number: u64, bytes: usize) -> String {
     format!("exporter-{number:0digits$}", digits = bytes - "exporter-".len())
 }
 
-/// Measures what observing a canister takes.
+/// Measures the family.
 pub fn observe(subject: &Subject, each: Each) -> Result<()> {
     subject.say("observe: a month of samples, 100 exporters");
     let bench = Bench::start(subject)?;
@@ -49,7 +49,7 @@ pub fn observe(subject: &Subject, each: Each) -> Result<()> {
     let policy = PrunePolicyArg { retain_blocks: Some(50), target_bytes: Some(1 << 30), ..PrunePolicyArg::default() };
     bench.done::<PrunePolicyChange, PruneError>("set_prune_policy", Encode!(&policy)?)?;
     (0..KEPT).try_for_each(|_| bench.call::<()>("bench_append", (10u64,)))?;
-    // A month, an idle canister's.
+    // A month of an idle canister.
     for _ in 0..31 * 144 {
         bench.host.advance_time(Duration::from_secs(600));
         bench.host.tick();
@@ -91,7 +91,7 @@ pub fn observe(subject: &Subject, each: Each) -> Result<()> {
     let answer = Decode!(&answer?, HttpResponse)?;
     ensure!(answer.status_code == 200, "/metrics: {}", answer.status_code);
     each(bench.of_message("observe", "scrape, longest names", 0, EXPORTERS, &execution))?;
-    // What anybody may send.
+    // Requests that any client may send.
     let hostile = [
         ("a URL of 150 KB", request(&"/a?".repeat(50_000), 1, 1)?),
         ("a URL of 2 MB", request(&"/a?".repeat(650_000), 1, 1)?),

@@ -1,6 +1,6 @@
-//! The tables of figures in the pages: written by `scripts/bench --write`, and compared by `--check`.
+//! Tables of figures in pages: written by `scripts/bench --write`, and compared by `--check`.
 //!
-//! A page marks each table by a line above it, `<!-- figures: NAME -->`; the table ends at the first empty line.
+//! The line `<!-- figures: NAME -->` marks the table below it, which ends at the first empty line.
 
 use super::comparison;
 use super::figure::{Row, of};
@@ -12,13 +12,13 @@ use std::path::Path;
 
 const MARK: &str = "<!-- figures: ";
 
-/// Rows of one operation, by rising number of what else is there.
+/// Rows of one operation, by rising `n`.
 struct Line<'a> {
     label: String,
     rows: Vec<&'a Row>,
 }
 
-/// A column: its heading, and a cell of it.
+/// A column: its heading, and the function for its cells.
 type Column = (&'static str, fn(&Line) -> String);
 
 fn or_dash(number: Option<u64>) -> String {
@@ -36,14 +36,14 @@ impl<'a> Line<'a> {
 
     fn pages(&self) -> String {
         let today = &self.last().today;
-        // A whole message touches whole pages.
+        // The pages of a whole message are whole numbers.
         if today.whole.is_some() && today.pages_read.fract() == 0.0 && today.pages_written.fract() == 0.0 {
             return format!("{:.0} / {:.0}", today.pages_read, today.pages_written);
         }
         format!("{:.2} / {:.2}", today.pages_read, today.pages_written)
     }
 
-    /// How many times cheaper the canister's row among the most records is than the peer's at `place`, by one price.
+    /// Returns how many times cheaper the canister's row among the most records is than the peer's at `place`, at one price.
     fn times(&self, place: usize, counted: fn(&Row) -> u64) -> String {
         let theirs = self.rows.get(place);
         theirs.map_or("–".into(), |theirs| comparison::times(counted(theirs) as f64, counted(self.rows[1]) as f64))
@@ -84,7 +84,7 @@ const SWEEP: &[Column] = &[
     ("limit written", |line| line.last().today.pages_limit.map_or("–".into(), |limit| limit.to_string())),
 ];
 
-/// Lines have the rows at 1,000 and at 100,000 records, and the peers' at 100,000.
+/// Lines have the canister's rows at 1,000 and 100,000 records, and the peers' rows at 100,000.
 const UTXO: &[Column] = &[
     ("n = 1,000", |line| line.at(0)),
     ("n = 100,000", |line| line.at(1)),
@@ -139,7 +139,7 @@ const QUEUE: &[Column] = &[
     ("pages read / written, a row", |line| line.pages()),
 ];
 
-/// One table: the heading of its labels, its columns, and its lines.
+/// Returns one table: heading, columns and lines.
 fn table(name: &str, rows: &[Row]) -> Result<String> {
     let by_op = |family: &'static str, named: &[(&str, &'static str, Option<&str>)]| -> Vec<Line> {
         let line = |&(label, op, peer): &(&str, &'static str, Option<&str>)| Line {
@@ -232,7 +232,7 @@ fn blobs(rows: &[Row]) -> Vec<Line<'_>> {
     sizes
         .into_iter()
         .flat_map(|(size, bytes)| ops.map(|(op, label)| (op, size, format!("{label} {bytes}"))))
-        // A slot of 64 KiB is the smallest.
+        // Skips 4 KiB for operations on slots, because 64 KiB is the smallest slot.
         .filter(|(op, size, _)| matches!(*op, "store" | "read") || *size > 4 << 10)
         .map(|(op, size, label)| Line { label, rows: of(rows, "blob", op, Some(size), None) })
         .collect()
@@ -325,7 +325,7 @@ fn queue(rows: &[Row]) -> Vec<Line<'_>> {
     lines.collect()
 }
 
-/// A page with the tables of these rows in it.
+/// Returns a page with the tables of these rows inserted.
 fn with_tables(page: &str, rows: &[Row]) -> Result<String> {
     let mut text = String::with_capacity(page.len());
     let mut lines = page.lines();
@@ -333,10 +333,10 @@ fn with_tables(page: &str, rows: &[Row]) -> Result<String> {
         text.push_str(line);
         text.push('\n');
         let named = line.strip_prefix(MARK).and_then(|rest| rest.strip_suffix(" -->"));
-        // The demonstration writes its own.
+        // `coppice-lab demo` writes its own figures.
         if let Some(name) = named.filter(|name| *name != "demo") {
             text.push_str(&table(name, rows)?);
-            // The table that was there ends at the first empty line.
+            // The old table ends at the first empty line.
             if lines.by_ref().any(str::is_empty) {
                 text.push('\n');
             }
@@ -348,7 +348,7 @@ fn with_tables(page: &str, rows: &[Row]) -> Result<String> {
 /// Writes the tables into a page.
 ///
 /// # Errors
-/// Where the page cannot be read or written, it has no table, or something of a table was not measured.
+/// When the page cannot be read or written, has no table, or a row of a table was not measured.
 pub fn write(path: &Path, rows: &[Row]) -> Result<()> {
     quoted::replace(path, MARK, |page| with_tables(page, rows))
 }
@@ -356,7 +356,7 @@ pub fn write(path: &Path, rows: &[Row]) -> Result<()> {
 /// Compares the tables of a page.
 ///
 /// # Errors
-/// As [`write()`]; and where the page has other figures: the first of its lines.
+/// As [`write()`]; also when the page has different figures, with the first of its lines.
 pub fn check(path: &Path, rows: &[Row]) -> Result<()> {
     let (page, measured) = quoted::compare(path, MARK, |page| with_tables(page, rows))?;
     let mut others = quoted::others(&page, &measured, quoted::near);
@@ -365,7 +365,7 @@ pub fn check(path: &Path, rows: &[Row]) -> Result<()> {
     }
     others.truncate(5);
     bail!(
-        "{} has other figures than were measured (scripts/bench --write writes them):\n{}",
+        "{} has figures that differ from the measured ones (scripts/bench --write updates them):\n{}",
         path.display(),
         others.join("\n")
     )
@@ -401,7 +401,7 @@ mod tests {
     const PAGE: &str = "# Costs\n\n<!-- figures: keys -->\n| old |\n| 1 |\n\nText.\n";
 
     #[test]
-    fn a_table_is_written_between_its_mark_and_the_next_empty_line() {
+    fn table_is_written_between_its_mark_and_the_next_empty_line() {
         let written = with_tables(PAGE, &rows(1_500)).unwrap();
         let expected = [
             "# Costs",
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_tables_and_figures_that_were_not_measured_are_errors() {
+    fn unknown_table_or_missing_figure_is_an_error() {
         assert!(with_tables("<!-- figures: nothing -->\n", &rows(1)).is_err());
         assert!(with_tables("<!-- figures: keys -->\n", &rows(1)[3..]).is_err());
     }

@@ -1,8 +1,8 @@
-//! Prices of pages of stable memory.
+//! Prices of stable memory pages.
 
 use coppice_host::{Limits, StablePagePrices};
 
-/// What charges for the pages of stable memory that are touched.
+/// The platform whose page prices apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Price {
     /// The reference server.
@@ -12,7 +12,7 @@ pub enum Price {
 }
 
 impl Price {
-    /// The platform with these prices.
+    /// Returns the platform's limits with these prices.
     pub fn limits(self) -> Limits {
         let stable_page_prices = match self {
             Self::Today => StablePagePrices::TODAY,

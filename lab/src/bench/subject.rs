@@ -1,4 +1,4 @@
-//! The bench canister, and what every family does with it.
+//! The bench canister, and the measurements common to all families.
 
 use super::figure::{Figure, Whole};
 use super::limits;
@@ -10,7 +10,7 @@ use coppice::say;
 use coppice_host::{Checkpoint, Execution, Host, Kind, Totals};
 use serde::de::DeserializeOwned;
 
-/// Ids or keys of a block, so operations of one measurement of an index.
+/// Ids or keys of a block, and so the operations of one measurement of an index.
 pub const IDS: u64 = 10_000;
 
 /// The argument of the bench endpoints.
@@ -21,10 +21,10 @@ pub struct BenchArg {
     pub rounds: u64,
 }
 
-/// What takes each figure as it is measured.
+/// Receives each figure as it is measured.
 pub type Each<'a> = &'a mut dyn FnMut(Figure) -> Result<()>;
 
-/// What is measured, and by which price.
+/// The measured wasm, and the price.
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
     /// The bench wasm.
@@ -34,7 +34,7 @@ pub struct Subject<'a> {
 }
 
 impl Subject<'_> {
-    /// Says what is measured now; of the two that measure it at the same time, one says it.
+    /// Prints what is measured now. Of the two concurrent measurements, only one prints.
     pub fn say(&self, what: &str) {
         if self.price == Price::Today {
             say!("{what}");
@@ -52,7 +52,7 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Installs the canister.
+    /// Installs the canister on a new host.
     pub fn start(subject: &Subject) -> Result<Self> {
         let host = Host::new();
         host.set_limits(subject.price.limits());
@@ -66,18 +66,18 @@ impl Bench {
         Ok(Self { price: subject.price, host, canister, operator, wasm })
     }
 
-    /// The execution that was the last one.
+    /// Returns the last execution.
     pub fn last(&self) -> Result<Execution> {
-        self.host.last_execution().context("the host counted nothing")
+        self.host.last_execution().context("the host has counted no execution")
     }
 
-    /// An update and what it took.
+    /// Calls an update method. Returns the reply and the execution.
     pub fn update<T: CandidType + DeserializeOwned>(&self, method: &str, arg: Vec<u8>) -> Result<(T, Execution)> {
         let reply = self.host.update_call(self.canister, self.operator, method, arg).context(method.to_string())?;
         Ok((Decode!(&reply, T)?, self.last()?))
     }
 
-    /// An update that must succeed, and what it took.
+    /// Calls an update method that must succeed. Returns the reply and the execution.
     pub fn done<T, E>(&self, method: &str, arg: Vec<u8>) -> Result<(T, Execution)>
     where
         T: CandidType + DeserializeOwned,
@@ -87,7 +87,7 @@ impl Bench {
         Ok((reply.map_err(|error| anyhow!("{method}: {error:?}"))?, execution))
     }
 
-    /// A query and what it took.
+    /// Calls a query method. Returns the reply and the execution.
     pub fn query<T: CandidType + DeserializeOwned>(&self, method: &str, arg: Vec<u8>) -> Result<(T, Execution)> {
         let reply = self.host.query_call(self.canister, self.operator, method, arg)?;
         Ok((Decode!(&reply, T)?, self.last()?))
@@ -99,13 +99,13 @@ impl Bench {
         reply.map_err(|why| anyhow!("{method}: {why}"))
     }
 
-    /// Calls an endpoint that fills something until it says that it is done.
+    /// Repeats a filling endpoint until it reports that it is done.
     pub fn fill(&self, method: &str, args: impl ArgumentEncoder + Copy) -> Result<()> {
         while !self.call::<bool>(method, args)? {}
         Ok(())
     }
 
-    /// Calls an endpoint that does an operation so many times: the average, and the whole message.
+    /// Calls an endpoint that repeats an operation `rounds` times. Returns the average, and the whole message.
     pub fn run(
         &self,
         (method, args): (&str, impl ArgumentEncoder),
@@ -123,7 +123,7 @@ impl Bench {
         Ok((Figure { family, op, size, n, instructions, pages_read, pages_written, ..Figure::default() }, run))
     }
 
-    /// Measures an operation from a starting point: family, structure and name. Returns the whole message, too.
+    /// Measures an operation from a starting point: family, structure and name. Returns the average, and the whole message.
     pub fn measure(
         &self,
         from: &Checkpoint,
@@ -141,12 +141,12 @@ impl Bench {
         Ok((Figure { peer, limit, ..figure }, run))
     }
 
-    /// The figure of a whole message.
+    /// Returns the figure of a whole message.
     pub fn of_message(&self, family: &'static str, op: &'static str, size: u32, n: u64, message: &Execution) -> Figure {
         self.of_items(family, op, size, n, 1, [message])
     }
 
-    /// The figure of an item of whole messages that have so many of them.
+    /// Returns the figure per item of messages with `items` items in total.
     pub fn of_items<'a>(
         &self,
         family: &'static str,

@@ -1,8 +1,8 @@
-//! Pruning in the steady state: blocks come, and the daemon prunes as many and sweeps what they leave in the index.
+//! Pruning in the steady state: blocks are appended, and the daemon prunes as many and sweeps their entries from the index.
 //!
-//! A sweep is seldom and large, so a single message says nothing of what pruning costs. Everything that the timer starts is summed
-//! over whole sweeps, from the end of one to the end of another, and divided by the references that were pruned in between.
-//! Beside it stands the way of before: the entries of one block taken out one by one, from the same index.
+//! A sweep is rare and large, so a single message does not show the cost of pruning. All executions that the timer starts are summed over
+//! whole sweeps, from the end of one to the end of a later one, and divided by the references pruned in between. For comparison, the
+//! entries of one block are also removed one by one from the same index.
 
 use super::figure::Figure;
 use super::limits;
@@ -15,14 +15,14 @@ use std::time::Duration;
 
 /// Entries of the index.
 const ENTRIES: [u64; 2] = [1_000_000, 10_000_000];
-/// Sweeps that are measured.
+/// Sweeps measured.
 const SWEEPS: u64 = 3;
 /// The most pages that pruning one reference may write.
 const PAGES_WRITTEN: f64 = 0.08;
-/// Windows of blocks without a sweep's end after which there is something wrong: a sweep begins at an eighth of one.
+/// Windows of blocks within which a sweep must end: a sweep begins after an eighth of one.
 const PATIENCE: u64 = 2;
 
-/// How far the canister is.
+/// The canister's progress.
 struct At {
     sweeps: u64,
     dropped: u64,
@@ -39,7 +39,7 @@ pub fn sweep(subject: &Subject, each: Each) -> Result<()> {
         let policy = PrunePolicyArg { retain_blocks: Some(blocks), ..PrunePolicyArg::default() };
         let (change, _) = bench.done::<PrunePolicyChange, PruneError>("set_prune_policy", Encode!(&policy)?)?;
         let policy = change.new;
-        // What was appended before there was a policy is pruned like all else, and not measured.
+        // Blocks appended before the policy was set are pruned first, and not measured.
         let patience = PATIENCE * blocks;
         bench.blocks_until(1, &policy, patience, &mut Totals::default())?;
         let mut timer = Totals::default();
@@ -49,7 +49,7 @@ pub fn sweep(subject: &Subject, each: Each) -> Result<()> {
         let dropped = to.dropped - from.dropped;
         ensure!(
             dropped == references,
-            "{references} references were pruned and {dropped} entries dropped: not the whole of it was measured"
+            "{references} references were pruned but {dropped} entries dropped: the measurement is incomplete"
         );
         let per = |sum: u128| sum as f64 / references as f64;
         each(Figure {
@@ -76,12 +76,12 @@ impl Bench {
         Ok(At { sweeps, dropped, pruned_blocks: status.pruned_blocks })
     }
 
-    /// Appends blocks, and after each lets the daemon do all there is to do, until `sweeps` have ended. Adds what the timer took.
+    /// Appends blocks, and lets the daemon finish after each, until `sweeps` sweeps have ended. Adds up the costs of the timer.
     fn blocks_until(&self, sweeps: u64, policy: &PrunePolicy, most: u64, timer: &mut Totals) -> Result<At> {
         for _ in 0..most {
             self.call::<()>("bench_append", (IDS,))?;
             self.host.take_executions();
-            // The daemon comes round, and no producer has called for longer than a sweep waits.
+            // The daemon's next firing is due, and producers have been silent for longer than a sweep waits.
             self.host.advance_time(Duration::from_secs(policy.timer_interval_secs.max(policy.pause_after_secs + 1)));
             self.drain(timer)?;
             let at = self.at()?;
@@ -89,10 +89,10 @@ impl Bench {
                 return Ok(at);
             }
         }
-        bail!("{most} blocks later {sweeps} sweeps have not ended");
+        bail!("{sweeps} sweeps have not ended after {most} blocks");
     }
 
-    /// Lets timers fire until none is due, and adds up what they took.
+    /// Fires timers until none is due, and adds up their costs.
     fn drain(&self, timer: &mut Totals) -> Result<()> {
         loop {
             self.host.tick();
@@ -109,7 +109,7 @@ impl Bench {
         }
     }
 
-    /// The way of before: one block's entries.
+    /// Removes one block's entries one by one.
     fn one_by_one(&self, n: u64) -> Result<Figure> {
         let arg = BenchArg { op: "index.remove".into(), size: 32, rounds: IDS };
         let (figure, _) = self.run(("bench_run", (&arg,)), ("sweep", "prune"), 32, IDS, n)?;

@@ -1,6 +1,6 @@
-//! The UTXO store and its two peers: a `StableBTreeMap` of encoded records with three maps as its indexes, and rows of fixed size by a
-//! `u64`, one for each output. By today's price the store is at least four times cheaper than the first, and takes as much at any number
-//! of records. Then whole messages, in which Candid and the heap have their price too.
+//! The UTXO store and its two peers: a `StableBTreeMap` of encoded records with three maps as its indexes, and rows of fixed size, one for
+//! each output, with a `u64` as the key. At today's price the store is at least four times cheaper than the first peer, and costs the same
+//! at any number of records. Also measures whole messages, including Candid and the heap.
 
 use super::figure::Figure;
 use super::limits::{self, OUTPUTS};
@@ -20,16 +20,18 @@ use serde::de::DeserializeOwned;
 use serde_bytes::ByteBuf;
 use std::fmt::Debug;
 
-/// Records that are there.
+/// Numbers of existing records.
 const NUMBERS: [u64; 2] = [1_000, 100_000];
 const OPS: [&str; 6] = ["create", "create_raw", "spend", "spend_one", "unspend", "set_mined"];
-/// Pruning: a record with two outputs and two parents that survive; and as many as a tick of a billion instructions prunes.
-/// Scattered, of which the parents lie far from each other; and a run that finds nothing new among all records there are, which are
-/// unmined and old.
+/// Pruning, with the number of records pruned:
+/// - `prune`: records with two outputs and two surviving parents.
+/// - `prune_scattered`: the same, with parents far from each other.
+/// - `prune_tick`: as many records as a tick of a billion instructions prunes.
+/// - `nothing_new`: a run that finds nothing new, although all existing records are unmined and old.
 const PRUNE: [(&str, u64); 4] = [("prune", 500), ("prune_scattered", 500), ("prune_tick", 40_000), ("nothing_new", 1)];
-/// How many times cheaper than the plain map each operation must be.
+/// Factor by which each operation must be cheaper than on the plain map.
 const CHEAPER: u64 = 4;
-/// How many times pruning must be.
+/// Factor by which pruning must be cheaper.
 const PRUNE_CHEAPER: u64 = 5;
 
 /// The argument of the bench endpoints.
@@ -41,7 +43,7 @@ struct UtxoBenchArg {
     rounds: u64,
 }
 
-/// The store, or a peer of it.
+/// The store, or one of its peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType)]
 enum Side {
     Coppice,
@@ -50,7 +52,7 @@ enum Side {
 }
 
 impl Side {
-    /// The name of a peer in figures.
+    /// Returns the name of a peer in figures.
     fn peer(self) -> Option<&'static str> {
         match self {
             Self::Coppice => None,
@@ -70,13 +72,13 @@ impl Side {
     }
 }
 
-/// Measures all sides, the peers first: the figures of the plain map are the store's limits.
+/// Measures all sides, the peers first, because the costs of the plain map set the store's limits.
 pub fn utxo(subject: &Subject, each: Each) -> Result<()> {
     let mut plain: Vec<Figure> = Vec::new();
     let mut small: Vec<Figure> = Vec::new();
     for n in NUMBERS {
         for side in [Side::Records, Side::Rows, Side::Coppice] {
-            // The pages show that peer among the most records.
+            // The pages show this peer only among the most records.
             if side == Side::Rows && n != NUMBERS[1] {
                 continue;
             }
@@ -89,7 +91,7 @@ pub fn utxo(subject: &Subject, each: Each) -> Result<()> {
             for outputs in OUTPUTS {
                 for op in OPS.into_iter().filter(|op| side.has(op, outputs)) {
                     let figure = measure(&bench, &from, op, side, outputs, n)?;
-                    // The records that are there have two outputs.
+                    // The existing records have two outputs.
                     measured.push(Figure { bytes: ((op, outputs) == ("create", 2)).then_some(bytes), ..figure });
                 }
             }
@@ -115,8 +117,8 @@ pub fn utxo(subject: &Subject, each: Each) -> Result<()> {
     Ok(())
 }
 
-/// The limit of a figure of the store: today what the plain map takes for the same among as many records, divided, and 1.3 times
-/// what the store itself takes among few.
+/// Returns the limit of a figure of the store. Today's limit is the smallest of the constant limit, a fraction of the plain map's cost
+/// among as many records, and 1.3 times the store's own cost among few records.
 fn limit(figure: &Figure, price: Price, plain: &[Figure], small: &[Figure]) -> Option<u64> {
     let &Figure { op, size, n, .. } = figure;
     let most = limits::limit(price, "utxo", op, size);
@@ -124,13 +126,13 @@ fn limit(figure: &Figure, price: Price, plain: &[Figure], small: &[Figure]) -> O
         return most;
     }
     let (same, cheaper) = if op.starts_with("prune") { ("prune", PRUNE_CHEAPER) } else { (op, CHEAPER) };
-    let dear = plain.iter().find(|f| (f.op, f.size, f.n) == (same, size, n)).map(|f| f.instructions / cheaper);
+    let factor = plain.iter().find(|f| (f.op, f.size, f.n) == (same, size, n)).map(|f| f.instructions / cheaper);
     let flat = small.iter().find(|f| (f.op, f.size) == (op, size)).map(|f| f.instructions * 13 / 10);
-    [most, dear, flat].into_iter().flatten().min()
+    [most, factor, flat].into_iter().flatten().min()
 }
 
-/// Whole messages with one item each: a record of a transaction with one output is created, the transaction mined, and the output
-/// spent. The first of each is not measured: what it makes is there for those after it.
+/// Measures whole messages with one item each: create a record of a transaction with one output, set the transaction mined, and spend the
+/// output. The first of each is not measured, because it also creates structures that later ones use.
 fn messages(bench: &Bench, from: &Checkpoint, n: u64, each: Each) -> Result<()> {
     bench.host.restore(from);
     let grant = Grant { principal: bench.operator, role: Role::Producer };
@@ -169,7 +171,7 @@ fn one_by_one(bench: &Bench, number: u8) -> Result<Vec<(&'static str, Execution)
     Ok(vec![("create message", create), ("set_mined message", set_mined), ("spend message", spend)])
 }
 
-/// A message with one item, which must succeed.
+/// Calls a method with one item, which must succeed.
 fn message<T, E>(bench: &Bench, method: &str, arg: Vec<u8>) -> Result<Execution>
 where
     T: CandidType + DeserializeOwned + Debug,
@@ -182,13 +184,13 @@ where
     Ok(message)
 }
 
-/// Makes so many records with two parents whose blobs outside wait to be deleted.
+/// Creates records with two parents, whose external blobs wait for deletion.
 pub fn make_outside(bench: &Bench, rounds: u64) -> Result<()> {
     let arg = UtxoBenchArg { op: "outside".into(), side: Side::Coppice, outputs: 2, rounds };
     bench.call::<()>("bench_prepare_prune", (&arg,))
 }
 
-/// Has a job of the pruner run: an upgrade reads what it is at.
+/// Begins a job of the pruner, so that an upgrade must read its place.
 pub fn begin_job(bench: &Bench) -> Result<()> {
     let arg = UtxoBenchArg { op: "job".into(), side: Side::Coppice, outputs: 2, rounds: 3 };
     bench.call::<()>("bench_prepare_prune", (&arg,))

@@ -40,7 +40,8 @@ impl Store {
 
     /// Gives an output to a transaction, and returns whether the transaction did not hold it before.
     pub(super) fn take(&mut self, txid: &super::Id, vout: u32, by: (super::Id, u32)) -> bool {
-        let output = self.records.get_mut(txid).and_then(|record| record.output_mut(vout)).expect("it was checked before");
+        let output =
+            self.records.get_mut(txid).and_then(|record| record.output_mut(vout)).expect("it was checked before");
         let new = output.spender != Some(by);
         output.spender = Some(by);
         new
