@@ -141,7 +141,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Creates a plan of `blocks` blocks. Of these, `retain_blocks` below the head are retained; default: a fifth.
+    /// Creates a plan of `blocks` blocks, which retains `retain_blocks` below the head; default: a fifth of all.
     ///
     /// # Errors
     /// When more than a third is retained.

@@ -54,7 +54,7 @@ fn a_short_story_ends_well_and_prints_one_line_of_json() {
         "the block persister starts",
         "due records wait for it",
         "it has caught up",
-        "nobody mines it",
+        "it stays unmined",
         "kept until",
         "would be gone by now",
         "mined at last",

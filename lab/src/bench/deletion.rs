@@ -168,7 +168,7 @@ fn expire(bench: &Bench, n: u64, random: bool) -> Result<Figure> {
     let all = bench.host.take_executions();
     for message in &all {
         if message.instructions > MOST_INSTRUCTIONS || message.stable_pages_written > MOST_PAGES {
-            bail!("a message that has rows go back: {message:?}");
+            bail!("a message that expires leases exceeds its limit: {message:?}");
         }
     }
     let (status, _) = bench.query::<BlobDeletionStatus>("get_blob_deletion_status", Encode!()?)?;

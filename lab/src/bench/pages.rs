@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_agrees_up_to_a_twentieth_and_no_further() {
+    fn page_agrees_within_a_twentieth_only() {
         let path = std::env::temp_dir().join(format!("coppice-figures-{}.md", std::process::id()));
         fs::write(&path, PAGE).unwrap();
         assert!(check(&path, &rows(100_000)).is_err(), "a page that was never written");

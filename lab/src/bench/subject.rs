@@ -34,7 +34,7 @@ pub struct Subject<'a> {
 }
 
 impl Subject<'_> {
-    /// Prints what is measured now. Of the two concurrent measurements, only one prints.
+    /// Prints what is measured now. Only one of the two concurrent measurements prints.
     pub fn say(&self, what: &str) {
         if self.price == Price::Today {
             say!("{what}");

@@ -126,9 +126,9 @@ fn limit(figure: &Figure, price: Price, plain: &[Figure], small: &[Figure]) -> O
         return most;
     }
     let (same, cheaper) = if op.starts_with("prune") { ("prune", PRUNE_CHEAPER) } else { (op, CHEAPER) };
-    let factor = plain.iter().find(|f| (f.op, f.size, f.n) == (same, size, n)).map(|f| f.instructions / cheaper);
+    let fraction = plain.iter().find(|f| (f.op, f.size, f.n) == (same, size, n)).map(|f| f.instructions / cheaper);
     let flat = small.iter().find(|f| (f.op, f.size) == (op, size)).map(|f| f.instructions * 13 / 10);
-    [most, factor, flat].into_iter().flatten().min()
+    [most, fraction, flat].into_iter().flatten().min()
 }
 
 /// Measures whole messages with one item each: create a record of a transaction with one output, set the transaction mined, and spend the

@@ -1,5 +1,5 @@
-//! Blocks that look like real ones: deterministic, a coinbase and a few to some tens of transactions each, of one to
-//! three inputs and one to four outputs, now and then one with hundreds.
+//! Deterministic generator of realistic blocks: a coinbase and up to some tens of transactions each, of one to three inputs and one to four
+//! outputs, and occasionally one with hundreds of outputs.
 
 use super::coins::{Coins, Taken};
 use bitcoin::absolute::LockTime;
@@ -7,35 +7,35 @@ use bitcoin::transaction::Version;
 use bitcoin::{Amount, OutPoint, ScriptBuf, Sequence, Transaction, TxIn, TxOut, Txid, Witness};
 use coppice::random::Random;
 
-/// Transactions of a block beside the coinbase.
+/// Transactions of a block besides the coinbase.
 const DECK: [u64; 15] = [3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 17, 20, 24, 30, 40];
-/// Outputs that are due while transactions are ordinary.
+/// Due outputs up to which transactions are ordinary.
 const CROWD: u64 = 100;
-/// Every so many blocks one transaction has hundreds of outputs, from this height on.
+/// From this height on, every so many blocks one transaction has hundreds of outputs.
 const FAN_OUT: (u32, u32) = (101, 40);
-/// Outputs of such a transaction.
+/// Range of outputs of such a transaction.
 const WIDE: (u64, u64) = (100, 600);
-/// Of a hundred transactions, those that carry data in an output that is no UTXO.
+/// Percentage of transactions with a data output, which is no UTXO.
 const WITH_DATA: u64 = 5;
 /// Satoshis of a coinbase.
 const SUBSIDY: u64 = 5_000_000_000;
-/// Satoshis that an output has at least, but where there are no more.
+/// Least satoshis of an output, unless fewer are left.
 const LEAST: u64 = 1_000;
 /// Bytes of a signature and a public key.
 const UNLOCKING: usize = 107;
 /// Parents of the transaction that stays unmined.
 const PARENTS: usize = 3;
 
-/// A transaction, and what its inputs spend, in their order; nothing for a coinbase.
+/// A transaction, and the outputs that its inputs spend, in order; none for a coinbase.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Made {
     /// The transaction.
     pub transaction: Transaction,
-    /// What it spends.
+    /// The outputs that it spends.
     pub spent: Vec<TxOut>,
 }
 
-/// Makes the blocks one after the other.
+/// Generates the blocks one after the other.
 pub struct Generator {
     seed: u64,
     random: Random,
@@ -44,12 +44,12 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// The chain of a seed.
+    /// Creates the generator for a seed.
     pub fn new(seed: u64) -> Self {
         Self { seed, random: Random::new(seed), deck: Vec::new(), coins: Coins::default() }
     }
 
-    /// The coinbase of a block; `branch` tells two blocks of one height apart.
+    /// Returns the coinbase of a block; `branch` distinguishes two blocks of the same height.
     pub fn coinbase(&mut self, height: u32, branch: u8) -> Made {
         let script = [&[4][..], &height.to_le_bytes(), &[9, branch], &self.seed.to_le_bytes()].concat();
         let output = vec![TxOut { value: Amount::from_sat(SUBSIDY), script_pubkey: self.locking() }];
@@ -58,11 +58,11 @@ impl Generator {
         made
     }
 
-    /// A block's transactions behind the coinbase. Each spends what blocks before it, or transactions before it, have.
+    /// Returns a block's transactions after the coinbase. They spend outputs of earlier blocks, or of earlier transactions of this block.
     pub fn block(&mut self, height: u32) -> Vec<Made> {
         let ready = self.coins.come_due(height) as u64;
         let transactions = self.random.draw(&DECK, &mut self.deck);
-        // Where more is due than blocks can spend, transactions gather outputs.
+        // If more outputs are due than blocks can spend, transactions consolidate them.
         let crowded = ready > CROWD;
         let mut fan_out = height >= FAN_OUT.0 && (height - FAN_OUT.0).is_multiple_of(FAN_OUT.1);
         let mut made = Vec::new();
@@ -94,31 +94,31 @@ impl Generator {
         made
     }
 
-    /// A transaction whose outputs nobody spends before they are released; none where there is nothing to spend.
+    /// Returns a transaction whose outputs stay unspent until they are released, or `None` if there is nothing to spend.
     pub fn aside(&mut self, height: u32) -> Option<Made> {
         let taken: Vec<Taken> = (0..2).filter_map(|_| self.coins.take_ahead(height)).collect();
         (!taken.is_empty()).then(|| self.spending(taken, 2))
     }
 
-    /// One that spends the last outputs of several transactions.
+    /// Returns a transaction that spends the last outputs of several transactions.
     pub fn of_last_outputs(&mut self, height: u32) -> Option<Made> {
         let taken = self.coins.take_last_ones(height, PARENTS);
         (!taken.is_empty()).then(|| self.spending(taken, 2))
     }
 
-    /// Another transaction that spends the same.
+    /// Returns another transaction that spends the same outputs.
     pub fn rival(&mut self, made: &Made) -> Made {
         let outpoints = made.transaction.input.iter().map(|input| input.previous_output);
         let taken = outpoints.zip(made.spent.iter().cloned()).collect();
         self.spending(taken, 3)
     }
 
-    /// The outputs of a transaction that was set aside may be spent: a block has it.
+    /// Releases the outputs of a transaction that was set aside, once a block contains it.
     pub fn release(&mut self, made: &Made, height: u32) {
         self.coins.add(&mut self.random, &made.transaction, height);
     }
 
-    /// The chain has lost a coinbase.
+    /// Forgets a coinbase that the chain has lost.
     pub fn forget(&mut self, coinbase: Txid) {
         self.coins.forget(coinbase);
     }
@@ -130,9 +130,9 @@ impl Generator {
         let mut left = sum - (sum / 100).min(250 * spent.len() as u64);
         let count = outputs.min(left / LEAST).max(1);
         let mut outputs = Vec::with_capacity(count as usize + 1);
-        for behind in (0..count).rev() {
-            let share = left / (behind + 1);
-            let value = if behind == 0 { left } else { share / 2 + self.random.below(share) };
+        for remaining in (0..count).rev() {
+            let share = left / (remaining + 1);
+            let value = if remaining == 0 { left } else { share / 2 + self.random.below(share) };
             left -= value;
             outputs.push(TxOut { value: Amount::from_sat(value), script_pubkey: self.locking() });
         }
@@ -143,7 +143,7 @@ impl Generator {
         Made { transaction: transaction(inputs, outputs), spent }
     }
 
-    /// A script that pays to a hash.
+    /// Returns a script that pays to a hash.
     fn locking(&mut self) -> ScriptBuf {
         ScriptBuf::from([&[0x76, 0xA9, 20][..], &self.random.bytes(20), &[0x88, 0xAC]].concat())
     }
@@ -174,16 +174,16 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_gives_the_same_chain_and_no_id_twice() {
+    fn same_seed_gives_the_same_chain_without_repeated_ids() {
         let chains = [chain(7, 300), chain(8, 300)];
         assert!(chains[0] == chain(7, 300));
         let ids: Vec<Txid> = chains.iter().flatten().flatten().map(|made| made.transaction.compute_txid()).collect();
         assert_eq!(ids.iter().collect::<HashSet<_>>().len(), ids.len());
     }
 
-    /// No output is spent twice, none before its time or before it is there, and values are kept.
+    /// Outputs are spent at most once, and never before they exist or are mature; no transaction creates value.
     #[test]
-    fn spends_are_those_of_a_chain() {
+    fn generated_spends_are_valid() {
         let chain = chain(1, 1_000);
         let mut unspent: HashMap<OutPoint, (TxOut, u32)> = HashMap::new();
         let (mut ages, mut widest, mut spends) = ([0u64; 3], 0, 0);
@@ -214,12 +214,12 @@ mod tests {
         let transactions: usize = chain.iter().map(Vec::len).sum();
         assert!((8_000..20_000).contains(&transactions), "{transactions}");
         assert!(widest > 100 && ages[0] > spends / 3 && ages[1] > spends / 10 && ages[2] > spends / 50, "{ages:?}");
-        // A tail is left over.
+        // Some outputs are never spent.
         assert!(unspent.len() as u64 > spends / 20 && (unspent.len() as u64) < spends, "{} of {spends}", unspent.len());
     }
 
     #[test]
-    fn what_is_set_aside_spends_what_the_chain_then_does_not() {
+    fn transaction_set_aside_has_inputs_and_outputs_of_its_own() {
         let mut generator = Generator::new(3);
         let mut spent: HashSet<OutPoint> = HashSet::new();
         let mut note = |made: &Made| {

@@ -1,4 +1,4 @@
-//! Outputs that are to be spent, and when: what a chain's outputs are by age.
+//! Unspent outputs, with the time at which each will be spent, by the age distribution of a realistic chain.
 
 use super::plan::MATURITY;
 use bitcoin::{OutPoint, Transaction, TxOut, Txid};
@@ -6,25 +6,25 @@ use coppice::random::Random;
 use coppice::utxo::set::is_utxo;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-/// An output and what it holds.
+/// An output, with its value and script.
 pub type Taken = (OutPoint, TxOut);
 
-/// When an output is to be spent.
+/// The time at which an output is spent.
 enum Fate {
     Never,
-    /// In the block that has it.
+    /// In the block that contains it.
     AtOnce,
     At(u32),
 }
 
-/// An output that is to be spent.
+/// An output that will be spent.
 struct Coin {
     output: TxOut,
-    /// The first height at which it can.
+    /// The first height at which it can be spent.
     from: u32,
 }
 
-/// How many UTXOs of a transaction there were, and are left.
+/// Number of UTXOs of a transaction, originally and left.
 #[derive(Clone, Copy)]
 struct Left {
     of: u32,
@@ -35,19 +35,19 @@ struct Left {
 #[derive(Default)]
 pub struct Coins {
     coins: HashMap<OutPoint, Coin>,
-    /// By the height at which they are to be spent; some are not there any more.
+    /// By the height at which they will be spent; some are already spent.
     due: BTreeMap<u32, Vec<OutPoint>>,
-    /// To be spent now, the first first.
+    /// To be spent now, in this order.
     ready: VecDeque<OutPoint>,
     left: HashMap<Txid, Left>,
 }
 
-/// Most are spent young; a few are never.
+/// Chooses the time: most outputs are spent young, a few never.
 fn fate(random: &mut Random, height: u32, coinbase: bool, wide: bool) -> Fate {
     let roll = random.below(100);
     let mut within = |from: u32, to: u32| Fate::At(height + from + random.below(u64::from(to - from + 1)) as u32);
     match roll {
-        // All of it comes back to where it was sent from, and the record with its pages may go.
+        // All outputs are spent soon, so that the record and its pages can be deleted.
         _ if wide => within(1, 200),
         0..6 => Fate::Never,
         _ if coinbase => within(MATURITY, MATURITY + 60),
@@ -59,7 +59,7 @@ fn fate(random: &mut Random, height: u32, coinbase: bool, wide: bool) -> Fate {
 }
 
 impl Coins {
-    /// Adds the outputs of a transaction that a block has.
+    /// Adds the outputs of a transaction in a block.
     pub fn add(&mut self, random: &mut Random, transaction: &Transaction, height: u32) {
         let (txid, coinbase) = (transaction.compute_txid(), transaction.is_coinbase());
         let wide = transaction.output.len() > 10;
@@ -78,7 +78,7 @@ impl Coins {
         self.left.insert(txid, Left { of, left: of });
     }
 
-    /// The chain is at a height: what is due is ready. Answers how many are.
+    /// Makes outputs ready that are due at this height. Returns how many are ready.
     pub fn come_due(&mut self, height: u32) -> usize {
         while let Some(entry) = self.due.first_entry().filter(|entry| *entry.key() <= height) {
             self.ready.extend(entry.remove());
@@ -86,7 +86,7 @@ impl Coins {
         self.ready.len()
     }
 
-    /// Takes the next output that is to be spent now.
+    /// Takes the next ready output.
     pub fn take(&mut self) -> Option<Taken> {
         while let Some(outpoint) = self.ready.pop_front() {
             if let Some(taken) = self.remove(outpoint) {
@@ -96,7 +96,7 @@ impl Coins {
         None
     }
 
-    /// Takes the output that is to be spent next behind a height, although it can be now.
+    /// Takes the next output that is due above a height, although it can be spent now.
     pub fn take_ahead(&mut self, height: u32) -> Option<Taken> {
         let ahead = self.due.range(height + 1..).flat_map(|(_, outpoints)| outpoints);
         let can = |outpoint: &&OutPoint| self.coins.get(outpoint).is_some_and(|coin| coin.from <= height);
@@ -104,7 +104,7 @@ impl Coins {
         self.remove(found)
     }
 
-    /// Takes last outputs of transactions of which everything else is spent, at most so many.
+    /// Takes the last unspent outputs of at most `most` transactions.
     pub fn take_last_ones(&mut self, height: u32, most: usize) -> Vec<Taken> {
         let ahead = self.due.range(height + 1..).flat_map(|(_, outpoints)| outpoints);
         let last = |outpoint: &&OutPoint| {
@@ -115,7 +115,7 @@ impl Coins {
         found.into_iter().filter_map(|outpoint| self.remove(outpoint)).collect()
     }
 
-    /// The chain has lost a transaction of one output: it cannot be spent.
+    /// Forgets a transaction of one output that the chain has lost.
     pub fn forget(&mut self, txid: Txid) {
         self.coins.remove(&OutPoint { txid, vout: 0 });
         self.left.remove(&txid);

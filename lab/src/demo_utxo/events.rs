@@ -1,4 +1,4 @@
-//! What happens once: a transaction that stays unmined, a reorg, a replay.
+//! Single events: a transaction that stays unmined, a reorg, a replay.
 
 use super::ledger::Id;
 use super::plan::DEPTH;
@@ -10,15 +10,15 @@ use coppice::site::Site;
 use coppice::utxo::send;
 use coppice_interface::*;
 
-/// References that a tick removes or changes while a run is to be interrupted: a record or two.
+/// References that a tick may remove or change while a run must be interrupted: one or two records.
 const FEW_OPS: u64 = 4;
 
-/// How far the story of the old unmined transaction has come.
+/// Stages of the old unmined transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Seen,
     Preserved,
-    /// Without the preservation its parents would be gone.
+    /// Its parents would be deleted by now if they were not preserved.
     Outlived,
     Mined,
     Expired,
@@ -30,20 +30,20 @@ enum Stage {
 pub struct Old {
     aside: Aside,
     parents: Vec<Id>,
-    /// The height at which its parents were to go.
+    /// The height at which its parents were due.
     due: u32,
     stage: Stage,
 }
 
 impl Old {
-    /// Its parents have gone in the end.
+    /// Returns true if its parents were deleted in the end.
     pub fn is_over(&self) -> bool {
         self.stage == Stage::Gone
     }
 }
 
 impl<S: Site> Story<'_, S> {
-    /// The old unmined transaction is seen.
+    /// Submits the transaction that will become old and unmined.
     pub fn see_old(&mut self, height: u32) -> Result<()> {
         let made = self.generator.of_last_outputs(height).context("no transaction has just one output left")?;
         let ids = self.create(height, &[(&made, None)], false)?;
@@ -51,7 +51,7 @@ impl<S: Site> Story<'_, S> {
         let parents: Vec<Id> = self.ledger.entry(ids[0]).inputs.iter().map(|(parent, _)| *parent).collect();
         let due = self.ledger.entry(parents[0]).delete_at.context("its parents are spent, and not due")?;
         let event = format!(
-            "{} is seen, which spends the last outputs of {}; nobody mines it",
+            "{} is seen, which spends the last outputs of {}; it stays unmined",
             self.name(ids[0]),
             number_of_parents(parents.len())
         );
@@ -59,7 +59,7 @@ impl<S: Site> Story<'_, S> {
         self.tell(height, event)
     }
 
-    /// What a block has that was seen long before.
+    /// Returns the transactions of this block that were seen long before.
     pub fn mined_late(&mut self, height: u32) -> Result<Vec<Id>> {
         let mut mined = Vec::new();
         if height == self.plan.left_out_mined {
@@ -70,7 +70,7 @@ impl<S: Site> Story<'_, S> {
             ensure!(old.stage == Stage::Outlived, "its parents should have been due by now: {old:?}");
             old.stage = Stage::Mined;
             let aside = old.aside.clone();
-            // Submitted once more, it is as valid as it was: it holds what it spends.
+            // A resubmission is still valid, because the transaction holds its outputs.
             let new = send::spend(self.client, height, vec![(self.txid(aside.id), self.spends(aside.id))])?;
             ensure!(new == 0, "{} holds what it spends, and spends {new} outputs again", self.txid(aside.id));
             mined.push(aside);
@@ -79,7 +79,7 @@ impl<S: Site> Story<'_, S> {
         Ok(mined.iter().map(|aside| aside.id).collect())
     }
 
-    /// What there is to tell of the old unmined transaction.
+    /// Reports the next stage of the old unmined transaction, if it is reached.
     pub fn tell_of_old(&mut self, height: u32) -> Result<()> {
         let Some(old) = &self.old else { return Ok(()) };
         let (id, parents, due, stage) = (old.aside.id, old.parents.clone(), old.due, old.stage);
@@ -127,7 +127,7 @@ impl<S: Site> Story<'_, S> {
         self.tell(height, event)
     }
 
-    /// The tip is rolled back, under a run of the pruner, and another branch takes its place.
+    /// Rolls the tip back during a run of the pruner, and replaces it by another branch.
     pub fn reorg(&mut self, height: u32) -> Result<()> {
         self.set_ops(FEW_OPS)?;
         let persisted = self.persister.catch_up(height);
@@ -167,7 +167,7 @@ impl<S: Site> Story<'_, S> {
         self.await_tick()?;
         let (after, expected) =
             (self.client.get_storage_status().wait()?.utxo.records, before + self.ledger.records() - known);
-        ensure!(after == expected, "nothing should be pruned in a reorg: {expected} records, and there are {after}");
+        ensure!(after == expected, "nothing should be pruned in a reorg: expected {expected} records, found {after}");
         let event = format!(
             "{DEPTH} blocks rolled back, {} transactions mined again, one double-spent, one left out",
             count(mined)
@@ -175,13 +175,13 @@ impl<S: Site> Story<'_, S> {
         self.tell(height, event)
     }
 
-    /// Takes the last blocks' transactions from them, the last block first. Answers those blocks, the first first.
+    /// Removes the last blocks from their transactions, the last block first. Returns those blocks, the first one first.
     fn roll_back(&mut self, height: u32) -> Result<Vec<OnChain>> {
         let rolled_back = self.chain.split_off((height - DEPTH) as usize);
         for OnChain { block, ids } in rolled_back.iter().rev() {
             self.set_mined(height, *block, true, ids)?;
         }
-        // No other block can have their coinbases.
+        // Their coinbases cannot be in any other block.
         let coinbases: Vec<Id> = rolled_back.iter().map(|block| block.ids[0]).collect();
         let txids: Vec<_> = coinbases.iter().map(|id| self.key(*id)).collect();
         let batch =
@@ -196,7 +196,7 @@ impl<S: Site> Story<'_, S> {
         Ok(rolled_back)
     }
 
-    /// Another transaction spends the same as one that was rolled back, and wins.
+    /// Submits another transaction that spends the same outputs as a rolled-back one, and makes it win.
     fn replace(&mut self, loser: &Aside, height: u32) -> Result<Aside> {
         let made = self.generator.rival(&loser.made);
         let id = self.create(height, &[(&made, None)], true)?[0];
@@ -208,7 +208,7 @@ impl<S: Site> Story<'_, S> {
         let all = |errors: &Vec<RefusedSpend>| errors.len() == item.spends.len() && errors.iter().all(refused);
         ensure!(
             matches!(&answer.results[..], [Err(errors)] if all(errors)),
-            "{} should be refused what {} holds: {answer:?}",
+            "{} should not be able to spend outputs that {} holds: {answer:?}",
             self.txid(id),
             self.txid(loser.id)
         );
@@ -224,7 +224,7 @@ impl<S: Site> Story<'_, S> {
         Ok(Aside { id, made })
     }
 
-    /// A block of the new branch comes, while the chain is at a height, and has these transactions.
+    /// Adds a block of the new branch with these transactions, while the chain is at `height`.
     fn mine_again(&mut self, block_height: u32, height: u32, again: Vec<Id>) -> Result<()> {
         let block = self.next_block(block_height);
         let coinbase = self.generator.coinbase(block_height, 1);
@@ -235,19 +235,19 @@ impl<S: Site> Story<'_, S> {
         self.notify_block(block_height)
     }
 
-    /// The new branch is the longer one.
+    /// The new branch is now longer: starts the block assembly again.
     pub fn resume(&mut self) -> Result<()> {
         self.client.set_block_assembly_state(UtxoBlockAssemblyState::Running).wait()?;
         self.assembling = true;
         self.set_ops(self.settings.max_ops_per_tick)
     }
 
-    /// The pruner has gone on.
+    /// Reports that the pruner has resumed.
     pub fn tell_resumed(&mut self, height: u32) -> Result<()> {
         self.tell(height, "the new branch is longer, the block assembly runs: the run goes on, nothing is lost".into())
     }
 
-    /// The spends of a transaction that was pruned are sent again, and those of one that is there.
+    /// Sends the spends of a pruned transaction again, and those of an existing one.
     pub fn replay(&mut self, height: u32) -> Result<()> {
         let [gone, kept] = [true, false].map(|gone| self.ledger.with_parents(gone));
         let (gone, kept) = gone.zip(kept).context("every transaction that is gone has lost a parent, too")?;
@@ -275,7 +275,7 @@ impl<S: Site> Story<'_, S> {
         self.client.set_pruner_settings(&change).done().map(drop)
     }
 
-    /// The beginning of a transaction's id.
+    /// Returns the beginning of a transaction's id.
     fn name(&self, id: Id) -> String {
         self.txid(id).to_string()[..8].into()
     }

@@ -1,4 +1,4 @@
-//! Transactions and blocks to the canister, and into the ledger with them.
+//! Sends transactions and blocks to the canister, and enters them into the ledger.
 
 use super::blocks::Made;
 use super::ledger::Id;
@@ -13,13 +13,13 @@ use coppice::utxo::send::{self, Block, NewRecord, Outcome};
 use coppice_interface::{Spend, TransactionSpends, UtxoHash};
 
 impl<S: Site> Story<'_, S> {
-    /// The next block of a height.
+    /// Returns the next block id, for a height.
     pub fn next_block(&mut self, height: u32) -> Block {
         self.blocks += 1;
         Block { id: self.blocks, height }
     }
 
-    /// Makes records: of `made`, each with the block that has it, or unmined.
+    /// Creates the records of `made`, each with the block that contains it, or unmined.
     pub fn create(&mut self, height: u32, made: &[(&Made, Option<Block>)], conflicting: bool) -> Result<Vec<Id>> {
         let mut ids = Vec::with_capacity(made.len());
         let mut records = Vec::with_capacity(made.len());
@@ -39,23 +39,23 @@ impl<S: Site> Story<'_, S> {
             let expected = self.ledger.entry(*id).utxos().count() as u32;
             ensure!(
                 outcome == Outcome::Created { utxos: expected },
-                "transaction {} should be new, with {expected} UTXOs, and is {outcome:?}",
+                "transaction {} should be new, with {expected} UTXOs, but is {outcome:?}",
                 self.txid(*id)
             );
         }
         Ok(ids)
     }
 
-    /// Transactions spend what their inputs name.
+    /// Spends the outputs of the transactions' inputs.
     pub fn spend(&mut self, height: u32, ids: &[Id]) -> Result<()> {
         let spends: Vec<(Txid, Vec<Spend>)> = ids.iter().map(|id| (self.txid(*id), self.spends(*id))).collect();
         let expected: usize = spends.iter().map(|(_, spends)| spends.len()).sum();
         let new = send::spend(self.client, height, spends)?;
-        ensure!(new == expected as u64, "{expected} outputs should be spent, and {new} are");
+        ensure!(new == expected as u64, "{expected} outputs should be spent, but {new} are");
         ids.iter().try_for_each(|id| self.ledger.spend(*id, height))
     }
 
-    /// A block has transactions or, with `unset`, has them no more.
+    /// Adds a block to transactions or, with `unset`, removes it from them.
     pub fn set_mined(&mut self, height: u32, block: Block, unset: bool, ids: &[Id]) -> Result<()> {
         let txids: Vec<Txid> = ids.iter().map(|id| self.txid(*id)).collect();
         send::set_mined(self.client, height, block, unset, &txids)?;
@@ -63,14 +63,13 @@ impl<S: Site> Story<'_, S> {
         Ok(())
     }
 
-    /// A block comes: its transactions are seen, spend, and are mined.
+    /// Adds a block: its transactions are seen, spend, and are mined.
     pub fn block(&mut self, height: u32) -> Result<()> {
         let block = self.next_block(height);
         let coinbase = self.generator.coinbase(height, 0);
         let mut made = self.generator.block(height);
         let ordinary = made.len();
-        // Two transactions of a block that will be rolled back: one loses to another that spends the same, one is left
-        // out.
+        // Two transactions of a block that will be rolled back: one loses to another that spends the same outputs, the other is left out.
         if height == self.plan.reorg_at + 2 - DEPTH {
             made.extend((0..2).filter_map(|_| self.generator.aside(height)));
             ensure!(made.len() == ordinary + 2, "there is nothing to spend at height {height}");
@@ -80,14 +79,14 @@ impl<S: Site> Story<'_, S> {
         let mut ids = self.create(height, &records, false)?;
         self.spend(height, &ids[1..])?;
         self.set_aside.extend(ids[1 + ordinary..].iter().zip(&made[ordinary..]).map(Aside::new));
-        // What was seen before, and is mined only now.
+        // Transactions that were seen before, and are mined only now.
         ids.extend(self.mined_late(height)?);
         self.set_mined(height, block, false, &ids[1..])?;
         self.chain.push(OnChain { block, ids });
         Ok(())
     }
 
-    /// What a transaction spends, as it is sent.
+    /// Returns the spends of a transaction.
     pub fn spends(&self, id: Id) -> Vec<Spend> {
         let spend = |(vin, (parent, vout)): (u32, &(Id, u32))| {
             let parent = self.ledger.entry(*parent);
@@ -98,22 +97,22 @@ impl<S: Site> Story<'_, S> {
         (0..).zip(&self.ledger.entry(id).inputs).filter_map(spend).collect()
     }
 
-    /// All of it, as an item of a batch.
+    /// Returns the spends of a transaction as an item of a batch.
     pub fn item(&self, id: Id) -> TransactionSpends {
         TransactionSpends { spender: self.key(id), spends: self.spends(id) }
     }
 
-    /// A transaction's id.
+    /// Returns a transaction's id.
     pub fn txid(&self, id: Id) -> Txid {
         self.ledger.entry(id).txid
     }
 
-    /// Its bytes, as an argument.
+    /// Returns a transaction's id as an argument.
     pub fn key(&self, id: Id) -> coppice_interface::Txid {
         coppice_interface::Txid::from(self.txid(id).to_byte_array())
     }
 
-    /// One of the two that were set aside.
+    /// Returns one of the two transactions that were set aside.
     pub fn aside(&self, which: usize) -> Result<Aside> {
         self.set_aside.get(which).cloned().context("no transaction was set aside")
     }

@@ -1,4 +1,4 @@
-//! Jobs of the pruner: waited for, and entered into the ledger when they have ended.
+//! Jobs of the pruner: waits for them, and enters ended jobs into the ledger.
 
 use super::report::JobFigures;
 use super::story::Story;
@@ -12,18 +12,18 @@ use std::time::Duration;
 /// Jobs of a page.
 const JOBS_OF_A_PAGE: u32 = 40;
 
-/// Jobs that ended.
+/// Ended jobs, and their figures.
 #[derive(Default)]
 pub struct Jobs {
     seen: HashSet<u64>,
-    /// One waits or runs.
+    /// True if a job waits or runs.
     pub due: bool,
     /// The figures.
     pub figures: JobFigures,
 }
 
 impl<S: Site> Story<'_, S> {
-    /// Says that a block came.
+    /// Notifies the canister of a block.
     pub fn notify_block(&mut self, height: u32) -> Result<()> {
         let trigger = self.client.notify_block(height, true).done()?;
         self.current = self.current.max(height);
@@ -40,14 +40,14 @@ impl<S: Site> Story<'_, S> {
         Ok(())
     }
 
-    /// Says that blocks are persisted, one after the other.
+    /// Notifies the canister of persisted blocks, one after the other.
     pub fn notify_persisted(&mut self, heights: std::ops::Range<u32>) -> Result<()> {
         for height in heights {
             let trigger = self.client.notify_block_persisted(height).done()?;
             self.persisted = self.persisted.max(height);
             match trigger {
                 UtxoNotifyOutcome::Scheduled(_) | UtxoNotifyOutcome::Underway(_) => self.jobs.due = true,
-                // Block notifications had brought the pruner further before the persister started.
+                // Block notifications had advanced the pruner further before the persister started.
                 UtxoNotifyOutcome::Processed(_) => {}
                 other => bail!("notify_block_persisted({height}): {other:?}"),
             }
@@ -55,7 +55,7 @@ impl<S: Site> Story<'_, S> {
         Ok(())
     }
 
-    /// The height up to which records may go: the block persister's, where it runs.
+    /// Returns the height up to which records may be deleted: the block persister's, if it runs.
     pub fn safe_height(&self) -> u32 {
         if self.persisted == 0 { self.current } else { self.current.min(self.persisted) }
     }
@@ -65,7 +65,7 @@ impl<S: Site> Story<'_, S> {
         self.client.transport().await_timer(Duration::from_secs(self.settings.tick_interval))
     }
 
-    /// Waits until the pruner is as it should be.
+    /// Waits until the pruner's status is as expected.
     pub fn await_status(&self, what: &str, ready: impl Fn(&UtxoPrunerStatus) -> bool) -> Result<UtxoPrunerStatus> {
         let progress = |status: &UtxoPrunerStatus| {
             let ticks = |job: &Option<UtxoPruneJob>| job.as_ref().map(|job| (job.id, job.ticks));
@@ -89,7 +89,7 @@ impl<S: Site> Story<'_, S> {
         Ok(status)
     }
 
-    /// Lets the timer fire until no job waits or runs, and holds what was done against the ledger.
+    /// Lets the timer fire until no job waits or runs, and compares the results with the ledger.
     pub fn settle(&mut self, height: u32) -> Result<()> {
         if !self.jobs.due {
             return Ok(());
@@ -106,15 +106,15 @@ impl<S: Site> Story<'_, S> {
         let found = (totals.records_deleted, totals.preservations_expired);
         if found != (done.deleted, done.expired) {
             self.name_the_difference(height)?;
-            bail!("records deleted and preservations expired should be {done:?}, and are {found:?}");
+            bail!("records deleted and preservations expired should be {done:?}, but are {found:?}");
         }
         let heights = (status.current_height, status.last_persisted_height.unwrap_or(0), status.safe_height);
         let expected = (self.current, self.persisted, self.safe_height());
-        ensure!(heights == expected, "current, persisted and safe height should be {expected:?}, and are {heights:?}");
+        ensure!(heights == expected, "current, persisted and safe height should be {expected:?}, but are {heights:?}");
         Ok(())
     }
 
-    /// Enters the jobs that have ended since into the ledger, in the order in which they ended.
+    /// Enters newly ended jobs into the ledger, in the order in which they ended.
     pub fn note_jobs(&mut self) -> Result<()> {
         let mut ended: Vec<UtxoPruneJob> = Vec::new();
         let mut cursor = None;
@@ -142,17 +142,17 @@ impl<S: Site> Story<'_, S> {
             (UtxoJobState::Completed, None) => figures.completed += 1,
             (UtxoJobState::Cancelled, Some(UtxoJobEnd::Superseded)) => figures.superseded += 1,
             (UtxoJobState::Cancelled, Some(UtxoJobEnd::BlockAssemblyNotRunning)) => figures.stopped += 1,
-            _ => bail!("a job ended otherwise than it should: {job:?}"),
+            _ => bail!("a job ended unexpectedly: {job:?}"),
         }
         if job.started_at.is_none() {
             return Ok(());
         }
-        // Nothing is notified while a job runs.
+        // No height is notified while a job runs.
         let (heights, expected) =
             ((job.current_height, job.safe_height), (Some(self.current), Some(self.safe_height())));
         ensure!(
             heights == expected,
-            "job {}: its current and safe height should be {expected:?}, and are {heights:?}",
+            "job {}: its current and safe height should be {expected:?}, but are {heights:?}",
             job.id
         );
         self.ledger.run(self.current, self.safe_height(), job.phase, job.state == UtxoJobState::Completed);

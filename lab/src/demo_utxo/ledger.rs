@@ -1,5 +1,5 @@
-//! All transactions of the story, who spends what, and what the store must therefore hold: a reckoning of its own, from
-//! `docs/design.md` 6 and 7.
+//! Ledger of all transactions and spends, from which it computes the expected contents of the store independently, by `docs/design.md` 6
+//! and 7.
 
 use super::blocks::Made;
 use super::plan::{MATURITY, Plan};
@@ -10,7 +10,7 @@ use coppice::utxo::set::{UtxoHash, is_utxo, utxo_hash};
 use coppice_interface::UtxoPrunerPhase;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// A transaction, by its place in the ledger.
+/// The index of a transaction in the ledger.
 pub type Id = u32;
 
 /// An output that is a UTXO.
@@ -20,7 +20,7 @@ pub struct Output {
     pub hash: UtxoHash,
     /// The input that spends it.
     pub spender: Option<(Id, u32)>,
-    /// That input's transaction was deleted.
+    /// True if the record of the spending transaction was deleted.
     pub spender_deleted: bool,
 }
 
@@ -31,26 +31,26 @@ pub struct Entry {
     pub txid: Txid,
     /// The first height at which a coinbase can be spent; 0 for others.
     pub spendable_at: u32,
-    /// What it spends.
+    /// The outputs it spends.
     pub inputs: Vec<(Id, u32)>,
-    /// Its outputs; none where one is no UTXO.
+    /// Its outputs; `None` for an output that is no UTXO.
     pub outputs: Vec<Option<Output>>,
-    /// The blocks that have it.
+    /// The blocks that contain it.
     pub blocks: Vec<Block>,
-    /// The height since which none has.
+    /// The height since which no block has contained it.
     pub unmined_since: Option<u32>,
-    /// It is a double spend.
+    /// True if it is a double spend.
     pub conflicting: bool,
-    /// Its parents are kept for its spender.
+    /// The height until which it is preserved for an unmined spender.
     pub preserve_until: Option<u32>,
-    /// It may go at this height.
+    /// The height at which it is due.
     pub delete_at: Option<u32>,
-    /// It is gone.
+    /// True if its record was deleted.
     pub deleted: bool,
 }
 
 impl Entry {
-    /// Its outputs that are UTXOs, with their numbers.
+    /// Returns its outputs that are UTXOs, with their numbers.
     pub fn utxos(&self) -> impl Iterator<Item = (u32, &Output)> {
         (0..).zip(&self.outputs).filter_map(|(vout, output)| Some((vout, output.as_ref()?)))
     }
@@ -61,10 +61,10 @@ impl Entry {
     }
 }
 
-/// What runs have done.
+/// The results of the pruner's runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done {
-    /// Records that are gone.
+    /// Deleted records.
     pub deleted: u64,
     /// Preservations that expired.
     pub expired: u64,
@@ -80,14 +80,14 @@ pub struct Ledger {
     due: BTreeSet<(u32, Id)>,
     unmined: BTreeSet<(u32, Id)>,
     preserved: BTreeSet<(u32, Id)>,
-    /// Where the chain was when phase 1 looked at all old unmined transactions last, and what was old when it was done last.
+    /// The height at which phase 1 last examined all old unmined transactions, and then the limit for old ones in its last pass.
     full_pass: Option<u32>,
     cutoff: u32,
     done: Done,
     spends: u64,
 }
 
-/// Takes a key from an index, or enters another one.
+/// Moves an entry of an index from its old key to a new one; either may be `None`.
 fn enter(index: &mut BTreeSet<(u32, Id)>, id: Id, key: &mut Option<u32>, now: Option<u32>) {
     if let Some(before) = key.take() {
         index.remove(&(before, id));
@@ -99,7 +99,7 @@ fn enter(index: &mut BTreeSet<(u32, Id)>, id: Id, key: &mut Option<u32>, now: Op
 }
 
 impl Ledger {
-    /// An empty one.
+    /// Creates an empty ledger.
     pub fn new(plan: &Plan) -> Self {
         Self {
             retention: plan.retention,
@@ -117,50 +117,50 @@ impl Ledger {
         }
     }
 
-    /// The transactions, in the order in which they came.
+    /// Returns the transactions, in the order in which they were added.
     pub fn entries(&self) -> impl Iterator<Item = (Id, &Entry)> {
         (0..).zip(&self.entries)
     }
 
-    /// A transaction.
+    /// Returns a transaction.
     pub fn entry(&self, id: Id) -> &Entry {
         &self.entries[id as usize]
     }
 
-    /// How many there are, gone or not.
+    /// Returns the number of transactions, including deleted ones.
     pub fn transactions(&self) -> u64 {
         self.entries.len() as u64
     }
 
-    /// How many outputs were spent.
+    /// Returns the number of spent outputs.
     pub fn spends(&self) -> u64 {
         self.spends
     }
 
-    /// Records that must be there.
+    /// Returns the number of records that must exist.
     pub fn records(&self) -> u64 {
         self.transactions() - self.done.deleted
     }
 
-    /// Records with `preserve_until`, with `unmined_since`, and with `delete_at_height`.
+    /// Returns the numbers of records with `preserve_until`, with `unmined_since`, and with `delete_at_height`.
     pub fn indexed(&self) -> [u64; 3] {
         [&self.preserved, &self.unmined, &self.due].map(|index| index.len() as u64)
     }
 
-    /// What runs have done.
+    /// Returns the results of the pruner's runs.
     pub fn done(&self) -> Done {
         self.done
     }
 
-    /// Records that are there although their height has come.
+    /// Returns the number of records due at the current height, but not at the safe height.
     pub fn due_above(&self, safe: u32, current: u32) -> u64 {
         self.due.range((safe + 1, 0)..=(current, Id::MAX)).count() as u64
     }
 
-    /// A transaction is seen, with the block that has it if one has. Answers its place.
+    /// Adds a transaction, with the block that contains it, if any. Returns its index.
     ///
     /// # Errors
-    /// When it spends what is not there.
+    /// When it spends an unknown output.
     pub fn add(&mut self, made: &Made, height: u32, mined: Option<Block>, conflicting: bool) -> Result<Id> {
         let transaction = &made.transaction;
         let txid = transaction.compute_txid();
@@ -172,11 +172,13 @@ impl Ledger {
         let coinbase = transaction.is_coinbase();
         let spent = |outpoint: OutPoint| {
             let parent = self.by_txid.get(&outpoint.txid);
-            parent.map(|id| (*id, outpoint.vout)).with_context(|| format!("{txid} spends {outpoint}, which is nowhere"))
+            parent
+                .map(|id| (*id, outpoint.vout))
+                .with_context(|| format!("{txid} spends {outpoint}, which does not exist"))
         };
         let inputs = transaction.input.iter().filter(|_| !coinbase).map(|input| spent(input.previous_output));
         let inputs = inputs.collect::<Result<_>>()?;
-        ensure!(self.by_txid.insert(txid, id).is_none(), "{txid} comes twice");
+        ensure!(self.by_txid.insert(txid, id).is_none(), "{txid} is added twice");
         self.entries.push(Entry {
             txid,
             spendable_at: if coinbase { mined.map_or(height, |block| block.height) + MATURITY } else { 0 },
@@ -196,10 +198,10 @@ impl Ledger {
         Ok(id)
     }
 
-    /// A transaction spends what its inputs name.
+    /// Spends the outputs of a transaction's inputs.
     ///
     /// # Errors
-    /// When that is spent, or gone.
+    /// When an output is spent already, or its record was deleted.
     pub fn spend(&mut self, id: Id, height: u32) -> Result<()> {
         let txid = self.entry(id).txid;
         for ((parent, vout), vin) in self.entry(id).inputs.clone().into_iter().zip(0..) {
@@ -207,7 +209,8 @@ impl Ledger {
             let (gone, parent_txid) = (entry.deleted, entry.txid);
             let output = entry.outputs.get_mut(vout as usize).and_then(Option::as_mut);
             let output = output.filter(|output| !gone && output.spender.is_none());
-            let output = output.with_context(|| format!("{txid} spends {parent_txid}:{vout}, which it cannot"))?;
+            let output =
+                output.with_context(|| format!("{txid} spends {parent_txid}:{vout}, which is spent or deleted"))?;
             output.spender = Some((id, vin));
             self.spends += 1;
             self.evaluate(parent, height);
@@ -215,7 +218,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// A block has a transaction or, with `unset`, has it no more.
+    /// Adds a block to a transaction or, with `unset`, removes it.
     pub fn set_mined(&mut self, id: Id, block: Block, unset: bool, height: u32) {
         let entry = &mut self.entries[id as usize];
         entry.blocks.retain(|known| *known != block);
@@ -227,13 +230,13 @@ impl Ledger {
         self.evaluate(id, height);
     }
 
-    /// A transaction from which nothing spends is a double spend.
+    /// Marks a transaction, which has no spenders, as a double spend.
     pub fn set_conflicting(&mut self, id: Id, height: u32) {
         self.entries[id as usize].conflicting = true;
         self.evaluate(id, height);
     }
 
-    /// A double spend wins over the one that holds what it spends, and from which nothing spends.
+    /// Lets a double spend win over the holder of its outputs, which has no spenders.
     pub fn win(&mut self, winner: Id, loser: Id, height: u32) {
         self.set_conflicting(loser, height);
         self.entries[winner as usize].conflicting = false;
@@ -246,11 +249,11 @@ impl Ledger {
         self.evaluate(winner, height);
     }
 
-    /// A run, as far as the phase in which it ended: what it had deleted by then, the run that takes its place deletes
-    /// too.
+    /// Applies a run, up to the phase in which it ended. Records that an unfinished run had deleted are deleted by the run that replaces
+    /// it, too.
     pub fn run(&mut self, current: u32, safe: u32, reached: UtxoPrunerPhase, completed: bool) {
         let cutoff = current.saturating_sub(self.unmined_retention);
-        // What was promised holds for a while: meanwhile only what has become old since is looked at.
+        // A preservation lasts for a while, so most runs examine only transactions that became old since the last pass.
         let most = (self.preservation / 8).min(self.retention);
         let all = self.full_pass.is_none_or(|height| current - height >= most);
         let from = if all { 0 } else { self.cutoff.min(cutoff) };
@@ -318,7 +321,7 @@ impl Ledger {
         enter(&mut self.due, id, &mut entry.delete_at, now);
     }
 
-    /// The double spends that each record must list.
+    /// Returns the double spends that each record must list.
     pub fn conflicting_children(&self) -> BTreeMap<Id, BTreeSet<Txid>> {
         let mut children: BTreeMap<Id, BTreeSet<Txid>> = BTreeMap::new();
         for entry in self.entries.iter().filter(|entry| entry.conflicting && !entry.deleted) {
@@ -329,7 +332,7 @@ impl Ledger {
         children
     }
 
-    /// A transaction that is gone, or is there, while all that it spends from is there.
+    /// Returns a transaction, deleted or existing, whose parents all exist.
     pub fn with_parents(&self, gone: bool) -> Option<Id> {
         let survives = |(parent, _): &(Id, u32)| !self.entry(*parent).deleted;
         let mut found = self.entries().filter(|(_, entry)| {

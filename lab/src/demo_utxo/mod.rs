@@ -1,13 +1,13 @@
-//! `coppice-lab demo --utxo`: a chain of spends goes into the UTXO store, the canister's own timer prunes what is spent,
-//! and a ledger of what happened says what must be left.
+//! `coppice-lab demo --utxo`: sends a chain of spends to the UTXO store, lets the canister's own timer prune spent records, and verifies
+//! the rest with a ledger.
 //!
 //! ```text
 //! coins ─▶ blocks ─▶ feed ─┬─▶ canister: create, spend, mined, notifications ◀── persister, which lags
 //!                          └─▶ ledger ◀── jobs that have ended    events: old and unmined, a reorg, a replay
-//! behind the last block: verify, record by record, and report
+//! after the last block: verify, record by record, and report
 //! ```
-//! **Constraint.** The next block comes only once no job waits or runs, but in the reorg: what a run has done is then
-//! known from its heights alone, whenever the timer fires.
+//! **Constraint.** Except in the reorg, the next block is added only when no job waits or runs. Then the heights of a run alone determine
+//! its results, whenever the timer fires.
 
 mod blocks;
 mod coins;
@@ -42,7 +42,7 @@ use std::time::Instant;
 use story::Story;
 pub use verify::Verified;
 
-/// Outputs of a page: a transaction with hundreds has several.
+/// Outputs of a page. A transaction with hundreds of outputs has several pages.
 const BATCH_SIZE: u32 = 128;
 
 /// Runs the demonstration and prints its report.
@@ -52,7 +52,7 @@ const BATCH_SIZE: u32 = 128;
 pub fn command(args: &DemoArgs) -> Result<()> {
     let HostArgs { wasm, json, .. } = &args.host;
     let blocks = args.blocks.unwrap_or(plan::BLOCKS);
-    // Before anything is built.
+    // Checks the arguments before anything is built.
     let plan = Plan::new(blocks, args.retain_blocks, args.seed)?;
     let client = Embedded::start(wasm::find(wasm.as_deref())?)?;
     let (directory, stop, log) = (tempfile::tempdir()?, Stop::default(), Log::silent());
@@ -63,12 +63,12 @@ pub fn command(args: &DemoArgs) -> Result<()> {
     print(&UtxoDemoReport { instructions: Some(instructions), ..report }, *json)
 }
 
-/// Runs the demonstration on a canister that has no UTXO records yet: `blocks` blocks, with `block_height_retention` as
-/// said, or what the length allows.
+/// Runs the demonstration on a canister without UTXO records: `blocks` blocks, with `retain_blocks` as `block_height_retention`; default:
+/// as long as the length allows.
 ///
 /// # Errors
-/// When the canister refuses something or traps, its timer does not prune, or the store has anything but what the
-/// ledger says: the transaction is named.
+/// When the canister refuses something or traps, its timer does not prune, or the store differs from the ledger; the error names the
+/// transaction.
 pub fn run(client: &Client<impl Site>, blocks: u64, retain_blocks: Option<u64>, seed: u64) -> Result<UtxoDemoReport> {
     play(client, Plan::new(blocks, retain_blocks, seed)?, None)
 }
@@ -93,7 +93,7 @@ fn play<'a, S: Site>(client: &'a Client<S>, plan: Plan, outside: Option<Outside<
     let (storage, status) = (client.get_storage_status().wait()?, client.get_pruner_status().wait()?);
     let (ledger, figures, totals) = (&story.ledger, story.jobs.figures, status.totals);
     let faults = totals.record_errors + totals.external_errors;
-    ensure!(faults == 0, "{faults} records were kept as something is wrong with them: {totals:?}");
+    ensure!(faults == 0, "{faults} records were kept because of errors: {totals:?}");
     let per = |sum: u64, by: u64| sum.checked_div(by).unwrap_or(0);
     Ok(UtxoDemoReport {
         command: "demo --utxo",
@@ -124,7 +124,7 @@ fn play<'a, S: Site>(client: &'a Client<S>, plan: Plan, outside: Option<Outside<
     })
 }
 
-/// Settings that the story assumes, and the block assembly that runs.
+/// Sets the settings that the story assumes, and starts the block assembly.
 fn set_up(client: &Client<impl Site>, plan: Plan) -> Result<UtxoPrunerSettings> {
     client
         .set_config(&ConfigChange {

@@ -1,4 +1,4 @@
-//! Transactions outside the canister: each in a file of a directory, which a blob worker deletes when the record has been pruned.
+//! Transactions outside the canister: each in a file of a directory, which a blob worker deletes after the record was pruned.
 
 use super::blocks::Made;
 use super::ledger::{Entry, Ledger};
@@ -24,25 +24,25 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A transaction with so many outputs is kept outside, but for coinbases.
+/// Fewest outputs of a transaction that is kept outside; coinbases never are.
 const OUTPUTS: usize = 3;
 /// Seconds of a lease.
 const LEASE: Duration = Duration::from_secs(300);
 
-/// What became of transactions outside.
+/// Figures of the transactions outside.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OutsideFigures {
     /// Files that were written.
     pub written: u64,
     /// Blobs that the worker deleted.
     pub deleted: u64,
-    /// Leases that it had for that.
+    /// Leases used for deleting.
     pub leases: u64,
-    /// Files that are left: those of the records that are.
+    /// Files that are left, those of existing records.
     pub left: u64,
 }
 
-/// The directory, and the worker.
+/// The directory and its worker.
 pub struct Outside<'a, S> {
     directory: PathBuf,
     worker: Run<'a, S>,
@@ -50,7 +50,7 @@ pub struct Outside<'a, S> {
 }
 
 impl<'a, S: Site> Outside<'a, S> {
-    /// A worker on a directory, which it marks, with the role that it needs.
+    /// Creates a worker on a directory, marks the directory, and grants the worker's role.
     ///
     /// # Errors
     /// When the directory cannot be used, or the canister does not grant the role.
@@ -69,7 +69,7 @@ impl<'a, S: Site> Outside<'a, S> {
         let worker = Worker::new(stores, canister, 16)?;
         blob_worker::mark(&worker)?;
         let options = Options {
-            // The ledger reckons with what is gone, so nothing waits for ten blocks more.
+            // No blocks between due and deleted, because the ledger expects due blobs to be deleted at once.
             safety_window: 0,
             batch: 1_000,
             lease: LEASE,
@@ -83,7 +83,7 @@ impl<'a, S: Site> Outside<'a, S> {
         Ok(Self { directory: directory.to_path_buf(), worker, written: 0 })
     }
 
-    /// Puts a transaction outside, if it belongs there: what its record is made of instead of its bytes.
+    /// Writes a transaction's file, if it belongs outside. Returns the source of its record in place of the bytes.
     ///
     /// # Errors
     /// When its file cannot be written.
@@ -117,7 +117,7 @@ impl<'a, S: Site> Outside<'a, S> {
         }))
     }
 
-    /// Has the worker delete what the queue hands out, until it hands out nothing.
+    /// Lets the worker delete blobs until the queue hands out none.
     ///
     /// # Errors
     /// As [`Run::run`]; when a blob could not be deleted, or was not there.
@@ -131,10 +131,10 @@ impl<'a, S: Site> Outside<'a, S> {
         Ok(())
     }
 
-    /// Holds the directory against the ledger: a file for each record that is there, and no other.
+    /// Compares the directory with the ledger: it must have a file for each existing record, and no other.
     ///
     /// # Errors
-    /// When one is missing, or should be gone.
+    /// When a file is missing, or should have been deleted.
     pub fn verify(&self, ledger: &Ledger) -> Result<OutsideFigures> {
         let files =
             std::fs::read_dir(&self.directory)?.map(|file| Ok(file?.file_name().to_string_lossy().into_owned()));
@@ -143,13 +143,13 @@ impl<'a, S: Site> Outside<'a, S> {
         let kept = ledger.entries().filter(|(_, entry)| !entry.deleted && belongs_outside(entry));
         let expected: BTreeSet<String> = kept.map(|(_, entry)| format!("{}.tx", entry.txid)).collect();
         if let Some(file) = expected.symmetric_difference(&files).next() {
-            let is = if files.contains(file) { "should be gone, and is there" } else { "should be there, and is not" };
+            let is = if files.contains(file) { "should be deleted, but exists" } else { "should exist, but does not" };
             anyhow::bail!("{}: {file} {is}", self.directory.display());
         }
         let figures = self.worker.figures();
         ensure!(
             figures.deleted + files.len() as u64 == self.written,
-            "of {} files {} went: {figures:?}",
+            "{} files were written, {} are left: {figures:?}",
             self.written,
             files.len()
         );

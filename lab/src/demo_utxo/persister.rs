@@ -1,20 +1,20 @@
-//! A block persister that lags: it stalls now and then, and catches up several blocks at a time.
+//! A lagging block persister: it stalls occasionally, and catches up several blocks at a time.
 
 use super::plan::{LAG, Plan};
 use coppice::random::Random;
 use std::ops::{Range, RangeInclusive};
 
-/// How far behind it starts.
+/// The lag with which it starts.
 const FIRST_LAG: u32 = 30;
-/// Blocks that it persists at most while one comes.
+/// Most blocks that it persists per block of the chain.
 const PER_BLOCK: u32 = 6;
-/// A stall in so many blocks…
+/// The average number of blocks between stalls.
 const STALL_EVERY: u64 = 24;
-/// …for so long.
+/// The length of a stall, in blocks.
 const STALL: RangeInclusive<u32> = 10..=55;
-/// Before the reorg it has caught up, and stalls for so long: then there is a run to interrupt.
+/// The length of a stall that begins with no lag and ends at the reorg, so that there is a run to interrupt.
 const STALL_BEFORE_REORG: u32 = 30;
-/// No stall begins so many blocks before the reorg: the longest is over by then, and caught up.
+/// Blocks before the reorg in which no other stall begins, so that the longest one is over and caught up.
 const STEADY: u32 = 100;
 
 /// The persister.
@@ -33,12 +33,12 @@ impl Persister {
         Self { random: Random::new(!plan.seed), from, reorg_at, persisted: 0, stalled: 0 }
     }
 
-    /// The highest block that is persisted; 0 before it starts.
+    /// Returns the highest persisted block; 0 before it starts.
     pub fn persisted(&self) -> u32 {
         self.persisted
     }
 
-    /// What it persists while the chain is at a height.
+    /// Returns the blocks that it persists while the chain is at a height.
     pub fn step(&mut self, height: u32) -> Range<u32> {
         if height < self.from {
             return 0..0;
@@ -64,7 +64,7 @@ impl Persister {
         self.persist(height, self.persisted + 1, PER_BLOCK)
     }
 
-    /// It catches up at once.
+    /// Catches up at once.
     pub fn catch_up(&mut self, height: u32) -> Range<u32> {
         self.stalled = 0;
         self.persist(height, self.persisted + 1, u32::MAX)
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_persists_every_block_once_and_its_lag_has_bounds() {
+    fn every_block_is_persisted_once_within_the_lag_bounds() {
         for seed in 0..20 {
             let plan = Plan::new(3_000, None, seed).unwrap();
             let mut persister = Persister::new(&plan);

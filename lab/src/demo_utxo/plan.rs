@@ -1,23 +1,23 @@
-//! When what happens: heights of the story, from its length and the retention.
+//! The heights of the story's events, computed from its length and the retention.
 
 use anyhow::{Context, Result, ensure};
 
 /// Blocks until a coinbase can be spent.
 pub const MATURITY: u32 = 100;
-/// Blocks that the reorg rolls back. The persister lags further behind than that.
+/// Blocks that the reorg rolls back. The persister's lag is always larger.
 pub const DEPTH: u32 = 4;
-/// Blocks by which the persister lags behind, once it runs.
+/// Lag of the persister, once it runs.
 pub const LAG: std::ops::RangeInclusive<u32> = 5..=60;
 const _: () = assert!(DEPTH < *LAG.start());
 
-/// Blocks of the story, where nothing else is asked for.
+/// Default number of blocks.
 pub const BLOCKS: u64 = 3_000;
-/// Fewer and more do not do.
+/// Numbers of blocks that are accepted.
 const LENGTHS: std::ops::RangeInclusive<u64> = 600..=100_000;
-/// The canister's defaults; a short story has less of both.
+/// The canister's defaults; a short story has smaller values.
 const RETENTION: u64 = 288;
 const PRESERVATION: u32 = 1_440;
-/// Blocks between what must happen one after the other: a run comes when a block is persisted.
+/// Blocks between consecutive events: a run begins when a block is persisted.
 const SLACK: u32 = 10;
 /// Fewest blocks for which parents are preserved.
 const MIN_PRESERVATION: u32 = 20;
@@ -33,35 +33,32 @@ pub struct Plan {
     pub retention: u32,
     /// `parent_preservation_blocks`.
     pub preservation: u32,
-    /// At this height the block persister starts.
+    /// The height at which the block persister starts.
     pub persister_from: u32,
-    /// A transaction is seen that stays unmined…
+    /// The height at which a transaction is seen that stays unmined…
     pub old_seen: u32,
     /// …until this height.
     pub old_mined: u32,
-    /// The tip that is rolled back, [`DEPTH`] blocks deep.
+    /// The height of the tip that is rolled back, [`DEPTH`] blocks deep.
     pub reorg_at: u32,
-    /// The transaction that the new branch left out is mined.
+    /// The height at which the transaction is mined that the new branch left out.
     pub left_out_mined: u32,
-    /// The spends of a transaction that was pruned are sent again.
+    /// The height at which the spends of a pruned transaction are sent again.
     pub replay_at: u32,
 }
 
 impl Plan {
-    /// The plan of a story.
+    /// Creates the plan of a story.
     ///
     /// # Errors
-    /// When there are too few blocks for the retention to see everything.
+    /// When there are too few blocks for the retention to see all events.
     pub fn new(blocks: u64, retain_blocks: Option<u64>, seed: u64) -> Result<Self> {
         let (fewest, most) = (LENGTHS.start(), LENGTHS.end());
-        ensure!(
-            LENGTHS.contains(&blocks),
-            "with --utxo there are {fewest} to {most} blocks (--blocks), and not {blocks}"
-        );
+        ensure!(LENGTHS.contains(&blocks), "with --utxo, --blocks must be {fewest} to {most}, not {blocks}");
         let retention = retain_blocks.unwrap_or(RETENTION.min(blocks * 96 / 1_000));
         let too_long = || {
             format!(
-                "{blocks} blocks are too few to see records go, and parents preserved and gone, with {retention} blocks \
+                "{blocks} blocks are too few to see records deleted, and parents preserved and deleted, with {retention} blocks \
                  retained: --blocks, --retain-blocks"
             )
         };
@@ -71,10 +68,10 @@ impl Plan {
         // The first records are due a retention after the first spend.
         let persister_from = MATURITY + retention + retention / 8 + 2 * SLACK;
         let old_seen = (persister_from + SLACK).max(length / 20 * 3);
-        // Long enough to see that its parents would have gone, with the persister as far behind as it may be.
+        // Long enough for its parents to become deletable, even with the persister's largest lag.
         let old_mined = old_seen + retention + retention.max(lag + SLACK) + SLACK;
         let reorg_at = old_seen + retention + retention / 2;
-        // Preserved, to be expired in some run, and gone in another a retention later.
+        // The parents' preservation expires in one run, and a later run deletes them after the retention.
         let gone = old_mined + lag + retention + lag + 2 * SLACK;
         let room = length.checked_sub(gone).filter(|room| *room >= MIN_PRESERVATION).with_context(too_long)?;
         Ok(Self {
@@ -91,7 +88,7 @@ impl Plan {
         })
     }
 
-    /// An unmined transaction is old once this many blocks have come on top of its own height.
+    /// Returns the blocks after which an unmined transaction is old.
     pub fn unmined_retention(&self) -> u32 {
         self.retention / 2
     }
@@ -102,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_usual_story_has_the_usual_settings_and_a_short_one_less() {
+    fn default_story_has_the_default_settings_and_a_short_one_smaller() {
         let plan = Plan::new(BLOCKS, None, 1).unwrap();
         assert_eq!((plan.retention, plan.preservation, plan.unmined_retention()), (288, 1_440, 144));
         let short = Plan::new(600, None, 1).unwrap();
@@ -117,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_story_without_an_end_is_refused_before_anything_starts() {
+    fn too_short_story_is_refused_before_the_run() {
         for (blocks, retain) in
             [(599, None), (100_001, None), (600, Some(288)), (600, Some(7)), (3_000, Some(u64::MAX))]
         {

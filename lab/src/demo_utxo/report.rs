@@ -1,4 +1,4 @@
-//! What the demonstration prints: the story by height, then the figures.
+//! The output of the demonstration: the story by height, then the figures.
 
 use super::outside::OutsideFigures;
 use super::verify::Verified;
@@ -8,20 +8,20 @@ use comfy_table::{CellAlignment, Table};
 use coppice::report::{Report, bytes, count};
 use serde::Serialize;
 
-/// Something that happened.
+/// An event of the story.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Row {
-    /// The height at which the chain was.
+    /// The height of the chain.
     pub height: u32,
-    /// What.
+    /// The event.
     pub event: String,
-    /// The highest block that is persisted; 0 before the block persister starts.
+    /// The highest persisted block; 0 before the block persister starts.
     pub persisted_height: u32,
-    /// Records may go whose height is this one or lower.
+    /// Records due at this height or below may be deleted.
     pub safe_height: u32,
     /// Records.
     pub records: u64,
-    /// Records that have gone so far.
+    /// Records deleted so far.
     pub deleted: u64,
     /// Records with `preserve_until`.
     pub preserved: u64,
@@ -30,15 +30,15 @@ pub struct Row {
 /// The figures of all jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct JobFigures {
-    /// Done.
+    /// Completed jobs.
     pub completed: u64,
-    /// Given up before they began, as a higher height came.
+    /// Jobs cancelled before they began, because a greater height was notified.
     pub superseded: u64,
-    /// Ended, or given up, as the block assembly stopped.
+    /// Jobs cancelled, before or during their run, because the block assembly stopped.
     pub stopped: u64,
     /// Ticks of all jobs.
     pub ticks: u64,
-    /// Ticks of the longest.
+    /// Ticks of the longest job.
     pub most_ticks: u64,
     /// Instructions of all jobs.
     pub instructions: u64,
@@ -57,7 +57,7 @@ pub struct UtxoDemoReport {
     pub block_height_retention: u32,
     /// `parent_preservation_blocks`.
     pub parent_preservation_blocks: u32,
-    /// What happened.
+    /// The events.
     pub story: Vec<Row>,
     /// Transactions of all branches.
     pub transactions: u64,
@@ -67,34 +67,34 @@ pub struct UtxoDemoReport {
     pub spends: u64,
     /// Records at the end.
     pub records_kept: u64,
-    /// Records that have gone.
+    /// Deleted records.
     pub records_deleted: u64,
-    /// Pages behind them.
+    /// Deleted pages after the master.
     pub pages_deleted: u64,
-    /// Outputs of surviving parents that were told so.
+    /// Outputs of surviving parents that recorded the deletion.
     pub parents_updated: u64,
-    /// Parents that were preserved, in each run anew.
+    /// Preservations of parents; each run counts anew.
     pub parents_preserved: u64,
     /// Preservations that expired.
     pub preservations_expired: u64,
     /// Jobs.
     pub jobs: JobFigures,
-    /// Instructions of all jobs, per record that has gone.
+    /// Instructions of all jobs, per deleted record.
     pub instructions_per_record_deleted: u64,
-    /// Instructions of records and spends, of a canister in this process.
+    /// Instructions of records and spends, if the canister runs in this process.
     pub instructions: Option<UtxoInstructions>,
     /// Bytes of stable memory that records use.
     pub record_bytes: u64,
-    /// Bytes that records have left, and new ones take.
+    /// Bytes freed by deleted records, for use by new ones.
     pub reusable_bytes: u64,
     /// Bytes of stable memory that the platform bills.
     pub billed_bytes: u64,
-    /// The last height at which they rose; none where they never did.
+    /// The last height at which the billed bytes rose, or `None` if they never rose.
     pub growth_stopped_at_height: Option<u32>,
-    /// Transactions outside, where there are any.
+    /// Figures of transactions outside, if there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outside: Option<OutsideFigures>,
-    /// What was verified.
+    /// The verified items.
     pub verified: Verified,
     /// Wall-clock seconds, without the build.
     pub seconds: f64,

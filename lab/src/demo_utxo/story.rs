@@ -1,4 +1,4 @@
-//! The story, block by block: what comes, what the persister does, and what there is to tell.
+//! The story, block by block: the chain, the persister, and the events to report.
 
 use super::blocks::{Generator, Made};
 use super::events::Old;
@@ -17,9 +17,9 @@ use coppice::site::{BLOCK_INTERVAL, Site};
 use coppice::utxo::send::Block;
 use coppice_interface::UtxoPrunerSettings;
 
-/// Rows that tell of nothing but the chain's growth.
+/// Number of regular rows, which report only the chain's growth.
 const REGULAR: u32 = 10;
-/// Blocks behind which the persister is a row of its own.
+/// Lag from which the persister gets a row of its own.
 const LONG_LAG: u32 = *LAG.end() / 4 * 3;
 
 /// A block of the chain.
@@ -31,23 +31,23 @@ pub struct OnChain {
     pub ids: Vec<Id>,
 }
 
-/// A transaction whose outputs nobody spends yet.
+/// A transaction whose outputs are not spent yet.
 #[derive(Clone, Debug)]
 pub struct Aside {
-    /// Its place.
+    /// Its index in the ledger.
     pub id: Id,
     /// The transaction.
     pub made: Made,
 }
 
 impl Aside {
-    /// One of these.
+    /// Creates it from its index and transaction.
     pub fn new((id, made): (&Id, &Made)) -> Self {
         Self { id: *id, made: made.clone() }
     }
 }
 
-/// What is told once, in this order.
+/// Events that are reported once, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     FirstSpends,
@@ -58,20 +58,20 @@ enum Next {
     Nothing,
 }
 
-/// The story as far as it has come.
+/// The state of the story.
 pub struct Story<'a, S> {
     pub client: &'a Client<S>,
     pub plan: Plan,
     pub generator: Generator,
     pub ledger: Ledger,
     pub persister: Persister,
-    /// By height, from 1 on.
+    /// The blocks by height, from 1 on.
     pub chain: Vec<OnChain>,
-    /// Blocks that came, of all branches: the last one's id.
+    /// The id of the last block; ids count blocks of all branches.
     pub blocks: u32,
-    /// The highest height of which the canister was told.
+    /// The highest height notified to the canister.
     pub current: u32,
-    /// The highest of which it was told that it is persisted.
+    /// The highest persisted block notified to the canister.
     pub persisted: u32,
     pub settings: UtxoPrunerSettings,
     pub jobs: Jobs,
@@ -79,17 +79,17 @@ pub struct Story<'a, S> {
     /// The loser of the reorg, and the transaction that the new branch leaves out.
     pub set_aside: Vec<Aside>,
     pub old: Option<Old>,
-    /// The block assembly runs.
+    /// True if the block assembly runs.
     pub assembling: bool,
-    /// Bytes that are billed, and the height at which they last rose.
+    /// Billed bytes, and the height at which they last rose.
     pub billed: (u64, Option<u32>),
-    /// Transactions outside, where there are any.
+    /// Transactions outside, if there are any.
     pub outside: Option<Outside<'a, S>>,
     next: Next,
 }
 
 impl<'a, S: Site> Story<'a, S> {
-    /// A story that has not begun.
+    /// Creates a story that has not begun.
     pub fn new(
         client: &'a Client<S>,
         plan: Plan,
@@ -119,10 +119,10 @@ impl<'a, S: Site> Story<'a, S> {
         }
     }
 
-    /// All of it.
+    /// Plays the whole story.
     ///
     /// # Errors
-    /// When the canister refuses something, does not prune, or has anything else than the ledger.
+    /// When the canister refuses something, does not prune, or differs from the ledger.
     pub fn play(&mut self) -> Result<()> {
         let progress = Progress::new("appending", self.plan.blocks.into());
         for height in 1..=self.plan.blocks {
@@ -136,7 +136,7 @@ impl<'a, S: Site> Story<'a, S> {
         Ok(())
     }
 
-    /// A block, and everything that happens before the next one.
+    /// Adds a block, and runs everything that happens before the next one.
     fn at(&mut self, height: u32) -> Result<()> {
         let plan = self.plan;
         self.block(height)?;
@@ -166,19 +166,19 @@ impl<'a, S: Site> Story<'a, S> {
         self.tell_what_is_new(height)
     }
 
-    /// Holds the store's counts against the ledger's.
+    /// Compares the store's counts with the ledger's.
     pub fn check(&self, height: u32) -> Result<()> {
         let utxo = self.client.get_storage_status().wait()?.utxo;
         let found = (utxo.records, [utxo.preserved, utxo.unmined, utxo.deletable]);
         let expected = (self.ledger.records(), self.ledger.indexed());
         if found != expected {
             self.name_the_difference(height)?;
-            bail!("records, and those preserved, unmined and due, should be {expected:?}, and are {found:?}");
+            bail!("records, and those preserved, unmined and due, should be {expected:?}, but are {found:?}");
         }
         Ok(())
     }
 
-    /// Finds the transaction with which something is wrong.
+    /// Finds the transaction that differs from the ledger.
     ///
     /// # Errors
     /// When there is one.

@@ -1,4 +1,4 @@
-//! Holds the store against the ledger, record by record.
+//! Compares the store with the ledger, record by record.
 
 use super::ledger::{Entry, Id, Ledger};
 use anyhow::{Result, ensure};
@@ -12,18 +12,18 @@ use serde::Serialize;
 use serde_bytes::ByteBuf;
 use std::collections::BTreeSet;
 
-/// What was verified.
+/// The verified items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Verified {
-    /// Records that are there, each with its outputs, blocks, heights and deleted children.
+    /// Existing records, each with its outputs, blocks, heights and deleted children.
     pub kept: u64,
-    /// Of them, those that are due at a height, and it is the right one.
+    /// Existing records with the right `delete_at_height`.
     pub due: u64,
-    /// Of them, those that are preserved, until the right height.
+    /// Existing records with the right `preserve_until`.
     pub preserved: u64,
-    /// Transactions whose record is gone.
+    /// Transactions whose record was deleted.
     pub gone: u64,
-    /// Unspent outputs that can be spent, or a coinbase's, or a double spend's, that cannot.
+    /// Unspent outputs, spendable or, for an immature coinbase or a double spend, not.
     pub unspent: u64,
     /// Outputs that are spent, by the right input.
     pub spent: u64,
@@ -32,7 +32,7 @@ pub struct Verified {
 /// Verifies every transaction, at the chain's height.
 ///
 /// # Errors
-/// At the first that is not what the ledger says.
+/// At the first difference from the ledger.
 pub fn verify(client: &Client<impl Site>, ledger: &Ledger, height: u32) -> Result<Verified> {
     let mut verified = Verified::default();
     let children = ledger.conflicting_children();
@@ -58,7 +58,7 @@ pub fn verify(client: &Client<impl Site>, ledger: &Ledger, height: u32) -> Resul
     for ((outpoint, id), state) in asked.iter().zip(of).zip(states(client, height, &asked)?) {
         let entry = ledger.entry(id);
         let expected = state_of(ledger, entry, outpoint.vout, height);
-        ensure!(state == expected, "{outpoint} should be {expected:?}, and is {state:?}");
+        ensure!(state == expected, "{outpoint} should be {expected:?}, but is {state:?}");
         match (entry.deleted, expected.spender) {
             (true, _) => {}
             (false, None) => verified.unspent += 1,
@@ -68,7 +68,7 @@ pub fn verify(client: &Client<impl Site>, ledger: &Ledger, height: u32) -> Resul
     Ok(verified)
 }
 
-/// What the store must say of an output.
+/// Returns the expected state of an output.
 fn state_of(ledger: &Ledger, entry: &Entry, vout: u32, height: u32) -> UtxoSpendState {
     let output = entry.outputs[vout as usize].as_ref().filter(|_| !entry.deleted);
     let Some(output) = output else {
@@ -97,7 +97,7 @@ fn record(client: &Client<impl Site>, ledger: &Ledger, entry: &Entry, children: 
     };
     let same = |what: &str, expected: &dyn std::fmt::Debug, found: &dyn std::fmt::Debug| {
         let [expected, found] = [expected, found].map(|value| format!("{value:?}"));
-        ensure!(expected == found, "transaction {txid}: its {what} should be {expected}, and is {found}");
+        ensure!(expected == found, "transaction {txid}: its {what} should be {expected}, but is {found}");
         Ok(())
     };
     same("delete_at_height", &entry.delete_at, &found.delete_at_height)?;
