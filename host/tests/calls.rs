@@ -11,27 +11,27 @@ fn kinds(host: &coppice_host::Host) -> Vec<Kind> {
 }
 
 #[test]
-fn replies_rejects_and_silence() {
+fn reply_reject_or_no_reply_is_returned() {
     let (host, canister) = installed();
     let reply = host.update_call(canister, ANYONE, "echo", b"abc".to_vec()).unwrap();
     assert_eq!(reply, b"abc");
     let reject = update(&host, canister, "silent", &[]).unwrap_err();
     assert_eq!((reject.error_code, reject.reject_code), (ErrorCode::CanisterDidNotReply, RejectCode::CanisterError));
-    assert_eq!(state(&host, canister), bumped(1), "it did run");
+    assert_eq!(state(&host, canister), bumped(1), "it was executed");
     let reject = update(&host, canister, "nothing", &[]).unwrap_err();
     assert_eq!(reject.error_code, ErrorCode::CanisterMethodNotFound);
     assert_eq!(reject.error_code.to_string(), "IC0536");
     assert!(reject.reject_message.contains("Canister has no update method 'nothing'"), "{reject}");
     assert_eq!(code(query(&host, canister, "bump", &[])), ErrorCode::CanisterMethodNotFound);
-    let nobody = coppice_host::Principal::management_canister();
-    assert_eq!(code(update(&host, nobody, "bump", &[])), ErrorCode::CanisterNotFound);
+    let missing = coppice_host::Principal::management_canister();
+    assert_eq!(code(update(&host, missing, "bump", &[])), ErrorCode::CanisterNotFound);
     let reject = query(&host, canister, "forbidden", &[]).unwrap_err();
     assert_eq!(reject.error_code, ErrorCode::CanisterContractViolation);
     assert!(reject.reject_message.contains("\"ic0_global_timer_set\" cannot be executed in non replicated query mode"));
 }
 
 #[test]
-fn explicit_rejects_and_inspection() {
+fn explicit_reject_and_refused_inspection_are_returned() {
     let (host, canister) = installed();
     let reject = host.submit_call(canister, ANYONE, "bad", vec![]).unwrap_err();
     assert_eq!(reject.reject_message, "Canister rejected the message");
@@ -42,10 +42,10 @@ fn explicit_rejects_and_inspection() {
 }
 
 #[test]
-fn arguments_have_a_limit() {
+fn argument_above_the_limit_is_refused() {
     let (host, canister) = installed();
     update(&host, canister, "grow_heap", &[64]).unwrap();
-    // A server counts the envelope, too: 121 bytes beside method and argument, and four more for a long length.
+    // A server counts the envelope, too: 121 bytes besides method and argument, and four more for a long length.
     let most = largest_argument(canister, ANYONE, "echo");
     assert_eq!(most, 2_097_152 - 121 - 4 - "echo".len());
     let reply = host.update_call(canister, ANYONE, "echo", vec![7; most]).unwrap();
@@ -55,7 +55,7 @@ fn arguments_have_a_limit() {
 }
 
 #[test]
-fn a_self_call_runs_as_three_messages() {
+fn self_call_runs_as_three_messages() {
     let (host, canister) = installed();
     host.take_executions();
     let id = host.submit_call(canister, ANYONE, "call_bump", vec![]).unwrap();
@@ -69,9 +69,9 @@ fn a_self_call_runs_as_three_messages() {
     assert!(!host.step());
     assert_eq!(kinds(&host), [Kind::Update, Kind::Update, Kind::ReplyCallback]);
     let reply = numbers(&host.await_call(id).unwrap());
-    // Environment, reject code, cycles refunded (128 bits cut to 64), and then the callee's state.
+    // Environment, reject code, refunded cycles (128 bits cut to 64), and then the callee's state.
     assert_eq!(reply[..3], [41, 0, 0]);
-    assert_eq!(reply[3..6], [2, 2, 2], "the callee saw what its caller had done");
+    assert_eq!(reply[3..6], [2, 2, 2], "the callee saw its caller's changes");
     assert_eq!(code(host.await_call(id)), ErrorCode::DeadlineExpired, "an answer is taken once");
 }
 
@@ -86,8 +86,8 @@ fn failed_calls_reach_the_reject_callback() {
     assert!(String::from_utf8_lossy(&reply[16..]).contains("'boom'"));
     assert_eq!(state(&host, canister), bumped(0));
     // A canister that doesn't exist, and one that is stopped.
-    let nobody = coppice_host::Principal::from_slice(&[0, 0, 0, 0, 0, 0, 0, 99, 1, 1]);
-    let reply = host.update_call(canister, ANYONE, "call_callee", nobody.as_slice().to_vec()).unwrap();
+    let missing = coppice_host::Principal::from_slice(&[0, 0, 0, 0, 0, 0, 0, 99, 1, 1]);
+    let reply = host.update_call(canister, ANYONE, "call_callee", missing.as_slice().to_vec()).unwrap();
     assert_eq!(numbers(&reply[..16]), [42, 3]);
     let other = host.create_canister();
     host.install_canister(other, wasm(), vec![], None);
@@ -101,7 +101,7 @@ fn failed_calls_reach_the_reject_callback() {
 }
 
 #[test]
-fn a_callback_that_traps_is_cleaned_up() {
+fn trap_in_a_callback_runs_the_cleanup() {
     let (host, canister) = installed();
     host.take_executions();
     let reject = update(&host, canister, "call_bump_callback_traps", &[]).unwrap_err();
@@ -113,11 +113,11 @@ fn a_callback_that_traps_is_cleaned_up() {
 }
 
 #[test]
-fn calls_carry_cycles_and_cost_what_they_use() {
+fn call_transfers_cycles_and_pays_its_costs() {
     let (host, canister) = installed();
     let before = host.cycle_balance(canister);
     let reply = numbers(&host.update_call(canister, ANYONE, "call_take", vec![]).unwrap());
-    // Refunded 700, then what `take` answered: accepted 300 and had 700 left.
+    // Refunded 700, then the answer of `take`: accepted 300 and had 700 left.
     assert_eq!(reply, [41, 0, 700, 300, 0, 700, 0]);
     let executions = host.take_executions();
     let instructions: u64 = executions.iter().rev().take(3).map(|execution| execution.instructions_charged).sum();
@@ -127,7 +127,7 @@ fn calls_carry_cycles_and_cost_what_they_use() {
 }
 
 #[test]
-fn a_failing_call_loses_no_cycles() {
+fn trap_after_a_call_refunds_the_call() {
     let (host, canister) = installed();
     update(&host, canister, "bump", &[]).unwrap();
     let before = host.cycle_balance(canister);
@@ -140,7 +140,7 @@ fn a_failing_call_loses_no_cycles() {
 }
 
 #[test]
-fn a_canister_that_cannot_pay_takes_no_calls() {
+fn canister_without_enough_cycles_refuses_calls() {
     let (host, canister) = installed();
     host.set_limits(Limits { update_instructions: 1_000_000_000, ..Limits::default() });
     update(&host, canister, "bump", &[]).unwrap();
@@ -148,7 +148,7 @@ fn a_canister_that_cannot_pay_takes_no_calls() {
     host.faults().low_cycles(canister, limit + 5_000_000 + 1_000_000_000 + 1_200_000 + (4 + 121) * 2_000);
     let id = host.submit_call(canister, ANYONE, "bump", vec![]).unwrap();
     host.await_call(id).unwrap();
-    // The next one no longer leaves enough to execute it.
+    // After this message, the balance does not cover another execution.
     let reject = update(&host, canister, "bump", &[]).unwrap_err();
     assert_eq!((reject.error_code, reject.reject_code), (ErrorCode::CanisterOutOfCycles, RejectCode::SysTransient));
     assert!(reject.reject_message.contains("is out of cycles: please top up"), "{reject}");

@@ -1,4 +1,4 @@
-//! What is charged for a message when it has ended: the pages of the heap that it changed.
+//! Charges at the end of a message, for the heap pages that it changed.
 
 mod common;
 
@@ -6,10 +6,10 @@ use common::*;
 use coppice_host::{Execution, Host, Kind, Limits, Outcome};
 
 fn last(host: &Host) -> Execution {
-    host.last_execution().expect("something was executed")
+    host.last_execution().expect("there was an execution")
 }
 
-/// The heap pages of the last execution, and whether they were charged.
+/// Returns the heap pages of the last execution, and whether they were charged.
 fn pages(host: &Host) -> (u64, bool) {
     let execution = last(host);
     let more = execution.instructions_charged - execution.instructions;
@@ -18,18 +18,18 @@ fn pages(host: &Host) -> (u64, bool) {
 }
 
 #[test]
-fn pages_that_changed_are_charged() {
+fn changed_heap_pages_are_charged() {
     let (host, canister) = installed();
     update(&host, canister, "bump", &[]).unwrap();
     assert_eq!(pages(&host), (1, true), "the counters and the reply lie on the first page");
-    // Arguments go to the second page and those behind it.
+    // Arguments are copied to the second page and those after it.
     let echo = |bytes: &[u8]| host.update_call(canister, ANYONE, "echo", bytes.to_vec()).unwrap();
     echo(&[]);
     assert_eq!(pages(&host), (0, false));
     echo(&[7; 4_096]);
     assert_eq!(pages(&host), (1, true));
     echo(&[7; 4_097]);
-    assert_eq!(pages(&host), (1, true), "the same bytes again are no change, one more is");
+    assert_eq!(pages(&host), (1, true), "only the additional byte is a change");
     echo(&[7; 4_097]);
     assert_eq!(pages(&host), (0, false));
     echo(&[8; 40_961]);
@@ -37,23 +37,23 @@ fn pages_that_changed_are_charged() {
 }
 
 #[test]
-fn a_heap_that_only_grows_is_free() {
+fn growing_the_heap_without_writing_is_free() {
     let (host, canister) = installed();
     update(&host, canister, "grow_heap", &[0]).unwrap();
     update(&host, canister, "grow_heap", &[0]).unwrap();
     assert_eq!(pages(&host), (0, false));
     update(&host, canister, "grow_heap", &[30]).unwrap();
     assert_eq!(pages(&host), (1, true), "the argument");
-    // Most of them lie on what was grown.
+    // Most of the bytes lie on new pages.
     let bytes = vec![9; 61 * 4_096];
     host.update_call(canister, ANYONE, "echo", bytes).unwrap();
     assert_eq!(pages(&host), (61, true));
     update(&host, canister, "grow_heap_trap", &[]).unwrap_err();
-    assert_eq!(pages(&host), (1, true), "growth that is undone is looked at too");
+    assert_eq!(pages(&host), (1, true), "undone growth is checked, too");
 }
 
 #[test]
-fn a_trap_is_charged_and_a_query_is_not() {
+fn trap_is_charged_for_heap_pages_and_query_is_not() {
     let (host, canister) = installed();
     update(&host, canister, "bump_trap", &[]).unwrap_err();
     assert_eq!(pages(&host), (1, true));
@@ -65,7 +65,7 @@ fn a_trap_is_charged_and_a_query_is_not() {
 }
 
 #[test]
-fn what_a_module_brings_is_free() {
+fn data_segments_are_not_charged() {
     let host = Host::new();
     let canister = host.create_canister();
     let init = r#"(data (i32.const 20480) "data") (func (export "canister_init") (i64.store (i32.const 0) (i64.const 1)))
@@ -77,7 +77,7 @@ fn what_a_module_brings_is_free() {
 }
 
 #[test]
-fn no_more_is_charged_than_the_limit() {
+fn charge_is_capped_at_the_instruction_limit() {
     let (host, canister) = installed();
     let stable = [0, 0];
     update(&host, canister, "write", &stable).unwrap();
@@ -105,7 +105,7 @@ fn no_more_is_charged_than_the_limit() {
 }
 
 #[test]
-fn totals_have_both() {
+fn totals_sum_instructions_and_charges() {
     let (host, canister) = installed();
     update(&host, canister, "bump", &[]).unwrap();
     query(&host, canister, "bump_query", &[]).unwrap();

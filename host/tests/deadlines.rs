@@ -8,19 +8,19 @@ use std::time::Duration;
 
 const SYS_UNKNOWN: u64 = 6;
 
-/// A call of a method of four letters, that waits so many seconds at most.
+/// Submits a call of a method with a four-letter name, which waits at most `secs` seconds.
 fn submitted(host: &Host, canister: Principal, method: &[u8; 4], secs: u64) -> MessageId {
     let arg = [&method[..], &[0; 4], &secs.to_le_bytes()].concat();
     host.submit_call(canister, ANYONE, "call_bounded", arg).unwrap()
 }
 
-/// What the callback was told: its environment and the reject's code, and the cycles that came back where there was a reply.
-fn told(host: &Host, id: MessageId) -> Option<Vec<u64>> {
+/// Returns the callback's result: its environment and the reject code, or 0 after a reply.
+fn result(host: &Host, id: MessageId) -> Option<Vec<u64>> {
     host.ingress_status(id).map(|answer| numbers(&answer.unwrap()[..16]))
 }
 
 #[test]
-fn a_call_that_is_not_answered_in_time_has_an_unknown_outcome() {
+fn call_without_an_answer_in_time_has_an_unknown_outcome() {
     let (host, canister) = installed();
     let id = submitted(&host, canister, b"hang", 10);
     for _ in 0..5 {
@@ -28,37 +28,37 @@ fn a_call_that_is_not_answered_in_time_has_an_unknown_outcome() {
     }
     host.advance_time(Duration::from_secs(10));
     assert!(host.step());
-    assert_eq!(told(&host, id), None, "the deadline itself is in time");
+    assert_eq!(result(&host, id), None, "the deadline itself is in time");
     host.advance_time(Duration::from_nanos(1));
-    // What the callee does next is before it in the queue.
+    // The callee's next message is before it in the queue.
     assert!(host.step() && host.step());
-    assert_eq!(told(&host, id), Some(vec![42, SYS_UNKNOWN]));
+    assert_eq!(result(&host, id), Some(vec![42, SYS_UNKNOWN]));
     let reply = host.await_call(id).unwrap();
     assert!(String::from_utf8_lossy(&reply[16..]).contains("deadline has expired"));
-    // The callee goes on, and nothing more comes of the call.
+    // The callee continues, without further effect on the call.
     let before = state(&host, canister).heap;
     host.advance_time(Duration::from_secs(1_000));
     assert!(host.step() && state(&host, canister).heap == before + 1);
 }
 
 #[test]
-fn a_request_that_waits_too_long_is_not_executed_and_its_cycles_come_back() {
+fn request_past_its_deadline_is_not_executed_and_its_cycles_are_refunded() {
     let (host, canister) = installed();
     let id = submitted(&host, canister, b"bump", 1);
     assert!(host.step());
     let before = host.cycle_balance(canister);
     host.advance_time(Duration::from_secs(2));
     while host.step() {}
-    assert_eq!(told(&host, id), Some(vec![42, SYS_UNKNOWN]));
+    assert_eq!(result(&host, id), Some(vec![42, SYS_UNKNOWN]));
     assert_eq!(state(&host, canister), bumped(0));
-    assert!(host.cycle_balance(canister) > before, "the cycles, and what was paid in advance for a longer reply");
+    assert!(host.cycle_balance(canister) > before, "the cycles, and the prepaid part for a longer reply");
 }
 
 #[test]
-fn the_cycles_of_an_answer_that_comes_too_late_are_lost() {
+fn cycles_of_a_late_answer_are_lost() {
     let host = Host::new();
     let canister = host.create_canister();
-    // It answers when it has called another method, and takes no cycles.
+    // Answers after it has called another method, and accepts no cycles.
     let slow = r#"(func (export "canister_update slow")
         (call $call_self (i32.const 1032) (i32.const 4) (i32.const 0)) (drop (call $call_perform)))"#;
     host.install_canister(canister, wasm_with(slow), vec![], None);
@@ -66,24 +66,24 @@ fn the_cycles_of_an_answer_that_comes_too_late_are_lost() {
     assert!(host.step() && host.step() && host.step());
     host.advance_time(Duration::from_secs(2));
     assert!(host.step() && host.step());
-    assert_eq!(told(&host, id), Some(vec![42, SYS_UNKNOWN]));
+    assert_eq!(result(&host, id), Some(vec![42, SYS_UNKNOWN]));
     let before = host.cycle_balance(canister);
     assert!(host.step() && !host.step(), "the answer");
     assert_eq!(host.cycle_balance(canister), before);
 }
 
 #[test]
-fn an_answer_that_is_there_counts_whenever_it_is_taken() {
+fn answer_queued_in_time_is_delivered_after_the_deadline() {
     let (host, canister) = installed();
     let id = submitted(&host, canister, b"take", 1);
     assert!(host.step() && host.step());
     host.advance_time(Duration::from_secs(100));
     assert!(host.step() && !host.step());
-    assert_eq!(told(&host, id), Some(vec![41, 0]));
+    assert_eq!(result(&host, id), Some(vec![41, 0]));
 }
 
 #[test]
-fn the_platform_waits_for_300_seconds_at_most_and_without_end_where_nothing_is_said() {
+fn bounded_wait_is_at_most_300_seconds_and_unbounded_wait_never_ends() {
     let (host, canister) = installed();
     let bounded = submitted(&host, canister, b"hang", 100_000);
     let unbounded = host.submit_call(canister, ANYONE, "hang", vec![]).unwrap();
@@ -93,11 +93,11 @@ fn the_platform_waits_for_300_seconds_at_most_and_without_end_where_nothing_is_s
         for _ in 0..10 {
             host.step();
         }
-        assert_eq!(told(&host, bounded).is_some(), ended, "{secs}");
+        assert_eq!(result(&host, bounded).is_some(), ended, "{secs}");
     }
     host.advance_time(Duration::from_secs(1_000_000));
     for _ in 0..10 {
         host.step();
     }
-    assert_eq!(told(&host, unbounded), None);
+    assert_eq!(result(&host, unbounded), None);
 }

@@ -1,4 +1,4 @@
-//! Every fault that can be injected.
+//! Tests of every fault that can be injected.
 
 mod common;
 
@@ -13,7 +13,7 @@ fn is_injected(host: &Host) -> bool {
 }
 
 #[test]
-fn the_kth_message_traps() {
+fn trap_message_traps_the_kth_message() {
     for point in [TrapPoint::Start, TrapPoint::End, TrapPoint::Instructions(50), TrapPoint::SystemCall(3)] {
         let (host, canister) = installed();
         host.faults().trap_message(2, point);
@@ -30,7 +30,7 @@ fn the_kth_message_traps() {
 }
 
 #[test]
-fn every_point_of_a_message_can_trap() {
+fn trap_at_every_point_of_a_message_rolls_back() {
     let (host, canister) = installed();
     update(&host, canister, "bump", &[]).unwrap();
     let checkpoint = host.checkpoint();
@@ -46,7 +46,7 @@ fn every_point_of_a_message_can_trap() {
         host.faults().trap_every_message(point);
         let result = update(&host, canister, "bump", &[]);
         host.faults().clear();
-        // Fuel is looked at now and then: one of the last points may be passed unnoticed.
+        // Fuel is checked only at intervals, so one of the last points may be missed.
         if result.is_err() {
             assert_eq!(state(&host, canister), bumped(1), "{point:?}");
         } else {
@@ -60,7 +60,7 @@ fn every_point_of_a_message_can_trap() {
 }
 
 #[test]
-fn queries_and_inspection_are_not_messages() {
+fn queries_and_inspection_do_not_count_as_messages() {
     let (host, canister) = installed();
     let before = host.faults().messages();
     host.faults().trap_message(1, TrapPoint::End);
@@ -85,7 +85,7 @@ fn callbacks_and_timers_can_trap() {
 }
 
 #[test]
-fn growth_is_refused_or_traps() {
+fn growth_fault_refuses_or_traps() {
     let (host, canister) = installed();
     host.faults().refuse_growth(2);
     assert_eq!(update(&host, canister, "grow", &[1]).unwrap(), [0]);
@@ -97,7 +97,7 @@ fn growth_is_refused_or_traps() {
 }
 
 #[test]
-fn cycles_run_low_between_messages() {
+fn low_cycles_takes_effect_between_messages() {
     let (host, canister) = installed();
     let id = host.submit_call(canister, ANYONE, "bump", vec![]).unwrap();
     host.faults().low_cycles(canister, 0);
@@ -106,14 +106,14 @@ fn cycles_run_low_between_messages() {
 }
 
 #[test]
-fn an_upgrade_between_any_two_messages() {
+fn upgrade_before_the_kth_message_is_executed_there() {
     for k in 1..=4 {
         let (host, canister) = installed();
         update(&host, canister, "bump", &[]).unwrap();
         host.faults().upgrade_before(k, canister, wasm(), vec![]);
         let reply = update(&host, canister, "call_bump", &[]).unwrap();
-        assert_eq!(reply[5], 3, "stable memory counts on");
-        // Heap and global start anew where the upgrade struck; its own `start` hook counts as a message.
+        assert_eq!(reply[5], 3, "stable memory is kept");
+        // Heap and global start anew at the upgrade; its own `start` hook counts as a message.
         let expected = match k {
             1 => [2, 2],
             2 => [1, 1],
@@ -128,7 +128,7 @@ fn an_upgrade_between_any_two_messages() {
 }
 
 #[test]
-fn an_upgrade_that_is_made_to_trap_changes_nothing() {
+fn upgrade_that_traps_changes_nothing() {
     let (host, canister) = installed();
     update(&host, canister, "bump", &[]).unwrap();
     host.faults().trap_message(1, TrapPoint::End);
@@ -137,23 +137,23 @@ fn an_upgrade_that_is_made_to_trap_changes_nothing() {
     assert_eq!(state(&host, canister), bumped(1));
 }
 
-/// A piece of work that traps in whatever message it is in: known by an access of stable memory that only it does.
+/// A piece of work traps in whichever message it runs, identified by an access of stable memory that only it makes.
 #[test]
-fn what_follows_an_access_can_trap_in_every_message() {
+fn trap_after_access_traps_every_message_with_the_access() {
     let (host, canister) = installed();
     update(&host, canister, "bump", &[]).unwrap();
     host.faults().watch_accesses();
     update(&host, canister, "bump", &[]).unwrap();
     let accesses = host.faults().take_accesses();
     assert!(accesses.iter().any(|access| access.writes), "{accesses:?}");
-    assert!(host.faults().take_accesses().is_empty(), "nobody watches any more");
+    assert!(host.faults().take_accesses().is_empty(), "recording has ended");
     for access in accesses {
         for n in 1.. {
             let before = state(&host, canister);
             host.faults().trap_after_access(access, n);
             let results = [(); 2].map(|()| update(&host, canister, "bump", &[]).is_ok());
             host.faults().clear();
-            assert_eq!(results[0], results[1], "each time the same");
+            assert_eq!(results[0], results[1], "the same every time");
             if results[0] {
                 assert!(n > 1, "the access itself traps");
                 break;

@@ -44,7 +44,7 @@ fn modules_may_be_compressed() {
 }
 
 #[test]
-fn an_upgrade_keeps_stable_memory_only() {
+fn upgrade_keeps_only_stable_memory() {
     let (host, canister) = installed();
     host.upgrade_canister(canister, wasm_with(HOOKS), bytes(&[5]), None).unwrap();
     update(&host, canister, "bump", &[]).unwrap();
@@ -59,7 +59,7 @@ fn an_upgrade_keeps_stable_memory_only() {
 }
 
 #[test]
-fn a_failed_upgrade_keeps_the_old_version() {
+fn failed_upgrade_keeps_the_old_version() {
     for (old, new) in [(PRE_UPGRADE_TRAPS, HOOKS), ("", POST_UPGRADE_TRAPS)] {
         let host = Host::new();
         let canister = host.create_canister();
@@ -90,11 +90,11 @@ fn answers_after_an_upgrade_go_to_the_new_code() {
 }
 
 #[test]
-fn a_timer_fires_once_at_or_after_its_time() {
+fn timer_fires_once_at_or_after_its_time() {
     let (host, canister) = installed();
     let due = host.get_time_nanos() + 1_000;
     assert_eq!(update(&host, canister, "set_timer", &[due]).unwrap(), [0]);
-    assert!(!host.step(), "it isn't due");
+    assert!(!host.step(), "it is not due");
     host.advance_time(Duration::from_nanos(999));
     host.tick();
     assert_eq!(state(&host, canister).firings, 0);
@@ -103,19 +103,19 @@ fn a_timer_fires_once_at_or_after_its_time() {
     host.tick();
     host.tick();
     assert_eq!(state(&host, canister).firings, 1);
-    assert_eq!(update(&host, canister, "set_timer", &[1]).unwrap(), [0], "it isn't set any more");
+    assert_eq!(update(&host, canister, "set_timer", &[1]).unwrap(), [0], "it is no longer set");
     assert!(host.step());
     assert!(!host.step());
     assert_eq!(update(&host, canister, "set_timer", &[u64::MAX]).unwrap(), [0]);
     assert_eq!(update(&host, canister, "set_timer", &[0]).unwrap(), [u64::MAX]);
     host.advance_time(Duration::from_secs(1));
-    assert!(!host.step(), "0 takes it back");
+    assert!(!host.step(), "0 unsets it");
     assert_eq!(state(&host, canister).firings, 2);
 }
 
-/// As on a server: a query is answered from the state that the last round left.
+/// As on a server, a query sees the state after the last round.
 #[test]
-fn a_query_sees_the_time_of_the_last_round() {
+fn query_sees_the_time_of_the_last_round() {
     let (host, canister) = installed();
     let clock = || query(&host, canister, "clock", &[]).unwrap()[0];
     let start = host.get_time_nanos();
@@ -131,7 +131,7 @@ fn a_query_sees_the_time_of_the_last_round() {
         let before = clock();
         host.advance_time(Duration::from_secs(10));
         assert!(clock() == before && host.get_time_nanos() == before + 10_000_000_000);
-        // A message that is refused or waits is executed in no round.
+        // A refused or waiting message does not run a round.
         host.submit_call(canister, ANYONE, "bad", vec![]).unwrap_err();
         assert_eq!(clock(), before);
         round();
@@ -148,7 +148,7 @@ fn a_query_sees_the_time_of_the_last_round() {
 }
 
 #[test]
-fn a_timer_that_traps_has_fired() {
+fn timer_that_traps_is_unset() {
     let (host, canister) = installed();
     update(&host, canister, "trap_in_timer", &[]).unwrap();
     update(&host, canister, "set_timer", &[1]).unwrap();
@@ -170,7 +170,7 @@ fn timers_are_lost_on_upgrade() {
 }
 
 #[test]
-fn a_timer_fires_between_the_messages_of_a_call() {
+fn timer_fires_between_the_messages_of_a_call() {
     let (host, canister) = installed();
     update(&host, canister, "set_timer", &[host.get_time_nanos() + 1]).unwrap();
     let id = host.submit_call(canister, ANYONE, "call_bump", vec![]).unwrap();
@@ -183,11 +183,11 @@ fn a_timer_fires_between_the_messages_of_a_call() {
 }
 
 #[test]
-fn a_stopped_canister_runs_nothing() {
+fn stopped_canister_executes_nothing() {
     let (host, canister) = installed();
     update(&host, canister, "set_timer", &[1]).unwrap();
     host.stop_canister(canister, None).unwrap();
-    assert!(!host.step(), "nor its timer");
+    assert!(!host.step(), "its timer does not fire");
     let reject = update(&host, canister, "bump", &[]).unwrap_err();
     assert_eq!(reject.error_code.to_string(), "IC0508");
     assert_eq!(code(query(&host, canister, "state", &[])), ErrorCode::CanisterStopped);
@@ -207,7 +207,7 @@ fn stopping_waits_for_open_calls() {
     host.stop_canister(canister, None).unwrap();
     assert_eq!(host.canister_status(canister, None).unwrap().status, Status::Stopped);
     let reply = host.await_call(id).unwrap();
-    assert_eq!(numbers(&reply[..16]), [42, 5], "the call to itself was rejected, for it was stopping");
+    assert_eq!(numbers(&reply[..16]), [42, 5], "the call to itself was rejected because it was stopping");
 }
 
 #[test]
@@ -222,14 +222,14 @@ fn uninstalling_rejects_open_calls() {
 }
 
 #[test]
-fn storage_costs_and_freezes() {
+fn storage_is_charged_and_low_balance_freezes() {
     let (host, canister) = installed();
     update(&host, canister, "grow", &[16_384]).unwrap();
     let before = host.cycle_balance(canister);
     host.advance_time(Duration::from_secs(1_000));
     let spent = before - host.cycle_balance(canister);
     assert!((127_000_000..127_100_000).contains(&spent), "{spent}");
-    // 100 T cover about 25 years of a GiB, less those that must be left.
+    // 100 T pay for about 25 years of a GiB, without the cycles that must be left.
     let settings = CanisterSettings { freezing_threshold: Some(26 * 365 * 86_400), ..CanisterSettings::default() };
     host.update_canister_settings(canister, None, settings).unwrap();
     assert_eq!(code(update(&host, canister, "bump", &[])), ErrorCode::CanisterOutOfCycles);
@@ -246,10 +246,14 @@ fn storage_costs_and_freezes() {
     assert_eq!(state(&host, canister).stable_pages, 16_384);
     host.advance_time(Duration::from_secs(30 * 365 * 86_400));
     assert_eq!(host.cycle_balance(canister), 0);
-    assert_eq!(host.canister_status(canister, None).unwrap().module_hash, None, "without cycles all is gone");
+    assert_eq!(
+        host.canister_status(canister, None).unwrap().module_hash,
+        None,
+        "without cycles the canister is uninstalled"
+    );
 }
 
-/// A canister on a subnet that is half way from where reserving begins to full.
+/// Returns a canister on a subnet whose usage is halfway between the reservation threshold and its capacity.
 fn half_full() -> (Host, Principal) {
     let (host, canister) = installed();
     let gib = 1 << 30;
@@ -263,18 +267,18 @@ fn half_full() -> (Host, Principal) {
 }
 
 #[test]
-fn on_a_full_subnet_growing_reserves_cycles() {
+fn growing_above_the_threshold_reserves_cycles() {
     let (host, canister) = half_full();
     let before = host.canister_status(canister, None).unwrap();
     assert_eq!((before.reserved_cycles, before.reserved_cycles_limit), (0, 5_000_000_000_000));
     update(&host, canister, "grow", &[256]).unwrap();
     let status = host.canister_status(canister, None).unwrap();
-    // Half of 300 million seconds of 16 MiB, as the subnet is half full beyond the threshold.
+    // Half of 300 million seconds of 16 MiB, because the subnet is half full beyond the threshold.
     let reserved = 300_000_000 / 2 * 127_000 / 64;
     assert!(status.reserved_cycles.abs_diff(reserved) < reserved / 1_000, "{status:?}");
     assert!(before.cycles - status.cycles > status.reserved_cycles);
-    assert_eq!(status.freezing_limit, 0, "what is reserved covers thirty days many times over");
-    // What is reserved pays for storage first.
+    assert_eq!(status.freezing_limit, 0, "the reserved cycles cover thirty days many times over");
+    // The reserved cycles pay for storage first.
     host.advance_time(Duration::from_secs(100_000));
     let later = host.canister_status(canister, None).unwrap();
     assert_eq!(later.cycles, status.cycles);
@@ -285,9 +289,9 @@ fn on_a_full_subnet_growing_reserves_cycles() {
 }
 
 #[test]
-fn a_growth_that_would_reserve_too_much_traps() {
+fn growth_beyond_the_reservation_limit_traps() {
     let (host, canister) = half_full();
-    // 19 T a GiB: 5 T do for 268 MiB.
+    // A reservation costs 19 T per GiB, so 5 T suffice for 268 MiB.
     update(&host, canister, "grow", &[4_096]).unwrap();
     let before = host.canister_status(canister, None).unwrap();
     let reject = update(&host, canister, "grow", &[256]).unwrap_err();
@@ -308,11 +312,11 @@ fn a_growth_that_would_reserve_too_much_traps() {
     let more = CanisterSettings { reserved_cycles_limit: Some(50_000_000_000_000), ..CanisterSettings::default() };
     host.update_canister_settings(canister, None, more).unwrap();
     update(&host, canister, "grow", &[256]).unwrap();
-    // The balance must do for it, whatever may be reserved.
+    // The balance must cover the reservation, too.
     host.faults().low_cycles(canister, 1_300_000_000_000);
     let reject = update(&host, canister, "grow", &[8_192]).unwrap_err();
     assert_eq!(reject.error_code, ErrorCode::InsufficientCyclesInMemoryGrow);
-    // Nothing may be reserved: as long as the subnet asks for it, memory does not grow at all.
+    // With a limit of 0, memory does not grow while the subnet requires reservations.
     let none = CanisterSettings { reserved_cycles_limit: Some(0), ..CanisterSettings::default() };
     host.update_canister_settings(canister, None, none).unwrap();
     host.add_cycles(canister, 100_000_000_000_000);
@@ -322,7 +326,7 @@ fn a_growth_that_would_reserve_too_much_traps() {
 }
 
 #[test]
-fn a_frozen_canister_keeps_its_timer_waiting() {
+fn timer_of_a_frozen_canister_waits() {
     let (host, canister) = installed();
     update(&host, canister, "set_timer", &[1]).unwrap();
     let balance = host.cycle_balance(canister);
@@ -334,7 +338,7 @@ fn a_frozen_canister_keeps_its_timer_waiting() {
 }
 
 #[test]
-fn snapshots_bring_everything_back() {
+fn loading_a_snapshot_restores_everything() {
     let (host, canister) = installed();
     update(&host, canister, "bump", &[]).unwrap();
     update(&host, canister, "set_timer", &[u64::MAX]).unwrap();
@@ -353,13 +357,13 @@ fn snapshots_bring_everything_back() {
     assert_eq!(state(&host, canister), bumped(1));
     update(&host, canister, "bump", &[]).unwrap();
     host.load_canister_snapshot(canister, None, snapshot.id.clone()).unwrap();
-    assert_eq!(state(&host, canister), bumped(1), "a snapshot isn't changed by what came after it");
+    assert_eq!(state(&host, canister), bumped(1), "later changes do not affect a snapshot");
     host.delete_canister_snapshot(canister, None, snapshot.id.clone()).unwrap();
     assert_eq!(code(host.load_canister_snapshot(canister, None, snapshot.id)), ErrorCode::CanisterSnapshotNotFound);
 }
 
 #[test]
-fn checkpoints_hold_messages_in_flight() {
+fn checkpoint_includes_messages_in_flight() {
     let (host, canister) = installed();
     let id = host.submit_call(canister, ANYONE, "call_bump", vec![]).unwrap();
     host.step();

@@ -1,16 +1,15 @@
-//! Holds the instruction counter, and what whole messages cost in cycles, against figures measured on a PocketIC server
-//! 10.0.0.
+//! Compares the instruction counter, and the cycles of whole messages, with figures measured on a PocketIC server 10.0.0.
 //!
-//! The canister of `loops/` is built as its lock file says and answers the average instructions of a round of each
-//! loop; every answer must be within 0.1 % of the server's, and so must be what the balance falls by. With
-//! `COPPICE_REFERENCE` set to the directory of another such canister, that is checked too.
+//! The canister of `loops/` is built from its lock file and returns the average instructions of an iteration of each loop. Every answer,
+//! and the fall of the balance, must be within 0.1 % of the server's. If `COPPICE_REFERENCE` is set to the directory of another such
+//! canister, it is checked, too.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use coppice_host::{Host, Principal};
 
-/// A loop's method, its arguments and the server's answer, in the order in which they were measured.
+/// A loop's method, its arguments and the server's answer, in the order of measurement.
 type Figure = (&'static str, Vec<u64>, u64);
 
 const SIZES: [u64; 4] = [256, 4 << 10, 64 << 10, 1 << 20];
@@ -35,7 +34,7 @@ fn figures() -> Vec<Figure> {
         figures.push(("map_remove", vec![0, n], remove[i]));
     }
     for i in 0..10 {
-        // Of the ten only the first and the last are published.
+        // Only the first and the last of the ten are published.
         let expected = [49_809, 0, 0, 0, 0, 0, 0, 0, 0, 60_854][i as usize];
         figures.push(("index_insert", vec![i * 10_000, 10_000], expected));
     }
@@ -48,9 +47,9 @@ fn figures() -> Vec<Figure> {
     figures
 }
 
-/// What whole messages took from the balance of a fresh canister, in this order, without 1.2 M and 5 M cycles for each
-/// message and 2,000 for a byte of its method's name and of its argument: the loop and what is around it, the pages of
-/// the heap that changed, and the envelope.
+/// Cycles that whole messages took from the balance of a fresh canister, in this order, without the fixed 1.2 M and 5 M cycles per message
+/// and 2,000 per byte of the method's name and argument. They cover the loop and its surroundings, the changed heap pages, and the
+/// envelope.
 fn cycles() -> Vec<Figure> {
     let mut figures = vec![("compute", vec![10], 323_458), ("compute", vec![20_000], 8_902_717)];
     let raw: [(&str, [u64; 4]); 2] = [
@@ -67,7 +66,7 @@ fn cycles() -> Vec<Figure> {
     figures
 }
 
-/// Candid of some `nat64` arguments.
+/// Encodes `nat64` arguments in Candid.
 fn encode(arguments: &[u64]) -> Vec<u8> {
     let mut bytes = b"DIDL\0".to_vec();
     bytes.push(arguments.len() as u8);
@@ -81,12 +80,12 @@ fn target() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target directory").join("loops")
 }
 
-/// Builds the canister in `directory` and answers its Wasm.
+/// Builds the canister in `directory` and returns its Wasm.
 fn build(directory: &Path, name: &str) -> Vec<u8> {
     let mut cargo = Command::new("cargo");
     cargo.current_dir(directory).args(["build", "--release", "--locked", "--target", "wasm32-unknown-unknown"]);
     cargo.arg("--target-dir").arg(target());
-    // What was set for this test's own build (flags, coverage, profiles, wrappers) would change the code.
+    // Variables set for this test's own build (flags, coverage, profiles, wrappers) would change the code.
     for (key, _) in std::env::vars_os() {
         let text = key.to_string_lossy();
         let network = ["CARGO_HOME", "CARGO_NET", "CARGO_HTTP", "CARGO_REGISTR"].iter().any(|p| text.starts_with(p));
@@ -98,7 +97,7 @@ fn build(directory: &Path, name: &str) -> Vec<u8> {
     std::fs::read(target().join("wasm32-unknown-unknown/release").join(name)).expect("the canister was built")
 }
 
-/// A fresh canister on a host of its own.
+/// A fresh canister on its own host.
 struct Fresh {
     host: Host,
     canister: Principal,
@@ -112,9 +111,9 @@ impl Fresh {
         Fresh { host, canister }
     }
 
-    /// Calls a loop and answers what it counted.
+    /// Calls a loop and returns its count.
     fn counted(&self, method: &str, arguments: &[u64]) -> u64 {
-        // The server's figures are of a caller with a key; the principal is a part of the envelope.
+        // The server's figures are for a caller with a key; the principal is part of the envelope.
         let caller = Principal::self_authenticating(b"a key");
         let reply = self
             .host
@@ -123,7 +122,7 @@ impl Fresh {
         u64::from_le_bytes(reply[reply.len() - 8..].try_into().expect("a nat64"))
     }
 
-    /// Calls a loop and answers the cycles it took, without the fees that don't depend on what it does.
+    /// Calls a loop and returns the cycles it took, without the fees that do not depend on its work.
     fn cycles(&self, method: &str, arguments: &[u64]) -> u64 {
         let before = self.host.cycle_balance(self.canister);
         self.counted(method, arguments);
@@ -133,8 +132,8 @@ impl Fresh {
     }
 }
 
-/// Measures every figure and holds it against the published one, where there is one.
-fn hold(figures: Vec<Figure>, measure: impl Fn(&str, &[u64]) -> u64) {
+/// Measures every figure and compares it with the published one, if there is one.
+fn compare(figures: Vec<Figure>, measure: impl Fn(&str, &[u64]) -> u64) {
     let mut worst: f64 = 0.0;
     let mut wrong = Vec::new();
     for (method, arguments, expected) in figures {
@@ -154,9 +153,9 @@ fn hold(figures: Vec<Figure>, measure: impl Fn(&str, &[u64]) -> u64) {
 
 fn check(wasm: &[u8]) {
     let fresh = Fresh::new(wasm);
-    hold(figures(), |method, arguments| fresh.counted(method, arguments));
+    compare(figures(), |method, arguments| fresh.counted(method, arguments));
     let fresh = Fresh::new(wasm);
-    hold(cycles(), |method, arguments| fresh.cycles(method, arguments));
+    compare(cycles(), |method, arguments| fresh.cycles(method, arguments));
 }
 
 #[test]
@@ -170,7 +169,7 @@ fn counter_and_cycles_agree_on_the_reference_canister() {
         println!("not checked: COPPICE_REFERENCE is not set");
         return;
     };
-    // A copy, for the directory may be read-only.
+    // A copy, because the directory may be read-only.
     let copy = Path::new(env!("CARGO_TARGET_TMPDIR")).join("reference");
     for file in ["Cargo.toml", "Cargo.lock", "src/lib.rs"] {
         let to = copy.join(file);

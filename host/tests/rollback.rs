@@ -1,4 +1,4 @@
-//! A trap undoes everything, a query's changes are thrown away, and growing can be refused.
+//! Rollback: a trap undoes everything, a query's changes are discarded, and growth can be refused.
 
 mod common;
 
@@ -15,7 +15,7 @@ fn updates_change_heap_globals_and_stable_memory() {
 }
 
 #[test]
-fn a_trap_undoes_everything() {
+fn trap_undoes_everything() {
     let (host, canister) = installed();
     update(&host, canister, "bump", &[]).unwrap();
     let before = host.canister_status(canister, None).unwrap();
@@ -25,10 +25,10 @@ fn a_trap_undoes_everything() {
     assert!(reject.reject_message.starts_with(&expected), "{}", reject.reject_message);
     assert_eq!(state(&host, canister), bumped(1));
     let mut after = host.canister_status(canister, None).unwrap();
-    assert!(after.cycles < before.cycles, "what was executed is paid for");
+    assert!(after.cycles < before.cycles, "executed instructions are paid for");
     after.cycles = before.cycles;
     assert_eq!(after, before, "timer, certified data, version and sizes are as before");
-    assert_eq!(host.pending_messages(), 0, "the call made before the trap isn't");
+    assert_eq!(host.pending_messages(), 0, "the call made before the trap is undone");
     let log: Vec<_> = host.fetch_canister_logs(canister).into_iter().map(|record| record.content).collect();
     let expected: [&[u8]; 3] = [b"started", b"bump", b"[TRAP]: Canister called `ic0.trap` with message: 'boom'"];
     assert_eq!(log, expected, "debug output stays");
@@ -37,7 +37,7 @@ fn a_trap_undoes_everything() {
 }
 
 #[test]
-fn a_trap_undoes_the_growth_of_the_heap() {
+fn trap_undoes_the_growth_of_the_heap() {
     let (host, canister) = installed();
     update(&host, canister, "bump", &[]).unwrap();
     let reject = update(&host, canister, "grow_heap_trap", &[]).unwrap_err();
@@ -51,13 +51,13 @@ fn a_trap_undoes_the_growth_of_the_heap() {
 }
 
 #[test]
-fn a_query_changes_nothing() {
+fn query_changes_nothing() {
     let (host, canister) = installed();
     update(&host, canister, "bump", &[]).unwrap();
     let seen = query(&host, canister, "bump_query", &[]).unwrap();
     assert_eq!(seen[..3], [2, 2, 2]);
     assert_eq!(state(&host, canister), bumped(1));
-    // Called as an update it is answered too, and changes nothing either.
+    // Called as an update, it is answered too, and its changes are discarded.
     let seen = update(&host, canister, "bump_query", &[]).unwrap();
     assert_eq!(seen[..3], [2, 2, 2]);
     assert_eq!(host.last_execution().unwrap().kind, Kind::ReplicatedQuery);
@@ -80,7 +80,7 @@ fn growth_beyond_a_limit_is_refused() {
 }
 
 #[test]
-fn thirty_two_bits_reach_four_gib() {
+fn stable_api_of_32_bits_reaches_4_gib() {
     let (host, canister) = installed();
     assert_eq!(update(&host, canister, "grow32", &[65_537]).unwrap(), [u64::MAX]);
     assert_eq!(update(&host, canister, "grow32", &[65_536]).unwrap(), [0]);
@@ -89,14 +89,14 @@ fn thirty_two_bits_reach_four_gib() {
 }
 
 #[test]
-fn five_hundred_gib_are_sparse() {
+fn stable_memory_of_500_gib_is_sparse() {
     let (host, canister) = installed();
     host.add_cycles(canister, 1 << 60);
     let pages = 500 * 16_384;
     assert_eq!(update(&host, canister, "grow", &[pages]).unwrap(), [0]);
     let last = pages * 65_536 - 16;
     update(&host, canister, "write", &[last, 16]).unwrap();
-    assert_eq!(query(&host, canister, "read", &[last, 16]).unwrap(), [last], "what was written are the arguments");
+    assert_eq!(query(&host, canister, "read", &[last, 16]).unwrap(), [last], "the arguments were written");
     assert_eq!(query(&host, canister, "read", &[last / 2, 8]).unwrap(), [0]);
     assert_eq!(code(query(&host, canister, "read", &[last, 17])), ErrorCode::CanisterTrapped);
     assert_eq!(state(&host, canister).stable_pages, pages);
@@ -129,7 +129,7 @@ fn distinct_pages_are_counted_and_charged() {
 }
 
 #[test]
-fn the_limit_of_stable_pages_traps() {
+fn exceeding_the_stable_page_limit_traps() {
     let (host, canister) = installed();
     update(&host, canister, "grow", &[16]).unwrap();
     host.set_limits(Limits { update_stable_bytes: 2 * 4_096, query_stable_bytes: 4_096, ..Limits::default() });
@@ -140,14 +140,14 @@ fn the_limit_of_stable_pages_traps() {
 }
 
 #[test]
-fn the_instruction_limit_traps() {
+fn exceeding_the_instruction_limit_traps() {
     let (host, canister) = installed();
     host.set_limits(Limits { update_instructions: 1_000_000, query_instructions: 100_000, ..Limits::default() });
     update(&host, canister, "bump", &[]).unwrap();
     let used = update(&host, canister, "spin", &[10_000]).unwrap()[0];
     assert_eq!(state(&host, canister), bumped(2));
     let one_more = update(&host, canister, "spin", &[10_001]).unwrap()[0];
-    // A round has ten operators at 1, and `br_if` at 2.
+    // An iteration has ten operators at 1, and `br_if` at 2.
     assert_eq!(one_more - used, 12);
     let reject = update(&host, canister, "spin", &[100_000]).unwrap_err();
     assert_eq!(reject.error_code, ErrorCode::CanisterInstructionLimitExceeded);
@@ -159,7 +159,7 @@ fn the_instruction_limit_traps() {
 }
 
 #[test]
-fn heap_limits_trap() {
+fn exceeding_the_heap_limit_traps() {
     let (host, canister) = installed();
     let settings = CanisterSettings { wasm_memory_limit: Some(10 * 65_536), ..CanisterSettings::default() };
     host.update_canister_settings(canister, None, settings).unwrap();

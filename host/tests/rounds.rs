@@ -1,4 +1,4 @@
-//! Rounds: what runs in which, what goes on in the next, and what waits.
+//! Rounds: the messages that a round executes, continues in the next one, or leaves waiting.
 
 mod common;
 
@@ -7,12 +7,12 @@ use std::time::Duration;
 use common::*;
 use coppice_host::{Completed, Host, Kind, Limits, MessageId, Principal, Round};
 
-/// Submits a `spin` of so many turns.
+/// Submits a `spin` of `turns` turns.
 fn spin(host: &Host, canister: Principal, turns: u64) -> MessageId {
     host.submit_call(canister, ANYONE, "spin", bytes(&[turns])).unwrap()
 }
 
-/// A host whose canister has spun before, and what such a message takes: instructions and pages.
+/// Returns a host whose canister has spun before, and the cost of one more `spin`: instructions and pages.
 fn spun(turns: u64) -> (Host, Principal, u64, u64) {
     let (host, canister) = installed();
     for _ in 0..2 {
@@ -49,7 +49,7 @@ fn messages_run_in_order_until_the_round_is_full() {
     let first = host.run_round();
     assert_eq!((ids(&first), delays(&first)), (calls[..2].to_vec(), vec![1, 1]));
     assert_eq!((first.number, first.in_progress, first.waiting), (1, true, 2));
-    assert_eq!(first.instructions, share, "the third goes on in the next round");
+    assert_eq!(first.instructions, share, "the third continues in the next round");
     assert_eq!(host.ingress_status(calls[2]), None);
     let second = host.run_round();
     assert_eq!((ids(&second), delays(&second)), (calls[2..].to_vec(), vec![2, 2, 2]));
@@ -62,7 +62,7 @@ fn messages_run_in_order_until_the_round_is_full() {
 }
 
 #[test]
-fn a_message_takes_as_many_rounds_as_it_is_long() {
+fn long_message_takes_as_many_rounds_as_its_instructions_need() {
     for (rounds, more) in [(1, 0), (2, 0), (3, 0), (3, 1), (40, 0)] {
         let (host, canister, cost, _) = spun(10_000);
         let share = cost.div_ceil(rounds) - more;
@@ -89,11 +89,11 @@ fn a_message_takes_as_many_rounds_as_it_is_long() {
 }
 
 #[test]
-fn dirtied_pages_fill_a_round_too() {
+fn dirtied_pages_fill_a_round() {
     let (host, canister) = installed();
     update(&host, canister, "grow", &[16]).unwrap();
     let write = |pages: u64| host.submit_call(canister, ANYONE, "write", bytes(&[0, pages * 4_096])).unwrap();
-    // The arguments and the reply lie on two pages of the heap, and the first of these messages changes both.
+    // The arguments and the reply are on two pages of the heap, and the first of these messages changes both.
     let id = write(3);
     host.await_call(id).unwrap();
     limit(&host, u64::MAX, 10);
@@ -108,7 +108,7 @@ fn dirtied_pages_fill_a_round_too() {
     assert_eq!((fourth.pages, fourth.in_progress), (10, true));
     let fifth = host.run_round();
     assert_eq!((fifth.pages, ids(&fifth), delays(&fifth)), (2, vec![calls[1]], vec![5]));
-    // What is undone or thrown away dirties nothing, and takes its instructions all the same.
+    // A trap or query dirties no pages, but still uses instructions.
     let trap = host.submit_call(canister, ANYONE, "bump_trap", vec![]).unwrap();
     let seen = host.submit_call(canister, ANYONE, "bump_query", vec![]).unwrap();
     let round = host.run_round();
@@ -117,7 +117,7 @@ fn dirtied_pages_fill_a_round_too() {
 }
 
 #[test]
-fn a_timer_is_queued_once_a_round_behind_what_waits() {
+fn timer_is_queued_once_per_round_after_waiting_messages() {
     let (host, canister) = installed();
     update(&host, canister, "set_timer", &[1]).unwrap();
     host.take_executions();
@@ -127,7 +127,7 @@ fn a_timer_is_queued_once_a_round_behind_what_waits() {
     };
     let bump = |host: &Host| host.submit_call(canister, ANYONE, "bump", vec![]).unwrap();
     bump(&host);
-    // It sets the timer anew, which has to wait for the next round.
+    // This message sets the timer anew, which must wait for the next round.
     host.submit_call(canister, ANYONE, "set_timer", bytes(&[2])).unwrap();
     bump(&host);
     host.run_round();
@@ -142,7 +142,7 @@ fn a_timer_is_queued_once_a_round_behind_what_waits() {
 }
 
 #[test]
-fn a_busy_canister_fires_no_timer() {
+fn busy_canister_fires_no_timer() {
     let (host, canister, cost, _) = spun(1_000);
     limit(&host, cost.div_ceil(3), 1_000);
     host.submit_call(canister, ANYONE, "set_timer", bytes(&[1])).unwrap();
@@ -154,7 +154,7 @@ fn a_busy_canister_fires_no_timer() {
         let fired = host.take_executions().iter().any(|execution| execution.kind == Kind::Timer);
         firings.push((fired, round.in_progress));
         if round.number == 2 {
-            // It arrives before the timer is queued.
+            // This message arrives before the timer is queued.
             host.submit_call(canister, ANYONE, "bump", vec![]).unwrap();
         }
     }
@@ -164,7 +164,7 @@ fn a_busy_canister_fires_no_timer() {
 }
 
 #[test]
-fn what_a_long_message_sends_joins_the_queue_when_it_ends() {
+fn calls_of_a_long_message_join_the_queue_at_its_end() {
     let (host, canister) = installed();
     update(&host, canister, "call_bump", &[]).unwrap();
     let cost = host.take_executions().iter().rev().nth(2).unwrap().instructions_charged;
@@ -184,7 +184,7 @@ fn what_a_long_message_sends_joins_the_queue_when_it_ends() {
 }
 
 #[test]
-fn the_clock_moves_by_each_round() {
+fn each_round_moves_the_clock() {
     let (host, _) = installed();
     let start = host.get_time_nanos();
     host.run_round();
@@ -201,7 +201,7 @@ fn the_clock_moves_by_each_round() {
 }
 
 #[test]
-fn calls_that_are_refused_or_trap_complete_too() {
+fn refused_and_trapped_calls_are_reported_as_completed() {
     let (host, canister) = installed();
     let bump = host.submit_call(canister, ANYONE, "bump", vec![]).unwrap();
     let trap = host.submit_call(canister, ANYONE, "bump_trap", vec![]).unwrap();
@@ -216,14 +216,14 @@ fn calls_that_are_refused_or_trap_complete_too() {
 }
 
 #[test]
-fn a_message_in_progress_ends_when_something_else_runs() {
+fn message_in_progress_ends_when_another_method_executes() {
     let (host, canister, cost, _) = spun(1_000);
     limit(&host, cost / 4, 1_000);
     let long = spin(&host, canister, 1_000);
     assert!(host.run_round().in_progress);
     let checkpoint = host.checkpoint();
     host.await_call(long).unwrap();
-    // From the same moment on, by rounds, on another host.
+    // The same from the checkpoint, in rounds on another host.
     let other = Host::new();
     other.restore(&checkpoint);
     limit(&other, cost / 4, 1_000);
@@ -240,7 +240,7 @@ fn a_message_in_progress_ends_when_something_else_runs() {
 }
 
 #[test]
-fn rounds_without_room_run_nothing_and_large_ones_everything() {
+fn round_without_budget_executes_nothing_and_large_round_everything() {
     let (host, canister, cost, _) = spun(1_000);
     let calls: Vec<_> = (0..100).map(|_| spin(&host, canister, 1_000)).collect();
     for (instructions, pages) in [(0, 0), (0, 1_000), (u64::MAX, 0)] {

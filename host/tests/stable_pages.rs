@@ -1,5 +1,5 @@
-//! What the pages of stable memory that a message touches cost: nothing for reading and 1,000 for writing as of the reference
-//! server, or as newer replicas charge.
+//! Cost of the stable memory pages that a message touches: on the reference server reading is free and writing costs 1,000; newer replicas
+//! charge other prices.
 
 mod common;
 
@@ -12,8 +12,8 @@ const GROW: u64 = 2;
 const OS_PAGE: u64 = 4_096;
 const FREE: StablePagePrices = StablePagePrices { first_access: 0, first_write: 0 };
 
-/// Takes steps of three numbers: reading (0) or writing (1) at an offset so many bytes, or growing (2) by Wasm pages. What is
-/// written lies at the heap's second Wasm page. The answer is the instruction counter.
+/// Takes steps of three numbers: read (0) or write (1), offset, bytes; or grow (2), Wasm pages, unused. Writes copy the heap's second Wasm
+/// page. Returns the instruction counter.
 const TOUCH: &str = r#"
   (func $touch (local $i i32) (local $n i32)
     (local.set $n (i32.div_u (call $args) (i32.const 8)))
@@ -46,8 +46,8 @@ fn at(prices: StablePagePrices) -> Limits {
     Limits { stable_page_prices: prices, ..Limits::default() }
 }
 
-/// What the pages of some steps cost by the counter inside the message, at the end of which as many instructions more are told
-/// to the host and to the canister's balance. What the steps did is undone.
+/// Returns the cost of the pages of some steps, by the counter inside the message. Checks that the host's count and the canister's balance
+/// show the same cost. The steps are undone.
 fn pages_cost(host: &Host, canister: Principal, prices: StablePagePrices, steps: &[[u64; 3]]) -> u64 {
     let from = host.checkpoint();
     let counted = |prices| {
@@ -67,7 +67,7 @@ fn pages_cost(host: &Host, canister: Principal, prices: StablePagePrices, steps:
 }
 
 #[test]
-fn tomorrow_the_first_access_and_the_first_write_of_a_page_cost_5_000_each() {
+fn at_tomorrows_prices_first_access_and_first_write_cost_5_000_each() {
     let (host, canister) = touching();
     let cost = |steps: &[[u64; 3]]| pages_cost(&host, canister, StablePagePrices::TOMORROW, steps);
     assert_eq!(cost(&[[READ, 0, 1]]), 5_000);
@@ -85,7 +85,7 @@ fn tomorrow_the_first_access_and_the_first_write_of_a_page_cost_5_000_each() {
 }
 
 #[test]
-fn today_reading_is_free_and_writing_costs_1_000() {
+fn at_todays_prices_reading_is_free_and_writing_costs_1_000() {
     let (host, canister) = touching();
     assert_eq!(Limits::default().stable_page_prices, StablePagePrices::TODAY);
     let cost = |steps: &[[u64; 3]]| pages_cost(&host, canister, StablePagePrices::TODAY, steps);
@@ -102,7 +102,7 @@ fn each_message_pays_again() {
         |method: &str| host.update_call(canister, ANYONE, method, bytes(&[WRITE, 0, 1])).map(|b| numbers(&b)[0]);
     let first = touch("touch").unwrap();
     assert_eq!(touch("touch").unwrap(), first);
-    // A query pays for itself, and leaves nothing that another message had paid for.
+    // A query pays for itself, and does not reduce the price of another message.
     let asked = query(&host, canister, "touch_query", &[WRITE, 0, 1]).unwrap()[0];
     assert_eq!((asked, host.last_execution().unwrap().kind), (first, Kind::Query));
     assert_eq!(touch("touch_query").unwrap(), first);
@@ -110,9 +110,9 @@ fn each_message_pays_again() {
 }
 
 #[test]
-fn a_page_that_is_not_left_in_the_limit_undoes_all() {
+fn page_price_beyond_the_instruction_limit_undoes_the_message() {
     let (host, canister) = touching();
-    // The counter there is 1; what the steps write are zeros.
+    // The counter in stable memory is 1; the steps write zeros.
     update(&host, canister, "bump", &[]).unwrap();
     let from = host.checkpoint();
     for last in [[READ, 9 * OS_PAGE, 1], [WRITE, 9 * OS_PAGE, 1]] {
@@ -124,7 +124,7 @@ fn a_page_that_is_not_left_in_the_limit_undoes_all() {
         assert_eq!((now.stable, now.stable_pages), (0, 21));
         host.restore(&from);
         let enough = Limits { update_instructions: all, ..at(StablePagePrices::TOMORROW) };
-        // What is behind the last page takes fewer than its price.
+        // The instructions after the last page cost less than its price.
         let short = Limits { update_instructions: all - 4_000, ..enough.clone() };
         host.set_limits(short);
         let reject = update(&host, canister, "touch", &steps).unwrap_err();
@@ -139,7 +139,7 @@ fn a_page_that_is_not_left_in_the_limit_undoes_all() {
 }
 
 #[test]
-fn an_access_beyond_the_end_is_not_charged() {
+fn access_beyond_the_end_is_not_charged() {
     let (host, canister) = touching();
     for steps in [[READ, (16 << 16) - 1, 2], [WRITE, (16 << 16) - 1, 2], [READ, u64::MAX, 1], [WRITE, u64::MAX, 1]] {
         let counted = |prices| {

@@ -1,4 +1,4 @@
-//! The commands, on the canister's real wasm: `COPPICE_WASM`, or what `scripts/build-wasm` builds.
+//! Tests of the commands on the canister's real wasm: `COPPICE_WASM`, or the output of `scripts/build-wasm`.
 
 use coppice::client::{Client, Failure, Transport};
 use coppice::feed;
@@ -20,7 +20,7 @@ fn wasm() -> Vec<u8> {
 }
 
 #[test]
-fn a_small_demonstration_prunes_verifies_and_prints_one_line_of_json() {
+fn small_demonstration_prunes_verifies_and_prints_one_line_of_json() {
     let args = ["demo", "--blocks", "200", "--retain-blocks", "30", "--seed", "5", "--json"];
     let output = Command::new(env!("CARGO_BIN_EXE_coppice-lab")).args(args).output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -36,23 +36,23 @@ fn a_small_demonstration_prunes_verifies_and_prints_one_line_of_json() {
     assert!(report["instructions"]["per_block_pruned"].as_u64().unwrap() > 0, "{report}");
 }
 
-/// The demonstration with its default arguments is the one that the pages quote.
+/// The demonstration with its default arguments is the one that pages quote.
 #[test]
-fn the_demonstration_is_the_same_each_time_and_as_the_pages_quote_it() {
+fn demonstration_is_deterministic_and_equals_the_quoted_figures() {
     let run = || {
         let report = demo::run(wasm(), demo::Plan::new(demo::BLOCKS, None, 1).unwrap()).unwrap();
         report.check_growth().unwrap();
         report.rows()
     };
     let (first, again) = (run(), run());
-    let but_seconds = |rows: &[quoted::Row]| -> Vec<_> {
+    let without_seconds = |rows: &[quoted::Row]| -> Vec<_> {
         rows.iter().filter(|(name, _)| *name != "seconds").cloned().collect::<Vec<quoted::Row>>()
     };
-    assert_eq!(but_seconds(&first), but_seconds(&again));
+    assert_eq!(without_seconds(&first), without_seconds(&again));
     for page in ["README.md", "docs/commands.md"] {
         let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").join(page);
         let differing = quoted::differing(&path, &first).unwrap();
-        // Instructions are those of the optimised canister, with which scripts/test compares them.
+        // `scripts/test` compares instructions, with the optimised canister.
         let other: Vec<&String> = differing.iter().filter(|line| !quoted::counts_instructions(line)).collect();
         assert!(other.is_empty(), "{page}: {other:#?}");
     }
@@ -61,7 +61,7 @@ fn the_demonstration_is_the_same_each_time_and_as_the_pages_quote_it() {
 #[test]
 fn mainnet_blocks_1_to_255_go_in_whole() {
     let Some(blocks) = std::env::var_os("COPPICE_BLOCKS").map(PathBuf::from) else {
-        // Past the test harness, which hides what a passing test prints.
+        // Bypasses the test harness, which hides the output of a passing test.
         let note = "not run: mainnet_blocks_1_to_255_go_in_whole; COPPICE_BLOCKS names no directory of blocks";
         writeln!(std::io::stderr(), "{note}").unwrap();
         return;
@@ -77,7 +77,7 @@ fn mainnet_blocks_1_to_255_go_in_whole() {
     assert_eq!((pruning.first_block, pruning.pruned.blocks, pruning.verified.blocks), (1_000, 154, 101));
 }
 
-/// Answers one query with what another one should have.
+/// Answers one query with the answer to another argument.
 struct Liar<'a> {
     honest: &'a Embedded,
     method: &'static str,
@@ -95,7 +95,7 @@ impl Transport for Liar<'_> {
 }
 
 #[test]
-fn a_wrong_answer_is_noticed() {
+fn verify_detects_wrong_answers() {
     let client = Embedded::start(wasm()).unwrap();
     let mut ledger = Ledger::default();
     let mut id = Vec::new();
@@ -119,21 +119,21 @@ fn a_wrong_answer_is_noticed() {
     ] {
         assert!(check(method, arg).is_err(), "{method}");
     }
-    // Blocks that are kept are not pruned.
+    // Verification fails if kept blocks should be pruned.
     assert!(verify(&client, &ledger, first + 1, Depth::All).is_err());
 }
 
 #[test]
-fn errors_name_what_is_wrong() {
+fn error_names_the_missing_file() {
     let output =
         Command::new(env!("CARGO_BIN_EXE_coppice-lab")).args(["ingest", "--blk", "no-such-file"]).output().unwrap();
     assert!(!output.status.success() && output.stdout.is_empty());
     assert!(String::from_utf8_lossy(&output.stderr).contains("no-such-file"));
 }
 
-/// The compiled canister is kept for the next command, and no command believes what is not as it was written.
+/// The compiled canister is cached for the next command, and a damaged entry is not used.
 #[test]
-fn the_compiled_canister_is_kept_and_a_damaged_one_replaced() {
+fn compiled_canister_is_cached_and_a_damaged_entry_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let (block, wasm_file, cache) =
         (dir.path().join("block.raw"), dir.path().join("canister.wasm"), dir.path().join("compiled"));
@@ -153,10 +153,10 @@ fn the_compiled_canister_is_kept_and_a_damaged_one_replaced() {
     assert_eq!(ingest(&[]), compiled_anew);
     let entries = || -> Vec<PathBuf> { std::fs::read_dir(&cache).unwrap().map(|file| file.unwrap().path()).collect() };
     let [entry] = &entries()[..] else { panic!("{:?}", entries()) };
-    // A new entry is another file, which takes the old one's place.
+    // A new entry is a new file that replaces the old one.
     let file = || std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(entry).unwrap());
     let (whole, first) = (std::fs::read(entry).unwrap(), file());
-    assert_eq!((ingest(&[]), file()), (compiled_anew.clone(), first), "it is taken as it is");
+    assert_eq!((ingest(&[]), file()), (compiled_anew.clone(), first), "the entry is used unchanged");
     let damaged = [&whole[..1_000], &[0; 8], &whole[1_008..]].concat();
     std::fs::write(entry, damaged).unwrap();
     assert_eq!(ingest(&[]), compiled_anew);

@@ -1,4 +1,4 @@
-//! `demo --utxo`: a short story, what it prints, and that it notices a store that is not what the ledger says.
+//! `demo --utxo`: the output of a short story, and detection of a store that differs from the ledger.
 
 use candid::Principal;
 use coppice::client::{Client, Failure, Reach, Transport, Wait};
@@ -22,7 +22,7 @@ fn start() -> Client<Embedded> {
 }
 
 #[test]
-fn a_short_story_ends_well_and_prints_one_line_of_json() {
+fn short_story_succeeds_and_prints_one_line_of_json() {
     let args = ["demo", "--utxo", "--outside", "--blocks", "600", "--retain-blocks", "40", "--seed", "5", "--json"];
     let output = Command::new(env!("CARGO_BIN_EXE_coppice-lab")).args(args).output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -49,7 +49,7 @@ fn a_short_story_ends_well_and_prints_one_line_of_json() {
     assert!(outside("deleted") > 100 && outside("left") > 100 && outside("leases") > 10, "{report}");
     let story: Vec<&str> =
         report["story"].as_array().unwrap().iter().map(|row| row["event"].as_str().unwrap()).collect();
-    for told in [
+    for expected in [
         "the first records go",
         "the block persister starts",
         "due records wait for it",
@@ -65,19 +65,19 @@ fn a_short_story_ends_well_and_prints_one_line_of_json() {
         "nothing is lost",
         "InvalidSpend",
     ] {
-        assert!(story.iter().any(|event| event.contains(told)), "{told}: {story:#?}");
+        assert!(story.iter().any(|event| event.contains(expected)), "{expected}: {story:#?}");
     }
 }
 
 #[test]
-fn too_few_blocks_are_refused_before_anything_is_built() {
+fn too_few_blocks_are_refused_before_the_build() {
     let args = ["demo", "--utxo", "--blocks", "600", "--retain-blocks", "300"];
     let output = Command::new(env!("CARGO_BIN_EXE_coppice-lab")).args(args).output().unwrap();
     assert!(!output.status.success() && output.stdout.is_empty());
     assert!(String::from_utf8_lossy(&output.stderr).contains("--retain-blocks"));
 }
 
-/// Beside what it is asked, preserves a record: nobody told the ledger.
+/// Preserves a record in addition to its calls, unknown to the ledger.
 struct Meddler {
     inner: Client<Embedded>,
     at: u32,
@@ -124,7 +124,7 @@ impl Site for Meddler {
 }
 
 #[test]
-fn a_record_that_somebody_else_changed_is_named() {
+fn unexpected_change_of_a_record_is_named() {
     let client = Client::new(Meddler { inner: start(), at: 150, done: AtomicBool::new(false) });
     let error = demo_utxo::run(&client, BLOCKS, None, 1).unwrap_err();
     let why = format!("{error:#}");
@@ -132,7 +132,7 @@ fn a_record_that_somebody_else_changed_is_named() {
 }
 
 #[test]
-fn a_canister_with_records_is_left_alone() {
+fn canister_with_records_is_refused() {
     let client = start();
     let wrapped = PartialTransaction {
         txid: [7; 32].into(),

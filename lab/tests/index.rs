@@ -1,4 +1,4 @@
-//! The indexer on the canister's real wasm.
+//! Tests of the indexer on the canister's real wasm.
 
 use anyhow::Result;
 use candid::Principal;
@@ -20,7 +20,7 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Appends blocks of random sizes, rolls back, and remembers what the chain is.
+/// Appends blocks of random sizes, rolls back, and records the chain.
 struct Feeder<'a> {
     client: &'a Client<Embedded>,
     random: Random,
@@ -50,7 +50,7 @@ impl Feeder<'_> {
     }
 }
 
-/// Ends the run at a place.
+/// Fails at the n-th checkpoint.
 struct Die(u64);
 
 impl Checkpoint for Die {
@@ -60,7 +60,7 @@ impl Checkpoint for Die {
     }
 }
 
-/// Goes on, dying every so many places, until the head or so many pages.
+/// Indexes, failing and restarting every few checkpoints, until the head or `pages` pages.
 fn index(client: &Client<Embedded>, url: &str, random: &mut Random, pages: Option<u64>) -> Vec<String> {
     let origin =
         Origin { canister: client.transport().canister().to_string(), network: "".into(), payload: Payload::All };
@@ -98,7 +98,7 @@ fn client() -> Client<Embedded> {
 }
 
 #[test]
-fn a_chain_that_is_fed_rolled_back_and_pruned_is_copied_by_an_indexer_that_keeps_dying() {
+fn chain_with_rollbacks_and_pruning_is_copied_by_a_restarting_indexer() {
     let dir = tempfile::tempdir().unwrap();
     let url = format!("sqlite://{}/index.db", dir.path().display());
     let client = client();
@@ -114,7 +114,7 @@ fn a_chain_that_is_fed_rolled_back_and_pruned_is_copied_by_an_indexer_that_keeps
             let long = random.below(6) == 0;
             feeder.append(if long { 200_000 } else { random.below(9_000) });
         }
-        // Perhaps not to the end: in the middle of a block.
+        // Every third round stops before the head, in the middle of a block.
         let pages = (round % 3 == 1).then(|| 1 + random.below(3));
         reorgs += index(&client, &url, &mut random, pages).len();
         client.transport().pass(Duration::from_secs(policy.timer_interval_secs)).unwrap();
@@ -143,7 +143,7 @@ fn a_chain_that_is_fed_rolled_back_and_pruned_is_copied_by_an_indexer_that_keeps
     assert_eq!((exporter.lag_blocks, Some(exporter.exported_before_block)), (0, held.last.map(|last| last + 1)));
 }
 
-/// A canister that from some moment on cannot read its next block.
+/// A canister that cannot read its next block once `is_damaged` is set.
 struct Damaged {
     inner: Client<Embedded>,
     is_damaged: AtomicBool,
@@ -170,7 +170,7 @@ impl Reach for Damaged {
 }
 
 #[test]
-fn an_indexer_that_fails_ends_the_run_with_its_own_error() {
+fn failing_indexer_ends_the_run_with_its_error() {
     let dir = tempfile::tempdir().unwrap();
     let url = format!("sqlite://{}/index.db", dir.path().display());
     let client = Client::new(Damaged { inner: client(), is_damaged: AtomicBool::new(false) });
@@ -183,7 +183,7 @@ fn an_indexer_that_fails_ends_the_run_with_its_own_error() {
     };
     let mut companion = Companion::start(&client, &url, &origin).unwrap();
     feed(&mut companion).unwrap();
-    assert_eq!(companion.engine().tip(), None, "it is not its turn");
+    assert_eq!(companion.engine().tip(), None, "it is not the indexer's turn");
     companion.catch_up().unwrap();
     assert_eq!(companion.engine().tip(), Some(500));
     client.transport().is_damaged.store(true, Ordering::Relaxed);
@@ -199,7 +199,7 @@ fn coppice(args: &[&str]) -> Output {
 }
 
 #[test]
-fn the_command_copies_a_chain_that_is_pruned_behind_it() {
+fn command_copies_a_chain_that_is_pruned_behind_it() {
     let dir = tempfile::tempdir().unwrap();
     let url = format!("sqlite://{}/index.db", dir.path().display());
     let args = ["index", "--database", &url, "--blocks", "200", "--retain-blocks", "40", "--json"];
@@ -210,14 +210,14 @@ fn the_command_copies_a_chain_that_is_pruned_behind_it() {
     assert_eq!((&report["pruned_blocks"], &report["held"]["gap_blocks"]), (&159.into(), &0.into()));
     assert_eq!(report["checked"]["verified_blocks"], 200);
     assert!(report["acks"].as_u64().unwrap() > 0, "{report}");
-    // The canister is gone, and another one must not be mixed in.
+    // The canister no longer exists, and another one's chain must not be mixed in.
     let output = coppice(&args);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && stderr.contains("200 blocks of another run"), "{stderr}");
 }
 
 #[test]
-fn a_database_that_cannot_be_is_said_first() {
+fn unknown_database_kind_is_refused_first() {
     let output = coppice(&["index", "--database", "mysql://localhost/x"]);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && stderr.contains("mysql") && stderr.contains("sqlite:"), "{stderr}");

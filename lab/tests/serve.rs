@@ -1,4 +1,4 @@
-//! `coppice-lab serve`: the pages of a canister on a local port, and what a real browser makes of them.
+//! `coppice-lab serve`: the pages of a canister on a local port, and the dashboard in a real browser.
 
 use candid::Principal;
 use coppice::client::{Client, Reach, Wait};
@@ -28,7 +28,7 @@ fn bind() -> Gateway {
     Gateway::bind(0).unwrap()
 }
 
-/// Status, headers and content of an answer.
+/// Returns status, headers and content of an answer.
 fn ask(gateway: &Gateway, method: &str, path: &str) -> (u16, String, String) {
     let address = gateway.url().replace("http://", "");
     let mut stream = TcpStream::connect(&address).unwrap();
@@ -40,7 +40,7 @@ fn ask(gateway: &Gateway, method: &str, path: &str) -> (u16, String, String) {
 }
 
 #[test]
-fn the_demonstration_is_served_and_its_clock_runs() {
+fn demonstration_is_served_with_a_running_clock() {
     let mut demonstration = demonstration();
     demonstration.pass(HOUR / 2).unwrap();
     let (gateway, client) = (bind(), demonstration.client());
@@ -65,28 +65,28 @@ fn the_demonstration_is_served_and_its_clock_runs() {
         demonstration.pass(60).unwrap();
         assert!(ask(&gateway, "GET", "/metrics").2.contains("\ncoppice_appended_blocks_total 31 "));
     });
-    // A port is somebody's.
+    // The port is in use.
     let port = gateway.url().rsplit(':').next().unwrap().parse().unwrap();
     let error = Gateway::bind(port).err().unwrap().to_string();
     assert!(error.contains("--port"), "{error}");
 }
 
 #[test]
-fn where_the_demonstration_fails_serving_ends_and_says_why() {
+fn failing_demonstration_ends_serving_with_its_error() {
     let mut demonstration = demonstration();
     let canister = demonstration.client();
     let producer = Grant { principal: canister.transport().principal(Role::Producer), role: Role::Producer };
     assert!(canister.revoke_role(&producer).done().unwrap());
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, ended) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        tell.send(coppice_lab::serve::show(&bind(), &mut demonstration, Duration::ZERO)).unwrap();
+        sender.send(coppice_lab::serve::show(&bind(), &mut demonstration, Duration::ZERO)).unwrap();
     });
-    let ended = told.recv_timeout(Duration::from_secs(600)).expect("it ends");
+    let ended = ended.recv_timeout(Duration::from_secs(600)).expect("it ends");
     let error = format!("{:#}", ended.unwrap_err());
     assert!(error.contains("the demonstration") && error.contains("access denied"), "{error}");
 }
 
-/// A program in one of the directories of `PATH`.
+/// Finds a program in the directories of `PATH`.
 fn program(names: &[&str]) -> Option<PathBuf> {
     let directories: Vec<PathBuf> = std::env::split_paths(&std::env::var_os("PATH")?).collect();
     names.iter().find_map(|name| directories.iter().map(|directory| directory.join(name)).find(|path| path.is_file()))
@@ -109,13 +109,13 @@ impl Browser {
             return None;
         }
         std::fs::create_dir_all(&shots).unwrap();
-        // Node looks for packages beside the script.
+        // Node looks for packages next to the script.
         let script = installed.join("dashboard.mjs");
         std::fs::copy(root.join("tests/browser/dashboard.mjs"), &script).unwrap();
         Some(Self { node: program(&["node"])?, chromium, script, shots })
     }
 
-    /// Has the browser look at the page, and answers what the plots draw.
+    /// Lets the browser check the page, and returns the drawn plots.
     fn look(&self, url: &str, name: &str, expected: &Value) -> BTreeMap<String, Value> {
         let mut child = Command::new(&self.node)
             .args([&self.script, &self.chromium])
@@ -132,7 +132,7 @@ impl Browser {
     }
 }
 
-/// What the canister itself answers at this moment.
+/// Returns the canister's own figures at this moment.
 fn expected(canister: &Client<Embedded>) -> Value {
     let prune: PruneStatus = canister.get_prune_status().wait().unwrap();
     let storage: StorageStatus = canister.get_storage_status().wait().unwrap();
@@ -147,7 +147,7 @@ fn expected(canister: &Client<Embedded>) -> Value {
         Some(Severity::Warning) => "warning",
         Some(Severity::Critical) => "critical",
     };
-    // Those who are farthest behind.
+    // The exporters with the largest lag.
     let mut exporters: Vec<&ExporterStatus> = export.exporters.iter().collect();
     exporters.sort_by_key(|exporter| std::cmp::Reverse((exporter.lag_blocks, exporter.lag_seconds)));
     let exporters: BTreeMap<&str, String> = exporters
@@ -188,7 +188,7 @@ fn expected(canister: &Client<Embedded>) -> Value {
 }
 
 #[test]
-fn a_browser_shows_the_dashboard_of_the_demonstration() {
+fn browser_shows_the_dashboard_of_the_demonstration() {
     let Some(browser) = Browser::find() else {
         println!(
             "not run: no Chromium, or no playwright-core in target/browser (scripts/setup --with-browser installs both)"
@@ -202,16 +202,16 @@ fn a_browser_shows_the_dashboard_of_the_demonstration() {
     let url = format!("{}/", gateway.url());
     gateway.serve_while(canister, || {
         let before = browser.look(&url, "well", &expected(canister));
-        assert_eq!(before.len(), 5, "of a month there is not a day yet");
+        assert_eq!(before.len(), 5, "the plots of a month need a day of samples");
         assert!(before["kept/day"]["samples"].as_u64().is_some_and(|samples| samples > 700), "{}", before["kept/day"]);
         demonstration.pass(HOUR).unwrap();
-        // Somebody switches pruning off.
+        // An operator switches pruning off.
         canister.set_pruning_enabled(false).done().unwrap();
         demonstration.pass(HOUR).unwrap();
         let now = expected(canister);
         assert_eq!(now["verdict"], "warning", "{now}");
         let after = browser.look(&url, "trouble", &now);
-        // Two hours of a month are less than a column.
+        // Two hours are less than a column of a month's plot, so only the day's plots are compared.
         for (plot, before) in before.iter().filter(|(plot, _)| plot.ends_with("/day")) {
             let last = |drawn: &Value| -> Vec<Value> {
                 let lines = drawn["heights"].as_array().unwrap();
@@ -227,9 +227,10 @@ fn a_browser_shows_the_dashboard_of_the_demonstration() {
     });
 }
 
-/// The pictures of `docs/operations.md`: a canister as it was installed, then with an exporter that acknowledges nothing, until no room is left.
+/// The pictures of `docs/operations.md`: a newly installed canister, then one with an exporter that acknowledges nothing, until no room is
+/// left.
 #[test]
-fn a_browser_shows_a_new_canister_a_held_one_and_a_full_one() {
+fn browser_shows_a_new_a_held_and_a_full_canister() {
     let Some(browser) = Browser::find() else {
         println!("not run: no browser");
         return;
@@ -272,7 +273,7 @@ fn a_browser_shows_a_new_canister_a_held_one_and_a_full_one() {
     });
 }
 
-/// All that the page has room for: problems of each severity, exporters of long names, jobs, a queue, an upload, errors.
+/// Fills every part of the page: problems of each severity, exporters with long names, jobs, a queue, an upload, errors.
 fn everything_at_once(canister: &Client<Embedded>) {
     for number in 0..25_u8 {
         let principal = Principal::self_authenticating([number]);

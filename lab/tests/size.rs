@@ -1,4 +1,4 @@
-//! What `coppice size` predicts, against a canister that is fed until it has stopped growing.
+//! Compares the predictions of `coppice size` with a canister that is fed until it stops growing.
 
 use coppice::client::Wait;
 use coppice::feed::{self, Header};
@@ -18,7 +18,7 @@ fn id(number: u64, position: u64) -> [u8; 32] {
     id
 }
 
-/// Feeds a chain of equal blocks for three windows, with a day's retention and the `target_bytes` that was predicted.
+/// Feeds a chain of equal blocks for three windows, with a day's retention and the predicted `target_bytes`.
 fn check(block_bytes: u64, transactions: u64) {
     let workload = Workload {
         block_bytes,
@@ -26,7 +26,7 @@ fn check(block_bytes: u64, transactions: u64) {
         keys: 0,
         records: 0,
         verify: true,
-        // No part of a day, so that blocks do not age just when others come.
+        // Not a divisor of a day, so that blocks do not come due exactly when others arrive.
         interval_ms: 500_000,
         days: 1,
         log_class: 1 << 20,
@@ -41,7 +41,7 @@ fn check(block_bytes: u64, transactions: u64) {
     client.set_prune_policy(&policy).done().unwrap();
     let index = feed::index_segment((0..transactions as u32).map(|position| id(0, u64::from(position)))).len() as u64;
     let (mut billed, mut kept) = (Vec::new(), 0);
-    // In the last of three windows each block that comes has another pruned.
+    // In the last of the three windows, each new block causes an old one to be pruned.
     let mut before = None;
     for number in 0..3 * size.blocks {
         if number == 2 * size.blocks {
@@ -60,7 +60,11 @@ fn check(block_bytes: u64, transactions: u64) {
     }
     let status = client.get_prune_status().wait().unwrap();
     let last = status.last_run.unwrap();
-    assert_eq!(format!("{:?}", last.reason), "Some(Retention)", "the target leaves retention alone");
+    assert_eq!(
+        format!("{:?}", last.reason),
+        "Some(Retention)",
+        "the capacity target does not interfere with retention"
+    );
     let plateau = *billed.last().unwrap();
     assert_eq!(billed[billed.len() / 2], plateau, "it has stopped growing");
     println!(
@@ -92,11 +96,11 @@ fn check(block_bytes: u64, transactions: u64) {
 }
 
 #[test]
-fn small_blocks_need_what_was_predicted() {
+fn small_blocks_cost_what_was_predicted() {
     check(60_000, 120);
 }
 
 #[test]
-fn large_blocks_need_what_was_predicted() {
+fn large_blocks_cost_what_was_predicted() {
     check(1_000_000, 2_000);
 }

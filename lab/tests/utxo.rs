@@ -1,5 +1,5 @@
-//! `ingest --utxo`: what real blocks, and blocks made here, leave in the UTXO store, read through the Candid interface and held
-//! against sets that are computed here, by other code than the command's.
+//! `ingest --utxo`: compares the UTXO store after real and generated blocks, read through the Candid interface, with sets that are computed
+//! here by code independent of the command's.
 
 mod chain;
 
@@ -39,7 +39,7 @@ fn replay(client: &Client<impl Site>, ordered: &Ordered) -> (IngestReport, Repla
     (report, utxo)
 }
 
-/// Blocks in a file, as the command reads them.
+/// Writes blocks to a file and reads them as the command does.
 fn read(bytes: &[u8]) -> (tempfile::TempDir, Ordered) {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("blocks.dat"), bytes).unwrap();
@@ -50,7 +50,7 @@ fn read(bytes: &[u8]) -> (tempfile::TempDir, Ordered) {
 #[test]
 fn mainnet_blocks_1_to_255_leave_the_set_that_they_imply() {
     let Some(blocks) = std::env::var_os("COPPICE_BLOCKS").map(PathBuf::from) else {
-        // Past the test harness, which hides what a passing test prints.
+        // Bypasses the test harness, which hides the output of a passing test.
         let note = "not run: mainnet_blocks_1_to_255_leave_the_set_that_they_imply; COPPICE_BLOCKS names no directory of blocks";
         writeln!(std::io::stderr(), "{note}").unwrap();
         return;
@@ -79,7 +79,7 @@ fn mainnet_blocks_1_to_255_leave_the_set_that_they_imply() {
 }
 
 #[test]
-fn a_real_block_alone_goes_in_with_its_in_block_spends_and_again_changes_nothing() {
+fn single_real_block_is_ingested_with_its_in_block_spends_and_repetition_changes_nothing() {
     let raw = bitcoin_test_data::blocks::mainnet_702861();
     let block: bitcoin::Block = bitcoin::consensus::deserialize(raw).unwrap();
     let expected = Expected::of(702_861, std::slice::from_ref(&block));
@@ -111,20 +111,20 @@ fn a_real_block_alone_goes_in_with_its_in_block_spends_and_again_changes_nothing
 }
 
 #[test]
-fn a_chain_with_in_block_spends_and_transactions_beyond_a_message() {
+fn chain_with_in_block_spends_and_transactions_longer_than_a_message_is_ingested() {
     let chain = Chain::new();
     let expected = Expected::of(chain::FIRST, &chain.blocks);
     let (_dir, ordered) = read(&chain.bytes());
     let client = start();
     let (report, utxo) = replay(&client, &ordered);
     assert_eq!(report.last_block, u64::from(chain.height()));
-    // A script of more than an ingress message, and the extended form of what spends it.
+    // A script longer than an ingress message, and the extended form of its spender.
     assert_eq!((utxo.uploaded_in_chunks, utxo.repeated), (2, 1));
     assert_eq!((utxo.spent_outputs, utxo.spends_without_record), (expected.spent.len() as u64, 1));
     assert_eq!((utxo.unspent_outputs, utxo.unspent_satoshis), (expected.unspent.len() as u64, expected.satoshis()));
     expected.check(&client);
 
-    // What comes next spends what a run before has left, and blocks here do not have.
+    // The next block spends an output of an earlier run, which is not in the blocks of this one.
     let next = chain.next();
     let (_dir, later) = read(&chain::framed(std::slice::from_ref(&next)));
     let (report, utxo) = replay(&client, &later);
@@ -132,16 +132,16 @@ fn a_chain_with_in_block_spends_and_transactions_beyond_a_message() {
     assert_eq!((utxo.spent_outputs, utxo.spends_without_record, utxo.verified.spent), (1, 0, 1));
     let transaction = next.txdata[1].compute_txid();
     let mut expected = Expected::of(chain::FIRST, &[chain.blocks, vec![next]].concat());
-    // What it spends is in the store, but its value is not known here.
+    // The spent output is in the store, but its value is unknown to this run.
     expected.fees.remove(&transaction).unwrap();
     expected.check(&client);
 }
 
-/// Fails for ever after so many updates, and notes where.
+/// Fails permanently after `left` updates, or at one method, and records the failed method.
 struct Flaky<'a> {
     inner: &'a Embedded,
     left: AtomicU32,
-    /// The method that never comes through.
+    /// The method that always fails.
     never: Option<&'static str>,
     failed: Mutex<Option<String>>,
 }
@@ -182,16 +182,16 @@ impl Site for Flaky<'_> {
 }
 
 #[test]
-fn interrupted_again_and_again_it_ends_with_the_same_store() {
+fn repeatedly_interrupted_ingest_ends_with_the_same_store() {
     let chain = Chain::new();
     let expected = Expected::of(chain::FIRST, &chain.blocks);
     let (_dir, ordered) = read(&chain.bytes());
     let client = start();
-    // Each run goes one message further than the last one could, through the blocks where everything happens.
+    // Each run gets one message further than the last one, through the blocks with all kinds of transactions.
     let before = 2 * (chain.blocks.len() as u32 - chain::EVENTFUL);
     let mut interrupted = BTreeSet::new();
     let somewhere = ["append_block", "put_block_chunk", "utxo_create", "utxo_put_transaction_chunk", "utxo_spend"];
-    // Those at each method first: of what is there already less is sent, so that not every message is the one that follows.
+    // First a failure at each method: later runs send less of what is already stored, so they may skip some messages.
     let at_each = somewhere.iter().map(|method| (u32::MAX, Some(*method)));
     for (left, never) in at_each.chain((before..).map(|left| (left, None))) {
         let flaky = Flaky { inner: client.transport(), left: AtomicU32::new(left), never, failed: Mutex::default() };
@@ -211,9 +211,9 @@ fn interrupted_again_and_again_it_ends_with_the_same_store() {
     expected.check(&client);
 }
 
-/// Blocks that were pruned, and the same files again: nothing of them is sent, and what is left is as the blocks imply.
+/// Replays the same files after pruning: nothing of the pruned blocks is sent, and the rest is as the blocks imply.
 #[test]
-fn a_replay_after_pruning_sends_nothing_of_pruned_blocks() {
+fn replay_after_pruning_sends_nothing_of_pruned_blocks() {
     let chain = Chain::new();
     let expected = Expected::of(chain::FIRST, &chain.blocks);
     let (_dir, ordered) = read(&chain.bytes());
@@ -236,7 +236,7 @@ fn a_replay_after_pruning_sends_nothing_of_pruned_blocks() {
     assert_eq!(again.left_out_blocks, u64::from(pruned - chain::FIRST + 1));
     assert_eq!((again.verified.pruned, again.records), (gone, storage.records));
     assert_eq!(again.verified.unspent, expected.unspent.len() as u64);
-    assert_eq!(again.transactions, again.already_there, "nothing is made that was there before");
+    assert_eq!(again.transactions, again.already_there, "no record is created again");
     // The next block is replayed on the records that are left.
     let next = chain.next();
     let (_dir, later) = read(&chain::framed(std::slice::from_ref(&next)));
@@ -245,7 +245,7 @@ fn a_replay_after_pruning_sends_nothing_of_pruned_blocks() {
 }
 
 #[test]
-fn a_store_that_is_not_what_the_blocks_imply_is_noticed() {
+fn store_that_differs_from_the_blocks_is_detected() {
     let chain = Chain::new();
     let expected = Expected::of(chain::FIRST, &chain.blocks);
     let (_dir, ordered) = read(&chain.bytes());
@@ -266,7 +266,7 @@ fn a_store_that_is_not_what_the_blocks_imply_is_noticed() {
 }
 
 #[test]
-fn blocks_without_heights_are_refused_before_anything_is_sent() {
+fn blocks_without_heights_are_refused_before_sending() {
     let chain = Chain::new();
     let (_dir, ordered) = read(&chain.bytes());
     let client = start();
@@ -285,8 +285,8 @@ fn refusal<T>(result: anyhow::Result<T>) -> String {
 }
 
 #[test]
-fn a_test_networks_coinbases_are_spent_as_early_as_the_option_says() {
-    // Depths in the order of blocks, the youngest coinbase that is spent, and what is refused then.
+fn coinbase_maturity_option_allows_early_spends() {
+    // Depths in the order of blocks, and the depth of the youngest coinbase that is spent.
     for (depths, youngest) in [(&[9, 5, 7][..], 5), (&[1, 1, 4], 1), (&[2, 0], 0)] {
         let chain = Chain::young(depths);
         let (_dir, ordered) = read(&chain.bytes());
@@ -295,7 +295,7 @@ fn a_test_networks_coinbases_are_spent_as_early_as_the_option_says() {
         assert!(instructions.per_transaction_created > 0 && instructions.per_output_spent > 0);
         let utxo = report.ingest.utxo.unwrap();
         assert_eq!((utxo.spent_outputs, utxo.verified.spent), (depths.len() as u64, depths.len() as u64));
-        // Without the option, with one block more, and with the most.
+        // Without the option, with one block more, and with the largest value.
         for (plan, maturity) in
             [(UTXO, 100), (with_maturity(youngest + 1), youngest + 1), (with_maturity(u32::MAX / 2), u32::MAX / 2)]
         {
@@ -317,7 +317,7 @@ fn a_test_networks_coinbases_are_spent_as_early_as_the_option_says() {
 }
 
 #[test]
-fn a_canister_elsewhere_keeps_its_maturity_and_another_one_is_named_before_anything_is_sent() {
+fn differing_maturity_of_an_existing_canister_is_refused_before_sending() {
     let chain = Chain::young(&[4, 3]);
     let (_dir, ordered) = read(&chain.bytes());
     let client = start();
@@ -330,7 +330,7 @@ fn a_canister_elsewhere_keeps_its_maturity_and_another_one_is_named_before_anyth
     let utxo = UtxoSettingsChange { coinbase_maturity: Some(3), ..UtxoSettingsChange::default() };
     client.set_config(&ConfigChange { utxo: Some(utxo), ..ConfigChange::default() }).done().unwrap();
     assert!(refusal(ingest::feed_to(&client, &ordered, with_maturity(100))).contains("is 3;"));
-    // As it was said, and with nothing said at all.
+    // With the matching option, and without the option.
     for plan in [with_maturity(3), UTXO] {
         ingest::feed_to(&client, &ordered, plan).unwrap();
     }

@@ -6,36 +6,36 @@ use serde_bytes::ByteBuf;
 use std::collections::BTreeSet;
 
 /// Checks the class of each error of a type. Together the classes must list every error of the interface.
-fn holds<E: Refusal + CandidType>(classes: &[(Retry, &[E])]) {
+fn assert_classes<E: Refusal + CandidType>(classes: &[(Retry, &[E])]) {
     let mut types = TypeContainer::new();
     let of = types.add::<E>();
     let of = types.env.trace_type(&of).unwrap();
     let TypeInner::Variant(cases) = of.as_ref() else { panic!("{of:?}") };
     let all: BTreeSet<String> = cases.iter().map(|case| case.id.to_string()).collect();
-    let mut told = BTreeSet::new();
+    let mut listed = BTreeSet::new();
     for (class, errors) in classes {
         for error in *errors {
             assert_eq!(error.retry(), *class, "{error:?}");
             let shown = format!("{error:?}");
-            told.extend(shown.split(|c: char| !c.is_alphanumeric()).next().map(str::to_string));
+            listed.extend(shown.split(|c: char| !c.is_alphanumeric()).next().map(str::to_string));
         }
     }
-    assert_eq!(told, all, "{}", std::any::type_name::<E>());
+    assert_eq!(listed, all, "{}", std::any::type_name::<E>());
 }
 
 fn text() -> String {
     "because".into()
 }
 
-fn somebody() -> Principal {
+fn caller() -> Principal {
     Principal::anonymous()
 }
 
 #[test]
-fn of_appending_and_rolling_back() {
-    let (by, expires_at) = (Some(somebody()), 0);
+fn classes_of_append_and_rollback_errors() {
+    let (by, expires_at) = (Some(caller()), 0);
     let full = || AppendError::CapacityExhausted { held_by: HeldBy::Exporter("archive".into()) };
-    holds(&[
+    assert_classes(&[
         (
             Again,
             &[
@@ -65,7 +65,7 @@ fn of_appending_and_rolling_back() {
             ],
         ),
     ]);
-    holds(&[
+    assert_classes(&[
         (
             Again,
             &[
@@ -88,7 +88,7 @@ fn of_appending_and_rolling_back() {
             ],
         ),
     ]);
-    holds(&[
+    assert_classes(&[
         (Again, &[RollbackError::UploadOpen { by, expires_at }, RollbackError::RollbackUnderway { to: 0 }]),
         (
             Never,
@@ -100,7 +100,7 @@ fn of_appending_and_rolling_back() {
             ],
         ),
     ]);
-    holds(&[
+    assert_classes(&[
         (Again, &[ResetError::UploadOpen { by, expires_at }, ResetError::RollbackUnderway { to: 0 }]),
         (
             Never,
@@ -114,9 +114,9 @@ fn of_appending_and_rolling_back() {
 }
 
 #[test]
-fn of_reading_and_exporting() {
+fn classes_of_read_and_export_errors() {
     let corrupt = || ReadError::Corrupt { why: text() };
-    holds(&[(
+    assert_classes(&[(
         Never,
         &[
             ReadError::NotFound,
@@ -128,7 +128,7 @@ fn of_reading_and_exporting() {
         ],
     )]);
     let cursor = ExportCursor { number: 0, hash: BlockHash::default(), segment: 3, offset: 0, rollbacks: 0 };
-    holds(&[
+    assert_classes(&[
         (Again, &[ExportError::Behind { head: None }]),
         (
             Never,
@@ -141,7 +141,7 @@ fn of_reading_and_exporting() {
             ],
         ),
     ]);
-    holds(&[
+    assert_classes(&[
         (Again, &[KeyError::Behind { head: None }]),
         (AfterPruning, &[KeyError::Corrupt { number: 0, why: text() }]),
         (
@@ -154,12 +154,12 @@ fn of_reading_and_exporting() {
             ],
         ),
     ]);
-    holds(&[(
+    assert_classes(&[(
         Never,
         &[
             ExporterError::BadName { why: text() },
             ExporterError::Anonymous,
-            ExporterError::NameTaken { principal: somebody() },
+            ExporterError::NameTaken { principal: caller() },
             ExporterError::PrincipalTaken { name: text() },
             ExporterError::TooMany { limit: 0 },
             ExporterError::Unknown,
@@ -167,7 +167,7 @@ fn of_reading_and_exporting() {
             ExporterError::Keyless,
         ],
     )]);
-    holds(&[(
+    assert_classes(&[(
         Never,
         &[
             AckError::NotRegistered { why: text() },
@@ -179,14 +179,17 @@ fn of_reading_and_exporting() {
 }
 
 #[test]
-fn of_operating() {
+fn classes_of_operation_errors() {
     let (field, why) = (text(), text());
-    holds(&[(Never, &[ConfigError::Invalid { field, why }])]);
+    assert_classes(&[(Never, &[ConfigError::Invalid { field, why }])]);
     let register = RoleError::RegisterExporter { why: text() };
-    holds(&[(Never, &[RoleError::Anonymous, RoleError::TooMany { limit: 0 }, register])]);
-    holds(&[(Never, &[PruneError::Invalid { field: text(), why: text() }, PruneError::NoPolicy, PruneError::Stopped])]);
-    holds(&[(Never, &[DeletionsError::AdminOnly])]);
-    holds(&[(
+    assert_classes(&[(Never, &[RoleError::Anonymous, RoleError::TooMany { limit: 0 }, register])]);
+    assert_classes(&[(
+        Never,
+        &[PruneError::Invalid { field: text(), why: text() }, PruneError::NoPolicy, PruneError::Stopped],
+    )]);
+    assert_classes(&[(Never, &[DeletionsError::AdminOnly])]);
+    assert_classes(&[(
         Never,
         &[
             UtxoPrunerError::ZeroHeight,
@@ -200,7 +203,7 @@ fn of_operating() {
             UtxoPrunerError::TooMany { limit: 0 },
         ],
     )]);
-    holds(&[
+    assert_classes(&[
         (Again, &[BlobDeletionError::Leased, BlobDeletionError::TooManyLeases { limit: 0 }]),
         (
             AfterPruning,
@@ -231,12 +234,12 @@ fn of_operating() {
 }
 
 #[test]
-fn of_records() {
+fn classes_of_record_errors() {
     let by = || Spender { txid: Txid::default(), vin: 0 };
     let stored = UtxoHash::default;
     let bad = || (text(), text());
     let (field, why) = bad();
-    holds(&[
+    assert_classes(&[
         (
             AfterPruning,
             &[
@@ -269,7 +272,7 @@ fn of_records() {
         ),
     ]);
     let (field, why) = bad();
-    holds(&[
+    assert_classes(&[
         (
             AfterPruning,
             &[
@@ -303,7 +306,7 @@ fn of_records() {
     ]);
     let (field, why) = bad();
     let store = ExternalStore { blob_key: ByteBuf::new(), file_type: FileType::Tx, store_type: StoreType::Tx };
-    holds(&[
+    assert_classes(&[
         (
             AfterPruning,
             &[
@@ -343,8 +346,8 @@ fn of_records() {
 }
 
 #[test]
-fn of_a_transactions_upload() {
-    holds(&[
+fn classes_of_transaction_upload_errors() {
+    assert_classes(&[
         (
             Again,
             &[
@@ -367,7 +370,7 @@ fn of_a_transactions_upload() {
 }
 
 #[test]
-fn of_a_transactions_spends_the_worst() {
+fn class_of_several_spends_is_the_worst() {
     let spend = |error| RefusedSpend { spend: 0, error };
     assert_eq!(Vec::<RefusedSpend>::new().retry(), Never);
     assert_eq!(vec![spend(UtxoSpendError::OutOfSpace)].retry(), AfterPruning);

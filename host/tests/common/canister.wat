@@ -1,5 +1,5 @@
-;; A canister for the host's tests. Its state is three counters: one on the heap, one in a global that isn't exported,
-;; one in stable memory; `state` answers them, the size of stable memory and the timer's firings, 8 bytes each.
+;; A canister for the host's tests. Its state is three counters: one on the heap, one in a global that is not exported, one in stable
+;; memory. `state` returns the counters, the size of stable memory, the timer's firings and the cleanups, 8 bytes each.
 (module
   (import "ic0" "msg_arg_data_size" (func $arg_size (result i32)))
   (import "ic0" "msg_arg_data_copy" (func $arg_copy (param i32 i32 i32)))
@@ -79,7 +79,7 @@
   (func (export "canister_update bump") (call $do_bump) (call $do_state))
   (func (export "canister_query state") (call $do_state))
   (func (export "canister_query bump_query") (call $do_bump) (call $do_state))
-  ;; Everything a message can change, and then a trap: counters, both memories' sizes, timer, certified data, a call.
+  ;; Changes everything that a message can change, then traps: counters, both memories' sizes, timer, certified data, a call.
   (func (export "canister_update bump_trap")
     (call $do_bump)
     (drop (call $stable_grow (i64.const 5)))
@@ -100,7 +100,7 @@
     (call $reply64 (i64.extend_i32_s (call $stable32_grow (i32.wrap_i64 (call $arg (i32.const 0)))))))
   (func (export "canister_update grow_heap") (drop (call $args))
     (call $reply64 (i64.extend_i32_s (memory.grow (i32.wrap_i64 (call $arg (i32.const 0)))))))
-  ;; (offset, size): writes what lies on the heap.
+  ;; (offset, size): writes the heap's arguments to stable memory.
   (func (export "canister_update write") (drop (call $args))
     (call $stable_write (call $arg (i32.const 0)) (i64.const 4096) (call $arg (i32.const 1)))
     (call $reply64 (call $counter (i32.const 0))))
@@ -126,10 +126,10 @@
   (func (export "canister_query forbidden") (drop (call $timer_set (i64.const 1))))
   (func (export "canister_query clock") (call $reply64 (call $time)))
   (func (export "canister_inspect_message")
-    ;; Takes every name but those of 3 bytes: "bad".
+    ;; Accepts every name except those of 3 bytes: "bad".
     (if (i32.ne (call $name_size) (i32.const 3)) (then (call $accept))))
 
-  ;; A call to this canister, not performed yet: method's place and length, and which function gets the reply.
+  ;; Builds a call to this canister, not performed yet: position and length of the method's name, and the function for the reply.
   (func $call_self (param $name i32) (param $size i32) (param $reply i32)
     (call $self_copy (i32.const 600) (i32.const 0) (call $self_size))
     (call $call_new (i32.const 600) (call $self_size) (local.get $name) (local.get $size)
@@ -151,10 +151,10 @@
     (call $call_new (i32.const 4096) (local.get $n) (i32.const 1032) (i32.const 4)
       (i32.const 0) (i32.const 41) (i32.const 1) (i32.const 42))
     (drop (call $call_perform)))
-  ;; Never answers: it always waits for another one of itself.
+  ;; Never answers: each call waits for another one to itself.
   (func (export "canister_update hang")
     (call $do_bump) (call $call_self (i32.const 1080) (i32.const 4) (i32.const 0)) (drop (call $call_perform)))
-  ;; (method of 4 bytes, seconds): calls it, with 1,000 cycles, and waits so long at most.
+  ;; (method of 4 bytes, seconds): calls it, with 1,000 cycles, and waits at most so many seconds.
   (func (export "canister_update call_bounded") (drop (call $args))
     (call $call_self (i32.const 4096) (i32.const 4) (i32.const 0))
     (call $call_cycles (i64.const 0) (i64.const 1000))
@@ -163,7 +163,7 @@
     (call $accept_cycles (i64.const 0) (i64.const 300) (i32.const 512))
     (call $available (i32.const 528))
     (call $reply_append (i32.const 512) (i32.const 32)) (call $reply))
-  ;; Callbacks answer their environment, and the reply they got or the reject's code.
+  ;; Callbacks return their environment, and the reply or the reject code.
   (func $on_reply (param i32)
     (i64.store (i32.const 512) (i64.extend_i32_u (local.get 0)))
     (i64.store (i32.const 520) (i64.extend_i32_u (call $reject_code)))

@@ -1,25 +1,25 @@
-//! The test canister and what the tests do with it.
+//! The test canister, and functions to use it.
 
 #![allow(dead_code, reason = "every test uses a part of it")]
 
 use coppice_host::{ErrorCode, Host, Principal, RejectResponse};
 
-/// Who calls.
+/// The caller of the tests.
 pub const ANYONE: Principal = Principal::anonymous();
 
-/// The Wasm of `canister.wat`.
+/// Returns the Wasm of `canister.wat`.
 pub fn wasm() -> Vec<u8> {
     wat::parse_str(include_str!("canister.wat")).expect("the test canister is valid")
 }
 
-/// The same with some more text in the module.
+/// Returns the Wasm of `canister.wat` with additional text in the module.
 pub fn wasm_with(addition: &str) -> Vec<u8> {
     let text = include_str!("canister.wat").trim_end();
     let text = text.strip_suffix(')').expect("the module's end");
     wat::parse_str(format!("{text}\n{addition})")).expect("the test canister is valid")
 }
 
-/// A host with a test canister.
+/// Returns a host with a test canister.
 pub fn installed() -> (Host, Principal) {
     let host = Host::new();
     let canister = host.create_canister();
@@ -27,22 +27,22 @@ pub fn installed() -> (Host, Principal) {
     (host, canister)
 }
 
-/// Numbers as bytes.
+/// Converts numbers to bytes.
 pub fn bytes(numbers: &[u64]) -> Vec<u8> {
     numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
 }
 
-/// Bytes as numbers.
+/// Converts bytes to numbers.
 pub fn numbers(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks(8).map(|chunk| u64::from_le_bytes(chunk.try_into().expect("whole numbers"))).collect()
 }
 
-/// Calls an update that takes and answers numbers.
+/// Calls an update that takes and returns numbers.
 pub fn update(host: &Host, canister: Principal, method: &str, arguments: &[u64]) -> Result<Vec<u64>, RejectResponse> {
     host.update_call(canister, ANYONE, method, bytes(arguments)).map(|reply| numbers(&reply))
 }
 
-/// Calls a query that takes and answers numbers.
+/// Calls a query that takes and returns numbers.
 pub fn query(host: &Host, canister: Principal, method: &str, arguments: &[u64]) -> Result<Vec<u64>, RejectResponse> {
     host.query_call(canister, ANYONE, method, bytes(arguments)).map(|reply| numbers(&reply))
 }
@@ -58,19 +58,19 @@ pub struct State {
     pub cleanup: u64,
 }
 
-/// Asks a canister for its state.
+/// Returns a canister's state.
 pub fn state(host: &Host, canister: Principal) -> State {
     let values = query(host, canister, "state", &[]).expect("a state");
     let [heap, global, stable, stable_pages, firings, cleanup] = values[..] else { panic!("six numbers") };
     State { heap, global, stable, stable_pages, firings, cleanup }
 }
 
-/// The state after some bumps.
+/// Returns the state after `times` bumps.
 pub fn bumped(times: u64) -> State {
     State { heap: times, global: times, stable: times, stable_pages: u64::from(times > 0), ..State::default() }
 }
 
-/// The code of a call that must have failed.
+/// Returns the error code of a call that must have failed.
 pub fn code<T: std::fmt::Debug>(result: Result<T, RejectResponse>) -> ErrorCode {
     result.expect_err("the call must fail").error_code
 }

@@ -1,4 +1,4 @@
-//! Bitcoin blocks made here, and the UTXO set that any blocks imply, computed with the `bitcoin` crate alone.
+//! Bitcoin blocks generated here, and the UTXO set that any blocks imply, computed only with the `bitcoin` crate.
 
 use bitcoin::absolute::LockTime;
 use bitcoin::consensus::{Encodable, serialize};
@@ -16,7 +16,7 @@ use coppice_interface::*;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 
-/// A txid's bytes, as the canister has them.
+/// Returns a txid's bytes in the canister's order.
 pub fn internal(txid: Txid) -> [u8; 32] {
     txid.to_byte_array()
 }
@@ -30,16 +30,16 @@ pub struct Output {
     pub height: u32,
 }
 
-/// What the store must hold.
+/// The expected contents of the store.
 #[derive(Debug, Default)]
 pub struct Expected {
     pub height: u32,
     /// Blocks until a coinbase can be spent.
     pub maturity: u32,
-    /// Transactions, with their blocks' heights: before BIP 30 a coinbase could be repeated.
+    /// Transactions, with the heights of their blocks: before BIP 30 a coinbase could be repeated.
     pub transactions: BTreeMap<Txid, (Transaction, Vec<u32>)>,
     pub unspent: BTreeMap<OutPoint, Output>,
-    /// With the input that spends it.
+    /// Spent outputs, with the spending input.
     pub spent: BTreeMap<OutPoint, (Output, Txid, u32)>,
     /// Inputs that spend outputs of transactions in none of the blocks.
     pub without_record: usize,
@@ -48,7 +48,7 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// Of blocks from a height on.
+    /// Computes the set after these blocks, the first at height `first`.
     pub fn of(first: u32, blocks: &[Block]) -> Self {
         let mut set = Self { height: first + blocks.len() as u32 - 1, maturity: 100, ..Self::default() };
         for (height, block) in (first..).zip(blocks) {
@@ -100,12 +100,12 @@ impl Expected {
         self.transactions.insert(txid, (transaction.clone(), vec![height]));
     }
 
-    /// Of all unspent outputs.
+    /// Returns the sum of all unspent outputs.
     pub fn satoshis(&self) -> u64 {
         self.unspent.values().map(|output| output.satoshis).sum()
     }
 
-    /// Holds a canister's store against it: each outpoint, each record, each transaction's bytes.
+    /// Compares a canister's store: each outpoint, each record, each transaction's bytes.
     pub fn check(&self, client: &Client<impl Transport>) {
         let storage: StorageStatus = ask(client, "get_storage_status", candid::encode_args(()).unwrap());
         assert_eq!(storage.utxo.records, self.transactions.len() as u64);
@@ -177,7 +177,7 @@ impl Expected {
         if !extended {
             assert_eq!(bytes, standard, "{txid}");
         } else {
-            // Between version and outputs everything is longer by what the inputs spend.
+            // The extended form is longer between version and outputs, by the outputs that the inputs spend.
             let tail = serialize(&transaction.output).len() + 4;
             assert_eq!((&bytes[..4], &bytes[4..10]), (&standard[..4], &[0, 0, 0, 0, 0, 0xEF][..]));
             assert_eq!(bytes[bytes.len() - tail..], standard[standard.len() - tail..], "{txid}");
@@ -190,7 +190,7 @@ fn ask<R: candid::CandidType + DeserializeOwned>(client: &Client<impl Transport>
     candid::decode_one(&reply.unwrap()).unwrap()
 }
 
-/// Blocks as `blk*.dat` has them.
+/// Returns blocks in the format of `blk*.dat`.
 pub fn framed(blocks: &[Block]) -> Vec<u8> {
     let frame = |block: &Block| {
         let raw = serialize(block);
@@ -199,13 +199,13 @@ pub fn framed(blocks: &[Block]) -> Vec<u8> {
     blocks.iter().flat_map(frame).collect()
 }
 
-/// Blocks at the end of [`Chain`] that have more than a coinbase of their own.
+/// Blocks at the end of [`Chain`] with more than their own coinbase.
 pub const EVENTFUL: u32 = 4;
 
 /// Height of the first block of [`Chain`].
 pub const FIRST: u32 = 1_000;
 
-/// A chain from height [`FIRST`] on: coinbases until the first of them can be spent, then everything else.
+/// A chain from height [`FIRST`] on: coinbases until the first of them can be spent, then all kinds of transactions.
 pub struct Chain {
     pub blocks: Vec<Block>,
 }
@@ -237,8 +237,8 @@ impl Chain {
         }
         chain.push_with(chain.blocks[40].txdata[0].clone(), Vec::new());
         let coinbase = |block: usize| of(&chain.blocks[block].txdata[0], 0);
-        // In one block: a coinbase's outputs, spent by a child and a grandchild, which spends two generations; what is no
-        // UTXO; an output of no satoshis that is one; a witness; an input that no block has.
+        // In one block: a coinbase's outputs, spent by a child and a grandchild, which spends from two generations; outputs that are no
+        // UTXOs; an output of 0 satoshis that is one; a witness; an input that spends an output of no block.
         let parent = spending(
             &[coinbase(0), coinbase(1)],
             vec![
@@ -256,10 +256,10 @@ impl Chain {
             &[OutPoint { txid: Txid::from_byte_array([8; 32]), vout: 1 }, of(&parent, 1)],
             vec![output(1, vec![5])],
         );
-        // A script of more than an ingress message, which its spender repeats in the extended form.
+        // A script longer than an ingress message, which its spender repeats in the extended form.
         let long = spending(&[of(&grandchild, 0)], vec![output(40, vec![6; 2_100_000]), output(5, vec![7])]);
         let heir = spending(&[of(&long, 0)], vec![output(30, vec![8]), output(0, vec![0x6A])]);
-        // All its outputs are spent, and none is left.
+        // It has no UTXOs, so none is left unspent.
         let burnt = spending(&[of(&long, 1), of(&stranger, 0)], vec![output(0, vec![0x6A])]);
         chain.push(vec![parent, child, grandchild, stranger]);
         chain.push(vec![long]);
@@ -267,8 +267,8 @@ impl Chain {
         chain
     }
 
-    /// A chain made for tests: ten coinbases, then a block for each of these numbers, which spends the coinbase of the
-    /// block so many before it, or its own.
+    /// Creates a chain for test networks: ten coinbases, then a block for each depth, which spends the coinbase of the block that many
+    /// before it, or its own for 0.
     pub fn young(depths: &[usize]) -> Self {
         let mut chain = Self { blocks: Vec::new() };
         (0..10).for_each(|_| chain.push(Vec::new()));
@@ -282,12 +282,12 @@ impl Chain {
         chain
     }
 
-    /// The height of the last block.
+    /// Returns the height of the last block.
     pub fn height(&self) -> u32 {
         FIRST + self.blocks.len() as u32 - 1
     }
 
-    /// The block behind the last one: it spends an output of that one's.
+    /// Returns the block after the last one; it spends an output of the last block.
     pub fn next(&self) -> Block {
         let heir = &self.blocks[self.blocks.len() - 1].txdata[1];
         let mut longer = Self { blocks: self.blocks.clone() };
@@ -299,7 +299,7 @@ impl Chain {
         self.push_with(self.coinbase(), transactions);
     }
 
-    /// The next block's.
+    /// Returns the next block's coinbase.
     fn coinbase(&self) -> Transaction {
         let height = i64::from(FIRST) + self.blocks.len() as i64;
         let mut coinbase = genesis_block(Network::Regtest).txdata.remove(0);
@@ -325,7 +325,7 @@ impl Chain {
         self.blocks.push(block);
     }
 
-    /// As `blk*.dat` has it.
+    /// Returns the chain in the format of `blk*.dat`.
     pub fn bytes(&self) -> Vec<u8> {
         framed(&self.blocks)
     }
