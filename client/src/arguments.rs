@@ -1,4 +1,4 @@
-//! Test: the longest argument that this client encodes for each method, compared with the table of the ingress filter.
+//! Test: compares the longest argument that this client encodes for each method with the table of the ingress filter.
 
 use crate::batch::longest_batch;
 use crate::completion::MAX_IDS;
@@ -15,7 +15,7 @@ const N32: u32 = u32::MAX;
 const N64: u64 = u64::MAX;
 /// Rows of a lease that one message completes.
 const LEASED: usize = 2_000;
-/// Winners of one message.
+/// Winners in one message.
 const WINNERS: usize = 5_000;
 
 fn bytes(length: usize) -> ByteBuf {
@@ -46,7 +46,7 @@ fn length(args: impl ArgumentEncoder) -> u64 {
     encode_args(args).unwrap().len() as u64
 }
 
-/// The longest argument of each method of which a client sends less than half a message.
+/// Returns the longest argument of each method whose arguments are at most half a message.
 fn longest() -> BTreeMap<&'static str, u64> {
     let mut all = blocks();
     all.extend(records());
@@ -132,7 +132,7 @@ fn records() -> BTreeMap<&'static str, u64> {
         ("utxo_get", length((&UtxoGet { txid: txid(), first: N32, limit: N32, extra_pages_cursor: None },))),
         ("utxo_get_transaction", length((&part,))),
         ("utxo_get_inpoints", length((&part,))),
-        // Longer ones are called as queries only.
+        // Longer arguments are sent only as queries.
         ("utxo_get_spend", QUERY),
         ("utxo_list_unmined", length((Some(&cursor), N32))),
         ("notify_block_persisted", length((N32,))),
@@ -229,24 +229,24 @@ fn operation() -> BTreeMap<&'static str, u64> {
         ("get_logs", length((Some(LogPriority::Error), Some(N64), N32))),
         ("get_storage_status", length(())),
         ("health", length(())),
-        // A gateway sends the headers of a browser.
+        // A gateway forwards the headers of a browser.
         ("http_request", QUERY),
     ]
     .into()
 }
 
-/// The longest encoding of a structure all of whose fields are optional, with every field set.
+/// Returns the longest encoding of a structure of optional fields, with every field set.
 fn length_of_all<T: CandidType + Default>() -> u64 {
     length((&T::default(),)) + length_of_values::<T>()
 }
 
-/// Bytes by which the longest values are longer than none in each field.
+/// Returns how many bytes the longest values of all fields add to an encoding without values.
 fn length_of_values<T: CandidType>() -> u64 {
     let TypeInner::Record(fields) = T::ty().as_ref().clone() else { panic!("a structure") };
     fields.iter().map(|field| most(&field.ty) - 1).sum()
 }
 
-/// Bytes of the longest value of a type that has one.
+/// Returns the bytes of the longest value of a type, if it has one.
 fn most(ty: &Type) -> u64 {
     match ty.as_ref() {
         TypeInner::Null => 0,
@@ -262,16 +262,16 @@ fn most(ty: &Type) -> u64 {
     }
 }
 
-/// Twice the longest, and at most as much as the platform lets in, or as a query may cost.
+/// The table's limit is twice the longest argument, but at most the platform's limit, or the cost limit of a query.
 #[test]
-fn the_largest_argument_of_each_method_is_twice_the_longest_that_is_sent() {
+fn limit_of_each_argument_is_twice_the_longest_one_sent() {
     let longest = longest();
     let mut wrong = Vec::new();
     for &Method { name: method, is_query, largest, .. } in TABLE {
         let most = if is_query { QUERY } else { INGRESS };
-        // A method without a longest argument carries payload, and may be as long as a message.
+        // A method without a longest argument carries payload, which may be as long as a message.
         let twice = longest.get(method).map_or(INGRESS, |longest| 2 * longest).min(most);
-        // Settings come and go: theirs may be up to a quarter above.
+        // Fields of settings are added and removed, so their limits may be up to a quarter above.
         let slack = if method.starts_with("set_") || method == "plan_prune" { twice / 4 } else { 0 };
         if !(twice..=twice + slack).contains(&largest) {
             wrong.push(format!("(\"{method}\", {twice}), not {largest}"));

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_bytes::ByteBuf;
 use std::time::{Duration, Instant};
 
-/// Returns the most that values of a type cost beyond `units` for each byte, or `None` if there is no such bound.
+/// Returns by how much values of a type cost at most beyond `units` per byte, or `None` if there is no such bound.
 fn excess(env: &TypeEnv, of: &Type, units: i64) -> Option<i64> {
     let name = |label: &Label| match label {
         Label::Named(name) => name.len() as i64,
@@ -16,7 +16,7 @@ fn excess(env: &TypeEnv, of: &Type, units: i64) -> Option<i64> {
     };
     // A list of any length: each item must pay for itself.
     let list = |item: &Type| (excess(env, item, units)? + 3 <= 0).then_some(2 - units);
-    // Candid's own figures; two more, because types with a name and `struct`s around a value cost one each.
+    // Candid's own costs, plus two, because named types and `struct`s around a value cost one each.
     let cost = match env.trace_type(of).unwrap().as_ref() {
         TypeInner::Null | TypeInner::Reserved => Some(1),
         TypeInner::Bool | TypeInner::Nat | TypeInner::Int | TypeInner::Nat8 | TypeInner::Int8 => Some(1 - units),
@@ -41,7 +41,7 @@ fn excess(env: &TypeEnv, of: &Type, units: i64) -> Option<i64> {
     cost.map(|cost| cost + 2)
 }
 
-/// Fewest bytes that a value has, where a liar leaves out all that may be left out.
+/// Returns the fewest bytes of a value, if a replica omits every optional part.
 fn least(env: &TypeEnv, of: &Type) -> usize {
     match env.trace_type(of).unwrap().as_ref() {
         TypeInner::Null | TypeInner::Reserved | TypeInner::Opt(_) => 0,
@@ -50,7 +50,7 @@ fn least(env: &TypeEnv, of: &Type) -> usize {
     }
 }
 
-/// Types of which a type has lists.
+/// Collects the item types of all lists in a type.
 fn items(env: &TypeEnv, of: &Type, found: &mut Vec<Type>) {
     match env.trace_type(of).unwrap().as_ref() {
         TypeInner::Opt(inner) => items(env, inner, found),
@@ -66,7 +66,7 @@ fn items(env: &TypeEnv, of: &Type, found: &mut Vec<Type>) {
 }
 
 #[test]
-fn no_reply_of_the_interface_costs_more_than_its_quota() {
+fn every_reply_type_costs_at_most_half_its_quota() {
     let mut types = TypeContainer::new();
     let all = crate::methods::replies(&mut types);
     let replies = || all.iter().map(|(method, of)| (*method, of));
@@ -76,9 +76,9 @@ fn no_reply_of_the_interface_costs_more_than_its_quota() {
         let excess = excess(&types.env, of, half);
         assert!(excess.is_some_and(|excess| excess < most), "{method}: {excess:?}");
     }
-    // The reckoning sees what would not fit.
-    assert!(replies().any(|(_, of)| excess(&types.env, of, half / 2).is_none()), "half as much would do for all");
-    // A list of what may be nothing costs a liar no bytes: only the quota ends it.
+    // The computation detects types that exceed the quota.
+    assert!(replies().any(|(_, of)| excess(&types.env, of, half / 2).is_none()), "half as much would suffice for all");
+    // Items without bytes make an endless list free to send: only the quota stops its decoding.
     let mut lists = Vec::new();
     replies().for_each(|(_, of)| items(&types.env, of, &mut lists));
     let free: Vec<String> =
@@ -94,9 +94,9 @@ fn cost<T: CandidType + for<'a> Deserialize<'a>>(value: T) -> (usize, usize) {
     (message.len(), cost.decoding_quota.unwrap())
 }
 
-/// Many of the smallest items there are, pages of a thousand items, and payloads of megabytes.
+/// Tests many of the smallest items, pages of a thousand items, and payloads of megabytes.
 #[test]
-fn the_largest_honest_replies_fit() {
+fn largest_honest_replies_fit_the_quota() {
     let page = |chunk: ExportChunk, count| {
         Ok::<_, ExportError>(ExportPage { chunks: vec![chunk; count], cursor: None, head: Some(u64::MAX) })
     };
@@ -156,9 +156,9 @@ fn chunk() -> ExportChunk {
     }
 }
 
-/// A newer canister may say more: the reader of today leaves it out.
+/// A newer canister may send more fields, which this client ignores.
 #[test]
-fn a_page_with_a_field_more_in_each_item_fits() {
+fn page_with_an_unknown_field_in_each_item_fits() {
     #[derive(CandidType)]
     struct Newer {
         id: u64,
@@ -183,7 +183,7 @@ fn a_page_with_a_field_more_in_each_item_fits() {
     assert_eq!(rows.len(), 1_000);
 }
 
-/// An answer whose last byte, the length of a list, says 2^62.
+/// Makes the last byte of a message, the length of a list, 2^62.
 fn endless(mut message: Vec<u8>) -> Vec<u8> {
     assert_eq!(message.pop(), Some(0));
     message.extend([0x80; 8]);
@@ -192,7 +192,7 @@ fn endless(mut message: Vec<u8>) -> Vec<u8> {
 }
 
 #[test]
-fn a_reply_that_says_more_than_it_has_bytes_for_ends_at_once() {
+fn reply_that_claims_endless_content_is_refused_quickly() {
     #[derive(CandidType)]
     struct Nothing {}
     let args = |value: Vec<u8>| candid::encode_args((7_u64, value)).unwrap();
@@ -222,14 +222,14 @@ fn a_reply_that_says_more_than_it_has_bytes_for_ends_at_once() {
         assert!(began.elapsed() < Duration::from_secs(5), "{what}");
         assert!(error.to_string().len() < 1_000, "{what}: {error}");
     }
-    // A bomb in the place of a value: entries that cost no byte each.
+    // Items that cost no bytes, in the place of a value.
     let entries = endless(candid::encode_one(Vec::<()>::new()).unwrap());
     assert!(decode::<(Vec<Option<ByteBuf>>,)>(&entries).is_err());
 }
 
-/// A table of types that is as long as is allowed, each of which names the next one, or all others.
+/// Tests type tables of the maximum length, in which each type names the next one, or all others.
 #[test]
-fn the_longest_table_of_types_is_read_at_once() {
+fn longest_type_table_is_refused_quickly() {
     let leb = |mut number: usize| {
         let mut bytes = Vec::new();
         while number > 0x7F {
