@@ -35,7 +35,7 @@ impl<T: Transport> Transport for &T {
 }
 
 /// A transport that sends queries as update calls: slower, but answered by the subnet instead of one replica. The caller needs a role, any
-/// role. The canister refuses arguments that are longer than both twice the longest of the method and 10,000 bytes.
+/// role. The canister refuses arguments that are longer than twice the longest of the method, or than 10,000 bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Replicated<T>(pub T);
 

@@ -54,8 +54,8 @@ impl<T: Transport> Client<T> {
         Ok(Sent::InChunks)
     }
 
-    /// Repeats `commit_block` until it is done. For the upload's producer, and operators. An upload expires after two minutes without a
-    /// call.
+    /// Repeats `commit_block` until it is done. For the upload's producer, and operators. An upload expires after
+    /// `upload_expiry_secs`, by default 120, without a call.
     ///
     /// A repeated call continues.
     ///

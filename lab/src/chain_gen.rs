@@ -19,7 +19,7 @@ pub const LONG_EVERY: u64 = 500;
 /// Body of a long block, in bytes.
 const LONG: u64 = 3 << 20;
 
-/// Body sizes in KiB, equally likely: about log-normal, half of them below 40 KiB, a tenth above 200 KiB, one of 1 MB.
+/// Body sizes in KiB, equally likely: about log-normal, half of them below 40 KiB, 15 % above 200 KiB, 5 % of about 1 MB.
 const DECK: [u64; 20] = [2, 4, 6, 9, 12, 16, 20, 25, 30, 36, 43, 52, 62, 75, 92, 115, 150, 210, 340, 1_000];
 /// Bytes of body for each transaction.
 const BYTES_PER_TRANSACTION: u64 = 400;

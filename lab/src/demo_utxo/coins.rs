@@ -35,7 +35,7 @@ struct Left {
 #[derive(Default)]
 pub struct Coins {
     coins: HashMap<OutPoint, Coin>,
-    /// By the height at which they will be spent; some are already spent.
+    /// By the height at which they will be spent; some entries are stale.
     due: BTreeMap<u32, Vec<OutPoint>>,
     /// To be spent now, in this order.
     ready: VecDeque<OutPoint>,

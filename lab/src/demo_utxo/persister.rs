@@ -8,11 +8,11 @@ use std::ops::{Range, RangeInclusive};
 const FIRST_LAG: u32 = 30;
 /// Most blocks that it persists per block of the chain.
 const PER_BLOCK: u32 = 6;
-/// The average number of blocks between stalls.
+/// While the persister is caught up, a stall begins in one of so many blocks on average.
 const STALL_EVERY: u64 = 24;
 /// The length of a stall, in blocks.
 const STALL: RangeInclusive<u32> = 10..=55;
-/// The length of a stall that begins with no lag and ends at the reorg, so that there is a run to interrupt.
+/// The length of the stall that ends at the reorg, in blocks, so that there is a run to interrupt.
 const STALL_BEFORE_REORG: u32 = 30;
 /// Blocks before the reorg in which no other stall begins, so that the longest one is over and caught up.
 const STEADY: u32 = 100;
