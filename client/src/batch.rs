@@ -234,7 +234,7 @@ mod tests {
             assert!(block_on(Client::new(script).utxo_set_locked_all(locked(3))).is_err());
         }
         let lost = Err(Failure::Lost("gone".into()));
-        let script = Script::default().answers("utxo_set_locked", done(2, 1)).says("utxo_set_locked", lost);
+        let script = Script::default().answers("utxo_set_locked", done(2, 1)).returns("utxo_set_locked", lost);
         let stopped = block_on(Client::new(script).utxo_set_locked_all(locked(3))).unwrap_err();
         assert_eq!((stopped.answers.len(), stopped.error.retry()), (2, crate::Retry::Again));
     }

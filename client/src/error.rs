@@ -197,10 +197,10 @@ mod tests {
 
     #[test]
     fn error_code_is_read_from_the_front_of_the_message() {
-        let told = |message: &str| Reject::new(5, None, message.into()).error_code;
-        assert_eq!(told("IC0508: Canister x is stopped").as_deref(), Some("IC0508"));
+        let code_of = |message: &str| Reject::new(5, None, message.into()).error_code;
+        assert_eq!(code_of("IC0508: Canister x is stopped").as_deref(), Some("IC0508"));
         for none in ["", "IC0508", "IC05: x", "Canister: x", "IC0508x: y", "IC05é: y"] {
-            let code = told(none);
+            let code = code_of(none);
             assert!(code.is_none() || none == "IC0508", "{none}: {code:?}");
         }
         assert_eq!(Reject::new(5, Some("IC0503".into()), "IC0508: x".into()).error_code.as_deref(), Some("IC0503"));
@@ -228,12 +228,12 @@ mod tests {
         assert_eq!((lost.retry(), lost.to_string()), (Retry::Again, "m".into()));
         let refused = Error::<coppice_interface::ReadError>::Call(lost);
         assert_eq!(refused.retry(), Retry::Again);
-        let mut said = vec![refused.to_string()];
+        let mut messages = vec![refused.to_string()];
         let mut source = std::error::Error::source(&refused);
         while let Some(error) = source {
-            said.push(error.to_string());
+            messages.push(error.to_string());
             source = error.source();
         }
-        assert_eq!(said, ["the call has no answer", "m", "there is no answer", "gone"]);
+        assert_eq!(messages, ["the call has no answer", "m", "there is no answer", "gone"]);
     }
 }

@@ -172,8 +172,9 @@ mod tests {
 
     #[test]
     fn undecodable_answer_is_the_canisters_only_if_the_subnet_certifies_it() {
-        let client =
-            Client::new(Script::default().says("health", Ok(b"noise".into())).says("health", Ok(b"noise".into())));
+        let client = Client::new(
+            Script::default().returns("health", Ok(b"noise".into())).returns("health", Ok(b"noise".into())),
+        );
         let error = block_on(client.health()).unwrap_err();
         assert!(matches!(error.failure, Failure::Transport(_)), "{error:?}");
         let error = block_on(client.replicated().health()).unwrap_err();

@@ -52,15 +52,21 @@ impl<T: Transport> Client<T> {
     }
 }
 
-/// Appends a part, if it makes progress and belongs to the same whole. `said` is the whole's length by this answer.
-fn append(method: &str, bytes: &mut Vec<u8>, part: &[u8], total: &mut Option<u64>, said: u64) -> Result<(), CallError> {
-    let (before, whole) = (bytes.len() as u64, *total.get_or_insert(said));
+/// Appends a part, if it makes progress and belongs to the same whole. `reported` is the whole's length by this answer.
+fn append(
+    method: &str,
+    bytes: &mut Vec<u8>,
+    part: &[u8],
+    total: &mut Option<u64>,
+    reported: u64,
+) -> Result<(), CallError> {
+    let (before, whole) = (bytes.len() as u64, *total.get_or_insert(reported));
     bytes.extend_from_slice(part);
     let after = bytes.len() as u64;
-    if said == whole && after <= whole && (after > before || after == whole) {
+    if reported == whole && after <= whole && (after > before || after == whole) {
         return Ok(());
     }
-    let why = format!("{} bytes at {before} of {said}, which was {whole} before", part.len());
+    let why = format!("{} bytes at {before} of {reported}, which was {whole} before", part.len());
     Err(CallError { method: method.into(), failure: Failure::Transport(why.into()) })
 }
 

@@ -16,10 +16,10 @@ type Scripted = (&'static str, Result<Vec<u8>, Failure>);
 
 impl Script {
     pub(crate) fn answers(self, method: &'static str, answer: impl CandidType) -> Self {
-        self.says(method, Ok(candid::encode_one(answer).unwrap()))
+        self.returns(method, Ok(candid::encode_one(answer).unwrap()))
     }
 
-    pub(crate) fn says(self, method: &'static str, answer: Result<Vec<u8>, Failure>) -> Self {
+    pub(crate) fn returns(self, method: &'static str, answer: Result<Vec<u8>, Failure>) -> Self {
         self.0.borrow_mut().push_back((method, answer));
         self
     }

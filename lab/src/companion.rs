@@ -83,7 +83,7 @@ impl<'a, T: Reach> Companion<'a, T> {
         let held = store.held()?;
         ensure!(
             held.blocks == 0 && held.gap_blocks == 0,
-            "the database holds {} of another run, and this canister is a new one; name another database (--database)",
+            "the database holds {} of another run, but this canister is new; name another database (--database)",
             blocks(held.blocks)
         );
         client

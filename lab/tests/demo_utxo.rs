@@ -151,5 +151,5 @@ fn canister_with_records_is_refused() {
     let batch = client.utxo_create(&UtxoCreateBatch { height: 1, items: vec![item] }).wait().unwrap();
     batch.results[0].as_ref().unwrap();
     let result: anyhow::Result<UtxoDemoReport> = demo_utxo::run(&client, BLOCKS, None, 1);
-    assert!(result.unwrap_err().to_string().contains("wants an empty one"));
+    assert!(result.unwrap_err().to_string().contains("needs an empty one"));
 }

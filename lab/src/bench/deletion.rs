@@ -64,7 +64,7 @@ pub fn deletion(subject: &Subject, each: Each) -> Result<()> {
 }
 
 /// Returns the cost per row of these messages.
-fn a_row(bench: &Bench, op: &'static str, n: u64, rows: u64, messages: &[&Execution]) -> Figure {
+fn per_row(bench: &Bench, op: &'static str, n: u64, rows: u64, messages: &[&Execution]) -> Figure {
     let pages_limit = ["lease", "lease with records"].contains(&op).then_some(1.5);
     let messages = messages.iter().copied();
     Figure { pages_limit, ..bench.of_items("deletion", op, rows as u32, n, rows, messages) }
@@ -104,9 +104,9 @@ fn leased(bench: &Bench, n: u64, random: bool) -> Result<Vec<Figure>> {
         true => ["acquire random", "complete random", "lease random"],
     };
     Ok(vec![
-        a_row(bench, acquire, n, ROWS, &[&acquired]),
-        a_row(bench, complete, n, ROWS, &[&completed]),
-        a_row(bench, both, n, ROWS, &[&acquired, &completed]),
+        per_row(bench, acquire, n, ROWS, &[&acquired]),
+        per_row(bench, complete, n, ROWS, &[&completed]),
+        per_row(bench, both, n, ROWS, &[&acquired, &completed]),
     ])
 }
 
@@ -145,11 +145,11 @@ fn without_lease(bench: &Bench, from: &Checkpoint, n: u64) -> Result<Vec<Figure>
     ensure!(done.removed == rest.len() as u64, "{done:?}");
     let rest = rest.len() as u64;
     Ok(vec![
-        a_row(bench, "schedule", n, 1, &[&scheduled]),
-        a_row(bench, "pending", n, ROWS, &[&pending]),
-        a_row(bench, "increment", n, 1, &[&incremented]),
-        a_row(bench, "remove", n, 1, &[&removed]),
-        a_row(bench, "complete without lease", n, rest, &[&completed]),
+        per_row(bench, "schedule", n, 1, &[&scheduled]),
+        per_row(bench, "pending", n, ROWS, &[&pending]),
+        per_row(bench, "increment", n, 1, &[&incremented]),
+        per_row(bench, "remove", n, 1, &[&removed]),
+        per_row(bench, "complete without lease", n, rest, &[&completed]),
     ])
 }
 
@@ -157,7 +157,7 @@ fn records(bench: &Bench, n: u64) -> Result<Vec<Figure>> {
     let (acquired, completed) = lease(bench)?;
     let (UtxoPrunerStatus { totals, .. }, _) = bench.query("get_pruner_status", Encode!()?)?;
     ensure!((totals.records_deleted, totals.parents_updated) == (ROWS, 2 * ROWS), "{totals:?}");
-    Ok(vec![a_row(bench, "lease with records", n, ROWS, &[&acquired, &completed])])
+    Ok(vec![per_row(bench, "lease with records", n, ROWS, &[&acquired, &completed])])
 }
 
 /// A quarter of all rows expire at once.
@@ -175,5 +175,5 @@ fn expire(bench: &Bench, n: u64, random: bool) -> Result<Figure> {
     let waiting: u64 = status.stores.iter().map(|store| store.waiting).sum();
     ensure!(status.leases.is_empty() && waiting == n + ROWS, "{waiting} rows wait, {} leases", status.leases.len());
     let timers: Vec<&Execution> = all.iter().filter(|message| message.kind != Kind::Query).collect();
-    Ok(a_row(bench, if random { "expire random" } else { "expire" }, n, n / 4, &timers))
+    Ok(per_row(bench, if random { "expire random" } else { "expire" }, n, n / 4, &timers))
 }

@@ -158,17 +158,17 @@ impl Bench {
     ) -> Figure {
         let mut sum = Totals::default();
         messages.into_iter().for_each(|message| sum.add(message));
-        let an_item = |sum: u128| (sum / u128::from(items)) as u64;
+        let per_item = |sum: u128| (sum / u128::from(items)) as u64;
         let pages = |sum: u128| sum as f64 / items as f64;
         Figure {
             family,
             op,
             size,
             n,
-            instructions: an_item(sum.instructions),
+            instructions: per_item(sum.instructions),
             whole: Some(Whole {
                 heap_pages: sum.heap_pages_written as u64,
-                charged: an_item(sum.instructions_charged),
+                charged: per_item(sum.instructions_charged),
             }),
             pages_read: pages(sum.stable_pages_read),
             pages_written: pages(sum.stable_pages_written),

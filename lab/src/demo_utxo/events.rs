@@ -72,7 +72,7 @@ impl<S: Site> Story<'_, S> {
             let aside = old.aside.clone();
             // A resubmission is still valid, because the transaction holds its outputs.
             let new = send::spend(self.client, height, vec![(self.txid(aside.id), self.spends(aside.id))])?;
-            ensure!(new == 0, "{} holds what it spends, and spends {new} outputs again", self.txid(aside.id));
+            ensure!(new == 0, "{} already holds its outputs, but {new} outputs were spent again", self.txid(aside.id));
             mined.push(aside);
         }
         mined.iter().for_each(|aside| self.generator.release(&aside.made, height));
@@ -250,7 +250,7 @@ impl<S: Site> Story<'_, S> {
     /// Sends the spends of a pruned transaction again, and those of an existing one.
     pub fn replay(&mut self, height: u32) -> Result<()> {
         let [gone, kept] = [true, false].map(|gone| self.ledger.with_parents(gone));
-        let (gone, kept) = gone.zip(kept).context("every transaction that is gone has lost a parent, too")?;
+        let (gone, kept) = gone.zip(kept).context("every deleted transaction has a deleted parent")?;
         let items = vec![self.item(gone), self.item(kept)];
         let spends = items[0].spends.len();
         let answer = self.client.utxo_spend(&UtxoSpendBatch { height, items }).wait()?;

@@ -78,7 +78,7 @@ fn play<'a, S: Site>(client: &'a Client<S>, plan: Plan, outside: Option<Outside<
     let (storage, status) = (client.get_storage_status().wait()?, client.get_pruner_status().wait()?);
     ensure!(
         storage.utxo.records == 0 && status.current_height == 0,
-        "the canister has {} UTXO records, and was told of height {}; a demonstration wants an empty one",
+        "the canister has {} UTXO records and was notified of height {}; a demonstration needs an empty one",
         storage.utxo.records,
         status.current_height
     );

@@ -131,7 +131,7 @@ impl<'a, S: Site> Story<'a, S> {
         }
         progress.finish();
         if !self.old.as_ref().is_some_and(Old::is_over) {
-            bail!("the parents of the old unmined transaction should be gone by now: {:?}", self.old);
+            bail!("the parents of the old unmined transaction should have been deleted by now: {:?}", self.old);
         }
         Ok(())
     }
