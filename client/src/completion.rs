@@ -128,7 +128,7 @@ mod tests {
         room: usize,
         /// Rows of the lease that are done.
         leased: RefCell<Vec<u64>>,
-        told: RefCell<Vec<(Vec<u64>, Vec<u64>)>>,
+        received: RefCell<Vec<(Vec<u64>, Vec<u64>)>>,
         /// The number of the message whose answer is lost.
         lost: usize,
     }
@@ -137,14 +137,14 @@ mod tests {
         async fn update(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
             let (completed, failed) = match method {
                 "complete_blob_deletions" => {
-                    let (told,): (CompleteBlobDeletions,) = candid::decode_args(&arg).unwrap();
-                    assert_eq!(told.max_retries, 3);
-                    (told.completed_ids, told.failed_ids)
+                    let (received,): (CompleteBlobDeletions,) = candid::decode_args(&arg).unwrap();
+                    assert_eq!(received.max_retries, 3);
+                    (received.completed_ids, received.failed_ids)
                 }
                 _ => {
-                    let (told,): (CompleteBlobDeletionBatch,) = candid::decode_args(&arg).unwrap();
-                    assert_eq!(told.token.as_slice(), b"lease");
-                    (told.completed_ids, told.failed_ids)
+                    let (received,): (CompleteBlobDeletionBatch,) = candid::decode_args(&arg).unwrap();
+                    assert_eq!(received.token.as_slice(), b"lease");
+                    (received.completed_ids, received.failed_ids)
                 }
             };
             // Rows of a lease that were already completed do not count again.
@@ -157,8 +157,8 @@ mod tests {
             if method == "complete_blob_deletion_batch" {
                 leased.extend(fresh_completed.iter().take(removed).chain(fresh_failed.iter().take(failures)));
             }
-            self.told.borrow_mut().push((completed, failed));
-            if self.told.borrow().len() == self.lost {
+            self.received.borrow_mut().push((completed, failed));
+            if self.received.borrow().len() == self.lost {
                 return Err(Failure::Lost("gone".into()));
             }
             let answer = CompletedBlobDeletions {
@@ -176,7 +176,7 @@ mod tests {
     }
 
     fn queue(room: usize, lost: usize) -> Client<Queue> {
-        Client::new(Queue { room, leased: RefCell::default(), told: RefCell::default(), lost })
+        Client::new(Queue { room, leased: RefCell::default(), received: RefCell::default(), lost })
     }
 
     fn rows(completed: &[u64], failed: &[u64]) -> CompleteBlobDeletions {
@@ -199,8 +199,8 @@ mod tests {
         let client = queue(2, 0);
         let done = block_on(client.complete_blob_deletions_all(&rows(&[1, 2, 3], &[3, 4, 5, 6]))).unwrap();
         assert_eq!((done.removed, done.retries_incremented, done.remaining), (3, 3, 0));
-        let told = client.transport().told.borrow();
-        assert_eq!(*told, [(vec![1, 2, 3], vec![4, 5, 6]), (vec![3], vec![4, 5, 6]), (vec![], vec![5, 6])]);
+        let received = client.transport().received.borrow();
+        assert_eq!(*received, [(vec![1, 2, 3], vec![4, 5, 6]), (vec![3], vec![4, 5, 6]), (vec![], vec![5, 6])]);
     }
 
     #[test]
@@ -208,8 +208,9 @@ mod tests {
         let client = queue(usize::MAX, 0);
         let many: Vec<u64> = (0..25_000).collect();
         assert_eq!(block_on(client.complete_blob_deletions_all(&rows(&many, &[]))).unwrap().removed, 25_000);
-        let told: Vec<usize> = client.transport().told.borrow().iter().map(|(completed, _)| completed.len()).collect();
-        assert_eq!(told, [10_000, 10_000, 5_000]);
+        let received: Vec<usize> =
+            client.transport().received.borrow().iter().map(|(completed, _)| completed.len()).collect();
+        assert_eq!(received, [10_000, 10_000, 5_000]);
     }
 
     #[test]
@@ -219,11 +220,11 @@ mod tests {
         let done = block_on(client.complete_blob_deletion_batch_all(&batch(rows(&[1], &[2, 3])))).unwrap();
         assert_eq!(done.remaining, 0);
         let all = (vec![1], vec![2, 3]);
-        assert_eq!(*client.transport().told.borrow(), [(vec![], vec![]), all.clone(), all]);
+        assert_eq!(*client.transport().received.borrow(), [(vec![], vec![]), all.clone(), all]);
         let stuck = queue(0, 0);
         let error = block_on(stuck.complete_blob_deletion_batch_all(&batch(rows(&[1], &[])))).unwrap_err();
         assert!(matches!(error, Error::Call(CallError { failure: Failure::Transport(_), .. })));
-        assert_eq!(stuck.transport().told.borrow().len(), 2, "it stops without progress");
+        assert_eq!(stuck.transport().received.borrow().len(), 2, "it stops without progress");
     }
 
     #[test]
@@ -232,7 +233,7 @@ mod tests {
         let stopped = block_on(client.complete_blob_deletions_all(&rows(&[1], &[2, 3, 4, 5]))).unwrap_err();
         assert_eq!((stopped.heard, stopped.done.removed, stopped.done.retries_incremented), (2, 1, 1));
         assert_eq!((stopped.done.remaining, stopped.retry()), (3, Retry::Never));
-        assert_eq!(client.transport().told.borrow().len(), 2, "nothing is sent after the lost answer");
+        assert_eq!(client.transport().received.borrow().len(), 2, "nothing is sent after the lost answer");
         let client = queue(2, 1);
         let lost = block_on(client.complete_blob_deletion_batch_all(&batch(rows(&[1], &[])))).unwrap_err();
         assert_eq!(lost.retry(), Retry::Again, "with a lease it may be sent again");
