@@ -1,8 +1,8 @@
 //! An Internet Computer in a process: runs the real Wasm of canisters, charges by the platform's prices, and needs no network.
 //!
 //! # Why
-//! A canister's cost depends on instructions, stable pages, and work repeated after a trap. Measuring them takes the real Wasm, with
-//! thousands of messages, stopped between any two of them. [`Host`] has PocketIC's names and signatures, so a test written for one runs on
+//! A canister's cost depends on instructions, on stable pages, and on the work that survives a trap. Measuring it takes the real Wasm,
+//! with thousands of messages, stopped between any two of them. [`Host`] has PocketIC's names and signatures, so a test written for one runs on
 //! the other. Only this host has [`Host::step`], [`Host::run_round`], [`Execution`], [`Faults`], [`Limits`] and [`Checkpoint`].
 //!
 //! # How
