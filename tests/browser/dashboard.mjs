@@ -1,7 +1,7 @@
-// Looks at the dashboard in a real browser: node dashboard.mjs CHROMIUM URL DIRECTORY NAME < expected.json
+// Checks the dashboard in a real browser: node dashboard.mjs CHROMIUM URL DIRECTORY NAME < expected.json
 //
-// At a phone's and a desktop's width, light and dark: no console error, no request but for the page, figures equal to those expected,
-// nothing cut off, nothing over something else. Screenshots go to DIRECTORY; what the plots draw goes to stdout as JSON.
+// At the widths of a phone and a desktop, light and dark, it checks that there is no console error, no request except for the page, no text
+// cut off or overlapping, and that figures equal the expected ones. Screenshots go to DIRECTORY; the plotted heights go to stdout as JSON.
 import { chromium } from 'playwright-core';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -22,7 +22,7 @@ function look() {
       `${e.dataset.plot}/${e.dataset.span}`,
       {
         samples: Number(e.dataset.samples),
-        // How high each line is, point by point: where a point lies across is told by the time alone.
+        // The height of each line at each point. The horizontal position is not compared because it depends only on the time.
         heights: [...e.querySelectorAll('path')].map((p) => [...p.getAttribute('d').matchAll(/[ML]\S+ ([\d.]+)/g)].map((at) => Number(at[1]))),
       },
     ]),
@@ -30,7 +30,7 @@ function look() {
   const wrong = [];
   const width = document.documentElement.clientWidth;
   if (document.documentElement.scrollWidth > width) wrong.push(`the page is ${document.documentElement.scrollWidth} wide, of ${width}`);
-  // Text, line by line, where it is drawn.
+  // Each line of text with its rendered box.
   const lines = [];
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   for (let node = walker.nextNode(); node; node = walker.nextNode()) {
@@ -95,7 +95,7 @@ const args = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run
   '--disable-component-update', '--disable-sync'];
 const profile = mkdtempSync(join(tmpdir(), 'coppice-browser-'));
 const context = await chromium.launchPersistentContext(profile, { executablePath, args, headless: true });
-// A hang, where it takes that long.
+// A step that takes this long hangs.
 context.setDefaultTimeout(180_000);
 try {
   for (const [width, height] of [[360, 780], [1280, 900]]) {
@@ -130,7 +130,7 @@ try {
   }
 } finally {
   await context.close();
-  // A process of the browser's may still be writing.
+  // A browser process may still be writing.
   rmSync(profile, { recursive: true, force: true, maxRetries: 20, retryDelay: 200 });
 }
 if (backgrounds.size !== 2) problems.push(`light and dark look the same: ${[...backgrounds]}`);

@@ -1,16 +1,16 @@
-//! The client over whatever Internet Computer a test runs on, and its answers as tests want them.
+//! The client over the Internet Computer that a test runs on, and its answers in a form that tests can compare.
 
 use candid::Principal;
 use coppice_client::{CallError, Error, Failure, Transport};
 use coppice_ic::{Ic, Reject};
 
-/// A canister on an Internet Computer for tests, and who calls it.
+/// A transport of the client: a canister on an Internet Computer for tests, and the principal that calls it.
 pub struct OnIc<'a> {
-    /// What it runs on.
+    /// The Internet Computer.
     pub ic: &'a dyn Ic,
     /// The canister.
     pub canister: Principal,
-    /// Who calls.
+    /// The caller.
     pub sender: Principal,
 }
 
@@ -29,24 +29,24 @@ impl Transport for OnIc<'_> {
     }
 }
 
-/// A call of the client, run to its end.
+/// A call of the client, run to completion.
 pub trait Told: Sized {
-    /// What the canister answers: where it may refuse, a result with its own reason.
+    /// The canister's answer: if the method can refuse, a result with the method's own error.
     type Answer;
 
-    /// The canister's answer, or what the call was rejected with.
+    /// The canister's answer, or the reject.
     ///
     /// # Errors
-    /// Where it was rejected.
+    /// If the call was rejected.
     ///
     /// # Panics
-    /// Where it fails in another way.
+    /// If the call fails in another way.
     fn heard(self) -> Result<Self::Answer, Reject>;
 
     /// The canister's answer.
     ///
     /// # Panics
-    /// Where there is none.
+    /// If there is no answer.
     fn told(self) -> Self::Answer {
         self.heard().unwrap_or_else(|reject| panic!("{reject:?}"))
     }
@@ -65,15 +65,15 @@ impl<F: Future<Output: Outcome>> Told for F {
     }
 }
 
-/// What a call of the client ends with.
+/// The result of a call of the client.
 pub trait Outcome {
     /// As [`Told::Answer`].
     type Answer;
 
-    /// The answer apart from what happened on the way.
+    /// Separates the canister's answer from a failure of the call.
     ///
     /// # Errors
-    /// Where there is no answer.
+    /// If there is no answer.
     fn heard(self) -> Result<Self::Answer, CallError>;
 }
 

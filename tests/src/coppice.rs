@@ -1,4 +1,4 @@
-//! One canister on some Internet Computer, and what tests often ask it.
+//! One canister on an Internet Computer for tests, and the calls that tests make most often.
 
 use crate::blocks;
 use crate::client::{OnIc, Told};
@@ -17,37 +17,37 @@ use std::time::Duration;
 /// Small log blobs, so that few blocks fill one.
 pub const LOG_CLASS: u32 = 64 << 10;
 
-/// Who calls.
+/// A caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Who {
     /// The canister's controller, an operator and an admin.
     Controller,
     /// Has the role `Producer`.
     Producer,
-    /// Exports, where a test registers it ([`Coppice::register`]).
+    /// Exports, if a test registers it ([`Coppice::register`]).
     Exporter,
-    /// The same.
+    /// Exports, if a test registers it.
     Archive,
-    /// Has the role `Alert`, where a test grants it.
+    /// Has the role `Alert`, if a test grants it.
     Alert,
     /// Has no role.
     Stranger,
-    /// Anybody.
+    /// The anonymous principal.
     Anonymous,
-    /// Has the role `BlobWorker`, where a test grants it.
+    /// Has the role `BlobWorker`, if a test grants it.
     BlobWorker,
-    /// Has the role `Operator`, where a test grants it.
+    /// Has the role `Operator`, if a test grants it.
     Operator,
-    /// Has the role `Observer`, where a test grants it.
+    /// Has the role `Observer`, if a test grants it.
     Observer,
-    /// Has the role `Admin`, where a test grants it.
+    /// Has the role `Admin`, if a test grants it.
     Admin,
-    /// Has the role `Producer`, where a test grants it.
+    /// Has the role `Producer`, if a test grants it.
     Rival,
 }
 
 impl Who {
-    /// What it is called as an exporter.
+    /// The name of this caller as an exporter.
     pub fn name(self) -> String {
         format!("{self:?}")
     }
@@ -63,13 +63,13 @@ impl Who {
 
 /// A canister under test.
 pub struct Coppice {
-    /// What it runs on.
+    /// The Internet Computer that it runs on.
     pub ic: Box<dyn Ic>,
     /// Its id.
     pub id: Principal,
 }
 
-/// The argument of an installation.
+/// Encodes the argument of an installation.
 pub fn init_arg(arg: InitArg) -> Vec<u8> {
     encode_one(Some(CanisterArg::Init(arg))).expect("encodes")
 }
@@ -96,7 +96,7 @@ impl Coppice {
         Self::on(coppice_ic::ic(), arg)
     }
 
-    /// A new canister on the embedded host, for what only that can do.
+    /// A new canister on the embedded host, for tests that need its faults and counters.
     pub fn embedded(arg: InitArg) -> (Self, Arc<Host>) {
         let (ic, host) = coppice_ic::embedded();
         (Self::on(ic, arg), host)
@@ -108,30 +108,30 @@ impl Coppice {
         Self { ic, id }
     }
 
-    /// The client, as `who` calls.
+    /// The client with `who` as the caller.
     pub fn by(&self, who: Who) -> Client<OnIc<'_>> {
         Client::new(OnIc { ic: &*self.ic, canister: self.id, sender: who.principal() })
     }
 
-    /// The client, as the producer calls.
+    /// The client with the producer as the caller.
     pub fn producer(&self) -> Client<OnIc<'_>> {
         self.by(Who::Producer)
     }
 
-    /// The client, as the controller calls, who is an operator and an admin.
+    /// The client with the controller, an operator and an admin, as the caller.
     pub fn operator(&self) -> Client<OnIc<'_>> {
         self.by(Who::Controller)
     }
 
-    /// The client, as anybody calls.
+    /// The client with the anonymous principal as the caller.
     pub fn anyone(&self) -> Client<OnIc<'_>> {
         self.by(Who::Anonymous)
     }
 
-    /// An update by `who` of a method by its name, for tests that go through many.
+    /// An update by `who` of a method by its name, for tests that go through many methods.
     ///
     /// # Errors
-    /// What the Internet Computer rejects with.
+    /// The reject of the Internet Computer.
     pub fn call<R: DeserializeOwned + CandidType>(
         &self,
         who: Who,
@@ -153,7 +153,7 @@ impl Coppice {
         }
     }
 
-    /// Uploads a whole block in chunks of so many bytes, where the client would take its own.
+    /// Uploads a whole block in chunks of `chunk_size` bytes; the client would choose its own size.
     pub fn upload(&self, block: &AppendBlock, chunk_size: usize) -> Result<(), UploadError> {
         let (begin, chunks) = blocks::upload(block, chunk_size);
         self.producer().begin_block(&begin).told()?;
@@ -168,10 +168,10 @@ impl Coppice {
         self.producer().put_block_chunk(&PutBlockChunk { number, chunk, bytes: ByteBuf::from(bytes) }).told()
     }
 
-    /// `register_exporter`, named as the caller is.
+    /// `register_exporter`, with the caller's name.
     ///
     /// # Panics
-    /// Where it is refused.
+    /// If it is refused.
     pub fn register(&self, who: Who) {
         let exporter = Exporter { name: who.name(), principal: who.principal() };
         self.operator().register_exporter(&exporter).told().expect("registers");
@@ -200,7 +200,7 @@ impl Coppice {
     /// `grant_role`.
     ///
     /// # Panics
-    /// Where it is refused.
+    /// If it is refused.
     pub fn grant(&self, who: Who, role: Role) {
         self.operator().grant_role(&Grant { principal: who.principal(), role }).told().expect("grants");
     }
@@ -208,7 +208,7 @@ impl Coppice {
     /// `set_config`.
     ///
     /// # Panics
-    /// Where it is refused.
+    /// If it is refused.
     pub fn configure(&self, change: ConfigChange) -> Config {
         self.operator().set_config(&change).told().expect("the settings make sense")
     }
@@ -223,7 +223,7 @@ impl Coppice {
         self.anyone().plan_prune(change).told()
     }
 
-    /// `set_prune_policy`, and the policy that is in force then.
+    /// `set_prune_policy`. Returns the new policy.
     pub fn set_policy(&self, change: PrunePolicyArg) -> Result<PrunePolicy, PruneError> {
         self.operator().set_prune_policy(&change).told().map(|change| change.new)
     }
@@ -238,7 +238,7 @@ impl Coppice {
         self.anyone().get_prune_status().told()
     }
 
-    /// `health`, but for what a test does not set up.
+    /// `health`, without the problems of settings that a test does not set up.
     pub fn health(&self) -> Health {
         let mut health = self.anyone().health().told();
         health.problems.retain(|problem| !problem.known().is_some_and(ProblemCode::is_of_set_up));
@@ -268,7 +268,7 @@ impl Coppice {
     /// All transactions with a secondary key, as block numbers and positions, from pages of `limit`.
     ///
     /// # Panics
-    /// Where there is no page.
+    /// If a page is refused.
     pub fn find_all(&self, key: &[u8], limit: u32) -> Vec<(u64, u32)> {
         let all = KeyPager::new(key, limit).all(&self.anyone()).told();
         let all = all.unwrap_or_else(|error| panic!("{key:?}: {error:?}"));
@@ -284,17 +284,17 @@ impl Coppice {
         }
     }
 
-    /// Lets time pass, and the timers that come due fire.
+    /// Lets time pass and the due timers fire.
     pub fn pass(&self, secs: u64) {
         self.ic.advance_time(Duration::from_secs(secs));
-        // A firing is three messages; one round may do only one of them. One that is long overdue, as time has jumped, only notes that, and is
-        // followed by another.
+        // A firing takes three messages, and one round may run only one of them. A firing that is long overdue because time has jumped only
+        // notes that, and a second firing follows.
         for _ in 0..if secs > 60 { 9 } else { 5 } {
             self.ic.tick();
         }
     }
 
-    /// Lets time pass, and the timers fire until the daemon has done what is due and may go.
+    /// Lets time pass and the timers fire until the daemon has pruned everything that is due and not held back.
     pub fn settle(&self, secs: u64) {
         self.pass(secs);
         let left = |status: &PruneStatus| status.enabled && status.prune_cursor.is_some();
@@ -307,7 +307,7 @@ impl Coppice {
         panic!("the daemon does not get done: {:?}", self.prune_status());
     }
 
-    /// Upgrades to the same wasm as an operator does: stopped, so that nothing is in flight.
+    /// Upgrades to the same wasm as an operator does: with the canister stopped, so that no call is in flight.
     pub fn upgrade(&self) {
         self.upgrade_with(None).unwrap_or_else(|reject| panic!("upgrade: {reject:?}"));
     }
@@ -322,7 +322,7 @@ impl Coppice {
         upgraded
     }
 
-    /// Everything that the interface says of the chain, for comparing two canisters or two moments.
+    /// All blocks that the interface returns, to compare two canisters or two moments.
     pub fn chain(&self) -> Vec<Block> {
         let Some(head) = self.head() else { return Vec::new() };
         let oldest = self.prune_status().pruned_before_block;

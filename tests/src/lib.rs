@@ -1,5 +1,5 @@
-//! Shared by the tests: the canister's wasm, a canister on some Internet Computer and its client, a reader of its exports, a canister
-//! that calls it, and the blocks and transactions of `coppice_model`.
+//! Shared by the tests: the canister's wasm, a canister on an Internet Computer and its client, a reader of its exports, a canister that
+//! calls it, and the blocks and transactions of `coppice_model`.
 
 pub mod client;
 pub mod coppice;

@@ -1,9 +1,9 @@
-//! A canister that calls another one with whatever it is told to: the way in that passes no door.
+//! A canister that forwards calls to another canister. Its calls do not pass the ingress filter.
 
 use candid::Principal;
 use coppice_ic::{Ic, Reject};
 
-/// `forward` takes a callee and a method, each behind its length in a byte, and an argument; it answers as the callee does.
+/// `forward` takes a callee and a method, each after its length in a byte, and an argument; it replies with the callee's answer.
 const WAT: &str = r#"(module
   (import "ic0" "msg_arg_data_size" (func $arg_size (result i32)))
   (import "ic0" "msg_arg_data_copy" (func $arg_copy (param i32 i32 i32)))
@@ -37,21 +37,21 @@ const WAT: &str = r#"(module
     (call $data_append (local.get $data) (i32.sub (call $arg_size) (local.get $data)))
     (if (call $perform) (then unreachable))))"#;
 
-/// Such a canister.
+/// An installed proxy canister.
 pub struct Proxy(Principal);
 
 impl Proxy {
-    /// A new one.
+    /// Installs a proxy.
     ///
     /// # Panics
-    /// Where it cannot be installed.
+    /// If it cannot be installed.
     pub fn new(ic: &dyn Ic, controller: Principal) -> Self {
         let id = ic.create_canister(controller);
         ic.install(id, wat::parse_str(WAT).expect("it is wasm"), Vec::new(), controller);
         Self(id)
     }
 
-    /// Its principal, as the callee sees it.
+    /// Its principal, which the callee sees as the caller.
     pub fn principal(&self) -> Principal {
         self.0
     }
@@ -59,7 +59,7 @@ impl Proxy {
     /// Calls a method of another canister as an update.
     ///
     /// # Errors
-    /// What the callee rejects with, as the message of the proxy's own reject.
+    /// The callee's reject, as the message of the proxy's own reject.
     pub fn update(&self, ic: &dyn Ic, callee: Principal, method: &str, arg: &[u8]) -> Result<Vec<u8>, Reject> {
         let with_length = |bytes: &[u8]| [&[bytes.len() as u8], bytes].concat();
         let forward = [&with_length(callee.as_slice()), &with_length(method.as_bytes()), arg].concat();

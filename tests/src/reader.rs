@@ -1,36 +1,36 @@
-//! A reader of exports: what an indexer does, over a plain map, with nothing believed.
+//! A reader of exports that does what an indexer does, over a plain map, and checks everything that it reads.
 
 use crate::coppice::Coppice;
 use coppice_interface::*;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 
-/// What a pull came to.
+/// The result of a pull.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pulled {
     /// Chunks.
     Some,
     /// Nothing: the reader is at the head.
     Nothing,
-    /// A reorg; what was above the common ancestor is dropped.
+    /// A reorg; blocks above the common ancestor are dropped.
     Reorged {
-        /// What the canister said.
+        /// The common ancestor that the canister named.
         common_ancestor: u64,
     },
 }
 
-/// What was pulled so far.
+/// The blocks pulled so far.
 #[derive(Clone, Debug, Default)]
 pub struct Reader {
     /// Whole blocks.
     pub blocks: BTreeMap<u64, AppendBlock>,
-    /// The block that is under way.
+    /// The block that is not whole yet.
     partial: Option<(AppendBlock, u8)>,
     cursor: Option<ExportCursor>,
 }
 
 impl Reader {
-    /// One that has read so far elsewhere.
+    /// A reader that resumes at a cursor.
     pub fn behind(cursor: Option<ExportCursor>) -> Self {
         Self { cursor, ..Self::default() }
     }
@@ -38,8 +38,7 @@ impl Reader {
     /// Pulls one page.
     ///
     /// # Panics
-    /// Where a chunk is not what comes next, or not what its digest says; where what comes next was pruned, which must not
-    /// happen to an exporter.
+    /// If a chunk is out of order or does not match its digest, or if the next block was pruned, which must not happen to an exporter.
     pub fn pull(&mut self, coppice: &Coppice, max_bytes: u64) -> Pulled {
         let page = match coppice.export(self.cursor.clone(), max_bytes) {
             Ok(page) => page,
@@ -100,7 +99,7 @@ impl Reader {
             block.sha256[usize::from(chunk.segment)] = chunk.sha256;
         }
         let number = block.number;
-        // Only now is it the newest: the cursor of the page is taken over behind its last chunk.
+        // A block counts as the newest only now: the page's cursor points after its last chunk.
         match whole + u8::from(ends) {
             3 => {
                 let whole = ExportCursor { number, hash: block.hash.clone(), segment: 3, offset: 0, rollbacks: 0 };

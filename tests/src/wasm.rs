@@ -4,10 +4,10 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The canister's wasm: the file that `COPPICE_WASM` names, else what `scripts/build-wasm` builds, once a process.
+/// The canister's wasm: the file that `COPPICE_WASM` names, else the output of `scripts/build-wasm`, built once per process.
 ///
 /// # Panics
-/// Where it cannot be read or built.
+/// If it cannot be read or built.
 pub fn canister() -> Vec<u8> {
     static WASM: OnceLock<Vec<u8>> = OnceLock::new();
     WASM.get_or_init(|| {
@@ -19,11 +19,11 @@ pub fn canister() -> Vec<u8> {
     .clone()
 }
 
-/// The wasm of a canister that calls this one, as `scripts/build-examples` builds it, once a process; with `COPPICE_EXAMPLES` as it lies in
-/// that directory. The packages are `coppice_sequencer` and `coppice_client_tests`.
+/// The wasm of a canister that calls this one: from the directory that `COPPICE_EXAMPLES` names, else from `scripts/build-examples`, run
+/// once per process. The packages are `coppice_sequencer` and `coppice_client_tests`.
 ///
 /// # Panics
-/// Where it cannot be read or built.
+/// If it cannot be read or built.
 pub fn example(package: &str) -> Vec<u8> {
     static BUILT: OnceLock<()> = OnceLock::new();
     if let Some(directory) = std::env::var_os("COPPICE_EXAMPLES") {
@@ -34,7 +34,7 @@ pub fn example(package: &str) -> Vec<u8> {
     read(package)
 }
 
-/// What a script has built in `target/`.
+/// Runs a script and reads a file that it built in `target/`.
 fn built(script: &str, name: &str) -> Vec<u8> {
     let status = Command::new(root().join("scripts").join(script)).status().expect("the script starts");
     assert!(status.success(), "scripts/{script}: {status}");

@@ -1,4 +1,4 @@
-//! Blocks to append behind whatever there is.
+//! Blocks to append after the current head.
 
 use coppice_client::{Client, Error, Transport};
 use coppice_interface::segments::{encode_index, encode_receipts};
@@ -11,12 +11,12 @@ pub fn sha256(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
 }
 
-/// The id of a transaction, which no other has.
+/// A transaction id that is unique to the block number and position.
 pub fn id(number: u64, position: u32) -> [u8; 32] {
     sha256(&[&number.to_le_bytes()[..], &position.to_le_bytes()].concat())
 }
 
-/// Where the next block goes: its number and its parent's hash.
+/// The number and the parent hash of the next block.
 pub async fn next<T: Transport>(client: &Client<T>) -> (u64, BlockHash) {
     match client.get_head().await {
         Ok(head) => (head.number + 1, head.hash),
@@ -25,7 +25,7 @@ pub async fn next<T: Transport>(client: &Client<T>) -> (u64, BlockHash) {
     }
 }
 
-/// A block with a body of so many bytes, and two transactions of which the second has a key.
+/// A block with a body of `body` bytes and two transactions, the second of which has the key.
 pub fn block((number, parent_hash): (u64, BlockHash), body: usize, key: &[u8]) -> AppendBlock {
     let body: Vec<u8> = (0..body).map(|at| (at as u64 ^ number) as u8).collect();
     let ids = [id(number, 0), id(number, 1)];
@@ -40,14 +40,14 @@ pub fn block((number, parent_hash): (u64, BlockHash), body: usize, key: &[u8]) -
     })
 }
 
-/// The same with the digests of its segments, and a hash of these.
+/// The block with the digests of its segments, and a hash of these.
 pub fn seal(block: AppendBlock) -> AppendBlock {
     let mut block = block.sealed();
     block.hash = sha256(&[&block.parent_hash[..], &block.sha256.each().map(|sum| &sum[..]).concat()].concat()).into();
     block
 }
 
-/// Appends so many blocks, and answers them.
+/// Appends `count` blocks and returns them.
 pub async fn append<T: Transport>(client: &Client<T>, count: usize, key: &[u8]) -> Vec<AppendBlock> {
     let (mut at, mut blocks) = (next(client).await, Vec::new());
     for _ in 0..count {

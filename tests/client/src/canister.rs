@@ -1,4 +1,4 @@
-//! The canister that runs the tests from inside: `run` takes the name of a test and the canister under test, and traps where it fails.
+//! A canister that runs the tests from inside: `run` takes the name of a test and the canister under test, and traps if the test fails.
 
 use candid::Principal;
 use coppice_client::{Client, Failure, InterCanister, Retry};
@@ -12,14 +12,14 @@ async fn run(name: String, coppice: Principal) {
     crate::run(&name, &client, ic_cdk::api::canister_self()).await;
 }
 
-/// The tests that there are.
+/// The names of all tests.
 #[query]
 fn names() -> Vec<String> {
     crate::NAMES.iter().map(|name| name.to_string()).collect()
 }
 
-/// Asks a canister for its head and waits so many seconds at most. Answers the reject code and whether the same may be tried again; 0 where
-/// there is an answer.
+/// Asks a canister for its head and waits at most `secs` seconds. Returns the reject code and whether the call may be retried; the code is
+/// 0 if there is an answer.
 #[update]
 async fn wait_for_head(coppice: Principal, secs: u32) -> (u32, bool) {
     let client = Client::new(InterCanister::new(coppice).timeout(secs));

@@ -30,7 +30,7 @@ pub async fn blocks_are_appended_once_and_read_back<T: Transport>(client: &Clien
 }
 
 pub async fn a_block_that_no_message_holds_goes_in_chunks<T: Transport>(client: &Client<T>, _: Principal) {
-    // One byte more than goes in one message.
+    // One byte more than fits in one message.
     let short = block(next(client).await, 0, b"chunks");
     let rest = MAX_APPEND - short.receipts.len() - short.index.len();
     for (body, sent) in [(rest, Sent::Whole), (rest + 1, Sent::InChunks)] {
@@ -41,7 +41,7 @@ pub async fn a_block_that_no_message_holds_goes_in_chunks<T: Transport>(client: 
         let (header, [read, _, index]) = client.whole_block(long.number).await.unwrap();
         assert!(header.hash == long.hash && read == long.body[..] && index == long.index[..], "{body}");
     }
-    // Many references, however few bytes they are of.
+    // Many references in few bytes.
     let mut wide = block(next(client).await, 0, b"");
     let ids: Vec<[u8; 32]> = (0..12_501u32).map(|position| id(wide.number, position)).collect();
     wide.index = ByteBuf::from(encode_index(ids.into_iter(), [].into_iter()).unwrap());
@@ -70,7 +70,7 @@ pub async fn an_upload_that_was_interrupted_goes_on<T: Transport>(client: &Clien
     let put = client.put_block_chunk(&PutBlockChunk { number: long.number, chunk: 0, bytes }).await.unwrap();
     assert_eq!(put.missing, 1);
     assert_eq!(client.get_upload().await.unwrap().map(|open| open.number), Some(long.number));
-    // Meanwhile nothing else is appended.
+    // Nothing else is appended while the upload is open.
     let other = block(next(client).await, 10, b"other");
     let error = client.send_block(&other).await.unwrap_err();
     assert_eq!(error.retry(), Retry::Again);
@@ -78,11 +78,11 @@ pub async fn an_upload_that_was_interrupted_goes_on<T: Transport>(client: &Clien
     assert_eq!(by, Some(caller));
     assert_eq!(client.send_block(&long).await.unwrap(), Sent::InChunks);
     assert_eq!(client.get_head().await.unwrap().hash, long.hash);
-    // One that nobody wants any more.
+    // An abandoned upload.
     let begin = BeginBlock { number: begin.number + 1, parent_hash: long.hash, ..begin };
     client.begin_block(&begin).await.unwrap();
     assert!(client.abort_block(begin.number).await.unwrap());
-    // Nothing of it was entered, so that nothing is left to undo.
+    // The abort has nothing to undo because nothing of the block was entered.
     assert!(!client.abort_block(begin.number).await.unwrap());
 }
 
@@ -91,7 +91,7 @@ pub async fn a_rollback_takes_out_what_was_appended<T: Transport>(client: &Clien
     let to = blocks[1].number;
     let done = client.roll_back_to(to).await.unwrap();
     assert_eq!((done.head, done.removed, done.has_more), (to, 10, false));
-    // Once more there is nothing to do.
+    // A repeated rollback removes nothing.
     assert_eq!(client.roll_back_to(to).await.unwrap().removed, 0);
     let error = client.get_block(to + 1).await.unwrap_err();
     assert!(matches!(error, Error::Refused(ReadError::NotFound)), "{error:?}");
@@ -132,7 +132,7 @@ pub async fn exports_are_read_page_by_page_and_acknowledged<T: Transport>(client
     assert!(matches!(error, Error::Refused(AckError::AboveHead { .. })), "{error:?}");
     assert_eq!(client.get_export_status().await.unwrap().exported_before_block, Some(last.number + 1));
 
-    // What was read is rolled back: the pager is told where to go on, and reads what came in its place.
+    // A rollback removes blocks that the pager has read: the pager learns where to resume, and reads the blocks that replaced them.
     client.roll_back_to(blocks[2].number).await.unwrap();
     let other = block((blocks[3].number, blocks[2].hash.clone()), 20, b"other");
     client.append_block(&other).await.unwrap();
@@ -156,7 +156,7 @@ pub async fn transactions_with_a_key_come_page_by_page<T: Transport>(client: &Cl
     let mut pager = KeyPager::new(key.as_bytes(), 3);
     let first = pager.next(client).await.unwrap().unwrap();
     assert_eq!(first.len(), 3);
-    // What was handed out is rolled back in the middle.
+    // A rollback removes some of the returned transactions.
     client.roll_back_to(blocks[5].number).await.unwrap();
     append(client, 1, b"another").await;
     let error = pager.next(client).await.unwrap_err();
@@ -194,7 +194,7 @@ pub async fn what_is_refused_says_whether_it_may_succeed_later<T: Transport>(cli
         assert_eq!(error.retry(), Retry::Never, "{error:?}");
     }
     assert_eq!(client.get_head().await.unwrap().hash, kept.hash, "nothing has changed");
-    // A method that is not there, an argument that is not one, and an answer that is taken for another.
+    // A missing method, an argument of the wrong type, and an answer decoded as the wrong type.
     let error = client.update::<_, ()>("no_such_method", ()).await.unwrap_err();
     assert!(error.reject().is_some_and(|reject| [4, 5].contains(&reject.code)), "{error:?}");
     assert_eq!((error.method.as_str(), error.retry()), ("no_such_method", Retry::Never));

@@ -1,4 +1,4 @@
-//! Pruning that is held back.
+//! Appends that are refused because an exporter holds pruning back.
 
 use crate::blocks::{block, next};
 use candid::Principal;
@@ -37,7 +37,7 @@ pub async fn who_holds_pruning_back_is_told_and_the_same_block_goes_on_after_it<
     let before = status.pruned_before_block;
     let head = client.get_head().await.unwrap();
     client.ack_exported(head.number, &head.hash).await.unwrap();
-    // The acknowledgement has a tick come at once, which may be the one that prunes.
+    // The acknowledgement triggers a tick at once, which may prune before this call does.
     let pruned = client.prune_now(1_000).await.unwrap();
     assert!(client.get_prune_status().await.unwrap().pruned_before_block > before, "{pruned:?}");
     client.send_block(&block).await.unwrap();

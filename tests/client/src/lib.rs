@@ -1,8 +1,8 @@
 //! Tests of the client, written once and run over each of its transports: natively over HTTP and on an Internet Computer for tests, and
 //! inside a canister that calls Coppice, which is this crate as wasm.
 //!
-//! Each test begins behind whatever the chain holds and leaves settings as it found them, so that all of them share one canister, in any
-//! order. The caller has the [`ROLES`].
+//! Each test begins after the current head and restores the settings that it found, so all tests share one canister, in any order. The
+//! caller has the [`ROLES`].
 
 mod blocks;
 mod canister;
@@ -15,10 +15,10 @@ use candid::Principal;
 use coppice_client::{Client, Transport};
 use coppice_interface::{InitArg, Role};
 
-/// The roles that the caller needs beside that of a registered exporter, which a test gives itself.
+/// The roles that the caller needs besides that of a registered exporter, which a test registers itself.
 pub const ROLES: [Role; 4] = [Role::Producer, Role::Operator, Role::BlobWorker, Role::Alert];
 
-/// What the canister under test is installed with: small blobs, so that little fills it, and an admin who is the caller.
+/// The argument that installs the canister under test: small blobs, so that few blocks fill one, and an admin who is the caller.
 pub fn init_arg(caller: Principal) -> InitArg {
     let all = vec![caller];
     InitArg {
@@ -33,13 +33,13 @@ pub fn init_arg(caller: Principal) -> InitArg {
 
 macro_rules! tests {
     ($($area:ident::$name:ident),* $(,)?) => {
-        /// All of them, by name.
+        /// The names of all tests.
         pub const NAMES: &[&str] = &[$(stringify!($name)),*];
 
-        /// Runs one.
+        /// Runs one test.
         ///
         /// # Panics
-        /// Where it fails, or there is none with this name.
+        /// If the test fails, or if there is no test with this name.
         pub async fn run<T: Transport>(name: &str, client: &Client<T>, caller: Principal) {
             match name {
                 $(stringify!($name) => $area::$name(client, caller).await,)*

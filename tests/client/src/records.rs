@@ -6,7 +6,7 @@ use coppice_client::{Client, Transport};
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
 
-/// Records: more than one message's instructions are allowed to make.
+/// More records than one message may create within its instructions.
 const RECORDS: u32 = 60;
 const HEIGHT: u32 = 10;
 
@@ -56,7 +56,7 @@ pub async fn a_batch_of_any_size_is_answered_whole<T: Transport>(client: &Client
             }],
         })
         .collect();
-    // The same again is Ok, and another spender is told who was first.
+    // A repeated spend is Ok; another spender learns who spent the output first.
     for _ in 0..2 {
         let spent = client.utxo_spend_all(UtxoSpendBatch { height: HEIGHT, items: items.clone() }).await.unwrap();
         assert!(spent.len() == items.len() && spent.iter().all(Result::is_ok), "{spent:?}");
@@ -73,7 +73,7 @@ pub async fn a_batch_of_any_size_is_answered_whole<T: Transport>(client: &Client
     set(before).await.unwrap();
 }
 
-/// A transaction with one output, whose locking script has so many bytes.
+/// A transaction with one output, whose locking script has `script` bytes.
 fn long_transaction(script: u32) -> Vec<u8> {
     let mut raw = 1u32.to_le_bytes().to_vec();
     raw.push(1);
@@ -92,7 +92,7 @@ fn long_transaction(script: u32) -> Vec<u8> {
 pub async fn a_transaction_that_no_message_holds_is_uploaded<T: Transport>(client: &Client<T>, _: Principal) {
     let raw = long_transaction(2_300_000);
     let txid = Txid::from(sha256(&sha256(&raw)));
-    // An upload of another form of it stands in the way, and goes.
+    // An upload with another length is open; the client replaces it.
     let other = BeginTransaction { txid: txid.clone(), length: 3_000_000, chunk_size: 1 << 20 };
     client.utxo_begin_transaction(&other).await.unwrap();
     for _ in 0..2 {

@@ -4,10 +4,10 @@ use candid::Principal;
 use std::fmt;
 use std::time::Duration;
 
-/// Seconds of storage that a canister in production keeps paid: 180 days.
+/// Seconds of storage that a production canister keeps paid: 180 days.
 pub const FREEZING_THRESHOLD: u64 = 180 * 86_400;
 
-/// Which Internet Computer a test runs on.
+/// The Internet Computer that a test runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
     /// `coppice_host`, in this process.
@@ -28,30 +28,29 @@ impl fmt::Display for Backend {
 /// A call that was rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reject {
-    /// The IC's reject code: 4 the canister rejected, 5 it trapped or is not there.
+    /// The IC's reject code: 4 if the canister rejected, 5 if it trapped or does not exist.
     pub reject_code: u64,
     /// The IC's error code, such as `IC0406`.
     pub error_code: String,
-    /// What was said.
+    /// The reject message.
     pub message: String,
 }
 
 /// A call that was submitted and not yet awaited.
 pub struct Submitted(pub(crate) Box<dyn std::any::Any>);
 
-/// What tests need of an Internet Computer. One canister's controller does everything that needs one.
+/// The part of the Internet Computer that tests use. The canister's controller makes every call that needs a controller.
 pub trait Ic {
-    /// Which one this is.
+    /// The backend in use.
     fn backend(&self) -> Backend;
 
-    /// A new canister, controlled by `controller`, with 100 T cycles and production's freezing threshold
-    /// ([`FREEZING_THRESHOLD`]).
+    /// Creates a canister controlled by `controller`, with 100 T cycles and production's freezing threshold ([`FREEZING_THRESHOLD`]).
     fn create_canister(&self, controller: Principal) -> Principal;
 
     /// Sets the controllers of a canister.
     ///
     /// # Errors
-    /// Where `sender` is none of them.
+    /// If `sender` is not a controller.
     fn set_controllers(
         &self,
         canister: Principal,
@@ -62,22 +61,22 @@ pub trait Ic {
     /// Installs a canister.
     ///
     /// # Panics
-    /// Where the installation fails.
+    /// If the installation fails.
     fn install(&self, canister: Principal, wasm: Vec<u8>, arg: Vec<u8>, controller: Principal);
 
-    /// Upgrades a canister, whatever is in flight.
+    /// Upgrades a canister, even while calls are in flight.
     fn upgrade(&self, canister: Principal, wasm: Vec<u8>, arg: Vec<u8>, controller: Principal) -> Result<(), Reject>;
 
-    /// Stops a canister: waits until nothing is in flight.
+    /// Stops a canister: waits until no call is in flight.
     fn stop(&self, canister: Principal, controller: Principal) -> Result<(), Reject>;
 
     /// Starts a stopped canister.
     fn start(&self, canister: Principal, controller: Principal) -> Result<(), Reject>;
 
-    /// An update, through to its answer.
+    /// Sends an update and waits for its answer.
     fn update(&self, canister: Principal, sender: Principal, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Reject>;
 
-    /// A query.
+    /// Sends a query.
     fn query(&self, canister: Principal, sender: Principal, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Reject>;
 
     /// Submits an update.
@@ -89,12 +88,12 @@ pub trait Ic {
     /// Runs one round.
     fn tick(&self);
 
-    /// Sets the clock forward; timers that are due fire in the next rounds.
+    /// Advances the clock; timers that are due fire in the next rounds.
     fn advance_time(&self, by: Duration);
 
     /// Nanoseconds since the Unix epoch.
     fn now(&self) -> u64;
 
-    /// Cycles of a canister.
+    /// The cycle balance of a canister.
     fn cycles(&self, canister: Principal) -> u128;
 }

@@ -1,11 +1,11 @@
 //! An Internet Computer for tests, behind one small trait with two backends.
 //!
-//! A test is written once against [`Ic`] and runs on PocketIC where a server is to be had, else on the embedded host. What
-//! the two answer must be the same: a difference is a bug of the host. Portable tests [`Ic::tick`] after
-//! [`Ic::advance_time`] and assume no order between a timer and a call.
+//! A test is written once against [`Ic`] and runs on PocketIC if a server is available, else on the embedded host. Both must give the same
+//! answers: a difference is a bug of the host. Portable tests [`Ic::tick`] after [`Ic::advance_time`] and assume no order between a timer
+//! and a call.
 //!
-//! `COPPICE_IC=host` or `COPPICE_IC=pocket-ic` chooses; without it, PocketIC is taken where `POCKET_IC_BIN` names a
-//! server. Each instance is noted in the file that `COPPICE_IC_LOG` names, so that a test run can say what ran on which.
+//! `COPPICE_IC=host` or `COPPICE_IC=pocket-ic` selects the backend; without it, PocketIC is used if `POCKET_IC_BIN` names a server. Each
+//! instance is noted in the file that `COPPICE_IC_LOG` names, so that a test run can report how many tests ran on which backend.
 
 mod host;
 mod ic;
@@ -16,10 +16,10 @@ pub use ic::{Backend, FREEZING_THRESHOLD, Ic, Reject, Submitted};
 use std::io::Write;
 use std::sync::Arc;
 
-/// Which Internet Computer this run's tests go by.
+/// The backend of this run's tests.
 ///
 /// # Panics
-/// Where `COPPICE_IC` names none.
+/// If `COPPICE_IC` names no backend.
 pub fn chosen() -> Backend {
     match std::env::var("COPPICE_IC").as_deref() {
         Ok("host") => Backend::Host,
@@ -30,7 +30,7 @@ pub fn chosen() -> Backend {
     }
 }
 
-/// The Internet Computer that this run's tests go by.
+/// The Internet Computer of this run's tests.
 pub fn ic() -> Box<dyn Ic> {
     let ic: Box<dyn Ic> = match chosen() {
         Backend::Host => Box::new(host::HostIc(Arc::new(host()))),
@@ -40,7 +40,7 @@ pub fn ic() -> Box<dyn Ic> {
     ic
 }
 
-/// The embedded host, and a handle on what only it can do: faults, single steps, counted executions.
+/// The embedded host, and a handle for what only it can do: faults, single steps, counted executions.
 pub fn embedded() -> (Box<dyn Ic>, Arc<Host>) {
     let host = Arc::new(host());
     note(Backend::Host);
@@ -48,12 +48,12 @@ pub fn embedded() -> (Box<dyn Ic>, Arc<Host>) {
 }
 
 fn host() -> Host {
-    // Each of the test binaries would compile the same canister.
+    // Without a cache, each of the test binaries would compile the same canister.
     coppice_host::set_module_cache(coppice_host::default_module_cache());
     Host::new()
 }
 
-/// Notes that the current test runs on a backend.
+/// Records in the log that the current test runs on this backend.
 pub fn note(backend: Backend) {
     let Some(path) = std::env::var_os("COPPICE_IC_LOG") else { return };
     let thread = std::thread::current();

@@ -1,4 +1,4 @@
-//! A PocketIC server, by calls that are unchanged since version 10.0 of the crate.
+//! A PocketIC server, driven by calls that have not changed since version 10.0 of the crate.
 
 use crate::ic::{Backend, FREEZING_THRESHOLD, Ic, Reject, Submitted};
 use candid::Principal;
@@ -7,7 +7,7 @@ use pocket_ic::common::rest::RawMessageId;
 use pocket_ic::{PocketIc, PocketIcBuilder, RejectResponse};
 use std::time::Duration;
 
-/// Cycles of a new canister, as the embedded host gives.
+/// Cycles of a new canister, the same as on the embedded host.
 const CYCLES: u128 = 100_000_000_000_000;
 
 pub struct PocketIcBackend(PocketIc);

@@ -7,7 +7,7 @@ use petgraph::graphmap::DiGraphMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Methods that one file gives a type of another.
+/// An `impl` in one file for a type of another file.
 pub struct Inherent {
     /// The file with the `impl`.
     pub file: PathBuf,
@@ -21,7 +21,7 @@ pub struct Inherent {
 pub struct Graph {
     /// Each production file.
     pub files: Vec<PathBuf>,
-    /// The importing and the imported file, and a name that is imported.
+    /// The importing and the imported file, with one imported name.
     pub imports: BTreeMap<(PathBuf, PathBuf), String>,
     /// Each inherent `impl` of a type that another file defines.
     pub inherent: Vec<Inherent>,

@@ -1,4 +1,4 @@
-//! Prints the import graph of each crate that it is given: files, imports, and each cycle with the imports that make it.
+//! Prints the import graph of each given crate: files, imports, and each cycle with its imports.
 
 fn main() -> Result<(), String> {
     for directory in std::env::args().skip(1) {

@@ -1,4 +1,4 @@
-//! Modules of a crate: their files, and what each name in them stands for.
+//! Modules of a crate: their files, and what each name in a module refers to.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,23 +9,23 @@ use syn::{Attribute, Item, UseTree, Visibility};
 pub enum Name {
     /// An item of the module's own file.
     Defined,
-    /// Another name, which a `use` gives it.
+    /// Another name, imported by a `use`.
     Alias(Vec<String>),
 }
 
-/// One module: a file, or a block in one.
+/// One module: a file, or an inline block of a file.
 pub struct Module {
-    /// Its place from the crate's root.
+    /// Its path from the crate's root.
     pub path: Vec<String>,
-    /// Index of the file that has it.
+    /// Index of the file that contains the module.
     pub file: usize,
     pub names: BTreeMap<String, Name>,
-    /// Modules all of whose names it has.
+    /// Modules that a glob import includes.
     pub globs: Vec<Vec<String>>,
     pub items: Vec<Item>,
 }
 
-/// All modules of a crate that its production build has.
+/// All modules in the production build of a crate.
 pub struct Modules {
     /// Name of the crate, as its own binary writes it.
     pub name: String,
@@ -34,7 +34,7 @@ pub struct Modules {
     pub all: BTreeMap<Vec<String>, Module>,
 }
 
-/// Root of the binary's modules, beside the library's.
+/// Root of the binary's modules, which are separate from the library's.
 pub const BINARY: &str = "main.rs";
 
 impl Modules {
@@ -59,7 +59,7 @@ impl Modules {
         let parsed = syn::parse_file(&text).map_err(|e| failed(e.to_string()))?;
         let index = self.files.len();
         self.files.push(file.to_owned());
-        // Where the modules lie that the file declares.
+        // The directory of the modules that the file declares.
         let directory = match file.file_name().and_then(|name| name.to_str()) {
             Some("lib.rs" | "main.rs" | "mod.rs") => file.parent().unwrap_or(Path::new("")).to_owned(),
             _ => file.with_extension(""),
@@ -172,7 +172,7 @@ fn attributes(item: &Item) -> Option<&[Attribute]> {
     })
 }
 
-/// Whether a `cfg` leaves the item out of the production build.
+/// Whether a `cfg` excludes the item from the production build.
 pub fn left_out(attributes: &[Attribute]) -> bool {
     attributes
         .iter()
@@ -180,7 +180,7 @@ pub fn left_out(attributes: &[Attribute]) -> bool {
         .any(|attribute| attribute.parse_args::<syn::Meta>().is_ok_and(|condition| holds(&condition) == Some(false)))
 }
 
-/// Whether a condition holds in production; `None` where that depends on the target.
+/// Whether a condition holds in production; `None` if that depends on the target.
 fn holds(condition: &syn::Meta) -> Option<bool> {
     match condition {
         syn::Meta::Path(path) if path.is_ident("test") => Some(false),

@@ -1,14 +1,14 @@
-//! Paths that a file writes, and the file that each leads to.
+//! Paths in a file, and the file that each path leads to.
 
 use crate::module::{BINARY, Module, Modules, Name, left_out};
 use proc_macro2::{TokenStream, TokenTree};
 use std::collections::HashSet;
 use syn::visit::Visit;
 
-/// Names in a row, as a path writes them.
+/// The segments of a path, in order.
 pub type Segments = Vec<String>;
 
-/// Each path that the items of a module write.
+/// Each path in the items of a module.
 pub fn written(module: &Module) -> Vec<Segments> {
     let mut paths = Paths::default();
     module.items.iter().for_each(|item| paths.visit_item(item));
@@ -69,7 +69,7 @@ impl<'a> Visit<'a> for Paths {
 }
 
 impl Paths {
-    /// Paths in the argument of a macro or an attribute, in its texts too (`guard = "access::admin"`).
+    /// Collects the paths in the argument of a macro or an attribute, and in its string literals (`guard = "access::admin"`).
     fn tokens(&mut self, tokens: TokenStream) {
         let mut path: Segments = Vec::new();
         let mut colons = 0;
@@ -124,13 +124,13 @@ fn used(tree: &syn::UseTree, before: &mut Segments, paths: &mut Vec<Segments>) {
     }
 }
 
-/// The file that defines the name to which a path of `module` leads, and that name; `None` for another crate's name, and for a
-/// module's.
+/// The file that defines the name to which a path of `module` leads, and the name; `None` for a name of another crate, and for a module's
+/// name.
 pub fn definition(modules: &Modules, module: &Module, path: &[String]) -> Option<(usize, String)> {
     follow(modules, &module.path, path, &mut HashSet::new())
 }
 
-/// Modules and paths that were looked up already: aliases and glob imports may lead to each other.
+/// Modules and paths that were already looked up, because aliases and glob imports may lead to each other.
 type Seen = HashSet<(Segments, Segments)>;
 
 fn follow(modules: &Modules, from: &[String], path: &[String], seen: &mut Seen) -> Option<(usize, String)> {
@@ -147,7 +147,7 @@ fn follow(modules: &Modules, from: &[String], path: &[String], seen: &mut Seen) 
     }
 }
 
-/// Follows a path whose first name is one of the module `at`.
+/// Follows a path whose first segment is a name in the module `at`.
 fn within(modules: &Modules, at: Segments, path: &[String], seen: &mut Seen) -> Option<(usize, String)> {
     if !seen.insert((at.clone(), path.to_vec())) {
         return None;
@@ -158,7 +158,7 @@ fn within(modules: &Modules, at: Segments, path: &[String], seen: &mut Seen) -> 
     }
     let module = modules.all.get(&at)?;
     let inner: Segments = at.iter().cloned().chain([first.clone()]).collect();
-    // A function may have the name of a module.
+    // A function may have the same name as a module.
     if !rest.is_empty() && modules.all.contains_key(&inner) {
         return within(modules, inner, rest, seen);
     }
@@ -166,7 +166,7 @@ fn within(modules: &Modules, at: Segments, path: &[String], seen: &mut Seen) -> 
         Some(Name::Defined) => return Some((module.file, first.clone())),
         Some(Name::Alias(alias)) if alias != path => {
             let path: Segments = alias.iter().chain(rest).cloned().collect();
-            // A name of another crate: an alias of the same name would lead here again.
+            // The alias names another crate: following an alias of the same name would lead here again.
             return if alias.first() == Some(first) && !modules.all.contains_key(&inner) {
                 None
             } else {
@@ -175,7 +175,7 @@ fn within(modules: &Modules, at: Segments, path: &[String], seen: &mut Seen) -> 
         }
         _ => {}
     }
-    // A glob import of another crate leads nowhere.
+    // A glob import of another crate leads to no file of this one.
     let is_inside = |glob: &&Segments| {
         let first = &glob[0];
         let child: Segments = at.iter().cloned().chain([first.clone()]).collect();

@@ -1,10 +1,10 @@
-//! Layers of the canister, cycles of files in each crate, and models that know nothing of each other.
+//! Layers of the canister, cycles of files in each crate, and models that do not import each other.
 
 use coppice_source::{Graph, read};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Layers of the canister, the lowest first. A module imports modules of its own layer and of lower ones.
+/// Layers of the canister, lowest first. A module may import modules of its own layer and of lower layers.
 const LAYERS: &[&[&str]] = &[
     &["platform", "text"],
     &["storage"],
@@ -16,7 +16,7 @@ const LAYERS: &[&[&str]] = &[
     &["operation"],
     &["api", "lib"],
 ];
-/// Modules of one layer that do not import each other.
+/// Modules of one layer that must not import each other.
 const APART: &[&str] = &["chain", "utxo", "deletion"];
 
 /// The modules of `coppice_model` that are models.
@@ -33,7 +33,7 @@ fn crates() -> Vec<String> {
     members.trim_matches(['[', ']']).split(", ").map(|name| name.trim_matches('"').to_owned()).collect()
 }
 
-/// The directory or file directly below `src` that has a file.
+/// The directory or file directly below `src` that contains a file.
 fn module(file: &Path) -> &str {
     let first = file.components().next().unwrap().as_os_str().to_str().unwrap();
     first.trim_end_matches(".rs")
@@ -54,7 +54,7 @@ fn upward(graph: &Graph) -> BTreeSet<String> {
     wrong.map(|((from, to), name)| format!("{} imports {name} of {}", from.display(), to.display())).collect()
 }
 
-/// Files outside `state/` that give `State` methods.
+/// Files outside `state/` that add methods to `State`.
 fn strangers(graph: &Graph) -> Vec<&Path> {
     let of_state = graph.inherent.iter().filter(|inherent| inherent.name == "State" && module(&inherent.of) == "state");
     of_state.map(|inherent| inherent.file.as_path()).filter(|file| module(file) != "state").collect()
@@ -89,7 +89,7 @@ fn shared(graph: &Graph) -> Vec<&(PathBuf, PathBuf)> {
     graph.imports.keys().filter(|(from, to)| is_shared(from, to)).collect()
 }
 
-/// Models with common code would have common faults.
+/// Models with shared code would share faults.
 #[test]
 fn no_model_knows_another_one_or_the_canister() {
     assert_eq!(shared(&read(&root().join("model")).unwrap()), [] as [&(PathBuf, PathBuf); 0]);
@@ -107,7 +107,7 @@ fn no_model_knows_another_one_or_the_canister() {
     assert_eq!(shared(&planted), [&("documents/record.rs".into(), "records.rs".into())]);
 }
 
-/// A crate of these files, and the canister's layers.
+/// A crate with these files and the canister's layers.
 fn planted(files: &[(&str, &str)]) -> Graph {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("Cargo.toml"), "name = \"planted\"\n").unwrap();

@@ -45,17 +45,17 @@ fn the_table_names_every_method_of_the_candid_file_once() {
     }
 }
 
-/// Who calls, and which roles that is.
+/// A caller and its roles.
 struct Caller {
     name: String,
     roles: Vec<Role>,
-    /// What it sends from outside.
+    /// The principal that sends from outside.
     outside: Principal,
-    /// What it sends as a canister; nobody is anonymous there.
+    /// The canister that calls with the same roles; `None` for the anonymous caller, because no canister is anonymous.
     inside: Option<Proxy>,
 }
 
-/// Nobody, a stranger, each role, a controller; each of them outside and as a canister.
+/// The anonymous caller, a stranger, each role, a controller; each of them from outside and as a canister.
 fn everybody(coppice: &Coppice) -> Vec<Caller> {
     let ic = coppice.ic.as_ref();
     let controller = Who::Controller.principal();
@@ -89,7 +89,7 @@ fn everybody(coppice: &Coppice) -> Vec<Caller> {
     all
 }
 
-/// What the canister keeps of what calls could have changed.
+/// The state that calls could have changed.
 fn state(coppice: &Coppice) -> (Vec<Grant>, Config, UtxoPrunerStatus, Option<PrunePolicy>, StorageStatus) {
     let _: Health = coppice.anyone().health().told();
     (
@@ -101,8 +101,8 @@ fn state(coppice: &Coppice) -> (Vec<Grant>, Config, UtxoPrunerStatus, Option<Pru
     )
 }
 
-/// Every method of the Candid file, by everybody and every way in, with an argument that cannot be decoded: callers that may not are refused
-/// before that is found out.
+/// Calls every method of the Candid file as every caller in every way, with an argument that cannot be decoded. Callers without the role
+/// are refused before the argument is decoded.
 #[test]
 fn every_method_is_for_whom_the_table_says_by_ingress_by_query_and_from_a_canister() {
     let coppice = Coppice::new();
@@ -124,7 +124,7 @@ fn every_method_is_for_whom_the_table_says_by_ingress_by_query_and_from_a_canist
                     Ok(_) => assert!(may && is_query, "{what} is answered"),
                     Err(reject) => {
                         assert_eq!(reject.message.contains("access denied"), !may, "{what}: {reject:?}");
-                        // A trap would undo that the message was drawn from its sender's bucket.
+                        // A trap would undo the draw from the caller's bucket.
                         let is_feeder = caller.roles.iter().any(|role| FEEDERS.contains(role));
                         assert!(!may || is_feeder || !reject.message.contains("trap"), "{what}: {reject:?}");
                     }
@@ -133,7 +133,7 @@ fn every_method_is_for_whom_the_table_says_by_ingress_by_query_and_from_a_canist
             check(coppice.ic.update(coppice.id, caller.outside, &method, garbage.clone()), may_outside, "from outside");
             outside += 1;
             admitted += usize::from(may_outside);
-            // A query passes no door; an update is nobody's by query.
+            // A query passes no ingress filter; an update cannot be called as a query by any caller.
             let answer = coppice.ic.query(coppice.id, caller.outside, &method, garbage.clone());
             match is_query {
                 true => check(answer, may_inside, "by query"),
@@ -146,13 +146,13 @@ fn every_method_is_for_whom_the_table_says_by_ingress_by_query_and_from_a_canist
             }
         }
     }
-    // Nine roles, a controller, a stranger; and the anonymous principal, which is no canister.
+    // Nine roles, a controller, a stranger; and the anonymous principal, which no canister can have.
     assert_eq!((outside, queried, inside), (12 * TABLE.len(), 12 * TABLE.len(), 11 * TABLE.len()));
     assert!(admitted > 100, "{admitted}");
     assert_eq!(state(&coppice), before, "nothing has changed");
 }
 
-/// Each role does what is its own, so that the table above is not true of a canister that refuses all.
+/// Each role can do what is its own: a canister that refuses everything would pass the test above.
 #[test]
 fn every_role_does_its_own() {
     let coppice = Coppice::new();
@@ -186,7 +186,7 @@ fn every_role_does_its_own() {
         let proxy = caller.inside.as_ref().expect("it is not anonymous");
         proxy.update(coppice.ic.as_ref(), coppice.id, method, &arg).unwrap();
     }
-    // The audit log by query, too, and for nobody else.
+    // The audit log is also a query, and is refused to all others.
     let arg = encode_args((None::<u64>, 10u32)).unwrap();
     for caller in &everybody {
         let may = caller.roles.iter().any(|role| [Role::Observer, Role::Operator, Role::Admin].contains(role));
@@ -247,12 +247,12 @@ fn an_operator_is_no_admin_and_an_admin_no_operator() {
     denied(Who::Operator, "remove_exporter");
     denied(Who::Admin, "set_pruning_enabled");
     denied(Who::Admin, "set_prune_policy");
-    // Both register exporters.
+    // Both the operator and the admin register exporters.
     for (by, who) in [(Who::Operator, Who::Exporter), (Who::Admin, Who::Archive)] {
         let exporter = Exporter { name: who.name(), principal: who.principal() };
         assert_eq!(coppice.by(by).register_exporter(&exporter).told(), Ok(()), "{by:?}");
     }
-    // Nobody becomes an exporter by a role alone.
+    // A role alone makes no exporter.
     let exporter = Grant { principal: Who::Exporter.principal(), role: Role::Exporter };
     let refused: Result<(), RoleError> = coppice.by(Who::Admin).grant_role(&exporter).told();
     assert!(matches!(refused, Err(RoleError::RegisterExporter { why }) if why.contains("register_exporter")));

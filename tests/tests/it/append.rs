@@ -1,4 +1,4 @@
-//! `append_block`: what it takes, and each of its refusals, which change nothing.
+//! `append_block`: what it accepts, and each of its refusals, which change nothing.
 
 use coppice_interface::*;
 use coppice_tests::blocks::{self, block, hash, id, plain, seal};
@@ -6,7 +6,7 @@ use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, default_arg};
 use serde_bytes::ByteBuf;
 
-/// A refusal must leave everything as it was.
+/// Appends a block that is refused, and asserts that the refusal changes nothing.
 fn refused(coppice: &Coppice, block: &AppendBlock) -> AppendError {
     let before = (coppice.chain(), coppice.storage());
     let error = coppice.append(block).expect_err("it must be refused");
@@ -62,7 +62,7 @@ fn what_is_too_large_is_named_with_its_limit() {
     assert_eq!(too_large(AppendBlock { hash: long.clone(), ..plain(1, 0, 0) }), ("hash".into(), 32));
     assert_eq!(too_large(AppendBlock { parent_hash: long, ..plain(1, 0, 0) }), ("parent_hash".into(), 32));
     assert_eq!(too_large(AppendBlock { number: u64::MAX, ..plain(1, 0, 0) }), ("number".into(), u64::MAX - 1));
-    // 200,000 keys of no bytes take 1.2 MB.
+    // 200,000 keys of zero bytes take 1.2 MB.
     let mut index = blocks::index(&[id(1)]);
     index.truncate(36);
     index.extend(200_000u32.to_le_bytes());
@@ -100,7 +100,7 @@ fn a_segment_that_is_not_well_formed_is_named_with_its_place() {
     let mut short = good.clone();
     short.sha256[1] = ByteBuf::from(vec![0; 31]);
     assert_eq!(place(short), (1, 0));
-    // No receipts at all are well-formed.
+    // A block without any receipts is well-formed.
     let mut none = AppendBlock { receipts: ByteBuf::new(), ..good };
     seal(&mut none);
     assert_eq!(coppice.append(&none), Ok(()));
@@ -124,7 +124,7 @@ fn digests_are_checked_where_the_setting_says_so() {
 #[test]
 fn at_emergency_water_it_says_who_holds_pruning_back() {
     let coppice = with_head_at(0);
-    // High water 18 blobs, emergency 19 of 20.
+    // High watermark 18 blobs, emergency watermark 19, of a target of 20.
     let target_bytes = Some(20 * u64::from(LOG_CLASS));
     let policy = PrunePolicyArg {
         target_bytes,

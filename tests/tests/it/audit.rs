@@ -1,4 +1,4 @@
-//! The audit log: what operators and admins change, and nobody else.
+//! The audit log: it notes the changes that operators and admins make, and no other calls.
 
 use candid::{CandidType, Principal, encode_args};
 use coppice_interface::methods::TABLE;
@@ -21,7 +21,7 @@ fn newest(coppice: &Coppice) -> Option<AuditEntry> {
     page(coppice, None, 1).entries.pop()
 }
 
-/// A canister, and callers that are operators and admins; each of them calls once, so that each call has an entry of its own.
+/// A canister, and callers that are operators and admins. Each caller calls once, so that each call has its own entry.
 struct World {
     coppice: Coppice,
     callers: Vec<Principal>,
@@ -29,7 +29,7 @@ struct World {
 }
 
 impl World {
-    /// Calls a method, and looks at what is noted of it.
+    /// Calls a method and checks the entry that notes the call.
     fn noted(&mut self, method: &'static str, arg: impl CandidType, [before, after, result]: [&str; 3]) {
         let count = newest(&self.coppice).map_or(0, |entry| entry.number + 1);
         let arg = encode_args((arg,)).unwrap();
@@ -104,7 +104,7 @@ fn everything_that_an_operator_or_an_admin_may_change_is_noted() {
     world.noted("prune_now", 0u64, ["", "", "Invalid"]);
     world.noted("acknowledge_faults", 0u64, same);
 
-    // Uploads only where an operator acts on another's.
+    // Upload methods are noted only if an operator acts on another caller's upload.
     let large = plain(20, 2, 1_000);
     let (begin, chunks) = upload(&large, 600);
     world.coppice.producer().begin_block(&begin).told().unwrap();
@@ -139,7 +139,7 @@ fn everything_that_an_operator_or_an_admin_may_change_is_noted() {
     world.noted("cancel_prune_job", 1u64, ["pending = job 1", "pending = none", "Ok"]);
     world.noted("cancel_prune_job", 1u64, ["", "", "NotOpen"]);
     world.coppice.producer().set_block_assembly_state(UtxoBlockAssemblyState::Running).told();
-    // What is due above it is left to a job of its own.
+    // Records that are due above the height are left to a second job.
     let before = "last_processed_height = 300; pending = none";
     world.noted("prune_utxos", 350u32, [before, "last_processed_height = 350; pending = job 3", "Ok"]);
     world.noted("set_aside_unmined", 1u32, ["", "", "NotBlocking"]);
@@ -158,7 +158,7 @@ fn everything_that_an_operator_or_an_admin_may_change_is_noted() {
     world.noted("cancel_blob_deletion", name(b"a"), [&two, &none, "Ok"]);
     world.noted("cancel_blob_deletion", name(b""), ["", "", "Empty"]);
 
-    // That is all of them.
+    // The calls above include every method of operators and admins.
     let may = |roles: &[Role]| roles.contains(&Role::Operator) || roles.contains(&Role::Admin);
     let theirs = TABLE.iter().filter(|of| !of.is_query && may(of.roles));
     assert_eq!(world.called, theirs.map(|of| of.name).collect());
@@ -168,7 +168,7 @@ fn everything_that_an_operator_or_an_admin_may_change_is_noted() {
 fn entries_outlive_upgrades_and_an_upgrade_that_changes_settings_is_one() {
     let coppice = Coppice::with(default_arg());
     for round in 0..3u64 {
-        // Entries of their own, as those before are an hour old.
+        // These changes get their own entries because the previous entries are an hour old.
         coppice.ic.advance_time(Duration::from_secs(3_600));
         let change = ConfigChange { max_rollback_blocks: Some(round), ..ConfigChange::default() };
         coppice.configure(change);
@@ -187,13 +187,14 @@ fn entries_outlive_upgrades_and_an_upgrade_that_changes_settings_is_one() {
     let (first, rest) = (page(&coppice, None, 4), page(&coppice, Some(2), 4));
     assert_eq!((first.cursor, rest.cursor), (Some(2), None));
     assert_eq!([first.entries, rest.entries].concat(), all.entries);
-    // An upgrade that is refused leaves nothing.
+    // An upgrade that is refused leaves no entry.
     let bad = ConfigChange { upload_expiry_secs: Some(0), ..ConfigChange::default() };
     coppice.upgrade_with(Some(CanisterArg::Upgrade(Some(bad)))).unwrap_err();
     assert_eq!(page(&coppice, None, 0), all);
 }
 
-/// A height far above the one before is told by an operator alone, in whatever way: it is noted, and what a producer tells is not.
+/// Only an operator may notify a height far above the current one, by whichever method: such a call is noted, and a producer's notification
+/// is not.
 #[test]
 fn a_height_that_only_an_operator_may_tell_is_noted() {
     let coppice = Coppice::new();
@@ -213,7 +214,7 @@ fn a_height_that_only_an_operator_may_tell_is_noted() {
     assert_eq!((noted.caller, noted.result.as_str()), (Who::Controller.principal(), "Ok"));
 }
 
-/// Changes through one method within an hour are one entry; so are refused calls, and an upgrade in between changes nothing of that.
+/// Changes through one method within an hour are one entry, and so are refused calls; an upgrade in between does not change that.
 #[test]
 fn calls_of_an_hour_are_one_entry_with_the_first_state_and_the_last() {
     let coppice = Coppice::new();
@@ -272,7 +273,7 @@ fn no_number_of_an_operators_calls_overwrites_the_entries_of_others() {
         let its = all.iter().filter(|entry| entry.method == method && entry.caller == Who::Operator.principal());
         its.filter(|entry| is(entry)).map(|entry| entry.calls).sum()
     };
-    // The first one changes nothing.
+    // The first call changes nothing.
     assert_eq!(of("set_pruner_settings", |entry| !entry.after.is_empty()), 9_999);
     assert_eq!(of("set_pruner_settings", |entry| entry.after.is_empty()), 1);
     assert_eq!(of("prune_now", |entry| entry.result.starts_with("Invalid")), 1_000);

@@ -1,5 +1,5 @@
-//! `target_bytes` as a bound: for any size of blocks, and whatever holds pruning back, the chain takes less than emergency water and
-//! one block.
+//! `target_bytes` as a bound: for blocks of any size, and whatever holds pruning back, the chain takes less than the emergency watermark
+//! plus one block.
 
 use coppice_interface::*;
 use coppice_tests::blocks::{hash, plain};
@@ -19,7 +19,7 @@ fn marks(status: &PruneStatus) -> WaterMarks {
     status.water_marks.expect("there is a target")
 }
 
-/// Appends blocks of a megabyte until one is refused, and answers its number and who holds pruning back.
+/// Appends blocks of a megabyte until one is refused. Returns its number and what holds pruning back.
 fn fill(coppice: &Coppice, first: u64) -> (u64, HeldBy) {
     for number in first..first + 100 {
         match coppice.append(&plain(number, 3, MB)) {
@@ -56,7 +56,7 @@ fn while_appends_are_refused_an_acknowledgement_has_blocks_pruned_at_once() {
     let held = HeldBy::Exporter(Who::Exporter.name());
     let (mut next, held_by) = fill(&coppice, 0);
     assert_eq!(held_by, held);
-    // One block at a time: each goes at once, and makes room for about one.
+    // Acknowledges one block at a time: each is pruned at once, and makes room for about one block.
     for acknowledged in 0..20 {
         coppice.ack(Who::Exporter, acknowledged, &hash(acknowledged)).unwrap();
         coppice.pass(0);
@@ -71,7 +71,7 @@ fn while_appends_are_refused_an_acknowledgement_has_blocks_pruned_at_once() {
     coppice.ack(Who::Exporter, 19, &hash(19)).unwrap();
     coppice.pass(0);
     assert_eq!(coppice.prune_status().ticks, ticks);
-    // The interval is as long as ever while appends are taken.
+    // The interval is unchanged while appends are accepted.
     coppice.ack(Who::Exporter, next - 1, &hash(next - 1)).unwrap();
     coppice.pass(0);
     coppice.append(&plain(next, 3, 10)).unwrap();
@@ -81,7 +81,7 @@ fn while_appends_are_refused_an_acknowledgement_has_blocks_pruned_at_once() {
     coppice.ack(Who::Exporter, next, &hash(next)).unwrap();
     coppice.pass(0);
     assert_eq!((coppice.prune_status().ticks, coppice.prune_status().pruned_before_block), (ticks, pruned));
-    // No tick comes while pruning is switched off, either.
+    // While pruning is switched off, no tick is triggered either.
     let (next, _) = fill(&coppice, next + 2);
     coppice.operator().set_pruning_enabled(false).told().unwrap();
     coppice.pass(60);
@@ -92,7 +92,7 @@ fn while_appends_are_refused_an_acknowledgement_has_blocks_pruned_at_once() {
     assert_eq!(coppice.append(&plain(next, 3, MB)), Err(AppendError::CapacityExhausted { held_by: HeldBy::Disabled }));
 }
 
-/// Two blocks that are above emergency water stay, and the chain goes on with them.
+/// Two blocks that exceed the emergency watermark are kept, and the chain still grows.
 #[test]
 fn two_blocks_above_emergency_water_go_on_and_health_names_the_target_that_they_need() {
     let coppice = bounded(24 * u64::from(LOG_CLASS));
@@ -113,20 +113,20 @@ fn two_blocks_above_emergency_water_go_on_and_health_names_the_target_that_they_
         let problem = raised().expect("it is said");
         assert!(problem.severity == Severity::Warning && problem.message.contains("appends go on"), "{problem:?}");
         coppice.append(&plain(number, 3, MB)).unwrap();
-        // The first of three may go, and has only not gone yet.
+        // The first of the three blocks may be pruned, but a tick has not pruned it yet.
         let refused = coppice.append(&plain(number + 1, 3, MB));
         assert_eq!(refused, Err(AppendError::CapacityExhausted { held_by: HeldBy::PruneLag }));
         assert_eq!(raised(), None);
         coppice.pass(60);
     }
-    // A reorg of one block has a way back, and nothing stands on what was pruned.
+    // A reorg of one block is possible, and no kept block builds on a pruned one.
     let deeper = coppice.producer().rollback_to(3u64).told();
     assert_eq!(deeper, Err(RollbackError::Pruned { first_available: 4 }));
     coppice.producer().rollback_to(4u64).told().unwrap();
     coppice.pass(60);
     coppice.append(&plain(5, 3, MB)).unwrap();
     assert_eq!(coppice.chain().len(), 2);
-    // The target that the message names is enough, and a MiB less is not.
+    // The target that the message names suffices, and 1 MiB less does not.
     let message = raised().expect("it is said").message;
     let needed: u64 = message.rsplit_once("target_bytes of ").unwrap().1.split(' ').next().unwrap().parse().unwrap();
     let set = |target| coppice.set_policy(PrunePolicyArg { target_bytes: Some(target), ..Default::default() }).unwrap();
@@ -149,7 +149,7 @@ fn the_floor_is_named_where_it_keeps_what_age_would_take() {
         (status.held_by, status.floor_block, status.need_prune)
     };
     let arg = PrunePolicyArg::default;
-    // All of them are some years old.
+    // All blocks are some years old.
     coppice.append_plain(0..20, 10);
     assert_eq!(floor(PrunePolicyArg { retain_days: Some(100_000), ..arg() }), (None, None, false));
     assert_eq!(floor(PrunePolicyArg { retain_days: Some(2), ..arg() }), (Some(HeldBy::Floor), Some(3), true));
@@ -162,7 +162,7 @@ fn the_floor_is_named_where_it_keeps_what_age_would_take() {
     assert_eq!(floor(none), (None, None, true));
     let all = PrunePolicyArg { min_kept_blocks: Some(u64::MAX), ..arg() };
     assert_eq!(floor(all), (Some(HeldBy::Floor), Some(3), false));
-    // Bytes do not ask the floor of age.
+    // Pruning by bytes ignores the floor for pruning by age.
     coppice.append_plain(20..40, MB);
     let bytes = PrunePolicyArg { target_bytes: Some(8 << 20), ..arg() };
     let (held_by, floor_block, need) = floor(bytes);

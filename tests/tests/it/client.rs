@@ -1,5 +1,5 @@
 //! The client: the same tests on the embedded host and inside a canister that calls Coppice with a bounded wait. Over HTTP they run in the
-//! command's tests of the network.
+//! command's network tests.
 
 use candid::{Principal, decode_one, encode_args};
 use coppice_client::{Client, Embedded};
@@ -12,14 +12,14 @@ use coppice_tests::wasm;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A canister whose caller has what the tests want.
+/// Gives a caller the roles that the client tests need.
 fn for_caller(coppice: &Coppice, caller: Principal) {
     for role in ROLES {
         coppice.operator().grant_role(&Grant { principal: caller, role }).told().unwrap();
     }
 }
 
-/// A canister under test, and the one that runs the tests from inside.
+/// A canister under test, and the canister that runs the tests from inside.
 fn with_a_caller() -> (Coppice, Principal) {
     let coppice = Coppice::with(InitArg { admins: None, ..init_arg(Who::Stranger.principal()) });
     let controller = Who::Controller.principal();
@@ -47,7 +47,7 @@ fn the_client_inside_a_canister() {
     let (coppice, caller) = with_a_caller();
     let names = coppice.ic.query(caller, Principal::anonymous(), "names", encode_args(()).unwrap()).unwrap();
     assert_eq!(decode_one::<Vec<String>>(&names).unwrap(), NAMES);
-    // In another order than natively: none depends on what came before.
+    // In reverse order, because no test may depend on the ones before it.
     for name in NAMES.iter().rev() {
         let arg = encode_args((name, coppice.id)).unwrap();
         let answer = coppice.ic.update(caller, Principal::anonymous(), "run", arg);
@@ -56,7 +56,8 @@ fn the_client_inside_a_canister() {
     assert!(coppice.anyone().health().told().healthy);
 }
 
-/// What a canister is told that asks Coppice for its head, and waits so many seconds at most.
+/// Has the caller canister ask Coppice for its head with a wait of at most `secs` seconds. Returns the reject code and whether the call may
+/// be retried.
 fn waited(ic: &dyn Ic, caller: Principal, coppice: Principal, secs: u32) -> (u32, bool) {
     let arg = encode_args((coppice, secs)).unwrap();
     candid::decode_args(&ic.update(caller, Principal::anonymous(), "wait_for_head", arg).unwrap()).unwrap()
@@ -69,11 +70,11 @@ fn what_is_stopped_or_not_there_is_told_from_inside() {
     coppice.ic.stop(coppice.id, Who::Controller.principal()).unwrap();
     assert_eq!(waited(&*coppice.ic, caller, coppice.id, 300), (5, true), "it is upgraded, perhaps");
     coppice.ic.start(coppice.id, Who::Controller.principal()).unwrap();
-    // Nobody who would know of Coppice.
+    // A canister without the methods of Coppice.
     assert_eq!(waited(&*coppice.ic, caller, caller, 300), (5, false));
 }
 
-/// Answers `get_head` never: it waits for another method of itself, and when that is answered calls it again.
+/// Never answers `get_head`: it calls another method of itself, and calls it again after each answer.
 const SILENT: &str = r#"(module
   (import "ic0" "msg_reply" (func $reply))
   (import "ic0" "canister_self_size" (func $self_size (result i32)))
@@ -107,7 +108,7 @@ fn one_that_never_answers_is_not_waited_for() {
     coppice.ic.advance_time(Duration::from_secs(12));
     let told: (u32, bool) = candid::decode_args(&coppice.ic.wait(call).unwrap()).unwrap();
     assert_eq!(told, (6, true), "nobody knows what came of it");
-    // The caller is free: it can be stopped, and go on.
+    // The caller is no longer waiting: it can be stopped and started.
     coppice.ic.stop(caller, controller).unwrap();
     coppice.ic.start(caller, controller).unwrap();
     assert_eq!(waited(&*coppice.ic, caller, coppice.id, 10), (0, false));

@@ -1,5 +1,5 @@
-//! Clocks: one that stands still, one that jumps, and a chain whose times are of any year. Retention by age goes by the chain's monotonic
-//! time, how far an exporter is behind by the clock alone.
+//! Clocks that stand still or jump, and chains whose timestamps are of any year. Retention by age uses the chain's monotonic time; the lag
+//! of an exporter uses the clock alone.
 
 use coppice_host::Limits;
 use coppice_interface::*;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const DAY: u64 = 86_400;
 const NS: u64 = 1_000_000_000;
-/// The first block of Bitcoin.
+/// The timestamp of Bitcoin's first block.
 const IN_2009: u64 = 1_231_006_505;
 const TIMES: [u64; 5] = [0, IN_2009, 4_000_000_000, 1 << 40, u64::MAX];
 
@@ -26,13 +26,13 @@ fn pruned_before(coppice: &Coppice) -> u64 {
     coppice.prune_status().pruned_before_block
 }
 
-/// Who exports, and the clock in seconds.
+/// The status of the exporter, and the clock in seconds.
 fn exporter(coppice: &Coppice) -> (ExporterStatus, u64) {
     let health: Health = coppice.anyone().health().told();
     (coppice.export_status().exporters[0].clone(), health.time / NS)
 }
 
-/// It is behind since it acknowledged last, or was registered, and by the clock.
+/// Asserts that the exporter's lag counts by the clock from its last acknowledgement or its registration. Returns the lag.
 fn lags_by_the_clock(coppice: &Coppice, what: &str) -> u64 {
     let (status, now) = exporter(coppice);
     let since = status.acknowledged_at.unwrap_or(status.registered_at) / NS;
@@ -65,7 +65,7 @@ fn an_exporter_lags_by_the_clock_and_not_by_the_times_of_blocks() {
         coppice.pass(30 * DAY);
         assert_eq!(exporter(&coppice).0.lag_seconds, 0, "{what}: nothing waits");
         assert_eq!(pruned_before(&coppice), 1, "{what}: all but the head");
-        // A block that waits now waits since it was acknowledged last.
+        // The lag of a new block counts from the last acknowledgement.
         coppice.append(&at(2, time)).unwrap();
         assert!(lags_by_the_clock(&coppice, &what) >= 30 * DAY, "{what}");
     }
@@ -73,7 +73,7 @@ fn an_exporter_lags_by_the_clock_and_not_by_the_times_of_blocks() {
 
 #[test]
 fn retention_by_age_goes_by_monotonic_time() {
-    // Times that lie ahead are those of the appends.
+    // A timestamp in the future counts as the time of the append.
     for time in [4_000_000_000, u64::MAX] {
         let coppice = Coppice::new();
         coppice.set_policy(a_day()).unwrap();
@@ -89,14 +89,14 @@ fn retention_by_age_goes_by_monotonic_time() {
         coppice.settle(30 * DAY);
         assert_eq!((pruned_before(&coppice), coppice.head()), (6, Some(6)), "{time}: a jump of 30 days");
     }
-    // Those of long ago are of long ago.
+    // A timestamp in the past counts as it is.
     for time in [0, IN_2009] {
         let coppice = Coppice::new();
         coppice.set_policy(a_day()).unwrap();
         (0..5).for_each(|number| coppice.append(&at(number, time)).unwrap());
         coppice.settle(60);
         assert_eq!(pruned_before(&coppice), 4, "{time}");
-        // The first that is of now ends that, and what comes behind it cannot be older.
+        // After one block with the current time, no later block can be older than that.
         coppice.append(&at(5, u64::MAX)).unwrap();
         (6..9).for_each(|number| coppice.append(&at(number, time)).unwrap());
         coppice.settle(DAY / 2);
@@ -106,7 +106,7 @@ fn retention_by_age_goes_by_monotonic_time() {
     }
 }
 
-/// The clock of an idle subnet, and of a canister that was stopped: only the embedded host lets it stand.
+/// The clock of an idle subnet, and of a stopped canister. Only the embedded host can hold the clock still.
 #[test]
 fn a_clock_that_stands_still_and_then_jumps_changes_nothing_but_ages() {
     let (coppice, host) = Coppice::embedded(default_arg());

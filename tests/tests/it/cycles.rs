@@ -1,5 +1,5 @@
-//! Few cycles: growth that cannot be paid is answered, and timers that cannot be paid do not run. Only the embedded host can take
-//! cycles away, and fill a subnet.
+//! Low cycles: growth that cannot be paid is refused, and timers that cannot be paid do not run. Only the embedded host can take cycles
+//! away and fill a subnet.
 
 use coppice_host::{CanisterSettings, CanisterStatus, Host, Kind, Limits, Outcome};
 use coppice_interface::*;
@@ -12,14 +12,14 @@ use std::time::Duration;
 const G: u128 = 1_000_000_000;
 const T: u128 = 1_000 * G;
 const DAY: u64 = 86_400;
-/// Bytes of a body of which a few fill 16 MiB.
+/// Bytes of a body; a few such bodies fill 16 MiB.
 const BODY: usize = 1_900_000;
 
 fn status(coppice: &Coppice, host: &Host) -> CanisterStatus {
     host.canister_status(coppice.id, Some(Who::Controller.principal())).unwrap()
 }
 
-/// So many cycles lie above the freezing threshold.
+/// Sets the balance to `liquid` cycles above the freezing threshold.
 fn set_liquid(coppice: &Coppice, host: &Host, liquid: u128) {
     let balance = status(coppice, host).freezing_limit + liquid;
     let now = host.cycle_balance(coppice.id);
@@ -42,14 +42,14 @@ fn problems(coppice: &Coppice) -> Vec<ProblemCode> {
     coppice.health().problems.iter().filter_map(Problem::known).collect()
 }
 
-/// A canister that is fed however few cycles there are.
+/// A canister that accepts blocks however few cycles it has.
 fn fed_to_the_last() -> (Coppice, std::sync::Arc<Host>) {
     let (coppice, host) = Coppice::embedded(default_arg());
     configure(&coppice, ConfigChange { feed_min_liquid_cycles: Some(1), ..ConfigChange::default() }).unwrap();
     (coppice, host)
 }
 
-/// A canister of which the next block needs a bucket of memory more, and that block.
+/// A canister whose next block needs another bucket of memory, and that block.
 fn full() -> (Coppice, std::sync::Arc<Host>, AppendBlock) {
     let (coppice, host) = fed_to_the_last();
     for number in 0.. {
@@ -74,7 +74,7 @@ fn trapped(host: &Host) -> Vec<String> {
     host.take_executions().into_iter().filter_map(|execution| trap(execution.outcome)).collect()
 }
 
-/// By every freezing threshold, around the edge: Ok, or an answer that says what is missing, and never a trap.
+/// With every freezing threshold, around the edge: the answer is Ok or names what is missing, and is never a trap.
 #[test]
 fn a_growth_that_cannot_be_paid_is_answered_with_what_is_missing() {
     let (coppice, host, block) = full();
@@ -83,10 +83,10 @@ fn a_growth_that_cannot_be_paid_is_answered_with_what_is_missing() {
         host.restore(&base);
         let secs = days * DAY;
         settings(&coppice, &host, CanisterSettings { freezing_threshold: Some(secs), ..CanisterSettings::default() });
-        // What was learnt of another threshold is not believed for longer.
+        // The price learned under another threshold has expired.
         coppice.pass(601);
         let checkpoint = host.checkpoint();
-        // 16 MiB, and two calls of a timer behind what this message and its bytes take.
+        // 16 MiB, and two calls of a timer on top of this message and its bytes.
         let price = 127_000 * u128::from(secs) / 64;
         let edge = price + 84 * G + 40 * G + 4 * G;
         let mut refused = 0;
@@ -106,7 +106,8 @@ fn a_growth_that_cannot_be_paid_is_answered_with_what_is_missing() {
                     assert!(coppice.head() == before && page <= 64 << 10, "{page} bytes, {:?}", coppice.head());
                     assert!(problems(&coppice).contains(&ProblemCode::GrowthUnpaid), "{:?}", problems(&coppice));
                     if days == 180 {
-                        // Of a threshold that it has met it knows the price. What a message costs by itself comes on top.
+                        // The canister knows the price under a threshold at which it has grown before. The cost of the message itself comes
+                        // on top.
                         host.add_cycles(coppice.id, missing - G / 10);
                         let again = coppice.append(&block);
                         assert!(matches!(again, Err(AppendError::LowCycles { missing: 1.. })), "{again:?}");
@@ -117,7 +118,7 @@ fn a_growth_that_cannot_be_paid_is_answered_with_what_is_missing() {
                     assert_eq!(coppice.append(&block), Ok(()), "{days} days, {percent} %: {missing}");
                 }
                 Ok(Err(other)) => panic!("{other:?}"),
-                // Too few for a message at all.
+                // The cycles do not suffice even for a message.
                 Err(reject) => assert_eq!(reject.error_code, "IC0207", "{reject:?}"),
             }
         }
@@ -139,7 +140,7 @@ fn health_says_so_before_appends_are_refused() {
     assert_eq!(problems(&coppice), []);
 }
 
-/// A canister on a subnet that is as good as full: a bucket reserves 0.6 T.
+/// A canister on a nearly full subnet: a bucket reserves 0.6 T.
 fn on_a_full_subnet() -> (Coppice, std::sync::Arc<Host>, AppendBlock) {
     let (coppice, host, block) = full();
     let gib = 1 << 30;
@@ -177,24 +178,23 @@ fn what_may_be_reserved_is_not_exceeded() {
     let reserved = status(&coppice, &host).reserved_cycles;
     assert!(reserved > 4 * T && missing < T, "{reserved}, {missing}");
     assert_eq!(trapped(&host), Vec::<String>::new());
-    // After an upgrade, too.
+    // The refusal is the same after an upgrade.
     coppice.upgrade();
     assert!(matches!(coppice.append(&plain(number, 1, BODY)), Err(AppendError::ReservedCyclesLimit { .. })));
-    // The operator raises it on the platform, and says so.
+    // The operator raises the limit on the platform, and then in the settings.
     reserved_limit(&coppice, &host, 20 * T);
     let change = ConfigChange { reserved_cycles_limit: Some(20 * T), ..ConfigChange::default() };
     assert_eq!(configure(&coppice, change).unwrap().reserved_cycles_limit, 20 * T);
     assert!(!problems(&coppice).contains(&ProblemCode::ReservationLimit), "{:?}", problems(&coppice));
     assert_eq!(coppice.append(&plain(number, 1, BODY)), Ok(()));
-    // What is to be reserved must be there, whatever storage costs.
+    // The reserved cycles must be available besides the cost of storage.
     set_liquid(&coppice, &host, 200 * G);
     let refused = (number + 1..number + 30).find_map(|number| coppice.append(&plain(number, 1, BODY)).err());
     assert!(matches!(refused, Some(AppendError::LowCycles { missing: 1.. })), "{refused:?}");
     assert_eq!(trapped(&host), Vec::<String>::new());
 }
 
-/// The canister cannot see what the platform allows to reserve: where its setting says more, the platform traps, and nothing has
-/// changed.
+/// The canister cannot read the platform's reservation limit: if its setting is higher, the platform traps, and nothing changes.
 #[test]
 fn a_setting_that_says_more_than_the_platform_is_a_trap_that_changes_nothing() {
     let (coppice, host, block) = on_a_full_subnet();
@@ -235,7 +235,7 @@ fn nodes_and_the_limit_are_settings() {
     assert_eq!((default.nodes, default.reserved_cycles_limit), (13, 5 * T));
 }
 
-/// Firings of the platform's timer, and calls of a timer's work.
+/// The number of firings of the platform's timer, and of calls of a timer's work.
 fn firings(host: &Host) -> (usize, usize) {
     let all = host.take_executions();
     let of = |kind| all.iter().filter(|execution| execution.kind == kind).count();
@@ -250,19 +250,19 @@ fn with_work() -> (Coppice, std::sync::Arc<Host>) {
     (coppice, host)
 }
 
-/// What `ic-cdk-timers` does with a timer that the balance cannot pay: it fires each round. That is why the daemon stops its timers
-/// before that, and why the next message stops one that has come that far.
+/// `ic-cdk-timers` fires a timer that the balance cannot pay in each round. Therefore the daemon stops its timers before that point, and
+/// the next message stops a timer that has reached it.
 #[test]
 fn a_timer_that_cannot_be_paid_fires_each_round_until_a_message_stops_it() {
     let (coppice, host) = with_work();
-    // A firing can be paid, which sets 40 G aside; the call that it makes cannot.
+    // The balance can pay a firing, which sets 40 G aside, but not the call that the firing makes.
     set_liquid(&coppice, &host, 70 * G);
     coppice.ic.tick();
     coppice.ic.advance_time(Duration::from_secs(60));
     host.take_executions();
     (0..50).for_each(|_| coppice.ic.tick());
     assert_eq!(firings(&host), (50, 0), "a firing each round, and no work");
-    // Any message of somebody who may change something.
+    // Any message of a caller with a role stops the timer.
     coppice.operator().acknowledge_faults(0u64).told();
     host.take_executions();
     for _ in 0..36 {
@@ -270,7 +270,7 @@ fn a_timer_that_cannot_be_paid_fires_each_round_until_a_message_stops_it() {
     }
     assert!(firings(&host).0 <= 1, "the one that was under way");
     assert!(problems(&coppice).contains(&ProblemCode::TimersStopped), "{:?}", problems(&coppice));
-    // Nobody tells a canister that it has cycles again: the next message notices.
+    // A canister is not notified of new cycles: the next message notices them.
     host.add_cycles(coppice.id, 100 * T);
     for _ in 0..6 {
         coppice.pass(600);
@@ -284,7 +284,7 @@ fn a_timer_that_cannot_be_paid_fires_each_round_until_a_message_stops_it() {
     assert_eq!(problems(&coppice), []);
 }
 
-/// As cycles are used up by messages, the timers stop before they cannot be paid.
+/// As messages use up the cycles, the timers stop before they can no longer be paid.
 #[test]
 fn timers_stop_before_they_cannot_be_paid() {
     let (coppice, host) = with_work();
@@ -292,7 +292,7 @@ fn timers_stop_before_they_cannot_be_paid() {
     set_liquid(&coppice, &host, 180 * G);
     coppice.ic.tick();
     let mut number = 20;
-    // Each brings 200 kB, which cost 0.4 G.
+    // Each message brings 200 kB, which cost 0.4 G.
     while coppice.producer().append_block(&plain(number, 1, 200_000)).heard().is_ok() {
         host.take_executions();
         coppice.ic.advance_time(Duration::from_secs(10));
@@ -308,7 +308,7 @@ fn timers_stop_before_they_cannot_be_paid() {
         coppice.pass(600);
     }
     assert_eq!(firings(&host), (0, 0));
-    // An upgrade arms none either.
+    // An upgrade arms no timer either.
     set_liquid(&coppice, &host, 350 * G);
     coppice.upgrade();
     set_liquid(&coppice, &host, 70 * G);
@@ -318,7 +318,7 @@ fn timers_stop_before_they_cannot_be_paid() {
     assert!(firings(&host).0 <= 1);
 }
 
-/// An upgrade sets more aside than a message: that is no reason to take cycles for low.
+/// An upgrade sets more cycles aside than a message does: the daemon must not read that as low cycles.
 #[test]
 fn after_an_upgrade_the_timers_go_on_by_themselves() {
     let (coppice, host) = with_work();
@@ -344,7 +344,7 @@ fn below_min_liquid_cycles_only_the_net_goes_on() {
     assert!(fired <= 7 && worked == 6, "once in ten minutes, and what was set before: {fired}, {worked}");
     let status = coppice.prune_status();
     assert_eq!((status.pruned_before_block, status.held_by), (0, Some(HeldBy::LowCycles)));
-    // Appends go on, and wake nothing.
+    // Appends continue and arm no timer.
     coppice.append_plain(20..40, 10);
     host.take_executions();
     (0..59).for_each(|_| coppice.pass(10));
@@ -354,7 +354,7 @@ fn below_min_liquid_cycles_only_the_net_goes_on() {
     assert_eq!(coppice.prune_status().pruned_before_block, 34);
 }
 
-/// A policy by age of which 20 blocks become due after a day, with so many days of a freezing threshold.
+/// A policy by age under which 20 blocks become due after a day, with a freezing threshold of `days` days.
 fn by_age(min: u128, days: u64) -> (Coppice, std::sync::Arc<Host>) {
     let (coppice, host) = fed_to_the_last();
     settings(&coppice, &host, CanisterSettings { freezing_threshold: Some(days * DAY), ..CanisterSettings::default() });
@@ -371,7 +371,7 @@ fn by_age(min: u128, days: u64) -> (Coppice, std::sync::Arc<Host>) {
     (coppice, host)
 }
 
-/// Whatever the balance is: what is due is pruned, or `health` says that cycles are why it is not.
+/// At every balance: either due blocks are pruned, or `health` names missing cycles as the reason.
 #[test]
 fn blocks_are_pruned_or_health_says_that_cycles_are_missing() {
     let (mut pruned, mut said) = (0, 0);
@@ -391,7 +391,7 @@ fn blocks_are_pruned_or_health_says_that_cycles_are_missing() {
         let (coppice, host) = by_age(min * G, days);
         coppice.producer().set_block_assembly_state(UtxoBlockAssemblyState::Running).told();
         coppice.producer().notify_block(1_000, true).told().unwrap();
-        // Of an interval timer that missed firings each is a call of its own, which sets cycles aside: the last ones come in time.
+        // An interval timer makes one call for each missed firing, and each call sets cycles aside: the last firings are on time.
         for secs in [601; 160].into_iter().chain([10; 30]) {
             set_liquid(&coppice, &host, liquid * G);
             coppice.pass(secs);
@@ -410,7 +410,7 @@ fn blocks_are_pruned_or_health_says_that_cycles_are_missing() {
     assert!(pruned > 3 && said > 3, "{pruned} pruned, {said} said");
 }
 
-/// Timers that were stopped stay so after a top-up until somebody with a role calls, and `health` says so until then.
+/// Stopped timers stay stopped after a top-up until a caller with a role calls, and `health` reports that until then.
 #[test]
 fn after_a_top_up_health_says_that_timers_still_stand() {
     let (coppice, host) = by_age(100 * G, 180);
@@ -432,7 +432,7 @@ fn after_a_top_up_health_says_that_timers_still_stand() {
     assert!(coppice.prune_status().pruned_blocks > 0);
 }
 
-/// Where pruning is paused for cycles, a refused append says so, and none is refused where it is not.
+/// While pruning is paused for low cycles, a refused append names that reason; otherwise no append is refused.
 #[test]
 fn an_append_that_is_refused_while_pruning_is_paused_names_cycles() {
     for (liquid, paused) in [(990, true), (1_020, false), (1_060, false)] {
@@ -454,7 +454,7 @@ fn an_append_that_is_refused_while_pruning_is_paused_names_cycles() {
     }
 }
 
-/// The same question at the same balance.
+/// The same balance gives the same answer.
 #[test]
 fn health_as_an_update_says_what_a_query_says() {
     let (coppice, host) = fed_to_the_last();
@@ -474,11 +474,11 @@ fn health_as_an_update_says_what_a_query_says() {
     }
 }
 
-/// The cycles that pruning needs are not spent on blocks: what feeds is refused while the daemon goes on.
+/// Blocks may not use up the cycles that pruning needs: feeding calls are refused while the daemon still prunes.
 #[test]
 fn feeding_ends_while_pruning_goes_on() {
     let (coppice, host) = Coppice::embedded(default_arg());
-    // 30 days of a firing a minute, and of the net, above the 100 G of `min_liquid_cycles`.
+    // 30 days of one firing a minute plus the safety timer, above the 100 G of `min_liquid_cycles`.
     let by_default = 100 * G + cycles_of_ticks(60, 30 * DAY, 13);
     assert!((700 * G..900 * G).contains(&by_default), "{by_default}");
     coppice.append_plain(0..20, 10);
@@ -520,7 +520,7 @@ fn feeding_ends_while_pruning_goes_on() {
     // The cycles still suffice for pruning.
     coppice.pass(60);
     assert_eq!((coppice.prune_status().pruned_before_block, coppice.prune_status().held_by), (14, None));
-    // A longer interval needs fewer cycles for ticks; and a configured minimum replaces the computed one.
+    // A longer interval needs fewer cycles for ticks; a configured minimum replaces the computed one.
     coppice.set_policy(PrunePolicyArg { timer_interval_secs: Some(600), ..PrunePolicyArg::default() }).unwrap();
     assert_eq!(problems(&coppice), []);
     assert_eq!(coppice.append(&plain(20, 1, 10)), Ok(()));

@@ -1,5 +1,5 @@
-//! The daemon over days: bursts, pauses, duplicates, changes in the middle. What counts instructions or moves cycles runs
-//! on the embedded host only.
+//! The daemon over days: bursts, pauses, duplicate firings, changes in the middle of a run. Tests that count instructions or move cycles
+//! run on the embedded host only.
 
 use coppice_host::{Execution, Host, Kind, Outcome};
 use coppice_interface::*;
@@ -15,7 +15,7 @@ fn policy(retain_blocks: u64) -> PrunePolicyArg {
     PrunePolicyArg { retain_blocks: Some(retain_blocks), min_kept_blocks: Some(0), ..PrunePolicyArg::default() }
 }
 
-/// What the timer ran since it was last asked: firings, the library's calls to itself and their answers.
+/// The timer's executions since the last call: firings, the library's calls to itself and their answers.
 fn of_the_timer(host: &Host) -> Vec<Execution> {
     let all = host.take_executions();
     all.into_iter().filter(|e| e.method.is_empty() || e.method.starts_with("<ic-cdk internal>")).collect()
@@ -25,7 +25,7 @@ fn instructions(executions: &[Execution]) -> u64 {
     executions.iter().map(|execution| execution.instructions).sum()
 }
 
-/// With every trigger set and nothing due; and with something due that an exporter holds, which is all the same to it.
+/// A firing costs the same with every trigger set and nothing due, and with due blocks that an exporter holds.
 #[test]
 fn an_idle_firing_costs_little() {
     let (coppice, host) = Coppice::embedded(default_arg());
@@ -58,7 +58,7 @@ fn an_idle_firing_costs_little() {
     idle("switched off");
 }
 
-/// The timer library fires once for each interval that was missed.
+/// The timer library fires once for each missed interval.
 #[test]
 fn a_burst_after_a_long_pause_does_the_work_once() {
     let (coppice, host) = Coppice::embedded(default_arg());
@@ -75,19 +75,19 @@ fn a_burst_after_a_long_pause_does_the_work_once() {
     println!("{ticks} firings for 72 missed intervals of the net, {} instructions", instructions(&fired));
     assert!(fired.iter().all(|e| matches!(e.outcome, Outcome::Completed)), "none traps");
     assert!(instructions(&fired) <= (ticks + 20) * 100_000, "but for the first they are idle");
-    // And the beat goes on as before.
+    // The daemon keeps its interval afterwards.
     coppice.append_plain(20..22, 1_000);
     coppice.pass(120);
     assert_eq!(coppice.prune_status().pruned_before_block, 16);
 }
 
-/// Two firings at the same moment: the second finds what the first one left. (The library may deliver one twice.)
+/// Two firings at the same moment: the second finds the work done. (The library may deliver a firing twice.)
 #[test]
 fn two_firings_at_once_do_the_work_once() {
     let coppice = Coppice::new();
     coppice.set_policy(PrunePolicyArg { timer_interval_secs: Some(10), ..policy(5) }).unwrap();
     coppice.append_plain(0..30, 1_000);
-    // What the blocks have armed, and the net: two ticks in the same round, at the same time.
+    // The timer that the blocks armed, and the safety timer: two ticks in the same round, at the same time.
     coppice.pass(600);
     let status = coppice.prune_status();
     assert!(status.ticks >= 2, "{status:?}");
@@ -97,13 +97,13 @@ fn two_firings_at_once_do_the_work_once() {
     assert_eq!(storage.used_bytes, status.estimated_kept_bytes);
 }
 
-/// However many timers have fired at once, one goes on: a backlog takes no more messages a round than one daemon's.
+/// However many timers have fired at once, one chain of ticks continues: a backlog takes no more messages a round than one daemon does.
 #[test]
 fn timers_that_fire_together_go_on_as_one() {
     let coppice = Coppice::new();
     coppice.append_plain(0..400, 10);
     coppice.set_policy(PrunePolicyArg { max_ops_per_tick: Some(1), ..policy(5) }).unwrap();
-    // What the policy has armed, and several intervals of the net.
+    // The timer of the policy, and several intervals of the safety timer.
     coppice.ic.advance_time(Duration::from_secs(3_600));
     (0..20).for_each(|_| coppice.ic.tick());
     let before = coppice.prune_status();
@@ -114,7 +114,7 @@ fn timers_that_fire_together_go_on_as_one() {
     assert!(after.ticks - before.ticks <= 20, "{} ticks in 20 rounds", after.ticks - before.ticks);
 }
 
-/// Work comes round within the interval, though something that is due later was waited for.
+/// Due work runs within the interval although a timer for a later time is armed.
 #[test]
 fn a_timer_that_is_armed_for_later_does_not_put_off_what_is_due_now() {
     let coppice = Coppice::new();
@@ -127,7 +127,7 @@ fn a_timer_that_is_armed_for_later_does_not_put_off_what_is_due_now() {
     let block = plain(20, 3, 10);
     let (begin, chunks) = upload(&block, 1 << 20);
     coppice.producer().begin_block(&begin).told().unwrap();
-    // The daemon sees the upload, and that it expires much later.
+    // The daemon sees the upload and arms a timer for its expiry, which is much later.
     coppice.pass(61);
     coppice.put(20, 0, chunks[0].clone()).unwrap();
     coppice.producer().commit_block(&block_id(&block)).told().unwrap();
@@ -135,7 +135,7 @@ fn a_timer_that_is_armed_for_later_does_not_put_off_what_is_due_now() {
     assert_eq!(coppice.prune_status().pruned_before_block, 15);
 }
 
-/// Of many missed intervals the timer library skips some, and counts the next from then: the daemon goes by that, too.
+/// The timer library skips some of many missed intervals and counts the next one from then; the daemon does the same.
 #[test]
 fn after_a_long_stop_work_comes_round_within_the_interval() {
     let coppice = Coppice::new();
@@ -143,7 +143,7 @@ fn after_a_long_stop_work_comes_round_within_the_interval() {
     coppice.append_plain(0..20, 10);
     coppice.pass(6 * 600 + 300);
     assert_eq!(coppice.prune_status().pruned_before_block, 14);
-    // Where the net would have fired, had no interval been missed.
+    // The time at which the safety timer would have fired if no interval had been missed.
     coppice.pass(310);
     coppice.append_plain(20..21, 10);
     coppice.pass(61);
@@ -171,7 +171,7 @@ fn low_cycles_pause_it_and_it_says_so() {
     let plan: Result<PrunePlan, PruneError> = coppice.anyone().plan_prune(None).told();
     assert_eq!(plan.unwrap().held_by, Some(HeldBy::LowCycles));
     host.add_cycles(coppice.id, 100_000_000_000_000);
-    // Nobody tells a canister that it has cycles again: the net looks.
+    // A canister is not notified of new cycles: the safety timer notices them.
     coppice.pass(600);
     let status = coppice.prune_status();
     assert_eq!((status.pruned_before_block, status.held_by), (14, None));
@@ -188,7 +188,7 @@ fn a_policy_may_change_in_the_middle_of_a_run() {
     let status = coppice.prune_status();
     let first = status.pruned_before_block;
     assert!((1..9).contains(&first) && status.running && status.target == 24, "{status:?}");
-    // Another window: the run ends where it is, another one begins, and goes to the new target.
+    // With another window the run ends, and a new run goes to the new target.
     coppice.set_policy(PrunePolicyArg { retain_blocks: Some(20), ..slow.clone() }).unwrap();
     let status = coppice.prune_status();
     assert_eq!((status.running, status.target, status.last_run.unwrap().ticks), (false, 9, first));
@@ -196,7 +196,7 @@ fn a_policy_may_change_in_the_middle_of_a_run() {
     let status = coppice.prune_status();
     assert_eq!((status.pruned_before_block, status.runs, status.need_prune), (9, 2, false));
     assert_eq!(status.last_run.unwrap().ticks, 9 - first, "a block a tick");
-    // Another interval.
+    // A change of the interval.
     coppice
         .set_policy(PrunePolicyArg { timer_interval_secs: Some(300), max_ops_per_tick: Some(10_000), ..policy(5) })
         .unwrap();
@@ -206,14 +206,14 @@ fn a_policy_may_change_in_the_middle_of_a_run() {
     assert_eq!(coppice.prune_status().pruned_before_block, 24);
 }
 
-/// A producer's clock may be wrong either way: what counts is the canister's own, and that never runs backwards.
+/// A producer's clock may be wrong either way: retention uses the canister's own clock, which never runs backwards.
 #[test]
 fn timestamps_may_be_anything() {
     let coppice = Coppice::new();
     let arg = PrunePolicyArg { retain_days: Some(2), min_kept_blocks: Some(0), ..PrunePolicyArg::default() };
     coppice.set_policy(arg).unwrap();
     let now = || coppice.ic.now() / 1_000_000_000;
-    // In the past, in the far future, at zero, at the end of time: a day apart each.
+    // In the past, in the far future, at zero, at the end of time: one day apart.
     let stamps = [now() - 30 * DAY, now() + 1_000 * DAY, 0, u64::MAX, now() - 2 * DAY, 7];
     let (mut times, mut oldest) = (Vec::new(), Vec::new());
     for (number, timestamp) in (0..).zip(stamps) {
@@ -228,7 +228,7 @@ fn timestamps_may_be_anything() {
         times.push(header.monotonic_timestamp);
         (0..24).for_each(|_| coppice.pass(DAY / 24));
         let status = coppice.prune_status();
-        // Down to the first block that is no more than two days old; the head stays, however old.
+        // Up to the first block that is at most two days old; the head is kept at any age.
         let due = times[..times.len() - 1].iter().take_while(|&&time| time + 2 * DAY < now()).count() as u64;
         assert_eq!((status.pruned_before_block, status.retain_min_block), (due, due), "{times:?} at {}", now());
         oldest.push(due);
@@ -236,8 +236,8 @@ fn timestamps_may_be_anything() {
     assert_eq!(oldest, [0, 1, 1, 3, 3, 5]);
 }
 
-/// A block with as many transactions as there may be is pruned in one message by the smallest budgets, and each message of it and
-/// of the sweep is small.
+/// A block with the most transactions allowed is pruned in one message under the smallest budgets, and each message of the prune and of the
+/// sweep is small.
 #[test]
 fn the_largest_block_goes_by_the_smallest_budgets() {
     let (coppice, host) = Coppice::embedded(default_arg());
@@ -260,7 +260,7 @@ fn the_largest_block_goes_by_the_smallest_budgets() {
     coppice.settle(60);
     let status = coppice.prune_status();
     assert_eq!((status.pruned_before_block, status.last_run.unwrap().blocks), (2, 2));
-    // The debt of its 100,000 ids is more than the table may owe.
+    // The debt of its 100,000 ids exceeds what the table may owe.
     for tick in 0.. {
         if matches!(coppice.prune_status().sweep, SweepPhase::Idle | SweepPhase::Collecting) {
             break;
@@ -272,7 +272,7 @@ fn the_largest_block_goes_by_the_smallest_budgets() {
     for most in &fired {
         assert!(most.instructions <= 10_000_000 && most.stable_pages_written <= 200, "{most:?}");
     }
-    // What the last block left is not worth a sweep.
+    // The entries of the last block are not worth a sweep.
     let table = coppice.prune_status().transaction_index;
     assert_eq!((table.sweeps, table.entries - table.debt), (1, 6), "{table:?}");
     assert_eq!(coppice.location(ids[77]), Err(ReadError::NotFound));

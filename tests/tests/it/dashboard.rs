@@ -1,4 +1,4 @@
-//! The pages that the canister serves: their figures after a day of traffic, and what certifies them.
+//! The pages that the canister serves: their figures after a day of traffic, and their certification.
 
 use candid::{decode_one, encode_one};
 use coppice_interface::*;
@@ -27,7 +27,7 @@ fn header(response: &HttpResponse, name: &str) -> Option<String> {
     response.headers.iter().find(|(other, _)| other == name).map(|(_, value)| value.clone())
 }
 
-/// What stands in an attribute behind a mark, wherever the page is broken into lines.
+/// The value of an attribute after a mark, across line breaks of the page.
 fn after(page: &str, mark: &str, attribute: &str) -> String {
     let from = page.find(mark).unwrap_or_else(|| panic!("{mark} is not there")) + mark.len();
     let value = page[from..].split_once(&format!("{attribute}=\"")).unwrap().1;
@@ -38,7 +38,7 @@ fn figure(page: &str, name: &str) -> u64 {
     after(page, &format!("data-figure=\"{name}\""), "value").parse().unwrap()
 }
 
-/// A day: a block each two minutes, an exporter, a policy that prunes behind it; the subnet stands still for two hours.
+/// A day: a block every two minutes, an exporter, a policy that prunes after it; the subnet stands still for two hours.
 #[test]
 fn after_a_day_of_traffic_its_figures_are_the_canisters() {
     let coppice = Coppice::new();
@@ -74,7 +74,7 @@ fn after_a_day_of_traffic_its_figures_are_the_canisters() {
     ] {
         assert_eq!(figure(&page, name), value, "{name}");
     }
-    // Each block's message took a sample, and each tick of another minute; the time in which nothing ran is the one gap.
+    // Each block's message took a sample, and so did each tick in another minute; the two hours without messages are the one gap.
     let day = |plot: &str, attribute: &str| after(&page, &format!("data-plot=\"{plot}\" data-span=\"day\""), attribute);
     for plot in ["kept", "blocks", "backlog", "memory", "instructions"] {
         let samples: u64 = day(plot, "data-samples").parse().unwrap();
@@ -85,7 +85,7 @@ fn after_a_day_of_traffic_its_figures_are_the_canisters() {
     let last = |series: &str| after(&page, &format!("data-last=\"{series}\""), "data-value").parse::<u64>().unwrap();
     assert_eq!((last("appended"), last("kept"), last("billed")), (30, prune.capacity_bytes, storage.billed_bytes));
     assert!(last("instructions") > 1_000_000, "{}", last("instructions"));
-    // They are kept over an upgrade.
+    // The figures survive an upgrade.
     coppice.upgrade();
     let (_, page) = get(&coppice, "/");
     let samples: u64 = after(&page, "data-plot=\"kept\" data-span=\"day\"", "data-samples").parse().unwrap();
@@ -106,7 +106,7 @@ fn answers_are_certified_as_not_certified_and_marked() {
     coppice.upgrade();
     let (again, _) = get(&coppice, "/health");
     assert!(header(&again, "IC-Certificate").is_some(), "after an upgrade, too");
-    // As an update it is the subnet's answer, by whoever has a role.
+    // An update is answered by the subnet, for any caller with a role.
     let argument = encode_one(request("/health")).unwrap();
     let reply = coppice.ic.update(coppice.id, Who::Controller.principal(), "http_request", argument.clone()).unwrap();
     let answer: HttpResponse = decode_one(&reply).unwrap();
@@ -142,7 +142,7 @@ fn the_log_is_for_observers_until_it_is_made_public() {
     assert!(response.status_code == 200 && body.contains("upload of block 1 expired"), "{body}");
 }
 
-/// With as many exporters as there may be, a backlog that nobody prunes, and a sample in each minute of some hours.
+/// With the most exporters allowed, a backlog that is not pruned, and a sample in each minute of some hours.
 #[test]
 fn a_scrape_takes_five_million_instructions_at_most() {
     let (coppice, host) = Coppice::embedded(coppice_tests::coppice::default_arg());

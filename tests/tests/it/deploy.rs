@@ -1,4 +1,4 @@
-//! The files with which operators deploy: what they name is there, installs, and is what the tools read.
+//! The files with which operators deploy: the files they name exist, install, and read as intended by the tools.
 
 use candid::decode_one;
 use candid::types::value::{IDLArgs, IDLValue};
@@ -10,7 +10,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Cycles that a full subnet reserves for a GiB that is grown, at most: ten years of storage.
+/// The most cycles that a full subnet reserves for one GiB of growth: ten years of storage.
 const RESERVED_A_GIB: u128 = 38_000_000_000_000;
 
 fn root() -> PathBuf {
@@ -39,7 +39,7 @@ fn the_init_arguments_install() {
     }
 }
 
-/// The canister cannot ask what the platform allows to reserve.
+/// The canister cannot ask the platform for the reservation limit.
 #[test]
 fn what_may_be_reserved_is_said_twice_and_the_same() {
     let trillions = init("deploy/init.production.did").reserved_cycles_limit.unwrap() / 1_000_000_000_000;
@@ -71,29 +71,29 @@ fn the_tools_files_name_what_is_there() {
     assert!(files.iter().all(|file| root().join(file).is_file()));
 }
 
-/// The icp-cli that `COPPICE_ICP` names, or that `scripts/setup --with-icp` installed. None, and a line that says so, where neither is.
+/// The icp-cli that `COPPICE_ICP` names, or that `scripts/setup --with-icp` installed; `None`, with a printed note, if there is neither.
 pub fn icp() -> Option<PathBuf> {
     let named = std::env::var_os("COPPICE_ICP").map(PathBuf::from);
     let installed = root().join("target/icp-cli/node_modules/@icp-sdk/icp-cli-linux-x64/bin/icp");
     let found = named.or_else(|| installed.is_file().then_some(installed));
     if found.is_none() {
-        // Past the test harness, which hides what a passing test prints.
+        // Written to stderr directly, because the test harness hides the output of a passing test.
         let note = "not run: icp.yaml as icp-cli reads it; COPPICE_ICP names none, and scripts/setup --with-icp installed none\n";
         std::io::stderr().write_all(note.as_bytes()).unwrap();
     }
     found
 }
 
-/// What icp-cli makes of a project: all environments, with what each has from elsewhere.
+/// The project as icp-cli reads it: all environments with their settings resolved.
 fn show(icp: &Path, project: &Path) -> Output {
-    // Of its own: others run at the same time.
+    // A home of its own, because other tests run at the same time.
     let home = tempfile::tempdir().unwrap();
     let mut command = Command::new(icp);
     command.args(["project", "show"]).current_dir(project).env("HOME", home.path()).env("DO_NOT_TRACK", "1");
     command.output().unwrap_or_else(|error| panic!("{}: {error}", icp.display()))
 }
 
-/// The lines below a key of a YAML text, without their indentation, up to the next key beside it. `text` begins at that depth.
+/// The lines below a key of a YAML text, without their indentation, up to the next key at the same depth. `text` begins at that depth.
 fn below<'a>(text: &[&'a str], key: &str) -> Vec<&'a str> {
     let depth = |line: &str| line.len() - line.trim_start_matches([' ', '-']).len();
     let start = text.iter().position(|line| line.trim_start_matches([' ', '-']).starts_with(&format!("{key}:")));
@@ -117,7 +117,7 @@ fn icp_cli_reads_what_each_environment_is_meant_to_have() {
         "log_memory_limit: 2mib",
     ];
     let local = [production[0], "freezing_threshold: 90d", production[3], production[4]];
-    // `ic` is there of itself.
+    // The network `ic` is predefined.
     for (environment, network, settings, argument) in [
         ("production", "ic", &production[..], "deploy/init.production.did"),
         ("ic", "ic", &production[..], "deploy/init.production.did"),
@@ -134,7 +134,7 @@ fn icp_cli_reads_what_each_environment_is_meant_to_have() {
         let expected = read(argument);
         assert_eq!(content, expected.lines().map(str::trim).collect::<Vec<_>>(), "{environment}");
     }
-    // What is reserved for the cap is within what may be, and the canister is told the same as the platform.
+    // The cycles reserved for the cap are within the limit, and the canister and the platform have the same limit.
     let init = init("deploy/init.production.did");
     let pages = init.max_stable_pages.unwrap();
     let reserved = u128::from(pages.div_ceil(1 << 14)) * RESERVED_A_GIB;
@@ -142,7 +142,7 @@ fn icp_cli_reads_what_each_environment_is_meant_to_have() {
     assert_eq!(init.reserved_cycles_limit, Some(620_000_000_000_000));
 }
 
-/// The tool would say so.
+/// icp-cli reports each fault.
 #[test]
 fn icp_cli_refuses_what_is_wrong() {
     let Some(icp) = icp() else { return };
@@ -163,7 +163,7 @@ fn icp_cli_refuses_what_is_wrong() {
     }
 }
 
-/// The wasm says its interface to anyone who asks.
+/// The wasm contains its interface as public metadata.
 #[test]
 fn the_interface_is_in_the_wasm() {
     let wasm = coppice_tests::wasm::canister();
@@ -171,7 +171,7 @@ fn the_interface_is_in_the_wasm() {
     let candid = read("candid/coppice.did");
     assert!(wasm.windows(name.len()).any(|window| window == name));
     assert!(wasm.windows(candid.len()).any(|window| window == candid.as_bytes()));
-    // And it installs, so the section does not break it.
+    // The wasm still installs with that section.
     let coppice = Coppice::with(default_arg());
     assert_eq!(coppice.head(), None);
 }

@@ -1,5 +1,5 @@
-//! The documentation: README is short, every link of it, of `SECURITY.md` and of `docs/` leads somewhere, and what `SECURITY.md` says is
-//! shown by tests that are there.
+//! The documentation: README is short, every link of README, `SECURITY.md` and `docs/` leads somewhere, and the tests that `SECURITY.md`
+//! cites exist.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ fn pages() -> Vec<PathBuf> {
     [root().join("README.md"), root().join("SECURITY.md")].into_iter().chain(pages).collect()
 }
 
-/// A page's lines outside of code.
+/// A page's lines outside of code blocks.
 fn prose(text: &str) -> impl Iterator<Item = &str> {
     let mut in_code = false;
     text.lines().filter(move |line| {
@@ -29,7 +29,7 @@ fn prose(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What the links of a page lead to, `[text](target)`.
+/// The targets of a page's links, `[text](target)`.
 fn links(text: &str) -> Vec<String> {
     let of = |line: &str| {
         let targets = line.split("](").skip(1);
@@ -38,7 +38,7 @@ fn links(text: &str) -> Vec<String> {
     prose(text).flat_map(of).collect()
 }
 
-/// The anchors of a page's headings: small letters, digits and underscores, with a hyphen for a space.
+/// The anchors of a page's headings: lower-case letters, digits and underscores, with a hyphen for a space.
 fn anchors(text: &str) -> Vec<String> {
     let headings = prose(text).filter(|line| line.starts_with('#'));
     let anchor = |heading: &str| -> String {
@@ -49,7 +49,7 @@ fn anchors(text: &str) -> Vec<String> {
     headings.map(anchor).collect()
 }
 
-/// What is wrong with a page's links.
+/// The broken links of a page.
 fn broken(page: &Path, text: &str) -> Vec<String> {
     let inside = |target: &String| !target.starts_with("https://") && !target.starts_with("http://");
     let wrong = |target: &String| {
@@ -109,7 +109,7 @@ fn tests_named(line: &str) -> Vec<(String, String)> {
     parts.filter(|(_, file)| file.ends_with(".rs")).map(|(name, file)| (name.into(), file.into())).collect()
 }
 
-/// Whether a file's text has a test of a name.
+/// Returns whether a file's text contains a test with this name.
 fn has_test(text: &str, name: &str) -> bool {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let is_it = |line: &&str| line.strip_prefix("fn ").is_some_and(|rest| rest.starts_with(&format!("{name}(")));
@@ -119,7 +119,7 @@ fn has_test(text: &str, name: &str) -> bool {
     })
 }
 
-/// Each point of the checklist has tests that are there, or says that it does not apply.
+/// Each point of the checklist cites tests that exist, or does not apply.
 #[test]
 fn every_test_that_security_md_names_is_there() {
     let text = read(&root().join("SECURITY.md"));
@@ -147,7 +147,7 @@ fn a_test_that_is_not_there_is_missed() {
     assert_eq!(tests_named(line), [("a".into(), "t.rs".into()), ("b".into(), "u/v.rs".into())]);
 }
 
-/// Whoever sees the balance before and after a call can tell what it cost, and with what argument it costs most.
+/// A caller that sees the balance before and after a call learns what the call cost, and which argument costs most.
 #[test]
 fn no_public_answer_has_the_balance() {
     let candid = read(&root().join("candid").join("coppice.did"));

@@ -23,7 +23,7 @@ fn a_thousand_refused_calls_of_2_mib_leave_the_balance_as_it_was() {
     let before = coppice.ic.cycles(coppice.id);
     for i in 0..1_000 {
         let who = [Who::Anonymous, Who::Stranger][i % 2];
-        // A producer's method, a query, an operator's, and an admin's.
+        // A method of the producer, a query, a method of the operator, and one of the admin.
         let method = ["append_block", "get_block", "prune_now", "set_config"][i / 2 % 4];
         let argument = vec![i as u8; longest(&coppice, who, method)];
         let refused = coppice.ic.submit(coppice.id, who.principal(), method, argument);
@@ -34,7 +34,7 @@ fn a_thousand_refused_calls_of_2_mib_leave_the_balance_as_it_was() {
     assert_eq!(coppice.head(), Some(1));
 }
 
-/// What is refused at the door is refused by some instructions, whatever it sends; and what comes in is executed once.
+/// The filter refuses a message within a few instructions, whatever its argument; an admitted message is executed once.
 #[test]
 fn the_door_does_not_look_at_the_argument() {
     let (coppice, host) = Coppice::embedded(default_arg());
@@ -53,14 +53,15 @@ fn the_door_does_not_look_at_the_argument() {
     assert_eq!(kinds, [Kind::InspectMessage, Kind::Update]);
 }
 
-/// A query as an update: with a role, and an argument that is no longer than the method takes; by everybody where the setting says so.
+/// A query is admitted as an update from a caller with a role if its argument is no longer than the method takes; from every caller if the
+/// setting allows it.
 #[test]
 fn queries_come_in_as_updates_from_who_has_a_role_and_with_a_short_argument() {
     let coppice = Coppice::new();
     coppice.append_plain(0..2, 100);
     coppice.grant(Who::Observer, Role::Observer);
     let number = encode_args((1u64,)).unwrap();
-    // A second argument, which the method does not know, makes it as long as one likes.
+    // A second argument, unknown to the method, gives the message any length.
     let long = |bytes: usize| {
         let with = |more: usize| encode_args((None::<PrunePolicyArg>, vec![0u8; more])).unwrap();
         let arg = with(bytes - (with(bytes).len() - bytes));
@@ -70,7 +71,7 @@ fn queries_come_in_as_updates_from_who_has_a_role_and_with_a_short_argument() {
     let denied =
         |who: Who, method: &str, arg: Vec<u8>| match coppice.ic.update(coppice.id, who.principal(), method, arg) {
             Ok(_) => false,
-            // It came in: skipping what the method does not know has a quota of its own.
+            // The message was admitted: skipping unknown arguments has its own quota.
             Err(reject) if reject.message.contains("cannot be decoded") => false,
             Err(reject) => {
                 assert!(reject.message.contains("access denied"), "{reject:?}");
@@ -94,12 +95,12 @@ fn queries_come_in_as_updates_from_who_has_a_role_and_with_a_short_argument() {
         }
         assert!(!denied(Who::Producer, "plan_prune", long(short)));
     }
-    // An update stays one, however open queries are.
+    // An update is refused however open queries are.
     open(true);
     let append = encode_args((plain(2, 1, 10),)).unwrap();
     let refused = coppice.ic.update(coppice.id, Who::Stranger.principal(), "append_block", append.clone());
     assert!(refused.unwrap_err().message.contains("access denied"));
-    // A canister does not pass the door: its queries are answered, its updates meet the guard.
+    // A canister's calls do not pass the filter: its queries are answered, its updates meet the guard.
     let proxy = Proxy::new(coppice.ic.as_ref(), Who::Controller.principal());
     let call = |method: &str, arg: &[u8]| proxy.update(coppice.ic.as_ref(), coppice.id, method, arg);
     open(false);
@@ -158,7 +159,7 @@ fn an_argument_above_the_largest_of_its_method_is_refused_and_costs_nothing() {
         } else {
             payloads += 1;
         }
-        // The largest one comes in, is no Candid, and is refused in the guard.
+        // The longest allowed argument is admitted, is not Candid, and is refused in the guard.
         match send(largest.min(longest)) {
             Ok(_) => assert!(is_query, "{method}"),
             Err(reject) => assert!(!reject.message.contains("access denied"), "{method}: {reject:?}"),
@@ -168,7 +169,7 @@ fn an_argument_above_the_largest_of_its_method_is_refused_and_costs_nothing() {
     assert_eq!((refused, payloads), (2 * (TABLE.len() - payloads), 5));
 }
 
-/// Every update draws, whatever becomes of the message: here it cannot be decoded.
+/// Every update draws, even one that cannot be decoded, as here.
 #[test]
 fn every_update_of_a_bucketed_principal_draws_whatever_becomes_of_it() {
     let coppice = Coppice::new();
@@ -176,7 +177,7 @@ fn every_update_of_a_bucketed_principal_draws_whatever_becomes_of_it() {
     small_buckets(&coppice);
     let zero = encode_args((0u64,)).unwrap();
     for method in TABLE.iter().filter(|of| !of.is_query && !of.is_feeders()).map(|of| of.name) {
-        // Full again.
+        // The bucket is full again.
         coppice.ic.advance_time(10 * MINUTE);
         coppice.ic.tick();
         assert!(!is_limited(&coppice, who, method, b"nonsense"), "{method}");
@@ -189,7 +190,8 @@ fn every_update_of_a_bucketed_principal_draws_whatever_becomes_of_it() {
     }
 }
 
-/// The platform discards what a query changes, so a query that is called as an update draws nothing; an empty bucket refuses it all the same.
+/// The platform discards the changes of a query, so a query that is called as an update draws nothing; an empty bucket refuses it all the
+/// same.
 #[test]
 fn a_query_that_is_called_as_an_update_draws_nothing() {
     let coppice = Coppice::new();
@@ -209,7 +211,7 @@ fn an_empty_bucket_holds_up_nobody_else_and_refills() {
     coppice.grant(Who::Rival, Role::Operator);
     small_buckets(&coppice);
     let stop = |who: Who| coppice.by(who).prune_now(0).heard();
-    // Calls that the method refuses.
+    // The method refuses these calls.
     for _ in 0..10 {
         stop(Who::Operator).unwrap().unwrap_err();
     }
@@ -221,7 +223,7 @@ fn an_empty_bucket_holds_up_nobody_else_and_refills() {
     coppice.ic.advance_time(MINUTE);
     coppice.ic.tick();
     assert!(!limited(Who::Operator) && limited(Who::Operator));
-    // The lever: without the role there is no bucket, and nothing comes in.
+    // The remedy: without the role the principal has no bucket, and all its messages are refused.
     let grant = Grant { principal: Who::Operator.principal(), role: Role::Operator };
     assert!(coppice.operator().revoke_role(&grant).told());
     let denied = coppice.ic.update(coppice.id, grant.principal, "prune_now", encode_args((0u64,)).unwrap());
@@ -235,7 +237,8 @@ fn an_empty_bucket_holds_up_nobody_else_and_refills() {
     assert!(!limited(Who::Rival));
 }
 
-/// Messages that arrive before the first of them is executed all pass. The bucket must refill for all of them before another one passes.
+/// Messages that arrive before the first of them is executed are all admitted. The bucket must refill for all of them before another one is
+/// admitted.
 #[test]
 fn messages_that_arrive_at_once_pass_and_are_a_debt() {
     let coppice = Coppice::new();

@@ -1,6 +1,6 @@
-//! A life of the queue, undisturbed and then with a fault at every message: a trap at its end or inside, or an upgrade before it. A
-//! worker repeats what was rejected, as workers do. However it was interrupted, every row is in one place on the way, no row is in two
-//! hands, and it ends where the undisturbed life ends.
+//! A life of the queue, run undisturbed and then with a fault at every message: a trap at its end or inside, or an upgrade before it. A
+//! worker repeats rejected calls, as workers do. After any interruption every row is in one place, no row has two holders, and the life
+//! ends as the undisturbed one does.
 
 use super::{OTHER, WORKER, at, grant_workers, ids, name, pending, status, wanted};
 use candid::CandidType;
@@ -36,7 +36,7 @@ fn list(coppice: &Coppice) -> Vec<ListedBlobDeletion> {
     page.rows
 }
 
-/// Any state on the way: counts are those of a scan, and what waits does so in its order.
+/// Checks any state on the way: counts are those of a scan, and waiting rows are in order.
 fn check(coppice: &Coppice) {
     let (rows, status) = (list(coppice), status(coppice));
     let of = |state| rows.iter().filter(|row| row.state == state).map(|row| &row.row).collect::<Vec<_>>();
@@ -80,7 +80,7 @@ fn schedule(coppice: &Coppice, of: u64, height: u32) -> ScheduledBlobDeletion {
     insist(coppice, Who::Producer, "schedule_blob_deletion", (at(of, height),))
 }
 
-/// Time passes; then somebody calls, who wakes the timers where they were lost.
+/// Lets time pass; then a call wakes the timers if they were lost.
 fn time_passes(coppice: &Coppice, secs: u64) {
     for _ in 0..2 {
         coppice.pass(secs);
@@ -100,13 +100,13 @@ fn life(coppice: &Coppice, mut step: impl FnMut(&Coppice)) {
     let second = acquire(coppice, OTHER, 4, 20);
     assert_eq!(ids(&second.rows), [7, 6, 5, 4]);
     step(coppice);
-    // The first worker deletes some and fails at one; one was scheduled anew meanwhile, and one it does not name.
+    // The first worker deletes some blobs and fails at one. One of the rows was rescheduled meanwhile, and one is not reported.
     assert!(schedule(coppice, 9, 2).was_leased);
     let done = complete(coppice, WORKER, &first, (&[12, 11, 10], &[9]), 3);
     assert_eq!((done.removed, done.retries_incremented, done.skipped), (2, 1, vec![10]));
     assert_eq!(pending(coppice), [10, 8, 3, 2, 1]);
     step(coppice);
-    // The second one is never heard of again.
+    // The second worker never reports.
     time_passes(coppice, 12);
     assert_eq!(pending(coppice), [10, 9, 8, 7, 6, 5, 4, 3, 2, 1]);
     step(coppice);
@@ -130,14 +130,14 @@ fn life(coppice: &Coppice, mut step: impl FnMut(&Coppice)) {
     step(coppice);
 }
 
-/// What the end of a life is compared by: all but the times.
+/// The state that two lives are compared by: everything except the times.
 fn end(coppice: &Coppice) -> Vec<(u64, u32, u32, BlobDeletionState)> {
     check(coppice);
     assert_eq!(status(coppice).leases, []);
     list(coppice).iter().map(|row| (row.row.id, row.row.delete_at_height, row.row.retry_count, row.state)).collect()
 }
 
-/// The timer is alive.
+/// Asserts that the timer still fires.
 fn still_fires(coppice: &Coppice) {
     schedule(coppice, 500, 0);
     let before = pending(coppice);
@@ -152,7 +152,7 @@ struct Undisturbed {
     host: Arc<Host>,
     start: Checkpoint,
     end: Vec<(u64, u32, u32, BlobDeletionState)>,
-    /// What each message of the life was, with its instructions and its system calls.
+    /// The kind of each message of the life, its instructions and its system calls.
     messages: Vec<(Kind, u64, u64)>,
 }
 
@@ -177,7 +177,7 @@ fn undisturbed() -> Undisturbed {
 }
 
 impl Undisturbed {
-    /// Lives again from the start with a fault, and compares.
+    /// Runs the life again from the start with a fault, and compares.
     fn again(&self, what: &str, fault: impl FnOnce(&Host)) {
         self.host.restore(&self.start);
         self.host.faults().clear();
@@ -202,7 +202,7 @@ fn a_trap_in_any_message_of_the_queue_changes_nothing() {
     for (k, &(kind, instructions, system_calls)) in (1..).zip(&life.messages) {
         let inside = TrapPoint::Instructions(instructions / 2 + k * 997 % (instructions / 3).max(1));
         for point in [TrapPoint::End, inside, TrapPoint::SystemCall(1 + k * 31 % system_calls.max(1))] {
-            // A point in the last instructions may lie behind the last place where it is noticed.
+            // A trap point within the last 1,000 instructions may lie after the last place where the host checks for it.
             if matches!(point, TrapPoint::Instructions(n) if n + 1_000 > instructions) {
                 continue;
             }

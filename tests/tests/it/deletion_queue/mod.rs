@@ -1,6 +1,6 @@
-//! The queue of blobs outside that are to be deleted, through the interface (`blob-deletion-api.md`): its three ways, each with its
-//! number of calls; who may call what; what time does by itself; and a life of it with a trap or an upgrade at every message. What is
-//! exact about it, and what is large, is in the canister's own tests.
+//! The deletion queue of external blobs, through the interface (`blob-deletion-api.md`): its three ways, each with its number of calls; who
+//! may call which method; expiry by time; and a life of the queue with a trap or an upgrade at every message. Exact and large cases are in
+//! the canister's own tests.
 
 mod life;
 mod stopped;
@@ -11,7 +11,7 @@ use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use serde_bytes::ByteBuf;
 
-/// A worker, and another one.
+/// Two workers.
 pub const WORKER: Who = Who::Archive;
 pub const OTHER: Who = Who::Exporter;
 
@@ -96,7 +96,7 @@ fn metric(coppice: &Coppice, name: &str) -> f64 {
         .value
 }
 
-/// The document's table: 1,001 calls, 2 and 2 for a thousand deletions, counted from what was executed.
+/// The document's table: 1,001 calls, 2 and 2 for a thousand deletions, counted from the executions.
 #[test]
 fn a_thousand_deletions_take_1001_calls_or_2_or_2() {
     let (coppice, host) = Coppice::embedded(default_arg());
@@ -195,14 +195,14 @@ fn a_lease_expires_by_itself_and_its_rows_are_there_for_others() {
     assert_eq!(extend(9), Err(BlobDeletionError::Expired));
     assert_eq!(complete_lease(&coppice, WORKER, &lease, (&[1], &[])), Err(BlobDeletionError::Expired));
     assert_eq!(metric(&coppice, "leases_expired_total"), 1.0);
-    // A lease of before an upgrade expires behind it.
+    // A lease from before an upgrade expires after it.
     acquire(&coppice, WORKER, AcquireBlobDeletions { lock_timeout_secs: 20, ..wanted(2, None) }).unwrap();
     coppice.upgrade();
     coppice.pass(30);
     assert_eq!(pending(&coppice), [1, 2, 3]);
 }
 
-/// The document's example of option 1, with a blob that cannot be deleted: it is not lost.
+/// The document's example of option 1, with a blob that cannot be deleted: its row is not lost.
 #[test]
 fn the_individual_calls_lose_nothing() {
     let coppice = with_workers();
@@ -223,7 +223,7 @@ fn the_individual_calls_lose_nothing() {
     assert_eq!(again, Ok(RetriedBlobDeletions { skipped: vec![1, 77], ..Default::default() }));
     assert_eq!((remove(1), remove(1)), (Ok(true), Ok(false)), "an unknown row is no error");
     assert_eq!(increment(1), Err(BlobDeletionError::NotFound));
-    // Who has it scheduled may have it cancelled, dead or not.
+    // A feeder may cancel a row that it scheduled, dead or not.
     schedule(&coppice, 5, 1);
     assert!(increment(2).is_ok() && increment(2).unwrap().should_remove);
     let cancel = || coppice.operator().cancel_blob_deletion(&name(5)).told();
@@ -269,7 +269,7 @@ fn the_list_is_filtered_and_paged() {
     assert_eq!((waiting, metric(&coppice, "pending"), metric(&coppice, "scheduled_total")), (24, 30.0, 30.0));
 }
 
-/// A worker that loses the role can no longer report its deletions: its rows come back after a quarter of the lease's time.
+/// A worker that loses the role can no longer report its deletions: its rows become available after a quarter of the lease's time.
 #[test]
 fn revoking_the_role_of_a_worker_ends_its_leases_and_no_others() {
     let coppice = with_workers();

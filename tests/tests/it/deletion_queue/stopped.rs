@@ -1,4 +1,4 @@
-//! While deletions are stopped: no rows, no leases, and no lease lasts longer.
+//! The queue while deletions are stopped: no rows are listed or leased, and leases cannot be extended.
 
 use super::*;
 use crate::stop::{stop, with_an_operator_and_an_admin};
@@ -22,17 +22,17 @@ fn stopped_deletions_end_leases_and_take_completions() {
         assert_eq!(acquire(&coppice, WORKER, wanted(10, request)), None);
     }
     coppice.upgrade();
-    // A part of what was leased was deleted before, and goes; the rest waits again.
+    // The rows whose blobs were deleted before the stop are removed; the other leased rows wait again.
     let done = complete_lease(&coppice, WORKER, &first, (&ids(&first.rows)[..7], &ids(&first.rows)[7..8])).unwrap();
     assert_eq!((done.removed, done.retries_incremented, &done.skipped), (7, 1, &vec![]));
     assert_eq!(complete_lease(&coppice, WORKER, &first, (&ids(&first.rows)[..7], &[])), Ok(done));
-    // The other lease runs out, and its holder has nothing any more.
+    // The other lease expires, and its holder has no rows.
     coppice.pass(301);
     let stores = status(&coppice).stores;
     assert_eq!((stores[0].leased, stores[0].waiting), (0, 23));
     assert_eq!(complete_lease(&coppice, OTHER, &second, (&ids(&second.rows), &[])), Err(BlobDeletionError::Expired));
     assert_eq!((pending(&coppice), acquire(&coppice, OTHER, wanted(10, None))), (vec![], None));
-    // Rows come and go meanwhile, and an operator or feeder keeps blobs.
+    // Rows can be scheduled and cancelled meanwhile, and an operator or feeder can keep blobs.
     schedule(&coppice, 40, 5);
     assert_eq!(coppice.producer().cancel_blob_deletion(&name(20)).told(), Ok(true));
     stop(&coppice, Who::Admin, false).unwrap();

@@ -1,4 +1,5 @@
-//! `docs/deploy.md`: ten steps whose commands do what the page says. icp-cli does what needs no network; the calls go to the embedded host.
+//! `docs/deploy.md`: ten steps whose commands do what the page says. icp-cli runs the commands that need no network; the calls go to the
+//! embedded host.
 
 mod steps;
 
@@ -72,7 +73,7 @@ fn function(env: &TypeEnv, actor: &Type, method: &str) -> Function {
     env.get_method(actor, method).unwrap_or_else(|error| panic!("{method}: {error}")).clone()
 }
 
-/// Every call in the pages names its network, and is one that the canister takes.
+/// Every call in the pages names its network, and has an argument that the canister accepts.
 #[test]
 fn every_call_in_the_pages_names_its_network_and_has_a_right_argument() {
     let (env, actor) = interface();
@@ -94,7 +95,7 @@ fn every_call_in_the_pages_names_its_network_and_has_a_right_argument() {
             let argument = argument.replace("principal \"…\"", "principal \"aaaaa-aa\"");
             let parsed = parse_idl_args(&argument).unwrap_or_else(|error| panic!("{line}: {error}"));
             parsed.to_bytes_with_types(&env, &function.args).unwrap_or_else(|error| panic!("{line}: {error}"));
-            // A misspelt field would be left out without a word.
+            // Candid would drop a misspelt field silently.
             if let (Some(TypeInner::Record(fields)), true) = (
                 function.args.first().map(|first| env.trace_type(first).unwrap().as_ref().clone()),
                 !argument.contains('…'),
@@ -112,7 +113,7 @@ fn every_call_in_the_pages_names_its_network_and_has_a_right_argument() {
     assert!(calls > 20, "{calls} calls were found");
 }
 
-/// Makes the calls of a step, as a controller of the canister, and compares what they answer.
+/// Makes the calls of a step as a controller of the canister, and compares their answers.
 fn make_calls(coppice: &Coppice, step: &Step, principal: Principal) -> usize {
     let (env, actor) = interface();
     let mut made = 0;
@@ -134,7 +135,7 @@ fn make_calls(coppice: &Coppice, step: &Step, principal: Principal) -> usize {
     made
 }
 
-/// The calls of the page, one step after the other, with an upgrade and the way back from it.
+/// The calls of the page, step by step, with an upgrade and its reversal.
 #[test]
 fn the_calls_of_the_ten_steps_answer_what_the_page_says() {
     let steps = page();
@@ -199,7 +200,7 @@ fn the_identities_of_the_page_are_made_by_icp_cli() {
     assert!(made >= 4, "{made} commands were run");
 }
 
-/// The commands that want a network are ones that icp-cli has, with options that it has.
+/// icp-cli has the commands and options that need a network.
 #[test]
 fn icp_cli_has_the_commands_of_the_page() {
     let Some(icp) = super::deploy::icp() else { return };

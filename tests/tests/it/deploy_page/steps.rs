@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "every test uses a part of it")]
 
-/// A step of the page: its heading, and its commands with what they print.
+/// A step of the page: its heading, and its commands with their output.
 pub struct Step {
     pub heading: String,
     pub commands: Vec<(String, String)>,
