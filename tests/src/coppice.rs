@@ -294,7 +294,7 @@ impl Coppice {
         }
     }
 
-    /// Lets time pass and the timers fire until the daemon has pruned everything that is due and not held back.
+    /// Lets time pass and the timers fire until the daemon has nothing left to prune.
     pub fn settle(&self, secs: u64) {
         self.pass(secs);
         let left = |status: &PruneStatus| status.enabled && status.prune_cursor.is_some();

@@ -12,7 +12,7 @@ fn retain(blocks: u64) -> PrunePolicyArg {
     PrunePolicyArg { retain_blocks: Some(blocks), ..PrunePolicyArg::default() }
 }
 
-/// Pulls to the head, and answers the blocks, whose digests and parents are checked, and the pages that it took.
+/// Pulls to the head. Returns the blocks, whose digests and parents are checked, and the number of pages.
 fn pull(coppice: &Coppice, cursor: Option<ExportCursor>, max_bytes: u64) -> (Vec<AppendBlock>, u64) {
     let (mut reader, mut pages) = (Reader::behind(cursor), 0);
     while reader.pull(coppice, max_bytes) == Pulled::Some {
@@ -49,8 +49,7 @@ fn a_reader_gets_every_block_whole_whatever_its_size() {
     assert_eq!(pull(&coppice, None, 0).0, blocks);
 }
 
-/// What a page costs depends on what it returns and on nothing else: not on the block's size, the place in it, or the
-/// chain's length.
+/// The cost of a page depends only on what it returns: not on the block's size, the place in the block, or the chain's length.
 #[test]
 fn a_page_never_reads_more_than_it_returns() {
     let (coppice, host) = Coppice::embedded(default_arg());
@@ -73,13 +72,13 @@ fn a_page_never_reads_more_than_it_returns() {
         for offset in [0, 1_000_000, 17_777_777, 39_000_000] {
             let (large, pages) = page_of(&host, offset, 1, max_bytes);
             println!("{max_bytes} bytes from {offset} of 40 MB: {large} instructions, {pages} pages read");
-            // The encoder's buffer is moved now and then as it grows.
+            // The encoder sometimes moves its buffer as it grows.
             assert!(large.abs_diff(small) < 6_000 + 3 * max_bytes, "{large} and {small}");
-            // One more where it does not begin on a page; the bucket table, the granule, the record, the ring, the directory.
+            // One page more if the range does not begin on a page; the bucket table, the granule, the record, the ring, the directory.
             assert!(pages <= max_bytes / 4_096 + 6, "{pages} pages");
         }
     }
-    // A page over many blocks: twelve records and more lie on one page of memory.
+    // A page over many blocks: at least twelve records lie on one page of memory.
     host.take_executions();
     let cursor = ExportCursor { number: 1, hash: hash(1).into(), segment: 3, offset: 0, rollbacks: 0 };
     let page = coppice.export(Some(cursor), 0).unwrap();
@@ -90,7 +89,7 @@ fn a_page_never_reads_more_than_it_returns() {
     assert!(pages <= bytes as u64 / 4_096 + 398 / 12 + 8, "{pages} pages");
     let (little, _) = page_of(&host, 0, 1, 4_096);
     let (more, _) = page_of(&host, 0, 1, 1_048_576);
-    // The platform takes 50 for each byte of a reply.
+    // The platform charges 50 instructions for each byte of a reply.
     assert!(more - little < (50 + 8) * (1_048_576 - 4_096), "a few instructions a byte: {little}, {more}");
 }
 
@@ -117,7 +116,7 @@ fn nothing_is_pruned_that_was_not_acknowledged() {
     let status = coppice.prune_status();
     assert_eq!((status.pruned_before_block, status.exported_before_block), (10, Some(10)));
     assert_eq!(status.last_run.unwrap().progress, PruneProgress::HasMore { reason: Some(StopReason::Guard) });
-    // It holds nothing back any more, and the other one does.
+    // The removed exporter no longer holds pruning back; the remaining one does.
     coppice.remove_exporter(Who::Archive, false).unwrap();
     coppice.pass(60);
     assert_eq!(coppice.prune_status().pruned_before_block, 21);
@@ -126,7 +125,7 @@ fn nothing_is_pruned_that_was_not_acknowledged() {
     coppice.remove_exporter(Who::Exporter, true).unwrap();
     coppice.pass(60);
     assert_eq!(coppice.prune_status().pruned_before_block, 24);
-    // A new one's bound is where the chain begins: nothing more goes until it says so.
+    // The bound of a new exporter is the start of the chain: no further block is pruned until it acknowledges.
     coppice.register(Who::Archive);
     coppice.append_plain(30..40, 10_000);
     coppice.pass(60);
@@ -194,7 +193,7 @@ fn a_required_export_holds_everything_without_an_exporter() {
     assert_eq!(coppice.prune_status().pruned_before_block, 24);
 }
 
-/// Capacity never overrides the guard: the canister fills up, and says in whose name it refuses.
+/// Capacity never overrides the guard: the canister fills up, and the refusal names the exporter.
 #[test]
 fn at_emergency_water_appends_are_refused_in_the_exporters_name() {
     let coppice = Coppice::new();
@@ -223,7 +222,7 @@ fn at_emergency_water_appends_are_refused_in_the_exporters_name() {
     assert_eq!((status.pruned_before_block, status.held_by.clone()), (0, Some(held_by)));
     assert!(!coppice.anyone().health().told().healthy);
     assert_eq!(pull(&coppice, None, 0).0.len() as u64, next, "all of it is still there");
-    // An upload is refused as well; the exporter catches up, and the chain goes on.
+    // An upload is refused, too; after the exporter has caught up, appends succeed again.
     let (begin, _) = coppice_tests::blocks::upload(&plain(next, 3, 60_000), 1 << 16);
     let begun: Result<UploadProgress, AppendError> = coppice.producer().begin_block(&begin).told();
     assert!(matches!(begun, Err(AppendError::CapacityExhausted { .. })), "{begun:?}");
@@ -235,7 +234,7 @@ fn at_emergency_water_appends_are_refused_in_the_exporters_name() {
     assert_eq!(coppice.health().problems, []);
 }
 
-/// A reorg: acknowledgements move back, so the new blocks are kept until they are acknowledged, and a reader is told.
+/// A reorg moves acknowledgements back, so the new blocks are kept until they are acknowledged, and readers learn of the reorg.
 #[test]
 fn a_reorg_moves_acknowledgements_back_and_tells_readers() {
     let coppice = Coppice::new();
@@ -272,7 +271,7 @@ fn a_reorg_moves_acknowledgements_back_and_tells_readers() {
     assert_eq!(old, Err(AckError::WrongHash { expected: blocks[3].hash.clone() }));
 }
 
-/// Registering grants the role, and removing takes it back.
+/// Registering an exporter grants the role, and removing it revokes the role.
 #[test]
 fn the_role_comes_and_goes_with_the_exporter() {
     let coppice = Coppice::new();
@@ -308,7 +307,7 @@ fn register(coppice: &Coppice, by: Who, name: &str, principal: Who) -> Result<()
     coppice.by(by).register_exporter(&exporter).told()
 }
 
-/// A stolen operator's key: the thief's own exporter never takes the place of the honest one, however far the honest one is.
+/// A stolen operator's key: the thief's own exporter never replaces the honest one, however far the honest one has read.
 #[test]
 fn an_operator_with_an_exporter_of_its_own_prunes_no_block_that_the_honest_one_lacks() {
     for honest in [None, Some(99), Some(399)] {
@@ -333,7 +332,7 @@ fn an_operator_with_an_exporter_of_its_own_prunes_no_block_that_the_honest_one_l
             assert_eq!(status.pruned_before_block, bound.min(398), "{status:?}");
         };
         attack("thief");
-        // Another key under the honest name is refused, and registering the name's own principal again changes nothing.
+        // Another key under the honest name is refused; registering the same principal again changes nothing.
         let taken = ExporterError::NameTaken { principal: Who::Exporter.principal() };
         assert_eq!(register(&coppice, Who::Operator, &Who::Exporter.name(), Who::Stranger), Err(taken));
         assert_eq!(register(&coppice, Who::Operator, &Who::Exporter.name(), Who::Exporter), Ok(()));
@@ -345,8 +344,8 @@ fn an_operator_with_an_exporter_of_its_own_prunes_no_block_that_the_honest_one_l
     }
 }
 
-/// An exporter's stolen key is revoked: its name and its bound hold pruning, over upgrades, rollbacks and a reset, and only an admin gives the
-/// name a key again, which goes on at the bound, or removes the name.
+/// An exporter's stolen key is revoked: its name and its bound still hold pruning, over upgrades, rollbacks and a reset. Only an admin can
+/// give the name a new key, which continues at the bound, or remove the name.
 #[test]
 fn an_exporter_whose_key_was_revoked_holds_pruning_until_an_admin_gives_it_one() {
     let coppice = with_an_operator_and_an_admin();
@@ -382,7 +381,7 @@ fn an_exporter_whose_key_was_revoked_holds_pruning_until_an_admin_gives_it_one()
     holds(&coppice, 10);
     coppice.upgrade();
     holds(&coppice, 10);
-    // An operator gives the name no key: not the old one, not its own, not after it exports under another name.
+    // An operator cannot give the name a key: not the old one, not its own, and not after registering its key under another name.
     for principal in [Who::Exporter, Who::Operator] {
         assert_eq!(register(&coppice, Who::Operator, &name, principal), Err(ExporterError::Keyless));
     }
@@ -390,7 +389,7 @@ fn an_exporter_whose_key_was_revoked_holds_pruning_until_an_admin_gives_it_one()
     coppice.ack(Who::Operator, 29, &hash(29)).unwrap();
     assert_eq!(register(&coppice, Who::Operator, &name, Who::Operator), Err(ExporterError::Keyless));
     holds(&coppice, 10);
-    // An admin cannot by mistake give the name the key of another exporter, either.
+    // An admin cannot give the name the key of another exporter by mistake, either.
     let taken = ExporterError::PrincipalTaken { name: "thief".into() };
     assert_eq!(register(&coppice, Who::Admin, &name, Who::Operator), Err(taken));
     // A rollback moves the bound of an exporter without a key like any other bound.
@@ -406,7 +405,7 @@ fn an_exporter_whose_key_was_revoked_holds_pruning_until_an_admin_gives_it_one()
     coppice.ack(Who::Operator, 29, &hash(29)).unwrap();
     coppice.pass(60);
     assert_eq!(coppice.prune_status().pruned_before_block, 20);
-    // Again, and a reset: the chain that comes is not exported either, and removing the name ends it.
+    // The key is revoked again, and the chain is reset: the new chain is held, too, until the name is removed.
     let role = Grant { principal: Who::Archive.principal(), role: Role::Exporter };
     assert!(coppice.by(Who::Admin).revoke_role(&role).told());
     let reset = |drop_unexported| ResetChain { head_hash: hash(29).into(), drop_unexported };

@@ -1,5 +1,5 @@
-//! Arguments that are made to cost: for each method of the Candid file, by each list that its argument has. Each is refused, or is an
-//! argument like others; none takes a billion instructions, and where one is refused nothing has changed.
+//! Arguments that are crafted to be expensive: for each method of the Candid file, and for each list in its argument. Each is refused or
+//! handled like any other argument; none takes a billion instructions, and a refused one changes nothing.
 
 use candid::TypeEnv;
 use candid::types::{Type, TypeInner};
@@ -22,24 +22,24 @@ const BUDGET: usize = 2_000_000;
 const NULL: i64 = -1;
 const RESERVED: i64 = -16;
 
-/// What is wrong with an argument.
+/// How an argument is attacked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Attack {
-    /// As many elements as fit, each as small as it may be.
+    /// As many elements as fit, each as small as possible.
     Many,
-    /// So many elements without a byte, of which each is a `null`.
+    /// This many elements without a byte, each a `null`.
     Nulls(u64),
-    /// The same, each `reserved`.
+    /// This many elements without a byte, each a `reserved`.
     Reserved(u64),
-    /// The same, each an empty record.
+    /// This many elements without a byte, each an empty record.
     Empty(u64),
-    /// As many elements as fit, each with so many fields that nobody knows.
+    /// As many elements as fit, each with this many unknown fields.
     Unknown(u64),
-    /// A list of lists of lists, so deep.
+    /// A list of lists of lists, this deep.
     Deep(u64),
 }
 
-/// The list of an argument that is attacked, counted from the front, by the alternative that variants have.
+/// The list of an argument that is attacked, counted from the front, and the alternative chosen for variants.
 #[derive(Clone, Copy, Debug)]
 struct Target {
     list: usize,
@@ -71,7 +71,7 @@ fn signed(mut n: i64, out: &mut Vec<u8>) {
 #[derive(Default)]
 struct Wire {
     table: Vec<Vec<u8>>,
-    /// Lists that were come by.
+    /// Lists encountered so far.
     lists: usize,
 }
 
@@ -107,7 +107,7 @@ impl Wire {
         bytes
     }
 
-    /// The type and the smallest value of what a method expects, but for the list that is attacked.
+    /// The type and the smallest value that a method expects, except for the attacked list.
     fn value(&mut self, env: &TypeEnv, of: &Type, target: &Target, unknown: u64) -> (i64, Vec<u8>) {
         let of = env.trace_type(of).expect("a type of the file");
         let zeros = |opcode: i64, bytes: usize| (opcode, vec![0; bytes]);
@@ -185,7 +185,7 @@ impl Wire {
     }
 }
 
-/// Arguments that attack whatever a method expects.
+/// Arguments that attack a method whatever it expects.
 fn general(env: &TypeEnv, types: &[Type]) -> Vec<(String, Vec<u8>)> {
     let none = Target { list: usize::MAX, variant: 0, attack: Attack::Many };
     let honest = |wire: &mut Wire, unknown: u64| -> Vec<(i64, Vec<u8>)> {
@@ -212,7 +212,7 @@ fn general(env: &TypeEnv, types: &[Type]) -> Vec<(String, Vec<u8>)> {
     let mut arguments = honest(&mut wire, 0);
     arguments.extend((0..60_000).map(|_| (NULL, Vec::new())));
     add("60,000 arguments more", wire, &arguments);
-    // A type that is its own option, so deep that it fills the message; and one that is never at an end.
+    // A type that is its own option, nested so deep that it fills the message; and a record that contains itself without end.
     for first in [true, false] {
         let mut wire = Wire::default();
         let mut arguments = if first { Vec::new() } else { honest(&mut wire, 0) };
@@ -229,7 +229,7 @@ fn general(env: &TypeEnv, types: &[Type]) -> Vec<(String, Vec<u8>)> {
         arguments.push((own, Vec::new()));
         add("a record of itself", wire, &arguments);
     }
-    // As many types as the header may have, each of the one behind it, and each with all others.
+    // As many types as the header may have, each of which refers to the next one, or to all others.
     for (count, fields) in [(9_999, 1), (20_000, 1), (200, 100), (1_000_000, 1)] {
         let mut wire = Wire::default();
         for entry in 0..count {
@@ -246,7 +246,7 @@ fn general(env: &TypeEnv, types: &[Type]) -> Vec<(String, Vec<u8>)> {
     all
 }
 
-/// Arguments that attack the lists that a method expects.
+/// Arguments that attack the lists in a method's argument.
 fn by_list(env: &TypeEnv, types: &[Type]) -> Vec<(String, Vec<u8>)> {
     let attacks = [
         Attack::Many,
@@ -279,7 +279,7 @@ fn by_list(env: &TypeEnv, types: &[Type]) -> Vec<(String, Vec<u8>)> {
     all
 }
 
-/// A canister that has a bit of everything.
+/// A canister with some data of each kind.
 fn busy() -> (Coppice, Arc<Host>, Proxy) {
     let (coppice, host) = Coppice::embedded(default_arg());
     coppice.append_plain(0..5, 1_000);
@@ -308,7 +308,7 @@ struct World {
 }
 
 impl World {
-    /// Sends an argument, and says whether it was taken.
+    /// Sends an argument, and returns whether it was accepted.
     fn send(&mut self, method: &str, query: bool, what: &str, argument: &[u8]) -> bool {
         self.host.take_executions();
         let ic = &self.coppice.ic;
@@ -346,7 +346,7 @@ fn no_argument_costs_a_billion_instructions_or_changes_anything_where_it_is_refu
     for &Method { name: method, is_query, .. } in TABLE {
         let types = env.get_method(&actor, method).expect("it is in the file").args.clone();
         if types.is_empty() {
-            // Nothing is decoded.
+            // The method takes no argument, so nothing is decoded.
             continue;
         }
         world.worst = (0, String::new());
@@ -355,7 +355,7 @@ fn no_argument_costs_a_billion_instructions_or_changes_anything_where_it_is_refu
             let ways: &[bool] = if is_query { &[true, false] } else { &[false] };
             for &query in ways {
                 if world.send(method, query, &what, &argument) && !query {
-                    // An argument like others: what it does is not this test's business.
+                    // The argument was accepted like any other; this test does not check its effect.
                     taken += 1;
                     world.host.restore(&world.clean);
                 }

@@ -1,9 +1,11 @@
-//! Interruption at every message: a trap, and an upgrade, between any two messages of a whole life, and traps inside
-//! messages. Only the embedded host can do this.
+//! Interruption at every message: a trap, and an upgrade, between any two messages of a whole life, and traps inside messages. Only the
+//! embedded host can do this.
 //!
-//! The life: blocks of all sizes with an id that is in each of them, an upload, a rollback, a policy, an exporter that acknowledges,
-//! time that passes with a daemon that prunes a few blocks a tick, and a sweep of the indexes. A client repeats what was rejected, as clients do. However it was interrupted, every state on the way is whole, the timer
-//! still fires, nothing is stuck, and it ends where the undisturbed life ends.
+//! The life: blocks of all sizes with an id that is in each of them, an upload, a rollback, a policy, an exporter that acknowledges, time
+//! that passes with a daemon that prunes a few blocks a tick, and a sweep of the indexes.
+//!
+//! A client repeats rejected calls, as clients do. After any interruption every state on the way is whole, the timer still fires, nothing
+//! is stuck, and the life ends as the undisturbed one does.
 
 use candid::utils::ArgumentEncoder;
 use coppice_host::{Host, Kind, TrapPoint};
@@ -16,7 +18,7 @@ use std::sync::Arc;
 
 const RETAIN: u64 = 6;
 
-/// What the end of a life is compared by. Which slots the blobs lie in may differ; what is kept must not.
+/// The state that two lives are compared by. The slots of the blobs may differ; the kept data must not.
 #[derive(Debug, PartialEq)]
 struct End {
     /// The headers; `check` compares the payload.
@@ -35,7 +37,7 @@ struct End {
 }
 
 fn end(coppice: &Coppice) -> End {
-    // What repeats owes more than it leaves: only after a sweep the entries are known.
+    // Repeated ids leave debt in the index: the number of entries is exact only after a sweep.
     for _ in 0..3 {
         insist::<Result<PruneRun, PruneError>>(coppice, Who::Controller, "prune_now", (1_000u64,)).unwrap();
     }
@@ -56,7 +58,7 @@ fn end(coppice: &Coppice) -> End {
     }
 }
 
-/// Any state on the way: what is there is whole, what is gone is gone whole, and no space is lost.
+/// Checks any state on the way: kept blocks are whole, removed blocks are removed completely, and no space is lost.
 fn check(coppice: &Coppice) {
     let (status, storage) = (coppice.prune_status(), coppice.storage());
     let Some(head) = status.head else { return };
@@ -76,7 +78,7 @@ fn check(coppice: &Coppice) {
     let last: Result<BlockStorage, ReadError> = coppice.anyone().get_block_storage(head).told();
     let (first, last) = (first.unwrap(), last.unwrap());
     let class = u64::from(LOG_CLASS);
-    // Behind a block's payload lie the links of its three keys, and of the id that the block before has, too.
+    // A block's payload is followed by the links of its three keys, and of the id that the previous block has, too.
     let end = last.log_offset + last.lengths.sum() + 3 * 12 + 12 * u64::from(head > 0);
     let blobs = end.div_ceil(class) - first.log_offset / class;
     assert_eq!(storage.owners[0].kept_bytes, blobs * class, "the chain keeps exactly the blobs that its blocks touch");
@@ -90,15 +92,16 @@ fn check(coppice: &Coppice) {
         let own = (oldest..=head).rev().filter(|number| *number % 3 == u64::from(third));
         assert_eq!(coppice.find_all(&[third], 100), own.map(|number| (number, 1)).collect::<Vec<_>>());
     }
-    // Keys that repeat owe more than they leave, until a sweep.
+    // Repeated keys leave debt in the index until a sweep.
     let (kinds, table) = (1 + 3.min(head + 1 - oldest), coppice.prune_status().key_index);
     assert!((kinds..=kinds + table.debt).contains(&table.entries), "{kinds} different keys, {table:?}");
 }
 
-/// The id that is in each block.
+/// The id that every block contains.
 const EVERYWHERE: u64 = 77 << 40;
 
-/// Block `number` of the life: three transactions, one of them with the id of all, and three secondary keys, one of them twice.
+/// Block `number` of the life: three transactions, one of which has the id that every block contains, and three secondary keys, one of them
+/// twice.
 fn life_block(number: u64) -> AppendBlock {
     let ids = [plain_id(number, 0), plain_id(number, 1), id(EVERYWHERE)];
     with_keys(block(number, &ids, size(number)), &[(0, b"all"), (1, &[(number % 3) as u8]), (2, b"all")])
@@ -108,7 +111,7 @@ fn size(number: u64) -> usize {
     [300, 70_000, 9_000, 150_000][number as usize % 4]
 }
 
-/// Repeats a call until it is not rejected: at most a few times, as each fault strikes once.
+/// Repeats a call until it is not rejected: at most a few times, because each fault strikes once.
 fn insist<R: candid::CandidType + serde::de::DeserializeOwned>(
     coppice: &Coppice,
     who: Who,
@@ -170,15 +173,15 @@ fn life(coppice: &Coppice, mut step: impl FnMut(&Coppice)) {
     step(coppice);
 }
 
-/// An exporter has stored everything up to block `number`, and says so.
+/// An exporter acknowledges everything up to block `number`.
 fn acknowledge(coppice: &Coppice, number: u64) {
     let block = (number, BlockHash::from(hash(number)));
     let bound: Result<u64, AckError> = insist(coppice, Who::Exporter, "ack_exported", block);
     assert_eq!(bound, Ok(number + 1));
 }
 
-/// Time with a producer that repeats its last block, as one is never silent for long. Where the platform's timer itself
-/// was lost, such a message is what wakes the daemon.
+/// Lets time pass while a producer repeats its last block, because a producer is never silent for long. If the platform's timer was lost,
+/// such a message wakes the daemon.
 fn time_passes(coppice: &Coppice, head: u64) {
     for _ in 0..8 {
         let last = life_block(head);
@@ -187,7 +190,7 @@ fn time_passes(coppice: &Coppice, head: u64) {
     }
 }
 
-/// The daemon is still alive: blocks appended now are pruned by it.
+/// Asserts that the daemon still prunes: it prunes blocks that are appended now.
 fn still_fires(coppice: &Coppice) {
     let head = coppice.head().unwrap();
     for number in head + 1..head + 4 {
@@ -204,7 +207,7 @@ struct Undisturbed {
     host: Arc<Host>,
     start: coppice_host::Checkpoint,
     end: End,
-    /// What each message of the life was, with its instructions and its system calls.
+    /// The kind of each message of the life, its instructions and its system calls.
     messages: Vec<(Kind, u64, u64)>,
 }
 
@@ -228,7 +231,7 @@ fn undisturbed() -> Undisturbed {
 }
 
 impl Undisturbed {
-    /// Lives again from the start with a fault, and compares.
+    /// Runs the life again from the start with a fault, and compares.
     fn again(&self, what: &str, fault: impl FnOnce(&Host)) {
         self.host.restore(&self.start);
         self.host.faults().clear();
@@ -271,20 +274,20 @@ fn an_upgrade_between_any_two_messages_loses_nothing() {
     }
 }
 
-/// A sample of places inside messages: after so many instructions, and at system calls.
+/// Traps at a sample of places inside messages: after a number of instructions, and at system calls.
 #[test]
 fn a_trap_inside_a_message_changes_nothing() {
     let life = undisturbed();
     let mut tried = 0;
     for (k, &(kind, instructions, system_calls)) in (1..).zip(&life.messages) {
-        // A spread that differs from message to message.
+        // The points differ from message to message.
         let points = [
             TrapPoint::Instructions(instructions / 2 + k * 997 % (instructions / 2).max(1)),
             TrapPoint::SystemCall(1 + k * 31 % system_calls.max(1)),
             TrapPoint::SystemCall(system_calls.max(1)),
         ];
         for point in points {
-            // A point in the last instructions may lie behind the last place where it is noticed.
+            // A trap point within the last 1,000 instructions may lie after the last place where the host checks for it.
             if matches!(point, TrapPoint::Instructions(n) if n + 1_000 > instructions) {
                 continue;
             }
@@ -297,7 +300,7 @@ fn a_trap_inside_a_message_changes_nothing() {
     assert!(tried > 2 * life.messages.len(), "{tried} points in {} messages", life.messages.len());
 }
 
-/// Growth that the platform refuses, at each growth of the life.
+/// The platform refuses each growth of the life in turn.
 #[test]
 fn refused_growth_is_an_answer_and_not_a_trap() {
     let (coppice, host) = Coppice::embedded(default_arg());

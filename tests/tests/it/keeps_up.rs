@@ -1,4 +1,4 @@
-//! Pruning that keeps up: fast feeds, ids that repeat without end, and blocks of any size.
+//! Pruning keeps up with fast feeds, with ids that repeat without end, and with blocks of any size.
 
 use coppice_host::{Execution, Kind};
 use coppice_interface::*;
@@ -11,12 +11,12 @@ fn policy(retain_blocks: u64) -> PrunePolicyArg {
     PrunePolicyArg { retain_blocks: Some(retain_blocks), ..PrunePolicyArg::default() }
 }
 
-/// Seconds of the feed: `COPPICE_FEED_SECS`, else an hour.
+/// Seconds of the feed: `COPPICE_FEED_SECS`, or an hour.
 fn seconds() -> u64 {
     std::env::var("COPPICE_FEED_SECS").ok().and_then(|secs| secs.parse().ok()).unwrap_or(3_600)
 }
 
-/// A block a second with 300 transactions, by the policy's defaults: what waits is bounded, and so are the indexes.
+/// A block a second with 300 transactions, under the policy's defaults: the backlog is bounded, and so are the indexes.
 #[test]
 fn three_hundred_transactions_a_second_are_kept_up_with() {
     let (coppice, host) = Coppice::embedded(default_arg());
@@ -32,7 +32,7 @@ fn three_hundred_transactions_a_second_are_kept_up_with() {
         if number % 20 == 19 {
             let status = coppice.prune_status();
             most_blocks = most_blocks.max(status.backlog.blocks);
-            // A round behind a tick of 10,000 ops, and a minute of the feed.
+            // The index may lag by a tick of 10,000 ops, and the backlog by a minute of the feed.
             let table = &status.transaction_index;
             let live = table.entries.saturating_sub(table.debt);
             assert!(table.entries <= live * 5 / 4 + table.buckets + 8_192 + 10_000, "{table:?}");
@@ -56,7 +56,7 @@ fn updates(executions: Vec<Execution>) -> impl Iterator<Item = Execution> {
     executions.into_iter().filter(|execution| execution.kind == Kind::Update)
 }
 
-/// 20,000 copies of an id in one block, and once each in 3,000 later ones: entered, found, pruned and rolled back in small
+/// 20,000 copies of an id in one block, and one copy in each of 3,000 later blocks: entered, found, pruned and rolled back in small
 /// messages.
 #[test]
 fn copies_of_an_id_cost_what_other_ids_cost() {
@@ -88,7 +88,7 @@ fn copies_of_an_id_cost_what_other_ids_cost() {
     assert_eq!(coppice.location(id(2_889)), Err(ReadError::NotFound));
 }
 
-/// Where no blob becomes free, pruning a block touches as many pages whatever it holds.
+/// Pruning a block that frees no blob touches the same number of pages whatever the block contains.
 #[test]
 fn a_block_of_2500_transactions_is_pruned_as_one_of_one() {
     let (coppice, host) = Coppice::embedded(InitArg { log_class: Some(1 << 20), ..default_arg() });
@@ -113,7 +113,7 @@ fn a_block_of_2500_transactions_is_pruned_as_one_of_one() {
     assert_eq!(coppice.location(ids[7]), Err(ReadError::NotFound));
 }
 
-/// Idle, a year costs a ten-minute net and no more: less than a trillion cycles.
+/// An idle year costs only the ten-minute safety timer: less than a trillion cycles.
 #[test]
 fn idling_costs_less_than_a_trillion_cycles_a_year() {
     let (coppice, host) = Coppice::embedded(default_arg());
@@ -125,7 +125,7 @@ fn idling_costs_less_than_a_trillion_cycles_a_year() {
     let (hours, before) = (24, host.cycle_balance(coppice.id));
     host.take_executions();
     let storage = {
-        // Storage is no matter of the daemon: time passes with nothing set to fire.
+        // Storage costs are not part of this figure: time passes with no timer armed.
         let start = host.checkpoint();
         coppice.ic.stop(coppice.id, coppice_tests::coppice::Who::Controller.principal()).unwrap();
         let before = host.cycle_balance(coppice.id);
@@ -144,13 +144,13 @@ fn idling_costs_less_than_a_trillion_cycles_a_year() {
     assert!(a_year <= 1_000_000_000_000, "{a_year}");
 }
 
-/// An upgrade from memory with another layout is refused, and the old version goes on.
+/// An upgrade from memory with another layout is refused, and the old version keeps running.
 #[test]
 fn an_upgrade_from_the_layout_before_is_refused() {
     let (coppice, host) = Coppice::embedded(default_arg());
     coppice.append_plain(0..3, 100);
     let mut memory = host.get_stable_memory(coppice.id);
-    // The magic of the chain's state, and of the records: the version stands behind each.
+    // The magic of the chain's state, and of the records; the version follows each.
     for (magic, version) in [(*b"CPCH", 2u8), (*b"CPBR", 2)] {
         let at = memory.chunks(4_096).position(|page| page[..4] == magic && page[4] == version).expect("it is there");
         let at = at * 4_096;

@@ -48,7 +48,7 @@ fn appended_and_uploaded_keys_are_found_newest_first() {
     assert_eq!(coppice.find_all(b"", 5), []);
     assert_eq!(coppice.find(&[0; 65], None, 5), Err(KeyError::KeyTooLong { limit: 64 }));
     assert_eq!(coppice.storage().key_entries, 2);
-    // The segments are what was put there.
+    // The payload counts the segments only.
     let payload = |block: &AppendBlock| block.body.len() + block.receipts.len() + block.index.len();
     assert_eq!(coppice.storage().payload_bytes, (0..6).map(|number| payload(&keyed(number)) as u64).sum::<u64>());
     for number in 0..6 {
@@ -58,7 +58,7 @@ fn appended_and_uploaded_keys_are_found_newest_first() {
     }
 }
 
-/// The links of an uploaded block's keys do not fit behind its payload: the commit takes a blob for them.
+/// The links of an uploaded block's keys do not fit after its payload: the commit takes a blob for them.
 #[test]
 fn a_commit_takes_the_room_for_its_links_or_changes_nothing() {
     let coppice = Coppice::new();
@@ -100,22 +100,22 @@ fn a_reader_pages_while_blocks_come_and_go() {
     coppice.upgrade();
     let second = coppice.find(b"a", first.cursor.as_ref(), 3).unwrap();
     assert_eq!(rows(&second), [(17, 2), (17, 0), (16, 2)], "new blocks are not seen");
-    // Rolled back is what the reader has nothing of.
+    // The rollback removes blocks that the reader does not have.
     roll_back(&coppice, 19);
     assert_eq!(rows(&coppice.find(b"a", second.cursor.as_ref(), 1).unwrap()), [(16, 0)]);
-    // Pruned is what it has not come to.
+    // The prune removes blocks that the reader has not reached.
     coppice.set_policy(PrunePolicyArg { retain_blocks: Some(4), ..PrunePolicyArg::default() }).unwrap();
     coppice.prune_now(10_000);
     let third = coppice.find(b"a", second.cursor.as_ref(), 100).unwrap();
     assert_eq!((rows(&third), third.cursor), (vec![(16, 0), (15, 2), (15, 0)], None));
-    // Another chain from block 18 on: the reader keeps what it has up to there, and goes on.
+    // Another chain from block 18 on: the reader keeps its transactions up to there, and continues.
     roll_back(&coppice, 18);
     let other = fork(keyed(19), &keyed(18));
     coppice.append(&other).unwrap();
     let told = coppice.find(b"a", second.cursor.as_ref(), 100);
     let Err(KeyError::Reorged { common_ancestor: 18, cursor: Some(rest) }) = told else { panic!("{told:?}") };
     assert_eq!(rows(&coppice.find(b"a", Some(&rest), 1).unwrap()), [(16, 0)]);
-    // And from block 16 on, which is the cursor's.
+    // Another chain from block 16 on, which is the cursor's block.
     roll_back(&coppice, 15);
     assert_eq!(
         coppice.find(b"a", Some(&rest), 1),
@@ -128,7 +128,7 @@ fn a_reader_pages_while_blocks_come_and_go() {
     assert_eq!(coppice.find(b"a", Some(&late), 1), Err(KeyError::Behind { head: Some(15) }));
 }
 
-/// The longest page, and the longest list of nothing new.
+/// The longest page, and the longest list of links to removed transactions.
 #[test]
 fn what_a_call_takes_is_bounded() {
     let (coppice, host) = Coppice::embedded(default_arg());

@@ -1,4 +1,4 @@
-//! The longest blocks: uploaded, verified, committed, rolled back, pruned and reset in messages none of which is large.
+//! The longest blocks: uploaded, verified, committed, rolled back, pruned and reset in messages that are all small.
 
 use coppice_host::{Host, Kind, Outcome};
 use coppice_interface::*;
@@ -11,11 +11,11 @@ use std::sync::Arc;
 /// Bytes of the longest block.
 const MOST: usize = 256 << 20;
 const CHUNK: usize = 1 << 20;
-/// Instructions of a message, and 4 KiB pages that it may change, heap and stable memory together.
+/// Limits of a message: instructions, and changed 4 KiB pages, heap and stable memory together.
 const INSTRUCTIONS: u64 = 2_000_000_000;
 const DIRTIED: u64 = (75 << 20) / 4_096;
 
-/// Block `number` with a payload of so many bytes.
+/// Block `number` with a payload of `bytes` bytes.
 fn of_bytes(number: u64, bytes: usize) -> AppendBlock {
     let ids: Vec<_> = (0..1_000).map(|position| plain_id(number, position)).collect();
     let mut block = block(number, &ids, 0);
@@ -28,13 +28,13 @@ fn of_bytes(number: u64, bytes: usize) -> AppendBlock {
 fn canister() -> (Coppice, Arc<Host>) {
     let (coppice, host) = Coppice::embedded(default_arg());
     host.add_cycles(coppice.id, 1 << 60);
-    // A commit is one message; the other test has segments compared with their digests.
+    // The commit takes one message; the second test compares segments with their digests.
     coppice.configure(ConfigChange { verify_segments: Some(false), ..ConfigChange::default() });
     coppice.append_plain(0..2, 10);
     (coppice, host)
 }
 
-/// No message since the last time was large, and none has trapped.
+/// Asserts that no message since the last call was large, and that none trapped.
 fn small(host: &Host, what: &str) {
     let mut most = (0, 0);
     for message in
@@ -60,7 +60,7 @@ fn commit(coppice: &Coppice, block: &AppendBlock) -> Result<Commit, UploadError>
     coppice.producer().commit_block(&block_id(block)).told()
 }
 
-/// Some of its bytes are where they belong.
+/// Samples the block's bytes at their places.
 fn check(coppice: &Coppice, block: &AppendBlock) {
     assert_eq!(coppice.head().max(Some(block.number)), coppice.head());
     let body = block.body.as_slice();
@@ -127,7 +127,7 @@ fn the_longest_block_comes_and_goes_in_small_messages() {
     assert_eq!(coppice.storage().arena_bytes, arena, "the blobs are used again");
 }
 
-/// With digests that are verified: a part of them in each message. `COPPICE_BLOCK_MIB` says how long the block is.
+/// With verified digests: each message hashes a part. `COPPICE_BLOCK_MIB` sets the length of the block.
 #[test]
 fn a_long_block_is_compared_with_its_digests_over_several_messages() {
     let mib = std::env::var("COPPICE_BLOCK_MIB").ok().and_then(|mib| mib.parse().ok()).unwrap_or(64);
@@ -136,7 +136,7 @@ fn a_long_block_is_compared_with_its_digests_over_several_messages() {
     coppice.operator().set_config(&change).told().unwrap();
     let long = of_bytes(2, mib << 20);
     put(&coppice, &long);
-    // 16 MiB in a message, and a message that has hashed so much enters nothing.
+    // A message hashes 16 MiB and then enters nothing.
     for message in 1..=mib / 16 {
         assert_eq!(commit(&coppice, &long), Ok(Commit::HasMore { entered: 0, of: 1_000 }), "message {message}");
         assert_eq!((coppice.head(), coppice.location(plain_id(2, 0))), (Some(1), Err(ReadError::NotFound)));
@@ -149,7 +149,7 @@ fn a_long_block_is_compared_with_its_digests_over_several_messages() {
     check(&coppice, &long);
     coppice.producer().rollback_to(1u64).told().unwrap();
 
-    // A wrong digest of the body is seen in the last message, of the index too; the upload can only be aborted.
+    // A wrong digest of any segment, even the index, is found only in the last message; the upload can only be aborted.
     let storage = coppice.storage().owners;
     for segment in [0, 1, 2u8] {
         let mut wrong = of_bytes(2, 33 << 20);
@@ -168,7 +168,7 @@ fn a_long_block_is_compared_with_its_digests_over_several_messages() {
         assert_eq!(coppice.producer().abort_block(2u64).told(), Ok(true));
         assert_eq!((coppice.storage().owners, coppice.head()), (storage.clone(), Some(1)));
     }
-    // What was verified of one upload counts for no other.
+    // The verified bytes of one upload do not count for another one.
     let mut other = of_bytes(2, 20 << 20);
     put(&coppice, &other);
     assert_eq!(commit(&coppice, &other), Ok(Commit::HasMore { entered: 0, of: 1_000 }));

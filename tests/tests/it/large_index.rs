@@ -1,4 +1,4 @@
-//! The largest blocks in an index so large that each entry lies on a page of its own: every message of the daemon is small.
+//! The largest blocks in an index so large that each entry lies on its own page: every message of the daemon is small.
 
 use coppice_host::Kind;
 use coppice_interface::*;
@@ -6,9 +6,9 @@ use coppice_tests::blocks::{block, id, plain, seal, with_keys};
 use coppice_tests::coppice::{Coppice, default_arg};
 use serde_bytes::ByteBuf;
 
-/// Entries of a block, as many as there may be: transactions, or half of them secondary keys.
+/// Entries of a block, the most allowed: transactions, or half of them secondary keys.
 const MOST: u64 = 100_000;
-/// Blocks of them.
+/// The number of these blocks.
 const BLOCKS: u64 = 28;
 /// The platform slows a canister down that dirties more in a round, heap and stable memory together.
 const MOST_DIRTIED: u64 = 75 << 20;
@@ -28,8 +28,8 @@ fn the_largest_blocks_with_keys_in_large_indexes_keep_each_message_small() {
     each_message_is_small(MOST / 2);
 }
 
-/// No message of the daemon takes 2 B instructions or dirties 75 MiB, and what is gone is gone for readers, swept or not. So many
-/// of each block's entries are secondary keys, no two the same.
+/// Asserts that no message of the daemon takes 2 B instructions or dirties 75 MiB, and that readers do not find removed blocks, swept or
+/// not. `keys` of each block's entries are secondary keys, all different.
 fn each_message_is_small(keys: u64) {
     let transactions = MOST - keys;
     let ids_of = |number: u64| ids(number, 0..transactions);

@@ -1,4 +1,4 @@
-//! Ids and hashes of the wrong length: every method that takes one says so, traps nowhere and changes nothing.
+//! Ids and hashes of the wrong length: every method that takes one refuses it, does not trap and changes nothing.
 
 use super::utxo::{all_ok, create, get};
 use coppice_interface::*;
@@ -9,15 +9,15 @@ use coppice_tests::transactions::Tx;
 use serde_bytes::ByteBuf;
 use std::fmt::Debug;
 
-/// What was called, and with which field wrong; and what it was answered.
+/// The method and its wrong field, and the answer.
 type Answers = Vec<(&'static str, String)>;
 
-/// Notes an answer.
+/// Adds an answer.
 fn note(answers: &mut Answers, what: &'static str, answer: impl Debug) {
     answers.push((what, format!("{answer:?}")));
 }
 
-/// Methods of records: everything is right but for one id or hash.
+/// Calls methods of records with one wrong id or hash each.
 fn of_records(coppice: &Coppice, tx: &Tx, open: &Tx, wrong: &[u8]) -> Answers {
     let mut all = Answers::new();
     let answers = &mut all;
@@ -131,7 +131,7 @@ fn of_records(coppice: &Coppice, tx: &Tx, open: &Tx, wrong: &[u8]) -> Answers {
     all
 }
 
-/// Methods of blocks, whose hashes are opaque and have 1 to 32 bytes.
+/// Calls methods of blocks, whose hashes are opaque and have 1 to 32 bytes.
 fn of_blocks(coppice: &Coppice, wrong: &[u8]) -> Answers {
     let (mut answers, open) = (Answers::new(), plain(3, 2, 100));
     let wrong = || BlockHash::from(wrong);
@@ -142,7 +142,7 @@ fn of_blocks(coppice: &Coppice, wrong: &[u8]) -> Answers {
         ("append_block, hash", "begin_block, hash", hashed),
         ("append_block, parent_hash", "begin_block, parent_hash", parent),
     ] {
-        // A block may have a hash of 31 bytes.
+        // A hash of 31 bytes is valid for a block.
         if block.hash.len() == 31 {
             continue;
         }
@@ -176,7 +176,7 @@ fn an_id_or_hash_of_the_wrong_length_is_refused_and_changes_nothing() {
         let uploads = (coppice.anyone().utxo_list_uploads().told(), coppice.anyone().get_upload().told());
         let exported = coppice.export_status().exporters[0].exported_before_block;
         let rows = coppice.anyone().get_blob_deletion_status().told().stores;
-        // Memory may have grown before an item was looked at whole.
+        // Memory may have grown before the whole item was checked.
         let StorageStatus { utxo, owners, payload_bytes, .. } = coppice.storage();
         let utxo = UtxoStorage { billed_bytes: 0, ..utxo };
         (coppice.chain(), get(&coppice, &tx), uploads, (rows, utxo, owners, payload_bytes), exported)
@@ -192,7 +192,7 @@ fn an_id_or_hash_of_the_wrong_length_is_refused_and_changes_nothing() {
             let expected: &[&str] = match (what.split_once(", "), length) {
                 (Some((_, "hash")), 0) => &["BadEncoding"],
                 (Some(_), 33) => &["TooLarge"],
-                // Such a hash is another block's, or none's.
+                // Such a hash is valid, but it is no known block's.
                 (Some(_), _) => &["WrongParent"],
                 (None, _) => &["NoUpload", "WrongHash", "Reorged", "BadCursor"],
             };

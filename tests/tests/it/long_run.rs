@@ -1,13 +1,13 @@
-//! A long run: stable memory grows to a plateau, and then not at all.
+//! A long run: stable memory grows to a plateau and stays there.
 
 use coppice_interface::*;
 use coppice_tests::blocks::{block, hash, id};
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, default_arg};
 
 const BLOCKS: u64 = 10_000;
-/// Blocks after which the next trigger's turn comes.
+/// Blocks after which the next trigger takes its turn.
 const TURN: u64 = 500;
-/// Blocks that each of them keeps, about.
+/// Approximate number of blocks that each trigger keeps.
 const WINDOW: u64 = 300;
 const INTERVAL: u64 = 288;
 
@@ -16,13 +16,13 @@ enum Trigger {
     Count,
     Age,
     Capacity,
-    /// Count again, with an exporter that acknowledges every hundredth block.
+    /// The count again, with an exporter that acknowledges every hundredth block.
     Exporter,
 }
 
 const TRIGGERS: [Trigger; 4] = [Trigger::Count, Trigger::Age, Trigger::Capacity, Trigger::Exporter];
 
-/// Bytes of a block's body: mostly small, now and then large.
+/// Bytes of a block's body: mostly small, sometimes large.
 fn body(number: u64) -> usize {
     let random = u64::from_le_bytes(id(number)[..8].try_into().unwrap());
     match random % 20 {
@@ -34,7 +34,7 @@ fn body(number: u64) -> usize {
 
 /// The policy of a turn. A day has 300 blocks.
 fn policy(trigger: Trigger) -> PrunePolicyArg {
-    // The one before is switched off.
+    // The previous trigger is switched off.
     let default = PrunePolicyArg {
         retain_blocks: Some(0),
         retain_days: Some(0),
@@ -44,7 +44,7 @@ fn policy(trigger: Trigger) -> PrunePolicyArg {
     match trigger {
         Trigger::Count | Trigger::Exporter => PrunePolicyArg { retain_blocks: Some(WINDOW), ..default },
         Trigger::Age => PrunePolicyArg { retain_days: Some(1), ..default },
-        // 300 blocks have about 32 MiB.
+        // 300 blocks take about 32 MiB.
         Trigger::Capacity => PrunePolicyArg { target_bytes: Some(36 << 20), ..default },
     }
 }

@@ -1,5 +1,5 @@
-//! A state machine: random histories of everything that touches the chain, against a plain model. Whatever happens, what
-//! is pruned is what the model prunes, and a registered exporter has pulled every block before it went.
+//! State machine test of the chain: random histories of everything that changes it, against a plain model. The canister prunes exactly the
+//! blocks that the model prunes, and a registered exporter has pulled every block before it is pruned.
 
 use coppice_ic::Backend;
 use coppice_interface::*;
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const CLASS: u64 = LOG_CLASS as u64;
 const EXPORTERS: [Who; 2] = [Who::Exporter, Who::Archive];
 const EXPIRY: u64 = 120;
-/// Histories that are done, for showing it.
+/// Histories that are done, for the progress output.
 static DONE: AtomicU32 = AtomicU32::new(0);
 
 #[derive(Clone, Debug)]
@@ -37,11 +37,11 @@ enum Step {
     Upgrade,
 }
 
-/// Secondary keys of a block: a transaction, and which of a few keys.
+/// Secondary keys of a block: a transaction, and the number of a key.
 type Keys = Vec<(u8, u8)>;
-/// How many there are; each has as many bytes as its number.
+/// The number of keys; each key has as many bytes as its number.
 const KEYS: u8 = 5;
-/// How many ids there are that occur again.
+/// The number of ids that repeat.
 const IDS: u64 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -82,7 +82,7 @@ fn step() -> impl Strategy<Value = Step> {
 struct Machine {
     coppice: Coppice,
     model: Model,
-    /// What each exporter pulled; and how many blocks had been pruned when it was registered.
+    /// The blocks that each exporter pulled, and the number of blocks pruned before it was registered.
     readers: BTreeMap<Who, (Reader, usize)>,
 }
 
@@ -99,7 +99,7 @@ impl Machine {
         self.coppice.ic.now() / 1_000_000_000
     }
 
-    /// The next block. The transactions whose bit is set in `repeated` have an id of a few, the others one of their own.
+    /// Makes the next block. Transactions whose bit is set in `repeated` have one of the repeating ids, the others a new id.
     fn next(&mut self, body: usize, (transactions, repeated): (u8, u8), keys: &Keys, age: u64) -> Made {
         let (number, serial) = (self.model.next(), self.model.made + 1);
         let of = |i: u64| if repeated & 1 << i != 0 { i * serial % IDS } else { serial << 8 | i };
@@ -114,11 +114,11 @@ impl Machine {
         self.model.make(AppendBlock { timestamp, ..with_keys(block(number, &ids, body), &keys) })
     }
 
-    /// Whether an append, or the beginning of an upload, was refused as it had to be.
+    /// Returns whether an append, or the beginning of an upload, was refused, and checks the refusal against the model.
     fn is_refused<T: Debug>(&self, answer: &Result<T, AppendError>) -> bool {
         let expected = self.model.refuses_append(self.now());
         match (answer.as_ref().err(), &expected) {
-            // When it expires a server's clock decides.
+            // The expiry time depends on the server's clock.
             (Some(AppendError::UploadOpen { .. }), Some(AppendError::UploadOpen { .. })) => {}
             (error, expected) => assert_eq!(error, expected.as_ref()),
         }
@@ -172,7 +172,7 @@ impl Machine {
         };
         let common = reader.blocks.values().rev().find(in_both).map(|block| block.number);
         if let Pulled::Reorged { common_ancestor } = reader.pull(&self.coppice, max_bytes) {
-            // Every fork has other hashes, so that the newest block of both is known.
+            // Hashes differ between forks, so the newest common block is known.
             assert_eq!(common_ancestor, common.unwrap_or(common_ancestor), "the newest block of both chains");
         }
     }
@@ -187,7 +187,7 @@ impl Machine {
         if let Ok(bound) = answer {
             self.model.bounds.insert(who.name(), bound);
             if self.model.exhausted(self.now()) == Some(HeldBy::PruneLag) {
-                // While appends are refused, a tick comes at once for what the acknowledgement lets go.
+                // While appends are refused, the acknowledgement triggers a tick at once.
                 self.settle(60);
             }
         }
@@ -232,7 +232,7 @@ impl Machine {
             let both_open = matches!(answer, Err(RollbackError::UploadOpen { .. })) && self.model.upload.is_some();
             assert!(both_open || answer == Err(expected), "{answer:?}");
         } else {
-            // As many messages as the budget wants.
+            // As many messages as the budget requires.
             let (mut answer, mut calls) = (answer.unwrap(), 0);
             while answer.has_more {
                 calls += 1;
@@ -242,13 +242,13 @@ impl Machine {
             assert_eq!(answer.head, number);
             self.model.roll_back(number);
             if calls > 0 {
-                // Ticks were woken to go on with it, and go on with what is due.
+                // Ticks were armed to continue the rollback, and then prune the due blocks.
                 self.settle(60);
             }
         }
     }
 
-    /// Lets ticks of the daemon come for `secs`, and until they have nothing left.
+    /// Lets ticks of the daemon run for `secs` seconds, and until they have nothing left to do.
     fn settle(&mut self, secs: u64) {
         self.coppice.settle(secs);
         let now = self.now();
@@ -302,7 +302,7 @@ impl Machine {
         self.check();
     }
 
-    /// What is seen from outside is what the model says.
+    /// Compares everything visible through the interface with the model.
     fn check(&self) {
         let (status, model, now) = (self.coppice.prune_status(), &self.model, self.now());
         assert_eq!((status.head, status.pruned_before_block), (model.head(), model.oldest()));
@@ -342,7 +342,7 @@ impl Machine {
         }
     }
 
-    /// Whatever was pruned while it was registered, it has.
+    /// Asserts that the exporter has every block that was pruned while it was registered.
     fn exported_before_pruned(&self, who: Who) {
         let (reader, since) = &self.readers[&who];
         for block in &self.model.pruned[*since..] {
@@ -358,7 +358,7 @@ impl Machine {
         assert_eq!(reader.blocks.values().collect::<Vec<_>>(), kept, "what is kept is whole");
         let (entries, table) = (self.model.distinct_ids().len() as u64, self.coppice.prune_status().transaction_index);
         assert!((entries..=entries + table.debt).contains(&table.entries), "{entries} are live of {table:?}");
-        // By hand the indexes are swept whatever they owe, within the budget.
+        // `prune_now` sweeps the indexes whatever their debt, within the budget.
         if self.model.policy.is_some() {
             while self.coppice.prune_now(15_000).dropped > 0 {}
             let now = self.now();
@@ -373,7 +373,7 @@ impl Machine {
     }
 }
 
-/// Histories: `PROPTEST_CASES`, else so many as take seconds; a server takes longer for each call.
+/// The number of histories: `PROPTEST_CASES`, or a number that takes seconds; a server takes longer for each call.
 fn cases() -> u32 {
     let few = if coppice_ic::chosen() == Backend::Host { 96 } else { 12 };
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(few)

@@ -1,5 +1,5 @@
-//! The minimum tests of `pruning-spec-v1.md` 9, under their names there. More of each is in `prune`, `interruption`,
-//! `long_run`, and beside the code.
+//! The minimum tests of `pruning-spec-v1.md` 9, under their names there. More tests of each point are in `prune`, `interruption`,
+//! `long_run`, and next to the code.
 
 use coppice_host::{Host, Kind, TrapPoint};
 use coppice_interface::*;
@@ -11,8 +11,8 @@ fn retain(blocks: u64) -> PrunePolicyArg {
     PrunePolicyArg { retain_blocks: Some(blocks), ..PrunePolicyArg::default() }
 }
 
-/// 同一 class の allocate/free を繰り返すと **ある時点から grow が発生しない**: where blobs of one class are allocated and freed
-/// again and again, from some time on nothing grows.
+/// 同一 class の allocate/free を繰り返すと **ある時点から grow が発生しない**: if blobs of one class are allocated and freed repeatedly, memory stops growing
+/// at some point.
 #[test]
 fn repeated_allocate_and_free_of_one_class_stops_growing() {
     let coppice = Coppice::new();
@@ -38,7 +38,7 @@ fn repeated_allocate_and_free_of_one_class_stops_growing() {
     assert_eq!(grown, 5, "each of them grew once, and nothing since");
 }
 
-/// The life of a chain up to a prune of several blocks, and the state behind it.
+/// A chain just before a prune of several blocks, with a checkpoint of its state.
 struct Pruned {
     coppice: Coppice,
     host: std::sync::Arc<Host>,
@@ -49,7 +49,7 @@ struct Pruned {
 
 type Seen = (Vec<Block>, PruneStatus, u64, u64, Vec<bool>);
 
-/// Everything that is kept, and what is found of what is not.
+/// The kept blocks, and the look-ups of removed ones.
 fn seen(coppice: &Coppice) -> Seen {
     let (status, storage) = (coppice.prune_status(), coppice.storage());
     assert_eq!(storage.quarantined_bytes, 0);
@@ -110,7 +110,7 @@ fn the_order_of_one_block_is_atomic_and_no_reference_remains_alone() {
         assert!(prune(&coppice).is_err(), "system call {at}");
         assert_eq!(seen(&coppice), untouched, "system call {at} of {system_calls}");
     }
-    // And block by block, each with all that refers to it.
+    // Block by block, each is removed together with all references to it.
     host.restore(&before);
     host.faults().clear();
     for oldest in 1..=5 {

@@ -1,4 +1,4 @@
-//! What an operator sees and sets.
+//! Settings and status, as an operator sees and changes them.
 
 use candid::CandidType;
 use coppice_interface::*;
@@ -27,7 +27,7 @@ fn settings_are_checked_changed_and_kept() {
     assert_eq!(coppice.anyone().get_config().told(), changed);
 }
 
-/// Candid drops a field that the receiver does not know, so a misspelt one changes nothing: each answer has what is in force.
+/// Candid drops a field that the receiver does not know, so a misspelt field changes nothing: each answer contains the settings in force.
 #[test]
 fn a_misspelt_field_changes_nothing_and_the_answer_says_what_is_in_force() {
     #[derive(CandidType)]
@@ -61,7 +61,7 @@ fn a_misspelt_field_changes_nothing_and_the_answer_says_what_is_in_force() {
     assert_eq!(set, Ok(settings));
     let set: Result<UtxoHeightsSet, UtxoPrunerError> = coppice.call(by, "set_heights", (heights,)).unwrap();
     assert_eq!(set.unwrap().heights, UtxoSetHeights { current: 5, persisted: None, processed: 3 });
-    // A plan of a change has the policy that the change would make.
+    // The plan of a change contains the policy that the change would make.
     let would = PrunePolicyArg { retain_days: Some(3), ..PrunePolicyArg::default() };
     assert_eq!(coppice.plan_with(Some(would)).unwrap().policy, PrunePolicy { retain_days: 3, ..policy.clone() });
     assert_eq!(coppice.plan().unwrap().policy, policy);

@@ -1,4 +1,4 @@
-//! What a producer can do that was stolen, or is wrong: little that is not undone.
+//! A stolen or faulty producer's key: almost everything it can do is undone.
 
 use coppice_interface::*;
 use coppice_tests::blocks::{block, block_id, hash, plain, upload};
@@ -51,14 +51,14 @@ fn a_producer_does_not_roll_back_deeper_however_often_it_is_called() {
     let too_deep = |lowest| Err(RollbackError::TooDeep { lowest });
     assert_eq!(rollback(&coppice, Who::Producer, 29), too_deep(30));
     assert_eq!(rollback(&coppice, Who::Producer, 30).unwrap().head, 30);
-    // From there on, and after an upgrade, it goes by the highest head, not by the one that is left.
+    // From then on, and after an upgrade, the bound counts from the highest head, not from the current one.
     for _ in 0..3 {
         assert_eq!(rollback(&coppice, Who::Producer, 29), too_deep(30));
         assert_eq!(rollback(&coppice, Who::Rival, 0), too_deep(30));
         coppice.upgrade();
     }
     assert_eq!(coppice.head(), Some(30));
-    // A block in the place of one that was rolled back does not move it, a higher one does.
+    // A block that replaces a rolled-back one does not move the bound; a higher block does.
     coppice.append(&in_place_of(31, 1)).unwrap();
     assert_eq!(rollback(&coppice, Who::Producer, 30).unwrap().head, 30);
     assert_eq!(rollback(&coppice, Who::Producer, 29), too_deep(30));
@@ -66,7 +66,7 @@ fn a_producer_does_not_roll_back_deeper_however_often_it_is_called() {
     assert_eq!(rollback(&coppice, Who::Producer, 31), too_deep(32));
     assert_eq!(rollback(&coppice, Who::Producer, 32).unwrap().head, 32);
 
-    // None at all, and as deep as one likes.
+    // 0 allows no rollback, and the largest value allows any depth.
     limit(&coppice, 0);
     assert_eq!(rollback(&coppice, Who::Producer, 31), too_deep(42));
     let again = Rollback { head: 32, removed: 0, has_more: false };
@@ -98,7 +98,7 @@ fn an_admin_rolls_back_deep_but_not_below_what_was_pruned() {
     assert_eq!(rollback(&coppice, Who::Admin, pruned + 2).unwrap().head, pruned + 2);
 }
 
-/// A rollback that an admin has begun is gone on with by the call that `RollbackUnderway` asks for.
+/// The producer completes a rollback that an admin began, with the call that `RollbackUnderway` asks for.
 #[test]
 fn a_producer_goes_on_with_an_admins_rollback_and_no_deeper() {
     let coppice = with_rival();
@@ -142,7 +142,7 @@ fn an_upload_is_its_producers_and_an_operators() {
     let (by, expires_at) = (Some(Who::Producer.principal()), seconds(&coppice) + 120);
     let open = || UploadError::UploadOpen { by, expires_at };
     for _ in 0..3 {
-        // The same block, another one, a block at once, a rollback: all of it waits.
+        // The same upload, another one, an append, a rollback: all are refused while the upload is open.
         let begun: Result<UploadProgress, AppendError> = call(&coppice, Who::Rival, "begin_block", begin.clone());
         assert_eq!(begun, Err(AppendError::UploadOpen { by, expires_at }));
         let other = upload(&plain(1, 7, 10), 10).0;
@@ -159,13 +159,13 @@ fn an_upload_is_its_producers_and_an_operators() {
             assert_eq!(call::<Result<bool, UploadError>>(&coppice, Who::Rival, "abort_block", number), Err(open()));
         }
     }
-    // What is kept is kept, for anybody who asks.
+    // The answer for a kept block is the same for every caller.
     let done: Result<Commit, UploadError> = call(&coppice, Who::Rival, "commit_block", block_id(&plain(0, 2, 1_000)));
     assert_eq!(done, Ok(Commit::Done));
     let known: Result<UploadProgress, AppendError> =
         call(&coppice, Who::Rival, "begin_block", upload(&plain(0, 2, 1_000), 100).0);
     assert_eq!(known.unwrap().missing, 0);
-    // The upload is as it was: its producer puts a chunk, an operator the others, and commits.
+    // The upload is unchanged: its producer puts a chunk, an operator puts the others and commits.
     coppice.upgrade();
     coppice.put(1, 0, chunks[0].clone()).unwrap();
     for (chunk, bytes) in (0..).zip(&chunks).skip(1) {
@@ -175,7 +175,7 @@ fn an_upload_is_its_producers_and_an_operators() {
     }
     let committed: Result<Commit, UploadError> = call(&coppice, Who::Operator, "commit_block", block_id(&large));
     assert_eq!(committed, Ok(Commit::Done));
-    // An operator also ends one; and no admin who is none.
+    // An operator may also abort it; an admin who is not an operator may not.
     coppice.producer().begin_block(&upload(&plain(2, 1, 9), 9).0).told().unwrap();
     let reject = coppice.by(Who::Admin).abort_block(2u64).heard().unwrap_err();
     assert!(reject.message.contains("access denied"), "{reject:?}");
@@ -229,7 +229,7 @@ fn each_producer_uploads_a_transaction_of_its_own() {
     let shown: Vec<_> = listed.iter().map(|open| (open.by, open.txid.clone(), open.progress.missing)).collect();
     let (by, rival) = (Some(Who::Producer.principal()), Some(Who::Rival.principal()));
     assert_eq!(shown, [(by, ours.id(), 1), (rival, theirs.id(), 2)]);
-    // Wrong bytes under the other's txid do not matter to the other.
+    // Wrong bytes under another producer's txid do not affect that producer's upload.
     assert_eq!(abort(Who::Rival, &theirs), Ok(true));
     begun(Who::Rival, &ours).unwrap();
     for chunk in 0..2 {
@@ -249,14 +249,14 @@ fn each_producer_uploads_a_transaction_of_its_own() {
     put(Who::Producer, &ours, 1).unwrap();
     assert!(matches!(create(Who::Rival), Err(UtxoCreateError::BadTransaction { .. })));
     create(Who::Producer).unwrap();
-    // What is left expires, and not a byte stays.
+    // Abandoned uploads expire, and no byte of them stays.
     coppice.pass(130);
     assert_eq!(coppice.anyone().utxo_list_uploads().told(), []);
     let owners = coppice.storage().owners;
     assert_eq!(owners[1].kept_bytes, 0, "{owners:?}");
 }
 
-/// A digest that is wrong would stop every indexer, and with them pruning: the block is refused as it comes.
+/// A block with a wrong digest would stop every indexer, and with them pruning: it is refused at once.
 #[test]
 fn a_new_canister_takes_no_block_whose_digests_are_wrong() {
     let coppice = Coppice::new();

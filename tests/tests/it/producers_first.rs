@@ -1,5 +1,5 @@
-//! Producers come first: in rounds of seven billion instructions, blocks that arrive at random wait no longer where the daemon works
-//! off a backlog beside them than where it is switched off. Rounds are the embedded host's.
+//! Producers come first: in rounds of seven billion instructions, blocks that arrive at random wait no longer while the daemon works off a
+//! backlog than while it is switched off. Rounds are those of the embedded host.
 
 use coppice_host::Host;
 use coppice_interface::*;
@@ -15,7 +15,7 @@ const BEFORE: u64 = 150;
 /// Blocks that are retained.
 const RETAINED: u64 = 20;
 
-/// Blocks that arrive: `COPPICE_ARRIVALS`, else so many as take seconds.
+/// Arriving blocks: `COPPICE_ARRIVALS`, or a number that takes seconds.
 fn arrivals() -> u64 {
     std::env::var("COPPICE_ARRIVALS").ok().and_then(|arrivals| arrivals.parse().ok()).unwrap_or(1_000)
 }
@@ -25,13 +25,13 @@ fn next(number: u64) -> AppendBlock {
     block(number, &ids, BODY)
 }
 
-/// A number in [0, 1), by a seed and a counter.
+/// A number in [0, 1), from a seed and a counter.
 fn random(seed: u64, counter: u64) -> f64 {
     let bytes = id(seed << 40 | counter);
     u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes")) as f64 / u64::MAX as f64
 }
 
-/// How many of a Poisson process with so many a round arrive in one: Knuth's product of uniform numbers.
+/// The number of arrivals in one round of a Poisson process with this mean: Knuth's product of uniform numbers.
 fn poisson(mean: f64, mut draw: impl FnMut() -> f64) -> u64 {
     let (limit, mut product, mut count) = ((-mean).exp(), draw(), 0);
     while product > limit {
@@ -41,7 +41,7 @@ fn poisson(mean: f64, mut draw: impl FnMut() -> f64) -> u64 {
     count
 }
 
-/// A canister with blocks that are due, and nothing pruned yet.
+/// A canister with blocks that are due, and none pruned yet.
 fn world() -> (Coppice, Arc<Host>) {
     let (coppice, host) = Coppice::embedded(default_arg());
     host.add_cycles(coppice.id, 1 << 60);
@@ -64,7 +64,7 @@ fn capacity(coppice: &Coppice, host: &Host) -> f64 {
     first.completed.len() as f64
 }
 
-/// The delays of all arrivals at a load, in rounds, and the status in the end.
+/// The delays of all arrivals at a load, in rounds, and the final status.
 fn delays(coppice: &Coppice, host: &Host, per_round: f64, seed: u64) -> (Vec<u64>, PruneStatus) {
     let (mut number, mut draws, mut delays) = (BEFORE, 0, Vec::new());
     let total = arrivals();
@@ -105,7 +105,7 @@ fn the_daemon_delays_nobody() {
         let (mut without, status) = delays(&coppice, &host, load * capacity, seed);
         assert_eq!(status.pruned_blocks, 0);
         host.restore(&start);
-        // So small a tick that there is always something left to do.
+        // Ticks are so small that they always leave work.
         let policy = PrunePolicyArg {
             retain_blocks: Some(RETAINED),
             timer_interval_secs: Some(1),

@@ -1,4 +1,4 @@
-//! Pruning through the interface: budgets, the daemon, and space that is used again.
+//! Pruning through the interface: budgets, the daemon, and reuse of space.
 
 use coppice_interface::*;
 use coppice_tests::blocks::{plain, plain_id};
@@ -9,7 +9,7 @@ fn policy(retain_blocks: u64) -> PrunePolicyArg {
     PrunePolicyArg { retain_blocks: Some(retain_blocks), min_kept_blocks: Some(0), ..PrunePolicyArg::default() }
 }
 
-/// The state after blocks below `oldest` went: what is gone is gone whole, what is kept is whole.
+/// Checks the state after blocks below `oldest` were pruned: they are removed completely, and the kept blocks are whole.
 fn check(coppice: &Coppice, oldest: u64, head: u64, body: usize) {
     let status = coppice.prune_status();
     assert_eq!((status.pruned_before_block, status.head), (oldest, Some(head)));
@@ -29,7 +29,7 @@ fn check(coppice: &Coppice, oldest: u64, head: u64, body: usize) {
     assert_eq!(storage.used_bytes, status.estimated_kept_bytes);
 }
 
-/// Every budget from one op to all: a run stops at every check point, and the state is whole at each.
+/// Every budget from one op to all: a run stops at every checkpoint, and the state is whole at each.
 #[test]
 fn a_run_stops_at_every_check_point() {
     let blocks = 8;
@@ -120,7 +120,7 @@ fn a_bad_policy_is_refused_and_the_one_in_force_stays() {
     assert_eq!(coppice.anyone().get_prune_policy().told(), Some(set));
 }
 
-/// The reason for it all: a moving window of blocks stops growing, and stays there.
+/// The purpose of the project: memory of a moving window of blocks stops growing.
 #[test]
 fn memory_stops_growing() {
     let coppice = Coppice::new();

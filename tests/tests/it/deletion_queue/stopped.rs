@@ -32,7 +32,7 @@ fn stopped_deletions_end_leases_and_take_completions() {
     assert_eq!((stores[0].leased, stores[0].waiting), (0, 23));
     assert_eq!(complete_lease(&coppice, OTHER, &second, (&ids(&second.rows), &[])), Err(BlobDeletionError::Expired));
     assert_eq!((pending(&coppice), acquire(&coppice, OTHER, wanted(10, None))), (vec![], None));
-    // Rows can be scheduled and cancelled meanwhile, and an operator or feeder can keep blobs.
+    // Rows can be scheduled and cancelled meanwhile.
     schedule(&coppice, 40, 5);
     assert_eq!(coppice.producer().cancel_blob_deletion(&name(20)).told(), Ok(true));
     stop(&coppice, Who::Admin, false).unwrap();

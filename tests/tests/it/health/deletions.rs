@@ -1,11 +1,11 @@
-//! Blobs outside that are due, while no worker takes them.
+//! External blobs that are due while no worker takes them.
 
 use super::*;
 use coppice_interface::UtxoBlockAssemblyState::Running;
 use serde_bytes::ByteBuf;
 
 const HALF_AN_HOUR: u64 = 1_800;
-/// Half hours after which what waits is named at the latest: six hours, and until it is looked at.
+/// Half hours after which waiting blobs have been reported: six hours, and the time until the next check.
 const NAMED: u32 = 14;
 
 fn start() -> Coppice {
@@ -15,7 +15,7 @@ fn start() -> Coppice {
     coppice
 }
 
-/// A block has this height.
+/// Notifies a block of this height.
 fn block(coppice: &Coppice, height: u32) {
     coppice.producer().notify_block(height, true).heard().unwrap().unwrap();
     coppice.pass(60);
@@ -68,7 +68,7 @@ fn blobs_that_are_due_and_that_no_worker_takes_are_named_after_six_hours() {
     let coppice = start();
     pass(&coppice, NAMED);
     assert_eq!(health(&coppice).problems, [], "there is no queue");
-    // Workers leave ten blocks alone: 91 is due from 101 on.
+    // Workers leave the last ten blocks alone: a blob with height 91 is due from height 101 on.
     block(&coppice, 100);
     schedule(&coppice, 1, StoreType::Tx, 91);
     pass(&coppice, NAMED);
@@ -91,7 +91,7 @@ fn blobs_that_are_due_and_that_no_worker_takes_are_named_after_six_hours() {
     pass(&coppice, 1);
     let later = raised(&coppice, ProblemCode::BlobDeletionsWait, Severity::Warning, says);
     assert_eq!(later.since, problem.since);
-    // A worker comes.
+    // A worker leases a row.
     let row = lease(&coppice, 1, 0, &[]);
     cleared(&coppice, ProblemCode::BlobDeletionsWait);
     complete(&coppice, &row);
@@ -123,7 +123,7 @@ fn a_persister_bounds_what_is_due_and_within_the_safety_window_nothing_is() {
         Severity::Warning,
         "store type Temp: the first is due from height 40",
     );
-    // What is taken back waits no more.
+    // A cancelled row no longer waits.
     assert!(coppice.producer().cancel_blob_deletion(&name(4, StoreType::Temp)).told().unwrap());
     cleared(&coppice, ProblemCode::BlobDeletionsWait);
     pass(&coppice, 1);
@@ -139,7 +139,7 @@ fn a_worker_that_takes_blobs_is_there_for_the_store_types_that_it_takes() {
     for of in 0..20 {
         schedule(&coppice, of, StoreType::Tx, 10);
     }
-    // One row in five hours, by a lease that is completed or expires, or without one, done or failed.
+    // One row every five hours, by a lease that is completed or expires, or without a lease, completed or failed.
     for round in 0..8 {
         pass(&coppice, 10);
         assert!(!is_raised(&coppice), "round {round}");
@@ -165,13 +165,13 @@ fn a_worker_that_takes_blobs_is_there_for_the_store_types_that_it_takes() {
             }
         }
     }
-    // A lease of twelve hours: somebody is at it. When it is over, it is as if nobody had come.
+    // During a lease of twelve hours a worker counts as present. After the lease has expired, no worker counts as present.
     lease(&coppice, 1, 43_200, &[]);
     pass(&coppice, 23);
     assert!(!is_raised(&coppice));
     pass(&coppice, NAMED + 2);
     assert!(is_raised(&coppice));
-    // He takes of one store type, and nobody of the other.
+    // The worker takes blobs of one store type only, and no worker takes the other type.
     schedule(&coppice, 100, StoreType::BlockPersister, 90);
     for _ in 0..3 {
         complete(&coppice, &lease(&coppice, 1, 0, &[StoreType::Tx]));

@@ -1,9 +1,9 @@
-//! A head whose record is damaged, and what `health` says to do.
+//! A head whose record is damaged, and the remedy that `health` names.
 
 use super::*;
 use coppice_tests::blocks::plain_id;
 
-/// Overwrites the mark of the record of a block.
+/// Overwrites the magic of a block's record.
 fn damage_record(coppice: &Coppice, host: &coppice_host::Host, number: u64) {
     // The number lies at 8, the hash at 64.
     let is_record = |head: &[u8]| head[..2] == [0x0C, 0xB1] && head[8..16] == number.to_le_bytes();
@@ -18,7 +18,7 @@ fn a_head_that_cannot_be_read_is_rolled_back_and_appended_again() {
     damage_record(&coppice, &host, 5);
     let problem = raised(&coppice, ProblemCode::HeadUnreadable, Severity::Critical, "cannot be decoded");
     assert!(problem.action.contains("rollback_to"), "{problem:?}");
-    // What is noticed each half an hour stays noticed in between, and over an upgrade.
+    // `health` notices the damage every half hour; the problem stays raised in between, and over an upgrade.
     coppice.pass(1_800);
     let since = || raised(&coppice, ProblemCode::HeadUnreadable, Severity::Critical, "").since;
     let noticed = since();
@@ -31,7 +31,7 @@ fn a_head_that_cannot_be_read_is_rolled_back_and_appended_again() {
     cleared(&coppice, ProblemCode::HeadUnreadable);
     coppice.append_plain(5..6, 1_000);
     cleared(&coppice, ProblemCode::HeadUnreadable);
-    // The block is there as if nothing had been, and goes like any other one; that there was damage is said until somebody has seen it.
+    // The block is whole again, and is pruned like any other block. The damage is reported until it is acknowledged.
     let check = |number: u64| {
         assert_eq!(coppice.block(number).unwrap().body, plain(number, 3, 1_000).body);
         (0..3).for_each(|nth| assert_eq!(coppice.location(plain_id(number, u64::from(nth))), Ok((number, nth))));
@@ -50,7 +50,7 @@ fn a_head_that_cannot_be_read_is_rolled_back_and_appended_again() {
     assert!(health(&coppice).healthy, "{:?}", health(&coppice));
 }
 
-/// Nothing lies below it, so the chain goes on above.
+/// No block lies below the damaged one, so the chain continues above it.
 #[test]
 fn the_only_block_cannot_be_read_and_the_next_one_is_appended() {
     let (coppice, host) = Coppice::embedded(default_arg());

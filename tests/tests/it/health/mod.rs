@@ -1,5 +1,5 @@
-//! What `health` says, by code: each is raised and cleared. Those that want a fault, cycles taken away or a run of the pruner are with their
-//! like: `cycles`, `traps`, `pruner`.
+//! The problems of `health`, by code: each is raised and cleared. Problems that need a fault, low cycles or a run of the pruner are tested
+//! in `cycles`, `traps` and `pruner`.
 
 mod deletions;
 mod head;
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 const NS: u64 = 1_000_000_000;
 
-/// `health`, but for the notice of settings that every canister has which is told a height and keeps its settings.
+/// `health` without the notice about `max_height_jump`, which is raised on every canister with a notified height and default settings.
 fn health(coppice: &Coppice) -> Health {
     let mut health = coppice.health();
     health.problems.retain(|problem| problem.code != ProblemCode::HeightJumpWide);
@@ -26,7 +26,7 @@ fn found(coppice: &Coppice, code: ProblemCode) -> Option<Problem> {
     health(coppice).problems.into_iter().find(|problem| problem.code == code)
 }
 
-/// A problem that must be there, and says what it should.
+/// Asserts that a problem is raised with this severity and text. Returns the problem.
 fn raised(coppice: &Coppice, code: ProblemCode, severity: Severity, says: &str) -> Problem {
     let health = health(coppice);
     let problem = health.problems.iter().find(|problem| problem.code == code);
@@ -43,7 +43,7 @@ fn cleared(coppice: &Coppice, code: ProblemCode) {
     assert_eq!(found(coppice, code), None);
 }
 
-/// The dashboard.
+/// The dashboard's HTML.
 fn page(coppice: &Coppice) -> String {
     let request = HttpRequest {
         method: "GET".into(),
@@ -74,7 +74,7 @@ fn nothing_is_wrong_with_a_new_canister() {
     assert_eq!((health.healthy, health.problems), (true, vec![]));
 }
 
-/// A canister without setup is healthy: its page says what is missing, and which commands to type.
+/// A canister without setup is healthy: its page names what is missing, and the commands to type.
 #[test]
 fn what_was_never_set_up_is_no_problem_and_says_what_to_type() {
     let coppice = Coppice::with(InitArg::default());
@@ -96,7 +96,7 @@ fn what_was_never_set_up_is_no_problem_and_says_what_to_type() {
     coppice.set_policy(policy(PrunePolicyArg { retain_blocks: Some(3), ..Default::default() })).unwrap();
     assert_eq!((missing(), is_new()), (vec![], false));
     assert!(page(&coppice).contains("<h1>All is well</h1>"));
-    // An admin, and no operator, may declare that a canister without an exporter is set up as meant.
+    // An admin who is not an operator may declare that a canister without an exporter is set up as intended.
     coppice.remove_exporter(Who::Exporter, true).unwrap();
     assert_eq!((missing(), is_new()), (vec!["NoExporter".to_string()], true));
     let change = ConfigChange { set_up_as_meant: Some(true), ..Default::default() };
@@ -109,7 +109,7 @@ fn what_was_never_set_up_is_no_problem_and_says_what_to_type() {
     assert_eq!(missing(), ["NoProducer"]);
 }
 
-/// Calls alone are executed, and no timer, which only the embedded host does: a server's round fires what is due.
+/// Executes calls but no timers, which only the embedded host can do: a round of a server fires the due timers.
 #[test]
 fn a_timer_is_overdue_until_it_fires() {
     let (coppice, host) = Coppice::embedded(default_arg());
@@ -120,7 +120,7 @@ fn a_timer_is_overdue_until_it_fires() {
         let nothing = candid::encode_args(()).unwrap();
         coppice.ic.update(coppice.id, Who::Controller.principal(), "get_head", nothing).unwrap();
     };
-    // The net may be one interval late.
+    // The safety timer may be one interval late.
     let before = host.checkpoint();
     no_timer_fires(1_130);
     cleared(&coppice, ProblemCode::TimerOverdue);
@@ -132,7 +132,8 @@ fn a_timer_is_overdue_until_it_fires() {
     cleared(&coppice, ProblemCode::TimerOverdue);
 }
 
-/// A trap in the platform's timer itself leaves none. What an operator is told to call then, and what else it may call first.
+/// A trap in the platform's timer message loses the timer. Calls each method that `health` recommends then, and others that an operator may
+/// call first.
 #[test]
 fn a_timer_that_is_lost_is_woken_by_an_operators_call() {
     type Call = fn(&Coppice);
@@ -221,7 +222,7 @@ fn an_exporter_that_holds_pruning_is_named_with_the_time_to_emergency() {
     assert!(problem.message.contains("emergency water comes in about "), "{problem:?}");
     let since = coppice.prune_status().backlog.held_since.unwrap();
     assert_eq!(problem.since, since * NS);
-    // An upgrade begins anew to measure how fast the chain grows.
+    // An upgrade restarts the measurement of the chain's growth.
     coppice.upgrade();
     raised(&coppice, ProblemCode::ExportHeld, Severity::Warning, "to emergency water is not known yet");
     coppice.pass(600);
@@ -230,7 +231,7 @@ fn an_exporter_that_holds_pruning_is_named_with_the_time_to_emergency() {
     coppice.ack(Who::Exporter, 9, &hash(9)).unwrap();
     coppice.pass(60);
     cleared(&coppice, ProblemCode::ExportHeld);
-    // Nobody who must be there.
+    // No exporter is registered, and one is required.
     coppice.remove_exporter(Who::Exporter, true).unwrap();
     configure(&coppice, ConfigChange { require_export: Some(true), ..Default::default() });
     coppice.append_plain(10..20, 1_000);
@@ -241,7 +242,8 @@ fn an_exporter_that_holds_pruning_is_named_with_the_time_to_emergency() {
     cleared(&coppice, ProblemCode::ExportHeld);
 }
 
-/// The count makes blocks due, and the limit of bytes is reached by what an exporter holds of them: not all is well until then.
+/// The block count makes blocks due while an exporter holds them, and the held blocks reach the limit of bytes: `health` must be unhealthy
+/// before then.
 #[test]
 fn an_exporter_that_holds_what_the_count_makes_due_is_a_problem_before_appends_are_refused() {
     let coppice = Coppice::new();
@@ -291,12 +293,12 @@ fn emergency_water_says_who_holds_pruning_back() {
 
 #[test]
 fn the_cap_is_near_and_then_reached() {
-    /// Pages that are UTXO records' reserve.
+    /// Pages reserved for UTXO records.
     const RESERVE: u64 = 1_024;
     let coppice = Coppice::new();
     coppice.append_plain(0..1, 10);
     let cap = |pages: u64| configure(&coppice, ConfigChange { max_stable_pages: Some(pages), ..Default::default() });
-    // No cap may be lower than what an empty canister takes, and a bucket of memory has 256 pages.
+    // A cap cannot be lower than what an empty canister takes, and memory grows in buckets of 256 pages.
     let mut number = 1;
     while coppice.storage().billed_bytes >> 16 < 5_120 {
         coppice.append_plain(number..number + 1, 1_900_000);
@@ -318,10 +320,10 @@ fn the_cap_is_near_and_then_reached() {
         assert_eq!(found(&coppice, ProblemCode::MemoryNearCap).is_some(), near, "{left} pages are left");
         assert_eq!(found(&coppice, ProblemCode::MemoryAtCap).is_some(), at, "{left} pages are left");
     }
-    // A twentieth of a large cap is to be left.
+    // With a large cap, `MemoryNearCap` is raised when less than a twentieth is left.
     cap(8_192_000);
     cleared(&coppice, ProblemCode::MemoryNearCap);
-    // What is billed never becomes less, and what pruned blocks leave is taken anew.
+    // The billed memory never decreases, and new blocks reuse the space of pruned ones.
     cap(billed + RESERVE);
     raised(&coppice, ProblemCode::MemoryAtCap, Severity::Critical, "of which new blobs can take");
     let few = PrunePolicyArg { retain_blocks: Some(10), ..PrunePolicyArg::default() };
@@ -380,7 +382,7 @@ fn a_head_goes_stale_and_knows_since_when() {
     cleared(&coppice, ProblemCode::HeadStale);
 }
 
-/// The first message or tick that notices a problem says since when it is, and nobody says it anew.
+/// The first message or tick that notices a problem sets `since`, and later ones keep it.
 #[test]
 fn since_when_is_kept_over_an_upgrade() {
     let coppice = Coppice::with(InitArg { max_stable_pages: Some(5_120), ..default_arg() });
@@ -430,7 +432,7 @@ fn pruning_that_is_behind_is_so_over_an_upgrade() {
     cleared(&coppice, ProblemCode::PruneBehind);
 }
 
-/// The age of the head is reckoned from when it was appended, and not from the next sample.
+/// The age of the head counts from its append, not from the next sample.
 #[test]
 fn a_stale_head_is_as_old_as_it_is() {
     let coppice = Coppice::new();

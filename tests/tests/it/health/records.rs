@@ -10,7 +10,7 @@ const HOUR: u64 = 3_600;
 /// Bytes of the smallest blob.
 const BLOB: u64 = 64 << 10;
 
-/// A job, named when it has waited for more than an hour since a tick noticed it; who never has any is well.
+/// A job is reported when it has waited for more than an hour since a tick noticed it. A canister without jobs is healthy.
 #[test]
 fn a_job_that_waits_for_the_block_assembly_is_named_after_an_hour() {
     let world = World::as_installed();
@@ -19,7 +19,7 @@ fn a_job_that_waits_for_the_block_assembly_is_named_after_an_hour() {
     assert_eq!(health(coppice).problems, [], "nobody tells heights");
     World::scheduled(world.block(10, true));
     coppice.pass(600);
-    // It is noticed by now. What takes its place waits no less, and an upgrade forgets nothing.
+    // A tick has noticed the job by now. The job that replaces it inherits the waiting time, and so does an upgrade.
     let noticed = health(coppice).time;
     World::scheduled(world.block(11, true));
     coppice.upgrade();
@@ -38,11 +38,11 @@ fn a_job_that_waits_for_the_block_assembly_is_named_after_an_hour() {
     world.assembly(Running);
     cleared(coppice, ProblemCode::UtxoPrunerWaits);
     world.finish(job.id);
-    // It stops, and there is nothing to do.
+    // The block assembly stops while there is no job.
     world.assembly(NotRunning);
     (0..12).for_each(|_| coppice.pass(600));
     assert_eq!(health(coppice).problems, []);
-    // Twice it stops for less than an hour while there is.
+    // The block assembly stops twice for less than an hour while there is a job.
     for height in [13, 14] {
         World::scheduled(world.persisted(height));
         (0..5).for_each(|_| coppice.pass(600));
@@ -52,7 +52,7 @@ fn a_job_that_waits_for_the_block_assembly_is_named_after_an_hour() {
         assert_eq!(health(coppice).problems, []);
         world.assembly(NotRunning);
     }
-    // An operator may give the job up.
+    // An operator may cancel the job.
     let job = World::scheduled(world.persisted(15));
     (0..8).for_each(|_| coppice.pass(600));
     raised(coppice, ProblemCode::UtxoPrunerWaits, Severity::Warning, "height 15");
@@ -75,7 +75,7 @@ fn a_pruner_that_is_switched_off_with_a_job_to_do() {
         let says = format!("job {} for height 20 of UTXO records is due", job.id);
         raised(coppice, ProblemCode::UtxoPrunerOff, Severity::Warning, &says)
     };
-    // Somebody looks at something.
+    // A query in between does not reset the waiting time.
     coppice.pass(600);
     coppice.pass(HOUR - 120);
     assert_eq!(health(coppice).problems, []);
@@ -89,7 +89,7 @@ fn a_pruner_that_is_switched_off_with_a_job_to_do() {
     switch(true);
     cleared(coppice, ProblemCode::UtxoPrunerOff);
     world.finish(job.id);
-    // A job that is under way is no less to be done, and may be given up.
+    // A running job also counts, and may be cancelled.
     world.slow();
     let txs = crate::pruner::world::orphans(0..4);
     world.done(10, &txs);
@@ -99,14 +99,14 @@ fn a_pruner_that_is_switched_off_with_a_job_to_do() {
     (0..8).for_each(|_| coppice.pass(600));
     let problem = found(coppice, ProblemCode::UtxoPrunerOff).unwrap();
     assert!(problem.message.contains(&format!("job {} for height 21 of", job.id)), "{problem:?}");
-    // What is off may also wait.
+    // A job of a pruner that is switched off may also wait for the block assembly.
     world.assembly(NotRunning);
     (0..8).for_each(|_| coppice.pass(600));
     let codes = |health: Health| health.problems.into_iter().map(|problem| problem.code).collect::<Vec<_>>();
     assert_eq!(codes(health(coppice)), [ProblemCode::UtxoPrunerWaits, ProblemCode::UtxoPrunerOff]);
     coppice.operator().cancel_prune_job(job.id).told().unwrap();
     assert_eq!(health(coppice).problems, []);
-    // Who drives it by hand has it switched off on purpose.
+    // An operator who prunes manually has switched the pruner off on purpose.
     world.assembly(Running);
     coppice.operator().prune_utxos(21).told().unwrap();
     world.assembly(NotRunning);
@@ -124,12 +124,12 @@ fn transactions_fill_what_they_may_of_the_blob_store() {
         configure_utxo(coppice, change).unwrap();
     };
     world.configure(UtxoSettingsChange { externalize_all: Some(true), ..Default::default() });
-    // Nothing is kept: the limit is as it was meant.
+    // The limit is not reported while the BlobStore holds no data of transactions.
     for bytes in [0, 1, BLOB, u64::MAX] {
         limit(bytes);
         assert_eq!(health(coppice).problems, [], "{bytes}");
     }
-    // Of a small limit half is to be left: 20 leave as much, 21 less, 40 nothing.
+    // With a small limit half must be left: 20 blobs leave half, 21 leave less, 40 leave nothing.
     limit(40 * BLOB);
     let txs: Vec<Tx> = (0..40).map(|salt| Tx::orphan(salt, 1)).collect();
     let near = || found(coppice, ProblemCode::ExternalNearFull).is_some();
@@ -150,7 +150,7 @@ fn transactions_fill_what_they_may_of_the_blob_store() {
     assert_eq!(refused, [Err(UtxoCreateError::ExternalFull { limit: 40 * BLOB })]);
     coppice.upgrade();
     assert!(full());
-    // The limits at which each begins, and ends.
+    // The limits at which each problem begins and ends.
     for (bytes, is_near, is_full) in [
         (0, false, false),
         (1, false, true),
@@ -167,7 +167,7 @@ fn transactions_fill_what_they_may_of_the_blob_store() {
     limit(41 * BLOB);
     all_ok(create(coppice, 10, vec![Tx::orphan(99, 1).record()]));
     assert!(full());
-    // Records that are pruned give theirs back.
+    // Pruned records free their blobs.
     world.prune(20);
     assert_eq!(world.count(&txs), 0);
     assert!(!near() && !full());

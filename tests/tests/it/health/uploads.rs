@@ -1,4 +1,4 @@
-//! Uploads that stay open: nobody goes on with them and they do not expire, or calls keep them open.
+//! Uploads that stay open: abandoned ones that do not expire, and ones that calls keep open.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn begin(coppice: &Coppice, number: u64) {
     coppice.producer().begin_block(&begin).told().unwrap();
 }
 
-/// One upload of a block after the other is left, and dropped in each way that `health` names.
+/// Abandons one upload of a block after another, and drops each in one of the ways that `health` names.
 #[test]
 fn the_upload_of_a_block_that_is_left_and_kept_open() {
     let coppice = Coppice::new();
@@ -33,7 +33,7 @@ fn the_upload_of_a_block_that_is_left_and_kept_open() {
     let problem = raised(says);
     assert!(problem.since.abs_diff(begun) <= 5 * NS, "{problem:?}, begun at {begun}");
     assert!(page(&coppice).contains("UploadStuck"));
-    // Its producer goes on.
+    // The producer completes the upload.
     let (_, chunks) = upload(&plain(0, 3, 5_000), 1_000);
     coppice.put(0, 0, chunks[0].clone()).unwrap();
     cleared(&coppice, ProblemCode::UploadStuck);
@@ -42,7 +42,7 @@ fn the_upload_of_a_block_that_is_left_and_kept_open() {
     // An operator drops it.
     assert!(coppice.operator().abort_block(0).told().unwrap());
     assert_eq!(health(&coppice).problems, []);
-    // A lower expiry has the daemon drop it.
+    // With a lower expiry the daemon drops the upload.
     begin(&coppice, 0);
     coppice.pass(2 * HOUR);
     raised("the upload of block 0 for 2 h");
@@ -73,7 +73,7 @@ fn the_upload_of_a_transaction_that_is_left_and_kept_open() {
     raised();
     coppice.upgrade();
     raised();
-    // Each of both is to go.
+    // Both uploads must be dropped.
     for who in [Who::Producer, Who::Rival] {
         raised();
         assert!(coppice.by(who).utxo_abort_transaction(&arg.txid).told().unwrap());
@@ -87,7 +87,7 @@ fn the_upload_of_a_transaction_that_is_left_and_kept_open() {
     assert_eq!((health(&coppice).problems, coppice.anyone().utxo_list_uploads().told()), (vec![], vec![]));
 }
 
-/// Somebody touches it for ever. Uploads that bring their blocks are many, and each is open for a while.
+/// Repeated calls keep one upload open. Uploads of blocks that are completed do not count, even if one is open at each sample.
 #[test]
 fn the_upload_of_a_block_that_calls_keep_open() {
     let coppice = Coppice::new();
@@ -97,7 +97,7 @@ fn the_upload_of_a_block_that_calls_keep_open() {
             coppice.pass(100);
         }
     };
-    // For two hours there is one at each sample, and a block in each half hour.
+    // For two hours an upload is open at each sample, and one block is completed every half hour.
     for number in 0..4 {
         let block = plain(number, 3, 5_000);
         for _ in 0..18 {
@@ -120,7 +120,7 @@ fn the_upload_of_a_block_that_calls_keep_open() {
     assert!(problem.action.contains("abort_block") && !problem.action.contains("upload_expiry_secs"), "{problem:?}");
     assert!(coppice.operator().abort_block(9).told().unwrap());
     assert_eq!(health(&coppice).problems, []);
-    // Who begins anew is not stuck at once.
+    // A new upload is not reported as stuck at once.
     coppice.pass(60);
     touch(3);
     cleared(&coppice, ProblemCode::UploadStuck);
