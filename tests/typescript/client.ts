@@ -1,4 +1,4 @@
-// What a client writes against the generated binding. `scripts/typescript` compiles it; nobody runs it.
+// A client's code against the generated binding. `scripts/typescript` compiles it without running it.
 import { Actor, HttpAgent } from "@icp-sdk/core/agent";
 import type { _SERVICE, AppendBlock, AppendBlockResult, UtxoCreateBatchResult } from "./out/declarations/coppice.did.js";
 import { idlFactory } from "./out/declarations/coppice.did.js";

@@ -1,5 +1,5 @@
-// The deletion queue's three ways, by a Candid library that has read the .did. A test of the command runs it (`--test network`): with the
-// gateway's address, the canister, the seed of a worker's key in hexadecimal, and a height. It says in JSON what it was answered.
+// The deletion queue's three ways, through a Candid library that has read the .did. A test of the command runs it (`--test network`) with
+// the gateway's address, the canister, the seed of a worker's key in hexadecimal, and a height. Prints the answers as JSON.
 import { Actor, HttpAgent } from "@icp-sdk/core/agent";
 import { Ed25519KeyIdentity } from "@icp-sdk/core/identity";
 import { idlFactory } from "./out/declarations/coppice.did.js";
@@ -17,7 +17,7 @@ const ok = (answer) => {
 };
 const pending = (limit) => queue.get_pending_blob_deletions(due, limit, [[{ store_type: { Tx: null }, file_type: ["tx"] }]]);
 
-// By itself: the first is gone, one fails and is given up, one was scheduled above what was seen.
+// Individual calls: the first row is removed, one fails and is given up, one was scheduled above the reported height.
 const [first, second, third] = ids(await pending(3));
 const individual = {
   removed: ok(await queue.remove_blob_deletion(first, [due])),
@@ -27,7 +27,7 @@ const individual = {
   third: ok(await queue.remove_blob_deletion(third, [])),
 };
 
-// Many at once.
+// Batches without a lease.
 const [failed, ...completed] = ids(await pending(5));
 const batch = ok(
   await queue.complete_blob_deletions({
@@ -38,7 +38,7 @@ const batch = ok(
   }),
 );
 
-// By leases: one row is not known, the others are gone; said again the answer is the same.
+// Leases: one row is unknown, the others are removed; the repeated call has the same answer.
 const wanted = {
   height: 0,
   limit: 6,

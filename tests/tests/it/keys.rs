@@ -128,7 +128,7 @@ fn a_reader_pages_while_blocks_come_and_go() {
     assert_eq!(coppice.find(b"a", Some(&late), 1), Err(KeyError::Behind { head: Some(15) }));
 }
 
-/// The longest page, and the longest list of links to removed transactions.
+/// The longest page, and the longest list of links that repeat one transaction.
 #[test]
 fn what_a_call_takes_is_bounded() {
     let (coppice, host) = Coppice::embedded(default_arg());

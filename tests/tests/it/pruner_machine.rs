@@ -1,12 +1,12 @@
-//! The pruner of UTXO records as a state machine: random histories of everything that touches records, heights and jobs, with
-//! upgrades between any two messages, messages that trap, wrong heights and their repair, memory that is full and cycles that are low,
-//! against a plain model.
+//! State machine test of the pruner of UTXO records: random histories of everything that changes records, heights and jobs, with upgrades
+//! between any two messages, messages that trap, wrong heights and their repair, full memory and low cycles, against a plain model.
 //!
-//! How much a tick deletes is a question of budgets, which the model leaves to the canister: behind each tick every record is
-//! looked at, each change is judged ("was this allowed under the run's heights?") and taken over; everything else must be
-//! as the model says. What a run owes when it is done is judged then.
+//! The model does not predict how much a tick deletes, because that depends on budgets. After each tick every record is examined, each
+//! change is checked ("was this allowed under the run's heights?") and adopted; everything else must match the model. The duties of a run
+//! are checked when it is done.
 //!
-//! The machine is tried on a canister that is none ([`reference`]): with that it agrees, and each of that one's faults it finds.
+//! The machine itself is tested on a reference without a canister ([`reference`]): it agrees with the reference, and finds each of the
+//! reference's deliberate faults.
 
 mod dues;
 mod end;
@@ -36,10 +36,10 @@ use std::cell::RefCell;
 use steps::{History, history};
 use trapping::Trapping;
 
-/// What went wrong, in a sentence.
+/// A failure is described in a sentence.
 type Outcome<T = ()> = Result<T, String>;
 
-/// Lets a history happen; and what was seen in it.
+/// Runs a history. Returns the outcome and the events.
 fn happens((coppice, trapping): (Coppice, Trapping), history: &History) -> (Outcome, Seen) {
     let mut machine = match Machine::new(coppice, trapping, history) {
         Ok(machine) => machine,
@@ -51,7 +51,7 @@ fn happens((coppice, trapping): (Coppice, Trapping), history: &History) -> (Outc
     (outcome, machine.counts)
 }
 
-/// A new canister. Only the embedded host has its messages trap.
+/// A new canister. Only the embedded host can make its messages trap.
 fn canister() -> (Coppice, Trapping) {
     if coppice_ic::chosen() != Backend::Host {
         return (Coppice::new(), Trapping::None);
@@ -64,7 +64,7 @@ fn add(all: &mut Seen, seen: Seen) {
     seen.into_iter().for_each(|(what, times)| *all.entry(what).or_default() += times);
 }
 
-/// Histories: `PROPTEST_CASES`, else so many as take seconds; a server takes longer for each call.
+/// The number of histories: `PROPTEST_CASES`, or a number that takes seconds; a server takes longer for each call.
 fn cases() -> u32 {
     let few = if coppice_ic::chosen() == Backend::Host { 48 } else { 4 };
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(few)
@@ -75,7 +75,7 @@ fn any_history_is_as_the_model_says() {
     let cases = cases();
     let config = Config { cases, max_shrink_iters: 400, failure_persistence: None, ..Config::default() };
     let (all, progress) = (RefCell::new(Seen::new()), std::env::var_os("COPPICE_PROGRESS").is_some());
-    // Without a number of histories they are the same every time.
+    // Without `PROPTEST_CASES` the histories are the same in each run.
     let mut runner = match std::env::var_os("PROPTEST_CASES") {
         Some(_) => TestRunner::new(config),
         None => TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha)),
@@ -108,7 +108,7 @@ fn any_history_is_as_the_model_says() {
     assert!(missing.is_empty(), "never: {missing:?} of {all:#?}");
 }
 
-/// Checks that a history excuses, and those that it does not: one in twenty at most, or the excuse is too wide.
+/// Excused checks, each with the checks that were made: if more than one in twenty is excused, the excuse is too wide.
 const EXCUSES: [(&str, &str); 6] = [
     ("excused: a parent that came late", "a parent is preserved"),
     ("excused: a parent that was made or preserved in the middle of a run", "a parent is preserved"),
@@ -118,7 +118,7 @@ const EXCUSES: [(&str, &str); 6] = [
     ("excused: kept are counted roughly", "kept are counted"),
 ];
 
-/// Ends a test where too much was excused.
+/// Fails if too many checks were excused.
 fn few_excuses(all: &Seen) {
     let times = |what: &str| all.get(what).copied().unwrap_or(0);
     for (excused, checked) in EXCUSES {
@@ -130,7 +130,7 @@ fn few_excuses(all: &Seen) {
     }
 }
 
-/// What a few histories have seen already.
+/// Events that even a few histories must contain.
 const SURE: [&str; 13] = [
     "a double spend won",
     "a wrong height was told",
@@ -147,7 +147,7 @@ const SURE: [&str; 13] = [
     "an operator has records pruned",
 ];
 
-/// What histories must have seen.
+/// Events that many histories must contain.
 const SEEN: [&str; 49] = [
     "a call trapped",
     "a double spend won",
@@ -200,17 +200,17 @@ const SEEN: [&str; 49] = [
     "what was deleted does not spend again",
 ];
 
-/// The same histories, every time.
+/// The same histories in each run.
 fn histories() -> impl Iterator<Item = History> {
     let mut runner = TestRunner::deterministic();
     std::iter::repeat_with(move || history().new_tree(&mut runner).expect("nothing is filtered").current())
 }
 
-/// The histories are worth something: whatever can happen, happens; and the machine agrees with what is right.
+/// The histories cover every event, and the machine agrees with a correct pruner.
 #[test]
 fn whatever_can_happen_happens() {
     let mut all = Seen::new();
-    // Records of thousands take as long as ten others.
+    // A history with thousands of outputs takes as long as ten others.
     let few = |(number, history): &(usize, History)| !history.has_large() || number % 4 == 0;
     for (_, history) in histories().enumerate().filter(few).take(500) {
         let coppice = reference::canister(Family::new(&history.transactions), None);
@@ -223,7 +223,7 @@ fn whatever_can_happen_happens() {
     assert!(seldom.is_empty(), "seldom or never: {seldom:?} of {all:#?}");
 }
 
-/// The machine sees what is wrong.
+/// The machine detects each deliberate fault.
 #[test]
 fn each_fault_is_found() {
     for &fault in Fault::ALL {
@@ -236,7 +236,7 @@ fn each_fault_is_found() {
             });
             found.map(|(number, _)| number)
         };
-        // Where histories are drawn otherwise than before, the fault is found elsewhere.
+        // If the generator of histories has changed, another history finds the fault.
         let found = search(fault.seldom().saturating_sub(8), 16).or_else(|| search(0, 1_500));
         assert!(found.is_some(), "{fault:?} is not found");
         if std::env::var_os("COPPICE_PROGRESS").is_some() {

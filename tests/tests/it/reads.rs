@@ -1,4 +1,4 @@
-//! Queries: what they give back, and each of their errors.
+//! Queries: their answers, and each of their errors.
 
 use coppice_interface::*;
 use coppice_tests::blocks::{self, hash, plain, plain_id};

@@ -12,12 +12,12 @@ use coppice_tests::transactions::Tx;
 use serde_bytes::ByteBuf;
 
 const MIB: u64 = 1 << 20;
-/// Bytes that are kept below `max_stable_pages` for records that are there.
+/// Bytes below `max_stable_pages` that are reserved for existing records.
 const RESERVE: u64 = 64 * MIB;
 /// The target of the chain in these tests.
 const TARGET: u64 = 64 * MIB;
 
-/// A canister of 640 MiB, of which the chain may keep some.
+/// A canister of 640 MiB with a target for the chain.
 fn small() -> World {
     let coppice = Coppice::with(InitArg { max_stable_pages: Some(10_240), ..default_arg() });
     let policy = PrunePolicyArg { target_bytes: Some(TARGET), min_kept_blocks: Some(1), ..PrunePolicyArg::default() };
@@ -45,7 +45,7 @@ fn outside(number: u64, outputs: usize) -> UtxoCreate {
     UtxoCreate { source, mined: None, locked: Some(true), conflicting: false, fee: None, is_new: false }
 }
 
-/// Makes records, ever smaller ones, until none is made any more; and why not.
+/// Makes smaller and smaller records until none is accepted. Returns the refusal.
 fn fill(world: &World, from: u64) -> UtxoCreateError {
     let mut outputs = 200_000;
     for number in from.. {
@@ -68,7 +68,7 @@ fn problem(world: &World, code: ProblemCode) -> Option<Problem> {
 fn records_of_one_key_leave_the_chain_what_its_target_says() {
     let world = small();
     let cap = storage(&world).max_bytes;
-    // 640 MiB less the target, the reserve, and eleven buckets with which the chain's regions begin.
+    // 640 MiB minus the target, the reserve, and the eleven buckets with which the chain's regions begin.
     assert_eq!(cap, 640 * MIB - RESERVE - TARGET - 11 * 16 * MIB);
     assert_eq!(fill(&world, 1 << 32), UtxoCreateError::RecordsFull { limit: cap });
     let full = storage(&world);
@@ -112,7 +112,7 @@ fn records_at_the_cap_are_marked_spent_preserved_pruned_and_completed() {
     assert_eq!(fill(&world, 1 << 32), UtxoCreateError::RecordsFull { limit: cap });
 
     for (tx, far) in txs.iter().zip((1..).map(|step| step * 50_000_000)) {
-        // Each height has nodes of its own in the ordered indexes; many blocks, a slot of its own.
+        // Each height has its own nodes in the ordered indexes, and a record with many blocks has its own slot.
         for block_id in 0..5 {
             all_ok(set_mined(&world.coppice, far, block_id, &[tx], false));
         }
@@ -147,12 +147,12 @@ fn records_at_the_cap_are_marked_spent_preserved_pruned_and_completed() {
         ..Default::default()
     };
     assert_eq!(world.coppice.by(WORKER).complete_blob_deletion_batch(&arg).told().unwrap().removed, 2);
-    // The slots of those that went are used again.
+    // New records reuse the slots of the deleted ones.
     let again = create(&world.coppice, 1_000, done.iter().map(|tx| is_mined(tx.record())).collect());
     assert!(again.results.iter().all(Result::is_ok), "{again:?}");
 }
 
-/// A cap of the operator's, at its last byte, below use and up again; and a target that changes what is left.
+/// A configured cap, at its last byte, below use and raised again; and a target that changes the computed cap.
 #[test]
 fn the_cap_follows_the_settings_and_takes_nothing_away() {
     let world = small();
@@ -161,7 +161,7 @@ fn the_cap_follows_the_settings_and_takes_nothing_away() {
     };
     let by_default = storage(&world).max_bytes;
     let large = |number: u64| create(&world.coppice, 10, vec![outside(number, 100_000)]).results.remove(0);
-    // A bucket each for index, slots and queue; two records of 7.9 MB fit one.
+    // One bucket each for index, slots and queue; two records of 7.9 MB fit one bucket.
     set(48 * MIB);
     assert_eq!(storage(&world).max_bytes, 48 * MIB);
     assert!(large(1).is_ok() && large(2).is_ok());
@@ -174,7 +174,7 @@ fn the_cap_follows_the_settings_and_takes_nothing_away() {
     assert_eq!(storage(&world).records, used.records);
     set(64 * MIB);
     assert!(large(3).is_ok());
-    // Below use: what is there stays, and nothing comes behind it.
+    // A cap below use: existing records stay, and no new one is accepted.
     set(1);
     assert_eq!(large(4), Err(UtxoCreateError::RecordsFull { limit: 1 }));
     assert!(problem(&world, ProblemCode::RecordsFull).is_some());
@@ -198,8 +198,8 @@ fn the_cap_follows_the_settings_and_takes_nothing_away() {
     assert!(large(5).is_ok());
 }
 
-/// Data in the BlobStore belongs to records, too: what they leave of a class that the log does not take counts for ever, and is
-/// taken by their next.
+/// Data in the BlobStore counts for records, too. Space that deleted records leave in a class that the log does not use stays counted, and
+/// new records reuse it.
 #[test]
 fn what_records_keep_in_the_blob_store_counts() {
     let world = small();
@@ -229,7 +229,7 @@ fn what_records_keep_in_the_blob_store_counts() {
     assert!(again[..2].iter().all(Result::is_ok) && again[2].is_err(), "{again:?}");
 }
 
-/// Rows are counted: at the cap no new one comes in, and all that are there go on.
+/// Rows are counted: at the cap no new row is accepted, and existing rows are processed.
 #[test]
 fn rows_of_the_queue_end_at_their_cap() {
     let world = World::new();
@@ -257,7 +257,7 @@ fn rows_of_the_queue_end_at_their_cap() {
     assert!(told.message.contains("max_deletion_rows"), "{told:?}");
     coppice.upgrade();
     assert_eq!(schedule(4), Err(BlobDeletionError::TooManyRows { limit: 3 }));
-    // Below use: everything that takes rows away goes on.
+    // A cap below use: every operation that removes rows still works.
     most(1);
     world.persisted(100);
     let lease = acquire(coppice, WORKER, wanted(30, None)).unwrap();

@@ -1,5 +1,5 @@
-//! Codes of refusals that nothing in a canister's ordinary life leads to, each through the interface: memory that is damaged, too few
-//! cycles for UTXO records, more work than a message may do.
+//! Refusals that do not occur in a canister's ordinary life, each through the interface: damaged memory, too few cycles for UTXO records,
+//! more work than a message may do.
 
 use crate::utxo::{all_ok, configure, create, get, set_mined, spend};
 use coppice_host::{Host, Limits, StablePagePrices};
@@ -9,7 +9,7 @@ use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use coppice_tests::transactions::Tx;
 
-/// Writes to stable memory `at` bytes before the place where `bytes` lie behind `before`.
+/// Writes to stable memory `at` bytes before the place where `bytes` follow `before`.
 pub fn damage(
     coppice: &Coppice,
     host: &Host,
@@ -31,7 +31,7 @@ pub fn damage(
 fn a_block_whose_record_is_damaged_is_corrupt() {
     let (coppice, host) = Coppice::embedded(default_arg());
     coppice.append_plain(0..9, 1_000);
-    // The record of block 5: the number at 8, the hash at 64.
+    // The record of block 5: the number at offset 8, the hash at 64.
     let is_record = |head: &[u8]| head[8..16] == 5u64.to_le_bytes();
     damage(&coppice, &host, &hash(5), is_record, 64, &[0, 0]);
     assert!(matches!(coppice.block(5), Err(ReadError::Corrupt { .. })), "{:?}", coppice.block(5));
@@ -47,7 +47,7 @@ fn a_record_that_cannot_be_decoded_is_corrupt() {
     let (coppice, host) = Coppice::embedded(default_arg());
     let (tx, other) = (Tx::orphan(1, 2), Tx::orphan(2, 2));
     all_ok(create(&coppice, 10, vec![tx.record(), other.record()]));
-    // Its head: a kind and a version, 1 each, and the id at 8.
+    // The record's head: a kind and a version, 1 each, and the id at offset 8.
     damage(&coppice, &host, &tx.txid, |head| head[..2] == [1, 1], 8, &[9]);
     let corrupt = |error: UtxoRefusal| matches!(error, UtxoRefusal::Corrupt { .. });
     assert!(get(&coppice, &tx).is_err_and(|error| corrupt(error.into())));
@@ -79,7 +79,7 @@ fn records_that_need_memory_which_cannot_be_paid_are_refused_with_what_is_missin
     all_ok(create(&coppice, 10, vec![Tx::orphan(salt, 50).record()]));
 }
 
-/// Pages that cost so much that no message comes to the end of a family of double spends.
+/// Pages are so expensive that no message reaches a leaf of a family of double spends.
 #[test]
 fn a_family_of_which_no_message_finds_a_leaf_is_refused() {
     let (coppice, host) = Coppice::embedded(default_arg());
@@ -105,7 +105,7 @@ fn a_family_of_which_no_message_finds_a_leaf_is_refused() {
     };
     let dear = StablePagePrices { first_access: 300_000_000, first_write: 0 };
     host.set_limits(Limits { stable_page_prices: dear, ..Limits::default() });
-    // Nothing more is to be spent from the first one.
+    // No further output of the first transaction may be spent.
     let first = all_ok(mark()).remove(0);
     assert_eq!((first.marked, first.has_more), (vec![txs[0].id()], true));
     assert_eq!(mark().results, [Err(UtxoError::TooMuchWork)]);

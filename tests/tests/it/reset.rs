@@ -1,4 +1,4 @@
-//! `reset_chain`: the chain is emptied, and may begin again at any number.
+//! `reset_chain`: empties the chain, which may begin again at any number.
 
 use coppice_interface::*;
 use coppice_tests::blocks::{block, hash, id, plain, plain_id, upload, with_keys};
@@ -14,7 +14,7 @@ fn reset(coppice: &Coppice, head: u64) -> ChainReset {
     reset_with(coppice, &hash(head), false).unwrap_or_else(|error| panic!("head {head}: {error:?}"))
 }
 
-/// Waits for ticks to clear what the chain kept.
+/// Waits for ticks to clear the data of the old chain.
 fn cleared(coppice: &Coppice) {
     for _ in 0..20 {
         if coppice.storage().owners[0].kept_bytes == 0 {
@@ -25,7 +25,7 @@ fn cleared(coppice: &Coppice) {
     panic!("it is not cleared: {:?}", coppice.storage());
 }
 
-/// A block with an id and a key that are in each of them, and an id and a key of its own. `fork` makes it another one.
+/// A block with an id and a key that all blocks share, and an id and a key of its own. `fork` makes it another block.
 fn shared(number: u64, fork: u64) -> AppendBlock {
     let own = (number ^ fork << 50).to_le_bytes();
     let ids = [id(77 << 40), id(number ^ fork << 50)];
@@ -88,7 +88,7 @@ fn each_refusal_names_itself_and_changes_nothing() {
     while coppice.head() != Some(8) {
         coppice.pass(60);
     }
-    // The slowest exporter is named, with what it has.
+    // The refusal names the slowest exporter and its bound.
     coppice.register(Who::Exporter);
     coppice.register(Who::Archive);
     let behind =
@@ -134,7 +134,7 @@ fn the_chain_begins_again_at_any_number_and_nothing_of_before_is_found() {
         assert_eq!(coppice.block(at.wrapping_sub(1)), Err(ReadError::NotFound), "it was never there");
         coppice.upgrade();
         has_only(&coppice, at..end, 1, &[100, 101, 102, 103, 104, 105]);
-        // What is stale of before goes with the sweep, and with it all that is pruned now.
+        // A sweep removes the stale entries of the old chain together with those of blocks that are pruned now.
         coppice.set_policy(PrunePolicyArg { retain_blocks: Some(1), ..PrunePolicyArg::default() }).unwrap();
         for _ in 0..3 {
             coppice.prune_now(10_000);
@@ -147,7 +147,7 @@ fn the_chain_begins_again_at_any_number_and_nothing_of_before_is_found() {
     }
 }
 
-/// The highest number that a block may have is refused as ever, and the chain can begin elsewhere.
+/// The highest number, which no block may have, is refused after a reset, too, and the chain can begin elsewhere.
 #[test]
 fn the_number_that_no_block_may_have_is_refused_behind_a_reset_too() {
     let coppice = Coppice::new();
@@ -170,7 +170,7 @@ fn the_number_that_no_block_may_have_is_refused_behind_a_reset_too() {
 fn cursors_of_before_are_told_of_the_reset() {
     let coppice = Coppice::new();
     (0..6).for_each(|number| coppice.append(&shared(number, 0)).unwrap());
-    // One that says when it was made, as a rollback has been before, and one that does not.
+    // Cursors that record the number of rollbacks, one here, and cursors that do not.
     coppice.producer().rollback_to(4u64).told().unwrap();
     coppice.append(&shared(5, 0)).unwrap();
     let exports = [(0, 0), (2, 3), (5, 0)].map(|(number, segment)| {
@@ -197,7 +197,7 @@ fn cursors_of_before_are_told_of_the_reset() {
     coppice.pass(60);
     cleared(&coppice);
     told(None, "cleared");
-    // Lower than what they have read, then as high, then higher.
+    // The new chain is first lower than the cursors, then as high, then higher.
     coppice.append(&shared(1, 1)).unwrap();
     told(Some(1), "lower");
     (2..9).for_each(|number| coppice.append(&shared(number, 1)).unwrap());
@@ -205,12 +205,12 @@ fn cursors_of_before_are_told_of_the_reset() {
     coppice.set_policy(PrunePolicyArg { retain_blocks: Some(1), ..PrunePolicyArg::default() }).unwrap();
     coppice.prune_now(1_000);
     told(Some(7), "pruned");
-    // A cursor of the new chain is as any other; one that says nothing of itself goes by its hash.
+    // A cursor of the new chain works like any other; a cursor without the number of rollbacks is checked by its hash.
     let new = coppice.export(None, 1 << 20).unwrap().cursor.unwrap();
     assert!(new.rollbacks > 1, "{new:?}");
     assert!(coppice.export(Some(new.clone()), 0).is_ok());
     assert!(coppice.export(Some(ExportCursor { rollbacks: 0, ..new.clone() }), 0).is_ok());
-    // A replica that is late knows of no reset: that is what `Behind` is for.
+    // A replica that lags has not seen the reset: its answer is `Behind`.
     let ahead = ExportCursor { rollbacks: 99, number: 50, ..new };
     assert_eq!(coppice.export(Some(ahead), 0), Err(ExportError::Behind { head: Some(8) }));
     let list = coppice.find(b"all", None, 1).unwrap().cursor.unwrap();
@@ -230,7 +230,7 @@ fn exporters_begin_with_the_new_chain() {
     assert_eq!(coppice.ack(Who::Exporter, 13, &hash(13)), Err(AckError::AboveHead { head: None }));
     coppice.pass(60);
     cleared(&coppice);
-    // Lower than what was acknowledged before: none of it may go.
+    // The new chain is lower than the old acknowledgement: no block may be pruned.
     coppice.append_plain(3..9, 10);
     coppice.settle(60);
     let status = coppice.prune_status();
@@ -239,14 +239,14 @@ fn exporters_begin_with_the_new_chain() {
     coppice.ack(Who::Exporter, 5, &hash(5)).unwrap();
     coppice.settle(60);
     assert_eq!(coppice.prune_status().pruned_before_block, 6);
-    // What it has not acknowledged goes only where that is said.
+    // Unexported blocks are dropped only with `drop_unexported`.
     let refused = reset_with(&coppice, &hash(8), false);
     let left = ResetError::NotExported { exporter: Who::Exporter.name(), exported_before_block: 6 };
     assert_eq!(refused, Err(left));
     assert_eq!(reset_with(&coppice, &hash(8), true).unwrap().blocks, 3);
 }
 
-/// Many in a row: nothing grows, and nothing of any chain before is found.
+/// After many resets no memory grows, and look-ups find nothing of an earlier chain.
 #[test]
 fn many_resets_in_a_row_leave_nothing_behind() {
     let coppice = Coppice::new();
@@ -307,7 +307,7 @@ fn resets_leave_no_index_entries_whether_blocks_are_pruned_or_not() {
         let after = status();
         assert_eq!((after.transaction_index.entries, after.key_index.entries), (0, 0), "{after:?}");
         assert_eq!((after.sweep, after.enabled), (SweepPhase::Idle, false));
-        // Nothing is left to do, so no timer fires but the net, once in ten minutes.
+        // Nothing is left to do, so only the safety timer fires, once in ten minutes.
         (0..4).for_each(|_| coppice.pass(60));
         assert!(status().ticks <= after.ticks + 1, "{} after {}", status().ticks, after.ticks);
     }

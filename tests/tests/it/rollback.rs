@@ -28,7 +28,7 @@ fn a_reorg_is_a_rollback_and_new_appends() {
     assert_eq!((storage.quarantined_bytes, storage.payload_bytes), (0, kept.1.payload_bytes));
     assert_eq!(coppice.block(6), Err(ReadError::NotFound));
     assert_eq!(coppice.location(plain_id(8, 0)), Err(ReadError::NotFound));
-    // The other fork, whose second block holds a transaction that the first fork had too.
+    // The other fork, whose second block contains a transaction of the first fork.
     let first = fork(6, hash(5).into(), &[id(1)]);
     let second = fork(7, first.hash.clone(), &[plain_id(8, 0)]);
     coppice.append(&first).unwrap();
@@ -83,7 +83,7 @@ fn a_long_rollback_takes_several_calls() {
     loop {
         let done = rollback(&coppice, 3).unwrap();
         calls += 1;
-        // Three references and an op each; ticks go on with it beside the calls.
+        // Three references and an op for each block; ticks continue the rollback between the calls.
         assert!(done.removed <= 5, "{done:?}");
         let head = coppice.head().unwrap();
         assert!((3..=done.head).contains(&head), "{done:?}, {head}");

@@ -1,10 +1,10 @@
-//! The scripts say how long a first build takes at most, and how far it is.
+//! Scripts print the expected time of a first build, and its progress.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Stands in for cargo: three crates, one of them twice, of which it builds two.
+/// A stand-in for cargo with three crates, one listed twice, of which it builds two.
 const CARGO: &str = r#"#!/usr/bin/env bash
 if [[ "$1" == tree ]]; then
   [[ "$*" == "tree --locked -p coppice --features network --edges normal,build --prefix none --format {p}" ]] || exit 1

@@ -1,4 +1,4 @@
-//! The example of a canister that feeds Coppice: `examples/sequencer`.
+//! The example canister that feeds Coppice: `examples/sequencer`.
 
 use candid::utils::ArgumentEncoder;
 use candid::{CandidType, Principal, decode_one, encode_args};
@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
 
-/// A sequencer that is Coppice's producer.
+/// A sequencer with the role of a producer.
 struct World {
     coppice: Coppice,
     sequencer: Principal,
@@ -24,7 +24,7 @@ impl World {
         Self::of(|coppice, _| coppice.id)
     }
 
-    /// With a sequencer that takes another canister, even itself, for Coppice.
+    /// A world whose sequencer takes another canister, or itself, for Coppice.
     fn of(taken: impl FnOnce(&Coppice, Principal) -> Principal) -> Self {
         let coppice = Coppice::new();
         let controller = Who::Controller.principal();
@@ -80,7 +80,7 @@ fn blocks_go_to_coppice_and_are_read_back() {
     }
     assert_eq!((world.coppice.head(), world.waiting()), (Some(5), (0, None)));
     assert!(world.transactions(6).unwrap_err().contains("NotFound"));
-    // The chain goes on where Coppice is, whatever the sequencer forgot.
+    // After a rollback the sequencer continues at Coppice's head.
     world.coppice.producer().roll_back_to(3).told().unwrap();
     world.submit(b"after a reorg").unwrap();
     assert_eq!(world.produce(), Produced::Appended(4));
@@ -108,7 +108,7 @@ fn it_is_told_when_pruning_is_held_and_goes_on_with_the_same_block() {
     });
     let (number, by) = held.expect("emergency water is reached");
     assert_eq!(by, HeldBy::Exporter(Who::Archive.name()));
-    // Nothing is lost meanwhile, however often it tries.
+    // Repeated attempts lose nothing.
     assert_eq!(world.produce(), Produced::Held(by));
     world.submit(b"the next block's").unwrap();
     assert_eq!(world.waiting(), (21, Some(number)));
@@ -132,7 +132,7 @@ fn what_passes_is_tried_again_and_who_may_not_is_told() {
     assert!(world.call::<Produced>(Who::Stranger, "produce", ()).is_err());
     assert!(world.submit(&[0; 10_001]).is_err());
     world.submit(b"one").unwrap();
-    // While Coppice is stopped, and while its role is missing.
+    // Coppice is stopped, and then the sequencer's role is revoked.
     world.coppice.ic.stop(world.coppice.id, controller).unwrap();
     assert!(matches!(world.produce(), Produced::Later(_)));
     world.coppice.ic.start(world.coppice.id, controller).unwrap();
@@ -142,7 +142,7 @@ fn what_passes_is_tried_again_and_who_may_not_is_told() {
     assert_eq!(world.waiting(), (1, Some(1)), "the block is sealed and kept");
     world.coppice.operator().grant_role(&grant).told().unwrap();
     assert_eq!(world.produce(), Produced::Appended(1));
-    // An upgrade of either in between.
+    // Both canisters are upgraded in between.
     world.coppice.upgrade();
     let wasm = wasm::example("coppice_sequencer");
     let arg = encode_args((world.coppice.id,)).unwrap();
@@ -157,7 +157,7 @@ fn a_block_that_is_refused_for_good_is_made_anew_behind_the_head() {
     let world = World::new();
     let World { coppice, .. } = &world;
     world.submit(b"one").unwrap();
-    // Sealed, and not taken: whether it was heard before is not known, and the same block goes again.
+    // The block is sealed and refused: it is unknown whether an earlier attempt was executed, so the same block is sent again.
     let grant = Grant { principal: world.sequencer, role: Role::BlockProducer };
     assert!(coppice.operator().revoke_role(&grant).told());
     for _ in 0..2 {
@@ -165,7 +165,7 @@ fn a_block_that_is_refused_for_good_is_made_anew_behind_the_head() {
         assert_eq!(world.waiting(), (1, Some(1)));
     }
     coppice.operator().grant_role(&grant).told().unwrap();
-    // Somebody else's block takes its number meanwhile.
+    // Another producer's block takes the number meanwhile.
     let mut others =
         AppendBlock { number: 1, hash: [9; 32].into(), parent_hash: [0; 32].into(), ..AppendBlock::default() };
     others.body = ByteBuf::from([5, 0, 0, 0, 1]);
@@ -185,7 +185,7 @@ fn a_block_that_is_refused_for_good_is_made_anew_behind_the_head() {
 fn as_much_waits_as_can_be_read_back_at_once() {
     let world = World::new();
     let transaction = |at: u64| [&at.to_le_bytes()[..], &[7; 9_992]].concat();
-    // Each takes 10,004 bytes of 1,850,000.
+    // Each transaction takes 10,004 of 1,850,000 bytes.
     for at in 0..184 {
         assert_eq!(world.submit(&transaction(at)), Ok(at + 1));
     }

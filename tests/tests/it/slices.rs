@@ -1,5 +1,4 @@
-//! The largest blocks in a large index, on their way in and out: a slice in each message, none of which is large, and nobody sees
-//! anything of a block before it is whole.
+//! The largest blocks in a large index, entered and removed in slices: no message is large, and readers see a block only when it is whole.
 
 use coppice_host::{Checkpoint, Host, Kind, Outcome};
 use coppice_interface::*;
@@ -10,19 +9,19 @@ use coppice_tests::coppice::{Coppice, default_arg};
 use serde_bytes::ByteBuf;
 use std::sync::{Arc, OnceLock};
 
-/// Entries of a block, as many as there may be.
+/// Entries of a block, the most allowed.
 const MOST: u64 = 100_000;
-/// Half of them transactions, half of them secondary keys.
+/// Half of the entries are transactions, half are secondary keys.
 const HALF: u64 = MOST / 2;
-/// Blocks of them: both indexes have more than 15,000 pages together.
+/// The number of these blocks: together both indexes have more than 15,000 pages.
 const LARGE: u64 = 22;
-/// Small ones behind them.
+/// The number of small blocks after them.
 const SMALL: u64 = 2;
-/// What comes next.
+/// The number of the next block.
 const NEXT: u64 = LARGE + SMALL;
-/// References that a message enters, or takes out.
+/// References that a message enters or removes.
 const SLICE: u64 = 12_500;
-/// Instructions of a message, and 4 KiB pages that it may change, heap and stable memory together.
+/// Limits of a message: instructions, and changed 4 KiB pages, heap and stable memory together.
 const INSTRUCTIONS: u64 = 2_000_000_000;
 const DIRTIED: u64 = (75 << 20) / 4_096;
 
@@ -38,18 +37,18 @@ fn with_ids_and_keys(number: u64, ids: &[[u8; 32]], keys: &[[u8; 32]]) -> Append
     large
 }
 
-/// A block of the chain's: no two of its ids and keys are the same, and no other block has them.
+/// A block of the large chain: its ids and keys are all different, and no other block has them.
 fn large_block(number: u64) -> AppendBlock {
     with_ids_and_keys(number, &ids(number, 0..HALF), &ids(number, HALF..MOST))
 }
 
-/// A canister with the large chain, made once.
+/// A canister with the large chain, which is built only once.
 fn large() -> (Coppice, Arc<Host>) {
     static CHAIN: OnceLock<Checkpoint> = OnceLock::new();
     let (coppice, host) = Coppice::embedded(default_arg());
     let chain = CHAIN.get_or_init(|| {
         host.add_cycles(coppice.id, 1 << 60);
-        // The first message of a commit enters a slice.
+        // Without verification, the first message of a commit enters a slice.
         coppice.configure(ConfigChange { verify_segments: Some(false), ..ConfigChange::default() });
         (0..LARGE).for_each(|number| coppice.upload(&large_block(number), 1 << 20).unwrap());
         coppice.append_plain(LARGE..NEXT, 1_000);
@@ -60,7 +59,7 @@ fn large() -> (Coppice, Arc<Host>) {
     (coppice, host)
 }
 
-/// No message since the last time was large, and none has trapped; answers how many there were, but for queries.
+/// Asserts that no message since the last call was large, and that none trapped. Returns their number, without queries.
 fn small(host: &Host, what: &str) -> usize {
     let messages = host.take_executions();
     let (mut most, mut count) = ((0, 0), 0);
@@ -76,7 +75,7 @@ fn small(host: &Host, what: &str) -> usize {
     count
 }
 
-/// What readers see.
+/// The view of readers.
 #[derive(Debug, PartialEq)]
 struct View {
     head: Option<u64>,
@@ -88,7 +87,7 @@ struct View {
     export: Result<ExportPage, ExportError>,
 }
 
-/// Of the blocks that `with` ids and keys of this block have, and of the chain's own.
+/// The view of the ids and keys of this block, and of the chain's own.
 fn view(coppice: &Coppice, of: &AppendBlock) -> View {
     let some = |all: Vec<[u8; 32]>| -> Vec<[u8; 32]> {
         [0, 1, 12_499, 12_500, 49_999, 60_000, 99_999]
@@ -127,8 +126,7 @@ fn commit(coppice: &Coppice, block: &AppendBlock) -> Result<Commit, UploadError>
     coppice.producer().commit_block(&block_id(block)).told()
 }
 
-/// Blocks that come next: of ids that nobody has; of as many ids and keys, some of which kept blocks have; and of ids that all are
-/// in kept blocks.
+/// Next blocks: with new ids only; with as many ids and keys, some of which kept blocks have; and with ids that all are in kept blocks.
 fn next_blocks() -> [(&'static str, AppendBlock); 3] {
     let fresh = with_ids_and_keys(NEXT, &ids(NEXT, 0..MOST), &[]);
     let mut keys = ids(NEXT, HALF..MOST);
@@ -171,14 +169,14 @@ fn a_commit_enters_a_slice_in_each_message_and_nobody_sees_it_before_the_last() 
             }
         }
         coppice.append(&plain(NEXT + 1, 1, 10)).unwrap();
-        // And out again: what was the newest before is again.
+        // A rollback restores the previous newest entries.
         roll_back(&coppice, NEXT - 1, |coppice| coppice.upgrade());
         assert_eq!(view(&coppice, &block), before, "{what}: rolled back");
         small(&host, &format!("a rollback of {what}"));
     }
 }
 
-/// Rolls back by calls alone, with something between them.
+/// Rolls back by calls alone, with an action between them.
 fn roll_back(coppice: &Coppice, to: u64, between: impl Fn(&Coppice)) {
     for _ in 0..100 {
         let done = coppice.producer().rollback_to(to).told().unwrap();
@@ -190,7 +188,7 @@ fn roll_back(coppice: &Coppice, to: u64, between: impl Fn(&Coppice)) {
     panic!("it does not come to its end");
 }
 
-/// Begins to commit, as far as so many slices.
+/// Commits the first `slices` slices.
 fn half_entered(coppice: &Coppice, block: &AppendBlock, slices: u64) {
     put(coppice, block);
     for i in 1..=slices {
@@ -198,7 +196,7 @@ fn half_entered(coppice: &Coppice, block: &AppendBlock, slices: u64) {
     }
 }
 
-/// Ticks until the upload is gone, with an upgrade between; answers how many rounds that took.
+/// Runs ticks until the upload is gone, with an upgrade in between. Returns the number of rounds.
 fn undone(coppice: &Coppice, block: &AppendBlock, before: &View) -> u64 {
     let open = |coppice: &Coppice| coppice.anyone().get_upload().told().is_some();
     let mut rounds = 0;
@@ -206,7 +204,7 @@ fn undone(coppice: &Coppice, block: &AppendBlock, before: &View) -> u64 {
         let begin = upload(&plain(NEXT, 1, 10), 10).0;
         match coppice.producer().begin_block(&begin).told() {
             Err(error) => assert!(matches!(error, AppendError::UploadOpen { .. }), "{error:?}"),
-            // It was undone meanwhile.
+            // The upload was undone meanwhile.
             Ok(_) => {
                 assert_eq!(coppice.producer().abort_block(NEXT).told(), Ok(true));
                 break;
@@ -255,7 +253,7 @@ fn a_commit_that_nobody_goes_on_with_expires_and_is_undone() {
     half_entered(&coppice, &block, 7);
     coppice.pass(100);
     assert_eq!(view(&coppice, &block), before);
-    // Who goes on touches it.
+    // Continuing the commit extends the expiry.
     assert_eq!(commit(&coppice, &block), Ok(Commit::Done));
     roll_back(&coppice, NEXT - 1, |_| {});
     half_entered(&coppice, &block, 7);
@@ -299,7 +297,7 @@ fn a_rollback_takes_a_slice_out_in_each_message_and_ticks_finish_it() {
     assert_eq!(coppice.producer().begin_block(&begin).told().err(), underway().err());
     coppice.upgrade();
     seen("upgraded");
-    // Deeper, and as far as may be pruned behind it.
+    // A deeper rollback, with the deepest prune that is allowed during it.
     let deeper = roll(18).unwrap();
     assert!(deeper.has_more, "{deeper:?}");
     assert_eq!(roll(19), Err(RollbackError::RollbackUnderway { to: 18 }));
@@ -326,7 +324,7 @@ fn a_rollback_takes_a_slice_out_in_each_message_and_ticks_finish_it() {
     assert_eq!((coppice.prune_status().pruned_before_block, coppice.prune_status().faults), (16, 0));
 }
 
-/// With the largest settings of a tick.
+/// Uses the largest settings of a tick.
 #[test]
 fn prunes_sweeps_and_rollbacks_with_the_largest_settings_keep_each_message_small() {
     let (coppice, host) = large();
@@ -354,7 +352,7 @@ fn prunes_sweeps_and_rollbacks_with_the_largest_settings_keep_each_message_small
     let status = coppice.prune_status();
     let entries = (status.transaction_index.entries, status.key_index.entries);
     assert_eq!((entries, coppice.head()), ((2 * HALF, 2 * HALF), Some(12)), "{status:?}");
-    // The tables have fewer entries, and as many pages as before.
+    // The tables have fewer entries, but as many pages as before.
     let refused = coppice.append(&with_ids_and_keys(13, &ids(13, 0..SLICE + 1), &[]));
     assert_eq!(refused, Err(too_large()));
 }
@@ -363,7 +361,7 @@ fn too_large() -> AppendError {
     AppendError::TooLarge { what: "references: upload the block".into(), limit: SLICE }
 }
 
-/// Where a message may append so much and no more.
+/// A message may append one slice into a large index, and no more.
 #[test]
 fn a_message_appends_a_slice_and_no_more() {
     let (coppice, host) = large();
@@ -378,7 +376,7 @@ fn a_message_appends_a_slice_and_no_more() {
     let only_ids = with_ids_and_keys(NEXT + 2, &ids(0, 0..SLICE), &[]);
     assert_eq!(coppice.append(&only_ids), Ok(()), "of a kept block");
     small(&host, "appending as many as a message may");
-    // In a small index all of a block's references go at once.
+    // In a small index all references of a block are entered at once.
     let (coppice, _) = Coppice::embedded(default_arg());
     assert_eq!(coppice.append(&with_ids_and_keys(0, &ids(0, 0..SLICE + 1), &[])), Ok(()));
 }

@@ -1,4 +1,4 @@
-//! The switch `set_deletions_stopped`. Its tests with blobs outside are in `deletion_queue`, and with their records in
+//! The switch `set_deletions_stopped`. Tests of it with external blobs are in `deletion_queue`, and with their records in
 //! `pruner::s2_6_external`.
 
 use crate::pruner::world::{World, orphans, which};
@@ -13,7 +13,7 @@ pub fn stop(coppice: &Coppice, who: Who, stopped: bool) -> Result<(), DeletionsE
     coppice.by(who).set_deletions_stopped(stopped).told()
 }
 
-/// Grants an operator who is no admin, and an admin who is no operator, their roles.
+/// Grants roles to an operator who is not an admin, and to an admin who is not an operator.
 pub fn with_an_operator_and_an_admin(coppice: &Coppice) {
     coppice.grant(Who::Operator, Role::Operator);
     coppice.grant(Who::Admin, Role::Admin);
@@ -37,7 +37,7 @@ fn metrics(coppice: &Coppice) -> String {
     String::from_utf8(coppice.anyone().http_request(&request).told().body.into_vec()).unwrap()
 }
 
-/// Asserts that every status names the stop: its time, and that it holds pruning back.
+/// Asserts that every status reports the stop: its time, and that it holds pruning back.
 fn is_named(coppice: &Coppice, since: u64, before: u64) {
     let status = coppice.prune_status();
     assert_eq!((status.pruned_before_block, status.held_by), (before, Some(HeldBy::Stopped)));
@@ -64,7 +64,7 @@ fn stopped_deletions_keep_every_block_and_delay_no_rollback_expiry_or_sweep() {
     }
     let policy = PrunePolicyArg { retain_blocks: Some(5), min_kept_blocks: Some(0), ..PrunePolicyArg::default() };
     coppice.set_policy(PrunePolicyArg { pause_after_secs: Some(0), ..policy }).unwrap();
-    // Without ops for the sweep.
+    // Too few ops for the sweep.
     let pruned = coppice.prune_now(30).blocks;
     let debt = || coppice.prune_status().transaction_index.debt;
     assert!((20..=30).contains(&pruned) && debt() >= coppice.prune_status().transaction_index.begins_at, "{}", debt());
@@ -73,14 +73,14 @@ fn stopped_deletions_keep_every_block_and_delay_no_rollback_expiry_or_sweep() {
     stop(&coppice, Who::Operator, true).unwrap();
     let since = coppice.prune_status().deletions_stopped_since.unwrap();
     is_named(&coppice, since, before);
-    // Ticks sweep, and neither they nor a hand prune.
+    // Ticks sweep, but neither ticks nor `prune_now` prune.
     for _ in 0..3 {
         coppice.pass(60);
         assert_eq!(coppice.operator().prune_now(15_000).told(), Err(PruneError::Stopped));
     }
     assert_eq!(debt(), 0, "the index is swept");
     is_named(&coppice, since, before);
-    // Again, a thousand times, is the first; and no operator starts.
+    // Repeated stops keep the time of the first one; and an operator cannot end the stop.
     for _ in 0..1_000 {
         stop(&coppice, Who::Operator, true).unwrap();
     }
@@ -91,7 +91,7 @@ fn stopped_deletions_keep_every_block_and_delay_no_rollback_expiry_or_sweep() {
     coppice.upgrade();
     coppice.pass(600);
     is_named(&coppice, since, before);
-    // The switch of the daemon is another one, and does not start them either.
+    // The daemon's own switch does not end the stop either.
     for enabled in [false, true] {
         coppice.by(Who::Operator).set_pruning_enabled(enabled).told().unwrap();
         coppice.pass(60);
@@ -114,7 +114,7 @@ fn stopped_deletions_keep_every_block_and_delay_no_rollback_expiry_or_sweep() {
     assert_eq!(stop(&coppice, Who::Admin, false), Ok(()));
 }
 
-/// Appends at emergency water name it, and a reset empties the chain all the same.
+/// Refused appends at the emergency watermark name the stop, and a reset still empties the chain.
 #[test]
 fn a_full_chain_names_the_stop_and_a_reset_empties_it() {
     let coppice = Coppice::new();
@@ -143,7 +143,7 @@ fn a_full_chain_names_the_stop_and_a_reset_empties_it() {
     coppice.append(&plain(next, 3, 60_000)).unwrap();
 }
 
-/// In the middle of phase 2, with a record that is marked and whose parents are not told yet.
+/// The stop comes in the middle of phase 2, with a marked record whose parents are not updated yet.
 #[test]
 fn a_job_stopped_in_phase_2_deletes_each_record_once_after_the_restart() {
     let world = World::new();
@@ -179,7 +179,7 @@ fn a_job_stopped_in_phase_2_deletes_each_record_once_after_the_restart() {
         assert_eq!(world.status().pending, Some(pending.clone()), "no job is begun, or lost");
         coppice.upgrade();
     }
-    // Heights that are told meanwhile make the job that waits.
+    // Notified heights raise the waiting job meanwhile.
     assert_eq!(World::scheduled(world.persisted(21)).height, 21);
     world.ticks(3);
     assert_eq!((world.status().totals, world.status().next_tick), (totals, 0), "and its timer costs nothing");
@@ -189,6 +189,6 @@ fn a_job_stopped_in_phase_2_deletes_each_record_once_after_the_restart() {
     assert_eq!((told(), world.record(&large), world.count(&small)), (vec![true; 3], None, 0));
     let totals = world.status().totals;
     assert_eq!((totals.records_deleted, totals.parents_updated), (5, 3), "each once");
-    // Phase 1 of the job that goes on went by the heights that were told meanwhile, and an operator's hand works again.
+    // The continued job used the heights that were notified meanwhile, and manual runs work again.
     assert_eq!(world.by_hand(21).unwrap().state, UtxoJobState::Completed);
 }

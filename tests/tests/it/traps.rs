@@ -1,4 +1,4 @@
-//! What traps again and again in ticks: it is passed over and named, and all else is done. Only the embedded host has such faults.
+//! Work that traps repeatedly in ticks is quarantined and reported, and all other work is done. Only the embedded host has such faults.
 
 use coppice_host::{Host, Kind, Outcome, StableAccess};
 use coppice_interface::*;
@@ -42,8 +42,8 @@ fn lost(coppice: &Coppice) -> u64 {
     coppice.storage().classes.iter().map(|class| class.lost).sum()
 }
 
-/// What each of several calls does with stable memory and none of the others does: its own first access, and how many follow. Of what is
-/// only read an entry of the granule table (16 bytes) and a slice of an index count: records are read by all who look for work.
+/// The first access to stable memory that only this call makes, and the number of accesses from there on. Reads count only if they are of
+/// an entry of the granule table (16 bytes) or a slice of an index, because every search for work reads records.
 fn own_accesses(host: &Host, calls: impl Iterator<Item = Box<dyn FnOnce()>>) -> Vec<(StableAccess, u64)> {
     let all: Vec<Vec<StableAccess>> = calls
         .map(|call| {
@@ -62,7 +62,7 @@ fn own_accesses(host: &Host, calls: impl Iterator<Item = Box<dyn FnOnce()>>) -> 
     (0..all.len()).map(own).collect()
 }
 
-/// Lets time pass, as on a chain where nobody calls, until there is nothing to prune or to sweep.
+/// Lets time pass without calls, until there is nothing to prune or to sweep.
 fn work_off(coppice: &Coppice, what: &str) {
     for _ in 0..60 {
         let status = coppice.prune_status();
@@ -74,7 +74,7 @@ fn work_off(coppice: &Coppice, what: &str) {
     panic!("{what}: stuck: {:?}", coppice.prune_status());
 }
 
-/// Everything that is said of a piece which is passed over, and that acknowledging it makes `health` healthy.
+/// Asserts that every status names the quarantined work item, and that acknowledging it makes `health` healthy.
 fn check_named(coppice: &Coppice, host: &Host, name: &str, what: &str) {
     let status = coppice.prune_status();
     assert!(status.set_aside.len() == 1 && status.set_aside[0].starts_with(name), "{what}: {:?}", status.set_aside);
@@ -85,7 +85,7 @@ fn check_named(coppice: &Coppice, host: &Host, name: &str, what: &str) {
     assert!(!health_now.healthy && named(&health_now.problems), "{what}: {health_now:?}");
     assert!(logged(coppice, host, &format!("skipped because it traps: {name}")), "{what}");
     assert_eq!((status.faults, status.acknowledged_faults), (1, 0), "{what}");
-    // Some of them only: there is more to see.
+    // An acknowledgement of fewer faults leaves `health` unhealthy.
     assert_eq!(coppice.operator().acknowledge_faults(0u64).told(), 0);
     assert!(!health(coppice).healthy);
     assert_eq!(coppice.operator().acknowledge_faults(1_000u64).told(), 1);
@@ -96,7 +96,7 @@ fn check_named(coppice: &Coppice, host: &Host, name: &str, what: &str) {
     assert_eq!(coppice.prune_status().set_aside, Vec::<String>::new());
 }
 
-/// A chain of which some blocks have blobs of their own, with a daemon that is switched off.
+/// A chain in which some blocks have their own blobs, with the daemon switched off.
 fn chain() -> (Coppice, Arc<Host>) {
     let (coppice, host) = Coppice::embedded(default_arg());
     for number in 0..BLOCKS {
@@ -131,10 +131,10 @@ fn a_block_whose_pruning_traps_is_passed_over_and_all_others_are_pruned() {
     work_off(&coppice, "undisturbed");
     let expected = (coppice.chain(), coppice.storage().owners[0].clone());
     let mut places = 0;
-    // The oldest, one with a blob, one without, and the last that is due.
+    // The oldest block, one with a blob, one without, and the last that is due.
     for number in [0, 3, 5, DUE - 1] {
         let (access, count) = own[number as usize];
-        // Every place of one, and some of the others.
+        // Every place of one block, and some places of the others.
         for n in (1..=count).filter(|&n| number == 3 || n % 8 == 1 || n == count) {
             let what = format!("block {number}, place {n} of {count} from {access:?}");
             host.restore(&start);
@@ -148,7 +148,7 @@ fn a_block_whose_pruning_traps_is_passed_over_and_all_others_are_pruned() {
             assert_eq!((coppice.chain(), coppice.storage().owners[0].clone()), expected, "{what}");
             assert_eq!(coppice.location(plain_id(number, 0)), Err(ReadError::NotFound), "{what}");
             check_named(&coppice, &host, &format!("block {number}:"), &what);
-            // The daemon does what comes then as ever.
+            // The daemon still does the work that comes later.
             let traps = host.faults().injected();
             coppice.append_plain(BLOCKS..BLOCKS + 3, LOG_CLASS as usize);
             coppice.pass(30);
@@ -162,7 +162,7 @@ fn a_block_whose_pruning_traps_is_passed_over_and_all_others_are_pruned() {
     assert!(places > 30);
 }
 
-/// With an interval of an hour firings are left to the net of ten minutes: what traps in it is passed over all the same, later.
+/// With an interval of an hour only the safety timer fires, every ten minutes: trapping work is still quarantined, but later.
 #[test]
 fn what_traps_where_only_the_net_fires_is_passed_over_too() {
     let (coppice, host) = chain();
@@ -190,7 +190,7 @@ fn what_traps_where_only_the_net_fires_is_passed_over_too() {
     assert_eq!(coppice.prune_status().pruned_blocks, DUE);
 }
 
-/// Several at once, and new ones when the others are acknowledged.
+/// Several traps at once, and new ones after the first are acknowledged.
 #[test]
 fn new_faults_are_seen_when_old_ones_are_acknowledged() {
     let (coppice, host) = chain();
@@ -208,7 +208,7 @@ fn new_faults_are_seen_when_old_ones_are_acknowledged() {
     enable(&coppice, true);
     for _ in 0..60 {
         coppice.pass(60);
-        // A producer that goes on: ticks come within the interval.
+        // A producer keeps calling, so ticks come within the interval.
         let _: Result<(), AppendError> = coppice.append(&plain(BLOCKS - 1, 3, LOG_CLASS as usize));
     }
     assert_eq!(coppice.prune_status().pruned_before_block, DUE);
@@ -269,7 +269,7 @@ fn a_slice_whose_sweep_traps_is_passed_over_and_all_others_are_swept() {
     let mut places = 0;
     for slice in [0, 2, slices - 1] {
         let (access, count) = own[slice as usize];
-        // A slice writes a hundred buckets, one as the other.
+        // A slice writes a hundred buckets, all in the same way.
         for n in (1..=count).filter(|&n| n <= 3 || n % 16 == 0 || n + 3 > count) {
             let what = format!("slice {slice}, place {n} of {count} from {access:?}");
             host.restore(&start);
@@ -291,7 +291,7 @@ fn a_slice_whose_sweep_traps_is_passed_over_and_all_others_are_swept() {
         }
     }
     println!("{places} places");
-    // What was acknowledged is tried again, and where it traps no more nothing is left.
+    // Acknowledged work is retried; if it no longer traps, nothing is left over.
     host.faults().clear();
     coppice.append_plain(BLOCKS..BLOCKS + 40, 10);
     coppice.pass(60);
@@ -305,7 +305,7 @@ fn a_slice_whose_sweep_traps_is_passed_over_and_all_others_are_swept() {
     assert!(table.entries <= (RETAIN + 1) * 3 + table.debt, "{table:?}");
 }
 
-/// Dropping an upload that has expired, and a rollback: nothing of either stops the pruner.
+/// Dropping an expired upload, and a rollback: neither stops the pruner.
 #[test]
 fn what_comes_before_pruning_is_passed_over_too() {
     let (coppice, host) = chain();
@@ -331,14 +331,14 @@ fn what_comes_before_pruning_is_passed_over_too() {
         coppice.pass(600);
     }
     assert_eq!(coppice.prune_status().pruned_before_block, DUE);
-    // The daemon is idle: it does not come round for what it has passed over.
+    // The daemon is idle: quarantined work triggers no ticks.
     host.take_executions();
     let ticks = coppice.prune_status().ticks;
     (0..50).for_each(|_| coppice.ic.tick());
     assert!(coppice.prune_status().ticks <= ticks + 1, "{} ticks", coppice.prune_status().ticks - ticks);
     assert!(coppice.anyone().get_upload().told().is_some());
     check_named(&coppice, &host, "dropping an upload", "upload");
-    // It is tried again then.
+    // Acknowledged work is retried.
     host.faults().clear();
     coppice.pass(60);
     assert_eq!(coppice.anyone().get_upload().told(), None);
@@ -390,7 +390,7 @@ fn check_named_again(coppice: &Coppice, name: &str) {
     assert!(health(coppice).healthy, "{:?}", health(coppice));
 }
 
-/// Where nothing traps, no message is more than the work needs.
+/// Without traps, no message is wasted.
 #[test]
 fn an_ordinary_run_takes_no_message_more() {
     let (coppice, host) = Coppice::embedded(default_arg());

@@ -170,8 +170,8 @@ fn blocks_are_pruned_while_an_upload_is_open() {
     assert_eq!(coppice.block(20).unwrap().body, large.body);
 }
 
-/// Payloads and chunks that end exactly where a blob ends, one byte to either side, and no payload at all; each as the
-/// first block of a chain and behind another.
+/// Payloads and chunks that end exactly where a blob ends, one byte to either side, and no payload at all; each as the first block of a
+/// chain and after another block.
 #[test]
 fn payloads_end_anywhere() {
     let class = LOG_CLASS as usize;
@@ -201,7 +201,7 @@ fn payloads_end_anywhere() {
     }
 }
 
-/// What an upload reserves is not yet the chain's: it must not keep its own commit from being accepted.
+/// The reservation of an upload does not yet count for the chain: it must not make its own commit fail.
 #[test]
 fn an_upload_that_was_begun_below_emergency_water_can_be_committed() {
     let coppice = Coppice::new();
@@ -219,7 +219,8 @@ fn an_upload_that_was_begun_below_emergency_water_can_be_committed() {
     coppice.append(&plain(89, 1, 1)).unwrap();
 }
 
-/// The head and the block before it are never pruned for bytes, so one that alone is over emergency water must not stop the chain.
+/// The head and the block before it are never pruned for bytes, so a block that alone exceeds the emergency watermark must not stop the
+/// chain.
 #[test]
 fn a_block_larger_than_emergency_water_does_not_stop_the_chain() {
     let coppice = Coppice::new();
@@ -228,7 +229,7 @@ fn a_block_larger_than_emergency_water_does_not_stop_the_chain() {
     let target_bytes = Some(30 * u64::from(LOG_CLASS));
     coppice.set_policy(PrunePolicyArg { target_bytes, ..PrunePolicyArg::default() }).unwrap();
     for number in 4..6 {
-        // The blocks that may go have only not gone yet.
+        // The prunable blocks are not pruned yet.
         let error = coppice.append(&plain(number, 1, 100)).unwrap_err();
         assert_eq!(error, AppendError::CapacityExhausted { held_by: HeldBy::PruneLag });
         coppice.pass(60);

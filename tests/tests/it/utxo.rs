@@ -35,7 +35,7 @@ pub fn all_ok<T: std::fmt::Debug, E: std::fmt::Debug>(batch: Batch<Result<T, E>>
     batch.results.into_iter().map(|result| result.unwrap()).collect()
 }
 
-/// A small life: parent and child made, spent, mined, frozen, reassigned, a double spend that wins, a reorg.
+/// A small life: parent and child are made, spent, mined, frozen, reassigned; a double spend wins; a reorg.
 fn life(coppice: &Coppice, mut after_each: impl FnMut(&Coppice)) -> Vec<UtxoRecord> {
     let parent = Tx::orphan(1, 3);
     let child = Tx::of(2, &[(parent.txid, 0), (parent.txid, 1)], 2);
@@ -101,7 +101,7 @@ fn life(coppice: &Coppice, mut after_each: impl FnMut(&Coppice)) -> Vec<UtxoReco
     after_each(coppice);
     all_ok(create(coppice, 13, vec![UtxoCreate { conflicting: true, ..rival.record() }]));
     after_each(coppice);
-    // A reorg: the child's block is no more, and the double spend takes its place.
+    // A reorg: the child's block is removed, and the double spend replaces the child.
     all_ok(set_mined(coppice, 13, 7, &[&child], true));
     after_each(coppice);
     let arg = UtxoProcessConflicting { height: 14, winners: vec![rival.id()] };
@@ -245,7 +245,7 @@ fn unmined_transactions_are_listed_by_when_they_came_and_by_id() {
         coppice.pass(1);
     }
     all_ok(set_mined(&coppice, 6, 1, &[&txs[3], &txs[15]], false));
-    // What a reorg gives back stands in the second in which it stood before.
+    // A transaction that a reorg unmines is listed in its original second.
     all_ok(set_mined(&coppice, 7, 1, &[&txs[3]], true));
     let (mut listed, mut cursor) = (Vec::new(), None::<UnminedCursor>);
     loop {

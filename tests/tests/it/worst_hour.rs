@@ -1,5 +1,5 @@
-//! The worst hour of each role's key in cycles, as `SECURITY.md` states it: by the tables of the interface, the default settings of buckets
-//! and the prices of the platform.
+//! The worst hour of each role's key in cycles, as `SECURITY.md` states it: computed from the tables of the interface, the default settings
+//! of buckets and the prices of the platform.
 
 use coppice_interface::access::FEEDERS;
 use coppice_interface::methods::TABLE;
@@ -9,9 +9,9 @@ use coppice_interface::{Config, Role};
 const MESSAGE: u64 = 1_200_000 + 5_000_000;
 /// Cycles of a byte of an ingress message.
 const BYTE: u64 = 2_000;
-/// Bytes of an envelope beside method and argument.
+/// Bytes of an envelope besides method and argument.
 const ENVELOPE: u64 = 200;
-/// Blocks of the subnet in an hour, with their most ingress messages and bytes of these.
+/// Blocks of the subnet in an hour, with the most ingress messages and message bytes per block.
 const BLOCKS: u64 = 3_600;
 const MESSAGES_OF_BLOCK: u64 = 1_000;
 const BYTES_OF_BLOCK: u64 = 4 << 20;
@@ -24,11 +24,11 @@ fn tera(cycles: u128) -> String {
     format!("{}.{:02} T", hundredths / 100, hundredths % 100)
 }
 
-/// The line of a key's updates; `None` where it has none.
+/// The line of a key's updates, or `None`.
 fn line(name: &str, roles: &[Role]) -> Option<String> {
     let methods = TABLE.iter().filter(|of| !of.is_query && of.roles.iter().any(|role| roles.contains(role)));
     let cost = |method: &str, bytes: u64| MESSAGE + BYTE * (ENVELOPE + method.len() as u64 + bytes);
-    // The first of the methods that cost the same.
+    // The first of several methods with the same cost.
     let (cycles, method, bytes) = methods
         .map(|of| (cost(of.name, of.largest), of.name, of.largest))
         .reduce(|worst, next| if next.0 > worst.0 { next } else { worst })?;
@@ -42,7 +42,7 @@ fn line(name: &str, roles: &[Role]) -> Option<String> {
     Some(format!("| {name} | {messages} | `{method}`, {bytes} bytes | {} | {} |", tera(fees), tera(fees + EXECUTED)))
 }
 
-/// The line of queries that are called as updates: nothing counts them, so that the subnet alone bounds them.
+/// The line of queries that are called as updates: no bucket counts them, so that only the subnet bounds them.
 fn of_queries() -> String {
     let fees = u128::from(BLOCKS * (MESSAGES_OF_BLOCK * MESSAGE + BYTES_OF_BLOCK * BYTE));
     let messages = BLOCKS * MESSAGES_OF_BLOCK;

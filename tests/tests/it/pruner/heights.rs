@@ -1,4 +1,4 @@
-//! What heights are believed, and the way back from wrong ones.
+//! Which heights are accepted, and the repair of wrong ones.
 
 use super::world::*;
 use crate::utxo::all_ok;
@@ -7,7 +7,7 @@ use coppice_tests::client::Told;
 use coppice_tests::coppice::Who;
 use coppice_tests::transactions::Tx;
 
-/// The first height that is none.
+/// The first number that is not a valid height.
 const NONE: u32 = 1 << 31;
 
 fn persisted(world: &World, height: u32) -> Result<UtxoNotifyOutcome, UtxoPrunerError> {
@@ -22,7 +22,7 @@ fn set(world: &World, current: u32, persisted: Option<u32>, processed: u32) -> R
     world.coppice.operator().set_heights(&UtxoSetHeights { current, persisted, processed }).told()
 }
 
-/// A parent that is due at 20, and what spends from it and has been unmined since 10.
+/// Makes a parent that is due at 20, and its child, unmined since 10. Returns the parent.
 fn old_unmined(world: &World) -> Tx {
     let parent = Tx::orphan(1, 1);
     let child = Tx::of(2, &[(parent.txid, 0)], 1);
@@ -61,7 +61,7 @@ fn one_wrong_notification_deletes_nothing_and_is_repaired() {
         assert_eq!((persisted(&world, wrong), block(&world, wrong)), (refused.clone(), refused));
     }
     assert_eq!((world.status().current_height, world.count(&txs)), (12, 3));
-    // One that is believed: it is set right before anything goes.
+    // A wrong height that is accepted: an operator corrects it before any record is deleted.
     world.slow();
     World::scheduled(persisted(&world, 5_000).unwrap());
     world.ticks(1);
@@ -72,14 +72,14 @@ fn one_wrong_notification_deletes_nothing_and_is_repaired() {
     world.coppice.upgrade();
     world.ticks(2);
     assert_eq!((world.status().last_processed_height, world.count(&txs)), (14, 2));
-    // A persister that is retired.
+    // A block persister that is switched off.
     assert_eq!(set(&world, 15, None, 15).unwrap().due, None);
     World::scheduled(block(&world, 20).unwrap());
     world.ticks(3);
     assert_eq!(world.count(&txs), 0);
 }
 
-/// A key that was stolen tells heights in steps, each as large as one may be: the attack that deleted every record that was due.
+/// A stolen key notifies heights in steps of the largest allowed jump: the attack that once deleted every due record.
 #[test]
 fn ninety_steps_of_the_largest_jump_raise_a_height_by_one_jump() {
     const JUMP: u32 = 10_000;
@@ -111,17 +111,17 @@ fn ninety_steps_of_the_largest_jump_raise_a_height_by_one_jump() {
         world.ticks(1);
     }
     assert_eq!((height, refused), (12 + JUMP, 89), "an upgrade fills nothing");
-    // The rest comes back by the day, also for what is persisted.
+    // The allowance refills over a day, also for persisted heights.
     let most = world.status().most_height;
     let minutes = (world.coppice.ic.now() - started) / 60_000_000_000;
     assert!((1..=7 * (minutes as u32 + 1)).contains(&(most - height)), "{most} after {minutes} minutes");
     persisted(&world, most).unwrap();
     world.ticks(3);
     assert_eq!(world.there(&txs), [false, false, true, true, true, most < 33 + JUMP], "{most}");
-    // Honest heights make no job for 10,000 blocks, and that is said.
+    // Honest heights make no job for 10,000 blocks, and `health` reports that.
     assert!(matches!(persisted(&world, 13), Ok(UtxoNotifyOutcome::Processed(_))));
     let ahead = world.health().problems.into_iter().find(|problem| problem.code == ProblemCode::HeightsAhead).unwrap();
-    // The height to set is that of a node, and no height of a thief.
+    // The height to set must come from a node, so the command leaves it open.
     let command = "set_heights '(record { current = …;";
     assert_eq!((ahead.severity, ahead.action.contains(command)), (Severity::Warning, true), "{}", ahead.action);
     set(&world, 13, Some(13), 13).unwrap();
@@ -129,7 +129,7 @@ fn ninety_steps_of_the_largest_jump_raise_a_height_by_one_jump() {
     World::scheduled(persisted(&world, 14).unwrap());
 }
 
-/// Heights come back to the nanosecond, and no more of them; the refusal says when.
+/// The allowance refills to the nanosecond and not earlier; the refusal names that time.
 #[test]
 fn a_refused_height_is_accepted_at_the_moment_that_the_refusal_names() {
     let world = World::new();
@@ -153,12 +153,12 @@ fn a_refused_height_is_accepted_at_the_moment_that_the_refusal_names() {
     world.coppice.upgrade();
     world.coppice.pass(10);
     block(&world, 1_146).unwrap();
-    // Persisted blocks have their own heights to rise by: they were notified before. The first may be any.
+    // Persisted heights have their own allowance once one was notified. The first persisted height may be any.
     persisted(&world, 900).unwrap();
     persisted(&world, 1_044).unwrap();
     let refused = persisted(&world, 1_146);
     assert!(matches!(refused, Err(UtxoPrunerError::HeightJump { highest: 1_044, .. })), "{refused:?}");
-    // A replay is not bounded, and health says so while it is so.
+    // A replay is not bounded by the head, and `health` reports that meanwhile.
     let codes = || -> Vec<ProblemCode> { world.health().problems.iter().filter_map(Problem::known).collect() };
     let both = [ProblemCode::HeightsRefused, ProblemCode::HeightJumpWide];
     assert_eq!(codes(), both, "144 blocks, and 10 are retained; a persister waits");
@@ -177,7 +177,7 @@ fn a_refused_height_is_accepted_at_the_moment_that_the_refusal_names() {
     assert_eq!(codes(), []);
 }
 
-/// A feeder's height is no further above the head than it may jump; an operator's may be any.
+/// A feeder's height may exceed the head by at most one jump; an operator's height may be any.
 #[test]
 fn heights_that_are_block_numbers_are_bounded_by_the_head() {
     let world = World::new();
@@ -288,7 +288,7 @@ fn a_record_with_many_blocks_goes_by_the_highest_of_them() {
     assert_eq!(world.heights(&tx), (Some(30 + RETENTION), None));
 }
 
-/// A call of each method that changes records, at a height, and with a block of another one where it names one.
+/// Calls each method that changes records, at a height, and with a block at `block` if the method names one.
 fn at_height(world: &World, tx: &Tx, height: u32, block: u32) -> Vec<Option<UtxoError>> {
     use crate::utxo::{create, spend};
     let coppice = &world.coppice;
@@ -369,7 +369,7 @@ fn heights_of_calls_and_of_their_blocks_are_bounded_once_a_height_was_notified()
     }
     let status = world.status();
     assert_eq!((status.most_height, status.current_height), (MOST, 12), "nothing is drawn");
-    // The largest one is taken, and any height until which a record is preserved.
+    // The largest height is accepted, and a record may be preserved until any height.
     let last = made(3, MOST);
     let answers = at_height(&world, &last, MOST, MOST);
     assert!(answers.iter().all(Option::is_none), "{answers:?}");
@@ -389,7 +389,7 @@ fn an_immature_coinbase_is_not_spent_by_unix_seconds() {
     assert_eq!(refused[0].error, UtxoSpendError::BadHeight { most: 10_100 });
     let refused = world.try_spend(199, &thief, &[&coinbase]).unwrap_err();
     assert_eq!(refused[0].error, UtxoSpendError::CoinbaseImmature { spendable_at: 200 });
-    // Without a limit of heights a day, this height is not bounded, either.
+    // Without a daily limit of heights, this height is not bounded, either.
     world.set(UtxoPrunerSettingsChange { heights_per_day: Some(0), ..Default::default() });
     world.spend(NONE - 1, &thief, &[&coinbase]);
 }

@@ -1,4 +1,4 @@
-//! Jobs: their states and history (section 4), and runs by hand.
+//! Jobs: their states and history (section 4), and manual runs.
 
 use super::world::*;
 use coppice_interface::*;
@@ -50,7 +50,7 @@ fn s4_the_list_is_read_in_pages() {
             if cursor.is_none() {
                 break;
             }
-            // Jobs that end meanwhile do not move what is still to be read.
+            // A job that ends meanwhile does not change the rest of the pages.
             if limit == 7 {
                 let status = world.status();
                 world.prune(status.current_height + 1);
@@ -75,7 +75,7 @@ fn s4_max_job_history() {
     history(1_000);
     world.prune(6);
     assert_eq!(ids(&world.jobs()), [6, 5, 4], "what is forgotten does not come back");
-    // Those that wait or run do not count, and are never forgotten.
+    // Waiting and running jobs do not count, and are never removed.
     history(1);
     world.slow();
     let txs = orphans(0..2);
@@ -138,7 +138,7 @@ fn s4_by_hand_a_long_job_goes_on_with_each_call() {
         let job = world.by_hand(20).unwrap();
         assert_eq!((job.id, job.ticks, job.state), (1, ticks, state));
         assert_eq!(world.count(&txs), 3 - ticks as usize);
-        // The timer, switched off, does not go on with it.
+        // The switched-off timer does not continue the run.
         world.ticks(1);
         assert_eq!(world.count(&txs), 3 - ticks as usize);
     }
@@ -164,7 +164,7 @@ fn s4_by_hand_a_height_above_the_notified_one_is_refused() {
     world.create(18, &[&parent, &child]);
     world.mine(18, &[&parent]);
     world.spend(18, &child, &[&parent]);
-    // The parent is due at 28, when the child is not old yet by the chain's height.
+    // The parent is due at 28, when the child is not yet old by the chain's height.
     let before = (world.status(), world.jobs(), world.record(&parent));
     for height in [21, 28, 1_000, u32::MAX / 2] {
         assert_eq!(world.by_hand(height), Err(UtxoPrunerError::BadHeight { most: 20 }));

@@ -1,10 +1,9 @@
-//! The pruner of UTXO records through the interface: a test for each numbered claim of `pruner-service.md`, with the name of
-//! its section. Sections 2.1 to 2.7 are the modules; 7 is with 2.1, 3 with 2.3 and `stories`, 4 in `jobs`.
+//! The pruner of UTXO records through the interface: a test for each numbered claim of `pruner-service.md`, with the name of its section.
+//! Sections 2.1 to 2.7 are the modules; 7 is with 2.1, 3 with 2.3 and `stories`, 4 in `jobs`.
 //!
-//! Not here, as a canister has none of it: gRPC ports and clients (2.1), what the block persister does before it notifies
-//! (2.2 primary 1 and 2, 2.4.1), goroutines and worker pools (4), S3 and files (2.6, where a worker deletes what is outside).
-//! What cannot be had through the interface is in the canister's own tests: records that are damaged, blobs of the BlobStore that
-//! are gone already, and what has phase 1 fail (2.3 phase 1 4).
+//! A canister has no gRPC ports and clients (2.1), no view of the block persister before it notifies (2.2 primary 1 and 2, 2.4.1), no
+//! goroutines and worker pools (4), no S3 and files (2.6; a worker deletes external blobs). Cases that need more than the interface are in
+//! the canister's own tests: damaged records, blobs of the BlobStore that are already gone, and failures of phase 1 (2.3 phase 1 4).
 
 mod heights;
 mod jobs;

@@ -1,4 +1,4 @@
-//! Blocks that are fed again from below what was pruned: what is gone does not come back, and nothing is spent twice.
+//! Blocks that are fed again from below the pruned height: pruned transactions do not come back, and no output is spent twice.
 
 use super::world::*;
 use crate::utxo::create;
@@ -6,7 +6,7 @@ use coppice_interface::*;
 use coppice_tests::client::Told;
 use coppice_tests::transactions::Tx;
 
-/// A transaction in the block of this height, as a replay creates it.
+/// A transaction in blocks of these heights, as a replay creates it.
 fn in_block(tx: &Tx, heights: &[u32]) -> UtxoCreate {
     let blocks = heights.iter().map(|&height| BlockRef { block_id: height, height, subtree: 0 }).collect();
     UtxoCreate { mined: Some(MinedIn { blocks, on_longest_chain: true }), ..tx.record() }
@@ -20,7 +20,8 @@ fn pruned_height(world: &World) -> Option<u32> {
     world.coppice.storage().utxo.pruned_height
 }
 
-/// A coinbase of block 50 is spent by a transaction of block 60, that by one of block 70, which is unspent; the first two are pruned.
+/// A coinbase of block 50 is spent by a transaction of block 60, and that one by a transaction of block 70, which is unspent; the first two
+/// are pruned.
 struct Pruned {
     world: World,
     coinbase: Tx,
@@ -54,7 +55,7 @@ fn a_replay_of_pruned_blocks_makes_no_spent_coin_spendable() {
     let thief = Tx::of(9, &[(coinbase.txid, 0)], 1);
     let refused = world.try_spend(80, &thief, &[&coinbase]).unwrap_err();
     assert_eq!(refused[0].error, UtxoSpendError::TxNotFound);
-    // An upgrade and other heights forget nothing.
+    // An upgrade and `set_heights` keep the pruned height.
     world.coppice.upgrade();
     let heights = UtxoSetHeights { current: 10, persisted: Some(10), processed: 5 };
     world.coppice.operator().set_heights(&heights).told().unwrap();
@@ -79,7 +80,7 @@ fn above_the_pruned_height_and_while_unmined_records_are_made_without_a_look_at_
 #[test]
 fn a_new_record_below_the_pruned_height_needs_a_parent_or_the_callers_word() {
     let Pruned { world, third, .. } = pruned();
-    // Its parent is there, and does not say that it was deleted.
+    // The parent has a record, and does not name the child as deleted.
     let child = Tx::of(21, &[(third.txid, 0)], 1);
     made(&world, 80, in_block(&child, &[60])).unwrap();
     let late = Tx::of(22, &[([0; 32], u32::MAX)], 1);
@@ -104,7 +105,7 @@ fn a_parent_that_names_the_transaction_as_deleted_refuses_it_whatever_the_caller
         let item = UtxoCreate { is_new, ..in_block(&child, &[50]) };
         assert_eq!(made(&world, 60, item), Err(UtxoCreateError::Pruned), "{is_new}");
     }
-    // One that the output does not name is no replay.
+    // A transaction that the output does not name as deleted is no replay.
     let other = Tx::of(3, &[(parent.txid, 1)], 1);
     made(&world, 60, in_block(&other, &[50])).unwrap();
 }

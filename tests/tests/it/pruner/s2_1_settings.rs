@@ -1,4 +1,4 @@
-//! 2.1 and 7: settings, what a new canister does, and who may call what.
+//! 2.1 and 7: settings, the behaviour of a new canister, and the roles of the methods.
 
 use super::world::*;
 use crate::utxo::configure;
@@ -79,7 +79,7 @@ fn s7_a_value_that_makes_no_sense_is_refused_by_name_and_nothing_changes() {
         ("max_job_history", Change { max_job_history: Some(1_001), ..Default::default() }),
     ];
     for (name, change) in refused {
-        // With something beside it that would be taken.
+        // Together with a valid setting, which is not applied either.
         let change = Change { pruner_enabled: Some(false), ..change };
         match world.try_set(change) {
             Err(UtxoPrunerError::Invalid { field, why }) => {
@@ -111,7 +111,7 @@ fn both_setters_refuse_that_parents_go_before_the_unmined_are_old() {
     }
     assert_eq!(world.coppice.operator().get_config().told().utxo.block_height_retention, 288, "nothing has changed");
     assert_eq!((kept(288), kept(289)), (Ok(288), Ok(289)));
-    // Without retention no record gets a height, and nothing goes.
+    // Without retention no record is ever due.
     assert_eq!(kept(0), Ok(0));
     assert!(unmined(MAX_HEIGHT).is_ok());
     assert!(kept(1_000).is_err(), "and back only where what is unmined is old by then");
@@ -120,7 +120,7 @@ fn both_setters_refuse_that_parents_go_before_the_unmined_are_old() {
             .try_set(Change { unmined_tx_retention: Some(UtxoUnminedRetention::HalfOfRetention), ..Default::default() })
             .is_ok()
     );
-    // Half of it is below it, however small it is.
+    // The default, half of the retention, is valid for any retention.
     assert_eq!((kept(1), kept(2), kept(1_000)), (Ok(1), Ok(2), Ok(1_000)));
 }
 
@@ -171,7 +171,7 @@ fn s7_settings_change_at_run_time_and_survive_an_upgrade() {
     };
     assert_eq!(world.set(change), expected);
     assert_eq!(world.settings(), expected);
-    // What is left out stays.
+    // Omitted settings stay unchanged.
     assert_eq!(world.set(Change::default()), expected);
     world.coppice.upgrade();
     assert_eq!(world.settings(), expected);
@@ -277,7 +277,7 @@ fn s2_1_5_each_method_asks_for_its_role_and_a_refused_call_changes_nothing() {
         let reply = world.coppice.ic.update(world.coppice.id, may.principal(), method, arg);
         assert!(reply.is_ok(), "{method} by {may:?}: {reply:?}");
     }
-    // All of those that change something did, for whom they are.
+    // The methods that change something took effect when a caller with the role called.
     let status = world.status();
     assert_eq!((status.current_height, status.last_persisted_height, status.enabled), (8, Some(8), false));
     assert_eq!((status.block_assembly, world.last().height), (UtxoBlockAssemblyState::Running, 8));

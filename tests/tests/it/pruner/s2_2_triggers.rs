@@ -1,4 +1,4 @@
-//! 2.2 and 2.7: which notifications have records pruned.
+//! 2.2 and 2.7: which notifications trigger pruning of records.
 
 use super::world::*;
 use coppice_interface::*;
@@ -116,7 +116,7 @@ fn s2_2_fallback_3_a_block_is_a_trigger_only_while_nothing_was_persisted() {
     assert_eq!(world.block(10, true), UtxoNotifyOutcome::PersisterActive { last_persisted_height: 6 });
     let status = world.status();
     assert_eq!((status.pending, world.skipped("persister_active")), (None, 4.0));
-    // Its height counts all the same.
+    // The block's height still counts as the current height.
     assert_eq!((status.current_height, status.last_persisted_height), (10, Some(6)));
     assert_eq!(world.prune(7).current_height, Some(10));
 }

@@ -1,4 +1,4 @@
-//! 2.3, the safety check: nothing is pruned but while the block assembly is running.
+//! 2.3, the safety check: records are pruned only while the block assembly is running.
 
 use super::world::*;
 use coppice_interface::UtxoBlockAssemblyState::{NotRunning, Running};
@@ -19,7 +19,7 @@ fn s2_3_safety_check_nothing_begins_while_the_assembly_is_not_running() {
     assert_eq!((status.pending, status.running, status.last_job), (Some(job.clone()), None, None));
     assert_eq!((world.count(&txs), status.last_processed_height), (2, 0));
     assert_eq!(world.skipped("block_assembly_not_running"), 1.0, "once, however many ticks find it so");
-    // A higher one is another that cannot begin.
+    // A job for a higher height replaces it, and does not begin either.
     let higher = World::scheduled(world.persisted(21));
     world.ticks(2);
     assert_eq!(world.skipped("block_assembly_not_running"), 2.0);
@@ -74,7 +74,8 @@ fn s2_3_safety_check_a_stopped_height_gives_way_to_a_higher_one_that_waits() {
     assert_eq!((world.count(&txs), world.jobs().len()), (0, 2));
 }
 
-/// Between two ticks no tick sees it; what has become unmined meanwhile is looked at all the same, and the rest of phase 1 holds.
+/// A stop and a start between two ticks: no tick sees the stop, but phase 1 still examines transactions that became unmined meanwhile, and
+/// its earlier work remains valid.
 #[test]
 fn s2_3_safety_check_a_short_stop_has_the_run_begin_anew() {
     let world = World::new();

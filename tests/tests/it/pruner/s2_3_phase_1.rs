@@ -1,4 +1,4 @@
-//! 2.3, phase 1: parents of old unmined transactions are preserved. And what lies between the phases: preservations expire.
+//! 2.3, phase 1: parents of old unmined transactions are preserved. Between the phases, preservations expire.
 
 use super::world::*;
 use crate::utxo::{all_ok, create};
@@ -6,7 +6,7 @@ use coppice_interface::*;
 use coppice_tests::client::Told;
 use coppice_tests::transactions::Tx;
 
-/// A parent that may go at `height + RETENTION`, and its child, unmined since `height`.
+/// A parent that is due at `height + RETENTION`, and its child, unmined since `height`.
 fn family(world: &World, salt: u64, height: u32) -> (Tx, Tx) {
     let parent = Tx::orphan(salt, 1);
     let child = Tx::of(salt + 1_000_000, &[(parent.txid, 0)], 1);
@@ -33,7 +33,7 @@ fn s2_3_phase_1_1_the_cutoff_is_half_of_the_retention_below_the_current_height()
         assert_eq!(job.counts.old_unmined, u64::from(preserved.is_some()), "at {current}");
         assert_eq!(world.heights(&parent).1, preserved, "at {current}");
     }
-    // Half of what is in force, or a number of its own.
+    // Half of the retention in force, or a configured number.
     world.retention(21);
     assert_eq!(world.status().unmined_cutoff_height, 245 - 10);
     let own = Some(UtxoUnminedRetention::Blocks(20));
@@ -78,7 +78,7 @@ fn s2_3_phase_1_3_each_parent_is_preserved_exactly_so_long_and_not_deleted() {
     assert_eq!(preserve(&world, 9_999, &[&second]), [true]);
     assert_eq!([world.heights(&first), world.heights(&second)], [(Some(20), None), (None, Some(9_999))]);
     let job = world.prune(20);
-    // Each parent once, however many of its outputs are spent; what is promised for longer stays so.
+    // Each parent is preserved once, however many of its outputs are spent; a longer preservation stays.
     assert_eq!([world.heights(&first), world.heights(&second)], [(None, Some(20 + PRESERVATION)), (None, Some(9_999))]);
     assert_eq!((job.counts.old_unmined, job.counts.parents_preserved, job.counts.records_deleted), (1, 2, 0));
     assert_eq!((world.record(&missing), world.coppice.storage().utxo.records), (None, 3), "no record is made");
@@ -101,7 +101,7 @@ fn s2_3_phase_1_3_mined_transactions_and_young_ones_preserve_nothing() {
     assert_eq!((world.record(&of_mined), world.heights(&of_young)), (None, (Some(26), None)));
 }
 
-/// Memory is full, and whoever creates records is refused: without room of its own phase 1 would fail, and nothing would ever be
+/// Memory is full, and new records are refused. Phase 1 has its own reserve: without it, phase 1 would fail, and no record would ever be
 /// deleted.
 #[test]
 fn s2_3_phase_1_3_at_the_cap_on_memory_parents_are_preserved_and_records_deleted() {
@@ -131,7 +131,7 @@ fn s2_3_phase_1_3_at_the_cap_on_memory_parents_are_preserved_and_records_deleted
     assert!(again.results.iter().all(Result::is_ok), "what went made room: {:?}", again.results);
 }
 
-/// A record that becomes old in the middle of a run (a reorg's, with an earlier height) is not overlooked.
+/// A record that becomes old in the middle of a run, as after a reorg with an earlier height, is not overlooked.
 #[test]
 fn s2_3_phase_1_5_nothing_more_is_deleted_before_a_latecomers_parents_are_preserved() {
     let world = World::new();
@@ -194,7 +194,7 @@ fn s2_3_between_preservations_that_expired_are_cleared_and_the_records_evaluated
     assert_eq!(world.there(&[eligible, spendable]), [false, true]);
 }
 
-/// By the current height, while phase 2 goes by the persisted one.
+/// Phase 1 uses the current height, phase 2 the persisted one.
 #[test]
 fn s2_3_between_what_phase_1_asks_for_again_has_not_expired() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! 2.3, phase 2: records are deleted whose height has come. Section 3: what that height is.
+//! 2.3, phase 2: due records are deleted. Section 3: the height at which a record is due.
 
 use super::world::*;
 use crate::utxo::{Done, all_ok, create, spend};
@@ -27,7 +27,7 @@ fn s2_3_phase_2_3_they_go_by_height_and_then_as_they_came() {
     let world = World::new();
     world.slow();
     let txs = orphans(0..5);
-    // In this order; the third comes with the height of the second.
+    // Made in this order; the third has the same height as the second.
     for (height, tx) in [12, 10, 10, 14, 11].into_iter().zip(&txs) {
         world.done(height, std::slice::from_ref(tx));
     }
@@ -78,7 +78,7 @@ fn s2_3_phase_2_5_surviving_parents_are_told_and_missing_ones_not_made() {
     world.spend(9, &other, &[&first]);
     world.mine(10, &[&child]);
     world.spent(10, &child, 0..1);
-    // All of the first one's outputs are spent: it is to go at 19, which is not what this is about.
+    // All outputs of the first parent are spent, so it would be due at 19: it is preserved, because this test is not about its deletion.
     let preserve = UtxoPreserveBatch { until: 1_000, txids: vec![first.id()] };
     all_ok::<bool, UtxoError>(world.coppice.producer().utxo_preserve(&preserve).told());
     assert_eq!(world.record(&first).unwrap().deleted_children, Vec::<Txid>::new());
@@ -141,7 +141,7 @@ fn s3_delete_at_height_is_the_height_of_the_last_touch_and_the_retention() {
     assert_eq!(world.heights(&tx), (None, None), "an output is unspent");
     world.spent(13, &tx, 1..2);
     assert_eq!(world.heights(&tx), (Some(23), None));
-    // Spent no more, on the longest chain no more: it does not go.
+    // A record that is unspent again, and one off the longest chain, is not due.
     world.unmine(14, 12, &[&tx]);
     assert_eq!((world.heights(&tx), world.record(&tx).unwrap().unmined_since), ((None, None), Some(14)));
     assert_eq!(world.prune(23).counts.processed, 0);

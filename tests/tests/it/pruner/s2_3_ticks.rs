@@ -1,4 +1,4 @@
-//! 2.3 over many ticks: places that survive, the job's timeout, progress, metrics.
+//! 2.3 over many ticks: persisted positions, the job's timeout, progress, metrics.
 
 use super::world::*;
 use coppice_host::{Host, TrapPoint};
@@ -7,7 +7,7 @@ use coppice_tests::client::Told;
 use coppice_tests::coppice::{Coppice, default_arg};
 use coppice_tests::transactions::Tx;
 
-/// Records that are due at 20, among them old unmined ones at its beginning.
+/// Makes records that are due at 20, and old unmined ones with parents.
 fn work(world: &World, families: u64, records: u64) -> (Vec<Tx>, Vec<Tx>) {
     let parents = orphans(0..families);
     for (salt, parent) in (1_000..).zip(&parents) {
@@ -94,7 +94,7 @@ fn s2_3_a_trap_in_any_message_of_a_tick_changes_nothing() {
         struck += host.faults().injected() - injected;
         let counted = world.status().totals.records_deleted as usize;
         assert_eq!(counted + world.count(&due), due.len(), "message {k}, {point:?}: what is counted is what is gone");
-        // Where the platform's timer is lost, a producer's message wakes it.
+        // If the platform's timer is lost, a producer's message wakes it.
         world.coppice.pass(2 * TICK);
         world.persisted(20);
     }
@@ -107,7 +107,7 @@ fn s2_3_a_trap_in_any_message_of_a_tick_changes_nothing() {
     assert_eq!((world.count(&parents), world.status().totals), (2, counts));
 }
 
-/// More inputs than one message tells: the record is marked first, and finished before anything else.
+/// More inputs than one message can update: the record is marked first, and finished before anything else.
 #[test]
 fn s2_3_a_record_with_many_inputs_goes_over_several_ticks() {
     let world = World::new();
@@ -132,7 +132,7 @@ fn s2_3_a_record_with_many_inputs_goes_over_several_ticks() {
     world.coppice.upgrade();
     world.ticks(1);
     assert_eq!(told(), [true, false, false]);
-    // From here on there is no way back, not even by a reorg; but what is marked is not found.
+    // A marked record cannot be restored, not even by a reorg; and look-ups do not find it.
     world.assembly(UtxoBlockAssemblyState::NotRunning);
     world.ticks(1);
     assert_eq!(world.last().end, Some(UtxoJobEnd::BlockAssemblyNotRunning));
@@ -160,7 +160,7 @@ fn s2_3_a_job_that_takes_too_long_ends_and_the_next_one_goes_on_where_it_was() {
     let later = orphans(500..502);
     world.done(13, &later);
     let first = World::scheduled(world.persisted(20));
-    // At 10, 20 and 30 s; at 40 s it is 30 s old, its place is the next one's.
+    // Ticks at 10, 20 and 30 s; at 40 s the job is 30 s old and times out, and the next job takes over its position.
     world.ticks(4);
     let timed_out = world.last();
     assert_eq!(
@@ -171,7 +171,7 @@ fn s2_3_a_job_that_takes_too_long_ends_and_the_next_one_goes_on_where_it_was() {
     let second = world.status().running.unwrap();
     assert_eq!((second.height, second.trigger, second.ticks), (20, UtxoJobTrigger::Resumed, 1));
     assert_eq!((second.counts.old_unmined, second.counts.processed), (0, 1), "phase 1 is not done again");
-    // A higher height takes the place over, too, and then does its own run.
+    // A job for a higher height takes over the position, too, and then does its own run.
     let third = World::scheduled(world.persisted(23));
     world.ticks(3);
     assert_eq!((world.last().id, world.last().end), (second.id, Some(UtxoJobEnd::TimedOut)));
@@ -186,7 +186,7 @@ fn s2_3_a_job_that_takes_too_long_ends_and_the_next_one_goes_on_where_it_was() {
     assert!(parents.iter().all(|parent| world.heights(parent).1 == Some(20 + PRESERVATION)));
 }
 
-/// The daemon's rule for all that it does (`min_liquid_cycles`).
+/// The daemon obeys `min_liquid_cycles` in all its work.
 #[test]
 fn s2_3_low_cycles_pause_a_run_and_it_goes_on_where_it_was() {
     let (coppice, host) = Coppice::embedded(default_arg());
@@ -206,7 +206,7 @@ fn s2_3_low_cycles_pause_a_run_and_it_goes_on_where_it_was() {
     world.ticks(3);
     assert_eq!((world.count(&due), world.status().running.unwrap().ticks), (3, 1));
     host.add_cycles(world.coppice.id, 100_000_000_000_000);
-    // The next message notices, whatever it is.
+    // Any next message notices the cycles.
     world.coppice.operator().acknowledge_faults(0u64).told();
     let done = world.finish(job.id);
     assert_eq!((done.ticks, done.counts.records_deleted, world.count(&due)), (4, 4, 0));
@@ -258,7 +258,7 @@ fn s2_3_phase_2_6_metrics_have_their_names_and_count() {
     World::scheduled(world.persisted(20));
     world.ticks(1);
     assert_eq!((world.metric("pruner_active", None), world.metric("pruner_current_height", None)), (1.0, 0.0));
-    // One op with an old unmined record and its parent, two records a tick behind that: 10, 20, 30 and 40 s.
+    // One op for an old unmined record and its parent, then two records a tick: 10, 20, 30 and 40 s.
     world.ticks(3);
     assert_eq!((world.last().state, world.last().ticks, world.count(&due)), (UtxoJobState::Completed, 4, 0));
     assert_eq!((world.metric("pruner_active", None), world.metric("pruner_current_height", None)), (0.0, 20.0));

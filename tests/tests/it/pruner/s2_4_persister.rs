@@ -26,7 +26,7 @@ fn s2_4_3_a_persister_ahead_of_the_notified_blocks_is_itself_the_current_height(
 fn s2_4_4_the_worked_example() {
     let world = World::new();
     let txs = orphans(0..6);
-    // To be deleted at 95 to 100.
+    // Due at 95 to 100.
     for (height, tx) in (85..).zip(&txs) {
         world.done(height, std::slice::from_ref(tx));
     }
@@ -34,7 +34,7 @@ fn s2_4_4_the_worked_example() {
     let job = world.prune(95);
     assert_eq!((job.current_height, job.safe_height), (Some(100), Some(95)), "min(100, 95)");
     assert_eq!(world.there(&txs), [false, true, true, true, true, true]);
-    // 96 to 100 are protected until they are persisted, each by itself.
+    // 96 to 100 are protected until they are persisted, each separately.
     for (persisted, left) in [(96, 4), (97, 3), (99, 1), (100, 0)] {
         world.prune(persisted);
         assert_eq!(world.count(&txs), left);
@@ -57,7 +57,7 @@ fn s2_4_5_without_the_persister_the_current_height_is_safe() {
     assert_eq!(world.there(&txs), [false, false, true]);
 }
 
-/// 2.3 phase 2.2 as it is written there; by a setting.
+/// 2.3 phase 2.2 as written there, enabled by a setting.
 #[test]
 fn s2_3_phase_2_2_persisted_plus_the_smallest_retention_that_ever_was() {
     let world = World::as_installed();
@@ -72,7 +72,7 @@ fn s2_3_phase_2_2_persisted_plus_the_smallest_retention_that_ever_was() {
     assert_eq!(safe(), 388);
     world.retention(50);
     assert_eq!(safe(), 150);
-    // To be deleted at 150, 151; and at 500, by a retention that is longer again.
+    // Due at 150 and 151; and at 500, under a longer retention.
     for (height, tx) in [100, 101].into_iter().zip(&txs) {
         world.done(height, std::slice::from_ref(tx));
     }
@@ -93,7 +93,7 @@ fn s2_3_phase_2_2_persisted_plus_the_smallest_retention_that_ever_was() {
     assert_eq!(safe(), 990);
 }
 
-/// The fallback has begun a run up to 100, and the persister begins in its middle.
+/// The fallback has begun a run up to 100, and the persister begins in the middle of it.
 #[test]
 fn s2_4_3_a_persister_that_begins_in_the_middle_of_a_run_protects_what_it_has_not_reached() {
     let world = World::new();
@@ -107,7 +107,7 @@ fn s2_4_3_a_persister_that_begins_in_the_middle_of_a_run_protects_what_it_has_no
     let done = world.finish(job.id);
     assert_eq!((done.safe_height, done.counts.records_deleted), (Some(50), 3));
     assert_eq!((world.count(&low), world.count(&high)), (0, 3));
-    // What was not persisted is not done: the next block that is has them go.
+    // Unpersisted blocks are not processed: the next persisted block prunes them.
     assert_eq!(world.status().last_processed_height, 50);
     let done = world.prune(90);
     assert_eq!((done.safe_height, done.counts.records_deleted, world.count(&high)), (Some(90), 3, 0));

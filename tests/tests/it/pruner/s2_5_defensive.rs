@@ -4,7 +4,7 @@ use super::world::*;
 use coppice_interface::*;
 use coppice_tests::transactions::Tx;
 
-/// Defensive, with pages of two outputs, looking up so many spenders at a time.
+/// Defensive mode with pages of two outputs, looking up `batch` spenders at a time.
 fn defensive(batch: u32) -> World {
     let world = World::new();
     world.configure(UtxoSettingsChange { utxo_batch_size: Some(2), ..Default::default() });
@@ -16,7 +16,7 @@ fn defensive(batch: u32) -> World {
     world
 }
 
-/// A parent with so many outputs, mined at 10, each spent at 10 by a child of its own that has a record.
+/// A parent with `outputs` outputs, mined at 10, each spent at 10 by a child that has a record.
 fn family(world: &World, salt: u64, outputs: u32) -> (Tx, Vec<Tx>) {
     let parent = Tx::orphan(salt, outputs);
     let child = |vout: u32| Tx::of(salt + 1_000 + u64::from(vout), &[(parent.txid, vout)], 1);
@@ -29,13 +29,13 @@ fn family(world: &World, salt: u64, outputs: u32) -> (Tx, Vec<Tx>) {
     (parent, children)
 }
 
-/// A block had these, and a reorg takes it back so late that they are not old when their parents are due.
+/// Mines these transactions and unmines them in a reorg, so late that they are not old when their parents are due.
 fn unmine_late(world: &World, children: &[&Tx]) {
     world.mine(10, children);
     world.unmine(18, 10, children);
 }
 
-/// Which reasons a job counted: unmined, recent, absent.
+/// The reasons that a job counted: unmined, recent, absent.
 fn reasons(counts: &UtxoPruneCounts) -> [u64; 3] {
     [counts.skipped_child_unmined, counts.skipped_child_recent, counts.skipped_child_absent]
 }
@@ -111,7 +111,7 @@ fn s2_5_4_a_child_that_was_deleted_is_stable() {
     let child = last_of(&parent, 0);
     let never = Tx::orphan(2, 1);
     world.create(10, &[&parent, &child, &never]);
-    // The child may go at 20, the parents at 25.
+    // The child is due at 20, the parents at 25.
     world.mine(10, &[&child]);
     world.mine(15, &[&parent, &never]);
     world.spend(15, &child, &[&parent]);

@@ -1,4 +1,4 @@
-//! 2.6: transactions whose bytes are kept outside the record, in the BlobStore or outside the canister.
+//! 2.6: transactions whose bytes are not in the record: in the BlobStore, or outside the canister.
 
 use super::world::*;
 use crate::utxo::{all_ok, create, set_mined};
@@ -19,7 +19,7 @@ fn externalize(world: &World) {
     world.configure(UtxoSettingsChange { externalize_all: Some(true), ..Default::default() });
 }
 
-/// With a worker that may complete deletions.
+/// A world with a worker that may complete deletions.
 fn with_worker() -> World {
     let world = World::new();
     let worker = Grant { principal: Who::Archive.principal(), role: Role::BlobWorker };
@@ -31,7 +31,7 @@ fn store(key: &[u8], file_type: FileType, store_type: StoreType) -> ExternalStor
     ExternalStore { blob_key: ByteBuf::from(key), file_type, store_type }
 }
 
-/// What makes the record of a transaction kept outside.
+/// Returns the request for the record of an external transaction.
 fn outside_record(tx: &Tx, store: ExternalStore) -> UtxoCreate {
     let inputs = tx.inputs.iter().map(|(txid, vout)| Outpoint { txid: (*txid).into(), vout: *vout });
     let hashes = (0..tx.outputs.len() as u32).map(|vout| Some(UtxoHash::from(tx.hash(vout))));
@@ -48,7 +48,7 @@ fn outside_record(tx: &Tx, store: ExternalStore) -> UtxoCreate {
     UtxoCreate { source, ..tx.record() }
 }
 
-/// Makes records of transactions kept outside, mined and spent at 10, to be deleted at 20.
+/// Makes records of external transactions, mined and spent at 10, due at 20.
 fn outside(world: &World, txs: &[(&Tx, ExternalStore)]) {
     let item = |(tx, store): &(&Tx, ExternalStore)| outside_record(tx, store.clone());
     all_ok(create(&world.coppice, 10, txs.iter().map(item).collect()));
@@ -82,7 +82,7 @@ fn retry(world: &World, id: u64) -> RetriedBlobDeletions {
     world.coppice.operator().retry_blob_deletions(&RetryBlobDeletions::Ids(vec![id])).told().unwrap()
 }
 
-/// The parent with an unspent output, and its child, outside as `key`, scheduled at 20.
+/// Makes a parent with an unspent output, and its child, external under `key`, scheduled at 20.
 fn scheduled(world: &World, key: &[u8]) -> (Tx, Tx) {
     let parent = Tx::orphan(1, 2);
     let child = Tx::of(2, &[(parent.txid, 1)], 2);
@@ -107,7 +107,7 @@ fn s2_6_1_what_the_blob_store_keeps_is_freed_with_the_record() {
     let place = world.record(&txs[0]).unwrap().transaction;
     assert!(matches!(place, TransactionPlace::Blobs { file_type: FileType::Tx, .. }), "{place:?}");
     let all = kept_bytes(&world);
-    // One that lives on keeps its own.
+    // A record that stays keeps its bytes.
     let later = orphans(20..21);
     world.done(11, &later);
     let job = world.prune(20);
@@ -141,7 +141,7 @@ fn s2_6_2_without_inputs_it_is_an_outputs_file_and_goes_all_the_same() {
     assert_eq!((kept_bytes(&world), world.record(&tx)), (0, None));
 }
 
-/// The blob was deleted before the worker hears that deletions are stopped: the record goes with it, and no other one.
+/// The worker deleted the blob before deletions were stopped: its record is deleted, and no other one.
 #[test]
 fn s2_6_2_a_completed_blob_takes_its_record_along_while_deletions_are_stopped() {
     let world = with_worker();
@@ -201,7 +201,7 @@ fn s2_6_3_the_file_goes_before_the_record_which_is_not_found_meanwhile() {
     assert_eq!(refused.results, [Err(UtxoCreateError::BeingDeleted)]);
     let refused = set_mined(&world.coppice, 20, 20, &[&child], false);
     assert_eq!(refused.results, [Err(UtxoError::TxNotFound)]);
-    // Its parents are told when it goes, and not before.
+    // The parents are updated when the record is deleted, and not before.
     assert_eq!(world.record(&parent).unwrap().deleted_children, Vec::<Txid>::new());
     assert_eq!(world.prune(21).counts, UtxoPruneCounts::default(), "no run looks at it again");
     world.coppice.upgrade();
@@ -212,7 +212,7 @@ fn s2_6_3_the_file_goes_before_the_record_which_is_not_found_meanwhile() {
     assert_eq!(world.record(&parent).unwrap().deleted_children, [child.id()]);
     let status = world.status();
     assert_eq!((status.totals.records_deleted, status.totals.parents_updated, status.blobs_pending), (1, 1, 0));
-    // The replay guard is the same as for any other child; its id is free again.
+    // The replay guard is the same as for any other child; the id may be used again.
     assert_eq!(world.try_spend(21, &child, &[&parent]).unwrap_err()[0].error, UtxoSpendError::InvalidSpend);
     all_ok(create(&world.coppice, 21, vec![child.record()]));
 }
@@ -239,7 +239,7 @@ fn s2_6_error_a_deletion_that_fails_is_tried_again_and_given_up_at_its_limit() {
     assert_eq!((world.status().blobs_pending, world.status().blobs_dead), (0, 1));
     let health = world.health();
     assert!(!health.healthy && health.problems[0].code == ProblemCode::DeadBlobDeletions, "{health:?}");
-    // The record stays; a dead row that fails again is passed over.
+    // The record stays; a dead row that fails again is skipped.
     assert!(world.record(&child).unwrap().being_deleted);
     let skipped = CompletedBlobDeletions { skipped: vec![id], ..Default::default() };
     assert_eq!(complete(&world, &[], &[id], 3), skipped);
@@ -323,7 +323,7 @@ fn s2_6_4_no_two_records_name_the_same_blob() {
     let try_second = || create(&world.coppice, 10, vec![outside_record(&second, same())]).results;
     assert_eq!(try_second(), [Err(UtxoCreateError::BlobTaken)]);
     assert!(world.record(&second).is_none());
-    // Nor is it deleted by anybody while a record needs it.
+    // No caller can schedule the blob for deletion while a record needs it.
     let by_hand = ScheduleBlobDeletion { name: name(), delete_at_height: 1 };
     let schedule = || -> Result<ScheduledBlobDeletion, BlobDeletionError> {
         world.coppice.producer().schedule_blob_deletion(&by_hand).told()
@@ -343,7 +343,7 @@ fn s2_6_4_no_two_records_name_the_same_blob() {
     complete(&world, &[rows[0].id], &[], 1);
     assert_eq!(world.record(&first), None);
     all_ok(create(&world.coppice, 21, vec![outside_record(&second, same())]));
-    // What is queued without a record is nobody's either.
+    // A blob that is queued without a record cannot get a record.
     let other = ScheduleBlobDeletion { name: BlobName { blob_key: ByteBuf::from(*b"other"), ..name() }, ..by_hand };
     world.coppice.producer().schedule_blob_deletion(&other).told().unwrap();
     let third = Tx::orphan(3, 1);
@@ -403,7 +403,7 @@ fn s2_6_a_worker_with_a_lease_completes_records_with_their_blobs() {
     assert_eq!(world.record(&parent).unwrap().deleted_children, [child.id()]);
 }
 
-/// A row of the queue is there from the record on, so that a tick which schedules it needs no memory: where growing traps it goes on.
+/// The row of the queue is reserved with the record, so that a tick can schedule it without more memory, even where growth traps.
 #[test]
 fn scheduling_a_blob_grows_no_memory() {
     let (coppice, host) = Coppice::embedded(default_arg());

@@ -1,4 +1,4 @@
-//! What the sections are for, from beginning to end: nothing that may be needed again goes, and nothing comes back.
+//! The purpose of the sections, from beginning to end: no record that may be needed again is deleted, and no deleted one comes back.
 
 use super::world::*;
 use crate::utxo::{all_ok, create};
@@ -7,7 +7,7 @@ use coppice_interface::*;
 use coppice_tests::client::Told;
 use coppice_tests::transactions::Tx;
 
-/// Section 1: a transaction that was pruned, and is submitted again.
+/// Section 1: a pruned transaction is submitted again.
 #[test]
 fn s1_a_pruned_child_is_not_taken_again_as_long_as_its_parent_is_there() {
     let world = World::new();
@@ -24,7 +24,7 @@ fn s1_a_pruned_child_is_not_taken_again_as_long_as_its_parent_is_there() {
     world.coppice.upgrade();
     let invalid = vec![RefusedSpend { spend: 0, error: UtxoSpendError::InvalidSpend }];
     assert_eq!(world.try_spend(21, &child, &[&parent]), Err(invalid));
-    // Somebody else is told who has it; the parent's other output is free.
+    // Another spender learns who spent the output; the parent's other output is free.
     let rival = Tx::of(3, &[(parent.txid, 0)], 1);
     let by = Spender { txid: child.id(), vin: 0 };
     assert_eq!(world.try_spend(21, &rival, &[&parent]).unwrap_err()[0].error, UtxoSpendError::Spent { by });
@@ -33,8 +33,8 @@ fn s1_a_pruned_child_is_not_taken_again_as_long_as_its_parent_is_there() {
     assert_eq!(world.record(&parent).unwrap().deleted_children, [child.id()]);
 }
 
-/// 2.3 phase 1, at every height: the parent is there as long as its child is old and unmined, for the preservation behind
-/// that, and for the retention behind that; and then no longer.
+/// 2.3 phase 1, at every height: the parent stays while its child is old and unmined, then for the preservation, then for the retention;
+/// and no longer.
 #[test]
 fn s2_3_a_parent_of_an_old_unmined_transaction_survives_exactly_as_long_as_it_must() {
     let world = World::new();
@@ -59,8 +59,7 @@ fn s2_3_a_parent_of_an_old_unmined_transaction_survives_exactly_as_long_as_it_mu
             None => gone = gone.or(Some(height)),
         }
     }
-    // Old from 106 on, mined at 112: what was asked for last holds until 131. It is asked for again every other block, an eighth of
-    // the preservation.
+    // Old from 106 on, mined at 112: the last preservation holds until 131. It is renewed every other block, an eighth of the preservation.
     let expected = (101..=140).map(|height| match height {
         ..106 => (height, Some(110), None),
         106 => (height, None, Some(126)),
@@ -73,7 +72,7 @@ fn s2_3_a_parent_of_an_old_unmined_transaction_survives_exactly_as_long_as_it_mu
     assert!(world.record(&child).is_some(), "it has an unspent output");
 }
 
-/// 2.3: an old unmined transaction is submitted again when its parent would be long gone, and is taken.
+/// 2.3: an old unmined transaction is accepted when it is submitted again at a time when its parent would long be gone.
 #[test]
 fn s2_3_an_old_unmined_transaction_can_be_resubmitted() {
     let world = World::new();
@@ -96,7 +95,7 @@ fn s2_3_an_old_unmined_transaction_can_be_resubmitted() {
     assert_eq!(world.record(&parent).unwrap().deleted_children, [child.id()]);
 }
 
-/// 2.3, safety check: a reorg in the middle of a run takes records' blocks away, another block has them.
+/// 2.3, safety check: a reorg in the middle of a run moves records' transactions to another block.
 #[test]
 fn s2_3_a_reorg_loses_nothing() {
     let world = World::new();
@@ -115,7 +114,7 @@ fn s2_3_a_reorg_loses_nothing() {
     world.ticks(3);
     assert_eq!((world.count(&settled), world.count(&moved)), (0, 3), "the run is in the middle of them");
 
-    // Block 100 is no more, while a timer may fire between any two messages.
+    // Block 100 is removed, while a timer may fire between any two messages.
     let three: Vec<&Tx> = moved[1..].iter().chain([&parent, &child]).collect();
     world.assembly(NotRunning);
     for tx in &three {
@@ -126,7 +125,7 @@ fn s2_3_a_reorg_loses_nothing() {
     assert_eq!(world.coppice.storage().utxo.deletable, 0);
     World::scheduled(world.persisted(112));
     world.ticks(2);
-    // Another block has all but one of them.
+    // Another block contains all but one of them.
     world.mine(112, &three[1..]);
     world.assembly(Running);
     world.ticks(20);
@@ -140,7 +139,7 @@ fn s2_3_a_reorg_loses_nothing() {
     world.prune(122);
     let there: Vec<bool> = which(three.iter().map(|tx| world.record(tx)));
     assert_eq!(there, [true, false, false, false, false], "but for the one that no block has");
-    // What is unmined can be mined, and goes in its time.
+    // Unmined transactions can be mined, and are pruned when due.
     world.mine(125, &three[..1]);
     world.prune(134);
     assert!(world.record(three[0]).is_some());
@@ -148,7 +147,7 @@ fn s2_3_a_reorg_loses_nothing() {
     assert_eq!(world.coppice.storage().utxo.records, 0);
 }
 
-/// 2.3: a double spend that lost is not the transaction that spends; the winner's chain is what goes and stays.
+/// 2.3: a double spend that lost does not count as the spender; the winner's chain decides what is deleted.
 #[test]
 fn s2_3_a_loser_goes_and_the_winner_stays() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! Blocks that are taken from transactions: what is unmined then, and since when.
+//! Transactions that lose a block: whether they are unmined then, and since when.
 
 use super::world::*;
 use crate::utxo::all_ok;
@@ -6,7 +6,7 @@ use coppice_interface::*;
 use coppice_tests::client::Told;
 use coppice_tests::transactions::Tx;
 
-/// Takes a block from a transaction, and answers the blocks that are left.
+/// Removes a block from a transaction, and returns the remaining blocks.
 fn unset(world: &World, height: u32, block_id: u32, tx: &Tx, on_longest_chain: bool) -> Vec<u32> {
     let items = vec![MinedTransaction { txid: tx.id(), subtree: 0 }];
     let set = UtxoSetMinedBatch { height, block_id, block_height: block_id, on_longest_chain, unset: true, items };
@@ -50,7 +50,7 @@ fn unset_of_a_block_that_a_record_does_not_have_only_unlocks_it() {
 #[test]
 fn unset_sets_unmined_since_by_what_is_left() {
     let world = World::new();
-    // On the longest chain or not before, the rest on it or not, and what that makes.
+    // Whether the transaction was on the longest chain before, whether the remaining block is, and the resulting `unmined_since`.
     for (salt, before, rest, since) in
         [(1, true, true, None), (2, true, false, None), (3, false, true, None), (4, false, false, Some(10))]
     {
@@ -61,7 +61,7 @@ fn unset_sets_unmined_since_by_what_is_left() {
         lock(&world, &tx);
         assert_eq!(unset(&world, 30, 5, &tx, rest), [6]);
         assert_eq!(shown(&world, &tx), (vec![6], since, false), "{before} {rest}");
-        // The last one goes, and again.
+        // Removes the last block, twice.
         assert_eq!(unset(&world, 31, 6, &tx, rest), [0_u32; 0]);
         assert_eq!(shown(&world, &tx), (vec![], Some(31), false));
         assert_eq!(unset(&world, 40, 6, &tx, rest), [0_u32; 0]);

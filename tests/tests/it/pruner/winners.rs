@@ -1,4 +1,4 @@
-//! Double spends that are to win over what was pruned.
+//! Double spends that should win over pruned transactions.
 
 use super::world::*;
 use crate::utxo::{all_ok, create};

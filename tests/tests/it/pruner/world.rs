@@ -1,4 +1,4 @@
-//! A canister with records that are pruned soon, and short names for what happens to them.
+//! A canister with records that are pruned soon, and short names for operations on them.
 
 use crate::utxo::{all_ok, configure, create, get, set_mined, spend};
 use coppice_interface::*;
@@ -7,46 +7,46 @@ use coppice_tests::coppice::Coppice;
 use coppice_tests::transactions::Tx;
 use std::ops::Range;
 
-/// Blocks for which a record is kept that is done with. Half of it, 5, is `unmined_tx_retention`.
+/// Blocks for which a finished record is kept. Half of it, 5, is `unmined_tx_retention`.
 pub const RETENTION: u32 = 10;
 /// Seconds between two ticks.
 pub const TICK: u64 = 10;
 /// `parent_preservation_blocks`.
 pub const PRESERVATION: u32 = 1_440;
 
-/// A canister, its producer and its operator.
+/// A canister with its producer and its operator.
 pub struct World {
     /// The canister.
     pub coppice: Coppice,
 }
 
-/// Of these, whether each is `Some`.
+/// Whether each of these is `Some`.
 pub fn which<T>(all: impl IntoIterator<Item = Option<T>>) -> Vec<bool> {
     all.into_iter().map(|one| one.is_some()).collect()
 }
 
-/// So many transactions with one output, none with a parent that has a record.
+/// Transactions with one output, without parents that have a record.
 pub fn orphans(salts: Range<u64>) -> Vec<Tx> {
     salts.map(|salt| Tx::orphan(salt, 1)).collect()
 }
 
-/// A transaction that spends an output and has nothing that could be spent.
+/// A transaction that spends an output and has no spendable outputs.
 pub fn last_of(parent: &Tx, vout: u32) -> Tx {
     Tx::new(&[(parent.txid, vout)], &[(0, vec![0x6A])])
 }
 
-/// The transaction of which [`World::spent`] says that it spends a transaction's outputs.
+/// The transaction that [`World::spent`] names as the spender of a transaction's outputs.
 pub fn stranger(of: &Tx) -> [u8; 32] {
     std::array::from_fn(|i| of.txid[31 - i])
 }
 
 impl World {
-    /// Records are kept for [`RETENTION`] blocks, and the block assembly is running.
+    /// Keeps records for [`RETENTION`] blocks, with the block assembly running.
     pub fn new() -> Self {
         Self::on(Coppice::new())
     }
 
-    /// The same on a canister that is there already.
+    /// As [`World::new`], on an existing canister.
     pub fn on(coppice: Coppice) -> Self {
         let world = Self { coppice };
         world.retention(RETENTION);
@@ -54,7 +54,7 @@ impl World {
         world
     }
 
-    /// As it is installed.
+    /// A canister with default settings.
     pub fn as_installed() -> Self {
         Self { coppice: Coppice::new() }
     }
@@ -74,7 +74,7 @@ impl World {
         self.coppice.operator().set_pruner_settings(&change).told()
     }
 
-    /// The same, where it is not refused.
+    /// `set_pruner_settings`, which must succeed.
     pub fn set(&self, change: UtxoPrunerSettingsChange) -> UtxoPrunerSettings {
         self.try_set(change).unwrap()
     }
@@ -84,7 +84,7 @@ impl World {
         self.coppice.anyone().get_pruner_settings().told()
     }
 
-    /// One record with one input a tick: to preserve its parent, or to delete it.
+    /// Limits a tick to one record with one input: to preserve its parent, or to delete it.
     pub fn slow(&self) {
         self.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(2), ..Default::default() });
     }
@@ -94,22 +94,22 @@ impl World {
         self.coppice.producer().set_block_assembly_state(state).told()
     }
 
-    /// Makes records that are unmined, and can be spent from.
+    /// Makes unmined records with spendable outputs.
     pub fn create(&self, height: u32, txs: &[&Tx]) {
         all_ok(create(&self.coppice, height, txs.iter().map(|tx| tx.record()).collect()));
     }
 
-    /// A block of this height, with the height as its id, has them.
+    /// Mines transactions in a block of this height, with the height as its id.
     pub fn mine(&self, height: u32, txs: &[&Tx]) {
         all_ok(set_mined(&self.coppice, height, height, txs, false));
     }
 
-    /// The block with this id has them no more.
+    /// Removes transactions from the block with this id.
     pub fn unmine(&self, height: u32, block_id: u32, txs: &[&Tx]) {
         all_ok(set_mined(&self.coppice, height, block_id, txs, true));
     }
 
-    /// `utxo_spend` of whatever a transaction's inputs spend of these parents.
+    /// `utxo_spend` of the outputs of these parents that the transaction's inputs name.
     pub fn try_spend(&self, height: u32, spender: &Tx, parents: &[&Tx]) -> Result<u32, Vec<RefusedSpend>> {
         let of = |(vin, (txid, vout)): (u32, &([u8; 32], u32))| {
             let parent = parents.iter().find(|parent| parent.txid == *txid)?;
@@ -121,19 +121,19 @@ impl World {
         batch.results.into_iter().next().unwrap()
     }
 
-    /// The same, where it is not refused.
+    /// `utxo_spend`, which must succeed.
     pub fn spend(&self, height: u32, spender: &Tx, parents: &[&Tx]) {
         self.try_spend(height, spender, parents).unwrap();
     }
 
-    /// These outputs are spent by [`stranger`]s, who have no record.
+    /// Spends these outputs by [`stranger`]s, who have no record.
     pub fn spent(&self, height: u32, tx: &Tx, vouts: Range<u32>) {
         let spends = vouts.map(|vout| tx.spend(vout, vout)).collect();
         let spender = stranger(tx).into();
         all_ok(spend(&self.coppice, height, vec![TransactionSpends { spender, spends }]));
     }
 
-    /// Makes records that are mined and spent at a height, and may go [`RETENTION`] blocks later.
+    /// Makes records that are mined and spent at a height, and due [`RETENTION`] blocks later.
     pub fn done(&self, height: u32, txs: &[Tx]) {
         let all: Vec<&Tx> = txs.iter().collect();
         self.create(height, &all);
@@ -150,7 +150,7 @@ impl World {
         }
     }
 
-    /// Which of them have a record.
+    /// Whether each of them has a record.
     pub fn there(&self, txs: &[Tx]) -> Vec<bool> {
         which(txs.iter().map(|tx| self.record(tx)))
     }
@@ -160,7 +160,7 @@ impl World {
         self.there(txs).into_iter().filter(|there| *there).count()
     }
 
-    /// When it is to be deleted, and until when not.
+    /// The `delete_at_height` and `preserve_until` of a record.
     pub fn heights(&self, tx: &Tx) -> (Option<u32>, Option<u32>) {
         let record = self.record(tx).expect("it has a record");
         (record.delete_at_height, record.preserve_until)
@@ -185,18 +185,18 @@ impl World {
         }
     }
 
-    /// The timer fires so many times.
+    /// Lets the timer fire `times` times.
     pub fn ticks(&self, times: u32) {
         (0..times).for_each(|_| self.coppice.pass(TICK));
     }
 
-    /// A block is persisted, and the job for it runs to its end.
+    /// Notifies a persisted block, and runs the job for it to its end.
     pub fn prune(&self, height: u32) -> UtxoPruneJob {
         let job = Self::scheduled(self.persisted(height));
         self.finish(job.id)
     }
 
-    /// A job runs to its end.
+    /// Runs a job to its end.
     pub fn finish(&self, id: u64) -> UtxoPruneJob {
         for _ in 0..200 {
             self.ticks(1);
@@ -228,14 +228,14 @@ impl World {
         self.coppice.anyone().list_prune_jobs(cursor, limit).told()
     }
 
-    /// All jobs, as they are listed.
+    /// All jobs, in the order of the list.
     pub fn jobs(&self) -> Vec<UtxoPruneJob> {
         let UtxoPruneJobPage { jobs, cursor } = self.page(None, 500);
         assert_eq!(cursor, None);
         jobs
     }
 
-    /// A metric, with the value of its only label where it has one.
+    /// A metric, with the value of its only label if it has one.
     pub fn metric(&self, name: &str, label: Option<&str>) -> f64 {
         let metrics = self.status().metrics;
         let is =
@@ -243,7 +243,7 @@ impl World {
         metrics.iter().find(is).unwrap_or_else(|| panic!("{name} {label:?}")).value
     }
 
-    /// `pruner_skipped_total` of a reason.
+    /// `pruner_skipped_total` with this reason.
     pub fn skipped(&self, reason: &str) -> f64 {
         self.metric("pruner_skipped_total", Some(reason))
     }

@@ -1,5 +1,5 @@
-//! What a tick owes: that it goes on; that phase 1 has preserved every parent before anything is deleted; that a run that is
-//! done has left nothing that was due; and that it counted what it did.
+//! The duties of a tick: it makes progress; phase 1 preserves every parent before a record is deleted; a run that is done leaves no due
+//! record; and the counts are right.
 
 use super::Outcome;
 use super::jobs::Progress;
@@ -12,19 +12,19 @@ use coppice_model::ensure;
 use coppice_model::records::{Records, Settings, Spent, Txid};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A tick that was, and was allowed.
+/// A tick whose changes were allowed.
 pub struct Tick<'a> {
     pub before: &'a Records,
     pub scope: &'a Scope,
     pub done: &'a Done,
     /// The jobs that changed.
     pub jobs: &'a [Progress],
-    /// It was the timer's own.
+    /// The tick was the timer's own.
     pub timer: bool,
 }
 
 impl Tick<'_> {
-    /// The job that did something last.
+    /// The job that ran last.
     fn last(&self) -> Option<&UtxoPruneJob> {
         self.jobs.iter().map(|job| &job.after).rfind(|job| job.started_at.is_some())
     }
@@ -56,11 +56,11 @@ impl Machine {
         Ok(())
     }
 
-    /// A tick of a pruner that is switched on does something where something is to be done.
+    /// Checks that a tick of an enabled pruner makes progress if there is work.
     fn goes_on(&mut self, sight: &Sight) -> Outcome {
         let before = &self.sight.as_ref().expect("the history has begun").status;
         let now = &sight.status;
-        // What trapped may have taken the timer with it, and ticks behind it do less.
+        // A trap may have lost the timer, and later ticks do less.
         if self.stormy || self.coppice.ic.now() < before.next_tick {
             return Ok(());
         }
@@ -87,18 +87,18 @@ impl Machine {
         Ok(())
     }
 
-    /// Phase 1 has come by every parent, if it was done in this tick, or if anything was deleted since.
+    /// Checks that phase 1 has preserved every parent, if it was done in this tick, or if a record was deleted since.
     fn parents_are_preserved(&mut self, tick: &Tick) -> Outcome {
         let Some(job) = tick.last() else { return Ok(()) };
         let behind = job.state == UtxoJobState::Completed || job.phase > UtxoPrunerPhase::PreserveParents;
-        // One that ended otherwise may have done nothing in this tick: its phase is that of an earlier one.
+        // A job that ended otherwise may have done nothing in this tick: its phase is that of an earlier tick.
         let behind = behind && matches!(job.state, UtxoJobState::Running | UtxoJobState::Completed);
         let before = self.run.as_ref().map_or(UtxoPrunerPhase::PreserveParents, |run| run.phase);
         let deleted = !tick.done.gone.is_empty() || !tick.done.going.is_empty();
         if !behind || before > UtxoPrunerPhase::PreserveParents && !deleted {
             return Ok(());
         }
-        // What was promised lasts for a while; and a parent that came since is preserved before it may go.
+        // A preservation is renewed only at intervals; and a parent that was made since is preserved before it may be deleted.
         let slack = tick.scope.settings.iter().map(Settings::pass_interval).max().unwrap_or(0);
         let (until, current) = (tick.scope.preserves_until(), self.heights.current);
         let least = until.iter().min().map_or(0, |until| until.saturating_sub(slack));
@@ -117,7 +117,8 @@ impl Machine {
         Ok(())
     }
 
-    /// A run that has deleted anything, or is done, has come by every parent of what became old and unmined in its middle.
+    /// Checks that a run that has deleted a record, or is done, has preserved the parents of transactions that became old and unmined in
+    /// the middle of it.
     fn late_parents_are_preserved(&mut self, tick: &Tick) -> Outcome {
         let deleted = !tick.done.gone.is_empty() || !tick.done.going.is_empty();
         if !deleted && tick.completed().next().is_none() {
@@ -138,8 +139,8 @@ impl Machine {
         Ok(())
     }
 
-    /// What this tick has ended the preservation of. Where that makes it due at or below the run's bound, which is so by hand only,
-    /// above what was notified, it is left to the next run.
+    /// Records whose preservation this tick ended. If the end makes a record due at or below the run's bound, which only a manual run above
+    /// the notified height can do, the record is left to the next run.
     fn ended(&self, tick: &Tick) -> BTreeSet<Txid> {
         let preserved =
             |records: &Records, txid: &Txid| records.0.get(txid).is_some_and(|record| record.preserve_until.is_some());
@@ -147,8 +148,8 @@ impl Machine {
         all.filter(|txid| preserved(tick.before, txid) && !preserved(&self.records, txid)).collect()
     }
 
-    /// A run that is done has ended every preservation up to its height, and deleted all that was due when it began, but what
-    /// defensive mode keeps.
+    /// Checks that a run that is done has ended every preservation up to its height, and deleted every record that was due when it began,
+    /// except those that defensive mode keeps.
     fn nothing_is_left(
         &mut self,
         tick: &Tick,
@@ -156,7 +157,7 @@ impl Machine {
         kept_before: &BTreeMap<Txid, Kept>,
     ) -> Outcome {
         for job in tick.completed() {
-            // While there is no retention no preservation ends, as nothing would become due.
+            // Without a retention no preservation ends, because no record would become due.
             let retained = tick.scope.settings.iter().all(|settings| settings.utxo.block_height_retention > 0);
             for (txid, record) in self.records.0.iter().filter(|(_, record)| retained && !record.deleting) {
                 let over = record.preserve_until.is_some_and(|until| Some(until) <= job.current_height);
@@ -222,8 +223,8 @@ impl Machine {
         Ok(())
     }
 
-    /// Of a run that was begun and done in one tick it is known what it kept, and why; to the record where it is known of each that
-    /// it was looked at, and for which spender it was kept.
+    /// For a run that began and ended in one tick, the kept records and their reasons are known. The counts are exact if it is known of
+    /// each record whether it was examined, and because of which spender it was kept.
     fn kept_are_counted(
         &mut self,
         job: &UtxoPruneJob,
@@ -266,10 +267,10 @@ impl Machine {
             sum(|counts| counts.records_deleting),
             sum(|counts| counts.pages_deleted),
         );
-        // One of many inputs, that nothing outside waits for, is going without being counted as such.
+        // A record with many inputs and no external blob is being deleted without being counted.
         let outside = going.iter().filter(|txid| tick.before.0[*txid].blob.is_some()).count() as u64;
         let expected = (gone.len() as u64, outside, *pages);
-        // A job that takes another's place may have its counts, too.
+        // A job that takes over a run may inherit its counts, too.
         let inherits = self.run.is_some() && tick.jobs.iter().any(Progress::began);
         let what = "(deleted, deleting, pages) counted";
         ensure!(inherits || counted == expected, "{what}: {counted:?}, and it was {expected:?}");
@@ -283,7 +284,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Keeps book of the run that is under way, or was left by a job that timed out.
+    /// Updates the model's run: the one that is under way, or was left by a job that timed out.
     fn run_goes_on(
         &mut self,
         tick: &Tick,
@@ -336,7 +337,7 @@ impl Machine {
         self.run = Some(run);
     }
 
-    /// What is interesting of a tick.
+    /// Counts the events of a tick.
     pub fn count(&mut self, before: &Records, done: &Done, jobs: &[Progress]) {
         let record = |txid: &Txid| &before.0[txid];
         let (gone, going) = (done.gone.len() as u64, done.going.len() as u64);

@@ -1,5 +1,5 @@
-//! The end of a history: the assembly runs, the worker does everything, and ticks go by until there is nothing to do. Then
-//! all that is due is gone, but what defensive mode keeps; and what is gone is not taken again.
+//! The end of a history: the assembly runs, the worker deletes all blobs, and ticks run until there is nothing left to do. Then every due
+//! record is deleted, except those that defensive mode keeps; and deleted transactions cannot spend again.
 
 use super::Outcome;
 use super::jobs::Cause;
@@ -10,7 +10,7 @@ use coppice_model::ensure;
 use coppice_model::records::{Setting, Spent, Txid};
 use std::collections::BTreeMap;
 
-/// Ticks that a run takes at most, with one operation in each.
+/// The most ticks that a run takes with one operation in each.
 const TICKS: u32 = 800;
 
 impl Machine {
@@ -46,7 +46,7 @@ impl Machine {
         self.upgrade()
     }
 
-    /// A record is kept that nothing keeps any more, as it is looked at again later.
+    /// Whether a record still waits for its next check although no spender keeps it any more.
     fn waits_in_vain(&self) -> bool {
         let (current, safe) =
             (self.heights.current, self.settings.safe_height(self.heights.current, self.heights.persisted));
@@ -71,7 +71,7 @@ impl Machine {
         if pending.is_empty() { Ok(()) } else { self.complete(pending.into_keys().collect(), Vec::new(), 1) }
     }
 
-    /// A run to this height, which is higher than any before, and until nothing waits or runs.
+    /// Triggers a run to this height, which is above all earlier ones, and ticks until no job waits or runs.
     fn runs_to(&mut self, height: u32) -> Outcome {
         if self.heights.persisted > 0 {
             self.persisted(height)?
@@ -85,7 +85,7 @@ impl Machine {
                 return Ok(());
             }
             self.tick()?;
-            // A timer that has trapped is woken by who tells a height again.
+            // Another notification wakes a timer that has trapped.
             if self.stormy && self.heights.persisted > 0 {
                 self.persisted(height)?;
             } else if self.stormy {
@@ -96,7 +96,7 @@ impl Machine {
         Err(format!("no end to the run to {height}: {:?}, {:?}", status.pending, status.running))
     }
 
-    /// Whatever is due is gone, but what has a spender that is not stable.
+    /// Checks that every due record is deleted, except those with an unstable spender.
     fn all_is_gone(&mut self) -> Outcome {
         let (current, persisted) = (self.heights.current, self.heights.persisted);
         let retention = self.settings.utxo.block_height_retention;
@@ -110,7 +110,7 @@ impl Machine {
         }
         let going = self.records.0.values().any(|record| record.deleting);
         ensure!(!going, "at the end a record waits for its blob");
-        // The BlobStore has what records have in it, and nothing else.
+        // The BlobStore contains the data of records, and nothing else.
         let sight = self.sight.as_ref().expect("the history has begun");
         let bytes = |record: &UtxoRecord| match &record.transaction {
             TransactionPlace::Blobs { parts, .. } => parts.iter().map(|part| u64::from(part.class)).sum(),
@@ -123,7 +123,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Who was deleted, and spent from what is left, is named by it and does not spend again.
+    /// Checks that remaining parents name their deleted spenders, and that those cannot spend again.
     fn is_not_taken_again(&mut self) -> Outcome {
         let mut again: BTreeMap<Txid, Vec<Spend>> = BTreeMap::new();
         for (parent, record) in &self.records.0 {

@@ -1,4 +1,4 @@
-//! Steps of several messages: what a history of single ones would seldom come to.
+//! Steps of several messages, which single random messages would seldom form.
 
 use super::Outcome;
 use super::machine::Machine;
@@ -8,7 +8,7 @@ use coppice_model::records::{Record, Txid};
 use std::collections::BTreeSet;
 
 impl Machine {
-    /// Whatever keeps a record is taken away, in the order in which a chain would do so.
+    /// Removes everything that keeps a record, in the order in which a chain would.
     pub fn retire(&mut self, pick: Pick, by: Option<Pick>, height: u32) -> Outcome {
         let may = |record: &Record| !record.deleting && !record.eligible();
         let txid = self.pick(pick, |txid| self.is(txid, may));
@@ -25,13 +25,13 @@ impl Machine {
         self.sweep(txid, pick, by, height)?;
         let holds = self.records.0.get(&txid).map_or(Vec::new(), |record| record.holds().map(|hold| hold.by).collect());
         let spenders: BTreeSet<Txid> = holds.into_iter().filter(|by| unmined(self, by)).collect();
-        // They are often mined later.
+        // The spenders are often mined later.
         self.tip += u32::from(pick.0 % 4);
         let spenders: Vec<Txid> = spenders.into_iter().collect();
         self.mine(&spenders, (block_id(self.tip, 0), self.tip), false, true, self.tip)
     }
 
-    /// A run begins, what spends from a record that is due is unmined for long, and the run goes on.
+    /// Begins a run, makes a child of a due record unmined with a height long past, and continues the run.
     pub fn unsettle(&mut self, pick: Pick) -> Outcome {
         if self.heights.persisted > 0 {
             self.persisted(self.tip)?
@@ -58,7 +58,7 @@ impl Machine {
         blocks.into_iter().try_for_each(|block| self.mine(&[child], block, true, false, height))
     }
 
-    /// A run begins, and then the block persister, which is behind.
+    /// Begins a run, and then starts the block persister, which lags.
     pub fn persister(&mut self, behind: u8) -> Outcome {
         if self.heights.persisted == 0 {
             self.block(self.tip, true)?;
@@ -71,7 +71,7 @@ impl Machine {
         self.tick()
     }
 
-    /// The assembly stops, the last blocks are taken back, most of what they had comes in others, and it goes on.
+    /// Stops the assembly, removes the last blocks, mines most of their transactions in other blocks, and starts the assembly.
     pub fn reorg(&mut self, depth: u8, ticks: u8, again: u16) -> Outcome {
         self.seen("a reorg");
         self.assembly(false)?;

@@ -1,4 +1,4 @@
-//! Jobs: which there are, what may become of them, and at which heights they run.
+//! Jobs: which ones exist, their allowed state changes, and the heights of their runs.
 
 use super::Outcome;
 use super::machine::Machine;
@@ -7,10 +7,10 @@ use coppice_interface::*;
 use coppice_model::ensure;
 use std::collections::BTreeSet;
 
-/// What has just happened, as far as jobs may take notice of it.
+/// The last message, as far as it may affect jobs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Cause {
-    /// Nothing that is theirs.
+    /// A message that does not affect jobs.
     Nothing,
     /// A notification.
     Trigger,
@@ -34,7 +34,7 @@ impl Cause {
     }
 }
 
-/// A job, as it was before and as it is now.
+/// A job before and after a message.
 #[derive(Clone, Debug)]
 pub struct Progress {
     pub before: Option<UtxoPruneJob>,
@@ -42,17 +42,17 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// It began, and it was not known as running before.
+    /// The job began: it was not known as running before.
     pub fn began(&self) -> bool {
         self.after.started_at.is_some() && self.before.as_ref().is_none_or(|before| before.started_at.is_none())
     }
 
-    /// It has just become this.
+    /// The job has just reached this state.
     pub fn became(&self, state: UtxoJobState) -> bool {
         self.after.state == state && self.before.as_ref().is_none_or(|before| before.state != state)
     }
 
-    /// How much one of its counts grew.
+    /// The growth of one of its counts.
     pub fn counted(&self, count: impl Fn(&UtxoPruneCounts) -> u64) -> u64 {
         count(&self.after.counts) - self.before.as_ref().map_or(0, |before| count(&before.counts))
     }
@@ -63,7 +63,7 @@ pub fn ended(job: &UtxoPruneJob) -> bool {
 }
 
 impl Machine {
-    /// Every job is what it may have become. Answers those that are not what they were.
+    /// Checks each job's state change. Returns the jobs that changed.
     pub fn jobs_go_on(&mut self, sight: &Sight, cause: Cause) -> Outcome<Vec<Progress>> {
         self.are_listed(sight)?;
         let mut all = Vec::new();
@@ -95,7 +95,7 @@ impl Machine {
         let shown = sight.status.last_processed_height;
         ensure!(shown == processed, "{shown} is processed, and ought be {processed}: {all:#?}");
         self.processed = shown;
-        // What was persisted while a job ran is due without another call.
+        // A height that was persisted while a job ran is due without another call.
         let safe = self.heights_of(self.heights.current).1;
         let open = sight.status.pending.is_some() || sight.status.running.is_some();
         let completed = all.iter().any(|progress| progress.became(UtxoJobState::Completed));
@@ -148,7 +148,7 @@ impl Machine {
             (UtxoJobState::Running, None) => ensure!(ticks, "it runs without a tick"),
             (UtxoJobState::Completed, None) => ensure!(ticks, "it ends without a tick"),
             (UtxoJobState::Cancelled, Some(UtxoJobEnd::Superseded)) => {
-                // A job by hand that is stopped may be for a height above the one that waits.
+                // A manual job that is stopped may be for a height above that of the waiting job.
                 let by_higher = cause.triggers() || ticks || cause == Cause::Stopped;
                 ensure!(state == Some(UtxoJobState::Pending) && by_higher, "it was not superseded");
             }
@@ -176,7 +176,7 @@ impl Machine {
         Ok(())
     }
 
-    /// What follows from what a job became: its heights, the last processed height, what waits in its place.
+    /// Checks the consequences of a job's new state: its heights, the last processed height, and the job that waits in its place.
     fn became(&mut self, sight: &Sight, progress: &Progress) -> Outcome {
         let job = &progress.after;
         let heights = |job: &UtxoPruneJob| (job.current_height.unwrap_or(0), job.safe_height.unwrap_or(0));
@@ -185,13 +185,13 @@ impl Machine {
             let of_operator = self.heights_for(job.height);
             let mut heights = vec![of_operator];
             if job.trigger != UtxoJobTrigger::Manual {
-                // Whose height it takes again, the new job does not say.
+                // A resumed job does not show whether it resumes a manual job.
                 heights.retain(|_| job.trigger == UtxoJobTrigger::Resumed);
                 heights.push(self.heights_of(self.heights.current));
             }
-            // The place of one that timed out is kept with its heights.
+            // The run of a job that timed out keeps its heights.
             heights.extend(self.run.iter().flat_map(|run| run.heights.iter().copied()));
-            // A block persister that begins meanwhile, or another rule, holds back.
+            // A block persister that begins meanwhile, or another rule, lowers the safe height.
             let fall = |&(current, safe): &(u32, u32)| (current, safe.min(self.heights_of(current).1));
             let fallen: Vec<_> = heights.iter().map(fall).collect();
             heights.extend(fallen);
@@ -219,7 +219,7 @@ impl Machine {
         Ok(())
     }
 
-    /// A job that nobody asked for has the height of one that was stopped. One by hand may stay one by hand: its height need
+    /// Checks that a job without a trigger has the height of a job that was stopped. A resumed manual job may stay manual: its height need
     /// not be a notified one.
     fn is_resumed(&mut self, sight: &Sight, progress: &Progress, cause: Cause) -> Outcome {
         let job = &progress.after;
@@ -241,18 +241,18 @@ impl Machine {
         Ok(())
     }
 
-    /// The heights of a run for this current height, if it began now.
+    /// The heights of a run at this current height if it began now.
     fn heights_of(&self, current: u32) -> (u32, u32) {
         (current, self.settings.safe_height(current, self.heights.persisted))
     }
 
-    /// The heights of an operator's run, if it began now.
+    /// The heights of a manual run if it began now.
     fn heights_for(&self, height: u32) -> (u32, u32) {
         let current = if self.heights.current == 0 { height } else { height.min(self.heights.current) };
         (current, self.heights_of(current).1)
     }
 
-    /// The heights, the sums and the settings that the status shows.
+    /// Checks the heights, the sums and the settings in the status.
     pub fn status_is_right(&self, status: &UtxoPrunerStatus) -> Outcome {
         let expected = (
             self.settings.pruner.pruner_enabled,
@@ -276,7 +276,7 @@ impl Machine {
         ensure!(shown == expected, "{what} is {shown:?}, and ought be {expected:?}");
         ensure!(status.blocked_by.is_none() && status.set_aside.is_empty(), "something cannot be read: {status:?}");
         let totals = &status.totals;
-        // The queue of blobs outside begins with the first one.
+        // The first external blob creates the deletion queue.
         let rows = self.was_full || totals.external_errors == 0;
         ensure!(rows && totals.record_errors == 0, "errors: {totals:?}");
         ensure!(totals.records_deleted >= self.went, "{} went: {totals:?}", self.went);

@@ -1,15 +1,15 @@
-//! What defensive mode keeps, for how long, and why: the first output decides whose spender is not stable. A run may look at a record
-//! at any moment of a tick, and of several ticks; where that makes a difference, all that may be is kept in mind.
+//! Records that defensive mode keeps, for how long, and why: the first output with an unstable spender decides. A run may examine a record
+//! at any moment of one or several ticks; if that changes the result, all possible results are remembered.
 
 use super::machine::Machine;
 use super::tick::{Done, Scope};
 use coppice_model::records::{Hold, Record, Records, Spent, Txid};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Why a record is kept, and until which height it is not looked at again.
+/// Why a record is kept, and the height below which it is not examined again.
 pub type Verdicts = BTreeSet<(Spent, u32)>;
 
-/// Until when a record is not looked at: surely, and perhaps. The height at which it may be deleted was this one all the time.
+/// The height below which a record is not examined: at least, and at most. Valid while `due` is the record's height.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Kept {
     pub least: u32,
@@ -18,7 +18,7 @@ pub struct Kept {
 }
 
 impl Machine {
-    /// The verdicts of this tick on every record that may be due in it.
+    /// The possible verdicts of this tick on every record that may be due in it.
     pub fn verdicts(&self, before: &Records, scope: &Scope, done: &Done) -> BTreeMap<Txid, Verdicts> {
         let mut all: BTreeMap<Txid, Verdicts> = BTreeMap::new();
         if !self.settings.pruner.utxo_defensive_enabled {
@@ -26,8 +26,8 @@ impl Machine {
         }
         let retention = self.settings.utxo.block_height_retention;
         let kept = self.run.as_ref().map_or(&self.kept_until, |run| &run.kept_before);
-        // Who goes in this tick may have gone before a record was looked at that it spends from, and who was touched since the run
-        // began may have been another's when the first outputs were looked at.
+        // A spender that is deleted in this tick may have been deleted before its parent was examined. A spender that was touched since the
+        // run began may have been in another state when the first outputs were examined.
         let unsettled = |hold: &Hold| {
             let touched = self.run.as_ref().is_some_and(|run| run.touched.contains(&hold.by));
             touched || done.gone.contains(&hold.by) || done.going.contains(&hold.by)
@@ -55,8 +55,8 @@ impl Machine {
         all
     }
 
-    /// Whether a record that was kept surely, and whether it perhaps, is not looked at by a run that goes as far as this. Where the
-    /// heights were set, one that would wait for longer than what is kept now is looked at.
+    /// Whether a run up to `at` surely skips a kept record, and whether it may skip it. After `set_heights`, a record that would wait for
+    /// longer than a newly kept one is examined.
     pub fn waits(&self, kept: &Kept, at: u32) -> (bool, bool) {
         let longest = at.saturating_add(self.settings.utxo.block_height_retention.max(1));
         match (kept.least, kept.most) {
@@ -66,8 +66,8 @@ impl Machine {
         }
     }
 
-    /// What is known of records whose height has changed is known no more; and those that became due while a run is under way are
-    /// left to the next one. Those that became old and unmined are not.
+    /// Forgets the verdicts on records whose height has changed. Records that became due while a run is under way are left to the next run;
+    /// transactions that became old and unmined are not.
     pub fn heights_changed(&mut self, by_tick: bool) {
         let of = |field: fn(&Record) -> Option<u32>| -> BTreeMap<Txid, Option<u32>> {
             self.records.0.iter().map(|(txid, record)| (*txid, field(record))).collect()
@@ -89,7 +89,7 @@ impl Machine {
         (self.dues, self.unmined) = (now, unmined);
     }
 
-    /// A run that has come by what is due, or may have, keeps what it keeps until then. `surely`: it has, all of it.
+    /// Remembers the records that a run has kept, or may have kept. `surely`: the run has examined the record.
     pub fn keeps(&mut self, verdicts: &BTreeMap<Txid, Verdicts>, surely: impl Fn(&Txid) -> bool) {
         for (txid, verdicts) in verdicts {
             let Some(record) = self.records.0.get(txid).filter(|record| !record.deleting) else { continue };

@@ -1,4 +1,4 @@
-//! A history as it happens: on the canister, and on the model.
+//! Runs a history on the canister and on the model.
 
 use super::Outcome;
 use super::jobs::Cause;
@@ -19,14 +19,14 @@ use coppice_tests::coppice::{Coppice, Who};
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Who deletes blobs outside.
+/// The caller that deletes external blobs.
 pub const WORKER: Who = Who::Archive;
 /// Seconds between two ticks.
 const TICK: u64 = 10;
 /// The height at which histories begin.
 const TIP: u32 = 60;
 
-/// How often what was seen.
+/// Events, and how often each was seen.
 pub type Seen = BTreeMap<&'static str, u64>;
 
 pub struct Machine {
@@ -41,39 +41,39 @@ pub struct Machine {
     pub processed: u32,
     /// The block assembly runs.
     pub running: bool,
-    /// The height at which the chain is.
+    /// The height of the chain.
     pub tip: u32,
-    /// Every job that was ever seen, as it was seen last.
+    /// Every job that was ever seen, in its last state.
     pub jobs: BTreeMap<u64, UtxoPruneJob>,
     pub run: Option<Run>,
-    /// What was seen last.
+    /// The last view of the canister.
     pub sight: Option<Sight>,
     /// Transactions whose record a run, or a worker, has deleted.
     pub deleted: BTreeSet<Txid>,
-    /// Records that ticks have deleted, and preservations that they have ended.
+    /// The number of records that ticks have deleted, and of preservations that they have ended.
     pub went: u64,
     pub expired: u64,
-    /// Where the chain was when a record was made, or its preservation was set or ended: phase 1 may not have looked since.
+    /// The current height when a record was made, or when its preservation was set or ended: phase 1 may not have examined it since.
     pub came: BTreeMap<Txid, u32>,
-    /// Until when a record is not looked at again that defensive mode kept.
+    /// The height until which defensive mode does not examine a kept record again.
     pub kept_until: BTreeMap<Txid, Kept>,
-    /// The heights were set, and no run was done since: it looks at what would wait for longer than by these heights.
+    /// The heights were set, and no run was completed since: the next run examines records that would wait too long by the new heights.
     pub again: bool,
-    /// At which height each record may be deleted, as it was seen last.
+    /// The `delete_at_height` of each record when it was last seen.
     pub dues: BTreeMap<Txid, Option<u32>>,
-    /// Since when each is unmined, as it was seen last.
+    /// The `unmined_since` of each record when it was last seen.
     pub unmined: BTreeMap<Txid, Option<u32>>,
-    /// There is no memory, and there was none at some time; what fills it.
+    /// Memory is full, and memory was full at some time.
     pub full: bool,
     pub was_full: bool,
     pub fillers: Fillers,
-    /// The records before the last call, where that may have been refused for want of memory.
+    /// The records before the last call, if that may have been refused because memory is full.
     pub before_call: Option<Records>,
     /// A tick has trapped.
     pub stormy: bool,
-    /// The timer may have gone with it: who tells a height wakes it, and ticks come behind any message.
+    /// A trap may have lost the timer: a notification wakes it, and ticks may follow any message.
     pub asleep: bool,
-    /// What was done so far, for a report.
+    /// The messages so far, for a report.
     pub journal: Vec<String>,
     pub counts: Seen,
     pub replies: Known,
@@ -84,7 +84,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// On a new canister.
+    /// Starts a history on a new canister.
     pub fn new(coppice: Coppice, trapping: Trapping, history: &History) -> Outcome<Self> {
         let mut machine = Self {
             coppice,
@@ -141,8 +141,8 @@ impl Machine {
         Ok(machine)
     }
 
-    /// A message, and what it answers. The canister may be upgraded before it, and it may trap: then nothing has happened, and it is
-    /// sent again.
+    /// Sends a message and returns its answer. The canister may be upgraded before the message. The message may trap: then nothing has
+    /// changed, and it is sent again.
     pub fn call<R: DeserializeOwned + CandidType>(
         &mut self,
         who: Who,
@@ -173,7 +173,7 @@ impl Machine {
         decode_one(&reply).map_err(|error| format!("{method}: {error}"))
     }
 
-    /// The next message is due, and perhaps an upgrade before it.
+    /// Counts the next message, and upgrades the canister before it if the history says so. Returns the trap point of the message.
     fn message(&mut self) -> Outcome<Option<TrapPoint>> {
         self.messages += 1;
         let trap = self.traps.get(&self.messages).copied();
@@ -206,15 +206,15 @@ impl Machine {
         *self.counts.entry(what).or_default() += times;
     }
 
-    /// What an operation at this height is told.
+    /// The arguments of the model for an operation at this height.
     pub fn at(&self, height: u32) -> At {
         let (current, jump) = (self.heights.current, self.settings.pruner.max_height_jump);
-        // The bucket does not refill within a history.
+        // The allowance does not refill within a history.
         let most = if current == 0 { MOST } else { MOST.min(current + (jump - self.drawn.0)) };
         At { height, retention: self.settings.utxo.block_height_retention, most }
     }
 
-    /// An operation touches a record: a run that is under way may have passed it.
+    /// An operation touches a record: a run that is under way may have examined it already.
     pub fn touch(&mut self, txid: Txid) {
         if let Some(run) = &mut self.run {
             run.touched.insert(txid);
@@ -259,7 +259,7 @@ impl Machine {
         self.tick_that(trap)
     }
 
-    /// A tick, all messages of which trap that come to a point.
+    /// A tick of which every message that reaches the point traps.
     fn tick_that(&mut self, traps: Option<TrapPoint>) -> Outcome {
         let before = self.trapping.struck();
         if let Some(point) = traps {
@@ -280,13 +280,13 @@ impl Machine {
         self.nothing_is_passed_over()
     }
 
-    /// Ticks trap one after the other, until those behind them do less.
+    /// Lets ticks trap one after another, until later ticks do less.
     pub fn storm(&mut self, ticks: u8, point: TrapPoint) -> Outcome {
         let point = if self.trapping.can() { Some(point) } else { None };
         (0..ticks).try_for_each(|_| self.tick_that(point))
     }
 
-    /// Where ticks trap again and again, whatever was next is taken for the culprit: an operator has it looked at again.
+    /// If ticks trap repeatedly, the next record is quarantined: an operator releases it.
     fn nothing_is_passed_over(&mut self) -> Outcome {
         let passed_over = self.sight.as_ref().expect("it was looked at").status.passed_over.clone();
         for UtxoPassedOver { slot, txid, .. } in passed_over {
@@ -294,7 +294,7 @@ impl Machine {
             self.note(format!("retry_record({slot})"));
             self.seen("a record that was passed over is looked at again");
             let answer: Result<(), UtxoPrunerError> = self.call(Who::Controller, "retry_record", (slot,))?;
-            // There may be several of a slot.
+            // Several quarantined records may have the same slot.
             ensure!(matches!(answer, Ok(()) | Err(UtxoPrunerError::NotBlocking)), "retry_record({slot}): {answer:?}");
             self.look(Cause::Nothing)?;
         }
@@ -302,7 +302,7 @@ impl Machine {
     }
 
     pub fn set(&mut self, setting: Setting) -> Outcome {
-        // Thousands of outputs, each on a page of its own, show no more than some on each.
+        // A page per output makes thousands of pages, which show no more than a few full ones.
         let setting = match setting {
             Setting::Page(outputs) if outputs < 300 && self.family.has_large() => Setting::Page(400 * outputs),
             // Unmined transactions must become old before their parents are deleted: the canister refuses other settings.
@@ -352,7 +352,7 @@ impl Machine {
         let state = if running { UtxoBlockAssemblyState::Running } else { UtxoBlockAssemblyState::NotRunning };
         self.call::<()>(Who::Producer, "set_block_assembly_state", (state,))?;
         self.running = running;
-        // A run that was stopped begins anew, even where no tick has noticed.
+        // A stopped run begins anew, even if no tick saw the stop.
         if !running && self.sight.as_ref().is_some_and(|sight| sight.status.running.is_some()) {
             self.run = None;
         }

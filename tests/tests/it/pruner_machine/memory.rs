@@ -1,5 +1,5 @@
-//! No memory: the cap is set to what the canister has, and what is left of that is filled. Then operations may be refused, and nothing
-//! of them has happened; the pruner goes on all the same.
+//! Full memory: the cap is set to the canister's current size, and the rest is filled. Then operations may be refused, and change nothing;
+//! the pruner still works.
 
 use super::Outcome;
 use super::jobs::Cause;
@@ -12,19 +12,19 @@ use coppice_tests::blocks::id;
 use coppice_tests::coppice::Who;
 use serde_bytes::ByteBuf;
 
-/// Pages of 64 KiB: fewest with which a canister starts, and most.
+/// Pages of 64 KiB: the fewest that a canister starts with, and the most.
 const PAGES: (u64, u64) = (5_120, 8_192_000);
-/// Outputs of the largest record that fills.
+/// Outputs of the largest record that fills memory.
 const FILL: usize = 200_000;
 
-/// What fills, beside the family.
+/// The records that fill memory, besides the family.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fillers {
     pub records: u64,
     pub pages: u64,
 }
 
-/// Whether an answer says that there is no memory.
+/// Whether an answer reports full memory.
 pub fn is_refused(answer: &impl std::fmt::Debug) -> bool {
     let answer = format!("{answer:?}");
     ["OutOfSpace", "RecordsFull"].iter().any(|refusal| answer.contains(refusal))
@@ -33,7 +33,7 @@ pub fn is_refused(answer: &impl std::fmt::Debug) -> bool {
 impl Machine {
     pub fn memory(&mut self, full: bool) -> Outcome {
         let billed = self.coppice.storage().billed_bytes >> 16;
-        // The canister that is none has no end of it.
+        // The reference has unlimited memory.
         if billed == 0 || full == self.full {
             return Ok(());
         }
@@ -54,7 +54,7 @@ impl Machine {
         self.look(Cause::Nothing)
     }
 
-    /// Makes records that nobody touches, ever smaller ones, until there is no room for one.
+    /// Makes smaller and smaller records that no step touches, until none fits.
     fn fill(&mut self) -> Outcome {
         let mut outputs = FILL;
         while outputs > 0 {

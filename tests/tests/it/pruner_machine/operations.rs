@@ -1,4 +1,4 @@
-//! Operations on records: on the canister, and on the model, which says what they answer.
+//! Operations on records: on the canister, and on the model, which predicts the answers.
 
 use super::Outcome;
 use super::jobs::Cause;
@@ -14,7 +14,7 @@ use std::fmt::Debug;
 
 type Done<T> = Batch<Result<T, UtxoError>>;
 
-/// A block of a height; on two branches, two of them.
+/// The id of a block at a height; two branches have two ids.
 pub fn block_id(height: u32, branch: u32) -> u32 {
     height.wrapping_mul(2) + branch
 }
@@ -26,7 +26,7 @@ fn only<T: Debug>(mut batch: Batch<T>) -> Outcome<T> {
 }
 
 impl Machine {
-    /// The how manyth of the family for which the step may succeed; of all, where there is none.
+    /// Picks one of the transactions for which the step may succeed, or of all if there are none.
     pub fn pick(&self, Pick(number): Pick, qualifies: impl Fn(&Txid) -> bool) -> Txid {
         let all: Vec<Txid> = self.family.all.iter().map(|one| one.tx.txid).collect();
         let good: Vec<Txid> = all.iter().copied().filter(|txid| qualifies(txid)).collect();
@@ -38,11 +38,11 @@ impl Machine {
         self.records.0.get(txid).is_some_and(qualifies)
     }
 
-    /// An operation, with the height at which its caller believes the chain to be.
+    /// An operation with the height at which its caller believes the chain to be.
     pub fn operation(&mut self, step: &Step, height: u32) -> Outcome {
         match *step {
             Step::Accept(pick, kind) => {
-                // Parents first: else there would be little to spend.
+                // Parents are made first: otherwise there would be little to spend.
                 let there = |txid: &Txid| self.records.0.contains_key(txid);
                 let ready = |(parent, _): &(Txid, u32)| self.family.get(parent).is_none() || there(parent);
                 let inputs = |txid: &Txid| self.family.get(txid).is_some_and(|one| one.tx.inputs.iter().all(ready));
@@ -102,7 +102,7 @@ impl Machine {
                 }
                 self.agree(format!("preserve {} until {until}", self.family.name(&txid)), &[txid], answer, expected)
             }
-            // What goes over several messages, and gives back what it held, is not the model's.
+            // The model does not cover conflicts that take several messages.
             Step::Conflict(_) | Step::Win(_) if self.family.has_large() => Ok(()),
             Step::Conflict(pick) => {
                 let txid = self.pick(pick, |txid| self.is(txid, |record| !record.conflicting));
@@ -123,7 +123,7 @@ impl Machine {
         }
     }
 
-    /// The canister's answer is the model's, and so is everything else.
+    /// Checks that the canister's answer is the model's, and that everything else is, too.
     fn agree<T: Debug + PartialEq>(&mut self, what: String, touched: &[Txid], answer: T, expected: T) -> Outcome {
         if let Some(before) = self.before_call.take().filter(|_| answer != expected && is_refused(&answer)) {
             self.records = before;
@@ -137,7 +137,7 @@ impl Machine {
         self.look(Cause::Nothing)
     }
 
-    /// A record was made, or somebody has set until when it is preserved: phase 1 may not look at once.
+    /// A record was made, or its preservation was set: phase 1 need not examine it at once.
     fn came(&mut self, txid: Txid) {
         self.came.insert(txid, self.heights.current);
         if let Some(run) = &mut self.run {
@@ -145,13 +145,13 @@ impl Machine {
         }
     }
 
-    /// A double spend takes the place of what it conflicts with.
+    /// A double spend replaces the transactions that it conflicts with.
     fn win(&mut self, pick: Pick, height: u32) -> Outcome {
         let there = |(parent, _): &(Txid, u32)| self.is(parent, |record| !record.deleting);
         let can = |record: &Record| record.conflicting && !record.deleting && record.inputs.iter().all(there);
         let mut txid = self.pick(pick, |txid| self.is(txid, can));
         if !self.is(&txid, can) {
-            // Made as one, where all is there that it spends.
+            // Makes the double spend first, if everything that it spends exists.
             let inputs = |txid: &Txid| self.family.get(txid).is_some_and(|one| one.tx.inputs.iter().all(there));
             txid = self.pick(pick, |txid| !self.records.0.contains_key(txid) && inputs(txid));
             if !self.records.0.contains_key(&txid) && inputs(&txid) {
@@ -228,7 +228,7 @@ impl Machine {
         self.agree(format!("at {height}: create {} {kind:?}", self.family.name(&txid)), &[txid], answer, expected)
     }
 
-    /// A transaction spends what it can of its inputs.
+    /// A transaction spends the outputs of its inputs that are available.
     fn spend(&mut self, txid: Txid, mask: u8, height: u32) -> Outcome {
         let one = self.family.get(&txid).expect("it is one of the family").tx.clone();
         let inputs = one.inputs.iter().zip(0u32..).filter(|(_, vin)| mask >> (vin % 8) & 1 == 1);
@@ -240,7 +240,7 @@ impl Machine {
         self.spends(txid, spends, height)
     }
 
-    /// Of a spender that is going it is not said whether its parents know already: it spends nothing meanwhile.
+    /// A spender that is being deleted is skipped, because it is unknown whether its parents are updated already.
     pub fn spends(&mut self, by: Txid, spends: Vec<Spend>, height: u32) -> Outcome {
         if spends.is_empty() || self.is(&by, |record| record.deleting) {
             return Ok(());
@@ -264,7 +264,7 @@ impl Machine {
         self.agree(what, &touched, answer, expected)
     }
 
-    /// Whatever is unspent of a record is spent: by what has no record, or by another's, whose inputs do not say so.
+    /// Spends all unspent outputs of a record: by a transaction without a record, or by another transaction, whose inputs do not name them.
     pub fn sweep(&mut self, txid: Txid, pick: Pick, by: Option<Pick>, height: u32) -> Outcome {
         let by = match by {
             Some(by) => self.pick(by, |other| *other != txid && self.is(other, |record| !record.deleting)),
@@ -299,7 +299,7 @@ impl Machine {
         self.agree(format!("at {height}: unspend {}:{vout}", self.family.name(&txid)), &[txid], answer, expected)
     }
 
-    /// A block gets transactions, or loses them.
+    /// Mines transactions in a block, or removes them from it.
     pub fn mine(
         &mut self,
         txids: &[Txid],

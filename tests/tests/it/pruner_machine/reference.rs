@@ -1,6 +1,6 @@
-//! A canister that is none: the interface, and a pruner that does what `docs/design.md` 7 says in the simplest way, over the
-//! model's own records. The machine is tried on it, and on its faults. It deletes as the canister may, not as it must: which
-//! of two records of a height goes first, or how much a tick does, is its own business.
+//! Reference without a canister: the interface, and a pruner that implements `docs/design.md` 7 in the simplest way over the model's own
+//! records. The machine is tested on it, and on its deliberate faults. The reference makes its own choice where the canister is free: which
+//! of two records of a height is deleted first, and how much a tick does.
 
 mod interface;
 mod jobs;
@@ -21,7 +21,7 @@ use std::time::Duration;
 /// Declares the faults, and lists them.
 macro_rules! faults {
     ($($(#[$doc:meta])* $fault:ident,)+) => {
-        /// What may be wrong with it.
+        /// The deliberate faults of the reference.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Fault {
             $($(#[$doc])* $fault,)+
@@ -36,57 +36,56 @@ macro_rules! faults {
 faults! {
     /// No parents are preserved.
     SkipsPhaseOne,
-    /// Phase 1 is done once, whatever becomes unmined later.
+    /// Phase 1 is done once, even if transactions become unmined later.
     LooksOnce,
     /// Preservations never end.
     NeverExpires,
-    /// They end a block early.
+    /// Preservations end a block early.
     ExpiresEarly,
-    /// The current height is the safe one.
+    /// The current height is used as the safe height.
     IgnoresPersisted,
     /// Defensive mode does nothing.
     IsNotDefensive,
-    /// Defensive mode takes what has no record for stable.
+    /// Defensive mode treats a spender without a record as stable.
     TrustsTheAbsent,
-    /// Parents are not told.
+    /// Parents are not updated.
     TellsNobody,
-    /// A record with a blob outside goes at once.
+    /// A record with an external blob is deleted at once.
     DoesNotWait,
-    /// A record goes when its blob is given up.
+    /// A record is deleted when its blob is given up.
     GivesRecordsUp,
-    /// A run goes on while the block assembly is stopped.
+    /// A run continues while the block assembly is stopped.
     RunsWhileStopped,
     /// A run does not notice a block persister that begins meanwhile.
     KeepsItsHeight,
-    /// What was stopped is forgotten.
+    /// Stopped jobs are forgotten.
     ForgetsHeights,
-    /// The last record that is due stays.
+    /// The last due record is not deleted.
     LeavesOne,
-    /// A run that is interrupted by an upgrade is done.
+    /// An upgrade completes the run.
     EndsWithUpgrade,
-    /// A run that is interrupted by an upgrade believes to have seen everything that is due then.
+    /// An upgrade makes the run skip all records that are due then.
     LosesItsPlace,
-    /// A lower height takes the place of a higher one.
+    /// A job for a lower height replaces one for a higher height.
     LowerWins,
     /// Freezing does not keep a record.
     IgnoresFreezing,
-    /// A height may jump as far as it likes.
+    /// A height may jump without limit.
     BelievesAnything,
-    /// A call that traps has done what it was to do.
+    /// A call that traps has still taken effect.
     DoesHalf,
-    /// A run goes on while cycles are low.
+    /// A run continues while cycles are low.
     RunsWhilePoor,
-    /// What losers held stays held where a double spend wins.
+    /// Outputs held by losers stay held when a double spend wins.
     LetsLosersHold,
-    /// What is kept is not looked at again where heights that were wrong are set right.
+    /// Kept records are not examined again after wrong heights are corrected.
     WaitsForEver,
-    /// Of a record of many inputs only the first thousand parents are told.
+    /// Only the first thousand parents of a record are updated.
     TellsAThousand,
 }
 
 impl Fault {
-    /// The history in which it was found, if many show nothing of it: a search begins there. What is printed with
-    /// `COPPICE_PROGRESS` is the number.
+    /// The number of the history where the search for a rare fault begins. A run with `COPPICE_PROGRESS` prints these numbers.
     pub fn seldom(self) -> usize {
         match self {
             Self::LooksOnce => 75,
@@ -102,19 +101,19 @@ impl Fault {
     }
 }
 
-/// A run, and how far it is.
+/// A run and its progress.
 struct Run {
     heights: (u32, u32),
-    /// It was begun by a job that timed out.
+    /// A job that timed out began the run.
     kept: bool,
     phase: UtxoPrunerPhase,
     /// Old unmined transactions whose parents are preserved.
     walked: BTreeSet<Txid>,
-    /// Records that were looked at in phase 2.
+    /// Records that phase 2 has examined.
     passed: BTreeSet<Txid>,
 }
 
-/// A record's txid, what it was, and the reply.
+/// A record's txid, its last state, and the reply.
 type Shown = (Txid, Option<Record>, Vec<u8>);
 
 #[derive(Default)]
@@ -124,23 +123,23 @@ struct State {
     records: Records,
     settings: Settings,
     heights: Heights,
-    /// By how much feeders have raised them since they were set.
+    /// By how much feeders have raised the heights since they were set.
     drawn: (u32, u32),
     processed: u32,
     last_completed: Option<UtxoPruneJob>,
     running: bool,
-    /// The message is an operator's.
+    /// The message comes from an operator.
     by_operator: bool,
     /// In the order of their numbers.
     jobs: Vec<UtxoPruneJob>,
-    /// When each of those that ended did so, the first first.
+    /// The ids of jobs that ended, in the order in which they ended.
     ended: Vec<u64>,
     run: Option<Run>,
-    /// Until when a record that was kept is not looked at, and the height that it had.
+    /// The height until which a kept record is not examined, and the height at which it was due.
     kept: BTreeMap<Txid, (u32, Option<u32>)>,
     /// The heights were set.
     again: bool,
-    /// Records of many inputs whose blob is gone.
+    /// Records with many inputs whose blob is deleted.
     finishing: BTreeSet<Txid>,
     /// Rows of the queue, and whether they were given up.
     rows: BTreeMap<u64, (BlobDeletion, bool)>,
@@ -149,11 +148,11 @@ struct State {
     ticks: u64,
     now: u64,
     next_tick: u64,
-    /// Records as they were shown last, by the argument that asked for them.
+    /// The last reply for each record, by the argument of the query.
     shown: RefCell<BTreeMap<Vec<u8>, Shown>>,
 }
 
-/// A canister that is none, on an Internet Computer that is none.
+/// The reference, behind the trait of an Internet Computer.
 struct Reference(RefCell<State>, Rc<Cell<Option<u64>>>);
 
 impl Reference {
@@ -178,7 +177,7 @@ impl State {
         self.fault == Some(fault)
     }
 
-    /// An upgrade, in which nothing is lost.
+    /// An upgrade, which loses nothing.
     fn upgrade(&mut self) {
         if self.has(Fault::EndsWithUpgrade) && self.running_job().is_some() {
             self.run = None;

@@ -63,7 +63,7 @@ pub fn setting() -> impl Strategy<Value = Setting> {
     ]
 }
 
-/// What a history starts with: what is small shows more than what an operator would choose.
+/// The settings at the start of a history: small values show more than those that an operator would choose.
 pub fn first() -> impl Strategy<Value = Vec<Setting>> {
     let pruner = (timeout(), chunk(), defensive(), unmined_retention(), preservation(), ops());
     let store = (rule(), retention(), page(), prop_oneof![2 => Just(false), 1 => Just(true)]);

@@ -1,4 +1,4 @@
-//! What is seen of the canister, and whether it is what the model says.
+//! View of the canister, and its comparison with the model.
 
 use super::Outcome;
 use super::memory::Fillers;
@@ -13,20 +13,20 @@ use serde_bytes::ByteBuf;
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Everything that is seen at one moment.
+/// Everything that is seen of the canister at one moment.
 pub struct Sight {
     pub records: BTreeMap<Txid, UtxoRecord>,
     pub status: UtxoPrunerStatus,
-    /// Those that wait or run, then those that ended, the last first.
+    /// Waiting and running jobs, then ended ones, the last first.
     pub jobs: Vec<UtxoPruneJob>,
-    /// Rows of the deletion queue that wait, by number.
+    /// Waiting rows of the deletion queue, by number.
     pub pending: BTreeMap<u64, BlobDeletion>,
-    /// Those that were given up.
+    /// Rows that were given up.
     pub dead: BTreeMap<u64, BlobDeletion>,
     pub storage: UtxoStorage,
 }
 
-/// Replies as they were last, and what they say: decoding costs more than all else, and little changes at a time.
+/// The last replies and their decoded values: decoding is the most expensive step, and few replies change at a time.
 pub struct Replies<'a> {
     coppice: &'a Coppice,
     known: &'a mut Known,
@@ -65,7 +65,7 @@ impl<'a> Replies<'a> {
         Ok(said)
     }
 
-    /// Everything at once.
+    /// Queries everything.
     pub fn look(mut self, family: &Family) -> Outcome<Sight> {
         let mut records = BTreeMap::new();
         for one in &family.all {
@@ -88,7 +88,7 @@ impl<'a> Replies<'a> {
         })
     }
 
-    /// All jobs, by pages of a few.
+    /// All jobs, from small pages.
     fn jobs(&mut self) -> Outcome<Vec<UtxoPruneJob>> {
         let (mut jobs, mut cursor) = (Vec::new(), None::<u64>);
         loop {
@@ -116,19 +116,19 @@ impl<'a> Replies<'a> {
     }
 }
 
-/// A record as it is compared.
+/// The compared part of a record.
 #[derive(Debug, PartialEq)]
 struct Shown {
     being_deleted: bool,
     delete_at_height: Option<u32>,
     preserve_until: Option<u32>,
     unmined_since: Option<u32>,
-    /// Their ids and heights.
+    /// The ids and heights of its blocks.
     blocks: Vec<(u32, u32)>,
     outputs: Vec<String>,
     deleted_children: BTreeSet<String>,
     conflicting_children: BTreeSet<String>,
-    /// UTXOs of the master and of each page, and those that are spent; pages that are all spent.
+    /// The number of UTXOs and of spent ones in the master record and in each page, and the number of pages that are all spent.
     counters: (Vec<(u32, u32)>, u32),
     locked: bool,
     conflicting: bool,
@@ -136,7 +136,7 @@ struct Shown {
 }
 
 impl Sight {
-    /// What differs between what is seen and what the model says.
+    /// Reports a difference between the view and the model.
     pub fn differs(&self, records: &Records, family: &Family) -> Outcome {
         for one in &family.all {
             let (txid, name) = (&one.tx.txid, family.name(&one.tx.txid));
@@ -144,7 +144,7 @@ impl Sight {
                 (None, None) => {}
                 (Some(_), None) => return Err(format!("{name} is there again, or still")),
                 (None, Some(_)) => return Err(format!("{name} is lost")),
-                // Of one that is going nothing else is promised.
+                // Nothing else is promised for a record that is being deleted.
                 (Some(seen), Some(record)) if record.deleting => {
                     ensure!(seen.being_deleted, "{name} is going, and does not say so: {seen:?}");
                 }
@@ -159,7 +159,7 @@ impl Sight {
 }
 
 impl Sight {
-    /// Where nothing is going, every record is counted as what it is.
+    /// Compares the counters with the model, unless a record is being deleted.
     pub fn counts(&self, records: &Records, fillers: Fillers) -> Outcome {
         let all = || records.0.values();
         if all().any(|record| record.deleting) {
@@ -182,7 +182,7 @@ impl Sight {
     }
 }
 
-/// Of a child that is going it is not said when its parents are told.
+/// The children, except those that are being deleted, because it is unknown when their parents are updated.
 fn children<'a>(of: impl Iterator<Item = &'a [u8]>, records: &Records, family: &Family) -> BTreeSet<String> {
     let going = |txid: &&[u8]| {
         let txid: Txid = (*txid).try_into().expect("a txid");

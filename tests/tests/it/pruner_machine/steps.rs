@@ -1,5 +1,5 @@
-//! Steps of a history, and how they are drawn. A step says what is meant ("a record that is due"); which one that is, is
-//! found out when it is its turn.
+//! Steps of a history, and their generators. A step names what it wants ("a record that is due"); the record itself is chosen when the step
+//! runs.
 
 use super::settings::{first, setting};
 use coppice_host::TrapPoint;
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// The how manyth of those for which the step may succeed, or of all where there are none.
+/// An index into the transactions for which the step may succeed, or into all if there are none.
 #[derive(Clone, Copy, Debug)]
 pub struct Pick(pub u8);
 
@@ -23,67 +23,66 @@ pub enum Kind {
     Unmined,
     /// Unmined, and locked.
     Locked,
-    /// A double spend.
+    /// As a double spend.
     Conflicting,
 }
 
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// A record is made, and spends what it can.
+    /// Makes a record, and spends what is available of its inputs.
     Accept(Pick, Kind),
     Create(Pick, Kind),
-    /// Of its inputs those in the mask.
+    /// Spends the inputs in the mask.
     Spend(Pick, u8),
-    /// Whatever is unspent of a record is spent by what has no record, or by another's.
+    /// Spends all unspent outputs of a record by a transaction without a record, or by another one.
     Sweep(Pick, Option<Pick>),
     Unspend(Pick),
-    /// A record becomes one that may go: swept, thawed, and in a block with what spends from it.
+    /// Makes a record deletable: swept, unfrozen, and mined together with its spenders.
     Retire(Pick, Option<Pick>),
-    /// A block so far below the tip gets, or loses, those in the mask.
+    /// Adds the transactions in the mask to a block this far below the tip, or removes them.
     Mine {
         back: u8,
         mask: u16,
         unset: bool,
         longest: bool,
     },
-    /// The status by itself.
+    /// Changes the status alone.
     OnLongestChain(Pick, bool),
     Lock(Pick, bool),
-    /// An output, or all.
+    /// Freezes one output, or all.
     Freeze(Pick, Option<u8>),
     Thaw(Pick, Option<u8>),
-    /// Until so far above the tip.
+    /// Preserves until this far above the tip.
     Preserve(Pick, i8),
     Conflict(Pick),
-    /// A double spend takes the place of what it conflicts with.
+    /// Lets a double spend replace the transactions that it conflicts with.
     Win(Pick),
-    /// A run begins; what spends from a record that is due is unmined, and has been for long, says a caller who comes late; and
-    /// it goes on.
+    /// Begins a run, makes a child of a due record unmined since long ago, as a late caller would, and continues the run.
     Unsettle(Pick),
-    /// Heights are so far above the tip.
+    /// Notifies heights this far above the tip.
     Persisted(i8),
     Block(i8, bool),
-    /// A run begins, and then the block persister, so far behind; and the run goes on.
+    /// Begins a run, starts the block persister, which lags by this much, and continues the run.
     Persister(u8),
     Prune(i8),
-    /// A height at the edge of what one may be, told by either notification or by an operator.
+    /// Notifies a height at the edge of the valid range, by one of the notifications or as an operator.
     Edge(u32, u8),
-    /// An operator says where the chain is: so far above the tip, whether the persister is so far behind, and what was processed.
+    /// Sets the heights: this far above the tip, whether and how far the persister lags, and the processed height.
     Heights(i8, Option<u8>, u8),
-    /// An operator tells a height that is none of the chain's, whatever it is; ticks; and an operator sets that right.
+    /// Notifies a wrong height as an operator, runs ticks, and sets the heights right.
     Wrong {
         height: u32,
         how: u8,
         ticks: u8,
     },
-    /// So many ticks trap, one behind the other.
+    /// Lets this many ticks trap, one after another.
     Storm(u8, TrapPoint),
-    /// Memory is filled to the cap, or the cap is lifted.
+    /// Fills memory to the cap, or lifts the cap.
     Memory(bool),
-    /// An operator cancels what runs or waits.
+    /// Cancels the running or waiting job.
     Cancel,
     Assembly(bool),
-    /// So many blocks are taken back; ticks meanwhile; most of what was in them is in others.
+    /// Removes this many blocks, runs ticks meanwhile, and mines most of their transactions in other blocks.
     Reorg {
         depth: u8,
         ticks: u8,
@@ -91,7 +90,7 @@ pub enum Step {
     },
     Set(Setting),
     Tick(u8),
-    /// A worker did those in one mask, and failed at those in the other.
+    /// Reports the rows in one mask as deleted, and those in the other as failed.
     Work {
         done: u8,
         failed: u8,
@@ -100,12 +99,12 @@ pub enum Step {
     Retry(Pick),
 }
 
-/// A step, so many blocks after the one before it, by a caller who is so many behind.
+/// A step, this many blocks after the previous one, by a caller that lags by this many blocks.
 #[derive(Clone, Debug)]
 pub struct Move {
     pub blocks: u8,
     pub lag: u8,
-    /// The caller says this height instead.
+    /// The caller names this height instead.
     pub edge: Option<u32>,
     pub step: Step,
 }
@@ -121,12 +120,12 @@ pub struct History {
     pub upgrades: BTreeSet<u16>,
     /// These messages trap, at these points.
     pub traps: BTreeMap<u16, TrapPoint>,
-    /// How far the chain goes on at the end.
+    /// How far the chain grows at the end.
     pub finale: u8,
 }
 
 impl History {
-    /// Some record has more outputs, or inputs, than a message takes at once.
+    /// Whether a record has more outputs, or inputs, than a message handles at once.
     pub fn has_large(&self) -> bool {
         self.transactions.iter().any(|one| one.sweeps.is_some())
     }
@@ -148,7 +147,7 @@ impl fmt::Display for History {
     }
 }
 
-/// Any height, most of them where something changes.
+/// Any height, mostly near those where behaviour changes.
 fn edge() -> impl Strategy<Value = u32> {
     let half = 1u32 << 31;
     prop_oneof![
@@ -252,7 +251,7 @@ pub fn history() -> impl Strategy<Value = History> {
     )
 }
 
-/// Which transaction has thousands of outputs, how far behind it is the one that spends them all, and how many.
+/// Which transaction has thousands of outputs, how far after it the transaction comes that spends them all, and how many they are.
 fn large() -> impl Strategy<Value = Option<(u8, u8, u32)>> {
     prop::option::weighted(0.08, (0u8..4, 0u8..4, 1_001u32..3_000))
 }

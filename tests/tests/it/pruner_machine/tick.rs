@@ -1,6 +1,5 @@
-//! A tick. How much one does is the canister's business: what has changed is looked at, each change is held against the
-//! model ("was this allowed at this moment?"), and taken over. What a tick owes besides, and what a run does when it is
-//! done, follows in `dues`.
+//! Check of a tick. The model does not predict how much a tick does: each change is compared with the model ("was this allowed at this
+//! moment?") and adopted. The duties of a tick and of a run are checked in `dues`.
 
 use super::Outcome;
 use super::dues::Tick;
@@ -13,32 +12,32 @@ use coppice_model::ensure;
 use coppice_model::records::{At, Records, Settings, Spent, Txid};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A run that is under way, or whose place is kept.
+/// A run that is under way, or whose position is kept.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// The current height and the safe one; several where a job took the place of one that timed out, and may have begun a
-    /// run of its own since.
+    /// The current height and the safe one; several if a job took over the run of a job that timed out, and may have begun its own run
+    /// since.
     pub heights: BTreeSet<(u32, u32)>,
     pub phase: UtxoPrunerPhase,
-    /// The settings that were in force in one of its ticks, which may have had a say.
+    /// The settings that were in force in any of its ticks.
     pub settings: Vec<Settings>,
     /// Records that were touched between its ticks.
     pub touched: BTreeSet<Txid>,
-    /// Of these those that became due meanwhile, and those of which it has ended the preservation: they are left to the next run.
+    /// Touched records that became due meanwhile, and those whose preservation the run has ended: they are left to the next run.
     pub became: BTreeSet<Txid>,
-    /// Of these those that were made, and those whose `preserve_until` an operation has set: it need not preserve them again.
+    /// Touched records that were made, and those whose `preserve_until` an operation has set: the run need not preserve them again.
     pub by_hand: BTreeSet<Txid>,
     /// Transactions that became old and unmined between its ticks.
     pub late: BTreeSet<Txid>,
-    /// Why defensive mode may have kept what in one of its ticks.
+    /// The possible reasons why defensive mode kept a record in one of its ticks.
     pub verdicts: BTreeMap<Txid, Verdicts>,
-    /// What was kept when it began.
+    /// The kept records when the run began.
     pub kept_before: BTreeMap<Txid, Kept>,
-    /// The canister was upgraded between them.
+    /// The canister was upgraded between its ticks.
     pub upgraded: bool,
 }
 
-/// What a tick did.
+/// The changes of a tick.
 #[derive(Debug, Default)]
 pub struct Done {
     pub gone: BTreeSet<Txid>,
@@ -46,21 +45,21 @@ pub struct Done {
     pub going: BTreeSet<Txid>,
     pub preserved: BTreeSet<Txid>,
     pub expired: BTreeSet<Txid>,
-    /// Pages of those that are gone.
+    /// Pages of the deleted records.
     pub pages: u64,
-    /// Outputs of surviving parents that were told.
+    /// Outputs of surviving parents that were marked.
     pub told: u64,
 }
 
-/// What a tick may have worked with.
+/// The heights and settings that a tick may have used.
 pub struct Scope {
     /// Current and safe heights.
     pub heights: BTreeSet<(u32, u32)>,
     /// The settings in force, and those in force earlier in the run.
     pub settings: Vec<Settings>,
-    /// Made or preserved by hand after phase 1 may have passed.
+    /// Records made or preserved by an operation after phase 1 may have examined them.
     pub by_hand: BTreeSet<Txid>,
-    /// Became old and unmined in the middle of the run.
+    /// Transactions that became old and unmined in the middle of the run.
     pub late: BTreeSet<Txid>,
 }
 
@@ -72,32 +71,32 @@ impl Scope {
         self.heights.iter().flat_map(of)
     }
 
-    /// The cutoff below which a transaction is old, however it is meant.
+    /// The cutoff below which a transaction is old by all possible settings and heights.
     fn surely_old(&self) -> u32 {
         self.cutoffs().min().unwrap_or(0)
     }
 
-    /// Parents that phase 1 preserves, however its cutoff is meant.
+    /// Parents that phase 1 preserves by all possible cutoffs.
     pub fn surely_preserved(&self, records: &Records) -> BTreeSet<Txid> {
         records.parents_of_old(self.surely_old(), |_, record| !record.deleting)
     }
 
-    /// Of these, those with a child that was old and unmined when the run began.
+    /// Surely preserved parents with a child that was old and unmined when the run began.
     fn preserved_at_first(&self, records: &Records) -> BTreeSet<Txid> {
         records.parents_of_old(self.surely_old(), |txid, record| !record.deleting && !self.late.contains(txid))
     }
 
-    /// Of these, those with a child that became so in the middle of the run.
+    /// Surely preserved parents with a child that became so in the middle of the run.
     pub fn preserved_late(&self, records: &Records) -> BTreeSet<Txid> {
         records.parents_of_old(self.surely_old(), |txid, record| !record.deleting && self.late.contains(txid))
     }
 
-    /// Parents that it may preserve.
+    /// Parents that phase 1 may preserve.
     fn perhaps_preserved(&self, records: &Records) -> BTreeSet<Txid> {
         records.parents_of_old(self.cutoffs().max().unwrap_or(0), |_, _| true)
     }
 
-    /// To which heights it preserves.
+    /// The heights until which phase 1 may preserve.
     pub fn preserves_until(&self) -> BTreeSet<u32> {
         let of = |(current, _): &(u32, u32)| -> Vec<u32> {
             self.settings.iter().map(|settings| current + settings.pruner.parent_preservation_blocks).collect()
@@ -107,7 +106,7 @@ impl Scope {
 }
 
 impl Machine {
-    /// Looks at what happened, and holds it against the model.
+    /// Looks at the canister and compares it with the model.
     pub fn look(&mut self, cause: Cause) -> Outcome {
         let sight = Replies::new(&self.coppice, &mut self.replies).look(&self.family)?;
         let jobs = self.jobs_go_on(&sight, cause)?;
@@ -141,7 +140,7 @@ impl Machine {
             scope.by_hand.clone_from(&run.by_hand);
             scope.late.clone_from(&run.late);
         }
-        // A block persister that begins meanwhile, or another rule, holds back, whatever a job says.
+        // A block persister that begins meanwhile, or another rule, lowers the safe height, whatever a job shows.
         let smallest_retention = scope.settings.iter().map(|settings| settings.smallest_retention).max();
         let smallest_retention = smallest_retention.expect("there are settings");
         let in_force = Settings { smallest_retention, ..self.settings.clone() };
@@ -155,11 +154,11 @@ impl Machine {
         self.dues(&Tick { before: &before, scope: &scope, done: &done, jobs, timer: cause == Cause::Tick }, sight)
     }
 
-    /// Takes over what changed, if it was allowed.
+    /// Adopts the changes into the model, if they are allowed.
     fn adopt(&mut self, sight: &Sight, scope: &Scope) -> Outcome<Done> {
         let before = self.records.clone();
         let mut done = Done::default();
-        // Parents that have back what a double spend held.
+        // Parents that got back the outputs held by a deleted double spend.
         let lost = before.0.iter().filter(|(txid, record)| record.conflicting && !sight.records.contains_key(*txid));
         let released: BTreeSet<Txid> = lost.flat_map(|(_, record)| record.parents()).collect();
         for (txid, record) in before.0.iter().filter(|(_, record)| !record.deleting) {
@@ -191,7 +190,7 @@ impl Machine {
         for txid in &done.going {
             self.records.0.get_mut(txid).expect("it is there").deleting = true;
         }
-        // What was begun of one of many inputs is finished.
+        // The deletion of a record with many inputs, once begun, is finished.
         for (txid, record) in before.0.iter().filter(|(_, record)| record.deleting && record.is_large()) {
             let waits = sight
                 .pending
@@ -211,7 +210,7 @@ impl Machine {
             self.records.remove(txid, At { height, retention, most: height });
             self.deleted.insert(*txid);
         }
-        // What still is there of what the gone ones spent says so now, and did not before.
+        // Counts the outputs of remaining records that now name a deleted spender and did not before.
         let marks = |records: &Records, txid: &Txid| -> usize {
             records.0.get(txid).map_or(0, |record| record.holds().filter(|hold| hold.deleted).count())
         };
@@ -220,8 +219,8 @@ impl Machine {
         Ok(done)
     }
 
-    /// Whether `preserve_until` and `delete_at_height` may be what they are now. Of what a double spend gives back, the end of the
-    /// preservation may have been before that.
+    /// Checks the new `preserve_until` and `delete_at_height`. For a parent that gets back an output from a double spend, the preservation
+    /// may have ended before that.
     fn may_change(
         &mut self,
         before: &Records,
@@ -240,7 +239,7 @@ impl Machine {
             (None, delete_at) => {
                 let until = record.preserve_until.ok_or("nothing of it was to change")?;
                 if scope.surely_preserved(before).contains(txid) && !scope.by_hand.contains(txid) {
-                    // It is preserved again before anything more is deleted, and when the run is done.
+                    // The parent is preserved again before another record is deleted, and before the run is done.
                     let late = !scope.preserved_at_first(before).contains(txid);
                     ensure!(late, "it is the parent of an old unmined one");
                     self.seen("excused: a parent of one that became old in the middle of a run");
@@ -266,14 +265,14 @@ impl Machine {
         Ok(())
     }
 
-    /// Whether a record may go in this tick. `done` says what else does.
+    /// Checks that a record may be deleted in this tick. `done` contains the other deleted records.
     fn may_go(&self, before: &Records, txid: &Txid, scope: &Scope, done: &Done) -> Outcome {
         let (record, settings) = (&before.0[txid], &self.settings);
         let retention = settings.utxo.block_height_retention;
         ensure!(!settings.pruner.disable_dah_cleaner, "nothing is to be deleted");
         ensure!(record.eligible(), "it is not eligible");
         let at_hand = |(_, safe): &(u32, u32)| record.delete_at_height.is_some_and(|height| height <= *safe);
-        // One run may end the preservation, and the next one, higher up, delete the record in the same tick.
+        // One run may end the preservation, and a next, higher run may delete the record in the same tick.
         let expires = |until: u32| {
             let deadline = scope.heights.iter().filter(|(current, _)| until <= *current).map(|(current, _)| *current);
             let deadline = deadline.min().filter(|_| retention > 0).map(|current| current + retention);
@@ -289,7 +288,7 @@ impl Machine {
             return Ok(());
         }
         for hold in record.holds() {
-            // A spender that goes in this tick may have gone before it.
+            // A spender that is deleted in this tick may have been deleted first.
             let first = (done.gone.contains(&hold.by) || done.going.contains(&hold.by))
                 && before.0[&hold.by].delete_at_height <= record.delete_at_height;
             let mut alone = record.clone();
@@ -298,7 +297,7 @@ impl Machine {
                 let seen = before.spenders(&alone, current, retention);
                 seen.iter().all(|spent| matches!(spent, Spent::Stably | Spent::Disputed))
             };
-            // Its check may go over several ticks: what comes into another block meanwhile is as mined as before.
+            // The check may take several ticks: a spender that moves to another block meanwhile still counts as mined.
             let touched = self.run.as_ref().is_some_and(|run| run.touched.contains(&hold.by));
             let mined = |&(current, _): &(u32, u32)| {
                 let seen = before.spenders(&alone, current, retention);

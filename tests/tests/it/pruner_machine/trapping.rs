@@ -1,4 +1,4 @@
-//! Messages that trap where a history says so: on the embedded host, and on the canister that is none.
+//! Injected traps: on the embedded host, and on the reference.
 
 use coppice_host::{Host, INJECTED_FAULT, TrapPoint};
 use coppice_ic::Reject;
@@ -6,12 +6,12 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Who can have a message trap.
+/// The backend that makes messages trap.
 pub enum Trapping {
-    /// Nobody: a server.
+    /// None: a server cannot inject traps.
     None,
     Host(Arc<Host>),
-    /// The canister that is none: how often a message has trapped since it was told to.
+    /// The reference: the number of injected traps, or `None` while traps are off.
     Reference(Rc<Cell<Option<u64>>>),
 }
 
@@ -20,7 +20,7 @@ impl Trapping {
         !matches!(self, Self::None)
     }
 
-    /// From now on every message traps that comes to this point.
+    /// From now on every message that reaches this point traps.
     pub fn begin(&self, point: TrapPoint) {
         match self {
             Self::None => {}
@@ -46,7 +46,7 @@ impl Trapping {
     }
 }
 
-/// Whether a call was rejected as its message was to trap.
+/// Whether a call was rejected because of an injected trap.
 pub fn is_injected(reject: &Reject) -> bool {
     reject.message.contains(INJECTED_FAULT)
 }

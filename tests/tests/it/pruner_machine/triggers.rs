@@ -8,7 +8,7 @@ use coppice_model::ensure;
 use coppice_model::records::MOST;
 use coppice_tests::coppice::Who;
 
-/// Who tells a height: only a producer's may not jump, and by hand it is not where the chain is.
+/// The source of a height. Only a producer's jumps are limited; a manual height is not the chain's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum By {
     Producer,
@@ -16,7 +16,7 @@ enum By {
     Hand,
 }
 
-/// What a trigger for a height comes to.
+/// The expected answer to a trigger.
 enum Expected {
     Refused(UtxoPrunerError),
     Processed,
@@ -25,7 +25,7 @@ enum Expected {
 }
 
 impl Machine {
-    /// The refusal of a height that is none, or that a producer may not raise so far; without the moment at which a jump is accepted.
+    /// The refusal of an invalid height, or of a jump that a producer may not make; without the time at which the jump is accepted.
     fn refused(&self, height: u32, by: By, persisted: bool) -> Option<UtxoPrunerError> {
         let jump = self.settings.pruner.max_height_jump;
         let notified = [(self.heights.persisted, self.drawn.1), (self.heights.current, self.drawn.0)];
@@ -45,7 +45,7 @@ impl Machine {
         }
     }
 
-    /// A height was notified and not refused.
+    /// Raises the notified heights.
     fn raise(&mut self, height: u32, by: By, persisted: bool) {
         let raise = |highest: &mut u32, drawn: &mut u32| {
             if *highest > 0 && by == By::Producer {
@@ -59,7 +59,8 @@ impl Machine {
         }
     }
 
-    /// By hand a height is never processed; and a job by hand that was made before any height was told may be for one above the chain's.
+    /// A manual height never counts as processed; and a manual job that was made before any notification may be for a height above the
+    /// chain's.
     fn expected(&self, height: u32, by: By, persisted: bool) -> Expected {
         let by_hand = by == By::Hand;
         let status = &self.sight.as_ref().expect("the history has begun").status;
@@ -74,7 +75,7 @@ impl Machine {
         }
     }
 
-    /// A job that an answer names is one of those that are listed now.
+    /// Checks that the job in an answer is one of the listed jobs.
     fn is_known(&self, job: &UtxoPruneJob) -> Outcome {
         let known = self.jobs.get(&job.id);
         ensure!(known == Some(job) || self.asleep, "the answer names {job:?}, which is {known:?}");
@@ -157,7 +158,8 @@ impl Machine {
         }
     }
 
-    /// The first height may be any: a history whose chain begins at an edge would never come down again.
+    /// Whether this would be the first height, and above the tip. Such steps are skipped, because the chain of the history would never
+    /// reach that height.
     fn is_first(&self, height: u32) -> bool {
         self.heights.current == 0 && height > self.tip && height <= MOST
     }
@@ -170,12 +172,12 @@ impl Machine {
         if self.is_first(height) { Ok(()) } else { self.block(height, mined) }
     }
 
-    /// By hand, any height may be asked for; where nothing was notified it would be where the chain is, and else it may be refused.
+    /// A manual run may be for any height; it is skipped if it would set the first height.
     pub fn prune_edge(&mut self, height: u32) -> Outcome {
         if self.is_first(height) { Ok(()) } else { self.prune(height) }
     }
 
-    /// A wrong height is refused, and nothing has changed.
+    /// Checks that a wrong height was refused and that nothing has changed.
     fn was_refused<T: std::fmt::Debug>(
         &mut self,
         answer: Result<T, UtxoPrunerError>,
@@ -196,8 +198,8 @@ impl Machine {
         self.look(Cause::Nothing)
     }
 
-    /// An operator tells a height that is far from the chain's, by either notification; ticks; and an operator puts things right.
-    /// What was deleted meanwhile does not come back.
+    /// An operator notifies a height far from the chain's, ticks run, and an operator sets the heights right. Records deleted meanwhile do
+    /// not come back.
     pub fn wrong(&mut self, height: u32, how: u8, ticks: u8) -> Outcome {
         let before = (self.heights, self.processed);
         match how % 3 {
@@ -215,14 +217,14 @@ impl Machine {
         self.set_right(before.0.persisted, before.1)
     }
 
-    /// Where the heights are far above the chain's they are set to that.
+    /// Sets the heights back to the tip.
     pub fn set_right(&mut self, persisted: u32, processed: u32) -> Outcome {
         let current = self.tip;
         let persisted = (persisted > 0).then(|| persisted.min(current));
         self.set_heights(current, persisted, processed.min(current))
     }
 
-    /// An operator says where the chain is: what was told is forgotten, and the run with it.
+    /// `set_heights`: forgets notified heights, and the run.
     pub fn set_heights(&mut self, current: u32, persisted: Option<u32>, processed: u32) -> Outcome {
         self.note(format!("set_heights({current}, {persisted:?}, {processed})"));
         let arg = UtxoSetHeights { current, persisted, processed };
@@ -250,7 +252,7 @@ impl Machine {
         Ok(())
     }
 
-    /// An operator cancels the job that runs, or the one that waits.
+    /// Cancels the running job, or the waiting one.
     pub fn cancel(&mut self) -> Outcome {
         let status = &self.sight.as_ref().expect("the history has begun").status;
         let id = status.running.as_ref().or(status.pending.as_ref()).map_or(u64::MAX, |job| job.id);

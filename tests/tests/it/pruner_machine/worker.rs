@@ -1,4 +1,4 @@
-//! The queue of blobs outside, and the worker who deletes them.
+//! The queue of external blobs, and the worker that deletes them.
 
 use super::Outcome;
 use super::jobs::Cause;
@@ -13,7 +13,8 @@ use coppice_tests::coppice::Who;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Machine {
-    /// Each record that is going has a row, which waits or was given up, and names its blob; and there are no other rows.
+    /// Checks that each record that is being deleted has a row, waiting or given up, with the name of its blob, and that there are no other
+    /// rows.
     pub fn queue_is_right(&self, sight: &Sight) -> Outcome {
         let mut of: BTreeSet<Txid> = BTreeSet::new();
         for row in sight.pending.values().chain(sight.dead.values()) {
@@ -31,7 +32,7 @@ impl Machine {
         }
         let going = self.records.0.iter().filter(|(_, record)| record.deleting).map(|(txid, _)| *txid).collect();
         let names = self.family.names(of.symmetric_difference(&going));
-        // One of many inputs goes on when its row is done, and without one.
+        // A record with many inputs stays in deletion when its row is done, and without a row.
         let waits = of.symmetric_difference(&going).all(|txid| going.contains(txid) && self.records.0[txid].is_large());
         ensure!(waits, "what has a row and what is going differ in {names}");
         let counted = (sight.status.blobs_pending, sight.status.blobs_dead);
@@ -44,7 +45,7 @@ impl Machine {
         &self.sight.as_ref().expect("the history has begun").pending
     }
 
-    /// A worker did some, and failed at some.
+    /// The worker reports some rows as deleted and some as failed.
     pub fn work(&mut self, done: u8, failed: u8, max_retries: u32) -> Outcome {
         let few: Vec<BlobDeletion> = self.coppice.anyone().get_pending_blob_deletions(self.tip, 2u32, None).told();
         let right = |row: &BlobDeletion| self.rows().get(&row.id) == Some(row) && row.delete_at_height <= self.tip;
@@ -90,7 +91,7 @@ impl Machine {
             self.call(WORKER, "complete_blob_deletions", (arg,))?;
         ensure!(answer.as_ref() == Ok(&expected), "the worker is answered {answer:?}, and ought be {expected:?}");
         dead.extend(self.sight.as_ref().expect("the history has begun").dead.keys());
-        // The parents of one of many inputs are told by the next run.
+        // The next run updates the parents of a record with many inputs.
         gone.retain(|txid| !self.records.0[txid].is_large());
         for txid in &gone {
             self.records.remove(txid, at);
@@ -111,7 +112,7 @@ impl Machine {
         Ok(())
     }
 
-    /// An operator has one that was given up tried again, or one that was not.
+    /// An operator retries a row that was given up, or one that was not.
     pub fn retry(&mut self, Pick(number): Pick) -> Outcome {
         let sight = self.sight.as_ref().expect("the history has begun");
         let dead: Vec<u64> = sight.dead.keys().copied().collect();

@@ -11,19 +11,19 @@ use coppice_tests::transactions::Tx;
 use serde::de::DeserializeOwned;
 use serde_bytes::ByteBuf;
 
-/// Instructions of an update, as the platform limits them.
+/// The platform's instruction limit of an update.
 const UPDATE: u64 = 40_000_000_000;
 /// The largest `batch_instructions`.
 const BATCH: u64 = 20_000_000_000;
 /// Outputs of a record that does not fit a page.
 const WIDE: u32 = 60;
 
-/// A transaction of which the first output and the last are known. Its record has pages of its own.
+/// A transaction whose first and last outputs are known. Its record has its own pages.
 pub fn wide(salt: u64) -> Tx {
     Tx { raw: Vec::new(), txid: id(salt), inputs: Vec::new(), outputs: vec![(1_000, vec![0x51]); WIDE as usize] }
 }
 
-/// Its record, mined where a block is named.
+/// The request for its record, mined if a block is given.
 pub fn wide_record(tx: &Tx, mined: Option<u32>) -> UtxoCreate {
     let output = |index: u32| PartialOutput { index, satoshis: 1_000, script: ByteBuf::from([0x51]) };
     let outputs = vec![output(0), output(WIDE - 1)];
@@ -40,12 +40,12 @@ pub fn wide_record(tx: &Tx, mined: Option<u32>) -> UtxoCreate {
     }
 }
 
-/// The same in an order in which no two lie near each other.
+/// The items in an order in which no two neighbours are adjacent.
 pub fn scattered<T: Clone>(all: &[T]) -> Vec<T> {
     (0..all.len()).map(|i| all[i * 7_919 % all.len()].clone()).collect()
 }
 
-/// Sends a batch until nothing remains of it, and counts its messages. Each item succeeds.
+/// Sends a batch until nothing remains of it. Returns the number of messages. Each item must succeed.
 pub fn drive<I, A, T>(coppice: &Coppice, who: Who, method: &str, items: &[I], arg: impl Fn(Vec<I>) -> A) -> u64
 where
     I: Clone,
@@ -63,7 +63,7 @@ where
     messages
 }
 
-/// An answer of a batch.
+/// The answer to an item of a batch.
 pub trait IsOk {
     fn is_ok(&self) -> bool;
 }
@@ -87,7 +87,7 @@ pub fn spend(coppice: &Coppice, items: &[TransactionSpends]) -> u64 {
     drive::<_, _, Spent>(coppice, Who::Producer, "utxo_spend", items, arg)
 }
 
-/// A message stays within its budget and a piece more, and changes no more than the platform likes.
+/// Asserts that a message stays within its budget plus one item, and dirties no more than the platform allows.
 fn within(host: &Host, what: &str) {
     let (instructions, dirtied) = most(host, what);
     assert!(instructions < UPDATE / 10 && dirtied <= DIRTIED, "{what}: {instructions}, {dirtied}");
@@ -105,7 +105,7 @@ fn batches_over_scattered_records_stay_small() {
     let records: Vec<UtxoCreate> = scattered(&txs).iter().map(|tx| wide_record(tx, None)).collect();
     assert!(create(&coppice, &records) >= 2);
     within(&host, "creating");
-    // What is not looked at lies on the heap, too.
+    // The items that are not processed also take heap.
     let nothing = UtxoCreate { source: TransactionSource::Raw(ByteBuf::new()), ..records[0].clone() };
     let others = (RECORDS..RECORDS + 3_000).map(|salt| wide_record(&wide(salt), None));
     let items: Vec<UtxoCreate> = others.chain(std::iter::repeat_n(nothing, 5_000)).collect();
@@ -113,7 +113,7 @@ fn batches_over_scattered_records_stay_small() {
     assert!(batch.results.len() > 1_000 && batch.results.iter().take(3_000).all(IsOk::is_ok));
     within(&host, "creating, with a message that is full");
 
-    // Each by a transaction of its own, and then very many by one.
+    // Each output is spent by its own transaction, and then very many by one transaction.
     let txs: Vec<Tx> = scattered(&txs);
     let spender = |tx: &Tx| Txid::from(id(u64::from(tx.txid[0]) << 40 | u64::from(tx.txid[9]) << 20 | 7));
     let first = |tx: &Tx| TransactionSpends { spender: spender(tx), spends: vec![tx.spend(0, 0)] };
@@ -127,7 +127,7 @@ fn batches_over_scattered_records_stay_small() {
     };
     by(5, one);
     within(&host, "spending 8,000 outputs at once");
-    // What one transaction spends is not divided, whatever it changes.
+    // The spends of one transaction are not divided, whatever they change.
     by(6, rest);
     let (instructions, _) = most(&host, "spending 12,000 outputs at once");
     assert!(instructions < UPDATE / 10, "{instructions}");
@@ -194,8 +194,7 @@ fn batches_over_scattered_records_stay_small() {
     within(&host, "marking as double spends");
 }
 
-/// As large a family of double spends as one call takes: a transaction, and 2,400 that spend from it and from records that lie
-/// scattered.
+/// The largest family of double spends that one call handles: a transaction, and 2,400 that spend from it and from scattered records.
 #[test]
 fn resolving_a_large_conflict_stays_small() {
     const CHILDREN: u32 = 2_400;

@@ -1,4 +1,4 @@
-//! Blocks: many small blobs, and sweeps of an index that is large.
+//! Blocks: many small blobs, and sweeps of a large index.
 
 use super::*;
 use coppice_interface::*;
@@ -17,7 +17,7 @@ fn policy(retain_blocks: u64) -> PrunePolicyArg {
     }
 }
 
-/// Small blobs, some ten to a block, and blocks that have none.
+/// Small blobs, some ten to a block, and blocks without any blob.
 #[test]
 fn a_tick_of_small_blobs_and_empty_blocks_stays_small() {
     const LARGE: u64 = 450;
@@ -43,7 +43,7 @@ fn a_tick_of_small_blobs_and_empty_blocks_stays_small() {
     assert!(instructions <= TICK && dirtied <= DIRTIED, "{instructions}, {dirtied}");
 }
 
-/// Blocks of 100,000 references, no two the same, half of them transactions and half secondary keys.
+/// Blocks of 100,000 different references, half of them transactions and half secondary keys.
 #[test]
 fn a_sweep_of_large_indexes_stays_small() {
     const HALF: u64 = 50_000;
@@ -61,13 +61,13 @@ fn a_sweep_of_large_indexes_stays_small() {
     let (uploaded, dirtied) = most(&host, "uploading");
     assert!(uploaded <= TICK && dirtied <= DIRTIED, "{uploaded}, {dirtied}");
     coppice.set_policy(policy(1)).unwrap();
-    // Each block is more than these ops; then a slice is.
+    // A block exceeds this number of ops, and so does a slice.
     for _ in 0..BLOCKS - 2 {
         assert_eq!(coppice.prune_now(30).blocks, 1);
     }
     let slices: Vec<PruneRun> = (0..100).map(|_| coppice.prune_now(1)).collect();
     assert!(slices.iter().all(|slice| slice.blocks == 0 && slice.dropped > 100), "{slices:?}");
-    // No more than the daemon reckons with before it begins one.
+    // A slice takes no more than the daemon's estimate.
     let slice = slices.iter().map(|slice| slice.instructions).max();
     assert!(slice <= Some(1_000_000), "{slice:?}");
     println!("{slice:?} instructions of a slice");

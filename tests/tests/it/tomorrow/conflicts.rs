@@ -1,4 +1,4 @@
-//! A double spend with 100,000 descendants: marked, and beaten, in slices that are interrupted.
+//! A double spend with 100,000 descendants: marked, and beaten, in interrupted slices.
 
 use super::batches::{create, spend};
 use super::{DIRTIED, most, tomorrow};
@@ -11,12 +11,12 @@ use coppice_tests::transactions::Tx;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Transactions that spend from the root, and nothing spends from them.
+/// Transactions that spend from the root and have no spenders.
 const LEAVES: u32 = 40_000;
-/// Transactions each of which spends from the one before, the first from the root.
+/// A chain of transactions, each of which spends from the previous one, the first from the root.
 const CHAIN: u64 = 60_000;
 
-/// A root that spends from a grandparent, with its descendants, and another one that wants the same.
+/// A root that spends from a grandparent, with its descendants, and a rival that spends the same output.
 struct Family {
     coppice: Coppice,
     host: Arc<Host>,
@@ -53,7 +53,7 @@ fn family() -> Family {
 }
 
 impl Family {
-    /// Nothing is spent from the root any more, and what is marked has only marked descendants.
+    /// Asserts that the root's outputs cannot be spent any more, and that descendants of marked transactions are marked.
     fn is_right(&self, marked: &BTreeSet<[u8; 32]>) {
         let thief = TransactionSpends { spender: [9; 32].into(), spends: vec![self.root.spend(0, 0)] };
         let refused = self.coppice.producer().utxo_spend(&UtxoSpendBatch { height: 12, items: vec![thief] }).told();
@@ -128,7 +128,7 @@ fn a_double_spend_with_100_000_descendants_is_beaten_in_slices() {
             assert_eq!((done.spent, &holder[32..64], rival.conflicting), (1, &family.rival.txid[..], false));
             break;
         }
-        // Before the last slice the rival has taken nothing.
+        // The rival takes no output before the last slice.
         assert_eq!((done.spent, &holder[32..64], rival.conflicting), (0, &family.root.txid[..], true));
         family.is_right(&marked);
         family.host.take_executions();

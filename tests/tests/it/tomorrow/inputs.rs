@@ -1,4 +1,4 @@
-//! Double spends that spend from very many transactions, each of which lies on pages of its own.
+//! Double spends with very many parents, each of which lies on its own pages.
 
 use super::batches::{create, spend};
 use super::{DIRTIED, most, tomorrow};
@@ -11,7 +11,7 @@ use coppice_tests::coppice::Coppice;
 use coppice_tests::transactions::Tx;
 use std::sync::Arc;
 
-/// A transaction that holds an output of each of so many others, and a double spend of the first of these.
+/// A transaction that holds an output of each of its many parents, and a double spend of the first of these outputs.
 struct Family {
     coppice: Coppice,
     host: Arc<Host>,
@@ -59,7 +59,7 @@ impl Family {
         assert!(instructions < 20_000_000_000 && dirtied <= DIRTIED, "{what}: {instructions}, {dirtied}");
     }
 
-    /// Returns whether the holder is a double spend, and with how many of the first and last parents it is listed.
+    /// Returns whether the holder is marked as a double spend, and how many of the first and last parents list it.
     fn is_marked(&self) -> (bool, usize) {
         let ends = [&self.parents[0], &self.parents[self.parents.len() - 1]];
         let lists = |parent: &Tx| get(&self.coppice, parent).unwrap().conflicting_children.contains(&self.holder.id());

@@ -1,4 +1,4 @@
-//! The largest transactions that a message makes a record of, and how these go; and double spends of very many inputs.
+//! The largest transactions that a message can make a record of, and their deletion; and double spends of very many inputs.
 
 use super::batches::create;
 use super::*;
@@ -9,17 +9,17 @@ use coppice_tests::client::Told;
 use coppice_tests::transactions::Tx;
 use serde_bytes::ByteBuf;
 
-/// Pages that a message may read.
+/// The most pages that a message may read.
 const READ: u64 = 524_288;
 
-/// A transaction of which no output is a UTXO: it is done with as soon as a block has it.
+/// A transaction without UTXOs: its record is finished as soon as a block contains it.
 fn wide(salt: u64, outputs: usize) -> Tx {
     let mut outputs = vec![(0, vec![0x6A]); outputs];
     outputs[0].1.extend(salt.to_le_bytes());
     Tx::new(&[([7; 32], 0)], &outputs)
 }
 
-/// Uploads a transaction, and has a record made of it, mined at 10.
+/// Uploads a transaction and makes its record, mined at 10.
 fn upload(coppice: &Coppice, tx: &Tx) -> Result<UtxoCreated, UtxoCreateError> {
     let producer = coppice.producer();
     let begin = BeginTransaction { txid: tx.id(), length: tx.raw.len() as u64, chunk_size: 1 << 20 };
@@ -78,7 +78,7 @@ fn prune(world: &World, host: &Host, height: u32) -> u64 {
 
 #[test]
 fn a_transaction_that_no_message_makes_is_refused_and_what_was_made_goes_in_slices() {
-    // Pages of outputs; the most that are made, or nearly so, and the fewest that are not.
+    // Outputs per page; the most outputs that are accepted, approximately; and the fewest that are refused.
     for (batch, made, refused) in [(20_000, 520_000, 640_000), (1, 330_000, 420_000)] {
         let (coppice, host) = tomorrow();
         configure(&coppice, UtxoSettingsChange { utxo_batch_size: Some(batch), ..Default::default() }).unwrap();
@@ -97,7 +97,7 @@ fn a_transaction_that_no_message_makes_is_refused_and_what_was_made_goes_in_slic
             within(&host, "a refusal", UPDATE / 4);
             assert_eq!((world.record(&tx), world.coppice.storage().utxo.used_bytes), (None, before));
         }
-        // The second one takes the slots of the first.
+        // The second record reuses the slots of the first.
         for salt in [1, 2] {
             let tx = wide(salt, made);
             host.take_executions();
@@ -112,10 +112,10 @@ fn a_transaction_that_no_message_makes_is_refused_and_what_was_made_goes_in_slic
     }
 }
 
-/// Instructions of an update, as the platform limits them.
+/// The platform's instruction limit of an update.
 const UPDATE: u64 = 40_000_000_000;
 
-/// So many double spends on a thousand parents: each spends from the first `common` ones, and from `more` of the rest in turn.
+/// `count` double spends on a thousand parents: each spends from the first `common` ones, and from `more` of the rest in turn.
 fn double_spends_go_within_a_message(count: u64, common: usize, more: usize) {
     const PARENTS: u64 = 1_000;
     for prices in [StablePagePrices::TOMORROW, Limits::default().stable_page_prices] {
@@ -153,7 +153,7 @@ fn double_spends_of_a_thousand_inputs_each_on_the_same_parents_go_within_a_messa
     double_spends_go_within_a_message(450, 1_000, 0);
 }
 
-/// Lists of 10,000 double spends, which are all that a record shows, and a job with that many of them.
+/// Lists of 10,000 double spends, the most that a record shows, and a job with that many.
 #[test]
 fn ten_thousand_double_spends_on_a_thousand_parents_go_within_a_message() {
     double_spends_go_within_a_message(10_000, 20, 20);

@@ -1,6 +1,6 @@
-//! Newer replicas charge for every page of stable memory that a message touches, some ten times what is charged today. No message
-//! comes near a limit of the platform there either, with the largest settings and the worst inputs: on the embedded host only,
-//! as no server charges so yet.
+//! Prices of newer replicas, which charge about ten times today's price for every page of stable memory that a message touches. No message
+//! comes near a limit of the platform there either, with the largest settings and the worst inputs. Runs on the embedded host only, because
+//! no server charges these prices yet.
 
 mod batches;
 mod blocks;
@@ -14,22 +14,22 @@ use coppice_interface::ConfigChange;
 use coppice_tests::coppice::{Coppice, default_arg};
 use std::sync::Arc;
 
-/// Instructions that a tick may take by the settings, at most.
+/// The most instructions that the settings allow a tick.
 const TICK: u64 = 2_000_000_000;
 /// 4 KiB pages that a message may change, heap and stable memory together, before the platform slows a canister down.
 const DIRTIED: u64 = (75 << 20) / 4_096;
 
-/// A canister with small log blobs where pages have tomorrow's price.
+/// A canister with small log blobs under tomorrow's page prices.
 fn tomorrow() -> (Coppice, Arc<Host>) {
     let (coppice, host) = Coppice::embedded(default_arg());
     host.add_cycles(coppice.id, 1 << 60);
     host.set_limits(Limits { stable_page_prices: StablePagePrices::TOMORROW, ..Limits::default() });
-    // What a block's pages take, not its digests.
+    // Measures a block's pages and not its digests.
     coppice.configure(ConfigChange { verify_segments: Some(false), ..ConfigChange::default() });
     (coppice, host)
 }
 
-/// The most that a message took since the last time: instructions, and pages changed. Says so.
+/// The most that a message took since the last call: instructions, and changed pages. Prints both.
 fn most(host: &Host, what: &str) -> (u64, u64) {
     let messages = host.take_executions();
     assert!(messages.iter().all(|message| message.outcome == Outcome::Completed), "{what}");

@@ -20,7 +20,7 @@ fn world() -> (World, Arc<Host>) {
     (world, host)
 }
 
-/// A record of which every output is spent by another transaction.
+/// A record each of whose outputs is spent by another transaction.
 #[test]
 fn looking_up_scattered_spenders_stays_small() {
     const OUTPUTS: u32 = 20_000;
@@ -39,13 +39,13 @@ fn looking_up_scattered_spenders_stays_small() {
     let job = world.prune(10 + RETENTION);
     assert_eq!((job.counts.records_deleted, world.count(&[parent])), (1, 0));
     let (instructions, dirtied) = most(&host, "looking up");
-    // With 100,000, as many as are looked up at a time, too; each of them may lie in a page of the table of its own.
+    // Scaled to 100,000, the most spenders that are looked up at a time; each of them may lie in its own page of the table.
     let each = instructions / u64::from(OUTPUTS) + StablePagePrices::TOMORROW.first_access;
     assert!(each * 100_000 <= TICK, "{each} for each spender");
     assert!(dirtied <= DIRTIED, "{dirtied}");
 }
 
-/// Records that go and whose parents lie scattered; as many that are old and unmined; and one that has very many parents.
+/// Records that are deleted and whose parents are scattered; as many that are old and unmined; and one with very many parents.
 #[test]
 fn ticks_over_scattered_parents_stay_small() {
     const EACH: usize = 6_000;
@@ -85,7 +85,7 @@ fn ticks_over_scattered_parents_stay_small() {
     assert!(instructions <= TICK && dirtied <= DIRTIED, "{instructions}, {dirtied}");
 }
 
-/// A step is a piece of its own where nothing else fits: a thousand parents that lie scattered.
+/// A step becomes a separate work item when nothing else fits: a thousand scattered parents.
 #[test]
 fn a_step_of_many_scattered_parents_takes_no_more_than_the_pruner_reckons() {
     const PARENTS: u64 = 5_000;
@@ -103,7 +103,7 @@ fn a_step_of_many_scattered_parents_takes_no_more_than_the_pruner_reckons() {
     let job = world.prune(10 + RETENTION);
     assert_eq!((job.counts.records_deleted, job.counts.parents_updated), (1, PARENTS));
     let (instructions, dirtied) = most(&host, "a step");
-    // Each of them may lie in a page of the table of its own, too.
+    // Each parent may also lie in its own page of the table.
     let table = 1_000 * StablePagePrices::TOMORROW.first_access;
     assert!(instructions + table <= 25_000 * 1_001 + 60_000, "{instructions}");
     assert!(dirtied <= DIRTIED, "{dirtied}");

@@ -1,13 +1,13 @@
-//! Random histories: steps that say little by themselves, so that any of them may be left out. A step is a kind and a seed; the player
-//! chooses records and heights by the seed among those that exist when the step is played.
+//! Random histories whose steps are independent, so that any of them may be left out. A step is a kind and a seed; when it is played, the
+//! player chooses records and heights by the seed among those that exist.
 
 use std::fmt;
 
-/// Numbers that follow from a seed (SplitMix64).
+/// Numbers generated from a seed (SplitMix64).
 pub struct Random(u64);
 
 impl Random {
-    /// Returns the numbers of a seed.
+    /// The numbers of this seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -30,15 +30,15 @@ impl Random {
 /// The kind of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Makes records: new transactions, of which some are spent for at once.
+    /// Makes records of new transactions, and spends some of their outputs at once.
     Create,
-    /// Makes a record of a transaction that was there before, in a block or not.
+    /// Makes a record of an earlier transaction again, in a block or not.
     Replay,
     /// Makes a double spend of what another transaction spends.
     Rival,
-    /// Makes a long chain of transactions, each of which spends from the one before.
+    /// Makes a long chain of transactions, each of which spends from the previous one.
     Chain,
-    /// Spends what a transaction's inputs name, or something that is wrong.
+    /// Spends the outputs that a transaction's inputs name, or makes a wrong spend.
     Spend,
     /// Takes spends back.
     Unspend,
@@ -46,9 +46,9 @@ pub enum Kind {
     Mine,
     /// Takes a block from transactions.
     Unmine,
-    /// Takes a block from all that have it, and gives some of them to another one.
+    /// Removes a block from all its transactions, and mines some of them in another one.
     Reorg,
-    /// Puts transactions on the longest chain, or takes them off it.
+    /// Puts transactions on the longest chain, or removes them from it.
     Longest,
     /// Locks or unlocks.
     Lock,
@@ -60,11 +60,11 @@ pub enum Kind {
     Reassign,
     /// Keeps records until a height.
     Preserve,
-    /// Marks a transaction as a double spend, in so many slices.
+    /// Marks a transaction as a double spend, in this many slices.
     Conflict,
-    /// Lets double spends win, in so many slices.
+    /// Lets double spends win, in this many slices.
     Win,
-    /// Continues slices that were left.
+    /// Continues unfinished slices.
     Continue,
     /// Notifies a height, persisted or not.
     Notify,
@@ -84,7 +84,7 @@ pub enum Kind {
     Settings,
     /// Upgrades the canister.
     Upgrade,
-    /// Lets a message of the next step trap.
+    /// Makes a message of the next step trap.
     Trap,
 }
 
@@ -135,10 +135,10 @@ impl fmt::Display for Step {
     }
 }
 
-/// A history: how its canister is set up, and what happens to it.
+/// A history: the setup of its canister, and its steps.
 #[derive(Clone, Debug)]
 pub struct History {
-    /// The number from which it was made.
+    /// The number that generated it.
     pub seed: u64,
     /// Its steps.
     pub steps: Vec<Step>,
@@ -148,7 +148,7 @@ impl History {
     /// The history of a seed.
     pub fn of(seed: u64) -> Self {
         let mut random = Random::new(seed);
-        // Every record is compared after each message: a history of twice the length takes four times as long.
+        // Every record is compared after each message, so a history of twice the length takes four times as long.
         let length = if random.below(8) == 0 { 20 + random.below(50) } else { 6 + random.below(12) };
         let all: u64 = WEIGHTS.iter().map(|(_, weight)| weight).sum();
         let step = |random: &mut Random| {

@@ -1,4 +1,4 @@
-//! Comparison: after every message each record is whole as the model has it, and so are the counters.
+//! Comparison with the model after every message: each whole record, and the counters.
 
 use coppice_interface::*;
 use coppice_model::documents::{Id, Record, Store, Verdict, hex, id};
@@ -26,7 +26,7 @@ pub fn records(coppice: &Coppice, txs: &[Rc<Tx>]) -> Verdict<BTreeMap<Id, UtxoRe
     Ok(all)
 }
 
-/// The fields in which two differ, one a line.
+/// The fields that differ, one a line.
 fn differences(expected: &UtxoRecord, seen: &UtxoRecord) -> String {
     let [expected, seen] = [expected, seen].map(|record| format!("{record:#?}"));
     let mut said = String::new();
@@ -65,7 +65,7 @@ fn same(expected: &Record, seen: &UtxoRecord) -> Verdict {
 
 /// Compares `utxo_get_spend` of each output of these transactions with the model.
 pub fn spendable(coppice: &Coppice, store: &Store, txs: &[Rc<Tx>], height: u32) -> Verdict {
-    // One more than there are.
+    // One more output than exists.
     let outpoints: Vec<Outpoint> =
         txs.iter().flat_map(|tx| (0..=tx.outputs.len() as u32).map(|vout| tx.outpoint(vout))).take(5_000).collect();
     let asked = UtxoGetSpend { height, outpoints };

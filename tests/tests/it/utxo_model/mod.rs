@@ -1,6 +1,6 @@
 //! Model test of UTXO records: random histories of everything that changes records, with slices, rivals, reorgs, cancelled jobs, upgrades
-//! and traps, run on the canister and on a model that was written from the documents alone. After every message each record is whole, the
-//! counters are right, and each deleted record was due, eligible, unpreserved, and told to its parents.
+//! and traps, run on the canister and on a model that was written from the documents alone. After every message each whole record matches,
+//! the counters are right, and each deleted record was due, eligible, unpreserved, and marked in its parents.
 
 mod history;
 mod judge;
@@ -10,8 +10,8 @@ mod steps;
 use history::{History, Random, Step};
 use player::{Player, Seen};
 
-/// Number of the first history of `scripts/test`, which plays the same ones each time, so that a run can be repeated. `scripts/soak` plays
-/// others, by the thousand.
+/// Number of the first history of `scripts/test`, which plays the same histories in each run, so that a run can be repeated. `scripts/soak`
+/// plays thousands of others.
 const FIRST: u64 = 977_131_434;
 
 /// Attempts to shorten a history that fails.
@@ -33,13 +33,13 @@ fn play(history: &History) -> Outcome {
     }
 }
 
-/// A failure without its numbers and ids: two histories with the same one are taken to fail for the same reason.
+/// A failure without its numbers and ids: two histories with the same text are assumed to fail for the same reason.
 fn kind(why: &str) -> String {
     let words = why.lines().next().unwrap_or_default().split_whitespace();
     words.filter(|word| !word.contains(|letter: char| letter.is_ascii_digit())).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the shortest history that is found to fail in the same way: steps are left out, many at a time and then one by one.
+/// Returns the shortest history found that fails in the same way: steps are left out, many at a time and then one by one.
 fn shortest(mut history: History, most: u32) -> (History, String, Vec<String>) {
     let (mut why, mut journal) = play(&history).expect_err("it fails");
     let first = kind(&why);
@@ -61,12 +61,12 @@ fn shortest(mut history: History, most: u32) -> (History, String, Vec<String>) {
     (history, why, journal)
 }
 
-/// A number of the environment.
+/// A number from the environment.
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|number| number.parse().ok())
 }
 
-/// A seed that no other run has.
+/// A seed that no other run uses.
 fn any_seed() -> u64 {
     let now = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64);
     Random::new(now).next() >> 32
@@ -76,7 +76,7 @@ fn any_seed() -> u64 {
 fn any_history_of_records_is_as_the_documents_say() {
     // A server takes longer for each call.
     let few = if coppice_ic::chosen() == coppice_ic::Backend::Host { 40 } else { 2 };
-    // A history that failed is played again with its number as the seed, and one case.
+    // A failed history is played again with its number as the seed, and one case.
     let (cases, first) = match number("PROPTEST_CASES") {
         Some(cases) => (cases, number("PROPTEST_RNG_SEED").unwrap_or_else(any_seed)),
         None => (few, FIRST),

@@ -1,4 +1,4 @@
-//! Player: a canister and the model beside it, each message of which is judged.
+//! Player: sends each message to a canister and to the model, and compares them.
 
 use super::history::Random;
 use super::judge;
@@ -17,12 +17,12 @@ use std::time::Duration;
 /// Events of histories, and their counts.
 pub type Seen = BTreeMap<&'static str, u64>;
 
-/// Work that is left after some slices.
+/// Work that remains after some slices.
 #[derive(Clone, Debug)]
 pub enum Open {
     /// Marking a double spend.
     Conflict(Rc<Tx>),
-    /// Winning over what these conflict with.
+    /// Letting these double spends win.
     Win(Vec<Id>),
 }
 
@@ -33,38 +33,38 @@ pub struct Player {
     host: Option<Arc<Host>>,
     /// The model's records.
     pub store: Store,
-    /// All transactions that ever were.
+    /// All transactions ever made.
     pub txs: Vec<Rc<Tx>>,
     /// The chain's height, as its feeder knows it.
     pub tip: u32,
-    /// The blocks that there were: id and height.
+    /// The blocks ever made: id and height.
     pub blocks: Vec<(u32, u32)>,
-    /// Calls that were begun in slices and are not done.
+    /// Unfinished calls in slices.
     pub open: Vec<Open>,
     /// The events so far.
     pub seen: Seen,
     /// The messages so far, one a line.
     pub journal: Vec<String>,
-    /// The message of the next step that is to trap, and where.
+    /// The number of the next step's message that must trap, and the trap point.
     pub trap: Option<(u64, TrapPoint)>,
     /// Factor on the performance counters of the next message, so that its slice ends sooner.
     pub haste: u64,
     /// A chain was made already.
     pub chained: bool,
     jobs: BTreeMap<u64, UtxoPruneJob>,
-    /// The message with which a job began a run of its own, none where it goes on with another one's; and whether the run preserves the
+    /// The message with which a job began its own run, or `None` if it continues another job's run; and whether the run preserves the
     /// parents of all old unmined transactions.
     began: BTreeMap<u64, (Option<u64>, bool)>,
     /// The height of the last run.
     passed: Option<u32>,
-    /// The heights of runs that may be under way: a job that takes too long leaves its run to the next one, with the run's heights, and
-    /// a run whose settings were changed is done to its end before another one begins.
+    /// The heights of runs that may be under way. A job that times out leaves its run to the next job, with the run's heights. A run whose
+    /// settings were changed is finished before another one begins.
     under_way: Vec<Heights>,
     status: UtxoPrunerStatus,
 }
 
 impl Player {
-    /// A new canister, set up by these numbers.
+    /// A new canister, set up by random numbers.
     pub fn new(random: &mut Random) -> Verdict<Self> {
         let (coppice, host) = match coppice_ic::chosen() {
             Backend::Host => {
@@ -120,7 +120,7 @@ impl Player {
         })
     }
 
-    /// Notes that something was seen.
+    /// Counts an event.
     pub fn saw(&mut self, what: &'static str, times: u64) {
         if times > 0 {
             *self.seen.entry(what).or_default() += times;
@@ -132,7 +132,7 @@ impl Player {
         self.seen.contains_key("a trap")
     }
 
-    /// A line of the journal.
+    /// Adds a line to the journal.
     pub fn note(&mut self, line: String) {
         self.journal.push(line);
     }
@@ -159,7 +159,7 @@ impl Player {
         struck
     }
 
-    /// A call: its answer, or none where it trapped as it was to. The canister is then as it was before.
+    /// Makes a call. Returns its answer, or `None` if it trapped as intended, in which case the canister is unchanged.
     pub fn call<A>(&mut self, call: impl FnOnce(&Coppice) -> Result<A, Reject>) -> Verdict<Option<A>> {
         self.store.message += 1;
         let injected = self.arm();
@@ -175,12 +175,12 @@ impl Player {
         }
     }
 
-    /// Looks at everything after a message that did what the model has.
+    /// Compares everything after a message that the model has executed, too.
     pub fn judge(&mut self) -> Verdict {
         self.look(false)
     }
 
-    /// Looks at everything after a message in which the pruner may have run.
+    /// Compares everything after a message in which the pruner may have run.
     pub fn judge_run(&mut self) -> Verdict {
         self.look(true)
     }
@@ -189,7 +189,7 @@ impl Player {
         let seen = judge::records(&self.coppice, &self.txs)?;
         let status = self.coppice.anyone().get_pruner_status().told();
         let runs = self.runs(&status)?;
-        // Timers that a trap has lost fire after a notification, and what they missed is replayed after the next calls.
+        // Timers that a trap has lost fire after a notification, and their missed firings follow the next calls.
         let has_run = status.ticks != self.status.ticks;
         if has_run && !may_run && !self.has_trapped() {
             return Err("the pruner ran in a message in which no timer was due".into());
@@ -220,7 +220,7 @@ impl Player {
         judge::compare(&self.store, &seen, &self.coppice.storage().utxo)
     }
 
-    /// The runs that did something since the last look, by the jobs that show it.
+    /// The runs that made progress since the last look, by the jobs that show it.
     fn runs(&mut self, status: &UtxoPrunerStatus) -> Verdict<Vec<Run>> {
         let mut jobs = self.coppice.anyone().list_prune_jobs(None, 12u32).told().jobs;
         jobs.sort_by_key(|job| job.id);
@@ -262,7 +262,7 @@ impl Player {
         Ok(runs)
     }
 
-    /// The heights of a job that begins.
+    /// Checks the heights of a job that begins.
     fn begins(&self, job: &UtxoPruneJob, current: u32, safe: u32) -> Verdict {
         let store = &self.store;
         let expected = match job.trigger {
@@ -277,7 +277,7 @@ impl Player {
         Err(format!("a job begins at {current} with {safe} as safe, to be {expected} and {to}: {job:?}"))
     }
 
-    /// Lets time pass, and judges after each round.
+    /// Lets time pass, and compares after each round.
     pub fn pass(&mut self, secs: u64) -> Verdict {
         let injected = self.arm();
         let mut judged = false;
@@ -285,7 +285,7 @@ impl Player {
         for round in 1..=5 {
             self.store.message += 1;
             self.coppice.ic.tick();
-            // Most rounds have no message of the pruner: it shows in what it says of itself.
+            // Most rounds have no message of the pruner; its status shows whether one did.
             let now = self.coppice.anyone().get_pruner_status().told();
             let said = |status: &UtxoPrunerStatus| {
                 (status.ticks, status.totals, status.running.clone(), status.last_job.clone())

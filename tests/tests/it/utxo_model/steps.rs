@@ -14,7 +14,7 @@ use coppice_model::documents::{Id, Verdict, hex};
 use coppice_tests::transactions::Tx;
 use std::rc::Rc;
 
-/// The item `n` of a batch's answers is what the model answers; then everything is looked at.
+/// Compares the answers of a batch with the model's, and then everything else.
 fn items<A, T: PartialEq + std::fmt::Debug>(
     player: &mut Player,
     count: usize,
@@ -37,7 +37,7 @@ fn items<A, T: PartialEq + std::fmt::Debug>(
     player.judge()
 }
 
-/// Transactions, as the journal names them.
+/// Transactions by their names in the journal.
 fn names(txids: &[Txid]) -> String {
     txids.iter().map(|txid| hex(txid)).collect::<Vec<_>>().join(" ")
 }
@@ -82,7 +82,7 @@ impl Player {
         }
     }
 
-    /// A height that a call names: mostly where the chain is, or near, now and then one that is none.
+    /// A height for a call: mostly the chain's or near it, sometimes an invalid one.
     fn height(&self, random: &mut Random) -> u32 {
         let notified = self.store.current > 0;
         match random.below(24) {
@@ -94,14 +94,14 @@ impl Player {
         }
     }
 
-    /// One of all transactions, rather one of the last.
+    /// Any transaction, more likely a recent one.
     fn any(&self, random: &mut Random) -> Option<Rc<Tx>> {
         let all = self.txs.len() as u64;
         let from = if random.below(2) == 0 { all.saturating_sub(10) } else { 0 };
         (all > 0).then(|| Rc::clone(&self.txs[(from + random.below(all - from)) as usize]))
     }
 
-    /// Some of all transactions, each once.
+    /// Some different transactions.
     fn some(&self, random: &mut Random, most: u64) -> Vec<Rc<Tx>> {
         let mut some: Vec<Rc<Tx>> = Vec::new();
         for _ in 0..=random.below(most) {
@@ -116,7 +116,7 @@ impl Player {
         self.txs.iter().find(|tx| tx.txid == *id).cloned()
     }
 
-    /// The hash of an output as the record has it, else as the transaction says.
+    /// The hash of an output from the record, or else from the transaction.
     fn hash(&self, txid: &Id, vout: u32) -> UtxoHash {
         let stored = self.store.records.get(txid).and_then(|record| record.output(vout)).map(|output| output.hash);
         let own = || self.tx(txid).filter(|tx| (vout as usize) < tx.outputs.len()).map(|tx| tx.hash(vout));

@@ -1,4 +1,4 @@
-//! Its interface: as much of it as the machine uses.
+//! The reference's interface, as far as the machine uses it.
 
 use super::{Fault, State};
 use candid::utils::ArgumentDecoder;
@@ -15,7 +15,7 @@ fn reply(answer: impl CandidType) -> Vec<u8> {
     encode_one(answer).expect("it encodes")
 }
 
-/// A page, from the cursor on.
+/// A page from the cursor on.
 fn page<T>(all: Vec<T>, cursor: Option<u64>, limit: u32) -> (Vec<T>, Option<u64>) {
     let (from, end) = (cursor.unwrap_or(0), all.len() as u64);
     let next = from + u64::from(limit);
@@ -52,7 +52,7 @@ impl State {
             "set_block_assembly_state" => {
                 let (state,): (UtxoBlockAssemblyState,) = args(arg);
                 self.running = state == UtxoBlockAssemblyState::Running;
-                // A run that was stopped begins anew.
+                // A stopped run begins anew.
                 if !self.running && self.running_job().is_some() {
                     self.run = None;
                 }
@@ -195,7 +195,7 @@ impl State {
         }
     }
 
-    /// Encoding costs more than all else: a record that is what it was is shown as it was.
+    /// Encoding is the most expensive step: an unchanged record gets its last reply.
     fn get(&self, arg: &[u8]) -> Vec<u8> {
         let mut shown_before = self.shown.borrow_mut();
         let (txid, record, bytes) = shown_before.entry(arg.to_vec()).or_insert_with(|| {
@@ -236,7 +236,7 @@ impl State {
         })
     }
 
-    /// The transaction that a source gives.
+    /// The transaction that a source names.
     fn named(&self, source: &TransactionSource) -> Transaction {
         let txid: coppice_interface::Txid = match source {
             TransactionSource::Raw(raw) => Sha256::digest(Sha256::digest(raw)).to_vec().into(),

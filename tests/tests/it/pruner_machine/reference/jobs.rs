@@ -1,4 +1,4 @@
-//! Its triggers, jobs and ticks.
+//! The reference's triggers, jobs and ticks.
 
 use super::{Fault, Run, State};
 use coppice_interface::*;
@@ -42,7 +42,7 @@ impl State {
         self.end(at, state, end);
     }
 
-    /// A job for a height, in the place of one that waits.
+    /// Makes a job for a height, which replaces a waiting one.
     fn make(&mut self, height: u32, trigger: UtxoJobTrigger) -> UtxoPruneJob {
         if let Some(at) = self.with(UtxoJobState::Pending) {
             self.end(at, UtxoJobState::Cancelled, Some(UtxoJobEnd::Superseded));
@@ -75,7 +75,7 @@ impl State {
         }
     }
 
-    /// Checks that it is a height.
+    /// Checks that the height is valid.
     pub fn checked(&self, height: u32) -> Result<(), UtxoPrunerError> {
         match (height, u32::MAX / 2) {
             (0, _) => Err(UtxoPrunerError::ZeroHeight),
@@ -84,7 +84,7 @@ impl State {
         }
     }
 
-    /// Checks that it is a height that the caller may raise so far, and draws what it raises.
+    /// Checks that the caller may raise the height so far, and draws the difference from the allowance.
     pub fn raised(&mut self, height: u32, persisted: bool) -> Result<(), UtxoPrunerError> {
         self.checked(height)?;
         if self.by_operator || self.has(Fault::BelievesAnything) {
@@ -139,7 +139,7 @@ impl State {
         Ok(self.jobs[at].clone())
     }
 
-    /// What a trigger comes to.
+    /// The answer to a trigger.
     fn trigger(&mut self, height: u32, trigger: UtxoJobTrigger) -> UtxoNotifyOutcome {
         let by_hand = trigger == UtxoJobTrigger::Manual;
         if height <= self.processed && !by_hand {
@@ -242,7 +242,7 @@ impl State {
         let own = self.own_heights(at);
         match done {
             false => self.run = Some(run),
-            // The place of a job that timed out, and then what has come since.
+            // The position of a job that timed out is finished first, and then the job's own run.
             true if run.kept && own > heights => {
                 let job = &mut self.jobs[at];
                 (job.current_height, job.safe_height) = (Some(own.0), Some(own.1));

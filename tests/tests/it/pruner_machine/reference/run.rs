@@ -1,4 +1,4 @@
-//! Its runs.
+//! The reference's runs.
 
 use super::{Fault, Run, State};
 use coppice_interface::*;
@@ -12,7 +12,7 @@ impl State {
         *count(&mut self.totals) += more;
     }
 
-    /// Goes on with a run within a tick's budget, and says whether it is done.
+    /// Continues a run within a tick's budget. Returns whether it is done.
     pub fn work(&mut self, run: &mut Run, counts: &mut UtxoPruneCounts) -> bool {
         let settings = self.settings.clone();
         let held_back = settings.safe_height(run.heights.0, self.heights.persisted);
@@ -57,7 +57,7 @@ impl State {
                         continue;
                     }
                     let Some(txid) = self.next_due(run) else { return true };
-                    // It may have come when its children were looked at.
+                    // The record may have been made after its children were examined.
                     let cutoff = settings.cutoff(run.heights.0);
                     let fault = self.has(Fault::LooksOnce) || self.has(Fault::SkipsPhaseOne);
                     if !fault && self.records.parents_of_old(cutoff, |_, record| !record.deleting).contains(&txid) {
@@ -123,7 +123,7 @@ impl State {
         due.into_iter().find(|txid| !run.passed.contains(txid))
     }
 
-    /// A record goes, if nothing keeps it.
+    /// Deletes a record, if nothing keeps it.
     fn delete(&mut self, txid: &Txid, (current, safe): (u32, u32), counts: &mut UtxoPruneCounts) -> i64 {
         let record = self.records.0[txid].clone();
         let mut ops = 1;
@@ -172,7 +172,7 @@ impl State {
         ops + record.pages() as i64 + record.inputs.len() as i64
     }
 
-    /// Takes a record out.
+    /// Removes a record.
     pub fn take(&mut self, txid: &Txid, height: u32) -> u64 {
         let at = At { height, retention: self.settings.utxo.block_height_retention, most: height };
         let many = self.has(Fault::TellsAThousand) && self.records.0[txid].is_large();

@@ -1,4 +1,4 @@
-//! Blocks, locks and preservations, and all that makes a record go.
+//! Blocks, locks and preservations, and everything that makes a record due.
 
 use super::super::history::Random;
 use super::super::player::Player;
@@ -10,7 +10,7 @@ use coppice_tests::transactions::Tx;
 use std::rc::Rc;
 
 impl Player {
-    /// A block: a new one where the chain is, or one that was there before.
+    /// A block: a new one at the tip, or an earlier one.
     pub(super) fn block(&mut self, random: &mut Random) -> (u32, u32) {
         let old = self.blocks.len() as u64;
         if old > 0 && random.below(2) == 0 {
@@ -50,7 +50,7 @@ impl Player {
 
     pub(super) fn mine(&mut self, random: &mut Random, unset: bool) -> Verdict {
         let txs = self.some(random, 5);
-        // Rather a block that one of them has.
+        // Mostly a block that one of them has.
         let has = txs.first().and_then(|tx| self.store.records.get(&tx.txid)).and_then(|record| record.blocks.first());
         let has = has.filter(|_| unset && random.below(4) > 0).map(|block| (block.block_id, block.height));
         let mut block = has.unwrap_or_else(|| self.block(random));
@@ -126,7 +126,7 @@ impl Player {
         })
     }
 
-    /// A block has some transactions, and what is unspent of them is spent by others, of which nobody else knows.
+    /// Mines some transactions, and spends their unspent outputs by transactions without a record.
     pub(super) fn finish(&mut self, random: &mut Random) -> Verdict {
         let txs = self.some(random, 4);
         if txs.is_empty() {
@@ -159,7 +159,7 @@ impl Player {
         if !batch.is_empty() {
             self.spend(height, batch)?;
         }
-        // A frozen output keeps a record that is done with otherwise.
+        // A frozen output keeps an otherwise finished record.
         let frozen = txs.iter().filter(|_| random.below(5) == 0);
         let targets: Vec<_> = frozen.map(|tx| FreezeTarget { txid: tx.id(), vout: Some(0), utxo_hash: None }).collect();
         if targets.is_empty() { Ok(()) } else { self.set_frozen(height, targets, true) }

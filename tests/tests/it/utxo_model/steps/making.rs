@@ -1,4 +1,4 @@
-//! Making records: new transactions, double spends, chains, and replays of what was there.
+//! Making records: new transactions, double spends, chains, and replays of earlier ones.
 
 use super::super::history::Random;
 use super::super::player::Player;
@@ -41,12 +41,12 @@ impl Player {
         })
     }
 
-    /// A number that no other transaction has.
+    /// A number that no other transaction uses.
     fn salt(&self) -> u64 {
         self.txs.len() as u64 + 1
     }
 
-    /// An output to spend: rather one that nobody spends.
+    /// An output to spend, mostly an unspent one.
     fn outpoint(&self, random: &mut Random) -> (Id, u32) {
         for attempt in 0..6 {
             let Some(tx) = self.any(random) else { break };
@@ -112,7 +112,7 @@ impl Player {
                 inputs = vec![([0; 32], u32::MAX)];
             }
             let mut outputs = self.outputs(random);
-            // No two of a batch are the same.
+            // The transactions of a batch are all different.
             outputs[0].1.push(made.len() as u8);
             let tx = Rc::new(Tx::new(&inputs, &outputs));
             made.push(tx);
@@ -127,7 +127,7 @@ impl Player {
     }
 
     pub(super) fn replay(&mut self, random: &mut Random) -> Verdict {
-        // Rather one that is gone.
+        // Mostly a transaction without a record.
         let gone: Vec<Rc<Tx>> =
             self.txs.iter().filter(|tx| !self.store.records.contains_key(&tx.txid)).cloned().collect();
         let tx = match gone.len() as u64 {

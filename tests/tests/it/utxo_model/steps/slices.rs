@@ -16,13 +16,13 @@ impl Player {
         self.mark(random, tx, slices)
     }
 
-    /// Lets the slice of the next message end after some transactions, or not. Returns whether it does.
+    /// Makes the slice of the next message end after some transactions, or not. Returns whether it does.
     fn hasten(&mut self, random: &mut Random) -> bool {
         self.haste = [1, 20_000, 50_000, 100_000][random.below(4) as usize];
         self.haste > 1
     }
 
-    /// `utxo_set_conflicting`, at most so many slices.
+    /// `utxo_set_conflicting`, in at most `slices` slices.
     pub(super) fn mark(&mut self, random: &mut Random, tx: Rc<Tx>, slices: u64) -> Verdict {
         for _ in 0..slices {
             let height = self.height(random);
@@ -72,7 +72,7 @@ impl Player {
         self.resolve(random, winners, slices)
     }
 
-    /// `utxo_process_conflicting`, at most so many slices.
+    /// `utxo_process_conflicting`, in at most `slices` slices.
     pub(super) fn resolve(&mut self, random: &mut Random, winners: Vec<Id>, slices: u64) -> Verdict {
         for _ in 0..slices {
             let height = self.height(random);

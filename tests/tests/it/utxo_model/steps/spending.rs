@@ -1,4 +1,4 @@
-//! Spending what transactions name, and taking it back.
+//! Spending the outputs that transactions name, and reverting the spends.
 
 use super::super::history::Random;
 use super::super::player::Player;
@@ -34,7 +34,7 @@ impl Player {
         })
     }
 
-    /// All that these transactions spend and that was ever recorded.
+    /// All spends of this transaction whose parents were ever recorded.
     pub(super) fn spends_of(&self, tx: &Tx) -> TransactionSpends {
         let known = |(_, (txid, _)): &(u32, &(Id, u32))| self.tx(txid).is_some();
         let spend = |(vin, (txid, vout)): (u32, &(Id, u32))| Spend {
@@ -46,7 +46,7 @@ impl Player {
         TransactionSpends { spender: tx.id(), spends: (0..).zip(&tx.inputs).filter(known).map(spend).collect() }
     }
 
-    /// Spends what these transactions' inputs name.
+    /// Spends the outputs that these transactions' inputs name.
     pub(super) fn spend_inputs(&mut self, height: u32, txs: &[Rc<Tx>]) -> Verdict {
         let batch: Vec<_> = txs.iter().map(|tx| self.spends_of(tx)).filter(|item| !item.spends.is_empty()).collect();
         if batch.is_empty() { Ok(()) } else { self.spend(height, batch) }
@@ -67,7 +67,7 @@ impl Player {
                 }
             }
             if count > 0 && random.below(8) == 0 {
-                // One output by two inputs.
+                // One output spent by two inputs.
                 let mut again = item.spends[0].clone();
                 again.vin += 5;
                 item.spends.push(again);

@@ -59,7 +59,7 @@ impl Player {
         let assembly = self.status().block_assembly;
         let Some(answer) = self.call(|coppice| coppice.operator().prune_utxos(height).heard())? else { return Ok(()) };
         let current = self.store.current;
-        // The documents leave open which of several reasons is named.
+        // The documents do not define which of several reasons is named.
         let reasons = [
             (height == 0, UtxoPrunerError::ZeroHeight),
             (current > 0 && height > current, UtxoPrunerError::BadHeight { most: current }),
@@ -148,7 +148,7 @@ impl Player {
 }
 
 impl Player {
-    /// The end of a history: the block assembly runs, and what is due is done.
+    /// The end of a history: the block assembly runs, and all due records are deleted.
     pub fn end(&mut self) -> Verdict {
         self.trap = None;
         self.note("the end".into());
@@ -166,7 +166,7 @@ impl Player {
             if self.status().running.is_none() && self.status().pending.is_none() {
                 return Ok(());
             }
-            // A timer that a trap has lost is woken by the next call of a producer (`docs/design.md` 4). Nothing else loses one.
+            // A producer's next call wakes a timer that a trap has lost (`docs/design.md` 4). Nothing else loses a timer.
             let problems = self.coppice.anyone().health().told().problems;
             if problems.iter().any(|problem| problem.code == ProblemCode::TimerOverdue) {
                 if !self.has_trapped() {
