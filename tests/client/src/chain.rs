@@ -29,7 +29,7 @@ pub async fn blocks_are_appended_once_and_read_back<T: Transport>(client: &Clien
     assert_eq!(client.get_block_storage(number).await.unwrap().lengths, header.lengths);
 }
 
-pub async fn a_block_that_no_message_holds_goes_in_chunks<T: Transport>(client: &Client<T>, _: Principal) {
+pub async fn a_block_larger_than_a_message_is_sent_in_chunks<T: Transport>(client: &Client<T>, _: Principal) {
     // One byte more than fits in one message.
     let short = block(next(client).await, 0, b"chunks");
     let rest = MAX_APPEND - short.receipts.len() - short.index.len();
@@ -52,7 +52,7 @@ pub async fn a_block_that_no_message_holds_goes_in_chunks<T: Transport>(client: 
     assert_eq!(client.get_upload().await.unwrap(), None);
 }
 
-pub async fn an_upload_that_was_interrupted_goes_on<T: Transport>(client: &Client<T>, caller: Principal) {
+pub async fn an_interrupted_upload_resumes<T: Transport>(client: &Client<T>, caller: Principal) {
     let long = block(next(client).await, MAX_APPEND + 5, b"interrupted");
     let lengths = [&long.body, &long.receipts, &long.index].map(|bytes| bytes.len() as u64);
     let begin = BeginBlock {
@@ -86,7 +86,7 @@ pub async fn an_upload_that_was_interrupted_goes_on<T: Transport>(client: &Clien
     assert!(!client.abort_block(begin.number).await.unwrap());
 }
 
-pub async fn a_rollback_takes_out_what_was_appended<T: Transport>(client: &Client<T>, _: Principal) {
+pub async fn a_rollback_removes_appended_blocks<T: Transport>(client: &Client<T>, _: Principal) {
     let blocks = append(client, 12, b"reorg").await;
     let to = blocks[1].number;
     let done = client.roll_back_to(to).await.unwrap();
@@ -181,7 +181,7 @@ pub async fn the_subnet_answers_a_query_as_a_replica_does<T: Transport>(client: 
     assert_eq!(by_name, client.update::<_, Config>("get_config", ()).await.unwrap());
 }
 
-pub async fn what_is_refused_says_whether_it_may_succeed_later<T: Transport>(client: &Client<T>, _: Principal) {
+pub async fn refusals_report_whether_a_retry_may_succeed<T: Transport>(client: &Client<T>, _: Principal) {
     let kept = append(client, 2, b"refused").await.pop().unwrap();
     let gap = AppendBlock { number: kept.number + 2, ..kept.clone() };
     let other = seal(AppendBlock { body: ByteBuf::from([1]), ..kept.clone() });

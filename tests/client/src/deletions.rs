@@ -5,7 +5,7 @@ use coppice_client::{Client, Error, Transport};
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
 
-pub async fn a_lease_is_the_same_when_it_is_asked_for_again<T: Transport>(client: &Client<T>, _: Principal) {
+pub async fn a_repeated_acquire_returns_the_same_lease<T: Transport>(client: &Client<T>, _: Principal) {
     let name = BlobName {
         blob_key: ByteBuf::from(b"a blob".as_slice()),
         file_type: "subtree".into(),

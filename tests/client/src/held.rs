@@ -5,7 +5,7 @@ use candid::Principal;
 use coppice_client::{Client, Error, Retry, Transport};
 use coppice_interface::*;
 
-pub async fn who_holds_pruning_back_is_told_and_the_same_block_goes_on_after_it<T: Transport>(
+pub async fn a_refusal_names_the_holder_and_the_block_is_accepted_after_pruning<T: Transport>(
     client: &Client<T>,
     caller: Principal,
 ) {

@@ -51,15 +51,15 @@ macro_rules! tests {
 
 tests! {
     chain::blocks_are_appended_once_and_read_back,
-    chain::a_block_that_no_message_holds_goes_in_chunks,
-    chain::an_upload_that_was_interrupted_goes_on,
-    chain::a_rollback_takes_out_what_was_appended,
+    chain::a_block_larger_than_a_message_is_sent_in_chunks,
+    chain::an_interrupted_upload_resumes,
+    chain::a_rollback_removes_appended_blocks,
     chain::exports_are_read_page_by_page_and_acknowledged,
     chain::transactions_with_a_key_come_page_by_page,
     chain::the_subnet_answers_a_query_as_a_replica_does,
-    chain::what_is_refused_says_whether_it_may_succeed_later,
-    held::who_holds_pruning_back_is_told_and_the_same_block_goes_on_after_it,
+    chain::refusals_report_whether_a_retry_may_succeed,
+    held::a_refusal_names_the_holder_and_the_block_is_accepted_after_pruning,
     records::a_batch_of_any_size_is_answered_whole,
-    records::a_transaction_that_no_message_holds_is_uploaded,
-    deletions::a_lease_is_the_same_when_it_is_asked_for_again,
+    records::a_transaction_larger_than_a_message_is_uploaded,
+    deletions::a_repeated_acquire_returns_the_same_lease,
 }

@@ -89,7 +89,7 @@ fn long_transaction(script: u32) -> Vec<u8> {
     raw
 }
 
-pub async fn a_transaction_that_no_message_holds_is_uploaded<T: Transport>(client: &Client<T>, _: Principal) {
+pub async fn a_transaction_larger_than_a_message_is_uploaded<T: Transport>(client: &Client<T>, _: Principal) {
     let raw = long_transaction(2_300_000);
     let txid = Txid::from(sha256(&sha256(&raw)));
     // An upload with another length is open; the client replaces it.

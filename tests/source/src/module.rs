@@ -172,7 +172,7 @@ fn attributes(item: &Item) -> Option<&[Attribute]> {
     })
 }
 
-/// Whether a `cfg` excludes the item from the production build.
+/// Returns whether a `cfg` excludes the item from the production build.
 pub fn left_out(attributes: &[Attribute]) -> bool {
     attributes
         .iter()
@@ -180,7 +180,7 @@ pub fn left_out(attributes: &[Attribute]) -> bool {
         .any(|attribute| attribute.parse_args::<syn::Meta>().is_ok_and(|condition| holds(&condition) == Some(false)))
 }
 
-/// Whether a condition holds in production; `None` if that depends on the target.
+/// Returns whether a condition holds in production; `None` if that depends on the target.
 fn holds(condition: &syn::Meta) -> Option<bool> {
     match condition {
         syn::Meta::Path(path) if path.is_ident("test") => Some(false),

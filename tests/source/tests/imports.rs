@@ -72,7 +72,7 @@ fn no_file_of_the_canister_imports_a_higher_layer() {
 }
 
 #[test]
-fn no_file_imports_itself_by_way_of_others() {
+fn no_files_import_each_other_in_a_cycle() {
     let with_cycles = crates().into_iter().filter_map(|name| {
         let files = files_in_cycles(&read(&root().join(&name)).unwrap());
         (files > 0).then_some((name, files))
@@ -91,7 +91,7 @@ fn shared(graph: &Graph) -> Vec<&(PathBuf, PathBuf)> {
 
 /// Models with shared code would share faults.
 #[test]
-fn no_model_knows_another_one_or_the_canister() {
+fn no_model_imports_another_model_or_the_canister() {
     assert_eq!(shared(&read(&root().join("model")).unwrap()), [] as [&(PathBuf, PathBuf); 0]);
     let manifest = std::fs::read_to_string(root().join("model/Cargo.toml")).unwrap();
     let dependencies = manifest.split("[dependencies]").nth(1).unwrap();
@@ -152,7 +152,7 @@ fn a_planted_upward_import_is_found_however_it_is_written() {
 }
 
 #[test]
-fn a_planted_cycle_is_found_and_files_of_one_type_are_one() {
+fn a_planted_cycle_is_found_and_files_of_one_type_count_as_one() {
     let lib = ("lib.rs", "mod a; mod b; mod c;");
     let cycle = planted(&[
         lib,

@@ -104,7 +104,7 @@ fn state(coppice: &Coppice) -> (Vec<Grant>, Config, UtxoPrunerStatus, Option<Pru
 /// Calls every method of the Candid file as every caller in every way, with an argument that cannot be decoded. Callers without the role
 /// are refused before the argument is decoded.
 #[test]
-fn every_method_is_for_whom_the_table_says_by_ingress_by_query_and_from_a_canister() {
+fn every_method_admits_the_tables_roles_by_ingress_by_query_and_from_a_canister() {
     let coppice = Coppice::new();
     let everybody = everybody(&coppice);
     let table = table();
@@ -154,7 +154,7 @@ fn every_method_is_for_whom_the_table_says_by_ingress_by_query_and_from_a_canist
 
 /// Each role can do what is its own: a canister that refuses everything would pass the test above.
 #[test]
-fn every_role_does_its_own() {
+fn every_role_can_call_its_methods() {
     let coppice = Coppice::new();
     let everybody = everybody(&coppice);
     coppice.append_plain(0..3, 100);
@@ -217,7 +217,7 @@ fn roles_are_granted_revoked_listed_and_survive_an_upgrade() {
 }
 
 #[test]
-fn an_upgrade_takes_new_settings_and_ignores_the_argument_of_an_installation() {
+fn an_upgrade_applies_new_settings_and_ignores_an_install_argument() {
     let coppice = Coppice::new();
     let change = ConfigChange { verify_segments: Some(false), ..ConfigChange::default() };
     coppice.upgrade_with(Some(CanisterArg::Upgrade(Some(change)))).unwrap();
@@ -232,7 +232,7 @@ fn an_upgrade_takes_new_settings_and_ignores_the_argument_of_an_installation() {
 }
 
 #[test]
-fn an_operator_is_no_admin_and_an_admin_no_operator() {
+fn the_operator_and_admin_roles_are_separate() {
     let (operators, admins) = (vec![Who::Operator.principal()], Some(vec![Who::Admin.principal()]));
     let coppice = Coppice::with(InitArg { operators, admins, ..default_arg() });
     let grant = Grant { principal: Who::Operator.principal(), role: Role::Admin };

@@ -21,7 +21,7 @@ fn with_head_at(number: u64) -> Coppice {
 }
 
 #[test]
-fn the_same_block_again_is_ok_and_another_under_its_number_a_conflict() {
+fn a_repeated_block_is_ok_and_another_with_its_number_a_conflict() {
     let coppice = with_head_at(7);
     coppice.append(&plain(8, 2, 300)).unwrap();
     let before = coppice.storage();
@@ -34,7 +34,7 @@ fn the_same_block_again_is_ok_and_another_under_its_number_a_conflict() {
 }
 
 #[test]
-fn blocks_come_one_after_the_other() {
+fn append_with_a_gap_or_a_wrong_parent_is_refused() {
     let coppice = with_head_at(7);
     assert_eq!(refused(&coppice, &plain(9, 1, 1)), AppendError::Gap { expected: 8 });
     let orphan = AppendBlock { parent_hash: hash(99).into(), ..plain(8, 1, 1) };
@@ -43,7 +43,7 @@ fn blocks_come_one_after_the_other() {
 }
 
 #[test]
-fn a_pruned_number_says_what_is_first_available() {
+fn append_of_a_pruned_number_names_the_first_available_one() {
     let coppice = with_head_at(0);
     coppice.append_plain(1..10, 100);
     coppice.set_policy(PrunePolicyArg { retain_blocks: Some(4), ..PrunePolicyArg::default() }).unwrap();
@@ -52,7 +52,7 @@ fn a_pruned_number_says_what_is_first_available() {
 }
 
 #[test]
-fn what_is_too_large_is_named_with_its_limit() {
+fn an_oversized_part_is_refused_with_its_limit() {
     let coppice = with_head_at(0);
     let too_large = |block: AppendBlock| match refused(&coppice, &block) {
         AppendError::TooLarge { what, limit } => (what, limit),
@@ -78,7 +78,7 @@ fn what_is_too_large_is_named_with_its_limit() {
 }
 
 #[test]
-fn a_segment_that_is_not_well_formed_is_named_with_its_place() {
+fn a_malformed_segment_is_refused_with_its_position() {
     let coppice = with_head_at(0);
     let place = |block: AppendBlock| match refused(&coppice, &block) {
         AppendError::BadEncoding { segment, at, why } => {
@@ -107,7 +107,7 @@ fn a_segment_that_is_not_well_formed_is_named_with_its_place() {
 }
 
 #[test]
-fn digests_are_checked_where_the_setting_says_so() {
+fn digests_are_checked_if_the_setting_is_on() {
     let coppice = with_head_at(0);
     let mut wrong = plain(1, 2, 50);
     wrong.sha256[1] = ByteBuf::from(vec![0; 32]);
@@ -122,7 +122,7 @@ fn digests_are_checked_where_the_setting_says_so() {
 }
 
 #[test]
-fn at_emergency_water_it_says_who_holds_pruning_back() {
+fn append_at_the_emergency_watermark_names_what_holds_pruning_back() {
     let coppice = with_head_at(0);
     // High watermark 18 blobs, emergency watermark 19, of a target of 20.
     let target_bytes = Some(20 * u64::from(LOG_CLASS));
@@ -150,7 +150,7 @@ fn at_emergency_water_it_says_who_holds_pruning_back() {
 }
 
 #[test]
-fn at_the_operators_cap_it_is_out_of_space() {
+fn append_at_the_operators_cap_is_out_of_space() {
     let coppice = Coppice::with(InitArg { max_stable_pages: Some(5_120), ..default_arg() });
     let mut number = 0;
     let error = loop {
@@ -172,7 +172,7 @@ fn at_the_operators_cap_it_is_out_of_space() {
 }
 
 #[test]
-fn while_an_upload_is_open_nothing_else_is_appended() {
+fn append_while_an_upload_is_open_is_refused() {
     let coppice = with_head_at(0);
     let (begin, _) = blocks::upload(&plain(1, 1, 1_000), 100);
     coppice.producer().begin_block(&begin).told().unwrap();

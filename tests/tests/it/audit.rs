@@ -46,7 +46,7 @@ impl World {
 }
 
 #[test]
-fn everything_that_an_operator_or_an_admin_may_change_is_noted() {
+fn every_change_by_an_operator_or_an_admin_is_noted() {
     let callers: Vec<Principal> = (0..60u8).map(|byte| Principal::self_authenticating([byte])).collect();
     let coppice = Coppice::with(InitArg { operators: callers.clone(), admins: Some(callers.clone()), ..default_arg() });
     coppice.append_plain(0..20, 1_000);
@@ -165,7 +165,7 @@ fn everything_that_an_operator_or_an_admin_may_change_is_noted() {
 }
 
 #[test]
-fn entries_outlive_upgrades_and_an_upgrade_that_changes_settings_is_one() {
+fn entries_survive_upgrades_and_an_upgrade_with_settings_adds_one() {
     let coppice = Coppice::with(default_arg());
     for round in 0..3u64 {
         // These changes get their own entries because the previous entries are an hour old.
@@ -196,7 +196,7 @@ fn entries_outlive_upgrades_and_an_upgrade_that_changes_settings_is_one() {
 /// Only an operator may notify a height far above the current one, by whichever method: such a call is noted, and a producer's notification
 /// is not.
 #[test]
-fn a_height_that_only_an_operator_may_tell_is_noted() {
+fn a_height_that_only_an_operator_may_notify_is_noted() {
     let coppice = Coppice::new();
     let both = Grant { principal: Who::Controller.principal(), role: Role::Producer };
     coppice.operator().grant_role(&both).told().unwrap();
@@ -216,7 +216,7 @@ fn a_height_that_only_an_operator_may_tell_is_noted() {
 
 /// Changes through one method within an hour are one entry, and so are refused calls; an upgrade in between does not change that.
 #[test]
-fn calls_of_an_hour_are_one_entry_with_the_first_state_and_the_last() {
+fn calls_within_an_hour_are_one_entry_with_the_first_and_last_state() {
     let coppice = Coppice::new();
     let set = |max_rollback_blocks, open_queries| {
         coppice.configure(ConfigChange { max_rollback_blocks, open_queries, ..ConfigChange::default() });
@@ -282,7 +282,7 @@ fn no_number_of_an_operators_calls_overwrites_the_entries_of_others() {
 
 /// The longest argument comes from a canister, whose calls do not pass the ingress filter.
 #[test]
-fn the_longest_argument_is_cut() {
+fn the_longest_argument_is_truncated() {
     let coppice = Coppice::new();
     let proxy = Proxy::new(coppice.ic.as_ref(), Who::Controller.principal());
     let grant = Grant { principal: proxy.principal(), role: Role::Operator };

@@ -50,7 +50,7 @@ fn a_target_of_32_mib_bounds_blocks_of_a_megabyte_with_the_default_policy() {
 }
 
 #[test]
-fn while_appends_are_refused_an_acknowledgement_has_blocks_pruned_at_once() {
+fn an_acknowledgement_while_appends_are_refused_prunes_at_once() {
     let coppice = bounded(TARGET);
     coppice.register(Who::Exporter);
     let held = HeldBy::Exporter(Who::Exporter.name());
@@ -94,7 +94,7 @@ fn while_appends_are_refused_an_acknowledgement_has_blocks_pruned_at_once() {
 
 /// Two blocks that exceed the emergency watermark are kept, and the chain still grows.
 #[test]
-fn two_blocks_above_emergency_water_go_on_and_health_names_the_target_that_they_need() {
+fn two_blocks_above_the_emergency_watermark_are_kept_and_health_names_the_needed_target() {
     let coppice = bounded(24 * u64::from(LOG_CLASS));
     let raised = || {
         let problems = coppice.anyone().health().told().problems;
@@ -139,7 +139,7 @@ fn two_blocks_above_emergency_water_go_on_and_health_names_the_target_that_they_
 }
 
 #[test]
-fn the_floor_is_named_where_it_keeps_what_age_would_take() {
+fn the_floor_is_reported_if_it_keeps_blocks_that_age_would_prune() {
     let coppice = Coppice::new();
     let floor = |change: PrunePolicyArg| {
         let plan = coppice.plan_with(Some(change.clone())).unwrap();

@@ -31,7 +31,7 @@ fn with_a_caller() -> (Coppice, Principal) {
 }
 
 #[test]
-fn the_client_on_the_embedded_host() {
+fn all_client_tests_pass_on_the_embedded_host() {
     let caller = Who::Stranger.principal();
     let (coppice, host) = Coppice::embedded(init_arg(caller));
     for_caller(&coppice, caller);
@@ -43,7 +43,7 @@ fn the_client_on_the_embedded_host() {
 }
 
 #[test]
-fn the_client_inside_a_canister() {
+fn all_client_tests_pass_inside_a_canister() {
     let (coppice, caller) = with_a_caller();
     let names = coppice.ic.query(caller, Principal::anonymous(), "names", encode_args(()).unwrap()).unwrap();
     assert_eq!(decode_one::<Vec<String>>(&names).unwrap(), NAMES);
@@ -64,7 +64,7 @@ fn waited(ic: &dyn Ic, caller: Principal, coppice: Principal, secs: u32) -> (u32
 }
 
 #[test]
-fn what_is_stopped_or_not_there_is_told_from_inside() {
+fn a_calling_canister_learns_of_a_stopped_or_missing_canister() {
     let (coppice, caller) = with_a_caller();
     assert_eq!(waited(&*coppice.ic, caller, coppice.id, 300), (0, false));
     coppice.ic.stop(coppice.id, Who::Controller.principal()).unwrap();
@@ -93,7 +93,7 @@ const SILENT: &str = r#"(module
   (func (export "canister_update get_head") (call $again (i32.const 0))))"#;
 
 #[test]
-fn one_that_never_answers_is_not_waited_for() {
+fn a_bounded_wait_ends_for_a_silent_canister() {
     let (coppice, caller) = with_a_caller();
     let controller = Who::Controller.principal();
     let silent = coppice.ic.create_canister(controller);

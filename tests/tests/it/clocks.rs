@@ -41,7 +41,7 @@ fn lags_by_the_clock(coppice: &Coppice, what: &str) -> u64 {
 }
 
 #[test]
-fn an_exporter_lags_by_the_clock_and_not_by_the_times_of_blocks() {
+fn exporter_lag_uses_the_clock_and_not_block_timestamps() {
     for time in TIMES {
         let what = format!("blocks of {time}");
         let coppice = Coppice::new();
@@ -72,7 +72,7 @@ fn an_exporter_lags_by_the_clock_and_not_by_the_times_of_blocks() {
 }
 
 #[test]
-fn retention_by_age_goes_by_monotonic_time() {
+fn retention_by_age_uses_monotonic_time() {
     // A timestamp in the future counts as the time of the append.
     for time in [4_000_000_000, u64::MAX] {
         let coppice = Coppice::new();

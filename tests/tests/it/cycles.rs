@@ -76,7 +76,7 @@ fn trapped(host: &Host) -> Vec<String> {
 
 /// With every freezing threshold, around the edge: the answer is Ok or names what is missing, and is never a trap.
 #[test]
-fn a_growth_that_cannot_be_paid_is_answered_with_what_is_missing() {
+fn growth_that_cannot_be_paid_is_refused_with_the_missing_cycles() {
     let (coppice, host, block) = full();
     let base = host.checkpoint();
     for days in [0, 30, 180, 1_000, 3_650] {
@@ -127,7 +127,7 @@ fn a_growth_that_cannot_be_paid_is_answered_with_what_is_missing() {
 }
 
 #[test]
-fn health_says_so_before_appends_are_refused() {
+fn health_warns_before_appends_are_refused_for_low_cycles() {
     let (coppice, host, block) = full();
     assert_eq!(problems(&coppice), []);
     // 16 MiB cost 31 G, 64 MiB four times that.
@@ -159,7 +159,7 @@ fn reserved_limit(coppice: &Coppice, host: &Host, cycles: u128) {
 }
 
 #[test]
-fn what_may_be_reserved_is_not_exceeded() {
+fn the_reservation_limit_is_not_exceeded() {
     let (coppice, host, block) = on_a_full_subnet();
     host.take_executions();
     let (mut number, mut said) = (block.number, None);
@@ -196,7 +196,7 @@ fn what_may_be_reserved_is_not_exceeded() {
 
 /// The canister cannot read the platform's reservation limit: if its setting is higher, the platform traps, and nothing changes.
 #[test]
-fn a_setting_that_says_more_than_the_platform_is_a_trap_that_changes_nothing() {
+fn a_setting_above_the_platforms_limit_traps_and_changes_nothing() {
     let (coppice, host, block) = on_a_full_subnet();
     reserved_limit(&coppice, &host, 0);
     let (chain, billed) = (coppice.head(), coppice.storage().billed_bytes);
@@ -213,7 +213,7 @@ fn a_setting_that_says_more_than_the_platform_is_a_trap_that_changes_nothing() {
 }
 
 #[test]
-fn nodes_and_the_limit_are_settings() {
+fn node_count_and_reservation_limit_are_settings() {
     let arg = InitArg { nodes: Some(34), reserved_cycles_limit: Some(7 * T), ..default_arg() };
     let coppice = Coppice::with(arg);
     let config: Config = coppice.anyone().get_config().told();
@@ -320,7 +320,7 @@ fn timers_stop_before_they_cannot_be_paid() {
 
 /// An upgrade sets more cycles aside than a message does: the daemon must not read that as low cycles.
 #[test]
-fn after_an_upgrade_the_timers_go_on_by_themselves() {
+fn timers_keep_firing_after_an_upgrade() {
     let (coppice, host) = with_work();
     set_liquid(&coppice, &host, 345 * G);
     coppice.upgrade();
@@ -329,7 +329,7 @@ fn after_an_upgrade_the_timers_go_on_by_themselves() {
 }
 
 #[test]
-fn below_min_liquid_cycles_only_the_net_goes_on() {
+fn below_min_liquid_cycles_only_the_safety_timer_fires() {
     let (coppice, host) = with_work();
     let floor = |cycles: u128| {
         let change = ConfigChange { min_liquid_cycles: Some(cycles), ..ConfigChange::default() };
@@ -373,7 +373,7 @@ fn by_age(min: u128, days: u64) -> (Coppice, std::sync::Arc<Host>) {
 
 /// At every balance: either due blocks are pruned, or `health` names missing cycles as the reason.
 #[test]
-fn blocks_are_pruned_or_health_says_that_cycles_are_missing() {
+fn due_blocks_are_pruned_or_health_reports_missing_cycles() {
     let (mut pruned, mut said) = (0, 0);
     for (min, liquid, days) in [
         (100, 90, 180),
@@ -412,7 +412,7 @@ fn blocks_are_pruned_or_health_says_that_cycles_are_missing() {
 
 /// Stopped timers stay stopped after a top-up until a caller with a role calls, and `health` reports that until then.
 #[test]
-fn after_a_top_up_health_says_that_timers_still_stand() {
+fn health_reports_stopped_timers_after_a_top_up() {
     let (coppice, host) = by_age(100 * G, 180);
     set_liquid(&coppice, &host, 110 * G);
     coppice.pass(700);
@@ -434,7 +434,7 @@ fn after_a_top_up_health_says_that_timers_still_stand() {
 
 /// While pruning is paused for low cycles, a refused append names that reason; otherwise no append is refused.
 #[test]
-fn an_append_that_is_refused_while_pruning_is_paused_names_cycles() {
+fn append_refused_while_pruning_is_paused_names_low_cycles() {
     for (liquid, paused) in [(990, true), (1_020, false), (1_060, false)] {
         let (coppice, host) = fed_to_the_last();
         configure(&coppice, ConfigChange { min_liquid_cycles: Some(T), ..ConfigChange::default() }).unwrap();
@@ -456,7 +456,7 @@ fn an_append_that_is_refused_while_pruning_is_paused_names_cycles() {
 
 /// The same balance gives the same answer.
 #[test]
-fn health_as_an_update_says_what_a_query_says() {
+fn health_as_an_update_equals_health_as_a_query() {
     let (coppice, host) = fed_to_the_last();
     configure(&coppice, ConfigChange { min_liquid_cycles: Some(T), ..ConfigChange::default() }).unwrap();
     for (liquid, low) in [(990, true), (1_005, false), (1_030, false), (1_060, false)] {
@@ -476,7 +476,7 @@ fn health_as_an_update_says_what_a_query_says() {
 
 /// Blocks may not use up the cycles that pruning needs: feeding calls are refused while the daemon still prunes.
 #[test]
-fn feeding_ends_while_pruning_goes_on() {
+fn feeding_is_refused_for_low_cycles_while_pruning_continues() {
     let (coppice, host) = Coppice::embedded(default_arg());
     // 30 days of one firing a minute plus the safety timer, above the 100 G of `min_liquid_cycles`.
     let by_default = 100 * G + cycles_of_ticks(60, 30 * DAY, 13);

@@ -99,7 +99,7 @@ fn two_firings_at_once_do_the_work_once() {
 
 /// However many timers have fired at once, one chain of ticks continues: a backlog takes no more messages a round than one daemon does.
 #[test]
-fn timers_that_fire_together_go_on_as_one() {
+fn timers_that_fire_together_continue_as_one() {
     let coppice = Coppice::new();
     coppice.append_plain(0..400, 10);
     coppice.set_policy(PrunePolicyArg { max_ops_per_tick: Some(1), ..policy(5) }).unwrap();
@@ -116,7 +116,7 @@ fn timers_that_fire_together_go_on_as_one() {
 
 /// Due work runs within the interval although a timer for a later time is armed.
 #[test]
-fn a_timer_that_is_armed_for_later_does_not_put_off_what_is_due_now() {
+fn a_timer_armed_for_later_does_not_delay_due_work() {
     let coppice = Coppice::new();
     let expiry = ConfigChange { upload_expiry_secs: Some(500), ..ConfigChange::default() };
     coppice.operator().set_config(&expiry).told().unwrap();
@@ -137,7 +137,7 @@ fn a_timer_that_is_armed_for_later_does_not_put_off_what_is_due_now() {
 
 /// The timer library skips some of many missed intervals and counts the next one from then; the daemon does the same.
 #[test]
-fn after_a_long_stop_work_comes_round_within_the_interval() {
+fn after_a_long_stop_due_work_runs_within_the_interval() {
     let coppice = Coppice::new();
     coppice.set_policy(policy(5)).unwrap();
     coppice.append_plain(0..20, 10);
@@ -151,7 +151,7 @@ fn after_a_long_stop_work_comes_round_within_the_interval() {
 }
 
 #[test]
-fn low_cycles_pause_it_and_it_says_so() {
+fn low_cycles_pause_the_daemon_and_are_reported() {
     let (coppice, host) = Coppice::embedded(default_arg());
     let floor = ConfigChange {
         min_liquid_cycles: Some(50_000_000_000_000),
@@ -208,7 +208,7 @@ fn a_policy_may_change_in_the_middle_of_a_run() {
 
 /// A producer's clock may be wrong either way: retention uses the canister's own clock, which never runs backwards.
 #[test]
-fn timestamps_may_be_anything() {
+fn blocks_with_any_timestamp_are_accepted() {
     let coppice = Coppice::new();
     let arg = PrunePolicyArg { retain_days: Some(2), min_kept_blocks: Some(0), ..PrunePolicyArg::default() };
     coppice.set_policy(arg).unwrap();
@@ -239,7 +239,7 @@ fn timestamps_may_be_anything() {
 /// A block with the most transactions allowed is pruned in one message under the smallest budgets, and each message of the prune and of the
 /// sweep is small.
 #[test]
-fn the_largest_block_goes_by_the_smallest_budgets() {
+fn the_largest_block_is_pruned_under_the_smallest_budgets() {
     let (coppice, host) = Coppice::embedded(default_arg());
     let ids: Vec<_> = (0..100_000u64).map(|i| id(1 << 50 | i)).collect();
     let mut large = block(0, &ids, 1_000);

@@ -40,7 +40,7 @@ fn figure(page: &str, name: &str) -> u64 {
 
 /// A day: a block every two minutes, an exporter, a policy that prunes after it; the subnet stands still for two hours.
 #[test]
-fn after_a_day_of_traffic_its_figures_are_the_canisters() {
+fn after_a_day_of_traffic_the_dashboard_shows_the_canisters_figures() {
     let coppice = Coppice::new();
     coppice.register(Who::Exporter);
     let policy = PrunePolicyArg { retain_blocks: Some(100), target_bytes: Some(1 << 30), ..Default::default() };
@@ -95,7 +95,7 @@ fn after_a_day_of_traffic_its_figures_are_the_canisters() {
 }
 
 #[test]
-fn answers_are_certified_as_not_certified_and_marked() {
+fn answers_carry_a_no_certification_certificate_and_their_source() {
     let coppice = Coppice::new();
     let (first, _) = get(&coppice, "/health");
     let certificate = header(&first, "IC-Certificate").expect("a query's answer has a certificate");
@@ -116,7 +116,7 @@ fn answers_are_certified_as_not_certified_and_marked() {
 }
 
 #[test]
-fn the_log_is_for_observers_until_it_is_made_public() {
+fn only_observers_read_the_log_until_it_is_public() {
     let coppice = Coppice::new();
     coppice.append_plain(0..1, 10);
     let (begin, _) = coppice_tests::blocks::upload(&coppice_tests::blocks::plain(1, 3, 5_000), 1_000);
@@ -144,7 +144,7 @@ fn the_log_is_for_observers_until_it_is_made_public() {
 
 /// With the most exporters allowed, a backlog that is not pruned, and a sample in each minute of some hours.
 #[test]
-fn a_scrape_takes_five_million_instructions_at_most() {
+fn a_scrape_takes_at_most_five_million_instructions() {
     let (coppice, host) = Coppice::embedded(coppice_tests::coppice::default_arg());
     for number in 0..100u64 {
         let principal = candid::Principal::self_authenticating(number.to_le_bytes());

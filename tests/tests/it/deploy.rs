@@ -41,7 +41,7 @@ fn the_init_arguments_install() {
 
 /// The canister cannot ask the platform for the reservation limit.
 #[test]
-fn what_may_be_reserved_is_said_twice_and_the_same() {
+fn the_reservation_limit_is_the_same_for_the_platform_and_the_canister() {
     let trillions = init("deploy/init.production.did").reserved_cycles_limit.unwrap() / 1_000_000_000_000;
     let icp = read("icp.yaml");
     let limits: Vec<&str> =
@@ -50,13 +50,13 @@ fn what_may_be_reserved_is_said_twice_and_the_same() {
 }
 
 #[test]
-fn nobody_has_a_role_in_production_that_was_not_granted() {
+fn the_production_argument_grants_no_role() {
     let init = init("deploy/init.production.did");
     assert!(init.operators.is_empty() && init.producers.is_empty(), "{init:?}");
 }
 
 #[test]
-fn the_tools_files_name_what_is_there() {
+fn the_tools_files_name_existing_files() {
     let dfx: serde_json::Value = serde_json::from_str(&read("dfx.json")).expect("dfx.json is JSON");
     let canister = &dfx["canisters"]["coppice"];
     assert_eq!(canister["type"], "custom");
@@ -103,7 +103,7 @@ fn below<'a>(text: &[&'a str], key: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn icp_cli_reads_what_each_environment_is_meant_to_have() {
+fn icp_cli_reads_the_intended_settings_of_each_environment() {
     let Some(icp) = icp() else { return };
     let output = show(&icp, &root());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -144,7 +144,7 @@ fn icp_cli_reads_what_each_environment_is_meant_to_have() {
 
 /// icp-cli reports each fault.
 #[test]
-fn icp_cli_refuses_what_is_wrong() {
+fn icp_cli_refuses_a_faulty_project() {
     let Some(icp) = icp() else { return };
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("icp-wrong");
     std::fs::create_dir_all(dir.join("deploy")).unwrap();

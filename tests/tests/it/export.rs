@@ -22,7 +22,7 @@ fn pull(coppice: &Coppice, cursor: Option<ExportCursor>, max_bytes: u64) -> (Vec
 }
 
 #[test]
-fn a_reader_gets_every_block_whole_whatever_its_size() {
+fn a_reader_gets_whole_blocks_of_any_size() {
     let coppice = Coppice::new();
     assert_eq!(coppice.export(None, 0), Ok(ExportPage { chunks: vec![], cursor: None, head: None }));
     let mut blocks: Vec<AppendBlock> = Vec::new();
@@ -94,7 +94,7 @@ fn a_page_never_reads_more_than_it_returns() {
 }
 
 #[test]
-fn nothing_is_pruned_that_was_not_acknowledged() {
+fn unacknowledged_blocks_are_not_pruned() {
     let coppice = Coppice::new();
     coppice.set_policy(retain(5)).unwrap();
     coppice.register(Who::Exporter);
@@ -136,7 +136,7 @@ fn nothing_is_pruned_that_was_not_acknowledged() {
 }
 
 #[test]
-fn acknowledgements_are_inclusive_monotonic_and_of_the_caller() {
+fn acknowledgements_are_inclusive_monotonic_and_per_caller() {
     let coppice = Coppice::new();
     coppice.register(Who::Exporter);
     assert_eq!(coppice.ack(Who::Exporter, 0, &hash(0)), Err(AckError::AboveHead { head: None }));
@@ -169,7 +169,7 @@ fn acknowledgements_are_inclusive_monotonic_and_of_the_caller() {
 }
 
 #[test]
-fn a_required_export_holds_everything_without_an_exporter() {
+fn a_required_export_without_an_exporter_holds_all_pruning() {
     let coppice = Coppice::new();
     let require = ConfigChange { require_export: Some(true), ..ConfigChange::default() };
     coppice.operator().set_config(&require).told().unwrap();
@@ -195,7 +195,7 @@ fn a_required_export_holds_everything_without_an_exporter() {
 
 /// Capacity never overrides the guard: the canister fills up, and the refusal names the exporter.
 #[test]
-fn at_emergency_water_appends_are_refused_in_the_exporters_name() {
+fn append_at_the_emergency_watermark_names_the_exporter() {
     let coppice = Coppice::new();
     let target = 100 * u64::from(LOG_CLASS);
     coppice
@@ -236,7 +236,7 @@ fn at_emergency_water_appends_are_refused_in_the_exporters_name() {
 
 /// A reorg moves acknowledgements back, so the new blocks are kept until they are acknowledged, and readers learn of the reorg.
 #[test]
-fn a_reorg_moves_acknowledgements_back_and_tells_readers() {
+fn a_reorg_moves_acknowledgements_back_and_readers_learn_of_it() {
     let coppice = Coppice::new();
     coppice.set_policy(retain(1)).unwrap();
     coppice.register(Who::Exporter);
@@ -273,7 +273,7 @@ fn a_reorg_moves_acknowledgements_back_and_tells_readers() {
 
 /// Registering an exporter grants the role, and removing it revokes the role.
 #[test]
-fn the_role_comes_and_goes_with_the_exporter() {
+fn the_role_is_granted_and_revoked_with_the_exporter() {
     let coppice = Coppice::new();
     let role = Grant { principal: Who::Exporter.principal(), role: Role::Exporter };
     let has = |coppice: &Coppice| coppice.anyone().list_roles().told().contains(&role);
@@ -309,7 +309,7 @@ fn register(coppice: &Coppice, by: Who, name: &str, principal: Who) -> Result<()
 
 /// A stolen operator's key: the thief's own exporter never replaces the honest one, however far the honest one has read.
 #[test]
-fn an_operator_with_an_exporter_of_its_own_prunes_no_block_that_the_honest_one_lacks() {
+fn an_operators_own_exporter_frees_no_block_that_the_honest_one_lacks() {
     for honest in [None, Some(99), Some(399)] {
         let coppice = with_an_operator_and_an_admin();
         coppice.register(Who::Exporter);
@@ -347,7 +347,7 @@ fn an_operator_with_an_exporter_of_its_own_prunes_no_block_that_the_honest_one_l
 /// An exporter's stolen key is revoked: its name and its bound still hold pruning, over upgrades, rollbacks and a reset. Only an admin can
 /// give the name a new key, which continues at the bound, or remove the name.
 #[test]
-fn an_exporter_whose_key_was_revoked_holds_pruning_until_an_admin_gives_it_one() {
+fn an_exporter_with_a_revoked_key_holds_pruning_until_an_admin_gives_a_new_key() {
     let coppice = with_an_operator_and_an_admin();
     coppice.register(Who::Exporter);
     coppice.append_plain(0..30, 100);

@@ -22,7 +22,7 @@ const BUDGET: usize = 2_000_000;
 const NULL: i64 = -1;
 const RESERVED: i64 = -16;
 
-/// How an argument is attacked.
+/// The attack on an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Attack {
     /// As many elements as fit, each as small as possible.
@@ -334,7 +334,7 @@ impl World {
 }
 
 #[test]
-fn no_argument_costs_a_billion_instructions_or_changes_anything_where_it_is_refused() {
+fn no_argument_costs_a_billion_instructions_and_refused_ones_change_nothing() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../candid/coppice.did");
     let (env, actor) = CandidSource::File(&path).load().expect("the Candid file parses");
     let actor = actor.expect("it has a service");

@@ -302,7 +302,7 @@ fn a_trap_inside_a_message_changes_nothing() {
 
 /// The platform refuses each growth of the life in turn.
 #[test]
-fn refused_growth_is_an_answer_and_not_a_trap() {
+fn refused_growth_is_an_error_and_not_a_trap() {
     let (coppice, host) = Coppice::embedded(default_arg());
     let mut refused = 0;
     for number in 0..20 {

@@ -18,7 +18,7 @@ fn seconds() -> u64 {
 
 /// A block a second with 300 transactions, under the policy's defaults: the backlog is bounded, and so are the indexes.
 #[test]
-fn three_hundred_transactions_a_second_are_kept_up_with() {
+fn pruning_keeps_up_with_300_transactions_a_second() {
     let (coppice, host) = Coppice::embedded(default_arg());
     host.add_cycles(coppice.id, 1 << 60);
     coppice.set_policy(policy(200)).unwrap();
@@ -90,7 +90,7 @@ fn copies_of_an_id_cost_what_other_ids_cost() {
 
 /// Pruning a block that frees no blob touches the same number of pages whatever the block contains.
 #[test]
-fn a_block_of_2500_transactions_is_pruned_as_one_of_one() {
+fn pruning_2500_transactions_touches_as_many_pages_as_pruning_one() {
     let (coppice, host) = Coppice::embedded(InitArg { log_class: Some(1 << 20), ..default_arg() });
     coppice.append(&plain(0, 1, 10)).unwrap();
     coppice.append(&plain(1, 1, 10)).unwrap();
@@ -146,7 +146,7 @@ fn idling_costs_less_than_a_trillion_cycles_a_year() {
 
 /// An upgrade from memory with another layout is refused, and the old version keeps running.
 #[test]
-fn an_upgrade_from_the_layout_before_is_refused() {
+fn an_upgrade_from_another_layout_is_refused() {
     let (coppice, host) = Coppice::embedded(default_arg());
     coppice.append_plain(0..3, 100);
     let mut memory = host.get_stable_memory(coppice.id);

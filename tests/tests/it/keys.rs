@@ -60,7 +60,7 @@ fn appended_and_uploaded_keys_are_found_newest_first() {
 
 /// The links of an uploaded block's keys do not fit after its payload: the commit takes a blob for them.
 #[test]
-fn a_commit_takes_the_room_for_its_links_or_changes_nothing() {
+fn a_commit_whose_links_do_not_fit_allocates_a_blob() {
     let coppice = Coppice::new();
     coppice.append(&plain(0, 1, 10)).unwrap();
     let before = coppice.anyone().get_block_storage(0u64).told().unwrap();
@@ -91,7 +91,7 @@ fn a_commit_takes_the_room_for_its_links_or_changes_nothing() {
 }
 
 #[test]
-fn a_reader_pages_while_blocks_come_and_go() {
+fn paging_survives_appends_rollbacks_and_prunes() {
     let coppice = Coppice::new();
     (0..20).for_each(|number| coppice.append(&keyed(number)).unwrap());
     let first = coppice.find(b"a", None, 4).unwrap();
@@ -130,7 +130,7 @@ fn a_reader_pages_while_blocks_come_and_go() {
 
 /// The longest page, and the longest list of links that repeat one transaction.
 #[test]
-fn what_a_call_takes_is_bounded() {
+fn the_cost_of_a_key_look_up_is_bounded() {
     let (coppice, host) = Coppice::embedded(default_arg());
     let few: Vec<(u32, &[u8])> = (0..1_500).map(|transaction| (transaction, b"long" as &[u8])).collect();
     coppice.append(&with_keys(plain(0, 1_500, 10), &few)).unwrap();

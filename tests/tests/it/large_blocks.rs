@@ -74,7 +74,7 @@ fn check(coppice: &Coppice, block: &AppendBlock) {
 }
 
 #[test]
-fn the_longest_block_comes_and_goes_in_small_messages() {
+fn the_longest_block_is_added_and_removed_in_small_messages() {
     let (coppice, host) = canister();
     let long = of_bytes(2, MOST);
     let (mut begin, _) = upload(&long, CHUNK);

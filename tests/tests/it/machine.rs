@@ -383,7 +383,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_history_is_as_the_model_says(first in prop_oneof![Just(0u64), Just(700_000)], steps in prop::collection::vec(step(), 1..120)) {
+    fn any_history_matches_the_model(first in prop_oneof![Just(0u64), Just(700_000)], steps in prop::collection::vec(step(), 1..120)) {
         let mut machine = Machine::new(first);
         steps.into_iter().for_each(|step| machine.step(step));
         machine.end();

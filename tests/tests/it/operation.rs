@@ -29,7 +29,7 @@ fn settings_are_checked_changed_and_kept() {
 
 /// Candid drops a field that the receiver does not know, so a misspelt field changes nothing: each answer contains the settings in force.
 #[test]
-fn a_misspelt_field_changes_nothing_and_the_answer_says_what_is_in_force() {
+fn a_misspelt_field_changes_nothing_and_the_answer_has_the_settings_in_force() {
     #[derive(CandidType)]
     struct Misspelt {
         retain_blcoks: Option<u64>,
@@ -68,7 +68,7 @@ fn a_misspelt_field_changes_nothing_and_the_answer_says_what_is_in_force() {
 }
 
 #[test]
-fn every_class_of_log_blob_works() {
+fn every_log_blob_class_holds_blocks() {
     for class in [64u32, 128, 256, 512, 1024, 2048, 4096].map(|kib| kib << 10) {
         let coppice = Coppice::with(InitArg { log_class: Some(class), ..default_arg() });
         coppice.append_plain(0..6, 700_000);
@@ -81,7 +81,7 @@ fn every_class_of_log_blob_works() {
 }
 
 #[test]
-fn the_storage_adds_up() {
+fn the_storage_figures_add_up() {
     let coppice = Coppice::new();
     coppice.append_plain(0..30, 50_000);
     coppice.set_policy(PrunePolicyArg { retain_blocks: Some(10), ..PrunePolicyArg::default() }).unwrap();
@@ -107,7 +107,7 @@ fn the_storage_adds_up() {
 }
 
 #[test]
-fn a_wrong_argument_of_an_installation_says_what_is_wrong() {
+fn a_wrong_install_argument_is_refused_with_the_reason() {
     let (coppice, host) = Coppice::embedded(default_arg());
     let install = |arg: CanisterArg| {
         let arg = candid::encode_one(Some(arg)).unwrap();

@@ -43,7 +43,7 @@ fn in_place_of(number: u64, fork: u64) -> AppendBlock {
 }
 
 #[test]
-fn a_producer_does_not_roll_back_deeper_however_often_it_is_called() {
+fn repeated_rollbacks_of_a_producer_stay_within_its_bound() {
     let coppice = with_rival();
     assert_eq!(coppice.anyone().get_config().told().max_rollback_blocks, 1_000);
     limit(&coppice, 10);
@@ -100,7 +100,7 @@ fn an_admin_rolls_back_deep_but_not_below_what_was_pruned() {
 
 /// The producer completes a rollback that an admin began, with the call that `RollbackUnderway` asks for.
 #[test]
-fn a_producer_goes_on_with_an_admins_rollback_and_no_deeper() {
+fn a_producer_completes_an_admins_rollback_and_goes_no_deeper() {
     let coppice = with_rival();
     limit(&coppice, 3);
     let few = PrunePolicyArg { retain_blocks: Some(1_000), max_ops_per_tick: Some(8), ..PrunePolicyArg::default() };
@@ -114,7 +114,7 @@ fn a_producer_goes_on_with_an_admins_rollback_and_no_deeper() {
 }
 
 #[test]
-fn a_reset_begins_the_bound_anew() {
+fn a_reset_restarts_the_rollback_bound() {
     let coppice = with_rival();
     limit(&coppice, 5);
     coppice.append_plain(1_000..1_020, 10);
@@ -132,7 +132,7 @@ fn seconds(coppice: &Coppice) -> u64 {
 }
 
 #[test]
-fn an_upload_is_its_producers_and_an_operators() {
+fn an_upload_is_open_to_its_producer_and_operators_only() {
     let coppice = with_rival();
     coppice.append(&plain(0, 2, 1_000)).unwrap();
     let large = plain(1, 2, 300_000);
@@ -185,7 +185,7 @@ fn an_upload_is_its_producers_and_an_operators() {
 }
 
 #[test]
-fn an_upload_that_is_left_alone_for_two_minutes_is_anothers_to_begin() {
+fn after_two_idle_minutes_another_producer_may_begin_an_upload() {
     let coppice = with_rival();
     let begin = upload(&plain(0, 1, 1_000), 500).0;
     coppice.producer().begin_block(&begin).told().unwrap();
@@ -202,7 +202,7 @@ fn an_upload_that_is_left_alone_for_two_minutes_is_anothers_to_begin() {
 }
 
 #[test]
-fn each_producer_uploads_a_transaction_of_its_own() {
+fn producers_upload_transactions_independently() {
     let coppice = with_rival();
     let [ours, theirs] = [1, 2].map(|salt: u8| Tx::new(&[([salt; 32], 0)], &[(5, vec![0x51; 100_000])]));
     let begin = |tx: &Tx| BeginTransaction { txid: tx.id(), length: tx.raw.len() as u64, chunk_size: 1 << 16 };
@@ -258,7 +258,7 @@ fn each_producer_uploads_a_transaction_of_its_own() {
 
 /// A block with a wrong digest would stop every indexer, and with them pruning: it is refused at once.
 #[test]
-fn a_new_canister_takes_no_block_whose_digests_are_wrong() {
+fn a_new_canister_refuses_blocks_with_wrong_digests() {
     let coppice = Coppice::new();
     assert!(coppice.anyone().get_config().told().verify_segments);
     for segment in 0..3u8 {

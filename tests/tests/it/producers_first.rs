@@ -96,7 +96,7 @@ fn percentile(delays: &mut [u64]) -> u64 {
 }
 
 #[test]
-fn the_daemon_delays_nobody() {
+fn the_daemon_delays_no_producer() {
     let (coppice, host) = world();
     let capacity = capacity(&coppice, &host);
     let start = host.checkpoint();

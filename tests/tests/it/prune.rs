@@ -31,7 +31,7 @@ fn check(coppice: &Coppice, oldest: u64, head: u64, body: usize) {
 
 /// Every budget from one op to all: a run stops at every checkpoint, and the state is whole at each.
 #[test]
-fn a_run_stops_at_every_check_point() {
+fn a_run_stops_at_every_checkpoint() {
     let blocks = 8;
     // One op a block, two for each blob of the log, and three for its entries: about 5 a block, 40 in all.
     for max_ops in 1..=40 {
@@ -57,7 +57,7 @@ fn a_run_stops_at_every_check_point() {
 }
 
 #[test]
-fn the_daemon_prunes_by_itself_and_goes_on_after_an_upgrade() {
+fn the_daemon_prunes_and_continues_after_an_upgrade() {
     let coppice = Coppice::new();
     let one_block_a_tick = PrunePolicyArg { max_ops_per_tick: Some(1), timer_interval_secs: Some(10), ..policy(5) };
     coppice.set_policy(one_block_a_tick).unwrap();
@@ -85,7 +85,7 @@ fn the_daemon_prunes_by_itself_and_goes_on_after_an_upgrade() {
 }
 
 #[test]
-fn switched_off_nothing_is_pruned_but_by_hand() {
+fn while_pruning_is_switched_off_only_manual_calls_prune() {
     let coppice = Coppice::new();
     assert_eq!(coppice.operator().set_pruning_enabled(true).told(), Err(PruneError::NoPolicy));
     assert_eq!(coppice.operator().prune_now(5u64).told(), Err(PruneError::NoPolicy));
@@ -105,7 +105,7 @@ fn switched_off_nothing_is_pruned_but_by_hand() {
 }
 
 #[test]
-fn a_bad_policy_is_refused_and_the_one_in_force_stays() {
+fn a_bad_policy_is_refused_and_the_old_one_stays() {
     let coppice = Coppice::new();
     let set = coppice.set_policy(policy(3)).unwrap();
     assert_eq!(

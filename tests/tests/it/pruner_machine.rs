@@ -71,7 +71,7 @@ fn cases() -> u32 {
 }
 
 #[test]
-fn any_history_is_as_the_model_says() {
+fn any_history_matches_the_model() {
     let cases = cases();
     let config = Config { cases, max_shrink_iters: 400, failure_persistence: None, ..Config::default() };
     let (all, progress) = (RefCell::new(Seen::new()), std::env::var_os("COPPICE_PROGRESS").is_some());
@@ -208,7 +208,7 @@ fn histories() -> impl Iterator<Item = History> {
 
 /// The histories cover every event, and the machine agrees with a correct pruner.
 #[test]
-fn whatever_can_happen_happens() {
+fn histories_cover_every_event() {
     let mut all = Seen::new();
     // A history with thousands of outputs takes as long as ten others.
     let few = |(number, history): &(usize, History)| !history.has_large() || number % 4 == 0;
@@ -225,7 +225,7 @@ fn whatever_can_happen_happens() {
 
 /// The machine detects each deliberate fault.
 #[test]
-fn each_fault_is_found() {
+fn each_deliberate_fault_is_found() {
     for &fault in Fault::ALL {
         let large = fault == Fault::TellsAThousand;
         let search = |from: usize, most: usize| {

@@ -62,7 +62,7 @@ fn segments_are_read_in_parts() {
 }
 
 #[test]
-fn a_block_that_no_reply_can_hold_is_read_by_segments() {
+fn a_block_larger_than_a_reply_is_read_by_segments() {
     let coppice = Coppice::new();
     let large = plain(0, 2, 5_000_000);
     coppice.upload(&large, 1 << 20).unwrap();
@@ -112,7 +112,7 @@ fn a_block_without_receipts_has_none() {
 }
 
 #[test]
-fn what_was_pruned_says_so_and_what_never_was_does_not() {
+fn reads_distinguish_pruned_blocks_from_unknown_ones() {
     let coppice = pruned();
     let gone = ReadError::Pruned { first_available: 105 };
     assert_eq!(coppice.block(104), Err(gone.clone()));
@@ -127,7 +127,7 @@ fn what_was_pruned_says_so_and_what_never_was_does_not() {
 }
 
 #[test]
-fn headers_are_read_from_and_to_both_included_and_end_at_the_head() {
+fn a_header_range_includes_both_ends_and_stops_at_the_head() {
     let coppice = pruned();
     let page = |from: u64, to: u64| coppice.anyone().get_block_headers(from, to).told();
     let one = |number: u64| coppice.anyone().get_block_header(number).told().unwrap();

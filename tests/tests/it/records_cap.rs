@@ -65,7 +65,7 @@ fn problem(world: &World, code: ProblemCode) -> Option<Problem> {
 
 /// The attack: one key makes records until no more are taken. The chain then appends four times its target, and is pruned.
 #[test]
-fn records_of_one_key_leave_the_chain_what_its_target_says() {
+fn records_of_one_key_leave_the_chain_its_target() {
     let world = small();
     let cap = storage(&world).max_bytes;
     // 640 MiB minus the target, the reserve, and the eleven buckets with which the chain's regions begin.
@@ -154,7 +154,7 @@ fn records_at_the_cap_are_marked_spent_preserved_pruned_and_completed() {
 
 /// A configured cap, at its last byte, below use and raised again; and a target that changes the computed cap.
 #[test]
-fn the_cap_follows_the_settings_and_takes_nothing_away() {
+fn the_cap_follows_the_settings_and_removes_no_record() {
     let world = small();
     let set = |bytes: u64| {
         configure(&world.coppice, UtxoSettingsChange { max_utxo_bytes: Some(bytes), ..Default::default() }).unwrap();
@@ -201,7 +201,7 @@ fn the_cap_follows_the_settings_and_takes_nothing_away() {
 /// Data in the BlobStore counts for records, too. Space that deleted records leave in a class that the log does not use stays counted, and
 /// new records reuse it.
 #[test]
-fn what_records_keep_in_the_blob_store_counts() {
+fn data_in_the_blob_store_counts_towards_the_cap() {
     let world = small();
     world.configure(UtxoSettingsChange { externalize_all: Some(true), ..Default::default() });
     let script = vec![0x51; 900_000];
@@ -231,7 +231,7 @@ fn what_records_keep_in_the_blob_store_counts() {
 
 /// Rows are counted: at the cap no new row is accepted, and existing rows are processed.
 #[test]
-fn rows_of_the_queue_end_at_their_cap() {
+fn rows_of_the_queue_are_refused_at_their_cap() {
     let world = World::new();
     let coppice = &world.coppice;
     grant_workers(coppice);

@@ -60,7 +60,7 @@ fn a_record_that_cannot_be_decoded_is_corrupt() {
 }
 
 #[test]
-fn records_that_need_memory_which_cannot_be_paid_are_refused_with_what_is_missing() {
+fn records_whose_memory_cannot_be_paid_are_refused_with_the_missing_cycles() {
     let (coppice, host) = Coppice::embedded(default_arg());
     let mut salt = 0;
     let refused = loop {
@@ -81,7 +81,7 @@ fn records_that_need_memory_which_cannot_be_paid_are_refused_with_what_is_missin
 
 /// Pages are so expensive that no message reaches a leaf of a family of double spends.
 #[test]
-fn a_family_of_which_no_message_finds_a_leaf_is_refused() {
+fn a_family_whose_leaves_no_message_reaches_is_refused() {
     let (coppice, host) = Coppice::embedded(default_arg());
     configure(&coppice, UtxoSettingsChange { utxo_batch_size: Some(20_000), ..Default::default() }).unwrap();
     let mut txs = vec![Tx::orphan(1, 100)];

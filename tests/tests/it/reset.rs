@@ -57,7 +57,7 @@ fn has_only(coppice: &Coppice, numbers: std::ops::Range<u64>, fork: u64, gone: &
 }
 
 #[test]
-fn each_refusal_names_itself_and_changes_nothing() {
+fn each_refusal_names_its_reason_and_changes_nothing() {
     let coppice = Coppice::new();
     assert_eq!(reset_with(&coppice, &hash(0), true), Err(ResetError::Empty));
     assert_eq!(reset_with(&coppice, &[], true), Err(ResetError::Empty));
@@ -105,7 +105,7 @@ fn each_refusal_names_itself_and_changes_nothing() {
 }
 
 #[test]
-fn the_chain_begins_again_at_any_number_and_nothing_of_before_is_found() {
+fn the_chain_restarts_at_any_number_and_old_data_is_not_found() {
     for at in [0, 1, 99, 100, 103, 104, 105, 106, 1_000, 1 << 40, 1 << 62, u64::MAX - 9, u64::MAX - 3] {
         let coppice = Coppice::new();
         (100..106).for_each(|number| coppice.append(&shared(number, 0)).unwrap());
@@ -149,7 +149,7 @@ fn the_chain_begins_again_at_any_number_and_nothing_of_before_is_found() {
 
 /// The highest number, which no block may have, is refused after a reset, too, and the chain can begin elsewhere.
 #[test]
-fn the_number_that_no_block_may_have_is_refused_behind_a_reset_too() {
+fn the_number_that_no_block_may_have_is_refused_after_a_reset_too() {
     let coppice = Coppice::new();
     coppice.append_plain(0..3, 10);
     reset(&coppice, 2);
@@ -167,7 +167,7 @@ fn the_number_that_no_block_may_have_is_refused_behind_a_reset_too() {
 }
 
 #[test]
-fn cursors_of_before_are_told_of_the_reset() {
+fn old_cursors_are_refused_after_a_reset() {
     let coppice = Coppice::new();
     (0..6).for_each(|number| coppice.append(&shared(number, 0)).unwrap());
     // Cursors that record the number of rollbacks, one here, and cursors that do not.
@@ -218,7 +218,7 @@ fn cursors_of_before_are_told_of_the_reset() {
 }
 
 #[test]
-fn exporters_begin_with_the_new_chain() {
+fn exporters_restart_with_the_new_chain() {
     let coppice = Coppice::new();
     coppice.register(Who::Exporter);
     coppice.append_plain(10..14, 10);

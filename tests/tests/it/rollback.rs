@@ -40,7 +40,7 @@ fn a_reorg_is_a_rollback_and_new_appends() {
 }
 
 #[test]
-fn the_newest_entry_of_a_repeated_id_comes_back() {
+fn a_rollback_restores_the_newest_entry_of_a_repeated_id() {
     let coppice = Coppice::new();
     let twice = id(1);
     coppice.append(&block(0, &[twice], 10)).unwrap();

@@ -33,7 +33,7 @@ fn build(code: &str, mark: &str) -> Output {
 }
 
 #[test]
-fn a_build_says_its_time_and_how_many_of_its_crates_are_begun() {
+fn a_build_prints_its_expected_time_and_progress() {
     let output = build("0", "/none");
     let said = String::from_utf8(output.stderr).unwrap();
     let lines: Vec<&str> = said.lines().collect();

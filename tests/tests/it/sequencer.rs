@@ -88,7 +88,7 @@ fn blocks_go_to_coppice_and_are_read_back() {
 }
 
 #[test]
-fn it_is_told_when_pruning_is_held_and_goes_on_with_the_same_block() {
+fn a_held_block_is_sent_again_after_pruning() {
     let world = World::new();
     let World { coppice, .. } = &world;
     coppice.register(Who::Archive);
@@ -126,7 +126,7 @@ fn it_is_told_when_pruning_is_held_and_goes_on_with_the_same_block() {
 }
 
 #[test]
-fn what_passes_is_tried_again_and_who_may_not_is_told() {
+fn a_stopped_coppice_is_retried_and_a_missing_role_is_reported() {
     let world = World::new();
     let controller = Who::Controller.principal();
     assert!(world.call::<Produced>(Who::Stranger, "produce", ()).is_err());
@@ -153,7 +153,7 @@ fn what_passes_is_tried_again_and_who_may_not_is_told() {
 }
 
 #[test]
-fn a_block_that_is_refused_for_good_is_made_anew_behind_the_head() {
+fn a_block_whose_number_is_taken_is_rebuilt_after_the_head() {
     let world = World::new();
     let World { coppice, .. } = &world;
     world.submit(b"one").unwrap();
@@ -182,7 +182,7 @@ fn a_block_that_is_refused_for_good_is_made_anew_behind_the_head() {
 }
 
 #[test]
-fn as_much_waits_as_can_be_read_back_at_once() {
+fn waiting_transactions_are_bounded_by_one_reply() {
     let world = World::new();
     let transaction = |at: u64| [&at.to_le_bytes()[..], &[7; 9_992]].concat();
     // Each transaction takes 10,004 of 1,850,000 bytes.
@@ -199,7 +199,7 @@ fn as_much_waits_as_can_be_read_back_at_once() {
 }
 
 #[test]
-fn what_is_not_coppice_is_no_reason_to_try_again() {
+fn another_canister_than_coppice_is_refused_without_a_retry() {
     for taken in [|_: &Coppice, sequencer| sequencer, |_: &Coppice, _| Principal::from_slice(&[1; 10])] {
         let world = World::of(taken);
         world.submit(b"one").unwrap();

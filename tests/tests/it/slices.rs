@@ -137,7 +137,7 @@ fn next_blocks() -> [(&'static str, AppendBlock); 3] {
 }
 
 #[test]
-fn a_commit_enters_a_slice_in_each_message_and_nobody_sees_it_before_the_last() {
+fn a_commit_enters_a_slice_per_message_and_is_invisible_before_the_last() {
     for (what, block) in next_blocks() {
         let (coppice, host) = large();
         let before = view(&coppice, &block);
@@ -224,7 +224,7 @@ fn undone(coppice: &Coppice, block: &AppendBlock, before: &View) -> u64 {
 }
 
 #[test]
-fn an_abort_in_the_middle_takes_a_slice_out_in_each_message() {
+fn an_abort_in_the_middle_removes_a_slice_per_message() {
     for (what, block) in next_blocks() {
         let (coppice, host) = large();
         let (before, storage) = (view(&coppice, &block), coppice.storage());
@@ -246,7 +246,7 @@ fn an_abort_in_the_middle_takes_a_slice_out_in_each_message() {
 }
 
 #[test]
-fn a_commit_that_nobody_goes_on_with_expires_and_is_undone() {
+fn an_abandoned_commit_expires_and_is_undone() {
     let [_, (_, block), _] = next_blocks();
     let (coppice, host) = large();
     let (before, storage) = (view(&coppice, &block), coppice.storage());
@@ -269,7 +269,7 @@ fn a_commit_that_nobody_goes_on_with_expires_and_is_undone() {
 }
 
 #[test]
-fn a_rollback_takes_a_slice_out_in_each_message_and_ticks_finish_it() {
+fn a_rollback_removes_a_slice_per_message_and_ticks_finish_it() {
     let (coppice, host) = large();
     let roll = |to: u64| coppice.producer().rollback_to(to).told();
     let seen = |what: &str| {
@@ -363,7 +363,7 @@ fn too_large() -> AppendError {
 
 /// A message may append one slice into a large index, and no more.
 #[test]
-fn a_message_appends_a_slice_and_no_more() {
+fn append_of_more_than_a_slice_to_a_large_index_is_refused() {
     let (coppice, host) = large();
     let before = view(&coppice, &plain(NEXT, 1, 10));
     let one_more = with_ids_and_keys(NEXT, &ids(NEXT, 0..SLICE / 2 + 1), &ids(NEXT, HALF..HALF + SLICE / 2));

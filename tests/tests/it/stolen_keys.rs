@@ -75,7 +75,7 @@ fn problems(rows: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn each_role_has_all_its_methods_its_worst_and_a_lever_of_somebody_else() {
+fn each_role_is_listed_with_its_methods_worst_case_and_anothers_remedy() {
     let read =
         |path: &str| std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)).unwrap();
     let (security, operations) = (read("SECURITY.md"), read("docs/operations.md"));

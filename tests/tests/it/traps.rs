@@ -108,7 +108,7 @@ fn chain() -> (Coppice, Arc<Host>) {
 }
 
 #[test]
-fn a_block_whose_pruning_traps_is_passed_over_and_all_others_are_pruned() {
+fn a_block_whose_pruning_traps_is_quarantined_and_all_others_are_pruned() {
     let (coppice, host) = chain();
     let coppice = Rc::new(coppice);
     let start = host.checkpoint();
@@ -164,7 +164,7 @@ fn a_block_whose_pruning_traps_is_passed_over_and_all_others_are_pruned() {
 
 /// With an interval of an hour only the safety timer fires, every ten minutes: trapping work is still quarantined, but later.
 #[test]
-fn what_traps_where_only_the_net_fires_is_passed_over_too() {
+fn a_trapping_block_is_quarantined_even_if_only_the_safety_timer_fires() {
     let (coppice, host) = chain();
     coppice.set_policy(PrunePolicyArg { timer_interval_secs: Some(3_600), ..policy() }).unwrap();
     let coppice = Rc::new(coppice);
@@ -192,7 +192,7 @@ fn what_traps_where_only_the_net_fires_is_passed_over_too() {
 
 /// Several traps at once, and new ones after the first are acknowledged.
 #[test]
-fn new_faults_are_seen_when_old_ones_are_acknowledged() {
+fn new_faults_are_reported_after_old_ones_are_acknowledged() {
     let (coppice, host) = chain();
     let coppice = Rc::new(coppice);
     let start = host.checkpoint();
@@ -241,7 +241,7 @@ fn new_faults_are_seen_when_old_ones_are_acknowledged() {
 }
 
 #[test]
-fn a_slice_whose_sweep_traps_is_passed_over_and_all_others_are_swept() {
+fn a_slice_whose_sweep_traps_is_quarantined_and_all_others_are_swept() {
     const IDS: u64 = 1_500;
     let (coppice, host) = Coppice::embedded(default_arg());
     for number in 0..BLOCKS {
@@ -307,7 +307,7 @@ fn a_slice_whose_sweep_traps_is_passed_over_and_all_others_are_swept() {
 
 /// Dropping an expired upload, and a rollback: neither stops the pruner.
 #[test]
-fn what_comes_before_pruning_is_passed_over_too() {
+fn a_trapping_upload_expiry_or_rollback_is_quarantined_too() {
     let (coppice, host) = chain();
     let (begin, _) = upload(&plain(BLOCKS, 1, 3 * LOG_CLASS as usize), 1 << 16);
     coppice.producer().begin_block(&begin).told().unwrap();
@@ -392,7 +392,7 @@ fn check_named_again(coppice: &Coppice, name: &str) {
 
 /// Without traps, no message is wasted.
 #[test]
-fn an_ordinary_run_takes_no_message_more() {
+fn an_ordinary_run_takes_no_extra_message() {
     let (coppice, host) = Coppice::embedded(default_arg());
     coppice.append_plain(0..200, 10);
     coppice.pass(700);

@@ -19,7 +19,7 @@ fn abort(coppice: &Coppice, number: u64) -> Result<bool, UploadError> {
 }
 
 #[test]
-fn an_upload_interrupted_by_an_upgrade_between_every_two_messages_ends_the_same() {
+fn upgrades_between_all_messages_do_not_change_an_upload() {
     let coppice = Coppice::new();
     coppice.append(&plain(0, 2, 1_000)).unwrap();
     let block = plain(1, 5, 300_000);
@@ -51,7 +51,7 @@ fn an_upload_interrupted_by_an_upgrade_between_every_two_messages_ends_the_same(
 }
 
 #[test]
-fn each_mistake_is_named_and_changes_nothing() {
+fn each_upload_error_is_named_and_changes_nothing() {
     let coppice = Coppice::new();
     coppice.append(&plain(0, 2, 1_000)).unwrap();
     let block = plain(1, 5, 1_000);
@@ -97,7 +97,7 @@ fn each_mistake_is_named_and_changes_nothing() {
 }
 
 #[test]
-fn what_is_not_well_formed_is_found_at_the_commit_and_the_upload_stays_open() {
+fn a_malformed_segment_is_refused_at_the_commit_and_the_upload_stays_open() {
     let coppice = Coppice::new();
     let mut block = plain(0, 5, 1_000);
     let last = block.index.len() - 1;
@@ -115,7 +115,7 @@ fn what_is_not_well_formed_is_found_at_the_commit_and_the_upload_stays_open() {
 }
 
 #[test]
-fn an_uploaded_block_is_checked_against_its_digests_where_the_setting_says_so() {
+fn uploaded_digests_are_checked_if_the_setting_is_on() {
     let coppice = Coppice::new();
     let change = ConfigChange { verify_segments: Some(true), ..ConfigChange::default() };
     coppice.operator().set_config(&change).told().unwrap();
@@ -128,7 +128,7 @@ fn an_uploaded_block_is_checked_against_its_digests_where_the_setting_says_so() 
 }
 
 #[test]
-fn an_aborted_or_expired_upload_leaves_no_byte_behind() {
+fn an_aborted_or_expired_upload_frees_all_its_bytes() {
     let coppice = Coppice::new();
     coppice.append(&plain(0, 2, 1_000)).unwrap();
     let before = coppice.storage();
@@ -173,7 +173,7 @@ fn blocks_are_pruned_while_an_upload_is_open() {
 /// Payloads and chunks that end exactly where a blob ends, one byte to either side, and no payload at all; each as the first block of a
 /// chain and after another block.
 #[test]
-fn payloads_end_anywhere() {
+fn payloads_may_end_at_or_near_a_blob_boundary() {
     let class = LOG_CLASS as usize;
     for first in [false, true] {
         let before = plain(0, 3, 0);
@@ -203,7 +203,7 @@ fn payloads_end_anywhere() {
 
 /// The reservation of an upload does not yet count for the chain: it must not make its own commit fail.
 #[test]
-fn an_upload_that_was_begun_below_emergency_water_can_be_committed() {
+fn an_upload_begun_below_the_emergency_watermark_can_be_committed() {
     let coppice = Coppice::new();
     let blobs = |n: u64| n * u64::from(LOG_CLASS);
     let policy =
@@ -222,7 +222,7 @@ fn an_upload_that_was_begun_below_emergency_water_can_be_committed() {
 /// The head and the block before it are never pruned for bytes, so a block that alone exceeds the emergency watermark must not stop the
 /// chain.
 #[test]
-fn a_block_larger_than_emergency_water_does_not_stop_the_chain() {
+fn a_block_above_the_emergency_watermark_does_not_stop_the_chain() {
     let coppice = Coppice::new();
     coppice.append_plain(0..3, 100);
     coppice.upload(&plain(3, 1, 30 * LOG_CLASS as usize), 1 << 20).unwrap();

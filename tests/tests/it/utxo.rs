@@ -115,7 +115,7 @@ fn life(coppice: &Coppice, mut after_each: impl FnMut(&Coppice)) -> Vec<UtxoReco
 }
 
 #[test]
-fn a_life_of_records_with_an_upgrade_after_every_message_ends_as_without() {
+fn upgrades_after_every_message_do_not_change_a_life_of_records() {
     let undisturbed = life(&Coppice::new(), |_| ());
     let [parent, child, rival, grandchild] = &undisturbed[..] else { panic!("four records") };
     assert_eq!(parent.utxos.iter().map(|utxo| utxo.as_ref().unwrap().len()).collect::<Vec<_>>(), [32, 68, 32]);
@@ -127,7 +127,7 @@ fn a_life_of_records_with_an_upgrade_after_every_message_ends_as_without() {
 }
 
 #[test]
-fn a_batch_stops_at_its_budget_and_says_what_remains() {
+fn a_batch_stops_at_its_budget_and_reports_the_rest() {
     let coppice = Coppice::new();
     let refused = configure(&coppice, UtxoSettingsChange { batch_instructions: Some(5), ..Default::default() });
     let ConfigError::Invalid { field, .. } = refused.unwrap_err();
@@ -166,7 +166,7 @@ fn a_message_full_of_nonsense_is_answered_item_by_item() {
 }
 
 #[test]
-fn a_transaction_longer_than_a_message_comes_in_chunks_and_is_read_in_parts() {
+fn a_transaction_longer_than_a_message_is_uploaded_and_read_in_parts() {
     let coppice = Coppice::new();
     let tx = Tx::new(&[([7; 32], 0)], &[(5, vec![0x51; 3_000_000]), (6, vec![0x51])]);
     let begin = BeginTransaction { txid: tx.id(), length: tx.raw.len() as u64, chunk_size: 1 << 20 };
@@ -197,7 +197,7 @@ fn a_transaction_longer_than_a_message_comes_in_chunks_and_is_read_in_parts() {
 }
 
 #[test]
-fn a_double_spend_is_marked_with_what_spends_from_it() {
+fn a_double_spend_is_marked_with_its_descendants() {
     let coppice = Coppice::new();
     let parent = Tx::orphan(1, 1);
     let child = Tx::of(2, &[(parent.txid, 0)], 1);
@@ -217,7 +217,7 @@ fn a_double_spend_is_marked_with_what_spends_from_it() {
 }
 
 #[test]
-fn an_upload_that_nobody_goes_on_with_expires() {
+fn an_abandoned_upload_expires() {
     let coppice = Coppice::new();
     let begin = BeginTransaction { txid: Txid::from([1; 32]), length: 1 << 20, chunk_size: 1 << 20 };
     let begun: Result<UploadProgress, TransactionUploadError> =
@@ -237,7 +237,7 @@ fn an_upload_that_nobody_goes_on_with_expires() {
 }
 
 #[test]
-fn unmined_transactions_are_listed_by_when_they_came_and_by_id() {
+fn unmined_transactions_are_listed_by_creation_time_and_id() {
     let coppice = Coppice::new();
     let txs: Vec<Tx> = (0..30).map(|salt| Tx::orphan(salt, 1)).collect();
     for some in txs.chunks(10) {
@@ -266,7 +266,7 @@ fn unmined_transactions_are_listed_by_when_they_came_and_by_id() {
 }
 
 #[test]
-fn a_second_with_more_than_a_page_is_listed_while_statuses_change() {
+fn more_than_a_page_of_one_second_is_listed_while_statuses_change() {
     let coppice = Coppice::new();
     let txs: Vec<Tx> = (0..40).map(|salt| Tx::orphan(salt, 1)).collect();
     all_ok(create(&coppice, 5, txs.iter().map(Tx::record).collect()));

@@ -50,7 +50,7 @@ fn of_queries() -> String {
 }
 
 #[test]
-fn the_worst_hour_of_each_key_is_what_security_md_says() {
+fn security_md_states_the_worst_hour_of_each_key() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../SECURITY.md");
     let text = std::fs::read_to_string(path).expect("it can be read");
     let mut lines: Vec<String> =

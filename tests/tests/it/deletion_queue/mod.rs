@@ -161,7 +161,7 @@ fn two_workers_share_the_queue_and_each_row_is_deleted_by_one() {
 }
 
 #[test]
-fn an_answer_that_was_lost_is_given_again() {
+fn a_repeated_lease_call_returns_the_lost_answer() {
     let coppice = with_workers();
     (0..9).for_each(|of| _ = schedule(&coppice, of, 1));
     let lease = acquire(&coppice, WORKER, wanted(4, Some(b"run 1"))).unwrap();
@@ -179,7 +179,7 @@ fn an_answer_that_was_lost_is_given_again() {
 }
 
 #[test]
-fn a_lease_expires_by_itself_and_its_rows_are_there_for_others() {
+fn an_expired_lease_frees_its_rows_for_other_workers() {
     let coppice = with_workers();
     (0..3).for_each(|of| _ = schedule(&coppice, of, 7));
     let short = AcquireBlobDeletions { lock_timeout_secs: 20, ..wanted(2, None) };
@@ -204,7 +204,7 @@ fn a_lease_expires_by_itself_and_its_rows_are_there_for_others() {
 
 /// The document's example of option 1, with a blob that cannot be deleted: its row is not lost.
 #[test]
-fn the_individual_calls_lose_nothing() {
+fn the_individual_calls_lose_no_row() {
     let coppice = with_workers();
     let increment = |id: u64| -> Result<BlobDeletionRetry, BlobDeletionError> {
         coppice.by(WORKER).increment_blob_deletion_retry(id, 2u32).told()
@@ -296,7 +296,7 @@ fn revoking_the_role_of_a_worker_ends_its_leases_and_no_others() {
 }
 
 #[test]
-fn an_operator_ends_the_leases_of_a_holder_and_nobody_else_does() {
+fn only_an_operator_ends_the_leases_of_a_holder() {
     let coppice = with_workers();
     (0..3).for_each(|of| _ = schedule(&coppice, of, 1));
     let lease = acquire(&coppice, WORKER, wanted(2, None)).unwrap();

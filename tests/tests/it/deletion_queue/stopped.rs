@@ -4,7 +4,7 @@ use super::*;
 use crate::stop::{stop, with_an_operator_and_an_admin};
 
 #[test]
-fn stopped_deletions_end_leases_and_take_completions() {
+fn stopped_deletions_refuse_leases_and_accept_completions() {
     let coppice = with_workers();
     with_an_operator_and_an_admin(&coppice);
     for of in 0..30 {

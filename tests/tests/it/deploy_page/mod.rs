@@ -24,7 +24,7 @@ fn page() -> Vec<Step> {
 }
 
 #[test]
-fn what_is_printed_may_have_anything_where_the_page_has_an_ellipsis() {
+fn an_ellipsis_of_the_page_matches_any_output() {
     for (expected, text, same) in [
         ("(variant { Ok })", "(variant { Ok })", true),
         ("(variant { Ok })", "(variant { Err })", false),
@@ -40,7 +40,7 @@ fn what_is_printed_may_have_anything_where_the_page_has_an_ellipsis() {
 }
 
 #[test]
-fn the_page_has_ten_steps_each_with_commands_and_what_they_print() {
+fn the_page_has_ten_steps_each_with_commands_and_output() {
     let steps = page();
     let headings: Vec<&str> = steps.iter().map(|step| step.heading.as_str()).collect();
     let expected = [
@@ -75,7 +75,7 @@ fn function(env: &TypeEnv, actor: &Type, method: &str) -> Function {
 
 /// Every call in the pages names its network, and has an argument that the canister accepts.
 #[test]
-fn every_call_in_the_pages_names_its_network_and_has_a_right_argument() {
+fn every_call_in_the_pages_names_its_network_and_has_a_valid_argument() {
     let (env, actor) = interface();
     let mut calls = 0;
     let docs = std::fs::read_dir(root().join("docs")).unwrap().map(|file| file.unwrap().path());
@@ -137,7 +137,7 @@ fn make_calls(coppice: &Coppice, step: &Step, principal: Principal) -> usize {
 
 /// The calls of the page, step by step, with an upgrade and its reversal.
 #[test]
-fn the_calls_of_the_ten_steps_answer_what_the_page_says() {
+fn the_calls_of_the_ten_steps_print_the_pages_output() {
     let steps = page();
     let (coppice, host) = Coppice::embedded(super::deploy::init("deploy/init.production.did"));
     let controller = Who::Controller.principal();

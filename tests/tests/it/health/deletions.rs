@@ -64,7 +64,7 @@ fn is_raised(coppice: &Coppice) -> bool {
 }
 
 #[test]
-fn blobs_that_are_due_and_that_no_worker_takes_are_named_after_six_hours() {
+fn due_blobs_without_a_worker_are_reported_after_six_hours() {
     let coppice = start();
     pass(&coppice, NAMED);
     assert_eq!(health(&coppice).problems, [], "there is no queue");
@@ -100,7 +100,7 @@ fn blobs_that_are_due_and_that_no_worker_takes_are_named_after_six_hours() {
 }
 
 #[test]
-fn a_persister_bounds_what_is_due_and_within_the_safety_window_nothing_is() {
+fn due_blobs_are_bounded_by_the_persister_and_the_safety_window() {
     let coppice = start();
     schedule(&coppice, 1, StoreType::Tx, 1);
     let id = schedule(&coppice, 2, StoreType::Tx, 0);
@@ -133,7 +133,7 @@ fn a_persister_bounds_what_is_due_and_within_the_safety_window_nothing_is() {
 }
 
 #[test]
-fn a_worker_that_takes_blobs_is_there_for_the_store_types_that_it_takes() {
+fn a_worker_counts_only_for_the_store_types_that_it_takes() {
     let coppice = start();
     block(&coppice, 100);
     for of in 0..20 {
@@ -186,7 +186,7 @@ fn a_worker_that_takes_blobs_is_there_for_the_store_types_that_it_takes() {
 }
 
 #[test]
-fn a_worker_at_its_limit_of_leases_that_completes_none_for_an_hour_is_named() {
+fn a_worker_at_its_lease_limit_without_completions_for_an_hour_is_reported() {
     let coppice = start();
     block(&coppice, 100);
     for of in 0..40 {

@@ -11,7 +11,7 @@ fn damage_record(coppice: &Coppice, host: &coppice_host::Host, number: u64) {
 }
 
 #[test]
-fn a_head_that_cannot_be_read_is_rolled_back_and_appended_again() {
+fn an_unreadable_head_is_rolled_back_and_appended_again() {
     let (coppice, host) = Coppice::embedded(default_arg());
     coppice.append_plain(0..6, 1_000);
     cleared(&coppice, ProblemCode::HeadUnreadable);
@@ -52,7 +52,7 @@ fn a_head_that_cannot_be_read_is_rolled_back_and_appended_again() {
 
 /// No block lies below the damaged one, so the chain continues above it.
 #[test]
-fn the_only_block_cannot_be_read_and_the_next_one_is_appended() {
+fn after_an_unreadable_only_block_the_next_one_is_appended() {
     let (coppice, host) = Coppice::embedded(default_arg());
     coppice.append_plain(0..1, 1_000);
     damage_record(&coppice, &host, 0);

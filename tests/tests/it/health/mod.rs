@@ -68,7 +68,7 @@ fn configure(coppice: &Coppice, change: ConfigChange) {
 }
 
 #[test]
-fn nothing_is_wrong_with_a_new_canister() {
+fn a_new_canister_has_no_problems() {
     let coppice = Coppice::new();
     let health = health(&coppice);
     assert_eq!((health.healthy, health.problems), (true, vec![]));
@@ -76,7 +76,7 @@ fn nothing_is_wrong_with_a_new_canister() {
 
 /// A canister without setup is healthy: its page names what is missing, and the commands to type.
 #[test]
-fn what_was_never_set_up_is_no_problem_and_says_what_to_type() {
+fn missing_setup_is_no_problem_and_names_the_commands() {
     let coppice = Coppice::with(InitArg::default());
     let missing = || -> Vec<String> {
         let health = coppice.anyone().health().told();
@@ -135,7 +135,7 @@ fn a_timer_is_overdue_until_it_fires() {
 /// A trap in the platform's timer message loses the timer. Calls each method that `health` recommends then, and others that an operator may
 /// call first.
 #[test]
-fn a_timer_that_is_lost_is_woken_by_an_operators_call() {
+fn a_lost_timer_is_woken_by_an_operators_call() {
     type Call = fn(&Coppice);
     let calls: [(&str, Call); 4] = [
         ("prune_now", |coppice| assert_eq!(coppice.prune_now(1).blocks, 0)),
@@ -168,7 +168,7 @@ fn a_timer_that_is_lost_is_woken_by_an_operators_call() {
 }
 
 #[test]
-fn pruning_that_is_behind_for_long_says_when_it_will_be_done() {
+fn a_long_pruning_lag_is_reported_with_its_expected_end() {
     let coppice = Coppice::new();
     coppice.append_plain(0..200, 10);
     coppice
@@ -186,7 +186,7 @@ fn pruning_that_is_behind_for_long_says_when_it_will_be_done() {
 }
 
 #[test]
-fn pruning_that_is_due_and_switched_off() {
+fn due_pruning_that_is_switched_off_is_reported() {
     let coppice = Coppice::new();
     coppice.append_plain(0..9, 10);
     coppice.set_policy(policy(PrunePolicyArg { retain_blocks: Some(1), ..Default::default() })).unwrap();
@@ -198,7 +198,7 @@ fn pruning_that_is_due_and_switched_off() {
 }
 
 #[test]
-fn an_exporter_that_holds_pruning_is_named_with_the_time_to_emergency() {
+fn an_exporter_that_holds_pruning_is_named_with_the_time_to_the_emergency_watermark() {
     let coppice = Coppice::new();
     coppice.register(Who::Exporter);
     let target_bytes = Some(1 << 30);
@@ -245,7 +245,7 @@ fn an_exporter_that_holds_pruning_is_named_with_the_time_to_emergency() {
 /// The block count makes blocks due while an exporter holds them, and the held blocks reach the limit of bytes: `health` must be unhealthy
 /// before then.
 #[test]
-fn an_exporter_that_holds_what_the_count_makes_due_is_a_problem_before_appends_are_refused() {
+fn an_exporter_that_holds_due_blocks_is_a_problem_before_appends_are_refused() {
     let coppice = Coppice::new();
     coppice.register(Who::Exporter);
     let change = PrunePolicyArg { target_bytes: Some(40 << 20), retain_blocks: Some(100), ..Default::default() };
@@ -269,7 +269,7 @@ fn an_exporter_that_holds_what_the_count_makes_due_is_a_problem_before_appends_a
 }
 
 #[test]
-fn emergency_water_says_who_holds_pruning_back() {
+fn the_emergency_watermark_problem_names_what_holds_pruning_back() {
     let coppice = Coppice::new();
     let target_bytes = Some(20 * u64::from(LOG_CLASS));
     coppice.set_policy(policy(PrunePolicyArg { target_bytes, ..Default::default() })).unwrap();
@@ -292,7 +292,7 @@ fn emergency_water_says_who_holds_pruning_back() {
 }
 
 #[test]
-fn the_cap_is_near_and_then_reached() {
+fn memory_near_and_at_the_cap_is_reported() {
     /// Pages reserved for UTXO records.
     const RESERVE: u64 = 1_024;
     let coppice = Coppice::new();
@@ -338,7 +338,7 @@ fn the_cap_is_near_and_then_reached() {
 }
 
 #[test]
-fn an_open_upload_is_a_notice_and_all_is_well() {
+fn an_open_upload_is_a_notice_and_healthy() {
     let coppice = Coppice::new();
     let (begin, _) = upload(&plain(0, 3, 5_000), 1_000);
     coppice.producer().begin_block(&begin).told().unwrap();
@@ -354,7 +354,7 @@ fn an_open_upload_is_a_notice_and_all_is_well() {
 }
 
 #[test]
-fn a_head_goes_stale_and_knows_since_when() {
+fn a_stale_head_is_reported_since_its_append() {
     let coppice = Coppice::new();
     let settings =
         |secs: u64| configure(&coppice, ConfigChange { max_head_age_secs: Some(secs), ..Default::default() });
@@ -384,7 +384,7 @@ fn a_head_goes_stale_and_knows_since_when() {
 
 /// The first message or tick that notices a problem sets `since`, and later ones keep it.
 #[test]
-fn since_when_is_kept_over_an_upgrade() {
+fn since_survives_an_upgrade() {
     let coppice = Coppice::with(InitArg { max_stable_pages: Some(5_120), ..default_arg() });
     let mut number = 0;
     while coppice.append(&plain(number, 1, 1_900_000)).is_ok() {
@@ -400,7 +400,7 @@ fn since_when_is_kept_over_an_upgrade() {
 }
 
 #[test]
-fn pruning_that_is_behind_is_so_over_an_upgrade() {
+fn a_pruning_lag_survives_an_upgrade() {
     let coppice = Coppice::new();
     coppice.append_plain(0..400, 1);
     let policy = PrunePolicyArg {
@@ -434,7 +434,7 @@ fn pruning_that_is_behind_is_so_over_an_upgrade() {
 
 /// The age of the head counts from its append, not from the next sample.
 #[test]
-fn a_stale_head_is_as_old_as_it_is() {
+fn the_age_of_a_stale_head_does_not_depend_on_samples() {
     let coppice = Coppice::new();
     coppice.append_plain(0..1, 1);
     configure(&coppice, ConfigChange { max_head_age_secs: Some(600), ..Default::default() });

@@ -12,7 +12,7 @@ const BLOB: u64 = 64 << 10;
 
 /// A job is reported when it has waited for more than an hour since a tick noticed it. A canister without jobs is healthy.
 #[test]
-fn a_job_that_waits_for_the_block_assembly_is_named_after_an_hour() {
+fn a_job_that_waits_for_the_block_assembly_is_reported_after_an_hour() {
     let world = World::as_installed();
     let coppice = &world.coppice;
     (0..20).for_each(|_| coppice.pass(600));
@@ -61,7 +61,7 @@ fn a_job_that_waits_for_the_block_assembly_is_named_after_an_hour() {
 }
 
 #[test]
-fn a_pruner_that_is_switched_off_with_a_job_to_do() {
+fn a_switched_off_pruner_with_a_job_is_reported() {
     let world = World::new();
     let coppice = &world.coppice;
     let switch = |on: bool| {
@@ -116,7 +116,7 @@ fn a_pruner_that_is_switched_off_with_a_job_to_do() {
 }
 
 #[test]
-fn transactions_fill_what_they_may_of_the_blob_store() {
+fn transaction_data_near_and_at_its_limit_is_reported() {
     let world = World::new();
     let coppice = &world.coppice;
     let limit = |bytes: u64| {

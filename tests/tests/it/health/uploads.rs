@@ -15,7 +15,7 @@ fn begin(coppice: &Coppice, number: u64) {
 
 /// Abandons one upload of a block after another, and drops each in one of the ways that `health` names.
 #[test]
-fn the_upload_of_a_block_that_is_left_and_kept_open() {
+fn an_abandoned_block_upload_is_reported() {
     let coppice = Coppice::new();
     begin(&coppice, 0);
     (0..7).for_each(|_| coppice.pass(600));
@@ -54,7 +54,7 @@ fn the_upload_of_a_block_that_is_left_and_kept_open() {
 }
 
 #[test]
-fn the_upload_of_a_transaction_that_is_left_and_kept_open() {
+fn an_abandoned_transaction_upload_is_reported() {
     let coppice = Coppice::new();
     coppice.grant(Who::Rival, Role::Producer);
     expiry(&coppice, 30 * 86_400);
@@ -89,7 +89,7 @@ fn the_upload_of_a_transaction_that_is_left_and_kept_open() {
 
 /// Repeated calls keep one upload open. Uploads of blocks that are completed do not count, even if one is open at each sample.
 #[test]
-fn the_upload_of_a_block_that_calls_keep_open() {
+fn a_block_upload_that_calls_keep_open_is_reported() {
     let coppice = Coppice::new();
     let touch = |times: u32| {
         for _ in 0..times {

@@ -1,4 +1,4 @@
-//! Which heights are accepted, and the repair of wrong ones.
+//! Acceptance and refusal of heights, and the repair of wrong ones.
 
 use super::world::*;
 use crate::utxo::all_ok;
@@ -202,7 +202,7 @@ fn heights_that_are_block_numbers_are_bounded_by_the_head() {
 }
 
 #[test]
-fn what_is_due_is_pruned_without_another_call() {
+fn due_records_are_pruned_without_another_call() {
     let world = World::new();
     world.slow();
     let (first, second) = (orphans(0..3), orphans(10..12));
@@ -218,7 +218,7 @@ fn what_is_due_is_pruned_without_another_call() {
 }
 
 #[test]
-fn a_job_is_cancelled_by_an_operator_and_by_nobody_else() {
+fn only_an_operator_cancels_a_job() {
     let world = World::new();
     let txs = orphans(0..3);
     world.done(10, &txs);
@@ -239,7 +239,7 @@ fn a_job_is_cancelled_by_an_operator_and_by_nobody_else() {
 }
 
 #[test]
-fn a_status_is_taken_back_and_given_again_and_blocks_stay() {
+fn the_longest_chain_status_changes_while_blocks_stay() {
     let world = World::new();
     let tx = Tx::orphan(1, 1);
     world.done(10, std::slice::from_ref(&tx));
@@ -277,7 +277,7 @@ fn a_record_spent_at_a_height_below_its_block_is_kept_for_its_whole_retention() 
 }
 
 #[test]
-fn a_record_with_many_blocks_goes_by_the_highest_of_them() {
+fn a_record_with_many_blocks_is_due_by_the_highest() {
     let world = World::new();
     let tx = Tx::orphan(1, 1);
     world.create(10, &[&tx]);
@@ -379,7 +379,7 @@ fn heights_of_calls_and_of_their_blocks_are_bounded_once_a_height_was_notified()
 }
 
 #[test]
-fn an_immature_coinbase_is_not_spent_by_unix_seconds() {
+fn unix_seconds_as_a_height_spend_no_immature_coinbase() {
     let world = World::new();
     let coinbase = Tx::of(1, &[([0; 32], u32::MAX)], 1);
     world.create(100, &[&coinbase]);

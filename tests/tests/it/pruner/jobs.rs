@@ -10,7 +10,7 @@ fn ids(jobs: &[UtxoPruneJob]) -> Vec<u64> {
 }
 
 #[test]
-fn s4_jobs_are_listed_active_ones_first_and_then_the_last_first() {
+fn s4_jobs_are_listed_active_first_then_newest_first() {
     let world = World::new();
     world.slow();
     world.prune(1);
@@ -61,7 +61,7 @@ fn s4_the_list_is_read_in_pages() {
 }
 
 #[test]
-fn s4_max_job_history() {
+fn s4_max_job_history_bounds_the_ended_jobs() {
     let world = World::new();
     let history = |most: u32| {
         let change = UtxoPrunerSettingsChange { max_job_history: Some(most), ..Default::default() };
@@ -109,7 +109,7 @@ fn s4_a_job_keeps_its_times_heights_and_counts() {
 }
 
 #[test]
-fn s4_by_hand_records_go_at_once_even_where_the_timer_is_switched_off() {
+fn s4_a_manual_run_deletes_at_once_even_if_the_timer_is_off() {
     let world = World::new();
     world.set(UtxoPrunerSettingsChange { pruner_enabled: Some(false), ..Default::default() });
     let txs = orphans(0..2);
@@ -128,7 +128,7 @@ fn s4_by_hand_records_go_at_once_even_where_the_timer_is_switched_off() {
 }
 
 #[test]
-fn s4_by_hand_a_long_job_goes_on_with_each_call() {
+fn s4_a_long_manual_job_continues_with_each_call() {
     let world = World::new();
     world.set(UtxoPrunerSettingsChange { pruner_enabled: Some(false), ..Default::default() });
     world.slow();
@@ -145,7 +145,7 @@ fn s4_by_hand_a_long_job_goes_on_with_each_call() {
 }
 
 #[test]
-fn s4_by_hand_is_refused_where_it_would_be_unsafe_and_nothing_changes() {
+fn s4_an_unsafe_manual_run_is_refused_and_changes_nothing() {
     let world = World::new();
     world.assembly(UtxoBlockAssemblyState::NotRunning);
     let txs = orphans(0..1);
@@ -157,7 +157,7 @@ fn s4_by_hand_is_refused_where_it_would_be_unsafe_and_nothing_changes() {
 }
 
 #[test]
-fn s4_by_hand_a_height_above_the_notified_one_is_refused() {
+fn s4_a_manual_height_above_the_notified_one_is_refused() {
     let world = World::new();
     world.prune(20);
     let (parent, child) = (Tx::orphan(1, 1), Tx::of(2, &[(Tx::orphan(1, 1).txid, 0)], 1));
@@ -181,7 +181,7 @@ fn s4_by_hand_a_height_above_the_notified_one_is_refused() {
 }
 
 #[test]
-fn s4_by_hand_a_lower_height_is_the_one_of_all_phases() {
+fn s4_a_lower_manual_height_applies_to_all_phases() {
     let world = World::new();
     world.block(100, false);
     let due = orphans(0..2);

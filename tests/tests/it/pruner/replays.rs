@@ -64,7 +64,7 @@ fn a_replay_of_pruned_blocks_makes_no_spent_coin_spendable() {
 }
 
 #[test]
-fn above_the_pruned_height_and_while_unmined_records_are_made_without_a_look_at_parents() {
+fn records_above_the_pruned_height_and_unmined_ones_need_no_parent() {
     let Pruned { world, coinbase, .. } = pruned();
     let [above, one_above, unmined] = [11, 12, 13].map(|salt| Tx::of(salt, &[(coinbase.txid, 0)], 1));
     made(&world, 80, in_block(&above, &[61])).unwrap();
@@ -78,7 +78,7 @@ fn above_the_pruned_height_and_while_unmined_records_are_made_without_a_look_at_
 }
 
 #[test]
-fn a_new_record_below_the_pruned_height_needs_a_parent_or_the_callers_word() {
+fn a_new_record_below_the_pruned_height_needs_a_parent_or_is_new() {
     let Pruned { world, third, .. } = pruned();
     // The parent has a record, and does not name the child as deleted.
     let child = Tx::of(21, &[(third.txid, 0)], 1);
@@ -90,7 +90,7 @@ fn a_new_record_below_the_pruned_height_needs_a_parent_or_the_callers_word() {
 }
 
 #[test]
-fn a_parent_that_names_the_transaction_as_deleted_refuses_it_whatever_the_caller_says() {
+fn a_transaction_that_its_parent_names_as_deleted_is_refused_even_with_is_new() {
     let world = World::new();
     let parent = Tx::orphan(1, 2);
     world.create(40, &[&parent]);

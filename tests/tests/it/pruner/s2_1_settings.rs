@@ -48,7 +48,7 @@ fn s2_1_1_settings_have_the_names_and_defaults_of_section_7() {
 }
 
 #[test]
-fn s7_a_value_that_makes_no_sense_is_refused_by_name_and_nothing_changes() {
+fn s7_an_invalid_value_is_refused_by_name_and_changes_nothing() {
     let world = World::as_installed();
     let before = world.settings();
     let refused: Vec<(&str, Change)> = vec![
@@ -93,7 +93,7 @@ fn s7_a_value_that_makes_no_sense_is_refused_by_name_and_nothing_changes() {
 }
 
 #[test]
-fn both_setters_refuse_that_parents_go_before_the_unmined_are_old() {
+fn both_setters_refuse_retentions_that_delete_parents_before_children_are_old() {
     let world = World::as_installed();
     let unmined = |blocks| world.try_set(Change { unmined_tx_retention: retention(blocks), ..Default::default() });
     let kept = |blocks| {
@@ -208,7 +208,7 @@ fn s7_the_interval_of_the_timer_changes_at_once_and_survives_an_upgrade() {
 }
 
 #[test]
-fn s7_start_pruner_switches_the_timers_work_off_and_on() {
+fn s7_start_pruner_switches_timer_runs_off_and_on() {
     let world = World::new();
     world.set(Change { pruner_enabled: Some(false), ..Default::default() });
     let txs = orphans(0..3);
@@ -224,7 +224,7 @@ fn s7_start_pruner_switches_the_timers_work_off_and_on() {
 }
 
 #[test]
-fn s2_1_3_the_block_assembly_is_not_running_until_told_and_what_it_said_survives_an_upgrade() {
+fn s2_1_3_the_block_assembly_is_not_running_at_first_and_its_state_survives_an_upgrade() {
     let world = World::as_installed();
     let txs = orphans(0..1);
     world.retention(RETENTION);
@@ -247,7 +247,7 @@ fn s2_1_4_the_health_check_finds_nothing_wrong() {
 }
 
 #[test]
-fn s2_1_5_each_method_asks_for_its_role_and_a_refused_call_changes_nothing() {
+fn s2_1_5_each_method_requires_its_role_and_a_refused_call_changes_nothing() {
     let world = World::as_installed();
     let worker = Grant { principal: Who::Archive.principal(), role: Role::BlobWorker };
     world.coppice.operator().grant_role(&worker).told().unwrap();

@@ -17,7 +17,7 @@ fn s2_2_primary_3_the_persisted_height_is_noted() {
 }
 
 #[test]
-fn s2_2_primary_4_a_slot_of_one() {
+fn s2_2_primary_4_at_most_one_job_waits() {
     let world = World::new();
     let first = World::scheduled(world.persisted(5));
     assert_eq!((first.state, first.height, first.trigger), (UtxoJobState::Pending, 5, UtxoJobTrigger::BlockPersisted));
@@ -77,7 +77,7 @@ fn s2_2_deduplication_only_one_runs_at_a_time_and_the_highest_comes_next() {
 }
 
 #[test]
-fn s2_2_a_height_that_was_processed_is_answered_with_that_jobs_state() {
+fn s2_2_a_processed_height_is_answered_with_its_jobs_state() {
     let world = World::new();
     let done = world.prune(20);
     for height in [20, 3, 19] {

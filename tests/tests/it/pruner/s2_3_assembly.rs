@@ -6,7 +6,7 @@ use coppice_interface::*;
 use coppice_tests::transactions::Tx;
 
 #[test]
-fn s2_3_safety_check_nothing_begins_while_the_assembly_is_not_running() {
+fn s2_3_safety_check_no_run_begins_while_the_assembly_is_not_running() {
     let world = World::new();
     let txs = orphans(0..2);
     world.done(10, &txs);
@@ -58,7 +58,7 @@ fn s2_3_safety_check_a_run_under_way_stops_and_its_height_waits() {
 }
 
 #[test]
-fn s2_3_safety_check_a_stopped_height_gives_way_to_a_higher_one_that_waits() {
+fn s2_3_safety_check_a_waiting_higher_height_replaces_a_stopped_one() {
     let world = World::new();
     world.slow();
     let txs = orphans(0..4);
@@ -77,7 +77,7 @@ fn s2_3_safety_check_a_stopped_height_gives_way_to_a_higher_one_that_waits() {
 /// A stop and a start between two ticks: no tick sees the stop, but phase 1 still examines transactions that became unmined meanwhile, and
 /// its earlier work remains valid.
 #[test]
-fn s2_3_safety_check_a_short_stop_has_the_run_begin_anew() {
+fn s2_3_safety_check_a_short_stop_restarts_the_run() {
     let world = World::new();
     world.slow();
     let parent = Tx::orphan(1, 1);

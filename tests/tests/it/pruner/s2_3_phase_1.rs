@@ -67,7 +67,7 @@ fn s2_3_phase_1_2_old_is_strictly_below_the_cutoff() {
 }
 
 #[test]
-fn s2_3_phase_1_3_each_parent_is_preserved_exactly_so_long_and_not_deleted() {
+fn s2_3_phase_1_3_each_parent_is_preserved_for_the_configured_blocks() {
     let world = World::new();
     let (first, second, missing) = (Tx::orphan(1, 2), Tx::orphan(2, 1), Tx::orphan(3, 1));
     let inputs = [(first.txid, 0), (second.txid, 0), (missing.txid, 0), (first.txid, 1)];
@@ -156,7 +156,7 @@ fn s2_3_phase_1_5_nothing_more_is_deleted_before_a_latecomers_parents_are_preser
 }
 
 #[test]
-fn s2_3_phase_1_5_it_is_done_to_its_end_before_phase_2_begins() {
+fn s2_3_phase_1_5_phase_1_completes_before_phase_2_begins() {
     let world = World::new();
     world.slow();
     let families: Vec<(Tx, Tx)> = (0..4).map(|salt| family(&world, salt, 10)).collect();
@@ -175,7 +175,7 @@ fn s2_3_phase_1_5_it_is_done_to_its_end_before_phase_2_begins() {
 }
 
 #[test]
-fn s2_3_between_preservations_that_expired_are_cleared_and_the_records_evaluated() {
+fn s2_3_between_expired_preservations_are_cleared_and_their_records_evaluated() {
     let world = World::new();
     let (eligible, spendable, missing) = (Tx::orphan(1, 1), Tx::orphan(2, 1), Tx::orphan(3, 1));
     world.done(10, std::slice::from_ref(&eligible));
@@ -196,7 +196,7 @@ fn s2_3_between_preservations_that_expired_are_cleared_and_the_records_evaluated
 
 /// Phase 1 uses the current height, phase 2 the persisted one.
 #[test]
-fn s2_3_between_what_phase_1_asks_for_again_has_not_expired() {
+fn s2_3_between_a_preservation_that_phase_1_renews_does_not_expire() {
     let world = World::new();
     let (parent, _) = family(&world, 1, 10);
     let other = Tx::orphan(2, 1);

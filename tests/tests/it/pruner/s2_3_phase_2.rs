@@ -7,7 +7,7 @@ use coppice_tests::client::Told;
 use coppice_tests::transactions::Tx;
 
 #[test]
-fn s2_3_phase_2_2_records_go_up_to_the_safe_height() {
+fn s2_3_phase_2_2_records_are_deleted_up_to_the_safe_height() {
     let world = World::new();
     let txs = orphans(0..4);
     for (height, tx) in (10..).zip(&txs) {
@@ -23,7 +23,7 @@ fn s2_3_phase_2_2_records_go_up_to_the_safe_height() {
 }
 
 #[test]
-fn s2_3_phase_2_3_they_go_by_height_and_then_as_they_came() {
+fn s2_3_phase_2_3_records_are_deleted_by_height_and_then_by_creation() {
     let world = World::new();
     world.slow();
     let txs = orphans(0..5);
@@ -43,7 +43,7 @@ fn s2_3_phase_2_3_they_go_by_height_and_then_as_they_came() {
 }
 
 #[test]
-fn s2_3_phase_2_4_a_tick_takes_so_many_chunks_of_so_many_records() {
+fn s2_3_phase_2_4_a_tick_processes_the_configured_chunks() {
     let world = World::new();
     let chunks = UtxoPrunerSettingsChange {
         utxo_chunk_size: Some(2),
@@ -67,7 +67,7 @@ fn s2_3_phase_2_4_a_tick_takes_so_many_chunks_of_so_many_records() {
 }
 
 #[test]
-fn s2_3_phase_2_5_surviving_parents_are_told_and_missing_ones_not_made() {
+fn s2_3_phase_2_5_surviving_parents_are_updated_and_missing_ones_not_created() {
     let world = World::new();
     let (first, second, missing) = (Tx::orphan(1, 3), Tx::orphan(2, 2), Tx::orphan(3, 1));
     let child = Tx::of(4, &[(first.txid, 2), (missing.txid, 0), (second.txid, 1), (first.txid, 0)], 1);
@@ -93,7 +93,7 @@ fn s2_3_phase_2_5_surviving_parents_are_told_and_missing_ones_not_made() {
 }
 
 #[test]
-fn s2_3_phase_2_5_a_record_goes_with_all_of_its_pages() {
+fn s2_3_phase_2_5_a_record_is_deleted_with_all_its_pages() {
     let world = World::new();
     world.configure(UtxoSettingsChange { utxo_batch_size: Some(2), ..Default::default() });
     let tx = Tx::orphan(1, 7);
@@ -113,7 +113,7 @@ fn s2_3_phase_2_5_a_record_goes_with_all_of_its_pages() {
 }
 
 #[test]
-fn s2_3_phase_2_5_a_double_spend_leaves_its_parents_list() {
+fn s2_3_phase_2_5_a_deleted_double_spend_is_removed_from_its_parents_list() {
     let world = World::new();
     let parent = Tx::orphan(1, 1);
     let rivals = [Tx::of(2, &[(parent.txid, 0)], 1), Tx::of(3, &[(parent.txid, 0)], 1)];
@@ -132,7 +132,7 @@ fn s2_3_phase_2_5_a_double_spend_leaves_its_parents_list() {
 }
 
 #[test]
-fn s3_delete_at_height_is_the_height_of_the_last_touch_and_the_retention() {
+fn s3_delete_at_height_is_the_last_touch_plus_the_retention() {
     let world = World::new();
     let tx = Tx::orphan(1, 2);
     world.create(10, &[&tx]);
@@ -155,7 +155,7 @@ fn s3_delete_at_height_is_the_height_of_the_last_touch_and_the_retention() {
 }
 
 #[test]
-fn s3_preserve_until_keeps_a_record_whose_height_has_come() {
+fn s3_preserve_until_keeps_a_due_record() {
     let world = World::new();
     let txs = orphans(0..2);
     world.done(10, &txs);
@@ -166,7 +166,7 @@ fn s3_preserve_until_keeps_a_record_whose_height_has_come() {
 }
 
 #[test]
-fn s7_disable_dah_cleaner_leaves_phase_2_out() {
+fn s7_disable_dah_cleaner_skips_phase_2() {
     let world = World::new();
     world.set(UtxoPrunerSettingsChange { disable_dah_cleaner: Some(true), ..Default::default() });
     let parent = Tx::orphan(1, 1);

@@ -22,7 +22,7 @@ fn work(world: &World, families: u64, records: u64) -> (Vec<Tx>, Vec<Tx>) {
 }
 
 #[test]
-fn s2_3_a_run_goes_on_at_its_place_in_each_tick() {
+fn s2_3_a_run_resumes_at_its_position_in_each_tick() {
     let world = World::new();
     world.slow();
     let (parents, due) = work(&world, 4, 8);
@@ -109,7 +109,7 @@ fn s2_3_a_trap_in_any_message_of_a_tick_changes_nothing() {
 
 /// More inputs than one message can update: the record is marked first, and finished before anything else.
 #[test]
-fn s2_3_a_record_with_many_inputs_goes_over_several_ticks() {
+fn s2_3_a_record_with_many_inputs_is_deleted_over_several_ticks() {
     let world = World::new();
     let parents: Vec<Tx> = (0..3).map(|salt| Tx::orphan(salt, 2)).collect();
     world.create(9, &parents.iter().collect::<Vec<_>>());
@@ -152,7 +152,7 @@ fn s2_3_a_record_with_many_inputs_goes_over_several_ticks() {
 }
 
 #[test]
-fn s2_3_a_job_that_takes_too_long_ends_and_the_next_one_goes_on_where_it_was() {
+fn s2_3_a_job_that_times_out_leaves_its_position_to_the_next_one() {
     let world = World::new();
     world.slow();
     world.set(UtxoPrunerSettingsChange { job_timeout: Some(25), ..Default::default() });
@@ -188,7 +188,7 @@ fn s2_3_a_job_that_takes_too_long_ends_and_the_next_one_goes_on_where_it_was() {
 
 /// The daemon obeys `min_liquid_cycles` in all its work.
 #[test]
-fn s2_3_low_cycles_pause_a_run_and_it_goes_on_where_it_was() {
+fn s2_3_low_cycles_pause_a_run_which_resumes_at_its_position() {
     let (coppice, host) = Coppice::embedded(default_arg());
     let world = World::on(coppice);
     world.slow();
@@ -219,7 +219,7 @@ fn progress_lines(world: &World, host: &Host) -> Vec<String> {
 }
 
 #[test]
-fn s2_3_phase_2_4_a_line_of_progress_comes_every_so_many_seconds() {
+fn s2_3_phase_2_4_progress_is_logged_at_the_configured_interval() {
     let (coppice, host) = Coppice::embedded(default_arg());
     let world = World::on(coppice);
     world.slow();
@@ -240,7 +240,7 @@ fn s2_3_phase_2_4_a_line_of_progress_comes_every_so_many_seconds() {
 }
 
 #[test]
-fn s2_3_phase_2_6_metrics_have_their_names_and_count() {
+fn s2_3_phase_2_6_metrics_have_the_specified_names_and_counts() {
     let world = World::new();
     world.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(4), ..Default::default() });
     let grandparent = Tx::orphan(7, 2);

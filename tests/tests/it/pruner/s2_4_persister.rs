@@ -59,7 +59,7 @@ fn s2_4_5_without_the_persister_the_current_height_is_safe() {
 
 /// 2.3 phase 2.2 as written there, enabled by a setting.
 #[test]
-fn s2_3_phase_2_2_persisted_plus_the_smallest_retention_that_ever_was() {
+fn s2_3_phase_2_2_the_safe_height_is_persisted_plus_the_smallest_retention_ever() {
     let world = World::as_installed();
     world.assembly(UtxoBlockAssemblyState::Running);
     let plus = Some(UtxoSafeHeightRule::PersistedPlusRetention);
@@ -95,7 +95,7 @@ fn s2_3_phase_2_2_persisted_plus_the_smallest_retention_that_ever_was() {
 
 /// The fallback has begun a run up to 100, and the persister begins in the middle of it.
 #[test]
-fn s2_4_3_a_persister_that_begins_in_the_middle_of_a_run_protects_what_it_has_not_reached() {
+fn s2_4_3_a_persister_that_begins_in_the_middle_of_a_run_protects_unpersisted_blocks() {
     let world = World::new();
     world.slow();
     let (low, high) = (orphans(0..3), orphans(10..13));
@@ -114,7 +114,7 @@ fn s2_4_3_a_persister_that_begins_in_the_middle_of_a_run_protects_what_it_has_no
 }
 
 #[test]
-fn s2_4_3_a_run_by_hand_above_what_is_persisted_does_not_stand_in_the_persisters_way() {
+fn s2_4_3_a_manual_run_above_the_persisted_height_does_not_block_later_runs() {
     let world = World::new();
     let due = orphans(0..3);
     world.done(80, &due);

@@ -80,7 +80,7 @@ fn s2_5_2_a_child_without_a_record_is_not_stable() {
 }
 
 #[test]
-fn s2_5_2_stable_is_so_many_blocks_behind_the_highest_block_that_has_it() {
+fn s2_5_2_stability_counts_from_the_childs_highest_block() {
     let world = defensive(10_000);
     let (parent, children) = family(&world, 1, 1);
     world.mine(12, &[&children[0]]);
@@ -91,7 +91,7 @@ fn s2_5_2_stable_is_so_many_blocks_behind_the_highest_block_that_has_it() {
 }
 
 #[test]
-fn s2_5_3_what_is_kept_is_kept_alone() {
+fn s2_5_3_kept_records_do_not_keep_others() {
     let world = defensive(10_000);
     let (kept, unmined) = family(&world, 1, 1);
     let (gone, children) = family(&world, 2, 1);
@@ -136,7 +136,7 @@ fn s2_5_the_children_of_a_record_are_looked_up_over_several_messages() {
 }
 
 #[test]
-fn s2_5_disabled_it_relies_on_the_retention_alone() {
+fn s2_5_disabled_mode_relies_on_the_retention_alone() {
     let world = World::new();
     let (unmined, children) = family(&world, 1, 2);
     unmine_late(&world, &children.iter().collect::<Vec<_>>());

@@ -96,7 +96,7 @@ fn scheduled(world: &World, key: &[u8]) -> (Tx, Tx) {
 }
 
 #[test]
-fn s2_6_1_what_the_blob_store_keeps_is_freed_with_the_record() {
+fn s2_6_1_data_in_the_blob_store_is_freed_with_the_record() {
     let world = World::new();
     let inline = Tx::orphan(1, 1);
     world.done(10, std::slice::from_ref(&inline));
@@ -119,7 +119,7 @@ fn s2_6_1_what_the_blob_store_keeps_is_freed_with_the_record() {
 }
 
 #[test]
-fn s2_6_2_without_inputs_it_is_an_outputs_file_and_goes_all_the_same() {
+fn s2_6_2_an_outputs_file_without_inputs_is_deleted_too() {
     let world = World::new();
     externalize(&world);
     let tx = Tx::orphan(1, 2);
@@ -143,7 +143,7 @@ fn s2_6_2_without_inputs_it_is_an_outputs_file_and_goes_all_the_same() {
 
 /// The worker deleted the blob before deletions were stopped: its record is deleted, and no other one.
 #[test]
-fn s2_6_2_a_completed_blob_takes_its_record_along_while_deletions_are_stopped() {
+fn s2_6_2_completing_a_blob_while_deletions_are_stopped_deletes_its_record() {
     let world = with_worker();
     let (_, child) = scheduled(&world, &[7; 32]);
     let later = Tx::orphan(5, 1);
@@ -189,7 +189,7 @@ fn s2_6_2_the_row_has_the_records_key_file_type_and_store() {
 }
 
 #[test]
-fn s2_6_3_the_file_goes_before_the_record_which_is_not_found_meanwhile() {
+fn s2_6_3_the_file_is_deleted_before_the_record_which_is_hidden_meanwhile() {
     let world = with_worker();
     let (parent, child) = scheduled(&world, b"key");
     let record = world.record(&child).unwrap();
@@ -218,7 +218,7 @@ fn s2_6_3_the_file_goes_before_the_record_which_is_not_found_meanwhile() {
 }
 
 #[test]
-fn s2_6_error_a_deletion_that_fails_is_tried_again_and_given_up_at_its_limit() {
+fn s2_6_error_a_failed_deletion_is_retried_and_given_up_at_its_limit() {
     let world = with_worker();
     let (parent, child) = scheduled(&world, b"key");
     let id = pending(&world, 20)[0].id;
@@ -258,7 +258,7 @@ fn s2_6_error_a_deletion_that_fails_is_tried_again_and_given_up_at_its_limit() {
 }
 
 #[test]
-fn s2_6_error_a_worker_that_comes_late_completes_even_what_was_given_up() {
+fn s2_6_error_a_late_worker_completes_rows_that_were_given_up() {
     for limit in [0, 1] {
         let world = with_worker();
         let (_, child) = scheduled(&world, b"key");
@@ -271,7 +271,7 @@ fn s2_6_error_a_worker_that_comes_late_completes_even_what_was_given_up() {
 }
 
 #[test]
-fn s2_6_error_what_was_given_up_is_listed_in_pages() {
+fn s2_6_error_rows_that_were_given_up_are_listed_in_pages() {
     let world = with_worker();
     let txs = orphans(1..6);
     let stores = (1..6u8).map(|key| store(&[key], FileType::Tx, StoreType::Temp));
@@ -290,7 +290,7 @@ fn s2_6_error_what_was_given_up_is_listed_in_pages() {
 }
 
 #[test]
-fn s2_6_error_rows_in_both_lists_are_completed_and_unknown_ones_passed_over() {
+fn s2_6_error_rows_in_both_lists_are_completed_and_unknown_ones_skipped() {
     let world = with_worker();
     let (_, child) = scheduled(&world, b"key");
     let id = pending(&world, 20)[0].id;
@@ -353,7 +353,7 @@ fn s2_6_4_no_two_records_name_the_same_blob() {
 }
 
 #[test]
-fn s2_6_a_key_of_1024_bytes_is_taken_and_a_longer_one_is_not() {
+fn s2_6_a_key_of_1024_bytes_is_accepted_and_a_longer_one_refused() {
     let world = World::new();
     let tx = Tx::orphan(1, 1);
     let make = |len: usize| {

@@ -9,7 +9,7 @@ use coppice_tests::transactions::Tx;
 
 /// Section 1: a pruned transaction is submitted again.
 #[test]
-fn s1_a_pruned_child_is_not_taken_again_as_long_as_its_parent_is_there() {
+fn s1_a_pruned_child_is_refused_while_its_parent_has_a_record() {
     let world = World::new();
     let parent = Tx::orphan(1, 2);
     let child = Tx::of(2, &[(parent.txid, 0)], 1);
@@ -149,7 +149,7 @@ fn s2_3_a_reorg_loses_nothing() {
 
 /// 2.3: a double spend that lost does not count as the spender; the winner's chain decides what is deleted.
 #[test]
-fn s2_3_a_loser_goes_and_the_winner_stays() {
+fn s2_3_a_loser_is_deleted_and_the_winner_stays() {
     let world = World::new();
     let parent = Tx::orphan(1, 1);
     let loser = Tx::of(2, &[(parent.txid, 0)], 1);

@@ -48,9 +48,9 @@ fn unset_of_a_block_that_a_record_does_not_have_only_unlocks_it() {
 }
 
 #[test]
-fn unset_sets_unmined_since_by_what_is_left() {
+fn unset_sets_unmined_since_by_the_remaining_blocks() {
     let world = World::new();
-    // Whether the transaction was on the longest chain before, whether the remaining block is, and the resulting `unmined_since`.
+    // The flag `on_longest_chain` of both blocks, that of the removal, and the resulting `unmined_since`.
     for (salt, before, rest, since) in
         [(1, true, true, None), (2, true, false, None), (3, false, true, None), (4, false, false, Some(10))]
     {

@@ -45,7 +45,7 @@ fn a_winner_takes_an_output_whose_spender_has_no_record_and_was_not_pruned() {
 }
 
 #[test]
-fn a_loser_gets_back_what_a_double_spend_that_was_marked_before_holds() {
+fn winning_frees_outputs_held_by_an_already_marked_double_spend() {
     let world = World::new();
     let parent = Tx::orphan(1, 1);
     world.create(10, &[&parent]);

@@ -20,7 +20,7 @@ pub struct World {
     pub coppice: Coppice,
 }
 
-/// Whether each of these is `Some`.
+/// Returns whether each of these is `Some`.
 pub fn which<T>(all: impl IntoIterator<Item = Option<T>>) -> Vec<bool> {
     all.into_iter().map(|one| one.is_some()).collect()
 }
@@ -150,12 +150,12 @@ impl World {
         }
     }
 
-    /// Whether each of them has a record.
+    /// Returns whether each of them has a record.
     pub fn there(&self, txs: &[Tx]) -> Vec<bool> {
         which(txs.iter().map(|tx| self.record(tx)))
     }
 
-    /// How many of them have a record.
+    /// The number of them that have a record.
     pub fn count(&self, txs: &[Tx]) -> usize {
         self.there(txs).into_iter().filter(|there| *there).count()
     }

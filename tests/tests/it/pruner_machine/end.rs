@@ -46,7 +46,7 @@ impl Machine {
         self.upgrade()
     }
 
-    /// Whether a record still waits for its next check although no spender keeps it any more.
+    /// Returns whether a record still waits for its next check although no spender keeps it any more.
     fn waits_in_vain(&self) -> bool {
         let (current, safe) =
             (self.heights.current, self.settings.safe_height(self.heights.current, self.heights.persisted));

@@ -55,8 +55,8 @@ impl Machine {
         all
     }
 
-    /// Whether a run up to `at` surely skips a kept record, and whether it may skip it. After `set_heights`, a record that would wait for
-    /// longer than a newly kept one is examined.
+    /// Returns whether a run up to `at` surely skips a kept record, and whether it may skip it. After `set_heights`, a record that would
+    /// wait for longer than a newly kept one is examined.
     pub fn waits(&self, kept: &Kept, at: u32) -> (bool, bool) {
         let longest = at.saturating_add(self.settings.utxo.block_height_retention.max(1));
         match (kept.least, kept.most) {

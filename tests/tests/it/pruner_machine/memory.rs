@@ -24,7 +24,7 @@ pub struct Fillers {
     pub pages: u64,
 }
 
-/// Whether an answer reports full memory.
+/// Returns whether an answer reports full memory.
 pub fn is_refused(answer: &impl std::fmt::Debug) -> bool {
     let answer = format!("{answer:?}");
     ["OutOfSpace", "RecordsFull"].iter().any(|refusal| answer.contains(refusal))

@@ -156,7 +156,7 @@ struct State {
 struct Reference(RefCell<State>, Rc<Cell<Option<u64>>>);
 
 impl Reference {
-    /// Whether the next message traps.
+    /// Returns whether the next message traps.
     fn traps(&self) -> bool {
         self.1.set(self.1.get().map(|times| times + 1));
         self.1.get().is_some()

@@ -12,7 +12,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug)]
 pub struct Pick(pub u8);
 
-/// How a record is made.
+/// The way a record is made.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     /// With a block of the longest chain.
@@ -120,12 +120,12 @@ pub struct History {
     pub upgrades: BTreeSet<u16>,
     /// These messages trap, at these points.
     pub traps: BTreeMap<u16, TrapPoint>,
-    /// How far the chain grows at the end.
+    /// The growth of the chain at the end, in blocks.
     pub finale: u8,
 }
 
 impl History {
-    /// Whether a record has more outputs, or inputs, than a message handles at once.
+    /// Returns whether a record has more outputs, or inputs, than a message handles at once.
     pub fn has_large(&self) -> bool {
         self.transactions.iter().any(|one| one.sweeps.is_some())
     }
@@ -251,7 +251,7 @@ pub fn history() -> impl Strategy<Value = History> {
     )
 }
 
-/// Which transaction has thousands of outputs, how far after it the transaction comes that spends them all, and how many they are.
+/// The transaction with thousands of outputs, the distance to the later transaction that spends them all, and their number.
 fn large() -> impl Strategy<Value = Option<(u8, u8, u32)>> {
     prop::option::weighted(0.08, (0u8..4, 0u8..4, 1_001u32..3_000))
 }

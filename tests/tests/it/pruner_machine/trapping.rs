@@ -46,7 +46,7 @@ impl Trapping {
     }
 }
 
-/// Whether a call was rejected because of an injected trap.
+/// Returns whether a call was rejected because of an injected trap.
 pub fn is_injected(reject: &Reject) -> bool {
     reject.message.contains(INJECTED_FAULT)
 }

@@ -158,8 +158,8 @@ impl Machine {
         }
     }
 
-    /// Whether this would be the first height, and above the tip. Such steps are skipped, because the chain of the history would never
-    /// reach that height.
+    /// Returns whether this would be the first height, and above the tip. Such steps are skipped, because the chain of the history would
+    /// never reach that height.
     fn is_first(&self, height: u32) -> bool {
         self.heights.current == 0 && height > self.tip && height <= MOST
     }

@@ -77,7 +77,7 @@ fn prune(world: &World, host: &Host, height: u32) -> u64 {
 }
 
 #[test]
-fn a_transaction_that_no_message_makes_is_refused_and_what_was_made_goes_in_slices() {
+fn a_transaction_too_large_for_a_message_is_refused_and_a_smaller_one_is_deleted_in_slices() {
     // Outputs per page; the most outputs that are accepted, approximately; and the fewest that are refused.
     for (batch, made, refused) in [(20_000, 520_000, 640_000), (1, 330_000, 420_000)] {
         let (coppice, host) = tomorrow();
@@ -116,7 +116,7 @@ fn a_transaction_that_no_message_makes_is_refused_and_what_was_made_goes_in_slic
 const UPDATE: u64 = 40_000_000_000;
 
 /// `count` double spends on a thousand parents: each spends from the first `common` ones, and from `more` of the rest in turn.
-fn double_spends_go_within_a_message(count: u64, common: usize, more: usize) {
+fn double_spends_fit_in_a_message(count: u64, common: usize, more: usize) {
     const PARENTS: u64 = 1_000;
     for prices in [StablePagePrices::TOMORROW, Limits::default().stable_page_prices] {
         let (coppice, host) = tomorrow();
@@ -149,12 +149,12 @@ fn double_spends_go_within_a_message(count: u64, common: usize, more: usize) {
 }
 
 #[test]
-fn double_spends_of_a_thousand_inputs_each_on_the_same_parents_go_within_a_message() {
-    double_spends_go_within_a_message(450, 1_000, 0);
+fn double_spends_of_a_thousand_inputs_each_on_the_same_parents_fit_in_a_message() {
+    double_spends_fit_in_a_message(450, 1_000, 0);
 }
 
 /// Lists of 10,000 double spends, the most that a record shows, and a job with that many.
 #[test]
-fn ten_thousand_double_spends_on_a_thousand_parents_go_within_a_message() {
-    double_spends_go_within_a_message(10_000, 20, 20);
+fn ten_thousand_double_spends_on_a_thousand_parents_fit_in_a_message() {
+    double_spends_fit_in_a_message(10_000, 20, 20);
 }

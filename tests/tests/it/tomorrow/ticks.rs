@@ -87,7 +87,7 @@ fn ticks_over_scattered_parents_stay_small() {
 
 /// A step becomes a separate work item when nothing else fits: a thousand scattered parents.
 #[test]
-fn a_step_of_many_scattered_parents_takes_no_more_than_the_pruner_reckons() {
+fn a_step_of_many_scattered_parents_stays_within_the_pruners_estimate() {
     const PARENTS: u64 = 5_000;
     let (world, host) = world();
     let parents: Vec<Tx> = scattered(&(0..PARENTS).map(wide).collect::<Vec<_>>());

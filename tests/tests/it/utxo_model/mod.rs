@@ -73,7 +73,7 @@ fn any_seed() -> u64 {
 }
 
 #[test]
-fn any_history_of_records_is_as_the_documents_say() {
+fn any_history_of_records_matches_the_documents() {
     // A server takes longer for each call.
     let few = if coppice_ic::chosen() == coppice_ic::Backend::Host { 40 } else { 2 };
     // A failed history is played again with its number as the seed, and one case.

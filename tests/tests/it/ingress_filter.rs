@@ -36,7 +36,7 @@ fn a_thousand_refused_calls_of_2_mib_leave_the_balance_as_it_was() {
 
 /// The filter refuses a message within a few instructions, whatever its argument; an admitted message is executed once.
 #[test]
-fn the_door_does_not_look_at_the_argument() {
+fn the_ingress_filter_does_not_read_the_argument() {
     let (coppice, host) = Coppice::embedded(default_arg());
     let mut instructions = Vec::new();
     for bytes in [0, longest(&coppice, Who::Stranger, "append_block")] {
@@ -56,7 +56,7 @@ fn the_door_does_not_look_at_the_argument() {
 /// A query is admitted as an update from a caller with a role if its argument is no longer than the method takes; from every caller if the
 /// setting allows it.
 #[test]
-fn queries_come_in_as_updates_from_who_has_a_role_and_with_a_short_argument() {
+fn queries_are_admitted_as_updates_with_a_role_and_a_short_argument() {
     let coppice = Coppice::new();
     coppice.append_plain(0..2, 100);
     coppice.grant(Who::Observer, Role::Observer);
@@ -171,7 +171,7 @@ fn an_argument_above_the_largest_of_its_method_is_refused_and_costs_nothing() {
 
 /// Every update draws, even one that cannot be decoded, as here.
 #[test]
-fn every_update_of_a_bucketed_principal_draws_whatever_becomes_of_it() {
+fn every_update_of_a_bucketed_principal_draws_even_if_it_fails() {
     let coppice = Coppice::new();
     let who = everything(&coppice);
     small_buckets(&coppice);
@@ -205,7 +205,7 @@ fn a_query_that_is_called_as_an_update_draws_nothing() {
 }
 
 #[test]
-fn an_empty_bucket_holds_up_nobody_else_and_refills() {
+fn an_empty_bucket_delays_no_other_caller_and_refills() {
     let coppice = Coppice::new();
     coppice.grant(Who::Operator, Role::Operator);
     coppice.grant(Who::Rival, Role::Operator);
@@ -240,7 +240,7 @@ fn an_empty_bucket_holds_up_nobody_else_and_refills() {
 /// Messages that arrive before the first of them is executed are all admitted. The bucket must refill for all of them before another one is
 /// admitted.
 #[test]
-fn messages_that_arrive_at_once_pass_and_are_a_debt() {
+fn messages_that_arrive_together_are_admitted_and_owed() {
     let coppice = Coppice::new();
     coppice.grant(Who::Operator, Role::Operator);
     small_buckets(&coppice);
