@@ -30,7 +30,7 @@ impl Transport for OnIc<'_> {
 }
 
 /// A call of the client, run to completion.
-pub trait Told: Sized {
+pub trait Answered: Sized {
     /// The canister's answer: if the method can refuse, a result with the method's own error.
     type Answer;
 
@@ -41,22 +41,22 @@ pub trait Told: Sized {
     ///
     /// # Panics
     /// If the call fails in another way.
-    fn heard(self) -> Result<Self::Answer, Reject>;
+    fn try_answer(self) -> Result<Self::Answer, Reject>;
 
     /// The canister's answer.
     ///
     /// # Panics
     /// If there is no answer.
-    fn told(self) -> Self::Answer {
-        self.heard().unwrap_or_else(|reject| panic!("{reject:?}"))
+    fn answer(self) -> Self::Answer {
+        self.try_answer().unwrap_or_else(|reject| panic!("{reject:?}"))
     }
 }
 
-impl<F: Future<Output: Outcome>> Told for F {
+impl<F: Future<Output: Outcome>> Answered for F {
     type Answer = <F::Output as Outcome>::Answer;
 
-    fn heard(self) -> Result<Self::Answer, Reject> {
-        pollster::block_on(self).heard().map_err(|error| match error.failure {
+    fn try_answer(self) -> Result<Self::Answer, Reject> {
+        pollster::block_on(self).try_answer().map_err(|error| match error.failure {
             Failure::Rejected(coppice_client::Reject { code, error_code, message, .. }) => {
                 Reject { reject_code: code.into(), error_code: error_code.unwrap_or_default(), message }
             }
@@ -67,20 +67,20 @@ impl<F: Future<Output: Outcome>> Told for F {
 
 /// The result of a call of the client.
 pub trait Outcome {
-    /// As [`Told::Answer`].
+    /// As [`Answered::Answer`].
     type Answer;
 
     /// Separates the canister's answer from a failure of the call.
     ///
     /// # Errors
     /// If there is no answer.
-    fn heard(self) -> Result<Self::Answer, CallError>;
+    fn try_answer(self) -> Result<Self::Answer, CallError>;
 }
 
 impl<T> Outcome for Result<T, CallError> {
     type Answer = T;
 
-    fn heard(self) -> Result<T, CallError> {
+    fn try_answer(self) -> Result<T, CallError> {
         self
     }
 }
@@ -88,7 +88,7 @@ impl<T> Outcome for Result<T, CallError> {
 impl<T, E> Outcome for Result<T, Error<E>> {
     type Answer = Result<T, E>;
 
-    fn heard(self) -> Result<Result<T, E>, CallError> {
+    fn try_answer(self) -> Result<Result<T, E>, CallError> {
         coppice_client::heard(self)
     }
 }

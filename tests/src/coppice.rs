@@ -1,7 +1,7 @@
 //! One canister on an Internet Computer for tests, and the calls that tests make most often.
 
 use crate::blocks;
-use crate::client::{OnIc, Told};
+use crate::client::{Answered, OnIc};
 use crate::wasm;
 use candid::utils::ArgumentEncoder;
 use candid::{CandidType, Principal, encode_one};
@@ -138,12 +138,12 @@ impl Coppice {
         method: &str,
         args: impl ArgumentEncoder,
     ) -> Result<R, Reject> {
-        self.by(who).update::<_, R>(method, args).heard()
+        self.by(who).update::<_, R>(method, args).try_answer()
     }
 
     /// `append_block`.
     pub fn append(&self, block: &AppendBlock) -> Result<(), AppendError> {
-        self.producer().append_block(block).told()
+        self.producer().append_block(block).answer()
     }
 
     /// Appends plain blocks `[from, to)`, each with a body of `body` bytes and three transactions.
@@ -156,16 +156,16 @@ impl Coppice {
     /// Uploads a whole block in chunks of `chunk_size` bytes; the client would choose its own size.
     pub fn upload(&self, block: &AppendBlock, chunk_size: usize) -> Result<(), UploadError> {
         let (begin, chunks) = blocks::upload(block, chunk_size);
-        self.producer().begin_block(&begin).told()?;
+        self.producer().begin_block(&begin).answer()?;
         for (chunk, bytes) in chunks.into_iter().enumerate() {
             self.put(block.number, chunk as u32, bytes)?;
         }
-        self.producer().commit(&blocks::block_id(block)).told()
+        self.producer().commit(&blocks::block_id(block)).answer()
     }
 
     /// `put_block_chunk`.
     pub fn put(&self, number: u64, chunk: u32, bytes: Vec<u8>) -> Result<UploadProgress, UploadError> {
-        self.producer().put_block_chunk(&PutBlockChunk { number, chunk, bytes: ByteBuf::from(bytes) }).told()
+        self.producer().put_block_chunk(&PutBlockChunk { number, chunk, bytes: ByteBuf::from(bytes) }).answer()
     }
 
     /// `register_exporter`, with the caller's name.
@@ -174,17 +174,17 @@ impl Coppice {
     /// If it is refused.
     pub fn register(&self, who: Who) {
         let exporter = Exporter { name: who.name(), principal: who.principal() };
-        self.operator().register_exporter(&exporter).told().expect("registers");
+        self.operator().register_exporter(&exporter).answer().expect("registers");
     }
 
     /// `remove_exporter`.
     pub fn remove_exporter(&self, who: Who, drop_guard: bool) -> Result<(), ExporterError> {
-        self.operator().remove_exporter(&RemoveExporter { name: who.name(), drop_guard }).told()
+        self.operator().remove_exporter(&RemoveExporter { name: who.name(), drop_guard }).answer()
     }
 
     /// `ack_exported`.
     pub fn ack(&self, who: Who, number: u64, hash: &[u8]) -> Result<u64, AckError> {
-        self.by(who).ack_exported(number, &hash.into()).told()
+        self.by(who).ack_exported(number, &hash.into()).answer()
     }
 
     /// `export_blocks`.
@@ -194,7 +194,7 @@ impl Coppice {
 
     /// `get_export_status`.
     pub fn export_status(&self) -> ExportStatus {
-        self.anyone().get_export_status().told()
+        self.anyone().get_export_status().answer()
     }
 
     /// `grant_role`.
@@ -202,7 +202,7 @@ impl Coppice {
     /// # Panics
     /// If it is refused.
     pub fn grant(&self, who: Who, role: Role) {
-        self.operator().grant_role(&Grant { principal: who.principal(), role }).told().expect("grants");
+        self.operator().grant_role(&Grant { principal: who.principal(), role }).answer().expect("grants");
     }
 
     /// `set_config`.
@@ -210,7 +210,7 @@ impl Coppice {
     /// # Panics
     /// If it is refused.
     pub fn configure(&self, change: ConfigChange) -> Config {
-        self.operator().set_config(&change).told().expect("the settings make sense")
+        self.operator().set_config(&change).answer().expect("the settings make sense")
     }
 
     /// `plan_prune`, by the policy in force.
@@ -225,34 +225,34 @@ impl Coppice {
 
     /// `set_prune_policy`. Returns the new policy.
     pub fn set_policy(&self, change: PrunePolicyArg) -> Result<PrunePolicy, PruneError> {
-        self.operator().set_prune_policy(&change).told().map(|change| change.new)
+        self.operator().set_prune_policy(&change).answer().map(|change| change.new)
     }
 
     /// `prune_now`.
     pub fn prune_now(&self, max_ops: u64) -> PruneRun {
-        self.operator().prune_now(max_ops).told().expect("a policy is set")
+        self.operator().prune_now(max_ops).answer().expect("a policy is set")
     }
 
     /// `get_prune_status`.
     pub fn prune_status(&self) -> PruneStatus {
-        self.anyone().get_prune_status().told()
+        self.anyone().get_prune_status().answer()
     }
 
     /// `health`, without the problems of settings that a test does not set up.
     pub fn health(&self) -> Health {
-        let mut health = self.anyone().health().told();
+        let mut health = self.anyone().health().answer();
         health.problems.retain(|problem| !problem.known().is_some_and(ProblemCode::is_of_set_up));
         health
     }
 
     /// `get_storage_status`.
     pub fn storage(&self) -> StorageStatus {
-        self.anyone().get_storage_status().told()
+        self.anyone().get_storage_status().answer()
     }
 
     /// `get_block`.
     pub fn block(&self, number: u64) -> Result<Block, ReadError> {
-        self.anyone().get_block(number).told()
+        self.anyone().get_block(number).answer()
     }
 
     /// `get_transaction_location`, as block number and position.
@@ -270,14 +270,14 @@ impl Coppice {
     /// # Panics
     /// If a page is refused.
     pub fn find_all(&self, key: &[u8], limit: u32) -> Vec<(u64, u32)> {
-        let all = KeyPager::new(key, limit).all(&self.anyone()).told();
+        let all = KeyPager::new(key, limit).all(&self.anyone()).answer();
         let all = all.unwrap_or_else(|error| panic!("{key:?}: {error:?}"));
         all.iter().map(|found| (found.block_number, found.position)).collect()
     }
 
     /// The head's number.
     pub fn head(&self) -> Option<u64> {
-        match self.anyone().get_head().told() {
+        match self.anyone().get_head().answer() {
             Ok(head) => Some(head.number),
             Err(ReadError::NotFound) => None,
             Err(error) => panic!("get_head: {error:?}"),

@@ -31,7 +31,7 @@ pub struct Reader {
 
 impl Reader {
     /// A reader that resumes at a cursor.
-    pub fn behind(cursor: Option<ExportCursor>) -> Self {
+    pub fn resume(cursor: Option<ExportCursor>) -> Self {
         Self { cursor, ..Self::default() }
     }
 

@@ -167,7 +167,7 @@ pub async fn transactions_with_a_key_come_page_by_page<T: Transport>(client: &Cl
         rest += some.len();
     }
     assert_eq!(rest, 4, "one was handed out and is gone, two stay");
-    assert!(KeyPager::new(b"nobody has this", 0).all(client).await.unwrap().is_empty());
+    assert!(KeyPager::new(b"no such key", 0).all(client).await.unwrap().is_empty());
     let error = KeyPager::new(&[0; 65], 0).all(client).await.unwrap_err();
     assert!(matches!(error, Error::Refused(KeyError::KeyTooLong { limit: 64 })), "{error:?}");
 }

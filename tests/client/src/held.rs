@@ -30,7 +30,7 @@ pub async fn a_refusal_names_the_holder_and_the_block_is_accepted_after_pruning<
             }
         }
     }
-    let (block, held_by) = held.expect("emergency water is reached");
+    let (block, held_by) = held.expect("the emergency watermark is reached");
     assert_eq!(held_by, HeldBy::Exporter(name.clone()));
     let status = client.get_prune_status().await.unwrap();
     assert_eq!(status.held_by, Some(held_by));

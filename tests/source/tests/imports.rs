@@ -55,7 +55,7 @@ fn upward(graph: &Graph) -> BTreeSet<String> {
 }
 
 /// Files outside `state/` that add methods to `State`.
-fn strangers(graph: &Graph) -> Vec<&Path> {
+fn files_that_extend_state(graph: &Graph) -> Vec<&Path> {
     let of_state = graph.inherent.iter().filter(|inherent| inherent.name == "State" && module(&inherent.of) == "state");
     of_state.map(|inherent| inherent.file.as_path()).filter(|file| module(file) != "state").collect()
 }
@@ -68,7 +68,7 @@ fn files_in_cycles(graph: &Graph) -> usize {
 fn no_file_of_the_canister_imports_a_higher_layer() {
     let graph = read(&root().join("canister")).unwrap();
     assert_eq!(upward(&graph), BTreeSet::new());
-    assert_eq!(strangers(&graph), [] as [&Path; 0]);
+    assert_eq!(files_that_extend_state(&graph), [] as [&Path; 0]);
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn no_files_import_each_other_in_a_cycle() {
 }
 
 /// Imports from one model to another.
-fn shared(graph: &Graph) -> Vec<&(PathBuf, PathBuf)> {
+fn imports_between_models(graph: &Graph) -> Vec<&(PathBuf, PathBuf)> {
     let is_shared = |from: &Path, to: &Path| {
         let both = [module(from), module(to)];
         both[0] != both[1] && both.iter().all(|module| MODELS.contains(module))
@@ -92,7 +92,7 @@ fn shared(graph: &Graph) -> Vec<&(PathBuf, PathBuf)> {
 /// Models with shared code would share faults.
 #[test]
 fn no_model_imports_another_model_or_the_canister() {
-    assert_eq!(shared(&read(&root().join("model")).unwrap()), [] as [&(PathBuf, PathBuf); 0]);
+    assert_eq!(imports_between_models(&read(&root().join("model")).unwrap()), [] as [&(PathBuf, PathBuf); 0]);
     let manifest = std::fs::read_to_string(root().join("model/Cargo.toml")).unwrap();
     let dependencies = manifest.split("[dependencies]").nth(1).unwrap();
     let own: Vec<&str> = dependencies.lines().filter(|line| line.starts_with("coppice")).collect();
@@ -104,7 +104,7 @@ fn no_model_imports_another_model_or_the_canister() {
         ("documents/record.rs", "use crate::records::Record;"),
         ("transactions.rs", "pub struct Tx;"),
     ]);
-    assert_eq!(shared(&planted), [&("documents/record.rs".into(), "records.rs".into())]);
+    assert_eq!(imports_between_models(&planted), [&("documents/record.rs".into(), "records.rs".into())]);
 }
 
 /// A crate with these files and the canister's layers.
@@ -141,14 +141,14 @@ fn a_planted_upward_import_is_found_however_it_is_written() {
     let test = "#[cfg(test)] mod tests { use crate::api::Page; }\n#[cfg(feature = \"bench\")] use crate::api::Page;";
     for text in ["use crate::text;", "pub use other::api::Page;", test, "// use crate::api::Page;"] {
         let graph = planted(&[lib, api, state, control, ("storage.rs", text), ("text.rs", "")]);
-        assert_eq!((upward(&graph), strangers(&graph)), (BTreeSet::new(), vec![]), "{text}");
+        assert_eq!((upward(&graph), files_that_extend_state(&graph)), (BTreeSet::new(), vec![]), "{text}");
     }
     let text = "use crate::storage::Of;";
     let graph = planted(&[lib, api, state, control, ("storage.rs", "pub struct Of;"), ("text.rs", text)]);
     assert_eq!(upward(&graph), BTreeSet::from(["text.rs imports Of of storage.rs".to_owned()]));
     let text = "use crate::state::State; impl State { fn page(&self) {} }";
     let graph = planted(&[lib, ("api.rs", text), state, control, ("storage.rs", ""), ("text.rs", "")]);
-    assert_eq!(strangers(&graph), [Path::new("api.rs")]);
+    assert_eq!(files_that_extend_state(&graph), [Path::new("api.rs")]);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use coppice_interface::access::FEEDERS;
 use coppice_interface::methods::{Method, TABLE};
 use coppice_interface::*;
 use coppice_tests::blocks::hash;
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use coppice_tests::proxy::Proxy;
 use std::collections::BTreeMap;
@@ -56,7 +56,7 @@ struct Caller {
 }
 
 /// The anonymous caller, a stranger, each role, a controller; each of them from outside and as a canister.
-fn everybody(coppice: &Coppice) -> Vec<Caller> {
+fn callers(coppice: &Coppice) -> Vec<Caller> {
     let ic = coppice.ic.as_ref();
     let controller = Who::Controller.principal();
     let caller = |name: &str, roles: &[Role], outside: Principal| {
@@ -76,10 +76,10 @@ fn everybody(coppice: &Coppice) -> Vec<Caller> {
             if role == Role::Exporter {
                 let exporter = Exporter { name: format!("e{}", principal.to_text().replace('-', ".")), principal };
                 let exporter = Exporter { name: exporter.name.chars().take(32).collect(), ..exporter };
-                coppice.operator().register_exporter(&exporter).told().unwrap();
+                coppice.operator().register_exporter(&exporter).answer().unwrap();
             } else {
                 let grant = Grant { principal, role };
-                coppice.operator().grant_role(&grant).told().unwrap();
+                coppice.operator().grant_role(&grant).answer().unwrap();
             }
         }
         all.push(caller);
@@ -91,13 +91,13 @@ fn everybody(coppice: &Coppice) -> Vec<Caller> {
 
 /// The state that calls could have changed.
 fn state(coppice: &Coppice) -> (Vec<Grant>, Config, UtxoPrunerStatus, Option<PrunePolicy>, StorageStatus) {
-    let _: Health = coppice.anyone().health().told();
+    let _: Health = coppice.anyone().health().answer();
     (
-        coppice.anyone().list_roles().told(),
-        coppice.anyone().get_config().told(),
-        coppice.anyone().get_pruner_status().told(),
-        coppice.anyone().get_prune_policy().told(),
-        coppice.anyone().get_storage_status().told(),
+        coppice.anyone().list_roles().answer(),
+        coppice.anyone().get_config().answer(),
+        coppice.anyone().get_pruner_status().answer(),
+        coppice.anyone().get_prune_policy().answer(),
+        coppice.anyone().get_storage_status().answer(),
     )
 }
 
@@ -106,13 +106,13 @@ fn state(coppice: &Coppice) -> (Vec<Grant>, Config, UtxoPrunerStatus, Option<Pru
 #[test]
 fn every_method_admits_the_tables_roles_by_ingress_by_query_and_from_a_canister() {
     let coppice = Coppice::new();
-    let everybody = everybody(&coppice);
+    let callers = callers(&coppice);
     let table = table();
     let before = state(&coppice);
     let (mut outside, mut queried, mut inside, mut admitted) = (0, 0, 0, 0);
     for (method, is_query) in methods() {
         let garbage = b"not candid".to_vec();
-        for caller in &everybody {
+        for caller in &callers {
             let has = |roles: &[Role]| caller.roles.iter().any(|role| roles.contains(role));
             let (may_outside, may_inside) = match table[method.as_str()].roles {
                 [] => (!caller.roles.is_empty(), true),
@@ -156,9 +156,9 @@ fn every_method_admits_the_tables_roles_by_ingress_by_query_and_from_a_canister(
 #[test]
 fn every_role_can_call_its_methods() {
     let coppice = Coppice::new();
-    let everybody = everybody(&coppice);
+    let callers = callers(&coppice);
     coppice.append_plain(0..3, 100);
-    let by = |name: &str| everybody.iter().find(|caller| caller.name == name).expect("a caller");
+    let by = |name: &str| callers.iter().find(|caller| caller.name == name).expect("a caller");
     let parts = |deletions: CompleteBlobDeletions| encode_args((deletions,)).unwrap();
     let none =
         CompleteBlobDeletions { completed_ids: vec![], failed_ids: vec![], max_retries: 1, ..Default::default() };
@@ -188,7 +188,7 @@ fn every_role_can_call_its_methods() {
     }
     // The audit log is also a query, and is refused to all others.
     let arg = encode_args((None::<u64>, 10u32)).unwrap();
-    for caller in &everybody {
+    for caller in &callers {
         let may = caller.roles.iter().any(|role| [Role::Observer, Role::Operator, Role::Admin].contains(role));
         let answer = coppice.ic.query(coppice.id, caller.outside, "get_audit_log", arg.clone());
         assert_eq!(answer.is_ok(), may, "{}: {answer:?}", caller.name);
@@ -199,21 +199,21 @@ fn every_role_can_call_its_methods() {
 fn roles_are_granted_revoked_listed_and_survive_an_upgrade() {
     let coppice = Coppice::new();
     let stranger = Grant { principal: Who::Stranger.principal(), role: Role::Admin };
-    let may = |coppice: &Coppice| coppice.by(Who::Stranger).grant_role(&stranger).heard().is_ok();
+    let may = |coppice: &Coppice| coppice.by(Who::Stranger).grant_role(&stranger).try_answer().is_ok();
     assert!(!may(&coppice));
-    assert_eq!(coppice.operator().grant_role(&stranger).told(), Ok(()));
+    assert_eq!(coppice.operator().grant_role(&stranger).answer(), Ok(()));
     assert!(may(&coppice));
     coppice.upgrade();
     assert!(may(&coppice), "after an upgrade too");
     let producer = Grant { principal: Who::Producer.principal(), role: Role::Producer };
     let mut expected = vec![producer, stranger];
     expected.sort();
-    assert_eq!(coppice.anyone().list_roles().told(), expected);
-    assert!(coppice.operator().revoke_role(&stranger).told());
-    assert!(!coppice.operator().revoke_role(&stranger).told());
+    assert_eq!(coppice.anyone().list_roles().answer(), expected);
+    assert!(coppice.operator().revoke_role(&stranger).answer());
+    assert!(!coppice.operator().revoke_role(&stranger).answer());
     assert!(!may(&coppice));
     let anonymous = Grant { principal: Who::Anonymous.principal(), role: Role::Producer };
-    assert_eq!(coppice.operator().grant_role(&anonymous).told(), Err(RoleError::Anonymous));
+    assert_eq!(coppice.operator().grant_role(&anonymous).answer(), Err(RoleError::Anonymous));
 }
 
 #[test]
@@ -221,14 +221,14 @@ fn an_upgrade_applies_new_settings_and_ignores_an_install_argument() {
     let coppice = Coppice::new();
     let change = ConfigChange { verify_segments: Some(false), ..ConfigChange::default() };
     coppice.upgrade_with(Some(CanisterArg::Upgrade(Some(change)))).unwrap();
-    let config: Config = coppice.anyone().get_config().told();
+    let config: Config = coppice.anyone().get_config().answer();
     assert!(!config.verify_segments);
     coppice.upgrade_with(Some(CanisterArg::Init(InitArg::default()))).unwrap();
-    assert_eq!(coppice.anyone().get_config().told(), config);
+    assert_eq!(coppice.anyone().get_config().answer(), config);
     let bad = ConfigChange { upload_expiry_secs: Some(0), ..ConfigChange::default() };
     let reject = coppice.upgrade_with(Some(CanisterArg::Upgrade(Some(bad)))).unwrap_err();
     assert!(reject.message.contains("upload_expiry_secs"), "{reject:?}");
-    assert_eq!(coppice.anyone().get_config().told(), config, "a refused upgrade changes nothing");
+    assert_eq!(coppice.anyone().get_config().answer(), config, "a refused upgrade changes nothing");
 }
 
 #[test]
@@ -250,12 +250,12 @@ fn the_operator_and_admin_roles_are_separate() {
     // Both the operator and the admin register exporters.
     for (by, who) in [(Who::Operator, Who::Exporter), (Who::Admin, Who::Archive)] {
         let exporter = Exporter { name: who.name(), principal: who.principal() };
-        assert_eq!(coppice.by(by).register_exporter(&exporter).told(), Ok(()), "{by:?}");
+        assert_eq!(coppice.by(by).register_exporter(&exporter).answer(), Ok(()), "{by:?}");
     }
     // A role alone makes no exporter.
     let exporter = Grant { principal: Who::Exporter.principal(), role: Role::Exporter };
-    let refused: Result<(), RoleError> = coppice.by(Who::Admin).grant_role(&exporter).told();
+    let refused: Result<(), RoleError> = coppice.by(Who::Admin).grant_role(&exporter).answer();
     assert!(matches!(refused, Err(RoleError::RegisterExporter { why }) if why.contains("register_exporter")));
-    assert_eq!(coppice.by(Who::Admin).grant_role(&grant).told(), Ok(()));
-    assert!(coppice.by(Who::Operator).grant_role(&grant).heard().is_ok(), "now it is one");
+    assert_eq!(coppice.by(Who::Admin).grant_role(&grant).answer(), Ok(()));
+    assert!(coppice.by(Who::Operator).grant_role(&grant).try_answer().is_ok(), "the operator is an admin now");
 }

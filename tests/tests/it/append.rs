@@ -2,7 +2,7 @@
 
 use coppice_interface::*;
 use coppice_tests::blocks::{self, block, hash, id, plain, seal};
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, default_arg};
 use serde_bytes::ByteBuf;
 
@@ -73,7 +73,7 @@ fn an_oversized_part_is_refused_with_its_limit() {
     // Blocks of more than 256 MiB can only be announced.
     let (mut begin, _) = blocks::upload(&plain(1, 0, 10), 1 << 20);
     begin.lengths[0] = 256 << 20;
-    let error = coppice.producer().begin_block(&begin).told().unwrap_err();
+    let error = coppice.producer().begin_block(&begin).answer().unwrap_err();
     assert_eq!(error, AppendError::TooLarge { what: "block".into(), limit: 256 << 20 });
 }
 
@@ -112,11 +112,11 @@ fn digests_are_checked_if_the_setting_is_on() {
     let mut wrong = plain(1, 2, 50);
     wrong.sha256[1] = ByteBuf::from(vec![0; 32]);
     let change = ConfigChange { verify_segments: Some(true), ..ConfigChange::default() };
-    coppice.operator().set_config(&change).told().unwrap();
+    coppice.operator().set_config(&change).answer().unwrap();
     assert!(matches!(refused(&coppice, &wrong), AppendError::BadEncoding { segment: 1, at: 0, .. }));
     assert_eq!(coppice.append(&plain(1, 2, 50)), Ok(()));
     let change = ConfigChange { verify_segments: Some(false), ..ConfigChange::default() };
-    coppice.operator().set_config(&change).told().unwrap();
+    coppice.operator().set_config(&change).answer().unwrap();
     let wrong = AppendBlock { sha256: wrong.sha256, ..plain(2, 2, 50) };
     assert_eq!(coppice.append(&wrong), Ok(()), "the producer's declaration is only kept");
 }
@@ -140,13 +140,13 @@ fn append_at_the_emergency_watermark_names_what_holds_pruning_back() {
     }
     let next = plain(number, 3, 10);
     assert_eq!(refused(&coppice, &next), AppendError::CapacityExhausted { held_by: HeldBy::PruneLag });
-    coppice.operator().set_pruning_enabled(false).told().unwrap();
+    coppice.operator().set_pruning_enabled(false).answer().unwrap();
     assert_eq!(refused(&coppice, &next), AppendError::CapacityExhausted { held_by: HeldBy::Disabled });
-    assert!(!coppice.anyone().health().told().healthy);
-    coppice.operator().set_pruning_enabled(true).told().unwrap();
+    assert!(!coppice.anyone().health().answer().healthy);
+    coppice.operator().set_pruning_enabled(true).answer().unwrap();
     coppice.pass(3_600);
-    assert_eq!(coppice.append(&next), Ok(()), "the daemon came round");
-    assert!(coppice.anyone().health().told().healthy);
+    assert_eq!(coppice.append(&next), Ok(()), "the daemon ran");
+    assert!(coppice.anyone().health().answer().healthy);
 }
 
 #[test]
@@ -161,24 +161,24 @@ fn append_at_the_operators_cap_is_out_of_space() {
         }
     };
     assert_eq!(error, AppendError::OutOfSpace);
-    assert!(number > 10, "{number} blocks of 1.9 MB fit into 256 MiB beside the reserve");
+    assert!(number > 10, "{number} blocks of 1.9 MB fit into 256 MiB besides the reserve");
     assert_eq!(refused(&coppice, &plain(number, 1, 1_900_000)), AppendError::OutOfSpace);
-    let health: Health = coppice.anyone().health().told();
+    let health: Health = coppice.anyone().health().answer();
     assert!(health.problems.iter().any(|problem| problem.code == ProblemCode::MemoryAtCap), "{health:?}");
     let change = ConfigChange { max_stable_pages: Some(8_192), ..ConfigChange::default() };
-    coppice.operator().set_config(&change).told().unwrap();
+    coppice.operator().set_config(&change).answer().unwrap();
     assert_eq!(coppice.append(&plain(number, 1, 1_900_000)), Ok(()));
-    assert!(coppice.anyone().health().told().problems.iter().all(|problem| problem.code != ProblemCode::MemoryAtCap));
+    assert!(coppice.anyone().health().answer().problems.iter().all(|problem| problem.code != ProblemCode::MemoryAtCap));
 }
 
 #[test]
 fn append_while_an_upload_is_open_is_refused() {
     let coppice = with_head_at(0);
     let (begin, _) = blocks::upload(&plain(1, 1, 1_000), 100);
-    coppice.producer().begin_block(&begin).told().unwrap();
+    coppice.producer().begin_block(&begin).answer().unwrap();
     assert!(matches!(refused(&coppice, &plain(1, 1, 1_000)), AppendError::UploadOpen { .. }));
-    assert_eq!(coppice.append(&plain(0, 2, 300)), Ok(()), "what is kept already is Ok all the same");
-    assert_eq!(coppice.producer().abort_block(1u64).told(), Ok(true));
+    assert_eq!(coppice.append(&plain(0, 2, 300)), Ok(()), "a kept block is still Ok");
+    assert_eq!(coppice.producer().abort_block(1u64).answer(), Ok(true));
     assert_eq!(coppice.append(&plain(1, 1, 1_000)), Ok(()));
 }
 
@@ -192,13 +192,13 @@ fn a_repeated_id_gives_its_newest_transaction() {
     assert_eq!(coppice.location(twice), Ok((1, 3)));
     coppice.set_policy(PrunePolicyArg { retain_blocks: Some(1), ..PrunePolicyArg::default() }).unwrap();
     coppice.prune_now(1);
-    assert_eq!(coppice.location(twice), Ok((1, 3)), "only the oldest block's own entry went");
+    assert_eq!(coppice.location(twice), Ok((1, 3)), "only the oldest block's own entry is removed");
     assert_eq!(coppice.location(id(2)), Err(ReadError::NotFound));
     let table = coppice.prune_status().transaction_index;
     assert_eq!(
         (table.entries, table.debt),
         (5, 2),
-        "the newest of the repeated one, id 2, 3, 4, 5; two at most are stale"
+        "the newest of the repeated id, ids 2, 3, 4, 5; at most two are stale"
     );
     assert_eq!(coppice.prune_now(10).dropped, 1);
     assert_eq!(coppice.storage().index_entries, 4, "id 3, 4, 5 and the newest of the repeated one");

@@ -4,7 +4,7 @@ use candid::{CandidType, Principal, encode_args};
 use coppice_interface::methods::TABLE;
 use coppice_interface::*;
 use coppice_tests::blocks::{block_id, hash, plain, upload};
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use coppice_tests::proxy::Proxy;
 use serde_bytes::ByteBuf;
@@ -107,7 +107,7 @@ fn every_change_by_an_operator_or_an_admin_is_noted() {
     // Upload methods are noted only if an operator acts on another caller's upload.
     let large = plain(20, 2, 1_000);
     let (begin, chunks) = upload(&large, 600);
-    world.coppice.producer().begin_block(&begin).told().unwrap();
+    world.coppice.producer().begin_block(&begin).answer().unwrap();
     world.coppice.put(20, 0, chunks[0].clone()).unwrap();
     let put = |chunk: u32| PutBlockChunk { number: 20, chunk, bytes: ByteBuf::from(chunks[chunk as usize].clone()) };
     let missing = |n: u32| format!("upload = block 20, {n} of {} chunks missing", chunks.len());
@@ -118,7 +118,7 @@ fn every_change_by_an_operator_or_an_admin_is_noted() {
     let before = format!("head = 19; blocks = 16; {}", missing(0));
     world.noted("commit_block", block_id(&large), [&before, "head = 20; blocks = 17; upload = none", "Ok"]);
     let (begin, chunks) = upload(&plain(21, 2, 1_000), 600);
-    world.coppice.producer().begin_block(&begin).told().unwrap();
+    world.coppice.producer().begin_block(&begin).answer().unwrap();
     let open = format!("upload = block 21, {n} of {n} chunks missing", n = chunks.len());
     world.noted("abort_block", 20u64, ["", "", "OtherUpload"]);
     world.noted("abort_block", 21u64, [&open, "upload = none", "Ok"]);
@@ -138,7 +138,7 @@ fn every_change_by_an_operator_or_an_admin_is_noted() {
     world.noted("set_heights", heights, [before, after, "Ok"]);
     world.noted("cancel_prune_job", 1u64, ["pending = job 1", "pending = none", "Ok"]);
     world.noted("cancel_prune_job", 1u64, ["", "", "NotOpen"]);
-    world.coppice.producer().set_block_assembly_state(UtxoBlockAssemblyState::Running).told();
+    world.coppice.producer().set_block_assembly_state(UtxoBlockAssemblyState::Running).answer();
     // Records that are due above the height are left to a second job.
     let before = "last_processed_height = 300; pending = none";
     world.noted("prune_utxos", 350u32, [before, "last_processed_height = 350; pending = job 3", "Ok"]);
@@ -199,10 +199,10 @@ fn entries_survive_upgrades_and_an_upgrade_with_settings_adds_one() {
 fn a_height_that_only_an_operator_may_notify_is_noted() {
     let coppice = Coppice::new();
     let both = Grant { principal: Who::Controller.principal(), role: Role::Producer };
-    coppice.operator().grant_role(&both).told().unwrap();
+    coppice.operator().grant_role(&both).answer().unwrap();
     let granted = newest(&coppice).unwrap();
     let tell = |who: Who, height: u32| -> Result<UtxoNotifyOutcome, UtxoPrunerError> {
-        coppice.by(who).notify_block_persisted(height).told()
+        coppice.by(who).notify_block_persisted(height).answer()
     };
     tell(Who::Producer, 100).unwrap();
     tell(Who::Controller, 101).unwrap();
@@ -227,8 +227,8 @@ fn calls_within_an_hour_are_one_entry_with_the_first_and_last_state() {
     coppice.upgrade();
     set(Some(8), Some(true));
     set(Some(9), None);
-    coppice.operator().prune_now(0).told().unwrap_err();
-    coppice.operator().prune_now(1).told().unwrap_err();
+    coppice.operator().prune_now(0).answer().unwrap_err();
+    coppice.operator().prune_now(1).answer().unwrap_err();
     let entries = page(&coppice, None, 0).entries;
     let [refused, changed] = &entries[..] else { panic!("{entries:?}") };
     assert_eq!((changed.number, changed.first_time, changed.calls), (0, first.first_time, 3));
@@ -253,7 +253,7 @@ fn no_number_of_an_operators_calls_overwrites_the_entries_of_others() {
     let coppice = Coppice::with(InitArg { operators, ..default_arg() });
     let history = |who: Who, max_job_history: u32| {
         let change = UtxoPrunerSettingsChange { max_job_history: Some(max_job_history), ..Default::default() };
-        coppice.by(who).set_pruner_settings(&change).told().unwrap();
+        coppice.by(who).set_pruner_settings(&change).answer().unwrap();
     };
     let (message_bucket, messages_per_minute) = (Some(1_000_000), None);
     coppice.configure(ConfigChange { message_bucket, messages_per_minute, ..ConfigChange::default() });
@@ -263,8 +263,8 @@ fn no_number_of_an_operators_calls_overwrites_the_entries_of_others() {
     for call in 0..10_000 {
         history(Who::Operator, 20 + call % 2);
         if call % 10 == 0 {
-            coppice.by(Who::Operator).prune_now(0).told().unwrap_err();
-            coppice.by(Who::Operator).acknowledge_faults(0).told();
+            coppice.by(Who::Operator).prune_now(0).answer().unwrap_err();
+            coppice.by(Who::Operator).acknowledge_faults(0).answer();
         }
     }
     let all = page(&coppice, None, 0).entries;
@@ -286,7 +286,7 @@ fn the_longest_argument_is_truncated() {
     let coppice = Coppice::new();
     let proxy = Proxy::new(coppice.ic.as_ref(), Who::Controller.principal());
     let grant = Grant { principal: proxy.principal(), role: Role::Operator };
-    coppice.operator().grant_role(&grant).told().unwrap();
+    coppice.operator().grant_role(&grant).answer().unwrap();
     let exporter = Exporter { name: "x".repeat(1_900_000), principal: Who::Archive.principal() };
     let arg = encode_args((exporter,)).unwrap();
     proxy.update(coppice.ic.as_ref(), coppice.id, "register_exporter", &arg).unwrap();

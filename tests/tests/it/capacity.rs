@@ -3,7 +3,7 @@
 
 use coppice_interface::*;
 use coppice_tests::blocks::{hash, plain};
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who};
 
 const MB: usize = 1_000_000;
@@ -46,7 +46,7 @@ fn a_target_of_32_mib_bounds_blocks_of_a_megabyte_with_the_default_policy() {
         assert!(status.capacity_bytes <= marks(&status).low, "{status:?}");
         next = refused;
     }
-    assert!(next > 70 && coppice.anyone().health().told().healthy);
+    assert!(next > 70 && coppice.anyone().health().answer().healthy);
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn an_acknowledgement_while_appends_are_refused_prunes_at_once() {
     assert_eq!((coppice.prune_status().ticks, coppice.prune_status().pruned_before_block), (ticks, pruned));
     // While pruning is switched off, no tick is triggered either.
     let (next, _) = fill(&coppice, next + 2);
-    coppice.operator().set_pruning_enabled(false).told().unwrap();
+    coppice.operator().set_pruning_enabled(false).answer().unwrap();
     coppice.pass(60);
     let ticks = coppice.prune_status().ticks;
     coppice.ack(Who::Exporter, next - 1, &hash(next - 1)).unwrap();
@@ -97,7 +97,7 @@ fn an_acknowledgement_while_appends_are_refused_prunes_at_once() {
 fn two_blocks_above_the_emergency_watermark_are_kept_and_health_names_the_needed_target() {
     let coppice = bounded(24 * u64::from(LOG_CLASS));
     let raised = || {
-        let problems = coppice.anyone().health().told().problems;
+        let problems = coppice.anyone().health().answer().problems;
         problems.into_iter().find(|problem| problem.code == ProblemCode::FloorHolds)
     };
     coppice.append(&plain(0, 3, MB)).unwrap();
@@ -110,7 +110,7 @@ fn two_blocks_above_the_emergency_watermark_are_kept_and_health_names_the_needed
         assert_eq!((status.held_by, status.floor_block), (Some(HeldBy::Floor), Some(number - 2)));
         let plan = coppice.plan().unwrap();
         assert_eq!((plan.held_by, plan.floor_block, plan.blocks), (Some(HeldBy::Floor), Some(number - 2), 0));
-        let problem = raised().expect("it is said");
+        let problem = raised().expect("the problem is raised");
         assert!(problem.severity == Severity::Warning && problem.message.contains("appends go on"), "{problem:?}");
         coppice.append(&plain(number, 3, MB)).unwrap();
         // The first of the three blocks may be pruned, but a tick has not pruned it yet.
@@ -120,14 +120,14 @@ fn two_blocks_above_the_emergency_watermark_are_kept_and_health_names_the_needed
         coppice.pass(60);
     }
     // A reorg of one block is possible, and no kept block builds on a pruned one.
-    let deeper = coppice.producer().rollback_to(3u64).told();
+    let deeper = coppice.producer().rollback_to(3u64).answer();
     assert_eq!(deeper, Err(RollbackError::Pruned { first_available: 4 }));
-    coppice.producer().rollback_to(4u64).told().unwrap();
+    coppice.producer().rollback_to(4u64).answer().unwrap();
     coppice.pass(60);
     coppice.append(&plain(5, 3, MB)).unwrap();
     assert_eq!(coppice.chain().len(), 2);
     // The target that the message names suffices, and 1 MiB less does not.
-    let message = raised().expect("it is said").message;
+    let message = raised().expect("the problem is raised").message;
     let needed: u64 = message.rsplit_once("target_bytes of ").unwrap().1.split(' ').next().unwrap().parse().unwrap();
     let set = |target| coppice.set_policy(PrunePolicyArg { target_bytes: Some(target), ..Default::default() }).unwrap();
     set(needed - (1 << 20));
@@ -154,7 +154,7 @@ fn the_floor_is_reported_if_it_keeps_blocks_that_age_would_prune() {
     assert_eq!(floor(PrunePolicyArg { retain_days: Some(100_000), ..arg() }), (None, None, false));
     assert_eq!(floor(PrunePolicyArg { retain_days: Some(2), ..arg() }), (Some(HeldBy::Floor), Some(3), true));
     coppice.pass(60);
-    assert_eq!(coppice.prune_status().pruned_before_block, 3, "sixteen behind the head stay, by default");
+    assert_eq!(coppice.prune_status().pruned_before_block, 3, "by default sixteen blocks below the head are kept");
     assert_eq!(floor(arg()), (Some(HeldBy::Floor), Some(3), false));
     let fewer = PrunePolicyArg { retain_blocks: Some(4), ..arg() };
     assert_eq!(floor(fewer), (Some(HeldBy::Floor), Some(15), true), "a smaller count takes its place");

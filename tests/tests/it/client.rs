@@ -6,7 +6,7 @@ use coppice_client::{Client, Embedded};
 use coppice_client_tests::{NAMES, ROLES, init_arg, run};
 use coppice_ic::{Backend, Ic};
 use coppice_interface::{Grant, InitArg};
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who};
 use coppice_tests::wasm;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Gives a caller the roles that the client tests need.
 fn for_caller(coppice: &Coppice, caller: Principal) {
     for role in ROLES {
-        coppice.operator().grant_role(&Grant { principal: caller, role }).told().unwrap();
+        coppice.operator().grant_role(&Grant { principal: caller, role }).answer().unwrap();
     }
 }
 
@@ -26,7 +26,7 @@ fn with_a_caller() -> (Coppice, Principal) {
     let caller = coppice.ic.create_canister(controller);
     coppice.ic.install(caller, wasm::example("coppice_client_tests"), encode_args(()).unwrap(), controller);
     for_caller(&coppice, caller);
-    coppice.operator().grant_role(&Grant { principal: caller, role: coppice_interface::Role::Admin }).told().unwrap();
+    coppice.operator().grant_role(&Grant { principal: caller, role: coppice_interface::Role::Admin }).answer().unwrap();
     (coppice, caller)
 }
 
@@ -39,7 +39,7 @@ fn all_client_tests_pass_on_the_embedded_host() {
     for name in NAMES {
         pollster::block_on(run(name, &client, caller));
     }
-    assert!(coppice.anyone().health().told().healthy);
+    assert!(coppice.anyone().health().answer().healthy);
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn all_client_tests_pass_inside_a_canister() {
         let answer = coppice.ic.update(caller, Principal::anonymous(), "run", arg);
         answer.unwrap_or_else(|reject| panic!("{name}: {}", reject.message));
     }
-    assert!(coppice.anyone().health().told().healthy);
+    assert!(coppice.anyone().health().answer().healthy);
 }
 
 /// Has the caller canister ask Coppice for its head with a wait of at most `secs` seconds. Returns the reject code and whether the call may
@@ -68,7 +68,7 @@ fn a_calling_canister_learns_of_a_stopped_or_missing_canister() {
     let (coppice, caller) = with_a_caller();
     assert_eq!(waited(&*coppice.ic, caller, coppice.id, 300), (0, false));
     coppice.ic.stop(coppice.id, Who::Controller.principal()).unwrap();
-    assert_eq!(waited(&*coppice.ic, caller, coppice.id, 300), (5, true), "it is upgraded, perhaps");
+    assert_eq!(waited(&*coppice.ic, caller, coppice.id, 300), (5, true), "it may be upgraded");
     coppice.ic.start(coppice.id, Who::Controller.principal()).unwrap();
     // A canister without the methods of Coppice.
     assert_eq!(waited(&*coppice.ic, caller, caller, 300), (5, false));
@@ -106,8 +106,8 @@ fn a_bounded_wait_ends_for_a_silent_canister() {
         (0..5).for_each(|_| coppice.ic.tick());
     }
     coppice.ic.advance_time(Duration::from_secs(12));
-    let told: (u32, bool) = candid::decode_args(&coppice.ic.wait(call).unwrap()).unwrap();
-    assert_eq!(told, (6, true), "nobody knows what came of it");
+    let outcome: (u32, bool) = candid::decode_args(&coppice.ic.wait(call).unwrap()).unwrap();
+    assert_eq!(outcome, (6, true), "the outcome is unknown");
     // The caller is no longer waiting: it can be stopped and started.
     coppice.ic.stop(caller, controller).unwrap();
     coppice.ic.start(caller, controller).unwrap();

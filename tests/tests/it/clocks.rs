@@ -4,7 +4,7 @@
 use coppice_host::Limits;
 use coppice_interface::*;
 use coppice_tests::blocks::{hash, plain};
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn pruned_before(coppice: &Coppice) -> u64 {
 
 /// The status of the exporter, and the clock in seconds.
 fn exporter(coppice: &Coppice) -> (ExporterStatus, u64) {
-    let health: Health = coppice.anyone().health().told();
+    let health: Health = coppice.anyone().health().answer();
     (coppice.export_status().exporters[0].clone(), health.time / NS)
 }
 
@@ -56,7 +56,7 @@ fn exporter_lag_uses_the_clock_and_not_block_timestamps() {
         coppice.pass(30 * DAY);
         let lag = lags_by_the_clock(&coppice, &what);
         assert!((30 * DAY..30 * DAY + 2_000).contains(&lag), "{what}: {lag}");
-        assert_eq!(pruned_before(&coppice), 0, "{what}: it holds them");
+        assert_eq!(pruned_before(&coppice), 0, "{what}: the exporter holds them");
         coppice.ack(Who::Exporter, 0, &hash(0)).unwrap();
         assert!(lags_by_the_clock(&coppice, &what) < 60, "{what}");
         coppice.pass(500);
@@ -64,7 +64,7 @@ fn exporter_lag_uses_the_clock_and_not_block_timestamps() {
         coppice.ack(Who::Exporter, 1, &hash(1)).unwrap();
         coppice.pass(30 * DAY);
         assert_eq!(exporter(&coppice).0.lag_seconds, 0, "{what}: nothing waits");
-        assert_eq!(pruned_before(&coppice), 1, "{what}: all but the head");
+        assert_eq!(pruned_before(&coppice), 1, "{what}: all except the head");
         // The lag of a new block counts from the last acknowledgement.
         coppice.append(&at(2, time)).unwrap();
         assert!(lags_by_the_clock(&coppice, &what) >= 30 * DAY, "{what}");
@@ -82,10 +82,10 @@ fn retention_by_age_uses_monotonic_time() {
         assert_eq!(pruned_before(&coppice), 0, "{time}");
         coppice.append(&at(5, time)).unwrap();
         coppice.settle(2_000);
-        assert_eq!(pruned_before(&coppice), 5, "{time}: the one that came later is young");
+        assert_eq!(pruned_before(&coppice), 5, "{time}: the later block is young");
         coppice.append(&at(6, 0)).unwrap();
         coppice.settle(2_000);
-        assert_eq!(pruned_before(&coppice), 5, "{time}: no younger than the one before it, whatever it says");
+        assert_eq!(pruned_before(&coppice), 5, "{time}: no older than the previous block, despite its timestamp");
         coppice.settle(30 * DAY);
         assert_eq!((pruned_before(&coppice), coppice.head()), (6, Some(6)), "{time}: a jump of 30 days");
     }
@@ -120,7 +120,7 @@ fn a_clock_that_stands_still_and_then_jumps_changes_nothing_but_ages() {
     }
     let (status, now) = exporter(&coppice);
     assert_eq!((status.lag_seconds, status.lag_blocks, now), (0, 50, start));
-    let header: Result<BlockHeader, ReadError> = coppice.anyone().get_block_header(49u64).told();
+    let header: Result<BlockHeader, ReadError> = coppice.anyone().get_block_header(49u64).answer();
     assert_eq!(header.unwrap().monotonic_timestamp, start, "no later than the clock");
     assert_eq!((pruned_before(&coppice), coppice.prune_status().need_prune), (0, false));
     coppice.ack(Who::Exporter, 29, &hash(29)).unwrap();
@@ -135,6 +135,6 @@ fn a_clock_that_stands_still_and_then_jumps_changes_nothing_but_ages() {
     let status = coppice.prune_status();
     assert_eq!((status.pruned_before_block, status.faults), (49, 0));
     assert_eq!(status.set_aside, Vec::<String>::new(), "nothing has trapped: it was the clock");
-    let health: Health = coppice.anyone().health().told();
+    let health: Health = coppice.anyone().health().answer();
     assert!(health.healthy, "{health:?}");
 }

@@ -4,7 +4,7 @@
 use coppice_host::{CanisterSettings, CanisterStatus, Host, Kind, Limits, Outcome};
 use coppice_interface::*;
 use coppice_tests::blocks::{hash, plain, upload};
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use coppice_tests::transactions::Tx;
 use std::time::Duration;
@@ -35,7 +35,7 @@ fn settings(coppice: &Coppice, host: &Host, settings: CanisterSettings) {
 }
 
 fn configure(coppice: &Coppice, change: ConfigChange) -> Result<Config, ConfigError> {
-    coppice.operator().set_config(&change).told()
+    coppice.operator().set_config(&change).answer()
 }
 
 fn problems(coppice: &Coppice) -> Vec<ProblemCode> {
@@ -43,7 +43,7 @@ fn problems(coppice: &Coppice) -> Vec<ProblemCode> {
 }
 
 /// A canister that accepts blocks however few cycles it has.
-fn fed_to_the_last() -> (Coppice, std::sync::Arc<Host>) {
+fn without_feed_limit() -> (Coppice, std::sync::Arc<Host>) {
     let (coppice, host) = Coppice::embedded(default_arg());
     configure(&coppice, ConfigChange { feed_min_liquid_cycles: Some(1), ..ConfigChange::default() }).unwrap();
     (coppice, host)
@@ -51,7 +51,7 @@ fn fed_to_the_last() -> (Coppice, std::sync::Arc<Host>) {
 
 /// A canister whose next block needs another bucket of memory, and that block.
 fn full() -> (Coppice, std::sync::Arc<Host>, AppendBlock) {
-    let (coppice, host) = fed_to_the_last();
+    let (coppice, host) = without_feed_limit();
     for number in 0.. {
         let (checkpoint, billed) = (host.checkpoint(), coppice.storage().billed_bytes);
         let block = plain(number, 1, BODY);
@@ -96,7 +96,7 @@ fn growth_that_cannot_be_paid_is_refused_with_the_missing_cycles() {
             set_liquid(&coppice, &host, edge * percent / 100);
             host.take_executions();
             let (before, billed) = (coppice.head(), coppice.storage().billed_bytes);
-            let answer = coppice.producer().append_block(&block).heard();
+            let answer = coppice.producer().append_block(&block).try_answer();
             assert_eq!(trapped(&host), Vec::<String>::new(), "{days} days, {percent} %");
             match answer {
                 Ok(Ok(())) => grown += 1,
@@ -162,10 +162,10 @@ fn reserved_limit(coppice: &Coppice, host: &Host, cycles: u128) {
 fn the_reservation_limit_is_not_exceeded() {
     let (coppice, host, block) = on_a_full_subnet();
     host.take_executions();
-    let (mut number, mut said) = (block.number, None);
+    let (mut number, mut reported) = (block.number, None);
     let missing = loop {
-        if said.is_none() && problems(&coppice).contains(&ProblemCode::ReservationLimit) {
-            said = Some(number);
+        if reported.is_none() && problems(&coppice).contains(&ProblemCode::ReservationLimit) {
+            reported = Some(number);
         }
         match coppice.append(&plain(number, 1, BODY)) {
             Ok(()) => number += 1,
@@ -174,7 +174,7 @@ fn the_reservation_limit_is_not_exceeded() {
         }
         assert!(number < block.number + 100, "5 T are reserved at some time: {:?}", status(&coppice, &host));
     };
-    assert!(said.is_some_and(|said| said < number), "{said:?} of {number}");
+    assert!(reported.is_some_and(|reported| reported < number), "{reported:?} of {number}");
     let reserved = status(&coppice, &host).reserved_cycles;
     assert!(reserved > 4 * T && missing < T, "{reserved}, {missing}");
     assert_eq!(trapped(&host), Vec::<String>::new());
@@ -201,7 +201,7 @@ fn a_setting_above_the_platforms_limit_traps_and_changes_nothing() {
     reserved_limit(&coppice, &host, 0);
     let (chain, billed) = (coppice.head(), coppice.storage().billed_bytes);
     for _ in 0..3 {
-        let reject = coppice.producer().append_block(&block).heard().unwrap_err();
+        let reject = coppice.producer().append_block(&block).try_answer().unwrap_err();
         assert_eq!(reject.error_code, "IC0534", "{reject:?}");
         assert_eq!((coppice.head(), coppice.storage().billed_bytes), (chain, billed));
     }
@@ -216,7 +216,7 @@ fn a_setting_above_the_platforms_limit_traps_and_changes_nothing() {
 fn node_count_and_reservation_limit_are_settings() {
     let arg = InitArg { nodes: Some(34), reserved_cycles_limit: Some(7 * T), ..default_arg() };
     let coppice = Coppice::with(arg);
-    let config: Config = coppice.anyone().get_config().told();
+    let config: Config = coppice.anyone().get_config().answer();
     assert_eq!((config.nodes, config.reserved_cycles_limit), (34, 7 * T));
     for (nodes, fits) in [(0, false), (1, true), (1_000, true), (1_001, false), (u32::MAX, false), (13, true)] {
         let change = ConfigChange { nodes: Some(nodes), ..ConfigChange::default() };
@@ -226,12 +226,12 @@ fn node_count_and_reservation_limit_are_settings() {
     for limit in [0, 1, u128::MAX] {
         let change = ConfigChange { reserved_cycles_limit: Some(limit), ..ConfigChange::default() };
         assert_eq!(configure(&coppice, change).unwrap().reserved_cycles_limit, limit);
-        assert_eq!(coppice.append(&plain(0, 1, 10)), Ok(()), "where nothing is reserved it does not matter");
+        assert_eq!(coppice.append(&plain(0, 1, 10)), Ok(()), "without a reservation the limit does not matter");
     }
     coppice.upgrade();
-    let config: Config = coppice.anyone().get_config().told();
+    let config: Config = coppice.anyone().get_config().answer();
     assert_eq!((config.nodes, config.reserved_cycles_limit), (13, u128::MAX));
-    let default: Config = Coppice::new().anyone().get_config().told();
+    let default: Config = Coppice::new().anyone().get_config().answer();
     assert_eq!((default.nodes, default.reserved_cycles_limit), (13, 5 * T));
 }
 
@@ -243,7 +243,7 @@ fn firings(host: &Host) -> (usize, usize) {
 }
 
 fn with_work() -> (Coppice, std::sync::Arc<Host>) {
-    let (coppice, host) = fed_to_the_last();
+    let (coppice, host) = without_feed_limit();
     coppice.append_plain(0..20, 10);
     let policy = PrunePolicyArg { retain_blocks: Some(5), min_kept_blocks: Some(0), ..PrunePolicyArg::default() };
     coppice.set_policy(policy).unwrap();
@@ -263,7 +263,7 @@ fn a_timer_that_cannot_be_paid_fires_each_round_until_a_message_stops_it() {
     (0..50).for_each(|_| coppice.ic.tick());
     assert_eq!(firings(&host), (50, 0), "a firing each round, and no work");
     // Any message of a caller with a role stops the timer.
-    coppice.operator().acknowledge_faults(0u64).told();
+    coppice.operator().acknowledge_faults(0u64).answer();
     host.take_executions();
     for _ in 0..36 {
         coppice.pass(600);
@@ -280,7 +280,7 @@ fn a_timer_that_cannot_be_paid_fires_each_round_until_a_message_stops_it() {
     coppice.pass(60);
     assert_eq!(coppice.prune_status().pruned_before_block, 15);
     coppice.pass(600);
-    assert!(firings(&host).0 >= 2, "the net is there again");
+    assert!(firings(&host).0 >= 2, "the safety timer fires again");
     assert_eq!(problems(&coppice), []);
 }
 
@@ -293,7 +293,7 @@ fn timers_stop_before_they_cannot_be_paid() {
     coppice.ic.tick();
     let mut number = 20;
     // Each message brings 200 kB, which cost 0.4 G.
-    while coppice.producer().append_block(&plain(number, 1, 200_000)).heard().is_ok() {
+    while coppice.producer().append_block(&plain(number, 1, 200_000)).try_answer().is_ok() {
         host.take_executions();
         coppice.ic.advance_time(Duration::from_secs(10));
         (0..5).for_each(|_| coppice.ic.tick());
@@ -312,7 +312,7 @@ fn timers_stop_before_they_cannot_be_paid() {
     set_liquid(&coppice, &host, 350 * G);
     coppice.upgrade();
     set_liquid(&coppice, &host, 70 * G);
-    coppice.operator().acknowledge_faults(0u64).told();
+    coppice.operator().acknowledge_faults(0u64).answer();
     host.take_executions();
     (0..6).for_each(|_| coppice.pass(600));
     assert!(firings(&host).0 <= 1);
@@ -341,7 +341,7 @@ fn below_min_liquid_cycles_only_the_safety_timer_fires() {
         coppice.pass(10);
     }
     let (fired, worked) = firings(&host);
-    assert!(fired <= 7 && worked == 6, "once in ten minutes, and what was set before: {fired}, {worked}");
+    assert!(fired <= 7 && worked == 6, "once in ten minutes, and the timers set before: {fired}, {worked}");
     let status = coppice.prune_status();
     assert_eq!((status.pruned_before_block, status.held_by), (0, Some(HeldBy::LowCycles)));
     // Appends continue and arm no timer.
@@ -356,7 +356,7 @@ fn below_min_liquid_cycles_only_the_safety_timer_fires() {
 
 /// A policy by age under which 20 blocks become due after a day, with a freezing threshold of `days` days.
 fn by_age(min: u128, days: u64) -> (Coppice, std::sync::Arc<Host>) {
-    let (coppice, host) = fed_to_the_last();
+    let (coppice, host) = without_feed_limit();
     settings(&coppice, &host, CanisterSettings { freezing_threshold: Some(days * DAY), ..CanisterSettings::default() });
     configure(
         &coppice,
@@ -374,7 +374,7 @@ fn by_age(min: u128, days: u64) -> (Coppice, std::sync::Arc<Host>) {
 /// At every balance: either due blocks are pruned, or `health` names missing cycles as the reason.
 #[test]
 fn due_blocks_are_pruned_or_health_reports_missing_cycles() {
-    let (mut pruned, mut said) = (0, 0);
+    let (mut pruned, mut reported) = (0, 0);
     for (min, liquid, days) in [
         (100, 90, 180),
         (100, 125, 180),
@@ -389,8 +389,8 @@ fn due_blocks_are_pruned_or_health_reports_missing_cycles() {
         (1_000, 1_100, 180),
     ] {
         let (coppice, host) = by_age(min * G, days);
-        coppice.producer().set_block_assembly_state(UtxoBlockAssemblyState::Running).told();
-        coppice.producer().notify_block(1_000, true).told().unwrap();
+        coppice.producer().set_block_assembly_state(UtxoBlockAssemblyState::Running).answer();
+        coppice.producer().notify_block(1_000, true).answer().unwrap();
         // An interval timer makes one call for each missed firing, and each call sets cycles aside: the last firings are on time.
         for secs in [601; 160].into_iter().chain([10; 30]) {
             set_liquid(&coppice, &host, liquid * G);
@@ -403,11 +403,11 @@ fn due_blocks_are_pruned_or_health_reports_missing_cycles() {
         let missing = problems.contains(&ProblemCode::CyclesLow) || problems.contains(&ProblemCode::TimersStopped);
         assert_eq!(missing, status.pruned_blocks == 0, "{why}");
         assert_eq!(status.held_by, missing.then_some(HeldBy::LowCycles), "{why}");
-        let job = coppice.anyone().get_pruner_status().told();
+        let job = coppice.anyone().get_pruner_status().answer();
         assert_eq!(job.pending.is_some() || job.running.is_some(), missing, "{why}: {job:?}");
-        if missing { said += 1 } else { pruned += 1 }
+        if missing { reported += 1 } else { pruned += 1 }
     }
-    assert!(pruned > 3 && said > 3, "{pruned} pruned, {said} said");
+    assert!(pruned > 3 && reported > 3, "{pruned} pruned, {reported} reported");
 }
 
 /// Stopped timers stay stopped after a top-up until a caller with a role calls, and `health` reports that until then.
@@ -425,7 +425,7 @@ fn health_reports_stopped_timers_after_a_top_up() {
     }
     assert_eq!(coppice.prune_status().pruned_blocks, 0);
     assert_eq!(problems(&coppice), [ProblemCode::TimersStopped]);
-    coppice.operator().acknowledge_faults(0u64).told();
+    coppice.operator().acknowledge_faults(0u64).answer();
     coppice.pass(700);
     coppice.pass(700);
     assert_eq!(problems(&coppice), []);
@@ -436,7 +436,7 @@ fn health_reports_stopped_timers_after_a_top_up() {
 #[test]
 fn append_refused_while_pruning_is_paused_names_low_cycles() {
     for (liquid, paused) in [(990, true), (1_020, false), (1_060, false)] {
-        let (coppice, host) = fed_to_the_last();
+        let (coppice, host) = without_feed_limit();
         configure(&coppice, ConfigChange { min_liquid_cycles: Some(T), ..ConfigChange::default() }).unwrap();
         let policy = PrunePolicyArg { target_bytes: Some(2_000_000), min_kept_blocks: Some(0), ..Default::default() };
         coppice.set_policy(policy).unwrap();
@@ -457,11 +457,11 @@ fn append_refused_while_pruning_is_paused_names_low_cycles() {
 /// The same balance gives the same answer.
 #[test]
 fn health_as_an_update_equals_health_as_a_query() {
-    let (coppice, host) = fed_to_the_last();
+    let (coppice, host) = without_feed_limit();
     configure(&coppice, ConfigChange { min_liquid_cycles: Some(T), ..ConfigChange::default() }).unwrap();
     for (liquid, low) in [(990, true), (1_005, false), (1_030, false), (1_060, false)] {
         set_liquid(&coppice, &host, liquid * G);
-        coppice.operator().acknowledge_faults(0u64).told();
+        coppice.operator().acknowledge_faults(0u64).answer();
         set_liquid(&coppice, &host, liquid * G);
         coppice.ic.tick();
         let query = problems(&coppice);
@@ -485,7 +485,7 @@ fn feeding_is_refused_for_low_cycles_while_pruning_continues() {
     let policy = PrunePolicyArg { retain_blocks: Some(5), min_kept_blocks: Some(0), ..PrunePolicyArg::default() };
     coppice.set_policy(policy).unwrap();
     let (begin, chunks) = upload(&plain(20, 3, 5_000), 4_000);
-    coppice.producer().begin_block(&begin).told().unwrap();
+    coppice.producer().begin_block(&begin).answer().unwrap();
     for (chunk, bytes) in (0..).zip(chunks) {
         coppice.put(20, chunk, bytes).unwrap();
     }
@@ -493,24 +493,24 @@ fn feeding_is_refused_for_low_cycles_while_pruning_continues() {
     set_liquid(&coppice, &host, by_default - 50 * G);
     let is_missing = |missing: u128| (45 * G..60 * G).contains(&missing);
     let low = |answer: Result<(), AppendError>| matches!(answer, Err(AppendError::LowCycles { missing }) if is_missing(missing));
-    let commit = coppice.producer().commit_block(&BlockId { number: 20, hash: hash(20).into() }).told();
+    let commit = coppice.producer().commit_block(&BlockId { number: 20, hash: hash(20).into() }).answer();
     assert!(
         matches!(&commit, Err(UploadError::Append(AppendError::LowCycles { missing })) if is_missing(*missing)),
         "{commit:?}"
     );
-    coppice.producer().abort_block(20).told().unwrap();
+    coppice.producer().abort_block(20).answer().unwrap();
     assert!(low(coppice.append(&plain(20, 1, 10))));
-    assert!(low(coppice.producer().begin_block(&begin).told().map(|_| ())));
-    assert_eq!(coppice.append(&plain(19, 1, 10)), Ok(()), "what is there already is no news");
+    assert!(low(coppice.producer().begin_block(&begin).answer().map(|_| ())));
+    assert_eq!(coppice.append(&plain(19, 1, 10)), Ok(()), "a kept block needs no cycles");
     let items = vec![Tx::orphan(1, 2).record()];
-    let created = coppice.producer().utxo_create(&UtxoCreateBatch { height: 1, items }).told();
+    let created = coppice.producer().utxo_create(&UtxoCreateBatch { height: 1, items }).answer();
     assert!(
         matches!(&created.results[..], [Err(UtxoCreateError::LowCycles { missing })] if is_missing(*missing)),
         "{created:?}"
     );
     let name = BlobName { blob_key: vec![7].into(), file_type: "tx".into(), store_type: StoreType::Tx };
     let scheduled =
-        coppice.producer().schedule_blob_deletion(&ScheduleBlobDeletion { name, delete_at_height: 1 }).told();
+        coppice.producer().schedule_blob_deletion(&ScheduleBlobDeletion { name, delete_at_height: 1 }).answer();
     assert!(
         matches!(&scheduled, Err(BlobDeletionError::LowCycles { missing }) if is_missing(*missing)),
         "{scheduled:?}"

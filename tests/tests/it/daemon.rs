@@ -4,7 +4,7 @@
 use coppice_host::{Execution, Host, Kind, Outcome};
 use coppice_interface::*;
 use coppice_tests::blocks::{block, block_id, hash, id, plain, upload};
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, default_arg};
 use serde_bytes::ByteBuf;
 use std::time::Duration;
@@ -16,7 +16,7 @@ fn policy(retain_blocks: u64) -> PrunePolicyArg {
 }
 
 /// The timer's executions since the last call: firings, the library's calls to itself and their answers.
-fn of_the_timer(host: &Host) -> Vec<Execution> {
+fn timer_executions(host: &Host) -> Vec<Execution> {
     let all = host.take_executions();
     all.into_iter().filter(|e| e.method.is_empty() || e.method.starts_with("<ic-cdk internal>")).collect()
 }
@@ -37,7 +37,7 @@ fn an_idle_firing_costs_little() {
         let ticks = coppice.prune_status().ticks;
         coppice.pass(60);
         assert_eq!(coppice.prune_status().ticks, ticks + 1);
-        let fired = of_the_timer(&host);
+        let fired = timer_executions(&host);
         assert_eq!(fired.len(), 3, "{what}: {fired:?}");
         let cost = instructions(&fired);
         println!("an idle firing, {what}: {cost} instructions");
@@ -45,7 +45,7 @@ fn an_idle_firing_costs_little() {
     };
     idle("nothing due");
     let exporter = Exporter { name: "archive".into(), principal: Who::Stranger.principal() };
-    coppice.operator().register_exporter(&exporter).told().unwrap();
+    coppice.operator().register_exporter(&exporter).answer().unwrap();
     coppice.set_policy(policy(100)).unwrap();
     assert!(coppice.prune_status().need_prune);
     idle("all held by an exporter");
@@ -54,7 +54,7 @@ fn an_idle_firing_costs_little() {
         .unwrap();
     assert_eq!(coppice.prune_status().reason, Some(PruneReason::Capacity));
     idle("capacity held by an exporter");
-    coppice.operator().set_pruning_enabled(false).told().unwrap();
+    coppice.operator().set_pruning_enabled(false).answer().unwrap();
     idle("switched off");
 }
 
@@ -69,12 +69,12 @@ fn a_burst_after_a_long_pause_does_the_work_once() {
     (0..1_000).for_each(|_| coppice.ic.tick());
     let status = coppice.prune_status();
     assert_eq!((status.pruned_before_block, status.runs, status.running), (14, 1, false));
-    let fired = of_the_timer(&host);
+    let fired = timer_executions(&host);
     let ticks = fired.iter().filter(|e| e.kind == Kind::Update).count() as u64;
     assert_eq!(ticks, status.ticks);
     println!("{ticks} firings for 72 missed intervals of the net, {} instructions", instructions(&fired));
     assert!(fired.iter().all(|e| matches!(e.outcome, Outcome::Completed)), "none traps");
-    assert!(instructions(&fired) <= (ticks + 20) * 100_000, "but for the first they are idle");
+    assert!(instructions(&fired) <= (ticks + 20) * 100_000, "all except the first are idle");
     // The daemon keeps its interval afterwards.
     coppice.append_plain(20..22, 1_000);
     coppice.pass(120);
@@ -119,18 +119,18 @@ fn timers_that_fire_together_continue_as_one() {
 fn a_timer_armed_for_later_does_not_delay_due_work() {
     let coppice = Coppice::new();
     let expiry = ConfigChange { upload_expiry_secs: Some(500), ..ConfigChange::default() };
-    coppice.operator().set_config(&expiry).told().unwrap();
+    coppice.operator().set_config(&expiry).answer().unwrap();
     coppice.set_policy(policy(5)).unwrap();
     coppice.append_plain(0..20, 10);
     coppice.pass(61);
     assert_eq!(coppice.prune_status().pruned_before_block, 14);
     let block = plain(20, 3, 10);
     let (begin, chunks) = upload(&block, 1 << 20);
-    coppice.producer().begin_block(&begin).told().unwrap();
+    coppice.producer().begin_block(&begin).answer().unwrap();
     // The daemon sees the upload and arms a timer for its expiry, which is much later.
     coppice.pass(61);
     coppice.put(20, 0, chunks[0].clone()).unwrap();
-    coppice.producer().commit_block(&block_id(&block)).told().unwrap();
+    coppice.producer().commit_block(&block_id(&block)).answer().unwrap();
     coppice.pass(61);
     assert_eq!(coppice.prune_status().pruned_before_block, 15);
 }
@@ -158,7 +158,7 @@ fn low_cycles_pause_the_daemon_and_are_reported() {
         feed_min_liquid_cycles: Some(1),
         ..ConfigChange::default()
     };
-    coppice.operator().set_config(&floor).told().unwrap();
+    coppice.operator().set_config(&floor).answer().unwrap();
     coppice.set_policy(policy(5)).unwrap();
     coppice.append_plain(0..20, 1_000);
     host.faults().low_cycles(coppice.id, 20_000_000_000_000);
@@ -166,16 +166,16 @@ fn low_cycles_pause_the_daemon_and_are_reported() {
     let status = coppice.prune_status();
     assert_eq!((status.pruned_before_block, status.need_prune, status.ticks > 0), (0, true, true));
     assert_eq!(status.held_by, Some(HeldBy::LowCycles));
-    let health: Health = coppice.anyone().health().told();
+    let health: Health = coppice.anyone().health().answer();
     assert!(!health.healthy && health.problems.iter().any(|found| found.code == ProblemCode::CyclesLow), "{health:?}");
-    let plan: Result<PrunePlan, PruneError> = coppice.anyone().plan_prune(None).told();
+    let plan: Result<PrunePlan, PruneError> = coppice.anyone().plan_prune(None).answer();
     assert_eq!(plan.unwrap().held_by, Some(HeldBy::LowCycles));
     host.add_cycles(coppice.id, 100_000_000_000_000);
     // A canister is not notified of new cycles: the safety timer notices them.
     coppice.pass(600);
     let status = coppice.prune_status();
     assert_eq!((status.pruned_before_block, status.held_by), (14, None));
-    assert!(coppice.anyone().health().told().healthy);
+    assert!(coppice.anyone().health().answer().healthy);
 }
 
 #[test]
@@ -220,9 +220,9 @@ fn blocks_with_any_timestamp_are_accepted() {
         let mut next = plain(number, 3, 1_000);
         next.timestamp = timestamp;
         coppice.append(&next).unwrap();
-        let header: Result<BlockHeader, ReadError> = coppice.anyone().get_block_header(number).told();
+        let header: Result<BlockHeader, ReadError> = coppice.anyone().get_block_header(number).answer();
         let header = header.unwrap();
-        assert_eq!(header.timestamp, timestamp, "kept as the chain says");
+        assert_eq!(header.timestamp, timestamp, "the block keeps its own timestamp");
         let before = times.last().copied().unwrap_or(0);
         assert!((before..=now()).contains(&header.monotonic_timestamp), "{header:?}");
         times.push(header.monotonic_timestamp);
@@ -268,7 +268,7 @@ fn the_largest_block_is_pruned_under_the_smallest_budgets() {
         assert!(tick < 1_000, "{:?}", coppice.prune_status());
         coppice.ic.tick();
     }
-    let fired = of_the_timer(&host);
+    let fired = timer_executions(&host);
     for most in &fired {
         assert!(most.instructions <= 10_000_000 && most.stable_pages_written <= 200, "{most:?}");
     }

@@ -3,7 +3,7 @@
 use candid::{decode_one, encode_one};
 use coppice_interface::*;
 use coppice_tests::blocks::hash;
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who};
 use serde_bytes::ByteBuf;
 
@@ -18,7 +18,7 @@ fn request(url: &str) -> HttpRequest {
 }
 
 fn get(coppice: &Coppice, url: &str) -> (HttpResponse, String) {
-    let response: HttpResponse = coppice.anyone().http_request(&request(url)).told();
+    let response: HttpResponse = coppice.anyone().http_request(&request(url)).answer();
     let text = String::from_utf8(response.body.to_vec()).unwrap();
     (response, text)
 }
@@ -120,10 +120,10 @@ fn only_observers_read_the_log_until_it_is_public() {
     let coppice = Coppice::new();
     coppice.append_plain(0..1, 10);
     let (begin, _) = coppice_tests::blocks::upload(&coppice_tests::blocks::plain(1, 3, 5_000), 1_000);
-    coppice.producer().begin_block(&begin).told().unwrap();
+    coppice.producer().begin_block(&begin).answer().unwrap();
     coppice.pass(200);
     let grant = Grant { principal: Who::Observer.principal(), role: Role::Observer };
-    coppice.operator().grant_role(&grant).told().unwrap();
+    coppice.operator().grant_role(&grant).answer().unwrap();
     let arg = candid::encode_args((None::<LogPriority>, None::<u64>, 0u32)).unwrap();
     let lines = |who: Who| coppice.ic.query(coppice.id, who.principal(), "get_logs", arg.clone());
     let page: LogPage = decode_one(&lines(Who::Observer).unwrap()).unwrap();
@@ -136,7 +136,7 @@ fn only_observers_read_the_log_until_it_is_public() {
     }
     assert_eq!(get(&coppice, "/logs").0.status_code, 403);
     let change = ConfigChange { public_logs: Some(true), ..Default::default() };
-    coppice.operator().set_config(&change).told().unwrap();
+    coppice.operator().set_config(&change).answer().unwrap();
     coppice.upgrade();
     let (response, body) = get(&coppice, "/logs?priority=info&sort=desc");
     assert!(response.status_code == 200 && body.contains("upload of block 1 expired"), "{body}");
@@ -149,11 +149,11 @@ fn a_scrape_takes_at_most_five_million_instructions() {
     for number in 0..100u64 {
         let principal = candid::Principal::self_authenticating(number.to_le_bytes());
         let exporter = Exporter { name: format!("exporter-{number}"), principal };
-        coppice.operator().register_exporter(&exporter).told().unwrap();
+        coppice.operator().register_exporter(&exporter).answer().unwrap();
     }
     let policy = PrunePolicyArg { retain_blocks: Some(50), target_bytes: Some(1 << 30), ..Default::default() };
     coppice.set_policy(policy).unwrap();
-    coppice.operator().set_pruning_enabled(false).told().unwrap();
+    coppice.operator().set_pruning_enabled(false).answer().unwrap();
     for number in 0..300 {
         coppice.append_plain(number..number + 1, 100);
         coppice.ic.advance_time(std::time::Duration::from_secs(60));

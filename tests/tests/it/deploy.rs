@@ -4,7 +4,7 @@ use candid::decode_one;
 use candid::types::value::{IDLArgs, IDLValue};
 use candid_parser::parse_idl_args;
 use coppice_interface::{CanisterArg, Config, InitArg};
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, default_arg};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ pub fn init(name: &str) -> InitArg {
 fn the_init_arguments_install() {
     for (name, pages) in [("deploy/init.local.did", 131_072), ("deploy/init.production.did", 262_144)] {
         let coppice = Coppice::with(init(name));
-        let config: Config = coppice.anyone().get_config().told();
+        let config: Config = coppice.anyone().get_config().answer();
         assert_eq!((config.log_class, config.max_stable_pages), (1 << 20, pages), "{name}");
         assert_eq!(config.utxo.least_retries, 5, "{name}");
     }

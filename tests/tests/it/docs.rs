@@ -64,7 +64,7 @@ fn broken(page: &Path, text: &str) -> Vec<String> {
 #[test]
 fn the_readme_has_at_most_150_lines() {
     let lines = read(&root().join("README.md")).lines().count();
-    assert!(lines <= 150, "README.md has {lines} lines; what is too much goes to docs/");
+    assert!(lines <= 150, "README.md has {lines} lines; move the excess to docs/");
 }
 
 #[test]

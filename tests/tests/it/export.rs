@@ -3,7 +3,7 @@
 use coppice_host::{Host, Kind};
 use coppice_interface::*;
 use coppice_tests::blocks::{block, hash, plain, seal};
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, default_arg};
 use coppice_tests::reader::{Pulled, Reader};
 use serde_bytes::ByteBuf;
@@ -14,7 +14,7 @@ fn retain(blocks: u64) -> PrunePolicyArg {
 
 /// Pulls to the head. Returns the blocks, whose digests and parents are checked, and the number of pages.
 fn pull(coppice: &Coppice, cursor: Option<ExportCursor>, max_bytes: u64) -> (Vec<AppendBlock>, u64) {
-    let (mut reader, mut pages) = (Reader::behind(cursor), 0);
+    let (mut reader, mut pages) = (Reader::resume(cursor), 0);
     while reader.pull(coppice, max_bytes) == Pulled::Some {
         pages += 1;
     }
@@ -105,7 +105,7 @@ fn unacknowledged_blocks_are_not_pruned() {
     assert_eq!((status.pruned_before_block, status.target, status.prune_cursor), (0, 24, None));
     assert_eq!((status.need_prune, status.exported_before_block), (true, Some(0)));
     assert_eq!(status.held_by, Some(HeldBy::Exporter("Archive".into())), "of two equal ones the first by name");
-    assert_eq!(coppice.prune_now(1_000).blocks, 0, "nor by hand");
+    assert_eq!(coppice.prune_now(1_000).blocks, 0, "not manually either");
     assert_eq!(coppice.ack(Who::Exporter, 20, &hash(20)), Ok(21));
     assert_eq!(coppice.ack(Who::Archive, 9, &hash(9)), Ok(10));
     let plan = coppice.plan().unwrap();
@@ -141,10 +141,10 @@ fn acknowledgements_are_inclusive_monotonic_and_per_caller() {
     coppice.register(Who::Exporter);
     assert_eq!(coppice.ack(Who::Exporter, 0, &hash(0)), Err(AckError::AboveHead { head: None }));
     coppice.append_plain(0..10, 100);
-    let reject = coppice.by(Who::Archive).ack_exported(3u64, &hash(3).into()).heard();
+    let reject = coppice.by(Who::Archive).ack_exported(3u64, &hash(3).into()).try_answer();
     assert!(reject.unwrap_err().message.contains("access denied"));
     let role = Grant { principal: Who::Archive.principal(), role: Role::Exporter };
-    let granted: Result<(), RoleError> = coppice.operator().grant_role(&role).told();
+    let granted: Result<(), RoleError> = coppice.operator().grant_role(&role).answer();
     assert!(matches!(granted, Err(RoleError::RegisterExporter { .. })), "the role alone is no exporter: {granted:?}");
     assert_eq!(coppice.ack(Who::Exporter, 5, &hash(5)), Ok(6));
     let status = coppice.export_status();
@@ -172,7 +172,7 @@ fn acknowledgements_are_inclusive_monotonic_and_per_caller() {
 fn a_required_export_without_an_exporter_holds_all_pruning() {
     let coppice = Coppice::new();
     let require = ConfigChange { require_export: Some(true), ..ConfigChange::default() };
-    coppice.operator().set_config(&require).told().unwrap();
+    coppice.operator().set_config(&require).answer().unwrap();
     coppice.set_policy(retain(5)).unwrap();
     coppice.append_plain(0..30, 100);
     coppice.pass(60);
@@ -188,7 +188,7 @@ fn a_required_export_without_an_exporter_holds_all_pruning() {
     let status = coppice.prune_status();
     assert_eq!((status.pruned_before_block, status.exported_before_block), (13, Some(13)));
     let allow = ConfigChange { require_export: Some(false), ..ConfigChange::default() };
-    coppice.operator().set_config(&allow).told().unwrap();
+    coppice.operator().set_config(&allow).answer().unwrap();
     coppice.pass(60);
     assert_eq!(coppice.prune_status().pruned_before_block, 24);
 }
@@ -220,11 +220,11 @@ fn append_at_the_emergency_watermark_names_the_exporter() {
     let status = coppice.prune_status();
     assert!(status.estimated_kept_bytes >= status.water_marks.unwrap().emergency, "{status:?}");
     assert_eq!((status.pruned_before_block, status.held_by.clone()), (0, Some(held_by)));
-    assert!(!coppice.anyone().health().told().healthy);
-    assert_eq!(pull(&coppice, None, 0).0.len() as u64, next, "all of it is still there");
+    assert!(!coppice.anyone().health().answer().healthy);
+    assert_eq!(pull(&coppice, None, 0).0.len() as u64, next, "all blocks are still kept");
     // An upload is refused, too; after the exporter has caught up, appends succeed again.
     let (begin, _) = coppice_tests::blocks::upload(&plain(next, 3, 60_000), 1 << 16);
-    let begun: Result<UploadProgress, AppendError> = coppice.producer().begin_block(&begin).told();
+    let begun: Result<UploadProgress, AppendError> = coppice.producer().begin_block(&begin).answer();
     assert!(matches!(begun, Err(AppendError::CapacityExhausted { .. })), "{begun:?}");
     coppice.ack(Who::Exporter, next - 1, &hash(next - 1)).unwrap();
     coppice.pass(0);
@@ -246,7 +246,7 @@ fn a_reorg_moves_acknowledgements_back_and_readers_learn_of_it() {
     coppice.ack(Who::Archive, 3, &hash(3)).unwrap();
     let cursor = coppice.export(None, 0).unwrap().cursor;
     assert_eq!(cursor.as_ref().unwrap().number, 9);
-    coppice.producer().rollback_to(5u64).told().unwrap();
+    coppice.producer().rollback_to(5u64).answer().unwrap();
     let bounds = |coppice: &Coppice| -> Vec<u64> {
         coppice.export_status().exporters.iter().map(|exporter| exporter.exported_before_block).collect()
     };
@@ -266,7 +266,7 @@ fn a_reorg_moves_acknowledgements_back_and_readers_learn_of_it() {
     assert_eq!(blocks[0].parent_hash, BlockHash::from(hash(5)));
     coppice.ack(Who::Archive, 11, &parent).unwrap();
     coppice.pass(60);
-    assert_eq!(coppice.prune_status().pruned_before_block, 6, "the other one has not seen block 6 of this chain");
+    assert_eq!(coppice.prune_status().pruned_before_block, 6, "the second exporter has not seen block 6 of this chain");
     let old = coppice.ack(Who::Exporter, 9, &hash(9));
     assert_eq!(old, Err(AckError::WrongHash { expected: blocks[3].hash.clone() }));
 }
@@ -276,15 +276,15 @@ fn a_reorg_moves_acknowledgements_back_and_readers_learn_of_it() {
 fn the_role_is_granted_and_revoked_with_the_exporter() {
     let coppice = Coppice::new();
     let role = Grant { principal: Who::Exporter.principal(), role: Role::Exporter };
-    let has = |coppice: &Coppice| coppice.anyone().list_roles().told().contains(&role);
+    let has = |coppice: &Coppice| coppice.anyone().list_roles().answer().contains(&role);
     coppice.register(Who::Exporter);
     assert!(has(&coppice));
     coppice.register(Who::Archive);
     coppice.remove_exporter(Who::Exporter, false).unwrap();
     assert!(!has(&coppice));
-    let reject = coppice.by(Who::Exporter).ack_exported(0u64, &BlockHash::default()).heard();
+    let reject = coppice.by(Who::Exporter).ack_exported(0u64, &BlockHash::default()).try_answer();
     assert!(reject.unwrap_err().message.contains("access denied"));
-    assert!(!coppice.operator().revoke_role(&role).told());
+    assert!(!coppice.operator().revoke_role(&role).answer());
 }
 
 /// A canister with an operator who is no admin, an admin who is no operator, and a policy that retains one block.
@@ -299,12 +299,12 @@ fn with_an_operator_and_an_admin() -> Coppice {
 fn page(coppice: &Coppice, url: &str) -> String {
     let (headers, body) = (Vec::new(), ByteBuf::new());
     let request = HttpRequest { method: "GET".into(), url: url.into(), headers, body, certificate_version: None };
-    String::from_utf8(coppice.anyone().http_request(&request).told().body.into_vec()).unwrap()
+    String::from_utf8(coppice.anyone().http_request(&request).answer().body.into_vec()).unwrap()
 }
 
 fn register(coppice: &Coppice, by: Who, name: &str, principal: Who) -> Result<(), ExporterError> {
     let exporter = Exporter { name: name.into(), principal: principal.principal() };
-    coppice.by(by).register_exporter(&exporter).told()
+    coppice.by(by).register_exporter(&exporter).answer()
 }
 
 /// A stolen operator's key: the thief's own exporter never replaces the honest one, however far the honest one has read.
@@ -321,11 +321,11 @@ fn an_operators_own_exporter_frees_no_block_that_the_honest_one_lacks() {
         let attack = |name: &str| {
             let _ = register(&coppice, Who::Operator, name, Who::Operator);
             let which = RemoveExporter { name: Who::Exporter.name(), drop_guard: true };
-            let removed = coppice.by(Who::Operator).remove_exporter(&which).heard();
+            let removed = coppice.by(Who::Operator).remove_exporter(&which).try_answer();
             assert!(removed.unwrap_err().message.contains("access denied"));
             let _ = coppice.ack(Who::Operator, 399, &hash(399));
             for _ in 0..3 {
-                coppice.by(Who::Operator).prune_now(15_000).told().unwrap();
+                coppice.by(Who::Operator).prune_now(15_000).answer().unwrap();
                 coppice.pass(60);
             }
             let status = coppice.prune_status();
@@ -353,9 +353,9 @@ fn an_exporter_with_a_revoked_key_holds_pruning_until_an_admin_gives_a_new_key()
     coppice.append_plain(0..30, 100);
     coppice.ack(Who::Exporter, 9, &hash(9)).unwrap();
     let role = Grant { principal: Who::Exporter.principal(), role: Role::Exporter };
-    assert!(coppice.by(Who::Admin).revoke_role(&role).told());
-    assert!(!coppice.by(Who::Admin).revoke_role(&role).told());
-    let reject = coppice.by(Who::Exporter).ack_exported(29u64, &hash(29).into()).heard();
+    assert!(coppice.by(Who::Admin).revoke_role(&role).answer());
+    assert!(!coppice.by(Who::Admin).revoke_role(&role).answer());
+    let reject = coppice.by(Who::Exporter).ack_exported(29u64, &hash(29).into()).try_answer();
     assert!(reject.unwrap_err().message.contains("access denied"));
     let name = Who::Exporter.name();
     let holds = |coppice: &Coppice, bound: u64| {
@@ -368,7 +368,7 @@ fn an_exporter_with_a_revoked_key_holds_pruning_until_an_admin_gives_a_new_key()
         let exporters = coppice.export_status().exporters;
         let keyless: Vec<_> = exporters.iter().filter(|exporter| exporter.principal.is_none()).collect();
         assert_eq!((keyless.len(), &keyless[0].name, keyless[0].exported_before_block), (1, &name, bound));
-        let health = coppice.anyone().health().told();
+        let health = coppice.anyone().health().answer();
         let problem = health.problems.iter().find(|problem| problem.code == ProblemCode::ExporterKeyless).unwrap();
         assert!(problem.message.contains(&format!("exporter {name} has no key")), "{problem:?}");
         assert!(problem.message.contains(&format!("no block from {bound} on")), "{problem:?}");
@@ -393,31 +393,31 @@ fn an_exporter_with_a_revoked_key_holds_pruning_until_an_admin_gives_a_new_key()
     let taken = ExporterError::PrincipalTaken { name: "thief".into() };
     assert_eq!(register(&coppice, Who::Admin, &name, Who::Operator), Err(taken));
     // A rollback moves the bound of an exporter without a key like any other bound.
-    coppice.by(Who::Admin).rollback_to(10u64).told().unwrap();
+    coppice.by(Who::Admin).rollback_to(10u64).answer().unwrap();
     coppice.pass(60);
     coppice.append_plain(11..30, 100);
     holds(&coppice, 10);
     assert_eq!(register(&coppice, Who::Admin, &name, Who::Archive), Ok(()));
     let exporter = coppice.export_status().exporters.into_iter().find(|exporter| exporter.name == name).unwrap();
     assert_eq!((exporter.principal, exporter.exported_before_block), (Some(Who::Archive.principal()), 10));
-    assert!(!coppice.anyone().health().told().problems.iter().any(|p| p.code == ProblemCode::ExporterKeyless));
+    assert!(!coppice.anyone().health().answer().problems.iter().any(|p| p.code == ProblemCode::ExporterKeyless));
     assert_eq!(coppice.ack(Who::Archive, 19, &hash(19)), Ok(20));
     coppice.ack(Who::Operator, 29, &hash(29)).unwrap();
     coppice.pass(60);
     assert_eq!(coppice.prune_status().pruned_before_block, 20);
     // The key is revoked again, and the chain is reset: the new chain is held, too, until the name is removed.
     let role = Grant { principal: Who::Archive.principal(), role: Role::Exporter };
-    assert!(coppice.by(Who::Admin).revoke_role(&role).told());
+    assert!(coppice.by(Who::Admin).revoke_role(&role).answer());
     let reset = |drop_unexported| ResetChain { head_hash: hash(29).into(), drop_unexported };
-    let refused: Result<ChainReset, ResetError> = coppice.by(Who::Admin).reset_chain(&reset(false)).told();
+    let refused: Result<ChainReset, ResetError> = coppice.by(Who::Admin).reset_chain(&reset(false)).answer();
     assert_eq!(refused, Err(ResetError::NotExported { exporter: name.clone(), exported_before_block: 20 }));
-    coppice.by(Who::Admin).reset_chain(&reset(true)).told().unwrap();
+    coppice.by(Who::Admin).reset_chain(&reset(true)).answer().unwrap();
     coppice.pass(60);
     coppice.append_plain(0..30, 100);
     coppice.ack(Who::Operator, 29, &hash(29)).unwrap();
     holds(&coppice, 0);
     let which = RemoveExporter { name: name.clone(), drop_guard: false };
-    coppice.by(Who::Admin).remove_exporter(&which).told().unwrap();
+    coppice.by(Who::Admin).remove_exporter(&which).answer().unwrap();
     coppice.pass(60);
     assert_eq!(coppice.prune_status().pruned_before_block, 28);
     assert_eq!(coppice.health().problems, []);

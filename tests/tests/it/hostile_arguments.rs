@@ -7,7 +7,7 @@ use candid_parser::utils::CandidSource;
 use coppice_host::{Checkpoint, Host, Kind, Outcome};
 use coppice_interface::methods::{Method, TABLE};
 use coppice_interface::*;
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use coppice_tests::proxy::Proxy;
 use sha2::{Digest, Sha256};
@@ -207,7 +207,7 @@ fn general(env: &TypeEnv, types: &[Type]) -> Vec<(String, Vec<u8>)> {
     }
     let mut wire = Wire::default();
     let arguments = honest(&mut wire, 15_000);
-    add("15,000 fields that nobody knows", wire, &arguments);
+    add("15,000 unknown fields", wire, &arguments);
     let mut wire = Wire::default();
     let mut arguments = honest(&mut wire, 0);
     arguments.extend((0..60_000).map(|_| (NULL, Vec::new())));
@@ -287,10 +287,10 @@ fn busy() -> (Coppice, Arc<Host>, Proxy) {
     // Long arguments come from a canister, whose calls do not pass the ingress filter.
     let proxy = Proxy::new(coppice.ic.as_ref(), Who::Controller.principal());
     let exporter = Exporter { name: "proxy".into(), principal: proxy.principal() };
-    coppice.operator().register_exporter(&exporter).told().unwrap();
+    coppice.operator().register_exporter(&exporter).answer().unwrap();
     for role in [Role::Producer, Role::Alert, Role::BlobWorker, Role::Operator, Role::Admin] {
         let grant = Grant { principal: proxy.principal(), role };
-        coppice.operator().grant_role(&grant).told().unwrap();
+        coppice.operator().grant_role(&grant).answer().unwrap();
     }
     (coppice, host, proxy)
 }

@@ -6,7 +6,7 @@ use coppice_interface::access::RATE_LIMITED;
 use coppice_interface::methods::{INGRESS, Method, TABLE};
 use coppice_interface::*;
 use coppice_tests::blocks::plain;
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use coppice_tests::proxy::Proxy;
 use std::time::Duration;
@@ -27,7 +27,7 @@ fn a_thousand_refused_calls_of_2_mib_leave_the_balance_as_it_was() {
         let method = ["append_block", "get_block", "prune_now", "set_config"][i / 2 % 4];
         let argument = vec![i as u8; longest(&coppice, who, method)];
         let refused = coppice.ic.submit(coppice.id, who.principal(), method, argument);
-        let reject = refused.err().unwrap_or_else(|| panic!("{method} by {who:?} comes in"));
+        let reject = refused.err().unwrap_or_else(|| panic!("{method} by {who:?} is admitted"));
         assert!(reject.message.contains("access denied"), "{reject:?}");
     }
     assert_eq!(coppice.ic.cycles(coppice.id), before);
@@ -108,7 +108,7 @@ fn queries_are_admitted_as_updates_with_a_role_and_a_short_argument() {
     let refused = call("append_block", &append);
     assert!(refused.unwrap_err().message.contains("access denied"));
     let grant = Grant { principal: proxy.principal(), role: Role::Producer };
-    coppice.operator().grant_role(&grant).told().unwrap();
+    coppice.operator().grant_role(&grant).answer().unwrap();
     assert!(call("append_block", &append).is_ok());
     assert_eq!(coppice.head(), Some(2));
 }
@@ -120,7 +120,7 @@ fn everything(coppice: &Coppice) -> Principal {
     let principal = Who::Operator.principal();
     coppice.register(Who::Operator);
     for role in [Role::Alert, Role::BlobWorker, Role::Operator, Role::Observer, Role::Admin] {
-        coppice.operator().grant_role(&Grant { principal, role }).told().unwrap();
+        coppice.operator().grant_role(&Grant { principal, role }).answer().unwrap();
     }
     principal
 }
@@ -210,7 +210,7 @@ fn an_empty_bucket_delays_no_other_caller_and_refills() {
     coppice.grant(Who::Operator, Role::Operator);
     coppice.grant(Who::Rival, Role::Operator);
     small_buckets(&coppice);
-    let stop = |who: Who| coppice.by(who).prune_now(0).heard();
+    let stop = |who: Who| coppice.by(who).prune_now(0).try_answer();
     // The method refuses these calls.
     for _ in 0..10 {
         stop(Who::Operator).unwrap().unwrap_err();
@@ -225,7 +225,7 @@ fn an_empty_bucket_delays_no_other_caller_and_refills() {
     assert!(!limited(Who::Operator) && limited(Who::Operator));
     // The remedy: without the role the principal has no bucket, and all its messages are refused.
     let grant = Grant { principal: Who::Operator.principal(), role: Role::Operator };
-    assert!(coppice.operator().revoke_role(&grant).told());
+    assert!(coppice.operator().revoke_role(&grant).answer());
     let denied = coppice.ic.update(coppice.id, grant.principal, "prune_now", encode_args((0u64,)).unwrap());
     assert!(denied.unwrap_err().message.contains("access denied"));
     // An upgrade fills the buckets.
@@ -264,7 +264,7 @@ fn canisters_have_no_bucket() {
     let zero = encode_args((0u64,)).unwrap();
     let operator = Proxy::new(coppice.ic.as_ref(), Who::Controller.principal());
     let grant = Grant { principal: operator.principal(), role: Role::Operator };
-    coppice.operator().grant_role(&grant).told().unwrap();
+    coppice.operator().grant_role(&grant).answer().unwrap();
     for _ in 0..30 {
         operator.update(coppice.ic.as_ref(), coppice.id, "prune_now", &zero).unwrap();
     }
@@ -276,7 +276,7 @@ fn settings_of_buckets_have_bounds() {
     let coppice = Coppice::new();
     let set = |message_bucket, messages_per_minute| {
         let change = ConfigChange { message_bucket, messages_per_minute, ..ConfigChange::default() };
-        coppice.operator().set_config(&change).told()
+        coppice.operator().set_config(&change).answer()
     };
     for (bucket, rate) in [(Some(9), None), (Some(1_000_001), None), (None, Some(0)), (None, Some(1_000_001))] {
         assert!(matches!(set(bucket, rate), Err(ConfigError::Invalid { .. })), "{bucket:?}, {rate:?}");

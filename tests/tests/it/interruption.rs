@@ -11,7 +11,7 @@ use candid::utils::ArgumentEncoder;
 use coppice_host::{Host, Kind, TrapPoint};
 use coppice_interface::*;
 use coppice_tests::blocks::{block, block_id, hash, id, plain, plain_id, upload, with_keys};
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, default_arg};
 use coppice_tests::wasm;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ struct End {
 fn end(coppice: &Coppice) -> End {
     // Repeated ids leave debt in the index: the number of entries is exact only after a sweep.
     for _ in 0..3 {
-        insist::<Result<PruneRun, PruneError>>(coppice, Who::Controller, "prune_now", (1_000u64,)).unwrap();
+        retry_call::<Result<PruneRun, PruneError>>(coppice, Who::Controller, "prune_now", (1_000u64,)).unwrap();
     }
     let (status, storage) = (coppice.prune_status(), coppice.storage());
     End {
@@ -53,7 +53,7 @@ fn end(coppice: &Coppice) -> End {
         key_entries: storage.key_entries,
         enabled: status.enabled,
         faults: status.faults,
-        upload: coppice.anyone().get_upload().told(),
+        upload: coppice.anyone().get_upload().answer(),
         exported_before_block: status.exported_before_block,
     }
 }
@@ -74,8 +74,8 @@ fn check(coppice: &Coppice) {
             assert_eq!(found, Ok((number, 0)));
         }
     }
-    let first: Result<BlockStorage, ReadError> = coppice.anyone().get_block_storage(oldest).told();
-    let last: Result<BlockStorage, ReadError> = coppice.anyone().get_block_storage(head).told();
+    let first: Result<BlockStorage, ReadError> = coppice.anyone().get_block_storage(oldest).answer();
+    let last: Result<BlockStorage, ReadError> = coppice.anyone().get_block_storage(head).answer();
     let (first, last) = (first.unwrap(), last.unwrap());
     let class = u64::from(LOG_CLASS);
     // A block's payload is followed by the links of its three keys, and of the id that the previous block has, too.
@@ -112,7 +112,7 @@ fn size(number: u64) -> usize {
 }
 
 /// Repeats a call until it is not rejected: at most a few times, because each fault strikes once.
-fn insist<R: candid::CandidType + serde::de::DeserializeOwned>(
+fn retry_call<R: candid::CandidType + serde::de::DeserializeOwned>(
     coppice: &Coppice,
     who: Who,
     method: &str,
@@ -135,24 +135,25 @@ fn life(coppice: &Coppice, mut step: impl FnMut(&Coppice)) {
         timer_interval_secs: Some(10),
         ..PrunePolicyArg::default()
     };
-    insist::<Result<PrunePolicyChange, PruneError>>(coppice, Who::Controller, "set_prune_policy", (policy,)).unwrap();
+    retry_call::<Result<PrunePolicyChange, PruneError>>(coppice, Who::Controller, "set_prune_policy", (policy,))
+        .unwrap();
     let exporter = Exporter { name: Who::Exporter.name(), principal: Who::Exporter.principal() };
-    insist::<Result<(), ExporterError>>(coppice, Who::Controller, "register_exporter", (exporter,)).unwrap();
+    retry_call::<Result<(), ExporterError>>(coppice, Who::Controller, "register_exporter", (exporter,)).unwrap();
     for number in 0..10 {
         let block = life_block(number);
         if number % 4 == 3 {
             let (begin, chunks) = upload(&block, 80_000);
-            insist::<Result<UploadProgress, AppendError>>(coppice, Who::Producer, "begin_block", (begin,)).unwrap();
+            retry_call::<Result<UploadProgress, AppendError>>(coppice, Who::Producer, "begin_block", (begin,)).unwrap();
             step(coppice);
             for (chunk, bytes) in chunks.into_iter().enumerate() {
                 let put = PutBlockChunk { number, chunk: chunk as u32, bytes: bytes.into() };
-                insist::<Result<UploadProgress, UploadError>>(coppice, Who::Producer, "put_block_chunk", (put,))
+                retry_call::<Result<UploadProgress, UploadError>>(coppice, Who::Producer, "put_block_chunk", (put,))
                     .unwrap();
             }
             let id = block_id(&block);
-            insist::<Result<Commit, UploadError>>(coppice, Who::Producer, "commit_block", (id,)).unwrap();
+            retry_call::<Result<Commit, UploadError>>(coppice, Who::Producer, "commit_block", (id,)).unwrap();
         } else {
-            insist::<Result<(), AppendError>>(coppice, Who::Producer, "append_block", (block,)).unwrap();
+            retry_call::<Result<(), AppendError>>(coppice, Who::Producer, "append_block", (block,)).unwrap();
         }
         if number % 3 == 2 {
             acknowledge(coppice, number);
@@ -160,12 +161,14 @@ fn life(coppice: &Coppice, mut step: impl FnMut(&Coppice)) {
         }
         step(coppice);
         if number == 5 {
-            insist::<Result<Rollback, RollbackError>>(coppice, Who::Producer, "rollback_to", (number - 1,)).unwrap();
+            retry_call::<Result<Rollback, RollbackError>>(coppice, Who::Producer, "rollback_to", (number - 1,))
+                .unwrap();
             step(coppice);
-            insist::<Result<(), AppendError>>(coppice, Who::Producer, "append_block", (life_block(number),)).unwrap();
+            retry_call::<Result<(), AppendError>>(coppice, Who::Producer, "append_block", (life_block(number),))
+                .unwrap();
         }
         if number == 8 {
-            insist::<Result<PruneRun, PruneError>>(coppice, Who::Controller, "prune_now", (1_000u64,)).unwrap();
+            retry_call::<Result<PruneRun, PruneError>>(coppice, Who::Controller, "prune_now", (1_000u64,)).unwrap();
             step(coppice);
         }
     }
@@ -176,7 +179,7 @@ fn life(coppice: &Coppice, mut step: impl FnMut(&Coppice)) {
 /// An exporter acknowledges everything up to block `number`.
 fn acknowledge(coppice: &Coppice, number: u64) {
     let block = (number, BlockHash::from(hash(number)));
-    let bound: Result<u64, AckError> = insist(coppice, Who::Exporter, "ack_exported", block);
+    let bound: Result<u64, AckError> = retry_call(coppice, Who::Exporter, "ack_exported", block);
     assert_eq!(bound, Ok(number + 1));
 }
 
@@ -185,16 +188,16 @@ fn acknowledge(coppice: &Coppice, number: u64) {
 fn time_passes(coppice: &Coppice, head: u64) {
     for _ in 0..8 {
         let last = life_block(head);
-        insist::<Result<(), AppendError>>(coppice, Who::Producer, "append_block", (last,)).unwrap();
+        retry_call::<Result<(), AppendError>>(coppice, Who::Producer, "append_block", (last,)).unwrap();
         coppice.pass(10);
     }
 }
 
 /// Asserts that the daemon still prunes: it prunes blocks that are appended now.
-fn still_fires(coppice: &Coppice) {
+fn assert_still_fires(coppice: &Coppice) {
     let head = coppice.head().unwrap();
     for number in head + 1..head + 4 {
-        insist::<Result<(), AppendError>>(coppice, Who::Producer, "append_block", (life_block(number),)).unwrap();
+        retry_call::<Result<(), AppendError>>(coppice, Who::Producer, "append_block", (life_block(number),)).unwrap();
     }
     acknowledge(coppice, head + 3);
     time_passes(coppice, head + 3);
@@ -226,7 +229,7 @@ fn undisturbed() -> Undisturbed {
     assert_eq!(end.pruned_before_block, 9 - RETAIN);
     assert!(messages.iter().filter(|(kind, ..)| *kind == Kind::Timer).count() >= 5, "the timer fires in it");
     check(&coppice);
-    still_fires(&coppice);
+    assert_still_fires(&coppice);
     Undisturbed { coppice, host, start, end, messages }
 }
 
@@ -247,7 +250,7 @@ impl Undisturbed {
         self.host.faults().clear();
         let end = end(&self.coppice);
         assert_eq!(end, self.end, "{what}");
-        still_fires(&self.coppice);
+        assert_still_fires(&self.coppice);
     }
 }
 

@@ -3,7 +3,7 @@
 use coppice_host::{Execution, Kind};
 use coppice_interface::*;
 use coppice_tests::blocks::{block, id, plain};
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, default_arg};
 use std::time::Duration;
 
@@ -36,18 +36,18 @@ fn pruning_keeps_up_with_300_transactions_a_second() {
             let table = &status.transaction_index;
             let live = table.entries.saturating_sub(table.debt);
             assert!(table.entries <= live * 5 / 4 + table.buckets + 8_192 + 10_000, "{table:?}");
-            let behind = status.backlog.behind_since.map_or(0, |since| coppice.ic.now() / 1_000_000_000 - since);
-            assert!(behind <= 60, "{behind} s: {status:?}");
+            let lag = status.backlog.behind_since.map_or(0, |since| coppice.ic.now() / 1_000_000_000 - since);
+            assert!(lag <= 60, "{lag} s: {status:?}");
         }
         if number == seconds / 2 || number == seconds - 1 {
             billed.push(coppice.storage().billed_bytes);
         }
         host.take_executions();
     }
-    println!("a backlog of {most_blocks} blocks at most");
-    assert!(most_blocks <= 62, "no more than comes in between two ticks: {most_blocks}");
+    println!("a backlog of at most {most_blocks} blocks");
+    assert!(most_blocks <= 62, "no more than arrives between two ticks: {most_blocks}");
     assert_eq!(billed[0], billed[1], "the second half grew nothing");
-    let health: Health = coppice.anyone().health().told();
+    let health: Health = coppice.anyone().health().answer();
     assert!(health.healthy, "{health:?}");
     assert!(coppice.prune_status().transaction_index.sweeps > 0);
 }
@@ -73,7 +73,7 @@ fn copies_of_an_id_cost_what_other_ids_cost() {
     assert_eq!(coppice.location(id(3_000)), Ok((3_000, 1)));
     let other = host.last_execution().unwrap().instructions;
     assert!(found.abs_diff(other) < 5_000, "{found}, and {other} for an id that occurs once");
-    let rolled_back: Result<Rollback, RollbackError> = coppice.producer().rollback_to(2_990u64).told();
+    let rolled_back: Result<Rollback, RollbackError> = coppice.producer().rollback_to(2_990u64).answer();
     assert_eq!(rolled_back, Ok(Rollback { head: 2_990, removed: 10, has_more: false }));
     assert_eq!(coppice.location(everywhere), Ok((2_990, 0)));
     coppice.set_policy(PrunePolicyArg { min_kept_blocks: Some(1), ..policy(100) }).unwrap();

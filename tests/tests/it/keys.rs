@@ -2,7 +2,7 @@
 
 use coppice_interface::*;
 use coppice_tests::blocks::{hash, plain, plain_id, upload, with_keys};
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, default_arg};
 
 /// A block of three transactions, of which the first and the last have the key `a`.
@@ -15,7 +15,7 @@ fn fork(block: AppendBlock, parent: &AppendBlock) -> AppendBlock {
 }
 
 fn roll_back(coppice: &Coppice, number: u64) {
-    coppice.producer().rollback_to(number).told().unwrap();
+    coppice.producer().rollback_to(number).answer().unwrap();
 }
 
 fn rows(page: &KeyPage) -> Vec<(u64, u32)> {
@@ -63,25 +63,25 @@ fn appended_and_uploaded_keys_are_found_newest_first() {
 fn a_commit_whose_links_do_not_fit_allocates_a_blob() {
     let coppice = Coppice::new();
     coppice.append(&plain(0, 1, 10)).unwrap();
-    let before = coppice.anyone().get_block_storage(0u64).told().unwrap();
+    let before = coppice.anyone().get_block_storage(0u64).answer().unwrap();
     let tail = before.lengths.sum();
     let mut block = keyed(1);
     let rest = (block.receipts.len() + block.index.len()) as u64;
     let body = u64::from(LOG_CLASS) - tail - rest;
     block = with_keys(plain(1, 3, body as usize), &[(2, b"a"), (0, b"a"), (1, b"b"), (2, b"a")]);
     let (begin, chunks) = upload(&block, 10_000);
-    coppice.producer().begin_block(&begin).told().unwrap();
+    coppice.producer().begin_block(&begin).answer().unwrap();
     for (chunk, bytes) in (0..).zip(chunks) {
         coppice.put(1, chunk, bytes).unwrap();
     }
     assert_eq!(coppice.storage().used_bytes, u64::from(LOG_CLASS), "the payload ends where the blob does");
     let id = BlockId { number: 1, hash: block.hash.clone() };
-    coppice.producer().commit_block(&id).told().unwrap();
+    coppice.producer().commit_block(&id).answer().unwrap();
     let owners = coppice.storage().owners;
     assert_eq!((owners[0].kept_bytes, owners[1].kept_bytes), (2 * u64::from(LOG_CLASS), 0), "{owners:?}");
     assert_eq!(coppice.find_all(b"a", 1), [(1, 2), (1, 0)]);
-    let storage = coppice.anyone().get_block_storage(1u64).told().unwrap();
-    assert_eq!(storage.blobs.len(), 1, "where the payload lies");
+    let storage = coppice.anyone().get_block_storage(1u64).answer().unwrap();
+    assert_eq!(storage.blobs.len(), 1, "the blob of the payload");
     coppice.append(&keyed(2)).unwrap();
     assert_eq!(coppice.block(1).unwrap().body, block.body);
     roll_back(&coppice, 0);
@@ -112,15 +112,15 @@ fn paging_survives_appends_rollbacks_and_prunes() {
     roll_back(&coppice, 18);
     let other = fork(keyed(19), &keyed(18));
     coppice.append(&other).unwrap();
-    let told = coppice.find(b"a", second.cursor.as_ref(), 100);
-    let Err(KeyError::Reorged { common_ancestor: 18, cursor: Some(rest) }) = told else { panic!("{told:?}") };
+    let refused = coppice.find(b"a", second.cursor.as_ref(), 100);
+    let Err(KeyError::Reorged { common_ancestor: 18, cursor: Some(rest) }) = refused else { panic!("{refused:?}") };
     assert_eq!(rows(&coppice.find(b"a", Some(&rest), 1).unwrap()), [(16, 0)]);
     // Another chain from block 16 on, which is the cursor's block.
     roll_back(&coppice, 15);
     assert_eq!(
         coppice.find(b"a", Some(&rest), 1),
         Err(KeyError::Reorged { common_ancestor: 15, cursor: None }),
-        "nothing of what it has is left"
+        "none of the reader's blocks is left"
     );
     let again = coppice.find(b"a", None, 100).unwrap();
     assert_eq!((rows(&again), again.cursor), (vec![(15, 2), (15, 0)], None));

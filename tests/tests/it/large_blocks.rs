@@ -3,7 +3,7 @@
 use coppice_host::{Host, Kind, Outcome};
 use coppice_interface::*;
 use coppice_tests::blocks::{block, block_id, hash, plain, plain_id, seal, upload};
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, default_arg};
 use serde_bytes::ByteBuf;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ fn canister() -> (Coppice, Arc<Host>) {
 }
 
 /// Asserts that no message since the last call was large, and that none trapped.
-fn small(host: &Host, what: &str) {
+fn assert_small(host: &Host, what: &str) {
     let mut most = (0, 0);
     for message in
         host.take_executions().iter().filter(|message| !matches!(message.kind, Kind::Query | Kind::InspectMessage))
@@ -50,14 +50,14 @@ fn small(host: &Host, what: &str) {
 
 fn put(coppice: &Coppice, block: &AppendBlock) {
     let (begin, chunks) = upload(block, CHUNK);
-    coppice.producer().begin_block(&begin).told().unwrap();
+    coppice.producer().begin_block(&begin).answer().unwrap();
     for (chunk, bytes) in (0..).zip(chunks) {
         coppice.put(block.number, chunk, bytes).unwrap();
     }
 }
 
 fn commit(coppice: &Coppice, block: &AppendBlock) -> Result<Commit, UploadError> {
-    coppice.producer().commit_block(&block_id(block)).told()
+    coppice.producer().commit_block(&block_id(block)).answer()
 }
 
 /// Samples the block's bytes at their places.
@@ -66,7 +66,7 @@ fn check(coppice: &Coppice, block: &AppendBlock) {
     let body = block.body.as_slice();
     for at in [0, CHUNK - 7, body.len() / 2, body.len() - 1_000] {
         let part: Result<SegmentPart, ReadError> =
-            coppice.anyone().read_segment(block.number, 0u8, at as u64, 1_000u64).told();
+            coppice.anyone().read_segment(block.number, 0u8, at as u64, 1_000u64).answer();
         let part = part.unwrap();
         assert_eq!((part.bytes.as_slice(), part.total), (&body[at..at + 1_000], body.len() as u64), "{at}");
     }
@@ -79,26 +79,26 @@ fn the_longest_block_is_added_and_removed_in_small_messages() {
     let long = of_bytes(2, MOST);
     let (mut begin, _) = upload(&long, CHUNK);
     begin.lengths[0] += 1;
-    let refused = coppice.producer().begin_block(&begin).told();
+    let refused = coppice.producer().begin_block(&begin).answer();
     assert_eq!(refused, Err(AppendError::TooLarge { what: "block".into(), limit: MOST as u64 }));
     let before = coppice.storage();
     let kept = |coppice: &Coppice| coppice.storage().owners.iter().map(|owner| owner.kept_bytes).sum::<u64>();
 
     put(&coppice, &long);
-    small(&host, "uploading");
-    assert_eq!(coppice.producer().abort_block(2u64).told(), Ok(true));
-    small(&host, "aborting");
+    assert_small(&host, "uploading");
+    assert_eq!(coppice.producer().abort_block(2u64).answer(), Ok(true));
+    assert_small(&host, "aborting");
     assert_eq!(coppice.storage().owners, before.owners);
 
     put(&coppice, &long);
     assert_eq!(commit(&coppice, &long), Ok(Commit::Done));
-    small(&host, "uploading and committing");
+    assert_small(&host, "uploading and committing");
     check(&coppice, &long);
     assert!(kept(&coppice) >= MOST as u64);
 
-    let done = coppice.producer().rollback_to(1u64).told().unwrap();
+    let done = coppice.producer().rollback_to(1u64).answer().unwrap();
     assert_eq!((done.head, done.has_more), (1, false));
-    small(&host, "rolling back");
+    assert_small(&host, "rolling back");
     assert_eq!(coppice.storage().owners, before.owners);
 
     put(&coppice, &long);
@@ -108,18 +108,18 @@ fn the_longest_block_is_added_and_removed_in_small_messages() {
     coppice.settle(60);
     assert_eq!((coppice.prune_status().pruned_before_block, coppice.prune_status().faults), (4, 0));
     assert_eq!(kept(&coppice), u64::from(LOG_CLASS));
-    small(&host, "pruning");
+    assert_small(&host, "pruning");
 
     let long = of_bytes(6, MOST);
     put(&coppice, &long);
     assert_eq!(commit(&coppice, &long), Ok(Commit::Done));
     let arena = coppice.storage().arena_bytes;
     let reset = ResetChain { head_hash: hash(6).into(), drop_unexported: false };
-    let done = coppice.operator().reset_chain(&reset).told().unwrap();
+    let done = coppice.operator().reset_chain(&reset).answer().unwrap();
     assert!(done.left > MOST as u64 / u64::from(LOG_CLASS), "{done:?}");
     coppice.pass(60);
     assert_eq!(kept(&coppice), 0);
-    small(&host, "resetting");
+    assert_small(&host, "resetting");
     let first = of_bytes(9, MOST);
     put(&coppice, &first);
     assert_eq!(commit(&coppice, &first), Ok(Commit::Done));
@@ -133,7 +133,7 @@ fn a_long_block_is_compared_with_its_digests_over_several_messages() {
     let mib = std::env::var("COPPICE_BLOCK_MIB").ok().and_then(|mib| mib.parse().ok()).unwrap_or(64);
     let (coppice, host) = canister();
     let change = ConfigChange { verify_segments: Some(true), ..ConfigChange::default() };
-    coppice.operator().set_config(&change).told().unwrap();
+    coppice.operator().set_config(&change).answer().unwrap();
     let long = of_bytes(2, mib << 20);
     put(&coppice, &long);
     // A message hashes 16 MiB and then enters nothing.
@@ -145,9 +145,9 @@ fn a_long_block_is_compared_with_its_digests_over_several_messages() {
         }
     }
     assert_eq!(commit(&coppice, &long), Ok(Commit::Done));
-    small(&host, &format!("verifying {mib} MiB"));
+    assert_small(&host, &format!("verifying {mib} MiB"));
     check(&coppice, &long);
-    coppice.producer().rollback_to(1u64).told().unwrap();
+    coppice.producer().rollback_to(1u64).answer().unwrap();
 
     // A wrong digest of any segment, even the index, is found only in the last message; the upload can only be aborted.
     let storage = coppice.storage().owners;
@@ -165,19 +165,19 @@ fn a_long_block_is_compared_with_its_digests_over_several_messages() {
             };
             assert_eq!(named, segment);
         }
-        assert_eq!(coppice.producer().abort_block(2u64).told(), Ok(true));
+        assert_eq!(coppice.producer().abort_block(2u64).answer(), Ok(true));
         assert_eq!((coppice.storage().owners, coppice.head()), (storage.clone(), Some(1)));
     }
     // The verified bytes of one upload do not count for another one.
     let mut other = of_bytes(2, 20 << 20);
     put(&coppice, &other);
     assert_eq!(commit(&coppice, &other), Ok(Commit::HasMore { entered: 0, of: 1_000 }));
-    assert_eq!(coppice.producer().abort_block(2u64).told(), Ok(true));
+    assert_eq!(coppice.producer().abort_block(2u64).answer(), Ok(true));
     other.body[0] ^= 1;
     put(&coppice, &other);
     assert_eq!(commit(&coppice, &other), Ok(Commit::HasMore { entered: 0, of: 1_000 }));
     assert!(matches!(commit(&coppice, &other), Err(UploadError::Append(AppendError::BadEncoding { segment: 0, .. }))));
-    assert_eq!(coppice.producer().abort_block(2u64).told(), Ok(true));
+    assert_eq!(coppice.producer().abort_block(2u64).answer(), Ok(true));
     coppice.append(&plain(2, 1, 10)).unwrap();
-    small(&host, "wrong digests");
+    assert_small(&host, "wrong digests");
 }

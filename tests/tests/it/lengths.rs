@@ -3,7 +3,7 @@
 use super::utxo::{all_ok, create, get};
 use coppice_interface::*;
 use coppice_tests::blocks::{block_id, plain, upload};
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who};
 use coppice_tests::transactions::Tx;
 use serde_bytes::ByteBuf;
@@ -57,7 +57,7 @@ fn of_records(coppice: &Coppice, tx: &Tx, open: &Tx, wrong: &[u8]) -> Answers {
         ("utxo_spend, utxo_hash", new(), Spend { utxo_hash: output(), ..right.clone() }),
     ] {
         let items = vec![TransactionSpends { spender, spends: vec![spend] }];
-        note(answers, what, producer.utxo_spend(&UtxoSpendBatch { height: 10, items }).told());
+        note(answers, what, producer.utxo_spend(&UtxoSpendBatch { height: 10, items }).answer());
     }
 
     let outpoint = || Outpoint { txid: tx.id(), vout: 0 };
@@ -68,7 +68,7 @@ fn of_records(coppice: &Coppice, tx: &Tx, open: &Tx, wrong: &[u8]) -> Answers {
         ("utxo_unspend, utxo_hash", Unspend { utxo_hash: output(), ..unspend.clone() }),
         ("utxo_unspend, spender", Unspend { spender: Spender { txid: id(), vin: 0 }, ..unspend }),
     ] {
-        note(answers, what, producer.utxo_unspend(&UtxoUnspendBatch { height: 10, items: vec![item] }).told());
+        note(answers, what, producer.utxo_unspend(&UtxoUnspendBatch { height: 10, items: vec![item] }).answer());
     }
 
     let (height, txids) = (10, vec![id()]);
@@ -80,17 +80,17 @@ fn of_records(coppice: &Coppice, tx: &Tx, open: &Tx, wrong: &[u8]) -> Answers {
         unset: false,
         items: vec![MinedTransaction { txid: id(), subtree: 0 }],
     };
-    note(answers, "utxo_set_mined", producer.utxo_set_mined(&mined).told());
+    note(answers, "utxo_set_mined", producer.utxo_set_mined(&mined).answer());
     let longest = UtxoSetOnLongestChainBatch { height, txids: txids.clone(), on_longest_chain: false };
-    note(answers, "utxo_set_on_longest_chain", producer.utxo_set_on_longest_chain(&longest).told());
+    note(answers, "utxo_set_on_longest_chain", producer.utxo_set_on_longest_chain(&longest).answer());
     let locked = UtxoSetLockedBatch { height, locked: true, txids: txids.clone() };
-    note(answers, "utxo_set_locked", producer.utxo_set_locked(&locked).told());
+    note(answers, "utxo_set_locked", producer.utxo_set_locked(&locked).answer());
     let preserve = UtxoPreserveBatch { until: 100, txids: txids.clone() };
-    note(answers, "utxo_preserve", producer.utxo_preserve(&preserve).told());
+    note(answers, "utxo_preserve", producer.utxo_preserve(&preserve).answer());
     let conflicting = UtxoSetConflictingBatch { height, txids: txids.clone() };
-    note(answers, "utxo_set_conflicting", producer.utxo_set_conflicting(&conflicting).told());
+    note(answers, "utxo_set_conflicting", producer.utxo_set_conflicting(&conflicting).answer());
     let winners = UtxoProcessConflicting { height, winners: txids };
-    note(answers, "utxo_process_conflicting", producer.utxo_process_conflicting(&winners).told());
+    note(answers, "utxo_process_conflicting", producer.utxo_process_conflicting(&winners).answer());
 
     let target = FreezeTarget { txid: tx.id(), vout: Some(0), utxo_hash: None };
     for (what, item) in [
@@ -98,8 +98,8 @@ fn of_records(coppice: &Coppice, tx: &Tx, open: &Tx, wrong: &[u8]) -> Answers {
         ("utxo_freeze, utxo_hash", FreezeTarget { utxo_hash: Some(output()), ..target }),
     ] {
         let items = vec![item];
-        note(answers, what, alert.utxo_freeze(&UtxoFreezeBatch { height, items: items.clone() }).told());
-        note(answers, what, alert.utxo_unfreeze(&UtxoFreezeBatch { height, items }).told());
+        note(answers, what, alert.utxo_freeze(&UtxoFreezeBatch { height, items: items.clone() }).answer());
+        note(answers, what, alert.utxo_unfreeze(&UtxoFreezeBatch { height, items }).answer());
     }
     let reassign = Reassign { outpoint: outpoint(), utxo_hash: right.utxo_hash.clone(), new_utxo_hash: hashed() };
     for (what, item) in [
@@ -107,25 +107,25 @@ fn of_records(coppice: &Coppice, tx: &Tx, open: &Tx, wrong: &[u8]) -> Answers {
         ("utxo_reassign, utxo_hash", Reassign { utxo_hash: output(), ..reassign.clone() }),
         ("utxo_reassign, new_utxo_hash", Reassign { new_utxo_hash: output(), ..reassign }),
     ] {
-        note(answers, what, alert.utxo_reassign(&UtxoReassignBatch { height, items: vec![item] }).told());
+        note(answers, what, alert.utxo_reassign(&UtxoReassignBatch { height, items: vec![item] }).answer());
     }
 
     let begin = BeginTransaction { txid: id(), length: open.raw.len() as u64, chunk_size: 64 << 10 };
-    note(answers, "utxo_begin_transaction", producer.utxo_begin_transaction(&begin).told());
+    note(answers, "utxo_begin_transaction", producer.utxo_begin_transaction(&begin).answer());
     let chunk = PutTransactionChunk { txid: id(), chunk: 0, bytes: ByteBuf::from(open.raw.as_slice()) };
-    note(answers, "utxo_put_transaction_chunk", producer.utxo_put_transaction_chunk(&chunk).told());
-    note(answers, "utxo_abort_transaction", producer.utxo_abort_transaction(&id()).told());
+    note(answers, "utxo_put_transaction_chunk", producer.utxo_put_transaction_chunk(&chunk).answer());
+    note(answers, "utxo_abort_transaction", producer.utxo_abort_transaction(&id()).answer());
 
     note(
         answers,
         "utxo_get",
-        anyone.utxo_get(&UtxoGet { txid: id(), first: 0, limit: 1, extra_pages_cursor: None }).told(),
+        anyone.utxo_get(&UtxoGet { txid: id(), first: 0, limit: 1, extra_pages_cursor: None }).answer(),
     );
     let part = UtxoGetPart { txid: id(), offset: 0, length: 1 };
-    note(answers, "utxo_get_transaction", anyone.utxo_get_transaction(&part).told());
-    note(answers, "utxo_get_inpoints", anyone.utxo_get_inpoints(&part).told());
+    note(answers, "utxo_get_transaction", anyone.utxo_get_transaction(&part).answer());
+    note(answers, "utxo_get_inpoints", anyone.utxo_get_inpoints(&part).answer());
     let outpoints = vec![Outpoint { txid: id(), vout: 0 }];
-    note(answers, "utxo_get_spend", anyone.utxo_get_spend(&UtxoGetSpend { height, outpoints }).told());
+    note(answers, "utxo_get_spend", anyone.utxo_get_spend(&UtxoGetSpend { height, outpoints }).answer());
     let cursor = UnminedCursor { created_at: 0, txid: id() };
     note(answers, "utxo_list_unmined", anyone.utxo_list_unmined(Some(cursor), 1).told());
     all
@@ -147,18 +147,18 @@ fn of_blocks(coppice: &Coppice, wrong: &[u8]) -> Answers {
             continue;
         }
         note(&mut answers, what, coppice.append(&block));
-        note(&mut answers, begun, producer.begin_block(&upload(&block, 100).0).told());
+        note(&mut answers, begun, producer.begin_block(&upload(&block, 100).0).answer());
     }
     let mut of = block_id(&open);
     of.hash = wrong();
-    note(&mut answers, "commit_block", producer.commit_block(&of).told());
-    note(&mut answers, "ack_exported", coppice.by(Who::Exporter).ack_exported(2, &wrong()).told());
+    note(&mut answers, "commit_block", producer.commit_block(&of).answer());
+    note(&mut answers, "ack_exported", coppice.by(Who::Exporter).ack_exported(2, &wrong()).answer());
     let cursor = ExportCursor { number: 2, hash: wrong(), segment: 3, offset: 0, rollbacks: 0 };
     note(&mut answers, "export_blocks", anyone.export_blocks(Some(cursor), 0).told());
     let cursor = KeyCursor { block_number: 2, block_hash: wrong(), position: 0, key: 0, newest: 2, rollbacks: 0 };
     note(&mut answers, "find_by_index_key", anyone.find_by_index_key(ByteBuf::from(b"key"), Some(cursor), 0).told());
     let reset = ResetChain { head_hash: wrong(), drop_unexported: true };
-    note(&mut answers, "reset_chain", coppice.operator().reset_chain(&reset).told());
+    note(&mut answers, "reset_chain", coppice.operator().reset_chain(&reset).answer());
     answers
 }
 
@@ -171,11 +171,11 @@ fn an_id_or_hash_of_the_wrong_length_is_refused_and_changes_nothing() {
     let (tx, open) = (Tx::orphan(1, 3), Tx::orphan(2, 3));
     all_ok(create(&coppice, 10, vec![tx.record()]));
     let begin = BeginTransaction { txid: open.id(), length: open.raw.len() as u64, chunk_size: 64 << 10 };
-    coppice.producer().utxo_begin_transaction(&begin).told().unwrap();
+    coppice.producer().utxo_begin_transaction(&begin).answer().unwrap();
     let state = || {
-        let uploads = (coppice.anyone().utxo_list_uploads().told(), coppice.anyone().get_upload().told());
+        let uploads = (coppice.anyone().utxo_list_uploads().answer(), coppice.anyone().get_upload().answer());
         let exported = coppice.export_status().exporters[0].exported_before_block;
-        let rows = coppice.anyone().get_blob_deletion_status().told().stores;
+        let rows = coppice.anyone().get_blob_deletion_status().answer().stores;
         // Memory may have grown before the whole item was checked.
         let StorageStatus { utxo, owners, payload_bytes, .. } = coppice.storage();
         let utxo = UtxoStorage { billed_bytes: 0, ..utxo };

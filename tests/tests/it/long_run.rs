@@ -104,7 +104,7 @@ fn ten_thousand_blocks_with_each_trigger_in_turn_stop_growing() {
     assert_eq!(turns.len() as u64, BLOCKS / TURN);
     assert!(
         storage.arena_bytes < peak_kept + (16 << 20) + u64::from(LOG_CLASS),
-        "no more than what was kept at its peak"
+        "no more than the peak of the kept bytes"
     );
     let status = coppice.prune_status();
     assert_eq!((status.faults, storage.quarantined_bytes), (0, 0));

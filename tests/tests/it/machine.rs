@@ -5,7 +5,7 @@ use coppice_ic::Backend;
 use coppice_interface::*;
 use coppice_model::chain::{Made, Model, Upload, Whereabouts};
 use coppice_tests::blocks::{block, block_id, id, upload, with_keys};
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who};
 use coppice_tests::reader::{Pulled, Reader};
 use proptest::prelude::*;
@@ -128,7 +128,7 @@ impl Machine {
     fn begin(&mut self, body: usize, keys: &Keys) {
         let new = self.next(body, (2, 2), keys, 0);
         let (begin, chunks) = upload(&new.block, 50_000);
-        if self.is_refused(&self.coppice.producer().begin_block(&begin).told()) {
+        if self.is_refused(&self.coppice.producer().begin_block(&begin).answer()) {
             return;
         }
         for (chunk, bytes) in (0..).zip(chunks) {
@@ -142,13 +142,14 @@ impl Machine {
         match then {
             Then::Leave => {}
             Then::Abort => {
-                let aborted: Result<bool, UploadError> = self.coppice.producer().abort_block(made.block.number).told();
+                let aborted: Result<bool, UploadError> =
+                    self.coppice.producer().abort_block(made.block.number).answer();
                 assert_eq!(aborted, Ok(true));
                 self.model.upload = None;
             }
             Then::Commit => {
                 let committed: Result<Commit, UploadError> =
-                    self.coppice.producer().commit_block(&block_id(&made.block)).told();
+                    self.coppice.producer().commit_block(&block_id(&made.block)).answer();
                 match self.model.exhausted(self.now()) {
                     Some(held_by) => {
                         let refused = AppendError::CapacityExhausted { held_by };
@@ -182,7 +183,7 @@ impl Machine {
         let (number, hash) = (newest.number, newest.hash.clone());
         let answer = self.coppice.ack(who, number, &hash);
         let expected = self.model.ack(&who.name(), number, &hash);
-        let expected = expected.unwrap_or_else(|| panic!("a reader that is no exporter: {answer:?}"));
+        let expected = expected.unwrap_or_else(|| panic!("a reader that is not an exporter: {answer:?}"));
         assert_eq!(answer, expected);
         if let Ok(bound) = answer {
             self.model.bounds.insert(who.name(), bound);
@@ -227,7 +228,7 @@ impl Machine {
     fn roll_back(&mut self, depth: u64) {
         let Some(head) = self.model.head() else { return };
         let number = head.saturating_sub(depth);
-        let answer: Result<Rollback, RollbackError> = self.coppice.producer().rollback_to(number).told();
+        let answer: Result<Rollback, RollbackError> = self.coppice.producer().rollback_to(number).answer();
         if let Some(expected) = self.model.refuses_rollback(number) {
             let both_open = matches!(answer, Err(RollbackError::UploadOpen { .. })) && self.model.upload.is_some();
             assert!(both_open || answer == Err(expected), "{answer:?}");
@@ -237,7 +238,7 @@ impl Machine {
             while answer.has_more {
                 calls += 1;
                 assert!(calls < 100 && answer.head >= number, "the smallest budget makes progress");
-                answer = self.coppice.producer().rollback_to(number).told().unwrap();
+                answer = self.coppice.producer().rollback_to(number).answer().unwrap();
             }
             assert_eq!(answer.head, number);
             self.model.roll_back(number);
@@ -271,13 +272,13 @@ impl Machine {
             Step::Pull { who, pages, max_bytes } => (0..pages).for_each(|_| self.pull(who, max_bytes)),
             Step::Ack(who) => self.acknowledge(who),
             Step::Prune(max_ops) => {
-                let run: Result<PruneRun, PruneError> = self.coppice.operator().prune_now(max_ops).told();
+                let run: Result<PruneRun, PruneError> = self.coppice.operator().prune_now(max_ops).answer();
                 assert_eq!(run.is_ok(), self.model.policy.is_some());
                 self.model.run(self.now(), max_ops);
             }
             Step::Policy { blocks, days, blobs, floor, ops } => self.policy((blocks, days, blobs), floor, ops),
             Step::Enable(enabled) => {
-                let answer: Result<(), PruneError> = self.coppice.operator().set_pruning_enabled(enabled).told();
+                let answer: Result<(), PruneError> = self.coppice.operator().set_pruning_enabled(enabled).answer();
                 if answer.is_ok() {
                     self.model.enabled = enabled;
                 } else {
@@ -292,7 +293,7 @@ impl Machine {
             Step::Remove(who) => self.remove(who),
             Step::Require(require) => {
                 let change = ConfigChange { require_export: Some(require), ..ConfigChange::default() };
-                self.coppice.operator().set_config(&change).told().unwrap();
+                self.coppice.operator().set_config(&change).answer().unwrap();
                 self.model.require_export = require;
             }
             Step::Rollback(depth) => self.roll_back(depth),
@@ -322,7 +323,7 @@ impl Machine {
             let mut after = model.clone();
             after.run(now, model.policy.as_ref().map_or(0, |policy| policy.max_ops_per_tick));
             let blocks = (after.pruned.len() - model.pruned.len()) as u64;
-            assert_eq!((plan.blocks, plan.held_by), (blocks, status.held_by), "the plan is what a run does");
+            assert_eq!((plan.blocks, plan.held_by), (blocks, status.held_by), "the plan matches the run");
         }
         for of in 0..KEYS {
             let key = vec![of; usize::from(of)];
@@ -355,7 +356,7 @@ impl Machine {
         let mut reader = Reader::default();
         while reader.pull(&self.coppice, 0) == Pulled::Some {}
         let kept: Vec<_> = self.model.kept.iter().map(|kept| &kept.block).collect();
-        assert_eq!(reader.blocks.values().collect::<Vec<_>>(), kept, "what is kept is whole");
+        assert_eq!(reader.blocks.values().collect::<Vec<_>>(), kept, "the kept blocks are whole");
         let (entries, table) = (self.model.distinct_ids().len() as u64, self.coppice.prune_status().transaction_index);
         assert!((entries..=entries + table.debt).contains(&table.entries), "{entries} are live of {table:?}");
         // `prune_now` sweeps the indexes whatever their debt, within the budget.

@@ -4,7 +4,7 @@
 use coppice_host::{Host, Kind, TrapPoint};
 use coppice_interface::*;
 use coppice_tests::blocks::{plain, plain_id};
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, default_arg};
 
 fn retain(blocks: u64) -> PrunePolicyArg {
@@ -59,14 +59,14 @@ fn seen(coppice: &Coppice) -> Seen {
 }
 
 fn prune(coppice: &Coppice) -> Result<Result<PruneRun, PruneError>, coppice_ic::Reject> {
-    coppice.by(coppice_tests::coppice::Who::Controller).prune_now(1_000u64).heard()
+    coppice.by(coppice_tests::coppice::Who::Controller).prune_now(1_000u64).try_answer()
 }
 
 fn prepared() -> Pruned {
     let (coppice, host) = Coppice::embedded(default_arg());
     coppice.append_plain(0..10, 50_000);
     coppice.set_policy(retain(4)).unwrap();
-    coppice.operator().set_pruning_enabled(false).told().unwrap();
+    coppice.operator().set_pruning_enabled(false).answer().unwrap();
     let before = host.checkpoint();
     host.take_executions();
     assert_eq!(prune(&coppice).unwrap().unwrap().blocks, 5);
@@ -114,7 +114,7 @@ fn the_order_of_one_block_is_atomic_and_no_reference_remains_alone() {
     host.restore(&before);
     host.faults().clear();
     for oldest in 1..=5 {
-        let run: Result<PruneRun, PruneError> = coppice.operator().prune_now(1u64).told();
+        let run: Result<PruneRun, PruneError> = coppice.operator().prune_now(1u64).answer();
         assert_eq!(run.unwrap().blocks, 1);
         let (chain, _, _, entries, found) = seen(&coppice);
         assert_eq!((chain.len(), entries), (10 - oldest, 3 * (10 - oldest as u64)));

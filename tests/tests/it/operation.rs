@@ -3,28 +3,28 @@
 use candid::CandidType;
 use coppice_interface::*;
 use coppice_tests::blocks::plain;
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, default_arg};
 
 #[test]
 fn settings_are_checked_changed_and_kept() {
     let coppice = Coppice::with(InitArg { max_stable_pages: Some(100_000), ..default_arg() });
-    let config: Config = coppice.anyone().get_config().told();
+    let config: Config = coppice.anyone().get_config().answer();
     assert_eq!((config.log_class, config.max_stable_pages, config.verify_segments), (LOG_CLASS, 100_000, true));
     let bad = ConfigChange { max_stable_pages: Some(10), verify_segments: Some(false), ..ConfigChange::default() };
-    let ConfigError::Invalid { field, .. } = coppice.operator().set_config(&bad).told().unwrap_err();
+    let ConfigError::Invalid { field, .. } = coppice.operator().set_config(&bad).answer().unwrap_err();
     assert_eq!(field, "max_stable_pages");
-    assert_eq!(coppice.anyone().get_config().told(), config, "a refused change changes nothing");
+    assert_eq!(coppice.anyone().get_config().answer(), config, "a refused change changes nothing");
     let change = ConfigChange {
         upload_expiry_secs: Some(7),
         min_liquid_cycles: Some(5_000_000_000_000),
         ..ConfigChange::default()
     };
-    let changed: Result<Config, ConfigError> = coppice.operator().set_config(&change).told();
+    let changed: Result<Config, ConfigError> = coppice.operator().set_config(&change).answer();
     let changed = changed.unwrap();
     assert_eq!((changed.upload_expiry_secs, changed.min_liquid_cycles), (7, 5_000_000_000_000));
     coppice.upgrade();
-    assert_eq!(coppice.anyone().get_config().told(), changed);
+    assert_eq!(coppice.anyone().get_config().answer(), changed);
 }
 
 /// Candid drops a field that the receiver does not know, so a misspelt field changes nothing: each answer contains the settings in force.
@@ -47,8 +47,8 @@ fn a_misspelt_field_changes_nothing_and_the_answer_has_the_settings_in_force() {
     let coppice = Coppice::new();
     coppice.append_plain(0..3, 10);
     let policy = coppice.set_policy(PrunePolicyArg { retain_blocks: Some(9), ..PrunePolicyArg::default() }).unwrap();
-    let config: Config = coppice.anyone().get_config().told();
-    let settings: UtxoPrunerSettings = coppice.anyone().get_pruner_settings().told();
+    let config: Config = coppice.anyone().get_config().answer();
+    let settings: UtxoPrunerSettings = coppice.anyone().get_pruner_settings().answer();
     let by = Who::Controller;
     let set: Result<PrunePolicyChange, PruneError> = coppice.call(by, "set_prune_policy", (misspelt(),)).unwrap();
     assert_eq!(set, Ok(PrunePolicyChange { old: Some(policy.clone()), new: policy.clone() }));

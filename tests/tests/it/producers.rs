@@ -2,7 +2,7 @@
 
 use coppice_interface::*;
 use coppice_tests::blocks::{block, block_id, hash, plain, upload};
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use coppice_tests::transactions::Tx;
 use serde_bytes::ByteBuf;
@@ -45,7 +45,7 @@ fn in_place_of(number: u64, fork: u64) -> AppendBlock {
 #[test]
 fn repeated_rollbacks_of_a_producer_stay_within_its_bound() {
     let coppice = with_rival();
-    assert_eq!(coppice.anyone().get_config().told().max_rollback_blocks, 1_000);
+    assert_eq!(coppice.anyone().get_config().answer().max_rollback_blocks, 1_000);
     limit(&coppice, 10);
     coppice.append_plain(0..41, 10);
     let too_deep = |lowest| Err(RollbackError::TooDeep { lowest });
@@ -70,7 +70,7 @@ fn repeated_rollbacks_of_a_producer_stay_within_its_bound() {
     limit(&coppice, 0);
     assert_eq!(rollback(&coppice, Who::Producer, 31), too_deep(42));
     let again = Rollback { head: 32, removed: 0, has_more: false };
-    assert_eq!(rollback(&coppice, Who::Producer, 32), Ok(again), "what is done may be called for again");
+    assert_eq!(rollback(&coppice, Who::Producer, 32), Ok(again), "a completed rollback may be repeated");
     coppice.append_plain(33..44, 10);
     assert_eq!(rollback(&coppice, Who::Producer, 42), too_deep(43));
     assert_eq!(rollback(&coppice, Who::Producer, 43), Ok(Rollback { head: 43, removed: 0, has_more: false }));
@@ -90,7 +90,7 @@ fn an_admin_rolls_back_deep_but_not_below_what_was_pruned() {
     assert_eq!(rollback(&coppice, Who::Admin, pruned - 1), Err(RollbackError::Pruned { first_available: pruned }));
     assert_eq!(rollback(&coppice, Who::Producer, pruned - 1), Err(RollbackError::Pruned { first_available: pruned }));
     assert_eq!(rollback(&coppice, Who::Producer, pruned), Err(RollbackError::TooDeep { lowest: 26 }));
-    let reject = coppice.by(Who::Operator).rollback_to(pruned).heard().unwrap_err();
+    let reject = coppice.by(Who::Operator).rollback_to(pruned).try_answer().unwrap_err();
     assert!(reject.message.contains("access denied"), "{reject:?}");
     assert_eq!(rollback(&coppice, Who::Admin, pruned).unwrap().head, pruned);
     coppice.append_plain(pruned + 1..pruned + 4, 10);
@@ -119,7 +119,7 @@ fn a_reset_restarts_the_rollback_bound() {
     limit(&coppice, 5);
     coppice.append_plain(1_000..1_020, 10);
     let reset = ResetChain { head_hash: hash(1_019).into(), drop_unexported: false };
-    coppice.operator().reset_chain(&reset).told().unwrap();
+    coppice.operator().reset_chain(&reset).answer().unwrap();
     coppice.settle(60);
     coppice.pass(60);
     coppice.append_plain(0..10, 10);
@@ -138,7 +138,7 @@ fn an_upload_is_open_to_its_producer_and_operators_only() {
     let large = plain(1, 2, 300_000);
     let (begin, chunks) = upload(&large, 100_000);
     let first = PutBlockChunk { number: 1, chunk: 0, bytes: ByteBuf::from(chunks[0].clone()) };
-    coppice.producer().begin_block(&begin).told().unwrap();
+    coppice.producer().begin_block(&begin).answer().unwrap();
     let (by, expires_at) = (Some(Who::Producer.principal()), seconds(&coppice) + 120);
     let open = || UploadError::UploadOpen { by, expires_at };
     for _ in 0..3 {
@@ -176,8 +176,8 @@ fn an_upload_is_open_to_its_producer_and_operators_only() {
     let committed: Result<Commit, UploadError> = call(&coppice, Who::Operator, "commit_block", block_id(&large));
     assert_eq!(committed, Ok(Commit::Done));
     // An operator may also abort it; an admin who is not an operator may not.
-    coppice.producer().begin_block(&upload(&plain(2, 1, 9), 9).0).told().unwrap();
-    let reject = coppice.by(Who::Admin).abort_block(2u64).heard().unwrap_err();
+    coppice.producer().begin_block(&upload(&plain(2, 1, 9), 9).0).answer().unwrap();
+    let reject = coppice.by(Who::Admin).abort_block(2u64).try_answer().unwrap_err();
     assert!(reject.message.contains("access denied"), "{reject:?}");
     assert_eq!(call::<Result<bool, UploadError>>(&coppice, Who::Operator, "abort_block", 2u64), Ok(true));
     assert_eq!(call::<Result<bool, UploadError>>(&coppice, Who::Rival, "abort_block", 2u64), Ok(false));
@@ -188,7 +188,7 @@ fn an_upload_is_open_to_its_producer_and_operators_only() {
 fn after_two_idle_minutes_another_producer_may_begin_an_upload() {
     let coppice = with_rival();
     let begin = upload(&plain(0, 1, 1_000), 500).0;
-    coppice.producer().begin_block(&begin).told().unwrap();
+    coppice.producer().begin_block(&begin).answer().unwrap();
     coppice.pass(115);
     let begun: Result<UploadProgress, AppendError> = call(&coppice, Who::Rival, "begin_block", begin.clone());
     let Err(AppendError::UploadOpen { by, expires_at }) = begun else { panic!("{begun:?}") };
@@ -222,10 +222,10 @@ fn producers_upload_transactions_independently() {
     let abort = |who: Who, tx: &Tx| -> Result<bool, TransactionUploadError> {
         call(&coppice, who, "utxo_abort_transaction", tx.id())
     };
-    assert_eq!(abort(Who::Rival, &ours), Err(other(&theirs)), "nobody ends another's");
+    assert_eq!(abort(Who::Rival, &ours), Err(other(&theirs)), "no producer ends another one's upload");
     put(Who::Producer, &ours, 0).unwrap();
     coppice.upgrade();
-    let listed: Vec<OpenTransaction> = coppice.anyone().utxo_list_uploads().told();
+    let listed: Vec<OpenTransaction> = coppice.anyone().utxo_list_uploads().answer();
     let shown: Vec<_> = listed.iter().map(|open| (open.by, open.txid.clone(), open.progress.missing)).collect();
     let (by, rival) = (Some(Who::Producer.principal()), Some(Who::Rival.principal()));
     assert_eq!(shown, [(by, ours.id(), 1), (rival, theirs.id(), 2)]);
@@ -251,7 +251,7 @@ fn producers_upload_transactions_independently() {
     create(Who::Producer).unwrap();
     // Abandoned uploads expire, and no byte of them stays.
     coppice.pass(130);
-    assert_eq!(coppice.anyone().utxo_list_uploads().told(), []);
+    assert_eq!(coppice.anyone().utxo_list_uploads().answer(), []);
     let owners = coppice.storage().owners;
     assert_eq!(owners[1].kept_bytes, 0, "{owners:?}");
 }
@@ -260,7 +260,7 @@ fn producers_upload_transactions_independently() {
 #[test]
 fn a_new_canister_refuses_blocks_with_wrong_digests() {
     let coppice = Coppice::new();
-    assert!(coppice.anyone().get_config().told().verify_segments);
+    assert!(coppice.anyone().get_config().answer().verify_segments);
     for segment in 0..3u8 {
         let mut wrong = plain(0, 3, 1_000);
         wrong.sha256[usize::from(segment)] = ByteBuf::from(vec![7; 32]);
@@ -270,7 +270,7 @@ fn a_new_canister_refuses_blocks_with_wrong_digests() {
         let of_segment =
             |error: &AppendError| matches!(error, AppendError::BadEncoding { segment: of, .. } if *of == segment);
         assert!(matches!(&refused, UploadError::Append(error) if of_segment(error)), "{refused:?}");
-        assert_eq!(coppice.producer().abort_block(0u64).told(), Ok(true));
+        assert_eq!(coppice.producer().abort_block(0u64).answer(), Ok(true));
     }
     assert_eq!(coppice.append(&plain(0, 3, 1_000)), Ok(()));
 }

@@ -2,7 +2,7 @@
 
 use coppice_interface::*;
 use coppice_tests::blocks::{plain, plain_id};
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, LOG_CLASS};
 
 fn policy(retain_blocks: u64) -> PrunePolicyArg {
@@ -87,20 +87,20 @@ fn the_daemon_prunes_and_continues_after_an_upgrade() {
 #[test]
 fn while_pruning_is_switched_off_only_manual_calls_prune() {
     let coppice = Coppice::new();
-    assert_eq!(coppice.operator().set_pruning_enabled(true).told(), Err(PruneError::NoPolicy));
-    assert_eq!(coppice.operator().prune_now(5u64).told(), Err(PruneError::NoPolicy));
+    assert_eq!(coppice.operator().set_pruning_enabled(true).answer(), Err(PruneError::NoPolicy));
+    assert_eq!(coppice.operator().prune_now(5u64).answer(), Err(PruneError::NoPolicy));
     coppice.append_plain(0..10, 100);
     coppice.pass(120);
     assert!(!coppice.prune_status().enabled, "off until a policy is set");
     coppice.set_policy(policy(3)).unwrap();
     assert!(coppice.prune_status().enabled);
-    coppice.operator().set_pruning_enabled(false).told().unwrap();
+    coppice.operator().set_pruning_enabled(false).answer().unwrap();
     coppice.pass(120);
     let status = coppice.prune_status();
     assert_eq!((status.pruned_before_block, status.need_prune, status.target), (0, true, 6));
     assert_eq!(status.held_by, Some(HeldBy::Disabled));
     assert_eq!(coppice.prune_now(1_000).blocks, 6);
-    let error = coppice.operator().prune_now(0u64).told().unwrap_err();
+    let error = coppice.operator().prune_now(0u64).answer().unwrap_err();
     assert!(matches!(error, PruneError::Invalid { field, .. } if field == "max_ops"));
 }
 
@@ -115,9 +115,9 @@ fn a_bad_policy_is_refused_and_the_old_one_stays() {
     let bad = PrunePolicyArg { target_bytes: Some(1), ..policy(9) };
     let error = coppice.set_policy(bad).unwrap_err();
     assert!(matches!(error, PruneError::Invalid { field, .. } if field == "target_bytes"));
-    assert_eq!(coppice.anyone().get_prune_policy().told(), Some(set.clone()));
+    assert_eq!(coppice.anyone().get_prune_policy().answer(), Some(set.clone()));
     coppice.upgrade();
-    assert_eq!(coppice.anyone().get_prune_policy().told(), Some(set));
+    assert_eq!(coppice.anyone().get_prune_policy().answer(), Some(set));
 }
 
 /// The purpose of the project: memory of a moving window of blocks stops growing.
@@ -138,5 +138,5 @@ fn memory_stops_growing() {
     let storage = coppice.storage();
     assert_eq!(storage.blocks, 41);
     let regions: u64 = storage.regions.iter().map(|region| region.bytes).sum();
-    assert_eq!(storage.billed_bytes, regions + 65_536, "each billed byte is some region's, but for one page");
+    assert_eq!(storage.billed_bytes, regions + 65_536, "each billed byte belongs to a region, except one page");
 }

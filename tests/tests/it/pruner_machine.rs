@@ -8,7 +8,7 @@
 //! The machine itself is tested on a reference without a canister ([`reference`]): it agrees with the reference, and finds each of the
 //! reference's deliberate faults.
 
-mod dues;
+mod duties;
 mod end;
 mod episodes;
 mod jobs;
@@ -18,11 +18,11 @@ mod memory;
 mod operations;
 mod reference;
 mod settings;
-mod sight;
 mod steps;
 mod tick;
 mod trapping;
 mod triggers;
+mod view;
 mod worker;
 
 use coppice_ic::Backend;
@@ -40,7 +40,7 @@ use trapping::Trapping;
 type Outcome<T = ()> = Result<T, String>;
 
 /// Runs a history. Returns the outcome and the events.
-fn happens((coppice, trapping): (Coppice, Trapping), history: &History) -> (Outcome, Seen) {
+fn run_history((coppice, trapping): (Coppice, Trapping), history: &History) -> (Outcome, Seen) {
     let mut machine = match Machine::new(coppice, trapping, history) {
         Ok(machine) => machine,
         Err(why) => return (Err(why), Seen::new()),
@@ -81,7 +81,7 @@ fn any_history_matches_the_model() {
         None => TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha)),
     };
     let done = runner.run(&history(), |history| {
-        let (outcome, seen) = happens(canister(), &history);
+        let (outcome, seen) = run_history(canister(), &history);
         let mut all = all.borrow_mut();
         add(&mut all, seen);
         *all.entry("a history").or_default() += 1;
@@ -100,7 +100,7 @@ fn any_history_matches_the_model() {
         eprintln!("{all:#?}");
     }
     if cases >= 48 {
-        few_excuses(&all);
+        check_excuses(&all);
     }
     let enough = |what: &&&str| all.get(**what).is_some_and(|&times| times > 0);
     let expected = SURE.iter().chain(if cases >= 1_000 { &SEEN[..] } else { &[] });
@@ -110,16 +110,16 @@ fn any_history_matches_the_model() {
 
 /// Excused checks, each with the checks that were made: if more than one in twenty is excused, the excuse is too wide.
 const EXCUSES: [(&str, &str); 6] = [
-    ("excused: a parent that came late", "a parent is preserved"),
+    ("excused: a new parent", "a parent is preserved"),
     ("excused: a parent that was made or preserved in the middle of a run", "a parent is preserved"),
     ("excused: a parent of one that became old in the middle of a run", "a preservation may expire"),
-    ("excused: kept for some blocks", "what was due was looked at"),
-    ("excused: no memory for the row of a blob", "what was due was looked at"),
+    ("excused: kept for some blocks", "a due record was examined"),
+    ("excused: no memory for the row of a blob", "a due record was examined"),
     ("excused: kept are counted roughly", "kept are counted"),
 ];
 
 /// Fails if too many checks were excused.
-fn few_excuses(all: &Seen) {
+fn check_excuses(all: &Seen) {
     let times = |what: &str| all.get(what).copied().unwrap_or(0);
     for (excused, checked) in EXCUSES {
         let (excused_times, checked_times) = (times(excused), times(checked));
@@ -133,9 +133,9 @@ fn few_excuses(all: &Seen) {
 /// Events that even a few histories must contain.
 const SURE: [&str; 13] = [
     "a double spend won",
-    "a wrong height was told",
+    "a wrong height was notified",
     "thousands of outputs are spent",
-    "what is kept waits",
+    "a kept record waits",
     "a job was superseded",
     "a parent is preserved",
     "a preservation expired",
@@ -144,7 +144,7 @@ const SURE: [&str; 13] = [
     "a reorg",
     "a run of several ticks",
     "a transaction in the BlobStore was freed",
-    "an operator has records pruned",
+    "an operator prunes manually",
 ];
 
 /// Events that many histories must contain.
@@ -153,31 +153,31 @@ const SEEN: [&str; 49] = [
     "a double spend won",
     "a tick trapped",
     "a tick while cycles are low",
-    "a wrong height was told",
+    "a wrong height was notified",
     "thousands of outputs are spent",
-    "what is kept waits",
-    "a height that is none is refused",
+    "a kept record waits",
+    "an invalid height is refused",
     "a height that jumps is refused",
     "a job is cancelled",
     "heights are set",
-    "what was persisted meanwhile is due",
+    "a height persisted meanwhile is due",
     "a block while the persister is active",
-    "a blob is to be tried again",
-    "a blob that was given up is tried again",
-    "a blob was deleted, and its record went",
+    "a blob is retried",
+    "a blob that was given up is retried",
+    "a blob was deleted with its record",
     "a blob was given up",
     "a deleted spender was refused",
     "a deleted transaction was made again",
-    "a replay of what was pruned is refused",
+    "a replay of a pruned transaction is refused",
     "a double spend was deleted",
     "a job completed",
     "a job timed out",
-    "a job took another's place",
+    "a job took over a run",
     "a job was superseded",
     "a page was deleted",
     "a parent is preserved",
     "a preservation expired",
-    "a record that is going cannot be made again",
+    "a record in deletion cannot be made again",
     "a record waits for its blob",
     "a record was deleted",
     "a record was deleted in defensive mode",
@@ -187,9 +187,9 @@ const SEEN: [&str; 49] = [
     "a second record of a blob was refused",
     "a trigger was processed before",
     "a trigger was underway",
-    "an operator has records pruned",
+    "an operator prunes manually",
     "an operator's height above the notified one is refused",
-    "an output says that its spender was deleted",
+    "an output names a deleted spender",
     "an upgrade in the middle of a run",
     "at the end defensive mode keeps a record",
     "kept: a spender is absent",
@@ -197,7 +197,7 @@ const SEEN: [&str; 49] = [
     "kept: a spender is unmined",
     "phase 1 is done again",
     "the block persister begins in the middle of a run",
-    "what was deleted does not spend again",
+    "a deleted transaction does not spend again",
 ];
 
 /// The same histories in each run.
@@ -214,11 +214,11 @@ fn histories_cover_every_event() {
     let few = |(number, history): &(usize, History)| !history.has_large() || number % 4 == 0;
     for (_, history) in histories().enumerate().filter(few).take(500) {
         let coppice = reference::canister(Family::new(&history.transactions), None);
-        let (outcome, seen) = happens(coppice, &history);
+        let (outcome, seen) = run_history(coppice, &history);
         outcome.unwrap_or_else(|why| panic!("{why}\n\nthe history:\n{history}"));
         add(&mut all, seen);
     }
-    few_excuses(&all);
+    check_excuses(&all);
     let seldom: Vec<_> = SEEN.iter().filter(|what| all.get(**what).is_none_or(|&times| times < 3)).collect();
     assert!(seldom.is_empty(), "seldom or never: {seldom:?} of {all:#?}");
 }
@@ -227,17 +227,17 @@ fn histories_cover_every_event() {
 #[test]
 fn each_deliberate_fault_is_found() {
     for &fault in Fault::ALL {
-        let large = fault == Fault::TellsAThousand;
+        let large = fault == Fault::UpdatesAThousandParents;
         let search = |from: usize, most: usize| {
             let all = histories().filter(|history| history.has_large() == large).enumerate();
             let found = all.skip(from).take(most).find(|(_, history)| {
                 let coppice = reference::canister(Family::new(&history.transactions), Some(fault));
-                happens(coppice, history).0.is_err()
+                run_history(coppice, history).0.is_err()
             });
             found.map(|(number, _)| number)
         };
         // If the generator of histories has changed, another history finds the fault.
-        let found = search(fault.seldom().saturating_sub(8), 16).or_else(|| search(0, 1_500));
+        let found = search(fault.first_history().saturating_sub(8), 16).or_else(|| search(0, 1_500));
         assert!(found.is_some(), "{fault:?} is not found");
         if std::env::var_os("COPPICE_PROGRESS").is_some() {
             eprintln!("{fault:?}: history {found:?}");

@@ -2,7 +2,7 @@
 
 use coppice_interface::*;
 use coppice_tests::blocks::{self, hash, plain, plain_id};
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, LOG_CLASS};
 use serde_bytes::ByteBuf;
 
@@ -26,7 +26,7 @@ fn an_empty_chain_has_no_head_and_no_blocks() {
     assert_eq!(coppice.block(0), Err(ReadError::NotFound));
     assert_eq!(coppice.location([0; 32]), Err(ReadError::NotFound));
     assert_eq!(coppice.prune_status().oldest_kept_block, None);
-    assert!(coppice.anyone().health().told().healthy);
+    assert!(coppice.anyone().health().answer().healthy);
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn a_block_reads_back_as_it_was_appended() {
     assert_eq!(block.header.sha256, appended.sha256);
     let receipts = blocks::receipts(105, 3).len() as u64;
     assert_eq!(block.header.lengths, [40_000, receipts, 104].into());
-    let header: Result<BlockHeader, ReadError> = coppice.anyone().get_block_header(105u64).told();
+    let header: Result<BlockHeader, ReadError> = coppice.anyone().get_block_header(105u64).answer();
     assert_eq!(header, Ok(block.header));
     assert_eq!(coppice.head(), Some(109));
 }
@@ -51,7 +51,7 @@ fn segments_are_read_in_parts() {
     let coppice = chain();
     let body = plain(103, 3, 40_000).body;
     let read =
-        |segment: u8, offset: u64, length: u64| coppice.anyone().read_segment(103u64, segment, offset, length).told();
+        |segment: u8, offset: u64, length: u64| coppice.anyone().read_segment(103u64, segment, offset, length).answer();
     let part = read(0, 30_000, 20_000).unwrap();
     assert_eq!((part.bytes.as_slice(), part.total), (&body[30_000..], 40_000));
     assert_eq!(read(0, 40_000, 1).unwrap().bytes.len(), 0);
@@ -71,7 +71,7 @@ fn a_block_larger_than_a_reply_is_read_by_segments() {
     assert_eq!(coppice.block(0), Err(ReadError::TooLarge { size, limit }));
     let mut body = Vec::new();
     loop {
-        let part = coppice.anyone().read_segment(0, 0, body.len() as u64, u64::MAX).told();
+        let part = coppice.anyone().read_segment(0, 0, body.len() as u64, u64::MAX).answer();
         let part = part.unwrap();
         body.extend(part.bytes.as_slice());
         if body.len() as u64 == part.total {
@@ -88,13 +88,13 @@ fn transactions_and_receipts_are_found_by_id() {
     for position in 0..3u64 {
         let id = plain_id(107, position);
         assert_eq!(coppice.location(id), Ok((107, position as u32)));
-        let receipt: Result<Receipt, ReadError> = coppice.anyone().get_receipt(&ByteBuf::from(id)).told();
+        let receipt: Result<Receipt, ReadError> = coppice.anyone().get_receipt(&ByteBuf::from(id)).answer();
         let receipt = receipt.unwrap();
         assert_eq!(receipt.bytes, blocks::receipt(107, position as usize));
         assert_eq!((receipt.location.block_number, receipt.location.position), (107, position as u32));
         assert_eq!(receipt.location.block_hash, BlockHash::from(hash(107)));
     }
-    let receipt = |id: &[u8]| coppice.anyone().get_receipt(&ByteBuf::from(id)).told();
+    let receipt = |id: &[u8]| coppice.anyone().get_receipt(&ByteBuf::from(id)).answer();
     assert_eq!(receipt(&plain_id(107, 3)), Err(ReadError::NotFound));
     assert_eq!(receipt(b"no id"), Err(ReadError::NotFound));
 }
@@ -107,7 +107,7 @@ fn a_block_without_receipts_has_none() {
     blocks::seal(&mut block);
     coppice.append(&block).unwrap();
     let id = ByteBuf::from(plain_id(0, 1));
-    assert_eq!(coppice.anyone().get_receipt(&id).told(), Err(ReadError::NotFound));
+    assert_eq!(coppice.anyone().get_receipt(&id).answer(), Err(ReadError::NotFound));
     assert_eq!(coppice.location(plain_id(0, 1)), Ok((0, 1)));
 }
 
@@ -116,12 +116,12 @@ fn reads_distinguish_pruned_blocks_from_unknown_ones() {
     let coppice = pruned();
     let gone = ReadError::Pruned { first_available: 105 };
     assert_eq!(coppice.block(104), Err(gone.clone()));
-    assert_eq!(coppice.anyone().get_block_header(100u64).told(), Err(gone.clone()));
-    assert_eq!(coppice.anyone().get_block_storage(100u64).told(), Err(gone.clone()));
-    let segment: Result<SegmentPart, ReadError> = coppice.anyone().read_segment(101u64, 0u8, 0u64, 1u64).told();
+    assert_eq!(coppice.anyone().get_block_header(100u64).answer(), Err(gone.clone()));
+    assert_eq!(coppice.anyone().get_block_storage(100u64).answer(), Err(gone.clone()));
+    let segment: Result<SegmentPart, ReadError> = coppice.anyone().read_segment(101u64, 0u8, 0u64, 1u64).answer();
     assert_eq!(segment, Err(gone));
     assert_eq!(coppice.block(99), Err(ReadError::NotFound), "before the first block");
-    assert_eq!(coppice.block(110), Err(ReadError::NotFound), "behind the head");
+    assert_eq!(coppice.block(110), Err(ReadError::NotFound), "above the head");
     assert_eq!(coppice.location(plain_id(104, 0)), Err(ReadError::NotFound));
     assert_eq!(coppice.location(plain_id(105, 0)), Ok((105, 0)));
 }
@@ -129,8 +129,8 @@ fn reads_distinguish_pruned_blocks_from_unknown_ones() {
 #[test]
 fn a_header_range_includes_both_ends_and_stops_at_the_head() {
     let coppice = pruned();
-    let page = |from: u64, to: u64| coppice.anyone().get_block_headers(from, to).told();
-    let one = |number: u64| coppice.anyone().get_block_header(number).told().unwrap();
+    let page = |from: u64, to: u64| coppice.anyone().get_block_headers(from, to).answer();
+    let one = |number: u64| coppice.anyone().get_block_header(number).answer().unwrap();
     let all =
         |numbers: std::ops::RangeInclusive<u64>| Ok(HeaderPage { headers: numbers.map(one).collect(), next: None });
     assert_eq!(page(105, 109), all(105..=109));
@@ -143,17 +143,21 @@ fn a_header_range_includes_both_ends_and_stops_at_the_head() {
     assert_eq!(page(99, 109), Err(ReadError::NotFound), "before the first block");
     assert_eq!(page(110, u64::MAX), Err(ReadError::NotFound), "above the head");
     assert_eq!(page(u64::MAX, u64::MAX), Err(ReadError::NotFound));
-    assert_eq!(coppice.operator().replicated().get_block_headers(105, 109).told(), all(105..=109), "as an update call");
+    assert_eq!(
+        coppice.operator().replicated().get_block_headers(105, 109).answer(),
+        all(105..=109),
+        "as an update call"
+    );
     let empty = Coppice::new();
-    assert_eq!(empty.anyone().get_block_headers(0, u64::MAX).told(), Err(ReadError::NotFound));
-    assert_eq!(empty.anyone().get_block_headers(1, 0).told(), none);
+    assert_eq!(empty.anyone().get_block_headers(0, u64::MAX).answer(), Err(ReadError::NotFound));
+    assert_eq!(empty.anyone().get_block_headers(1, 0).answer(), none);
 }
 
 #[test]
 fn a_page_of_headers_has_at_most_1000_and_less_than_a_mebibyte() {
     let coppice = Coppice::new();
     coppice.append_plain(0..1_002, 1);
-    let page = |from: u64, to: u64| coppice.anyone().get_block_headers(from, to).told().unwrap();
+    let page = |from: u64, to: u64| coppice.anyone().get_block_headers(from, to).answer().unwrap();
     let (first, second) = (page(0, u64::MAX), page(1_000, u64::MAX));
     assert_eq!((first.headers.len(), first.next), (1_000, Some(1_000)));
     assert_eq!((second.headers.len(), second.next), (2, None));
@@ -171,7 +175,7 @@ fn storage_says_which_blobs_a_block_touches() {
     let coppice = pruned();
     let mut end = None;
     for number in 105..110u64 {
-        let storage: Result<BlockStorage, ReadError> = coppice.anyone().get_block_storage(number).told();
+        let storage: Result<BlockStorage, ReadError> = coppice.anyone().get_block_storage(number).answer();
         let storage = storage.unwrap();
         let len: u64 = storage.lengths.sum();
         assert!(end.is_none_or(|end| end == storage.log_offset), "blocks lie one after the other");

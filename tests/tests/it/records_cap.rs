@@ -6,7 +6,7 @@ use crate::pruner::world::{World, orphans};
 use crate::utxo::{all_ok, configure, create, set_mined};
 use coppice_interface::*;
 use coppice_tests::blocks::{id, plain};
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, default_arg};
 use coppice_tests::transactions::Tx;
 use serde_bytes::ByteBuf;
@@ -73,8 +73,12 @@ fn records_of_one_key_leave_the_chain_its_target() {
     assert_eq!(fill(&world, 1 << 32), UtxoCreateError::RecordsFull { limit: cap });
     let full = storage(&world);
     assert!(full.billed_bytes <= cap && full.billed_bytes > cap - 16 * MIB, "{full:?}");
-    let told = problem(&world, ProblemCode::RecordsFull).unwrap();
-    assert_eq!((told.severity, told.message.contains("max_utxo_bytes")), (Severity::Critical, true), "{told:?}");
+    let problem_now = problem(&world, ProblemCode::RecordsFull).unwrap();
+    assert_eq!(
+        (problem_now.severity, problem_now.message.contains("max_utxo_bytes")),
+        (Severity::Critical, true),
+        "{problem_now:?}"
+    );
     for number in 0..4 * TARGET / 1_900_000 {
         let block = plain(number, 1, 1_900_000);
         let appended = world.coppice.append(&block).or_else(|error| {
@@ -100,7 +104,7 @@ fn records_at_the_cap_are_marked_spent_preserved_pruned_and_completed() {
     let world = small();
     grant_workers(&world.coppice);
     let done = orphans(0..4);
-    world.done(10, &done);
+    world.make_spent(10, &done);
     let txs = orphans(10..30);
     world.create(10, &txs.iter().collect::<Vec<_>>());
     // These records have no spendable outputs, so they are finished as soon as they are mined.
@@ -116,13 +120,13 @@ fn records_at_the_cap_are_marked_spent_preserved_pruned_and_completed() {
         for block_id in 0..5 {
             all_ok(set_mined(&world.coppice, far, block_id, &[tx], false));
         }
-        world.spent(far, tx, 0..1);
+        world.spend_by_stranger(far, tx, 0..1);
         assert!(world.heights(tx).0.is_some());
         let preserve = UtxoPreserveBatch { until: far + 30_000_000, txids: vec![tx.id()] };
-        assert_eq!(all_ok::<bool, UtxoError>(world.coppice.producer().utxo_preserve(&preserve).told()), [true]);
+        assert_eq!(all_ok::<bool, UtxoError>(world.coppice.producer().utxo_preserve(&preserve).answer()), [true]);
         let lock = |locked| UtxoSetLockedBatch { height: far, locked, txids: vec![tx.id()] };
         for locked in [true, false] {
-            all_ok::<(), UtxoError>(world.coppice.producer().utxo_set_locked(&lock(locked)).told());
+            all_ok::<(), UtxoError>(world.coppice.producer().utxo_set_locked(&lock(locked)).answer());
         }
         all_ok(set_mined(&world.coppice, far, 0, &[tx], true));
     }
@@ -146,7 +150,7 @@ fn records_at_the_cap_are_marked_spent_preserved_pruned_and_completed() {
         max_retries: 1,
         ..Default::default()
     };
-    assert_eq!(world.coppice.by(WORKER).complete_blob_deletion_batch(&arg).told().unwrap().removed, 2);
+    assert_eq!(world.coppice.by(WORKER).complete_blob_deletion_batch(&arg).answer().unwrap().removed, 2);
     // New records reuse the slots of the deleted ones.
     let again = create(&world.coppice, 1_000, done.iter().map(|tx| is_mined(tx.record())).collect());
     assert!(again.results.iter().all(Result::is_ok), "{again:?}");
@@ -218,11 +222,11 @@ fn data_in_the_blob_store_counts_towards_the_cap() {
     assert_eq!(storage(&world).billed_bytes, cap);
     let begin = BeginTransaction { txid: Txid::from([7; 32]), length: MIB, chunk_size: 1 << 20 };
     assert_eq!(
-        world.coppice.producer().utxo_begin_transaction(&begin).told(),
+        world.coppice.producer().utxo_begin_transaction(&begin).answer(),
         Err(TransactionUploadError::Refused(UtxoCreateError::RecordsFull { limit: cap }))
     );
     world.mine(10, &txs[..2].iter().collect::<Vec<_>>());
-    txs[..2].iter().for_each(|tx| world.spent(10, tx, 0..1));
+    txs[..2].iter().for_each(|tx| world.spend_by_stranger(10, tx, 0..1));
     assert_eq!(world.prune(20).counts.external_files_deleted, 2);
     assert_eq!(storage(&world).billed_bytes, cap, "the log has no use for a slot of 1 MiB");
     let again = made(&txs[20..23]);
@@ -237,7 +241,7 @@ fn rows_of_the_queue_are_refused_at_their_cap() {
     grant_workers(coppice);
     let schedule = |number: u8| {
         let name = BlobName { blob_key: ByteBuf::from([number]), file_type: "tx".into(), store_type: StoreType::Tx };
-        coppice.producer().schedule_blob_deletion(&ScheduleBlobDeletion { name, delete_at_height: 1 }).told()
+        coppice.producer().schedule_blob_deletion(&ScheduleBlobDeletion { name, delete_at_height: 1 }).answer()
     };
     let most = |rows: u64| {
         configure(coppice, UtxoSettingsChange { max_deletion_rows: Some(rows), ..Default::default() }).unwrap();
@@ -250,11 +254,11 @@ fn rows_of_the_queue_are_refused_at_their_cap() {
         schedule(number).unwrap();
     }
     assert_eq!(schedule(4), Err(BlobDeletionError::TooManyRows { limit: 3 }));
-    assert_eq!(schedule(3).unwrap().id, 3, "a row that is there is scheduled anew");
+    assert_eq!(schedule(3).unwrap().id, 3, "an existing row is rescheduled");
     assert_eq!(create(coppice, 10, vec![outside(1, 1)]).results, [Err(UtxoCreateError::TooManyRows { limit: 3 })]);
     assert_eq!((status(coppice).rows, status(coppice).max_rows), (3, 3));
-    let told = problem(&world, ProblemCode::RecordsFull).unwrap();
-    assert!(told.message.contains("max_deletion_rows"), "{told:?}");
+    let problem_now = problem(&world, ProblemCode::RecordsFull).unwrap();
+    assert!(problem_now.message.contains("max_deletion_rows"), "{problem_now:?}");
     coppice.upgrade();
     assert_eq!(schedule(4), Err(BlobDeletionError::TooManyRows { limit: 3 }));
     // A cap below use: every operation that removes rows still works.
@@ -268,12 +272,12 @@ fn rows_of_the_queue_are_refused_at_their_cap() {
         max_retries: 1,
         ..Default::default()
     };
-    let done = coppice.by(WORKER).complete_blob_deletion_batch(&arg).told().unwrap();
+    let done = coppice.by(WORKER).complete_blob_deletion_batch(&arg).answer().unwrap();
     assert_eq!((done.removed, done.dead), (2, 1));
-    coppice.operator().retry_blob_deletions(&RetryBlobDeletions::Ids(vec![2])).told().unwrap();
+    coppice.operator().retry_blob_deletions(&RetryBlobDeletions::Ids(vec![2])).answer().unwrap();
     assert_eq!(schedule(5), Err(BlobDeletionError::TooManyRows { limit: 1 }));
     let name = BlobName { blob_key: ByteBuf::from([3]), file_type: "tx".into(), store_type: StoreType::Tx };
-    assert_eq!(coppice.producer().cancel_blob_deletion(&name).told(), Ok(true));
+    assert_eq!(coppice.producer().cancel_blob_deletion(&name).answer(), Ok(true));
     assert_eq!(schedule(5), Err(BlobDeletionError::TooManyRows { limit: 1 }));
     most(2);
     schedule(5).unwrap();

@@ -5,7 +5,7 @@ use crate::utxo::{all_ok, configure, create, get, set_mined, spend};
 use coppice_host::{Host, Limits, StablePagePrices};
 use coppice_interface::*;
 use coppice_tests::blocks::{hash, plain};
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use coppice_tests::transactions::Tx;
 
@@ -101,7 +101,7 @@ fn a_family_whose_leaves_no_message_reaches_is_refused() {
         coppice
             .producer()
             .utxo_set_conflicting(&UtxoSetConflictingBatch { height: 12, txids: vec![txs[0].id()] })
-            .told()
+            .answer()
     };
     let dear = StablePagePrices { first_access: 300_000_000, first_write: 0 };
     host.set_limits(Limits { stable_page_prices: dear, ..Limits::default() });

@@ -2,11 +2,11 @@
 
 use coppice_interface::*;
 use coppice_tests::blocks::{block, hash, id, plain, plain_id, upload, with_keys};
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who};
 
 fn reset_with(coppice: &Coppice, head_hash: &[u8], drop_unexported: bool) -> Result<ChainReset, ResetError> {
-    coppice.operator().reset_chain(&ResetChain { head_hash: head_hash.into(), drop_unexported }).told()
+    coppice.operator().reset_chain(&ResetChain { head_hash: head_hash.into(), drop_unexported }).answer()
 }
 
 /// Resets a chain whose head is block `head`.
@@ -22,7 +22,7 @@ fn cleared(coppice: &Coppice) {
         }
         coppice.pass(1);
     }
-    panic!("it is not cleared: {:?}", coppice.storage());
+    panic!("the old chain is not cleared: {:?}", coppice.storage());
 }
 
 /// A block with an id and a key that all blocks share, and an id and a key of its own. `fork` makes it another block.
@@ -69,18 +69,18 @@ fn each_refusal_names_its_reason_and_changes_nothing() {
     }
     for who in [Who::Producer, Who::Stranger, Who::Exporter] {
         let argument = ResetChain { head_hash: hash(8).into(), drop_unexported: true };
-        let refused = coppice.by(who).reset_chain(&argument).heard();
+        let refused = coppice.by(who).reset_chain(&argument).try_answer();
         assert!(refused.is_err(), "{who:?}");
     }
     let begin = upload(&plain(9, 1, 10), 10).0;
-    coppice.producer().begin_block(&begin).told().unwrap();
+    coppice.producer().begin_block(&begin).answer().unwrap();
     assert!(matches!(reset_with(&coppice, &hash(8), true), Err(ResetError::UploadOpen { .. })));
-    coppice.producer().abort_block(9u64).told().unwrap();
+    coppice.producer().abort_block(9u64).answer().unwrap();
     // A rollback that takes several messages.
     let few = PrunePolicyArg { max_ops_per_tick: Some(1), retain_blocks: Some(100), ..PrunePolicyArg::default() };
     coppice.set_policy(few).unwrap();
     coppice.append_plain(9..20, 10);
-    let done = coppice.producer().rollback_to(8u64).told().unwrap();
+    let done = coppice.producer().rollback_to(8u64).answer().unwrap();
     assert!(done.has_more);
     let underway = Err(ResetError::RollbackUnderway { to: 8 });
     assert_eq!(reset_with(&coppice, &hash(done.head), true), underway);
@@ -119,7 +119,7 @@ fn the_chain_restarts_at_any_number_and_old_data_is_not_found() {
         let waits = coppice.append(&shared(at, 1));
         assert_eq!(waits, Err(AppendError::ResetUnderway { left: done.left }));
         let begin = upload(&plain(at, 1, 10), 10).0;
-        let waits = coppice.producer().begin_block(&begin).told();
+        let waits = coppice.producer().begin_block(&begin).answer();
         assert_eq!(waits, Err(AppendError::ResetUnderway { left: done.left }));
         coppice.upgrade();
         coppice.pass(60);
@@ -143,7 +143,7 @@ fn the_chain_restarts_at_any_number_and_old_data_is_not_found() {
         let status = coppice.prune_status();
         assert_eq!((status.transaction_index.entries, status.key_index.entries, status.faults), (3, 3, 0), "{at}");
         assert_eq!(status.backlog.debt, 0);
-        assert_eq!(coppice.producer().rollback_to(end - 2).told().unwrap().head, end - 2);
+        assert_eq!(coppice.producer().rollback_to(end - 2).answer().unwrap().head, end - 2);
     }
 }
 
@@ -171,7 +171,7 @@ fn old_cursors_are_refused_after_a_reset() {
     let coppice = Coppice::new();
     (0..6).for_each(|number| coppice.append(&shared(number, 0)).unwrap());
     // Cursors that record the number of rollbacks, one here, and cursors that do not.
-    coppice.producer().rollback_to(4u64).told().unwrap();
+    coppice.producer().rollback_to(4u64).answer().unwrap();
     coppice.append(&shared(5, 0)).unwrap();
     let exports = [(0, 0), (2, 3), (5, 0)].map(|(number, segment)| {
         let hash = BlockHash::from(hash(number));
@@ -183,28 +183,28 @@ fn old_cursors_are_refused_after_a_reset() {
         assert!(coppice.export(Some(cursor.clone()), 10).is_ok(), "{cursor:?}");
     }
     reset(&coppice, 5);
-    let told = |first_available, what: &str| {
+    let are_refused = |first_available, what: &str| {
         for cursor in exports.iter().chain(&unknown) {
             let answer = coppice.export(Some(cursor.clone()), 10);
             assert_eq!(answer, Err(ExportError::Reset { first_available }), "{what}: {cursor:?}");
         }
         assert_eq!(coppice.find(b"all", Some(&keys), 2), Err(KeyError::Reset { first_available }), "{what}");
     };
-    told(None, "empty");
+    are_refused(None, "empty");
     let page = coppice.export(None, 10).unwrap();
     assert_eq!((page.chunks.len(), page.cursor, page.head), (0, None, None));
     coppice.upgrade();
     coppice.pass(60);
     cleared(&coppice);
-    told(None, "cleared");
+    are_refused(None, "cleared");
     // The new chain is first lower than the cursors, then as high, then higher.
     coppice.append(&shared(1, 1)).unwrap();
-    told(Some(1), "lower");
+    are_refused(Some(1), "lower");
     (2..9).for_each(|number| coppice.append(&shared(number, 1)).unwrap());
-    told(Some(1), "higher");
+    are_refused(Some(1), "higher");
     coppice.set_policy(PrunePolicyArg { retain_blocks: Some(1), ..PrunePolicyArg::default() }).unwrap();
     coppice.prune_now(1_000);
-    told(Some(7), "pruned");
+    are_refused(Some(7), "pruned");
     // A cursor of the new chain works like any other; a cursor without the number of rollbacks is checked by its hash.
     let new = coppice.export(None, 1 << 20).unwrap().cursor.unwrap();
     assert!(new.rollbacks > 1, "{new:?}");
@@ -270,7 +270,7 @@ fn many_resets_in_a_row_leave_nothing_behind() {
         gone.extend(blocks.map(|number| number ^ (round + 1) << 50));
         pages.push(coppice.storage().billed_bytes);
     }
-    assert_eq!(pages.first(), pages.last(), "what was cleared is used again: {pages:?}");
+    assert_eq!(pages.first(), pages.last(), "cleared space is reused: {pages:?}");
     coppice.set_policy(PrunePolicyArg { retain_blocks: Some(1), ..PrunePolicyArg::default() }).unwrap();
     coppice.append(&shared(5, 99)).unwrap();
     coppice.prune_now(10_000);
@@ -292,7 +292,7 @@ fn resets_leave_no_index_entries_whether_blocks_are_pruned_or_not() {
         if with_policy {
             let off = PrunePolicyArg { retain_blocks: Some(1_000), ..PrunePolicyArg::default() };
             coppice.set_policy(off).unwrap();
-            coppice.operator().set_pruning_enabled(false).told().unwrap();
+            coppice.operator().set_pruning_enabled(false).answer().unwrap();
         }
         for number in 0..2 {
             let ids: Vec<_> = (0..8_000).map(|of| id(round << 40 | number << 20 | of)).collect();

@@ -2,11 +2,11 @@
 
 use coppice_interface::*;
 use coppice_tests::blocks::{block, hash, id, plain, plain_id, upload};
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::Coppice;
 
 fn rollback(coppice: &Coppice, number: u64) -> Result<Rollback, RollbackError> {
-    coppice.producer().rollback_to(number).told()
+    coppice.producer().rollback_to(number).answer()
 }
 
 /// A block of another fork.
@@ -64,10 +64,10 @@ fn each_refusal_changes_nothing() {
     assert_eq!(rollback(&coppice, 10), Err(RollbackError::AboveHead { head: 9 }));
     assert_eq!(rollback(&coppice, 4), Err(RollbackError::Pruned { first_available: 5 }));
     let begin = upload(&plain(10, 1, 10), 10).0;
-    coppice.producer().begin_block(&begin).told().unwrap();
+    coppice.producer().begin_block(&begin).answer().unwrap();
     assert!(matches!(rollback(&coppice, 8), Err(RollbackError::UploadOpen { .. })));
     assert_eq!(coppice.chain(), before);
-    coppice.producer().abort_block(10u64).told().unwrap();
+    coppice.producer().abort_block(10u64).answer().unwrap();
     assert_eq!(rollback(&coppice, 5).unwrap().head, 5, "down to the oldest that is kept");
     assert_eq!(coppice.chain(), before[..1]);
 }

@@ -35,14 +35,14 @@ fn build(code: &str, mark: &str) -> Output {
 #[test]
 fn a_build_prints_its_expected_time_and_progress() {
     let output = build("0", "/none");
-    let said = String::from_utf8(output.stderr).unwrap();
-    let lines: Vec<&str> = said.lines().collect();
+    let printed = String::from_utf8(output.stderr).unwrap();
+    let lines: Vec<&str> = printed.lines().collect();
     assert_eq!(lines[0], "building a thing: within 7 minutes on two cores the first time, seconds from then on");
     assert_eq!(lines[1], "building a thing: 0 min, crates begun: 2 of 3");
     assert_eq!((lines.last(), output.stdout.as_slice()), (Some(&"warning: odd"), b"done\n".as_slice()));
     // A build that is cached prints no estimate, and a failure keeps its exit code.
     let output = build("3", "/");
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(!said.contains("within") && output.status.code() == Some(3) && output.stdout.is_empty(), "{said}");
-    assert!(said.contains("building a thing: 0 min, crates begun: 2\n"), "{said}");
+    let printed = String::from_utf8(output.stderr).unwrap();
+    assert!(!printed.contains("within") && output.status.code() == Some(3) && output.stdout.is_empty(), "{printed}");
+    assert!(printed.contains("building a thing: 0 min, crates begun: 2\n"), "{printed}");
 }

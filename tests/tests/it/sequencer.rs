@@ -6,7 +6,7 @@ use coppice_ic::Reject;
 use coppice_interface::*;
 use coppice_sequencer::Produced;
 use coppice_tests::blocks::seal;
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who};
 use coppice_tests::wasm;
 use serde::de::DeserializeOwned;
@@ -31,7 +31,7 @@ impl World {
         let sequencer = coppice.ic.create_canister(controller);
         let arg = encode_args((taken(&coppice, sequencer),)).unwrap();
         coppice.ic.install(sequencer, wasm::example("coppice_sequencer"), arg, controller);
-        coppice.operator().grant_role(&Grant { principal: sequencer, role: Role::BlockProducer }).told().unwrap();
+        coppice.operator().grant_role(&Grant { principal: sequencer, role: Role::BlockProducer }).answer().unwrap();
         Self { coppice, sequencer }
     }
 
@@ -81,7 +81,7 @@ fn blocks_go_to_coppice_and_are_read_back() {
     assert_eq!((world.coppice.head(), world.waiting()), (Some(5), (0, None)));
     assert!(world.transactions(6).unwrap_err().contains("NotFound"));
     // After a rollback the sequencer continues at Coppice's head.
-    world.coppice.producer().roll_back_to(3).told().unwrap();
+    world.coppice.producer().roll_back_to(3).answer().unwrap();
     world.submit(b"after a reorg").unwrap();
     assert_eq!(world.produce(), Produced::Appended(4));
     assert_eq!(world.transactions(4), Ok(vec![ByteBuf::from(b"after a reorg".as_slice())]));
@@ -106,7 +106,7 @@ fn a_held_block_is_sent_again_after_pruning() {
         }
         None
     });
-    let (number, by) = held.expect("emergency water is reached");
+    let (number, by) = held.expect("the emergency watermark is reached");
     assert_eq!(by, HeldBy::Exporter(Who::Archive.name()));
     // Repeated attempts lose nothing.
     assert_eq!(world.produce(), Produced::Held(by));
@@ -114,7 +114,7 @@ fn a_held_block_is_sent_again_after_pruning() {
     assert_eq!(world.waiting(), (21, Some(number)));
     assert_eq!(coppice.head(), Some(number - 1));
 
-    let head = coppice.anyone().get_head().told().unwrap();
+    let head = coppice.anyone().get_head().answer().unwrap();
     coppice.ack(Who::Archive, head.number, &head.hash).unwrap();
     coppice.settle(60);
     assert_eq!(world.produce(), Produced::Appended(number));
@@ -137,10 +137,10 @@ fn a_stopped_coppice_is_retried_and_a_missing_role_is_reported() {
     assert!(matches!(world.produce(), Produced::Later(_)));
     world.coppice.ic.start(world.coppice.id, controller).unwrap();
     let grant = Grant { principal: world.sequencer, role: Role::BlockProducer };
-    assert!(world.coppice.operator().revoke_role(&grant).told());
+    assert!(world.coppice.operator().revoke_role(&grant).answer());
     assert!(matches!(world.produce(), Produced::Refused(_)));
     assert_eq!(world.waiting(), (1, Some(1)), "the block is sealed and kept");
-    world.coppice.operator().grant_role(&grant).told().unwrap();
+    world.coppice.operator().grant_role(&grant).answer().unwrap();
     assert_eq!(world.produce(), Produced::Appended(1));
     // Both canisters are upgraded in between.
     world.coppice.upgrade();
@@ -159,12 +159,12 @@ fn a_block_whose_number_is_taken_is_rebuilt_after_the_head() {
     world.submit(b"one").unwrap();
     // The block is sealed and refused: it is unknown whether an earlier attempt was executed, so the same block is sent again.
     let grant = Grant { principal: world.sequencer, role: Role::BlockProducer };
-    assert!(coppice.operator().revoke_role(&grant).told());
+    assert!(coppice.operator().revoke_role(&grant).answer());
     for _ in 0..2 {
         assert!(matches!(world.produce(), Produced::Refused(_)));
         assert_eq!(world.waiting(), (1, Some(1)));
     }
-    coppice.operator().grant_role(&grant).told().unwrap();
+    coppice.operator().grant_role(&grant).answer().unwrap();
     // Another producer's block takes the number meanwhile.
     let mut others =
         AppendBlock { number: 1, hash: [9; 32].into(), parent_hash: [0; 32].into(), ..AppendBlock::default() };
@@ -174,7 +174,7 @@ fn a_block_whose_number_is_taken_is_rebuilt_after_the_head() {
     world.submit(b"two").unwrap();
     let Produced::Refused(why) = world.produce() else { panic!("the number is taken") };
     assert!(why.contains("Conflict"), "{why}");
-    assert_eq!(world.waiting(), (2, None), "nothing is lost, and nothing stands in the way");
+    assert_eq!(world.waiting(), (2, None), "nothing is lost, and no block is in the way");
     assert_eq!(world.produce(), Produced::Appended(2));
     let transactions = [b"one", b"two"].map(|transaction| ByteBuf::from(transaction.as_slice()));
     assert_eq!((world.transactions(2), world.waiting()), (Ok(transactions.into()), (0, None)));

@@ -4,7 +4,7 @@ use coppice_host::{Checkpoint, Host, Kind, Outcome};
 use coppice_interface::*;
 use coppice_model::chain as model;
 use coppice_tests::blocks::{block, block_id, id, plain, plain_id, seal, upload, with_keys};
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, default_arg};
 use serde_bytes::ByteBuf;
 use std::sync::{Arc, OnceLock};
@@ -60,7 +60,7 @@ fn large() -> (Coppice, Arc<Host>) {
 }
 
 /// Asserts that no message since the last call was large, and that none trapped. Returns their number, without queries.
-fn small(host: &Host, what: &str) -> usize {
+fn assert_small(host: &Host, what: &str) -> usize {
     let messages = host.take_executions();
     let (mut most, mut count) = ((0, 0), 0);
     for message in messages.iter().filter(|message| !matches!(message.kind, Kind::Query | Kind::InspectMessage)) {
@@ -101,12 +101,12 @@ fn view(coppice: &Coppice, of: &AppendBlock) -> View {
     let mut keys = some(own);
     keys.extend([0, 3, LARGE - 1].into_iter().flat_map(|number| some(ids(number, HALF..MOST))));
     let head = coppice.head();
-    let at = head.map(|head| coppice.anyone().get_block_header(head).told().unwrap());
+    let at = head.map(|head| coppice.anyone().get_block_header(head).answer().unwrap());
     let at = at.map(|at| ExportCursor { number: at.number, hash: at.hash, segment: 3, offset: 0, rollbacks: 0 });
     View {
         head,
-        headers: (LARGE - 4..NEXT + 2).map(|number| coppice.anyone().get_block_header(number).told()).collect(),
-        page: coppice.anyone().get_block_headers(LARGE - 4, u64::MAX).told(),
+        headers: (LARGE - 4..NEXT + 2).map(|number| coppice.anyone().get_block_header(number).answer()).collect(),
+        page: coppice.anyone().get_block_headers(LARGE - 4, u64::MAX).answer(),
         newest: coppice.block(NEXT - 1),
         locations: wanted.into_iter().map(|id| coppice.location(id)).collect(),
         transactions: keys.iter().map(|key| coppice.find_all(key, 0)).collect(),
@@ -116,14 +116,14 @@ fn view(coppice: &Coppice, of: &AppendBlock) -> View {
 
 fn put(coppice: &Coppice, block: &AppendBlock) {
     let (begin, chunks) = upload(block, 1 << 20);
-    coppice.producer().begin_block(&begin).told().unwrap();
+    coppice.producer().begin_block(&begin).answer().unwrap();
     for (chunk, bytes) in (0..).zip(chunks) {
         coppice.put(block.number, chunk, bytes).unwrap();
     }
 }
 
 fn commit(coppice: &Coppice, block: &AppendBlock) -> Result<Commit, UploadError> {
-    coppice.producer().commit_block(&block_id(block)).told()
+    coppice.producer().commit_block(&block_id(block)).answer()
 }
 
 /// Next blocks: with new ids only; with as many ids and keys, some of which kept blocks have; and with ids that all are in kept blocks.
@@ -148,11 +148,11 @@ fn a_commit_enters_a_slice_per_message_and_is_invisible_before_the_last() {
             assert_eq!(view(&coppice, &block), before, "{what}: {entered} are entered");
             assert!(matches!(coppice.append(&plain(NEXT, 1, 10)), Err(AppendError::UploadOpen { .. })));
             coppice.upgrade();
-            assert_eq!(view(&coppice, &block), before, "{what}: {entered} are entered, and it was upgraded");
+            assert_eq!(view(&coppice, &block), before, "{what}: {entered} are entered, after an upgrade");
         }
         assert_eq!(commit(&coppice, &block), Ok(Commit::Done), "{what}");
         assert_eq!(commit(&coppice, &block), Ok(Commit::Done), "{what}: again");
-        small(&host, &format!("a commit of {what}"));
+        assert_small(&host, &format!("a commit of {what}"));
         assert_eq!(coppice.head(), Some(NEXT));
         let own = model::ids(&block);
         for at in [0, 12_499, 12_500, own.len() - 1] {
@@ -172,24 +172,24 @@ fn a_commit_enters_a_slice_per_message_and_is_invisible_before_the_last() {
         // A rollback restores the previous newest entries.
         roll_back(&coppice, NEXT - 1, |coppice| coppice.upgrade());
         assert_eq!(view(&coppice, &block), before, "{what}: rolled back");
-        small(&host, &format!("a rollback of {what}"));
+        assert_small(&host, &format!("a rollback of {what}"));
     }
 }
 
 /// Rolls back by calls alone, with an action between them.
 fn roll_back(coppice: &Coppice, to: u64, between: impl Fn(&Coppice)) {
     for _ in 0..100 {
-        let done = coppice.producer().rollback_to(to).told().unwrap();
+        let done = coppice.producer().rollback_to(to).answer().unwrap();
         if !done.has_more {
             return assert_eq!(done.head, to);
         }
         between(coppice);
     }
-    panic!("it does not come to its end");
+    panic!("it does not end");
 }
 
 /// Commits the first `slices` slices.
-fn half_entered(coppice: &Coppice, block: &AppendBlock, slices: u64) {
+fn enter_slices(coppice: &Coppice, block: &AppendBlock, slices: u64) {
     put(coppice, block);
     for i in 1..=slices {
         assert_eq!(commit(coppice, block), Ok(Commit::HasMore { entered: i * SLICE, of: MOST }));
@@ -197,16 +197,16 @@ fn half_entered(coppice: &Coppice, block: &AppendBlock, slices: u64) {
 }
 
 /// Runs ticks until the upload is gone, with an upgrade in between. Returns the number of rounds.
-fn undone(coppice: &Coppice, block: &AppendBlock, before: &View) -> u64 {
-    let open = |coppice: &Coppice| coppice.anyone().get_upload().told().is_some();
+fn wait_until_undone(coppice: &Coppice, block: &AppendBlock, before: &View) -> u64 {
+    let open = |coppice: &Coppice| coppice.anyone().get_upload().answer().is_some();
     let mut rounds = 0;
     while open(coppice) {
         let begin = upload(&plain(NEXT, 1, 10), 10).0;
-        match coppice.producer().begin_block(&begin).told() {
+        match coppice.producer().begin_block(&begin).answer() {
             Err(error) => assert!(matches!(error, AppendError::UploadOpen { .. }), "{error:?}"),
             // The upload was undone meanwhile.
             Ok(_) => {
-                assert_eq!(coppice.producer().abort_block(NEXT).told(), Ok(true));
+                assert_eq!(coppice.producer().abort_block(NEXT).answer(), Ok(true));
                 break;
             }
         }
@@ -218,7 +218,7 @@ fn undone(coppice: &Coppice, block: &AppendBlock, before: &View) -> u64 {
         }
         coppice.pass(30);
         rounds += 1;
-        assert!(rounds < 50, "it does not come to its end");
+        assert!(rounds < 50, "it does not end");
     }
     rounds
 }
@@ -233,11 +233,11 @@ fn an_abort_in_the_middle_removes_a_slice_per_message() {
             (status.transaction_index.entries, status.key_index.entries)
         };
         let indexed = entries(&coppice);
-        half_entered(&coppice, &block, 6);
+        enter_slices(&coppice, &block, 6);
         host.take_executions();
-        assert_eq!(coppice.producer().abort_block(NEXT).told(), Ok(true));
-        assert!(undone(&coppice, &block, &before) >= 1, "{what}");
-        assert!(small(&host, &format!("an abort of {what}")) > 6);
+        assert_eq!(coppice.producer().abort_block(NEXT).answer(), Ok(true));
+        assert!(wait_until_undone(&coppice, &block, &before) >= 1, "{what}");
+        assert!(assert_small(&host, &format!("an abort of {what}")) > 6);
         assert_eq!((view(&coppice, &block), entries(&coppice)), (before, indexed), "{what}");
         assert_eq!(coppice.storage().owners, storage.owners, "{what}");
         assert_eq!(coppice.append(&plain(NEXT, 1, 10)), Ok(()));
@@ -250,19 +250,19 @@ fn an_abandoned_commit_expires_and_is_undone() {
     let [_, (_, block), _] = next_blocks();
     let (coppice, host) = large();
     let (before, storage) = (view(&coppice, &block), coppice.storage());
-    half_entered(&coppice, &block, 7);
+    enter_slices(&coppice, &block, 7);
     coppice.pass(100);
     assert_eq!(view(&coppice, &block), before);
     // Continuing the commit extends the expiry.
     assert_eq!(commit(&coppice, &block), Ok(Commit::Done));
     roll_back(&coppice, NEXT - 1, |_| {});
-    half_entered(&coppice, &block, 7);
+    enter_slices(&coppice, &block, 7);
     coppice.pass(100);
-    assert!(coppice.anyone().get_upload().told().is_some());
+    assert!(coppice.anyone().get_upload().answer().is_some());
     host.take_executions();
     coppice.pass(30);
-    undone(&coppice, &block, &before);
-    small(&host, "an upload that expires in its commit");
+    wait_until_undone(&coppice, &block, &before);
+    assert_small(&host, "an upload that expires in its commit");
     let after = view(&coppice, &block);
     assert_eq!(after, before);
     assert_eq!(coppice.storage().owners, storage.owners);
@@ -271,7 +271,7 @@ fn an_abandoned_commit_expires_and_is_undone() {
 #[test]
 fn a_rollback_removes_a_slice_per_message_and_ticks_finish_it() {
     let (coppice, host) = large();
-    let roll = |to: u64| coppice.producer().rollback_to(to).told();
+    let roll = |to: u64| coppice.producer().rollback_to(to).answer();
     let seen = |what: &str| {
         let head = coppice.head().unwrap();
         for number in LARGE - 5..LARGE {
@@ -282,7 +282,7 @@ fn a_rollback_removes_a_slice_per_message_and_ticks_finish_it() {
                 assert_eq!(coppice.location(own[at]), place, "{what}: the head is {head}");
                 assert_eq!(coppice.find_all(&keys[at], 0), place.into_iter().collect::<Vec<_>>(), "{what}");
             }
-            let header: Result<BlockHeader, ReadError> = coppice.anyone().get_block_header(number).told();
+            let header: Result<BlockHeader, ReadError> = coppice.anyone().get_block_header(number).answer();
             assert_eq!(header.is_ok(), number <= head, "{what}");
         }
         head
@@ -294,7 +294,7 @@ fn a_rollback_removes_a_slice_per_message_and_ticks_finish_it() {
     assert_eq!(coppice.append(&plain(done.head + 1, 1, 10)), underway());
     assert_eq!(roll(20), Err(RollbackError::RollbackUnderway { to: 19 }));
     let begin = upload(&plain(done.head + 1, 1, 10), 10).0;
-    assert_eq!(coppice.producer().begin_block(&begin).told().err(), underway().err());
+    assert_eq!(coppice.producer().begin_block(&begin).answer().err(), underway().err());
     coppice.upgrade();
     seen("upgraded");
     // A deeper rollback, with the deepest prune that is allowed during it.
@@ -304,8 +304,8 @@ fn a_rollback_removes_a_slice_per_message_and_ticks_finish_it() {
     let policy = PrunePolicyArg { retain_blocks: Some(2), min_kept_blocks: Some(0), ..PrunePolicyArg::default() };
     coppice.set_policy(policy).unwrap();
     coppice.prune_now(10_000);
-    assert_eq!(coppice.prune_status().pruned_before_block, 16, "two below the block that will be the head");
-    coppice.operator().set_pruning_enabled(false).told().unwrap();
+    assert_eq!(coppice.prune_status().pruned_before_block, 16, "two below the future head");
+    coppice.operator().set_pruning_enabled(false).answer().unwrap();
     let is_under_way = || coppice.append(&plain(NEXT, 1, 10)) == Err(AppendError::RollbackUnderway { to: 18 });
     let mut rounds = 0;
     while is_under_way() {
@@ -318,7 +318,7 @@ fn a_rollback_removes_a_slice_per_message_and_ticks_finish_it() {
         assert!(rounds < 50);
     }
     assert_eq!(seen("done"), 18);
-    assert!(small(&host, "a rollback") > 20);
+    assert!(assert_small(&host, "a rollback") > 20);
     let block = AppendBlock { parent_hash: large_block(18).hash, ..plain(19, 1, 10) };
     assert_eq!(coppice.append(&block), Ok(()));
     assert_eq!((coppice.prune_status().pruned_before_block, coppice.prune_status().faults), (16, 0));
@@ -346,9 +346,9 @@ fn prunes_sweeps_and_rollbacks_with_the_largest_settings_keep_each_message_small
     let status = coppice.prune_status();
     assert_eq!((status.pruned_before_block, status.backlog.debt), (11, 0), "{status:?}");
     assert_eq!((status.transaction_index.dropped, status.key_index.dropped), (11 * HALF, 11 * HALF));
-    small(&host, "pruning and sweeping");
+    assert_small(&host, "pruning and sweeping");
     roll_back(&coppice, 12, |_| {});
-    small(&host, "rolling back");
+    assert_small(&host, "rolling back");
     let status = coppice.prune_status();
     let entries = (status.transaction_index.entries, status.key_index.entries);
     assert_eq!((entries, coppice.head()), ((2 * HALF, 2 * HALF), Some(12)), "{status:?}");
@@ -375,7 +375,7 @@ fn append_of_more_than_a_slice_to_a_large_index_is_refused() {
     assert_eq!(coppice.append(&only_ids), Ok(()));
     let only_ids = with_ids_and_keys(NEXT + 2, &ids(0, 0..SLICE), &[]);
     assert_eq!(coppice.append(&only_ids), Ok(()), "of a kept block");
-    small(&host, "appending as many as a message may");
+    assert_small(&host, "appending the most that a message may");
     // In a small index all references of a block are entered at once.
     let (coppice, _) = Coppice::embedded(default_arg());
     assert_eq!(coppice.append(&with_ids_and_keys(0, &ids(0, 0..SLICE + 1), &[])), Ok(()));

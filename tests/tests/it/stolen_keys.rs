@@ -66,7 +66,7 @@ fn problems(rows: &[&str]) -> Vec<String> {
         // Another role must have the remedy, or a controller, who stands above all roles.
         let of_others = |method: &str| roles_of(method).is_some_and(|may| may.iter().any(|role| !roles.contains(role)));
         if !names(lever).into_iter().any(of_others) && !lever.contains("controller") {
-            found.push(format!("{name}: nobody else has the lever"));
+            found.push(format!("{name}: no other role has the remedy"));
         }
         let unknown = names(lever).into_iter().filter(|name| roles_of(name).is_none());
         found.extend(unknown.map(|method| format!("{name}: the lever {method} is no role's method")));
@@ -89,8 +89,8 @@ fn each_role_is_listed_with_its_methods_worst_case_and_anothers_remedy() {
         ("| auditors |", "|  |", vec!["`Observer`: an empty cell"]),
         ("all of `Operator` and `Admin`", "all of `Admin`", vec!["controllers: abort_block"]),
         ("| `revoke_role` |", "| `get_audit_log` |", vec![]),
-        ("| `revoke_role` |", "| `forget_it` |", vec!["`Observer`: nobody else has the lever"]),
-        ("by a controller, whose rights no admin takes", "", vec!["`Admin`: nobody else has the lever"]),
+        ("| `revoke_role` |", "| `forget_it` |", vec!["`Observer`: no other role has the remedy"]),
+        ("by a controller, whose rights no admin takes", "", vec!["`Admin`: no other role has the remedy"]),
     ] {
         assert!(security.contains(from), "nothing to plant in: {from}");
         let planted = security.replace(from, to);

@@ -4,13 +4,13 @@
 use crate::pruner::world::{World, orphans, which};
 use coppice_interface::*;
 use coppice_tests::blocks::{plain, upload};
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who};
 use coppice_tests::transactions::Tx;
 
 /// `set_deletions_stopped`.
 pub fn stop(coppice: &Coppice, who: Who, stopped: bool) -> Result<(), DeletionsError> {
-    coppice.by(who).set_deletions_stopped(stopped).told()
+    coppice.by(who).set_deletions_stopped(stopped).answer()
 }
 
 /// Grants roles to an operator who is not an admin, and to an admin who is not an operator.
@@ -20,7 +20,7 @@ pub fn with_an_operator_and_an_admin(coppice: &Coppice) {
 }
 
 fn stopped_problem(coppice: &Coppice) -> Option<Problem> {
-    let health = coppice.anyone().health().told();
+    let health = coppice.anyone().health().answer();
     let found = health.problems.into_iter().find(|problem| problem.code == ProblemCode::DeletionsStopped);
     assert!(!(found.is_some() && health.healthy));
     found
@@ -34,11 +34,11 @@ fn metrics(coppice: &Coppice) -> String {
         body: Default::default(),
         certificate_version: None,
     };
-    String::from_utf8(coppice.anyone().http_request(&request).told().body.into_vec()).unwrap()
+    String::from_utf8(coppice.anyone().http_request(&request).answer().body.into_vec()).unwrap()
 }
 
 /// Asserts that every status reports the stop: its time, and that it holds pruning back.
-fn is_named(coppice: &Coppice, since: u64, before: u64) {
+fn assert_reported(coppice: &Coppice, since: u64, before: u64) {
     let status = coppice.prune_status();
     assert_eq!((status.pruned_before_block, status.held_by), (before, Some(HeldBy::Stopped)));
     assert_eq!((status.deletions_stopped_since, status.exported_before_block), (Some(since), None));
@@ -50,9 +50,9 @@ fn is_named(coppice: &Coppice, since: u64, before: u64) {
     assert_eq!((problem.severity, problem.since), (Severity::Warning, since));
     assert!(problem.action.contains("set_deletions_stopped '(false)'"), "{problem:?}");
     assert!(metrics(coppice).contains("coppice_problem{code=\"DeletionsStopped\"} 1"));
-    let status = coppice.anyone().get_blob_deletion_status().told();
+    let status = coppice.anyone().get_blob_deletion_status().answer();
     assert_eq!(status.deletions_stopped_since, Some(since));
-    assert_eq!(coppice.anyone().get_pruner_status().told().deletions_stopped_since, Some(since));
+    assert_eq!(coppice.anyone().get_pruner_status().answer().deletions_stopped_since, Some(since));
 }
 
 #[test]
@@ -72,14 +72,14 @@ fn stopped_deletions_keep_every_block_and_delay_no_rollback_expiry_or_sweep() {
     assert_eq!((stopped_problem(&coppice), coppice.prune_status().deletions_stopped_since), (None, None));
     stop(&coppice, Who::Operator, true).unwrap();
     let since = coppice.prune_status().deletions_stopped_since.unwrap();
-    is_named(&coppice, since, before);
+    assert_reported(&coppice, since, before);
     // Ticks sweep, but neither ticks nor `prune_now` prune.
     for _ in 0..3 {
         coppice.pass(60);
-        assert_eq!(coppice.operator().prune_now(15_000).told(), Err(PruneError::Stopped));
+        assert_eq!(coppice.operator().prune_now(15_000).answer(), Err(PruneError::Stopped));
     }
     assert_eq!(debt(), 0, "the index is swept");
-    is_named(&coppice, since, before);
+    assert_reported(&coppice, since, before);
     // Repeated stops keep the time of the first one; and an operator cannot end the stop.
     for _ in 0..1_000 {
         stop(&coppice, Who::Operator, true).unwrap();
@@ -90,21 +90,21 @@ fn stopped_deletions_keep_every_block_and_delay_no_rollback_expiry_or_sweep() {
     }
     coppice.upgrade();
     coppice.pass(600);
-    is_named(&coppice, since, before);
+    assert_reported(&coppice, since, before);
     // The daemon's own switch does not end the stop either.
     for enabled in [false, true] {
-        coppice.by(Who::Operator).set_pruning_enabled(enabled).told().unwrap();
+        coppice.by(Who::Operator).set_pruning_enabled(enabled).answer().unwrap();
         coppice.pass(60);
-        is_named(&coppice, since, before);
+        assert_reported(&coppice, since, before);
     }
-    coppice.producer().rollback_to(47u64).told().unwrap();
+    coppice.producer().rollback_to(47u64).answer().unwrap();
     assert_eq!(coppice.head(), Some(47));
     coppice.append(&plain(48, 300, 10)).unwrap();
     let (begin, _) = upload(&plain(49, 2, 1_000), 600);
-    coppice.producer().begin_block(&begin).told().unwrap();
+    coppice.producer().begin_block(&begin).answer().unwrap();
     coppice.pass(200);
-    assert_eq!(coppice.anyone().get_upload().told(), None, "it has expired");
-    is_named(&coppice, since, before);
+    assert_eq!(coppice.anyone().get_upload().answer(), None, "it has expired");
+    assert_reported(&coppice, since, before);
     stop(&coppice, Who::Admin, false).unwrap();
     assert_eq!((stopped_problem(&coppice), coppice.prune_status().deletions_stopped_since), (None, None));
     coppice.pass(60);
@@ -132,12 +132,13 @@ fn a_full_chain_names_the_stop_and_a_reset_empties_it() {
         assert!(next < 100, "it never fills up");
     };
     assert_eq!(refused, AppendError::CapacityExhausted { held_by: HeldBy::Stopped });
-    let full = coppice.anyone().health().told().problems.into_iter().find(|p| p.code == ProblemCode::CapacityExhausted);
+    let full =
+        coppice.anyone().health().answer().problems.into_iter().find(|p| p.code == ProblemCode::CapacityExhausted);
     let full = full.unwrap().message;
     assert!(full.contains("held by set_deletions_stopped(true), until an admin calls"), "{full}");
-    let head = coppice.anyone().get_head().told().unwrap();
+    let head = coppice.anyone().get_head().answer().unwrap();
     let reset = ResetChain { head_hash: head.hash, drop_unexported: true };
-    coppice.operator().reset_chain(&reset).told().unwrap();
+    coppice.operator().reset_chain(&reset).answer().unwrap();
     coppice.pass(60);
     assert_eq!(coppice.prune_status().capacity_bytes, 0);
     coppice.append(&plain(next, 3, 60_000)).unwrap();
@@ -159,14 +160,14 @@ fn a_job_stopped_in_phase_2_deletes_each_record_once_after_the_restart() {
     let large = Tx::of(10, &inputs, 1);
     let small = orphans(20..24);
     world.spend(9, &large, &parents.iter().collect::<Vec<_>>());
-    world.done(10, std::slice::from_ref(&large));
-    world.done(10, &small);
+    world.make_spent(10, std::slice::from_ref(&large));
+    world.make_spent(10, &small);
     world.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(1_001), ..Default::default() });
-    let told = || which(parents.iter().map(|parent| world.record(parent).unwrap().deleted_children.pop()));
+    let are_marked = || which(parents.iter().map(|parent| world.record(parent).unwrap().deleted_children.pop()));
     let job = World::scheduled(world.persisted(20));
     world.ticks(2);
     assert!(world.record(&large).unwrap().being_deleted && world.status().running.is_some());
-    let (before, totals) = ((told(), world.count(&small)), world.status().totals);
+    let (before, totals) = ((are_marked(), world.count(&small)), world.status().totals);
     stop(coppice, Who::Operator, true).unwrap();
     let last = world.last();
     assert_eq!((last.id, last.state, last.end), (job.id, UtxoJobState::Cancelled, Some(UtxoJobEnd::Stopped)));
@@ -174,21 +175,25 @@ fn a_job_stopped_in_phase_2_deletes_each_record_once_after_the_restart() {
     assert_eq!((pending.height, pending.trigger, world.status().running), (20, UtxoJobTrigger::Resumed, None));
     for _ in 0..3 {
         world.ticks(3);
-        assert_eq!(world.by_hand(20), Err(UtxoPrunerError::Stopped));
-        assert_eq!(((told(), world.count(&small)), world.status().totals), (before.clone(), totals));
-        assert_eq!(world.status().pending, Some(pending.clone()), "no job is begun, or lost");
+        assert_eq!(world.prune_manually(20), Err(UtxoPrunerError::Stopped));
+        assert_eq!(((are_marked(), world.count(&small)), world.status().totals), (before.clone(), totals));
+        assert_eq!(world.status().pending, Some(pending.clone()), "no job begins or is lost");
         coppice.upgrade();
     }
     // Notified heights raise the waiting job meanwhile.
     assert_eq!(World::scheduled(world.persisted(21)).height, 21);
     world.ticks(3);
-    assert_eq!((world.status().totals, world.status().next_tick), (totals, 0), "and its timer costs nothing");
+    assert_eq!(
+        (world.status().totals, world.status().next_tick),
+        (totals, 0),
+        "the timer of a stopped pruner does not fire"
+    );
     stop(coppice, Who::Admin, false).unwrap();
     let pending = world.status().pending.unwrap();
     world.finish(pending.id);
-    assert_eq!((told(), world.record(&large), world.count(&small)), (vec![true; 3], None, 0));
+    assert_eq!((are_marked(), world.record(&large), world.count(&small)), (vec![true; 3], None, 0));
     let totals = world.status().totals;
-    assert_eq!((totals.records_deleted, totals.parents_updated), (5, 3), "each once");
+    assert_eq!((totals.records_deleted, totals.parents_updated), (5, 3), "each is counted once");
     // The continued job used the heights that were notified meanwhile, and manual runs work again.
-    assert_eq!(world.by_hand(21).unwrap().state, UtxoJobState::Completed);
+    assert_eq!(world.prune_manually(21).unwrap().state, UtxoJobState::Completed);
 }

@@ -3,7 +3,7 @@
 use coppice_host::{Host, Kind, Outcome, StableAccess};
 use coppice_interface::*;
 use coppice_tests::blocks::{block, id, plain, plain_id, seal, upload};
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, default_arg};
 use serde_bytes::ByteBuf;
 use std::cell::RefCell;
@@ -27,7 +27,7 @@ fn policy() -> PrunePolicyArg {
 }
 
 fn enable(coppice: &Coppice, enabled: bool) {
-    coppice.operator().set_pruning_enabled(enabled).told().unwrap();
+    coppice.operator().set_pruning_enabled(enabled).answer().unwrap();
 }
 
 fn health(coppice: &Coppice) -> Health {
@@ -75,7 +75,7 @@ fn work_off(coppice: &Coppice, what: &str) {
 }
 
 /// Asserts that every status names the quarantined work item, and that acknowledging it makes `health` healthy.
-fn check_named(coppice: &Coppice, host: &Host, name: &str, what: &str) {
+fn check_reported(coppice: &Coppice, host: &Host, name: &str, what: &str) {
     let status = coppice.prune_status();
     assert!(status.set_aside.len() == 1 && status.set_aside[0].starts_with(name), "{what}: {:?}", status.set_aside);
     let health_now = health(coppice);
@@ -86,9 +86,9 @@ fn check_named(coppice: &Coppice, host: &Host, name: &str, what: &str) {
     assert!(logged(coppice, host, &format!("skipped because it traps: {name}")), "{what}");
     assert_eq!((status.faults, status.acknowledged_faults), (1, 0), "{what}");
     // An acknowledgement of fewer faults leaves `health` unhealthy.
-    assert_eq!(coppice.operator().acknowledge_faults(0u64).told(), 0);
+    assert_eq!(coppice.operator().acknowledge_faults(0u64).answer(), 0);
     assert!(!health(coppice).healthy);
-    assert_eq!(coppice.operator().acknowledge_faults(1_000u64).told(), 1);
+    assert_eq!(coppice.operator().acknowledge_faults(1_000u64).answer(), 1);
     let health_now = health(coppice);
     assert!(health_now.healthy, "{what}: {health_now:?}");
     let codes: Vec<ProblemCode> = health_now.problems.iter().filter_map(Problem::known).collect();
@@ -147,7 +147,7 @@ fn a_block_whose_pruning_traps_is_quarantined_and_all_others_are_pruned() {
             assert_eq!(lost(&coppice), blobs[number as usize], "{what}: {:?}", status.set_aside);
             assert_eq!((coppice.chain(), coppice.storage().owners[0].clone()), expected, "{what}");
             assert_eq!(coppice.location(plain_id(number, 0)), Err(ReadError::NotFound), "{what}");
-            check_named(&coppice, &host, &format!("block {number}:"), &what);
+            check_reported(&coppice, &host, &format!("block {number}:"), &what);
             // The daemon still does the work that comes later.
             let traps = host.faults().injected();
             coppice.append_plain(BLOCKS..BLOCKS + 3, LOG_CLASS as usize);
@@ -185,7 +185,7 @@ fn a_trapping_block_is_quarantined_even_if_only_the_safety_timer_fires() {
         assert!(hours < 72, "{:?}", coppice.prune_status());
         coppice.pass(3_600);
     }
-    check_named(&coppice, &host, "block 3:", "with an interval of an hour");
+    check_reported(&coppice, &host, "block 3:", "with an interval of an hour");
     println!("{hours} hours");
     assert_eq!(coppice.prune_status().pruned_blocks, DUE);
 }
@@ -212,7 +212,7 @@ fn new_faults_are_reported_after_old_ones_are_acknowledged() {
         let _: Result<(), AppendError> = coppice.append(&plain(BLOCKS - 1, 3, LOG_CLASS as usize));
     }
     assert_eq!(coppice.prune_status().pruned_before_block, DUE);
-    check_named(&coppice, &host, "block 2:", "first");
+    check_reported(&coppice, &host, "block 2:", "first");
     host.faults().clear();
     enable(&coppice, false);
     coppice.append_plain(BLOCKS..BLOCKS + 6, LOG_CLASS as usize);
@@ -236,7 +236,7 @@ fn new_faults_are_reported_after_old_ones_are_acknowledged() {
         problems.iter().any(|problem| problem.code == ProblemCode::Damaged && problem.message.starts_with("1 damaged")),
         "{problems:?}"
     );
-    assert_eq!(coppice.operator().acknowledge_faults(2u64).told(), 2);
+    assert_eq!(coppice.operator().acknowledge_faults(2u64).answer(), 2);
     assert!(health(&coppice).healthy);
 }
 
@@ -286,7 +286,7 @@ fn a_slice_whose_sweep_traps_is_quarantined_and_all_others_are_swept() {
                 let found = coppice.location(id(number << 20 | 7));
                 assert_eq!(found, if number < DUE { Err(ReadError::NotFound) } else { Ok((number, 7)) }, "{what}");
             }
-            check_named(&coppice, &host, &format!("buckets {} to {}", slice * 128, slice * 128 + 127), &what);
+            check_reported(&coppice, &host, &format!("buckets {} to {}", slice * 128, slice * 128 + 127), &what);
             places += 1;
         }
     }
@@ -310,11 +310,12 @@ fn a_slice_whose_sweep_traps_is_quarantined_and_all_others_are_swept() {
 fn a_trapping_upload_expiry_or_rollback_is_quarantined_too() {
     let (coppice, host) = chain();
     let (begin, _) = upload(&plain(BLOCKS, 1, 3 * LOG_CLASS as usize), 1 << 16);
-    coppice.producer().begin_block(&begin).told().unwrap();
+    coppice.producer().begin_block(&begin).answer().unwrap();
     let start = host.checkpoint();
     let coppice = Rc::new(coppice);
     let [first, second] = [Rc::clone(&coppice), Rc::clone(&coppice)];
-    let abort: Box<dyn FnOnce()> = Box::new(move || assert_eq!(first.producer().abort_block(BLOCKS).told(), Ok(true)));
+    let abort: Box<dyn FnOnce()> =
+        Box::new(move || assert_eq!(first.producer().abort_block(BLOCKS).answer(), Ok(true)));
     let prune: Box<dyn FnOnce()> = Box::new(move || {
         second.prune_now(10_000);
     });
@@ -336,12 +337,12 @@ fn a_trapping_upload_expiry_or_rollback_is_quarantined_too() {
     let ticks = coppice.prune_status().ticks;
     (0..50).for_each(|_| coppice.ic.tick());
     assert!(coppice.prune_status().ticks <= ticks + 1, "{} ticks", coppice.prune_status().ticks - ticks);
-    assert!(coppice.anyone().get_upload().told().is_some());
-    check_named(&coppice, &host, "dropping an upload", "upload");
+    assert!(coppice.anyone().get_upload().answer().is_some());
+    check_reported(&coppice, &host, "dropping an upload", "upload");
     // Acknowledged work is retried.
     host.faults().clear();
     coppice.pass(60);
-    assert_eq!(coppice.anyone().get_upload().told(), None);
+    assert_eq!(coppice.anyone().get_upload().answer(), None);
     assert_eq!(coppice.storage().owners[1].kept_bytes, 0);
 
     // A rollback that traps in its third message, with pruning switched off.
@@ -349,7 +350,7 @@ fn a_trapping_upload_expiry_or_rollback_is_quarantined_too() {
     coppice.set_policy(PrunePolicyArg { max_ops_per_tick: Some(1), ..policy() }).unwrap();
     coppice.append_plain(BLOCKS..BLOCKS + 6, LOG_CLASS as usize);
     let start = host.checkpoint();
-    let roll = |coppice: &Coppice| coppice.producer().rollback_to(BLOCKS + 1).told().unwrap();
+    let roll = |coppice: &Coppice| coppice.producer().rollback_to(BLOCKS + 1).answer().unwrap();
     let each = (0..8).map(|_| {
         let coppice = Rc::clone(&coppice);
         Box::new(move || {
@@ -373,20 +374,20 @@ fn a_trapping_upload_expiry_or_rollback_is_quarantined_too() {
     coppice.set_policy(fast).unwrap();
     enable(&coppice, true);
     coppice.pass(60);
-    work_off(&coppice, "behind a rollback that traps");
-    assert_eq!(coppice.prune_status().pruned_before_block, BLOCKS, "one behind the block that will be the head");
+    work_off(&coppice, "after a rollback that traps");
+    assert_eq!(coppice.prune_status().pruned_before_block, BLOCKS, "one below the future head");
     host.faults().clear();
-    check_named_again(&coppice, "undoing");
+    check_reported_again(&coppice, "undoing");
     coppice.pass(60);
     coppice.pass(60);
     assert_eq!(coppice.head(), Some(BLOCKS + 1));
     coppice.append(&plain(BLOCKS + 2, 1, 10)).unwrap();
 }
 
-fn check_named_again(coppice: &Coppice, name: &str) {
+fn check_reported_again(coppice: &Coppice, name: &str) {
     let status = coppice.prune_status();
     assert!(status.set_aside.iter().any(|piece| piece.starts_with(name)), "{:?}", status.set_aside);
-    assert_eq!(coppice.operator().acknowledge_faults(status.faults).told(), status.faults);
+    assert_eq!(coppice.operator().acknowledge_faults(status.faults).answer(), status.faults);
     assert!(health(coppice).healthy, "{:?}", health(coppice));
 }
 

@@ -2,20 +2,20 @@
 
 use coppice_interface::*;
 use coppice_tests::blocks::{block_id, plain, plain_id, upload};
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, LOG_CLASS};
 use serde_bytes::ByteBuf;
 
 fn begin(coppice: &Coppice, block: &AppendBlock, chunk_size: usize) -> Result<UploadProgress, AppendError> {
-    coppice.producer().begin_block(&upload(block, chunk_size).0).told()
+    coppice.producer().begin_block(&upload(block, chunk_size).0).answer()
 }
 
 fn commit(coppice: &Coppice, block: &AppendBlock) -> Result<Commit, UploadError> {
-    coppice.producer().commit_block(&block_id(block)).told()
+    coppice.producer().commit_block(&block_id(block)).answer()
 }
 
 fn abort(coppice: &Coppice, number: u64) -> Result<bool, UploadError> {
-    coppice.producer().abort_block(number).told()
+    coppice.producer().abort_block(number).answer()
 }
 
 #[test]
@@ -32,17 +32,17 @@ fn upgrades_between_all_messages_do_not_change_an_upload() {
         coppice.put(1, i as u32, bytes.clone()).unwrap();
         coppice.upgrade();
         coppice.put(1, i as u32, bytes.clone()).unwrap();
-        assert_eq!(coppice.head(), Some(0), "nothing of it is seen before the commit");
+        assert_eq!(coppice.head(), Some(0), "the block is invisible before the commit");
         assert_eq!(coppice.location(plain_id(1, 0)), Err(ReadError::NotFound));
     }
-    let upload: Option<OpenBlock> = coppice.anyone().get_upload().told();
+    let upload: Option<OpenBlock> = coppice.anyone().get_upload().answer();
     assert_eq!(
         upload,
         Some(OpenBlock { number: 1, progress: UploadProgress { chunks: chunks.len() as u32, missing: 0 } })
     );
     commit(&coppice, &block).unwrap();
     coppice.upgrade();
-    assert_eq!(commit(&coppice, &block), Ok(Commit::Done), "a commit whose answer was lost is asked for again");
+    assert_eq!(commit(&coppice, &block), Ok(Commit::Done), "a commit is repeated after a lost answer");
     assert_eq!(coppice.block(1).unwrap().body, block.body);
     assert_eq!(coppice.location(plain_id(1, 4)), Ok((1, 4)));
     coppice.append(&plain(2, 1, 10)).unwrap();
@@ -65,7 +65,7 @@ fn each_upload_error_is_named_and_changes_nothing() {
     assert_eq!(begin(&coppice, &plain(1, 0, 20_000), 1), too_large("chunks", 16_384));
     let (zero, _) = upload(&block, 400);
     let zero = BeginBlock { chunk_size: 0, ..zero };
-    let error = coppice.producer().begin_block(&zero).told().unwrap_err();
+    let error = coppice.producer().begin_block(&zero).answer().unwrap_err();
     assert!(matches!(error, AppendError::BadEncoding { .. }), "{error:?}");
 
     let progress = begin(&coppice, &block, 400).unwrap();
@@ -92,8 +92,8 @@ fn each_upload_error_is_named_and_changes_nothing() {
     let refused = Err(UploadError::OtherUpload { number: 1, hash: block.hash.clone() });
     assert_eq!(commit(&coppice, &stranger), refused);
     assert_eq!(commit(&coppice, &block), Ok(Commit::Done));
-    assert_eq!(begin(&coppice, &block, 400), Ok(UploadProgress { chunks: n, missing: 0 }), "it is kept already");
-    assert_eq!(coppice.anyone().get_upload().told(), None);
+    assert_eq!(begin(&coppice, &block, 400), Ok(UploadProgress { chunks: n, missing: 0 }), "the block is already kept");
+    assert_eq!(coppice.anyone().get_upload().answer(), None);
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn a_malformed_segment_is_refused_at_the_commit_and_the_upload_stays_open() {
 fn uploaded_digests_are_checked_if_the_setting_is_on() {
     let coppice = Coppice::new();
     let change = ConfigChange { verify_segments: Some(true), ..ConfigChange::default() };
-    coppice.operator().set_config(&change).told().unwrap();
+    coppice.operator().set_config(&change).answer().unwrap();
     let mut wrong = plain(0, 3, 2_500_000);
     wrong.sha256[0] = ByteBuf::from(vec![7; 32]);
     let error = coppice.upload(&wrong, 1 << 20).unwrap_err();
@@ -136,7 +136,7 @@ fn an_aborted_or_expired_upload_frees_all_its_bytes() {
     begin(&coppice, &large, 100_000).unwrap();
     let open = coppice.storage();
     assert!(open.owners[1].kept_bytes >= 9 * u64::from(LOG_CLASS), "{:?}", open.owners);
-    assert_eq!(open.owners[0], before.owners[0], "what an upload reserves is not the chain's");
+    assert_eq!(open.owners[0], before.owners[0], "the reservation of an upload does not count for the chain");
     assert_eq!(abort(&coppice, 1), Ok(true));
     let used = |storage: &StorageStatus| (storage.used_bytes, storage.quarantined_bytes, storage.owners.clone());
     assert_eq!(used(&coppice.storage()), used(&before));
@@ -145,9 +145,9 @@ fn an_aborted_or_expired_upload_frees_all_its_bytes() {
     coppice.pass(100);
     coppice.put(1, 0, upload(&large, 100_000).1[0].clone()).unwrap();
     coppice.pass(100);
-    assert!(coppice.anyone().get_upload().told().is_some(), "it was touched 100 s ago");
+    assert!(coppice.anyone().get_upload().answer().is_some(), "it was touched 100 s ago");
     coppice.pass(30);
-    assert_eq!(coppice.anyone().get_upload().told(), None);
+    assert_eq!(coppice.anyone().get_upload().answer(), None);
     assert_eq!(used(&coppice.storage()), used(&before));
     assert_eq!(coppice.append(&plain(1, 2, 10)), Ok(()));
 }

@@ -1,7 +1,7 @@
 //! UTXO records through the interface: batches, roles, uploads, upgrades at every message.
 
 use coppice_interface::*;
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who};
 use coppice_tests::transactions::Tx;
 use serde_bytes::ByteBuf;
@@ -9,25 +9,25 @@ use serde_bytes::ByteBuf;
 pub type Done<T> = Batch<Result<T, UtxoError>>;
 
 pub fn create(coppice: &Coppice, height: u32, items: Vec<UtxoCreate>) -> Batch<Result<UtxoCreated, UtxoCreateError>> {
-    coppice.producer().utxo_create(&UtxoCreateBatch { height, items }).told()
+    coppice.producer().utxo_create(&UtxoCreateBatch { height, items }).answer()
 }
 
 pub fn spend(coppice: &Coppice, height: u32, items: Vec<TransactionSpends>) -> Batch<Result<u32, Vec<RefusedSpend>>> {
-    coppice.producer().utxo_spend(&UtxoSpendBatch { height, items }).told()
+    coppice.producer().utxo_spend(&UtxoSpendBatch { height, items }).answer()
 }
 
 pub fn set_mined(coppice: &Coppice, height: u32, block_id: u32, txs: &[&Tx], unset: bool) -> Done<Vec<u32>> {
     let items = txs.iter().map(|tx| MinedTransaction { txid: tx.id(), subtree: 3 }).collect();
     let set = UtxoSetMinedBatch { height, block_id, block_height: height, on_longest_chain: !unset, unset, items };
-    coppice.producer().utxo_set_mined(&set).told()
+    coppice.producer().utxo_set_mined(&set).answer()
 }
 
 pub fn get(coppice: &Coppice, tx: &Tx) -> Result<UtxoRecord, UtxoError> {
-    coppice.anyone().utxo_get(&UtxoGet { txid: tx.id(), first: 0, limit: 10_000, extra_pages_cursor: None }).told()
+    coppice.anyone().utxo_get(&UtxoGet { txid: tx.id(), first: 0, limit: 10_000, extra_pages_cursor: None }).answer()
 }
 
 pub fn configure(coppice: &Coppice, change: UtxoSettingsChange) -> Result<Config, ConfigError> {
-    coppice.operator().set_config(&ConfigChange { utxo: Some(change), ..ConfigChange::default() }).told()
+    coppice.operator().set_config(&ConfigChange { utxo: Some(change), ..ConfigChange::default() }).answer()
 }
 
 pub fn all_ok<T: std::fmt::Debug, E: std::fmt::Debug>(batch: Batch<Result<T, E>>) -> Vec<T> {
@@ -42,7 +42,7 @@ fn life(coppice: &Coppice, mut after_each: impl FnMut(&Coppice)) -> Vec<UtxoReco
     let rival = Tx::of(3, &[(parent.txid, 1)], 1);
     let grandchild = Tx::of(4, &[(child.txid, 1)], 1);
     let alert = Grant { principal: Who::Alert.principal(), role: Role::Alert };
-    coppice.operator().grant_role(&alert).told().unwrap();
+    coppice.operator().grant_role(&alert).answer().unwrap();
     let alerted = |method: &str, height: u32, vout: u32| -> Done<u32> {
         let target = FreezeTarget { txid: parent.id(), vout: Some(vout), utxo_hash: None };
         coppice.call(Who::Alert, method, (UtxoFreezeBatch { height, items: vec![target] },)).unwrap()
@@ -69,7 +69,7 @@ fn life(coppice: &Coppice, mut after_each: impl FnMut(&Coppice)) -> Vec<UtxoReco
         new_utxo_hash: UtxoHash::from([5; 32]),
     };
     let reassigned: Done<u32> =
-        coppice.by(Who::Alert).utxo_reassign(&UtxoReassignBatch { height: 12, items: vec![item] }).told();
+        coppice.by(Who::Alert).utxo_reassign(&UtxoReassignBatch { height: 12, items: vec![item] }).answer();
     assert_eq!(all_ok(reassigned), [1_012]);
     after_each(coppice);
     assert_eq!(all_ok(alerted("utxo_freeze", 12, 2)), [1]);
@@ -78,7 +78,7 @@ fn life(coppice: &Coppice, mut after_each: impl FnMut(&Coppice)) -> Vec<UtxoReco
     after_each(coppice);
     for locked in [true, false] {
         let set = UtxoSetLockedBatch { height: 12, locked, txids: vec![grandchild.id()] };
-        all_ok::<(), UtxoError>(coppice.producer().utxo_set_locked(&set).told());
+        all_ok::<(), UtxoError>(coppice.producer().utxo_set_locked(&set).answer());
         assert_eq!(get(coppice, &grandchild).unwrap().locked, locked);
         after_each(coppice);
     }
@@ -93,7 +93,7 @@ fn life(coppice: &Coppice, mut after_each: impl FnMut(&Coppice)) -> Vec<UtxoReco
         unspend(&child, 1, &grandchild, 0),
         unspend(&parent, 1, &rival, 0),
     ];
-    let done: Done<bool> = coppice.producer().utxo_unspend(&UtxoUnspendBatch { height: 12, items }).told();
+    let done: Done<bool> = coppice.producer().utxo_unspend(&UtxoUnspendBatch { height: 12, items }).answer();
     assert_eq!(all_ok(done), [true, false, true, false]);
     assert_eq!(get(coppice, &parent).unwrap().spent_utxos, 1);
     after_each(coppice);
@@ -105,11 +105,12 @@ fn life(coppice: &Coppice, mut after_each: impl FnMut(&Coppice)) -> Vec<UtxoReco
     all_ok(set_mined(coppice, 13, 7, &[&child], true));
     after_each(coppice);
     let arg = UtxoProcessConflicting { height: 14, winners: vec![rival.id()] };
-    let resolved: Result<ConflictResolution, ConflictError> = coppice.producer().utxo_process_conflicting(&arg).told();
+    let resolved: Result<ConflictResolution, ConflictError> =
+        coppice.producer().utxo_process_conflicting(&arg).answer();
     assert_eq!(resolved.unwrap().losers, [child.id(), grandchild.id()]);
     after_each(coppice);
     let preserve = UtxoPreserveBatch { until: 99, txids: vec![child.id(), Txid::from([1; 32])] };
-    assert_eq!(all_ok::<bool, UtxoError>(coppice.producer().utxo_preserve(&preserve).told()), [true, false]);
+    assert_eq!(all_ok::<bool, UtxoError>(coppice.producer().utxo_preserve(&preserve).answer()), [true, false]);
     after_each(coppice);
     [&parent, &child, &rival, &grandchild].map(|tx| UtxoRecord { created_at: 0, ..get(coppice, tx).unwrap() }).into()
 }
@@ -171,12 +172,12 @@ fn a_transaction_longer_than_a_message_is_uploaded_and_read_in_parts() {
     let tx = Tx::new(&[([7; 32], 0)], &[(5, vec![0x51; 3_000_000]), (6, vec![0x51])]);
     let begin = BeginTransaction { txid: tx.id(), length: tx.raw.len() as u64, chunk_size: 1 << 20 };
     let begun: Result<UploadProgress, TransactionUploadError> =
-        coppice.producer().utxo_begin_transaction(&begin).told();
+        coppice.producer().utxo_begin_transaction(&begin).answer();
     assert_eq!(begun, Ok(UploadProgress { chunks: 3, missing: 3 }));
     for (chunk, bytes) in (0..).zip(tx.raw.chunks(1 << 20)) {
         let put = PutTransactionChunk { txid: tx.id(), chunk, bytes: ByteBuf::from(bytes) };
         let done: Result<UploadProgress, TransactionUploadError> =
-            coppice.producer().utxo_put_transaction_chunk(&put).told();
+            coppice.producer().utxo_put_transaction_chunk(&put).answer();
         assert_eq!(done.unwrap().missing, 2 - chunk);
         coppice.upgrade();
     }
@@ -185,13 +186,13 @@ fn a_transaction_longer_than_a_message_is_uploaded_and_read_in_parts() {
     let mut bytes = Vec::new();
     while bytes.len() < tx.raw.len() {
         let arg = UtxoGetPart { txid: tx.id(), offset: bytes.len() as u64, length: u64::MAX };
-        let part: Result<TransactionPart, UtxoError> = coppice.anyone().utxo_get_transaction(&arg).told();
+        let part: Result<TransactionPart, UtxoError> = coppice.anyone().utxo_get_transaction(&arg).answer();
         bytes.extend_from_slice(&part.unwrap().bytes);
     }
     assert_eq!(bytes, tx.raw);
     let outpoints = vec![tx.outpoint(0), tx.outpoint(1), tx.outpoint(2)];
     let arg = UtxoGetSpend { height: 5, outpoints };
-    let states: Result<Vec<UtxoSpendState>, UtxoError> = coppice.anyone().utxo_get_spend(&arg).told();
+    let states: Result<Vec<UtxoSpendState>, UtxoError> = coppice.anyone().utxo_get_spend(&arg).answer();
     let statuses: Vec<SpendStatus> = states.unwrap().into_iter().map(|state| state.status).collect();
     assert_eq!(statuses, [SpendStatus::Ok, SpendStatus::Ok, SpendStatus::NotFound]);
 }
@@ -205,13 +206,13 @@ fn a_double_spend_is_marked_with_its_descendants() {
     let spends = vec![parent.spend(0, 0)];
     all_ok(spend(&coppice, 5, vec![TransactionSpends { spender: child.id(), spends }]));
     let arg = UtxoSetConflictingBatch { height: 6, txids: vec![parent.id(), Txid::from([9; 32])] };
-    let done: Done<Conflict> = coppice.producer().utxo_set_conflicting(&arg).told();
+    let done: Done<Conflict> = coppice.producer().utxo_set_conflicting(&arg).answer();
     let marked = done.results[0].as_ref().unwrap();
     assert_eq!(marked.marked, [parent.id(), child.id()]);
     assert_eq!(marked.parent_spends.len(), 1);
     assert_eq!(done.results[1], Err(UtxoError::TxNotFound));
     let part = UtxoGetPart { txid: child.id(), offset: 0, length: 100 };
-    let inpoints: Result<InpointsPart, UtxoError> = coppice.anyone().utxo_get_inpoints(&part).told();
+    let inpoints: Result<InpointsPart, UtxoError> = coppice.anyone().utxo_get_inpoints(&part).answer();
     let expected = [&[1, 0, 0, 0][..], &parent.txid, &[1, 0, 0, 0, 0, 0, 0, 0]].concat();
     assert_eq!(inpoints.unwrap().bytes[..], expected);
 }
@@ -221,17 +222,17 @@ fn an_abandoned_upload_expires() {
     let coppice = Coppice::new();
     let begin = BeginTransaction { txid: Txid::from([1; 32]), length: 1 << 20, chunk_size: 1 << 20 };
     let begun: Result<UploadProgress, TransactionUploadError> =
-        coppice.producer().utxo_begin_transaction(&begin).told();
+        coppice.producer().utxo_begin_transaction(&begin).answer();
     begun.unwrap();
     let abort = |txid: [u8; 32]| -> Result<bool, TransactionUploadError> {
-        coppice.producer().utxo_abort_transaction(&Txid::from(txid)).told()
+        coppice.producer().utxo_abort_transaction(&Txid::from(txid)).answer()
     };
     let other = TransactionUploadError::OtherUpload { txid: [1; 32].into() };
     assert_eq!(abort([2; 32]), Err(other));
     coppice.pass(110);
-    assert_eq!(coppice.anyone().utxo_list_uploads().told().len(), 1);
+    assert_eq!(coppice.anyone().utxo_list_uploads().answer().len(), 1);
     coppice.pass(20);
-    assert_eq!(coppice.anyone().utxo_list_uploads().told(), []);
+    assert_eq!(coppice.anyone().utxo_list_uploads().answer(), []);
     assert_eq!(coppice.storage().used_bytes, 0);
     assert_eq!(abort([1; 32]), Ok(false));
 }
@@ -286,8 +287,11 @@ fn more_than_a_page_of_one_second_is_listed_while_statuses_change() {
         all_ok(set_mined(&coppice, 6, 1, &[&txs[page % 2]], true));
         all_ok(set_mined(&coppice, 6, 1, &[&txs[(page + 1) % 2]], false));
     }
-    assert!(listed.windows(2).all(|pair| pair[0] < pair[1]), "all of one moment, by id, and none twice");
-    assert!(txs[2..].iter().all(|tx| listed.contains(&tx.id())), "what was unmined when its place came is listed");
+    assert!(listed.windows(2).all(|pair| pair[0] < pair[1]), "all of one second, by id, and each once");
+    assert!(
+        txs[2..].iter().all(|tx| listed.contains(&tx.id())),
+        "a transaction unmined when its position was reached is listed"
+    );
 }
 
 #[test]
@@ -299,19 +303,19 @@ fn an_output_that_is_reassigned_to_its_own_hash_is_frozen_until_a_height() {
     coppice.grant(Who::Alert, Role::Alert);
     let spend = tx.spend(0, 0);
     let target = FreezeTarget { txid: tx.id(), vout: Some(0), utxo_hash: None };
-    all_ok(coppice.by(Who::Alert).utxo_freeze(&UtxoFreezeBatch { height: 6, items: vec![target] }).told());
+    all_ok(coppice.by(Who::Alert).utxo_freeze(&UtxoFreezeBatch { height: 6, items: vec![target] }).answer());
     let item = Reassign {
         outpoint: Outpoint { txid: tx.id(), vout: 0 },
         utxo_hash: spend.utxo_hash.clone(),
         new_utxo_hash: spend.utxo_hash.clone(),
     };
     let arg = UtxoReassignBatch { height: 12, items: vec![item] };
-    let reassign = || coppice.by(Who::Alert).utxo_reassign(&arg).told().results.remove(0);
+    let reassign = || coppice.by(Who::Alert).utxo_reassign(&arg).answer().results.remove(0);
     assert_eq!(reassign(), Ok(1_012));
     assert_eq!(reassign(), Err(UtxoError::UtxoNotFrozen));
     let at = |height| {
         let items = vec![TransactionSpends { spender: [7; 32].into(), spends: vec![spend.clone()] }];
-        coppice.producer().utxo_spend(&UtxoSpendBatch { height, items }).told().results.remove(0)
+        coppice.producer().utxo_spend(&UtxoSpendBatch { height, items }).answer().results.remove(0)
     };
     let refused = RefusedSpend { spend: 0, error: UtxoSpendError::FrozenUntil { height: 1_012 } };
     assert_eq!((at(1_011), at(1_012)), (Err(vec![refused]), Ok(1)));
@@ -322,7 +326,7 @@ fn a_cap_on_memory_refuses_records_and_loses_none() {
     let coppice = Coppice::new();
     let pages = coppice.storage().billed_bytes / 65_536;
     let cap = ConfigChange { max_stable_pages: Some(pages.max(5_120)), ..ConfigChange::default() };
-    coppice.operator().set_config(&cap).told().unwrap();
+    coppice.operator().set_config(&cap).answer().unwrap();
     let mut made = 0;
     let refused = (0..200_000u64).step_by(400).find_map(|first| {
         let script = vec![0x51; 3_000];

@@ -7,13 +7,13 @@ use candid::CandidType;
 use candid::utils::ArgumentEncoder;
 use coppice_host::{Checkpoint, Host, Kind, TrapPoint};
 use coppice_interface::*;
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use coppice_tests::wasm;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
 
-fn insist<R: CandidType + DeserializeOwned>(
+fn retry_call<R: CandidType + DeserializeOwned>(
     coppice: &Coppice,
     who: Who,
     method: &str,
@@ -31,7 +31,7 @@ fn insist<R: CandidType + DeserializeOwned>(
 
 fn list(coppice: &Coppice) -> Vec<ListedBlobDeletion> {
     let page: BlobDeletionList =
-        coppice.anyone().list_blob_deletions(&ListBlobDeletions { limit: 1_000, ..Default::default() }).told();
+        coppice.anyone().list_blob_deletions(&ListBlobDeletions { limit: 1_000, ..Default::default() }).answer();
     assert_eq!(page.cursor, None);
     page.rows
 }
@@ -48,7 +48,7 @@ fn check(coppice: &Coppice) {
     assert_eq!(pending(coppice), waiting.into_iter().map(|(_, id)| id).collect::<Vec<_>>());
     let leased: u64 = status.leases.iter().map(|lease| u64::from(lease.rows)).sum();
     assert_eq!(leased, store.leased);
-    let dead: BlobDeletionPage = coppice.anyone().list_dead_blob_deletions(None, 0u32).told();
+    let dead: BlobDeletionPage = coppice.anyone().list_dead_blob_deletions(None, 0u32).answer();
     assert_eq!(ids(&dead.rows), of(BlobDeletionState::Dead).iter().map(|row| row.id).collect::<Vec<_>>());
 }
 
@@ -67,24 +67,24 @@ fn complete(
         max_retries,
         ..Default::default()
     };
-    insist(coppice, who, "complete_blob_deletion_batch", (arg,))
+    retry_call(coppice, who, "complete_blob_deletion_batch", (arg,))
 }
 
 fn acquire(coppice: &Coppice, who: Who, limit: u32, secs: u64) -> BlobDeletionLease {
     let request = format!("life {secs}");
     let arg = AcquireBlobDeletions { lock_timeout_secs: secs, ..wanted(limit, Some(request.as_bytes())) };
-    insist::<Option<_>>(coppice, who, "acquire_blob_deletion_batch", (arg,)).expect("something waits")
+    retry_call::<Option<_>>(coppice, who, "acquire_blob_deletion_batch", (arg,)).expect("something waits")
 }
 
 fn schedule(coppice: &Coppice, of: u64, height: u32) -> ScheduledBlobDeletion {
-    insist(coppice, Who::Producer, "schedule_blob_deletion", (at(of, height),))
+    retry_call(coppice, Who::Producer, "schedule_blob_deletion", (at(of, height),))
 }
 
 /// Lets time pass; then a call wakes the timers if they were lost.
 fn time_passes(coppice: &Coppice, secs: u64) {
     for _ in 0..2 {
         coppice.pass(secs);
-        assert!(!insist::<bool>(coppice, Who::Producer, "cancel_blob_deletion", (name(999),)));
+        assert!(!retry_call::<bool>(coppice, Who::Producer, "cancel_blob_deletion", (name(999),)));
         coppice.pass(1);
     }
 }
@@ -111,22 +111,22 @@ fn life(coppice: &Coppice, mut step: impl FnMut(&Coppice)) {
     assert_eq!(pending(coppice), [10, 9, 8, 7, 6, 5, 4, 3, 2, 1]);
     step(coppice);
     let third = acquire(coppice, WORKER, 3, 30);
-    let until: u64 = insist(coppice, WORKER, "extend_blob_deletion_batch", (third.token.clone(), 600u64));
+    let until: u64 = retry_call(coppice, WORKER, "extend_blob_deletion_batch", (third.token.clone(), 600u64));
     assert!(until > third.expires_at);
     time_passes(coppice, 20);
     let done = complete(coppice, WORKER, &third, (&[10], &[9, 8]), 1);
     assert_eq!((done.removed, done.dead), (3, 2));
     step(coppice);
     let nine = RetryBlobDeletions::Ids(vec![9]);
-    insist::<RetriedBlobDeletions>(coppice, Who::Controller, "retry_blob_deletions", (nine,));
-    assert!(insist::<bool>(coppice, Who::Producer, "cancel_blob_deletion", (name(7),)));
+    retry_call::<RetriedBlobDeletions>(coppice, Who::Controller, "retry_blob_deletions", (nine,));
+    assert!(retry_call::<bool>(coppice, Who::Producer, "cancel_blob_deletion", (name(7),)));
     step(coppice);
-    let retry: BlobDeletionRetry = insist(coppice, OTHER, "increment_blob_deletion_retry", (1u64, 1u32));
+    let retry: BlobDeletionRetry = retry_call(coppice, OTHER, "increment_blob_deletion_retry", (1u64, 1u32));
     assert!(retry.should_remove);
-    assert!(insist::<bool>(coppice, OTHER, "remove_blob_deletion", (1u64, None::<u32>)));
+    assert!(retry_call::<bool>(coppice, OTHER, "remove_blob_deletion", (1u64, None::<u32>)));
     let arg =
         CompleteBlobDeletions { completed_ids: vec![2, 3], failed_ids: vec![4], max_retries: 3, ..Default::default() };
-    insist::<CompletedBlobDeletions>(coppice, WORKER, "complete_blob_deletions", (arg,));
+    retry_call::<CompletedBlobDeletions>(coppice, WORKER, "complete_blob_deletions", (arg,));
     step(coppice);
 }
 
@@ -138,7 +138,7 @@ fn end(coppice: &Coppice) -> Vec<(u64, u32, u32, BlobDeletionState)> {
 }
 
 /// Asserts that the timer still fires.
-fn still_fires(coppice: &Coppice) {
+fn assert_still_fires(coppice: &Coppice) {
     schedule(coppice, 500, 0);
     let before = pending(coppice);
     acquire(coppice, WORKER, 1_000, 5);
@@ -172,7 +172,7 @@ fn undisturbed() -> Undisturbed {
     assert!(messages.iter().any(|(kind, ..)| *kind == Kind::Timer), "the timer fires in it");
     let end = end(&coppice);
     assert!(end.len() >= 5, "{end:?}");
-    still_fires(&coppice);
+    assert_still_fires(&coppice);
     Undisturbed { coppice, host, start, end, messages }
 }
 
@@ -191,7 +191,7 @@ impl Undisturbed {
         }
         self.host.faults().clear();
         assert_eq!(end(&self.coppice), self.end, "{what}");
-        still_fires(&self.coppice);
+        assert_still_fires(&self.coppice);
     }
 }
 

@@ -7,7 +7,7 @@ mod stopped;
 
 use coppice_host::Kind;
 use coppice_interface::*;
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use serde_bytes::ByteBuf;
 
@@ -18,7 +18,7 @@ pub const OTHER: Who = Who::Exporter;
 pub fn grant_workers(coppice: &Coppice) {
     for who in [WORKER, OTHER] {
         let grant = Grant { principal: who.principal(), role: Role::BlobWorker };
-        coppice.operator().grant_role(&grant).told().unwrap();
+        coppice.operator().grant_role(&grant).answer().unwrap();
     }
 }
 
@@ -37,7 +37,7 @@ pub fn at(of: u64, delete_at_height: u32) -> ScheduleBlobDeletion {
 }
 
 fn schedule(coppice: &Coppice, of: u64, height: u32) -> ScheduledBlobDeletion {
-    coppice.producer().schedule_blob_deletion(&at(of, height)).told().unwrap()
+    coppice.producer().schedule_blob_deletion(&at(of, height)).answer().unwrap()
 }
 
 pub fn wanted(limit: u32, request: Option<&[u8]>) -> AcquireBlobDeletions {
@@ -53,7 +53,7 @@ pub fn wanted(limit: u32, request: Option<&[u8]>) -> AcquireBlobDeletions {
 }
 
 pub fn acquire(coppice: &Coppice, who: Who, arg: AcquireBlobDeletions) -> Option<BlobDeletionLease> {
-    let lease: Result<_, BlobDeletionError> = coppice.by(who).acquire_blob_deletion_batch(&arg).told();
+    let lease: Result<_, BlobDeletionError> = coppice.by(who).acquire_blob_deletion_batch(&arg).answer();
     lease.unwrap()
 }
 
@@ -71,7 +71,7 @@ fn complete_lease(
         max_retries: 3,
         ..Default::default()
     };
-    coppice.by(who).complete_blob_deletion_batch(&arg).told()
+    coppice.by(who).complete_blob_deletion_batch(&arg).answer()
 }
 
 pub fn ids(rows: &[BlobDeletion]) -> Vec<u64> {
@@ -79,11 +79,11 @@ pub fn ids(rows: &[BlobDeletion]) -> Vec<u64> {
 }
 
 pub fn pending(coppice: &Coppice) -> Vec<u64> {
-    ids(&coppice.anyone().get_pending_blob_deletions(u32::MAX, 1_000u32, None).told())
+    ids(&coppice.anyone().get_pending_blob_deletions(u32::MAX, 1_000u32, None).answer())
 }
 
 pub fn status(coppice: &Coppice) -> BlobDeletionStatus {
-    coppice.anyone().get_blob_deletion_status().told()
+    coppice.anyone().get_blob_deletion_status().answer()
 }
 
 fn metric(coppice: &Coppice, name: &str) -> f64 {
@@ -113,7 +113,7 @@ fn a_thousand_deletions_take_1001_calls_or_2_or_2() {
     };
     let individual = calls(&|| {
         for id in pending(&coppice) {
-            let removed = coppice.by(WORKER).remove_blob_deletion(id, None).heard();
+            let removed = coppice.by(WORKER).remove_blob_deletion(id, None).try_answer();
             assert_eq!(removed.unwrap(), Ok(true));
         }
     });
@@ -124,7 +124,7 @@ fn a_thousand_deletions_take_1001_calls_or_2_or_2() {
             max_retries: 3,
             ..Default::default()
         };
-        let done = coppice.by(WORKER).complete_blob_deletions(&arg).heard();
+        let done = coppice.by(WORKER).complete_blob_deletions(&arg).try_answer();
         assert_eq!(done.unwrap().unwrap().removed, 1_000);
     });
     let leased = calls(&|| {
@@ -154,7 +154,11 @@ fn two_workers_share_the_queue_and_each_row_is_deleted_by_one() {
     assert_eq!((done.removed, done.skipped), (20, vec![30]));
     let done = complete_lease(&coppice, OTHER, &second, (&(1..=10).collect::<Vec<_>>(), &[11, 12])).unwrap();
     assert_eq!((done.removed, done.retries_incremented), (10, 2));
-    assert_eq!(pending(&coppice), (13..=30).rev().collect::<Vec<_>>(), "what was not named waits again at once");
+    assert_eq!(
+        pending(&coppice),
+        (13..=30).rev().collect::<Vec<_>>(),
+        "rows that were not reported wait again at once"
+    );
     assert_eq!(status(&coppice).stores[0].backing_off, 2);
     coppice.pass(11);
     assert_eq!(pending(&coppice), (11..=30).rev().collect::<Vec<_>>(), "a timer has them wait again");
@@ -174,7 +178,7 @@ fn a_repeated_lease_call_returns_the_lost_answer() {
     coppice.upgrade();
     assert_eq!(complete_lease(&coppice, WORKER, &lease, (&[1, 2, 9], &[3])), Ok(done));
     let extended: Result<u64, BlobDeletionError> =
-        coppice.by(WORKER).extend_blob_deletion_batch(&lease.token, 60u64).told();
+        coppice.by(WORKER).extend_blob_deletion_batch(&lease.token, 60u64).answer();
     assert_eq!(extended, Err(BlobDeletionError::Completed));
 }
 
@@ -185,7 +189,7 @@ fn an_expired_lease_frees_its_rows_for_other_workers() {
     let short = AcquireBlobDeletions { lock_timeout_secs: 20, ..wanted(2, None) };
     let lease = acquire(&coppice, WORKER, short).unwrap();
     let extend = |secs: u64| -> Result<u64, BlobDeletionError> {
-        coppice.by(WORKER).extend_blob_deletion_batch(&lease.token, secs).told()
+        coppice.by(WORKER).extend_blob_deletion_batch(&lease.token, secs).answer()
     };
     assert!(extend(40).unwrap() > lease.expires_at);
     coppice.pass(25);
@@ -207,27 +211,27 @@ fn an_expired_lease_frees_its_rows_for_other_workers() {
 fn the_individual_calls_lose_no_row() {
     let coppice = with_workers();
     let increment = |id: u64| -> Result<BlobDeletionRetry, BlobDeletionError> {
-        coppice.by(WORKER).increment_blob_deletion_retry(id, 2u32).told()
+        coppice.by(WORKER).increment_blob_deletion_retry(id, 2u32).answer()
     };
-    let remove = |id: u64| coppice.by(WORKER).remove_blob_deletion(id, None).told();
+    let remove = |id: u64| coppice.by(WORKER).remove_blob_deletion(id, None).answer();
     schedule(&coppice, 0, 1);
     assert_eq!(increment(1), Ok(BlobDeletionRetry { should_remove: false, retry_count: 1 }));
     assert_eq!(pending(&coppice), [1]);
     assert_eq!(increment(1), Ok(BlobDeletionRetry { should_remove: true, retry_count: 2 }));
-    let dead: BlobDeletionPage = coppice.anyone().list_dead_blob_deletions(None, 0u32).told();
+    let dead: BlobDeletionPage = coppice.anyone().list_dead_blob_deletions(None, 0u32).answer();
     assert_eq!((pending(&coppice), ids(&dead.rows)), (vec![], vec![1]));
     let all = RetryBlobDeletions::StoreType(StoreType::Tx);
-    let retried: RetriedBlobDeletions = coppice.operator().retry_blob_deletions(&all).told().unwrap();
+    let retried: RetriedBlobDeletions = coppice.operator().retry_blob_deletions(&all).answer().unwrap();
     assert_eq!(((retried.retried, retried.remaining), pending(&coppice)), ((1, 0), vec![1]));
-    let again = coppice.operator().retry_blob_deletions(&RetryBlobDeletions::Ids(vec![1, 77])).told();
+    let again = coppice.operator().retry_blob_deletions(&RetryBlobDeletions::Ids(vec![1, 77])).answer();
     assert_eq!(again, Ok(RetriedBlobDeletions { skipped: vec![1, 77], ..Default::default() }));
     assert_eq!((remove(1), remove(1)), (Ok(true), Ok(false)), "an unknown row is no error");
     assert_eq!(increment(1), Err(BlobDeletionError::NotFound));
     // A feeder may cancel a row that it scheduled, dead or not.
     schedule(&coppice, 5, 1);
     assert!(increment(2).is_ok() && increment(2).unwrap().should_remove);
-    let cancel = || coppice.operator().cancel_blob_deletion(&name(5)).told();
-    let by_stranger = coppice.by(WORKER).cancel_blob_deletion(&name(5)).heard();
+    let cancel = || coppice.operator().cancel_blob_deletion(&name(5)).answer();
+    let by_stranger = coppice.by(WORKER).cancel_blob_deletion(&name(5)).try_answer();
     assert!(by_stranger.unwrap_err().message.contains("access denied"));
     assert_eq!((cancel(), cancel()), (Ok(true), Ok(false)));
 }
@@ -238,14 +242,14 @@ fn the_list_is_filtered_and_paged() {
     for of in 0..30u64 {
         let mut row = at(of, of as u32 / 3);
         row.name.store_type = StoreType::ALL[(of % 6) as usize];
-        coppice.producer().schedule_blob_deletion(&row).told().unwrap();
+        coppice.producer().schedule_blob_deletion(&row).answer().unwrap();
     }
     acquire(&coppice, WORKER, wanted(6, None)).unwrap();
     let list = |arg: ListBlobDeletions| -> Vec<u64> {
         let (mut all, mut cursor) = (Vec::new(), None);
         loop {
             let page: BlobDeletionList =
-                coppice.anyone().list_blob_deletions(&ListBlobDeletions { cursor, limit: 4, ..arg.clone() }).told();
+                coppice.anyone().list_blob_deletions(&ListBlobDeletions { cursor, limit: 4, ..arg.clone() }).answer();
             assert!(page.rows.len() <= 4);
             all.extend(page.rows.iter().map(|row| row.row.id));
             cursor = page.cursor;
@@ -279,14 +283,14 @@ fn revoking_the_role_of_a_worker_ends_its_leases_and_no_others() {
     acquire(&coppice, OTHER, long(1)).unwrap();
     let grant = Grant { principal: WORKER.principal(), role: Role::BlobWorker };
     let exporter = Grant { role: Role::Exporter, ..grant };
-    assert!(!coppice.operator().revoke_role(&exporter).told());
-    assert_eq!(metric(&coppice, "leases_ended_total"), 0.0, "another role's end ends none");
-    assert!(coppice.operator().revoke_role(&grant).told());
+    assert!(!coppice.operator().revoke_role(&exporter).answer());
+    assert_eq!(metric(&coppice, "leases_ended_total"), 0.0, "revoking another role ends no lease");
+    assert!(coppice.operator().revoke_role(&grant).answer());
     assert_eq!((metric(&coppice, "leases_ended_total"), pending(&coppice)), (1.0, vec![4]));
-    coppice.operator().grant_role(&grant).told().unwrap();
+    coppice.operator().grant_role(&grant).answer().unwrap();
     assert_eq!(complete_lease(&coppice, WORKER, &lease, (&[1, 2], &[])), Err(BlobDeletionError::Expired));
     let again: Result<Option<BlobDeletionLease>, BlobDeletionError> =
-        coppice.by(WORKER).acquire_blob_deletion_batch(&long(2)).told();
+        coppice.by(WORKER).acquire_blob_deletion_batch(&long(2)).answer();
     assert_eq!(again, Err(BlobDeletionError::Expired));
     coppice.pass(900);
     assert_eq!(pending(&coppice), [4], "a request may be under way");
@@ -300,12 +304,12 @@ fn only_an_operator_ends_the_leases_of_a_holder() {
     let coppice = with_workers();
     (0..3).for_each(|of| _ = schedule(&coppice, of, 1));
     let lease = acquire(&coppice, WORKER, wanted(2, None)).unwrap();
-    let stranger = coppice.by(OTHER).end_blob_deletion_leases(WORKER.principal()).heard();
+    let stranger = coppice.by(OTHER).end_blob_deletion_leases(WORKER.principal()).try_answer();
     assert!(stranger.unwrap_err().message.contains("access denied"));
-    let end = || coppice.operator().end_blob_deletion_leases(WORKER.principal()).told();
+    let end = || coppice.operator().end_blob_deletion_leases(WORKER.principal()).answer();
     assert_eq!((end(), end()), (1, 0));
     let extended: Result<u64, BlobDeletionError> =
-        coppice.by(WORKER).extend_blob_deletion_batch(&lease.token, 60u64).told();
+        coppice.by(WORKER).extend_blob_deletion_batch(&lease.token, 60u64).answer();
     assert_eq!(extended, Err(BlobDeletionError::Expired));
     coppice.pass(80);
     assert_eq!(pending(&coppice), [1, 2, 3], "a quarter of 300 s");

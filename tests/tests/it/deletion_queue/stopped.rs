@@ -13,7 +13,7 @@ fn stopped_deletions_refuse_leases_and_accept_completions() {
     let first = acquire(&coppice, WORKER, wanted(10, Some(b"first"))).unwrap();
     let second = acquire(&coppice, OTHER, wanted(10, None)).unwrap();
     let extend = |who: Who, lease: &BlobDeletionLease| -> Result<u64, BlobDeletionError> {
-        coppice.by(who).extend_blob_deletion_batch(&lease.token, 43_200).told()
+        coppice.by(who).extend_blob_deletion_batch(&lease.token, 43_200).answer()
     };
     stop(&coppice, Who::Operator, true).unwrap();
     assert_eq!((pending(&coppice), status(&coppice).stores[0].waiting), (vec![], 10));
@@ -34,7 +34,7 @@ fn stopped_deletions_refuse_leases_and_accept_completions() {
     assert_eq!((pending(&coppice), acquire(&coppice, OTHER, wanted(10, None))), (vec![], None));
     // Rows can be scheduled and cancelled meanwhile.
     schedule(&coppice, 40, 5);
-    assert_eq!(coppice.producer().cancel_blob_deletion(&name(20)).told(), Ok(true));
+    assert_eq!(coppice.producer().cancel_blob_deletion(&name(20)).answer(), Ok(true));
     stop(&coppice, Who::Admin, false).unwrap();
     assert_eq!(pending(&coppice).len(), 23);
     let lease = acquire(&coppice, OTHER, wanted(1_000, None)).unwrap();

@@ -59,7 +59,7 @@ fn the_page_has_ten_steps_each_with_commands_and_output() {
     for Step { heading, commands } in &steps {
         assert!(!commands.is_empty(), "{heading} has no command");
         let says = |(command, printed): &(String, String)| command.contains(" > ") == printed.is_empty();
-        assert!(commands.iter().all(says), "{heading} does not say what is printed");
+        assert!(commands.iter().all(says), "{heading} does not show the output");
     }
 }
 

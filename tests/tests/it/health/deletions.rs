@@ -11,13 +11,13 @@ const NAMED: u32 = 14;
 fn start() -> Coppice {
     let coppice = Coppice::new();
     coppice.grant(Who::BlobWorker, Role::BlobWorker);
-    coppice.producer().set_block_assembly_state(Running).told();
+    coppice.producer().set_block_assembly_state(Running).answer();
     coppice
 }
 
 /// Notifies a block of this height.
 fn block(coppice: &Coppice, height: u32) {
-    coppice.producer().notify_block(height, true).heard().unwrap().unwrap();
+    coppice.producer().notify_block(height, true).try_answer().unwrap().unwrap();
     coppice.pass(60);
 }
 
@@ -27,7 +27,7 @@ fn name(of: u64, store_type: StoreType) -> BlobName {
 
 fn schedule(coppice: &Coppice, of: u64, store_type: StoreType, delete_at_height: u32) -> u64 {
     let row = ScheduleBlobDeletion { name: name(of, store_type), delete_at_height };
-    coppice.producer().schedule_blob_deletion(&row).told().unwrap().id
+    coppice.producer().schedule_blob_deletion(&row).answer().unwrap().id
 }
 
 fn pass(coppice: &Coppice, half_hours: u32) {
@@ -44,7 +44,7 @@ fn lease(coppice: &Coppice, limit: u32, secs: u64, stores: &[StoreType]) -> Blob
         request: None,
         ..Default::default()
     };
-    coppice.by(Who::BlobWorker).acquire_blob_deletion_batch(&arg).told().unwrap().expect("a row waits")
+    coppice.by(Who::BlobWorker).acquire_blob_deletion_batch(&arg).answer().unwrap().expect("a row waits")
 }
 
 fn complete(coppice: &Coppice, lease: &BlobDeletionLease) {
@@ -56,7 +56,7 @@ fn complete(coppice: &Coppice, lease: &BlobDeletionLease) {
         max_retries: 3,
         ..Default::default()
     };
-    coppice.by(Who::BlobWorker).complete_blob_deletion_batch(&arg).told().unwrap();
+    coppice.by(Who::BlobWorker).complete_blob_deletion_batch(&arg).answer().unwrap();
 }
 
 fn is_raised(coppice: &Coppice) -> bool {
@@ -107,10 +107,10 @@ fn due_blobs_are_bounded_by_the_persister_and_the_safety_window() {
     block(&coppice, 10);
     pass(&coppice, NAMED);
     assert!(!is_raised(&coppice), "ten blocks are the window");
-    assert!(coppice.by(Who::BlobWorker).remove_blob_deletion(id, None).told().unwrap());
+    assert!(coppice.by(Who::BlobWorker).remove_blob_deletion(id, None).answer().unwrap());
     // The chain is at 100, its persister at 50.
-    assert!(coppice.producer().cancel_blob_deletion(&name(1, StoreType::Tx)).told().unwrap());
-    coppice.producer().notify_block_persisted(50u32).told().unwrap();
+    assert!(coppice.producer().cancel_blob_deletion(&name(1, StoreType::Tx)).answer().unwrap());
+    coppice.producer().notify_block_persisted(50u32).answer().unwrap();
     block(&coppice, 100);
     schedule(&coppice, 3, StoreType::Temp, 41);
     pass(&coppice, NAMED);
@@ -124,7 +124,7 @@ fn due_blobs_are_bounded_by_the_persister_and_the_safety_window() {
         "store type Temp: the first is due from height 40",
     );
     // A cancelled row no longer waits.
-    assert!(coppice.producer().cancel_blob_deletion(&name(4, StoreType::Temp)).told().unwrap());
+    assert!(coppice.producer().cancel_blob_deletion(&name(4, StoreType::Temp)).answer().unwrap());
     cleared(&coppice, ProblemCode::BlobDeletionsWait);
     pass(&coppice, 1);
     schedule(&coppice, 5, StoreType::Temp, 40);
@@ -146,21 +146,21 @@ fn a_worker_counts_only_for_the_store_types_that_it_takes() {
         match round % 4 {
             0 => complete(&coppice, &lease(&coppice, 1, 0, &[])),
             1 => {
-                let rows = coppice.anyone().get_pending_blob_deletions(1_000u32, 1u32, None).told();
+                let rows = coppice.anyone().get_pending_blob_deletions(1_000u32, 1u32, None).answer();
                 let arg = CompleteBlobDeletions {
                     completed_ids: vec![rows[0].id],
                     failed_ids: vec![],
                     max_retries: 3,
                     ..Default::default()
                 };
-                assert_eq!(coppice.by(Who::BlobWorker).complete_blob_deletions(&arg).told().unwrap().removed, 1);
+                assert_eq!(coppice.by(Who::BlobWorker).complete_blob_deletions(&arg).answer().unwrap().removed, 1);
             }
             2 => {
                 lease(&coppice, 1, 0, &[]);
             }
             _ => {
-                let rows = coppice.anyone().get_pending_blob_deletions(1_000u32, 1u32, None).told();
-                let failed = coppice.by(Who::BlobWorker).increment_blob_deletion_retry(rows[0].id, 9u32).heard();
+                let rows = coppice.anyone().get_pending_blob_deletions(1_000u32, 1u32, None).answer();
+                let failed = coppice.by(Who::BlobWorker).increment_blob_deletion_retry(rows[0].id, 9u32).try_answer();
                 assert!(!failed.unwrap().unwrap().should_remove);
             }
         }
@@ -182,7 +182,7 @@ fn a_worker_counts_only_for_the_store_types_that_it_takes() {
     raised(&coppice, ProblemCode::BlobDeletionsWait, Severity::Warning, only);
     complete(&coppice, &lease(&coppice, 1, 0, &[StoreType::BlockPersister]));
     cleared(&coppice, ProblemCode::BlobDeletionsWait);
-    assert!(coppice.anyone().get_blob_deletion_status().told().oldest_due.is_some(), "others wait");
+    assert!(coppice.anyone().get_blob_deletion_status().answer().oldest_due.is_some(), "others wait");
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn a_worker_at_its_lease_limit_without_completions_for_an_hour_is_reported() {
     let last = lease(&coppice, 1, hours, &[]);
     let arg = AcquireBlobDeletions { height: 1_000, limit: 1, ..Default::default() };
     let full: Result<Option<BlobDeletionLease>, BlobDeletionError> =
-        coppice.by(Who::BlobWorker).acquire_blob_deletion_batch(&arg).told();
+        coppice.by(Who::BlobWorker).acquire_blob_deletion_batch(&arg).answer();
     assert_eq!(full, Err(BlobDeletionError::TooManyLeases { limit: 32 }));
     let says = format!("{} has its maximum number of leases", Who::BlobWorker.principal());
     pass(&coppice, 1);
@@ -214,10 +214,10 @@ fn a_worker_at_its_lease_limit_without_completions_for_an_hour_is_reported() {
     coppice.upgrade();
     pass(&coppice, 2);
     raised(&coppice, ProblemCode::BlobLeasesIdle, Severity::Warning, &says);
-    assert_eq!(coppice.operator().end_blob_deletion_leases(Who::BlobWorker.principal()).told(), 32);
+    assert_eq!(coppice.operator().end_blob_deletion_leases(Who::BlobWorker.principal()).answer(), 32);
     cleared(&coppice, ProblemCode::BlobLeasesIdle);
     coppice.pass(hours / 4 + 60);
     let rows = leases.iter().flat_map(|lease| &lease.rows).count() as u64;
-    let waiting = coppice.anyone().get_blob_deletion_status().told().stores[0].waiting;
-    assert_eq!((rows, waiting), (31, 39), "all but the one that was completed");
+    let waiting = coppice.anyone().get_blob_deletion_status().answer().stores[0].waiting;
+    assert_eq!((rows, waiting), (31, 39), "all except the completed one");
 }

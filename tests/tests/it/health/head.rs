@@ -26,7 +26,7 @@ fn an_unreadable_head_is_rolled_back_and_appended_again() {
     coppice.upgrade();
     coppice.pass(600);
     assert_eq!(since(), noticed);
-    let rolled_back = coppice.producer().rollback_to(4u64).told().unwrap();
+    let rolled_back = coppice.producer().rollback_to(4u64).answer().unwrap();
     assert_eq!((rolled_back.head, rolled_back.has_more), (4, false));
     cleared(&coppice, ProblemCode::HeadUnreadable);
     coppice.append_plain(5..6, 1_000);
@@ -39,7 +39,7 @@ fn an_unreadable_head_is_rolled_back_and_appended_again() {
     (0..6).for_each(check);
     raised(&coppice, ProblemCode::Damaged, Severity::Critical, "");
     let faults = coppice.prune_status().faults;
-    coppice.operator().acknowledge_faults(faults).told();
+    coppice.operator().acknowledge_faults(faults).answer();
     assert!(health(&coppice).healthy);
     coppice.append_plain(6..12, 1_000);
     coppice.set_policy(policy(PrunePolicyArg { retain_blocks: Some(2), ..Default::default() })).unwrap();

@@ -9,7 +9,7 @@ mod uploads;
 use coppice_host::TrapPoint;
 use coppice_interface::*;
 use coppice_tests::blocks::{hash, plain, upload};
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, default_arg};
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ fn raised(coppice: &Coppice, code: ProblemCode, severity: Severity, says: &str) 
     assert!(problem.action.ends_with('.') && problem.since <= health.time && problem.since > 0, "{problem:?}");
     let worst = health.problems.iter().map(|problem| problem.severity).min();
     assert_eq!(health.healthy, worst == Some(Severity::Notice));
-    assert_eq!(health.problems[0].severity, worst.unwrap(), "the worst first");
+    assert_eq!(health.problems[0].severity, worst.unwrap(), "the worst problem is first");
     problem
 }
 
@@ -52,7 +52,7 @@ fn page(coppice: &Coppice) -> String {
         body: Default::default(),
         certificate_version: None,
     };
-    String::from_utf8(coppice.anyone().http_request(&request).told().body.into_vec()).unwrap()
+    String::from_utf8(coppice.anyone().http_request(&request).answer().body.into_vec()).unwrap()
 }
 
 fn policy(change: PrunePolicyArg) -> PrunePolicyArg {
@@ -60,11 +60,11 @@ fn policy(change: PrunePolicyArg) -> PrunePolicyArg {
 }
 
 fn enable(coppice: &Coppice, enabled: bool) {
-    coppice.operator().set_pruning_enabled(enabled).told().unwrap();
+    coppice.operator().set_pruning_enabled(enabled).answer().unwrap();
 }
 
 fn configure(coppice: &Coppice, change: ConfigChange) {
-    coppice.operator().set_config(&change).told().unwrap();
+    coppice.operator().set_config(&change).answer().unwrap();
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn a_new_canister_has_no_problems() {
 fn missing_setup_is_no_problem_and_names_the_commands() {
     let coppice = Coppice::with(InitArg::default());
     let missing = || -> Vec<String> {
-        let health = coppice.anyone().health().told();
+        let health = coppice.anyone().health().answer();
         assert!(health.healthy);
         for problem in &health.problems {
             let command = format!("`icp canister call -n ic {} ", coppice.id);
@@ -101,11 +101,11 @@ fn missing_setup_is_no_problem_and_names_the_commands() {
     assert_eq!((missing(), is_new()), (vec!["NoExporter".to_string()], true));
     let change = ConfigChange { set_up_as_meant: Some(true), ..Default::default() };
     coppice.grant(Who::Operator, Role::Operator);
-    assert!(coppice.by(Who::Operator).set_config(&change).heard().is_err());
+    assert!(coppice.by(Who::Operator).set_config(&change).try_answer().is_err());
     configure(&coppice, change);
     coppice.upgrade();
     assert_eq!((missing(), is_new()), (vec![], false));
-    coppice.operator().revoke_role(&Grant { principal: Who::Rival.principal(), role: Role::UtxoFeeder }).told();
+    coppice.operator().revoke_role(&Grant { principal: Who::Rival.principal(), role: Role::UtxoFeeder }).answer();
     assert_eq!(missing(), ["NoProducer"]);
 }
 
@@ -139,7 +139,7 @@ fn a_lost_timer_is_woken_by_an_operators_call() {
     type Call = fn(&Coppice);
     let calls: [(&str, Call); 4] = [
         ("prune_now", |coppice| assert_eq!(coppice.prune_now(1).blocks, 0)),
-        ("acknowledge_faults", |coppice| assert_eq!(coppice.operator().acknowledge_faults(0u64).told(), 0)),
+        ("acknowledge_faults", |coppice| assert_eq!(coppice.operator().acknowledge_faults(0u64).answer(), 0)),
         ("set_pruning_enabled", |coppice| enable(coppice, true)),
         ("set_prune_policy", |coppice| {
             assert_eq!(coppice.set_policy(PrunePolicyArg::default()).unwrap().retain_blocks, 3)
@@ -341,13 +341,13 @@ fn memory_near_and_at_the_cap_is_reported() {
 fn an_open_upload_is_a_notice_and_healthy() {
     let coppice = Coppice::new();
     let (begin, _) = upload(&plain(0, 3, 5_000), 1_000);
-    coppice.producer().begin_block(&begin).told().unwrap();
+    coppice.producer().begin_block(&begin).answer().unwrap();
     raised(&coppice, ProblemCode::UploadOpen, Severity::Notice, "the upload of block 0 is open");
     assert!(health(&coppice).healthy);
     configure(&coppice, ConfigChange { set_up_as_meant: Some(true), ..Default::default() });
     let open = "Nothing needs you. The upload of block 0 is open: no other block is appended";
     assert!(page(&coppice).contains(open));
-    coppice.producer().abort_block(0).told().unwrap();
+    coppice.producer().abort_block(0).answer().unwrap();
     cleared(&coppice, ProblemCode::UploadOpen);
     coppice.pass(0);
     assert!(page(&coppice).contains("Nothing needs you. Appends go on."));
@@ -412,7 +412,7 @@ fn a_pruning_lag_survives_an_upgrade() {
     coppice.set_policy(policy).unwrap();
     (0..14).for_each(|_| coppice.pass(60));
     let since = || {
-        let health = coppice.anyone().health().told();
+        let health = coppice.anyone().health().answer();
         health
             .problems
             .into_iter()
@@ -438,7 +438,7 @@ fn the_age_of_a_stale_head_does_not_depend_on_samples() {
     let coppice = Coppice::new();
     coppice.append_plain(0..1, 1);
     configure(&coppice, ConfigChange { max_head_age_secs: Some(600), ..Default::default() });
-    let appended = coppice.anyone().health().told().time;
+    let appended = coppice.anyone().health().answer().time;
     (0..3).for_each(|_| coppice.pass(601));
     let problem = raised(&coppice, ProblemCode::HeadStale, Severity::Warning, "no block was appended for 30 min");
     assert!(problem.since.abs_diff(appended) <= 5_000_000_000, "{problem:?}");

@@ -16,7 +16,7 @@ fn a_job_that_waits_for_the_block_assembly_is_reported_after_an_hour() {
     let world = World::as_installed();
     let coppice = &world.coppice;
     (0..20).for_each(|_| coppice.pass(600));
-    assert_eq!(health(coppice).problems, [], "nobody tells heights");
+    assert_eq!(health(coppice).problems, [], "no heights are notified");
     World::scheduled(world.block(10, true));
     coppice.pass(600);
     // A tick has noticed the job by now. The job that replaces it inherits the waiting time, and so does an upgrade.
@@ -56,7 +56,7 @@ fn a_job_that_waits_for_the_block_assembly_is_reported_after_an_hour() {
     let job = World::scheduled(world.persisted(15));
     (0..8).for_each(|_| coppice.pass(600));
     raised(coppice, ProblemCode::UtxoPrunerWaits, Severity::Warning, "height 15");
-    coppice.operator().cancel_prune_job(job.id).told().unwrap();
+    coppice.operator().cancel_prune_job(job.id).answer().unwrap();
     cleared(coppice, ProblemCode::UtxoPrunerWaits);
 }
 
@@ -92,7 +92,7 @@ fn a_switched_off_pruner_with_a_job_is_reported() {
     // A running job also counts, and may be cancelled.
     world.slow();
     let txs = crate::pruner::world::orphans(0..4);
-    world.done(10, &txs);
+    world.make_spent(10, &txs);
     let job = World::scheduled(world.persisted(21));
     world.ticks(1);
     switch(false);
@@ -104,11 +104,11 @@ fn a_switched_off_pruner_with_a_job_is_reported() {
     (0..8).for_each(|_| coppice.pass(600));
     let codes = |health: Health| health.problems.into_iter().map(|problem| problem.code).collect::<Vec<_>>();
     assert_eq!(codes(health(coppice)), [ProblemCode::UtxoPrunerWaits, ProblemCode::UtxoPrunerOff]);
-    coppice.operator().cancel_prune_job(job.id).told().unwrap();
+    coppice.operator().cancel_prune_job(job.id).answer().unwrap();
     assert_eq!(health(coppice).problems, []);
     // An operator who prunes manually has switched the pruner off on purpose.
     world.assembly(Running);
-    coppice.operator().prune_utxos(21).told().unwrap();
+    coppice.operator().prune_utxos(21).answer().unwrap();
     world.assembly(NotRunning);
     (0..5).for_each(|_| coppice.pass(600));
     cleared(coppice, ProblemCode::UtxoPrunerOff);
@@ -134,14 +134,14 @@ fn transaction_data_near_and_at_its_limit_is_reported() {
     let txs: Vec<Tx> = (0..40).map(|salt| Tx::orphan(salt, 1)).collect();
     let near = || found(coppice, ProblemCode::ExternalNearFull).is_some();
     let full = || found(coppice, ProblemCode::ExternalFull).is_some();
-    world.done(10, &txs[..20]);
+    world.make_spent(10, &txs[..20]);
     assert!(!near() && !full());
-    world.done(10, &txs[20..21]);
+    world.make_spent(10, &txs[20..21]);
     assert!(near());
-    world.done(10, &txs[21..39]);
+    world.make_spent(10, &txs[21..39]);
     raised(coppice, ProblemCode::ExternalNearFull, Severity::Warning, "2555904 of max_external_bytes = 2621440 bytes");
     assert!(!full());
-    world.done(10, &txs[39..]);
+    world.make_spent(10, &txs[39..]);
     assert!(!near());
     let problem = raised(coppice, ProblemCode::ExternalFull, Severity::Critical, "further transactions are refused");
     assert!(problem.action.contains("max_external_bytes"));

@@ -10,7 +10,7 @@ fn expiry(coppice: &Coppice, secs: u64) {
 
 fn begin(coppice: &Coppice, number: u64) {
     let (begin, _) = upload(&plain(number, 3, 5_000), 1_000);
-    coppice.producer().begin_block(&begin).told().unwrap();
+    coppice.producer().begin_block(&begin).answer().unwrap();
 }
 
 /// Abandons one upload of a block after another, and drops each in one of the ways that `health` names.
@@ -40,7 +40,7 @@ fn an_abandoned_block_upload_is_reported() {
     coppice.pass(HOUR + 10);
     raised("the upload of block 0");
     // An operator drops it.
-    assert!(coppice.operator().abort_block(0).told().unwrap());
+    assert!(coppice.operator().abort_block(0).answer().unwrap());
     assert_eq!(health(&coppice).problems, []);
     // With a lower expiry the daemon drops the upload.
     begin(&coppice, 0);
@@ -49,7 +49,7 @@ fn an_abandoned_block_upload_is_reported() {
     expiry(&coppice, 120);
     cleared(&coppice, ProblemCode::UploadStuck);
     coppice.pass(60);
-    assert_eq!((health(&coppice).problems, coppice.anyone().get_upload().told()), (vec![], None));
+    assert_eq!((health(&coppice).problems, coppice.anyone().get_upload().answer()), (vec![], None));
     coppice.append_plain(0..1, 10);
 }
 
@@ -60,7 +60,7 @@ fn an_abandoned_transaction_upload_is_reported() {
     expiry(&coppice, 30 * 86_400);
     let arg = BeginTransaction { txid: Txid::from([1; 32]), length: 1 << 20, chunk_size: 1 << 20 };
     for who in [Who::Producer, Who::Rival] {
-        coppice.by(who).utxo_begin_transaction(&arg).told().unwrap();
+        coppice.by(who).utxo_begin_transaction(&arg).answer().unwrap();
     }
     coppice.pass(HOUR - 20);
     assert_eq!(health(&coppice).problems, []);
@@ -76,15 +76,15 @@ fn an_abandoned_transaction_upload_is_reported() {
     // Both uploads must be dropped.
     for who in [Who::Producer, Who::Rival] {
         raised();
-        assert!(coppice.by(who).utxo_abort_transaction(&arg.txid).told().unwrap());
+        assert!(coppice.by(who).utxo_abort_transaction(&arg.txid).answer().unwrap());
     }
     cleared(&coppice, ProblemCode::UploadStuck);
-    coppice.producer().utxo_begin_transaction(&arg).told().unwrap();
+    coppice.producer().utxo_begin_transaction(&arg).answer().unwrap();
     coppice.pass(HOUR + 10);
     raised();
     expiry(&coppice, HOUR);
     coppice.pass(60);
-    assert_eq!((health(&coppice).problems, coppice.anyone().utxo_list_uploads().told()), (vec![], vec![]));
+    assert_eq!((health(&coppice).problems, coppice.anyone().utxo_list_uploads().answer()), (vec![], vec![]));
 }
 
 /// Repeated calls keep one upload open. Uploads of blocks that are completed do not count, even if one is open at each sample.
@@ -108,7 +108,7 @@ fn a_block_upload_that_calls_keep_open_is_reported() {
         coppice.upload(&block, 1_000).unwrap();
         begin(&coppice, number + 1);
         coppice.pass(1);
-        coppice.operator().abort_block(number + 1).told().unwrap();
+        coppice.operator().abort_block(number + 1).answer().unwrap();
     }
     coppice.append_plain(4..9, 10);
     touch(35);
@@ -118,7 +118,7 @@ fn a_block_upload_that_calls_keep_open_is_reported() {
     let says = "calls have kept the upload of block 9 open for 1 h 3 min without an append: 6 chunks are missing";
     let problem = raised(&coppice, ProblemCode::UploadStuck, Severity::Warning, says);
     assert!(problem.action.contains("abort_block") && !problem.action.contains("upload_expiry_secs"), "{problem:?}");
-    assert!(coppice.operator().abort_block(9).told().unwrap());
+    assert!(coppice.operator().abort_block(9).answer().unwrap());
     assert_eq!(health(&coppice).problems, []);
     // A new upload is not reported as stuck at once.
     coppice.pass(60);

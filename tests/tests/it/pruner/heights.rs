@@ -3,7 +3,7 @@
 use super::world::*;
 use crate::utxo::all_ok;
 use coppice_interface::*;
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::Who;
 use coppice_tests::transactions::Tx;
 
@@ -11,15 +11,15 @@ use coppice_tests::transactions::Tx;
 const NONE: u32 = 1 << 31;
 
 fn persisted(world: &World, height: u32) -> Result<UtxoNotifyOutcome, UtxoPrunerError> {
-    world.coppice.producer().notify_block_persisted(height).told()
+    world.coppice.producer().notify_block_persisted(height).answer()
 }
 
 fn block(world: &World, height: u32) -> Result<UtxoNotifyOutcome, UtxoPrunerError> {
-    world.coppice.producer().notify_block(height, true).told()
+    world.coppice.producer().notify_block(height, true).answer()
 }
 
 fn set(world: &World, current: u32, persisted: Option<u32>, processed: u32) -> Result<UtxoHeightsSet, UtxoPrunerError> {
-    world.coppice.operator().set_heights(&UtxoSetHeights { current, persisted, processed }).told()
+    world.coppice.operator().set_heights(&UtxoSetHeights { current, persisted, processed }).answer()
 }
 
 /// Makes a parent that is due at 20, and its child, unmined since 10. Returns the parent.
@@ -37,7 +37,7 @@ fn the_largest_heights_delete_no_parent_of_an_old_unmined_transaction() {
     for height in [u32::MAX, NONE, NONE - 1] {
         let world = World::new();
         let parent = old_unmined(&world);
-        let pruned = world.by_hand(height);
+        let pruned = world.prune_manually(height);
         if height >= NONE {
             let bad = UtxoPrunerError::BadHeight { most: NONE - 1 };
             assert_eq!(pruned, Err(bad.clone()));
@@ -54,7 +54,7 @@ fn the_largest_heights_delete_no_parent_of_an_old_unmined_transaction() {
 fn one_wrong_notification_deletes_nothing_and_is_repaired() {
     let world = World::new();
     let txs = orphans(0..3);
-    world.done(10, &txs);
+    world.make_spent(10, &txs);
     world.prune(12);
     for wrong in [NONE - 1, 10_013] {
         let refused = Err(UtxoPrunerError::HeightJump { highest: 12, most: 10_012, accepted_at: None });
@@ -87,7 +87,7 @@ fn ninety_steps_of_the_largest_jump_raise_a_height_by_one_jump() {
     // Due at 12, at 12 + 1 to 4 jumps, and two retentions above the first jump.
     let txs: Vec<Tx> = orphans(0..6);
     for (tx, height) in txs.iter().zip([2, 2 + JUMP, 3 + 2 * JUMP, 3 * JUMP, 4 * JUMP, 23 + JUMP]) {
-        world.done(height, std::slice::from_ref(tx));
+        world.make_spent(height, std::slice::from_ref(tx));
     }
     world.prune(12);
     assert_eq!(world.count(&txs), 5);
@@ -117,7 +117,7 @@ fn ninety_steps_of_the_largest_jump_raise_a_height_by_one_jump() {
     assert!((1..=7 * (minutes as u32 + 1)).contains(&(most - height)), "{most} after {minutes} minutes");
     persisted(&world, most).unwrap();
     world.ticks(3);
-    assert_eq!(world.there(&txs), [false, false, true, true, true, most < 33 + JUMP], "{most}");
+    assert_eq!(world.have_records(&txs), [false, false, true, true, true, most < 33 + JUMP], "{most}");
     // Honest heights make no job for 10,000 blocks, and `health` reports that.
     assert!(matches!(persisted(&world, 13), Ok(UtxoNotifyOutcome::Processed(_))));
     let ahead = world.health().problems.into_iter().find(|problem| problem.code == ProblemCode::HeightsAhead).unwrap();
@@ -196,8 +196,8 @@ fn heights_that_are_block_numbers_are_bounded_by_the_head() {
     block(&world, 107).unwrap();
     persisted(&world, 107).unwrap();
     let both = Grant { principal: Who::Controller.principal(), role: Role::Producer };
-    world.coppice.operator().grant_role(&both).told().unwrap();
-    world.coppice.operator().notify_block(1_000_000, true).told().unwrap();
+    world.coppice.operator().grant_role(&both).answer().unwrap();
+    world.coppice.operator().notify_block(1_000_000, true).answer().unwrap();
     assert_eq!(world.status().current_height, 1_000_000);
 }
 
@@ -206,8 +206,8 @@ fn due_records_are_pruned_without_another_call() {
     let world = World::new();
     world.slow();
     let (first, second) = (orphans(0..3), orphans(10..12));
-    world.done(30, &first);
-    world.done(80, &second);
+    world.make_spent(30, &first);
+    world.make_spent(80, &second);
     block(&world, 100).unwrap();
     persisted(&world, 50).unwrap();
     world.ticks(1);
@@ -221,7 +221,7 @@ fn due_records_are_pruned_without_another_call() {
 fn only_an_operator_cancels_a_job() {
     let world = World::new();
     let txs = orphans(0..3);
-    world.done(10, &txs);
+    world.make_spent(10, &txs);
     let job = World::scheduled(world.persisted(20));
     assert!(
         world
@@ -229,9 +229,9 @@ fn only_an_operator_cancels_a_job() {
             .call::<Result<UtxoPruneJob, UtxoPrunerError>>(Who::Producer, "cancel_prune_job", (job.id,))
             .is_err()
     );
-    let cancelled: Result<UtxoPruneJob, UtxoPrunerError> = world.coppice.operator().cancel_prune_job(job.id).told();
+    let cancelled: Result<UtxoPruneJob, UtxoPrunerError> = world.coppice.operator().cancel_prune_job(job.id).answer();
     assert_eq!(cancelled.unwrap().end, Some(UtxoJobEnd::Cancelled));
-    let again: Result<UtxoPruneJob, UtxoPrunerError> = world.coppice.operator().cancel_prune_job(job.id).told();
+    let again: Result<UtxoPruneJob, UtxoPrunerError> = world.coppice.operator().cancel_prune_job(job.id).answer();
     assert_eq!(again, Err(UtxoPrunerError::NotOpen));
     world.ticks(3);
     assert_eq!((world.count(&txs), world.status().last_processed_height), (3, 0));
@@ -242,10 +242,10 @@ fn only_an_operator_cancels_a_job() {
 fn the_longest_chain_status_changes_while_blocks_stay() {
     let world = World::new();
     let tx = Tx::orphan(1, 1);
-    world.done(10, std::slice::from_ref(&tx));
+    world.make_spent(10, std::slice::from_ref(&tx));
     let on_longest_chain = |is: bool, height: u32| {
         let set = UtxoSetOnLongestChainBatch { height, txids: vec![tx.txid.into()], on_longest_chain: is };
-        all_ok(world.coppice.producer().utxo_set_on_longest_chain(&set).told());
+        all_ok(world.coppice.producer().utxo_set_on_longest_chain(&set).answer());
         let record = world.record(&tx).unwrap();
         (
             record.unmined_since,
@@ -264,16 +264,16 @@ fn a_record_spent_at_a_height_below_its_block_is_kept_for_its_whole_retention() 
     world.create(100, &[&tx, &other]);
     world.mine(100, &[&tx]);
     world.mine(90, &[&tx, &other]);
-    world.spent(1, &tx, 0..1);
+    world.spend_by_stranger(1, &tx, 0..1);
     assert_eq!(world.heights(&tx), (Some(100 + RETENTION), None), "by its highest block");
-    world.spent(95, &other, 0..1);
+    world.spend_by_stranger(95, &other, 0..1);
     assert_eq!(world.heights(&other), (Some(95 + RETENTION), None), "by the call, which is above its block");
     world.block(100, true);
     world.ticks(3);
-    assert_eq!(world.there(&[tx.clone(), other.clone()]), [true, true]);
+    assert_eq!(world.have_records(&[tx.clone(), other.clone()]), [true, true]);
     world.block(110, true);
     world.ticks(3);
-    assert_eq!(world.there(&[tx, other]), [false, false]);
+    assert_eq!(world.have_records(&[tx, other]), [false, false]);
 }
 
 #[test]
@@ -284,7 +284,7 @@ fn a_record_with_many_blocks_is_due_by_the_highest() {
     for height in [10, 12, 30, 11, 13] {
         world.mine(height, &[&tx]);
     }
-    world.spent(14, &tx, 0..1);
+    world.spend_by_stranger(14, &tx, 0..1);
     assert_eq!(world.heights(&tx), (Some(30 + RETENTION), None));
 }
 
@@ -315,8 +315,8 @@ fn at_height(world: &World, tx: &Tx, height: u32, block: u32) -> Vec<Option<Utxo
     vec![
         only(create(coppice, height, vec![item])),
         spent.map(|error| UtxoRefusal::from(error).into()),
-        only(producer.utxo_unspend(&UtxoUnspendBatch { height, items: vec![unspend] }).told()),
-        only(producer.utxo_set_mined(&set).told()),
+        only(producer.utxo_unspend(&UtxoUnspendBatch { height, items: vec![unspend] }).answer()),
+        only(producer.utxo_set_mined(&set).answer()),
         only(
             producer
                 .utxo_set_on_longest_chain(&UtxoSetOnLongestChainBatch {
@@ -324,20 +324,20 @@ fn at_height(world: &World, tx: &Tx, height: u32, block: u32) -> Vec<Option<Utxo
                     txids: txids.clone(),
                     on_longest_chain,
                 })
-                .told(),
+                .answer(),
         ),
-        only(producer.utxo_set_locked(&UtxoSetLockedBatch { height, locked: false, txids: txids.clone() }).told()),
-        only(alert().utxo_freeze(&freeze).told()),
-        only(alert().utxo_unfreeze(&freeze).told()),
-        only(alert().utxo_freeze(&freeze).told()),
-        only(alert().utxo_reassign(&UtxoReassignBatch { height, items: vec![reassign] }).told()),
-        only(producer.utxo_set_conflicting(&UtxoSetConflictingBatch { height, txids: txids.clone() }).told()),
+        only(producer.utxo_set_locked(&UtxoSetLockedBatch { height, locked: false, txids: txids.clone() }).answer()),
+        only(alert().utxo_freeze(&freeze).answer()),
+        only(alert().utxo_unfreeze(&freeze).answer()),
+        only(alert().utxo_freeze(&freeze).answer()),
+        only(alert().utxo_reassign(&UtxoReassignBatch { height, items: vec![reassign] }).answer()),
+        only(producer.utxo_set_conflicting(&UtxoSetConflictingBatch { height, txids: txids.clone() }).answer()),
         producer
             .utxo_process_conflicting(&UtxoProcessConflicting { height, winners: txids })
-            .told()
+            .answer()
             .err()
             .map(|refused: ConflictError| refused.error),
-        coppice.anyone().utxo_get_spend(&UtxoGetSpend { height, outpoints: vec![tx.outpoint(0)] }).told().err(),
+        coppice.anyone().utxo_get_spend(&UtxoGetSpend { height, outpoints: vec![tx.outpoint(0)] }).answer().err(),
     ]
 }
 
@@ -346,7 +346,7 @@ fn heights_of_calls_and_of_their_blocks_are_bounded_once_a_height_was_notified()
     const MOST: u32 = 12 + 10_000;
     let world = World::new();
     let grant = Grant { principal: Who::Alert.principal(), role: Role::Alert };
-    world.coppice.operator().grant_role(&grant).told().unwrap();
+    world.coppice.operator().grant_role(&grant).answer().unwrap();
     let made = |salt: u64, height: u32| {
         let parent = Tx::orphan(100 + salt, 1);
         let tx = Tx::of(salt, &[(parent.txid, 0)], 2);
@@ -374,7 +374,7 @@ fn heights_of_calls_and_of_their_blocks_are_bounded_once_a_height_was_notified()
     let answers = at_height(&world, &last, MOST, MOST);
     assert!(answers.iter().all(Option::is_none), "{answers:?}");
     let preserve = UtxoPreserveBatch { until: NONE - 1, txids: vec![last.id()] };
-    assert_eq!(all_ok::<bool, UtxoError>(world.coppice.producer().utxo_preserve(&preserve).told()), [true]);
+    assert_eq!(all_ok::<bool, UtxoError>(world.coppice.producer().utxo_preserve(&preserve).answer()), [true]);
     assert_eq!(world.status().most_height, MOST);
 }
 

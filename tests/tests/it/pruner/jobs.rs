@@ -2,7 +2,7 @@
 
 use super::world::*;
 use coppice_interface::*;
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::transactions::Tx;
 
 fn ids(jobs: &[UtxoPruneJob]) -> Vec<u64> {
@@ -17,7 +17,7 @@ fn s4_jobs_are_listed_active_first_then_newest_first() {
     world.persisted(2);
     world.prune(3);
     let txs = orphans(0..3);
-    world.done(10, &txs);
+    world.make_spent(10, &txs);
     world.persisted(20);
     world.ticks(1);
     world.persisted(21);
@@ -74,12 +74,12 @@ fn s4_max_job_history_bounds_the_ended_jobs() {
     assert_eq!(ids(&world.jobs()), [5, 4], "at once");
     history(1_000);
     world.prune(6);
-    assert_eq!(ids(&world.jobs()), [6, 5, 4], "what is forgotten does not come back");
+    assert_eq!(ids(&world.jobs()), [6, 5, 4], "forgotten jobs do not come back");
     // Waiting and running jobs do not count, and are never removed.
     history(1);
     world.slow();
     let txs = orphans(0..2);
-    world.done(10, &txs);
+    world.make_spent(10, &txs);
     world.persisted(20);
     world.ticks(1);
     world.persisted(21);
@@ -91,7 +91,7 @@ fn s4_a_job_keeps_its_times_heights_and_counts() {
     let world = World::new();
     world.slow();
     let txs = orphans(0..3);
-    world.done(10, &txs);
+    world.make_spent(10, &txs);
     world.block(30, false);
     let begun = world.coppice.ic.now();
     let made = World::scheduled(world.persisted(20));
@@ -113,12 +113,12 @@ fn s4_a_manual_run_deletes_at_once_even_if_the_timer_is_off() {
     let world = World::new();
     world.set(UtxoPrunerSettingsChange { pruner_enabled: Some(false), ..Default::default() });
     let txs = orphans(0..2);
-    world.done(10, &txs);
-    let job = world.by_hand(20).unwrap();
+    world.make_spent(10, &txs);
+    let job = world.prune_manually(20).unwrap();
     assert_eq!((job.state, job.trigger, job.ticks), (UtxoJobState::Completed, UtxoJobTrigger::Manual, 1));
     assert_eq!((job.current_height, job.safe_height, job.counts.records_deleted), (Some(20), Some(20), 2));
     assert_eq!((world.count(&txs), world.last()), (0, job.clone()));
-    let again = world.by_hand(20).unwrap();
+    let again = world.prune_manually(20).unwrap();
     assert_eq!(
         (again.id, again.state, again.counts.processed),
         (job.id + 1, UtxoJobState::Completed, 0),
@@ -133,9 +133,9 @@ fn s4_a_long_manual_job_continues_with_each_call() {
     world.set(UtxoPrunerSettingsChange { pruner_enabled: Some(false), ..Default::default() });
     world.slow();
     let txs = orphans(0..3);
-    world.done(10, &txs);
+    world.make_spent(10, &txs);
     for (ticks, state) in [(1, UtxoJobState::Running), (2, UtxoJobState::Running), (3, UtxoJobState::Completed)] {
-        let job = world.by_hand(20).unwrap();
+        let job = world.prune_manually(20).unwrap();
         assert_eq!((job.id, job.ticks, job.state), (1, ticks, state));
         assert_eq!(world.count(&txs), 3 - ticks as usize);
         // The switched-off timer does not continue the run.
@@ -149,10 +149,10 @@ fn s4_an_unsafe_manual_run_is_refused_and_changes_nothing() {
     let world = World::new();
     world.assembly(UtxoBlockAssemblyState::NotRunning);
     let txs = orphans(0..1);
-    world.done(10, &txs);
+    world.make_spent(10, &txs);
     let before = world.status();
-    assert_eq!(world.by_hand(20), Err(UtxoPrunerError::BlockAssemblyNotRunning));
-    assert_eq!(world.by_hand(0), Err(UtxoPrunerError::ZeroHeight));
+    assert_eq!(world.prune_manually(20), Err(UtxoPrunerError::BlockAssemblyNotRunning));
+    assert_eq!(world.prune_manually(0), Err(UtxoPrunerError::ZeroHeight));
     assert_eq!((world.status(), world.jobs(), world.count(&txs)), (before, vec![], 1));
 }
 
@@ -167,12 +167,12 @@ fn s4_a_manual_height_above_the_notified_one_is_refused() {
     // The parent is due at 28, when the child is not yet old by the chain's height.
     let before = (world.status(), world.jobs(), world.record(&parent));
     for height in [21, 28, 1_000, u32::MAX / 2] {
-        assert_eq!(world.by_hand(height), Err(UtxoPrunerError::BadHeight { most: 20 }));
+        assert_eq!(world.prune_manually(height), Err(UtxoPrunerError::BadHeight { most: 20 }));
     }
     assert_eq!((world.status(), world.jobs(), world.record(&parent)), before, "nothing has changed");
     assert_eq!(world.prune(21).height, 21);
     for processed in [21, 15] {
-        let job = world.by_hand(processed).unwrap();
+        let job = world.prune_manually(processed).unwrap();
         let made = (job.height, job.trigger, job.state, job.current_height, job.safe_height);
         let at = Some(processed);
         assert_eq!(made, (processed, UtxoJobTrigger::Manual, UtxoJobState::Completed, at, at));
@@ -185,20 +185,20 @@ fn s4_a_lower_manual_height_applies_to_all_phases() {
     let world = World::new();
     world.block(100, false);
     let due = orphans(0..2);
-    world.done(40, &due[..1]);
-    world.done(80, &due[1..]);
+    world.make_spent(40, &due[..1]);
+    world.make_spent(80, &due[1..]);
     let (parent, child) = (Tx::orphan(11, 1), Tx::of(12, &[(Tx::orphan(11, 1).txid, 0)], 1));
     world.create(50, &[&parent, &child]);
     world.mine(50, &[&parent]);
     let kept = Tx::orphan(13, 1);
     world.create(50, &[&kept]);
     let preserve = UtxoPreserveBatch { until: 70, txids: vec![kept.id()] };
-    crate::utxo::all_ok::<bool, UtxoError>(world.coppice.producer().utxo_preserve(&preserve).told());
-    let job = world.by_hand(55).unwrap();
+    crate::utxo::all_ok::<bool, UtxoError>(world.coppice.producer().utxo_preserve(&preserve).answer());
+    let job = world.prune_manually(55).unwrap();
     assert_eq!((job.current_height, job.safe_height), (Some(55), Some(55)));
     assert_eq!((job.counts.old_unmined, job.counts.preservations_expired), (0, 0), "50 is not below 55 - 5");
-    assert_eq!(world.there(&due), [false, true]);
-    let job = world.by_hand(100).unwrap();
+    assert_eq!(world.have_records(&due), [false, true]);
+    let job = world.prune_manually(100).unwrap();
     assert_eq!((job.counts.old_unmined, job.counts.preservations_expired), (2, 1));
-    assert_eq!((world.there(&due), world.heights(&parent).1), (vec![false, false], Some(100 + PRESERVATION)));
+    assert_eq!((world.have_records(&due), world.heights(&parent).1), (vec![false, false], Some(100 + PRESERVATION)));
 }

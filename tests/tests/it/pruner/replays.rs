@@ -3,7 +3,7 @@
 use super::world::*;
 use crate::utxo::create;
 use coppice_interface::*;
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::transactions::Tx;
 
 /// A transaction in blocks of these heights, as a replay creates it.
@@ -58,7 +58,7 @@ fn a_replay_of_pruned_blocks_makes_no_spent_coin_spendable() {
     // An upgrade and `set_heights` keep the pruned height.
     world.coppice.upgrade();
     let heights = UtxoSetHeights { current: 10, persisted: Some(10), processed: 5 };
-    world.coppice.operator().set_heights(&heights).told().unwrap();
+    world.coppice.operator().set_heights(&heights).answer().unwrap();
     assert_eq!(pruned_height(&world), Some(60));
     assert_eq!(made(&world, 10, in_block(&coinbase, &[50])), Err(UtxoCreateError::Pruned));
 }
@@ -97,7 +97,7 @@ fn a_transaction_that_its_parent_names_as_deleted_is_refused_even_with_is_new() 
     world.mine(40, &[&parent]);
     let child = Tx::of(2, &[(parent.txid, 0)], 1);
     world.spend(50, &child, &[&parent]);
-    world.done(50, std::slice::from_ref(&child));
+    world.make_spent(50, std::slice::from_ref(&child));
     world.prune(60);
     assert_eq!(which([&parent, &child].map(|tx| world.record(tx))), [true, false]);
     assert_eq!(pruned_height(&world), Some(50));

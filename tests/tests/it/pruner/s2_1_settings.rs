@@ -4,7 +4,7 @@ use super::world::*;
 use crate::utxo::configure;
 use candid::encode_args;
 use coppice_interface::*;
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::Who;
 
 type Change = UtxoPrunerSettingsChange;
@@ -43,7 +43,7 @@ fn s2_1_1_settings_have_the_names_and_defaults_of_section_7() {
     assert!(!disable_dah_cleaner, "utxostore_disableDAHCleaner");
     assert_eq!(safe_height_rule, UtxoSafeHeightRule::Persisted, "the worked example of 2.4");
     assert_eq!(max_job_history, 1_000, "4, Max Job History");
-    let config: Config = world.coppice.anyone().get_config().told();
+    let config: Config = world.coppice.anyone().get_config().answer();
     assert_eq!(config.utxo.block_height_retention, 288);
 }
 
@@ -109,12 +109,12 @@ fn both_setters_refuse_retentions_that_delete_parents_before_children_are_old() 
         let refused = kept(blocks);
         assert!(matches!(&refused, Err(ConfigError::Invalid { field, .. }) if field == "block_height_retention"));
     }
-    assert_eq!(world.coppice.operator().get_config().told().utxo.block_height_retention, 288, "nothing has changed");
+    assert_eq!(world.coppice.operator().get_config().answer().utxo.block_height_retention, 288, "nothing has changed");
     assert_eq!((kept(288), kept(289)), (Ok(288), Ok(289)));
     // Without retention no record is ever due.
     assert_eq!(kept(0), Ok(0));
     assert!(unmined(MAX_HEIGHT).is_ok());
-    assert!(kept(1_000).is_err(), "and back only where what is unmined is old by then");
+    assert!(kept(1_000).is_err(), "restored only if unmined transactions are old by then");
     assert!(
         world
             .try_set(Change { unmined_tx_retention: Some(UtxoUnminedRetention::HalfOfRetention), ..Default::default() })
@@ -181,7 +181,7 @@ fn s7_settings_change_at_run_time_and_survive_an_upgrade() {
 fn s7_the_interval_of_the_timer_changes_at_once_and_survives_an_upgrade() {
     let world = World::new();
     world.slow();
-    world.done(10, &orphans(0..20));
+    world.make_spent(10, &orphans(0..20));
     World::scheduled(world.persisted(20));
     world.ticks(1);
     assert_eq!(world.status().ticks, 1);
@@ -212,7 +212,7 @@ fn s7_start_pruner_switches_timer_runs_off_and_on() {
     let world = World::new();
     world.set(Change { pruner_enabled: Some(false), ..Default::default() });
     let txs = orphans(0..3);
-    world.done(10, &txs);
+    world.make_spent(10, &txs);
     let job = World::scheduled(world.persisted(20));
     world.ticks(3);
     let status = world.status();
@@ -228,7 +228,7 @@ fn s2_1_3_the_block_assembly_is_not_running_at_first_and_its_state_survives_an_u
     let world = World::as_installed();
     let txs = orphans(0..1);
     world.retention(RETENTION);
-    world.done(10, &txs);
+    world.make_spent(10, &txs);
     assert_eq!(world.status().block_assembly, UtxoBlockAssemblyState::NotRunning);
     let job = World::scheduled(world.persisted(20));
     world.ticks(2);
@@ -250,7 +250,7 @@ fn s2_1_4_the_health_check_finds_nothing_wrong() {
 fn s2_1_5_each_method_requires_its_role_and_a_refused_call_changes_nothing() {
     let world = World::as_installed();
     let worker = Grant { principal: Who::Archive.principal(), role: Role::BlobWorker };
-    world.coppice.operator().grant_role(&worker).told().unwrap();
+    world.coppice.operator().grant_role(&worker).answer().unwrap();
     let off = Change { pruner_enabled: Some(false), ..Default::default() };
     let rows =
         CompleteBlobDeletions { completed_ids: vec![1], failed_ids: vec![2], max_retries: 3, ..Default::default() };

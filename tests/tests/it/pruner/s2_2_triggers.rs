@@ -2,7 +2,7 @@
 
 use super::world::*;
 use coppice_interface::*;
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 
 #[test]
 fn s2_2_primary_3_the_persisted_height_is_noted() {
@@ -32,7 +32,7 @@ fn s2_2_primary_4_at_most_one_job_waits() {
     for lower in [6, 7, 1] {
         assert_eq!(world.persisted(lower), UtxoNotifyOutcome::Underway(second.clone()));
     }
-    assert_eq!(world.jobs().len(), 2, "what is dropped makes no job");
+    assert_eq!(world.jobs().len(), 2, "a dropped height makes no job");
     assert_eq!(world.skipped("superseded"), 1.0);
 }
 
@@ -40,7 +40,7 @@ fn s2_2_primary_4_at_most_one_job_waits() {
 fn s2_2_primary_5_the_workflow_runs_for_the_height() {
     let world = World::new();
     let txs = orphans(0..3);
-    world.done(10, &txs);
+    world.make_spent(10, &txs);
     let job = World::scheduled(world.persisted(20));
     assert_eq!(world.count(&txs), 3, "nothing is done in the notification's own message");
     world.ticks(1);
@@ -56,8 +56,8 @@ fn s2_2_deduplication_only_one_runs_at_a_time_and_the_highest_comes_next() {
     let world = World::new();
     world.slow();
     let (first, second) = (orphans(0..3), orphans(10..12));
-    world.done(10, &first);
-    world.done(13, &second);
+    world.make_spent(10, &first);
+    world.make_spent(13, &second);
     let running = World::scheduled(world.persisted(20));
     world.ticks(1);
     let pending = World::scheduled(world.persisted(21));
@@ -94,9 +94,9 @@ fn s2_2_height_0_means_none_and_is_refused() {
     let world = World::new();
     let before = world.status();
     let persisted: Result<UtxoNotifyOutcome, UtxoPrunerError> =
-        world.coppice.producer().notify_block_persisted(0u32).told();
+        world.coppice.producer().notify_block_persisted(0u32).answer();
     assert_eq!(persisted, Err(UtxoPrunerError::ZeroHeight));
-    let block: Result<UtxoNotifyOutcome, UtxoPrunerError> = world.coppice.producer().notify_block(0u32, true).told();
+    let block: Result<UtxoNotifyOutcome, UtxoPrunerError> = world.coppice.producer().notify_block(0u32, true).answer();
     assert_eq!(block, Err(UtxoPrunerError::ZeroHeight));
     assert_eq!(world.status(), before);
 }
@@ -136,8 +136,8 @@ fn s2_2_fallback_4_a_block_whose_transactions_are_not_marked_is_no_trigger() {
 fn s2_2_fallback_5_records_are_pruned_at_the_blocks_height() {
     let world = World::new();
     let (due, later) = (orphans(0..2), orphans(10..12));
-    world.done(10, &due);
-    world.done(11, &later);
+    world.make_spent(10, &due);
+    world.make_spent(11, &later);
     let job = World::scheduled(world.block(20, true));
     let done = world.finish(job.id);
     assert_eq!((done.current_height, done.safe_height), (Some(20), Some(20)), "no coordination");
@@ -149,7 +149,7 @@ fn s2_7_catch_up_is_one_run_at_the_highest_height() {
     let world = World::new();
     let txs = orphans(0..40);
     for (height, tx) in (10..).zip(&txs) {
-        world.done(height, std::slice::from_ref(tx));
+        world.make_spent(height, std::slice::from_ref(tx));
     }
     let heights = (20..=59).map(|height| World::scheduled(world.persisted(height)).height);
     assert_eq!(heights.collect::<Vec<_>>(), (20..=59).collect::<Vec<_>>());

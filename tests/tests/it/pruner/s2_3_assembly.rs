@@ -9,7 +9,7 @@ use coppice_tests::transactions::Tx;
 fn s2_3_safety_check_no_run_begins_while_the_assembly_is_not_running() {
     let world = World::new();
     let txs = orphans(0..2);
-    world.done(10, &txs);
+    world.make_spent(10, &txs);
     world.assembly(NotRunning);
     let job = World::scheduled(world.persisted(20));
     world.ticks(3);
@@ -33,7 +33,7 @@ fn s2_3_safety_check_a_run_under_way_stops_and_its_height_waits() {
     let world = World::new();
     world.slow();
     let txs = orphans(0..6);
-    world.done(10, &txs);
+    world.make_spent(10, &txs);
     let job = World::scheduled(world.persisted(20));
     world.ticks(2);
     assert_eq!(world.count(&txs), 4);
@@ -62,7 +62,7 @@ fn s2_3_safety_check_a_waiting_higher_height_replaces_a_stopped_one() {
     let world = World::new();
     world.slow();
     let txs = orphans(0..4);
-    world.done(10, &txs);
+    world.make_spent(10, &txs);
     World::scheduled(world.persisted(20));
     world.ticks(1);
     let higher = World::scheduled(world.persisted(25));
@@ -87,7 +87,7 @@ fn s2_3_safety_check_a_short_stop_restarts_the_run() {
     world.mine(1, &[&parent]);
     world.create(12, &[&child]);
     world.spend(12, &child, &[&parent]);
-    world.done(10, &txs);
+    world.make_spent(10, &txs);
     let job = World::scheduled(world.persisted(20));
     world.ticks(3);
     assert_eq!(world.status().running.unwrap().counts.old_unmined, 1);

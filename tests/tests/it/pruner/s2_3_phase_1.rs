@@ -3,7 +3,7 @@
 use super::world::*;
 use crate::utxo::{all_ok, create};
 use coppice_interface::*;
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::transactions::Tx;
 
 /// A parent that is due at `height + RETENTION`, and its child, unmined since `height`.
@@ -19,7 +19,7 @@ fn family(world: &World, salt: u64, height: u32) -> (Tx, Tx) {
 
 fn preserve(world: &World, until: u32, txs: &[&Tx]) -> Vec<bool> {
     let preserve = UtxoPreserveBatch { until, txids: txs.iter().map(|tx| tx.id()).collect() };
-    all_ok::<bool, UtxoError>(world.coppice.producer().utxo_preserve(&preserve).told())
+    all_ok::<bool, UtxoError>(world.coppice.producer().utxo_preserve(&preserve).answer())
 }
 
 #[test]
@@ -108,10 +108,10 @@ fn s2_3_phase_1_3_at_the_cap_on_memory_parents_are_preserved_and_records_deleted
     let world = World::new();
     let (parent, _) = family(&world, 1, 10);
     let due = orphans(100..103);
-    world.done(10, &due);
+    world.make_spent(10, &due);
     let cap = |pages: u64| {
         let change = ConfigChange { max_stable_pages: Some(pages), ..ConfigChange::default() };
-        world.coppice.operator().set_config(&change).told().unwrap();
+        world.coppice.operator().set_config(&change).answer().unwrap();
     };
     let pages = (world.coppice.storage().billed_bytes / 65_536).max(5_120);
     cap(pages);
@@ -128,7 +128,7 @@ fn s2_3_phase_1_3_at_the_cap_on_memory_parents_are_preserved_and_records_deleted
     assert_eq!((done.counts.parents_preserved, done.counts.records_deleted), (1, 3));
     assert_eq!((world.heights(&parent), world.count(&due)), ((None, Some(20 + PRESERVATION)), 0));
     let again = create(&world.coppice, 1_000, due.iter().map(Tx::record).collect());
-    assert!(again.results.iter().all(Result::is_ok), "what went made room: {:?}", again.results);
+    assert!(again.results.iter().all(Result::is_ok), "deleted records made room: {:?}", again.results);
 }
 
 /// A record that becomes old in the middle of a run, as after a reorg with an earlier height, is not overlooked.
@@ -137,7 +137,7 @@ fn s2_3_phase_1_5_nothing_more_is_deleted_before_a_latecomers_parents_are_preser
     let world = World::new();
     world.slow();
     let before = orphans(10..13);
-    world.done(10, &before);
+    world.make_spent(10, &before);
     let parent = Tx::orphan(1, 1);
     let child = Tx::of(2, &[(parent.txid, 0)], 1);
     world.create(10, &[&parent]);
@@ -161,7 +161,7 @@ fn s2_3_phase_1_5_phase_1_completes_before_phase_2_begins() {
     world.slow();
     let families: Vec<(Tx, Tx)> = (0..4).map(|salt| family(&world, salt, 10)).collect();
     let due = orphans(100..102);
-    world.done(9, &due);
+    world.make_spent(9, &due);
     let job = World::scheduled(world.persisted(20));
     for done in 1..=4u64 {
         world.ticks(1);
@@ -178,7 +178,7 @@ fn s2_3_phase_1_5_phase_1_completes_before_phase_2_begins() {
 fn s2_3_between_expired_preservations_are_cleared_and_their_records_evaluated() {
     let world = World::new();
     let (eligible, spendable, missing) = (Tx::orphan(1, 1), Tx::orphan(2, 1), Tx::orphan(3, 1));
-    world.done(10, std::slice::from_ref(&eligible));
+    world.make_spent(10, std::slice::from_ref(&eligible));
     world.create(10, &[&spendable]);
     world.mine(10, &[&spendable]);
     assert_eq!(preserve(&world, 50, &[&eligible, &spendable, &missing]), [true, true, false]);
@@ -191,7 +191,7 @@ fn s2_3_between_expired_preservations_are_cleared_and_their_records_evaluated() 
     world.prune(59);
     assert!(world.record(&eligible).is_some());
     assert_eq!(world.prune(60).counts.records_deleted, 1);
-    assert_eq!(world.there(&[eligible, spendable]), [false, true]);
+    assert_eq!(world.have_records(&[eligible, spendable]), [false, true]);
 }
 
 /// Phase 1 uses the current height, phase 2 the persisted one.
@@ -200,7 +200,7 @@ fn s2_3_between_a_preservation_that_phase_1_renews_does_not_expire() {
     let world = World::new();
     let (parent, _) = family(&world, 1, 10);
     let other = Tx::orphan(2, 1);
-    world.done(10, std::slice::from_ref(&other));
+    world.make_spent(10, std::slice::from_ref(&other));
     preserve(&world, 50, &[&parent, &other]);
     world.block(50, false);
     let job = world.prune(30);

@@ -3,7 +3,7 @@
 use super::world::*;
 use crate::utxo::{Done, all_ok, create, spend};
 use coppice_interface::*;
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::transactions::Tx;
 
 #[test]
@@ -11,14 +11,14 @@ fn s2_3_phase_2_2_records_are_deleted_up_to_the_safe_height() {
     let world = World::new();
     let txs = orphans(0..4);
     for (height, tx) in (10..).zip(&txs) {
-        world.done(height, std::slice::from_ref(tx));
+        world.make_spent(height, std::slice::from_ref(tx));
         assert_eq!(world.heights(tx), (Some(height + RETENTION), None));
     }
     world.block(100, false);
     for (persisted, there) in [(19, [true; 4]), (20, [false, true, true, true]), (22, [false, false, false, true])] {
         let job = world.prune(persisted);
         assert_eq!((job.current_height, job.safe_height), (Some(100), Some(persisted)));
-        assert_eq!(world.there(&txs), there);
+        assert_eq!(world.have_records(&txs), there);
     }
 }
 
@@ -29,15 +29,15 @@ fn s2_3_phase_2_3_records_are_deleted_by_height_and_then_by_creation() {
     let txs = orphans(0..5);
     // Made in this order; the third has the same height as the second.
     for (height, tx) in [12, 10, 10, 14, 11].into_iter().zip(&txs) {
-        world.done(height, std::slice::from_ref(tx));
+        world.make_spent(height, std::slice::from_ref(tx));
     }
     World::scheduled(world.persisted(30));
     let mut gone: Vec<usize> = Vec::new();
     for done in 1..=5 {
         world.ticks(1);
-        let there = world.there(&txs);
+        let there = world.have_records(&txs);
         gone.extend((0..5).filter(|i| !there[*i] && !gone.contains(i)).collect::<Vec<_>>());
-        assert_eq!(gone.len(), done, "one a tick");
+        assert_eq!(gone.len(), done, "one per tick");
     }
     assert_eq!(gone, [1, 2, 4, 0, 3]);
 }
@@ -52,7 +52,7 @@ fn s2_3_phase_2_4_a_tick_processes_the_configured_chunks() {
     };
     world.set(chunks);
     let txs = orphans(0..9);
-    world.done(10, &txs);
+    world.make_spent(10, &txs);
     let job = World::scheduled(world.persisted(20));
     for (tick, left) in (1..).zip([5, 1]) {
         world.ticks(1);
@@ -77,10 +77,10 @@ fn s2_3_phase_2_5_surviving_parents_are_updated_and_missing_ones_not_created() {
     world.spend(9, &child, &[&first, &second]);
     world.spend(9, &other, &[&first]);
     world.mine(10, &[&child]);
-    world.spent(10, &child, 0..1);
+    world.spend_by_stranger(10, &child, 0..1);
     // All outputs of the first parent are spent, so it would be due at 19: it is preserved, because this test is not about its deletion.
     let preserve = UtxoPreserveBatch { until: 1_000, txids: vec![first.id()] };
-    all_ok::<bool, UtxoError>(world.coppice.producer().utxo_preserve(&preserve).told());
+    all_ok::<bool, UtxoError>(world.coppice.producer().utxo_preserve(&preserve).answer());
     assert_eq!(world.record(&first).unwrap().deleted_children, Vec::<Txid>::new());
     let done = world.prune(20);
     assert_eq!((done.counts.records_deleted, done.counts.parents_updated), (1, 3), "three outputs of two parents");
@@ -99,7 +99,7 @@ fn s2_3_phase_2_5_a_record_is_deleted_with_all_its_pages() {
     let tx = Tx::orphan(1, 7);
     let mut left = Vec::new();
     for height in [10, 30, 50] {
-        world.done(height, std::slice::from_ref(&tx));
+        world.make_spent(height, std::slice::from_ref(&tx));
         let full = world.coppice.storage().utxo;
         assert_eq!((full.records, full.extra_pages, full.deletable), (1, 3, 1));
         let done = world.prune(height + RETENTION);
@@ -109,7 +109,7 @@ fn s2_3_phase_2_5_a_record_is_deleted_with_all_its_pages() {
         assert!(storage.used_bytes < full.used_bytes - 7 * 72, "{storage:?} of {full:?}");
         left.push((storage.used_bytes, storage.reusable_bytes));
     }
-    assert_eq!(left, vec![left[0]; 3], "the next one takes what the last one left");
+    assert_eq!(left, vec![left[0]; 3], "the next record reuses the slots");
 }
 
 #[test]
@@ -120,15 +120,19 @@ fn s2_3_phase_2_5_a_deleted_double_spend_is_removed_from_its_parents_list() {
     world.create(10, &[&parent]);
     for (height, rival) in (10..).zip(&rivals) {
         all_ok(create(&world.coppice, height, vec![UtxoCreate { conflicting: true, ..rival.record() }]));
-        assert_eq!(world.heights(rival), (Some(height + RETENTION), None), "it goes though it is unmined and unspent");
+        assert_eq!(world.heights(rival), (Some(height + RETENTION), None), "deleted although unmined and unspent");
     }
     let listed = || world.record(&parent).unwrap().conflicting_children;
     assert_eq!(listed(), [rivals[0].id(), rivals[1].id()]);
     world.prune(20);
-    assert_eq!((listed(), world.there(&rivals)), (vec![rivals[1].id()], vec![false, true]));
+    assert_eq!((listed(), world.have_records(&rivals)), (vec![rivals[1].id()], vec![false, true]));
     world.prune(21);
-    assert_eq!((listed(), world.there(&rivals)), (vec![], vec![false, false]));
-    assert_eq!(world.record(&parent).unwrap().deleted_children, Vec::<Txid>::new(), "they held none of its outputs");
+    assert_eq!((listed(), world.have_records(&rivals)), (vec![], vec![false, false]));
+    assert_eq!(
+        world.record(&parent).unwrap().deleted_children,
+        Vec::<Txid>::new(),
+        "the double spends held none of its outputs"
+    );
 }
 
 #[test]
@@ -136,10 +140,10 @@ fn s3_delete_at_height_is_the_last_touch_plus_the_retention() {
     let world = World::new();
     let tx = Tx::orphan(1, 2);
     world.create(10, &[&tx]);
-    world.spent(11, &tx, 0..1);
+    world.spend_by_stranger(11, &tx, 0..1);
     world.mine(12, &[&tx]);
     assert_eq!(world.heights(&tx), (None, None), "an output is unspent");
-    world.spent(13, &tx, 1..2);
+    world.spend_by_stranger(13, &tx, 1..2);
     assert_eq!(world.heights(&tx), (Some(23), None));
     // A record that is unspent again, and one off the longest chain, is not due.
     world.unmine(14, 12, &[&tx]);
@@ -149,7 +153,7 @@ fn s3_delete_at_height_is_the_last_touch_plus_the_retention() {
     assert_eq!(world.heights(&tx), (Some(35), None));
     world.retention(100);
     world.prune(34);
-    assert!(world.record(&tx).is_some(), "what was set stays set");
+    assert!(world.record(&tx).is_some(), "a set height stays");
     world.prune(35);
     assert!(world.record(&tx).is_none());
 }
@@ -158,11 +162,11 @@ fn s3_delete_at_height_is_the_last_touch_plus_the_retention() {
 fn s3_preserve_until_keeps_a_due_record() {
     let world = World::new();
     let txs = orphans(0..2);
-    world.done(10, &txs);
+    world.make_spent(10, &txs);
     let preserve = UtxoPreserveBatch { until: 30, txids: vec![txs[0].id()] };
-    all_ok::<bool, UtxoError>(world.coppice.producer().utxo_preserve(&preserve).told());
+    all_ok::<bool, UtxoError>(world.coppice.producer().utxo_preserve(&preserve).answer());
     world.prune(20);
-    assert_eq!(world.there(&txs), [true, false]);
+    assert_eq!(world.have_records(&txs), [true, false]);
 }
 
 #[test]
@@ -172,8 +176,8 @@ fn s7_disable_dah_cleaner_skips_phase_2() {
     let parent = Tx::orphan(1, 1);
     let child = Tx::of(2, &[(parent.txid, 0)], 1);
     let (due, preserved) = (orphans(10..13), orphans(20..21));
-    world.done(10, &due);
-    world.done(10, &preserved);
+    world.make_spent(10, &due);
+    world.make_spent(10, &preserved);
     world.create(10, &[&parent, &child]);
     world.mine(10, &[&parent]);
     all_ok(spend(
@@ -182,7 +186,7 @@ fn s7_disable_dah_cleaner_skips_phase_2() {
         vec![TransactionSpends { spender: child.id(), spends: vec![parent.spend(0, 0)] }],
     ));
     let preserve = UtxoPreserveBatch { until: 15, txids: vec![preserved[0].id()] };
-    let answers: Done<bool> = world.coppice.producer().utxo_preserve(&preserve).told();
+    let answers: Done<bool> = world.coppice.producer().utxo_preserve(&preserve).answer();
     all_ok(answers);
     let done = world.prune(20);
     let counts =

@@ -3,7 +3,7 @@
 use super::world::*;
 use coppice_host::{Host, TrapPoint};
 use coppice_interface::*;
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, default_arg};
 use coppice_tests::transactions::Tx;
 
@@ -17,7 +17,7 @@ fn work(world: &World, families: u64, records: u64) -> (Vec<Tx>, Vec<Tx>) {
         world.spend(10, &child, &[parent]);
     }
     let due = orphans(100..100 + records);
-    world.done(10, &due);
+    world.make_spent(10, &due);
     (parents, due)
 }
 
@@ -34,7 +34,7 @@ fn s2_3_a_run_resumes_at_its_position_in_each_tick() {
         assert_eq!((running.id, running.ticks, running.state), (job.id, tick, UtxoJobState::Running));
         assert_eq!(running.progress, PruneProgress::HasMore { reason: Some(StopReason::Ops) });
         let now = running.counts.old_unmined + running.counts.processed;
-        assert_eq!(now, looked_at + 1, "one a tick");
+        assert_eq!(now, looked_at + 1, "one per tick");
         looked_at = now;
     }
     let done = world.finish(job.id);
@@ -93,7 +93,11 @@ fn s2_3_a_trap_in_any_message_of_a_tick_changes_nothing() {
         host.faults().clear();
         struck += host.faults().injected() - injected;
         let counted = world.status().totals.records_deleted as usize;
-        assert_eq!(counted + world.count(&due), due.len(), "message {k}, {point:?}: what is counted is what is gone");
+        assert_eq!(
+            counted + world.count(&due),
+            due.len(),
+            "message {k}, {point:?}: the counts match the deleted records"
+        );
         // If the platform's timer is lost, a producer's message wakes it.
         world.coppice.pass(2 * TICK);
         world.persisted(20);
@@ -121,17 +125,17 @@ fn s2_3_a_record_with_many_inputs_is_deleted_over_several_ticks() {
     let large = Tx::of(10, &inputs, 1);
     let small = orphans(20..22);
     world.spend(9, &large, &parents.iter().collect::<Vec<_>>());
-    world.done(10, std::slice::from_ref(&large));
-    world.done(10, &small);
+    world.make_spent(10, std::slice::from_ref(&large));
+    world.make_spent(10, &small);
     world.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(1_001), ..Default::default() });
     let job = World::scheduled(world.persisted(20));
-    let told = || which(parents.iter().map(|parent| world.record(parent).unwrap().deleted_children.pop()));
+    let are_marked = || which(parents.iter().map(|parent| world.record(parent).unwrap().deleted_children.pop()));
     world.ticks(1);
-    assert!(world.record(&large).unwrap().being_deleted, "marked before any of its parents is told");
-    assert_eq!(told(), [false; 3]);
+    assert!(world.record(&large).unwrap().being_deleted, "the record is marked before any parent is updated");
+    assert_eq!(are_marked(), [false; 3]);
     world.coppice.upgrade();
     world.ticks(1);
-    assert_eq!(told(), [true, false, false]);
+    assert_eq!(are_marked(), [true, false, false]);
     // A marked record cannot be restored, not even by a reorg; and look-ups do not find it.
     world.assembly(UtxoBlockAssemblyState::NotRunning);
     world.ticks(1);
@@ -145,7 +149,7 @@ fn s2_3_a_record_with_many_inputs_is_deleted_over_several_ticks() {
     world.ticks(1);
     assert_eq!((world.count(&small), world.record(&large).is_some()), (2, true), "before anything else");
     let done = world.finish(job.id + 1);
-    assert_eq!((told(), world.record(&large), world.count(&small)), (vec![true; 3], None, 0));
+    assert_eq!((are_marked(), world.record(&large), world.count(&small)), (vec![true; 3], None, 0));
     let totals = world.status().totals;
     assert_eq!((totals.records_deleted, totals.parents_updated, totals.processed), (3, 3, 3));
     assert_eq!(done.height, 20);
@@ -158,7 +162,7 @@ fn s2_3_a_job_that_times_out_leaves_its_position_to_the_next_one() {
     world.set(UtxoPrunerSettingsChange { job_timeout: Some(25), ..Default::default() });
     let (parents, due) = work(&world, 2, 5);
     let later = orphans(500..502);
-    world.done(13, &later);
+    world.make_spent(13, &later);
     let first = World::scheduled(world.persisted(20));
     // Ticks at 10, 20 and 30 s; at 40 s the job is 30 s old and times out, and the next job takes over its position.
     world.ticks(4);
@@ -178,7 +182,7 @@ fn s2_3_a_job_that_times_out_leaves_its_position_to_the_next_one() {
     assert_eq!(world.status().running.unwrap().id, third.id);
     world.set(UtxoPrunerSettingsChange { job_timeout: Some(600), ..Default::default() });
     let done = world.finish(third.id);
-    assert_eq!((done.height, done.counts.old_unmined), (23, 0), "what was promised three blocks before holds");
+    assert_eq!((done.height, done.counts.old_unmined), (23, 0), "a preservation of three blocks before still holds");
     assert_eq!((world.count(&due), world.count(&later), world.count(&parents)), (0, 0, 2));
     let status = world.status();
     assert_eq!((status.totals.records_deleted, status.last_processed_height), (7, 23));
@@ -193,13 +197,13 @@ fn s2_3_low_cycles_pause_a_run_which_resumes_at_its_position() {
     let world = World::on(coppice);
     world.slow();
     let due = orphans(0..4);
-    world.done(10, &due);
+    world.make_spent(10, &due);
     let floor = ConfigChange {
         min_liquid_cycles: Some(50_000_000_000_000),
         feed_min_liquid_cycles: Some(1),
         ..ConfigChange::default()
     };
-    world.coppice.operator().set_config(&floor).told().unwrap();
+    world.coppice.operator().set_config(&floor).answer().unwrap();
     let job = World::scheduled(world.persisted(20));
     world.ticks(1);
     host.faults().low_cycles(world.coppice.id, 20_000_000_000_000);
@@ -207,7 +211,7 @@ fn s2_3_low_cycles_pause_a_run_which_resumes_at_its_position() {
     assert_eq!((world.count(&due), world.status().running.unwrap().ticks), (3, 1));
     host.add_cycles(world.coppice.id, 100_000_000_000_000);
     // Any next message notices the cycles.
-    world.coppice.operator().acknowledge_faults(0u64).told();
+    world.coppice.operator().acknowledge_faults(0u64).answer();
     let done = world.finish(job.id);
     assert_eq!((done.ticks, done.counts.records_deleted, world.count(&due)), (4, 4, 0));
 }
@@ -224,7 +228,7 @@ fn s2_3_phase_2_4_progress_is_logged_at_the_configured_interval() {
     let world = World::on(coppice);
     world.slow();
     let due = orphans(0..9);
-    world.done(10, &due);
+    world.make_spent(10, &due);
     let job = World::scheduled(world.persisted(20));
     assert_eq!((world.finish(job.id).ticks, world.settings().utxo_progress_log_interval), (9, 30));
     let lines = progress_lines(&world, &host);
@@ -234,7 +238,7 @@ fn s2_3_phase_2_4_progress_is_logged_at_the_configured_interval() {
     }
     world.set(UtxoPrunerSettingsChange { utxo_progress_log_interval: Some(0), ..Default::default() });
     let more = orphans(20..29);
-    world.done(20, &more);
+    world.make_spent(20, &more);
     assert_eq!(world.prune(30).ticks, 9);
     assert_eq!(progress_lines(&world, &host).len(), 2, "0 is none");
 }
@@ -244,11 +248,11 @@ fn s2_3_phase_2_6_metrics_have_the_specified_names_and_counts() {
     let world = World::new();
     world.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(4), ..Default::default() });
     let grandparent = Tx::orphan(7, 2);
-    let told = Tx::of(8, &[(grandparent.txid, 0)], 1);
+    let spender = Tx::of(8, &[(grandparent.txid, 0)], 1);
     world.create(10, &[&grandparent]);
     world.mine(10, &[&grandparent]);
-    world.spend(10, &told, &[&grandparent]);
-    world.done(10, std::slice::from_ref(&told));
+    world.spend(10, &spender, &[&grandparent]);
+    world.make_spent(10, std::slice::from_ref(&spender));
     let (_, due) = work(&world, 1, 6);
     let duration =
         |kind: &str, operation: &str| world.metric(&format!("pruner_duration_seconds_{kind}"), Some(operation));

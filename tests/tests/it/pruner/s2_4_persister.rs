@@ -28,12 +28,12 @@ fn s2_4_4_the_worked_example() {
     let txs = orphans(0..6);
     // Due at 95 to 100.
     for (height, tx) in (85..).zip(&txs) {
-        world.done(height, std::slice::from_ref(tx));
+        world.make_spent(height, std::slice::from_ref(tx));
     }
     world.block(100, false);
     let job = world.prune(95);
     assert_eq!((job.current_height, job.safe_height), (Some(100), Some(95)), "min(100, 95)");
-    assert_eq!(world.there(&txs), [false, true, true, true, true, true]);
+    assert_eq!(world.have_records(&txs), [false, true, true, true, true, true]);
     // 96 to 100 are protected until they are persisted, each separately.
     for (persisted, left) in [(96, 4), (97, 3), (99, 1), (100, 0)] {
         world.prune(persisted);
@@ -46,7 +46,7 @@ fn s2_4_5_without_the_persister_the_current_height_is_safe() {
     let world = World::new();
     let txs = orphans(0..3);
     for (height, tx) in [85, 90, 91].into_iter().zip(&txs) {
-        world.done(height, std::slice::from_ref(tx));
+        world.make_spent(height, std::slice::from_ref(tx));
     }
     let job = World::scheduled(world.block(100, true));
     let done = world.finish(job.id);
@@ -54,7 +54,7 @@ fn s2_4_5_without_the_persister_the_current_height_is_safe() {
         (world.status().last_persisted_height, done.current_height, done.safe_height),
         (None, Some(100), Some(100))
     );
-    assert_eq!(world.there(&txs), [false, false, true]);
+    assert_eq!(world.have_records(&txs), [false, false, true]);
 }
 
 /// 2.3 phase 2.2 as written there, enabled by a setting.
@@ -74,10 +74,10 @@ fn s2_3_phase_2_2_the_safe_height_is_persisted_plus_the_smallest_retention_ever(
     assert_eq!(safe(), 150);
     // Due at 150 and 151; and at 500, under a longer retention.
     for (height, tx) in [100, 101].into_iter().zip(&txs) {
-        world.done(height, std::slice::from_ref(tx));
+        world.make_spent(height, std::slice::from_ref(tx));
     }
     world.retention(400);
-    world.done(100, &txs[2..]);
+    world.make_spent(100, &txs[2..]);
     assert_eq!(safe(), 150, "records may have got their height by the smaller one");
     world.retention(0);
     world.coppice.upgrade();
@@ -85,7 +85,7 @@ fn s2_3_phase_2_2_the_safe_height_is_persisted_plus_the_smallest_retention_ever(
     world.retention(400);
     let done = world.finish(world.status().pending.unwrap().id);
     assert_eq!((done.current_height, done.safe_height), (Some(1_000), Some(150)));
-    assert_eq!(world.there(&txs), [false, true, true]);
+    assert_eq!(world.have_records(&txs), [false, true, true]);
     world.persisted(990);
     assert_eq!(safe(), 1_000, "no more than the current height");
     let persisted = Some(UtxoSafeHeightRule::Persisted);
@@ -99,8 +99,8 @@ fn s2_4_3_a_persister_that_begins_in_the_middle_of_a_run_protects_unpersisted_bl
     let world = World::new();
     world.slow();
     let (low, high) = (orphans(0..3), orphans(10..13));
-    world.done(10, &low);
-    world.done(80, &high);
+    world.make_spent(10, &low);
+    world.make_spent(80, &high);
     let job = World::scheduled(world.block(100, true));
     world.ticks(1);
     assert!(matches!(world.persisted(50), UtxoNotifyOutcome::Underway(under) if under.id == job.id));
@@ -117,10 +117,10 @@ fn s2_4_3_a_persister_that_begins_in_the_middle_of_a_run_protects_unpersisted_bl
 fn s2_4_3_a_manual_run_above_the_persisted_height_does_not_block_later_runs() {
     let world = World::new();
     let due = orphans(0..3);
-    world.done(80, &due);
+    world.make_spent(80, &due);
     world.block(100, false);
     world.prune(50);
-    let job = world.by_hand(100).unwrap();
+    let job = world.prune_manually(100).unwrap();
     assert_eq!((job.state, job.safe_height, world.count(&due)), (UtxoJobState::Completed, Some(50), 3));
     assert_eq!(world.status().last_processed_height, 50);
     assert_eq!(world.prune(90).counts.records_deleted, 3);

@@ -68,12 +68,12 @@ fn s2_5_2_a_record_stays_while_any_child_on_any_page_is_unmined_or_recent() {
 fn s2_5_2_a_child_without_a_record_is_not_stable() {
     let world = defensive(10_000);
     let parent = Tx::orphan(1, 5);
-    world.done(10, std::slice::from_ref(&parent));
+    world.make_spent(10, std::slice::from_ref(&parent));
     for height in [20, 20 + RETENTION] {
         let job = world.prune(height);
         assert_eq!((reasons(&job.counts), job.counts.processed, job.counts.records_deleted), ([0, 0, 1], 1, 0));
     }
-    assert_eq!(world.heights(&parent).0, Some(20), "it is looked at again after so many blocks");
+    assert_eq!(world.heights(&parent).0, Some(20), "it is examined again after this many blocks");
     for (reason, count) in [("child_absent", 2.0), ("child_unmined", 0.0), ("child_recent", 0.0)] {
         assert_eq!(world.metric("coppice_utxo_pruner_records_skipped_total", Some(reason)), count);
     }
@@ -97,11 +97,11 @@ fn s2_5_3_kept_records_do_not_keep_others() {
     let (gone, children) = family(&world, 2, 1);
     unmine_late(&world, &[&unmined[0]]);
     let absent = Tx::orphan(3, 1);
-    world.done(10, std::slice::from_ref(&absent));
+    world.make_spent(10, std::slice::from_ref(&absent));
     world.mine(10, &[&children[0]]);
     let job = world.prune(20);
     assert_eq!((reasons(&job.counts), job.counts.processed, job.counts.records_deleted), ([1, 0, 1], 3, 1));
-    assert_eq!(world.there(&[kept, gone, absent]), [true, false, true]);
+    assert_eq!(world.have_records(&[kept, gone, absent]), [true, false, true]);
 }
 
 #[test]
@@ -115,13 +115,13 @@ fn s2_5_4_a_child_that_was_deleted_is_stable() {
     world.mine(10, &[&child]);
     world.mine(15, &[&parent, &never]);
     world.spend(15, &child, &[&parent]);
-    world.spent(15, &never, 0..1);
+    world.spend_by_stranger(15, &never, 0..1);
     let job = world.prune(20);
     assert_eq!((job.counts.records_deleted, job.counts.parents_updated), (1, 1));
     assert_eq!(world.record(&parent).unwrap().deleted_children, [child.id()]);
     let job = world.prune(25);
     assert_eq!((reasons(&job.counts), job.counts.records_deleted), ([0, 0, 1], 1));
-    assert_eq!(world.there(&[parent, never]), [false, true], "a child that never was is another matter");
+    assert_eq!(world.have_records(&[parent, never]), [false, true], "a child that never was is another matter");
 }
 
 #[test]
@@ -141,8 +141,8 @@ fn s2_5_disabled_mode_relies_on_the_retention_alone() {
     let (unmined, children) = family(&world, 1, 2);
     unmine_late(&world, &children.iter().collect::<Vec<_>>());
     let absent = Tx::orphan(5_000, 2);
-    world.done(10, std::slice::from_ref(&absent));
+    world.make_spent(10, std::slice::from_ref(&absent));
     let job = world.prune(20);
     assert_eq!((reasons(&job.counts), job.counts.records_deleted), ([0; 3], 2));
-    assert_eq!(world.there(&[unmined, absent]), [false, false]);
+    assert_eq!(world.have_records(&[unmined, absent]), [false, false]);
 }

@@ -5,7 +5,7 @@ use crate::utxo::{all_ok, create, set_mined};
 use coppice_host::Outcome;
 use coppice_interface::Owner;
 use coppice_interface::*;
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use coppice_tests::transactions::Tx;
 use serde_bytes::ByteBuf;
@@ -23,7 +23,7 @@ fn externalize(world: &World) {
 fn with_worker() -> World {
     let world = World::new();
     let worker = Grant { principal: Who::Archive.principal(), role: Role::BlobWorker };
-    world.coppice.operator().grant_role(&worker).told().unwrap();
+    world.coppice.operator().grant_role(&worker).answer().unwrap();
     world
 }
 
@@ -54,15 +54,15 @@ fn outside(world: &World, txs: &[(&Tx, ExternalStore)]) {
     all_ok(create(&world.coppice, 10, txs.iter().map(item).collect()));
     let txs: Vec<&Tx> = txs.iter().map(|(tx, _)| *tx).collect();
     world.mine(10, &txs);
-    txs.iter().for_each(|tx| world.spent(10, tx, 0..tx.outputs.len() as u32));
+    txs.iter().for_each(|tx| world.spend_by_stranger(10, tx, 0..tx.outputs.len() as u32));
 }
 
 fn pending(world: &World, height: u32) -> Vec<BlobDeletion> {
-    world.coppice.anyone().get_pending_blob_deletions(height, 0u32, None).told()
+    world.coppice.anyone().get_pending_blob_deletions(height, 0u32, None).answer()
 }
 
 fn dead(world: &World) -> Vec<BlobDeletion> {
-    let page: BlobDeletionPage = world.coppice.anyone().list_dead_blob_deletions(None, 0u32).told();
+    let page: BlobDeletionPage = world.coppice.anyone().list_dead_blob_deletions(None, 0u32).answer();
     assert_eq!(page.cursor, None);
     page.rows
 }
@@ -74,12 +74,12 @@ fn complete(world: &World, completed: &[u64], failed: &[u64], max_retries: u32) 
         max_retries,
         ..Default::default()
     };
-    let done = world.coppice.by(Who::Archive).complete_blob_deletions(&arg).heard();
+    let done = world.coppice.by(Who::Archive).complete_blob_deletions(&arg).try_answer();
     done.unwrap().unwrap()
 }
 
 fn retry(world: &World, id: u64) -> RetriedBlobDeletions {
-    world.coppice.operator().retry_blob_deletions(&RetryBlobDeletions::Ids(vec![id])).told().unwrap()
+    world.coppice.operator().retry_blob_deletions(&RetryBlobDeletions::Ids(vec![id])).answer().unwrap()
 }
 
 /// Makes a parent with an unspent output, and its child, external under `key`, scheduled at 20.
@@ -99,17 +99,17 @@ fn scheduled(world: &World, key: &[u8]) -> (Tx, Tx) {
 fn s2_6_1_data_in_the_blob_store_is_freed_with_the_record() {
     let world = World::new();
     let inline = Tx::orphan(1, 1);
-    world.done(10, std::slice::from_ref(&inline));
+    world.make_spent(10, std::slice::from_ref(&inline));
     assert_eq!(kept_bytes(&world), 0);
     externalize(&world);
     let txs = orphans(10..13);
-    world.done(10, &txs);
+    world.make_spent(10, &txs);
     let place = world.record(&txs[0]).unwrap().transaction;
     assert!(matches!(place, TransactionPlace::Blobs { file_type: FileType::Tx, .. }), "{place:?}");
     let all = kept_bytes(&world);
     // A record that stays keeps its bytes.
     let later = orphans(20..21);
-    world.done(11, &later);
+    world.make_spent(11, &later);
     let job = world.prune(20);
     assert_eq!((job.counts.records_deleted, job.counts.external_files_deleted), (4, 3));
     assert_eq!((kept_bytes(&world), job.counts.external_files_missing), (all / 3, 0));
@@ -132,7 +132,7 @@ fn s2_6_2_an_outputs_file_without_inputs_is_deleted_too() {
     let item = UtxoCreate { source: TransactionSource::Outputs(partial), ..tx.record() };
     all_ok(create(&world.coppice, 10, vec![item]));
     world.mine(10, &[&tx]);
-    world.spent(10, &tx, 0..2);
+    world.spend_by_stranger(10, &tx, 0..2);
     let place = world.record(&tx).unwrap().transaction;
     assert!(matches!(place, TransactionPlace::Blobs { file_type: FileType::Outputs, .. }), "{place:?}");
     assert!(kept_bytes(&world) > 0);
@@ -149,12 +149,12 @@ fn s2_6_2_completing_a_blob_while_deletions_are_stopped_deletes_its_record() {
     let later = Tx::orphan(5, 1);
     outside(&world, &[(&later, store(&[8; 32], FileType::Tx, StoreType::Tx))]);
     let (row, worker) = (pending(&world, 20).remove(0), world.coppice.by(Who::Archive));
-    let stop = |stopped: bool| world.coppice.operator().set_deletions_stopped(stopped).told().unwrap();
+    let stop = |stopped: bool| world.coppice.operator().set_deletions_stopped(stopped).answer().unwrap();
     stop(true);
-    assert_eq!((pending(&world, u32::MAX), world.by_hand(30)), (vec![], Err(UtxoPrunerError::Stopped)));
+    assert_eq!((pending(&world, u32::MAX), world.prune_manually(30)), (vec![], Err(UtxoPrunerError::Stopped)));
     assert_eq!(complete(&world, &[row.id], &[], 3).removed, 1);
     assert_eq!((world.record(&child), world.record(&later).is_some()), (None, true));
-    assert_eq!(worker.remove_blob_deletion(row.id, None).told(), Ok(false));
+    assert_eq!(worker.remove_blob_deletion(row.id, None).answer(), Ok(false));
     stop(false);
     world.prune(30);
     assert_eq!(pending(&world, 30).len(), 1);
@@ -182,7 +182,7 @@ fn s2_6_2_the_row_has_the_records_key_file_type_and_store() {
         assert_eq!((row.file_type.as_str(), row.delete_at_height), (file_type, 20));
         assert_eq!((row.retry_count, row.last_retry_at, &row.txid), (0, None, &Some(tx.id())));
     }
-    let two: Vec<BlobDeletion> = world.coppice.anyone().get_pending_blob_deletions(22u32, 2u32, None).told();
+    let two: Vec<BlobDeletion> = world.coppice.anyone().get_pending_blob_deletions(22u32, 2u32, None).answer();
     assert_eq!(two, rows[..2]);
     world.coppice.upgrade();
     assert_eq!(pending(&world, 22), rows);
@@ -280,7 +280,7 @@ fn s2_6_error_rows_that_were_given_up_are_listed_in_pages() {
     complete(&world, &[], &[1, 2, 3, 4, 5], 1);
     let (mut read, mut cursor) = (Vec::new(), None::<u64>);
     for rows in [2, 2, 1] {
-        let page: BlobDeletionPage = world.coppice.anyone().list_dead_blob_deletions(cursor, 2u32).told();
+        let page: BlobDeletionPage = world.coppice.anyone().list_dead_blob_deletions(cursor, 2u32).answer();
         assert_eq!(page.rows.len(), rows);
         read.extend(page.rows);
         cursor = page.cursor;
@@ -303,13 +303,13 @@ fn s2_6_error_rows_in_both_lists_are_completed_and_unknown_ones_skipped() {
         ..Default::default()
     };
     let refused: Result<CompletedBlobDeletions, BlobDeletionError> =
-        world.coppice.by(Who::Archive).complete_blob_deletions(&most).told();
+        world.coppice.by(Who::Archive).complete_blob_deletions(&most).answer();
     assert_eq!(refused, Err(BlobDeletionError::TooMany { limit: 10_000 }));
     assert!(world.record(&child).is_some());
     let done = complete(&world, &[id, id], &[id, id], 1);
     assert_eq!(done, CompletedBlobDeletions { removed: 1, retries_incremented: 0, dead: 0, ..Default::default() });
     let again = CompletedBlobDeletions { already: vec![id], ..Default::default() };
-    assert_eq!(complete(&world, &[id], &[], 1), again, "said again");
+    assert_eq!(complete(&world, &[id], &[], 1), again, "repeated");
     assert_eq!(world.record(&child), None);
 }
 
@@ -324,15 +324,15 @@ fn s2_6_4_no_two_records_name_the_same_blob() {
     assert_eq!(try_second(), [Err(UtxoCreateError::BlobTaken)]);
     assert!(world.record(&second).is_none());
     // No caller can schedule the blob for deletion while a record needs it.
-    let by_hand = ScheduleBlobDeletion { name: name(), delete_at_height: 1 };
+    let manual = ScheduleBlobDeletion { name: name(), delete_at_height: 1 };
     let schedule = || -> Result<ScheduledBlobDeletion, BlobDeletionError> {
-        world.coppice.producer().schedule_blob_deletion(&by_hand).told()
+        world.coppice.producer().schedule_blob_deletion(&manual).answer()
     };
     assert_eq!(schedule(), Err(BlobDeletionError::HoldsRecord));
-    let cancelled: Result<bool, BlobDeletionError> = world.coppice.producer().cancel_blob_deletion(&name()).told();
+    let cancelled: Result<bool, BlobDeletionError> = world.coppice.producer().cancel_blob_deletion(&name()).answer();
     assert_eq!((cancelled, pending(&world, u32::MAX)), (Err(BlobDeletionError::HoldsRecord), vec![]));
     let again = create(&world.coppice, 10, vec![outside_record(&first, same())]).results;
-    assert_eq!(again, [Err(UtxoCreateError::TxExists)], "should an answer be lost");
+    assert_eq!(again, [Err(UtxoCreateError::TxExists)], "repeated, in case the answer was lost");
     assert_eq!(world.prune(20).counts.records_deleting, 1);
     assert_eq!(
         (try_second(), schedule()),
@@ -344,8 +344,8 @@ fn s2_6_4_no_two_records_name_the_same_blob() {
     assert_eq!(world.record(&first), None);
     all_ok(create(&world.coppice, 21, vec![outside_record(&second, same())]));
     // A blob that is queued without a record cannot get a record.
-    let other = ScheduleBlobDeletion { name: BlobName { blob_key: ByteBuf::from(*b"other"), ..name() }, ..by_hand };
-    world.coppice.producer().schedule_blob_deletion(&other).told().unwrap();
+    let other = ScheduleBlobDeletion { name: BlobName { blob_key: ByteBuf::from(*b"other"), ..name() }, ..manual };
+    world.coppice.producer().schedule_blob_deletion(&other).answer().unwrap();
     let third = Tx::orphan(3, 1);
     let refused =
         create(&world.coppice, 21, vec![outside_record(&third, store(b"other", FileType::Tx, StoreType::Tx))]);
@@ -383,7 +383,7 @@ fn s2_6_a_worker_with_a_lease_completes_records_with_their_blobs() {
         ..Default::default()
     };
     let lease: Result<Option<BlobDeletionLease>, BlobDeletionError> =
-        world.coppice.by(Who::Archive).acquire_blob_deletion_batch(&want).told();
+        world.coppice.by(Who::Archive).acquire_blob_deletion_batch(&want).answer();
     let lease = lease.unwrap().unwrap();
     assert_eq!(lease.rows[0].txid, Some(child.id()));
     let id = lease.rows[0].id;
@@ -397,7 +397,7 @@ fn s2_6_a_worker_with_a_lease_completes_records_with_their_blobs() {
         ..Default::default()
     };
     let done: Result<CompletedBlobDeletions, BlobDeletionError> =
-        world.coppice.by(Who::Archive).complete_blob_deletion_batch(&arg).told();
+        world.coppice.by(Who::Archive).complete_blob_deletion_batch(&arg).answer();
     assert_eq!(done.unwrap().removed, 1);
     assert_eq!((world.record(&child), world.status().blobs_pending), (None, 0));
     assert_eq!(world.record(&parent).unwrap().deleted_children, [child.id()]);

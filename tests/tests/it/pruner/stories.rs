@@ -4,7 +4,7 @@ use super::world::*;
 use crate::utxo::{all_ok, create};
 use coppice_interface::UtxoBlockAssemblyState::{NotRunning, Running};
 use coppice_interface::*;
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::transactions::Tx;
 
 /// Section 1: a pruned transaction is submitted again.
@@ -16,10 +16,10 @@ fn s1_a_pruned_child_is_refused_while_its_parent_has_a_record() {
     world.create(10, &[&parent, &child]);
     world.mine(10, &[&parent, &child]);
     world.spend(10, &child, &[&parent]);
-    world.spent(10, &child, 0..1);
+    world.spend_by_stranger(10, &child, 0..1);
     assert_eq!(world.try_spend(11, &child, &[&parent]), Ok(0), "before: the same again is no error");
     world.prune(20);
-    assert_eq!(world.there(&[parent.clone(), child.clone()]), [true, false]);
+    assert_eq!(world.have_records(&[parent.clone(), child.clone()]), [true, false]);
     assert_eq!(world.record(&parent).unwrap().deleted_children, [child.id()]);
     world.coppice.upgrade();
     let invalid = vec![RefusedSpend { spend: 0, error: UtxoSpendError::InvalidSpend }];
@@ -44,7 +44,7 @@ fn s2_3_a_parent_of_an_old_unmined_transaction_survives_exactly_as_long_as_it_mu
     let ordinary = Tx::orphan(3, 1);
     world.create(90, &[&parent]);
     world.mine(90, &[&parent]);
-    world.done(100, std::slice::from_ref(&ordinary));
+    world.make_spent(100, std::slice::from_ref(&ordinary));
     world.create(100, &[&child]);
     world.spend(100, &child, &[&parent]);
     let (mut gone, mut heights) = (None, Vec::new());
@@ -91,7 +91,7 @@ fn s2_3_an_old_unmined_transaction_can_be_resubmitted() {
     world.mine(1_001, &[&child, &item]);
     assert_eq!(world.heights(&child), (Some(1_011), None));
     world.prune(1_011);
-    assert_eq!(world.there(&[parent.clone(), child.clone(), item]), [true, false, true]);
+    assert_eq!(world.have_records(&[parent.clone(), child.clone(), item]), [true, false, true]);
     assert_eq!(world.record(&parent).unwrap().deleted_children, [child.id()]);
 }
 
@@ -103,12 +103,12 @@ fn s2_3_a_reorg_loses_nothing() {
     let (settled, moved) = (orphans(0..2), orphans(10..14));
     let parent = Tx::orphan(20, 1);
     let child = Tx::of(21, &[(parent.txid, 0)], 1);
-    world.done(99, &settled);
-    world.done(100, &moved);
+    world.make_spent(99, &settled);
+    world.make_spent(100, &moved);
     world.create(100, &[&parent, &child]);
     world.mine(100, &[&parent, &child]);
     world.spend(100, &child, &[&parent]);
-    world.spent(100, &child, 0..1);
+    world.spend_by_stranger(100, &child, 0..1);
     world.coppice.upgrade();
     let job = World::scheduled(world.persisted(110));
     world.ticks(3);
@@ -138,7 +138,7 @@ fn s2_3_a_reorg_loses_nothing() {
     assert!(three.iter().all(|tx| world.record(tx).is_some()));
     world.prune(122);
     let there: Vec<bool> = which(three.iter().map(|tx| world.record(tx)));
-    assert_eq!(there, [true, false, false, false, false], "but for the one that no block has");
+    assert_eq!(there, [true, false, false, false, false], "all except the one without a block");
     // Unmined transactions can be mined, and are pruned when due.
     world.mine(125, &three[..1]);
     world.prune(134);
@@ -160,15 +160,15 @@ fn s2_3_a_loser_is_deleted_and_the_winner_stays() {
     all_ok(create(&world.coppice, 11, vec![UtxoCreate { conflicting: true, ..winner.record() }]));
     let arg = UtxoProcessConflicting { height: 12, winners: vec![winner.id()] };
     let resolved: Result<ConflictResolution, ConflictError> =
-        world.coppice.producer().utxo_process_conflicting(&arg).told();
+        world.coppice.producer().utxo_process_conflicting(&arg).answer();
     assert_eq!(resolved.unwrap().losers, [loser.id()]);
     world.mine(12, &[&winner]);
     assert_eq!((world.heights(&loser).0, world.heights(&winner).0), (Some(22), None));
     assert_eq!(world.heights(&parent).0, Some(22));
     let preserve = UtxoPreserveBatch { until: 1_000, txids: vec![parent.id()] };
-    all_ok::<bool, UtxoError>(world.coppice.producer().utxo_preserve(&preserve).told());
+    all_ok::<bool, UtxoError>(world.coppice.producer().utxo_preserve(&preserve).answer());
     world.prune(22);
-    assert_eq!(world.there(&[parent.clone(), loser, winner]), [true, false, true]);
+    assert_eq!(world.have_records(&[parent.clone(), loser, winner]), [true, false, true]);
     let record = world.record(&parent).unwrap();
     assert_eq!((record.conflicting_children.len(), record.deleted_children.len()), (0, 0));
 }

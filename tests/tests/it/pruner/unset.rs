@@ -3,20 +3,20 @@
 use super::world::*;
 use crate::utxo::all_ok;
 use coppice_interface::*;
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::transactions::Tx;
 
 /// Removes a block from a transaction, and returns the remaining blocks.
 fn unset(world: &World, height: u32, block_id: u32, tx: &Tx, on_longest_chain: bool) -> Vec<u32> {
     let items = vec![MinedTransaction { txid: tx.id(), subtree: 0 }];
     let set = UtxoSetMinedBatch { height, block_id, block_height: block_id, on_longest_chain, unset: true, items };
-    all_ok::<_, UtxoError>(world.coppice.producer().utxo_set_mined(&set).told()).remove(0)
+    all_ok::<_, UtxoError>(world.coppice.producer().utxo_set_mined(&set).answer()).remove(0)
 }
 
 fn set(world: &World, height: u32, block_id: u32, tx: &Tx, on_longest_chain: bool) {
     let items = vec![MinedTransaction { txid: tx.id(), subtree: 0 }];
     let set = UtxoSetMinedBatch { height, block_id, block_height: block_id, on_longest_chain, unset: false, items };
-    all_ok::<_, UtxoError>(world.coppice.producer().utxo_set_mined(&set).told());
+    all_ok::<_, UtxoError>(world.coppice.producer().utxo_set_mined(&set).answer());
 }
 
 fn shown(world: &World, tx: &Tx) -> (Vec<u32>, Option<u32>, bool) {
@@ -26,7 +26,7 @@ fn shown(world: &World, tx: &Tx) -> (Vec<u32>, Option<u32>, bool) {
 
 fn lock(world: &World, tx: &Tx) {
     let set = UtxoSetLockedBatch { height: 20, locked: true, txids: vec![tx.id()] };
-    all_ok::<(), UtxoError>(world.coppice.producer().utxo_set_locked(&set).told());
+    all_ok::<(), UtxoError>(world.coppice.producer().utxo_set_locked(&set).answer());
 }
 
 #[test]

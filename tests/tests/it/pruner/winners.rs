@@ -3,12 +3,12 @@
 use super::world::*;
 use crate::utxo::{all_ok, create};
 use coppice_interface::*;
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::transactions::Tx;
 
 fn wins(world: &World, height: u32, winner: &Tx) -> Result<ConflictResolution, ConflictError> {
     let arg = UtxoProcessConflicting { height, winners: vec![winner.id()] };
-    world.coppice.producer().utxo_process_conflicting(&arg).told()
+    world.coppice.producer().utxo_process_conflicting(&arg).answer()
 }
 
 #[test]
@@ -19,7 +19,7 @@ fn a_winner_does_not_take_an_output_whose_spender_was_mined_and_pruned() {
     world.mine(10, &[&parent]);
     let spender = Tx::of(2, &[(parent.txid, 0)], 1);
     world.spend(10, &spender, &[&parent]);
-    world.done(10, std::slice::from_ref(&spender));
+    world.make_spent(10, std::slice::from_ref(&spender));
     world.prune(20);
     assert_eq!(which([&parent, &spender].map(|tx| world.record(tx))), [true, false]);
     let winner = Tx::of(3, &[(parent.txid, 1), (parent.txid, 0)], 1);
@@ -37,7 +37,7 @@ fn a_winner_takes_an_output_whose_spender_has_no_record_and_was_not_pruned() {
     let world = World::new();
     let parent = Tx::orphan(1, 1);
     world.create(10, &[&parent]);
-    world.spent(10, &parent, 0..1);
+    world.spend_by_stranger(10, &parent, 0..1);
     let winner = Tx::of(3, &[(parent.txid, 0)], 1);
     all_ok(create(&world.coppice, 11, vec![UtxoCreate { conflicting: true, ..winner.record() }]));
     let resolved = wins(&world, 11, &winner).unwrap();
@@ -56,7 +56,7 @@ fn winning_frees_outputs_held_by_an_already_marked_double_spend() {
     world.create(10, &[&marked]);
     world.spend(10, &marked, &[&loser]);
     let call = UtxoSetConflictingBatch { height: 11, txids: vec![marked.id()] };
-    world.coppice.producer().utxo_set_conflicting(&call).told();
+    world.coppice.producer().utxo_set_conflicting(&call).answer();
     assert!(world.record(&marked).unwrap().conflicting);
     let winner = Tx::of(4, &[(parent.txid, 0)], 1);
     all_ok(create(&world.coppice, 11, vec![UtxoCreate { conflicting: true, ..winner.record() }]));

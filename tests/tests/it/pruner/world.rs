@@ -2,7 +2,7 @@
 
 use crate::utxo::{all_ok, configure, create, get, set_mined, spend};
 use coppice_interface::*;
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::Coppice;
 use coppice_tests::transactions::Tx;
 use std::ops::Range;
@@ -35,7 +35,7 @@ pub fn last_of(parent: &Tx, vout: u32) -> Tx {
     Tx::new(&[(parent.txid, vout)], &[(0, vec![0x6A])])
 }
 
-/// The transaction that [`World::spent`] names as the spender of a transaction's outputs.
+/// The transaction that [`World::spend_by_stranger`] names as the spender of a transaction's outputs.
 pub fn stranger(of: &Tx) -> [u8; 32] {
     std::array::from_fn(|i| of.txid[31 - i])
 }
@@ -71,7 +71,7 @@ impl World {
 
     /// `set_pruner_settings`.
     pub fn try_set(&self, change: UtxoPrunerSettingsChange) -> Result<UtxoPrunerSettings, UtxoPrunerError> {
-        self.coppice.operator().set_pruner_settings(&change).told()
+        self.coppice.operator().set_pruner_settings(&change).answer()
     }
 
     /// `set_pruner_settings`, which must succeed.
@@ -81,7 +81,7 @@ impl World {
 
     /// `get_pruner_settings`.
     pub fn settings(&self) -> UtxoPrunerSettings {
-        self.coppice.anyone().get_pruner_settings().told()
+        self.coppice.anyone().get_pruner_settings().answer()
     }
 
     /// Limits a tick to one record with one input: to preserve its parent, or to delete it.
@@ -91,7 +91,7 @@ impl World {
 
     /// `set_block_assembly_state`.
     pub fn assembly(&self, state: UtxoBlockAssemblyState) {
-        self.coppice.producer().set_block_assembly_state(state).told()
+        self.coppice.producer().set_block_assembly_state(state).answer()
     }
 
     /// Makes unmined records with spendable outputs.
@@ -116,7 +116,7 @@ impl World {
             Some(parent.spend(*vout, vin))
         };
         let spends: Vec<Spend> = (0..).zip(&spender.inputs).filter_map(of).collect();
-        assert!(!spends.is_empty(), "it spends from none of them");
+        assert!(!spends.is_empty(), "it spends from none of the parents");
         let batch = spend(&self.coppice, height, vec![TransactionSpends { spender: spender.id(), spends }]);
         batch.results.into_iter().next().unwrap()
     }
@@ -127,18 +127,18 @@ impl World {
     }
 
     /// Spends these outputs by [`stranger`]s, who have no record.
-    pub fn spent(&self, height: u32, tx: &Tx, vouts: Range<u32>) {
+    pub fn spend_by_stranger(&self, height: u32, tx: &Tx, vouts: Range<u32>) {
         let spends = vouts.map(|vout| tx.spend(vout, vout)).collect();
         let spender = stranger(tx).into();
         all_ok(spend(&self.coppice, height, vec![TransactionSpends { spender, spends }]));
     }
 
     /// Makes records that are mined and spent at a height, and due [`RETENTION`] blocks later.
-    pub fn done(&self, height: u32, txs: &[Tx]) {
+    pub fn make_spent(&self, height: u32, txs: &[Tx]) {
         let all: Vec<&Tx> = txs.iter().collect();
         self.create(height, &all);
         self.mine(height, &all);
-        txs.iter().for_each(|tx| self.spent(height, tx, 0..tx.outputs.len() as u32));
+        txs.iter().for_each(|tx| self.spend_by_stranger(height, tx, 0..tx.outputs.len() as u32));
     }
 
     /// The record, if there is one.
@@ -151,13 +151,13 @@ impl World {
     }
 
     /// Returns whether each of them has a record.
-    pub fn there(&self, txs: &[Tx]) -> Vec<bool> {
+    pub fn have_records(&self, txs: &[Tx]) -> Vec<bool> {
         which(txs.iter().map(|tx| self.record(tx)))
     }
 
     /// The number of them that have a record.
     pub fn count(&self, txs: &[Tx]) -> usize {
-        self.there(txs).into_iter().filter(|there| *there).count()
+        self.have_records(txs).into_iter().filter(|there| *there).count()
     }
 
     /// The `delete_at_height` and `preserve_until` of a record.
@@ -168,12 +168,12 @@ impl World {
 
     /// `notify_block_persisted`.
     pub fn persisted(&self, height: u32) -> UtxoNotifyOutcome {
-        self.coppice.producer().notify_block_persisted(height).told().unwrap()
+        self.coppice.producer().notify_block_persisted(height).answer().unwrap()
     }
 
     /// `notify_block`.
     pub fn block(&self, height: u32, mined_set: bool) -> UtxoNotifyOutcome {
-        let reply = self.coppice.producer().notify_block(height, mined_set).heard();
+        let reply = self.coppice.producer().notify_block(height, mined_set).try_answer();
         reply.unwrap().unwrap()
     }
 
@@ -209,13 +209,13 @@ impl World {
     }
 
     /// `prune_utxos`.
-    pub fn by_hand(&self, height: u32) -> Result<UtxoPruneJob, UtxoPrunerError> {
-        self.coppice.operator().prune_utxos(height).told()
+    pub fn prune_manually(&self, height: u32) -> Result<UtxoPruneJob, UtxoPrunerError> {
+        self.coppice.operator().prune_utxos(height).answer()
     }
 
     /// `get_pruner_status`.
     pub fn status(&self) -> UtxoPrunerStatus {
-        self.coppice.anyone().get_pruner_status().told()
+        self.coppice.anyone().get_pruner_status().answer()
     }
 
     /// The last job that ended.
@@ -225,7 +225,7 @@ impl World {
 
     /// `list_prune_jobs`.
     pub fn page(&self, cursor: Option<u64>, limit: u32) -> UtxoPruneJobPage {
-        self.coppice.anyone().list_prune_jobs(cursor, limit).told()
+        self.coppice.anyone().list_prune_jobs(cursor, limit).answer()
     }
 
     /// All jobs, in the order of the list.

@@ -37,17 +37,17 @@ impl Machine {
             height += 1;
             self.blobs_are_deleted()?;
             self.runs_to(height)?;
-            if there(self) == before && !self.waits_in_vain() {
+            if there(self) == before && !self.waits_without_cause() {
                 break;
             }
         }
-        self.all_is_gone()?;
-        self.is_not_taken_again()?;
+        self.check_due_records_deleted()?;
+        self.check_deleted_cannot_spend()?;
         self.upgrade()
     }
 
     /// Returns whether a record still waits for its next check although no spender keeps it any more.
-    fn waits_in_vain(&self) -> bool {
+    fn waits_without_cause(&self) -> bool {
         let (current, safe) =
             (self.heights.current, self.settings.safe_height(self.heights.current, self.heights.persisted));
         let due = self.records.due(safe);
@@ -63,11 +63,11 @@ impl Machine {
     }
 
     fn blobs_are_deleted(&mut self) -> Outcome {
-        let sight = |machine: &Self| machine.sight.as_ref().map(|sight| (sight.pending.clone(), sight.dead.len()));
-        while sight(self).is_some_and(|(_, dead)| dead > 0) {
+        let view = |machine: &Self| machine.view.as_ref().map(|view| (view.pending.clone(), view.dead.len()));
+        while view(self).is_some_and(|(_, dead)| dead > 0) {
             self.retry(Pick(0))?;
         }
-        let (pending, _) = sight(self).expect("the history has begun");
+        let (pending, _) = view(self).expect("the history has begun");
         if pending.is_empty() { Ok(()) } else { self.complete(pending.into_keys().collect(), Vec::new(), 1) }
     }
 
@@ -80,24 +80,24 @@ impl Machine {
         }
         let open = |status: &UtxoPrunerStatus| status.pending.is_some() || status.running.is_some();
         for _ in 0..TICKS {
-            if !open(&self.sight.as_ref().expect("the history has begun").status) {
+            if !open(&self.view.as_ref().expect("the history has begun").status) {
                 ensure!(self.processed == height, "{} is processed, and not {height}", self.processed);
                 return Ok(());
             }
             self.tick()?;
             // Another notification wakes a timer that has trapped.
-            if self.stormy && self.heights.persisted > 0 {
+            if self.has_trapped && self.heights.persisted > 0 {
                 self.persisted(height)?;
-            } else if self.stormy {
+            } else if self.has_trapped {
                 self.block(height, true)?;
             }
         }
-        let status = &self.sight.as_ref().expect("the history has begun").status;
+        let status = &self.view.as_ref().expect("the history has begun").status;
         Err(format!("no end to the run to {height}: {:?}, {:?}", status.pending, status.running))
     }
 
     /// Checks that every due record is deleted, except those with an unstable spender.
-    fn all_is_gone(&mut self) -> Outcome {
+    fn check_due_records_deleted(&mut self) -> Outcome {
         let (current, persisted) = (self.heights.current, self.heights.persisted);
         let retention = self.settings.utxo.block_height_retention;
         for txid in self.records.due(self.settings.safe_height(current, persisted)) {
@@ -111,12 +111,12 @@ impl Machine {
         let going = self.records.0.values().any(|record| record.deleting);
         ensure!(!going, "at the end a record waits for its blob");
         // The BlobStore contains the data of records, and nothing else.
-        let sight = self.sight.as_ref().expect("the history has begun");
+        let view = self.view.as_ref().expect("the history has begun");
         let bytes = |record: &UtxoRecord| match &record.transaction {
             TransactionPlace::Blobs { parts, .. } => parts.iter().map(|part| u64::from(part.class)).sum(),
             _ => 0,
         };
-        let kept: u64 = sight.records.values().map(bytes).sum();
+        let kept: u64 = view.records.values().map(bytes).sum();
         let storage = self.coppice.storage();
         let used = (storage.used_bytes, storage.quarantined_bytes);
         ensure!(used == (kept, 0), "{used:?} bytes are used and quarantined, and records have {kept}");
@@ -124,16 +124,16 @@ impl Machine {
     }
 
     /// Checks that remaining parents name their deleted spenders, and that those cannot spend again.
-    fn is_not_taken_again(&mut self) -> Outcome {
+    fn check_deleted_cannot_spend(&mut self) -> Outcome {
         let mut again: BTreeMap<Txid, Vec<Spend>> = BTreeMap::new();
         for (parent, record) in &self.records.0 {
             let deleted = record.outputs.iter().zip(0u32..).filter_map(|(output, vout)| {
                 let hold = output.as_ref()?.hold.as_ref()?;
                 (hold.deleted && self.deleted.contains(&hold.by)).then_some((vout, hold))
             });
-            let one = self.family.get(parent).expect("it is one of the family");
+            let one = self.family.get(parent).expect("it belongs to the family");
             for (vout, hold) in deleted {
-                let shown = &self.sight.as_ref().expect("the history has begun").records[parent].deleted_children;
+                let shown = &self.view.as_ref().expect("the history has begun").records[parent].deleted_children;
                 let names = shown.iter().any(|child| child[..] == hold.by[..]);
                 ensure!(names, "{} does not name its deleted child", self.family.name(parent));
                 again.entry(hold.by).or_default().push(one.spend(vout, hold.vin));
@@ -143,7 +143,7 @@ impl Machine {
             let before = self.records.clone();
             self.spends(by, spends, self.tip)?;
             ensure!(self.records == before, "{} spent again", self.family.name(&by));
-            self.seen("what was deleted does not spend again");
+            self.seen("a deleted transaction does not spend again");
         }
         self.look(Cause::Nothing)
     }

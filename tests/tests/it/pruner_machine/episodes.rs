@@ -39,11 +39,11 @@ impl Machine {
             self.block(self.tip, true)?
         }
         self.tick()?;
-        self.comes_late(pick)?;
+        self.unmine_child(pick)?;
         self.tick()
     }
 
-    fn comes_late(&mut self, pick: Pick) -> Outcome {
+    fn unmine_child(&mut self, pick: Pick) -> Outcome {
         let all = self.records.due(self.settings.safe_height(self.heights.current, self.heights.persisted));
         let due = |txid: &Txid| all.contains(txid);
         let of = |txid: &Txid| {

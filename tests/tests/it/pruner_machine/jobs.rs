@@ -2,7 +2,7 @@
 
 use super::Outcome;
 use super::machine::Machine;
-use super::sight::Sight;
+use super::view::View;
 use coppice_interface::*;
 use coppice_model::ensure;
 use std::collections::BTreeSet;
@@ -64,10 +64,10 @@ pub fn ended(job: &UtxoPruneJob) -> bool {
 
 impl Machine {
     /// Checks each job's state change. Returns the jobs that changed.
-    pub fn jobs_go_on(&mut self, sight: &Sight, cause: Cause) -> Outcome<Vec<Progress>> {
-        self.are_listed(sight)?;
+    pub fn check_jobs(&mut self, view: &View, cause: Cause) -> Outcome<Vec<Progress>> {
+        self.check_list(view)?;
         let mut all = Vec::new();
-        for job in &sight.jobs {
+        for job in &view.jobs {
             let before = self.jobs.get(&job.id).cloned();
             if before.as_ref() != Some(job) {
                 let progress = Progress { before, after: job.clone() };
@@ -76,7 +76,7 @@ impl Machine {
             }
         }
         let newest = self.jobs.keys().next_back().copied().unwrap_or(0);
-        let new: BTreeSet<u64> = sight.jobs.iter().map(|job| job.id).filter(|id| *id > newest).collect();
+        let new: BTreeSet<u64> = view.jobs.iter().map(|job| job.id).filter(|id| *id > newest).collect();
         ensure!(new.iter().copied().eq(newest + 1..=newest + new.len() as u64), "new jobs have the numbers {new:?}");
         all.sort_by_key(|progress| (progress.after.ended_at.is_none(), progress.after.id));
         for progress in &all {
@@ -84,40 +84,44 @@ impl Machine {
         }
         let mut processed = self.processed;
         for progress in &all {
-            self.became(sight, progress)?;
-            self.is_resumed(sight, progress, cause)?;
+            self.became(view, progress)?;
+            self.check_resumed(view, progress, cause)?;
             if progress.became(UtxoJobState::Completed) {
                 let job = &progress.after;
                 let reached = job.height.min(job.current_height.unwrap_or(0)).min(job.safe_height.unwrap_or(0));
                 processed = processed.max(reached.min(self.heights.current));
             }
         }
-        let shown = sight.status.last_processed_height;
-        ensure!(shown == processed, "{shown} is processed, and ought be {processed}: {all:#?}");
+        let shown = view.status.last_processed_height;
+        ensure!(shown == processed, "{shown} is processed, expected {processed}: {all:#?}");
         self.processed = shown;
         // A height that was persisted while a job ran is due without another call.
         let safe = self.heights_of(self.heights.current).1;
-        let open = sight.status.pending.is_some() || sight.status.running.is_some();
+        let open = view.status.pending.is_some() || view.status.running.is_some();
         let completed = all.iter().any(|progress| progress.became(UtxoJobState::Completed));
         let left = completed && self.heights.persisted > 0 && safe > shown && !open;
         ensure!(!left, "{shown} is processed, {safe} is safe, and no job waits: {all:#?}");
         Ok(all)
     }
 
-    fn are_listed(&self, sight: &Sight) -> Outcome {
-        let (open, done): (Vec<&UtxoPruneJob>, Vec<&UtxoPruneJob>) = sight.jobs.iter().partition(|job| !ended(job));
-        let all = || format!("{:#?}", sight.jobs);
-        ensure!(sight.jobs.iter().take(open.len()).all(|job| !ended(job)), "those that are done go before: {}", all());
-        ensure!(done.is_sorted_by(|a, b| a.ended_at >= b.ended_at), "the last does not go first: {}", all());
+    fn check_list(&self, view: &View) -> Outcome {
+        let (open, done): (Vec<&UtxoPruneJob>, Vec<&UtxoPruneJob>) = view.jobs.iter().partition(|job| !ended(job));
+        let all = || format!("{:#?}", view.jobs);
+        ensure!(
+            view.jobs.iter().take(open.len()).all(|job| !ended(job)),
+            "ended jobs are listed before open ones: {}",
+            all()
+        );
+        ensure!(done.is_sorted_by(|a, b| a.ended_at >= b.ended_at), "the newest job is not first: {}", all());
         let with = |state: UtxoJobState| open.iter().filter(move |job| job.state == state).map(|job| (*job).clone());
         let (pending, running): (Vec<_>, Vec<_>) =
             (with(UtxoJobState::Pending).collect(), with(UtxoJobState::Running).collect());
         ensure!(pending.len() <= 1 && running.len() <= 1, "more than one waits or runs: {}", all());
-        let status = &sight.status;
+        let status = &view.status;
         ensure!(status.pending == pending.first().cloned(), "{:?} waits, and not {pending:?}", status.pending);
         ensure!(status.running == running.first().cloned(), "{:?} runs, and not {running:?}", status.running);
         ensure!(status.last_job.as_ref() == done.first().copied(), "the last job is {:?}", status.last_job);
-        let known = |id: &u64| sight.jobs.iter().any(|job| job.id == *id);
+        let known = |id: &u64| view.jobs.iter().any(|job| job.id == *id);
         let gone: Vec<u64> = self.jobs.keys().copied().filter(|id| !known(id)).collect();
         ensure!(gone.is_empty(), "the history has room for all, and lost {gone:?}");
         Ok(())
@@ -125,12 +129,12 @@ impl Machine {
 
     fn may_become(&self, Progress { before, after }: &Progress, cause: Cause) -> Outcome {
         ensure!(after.height > 0 && after.created_at > 0, "a job for nothing");
-        let ticks = cause.ticks() || self.asleep;
+        let ticks = cause.ticks() || self.timer_lost;
         let state = before.as_ref().map(|before| before.state);
         if let Some(before) = before {
             ensure!(!ended(before), "it had ended");
             let fixed = |job: &UtxoPruneJob| (job.height, job.trigger, job.created_at);
-            ensure!(fixed(before) == fixed(after), "it is another job");
+            ensure!(fixed(before) == fixed(after), "the job was replaced");
         } else {
             let resumes = ticks || cause == Cause::Stopped;
             let may = match after.trigger {
@@ -139,7 +143,7 @@ impl Machine {
                 UtxoJobTrigger::Manual => resumes || cause.triggers(),
                 _ => cause.triggers(),
             };
-            ensure!(may, "nobody asked for it");
+            ensure!(may, "the job has no trigger");
         }
         ensure!(after.ended_at.is_some() == ended(after), "when did it end?");
         ensure!(after.state != UtxoJobState::Running || after.started_at.is_some(), "it runs, and has not begun");
@@ -160,7 +164,7 @@ impl Machine {
                 ensure!(cause == Cause::Repaired, "no operator cancelled it");
             }
             (UtxoJobState::Failed, Some(UtxoJobEnd::Trapped { .. })) => {
-                ensure!(ticks && self.stormy && after.started_at.is_some(), "nothing has trapped");
+                ensure!(ticks && self.has_trapped && after.started_at.is_some(), "nothing has trapped");
             }
             (UtxoJobState::Failed, Some(UtxoJobEnd::TimedOut)) => {
                 let took = after.ended_at.unwrap_or(0).saturating_sub(after.started_at.unwrap_or(0));
@@ -177,7 +181,7 @@ impl Machine {
     }
 
     /// Checks the consequences of a job's new state: its heights, the last processed height, and the job that waits in its place.
-    fn became(&mut self, sight: &Sight, progress: &Progress) -> Outcome {
+    fn became(&mut self, view: &View, progress: &Progress) -> Outcome {
         let job = &progress.after;
         let heights = |job: &UtxoPruneJob| (job.current_height.unwrap_or(0), job.safe_height.unwrap_or(0));
         if job.started_at.is_some() && progress.before.as_ref().is_none_or(|before| heights(before) != heights(job)) {
@@ -195,7 +199,7 @@ impl Machine {
             let fall = |&(current, safe): &(u32, u32)| (current, safe.min(self.heights_of(current).1));
             let fallen: Vec<_> = heights.iter().map(fall).collect();
             heights.extend(fallen);
-            ensure!(heights.contains(&at), "a job begins at {at:?}, which is none of {heights:?}: {job:?}");
+            ensure!(heights.contains(&at), "a job begins at {at:?}, which is not one of {heights:?}: {job:?}");
         }
         if progress.became(UtxoJobState::Completed) {
             self.seen("a job completed");
@@ -205,13 +209,13 @@ impl Machine {
         }
         let again = matches!(job.end, Some(UtxoJobEnd::TimedOut | UtxoJobEnd::BlockAssemblyNotRunning));
         if again && progress.before.as_ref().is_none_or(|before| !ended(before)) {
-            let open = sight.jobs.iter().filter(|other| other.id != job.id);
+            let open = view.jobs.iter().filter(|other| other.id != job.id);
             let taken = open.filter(|other| !ended(other) || other.id > job.id).any(|other| other.height >= job.height);
             ensure!(taken, "the height of a job that was stopped is not pending: {job:?}");
         }
         match job.end {
             Some(UtxoJobEnd::TimedOut) => self.seen("a job timed out"),
-            Some(UtxoJobEnd::Trapped { .. }) => self.seen("a job failed as ticks trapped"),
+            Some(UtxoJobEnd::Trapped { .. }) => self.seen("a job failed because ticks trapped"),
             Some(UtxoJobEnd::BlockAssemblyNotRunning) => self.seen("a run was stopped by the assembly"),
             Some(UtxoJobEnd::Superseded) => self.seen("a job was superseded"),
             _ => {}
@@ -221,12 +225,12 @@ impl Machine {
 
     /// Checks that a job without a trigger has the height of a job that was stopped. A resumed manual job may stay manual: its height need
     /// not be a notified one.
-    fn is_resumed(&mut self, sight: &Sight, progress: &Progress, cause: Cause) -> Outcome {
+    fn check_resumed(&mut self, view: &View, progress: &Progress, cause: Cause) -> Outcome {
         let job = &progress.after;
         if job.trigger == UtxoJobTrigger::Due && progress.before.is_none() {
             let safe = self.heights_of(self.heights.current).1;
             ensure!(job.height == safe, "{safe} is due, and the job is {job:?}");
-            self.seen("what was persisted meanwhile is due");
+            self.seen("a height persisted meanwhile is due");
             return Ok(());
         }
         let asked = cause.triggers() && job.trigger != UtxoJobTrigger::Resumed;
@@ -234,7 +238,7 @@ impl Machine {
             return Ok(());
         }
         let stopped = |end: &UtxoJobEnd| matches!(end, UtxoJobEnd::TimedOut | UtxoJobEnd::BlockAssemblyNotRunning);
-        let of = sight.jobs.iter().filter(|other| other.id < job.id && other.height == job.height);
+        let of = view.jobs.iter().filter(|other| other.id < job.id && other.height == job.height);
         let mut of = of.filter(|other| other.end.as_ref().is_some_and(stopped));
         let manual = |other: &UtxoPruneJob| job.trigger == UtxoJobTrigger::Resumed || other.trigger == job.trigger;
         ensure!(of.any(manual), "no job was stopped at this height: {job:?}");
@@ -253,7 +257,7 @@ impl Machine {
     }
 
     /// Checks the heights, the sums and the settings in the status.
-    pub fn status_is_right(&self, status: &UtxoPrunerStatus) -> Outcome {
+    pub fn check_status(&self, status: &UtxoPrunerStatus) -> Outcome {
         let expected = (
             self.settings.pruner.pruner_enabled,
             self.running,
@@ -273,13 +277,13 @@ impl Machine {
             status.unmined_cutoff_height,
         );
         let what = "(enabled, running, current, persisted, processed, safe, cutoff)";
-        ensure!(shown == expected, "{what} is {shown:?}, and ought be {expected:?}");
+        ensure!(shown == expected, "{what} is {shown:?}, expected {expected:?}");
         ensure!(status.blocked_by.is_none() && status.set_aside.is_empty(), "something cannot be read: {status:?}");
         let totals = &status.totals;
         // The first external blob creates the deletion queue.
         let rows = self.was_full || totals.external_errors == 0;
         ensure!(rows && totals.record_errors == 0, "errors: {totals:?}");
-        ensure!(totals.records_deleted >= self.went, "{} went: {totals:?}", self.went);
+        ensure!(totals.records_deleted >= self.deleted_by_ticks, "{} were deleted: {totals:?}", self.deleted_by_ticks);
         ensure!(totals.preservations_expired >= self.expired, "{} expired: {totals:?}", self.expired);
         Ok(())
     }

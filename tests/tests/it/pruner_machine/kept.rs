@@ -60,15 +60,15 @@ impl Machine {
     pub fn waits(&self, kept: &Kept, at: u32) -> (bool, bool) {
         let longest = at.saturating_add(self.settings.utxo.block_height_retention.max(1));
         match (kept.least, kept.most) {
-            (least, _) if self.again && least > longest => (false, false),
-            (_, most) if self.again && most > longest => (false, true),
+            (least, _) if self.recheck_kept && least > longest => (false, false),
+            (_, most) if self.recheck_kept && most > longest => (false, true),
             (least, most) => (at < least, at < most),
         }
     }
 
     /// Forgets the verdicts on records whose height has changed. Records that became due while a run is under way are left to the next run;
     /// transactions that became old and unmined are not.
-    pub fn heights_changed(&mut self, by_tick: bool) {
+    pub fn note_changed_heights(&mut self, by_tick: bool) {
         let of = |field: fn(&Record) -> Option<u32>| -> BTreeMap<Txid, Option<u32>> {
             self.records.0.iter().map(|(txid, record)| (*txid, field(record))).collect()
         };
@@ -90,7 +90,7 @@ impl Machine {
     }
 
     /// Remembers the records that a run has kept, or may have kept. `surely`: the run has examined the record.
-    pub fn keeps(&mut self, verdicts: &BTreeMap<Txid, Verdicts>, surely: impl Fn(&Txid) -> bool) {
+    pub fn remember_kept(&mut self, verdicts: &BTreeMap<Txid, Verdicts>, surely: impl Fn(&Txid) -> bool) {
         for (txid, verdicts) in verdicts {
             let Some(record) = self.records.0.get(txid).filter(|record| !record.deleting) else { continue };
             let heights = || verdicts.iter().map(|(_, until)| *until);

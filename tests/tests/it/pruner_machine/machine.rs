@@ -4,17 +4,17 @@ use super::Outcome;
 use super::jobs::Cause;
 use super::kept::Kept;
 use super::memory::Fillers;
-use super::sight::{Known, Sight};
 use super::steps::{History, Move, Step};
 use super::tick::Run;
 use super::trapping::{Trapping, is_injected};
+use super::view::{Known, View};
 use candid::utils::ArgumentEncoder;
 use candid::{CandidType, decode_one, encode_args};
 use coppice_host::TrapPoint;
 use coppice_interface::*;
 use coppice_model::ensure;
 use coppice_model::records::{At, Change, Family, Heights, MOST, Records, Setting, Settings, Txid};
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who};
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,18 +47,18 @@ pub struct Machine {
     pub jobs: BTreeMap<u64, UtxoPruneJob>,
     pub run: Option<Run>,
     /// The last view of the canister.
-    pub sight: Option<Sight>,
+    pub view: Option<View>,
     /// Transactions whose record a run, or a worker, has deleted.
     pub deleted: BTreeSet<Txid>,
     /// The number of records that ticks have deleted, and of preservations that they have ended.
-    pub went: u64,
+    pub deleted_by_ticks: u64,
     pub expired: u64,
     /// The current height when a record was made, or when its preservation was set or ended: phase 1 may not have examined it since.
-    pub came: BTreeMap<Txid, u32>,
+    pub new_since: BTreeMap<Txid, u32>,
     /// The height until which defensive mode does not examine a kept record again.
     pub kept_until: BTreeMap<Txid, Kept>,
     /// The heights were set, and no run was completed since: the next run examines records that would wait too long by the new heights.
-    pub again: bool,
+    pub recheck_kept: bool,
     /// The `delete_at_height` of each record when it was last seen.
     pub dues: BTreeMap<Txid, Option<u32>>,
     /// The `unmined_since` of each record when it was last seen.
@@ -70,9 +70,9 @@ pub struct Machine {
     /// The records before the last call, if that may have been refused because memory is full.
     pub before_call: Option<Records>,
     /// A tick has trapped.
-    pub stormy: bool,
+    pub has_trapped: bool,
     /// A trap may have lost the timer: a notification wakes it, and ticks may follow any message.
-    pub asleep: bool,
+    pub timer_lost: bool,
     /// The messages so far, for a report.
     pub journal: Vec<String>,
     pub counts: Seen,
@@ -98,21 +98,21 @@ impl Machine {
             tip: TIP,
             jobs: BTreeMap::new(),
             run: None,
-            sight: None,
+            view: None,
             deleted: BTreeSet::new(),
-            went: 0,
+            deleted_by_ticks: 0,
             expired: 0,
-            came: BTreeMap::new(),
+            new_since: BTreeMap::new(),
             kept_until: BTreeMap::new(),
-            again: false,
+            recheck_kept: false,
             dues: BTreeMap::new(),
             unmined: BTreeMap::new(),
             full: false,
             was_full: false,
             fillers: Fillers::default(),
             before_call: None,
-            stormy: false,
-            asleep: false,
+            has_trapped: false,
+            timer_lost: false,
             journal: Vec::new(),
             counts: Seen::new(),
             replies: Known::new(),
@@ -152,7 +152,7 @@ impl Machine {
         let trap = self.message()?;
         self.before_call = self.full.then(|| self.records.clone());
         let arg = encode_args(args).expect("it encodes");
-        if let Some(point) = trap.filter(|_| !self.asleep) {
+        if let Some(point) = trap.filter(|_| !self.timer_lost) {
             self.trapping.begin(point);
             let reply = self.coppice.ic.update(self.coppice.id, who.principal(), method, arg.clone());
             self.trapping.end();
@@ -163,11 +163,11 @@ impl Machine {
             }
             self.note(format!("{method} traps, {point:?}"));
             self.seen("a call trapped");
-            self.look(Cause::Nothing).map_err(|why| format!("behind a trap in {method}: {why}"))?;
+            self.look(Cause::Nothing).map_err(|why| format!("after a trap in {method}: {why}"))?;
         }
         let reply = self.coppice.ic.update(self.coppice.id, who.principal(), method, arg);
         let reply = reply.map_err(|reject| format!("{method}: {reject:?}"))?;
-        if self.asleep {
+        if self.timer_lost {
             self.coppice.pass(0);
         }
         decode_one(&reply).map_err(|error| format!("{method}: {error}"))
@@ -186,12 +186,12 @@ impl Machine {
 
     pub fn upgrade(&mut self) -> Outcome {
         self.coppice.upgrade_with(None).map_err(|reject| format!("upgrade: {reject:?}"))?;
-        if let Some(run) = self.run.as_mut().filter(|_| self.sight.as_ref().is_some_and(|s| s.status.running.is_some()))
+        if let Some(run) = self.run.as_mut().filter(|_| self.view.as_ref().is_some_and(|s| s.status.running.is_some()))
         {
             run.upgraded = true;
         }
-        self.asleep = false;
-        self.look(Cause::Nothing).map_err(|why| format!("behind an upgrade: {why}"))
+        self.timer_lost = false;
+        self.look(Cause::Nothing).map_err(|why| format!("after an upgrade: {why}"))
     }
 
     pub fn note(&mut self, what: String) {
@@ -271,13 +271,13 @@ impl Machine {
         self.note(if trapped { format!("a tick traps, {traps:?}") } else { "tick".into() });
         if trapped {
             self.seen("a tick trapped");
-            (self.stormy, self.asleep) = (true, true);
+            (self.has_trapped, self.timer_lost) = (true, true);
         }
-        let ticks = |machine: &Self| machine.sight.as_ref().map_or(0, |sight| sight.status.ticks);
+        let ticks = |machine: &Self| machine.view.as_ref().map_or(0, |view| view.status.ticks);
         let times = ticks(self);
         self.look(Cause::Tick)?;
-        self.asleep &= trapped || ticks(self) <= times;
-        self.nothing_is_passed_over()
+        self.timer_lost &= trapped || ticks(self) <= times;
+        self.release_quarantined()
     }
 
     /// Lets ticks trap one after another, until later ticks do less.
@@ -287,12 +287,12 @@ impl Machine {
     }
 
     /// If ticks trap repeatedly, the next record is quarantined: an operator releases it.
-    fn nothing_is_passed_over(&mut self) -> Outcome {
-        let passed_over = self.sight.as_ref().expect("it was looked at").status.passed_over.clone();
+    fn release_quarantined(&mut self) -> Outcome {
+        let passed_over = self.view.as_ref().expect("it was looked at").status.passed_over.clone();
         for UtxoPassedOver { slot, txid, .. } in passed_over {
-            ensure!(self.stormy, "nothing has trapped, and {} is passed over", self.family.name(&txid));
+            ensure!(self.has_trapped, "{} is quarantined without a trap", self.family.name(&txid));
             self.note(format!("retry_record({slot})"));
-            self.seen("a record that was passed over is looked at again");
+            self.seen("a quarantined record is released");
             let answer: Result<(), UtxoPrunerError> = self.call(Who::Controller, "retry_record", (slot,))?;
             // Several quarantined records may have the same slot.
             ensure!(matches!(answer, Ok(()) | Err(UtxoPrunerError::NotBlocking)), "retry_record({slot}): {answer:?}");
@@ -324,7 +324,7 @@ impl Machine {
                 let set: Result<UtxoPrunerSettings, UtxoPrunerError> =
                     self.call(Who::Controller, "set_pruner_settings", (change,))?;
                 ensure!(set.as_ref() == Ok(&expected.pruner), "{setting:?}: {set:?}");
-                let shown: UtxoPrunerSettings = self.coppice.anyone().get_pruner_settings().told();
+                let shown: UtxoPrunerSettings = self.coppice.anyone().get_pruner_settings().answer();
                 ensure!(shown == expected.pruner, "the settings are {shown:?}");
             }
             Change::Utxo(change) => {
@@ -353,7 +353,7 @@ impl Machine {
         self.call::<()>(Who::Producer, "set_block_assembly_state", (state,))?;
         self.running = running;
         // A stopped run begins anew, even if no tick saw the stop.
-        if !running && self.sight.as_ref().is_some_and(|sight| sight.status.running.is_some()) {
+        if !running && self.view.as_ref().is_some_and(|view| view.status.running.is_some()) {
             self.run = None;
         }
         self.look(if running { Cause::Nothing } else { Cause::Stopped })

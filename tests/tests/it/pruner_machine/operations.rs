@@ -21,7 +21,7 @@ pub fn block_id(height: u32, branch: u32) -> u32 {
 
 /// The only answer of a batch of one.
 fn only<T: Debug>(mut batch: Batch<T>) -> Outcome<T> {
-    ensure!(batch.results.len() == 1 && batch.remaining == 0, "one item is answered {batch:?}");
+    ensure!(batch.results.len() == 1 && batch.remaining == 0, "the answer to one item is {batch:?}");
     Ok(batch.results.remove(0))
 }
 
@@ -98,7 +98,7 @@ impl Machine {
                 let answer: Result<bool, UtxoError> = only(self.call(Who::Producer, "utxo_preserve", (preserve,))?)?;
                 let expected = self.records.preserve_at(&txid, until);
                 if expected == Ok(true) {
-                    self.came(txid);
+                    self.note_new(txid);
                 }
                 self.agree(format!("preserve {} until {until}", self.family.name(&txid)), &[txid], answer, expected)
             }
@@ -131,17 +131,17 @@ impl Machine {
             self.note(format!("{what}: {answer:?}"));
             return self.look(Cause::Nothing);
         }
-        ensure!(answer == expected, "{what} is answered {answer:?}, and ought be {expected:?}");
+        ensure!(answer == expected, "{what}: the answer is {answer:?}, expected {expected:?}");
         self.note(format!("{what}: {expected:?}"));
         touched.iter().for_each(|txid| self.touch(*txid));
         self.look(Cause::Nothing)
     }
 
     /// A record was made, or its preservation was set: phase 1 need not examine it at once.
-    fn came(&mut self, txid: Txid) {
-        self.came.insert(txid, self.heights.current);
+    fn note_new(&mut self, txid: Txid) {
+        self.new_since.insert(txid, self.heights.current);
         if let Some(run) = &mut self.run {
-            run.by_hand.insert(txid);
+            run.set_by_operation.insert(txid);
         }
     }
 
@@ -163,7 +163,7 @@ impl Machine {
             self.call(Who::Producer, "utxo_process_conflicting", (set,))?;
         let resolved = self.records.process_conflicting(&txid, self.at(height));
         if let Ok(resolved) = &resolved {
-            self.seen(if resolved.losers.is_empty() { "a double spend is none" } else { "a double spend won" });
+            self.seen(if resolved.losers.is_empty() { "a double spend is not marked" } else { "a double spend won" });
         }
         let outpoint = |of: &Unspend| {
             let txid: Txid = of.outpoint.txid[..].try_into().expect("a txid");
@@ -186,7 +186,7 @@ impl Machine {
     }
 
     pub fn create(&mut self, txid: Txid, kind: Kind, height: u32) -> Outcome {
-        let one = self.family.get(&txid).expect("it is one of the family").clone();
+        let one = self.family.get(&txid).expect("it belongs to the family").clone();
         let kind = if kind == Kind::Conflicting && self.family.has_large() { Kind::Unmined } else { kind };
         let block = BlockRef { block_id: block_id(height, 0), height, subtree: 1 };
         let other = BlockRef { block_id: block_id(height, 1), height, subtree: 1 };
@@ -206,31 +206,31 @@ impl Machine {
         let batch = UtxoCreateBatch { height, items: vec![item.clone()] };
         let answer: Result<UtxoCreated, UtxoCreateError> = only(self.call(Who::Producer, "utxo_create", (batch,))?)?;
         let answer = answer.map(|_| ());
-        let sight = self.sight.as_ref().expect("the history has begun");
+        let view = self.view.as_ref().expect("the history has begun");
         let named = |row: &BlobDeletion| one.blob.as_ref().is_some_and(|blob| row.blob_key == blob.blob_key);
-        let is_queued = sight.pending.values().chain(sight.dead.values()).any(named);
+        let is_queued = view.pending.values().chain(view.dead.values()).any(named);
         let expected = self.records.create(&one, &item, self.settings.utxo.utxo_batch_size, self.at(height), is_queued);
         if expected == Err(UtxoCreateError::BlobTaken) {
             self.seen("a second record of a blob was refused");
         }
         if expected == Err(UtxoCreateError::Pruned) {
-            self.seen("a replay of what was pruned is refused");
+            self.seen("a replay of a pruned transaction is refused");
         }
         if expected == Err(UtxoCreateError::BeingDeleted) {
-            self.seen("a record that is going cannot be made again");
+            self.seen("a record in deletion cannot be made again");
         }
         if expected.is_ok() && self.deleted.contains(&txid) {
             self.seen("a deleted transaction was made again");
         }
         if expected.is_ok() {
-            self.came(txid);
+            self.note_new(txid);
         }
         self.agree(format!("at {height}: create {} {kind:?}", self.family.name(&txid)), &[txid], answer, expected)
     }
 
     /// A transaction spends the outputs of its inputs that are available.
     fn spend(&mut self, txid: Txid, mask: u8, height: u32) -> Outcome {
-        let one = self.family.get(&txid).expect("it is one of the family").tx.clone();
+        let one = self.family.get(&txid).expect("it belongs to the family").tx.clone();
         let inputs = one.inputs.iter().zip(0u32..).filter(|(_, vin)| mask >> (vin % 8) & 1 == 1);
         let spends = inputs.filter_map(|((parent, vout), vin)| {
             let there = self.records.0.contains_key(parent);
@@ -273,7 +273,7 @@ impl Machine {
         let Some(record) = self.records.0.get(&txid) else { return Ok(()) };
         let outputs = record.outputs.iter().zip(0u32..);
         let outputs = outputs.filter(|(output, _)| output.as_ref().is_some_and(Output::free));
-        let one = self.family.get(&txid).expect("it is one of the family");
+        let one = self.family.get(&txid).expect("it belongs to the family");
         let spends: Vec<Spend> = outputs.map(|(_, vout)| one.spend(vout, 100 + vout)).collect();
         self.spends(by, spends, height)
     }
@@ -287,7 +287,7 @@ impl Machine {
         });
         let held: Vec<_> = held.collect();
         let Some((vout, hold)) = held.get(usize::from(pick.0 / 16) % held.len().max(1)).cloned() else { return Ok(()) };
-        let tx = self.family.get(&txid).expect("it is one of the family").tx.clone();
+        let tx = self.family.get(&txid).expect("it belongs to the family").tx.clone();
         let item = Unspend {
             outpoint: tx.outpoint(vout),
             utxo_hash: UtxoHash::from(tx.hash(vout)),
@@ -328,7 +328,7 @@ impl Machine {
     fn freeze(&mut self, pick: Pick, vout: Option<u8>, frozen: bool, height: u32) -> Outcome {
         let some = |record: &Record| record.utxos().any(|output| output.frozen != frozen) && !record.deleting;
         let txid = self.pick(pick, |txid| self.is(txid, some));
-        let outputs = self.family.get(&txid).expect("it is one of the family").tx.outputs.len() as u32;
+        let outputs = self.family.get(&txid).expect("it belongs to the family").tx.outputs.len() as u32;
         let vout = vout.map(|vout| u32::from(vout) % outputs);
         self.set_frozen(txid, vout, frozen, height)
     }

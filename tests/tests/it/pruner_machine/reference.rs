@@ -37,7 +37,7 @@ faults! {
     /// No parents are preserved.
     SkipsPhaseOne,
     /// Phase 1 is done once, even if transactions become unmined later.
-    LooksOnce,
+    ExaminesOnce,
     /// Preservations never end.
     NeverExpires,
     /// Preservations end a block early.
@@ -47,13 +47,13 @@ faults! {
     /// Defensive mode does nothing.
     IsNotDefensive,
     /// Defensive mode treats a spender without a record as stable.
-    TrustsTheAbsent,
+    TrustsAbsentSpenders,
     /// Parents are not updated.
-    TellsNobody,
+    UpdatesNoParents,
     /// A record with an external blob is deleted at once.
-    DoesNotWait,
+    DeletesBeforeTheBlob,
     /// A record is deleted when its blob is given up.
-    GivesRecordsUp,
+    DeletesRecordsOfGivenUpBlobs,
     /// A run continues while the block assembly is stopped.
     RunsWhileStopped,
     /// A run does not notice a block persister that begins meanwhile.
@@ -61,41 +61,41 @@ faults! {
     /// Stopped jobs are forgotten.
     ForgetsHeights,
     /// The last due record is not deleted.
-    LeavesOne,
+    LeavesOneRecord,
     /// An upgrade completes the run.
     EndsWithUpgrade,
     /// An upgrade makes the run skip all records that are due then.
-    LosesItsPlace,
+    SkipsAfterUpgrade,
     /// A job for a lower height replaces one for a higher height.
     LowerWins,
     /// Freezing does not keep a record.
     IgnoresFreezing,
     /// A height may jump without limit.
-    BelievesAnything,
+    AcceptsAnyJump,
     /// A call that traps has still taken effect.
-    DoesHalf,
+    KeepsTrappedChanges,
     /// A run continues while cycles are low.
-    RunsWhilePoor,
+    RunsOnLowCycles,
     /// Outputs held by losers stay held when a double spend wins.
-    LetsLosersHold,
+    KeepsLosersSpends,
     /// Kept records are not examined again after wrong heights are corrected.
-    WaitsForEver,
+    NeverRechecksKept,
     /// Only the first thousand parents of a record are updated.
-    TellsAThousand,
+    UpdatesAThousandParents,
 }
 
 impl Fault {
     /// The number of the history where the search for a rare fault begins. A run with `COPPICE_PROGRESS` prints these numbers.
-    pub fn seldom(self) -> usize {
+    pub fn first_history(self) -> usize {
         match self {
-            Self::LooksOnce => 75,
-            Self::GivesRecordsUp => 30,
+            Self::ExaminesOnce => 75,
+            Self::DeletesRecordsOfGivenUpBlobs => 30,
             Self::KeepsItsHeight => 192,
-            Self::LosesItsPlace => 59,
-            Self::BelievesAnything => 37,
-            Self::RunsWhilePoor => 16,
-            Self::WaitsForEver => 108,
-            Self::TellsAThousand => 210,
+            Self::SkipsAfterUpgrade => 59,
+            Self::AcceptsAnyJump => 37,
+            Self::RunsOnLowCycles => 16,
+            Self::NeverRechecksKept => 108,
+            Self::UpdatesAThousandParents => 210,
             _ => 0,
         }
     }
@@ -138,7 +138,7 @@ struct State {
     /// The height until which a kept record is not examined, and the height at which it was due.
     kept: BTreeMap<Txid, (u32, Option<u32>)>,
     /// The heights were set.
-    again: bool,
+    recheck_kept: bool,
     /// Records with many inputs whose blob is deleted.
     finishing: BTreeSet<Txid>,
     /// Rows of the queue, and whether they were given up.
@@ -183,7 +183,7 @@ impl State {
             self.run = None;
             self.end_running(UtxoJobState::Completed, None);
         }
-        let lost = self.has(Fault::LosesItsPlace);
+        let lost = self.has(Fault::SkipsAfterUpgrade);
         if let Some(run) = self.run.as_mut().filter(|run| lost && run.phase == UtxoPrunerPhase::DeleteAtHeight) {
             run.passed.extend(self.records.due(run.heights.1));
         }
@@ -223,7 +223,7 @@ impl Ic for Reference {
         let mut state = self.0.borrow_mut();
         let traps = self.traps();
         state.by_operator = sender == Who::Controller.principal();
-        if traps && state.has(Fault::DoesHalf) {
+        if traps && state.has(Fault::KeepsTrappedChanges) {
             state.update(method, &arg);
         }
         if traps {

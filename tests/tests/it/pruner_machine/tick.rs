@@ -1,12 +1,12 @@
 //! Check of a tick. The model does not predict how much a tick does: each change is compared with the model ("was this allowed at this
-//! moment?") and adopted. The duties of a tick and of a run are checked in `dues`.
+//! moment?") and adopted. The duties of a tick and of a run are checked in `duties`.
 
 use super::Outcome;
-use super::dues::Tick;
+use super::duties::Tick;
 use super::jobs::{Cause, Progress};
 use super::kept::{Kept, Verdicts};
 use super::machine::Machine;
-use super::sight::{Replies, Sight};
+use super::view::{Replies, View};
 use coppice_interface::*;
 use coppice_model::ensure;
 use coppice_model::records::{At, Records, Settings, Spent, Txid};
@@ -26,7 +26,7 @@ pub struct Run {
     /// Touched records that became due meanwhile, and those whose preservation the run has ended: they are left to the next run.
     pub became: BTreeSet<Txid>,
     /// Touched records that were made, and those whose `preserve_until` an operation has set: the run need not preserve them again.
-    pub by_hand: BTreeSet<Txid>,
+    pub set_by_operation: BTreeSet<Txid>,
     /// Transactions that became old and unmined between its ticks.
     pub late: BTreeSet<Txid>,
     /// The possible reasons why defensive mode kept a record in one of its ticks.
@@ -48,7 +48,7 @@ pub struct Done {
     /// Pages of the deleted records.
     pub pages: u64,
     /// Outputs of surviving parents that were marked.
-    pub told: u64,
+    pub marked: u64,
 }
 
 /// The heights and settings that a tick may have used.
@@ -58,7 +58,7 @@ pub struct Scope {
     /// The settings in force, and those in force earlier in the run.
     pub settings: Vec<Settings>,
     /// Records made or preserved by an operation after phase 1 may have examined them.
-    pub by_hand: BTreeSet<Txid>,
+    pub set_by_operation: BTreeSet<Txid>,
     /// Transactions that became old and unmined in the middle of the run.
     pub late: BTreeSet<Txid>,
 }
@@ -108,36 +108,36 @@ impl Scope {
 impl Machine {
     /// Looks at the canister and compares it with the model.
     pub fn look(&mut self, cause: Cause) -> Outcome {
-        let sight = Replies::new(&self.coppice, &mut self.replies).look(&self.family)?;
-        let jobs = self.jobs_go_on(&sight, cause)?;
-        if cause.ticks() || self.asleep {
-            self.tick_was_right(&sight, &jobs, cause)?;
+        let view = Replies::new(&self.coppice, &mut self.replies).look(&self.family)?;
+        let jobs = self.check_jobs(&view, cause)?;
+        if cause.ticks() || self.timer_lost {
+            self.check_tick(&view, &jobs, cause)?;
         } else if jobs.iter().any(|job| job.became(UtxoJobState::Cancelled) && job.after.started_at.is_some()) {
             self.run = None;
         }
-        self.heights_changed(cause.ticks());
-        sight.differs(&self.records, &self.family)?;
-        self.queue_is_right(&sight)?;
-        sight.counts(&self.records, self.fillers)?;
-        self.status_is_right(&sight.status)?;
-        self.sight = Some(sight);
+        self.note_changed_heights(cause.ticks());
+        view.differs(&self.records, &self.family)?;
+        self.check_queue(&view)?;
+        view.counts(&self.records, self.fillers)?;
+        self.check_status(&view.status)?;
+        self.view = Some(view);
         Ok(())
     }
 
-    fn tick_was_right(&mut self, sight: &Sight, jobs: &[Progress], cause: Cause) -> Outcome {
+    fn check_tick(&mut self, view: &View, jobs: &[Progress], cause: Cause) -> Outcome {
         let before = self.records.clone();
         let begun = jobs.iter().filter(|job| job.after.started_at.is_some()).map(|job| &job.after);
         let mut scope = Scope {
             heights: begun.map(|job| (job.current_height.unwrap_or(0), job.safe_height.unwrap_or(0))).collect(),
             settings: vec![self.settings.clone()],
-            by_hand: BTreeSet::new(),
+            set_by_operation: BTreeSet::new(),
             late: BTreeSet::new(),
         };
         let worked = !scope.heights.is_empty();
         if let Some(run) = &self.run {
             scope.heights.extend(run.heights.iter().copied());
             scope.settings.extend(run.settings.iter().cloned());
-            scope.by_hand.clone_from(&run.by_hand);
+            scope.set_by_operation.clone_from(&run.set_by_operation);
             scope.late.clone_from(&run.late);
         }
         // A block persister that begins meanwhile, or another rule, lowers the safe height, whatever a job shows.
@@ -147,29 +147,32 @@ impl Machine {
         let limit = |current: u32| in_force.safe_height(current, self.heights.persisted);
         let fallen = |&(current, safe): &(u32, u32)| (current, safe.min(limit(current)));
         scope.heights = scope.heights.iter().map(fallen).collect();
-        let done = if worked && self.running { self.adopt(sight, &scope)? } else { Done::default() };
-        self.went += done.gone.len() as u64;
+        let done = if worked && self.running { self.adopt(view, &scope)? } else { Done::default() };
+        self.deleted_by_ticks += done.gone.len() as u64;
         self.expired += done.expired.len() as u64;
         self.count(&before, &done, jobs);
-        self.dues(&Tick { before: &before, scope: &scope, done: &done, jobs, timer: cause == Cause::Tick }, sight)
+        self.check_duties(
+            &Tick { before: &before, scope: &scope, done: &done, jobs, timer: cause == Cause::Tick },
+            view,
+        )
     }
 
     /// Adopts the changes into the model, if they are allowed.
-    fn adopt(&mut self, sight: &Sight, scope: &Scope) -> Outcome<Done> {
+    fn adopt(&mut self, view: &View, scope: &Scope) -> Outcome<Done> {
         let before = self.records.clone();
         let mut done = Done::default();
         // Parents that got back the outputs held by a deleted double spend.
-        let lost = before.0.iter().filter(|(txid, record)| record.conflicting && !sight.records.contains_key(*txid));
+        let lost = before.0.iter().filter(|(txid, record)| record.conflicting && !view.records.contains_key(*txid));
         let released: BTreeSet<Txid> = lost.flat_map(|(_, record)| record.parents()).collect();
         for (txid, record) in before.0.iter().filter(|(_, record)| !record.deleting) {
             let name = self.family.name(txid);
-            match sight.records.get(txid) {
+            match view.records.get(txid) {
                 None => {
-                    ensure!(record.blob.is_none(), "{name} is gone, and its blob outside is not");
+                    ensure!(record.blob.is_none(), "{name} is deleted, and its external blob is not");
                     done.gone.insert(*txid);
                 }
                 Some(seen) if seen.being_deleted => {
-                    ensure!(record.blob.is_some() || record.is_large(), "{name} is going, and what for?");
+                    ensure!(record.blob.is_some() || record.is_large(), "{name} is in deletion without a cause");
                     done.going.insert(*txid);
                 }
                 Some(seen) => {
@@ -184,20 +187,21 @@ impl Machine {
             }
         }
         for txid in done.gone.union(&done.going) {
-            self.may_go(&before, txid, scope, &done)
-                .map_err(|why| format!("{} must not go: {why}: {:?}", self.family.name(txid), before.0[txid]))?;
+            self.may_go(&before, txid, scope, &done).map_err(|why| {
+                format!("{} must not be deleted: {why}: {:?}", self.family.name(txid), before.0[txid])
+            })?;
         }
         for txid in &done.going {
             self.records.0.get_mut(txid).expect("it is there").deleting = true;
         }
         // The deletion of a record with many inputs, once begun, is finished.
         for (txid, record) in before.0.iter().filter(|(_, record)| record.deleting && record.is_large()) {
-            let waits = sight
+            let waits = view
                 .pending
                 .values()
-                .chain(sight.dead.values())
+                .chain(view.dead.values())
                 .any(|row| row.txid.as_ref().is_some_and(|of| of[..] == txid[..]));
-            if !sight.records.contains_key(txid) {
+            if !view.records.contains_key(txid) {
                 ensure!(!waits, "{} is gone, and its blob waits: {record:?}", self.family.name(txid));
                 self.seen("a record of many inputs is gone");
                 done.gone.insert(*txid);
@@ -214,8 +218,8 @@ impl Machine {
         let marks = |records: &Records, txid: &Txid| -> usize {
             records.0.get(txid).map_or(0, |record| record.holds().filter(|hold| hold.deleted).count())
         };
-        let told = self.records.0.keys().map(|txid| marks(&self.records, txid).saturating_sub(marks(&before, txid)));
-        done.told = told.sum::<usize>() as u64;
+        let marked = self.records.0.keys().map(|txid| marks(&self.records, txid).saturating_sub(marks(&before, txid)));
+        done.marked = marked.sum::<usize>() as u64;
         Ok(done)
     }
 
@@ -233,15 +237,18 @@ impl Machine {
         match shown {
             (Some(until), None) => {
                 ensure!(scope.preserves_until().contains(&until), "nothing is preserved until then");
-                ensure!(scope.perhaps_preserved(before).contains(txid), "it is no parent of an old unmined one");
+                ensure!(
+                    scope.perhaps_preserved(before).contains(txid),
+                    "it is not the parent of an old unmined transaction"
+                );
                 done.preserved.insert(*txid);
             }
             (None, delete_at) => {
                 let until = record.preserve_until.ok_or("nothing of it was to change")?;
-                if scope.surely_preserved(before).contains(txid) && !scope.by_hand.contains(txid) {
+                if scope.surely_preserved(before).contains(txid) && !scope.set_by_operation.contains(txid) {
                     // The parent is preserved again before another record is deleted, and before the run is done.
                     let late = !scope.preserved_at_first(before).contains(txid);
-                    ensure!(late, "it is the parent of an old unmined one");
+                    ensure!(late, "it is the parent of an old unmined transaction");
                     self.seen("excused: a parent of one that became old in the middle of a run");
                 } else {
                     self.seen("a preservation may expire");
@@ -269,7 +276,7 @@ impl Machine {
     fn may_go(&self, before: &Records, txid: &Txid, scope: &Scope, done: &Done) -> Outcome {
         let (record, settings) = (&before.0[txid], &self.settings);
         let retention = settings.utxo.block_height_retention;
-        ensure!(!settings.pruner.disable_dah_cleaner, "nothing is to be deleted");
+        ensure!(!settings.pruner.disable_dah_cleaner, "deletion is switched off");
         ensure!(record.eligible(), "it is not eligible");
         let at_hand = |(_, safe): &(u32, u32)| record.delete_at_height.is_some_and(|height| height <= *safe);
         // One run may end the preservation, and a next, higher run may delete the record in the same tick.
@@ -283,7 +290,7 @@ impl Machine {
         let due = record.preserve_until.is_some() || scope.heights.iter().any(at_hand);
         ensure!(due, "its height is above every safe one of {:?}", scope.heights);
         let parent = scope.surely_preserved(before).contains(txid);
-        ensure!(!parent, "it is the parent of an old unmined one");
+        ensure!(!parent, "it is the parent of an old unmined transaction");
         if !settings.pruner.utxo_defensive_enabled {
             return Ok(());
         }

@@ -13,7 +13,7 @@ use coppice_tests::coppice::Who;
 enum By {
     Producer,
     Operator,
-    Hand,
+    Manual,
 }
 
 /// The expected answer to a trigger.
@@ -32,7 +32,7 @@ impl Machine {
         match height {
             0 => Some(UtxoPrunerError::ZeroHeight),
             _ if height > MOST => Some(UtxoPrunerError::BadHeight { most: MOST }),
-            _ if by == By::Hand && self.heights.current > 0 && height > self.heights.current => {
+            _ if by == By::Manual && self.heights.current > 0 && height > self.heights.current => {
                 Some(UtxoPrunerError::BadHeight { most: self.heights.current })
             }
             _ if by != By::Producer => None,
@@ -62,23 +62,23 @@ impl Machine {
     /// A manual height never counts as processed; and a manual job that was made before any notification may be for a height above the
     /// chain's.
     fn expected(&self, height: u32, by: By, persisted: bool) -> Expected {
-        let by_hand = by == By::Hand;
-        let status = &self.sight.as_ref().expect("the history has begun").status;
+        let is_manual = by == By::Manual;
+        let status = &self.view.as_ref().expect("the history has begun").status;
         let mut open = status.pending.iter().chain(&status.running);
         let reached =
-            |job: &UtxoPruneJob| by_hand || job.state == UtxoJobState::Pending || job.current_height >= Some(height);
+            |job: &UtxoPruneJob| is_manual || job.state == UtxoJobState::Pending || job.current_height >= Some(height);
         match self.refused(height, by, persisted) {
             Some(error) => Expected::Refused(error),
-            None if height <= self.processed && !by_hand => Expected::Processed,
+            None if height <= self.processed && !is_manual => Expected::Processed,
             None if open.any(|job| height <= job.height && reached(job)) => Expected::Underway,
             None => Expected::New,
         }
     }
 
     /// Checks that the job in an answer is one of the listed jobs.
-    fn is_known(&self, job: &UtxoPruneJob) -> Outcome {
+    fn check_known(&self, job: &UtxoPruneJob) -> Outcome {
         let known = self.jobs.get(&job.id);
-        ensure!(known == Some(job) || self.asleep, "the answer names {job:?}, which is {known:?}");
+        ensure!(known == Some(job) || self.timer_lost, "the answer contains {job:?}, but the list has {known:?}");
         Ok(())
     }
 
@@ -95,23 +95,23 @@ impl Machine {
         match (expected, answer) {
             (Expected::Processed, Ok(UtxoNotifyOutcome::Processed(job))) => {
                 self.seen("a trigger was processed before");
-                ensure!(!new || self.asleep, "processed: {job:?}");
+                ensure!(!new || self.timer_lost, "processed: {job:?}");
                 let Some(job) = job else { return Ok(()) };
                 ensure!(job.state == UtxoJobState::Completed, "processed: {job:?}");
-                self.is_known(&job)
+                self.check_known(&job)
             }
             (Expected::Underway, Ok(UtxoNotifyOutcome::Underway(job))) => {
                 self.seen("a trigger was underway");
                 let open = matches!(job.state, UtxoJobState::Pending | UtxoJobState::Running);
-                ensure!(open && job.height >= height && (!new || self.asleep), "underway: {job:?}");
-                self.is_known(&job)
+                ensure!(open && job.height >= height && (!new || self.timer_lost), "underway: {job:?}");
+                self.check_known(&job)
             }
             (Expected::New, Ok(UtxoNotifyOutcome::Scheduled(job))) => {
                 let made = (job.state, job.height, job.trigger);
                 ensure!(made == (UtxoJobState::Pending, height, trigger) && new, "scheduled: {job:?}");
-                self.is_known(&job)
+                self.check_known(&job)
             }
-            (_, answer) => Err(format!("a trigger for {height} is answered {answer:?}")),
+            (_, answer) => Err(format!("the answer to a trigger for {height} is {answer:?}")),
         }
     }
 
@@ -120,12 +120,12 @@ impl Machine {
     }
 
     fn persisted_by(&mut self, who: Who, height: u32) -> Outcome {
-        self.note(format!("{height} is persisted, says {who:?}"));
+        self.note(format!("{who:?} notifies that {height} is persisted"));
         let by = if who == Who::Controller { By::Operator } else { By::Producer };
         let expected = self.expected(height, by, true);
         let answer = self.call(who, "notify_block_persisted", (height,))?;
         if let Expected::Refused(error) = expected {
-            return self.was_refused(answer, error);
+            return self.check_refused(answer, error);
         }
         self.raise(height, by, true);
         self.triggered(expected, answer, height, UtxoJobTrigger::BlockPersisted)
@@ -136,12 +136,12 @@ impl Machine {
     }
 
     fn block_by(&mut self, who: Who, height: u32, mined: bool) -> Outcome {
-        self.note(format!("block {height}, mined {mined}, says {who:?}"));
+        self.note(format!("{who:?} notifies block {height}, mined {mined}"));
         let by = if who == Who::Controller { By::Operator } else { By::Producer };
         let expected = self.expected(height, by, false);
         let answer = self.call(who, "notify_block", (height, mined))?;
         if let Expected::Refused(error) = expected {
-            return self.was_refused(answer, error);
+            return self.check_refused(answer, error);
         }
         self.raise(height, by, false);
         let last_persisted_height = self.heights.persisted;
@@ -149,11 +149,11 @@ impl Machine {
             Ok(UtxoNotifyOutcome::NotMined) if !mined => self.look(Cause::Nothing),
             answer if last_persisted_height > 0 => {
                 let expected = Ok(UtxoNotifyOutcome::PersisterActive { last_persisted_height });
-                ensure!(answer == expected, "block {height} is answered {answer:?}");
+                ensure!(answer == expected, "the answer to block {height} is {answer:?}");
                 self.seen("a block while the persister is active");
                 self.look(Cause::Nothing)
             }
-            answer if !mined => Err(format!("block {height}, which is not mined, is answered {answer:?}")),
+            answer if !mined => Err(format!("the answer to block {height}, which is not mined, is {answer:?}")),
             answer => self.triggered(expected, answer, height, UtxoJobTrigger::Block),
         }
     }
@@ -178,14 +178,14 @@ impl Machine {
     }
 
     /// Checks that a wrong height was refused and that nothing has changed.
-    fn was_refused<T: std::fmt::Debug>(
+    fn check_refused<T: std::fmt::Debug>(
         &mut self,
         answer: Result<T, UtxoPrunerError>,
         error: UtxoPrunerError,
     ) -> Outcome {
         self.seen(match error {
             UtxoPrunerError::HeightJump { .. } => "a height that jumps is refused",
-            _ => "a height that is none is refused",
+            _ => "an invalid height is refused",
         });
         let without_moment = |refused: &UtxoPrunerError| match refused {
             UtxoPrunerError::HeightJump { highest, most, .. } => {
@@ -194,7 +194,7 @@ impl Machine {
             other => other.clone(),
         };
         let refused = matches!(&answer, Err(refused) if without_moment(refused) == error);
-        ensure!(refused, "it is to be refused as {error:?}, and is answered {answer:?}");
+        ensure!(refused, "expected the refusal {error:?}, and the answer is {answer:?}");
         self.look(Cause::Nothing)
     }
 
@@ -208,7 +208,7 @@ impl Machine {
             _ => self.prune(height)?,
         }
         if self.heights != before.0 {
-            self.seen("a wrong height was told");
+            self.seen("a wrong height was notified");
         }
         (0..ticks).try_for_each(|_| self.tick())?;
         if how & 8 == 8 {
@@ -233,20 +233,20 @@ impl Machine {
         let wrong =
             persisted == Some(0) || persisted.is_some_and(|persisted| persisted > current) || processed > current;
         if bad || wrong {
-            ensure!(answer.is_err(), "it is answered {answer:?}");
+            ensure!(answer.is_err(), "the answer is {answer:?}");
             return self.look(Cause::Nothing);
         }
         self.seen("heights are set");
         (self.heights.current, self.heights.persisted, self.processed) = (current, persisted.unwrap_or(0), processed);
         self.drawn = (0, 0);
         self.run = None;
-        self.again = true;
+        self.recheck_kept = true;
         self.look(Cause::Repaired)?;
         let set = answer.map_err(|error| format!("set_heights is refused: {error:?}"))?;
-        let pending = self.sight.as_ref().and_then(|sight| sight.status.pending.clone());
+        let pending = self.view.as_ref().and_then(|view| view.status.pending.clone());
         let due = set.safe_height > processed;
         ensure!(
-            self.asleep || set.due == pending && due == pending.is_some(),
+            self.timer_lost || set.due == pending && due == pending.is_some(),
             "{set:?} are set, and {pending:?} waits"
         );
         Ok(())
@@ -254,12 +254,12 @@ impl Machine {
 
     /// Cancels the running job, or the waiting one.
     pub fn cancel(&mut self) -> Outcome {
-        let status = &self.sight.as_ref().expect("the history has begun").status;
+        let status = &self.view.as_ref().expect("the history has begun").status;
         let id = status.running.as_ref().or(status.pending.as_ref()).map_or(u64::MAX, |job| job.id);
         self.note(format!("cancel_prune_job({id})"));
         let answer: Result<UtxoPruneJob, UtxoPrunerError> = self.call(Who::Controller, "cancel_prune_job", (id,))?;
         if id == u64::MAX {
-            ensure!(answer == Err(UtxoPrunerError::NotOpen), "nothing is open: {answer:?}");
+            ensure!(answer == Err(UtxoPrunerError::NotOpen), "there is no open job: {answer:?}");
             return self.look(Cause::Nothing);
         }
         self.seen("a job is cancelled");
@@ -267,12 +267,12 @@ impl Machine {
         self.look(Cause::Repaired)?;
         let job = answer.map_err(|error| format!("job {id} is open: {error:?}"))?;
         ensure!(job.id == id && job.end == Some(UtxoJobEnd::Cancelled), "{id} was cancelled: {job:?}");
-        self.is_known(&job)
+        self.check_known(&job)
     }
 
     pub fn prune(&mut self, height: u32) -> Outcome {
         self.note(format!("prune_utxos({height})"));
-        let expected = self.expected(height, By::Hand, false);
+        let expected = self.expected(height, By::Manual, false);
         let answer: Result<UtxoPruneJob, UtxoPrunerError> = self.call(Who::Controller, "prune_utxos", (height,))?;
         let newest = self.jobs.keys().next_back().copied();
         self.look(Cause::Prune)?;
@@ -286,11 +286,11 @@ impl Machine {
                 Ok(())
             }
             (Ok(job), Expected::Underway | Expected::New) if self.running => {
-                self.seen("an operator has records pruned");
-                ensure!(job.height >= height, "{height} was to be pruned, and it was {job:?}");
-                self.is_known(&job)
+                self.seen("an operator prunes manually");
+                ensure!(job.height >= height, "expected a run to {height}, and the job is {job:?}");
+                self.check_known(&job)
             }
-            (answer, _) => Err(format!("prune_utxos({height}) is answered {answer:?}")),
+            (answer, _) => Err(format!("the answer to prune_utxos({height}) is {answer:?}")),
         }
     }
 }

@@ -3,21 +3,21 @@
 use super::Outcome;
 use super::jobs::Cause;
 use super::machine::{Machine, WORKER};
-use super::sight::Sight;
 use super::steps::Pick;
+use super::view::View;
 use coppice_interface::*;
 use coppice_model::ensure;
 use coppice_model::records::Txid;
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::Who;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Machine {
     /// Checks that each record that is being deleted has a row, waiting or given up, with the name of its blob, and that there are no other
     /// rows.
-    pub fn queue_is_right(&self, sight: &Sight) -> Outcome {
+    pub fn check_queue(&self, view: &View) -> Outcome {
         let mut of: BTreeSet<Txid> = BTreeSet::new();
-        for row in sight.pending.values().chain(sight.dead.values()) {
+        for row in view.pending.values().chain(view.dead.values()) {
             let txid = row.txid.as_ref().and_then(|txid| txid[..].try_into().ok());
             let txid: Txid = txid.ok_or_else(|| format!("a row of no record: {row:?}"))?;
             ensure!(of.insert(txid), "two rows of {}", self.family.name(&txid));
@@ -34,20 +34,20 @@ impl Machine {
         let names = self.family.names(of.symmetric_difference(&going));
         // A record with many inputs stays in deletion when its row is done, and without a row.
         let waits = of.symmetric_difference(&going).all(|txid| going.contains(txid) && self.records.0[txid].is_large());
-        ensure!(waits, "what has a row and what is going differ in {names}");
-        let counted = (sight.status.blobs_pending, sight.status.blobs_dead);
-        let rows = (sight.pending.len() as u64, sight.dead.len() as u64);
+        ensure!(waits, "rows and records in deletion differ in {names}");
+        let counted = (view.status.blobs_pending, view.status.blobs_dead);
+        let rows = (view.pending.len() as u64, view.dead.len() as u64);
         ensure!(counted == rows, "(pending, dead) rows are {rows:?}, and {counted:?} are counted");
         Ok(())
     }
 
     fn rows(&self) -> &BTreeMap<u64, BlobDeletion> {
-        &self.sight.as_ref().expect("the history has begun").pending
+        &self.view.as_ref().expect("the history has begun").pending
     }
 
     /// The worker reports some rows as deleted and some as failed.
     pub fn work(&mut self, done: u8, failed: u8, max_retries: u32) -> Outcome {
-        let few: Vec<BlobDeletion> = self.coppice.anyone().get_pending_blob_deletions(self.tip, 2u32, None).told();
+        let few: Vec<BlobDeletion> = self.coppice.anyone().get_pending_blob_deletions(self.tip, 2u32, None).answer();
         let right = |row: &BlobDeletion| self.rows().get(&row.id) == Some(row) && row.delete_at_height <= self.tip;
         let at_hand = self.rows().values().filter(|row| row.delete_at_height <= self.tip).count();
         ensure!(few.len() == at_hand.min(2) && few.iter().all(right), "of {:?} are given {few:?}", self.rows());
@@ -89,8 +89,8 @@ impl Machine {
         let arg = CompleteBlobDeletions { completed_ids, failed_ids, max_retries, ..Default::default() };
         let answer: Result<CompletedBlobDeletions, BlobDeletionError> =
             self.call(WORKER, "complete_blob_deletions", (arg,))?;
-        ensure!(answer.as_ref() == Ok(&expected), "the worker is answered {answer:?}, and ought be {expected:?}");
-        dead.extend(self.sight.as_ref().expect("the history has begun").dead.keys());
+        ensure!(answer.as_ref() == Ok(&expected), "the answer to the worker is {answer:?}, expected {expected:?}");
+        dead.extend(self.view.as_ref().expect("the history has begun").dead.keys());
         // The next run updates the parents of a record with many inputs.
         gone.retain(|txid| !self.records.0[txid].is_large());
         for txid in &gone {
@@ -98,29 +98,29 @@ impl Machine {
             self.deleted.insert(*txid);
             self.touch(*txid);
         }
-        self.seen_often("a blob was deleted, and its record went", gone.len() as u64);
-        self.seen_often("a blob is to be tried again", expected.retries_incremented);
+        self.seen_often("a blob was deleted with its record", gone.len() as u64);
+        self.seen_often("a blob is retried", expected.retries_incremented);
         self.seen_often("a blob was given up", expected.dead);
         self.look(Cause::Nothing)?;
         let retries = |rows: &BTreeMap<u64, BlobDeletion>| -> Vec<(u64, u32)> {
             rows.values().map(|row| (row.id, row.retry_count)).collect()
         };
         let (shown, expected) = (retries(self.rows()), retries(&rows));
-        ensure!(shown == expected, "rows and retries are {shown:?}, and ought be {expected:?}");
-        let shown: BTreeSet<u64> = self.sight.as_ref().expect("it was looked at").dead.keys().copied().collect();
-        ensure!(shown == dead, "{shown:?} are given up, and ought be {dead:?}");
+        ensure!(shown == expected, "rows and retries are {shown:?}, expected {expected:?}");
+        let shown: BTreeSet<u64> = self.view.as_ref().expect("it was looked at").dead.keys().copied().collect();
+        ensure!(shown == dead, "{shown:?} are given up, expected {dead:?}");
         Ok(())
     }
 
     /// An operator retries a row that was given up, or one that was not.
     pub fn retry(&mut self, Pick(number): Pick) -> Outcome {
-        let sight = self.sight.as_ref().expect("the history has begun");
-        let dead: Vec<u64> = sight.dead.keys().copied().collect();
+        let view = self.view.as_ref().expect("the history has begun");
+        let dead: Vec<u64> = view.dead.keys().copied().collect();
         let id = match dead.len() {
-            0 => sight.pending.keys().next().copied().unwrap_or(1),
+            0 => view.pending.keys().next().copied().unwrap_or(1),
             some => dead[usize::from(number) % some],
         };
-        let waits = sight.pending.len();
+        let waits = view.pending.len();
         self.note(format!("retry_blob_deletions({id})"));
         let answer: Result<RetriedBlobDeletions, BlobDeletionError> =
             self.call(Who::Controller, "retry_blob_deletions", (RetryBlobDeletions::Ids(vec![id]),))?;
@@ -131,7 +131,7 @@ impl Machine {
             return Ok(());
         }
         ensure!(retried.retried == 1, "row {id} was given up: {retried:?}");
-        self.seen("a blob that was given up is tried again");
+        self.seen("a blob that was given up is retried");
         let row = self.rows().get(&id).cloned();
         let waits_anew = row.as_ref().is_some_and(|row| row.retry_count == 0) && self.rows().len() == waits + 1;
         ensure!(waits_anew, "{row:?} does not wait");

@@ -5,7 +5,7 @@ use crate::utxo::configure;
 use candid::CandidType;
 use coppice_interface::*;
 use coppice_tests::blocks::id;
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::Who;
 use coppice_tests::transactions::Tx;
 use serde::de::DeserializeOwned;
@@ -88,7 +88,7 @@ pub fn spend(coppice: &Coppice, items: &[TransactionSpends]) -> u64 {
 }
 
 /// Asserts that a message stays within its budget plus one item, and dirties no more than the platform allows.
-fn within(host: &Host, what: &str) {
+fn assert_within(host: &Host, what: &str) {
     let (instructions, dirtied) = most(host, what);
     assert!(instructions < UPDATE / 10 && dirtied <= DIRTIED, "{what}: {instructions}, {dirtied}");
 }
@@ -99,26 +99,26 @@ fn batches_over_scattered_records_stay_small() {
     let (coppice, host) = tomorrow();
     configure(&coppice, UtxoSettingsChange { batch_instructions: Some(BATCH), ..Default::default() }).unwrap();
     let alert = Grant { principal: Who::Alert.principal(), role: Role::Alert };
-    coppice.operator().grant_role(&alert).told().unwrap();
+    coppice.operator().grant_role(&alert).answer().unwrap();
     let txs: Vec<Tx> = (0..RECORDS).map(wide).collect();
     host.take_executions();
     let records: Vec<UtxoCreate> = scattered(&txs).iter().map(|tx| wide_record(tx, None)).collect();
     assert!(create(&coppice, &records) >= 2);
-    within(&host, "creating");
+    assert_within(&host, "creating");
     // The items that are not processed also take heap.
     let nothing = UtxoCreate { source: TransactionSource::Raw(ByteBuf::new()), ..records[0].clone() };
     let others = (RECORDS..RECORDS + 3_000).map(|salt| wide_record(&wide(salt), None));
     let items: Vec<UtxoCreate> = others.chain(std::iter::repeat_n(nothing, 5_000)).collect();
-    let batch = coppice.producer().utxo_create(&UtxoCreateBatch { height: 10, items }).told();
+    let batch = coppice.producer().utxo_create(&UtxoCreateBatch { height: 10, items }).answer();
     assert!(batch.results.len() > 1_000 && batch.results.iter().take(3_000).all(IsOk::is_ok));
-    within(&host, "creating, with a message that is full");
+    assert_within(&host, "creating, with a message that is full");
 
     // Each output is spent by its own transaction, and then very many by one transaction.
     let txs: Vec<Tx> = scattered(&txs);
     let spender = |tx: &Tx| Txid::from(id(u64::from(tx.txid[0]) << 40 | u64::from(tx.txid[9]) << 20 | 7));
     let first = |tx: &Tx| TransactionSpends { spender: spender(tx), spends: vec![tx.spend(0, 0)] };
     spend(&coppice, &txs.iter().map(first).collect::<Vec<_>>());
-    within(&host, "spending one output each");
+    assert_within(&host, "spending one output each");
     let (one, rest) = txs.split_at(8_000);
     let last = |(vin, tx): (u32, &Tx)| tx.spend(WIDE - 1, vin);
     let by = |name: u8, txs: &[Tx]| {
@@ -126,7 +126,7 @@ fn batches_over_scattered_records_stay_small() {
         spend(&coppice, &[TransactionSpends { spender: [name; 32].into(), spends }])
     };
     by(5, one);
-    within(&host, "spending 8,000 outputs at once");
+    assert_within(&host, "spending 8,000 outputs at once");
     // The spends of one transaction are not divided, whatever they change.
     by(6, rest);
     let (instructions, _) = most(&host, "spending 12,000 outputs at once");
@@ -144,22 +144,22 @@ fn batches_over_scattered_records_stay_small() {
             items,
         };
         drive::<_, _, Answer<Vec<u32>>>(&coppice, Who::Producer, "utxo_set_mined", &mined, set);
-        within(&host, "setting mined");
+        assert_within(&host, "setting mined");
     }
     for on_longest_chain in [false, true] {
         let set = |txids| UtxoSetOnLongestChainBatch { height: 12, txids, on_longest_chain };
         drive::<_, _, Answer<()>>(&coppice, Who::Producer, "utxo_set_on_longest_chain", &ids, set);
-        within(&host, "moving to another chain and back");
+        assert_within(&host, "moving to another chain and back");
     }
     for locked in [true, false] {
         let set = |txids| UtxoSetLockedBatch { height: 12, locked, txids };
         drive::<_, _, Answer<()>>(&coppice, Who::Producer, "utxo_set_locked", &ids, set);
-        within(&host, "locking");
+        assert_within(&host, "locking");
     }
     for until in [99, 100] {
         let preserve = |txids| UtxoPreserveBatch { until, txids };
         drive::<_, _, Answer<bool>>(&coppice, Who::Producer, "utxo_preserve", &ids, preserve);
-        within(&host, "preserving");
+        assert_within(&host, "preserving");
     }
     let unspend = |tx: &Tx| Unspend {
         outpoint: tx.outpoint(0),
@@ -169,13 +169,13 @@ fn batches_over_scattered_records_stay_small() {
     let unspends: Vec<Unspend> = txs.iter().map(unspend).collect();
     let arg = |items| UtxoUnspendBatch { height: 12, items };
     drive::<_, _, Answer<bool>>(&coppice, Who::Producer, "utxo_unspend", &unspends, arg);
-    within(&host, "unspending");
+    assert_within(&host, "unspending");
     let target = |vout: Option<u32>| move |tx: &Tx| FreezeTarget { txid: tx.id(), vout, utxo_hash: None };
     let freeze = |method: &str, vout| {
         let items: Vec<FreezeTarget> = rest.iter().map(target(vout)).collect();
         let arg = |items| UtxoFreezeBatch { height: 12, items };
         drive::<_, _, Answer<u32>>(&coppice, Who::Alert, method, &items, arg);
-        within(&host, method);
+        assert_within(&host, method);
     };
     freeze("utxo_freeze", None);
     freeze("utxo_unfreeze", None);
@@ -188,10 +188,10 @@ fn batches_over_scattered_records_stay_small() {
     let items: Vec<Reassign> = rest.iter().map(reassign).collect();
     let arg = |items| UtxoReassignBatch { height: 12, items };
     drive::<_, _, Answer<u32>>(&coppice, Who::Alert, "utxo_reassign", &items, arg);
-    within(&host, "reassigning");
+    assert_within(&host, "reassigning");
     let arg = |txids| UtxoSetConflictingBatch { height: 12, txids };
     drive::<_, _, Answer<Conflict>>(&coppice, Who::Producer, "utxo_set_conflicting", &ids, arg);
-    within(&host, "marking as double spends");
+    assert_within(&host, "marking as double spends");
 }
 
 /// The largest family of double spends that one call handles: a transaction, and 2,400 that spend from it and from scattered records.
@@ -221,7 +221,7 @@ fn resolving_a_large_conflict_stays_small() {
     let (mut losers, mut spent) = (0, 0);
     loop {
         let resolved: Result<ConflictResolution, ConflictError> =
-            coppice.producer().utxo_process_conflicting(&arg).told();
+            coppice.producer().utxo_process_conflicting(&arg).answer();
         let resolved = resolved.unwrap();
         losers += resolved.losers.len();
         spent += resolved.spent;
@@ -230,5 +230,5 @@ fn resolving_a_large_conflict_stays_small() {
         }
     }
     assert_eq!((losers, spent), (1 + CHILDREN as usize, 1));
-    within(&host, "resolving a conflict");
+    assert_within(&host, "resolving a conflict");
 }

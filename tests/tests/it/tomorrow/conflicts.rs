@@ -5,7 +5,7 @@ use super::{DIRTIED, most, tomorrow};
 use crate::utxo::get;
 use coppice_host::Host;
 use coppice_interface::*;
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::Coppice;
 use coppice_tests::transactions::Tx;
 use std::collections::BTreeSet;
@@ -54,9 +54,9 @@ fn family() -> Family {
 
 impl Family {
     /// Asserts that the root's outputs cannot be spent any more, and that descendants of marked transactions are marked.
-    fn is_right(&self, marked: &BTreeSet<[u8; 32]>) {
+    fn check_marks(&self, marked: &BTreeSet<[u8; 32]>) {
         let thief = TransactionSpends { spender: [9; 32].into(), spends: vec![self.root.spend(0, 0)] };
-        let refused = self.coppice.producer().utxo_spend(&UtxoSpendBatch { height: 12, items: vec![thief] }).told();
+        let refused = self.coppice.producer().utxo_spend(&UtxoSpendBatch { height: 12, items: vec![thief] }).answer();
         let error = &refused.results[0].as_ref().unwrap_err()[0].error;
         assert_eq!(*error, UtxoSpendError::Conflicting);
         let first = self.chain.iter().position(|tx| marked.contains(&tx.txid)).unwrap_or(self.chain.len());
@@ -66,7 +66,7 @@ impl Family {
         assert!(first == self.chain.len() || at(first));
     }
 
-    fn within(&self, what: &str) {
+    fn assert_within(&self, what: &str) {
         let (instructions, dirtied) = most(&self.host, what);
         assert!(instructions < 20_000_000_000 && dirtied <= DIRTIED, "{what}: {instructions}, {dirtied}");
     }
@@ -85,7 +85,7 @@ fn a_double_spend_with_100_000_descendants_is_marked_in_slices() {
     let family = family();
     let mut marked = BTreeSet::new();
     let arg = UtxoSetConflictingBatch { height: 12, txids: vec![family.root.id()] };
-    let mark = || family.coppice.producer().utxo_set_conflicting(&arg).told().results.remove(0).unwrap();
+    let mark = || family.coppice.producer().utxo_set_conflicting(&arg).answer().results.remove(0).unwrap();
     for slice in 0.. {
         let done: Conflict = mark();
         assert_eq!(slice == 0, done.marked.first() == Some(&family.root.id()));
@@ -93,9 +93,9 @@ fn a_double_spend_with_100_000_descendants_is_marked_in_slices() {
             assert!(marked.insert(txid), "marked twice");
         }
         assert!(!done.marked.is_empty(), "a slice without progress");
-        family.within("a slice");
+        family.assert_within("a slice");
         family.coppice.upgrade();
-        family.is_right(&marked);
+        family.check_marks(&marked);
         family.host.take_executions();
         if !done.has_more {
             assert!(slice > 5, "{slice}");
@@ -115,12 +115,12 @@ fn a_double_spend_with_100_000_descendants_is_beaten_in_slices() {
     let (mut marked, mut released) = (BTreeSet::new(), 0);
     let arg = UtxoProcessConflicting { height: 12, winners: vec![family.rival.id()] };
     loop {
-        let done: ConflictResolution = family.coppice.producer().utxo_process_conflicting(&arg).told().unwrap();
+        let done: ConflictResolution = family.coppice.producer().utxo_process_conflicting(&arg).answer().unwrap();
         for txid in bytes(&done.losers) {
             assert!(marked.insert(txid), "marked twice");
         }
         released += done.unspent.len();
-        family.within("a slice");
+        family.assert_within("a slice");
         family.coppice.upgrade();
         let holder = get(&family.coppice, &family.grandparent).unwrap().utxos[0].clone().unwrap();
         let rival = get(&family.coppice, &family.rival).unwrap();
@@ -130,18 +130,14 @@ fn a_double_spend_with_100_000_descendants_is_beaten_in_slices() {
         }
         // The rival takes no output before the last slice.
         assert_eq!((done.spent, &holder[32..64], rival.conflicting), (0, &family.root.txid[..], true));
-        family.is_right(&marked);
+        family.check_marks(&marked);
         family.host.take_executions();
     }
-    assert_eq!(
-        (marked.len(), released),
-        (family.all(), family.all()),
-        "each is marked, and has given back what it held"
-    );
+    assert_eq!((marked.len(), released), (family.all(), family.all()), "each is marked, and has released its outputs");
     for tx in [&family.leaves[0], &family.chain[0], family.chain.last().unwrap(), &family.root] {
         assert!(get(&family.coppice, tx).unwrap().conflicting);
     }
     assert_eq!(get(&family.coppice, &family.chain[0]).unwrap().spent_utxos, 0);
-    let refused = family.coppice.producer().utxo_process_conflicting(&arg).told().unwrap_err();
+    let refused = family.coppice.producer().utxo_process_conflicting(&arg).answer().unwrap_err();
     assert_eq!(refused.error, UtxoError::NotConflicting);
 }

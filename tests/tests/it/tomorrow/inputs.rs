@@ -6,7 +6,7 @@ use crate::utxo::get;
 use coppice_host::Host;
 use coppice_interface::*;
 use coppice_tests::blocks::id;
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::Coppice;
 use coppice_tests::transactions::Tx;
 use std::sync::Arc;
@@ -42,19 +42,19 @@ fn family(parents: u64) -> Family {
 impl Family {
     fn mark(&self) -> Result<Conflict, UtxoError> {
         let arg = UtxoSetConflictingBatch { height: 12, txids: vec![self.holder.id()] };
-        let marked = self.coppice.producer().utxo_set_conflicting(&arg).told().results.remove(0);
-        self.within("marking");
+        let marked = self.coppice.producer().utxo_set_conflicting(&arg).answer().results.remove(0);
+        self.assert_within("marking");
         marked
     }
 
     fn win(&self) -> Result<ConflictResolution, ConflictError> {
         let arg = UtxoProcessConflicting { height: 12, winners: vec![self.rival.id()] };
-        let won = self.coppice.producer().utxo_process_conflicting(&arg).told();
-        self.within("winning");
+        let won = self.coppice.producer().utxo_process_conflicting(&arg).answer();
+        self.assert_within("winning");
         won
     }
 
-    fn within(&self, what: &str) {
+    fn assert_within(&self, what: &str) {
         let (instructions, dirtied) = most(&self.host, &format!("{what}, {} parents", self.parents.len()));
         assert!(instructions < 20_000_000_000 && dirtied <= DIRTIED, "{what}: {instructions}, {dirtied}");
     }
@@ -97,7 +97,7 @@ fn a_double_spend_of_more_parents_than_a_message_changes_is_refused_and_its_outp
         spender: Spender { txid: family.holder.id(), vin },
     };
     let items: Vec<Unspend> = (0..).zip(&family.parents).map(held).take(1).collect();
-    let freed = family.coppice.producer().utxo_unspend(&UtxoUnspendBatch { height: 12, items }).told();
+    let freed = family.coppice.producer().utxo_unspend(&UtxoUnspendBatch { height: 12, items }).answer();
     assert_eq!(freed.results, [Ok(true)]);
     let won = family.win().unwrap();
     assert_eq!((won.losers.len(), won.spent, won.has_more), (0, 1, false));

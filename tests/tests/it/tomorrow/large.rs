@@ -5,7 +5,7 @@ use super::*;
 use crate::pruner::world::{RETENTION, TICK as SECS, World};
 use crate::utxo::configure;
 use coppice_interface::*;
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::transactions::Tx;
 use serde_bytes::ByteBuf;
 
@@ -23,22 +23,22 @@ fn wide(salt: u64, outputs: usize) -> Tx {
 fn upload(coppice: &Coppice, tx: &Tx) -> Result<UtxoCreated, UtxoCreateError> {
     let producer = coppice.producer();
     let begin = BeginTransaction { txid: tx.id(), length: tx.raw.len() as u64, chunk_size: 1 << 20 };
-    producer.utxo_begin_transaction(&begin).told().unwrap();
+    producer.utxo_begin_transaction(&begin).answer().unwrap();
     for (chunk, bytes) in (0..).zip(tx.raw.chunks(1 << 20)) {
         let put = PutTransactionChunk { txid: tx.id(), chunk, bytes: ByteBuf::from(bytes) };
-        producer.utxo_put_transaction_chunk(&put).told().unwrap();
+        producer.utxo_put_transaction_chunk(&put).answer().unwrap();
     }
     let mined = MinedIn { blocks: vec![BlockRef { block_id: 10, height: 10, subtree: 0 }], on_longest_chain: true };
     let item =
         UtxoCreate { source: TransactionSource::Uploaded(tx.id()), mined: Some(mined), is_new: true, ..tx.record() };
-    let created = producer.utxo_create(&UtxoCreateBatch { height: 10, items: vec![item] }).told().results.remove(0);
+    let created = producer.utxo_create(&UtxoCreateBatch { height: 10, items: vec![item] }).answer().results.remove(0);
     if created.is_err() {
-        producer.utxo_abort_transaction(&tx.id()).told().unwrap();
+        producer.utxo_abort_transaction(&tx.id()).answer().unwrap();
     }
     created
 }
 
-fn within(host: &Host, what: &str, most_instructions: u64) {
+fn assert_within(host: &Host, what: &str, most_instructions: u64) {
     let messages = host.take_executions();
     let largest = |of: fn(&Execution) -> u64| messages.iter().map(of).max().expect("there was a message");
     let dirtied = largest(|message| message.heap_pages_written + message.stable_pages_written);
@@ -61,9 +61,9 @@ fn prune(world: &World, host: &Host, height: u32) -> u64 {
         assert!(tick < 1_000, "{:?}", world.status());
         world.coppice.pass(SECS);
         if let (1, Some(job)) = (tick, world.status().running) {
-            within(host, "ticks before an upgrade", 4_000_000_000);
+            assert_within(host, "ticks before an upgrade", 4_000_000_000);
             world.coppice.upgrade();
-            world.coppice.operator().cancel_prune_job(job.id).told().unwrap();
+            world.coppice.operator().cancel_prune_job(job.id).answer().unwrap();
             host.take_executions();
             World::scheduled(world.persisted(height + 1));
         }
@@ -72,7 +72,7 @@ fn prune(world: &World, host: &Host, height: u32) -> u64 {
             break;
         }
     }
-    within(host, "ticks", 4_000_000_000);
+    assert_within(host, "ticks", 4_000_000_000);
     world.status().totals.pages_deleted - before
 }
 
@@ -94,7 +94,7 @@ fn a_transaction_too_large_for_a_message_is_refused_and_a_smaller_one_is_deleted
                 }
                 other => panic!("{outputs} outputs, {batch} a page: {other:?}"),
             }
-            within(&host, "a refusal", UPDATE / 4);
+            assert_within(&host, "a refusal", UPDATE / 4);
             assert_eq!((world.record(&tx), world.coppice.storage().utxo.used_bytes), (None, before));
         }
         // The second record reuses the slots of the first.
@@ -102,7 +102,7 @@ fn a_transaction_too_large_for_a_message_is_refused_and_a_smaller_one_is_deleted
             let tx = wide(salt, made);
             host.take_executions();
             let created = upload(&world.coppice, &tx).unwrap();
-            within(&host, &format!("creating {made} outputs, {batch} a page"), UPDATE / 4);
+            assert_within(&host, &format!("creating {made} outputs, {batch} a page"), UPDATE / 4);
             assert_eq!(created.extra_pages, (made as u32 - 1) / batch);
             let deleted = prune(&world, &host, 10 * salt as u32 + RETENTION);
             assert_eq!((world.record(&tx), deleted), (None, u64::from(created.extra_pages)));
@@ -140,7 +140,7 @@ fn double_spends_fit_in_a_message(count: u64, common: usize, more: usize) {
             let records = some.iter().map(|tx| UtxoCreate { conflicting: true, ..tx.record() });
             create(&world.coppice, &records.collect::<Vec<_>>());
         }
-        within(&host, "entering them", UPDATE);
+        assert_within(&host, "entering them", UPDATE);
         assert_eq!(world.record(&parents[0]).unwrap().conflicting_children.len() as u64, count);
         prune(&world, &host, 10 + RETENTION);
         assert!(rivals.iter().all(|tx| world.record(tx).is_none()));

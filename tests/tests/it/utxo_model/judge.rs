@@ -2,7 +2,7 @@
 
 use coppice_interface::*;
 use coppice_model::documents::{Id, Record, Store, Verdict, hex, id};
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::Coppice;
 use coppice_tests::transactions::Tx;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ pub fn records(coppice: &Coppice, txs: &[Rc<Tx>]) -> Verdict<BTreeMap<Id, UtxoRe
         match coppice
             .anyone()
             .utxo_get(&UtxoGet { txid: tx.id(), first: 0, limit: 5_000, extra_pages_cursor: None })
-            .told()
+            .answer()
         {
             Ok(record) => drop(all.insert(tx.txid, record)),
             Err(UtxoError::TxNotFound) => {}
@@ -29,16 +29,16 @@ pub fn records(coppice: &Coppice, txs: &[Rc<Tx>]) -> Verdict<BTreeMap<Id, UtxoRe
 /// The fields that differ, one a line.
 fn differences(expected: &UtxoRecord, seen: &UtxoRecord) -> String {
     let [expected, seen] = [expected, seen].map(|record| format!("{record:#?}"));
-    let mut said = String::new();
+    let mut report = String::new();
     let lines: Vec<&str> = seen.lines().collect();
     for line in expected.lines().filter(|line| !lines.contains(line)) {
-        let _ = writeln!(said, "  model:    {}", line.trim());
+        let _ = writeln!(report, "  model:    {}", line.trim());
     }
     let lines: Vec<&str> = expected.lines().collect();
     for line in seen.lines().filter(|line| !lines.contains(line)) {
-        let _ = writeln!(said, "  canister: {}", line.trim());
+        let _ = writeln!(report, "  canister: {}", line.trim());
     }
-    said
+    report
 }
 
 fn same(expected: &Record, seen: &UtxoRecord) -> Verdict {
@@ -70,7 +70,7 @@ pub fn spendable(coppice: &Coppice, store: &Store, txs: &[Rc<Tx>], height: u32) 
         txs.iter().flat_map(|tx| (0..=tx.outputs.len() as u32).map(|vout| tx.outpoint(vout))).take(5_000).collect();
     let asked = UtxoGetSpend { height, outpoints };
     let answer =
-        coppice.anyone().utxo_get_spend(&asked).told().map_err(|error| format!("utxo_get_spend: {error:?}"))?;
+        coppice.anyone().utxo_get_spend(&asked).answer().map_err(|error| format!("utxo_get_spend: {error:?}"))?;
     for (outpoint, seen) in asked.outpoints.iter().zip(answer) {
         let record = store.records.get(&id(&outpoint.txid));
         let output = record.and_then(|record| record.output(outpoint.vout));
@@ -130,7 +130,7 @@ pub fn compare(store: &Store, seen: &BTreeMap<Id, UtxoRecord>, storage: &UtxoSto
         same(expected, seen).map_err(|why| format!("the record {name} differs:\n{why}"))?;
     }
     if let Some(id) = seen.keys().find(|id| !store.records.contains_key(*id)) {
-        return Err(format!("there is a record {}, which is none", hex(id)));
+        return Err(format!("there is an unexpected record {}", hex(id)));
     }
     let counted = [storage.records, storage.extra_pages, storage.deletable, storage.unmined, storage.preserved];
     let expected = store.counters();

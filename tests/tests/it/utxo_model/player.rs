@@ -6,7 +6,7 @@ use coppice_host::{Host, TrapPoint};
 use coppice_ic::{Backend, Reject};
 use coppice_interface::*;
 use coppice_model::documents::{Heights, Id, Rules, Run, Store, Verdict};
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who, default_arg};
 use coppice_tests::transactions::Tx;
 use std::collections::BTreeMap;
@@ -95,10 +95,10 @@ impl Player {
             max_ops_per_tick: (random.below(2) == 0).then(|| 1 + random.below(6)),
             ..UtxoPrunerSettingsChange::default()
         };
-        coppice.operator().set_pruner_settings(&change).told().map_err(|error| format!("{error:?}"))?;
+        coppice.operator().set_pruner_settings(&change).answer().map_err(|error| format!("{error:?}"))?;
         coppice.grant(Who::Alert, Role::Alert);
-        coppice.producer().set_block_assembly_state(UtxoBlockAssemblyState::Running).told();
-        let status = coppice.anyone().get_pruner_status().told();
+        coppice.producer().set_block_assembly_state(UtxoBlockAssemblyState::Running).answer();
+        let status = coppice.anyone().get_pruner_status().answer();
         Ok(Self {
             store: Store::new(rules),
             coppice,
@@ -187,7 +187,7 @@ impl Player {
 
     fn look(&mut self, may_run: bool) -> Verdict {
         let seen = judge::records(&self.coppice, &self.txs)?;
-        let status = self.coppice.anyone().get_pruner_status().told();
+        let status = self.coppice.anyone().get_pruner_status().answer();
         let runs = self.runs(&status)?;
         // Timers that a trap has lost fire after a notification, and their missed firings follow the next calls.
         let has_run = status.ticks != self.status.ticks;
@@ -203,10 +203,10 @@ impl Player {
             self.saw("a deletion", gone);
             self.saw("a preservation", preserved_more(&self.store, &before));
             if gone != deleted {
-                return Err(format!("{gone} records went, and {deleted} were counted"));
+                return Err(format!("{gone} records were deleted, and {deleted} were counted"));
             }
         } else if deleted > 0 {
-            return Err(format!("{deleted} records were counted as deleted by what is no run"));
+            return Err(format!("{deleted} records were counted as deleted without a run"));
         }
         let heights = (status.current_height, status.last_persisted_height);
         let expected = (self.store.current, self.store.persisted);
@@ -222,7 +222,7 @@ impl Player {
 
     /// The runs that made progress since the last look, by the jobs that show it.
     fn runs(&mut self, status: &UtxoPrunerStatus) -> Verdict<Vec<Run>> {
-        let mut jobs = self.coppice.anyone().list_prune_jobs(None, 12u32).told().jobs;
+        let mut jobs = self.coppice.anyone().list_prune_jobs(None, 12u32).answer().jobs;
         jobs.sort_by_key(|job| job.id);
         let mut runs = Vec::new();
         for job in jobs {
@@ -274,7 +274,7 @@ impl Player {
         if (current, safe) == (expected, to) {
             return Ok(());
         }
-        Err(format!("a job begins at {current} with {safe} as safe, to be {expected} and {to}: {job:?}"))
+        Err(format!("a job begins at {current} with {safe} as safe, expected {expected} and {to}: {job:?}"))
     }
 
     /// Lets time pass, and compares after each round.
@@ -286,11 +286,11 @@ impl Player {
             self.store.message += 1;
             self.coppice.ic.tick();
             // Most rounds have no message of the pruner; its status shows whether one did.
-            let now = self.coppice.anyone().get_pruner_status().told();
-            let said = |status: &UtxoPrunerStatus| {
+            let now = self.coppice.anyone().get_pruner_status().answer();
+            let progress = |status: &UtxoPrunerStatus| {
                 (status.ticks, status.totals, status.running.clone(), status.last_job.clone())
             };
-            if (round == 5 && !judged) || said(&now) != said(&self.status) {
+            if (round == 5 && !judged) || progress(&now) != progress(&self.status) {
                 judged = true;
                 self.judge_run()?;
             }

@@ -29,11 +29,11 @@ fn items<A, T: PartialEq + std::fmt::Debug>(
     for (number, result) in answer.results.iter().enumerate() {
         let (expected, seen) = each(player, number, result)?;
         if expected != seen {
-            return Err(format!("item {number} is answered {seen:?}, to be {expected:?}"));
+            return Err(format!("the answer to item {number} is {seen:?}, expected {expected:?}"));
         }
     }
     player.store.note_changes(&before);
-    player.saw("a batch that went over messages", u64::from(answer.remaining > 0));
+    player.saw("a batch over several messages", u64::from(answer.remaining > 0));
     player.judge()
 }
 
@@ -65,7 +65,7 @@ impl Player {
             Kind::Preserve => self.preserve(random),
             Kind::Conflict => self.conflict(random),
             Kind::Win => self.win(random),
-            Kind::Continue => self.go_on(random),
+            Kind::Continue => self.continue_open(random),
             Kind::Notify => self.notify(random),
             Kind::SetHeights => self.set_heights(random),
             Kind::Prune => self.prune(random),

@@ -213,7 +213,7 @@ impl State {
     fn win(&mut self, winner: &Txid, at: At) -> Result<ConflictResolution, ConflictError> {
         let before = self.records.clone();
         let Resolved { losers, freed, spent } = self.records.process_conflicting(winner, at)?;
-        if self.has(Fault::LetsLosersHold) {
+        if self.has(Fault::KeepsLosersSpends) {
             for (parent, vout) in &freed {
                 let hold =
                     |records: &Records| Some(records.0.get(parent)?.outputs[*vout as usize].as_ref()?.hold.clone());
@@ -275,7 +275,7 @@ impl State {
             }
             *dead = true;
             (done.removed, done.dead) = (done.removed + 1, done.dead + 1);
-            if self.has(Fault::GivesRecordsUp) {
+            if self.has(Fault::DeletesRecordsOfGivenUpBlobs) {
                 let (row, _) = self.rows.remove(id).expect("it is there");
                 self.take(&txid(&row), self.heights.current.max(1));
             }

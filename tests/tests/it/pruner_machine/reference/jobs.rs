@@ -87,7 +87,7 @@ impl State {
     /// Checks that the caller may raise the height so far, and draws the difference from the allowance.
     pub fn raised(&mut self, height: u32, persisted: bool) -> Result<(), UtxoPrunerError> {
         self.checked(height)?;
-        if self.by_operator || self.has(Fault::BelievesAnything) {
+        if self.by_operator || self.has(Fault::AcceptsAnyJump) {
             return Ok(());
         }
         let jump = self.settings.pruner.max_height_jump;
@@ -115,7 +115,7 @@ impl State {
         }
         self.drawn = (0, 0);
         self.run = None;
-        self.again = true;
+        self.recheck_kept = true;
         for state in [UtxoJobState::Running, UtxoJobState::Pending] {
             if let Some(at) = self.with(state) {
                 self.end(at, UtxoJobState::Cancelled, Some(UtxoJobEnd::HeightsSet));
@@ -141,13 +141,13 @@ impl State {
 
     /// The answer to a trigger.
     fn trigger(&mut self, height: u32, trigger: UtxoJobTrigger) -> UtxoNotifyOutcome {
-        let by_hand = trigger == UtxoJobTrigger::Manual;
-        if height <= self.processed && !by_hand {
+        let is_manual = trigger == UtxoJobTrigger::Manual;
+        if height <= self.processed && !is_manual {
             return UtxoNotifyOutcome::Processed(self.last_completed.clone());
         }
         let lower = self.has(Fault::LowerWins);
         let pending = self.pending_job().filter(|_| !lower);
-        let running = self.running_job().filter(|job| by_hand || job.current_height >= Some(height));
+        let running = self.running_job().filter(|job| is_manual || job.current_height >= Some(height));
         let open = pending.into_iter().chain(running).find(|job| height <= job.height);
         match open {
             Some(job) => UtxoNotifyOutcome::Underway(job.clone()),
@@ -180,7 +180,7 @@ impl State {
         }
         let job = match self.trigger(height, UtxoJobTrigger::Manual) {
             UtxoNotifyOutcome::Scheduled(job) | UtxoNotifyOutcome::Underway(job) => job,
-            other => panic!("an operator is answered {other:?}"),
+            other => panic!("the answer to an operator is {other:?}"),
         };
         self.tick(true);
         Ok(self.jobs[job.id as usize - 1].clone())
@@ -191,9 +191,9 @@ impl State {
         (current, self.settings.safe_height(current, persisted))
     }
 
-    pub fn tick(&mut self, by_hand: bool) {
+    pub fn tick(&mut self, is_manual: bool) {
         self.ticks += 1;
-        let switched_on = by_hand || self.settings.pruner.pruner_enabled;
+        let switched_on = is_manual || self.settings.pruner.pruner_enabled;
         if !switched_on || self.running_job().is_none() && self.pending_job().is_none() {
             return;
         }
@@ -205,7 +205,7 @@ impl State {
             }
             return;
         }
-        if self.settings.low && !by_hand && !self.has(Fault::RunsWhilePoor) {
+        if self.settings.low && !is_manual && !self.has(Fault::RunsOnLowCycles) {
             return;
         }
         let limit = self.settings.pruner.job_timeout * 1_000_000_000;
@@ -248,7 +248,7 @@ impl State {
                 (job.current_height, job.safe_height) = (Some(own.0), Some(own.1));
             }
             true => {
-                self.again &= self.settings.pruner.disable_dah_cleaner;
+                self.recheck_kept &= self.settings.pruner.disable_dah_cleaner;
                 self.end(at, UtxoJobState::Completed, None);
             }
         }

@@ -39,7 +39,7 @@ impl State {
                     None => run.phase = UtxoPrunerPhase::DeleteAtHeight,
                 },
                 UtxoPrunerPhase::DeleteAtHeight => {
-                    if self.next_old(run).is_some() && !self.has(Fault::LooksOnce) {
+                    if self.next_old(run).is_some() && !self.has(Fault::ExaminesOnce) {
                         run.walked.clear();
                         run.phase = UtxoPrunerPhase::PreserveParents;
                         continue;
@@ -49,17 +49,17 @@ impl State {
                     }
                     if let Some(txid) = self.finishing.pop_first() {
                         let pages = self.records.0[&txid].pages();
-                        let told = self.take(&txid, run.heights.0);
+                        let updated = self.take(&txid, run.heights.0);
                         self.add(counts, |counts| &mut counts.records_deleted, 1);
                         self.add(counts, |counts| &mut counts.pages_deleted, pages);
-                        self.add(counts, |counts| &mut counts.parents_updated, told);
+                        self.add(counts, |counts| &mut counts.parents_updated, updated);
                         ops -= 1;
                         continue;
                     }
                     let Some(txid) = self.next_due(run) else { return true };
                     // The record may have been made after its children were examined.
                     let cutoff = settings.cutoff(run.heights.0);
-                    let fault = self.has(Fault::LooksOnce) || self.has(Fault::SkipsPhaseOne);
+                    let fault = self.has(Fault::ExaminesOnce) || self.has(Fault::SkipsPhaseOne);
                     if !fault && self.records.parents_of_old(cutoff, |_, record| !record.deleting).contains(&txid) {
                         run.walked.clear();
                         run.phase = UtxoPrunerPhase::PreserveParents;
@@ -111,13 +111,13 @@ impl State {
         }
         let at = run.heights.1.min(run.heights.0);
         let longest = at + self.settings.utxo.block_height_retention.max(1);
-        let again = self.again && !self.has(Fault::WaitsForEver);
+        let again = self.recheck_kept && !self.has(Fault::NeverRechecksKept);
         due.retain(|txid| {
             let kept = self.kept.get(txid).filter(|(_, due)| *due == self.records.0[txid].delete_at_height);
             kept.is_none_or(|(key, _)| *key <= at || again && *key > longest)
         });
         due.sort_by_key(|txid| self.records.0[txid].delete_at_height);
-        if self.has(Fault::LeavesOne) {
+        if self.has(Fault::LeavesOneRecord) {
             due.pop();
         }
         due.into_iter().find(|txid| !run.passed.contains(txid))
@@ -130,7 +130,7 @@ impl State {
         if self.settings.pruner.utxo_defensive_enabled && !self.has(Fault::IsNotDefensive) {
             ops += record.holds().count() as i64;
             let retention = self.settings.utxo.block_height_retention;
-            let trusted = if self.has(Fault::TrustsTheAbsent) { Spent::ByNone } else { Spent::Stably };
+            let trusted = if self.has(Fault::TrustsAbsentSpenders) { Spent::ByNone } else { Spent::Stably };
             let spenders = record.holds().map(|hold| self.records.spender(hold, current, retention));
             let mut unstable = spenders.filter(|(spent, _)| *spent != Spent::Stably && *spent != trusted);
             if let Some((spent, lacks)) = unstable.next() {
@@ -147,7 +147,7 @@ impl State {
         let going = self.rows.values().filter_map(|(row, _)| Some((&row.blob_key, row.txid.as_ref()?)));
         let named: Vec<_> = going.map(|(key, _)| key.clone()).collect();
         if let Some(blob) = record.blob.as_ref().filter(|blob| !named.contains(&blob.blob_key))
-            && !self.has(Fault::DoesNotWait)
+            && !self.has(Fault::DeletesBeforeTheBlob)
         {
             let row = BlobDeletion {
                 id: self.next_row,
@@ -165,27 +165,27 @@ impl State {
             self.add(counts, |counts| &mut counts.records_deleting, 1);
             return ops;
         }
-        let told = self.take(txid, current);
+        let updated = self.take(txid, current);
         self.add(counts, |counts| &mut counts.records_deleted, 1);
         self.add(counts, |counts| &mut counts.pages_deleted, record.pages());
-        self.add(counts, |counts| &mut counts.parents_updated, told);
+        self.add(counts, |counts| &mut counts.parents_updated, updated);
         ops + record.pages() as i64 + record.inputs.len() as i64
     }
 
     /// Removes a record.
     pub fn take(&mut self, txid: &Txid, height: u32) -> u64 {
         let at = At { height, retention: self.settings.utxo.block_height_retention, most: height };
-        let many = self.has(Fault::TellsAThousand) && self.records.0[txid].is_large();
-        if !self.has(Fault::TellsNobody) && !many {
+        let many = self.has(Fault::UpdatesAThousandParents) && self.records.0[txid].is_large();
+        if !self.has(Fault::UpdatesNoParents) && !many {
             return self.records.remove(txid, at);
         }
         let before = self.records.clone();
-        let told = self.records.remove(txid, at);
+        let updated = self.records.remove(txid, at);
         let from = if many { 1_000 } else { 0 };
         for (txid, record) in &mut self.records.0 {
             let outputs = record.outputs.iter_mut().zip(&before.0[txid].outputs);
             outputs.skip(from).for_each(|(output, before)| output.clone_from(before));
         }
-        told
+        updated
     }
 }

@@ -6,7 +6,7 @@ use super::items;
 use coppice_interface::*;
 use coppice_model::documents::{Verdict, hex};
 use coppice_tests::blocks::id;
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::coppice::Who;
 
 impl Player {
@@ -39,7 +39,7 @@ impl Player {
         let call = UtxoFreezeBatch { height, items: targets };
         let answer = self.call(|coppice| {
             let alert = coppice.by(Who::Alert);
-            if freeze { alert.utxo_freeze(&call).heard() } else { alert.utxo_unfreeze(&call).heard() }
+            if freeze { alert.utxo_freeze(&call).try_answer() } else { alert.utxo_unfreeze(&call).try_answer() }
         })?;
         let Some(answer) = answer else { return Ok(()) };
         items(self, call.items.len(), &answer, |player, number, result| {
@@ -69,7 +69,7 @@ impl Player {
         let item = Reassign { outpoint, utxo_hash: old, new_utxo_hash: new };
         self.note(format!("  utxo_reassign at {height}: {}:{}", hex(&item.outpoint.txid), item.outpoint.vout));
         let call = UtxoReassignBatch { height, items: vec![item] };
-        let answer = self.call(|coppice| coppice.by(Who::Alert).utxo_reassign(&call).heard())?;
+        let answer = self.call(|coppice| coppice.by(Who::Alert).utxo_reassign(&call).try_answer())?;
         let Some(answer) = answer else { return Ok(()) };
         items(self, 1, &answer, |player, _, result| {
             let expected = player.store.reassign(height, &call.items[0]);

@@ -5,7 +5,7 @@ use super::super::player::Player;
 use super::{items, names};
 use coppice_interface::*;
 use coppice_model::documents::{Verdict, hex};
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::transactions::Tx;
 use std::rc::Rc;
 
@@ -28,7 +28,7 @@ impl Player {
         self.note(format!(
             "  utxo_set_mined at {height}: block {block_id} of {block_height}, on_longest_chain {on_longest_chain}, unset {unset}: {txids:?}"
         ));
-        let answer = self.call(|coppice| coppice.producer().utxo_set_mined(&call).heard())?;
+        let answer = self.call(|coppice| coppice.producer().utxo_set_mined(&call).try_answer())?;
         let Some(answer) = answer else { return Ok(()) };
         items(self, call.items.len(), &answer, |player, number, result| {
             Ok((player.store.set_mined(&call, &call.items[number]), result.clone()))
@@ -89,7 +89,7 @@ impl Player {
         let on_longest_chain = random.below(2) == 0;
         self.note(format!("  utxo_set_on_longest_chain at {height}: {on_longest_chain} {}", names(&txids)));
         let call = UtxoSetOnLongestChainBatch { height, txids, on_longest_chain };
-        let answer = self.call(|coppice| coppice.producer().utxo_set_on_longest_chain(&call).heard())?;
+        let answer = self.call(|coppice| coppice.producer().utxo_set_on_longest_chain(&call).try_answer())?;
         let Some(answer) = answer else { return Ok(()) };
         items(self, call.txids.len(), &answer, |player, number, result| {
             let expected = player.store.set_on_longest_chain(height, &call.txids[number], on_longest_chain);
@@ -103,7 +103,7 @@ impl Player {
         let locked = random.below(3) == 0;
         self.note(format!("  utxo_set_locked at {height}: {locked} {}", names(&txids)));
         let call = UtxoSetLockedBatch { height, locked, txids };
-        let answer = self.call(|coppice| coppice.producer().utxo_set_locked(&call).heard())?;
+        let answer = self.call(|coppice| coppice.producer().utxo_set_locked(&call).try_answer())?;
         let Some(answer) = answer else { return Ok(()) };
         items(self, call.txids.len(), &answer, |player, number, result| {
             Ok((player.store.set_locked(height, &call.txids[number], locked), result.clone()))
@@ -119,7 +119,7 @@ impl Player {
         let txids: Vec<Txid> = self.some(random, 3).iter().map(|tx| tx.id()).collect();
         self.note(format!("  utxo_preserve until {until}: {}", names(&txids)));
         let call = UtxoPreserveBatch { until, txids };
-        let answer = self.call(|coppice| coppice.producer().utxo_preserve(&call).heard())?;
+        let answer = self.call(|coppice| coppice.producer().utxo_preserve(&call).try_answer())?;
         let Some(answer) = answer else { return Ok(()) };
         items(self, call.txids.len(), &answer, |player, number, result| {
             Ok((player.store.preserve(until, &call.txids[number]), result.clone()))

@@ -6,7 +6,7 @@ use super::items;
 use coppice_interface::*;
 use coppice_model::documents::{Id, Verdict, hex};
 use coppice_tests::blocks::id;
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::transactions::Tx;
 use std::rc::Rc;
 
@@ -24,8 +24,8 @@ impl Player {
             ));
         }
         let from = self.coppice.ic.now();
-        let answer =
-            self.call(|coppice| coppice.producer().utxo_create(&UtxoCreateBatch { height, items: created }).heard())?;
+        let answer = self
+            .call(|coppice| coppice.producer().utxo_create(&UtxoCreateBatch { height, items: created }).try_answer())?;
         let Some(answer) = answer else { return Ok(()) };
         let moment = (from, self.coppice.ic.now());
         for (tx, _) in &made {

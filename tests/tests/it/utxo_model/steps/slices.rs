@@ -5,7 +5,7 @@ use super::super::player::{Open, Player};
 use super::names;
 use coppice_interface::*;
 use coppice_model::documents::{Id, Verdict, hex};
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::transactions::Tx;
 use std::rc::Rc;
 
@@ -29,9 +29,9 @@ impl Player {
             self.note(format!("  utxo_set_conflicting at {height}: {}", hex(&tx.txid)));
             let call = UtxoSetConflictingBatch { height, txids: vec![tx.id()] };
             let hasty = self.hasten(random);
-            let answer = self.call(|coppice| coppice.producer().utxo_set_conflicting(&call).heard())?;
+            let answer = self.call(|coppice| coppice.producer().utxo_set_conflicting(&call).try_answer())?;
             let Some(answer) = answer else { continue };
-            let [result] = &answer.results[..] else { return Err(format!("one item is answered {answer:?}")) };
+            let [result] = &answer.results[..] else { return Err(format!("the answer to one item is {answer:?}")) };
             if hasty && *result == Err(UtxoError::TooMuchWork) {
                 self.saw("a slice that nothing fits", 1);
                 self.judge()?;
@@ -79,7 +79,7 @@ impl Player {
             let call = UtxoProcessConflicting { height, winners: winners.iter().map(Txid::from).collect() };
             self.note(format!("  utxo_process_conflicting at {height}: {}", names(&call.winners)));
             let hasty = self.hasten(random);
-            let answer = self.call(|coppice| coppice.producer().utxo_process_conflicting(&call).heard())?;
+            let answer = self.call(|coppice| coppice.producer().utxo_process_conflicting(&call).try_answer())?;
             let Some(answer) = answer else { continue };
             self.note(match &answer {
                 Ok(done) => {
@@ -115,7 +115,7 @@ impl Player {
         Ok(())
     }
 
-    pub(super) fn go_on(&mut self, random: &mut Random) -> Verdict {
+    pub(super) fn continue_open(&mut self, random: &mut Random) -> Verdict {
         if self.open.is_empty() {
             return Ok(());
         }

@@ -5,7 +5,7 @@ use super::super::player::Player;
 use super::items;
 use coppice_interface::*;
 use coppice_model::documents::{Id, Verdict, hex};
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 use coppice_tests::transactions::Tx;
 use std::rc::Rc;
 
@@ -22,13 +22,13 @@ impl Player {
         }
         let sent = batch.clone();
         let answer =
-            self.call(|coppice| coppice.producer().utxo_spend(&UtxoSpendBatch { height, items: sent }).heard())?;
+            self.call(|coppice| coppice.producer().utxo_spend(&UtxoSpendBatch { height, items: sent }).try_answer())?;
         let Some(answer) = answer else { return Ok(()) };
         items(self, batch.len(), &answer, |player, number, result| {
             let expected = player.store.spend(height, &batch[number]);
             for refused in expected.as_ref().err().into_iter().flatten() {
                 player.saw("a refused spend", 1);
-                player.saw("a spend by what was pruned", u64::from(refused.error == UtxoSpendError::InvalidSpend));
+                player.saw("a spend by a pruned transaction", u64::from(refused.error == UtxoSpendError::InvalidSpend));
             }
             Ok((expected, result.clone()))
         })
@@ -92,7 +92,7 @@ impl Player {
             ));
         }
         let sent = UtxoUnspendBatch { height, items: batch.clone() };
-        let answer = self.call(|coppice| coppice.producer().utxo_unspend(&sent).heard())?;
+        let answer = self.call(|coppice| coppice.producer().utxo_unspend(&sent).try_answer())?;
         let Some(answer) = answer else { return Ok(()) };
         items(self, batch.len(), &answer, |player, number, result| {
             Ok((player.store.unspend(height, &batch[number]), result.clone()))

@@ -5,7 +5,7 @@ use super::super::player::Player;
 use coppice_host::TrapPoint;
 use coppice_interface::*;
 use coppice_model::documents::Verdict;
-use coppice_tests::client::Told;
+use coppice_tests::client::Answered;
 
 impl Player {
     pub(super) fn notify(&mut self, random: &mut Random) -> Verdict {
@@ -17,9 +17,9 @@ impl Player {
         let answer = self.call(|coppice| {
             let producer = coppice.producer();
             if persisted {
-                producer.notify_block_persisted(height).heard()
+                producer.notify_block_persisted(height).try_answer()
             } else {
-                producer.notify_block(height, mined_set).heard()
+                producer.notify_block(height, mined_set).try_answer()
             }
         })?;
         let Some(answer) = answer else { return Ok(()) };
@@ -37,12 +37,12 @@ impl Player {
         let processed = persisted.unwrap_or(current).saturating_sub(random.below(10) as u32);
         let heights = UtxoSetHeights { current, persisted, processed };
         self.note(format!("  set_heights {heights:?}"));
-        let Some(answer) = self.call(|coppice| coppice.operator().set_heights(&heights).heard())? else {
+        let Some(answer) = self.call(|coppice| coppice.operator().set_heights(&heights).try_answer())? else {
             return Ok(());
         };
         let set = answer.map_err(|error| format!("{heights:?} is refused: {error:?}"))?;
         if set.heights != heights {
-            return Err(format!("{heights:?} is answered {:?}", set.heights));
+            return Err(format!("the answer to {heights:?} is {:?}", set.heights));
         }
         (self.store.current, self.store.persisted) = (current, persisted);
         self.judge_run()
@@ -57,7 +57,9 @@ impl Player {
         };
         self.note(format!("  prune_utxos {height}"));
         let assembly = self.status().block_assembly;
-        let Some(answer) = self.call(|coppice| coppice.operator().prune_utxos(height).heard())? else { return Ok(()) };
+        let Some(answer) = self.call(|coppice| coppice.operator().prune_utxos(height).try_answer())? else {
+            return Ok(());
+        };
         let current = self.store.current;
         // The documents do not define which of several reasons is named.
         let reasons = [
@@ -68,9 +70,9 @@ impl Player {
         let expected: Vec<_> = reasons.into_iter().filter(|(is, _)| *is).map(|(_, error)| error).collect();
         let is = answer.as_ref().err().map_or(expected.is_empty(), |error| expected.contains(error));
         if !is {
-            return Err(format!("answered {answer:?}, to be refused with one of {expected:?}"));
+            return Err(format!("the answer is {answer:?}, expected a refusal with one of {expected:?}"));
         }
-        self.saw("a run by hand", u64::from(answer.is_ok()));
+        self.saw("a manual run", u64::from(answer.is_ok()));
         self.judge_run()
     }
 
@@ -78,7 +80,9 @@ impl Player {
         let open = self.status().running.as_ref().or(self.status().pending.as_ref()).map(|job| job.id);
         let id = open.unwrap_or(1);
         self.note(format!("  cancel_prune_job {id}"));
-        let Some(answer) = self.call(|coppice| coppice.operator().cancel_prune_job(id).heard())? else { return Ok(()) };
+        let Some(answer) = self.call(|coppice| coppice.operator().cancel_prune_job(id).try_answer())? else {
+            return Ok(());
+        };
         match (open, answer) {
             (Some(_), Ok(_)) => self.saw("a cancelled job", 1),
             (None, Err(UtxoPrunerError::NotOpen)) => {}
@@ -91,7 +95,7 @@ impl Player {
         let running = random.below(3) > 0;
         let state = if running { UtxoBlockAssemblyState::Running } else { UtxoBlockAssemblyState::NotRunning };
         self.note(format!("  set_block_assembly_state {state:?}"));
-        self.call(|coppice| coppice.producer().set_block_assembly_state(state).heard())?;
+        self.call(|coppice| coppice.producer().set_block_assembly_state(state).try_answer())?;
         self.judge_run()
     }
 
@@ -108,7 +112,9 @@ impl Player {
         self.note(format!("  block_height_retention {retention}, max_ops_per_tick {ops}, job_timeout {timeout}"));
         let utxo = UtxoSettingsChange { block_height_retention: Some(retention), ..UtxoSettingsChange::default() };
         let change = ConfigChange { utxo: Some(utxo), ..ConfigChange::default() };
-        let Some(answer) = self.call(|coppice| coppice.operator().set_config(&change).heard())? else { return Ok(()) };
+        let Some(answer) = self.call(|coppice| coppice.operator().set_config(&change).try_answer())? else {
+            return Ok(());
+        };
         answer.map_err(|error| format!("{error:?}"))?;
         self.store.rules.retention = retention;
         self.store.rules.unmined = retention / 2;
@@ -123,7 +129,7 @@ impl Player {
             job_timeout: timeout,
             ..UtxoPrunerSettingsChange::default()
         };
-        let answer = self.call(|coppice| coppice.operator().set_pruner_settings(&change).heard())?;
+        let answer = self.call(|coppice| coppice.operator().set_pruner_settings(&change).try_answer())?;
         answer.transpose().map_err(|error| format!("{error:?}"))?;
         self.judge_run()
     }
@@ -152,11 +158,11 @@ impl Player {
     pub fn end(&mut self) -> Verdict {
         self.trap = None;
         self.note("the end".into());
-        self.coppice.producer().set_block_assembly_state(UtxoBlockAssemblyState::Running).told();
+        self.coppice.producer().set_block_assembly_state(UtxoBlockAssemblyState::Running).answer();
         self.set_pace(50, None)?;
         self.tip = self.tip.max(self.store.current) + 12;
         let height = self.tip;
-        let answer = self.call(|coppice| coppice.producer().notify_block_persisted(height).heard())?;
+        let answer = self.call(|coppice| coppice.producer().notify_block_persisted(height).try_answer())?;
         answer.transpose().map_err(|error| format!("{error:?}"))?;
         self.store.current = self.store.current.max(height);
         self.store.persisted = self.store.persisted.max(Some(height));
@@ -167,12 +173,12 @@ impl Player {
                 return Ok(());
             }
             // A producer's next call wakes a timer that a trap has lost (`docs/design.md` 4). Nothing else loses a timer.
-            let problems = self.coppice.anyone().health().told().problems;
+            let problems = self.coppice.anyone().health().answer().problems;
             if problems.iter().any(|problem| problem.code == ProblemCode::TimerOverdue) {
                 if !self.has_trapped() {
                     return Err("a timer is overdue, and nothing has trapped".into());
                 }
-                let answer = self.call(|coppice| coppice.producer().notify_block_persisted(height).heard())?;
+                let answer = self.call(|coppice| coppice.producer().notify_block_persisted(height).try_answer())?;
                 answer.transpose().map_err(|error| format!("{error:?}"))?;
                 self.judge_run()?;
             }

@@ -14,7 +14,7 @@ use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Everything that is seen of the canister at one moment.
-pub struct Sight {
+pub struct View {
     pub records: BTreeMap<Txid, UtxoRecord>,
     pub status: UtxoPrunerStatus,
     /// Waiting and running jobs, then ended ones, the last first.
@@ -55,18 +55,18 @@ impl<'a> Replies<'a> {
     ) -> Outcome<R> {
         let reply = self.coppice.ic.query(self.coppice.id, Who::Anonymous.principal(), method, arg.clone());
         let reply = reply.map_err(|reject| format!("{method}: {reject:?}"))?;
-        if let Some((before, said)) = self.known.get(&(method, arg.clone()))
+        if let Some((before, decoded)) = self.known.get(&(method, arg.clone()))
             && *before == reply
         {
-            return Ok(said.downcast_ref::<R>().expect("of the same type").clone());
+            return Ok(decoded.downcast_ref::<R>().expect("of the same type").clone());
         }
-        let said: R = decode_one(&reply).map_err(|error| format!("{method}: {error}"))?;
-        self.known.insert((method, arg), (reply, Box::new(said.clone())));
-        Ok(said)
+        let decoded: R = decode_one(&reply).map_err(|error| format!("{method}: {error}"))?;
+        self.known.insert((method, arg), (reply, Box::new(decoded.clone())));
+        Ok(decoded)
     }
 
     /// Queries everything.
-    pub fn look(mut self, family: &Family) -> Outcome<Sight> {
+    pub fn look(mut self, family: &Family) -> Outcome<View> {
         let mut records = BTreeMap::new();
         for one in &family.all {
             match self.ask_with::<Result<UtxoRecord, UtxoError>>("utxo_get", one.get.clone())? {
@@ -78,7 +78,7 @@ impl<'a> Replies<'a> {
         let pending: Vec<BlobDeletion> =
             self.ask("get_pending_blob_deletions", (u32::MAX, 0u32, None::<Vec<BlobSelector>>))?;
         ensure!(pending.is_sorted_by_key(|row| row.delete_at_height), "blobs are not by height: {pending:?}");
-        Ok(Sight {
+        Ok(View {
             records,
             status: self.ask("get_pruner_status", ())?,
             jobs: self.jobs()?,
@@ -135,7 +135,7 @@ struct Shown {
     frozen: bool,
 }
 
-impl Sight {
+impl View {
     /// Reports a difference between the view and the model.
     pub fn differs(&self, records: &Records, family: &Family) -> Outcome {
         for one in &family.all {
@@ -146,11 +146,11 @@ impl Sight {
                 (None, Some(_)) => return Err(format!("{name} is lost")),
                 // Nothing else is promised for a record that is being deleted.
                 (Some(seen), Some(record)) if record.deleting => {
-                    ensure!(seen.being_deleted, "{name} is going, and does not say so: {seen:?}");
+                    ensure!(seen.being_deleted, "{name} is in deletion, and is not shown so: {seen:?}");
                 }
                 (Some(seen), Some(record)) => {
                     let [seen, expected] = [seen, &record.shown(txid)].map(|one| shown(one, records, family));
-                    ensure!(seen == expected, "{name}\nis           {seen:?}\nand ought be {expected:?}");
+                    ensure!(seen == expected, "{name}\nis       {seen:?}\nexpected {expected:?}");
                 }
             }
         }
@@ -158,7 +158,7 @@ impl Sight {
     }
 }
 
-impl Sight {
+impl View {
     /// Compares the counters with the model, unless a record is being deleted.
     pub fn counts(&self, records: &Records, fillers: Fillers) -> Outcome {
         let all = || records.0.values();
@@ -177,7 +177,7 @@ impl Sight {
             Some(records.1).filter(|height| *height > 0),
         );
         let what = "(records, pages, deletable, unmined, preserved, pruned height)";
-        ensure!(shown == expected, "{what} are {shown:?}, and ought be {expected:?}");
+        ensure!(shown == expected, "{what} are {shown:?}, expected {expected:?}");
         Ok(())
     }
 }

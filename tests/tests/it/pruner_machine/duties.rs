@@ -5,8 +5,8 @@ use super::Outcome;
 use super::jobs::Progress;
 use super::kept::{Kept, Verdicts};
 use super::machine::Machine;
-use super::sight::Sight;
 use super::tick::{Done, Run, Scope};
+use super::view::View;
 use coppice_interface::*;
 use coppice_model::ensure;
 use coppice_model::records::{Records, Settings, Spent, Txid};
@@ -35,60 +35,60 @@ impl Tick<'_> {
 }
 
 impl Machine {
-    pub fn dues(&mut self, tick: &Tick, sight: &Sight) -> Outcome {
+    pub fn check_duties(&mut self, tick: &Tick, view: &View) -> Outcome {
         if tick.timer && self.settings.pruner.pruner_enabled {
-            self.goes_on(sight)?;
+            self.check_progress(view)?;
         }
-        self.parents_are_preserved(tick)?;
-        self.late_parents_are_preserved(tick)?;
+        self.check_parents_preserved(tick)?;
+        self.check_late_parents_preserved(tick)?;
         let now = self.verdicts(tick.before, tick.scope, tick.done);
         let mut verdicts = self.run.as_ref().map_or(BTreeMap::new(), |run| run.verdicts.clone());
         for (txid, more) in &now {
             verdicts.entry(*txid).or_default().extend(more);
         }
         let kept_before = self.run.as_ref().map_or(&self.kept_until, |run| &run.kept_before).clone();
-        self.nothing_is_left(tick, &verdicts, &kept_before)?;
+        self.check_run_is_complete(tick, &verdicts, &kept_before)?;
         if tick.completed().next().is_none() {
-            self.keeps(&now, |_| false);
+            self.remember_kept(&now, |_| false);
         }
-        self.counts_are_right(tick)?;
-        self.run_goes_on(tick, sight, verdicts, kept_before);
+        self.check_counts(tick)?;
+        self.update_run(tick, view, verdicts, kept_before);
         Ok(())
     }
 
     /// Checks that a tick of an enabled pruner makes progress if there is work.
-    fn goes_on(&mut self, sight: &Sight) -> Outcome {
-        let before = &self.sight.as_ref().expect("the history has begun").status;
-        let now = &sight.status;
+    fn check_progress(&mut self, view: &View) -> Outcome {
+        let before = &self.view.as_ref().expect("the history has begun").status;
+        let now = &view.status;
         // A trap may have lost the timer, and later ticks do less.
-        if self.stormy || self.coppice.ic.now() < before.next_tick {
+        if self.has_trapped || self.coppice.ic.now() < before.next_tick {
             return Ok(());
         }
         if !self.running {
             ensure!(now.running.is_none(), "the block assembly is stopped, and a job runs: {:?}", now.running);
             let height = before.running.as_ref().or(before.pending.as_ref()).map(|job| job.height);
             let pending = now.pending.as_ref().map(|job| job.height);
-            ensure!(pending >= height, "{height:?} was to be done, and {pending:?} waits");
+            ensure!(pending >= height, "the job for {height:?} must wait, and {pending:?} waits");
             return Ok(());
         }
         if self.settings.low {
             let same = now.running == before.running && now.pending == before.pending;
-            ensure!(same, "cycles are low, and a tick went on: {:?}, {:?}", now.running, now.pending);
+            ensure!(same, "cycles are low, and a tick continued: {:?}, {:?}", now.running, now.pending);
             self.seen("a tick while cycles are low");
             return Ok(());
         }
         if let Some(job) = &before.running {
             let went_on = now.running.as_ref().is_none_or(|now| now.id != job.id || now.ticks > job.ticks);
-            ensure!(went_on, "a tick went by, and the job did nothing: {job:?}");
+            ensure!(went_on, "the job made no progress in a tick: {job:?}");
         } else if let Some(job) = &before.pending {
             let waits = now.pending.as_ref().is_some_and(|now| now.id == job.id);
-            ensure!(!waits, "a tick went by, and the job was not begun: {job:?}");
+            ensure!(!waits, "a tick did not begin the job: {job:?}");
         }
         Ok(())
     }
 
     /// Checks that phase 1 has preserved every parent, if it was done in this tick, or if a record was deleted since.
-    fn parents_are_preserved(&mut self, tick: &Tick) -> Outcome {
+    fn check_parents_preserved(&mut self, tick: &Tick) -> Outcome {
         let Some(job) = tick.last() else { return Ok(()) };
         let behind = job.state == UtxoJobState::Completed || job.phase > UtxoPrunerPhase::PreserveParents;
         // A job that ended otherwise may have done nothing in this tick: its phase is that of an earlier tick.
@@ -106,27 +106,27 @@ impl Machine {
             let Ok(record) = self.records.get(parent) else { continue };
             let kept = record.preserve_until.is_some_and(|until_now| until_now >= least);
             let name = self.family.name(parent);
-            if tick.scope.by_hand.contains(parent) && !kept {
+            if tick.scope.set_by_operation.contains(parent) && !kept {
                 self.seen("excused: a parent that was made or preserved in the middle of a run");
                 continue;
             }
-            let came = self.came.get(parent).is_some_and(|came| current.saturating_sub(*came) < slack.max(1));
-            ensure!(kept || came, "phase 1 has not preserved {name} until one of {until:?}: {record:?}");
-            self.seen(if kept { "a parent is preserved" } else { "excused: a parent that came late" });
+            let is_new = self.new_since.get(parent).is_some_and(|since| current.saturating_sub(*since) < slack.max(1));
+            ensure!(kept || is_new, "phase 1 has not preserved {name} until one of {until:?}: {record:?}");
+            self.seen(if kept { "a parent is preserved" } else { "excused: a new parent" });
         }
         Ok(())
     }
 
     /// Checks that a run that has deleted a record, or is done, has preserved the parents of transactions that became old and unmined in
     /// the middle of it.
-    fn late_parents_are_preserved(&mut self, tick: &Tick) -> Outcome {
+    fn check_late_parents_preserved(&mut self, tick: &Tick) -> Outcome {
         let deleted = !tick.done.gone.is_empty() || !tick.done.going.is_empty();
         if !deleted && tick.completed().next().is_none() {
             return Ok(());
         }
         let until = tick.scope.preserves_until();
         let least = until.iter().min().copied().unwrap_or(0);
-        for parent in tick.scope.preserved_late(tick.before).difference(&tick.scope.by_hand) {
+        for parent in tick.scope.preserved_late(tick.before).difference(&tick.scope.set_by_operation) {
             let Ok(record) = self.records.get(parent) else { continue };
             let kept = record.preserve_until.is_some_and(|until_now| until_now >= least);
             let name = self.family.name(parent);
@@ -150,7 +150,7 @@ impl Machine {
 
     /// Checks that a run that is done has ended every preservation up to its height, and deleted every record that was due when it began,
     /// except those that defensive mode keeps.
-    fn nothing_is_left(
+    fn check_run_is_complete(
         &mut self,
         tick: &Tick,
         verdicts: &BTreeMap<Txid, Verdicts>,
@@ -162,10 +162,13 @@ impl Machine {
             for (txid, record) in self.records.0.iter().filter(|(_, record)| retained && !record.deleting) {
                 let over = record.preserve_until.is_some_and(|until| Some(until) <= job.current_height);
                 let name = self.family.name(txid);
-                ensure!(!over || tick.scope.by_hand.contains(txid), "the preservation of {name} is over: {record:?}");
+                ensure!(
+                    !over || tick.scope.set_by_operation.contains(txid),
+                    "the preservation of {name} is over: {record:?}"
+                );
             }
             if tick.scope.settings.iter().any(|settings| settings.pruner.disable_dah_cleaner) {
-                self.keeps(verdicts, |_| false);
+                self.remember_kept(verdicts, |_| false);
                 continue;
             }
             let at = job.safe_height.min(job.current_height).unwrap_or(0);
@@ -183,11 +186,11 @@ impl Machine {
             for txid in &left {
                 let (surely_waits, may_wait) = waits(self, txid);
                 if surely_waits {
-                    self.seen("what is kept waits");
+                    self.seen("a kept record waits");
                     continue;
                 }
                 if became.contains(txid) {
-                    self.seen("what became due in the middle of a run waits");
+                    self.seen("a record that became due in the middle of a run waits");
                     continue;
                 }
                 if self.full && job.counts.external_errors > 0 && self.records.0[txid].blob.is_some() {
@@ -204,10 +207,10 @@ impl Machine {
             }
             self.seen_often("excused: kept for some blocks", excuses);
             let checks = (looked_at.len() + perhaps.len() + tick.done.gone.len()) as u64;
-            self.seen_often("what was due was looked at", checks - excuses);
+            self.seen_often("a due record was examined", checks - excuses);
             let began = |progress: &Progress| progress.after.id == job.id && progress.began();
             if tick.jobs.iter().any(began) && self.run.is_none() && tick.scope.heights.len() == 1 {
-                self.kept_are_counted(job, &looked_at, &perhaps, verdicts)?;
+                self.check_kept_counts(job, &looked_at, &perhaps, verdicts)?;
             }
             let looked_at = |txid: &Txid| looked_at.contains(txid);
             let of_left: BTreeMap<Txid, Verdicts> = verdicts
@@ -215,9 +218,9 @@ impl Machine {
                 .filter(|(txid, _)| !waits(self, txid).0)
                 .map(|(txid, of)| (*txid, of.clone()))
                 .collect();
-            self.keeps(&of_left, looked_at);
+            self.remember_kept(&of_left, looked_at);
             if !self.settings.pruner.disable_dah_cleaner {
-                self.again = false;
+                self.recheck_kept = false;
             }
         }
         Ok(())
@@ -225,7 +228,7 @@ impl Machine {
 
     /// For a run that began and ended in one tick, the kept records and their reasons are known. The counts are exact if it is known of
     /// each record whether it was examined, and because of which spender it was kept.
-    fn kept_are_counted(
+    fn check_kept_counts(
         &mut self,
         job: &UtxoPruneJob,
         looked_at: &BTreeSet<Txid>,
@@ -258,8 +261,8 @@ impl Machine {
         Ok(())
     }
 
-    fn counts_are_right(&self, tick: &Tick) -> Outcome {
-        let Done { gone, going, expired, preserved, pages, told } = tick.done;
+    fn check_counts(&self, tick: &Tick) -> Outcome {
+        let Done { gone, going, expired, preserved, pages, marked } = tick.done;
         let sum = |count: fn(&UtxoPruneCounts) -> u64| tick.jobs.iter().map(|job| job.counted(count)).sum::<u64>();
         let inputs: u64 = gone.union(going).map(|txid| tick.before.0[txid].inputs.len() as u64).sum();
         let counted = (
@@ -273,22 +276,25 @@ impl Machine {
         // A job that takes over a run may inherit its counts, too.
         let inherits = self.run.is_some() && tick.jobs.iter().any(Progress::began);
         let what = "(deleted, deleting, pages) counted";
-        ensure!(inherits || counted == expected, "{what}: {counted:?}, and it was {expected:?}");
+        ensure!(inherits || counted == expected, "{what}: {counted:?}, expected {expected:?}");
         let updated = sum(|counts| counts.parents_updated);
         let spread = self.family.has_large();
-        ensure!(inherits || spread || (*told..=inputs).contains(&updated), "{updated} outputs told, and it was {told}");
+        ensure!(
+            inherits || spread || (*marked..=inputs).contains(&updated),
+            "{updated} outputs updated, expected {marked}"
+        );
         let ended = sum(|counts| counts.preservations_expired);
-        ensure!(ended >= expired.len() as u64, "{ended} preservations expired, and it was {}", expired.len());
+        ensure!(ended >= expired.len() as u64, "{ended} preservations expired, expected {}", expired.len());
         let kept = sum(|counts| counts.parents_preserved);
-        ensure!(kept >= preserved.len() as u64, "{kept} parents preserved, and it was {}", preserved.len());
+        ensure!(kept >= preserved.len() as u64, "{kept} parents preserved, expected {}", preserved.len());
         Ok(())
     }
 
     /// Updates the model's run: the one that is under way, or was left by a job that timed out.
-    fn run_goes_on(
+    fn update_run(
         &mut self,
         tick: &Tick,
-        sight: &Sight,
+        view: &View,
         verdicts: BTreeMap<Txid, Verdicts>,
         kept_before: BTreeMap<Txid, Kept>,
     ) {
@@ -304,12 +310,12 @@ impl Machine {
         }
         if tick.jobs.iter().any(over) {
             before = None;
-            if sight.status.running.is_none() {
+            if view.status.running.is_none() {
                 return;
             }
         }
         if before.is_some() && tick.jobs.iter().any(Progress::began) {
-            self.seen("a job took another's place");
+            self.seen("a job took over a run");
         }
         let mut run = before.unwrap_or(Run {
             heights: BTreeSet::new(),
@@ -317,7 +323,7 @@ impl Machine {
             settings: Vec::new(),
             touched: BTreeSet::new(),
             became: BTreeSet::new(),
-            by_hand: BTreeSet::new(),
+            set_by_operation: BTreeSet::new(),
             late: BTreeSet::new(),
             verdicts: BTreeMap::new(),
             kept_before,
@@ -348,7 +354,7 @@ impl Machine {
         self.seen_often("a double spend was deleted", conflicting);
         self.seen_often("a record was deleted in defensive mode", defensive);
         self.seen_often("a page was deleted", done.pages);
-        self.seen_often("an output says that its spender was deleted", done.told);
+        self.seen_often("an output names a deleted spender", done.marked);
         self.seen_often("a preservation expired", done.expired.len() as u64);
         let of = |count: fn(&UtxoPruneCounts) -> u64| jobs.iter().map(|job| job.counted(count)).sum::<u64>();
         self.seen_often("kept: a spender is unmined", of(|counts| counts.skipped_child_unmined));
