@@ -62,7 +62,7 @@ const done = {
 const answers = [ok(await queue.complete_blob_deletion_batch(done)), ok(await queue.complete_blob_deletion_batch(done))];
 const over = await queue.acquire_blob_deletion_batch(wanted);
 
-const said = {
+const output = {
   individual,
   batch,
   leased: ids(lease.rows),
@@ -76,4 +76,4 @@ const plain = (_, value) => {
   if (ArrayBuffer.isView(value)) return Array.from(value);
   return typeof value === "bigint" ? Number(value) : value;
 };
-console.log(JSON.stringify(said, plain));
+console.log(JSON.stringify(output, plain));

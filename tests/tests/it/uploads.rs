@@ -177,8 +177,8 @@ fn payloads_may_end_at_or_near_a_blob_boundary() {
     let class = LOG_CLASS as usize;
     for first in [false, true] {
         let before = plain(0, 3, 0);
-        let behind = if first { 0 } else { before.receipts.len() + before.index.len() };
-        let exactly = class - behind;
+        let preceding = if first { 0 } else { before.receipts.len() + before.index.len() };
+        let exactly = class - preceding;
         for payload in [0, 1, exactly, exactly - 1, exactly + 1, class - 1, class, class + 1, 2 * class] {
             let coppice = Coppice::new();
             if !first {

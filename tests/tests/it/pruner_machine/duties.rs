@@ -90,12 +90,12 @@ impl Machine {
     /// Checks that phase 1 has preserved every parent, if it was done in this tick, or if a record was deleted since.
     fn check_parents_preserved(&mut self, tick: &Tick) -> Outcome {
         let Some(job) = tick.last() else { return Ok(()) };
-        let behind = job.state == UtxoJobState::Completed || job.phase > UtxoPrunerPhase::PreserveParents;
+        let past_phase_1 = job.state == UtxoJobState::Completed || job.phase > UtxoPrunerPhase::PreserveParents;
         // A job that ended otherwise may have done nothing in this tick: its phase is that of an earlier tick.
-        let behind = behind && matches!(job.state, UtxoJobState::Running | UtxoJobState::Completed);
+        let past_phase_1 = past_phase_1 && matches!(job.state, UtxoJobState::Running | UtxoJobState::Completed);
         let before = self.run.as_ref().map_or(UtxoPrunerPhase::PreserveParents, |run| run.phase);
         let deleted = !tick.done.gone.is_empty() || !tick.done.going.is_empty();
-        if !behind || before > UtxoPrunerPhase::PreserveParents && !deleted {
+        if !past_phase_1 || before > UtxoPrunerPhase::PreserveParents && !deleted {
             return Ok(());
         }
         // A preservation is renewed only at intervals; and a parent that was made since is preserved before it may be deleted.

@@ -242,9 +242,9 @@ pub fn history() -> impl Strategy<Value = History> {
         |(settings, running, (mut transactions, large), moves, (upgrades, traps), finale)| {
             if let Some((at, behind, outputs)) = large {
                 let at = usize::from(at) % (transactions.len() - 1);
-                let behind = 1 + usize::from(behind) % (transactions.len() - 1 - at);
+                let distance = 1 + usize::from(behind) % (transactions.len() - 1 - at);
                 transactions[at].outputs = outputs;
-                transactions[at + behind].sweeps = Some(behind as u8);
+                transactions[at + distance].sweeps = Some(distance as u8);
             }
             History { settings, running, transactions, moves, upgrades, traps, finale }
         },

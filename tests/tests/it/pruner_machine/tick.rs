@@ -278,7 +278,7 @@ impl Machine {
         let retention = settings.utxo.block_height_retention;
         ensure!(!settings.pruner.disable_dah_cleaner, "deletion is switched off");
         ensure!(record.eligible(), "it is not eligible");
-        let at_hand = |(_, safe): &(u32, u32)| record.delete_at_height.is_some_and(|height| height <= *safe);
+        let is_due = |(_, safe): &(u32, u32)| record.delete_at_height.is_some_and(|height| height <= *safe);
         // One run may end the preservation, and a next, higher run may delete the record in the same tick.
         let expires = |until: u32| {
             let deadline = scope.heights.iter().filter(|(current, _)| until <= *current).map(|(current, _)| *current);
@@ -287,7 +287,7 @@ impl Machine {
         };
         let preserved = record.preserve_until.is_some_and(|until| !expires(until));
         ensure!(!preserved, "it is preserved");
-        let due = record.preserve_until.is_some() || scope.heights.iter().any(at_hand);
+        let due = record.preserve_until.is_some() || scope.heights.iter().any(is_due);
         ensure!(due, "its height is above every safe one of {:?}", scope.heights);
         let parent = scope.surely_preserved(before).contains(txid);
         ensure!(!parent, "it is the parent of an old unmined transaction");

@@ -49,8 +49,8 @@ impl Machine {
     pub fn work(&mut self, done: u8, failed: u8, max_retries: u32) -> Outcome {
         let few: Vec<BlobDeletion> = self.coppice.anyone().get_pending_blob_deletions(self.tip, 2u32, None).answer();
         let right = |row: &BlobDeletion| self.rows().get(&row.id) == Some(row) && row.delete_at_height <= self.tip;
-        let at_hand = self.rows().values().filter(|row| row.delete_at_height <= self.tip).count();
-        ensure!(few.len() == at_hand.min(2) && few.iter().all(right), "of {:?} are given {few:?}", self.rows());
+        let due_rows = self.rows().values().filter(|row| row.delete_at_height <= self.tip).count();
+        ensure!(few.len() == due_rows.min(2) && few.iter().all(right), "of {:?} are given {few:?}", self.rows());
         let ids = |mask: u8| -> Vec<u64> {
             self.rows().keys().zip(0u32..).filter(|(_, bit)| mask >> (bit % 8) & 1 == 1).map(|(id, _)| *id).collect()
         };
