@@ -29,12 +29,13 @@ pub fn by_region(raw: &impl Memory, regions: u8) -> Vec<Vec<u64>> {
     let mut owners = vec![0; count(raw) as usize];
     raw.read(OWNERS, &mut owners);
     let mut found = vec![Vec::new(); regions.into()];
-    let mut at = address(0);
-    for owner in owners {
-        if let Some(buckets) = found.get_mut(usize::from(owner)) {
-            buckets.push(at);
+    let mut at = 0;
+    while let Some(owner) = owners.get(at) {
+        let run = owners[at..].iter().take_while(|other| *other == owner).count();
+        if let Some(buckets) = found.get_mut(usize::from(*owner)) {
+            buckets.extend((at..at + run).map(|bucket| address(bucket as u64)));
         }
-        at += BUCKET;
+        at += run;
     }
     found
 }

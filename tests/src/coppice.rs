@@ -189,7 +189,7 @@ impl Coppice {
 
     /// `export_blocks`.
     pub fn export(&self, cursor: Option<ExportCursor>, max_bytes: u64) -> Result<ExportPage, ExportError> {
-        self.anyone().export_blocks(cursor, max_bytes).told()
+        self.anyone().export_blocks(cursor, max_bytes).answer()
     }
 
     /// `get_export_status`.
@@ -220,7 +220,7 @@ impl Coppice {
 
     /// `plan_prune`.
     pub fn plan_with(&self, change: Option<PrunePolicyArg>) -> Result<PrunePlan, PruneError> {
-        self.anyone().plan_prune(change).told()
+        self.anyone().plan_prune(change).answer()
     }
 
     /// `set_prune_policy`. Returns the new policy.
@@ -257,12 +257,15 @@ impl Coppice {
 
     /// `get_transaction_location`, as block number and position.
     pub fn location(&self, id: [u8; 32]) -> Result<(u64, u32), ReadError> {
-        self.anyone().get_transaction_location(ByteBuf::from(id)).told().map(|found| (found.block_number, found.position))
+        self.anyone()
+            .get_transaction_location(ByteBuf::from(id))
+            .answer()
+            .map(|found| (found.block_number, found.position))
     }
 
     /// `find_by_index_key`.
     pub fn find(&self, key: &[u8], cursor: Option<&KeyCursor>, limit: u32) -> Result<KeyPage, KeyError> {
-        self.anyone().find_by_index_key(ByteBuf::from(key), cursor.cloned(), limit).told()
+        self.anyone().find_by_index_key(ByteBuf::from(key), cursor.cloned(), limit).answer()
     }
 
     /// All transactions with a secondary key, as block numbers and positions, from pages of `limit`.

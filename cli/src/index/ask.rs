@@ -47,7 +47,7 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
         }
         // At the head a query only needs to show that there is something new.
         let page_bytes = if by_query { self.options.page_bytes } else { 1 };
-        let said = match self.client.export_blocks(&self.cursor, page_bytes).wait() {
+        let queried = match self.client.export_blocks(&self.cursor, page_bytes).wait() {
             Err(error) if may_pass(&error) => return Err(error),
             // An answer that is not even valid Candid is treated as one that does not fit.
             queried => queried.ok(),

@@ -127,7 +127,7 @@ fn of_records(coppice: &Coppice, tx: &Tx, open: &Tx, wrong: &[u8]) -> Answers {
     let outpoints = vec![Outpoint { txid: id(), vout: 0 }];
     note(answers, "utxo_get_spend", anyone.utxo_get_spend(&UtxoGetSpend { height, outpoints }).answer());
     let cursor = UnminedCursor { created_at: 0, txid: id() };
-    note(answers, "utxo_list_unmined", anyone.utxo_list_unmined(Some(cursor), 1).told());
+    note(answers, "utxo_list_unmined", anyone.utxo_list_unmined(Some(cursor), 1).answer());
     all
 }
 
@@ -154,9 +154,9 @@ fn of_blocks(coppice: &Coppice, wrong: &[u8]) -> Answers {
     note(&mut answers, "commit_block", producer.commit_block(&of).answer());
     note(&mut answers, "ack_exported", coppice.by(Who::Exporter).ack_exported(2, &wrong()).answer());
     let cursor = ExportCursor { number: 2, hash: wrong(), segment: 3, offset: 0, rollbacks: 0 };
-    note(&mut answers, "export_blocks", anyone.export_blocks(Some(cursor), 0).told());
+    note(&mut answers, "export_blocks", anyone.export_blocks(Some(cursor), 0).answer());
     let cursor = KeyCursor { block_number: 2, block_hash: wrong(), position: 0, key: 0, newest: 2, rollbacks: 0 };
-    note(&mut answers, "find_by_index_key", anyone.find_by_index_key(ByteBuf::from(b"key"), Some(cursor), 0).told());
+    note(&mut answers, "find_by_index_key", anyone.find_by_index_key(ByteBuf::from(b"key"), Some(cursor), 0).answer());
     let reset = ResetChain { head_hash: wrong(), drop_unexported: true };
     note(&mut answers, "reset_chain", coppice.operator().reset_chain(&reset).answer());
     answers

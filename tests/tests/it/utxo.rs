@@ -250,7 +250,7 @@ fn unmined_transactions_are_listed_by_creation_time_and_id() {
     all_ok(set_mined(&coppice, 7, 1, &[&txs[3]], true));
     let (mut listed, mut cursor) = (Vec::new(), None::<UnminedCursor>);
     loop {
-        let page: UnminedPage = coppice.anyone().utxo_list_unmined(&cursor, 7u32).told().unwrap();
+        let page: UnminedPage = coppice.anyone().utxo_list_unmined(&cursor, 7u32).answer().unwrap();
         listed.extend(page.transactions);
         cursor = page.cursor;
         if cursor.is_none() {
@@ -275,7 +275,7 @@ fn more_than_a_page_of_one_second_is_listed_while_statuses_change() {
     let (mut listed, mut cursor) = (Vec::new(), None::<UnminedCursor>);
     for page in 0.. {
         assert!(page < 20, "a list that ends");
-        let found: UnminedPage = coppice.anyone().utxo_list_unmined(&cursor, 3u32).told().unwrap();
+        let found: UnminedPage = coppice.anyone().utxo_list_unmined(&cursor, 3u32).answer().unwrap();
         listed.extend(found.transactions.into_iter().map(|tx| tx.txid));
         cursor = found.cursor;
         if cursor.is_none() {

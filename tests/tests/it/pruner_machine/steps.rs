@@ -192,9 +192,9 @@ fn step() -> impl Strategy<Value = Step> {
         16 => (pick(), prop::option::of(pick())).prop_map(|(pick, by)| Step::Sweep(pick, by)),
         3 => pick().prop_map(Step::Unspend),
         10 => (pick(), prop::option::weighted(0.7, pick())).prop_map(|(pick, by)| Step::Retire(pick, by)),
-        9 => (0u8..12, any::<u16>(), first_history(), often())
+        9 => (0u8..12, any::<u16>(), first(), often())
             .prop_map(|(back, mask, unset, longest)| Step::Mine { back, mask, unset, longest }),
-        1 => (pick(), first_history()).prop_map(|(pick, locked)| Step::Lock(pick, locked)),
+        1 => (pick(), first()).prop_map(|(pick, locked)| Step::Lock(pick, locked)),
         2 => (pick(), any::<bool>()).prop_map(|(pick, is)| Step::OnLongestChain(pick, is)),
         1 => (pick(), vout()).prop_map(|(pick, vout)| Step::Freeze(pick, vout)),
         2 => (pick(), vout()).prop_map(|(pick, vout)| Step::Thaw(pick, vout)),

@@ -107,7 +107,7 @@ pub fn unmined(coppice: &Coppice, seen: &BTreeMap<Id, UtxoRecord>, limit: u32) -
     expected.sort_by_key(|one| (one.created_at, one.txid.to_vec()));
     let (mut listed, mut cursor) = (Vec::new(), None);
     loop {
-        let page = coppice.anyone().utxo_list_unmined(&cursor, limit).told();
+        let page = coppice.anyone().utxo_list_unmined(&cursor, limit).answer();
         let page = page.map_err(|error| format!("utxo_list_unmined: {error:?}"))?;
         let idle = page.transactions.is_empty() && page.cursor.is_some();
         if idle || page.transactions.len() > limit as usize || listed.len() > expected.len() {
