@@ -182,7 +182,6 @@ fn kind() -> impl Strategy<Value = Kind> {
 fn step() -> impl Strategy<Value = Step> {
     let pick = || any::<u8>().prop_map(Pick);
     let seldom = || prop_oneof![3 => Just(false), 1 => Just(true)];
-    let seldom = || prop_oneof![3 => Just(false), 1 => Just(true)];
     let often = || prop_oneof![1 => Just(false), 3 => Just(true)];
     let height = || prop_oneof![5 => Just(0i8), 3 => -8i8..0, 2 => 1i8..10];
     let vout = || prop::option::of(0u8..4);
