@@ -1,10 +1,12 @@
 //! Blocks, uploads and reads.
 
+use crate::error::{NoMemory, UploadOpen};
 use crate::{BlobPtr, BlockHash, BySegment, HeldBy};
 use candid::{CandidType, Principal};
 use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
+use thiserror::Error;
 
 /// A whole block, as `append_block` takes it.
 #[native_docs]
@@ -96,26 +98,31 @@ pub struct BlockId {
 
 /// Why a block was not appended. Nothing has changed.
 #[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
 pub enum AppendError {
     /// The number is that of another block, which is kept; a reorg is a rollback and new appends.
+    #[error("a block with another hash has this number: roll back before appending it")]
     Conflict,
     /// The number is too high.
+    #[error("the number is too high: the next block is {expected}")]
     Gap {
         /// The number that comes next.
         expected: u64,
     },
     /// The parent is not the head.
+    #[error("the parent is not the head: roll back to the common ancestor first")]
     WrongParent {
         /// The head's hash.
         expected: BlockHash,
     },
     /// The number was pruned.
+    #[error("the number was pruned; the oldest kept block is {first_available}")]
     Pruned {
         /// The oldest block that is kept.
         first_available: u64,
     },
     /// A part of the block is longer than allowed, or has more items.
+    #[error("too large: {what}; at most {limit}")]
     TooLarge {
         /// The name of the part that is too large.
         what: String,
@@ -125,6 +132,7 @@ pub enum AppendError {
     },
     /// A segment is not encoded as it should be, or is not what its SHA-256 says; also where a SHA-256 does not have 32
     /// bytes, the block's hash is empty, or the `chunk_size` of an upload is 0.
+    #[error("segment {segment} is wrong at byte {at}: {why}")]
     BadEncoding {
         /// The segment: 0 body, 1 receipts, 2 index; 0 where the hash or `chunk_size` is at fault.
         segment: u8,
@@ -134,39 +142,36 @@ pub enum AppendError {
         why: String,
     },
     /// Kept bytes have reached emergency water.
+    #[error("the chain has reached the emergency mark: {held_by}")]
     CapacityExhausted {
         /// The reason why pruning does not make room.
         held_by: HeldBy,
     },
-    /// Stable memory has reached the operator's cap (`max_stable_pages`), the platform's limit or the subnet's capacity.
-    OutOfSpace,
-    /// The balance would not pay for growing, or is below `feed_min_liquid_cycles`.
-    LowCycles {
-        /// The number of cycles that are missing.
-        missing: u128,
-    },
-    /// Growing would reserve more cycles for storage than the canister's `reserved_cycles_limit` allows.
-    ReservedCyclesLimit {
-        /// The number of cycles by which the limit would be passed.
-        missing: u128,
-    },
-    /// An upload is open: the producer who began it, or an operator, commits or aborts it. An upload that was aborted stays
-    /// open until all of it is undone: try again.
-    UploadOpen {
-        /// The producer that began it; none where that was not noted.
-        by: Option<Principal>,
-        /// The moment at which the upload expires, in Unix seconds, unless somebody goes on with it before.
-        expires_at: u64,
-    },
+    /// Memory was refused.
+    #[error(transparent)]
+    NoMemory(NoMemory),
+    /// An upload of a block is open; one that was aborted stays open until ticks have undone it.
+    #[error(transparent)]
+    UploadOpen(UploadOpen),
     /// A rollback is under way, which ticks bring to its end: try again, or call `rollback_to` once more to go on with it.
+    #[error("a rollback to block {to} is under way: try again")]
     RollbackUnderway {
         /// The block that will be the head.
         to: u64,
     },
     /// The chain was reset, and ticks still clear what it kept: try again.
+    #[error("a reset is under way ({left} blocks and blobs are left): try again")]
     ResetUnderway {
         /// Blocks and blobs that are left.
         left: u64,
+    },
+    /// A reason that this version does not name.
+    #[error("{message}")]
+    Other {
+        /// The reason as a stable word.
+        code: String,
+        /// The reason as a sentence.
+        message: String,
     },
 }
 
@@ -188,18 +193,16 @@ pub enum Commit {
 
 /// Why a step of an upload was refused. Nothing has changed.
 #[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
 pub enum UploadError {
     /// No upload is open (it may have expired).
+    #[error("no upload is open; it may have expired: begin again")]
     NoUpload,
-    /// The open upload is another producer's.
-    UploadOpen {
-        /// The producer that began the upload; none where that was not noted.
-        by: Option<Principal>,
-        /// The moment at which the upload expires, in Unix seconds, unless somebody goes on with it before.
-        expires_at: u64,
-    },
+    /// An upload of a block is open; one that was aborted stays open until ticks have undone it.
+    #[error(transparent)]
+    UploadOpen(UploadOpen),
     /// The open upload is of another block.
+    #[error("the open upload is of another block, {number}")]
     OtherUpload {
         /// The number of the block that is uploaded.
         number: u64,
@@ -207,18 +210,22 @@ pub enum UploadError {
         hash: BlockHash,
     },
     /// The upload has no chunk with this number.
+    #[error("the upload has only {chunks} chunks")]
     ChunkOutOfRange {
         /// The number of chunks that it has.
         chunks: u32,
     },
     /// The chunk does not have as many bytes as it must.
+    #[error("the chunk must have {expected} bytes")]
     WrongLength {
         /// The number of bytes that the chunk must have.
         expected: u32,
     },
     /// The chunk is there already, with other bytes.
+    #[error("the chunk is there already, with other bytes")]
     ChunkMismatch,
     /// Chunks are still to come.
+    #[error("{missing} chunks are missing, the first is {first}")]
     Incomplete {
         /// The number of chunks that are still to come.
         missing: u32,
@@ -226,11 +233,25 @@ pub enum UploadError {
         first: u32,
     },
     /// The block itself is not acceptable.
+    #[error(transparent)]
     Append(AppendError),
     /// The reserved range cannot be read or written; the upload must be aborted.
-    Damaged,
+    #[error("the upload cannot be read: abort it ({why})")]
+    Corrupt {
+        /// The reason as a sentence.
+        why: String,
+    },
     /// The upload was aborted, or has expired in the middle of its commit, and is being undone; then it is open no more.
+    #[error("the upload is being undone: try again")]
     Aborting,
+    /// A reason that this version does not name.
+    #[error("{message}")]
+    Other {
+        /// The reason as a stable word.
+        code: String,
+        /// The reason as a sentence.
+        message: String,
+    },
 }
 
 impl From<AppendError> for UploadError {
@@ -289,16 +310,19 @@ pub struct Block {
 
 /// Why something cannot be read.
 #[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
 pub enum ReadError {
     /// There is no such block, transaction or receipt.
+    #[error("there is no such block, transaction or receipt")]
     NotFound,
     /// The block was pruned.
+    #[error("the block was pruned; the oldest kept block is {first_available}")]
     Pruned {
         /// The oldest block that is kept.
         first_available: u64,
     },
     /// The answer would be longer than a reply may be; `read_segment` gives it in parts.
+    #[error("the answer would have {size} bytes, and a reply has at most {limit}: read it in parts with read_segment")]
     TooLarge {
         /// The bytes that the answer would have.
         size: u64,
@@ -306,16 +330,27 @@ pub enum ReadError {
         limit: u64,
     },
     /// A block has no segment with this number: 0 is the body, 1 the receipts, 2 the index.
+    #[error("there is no such segment: 0 is the body, 1 the receipts, 2 the index")]
     NoSuchSegment,
     /// The offset lies behind the segment's end.
+    #[error("the offset is after the end: the segment has {length} bytes")]
     OutOfRange {
         /// The bytes that the segment has.
         length: u64,
     },
     /// The block's header, or a blob of its payload, cannot be read.
+    #[error("kept data cannot be read: {why}")]
     Corrupt {
         /// The reason as a sentence.
         why: String,
+    },
+    /// A reason that this version does not name.
+    #[error("{message}")]
+    Other {
+        /// The reason as a stable word.
+        code: String,
+        /// The reason as a sentence.
+        message: String,
     },
 }
 
@@ -365,36 +400,45 @@ pub struct BlockStorage {
 
 /// Why nothing was rolled back.
 #[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
 pub enum RollbackError {
     /// There are no blocks.
+    #[error("there are no blocks")]
     Empty,
     /// The number is above the head's.
+    #[error("the number is above the head, {head}")]
     AboveHead {
         /// The head's number.
         head: u64,
     },
     /// The block was pruned, so nothing could stand on it.
+    #[error("the block was pruned; the oldest kept block is {first_available}")]
     Pruned {
         /// The oldest block that is kept.
         first_available: u64,
     },
     /// Only an admin may roll back as deep (`max_rollback_blocks`).
+    #[error("only an admin may roll back below block {lowest} (max_rollback_blocks)")]
     TooDeep {
         /// The lowest block that a producer may make the head.
         lowest: u64,
     },
-    /// An upload is open; abort it first.
-    UploadOpen {
-        /// The producer that began the upload; none where that was not noted.
-        by: Option<Principal>,
-        /// The moment at which the upload expires, in Unix seconds, unless somebody goes on with it before.
-        expires_at: u64,
-    },
+    /// An upload of a block is open; one that was aborted stays open until ticks have undone it.
+    #[error(transparent)]
+    UploadOpen(UploadOpen),
     /// A rollback that goes deeper is under way.
+    #[error("a deeper rollback, to block {to}, is under way: try again")]
     RollbackUnderway {
         /// The block that it makes the head.
         to: u64,
+    },
+    /// A reason that this version does not name.
+    #[error("{message}")]
+    Other {
+        /// The reason as a stable word.
+        code: String,
+        /// The reason as a sentence.
+        message: String,
     },
 }
 
@@ -433,32 +477,42 @@ pub struct ChainReset {
 
 /// Why the chain was not reset. Nothing has changed.
 #[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
 pub enum ResetError {
     /// There are no blocks.
+    #[error("there are no blocks")]
     Empty,
     /// The head is another block.
+    #[error("the head has another hash")]
     WrongHash {
         /// The hash of the head.
         expected: BlockHash,
     },
-    /// An upload is open; abort it first.
-    UploadOpen {
-        /// The producer that began the upload; none where that was not noted.
-        by: Option<Principal>,
-        /// The moment at which the upload expires, in Unix seconds, unless somebody goes on with it before.
-        expires_at: u64,
-    },
+    /// An upload of a block is open; one that was aborted stays open until ticks have undone it.
+    #[error(transparent)]
+    UploadOpen(UploadOpen),
     /// A rollback is under way.
+    #[error("a rollback to block {to} is under way: try again")]
     RollbackUnderway {
         /// The block that it makes the head.
         to: u64,
     },
     /// An exporter has not acknowledged all blocks: say `drop_unexported = true`.
+    #[error(
+        "the exporter {exporter} has acknowledged only blocks before {exported_before_block}: wait, or set drop_unexported"
+    )]
     NotExported {
         /// The exporter's name.
         exporter: String,
         /// The number below which the exporter has acknowledged all blocks.
         exported_before_block: u64,
+    },
+    /// A reason that this version does not name.
+    #[error("{message}")]
+    Other {
+        /// The reason as a stable word.
+        code: String,
+        /// The reason as a sentence.
+        message: String,
     },
 }

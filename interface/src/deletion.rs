@@ -2,10 +2,12 @@
 
 use super::{Metric, StoreType};
 use crate::Txid;
+use crate::error::NoMemory;
 use candid::{CandidType, Principal};
 use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
+use thiserror::Error;
 
 /// Blocks below the chain's height, or the persister's where one runs, up to which workers delete blobs if they are not told another number.
 pub const BLOB_SAFETY_WINDOW: u32 = 10;
@@ -346,20 +348,25 @@ pub struct BlobDeletionPage {
 
 /// Why something was refused. Nothing has changed.
 #[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
 pub enum BlobDeletionError {
     /// There is no row with this number.
+    #[error("there is no such row")]
     NotFound,
     /// The row is under a live lease: its holder has the say.
+    #[error("the row is leased")]
     Leased,
     /// The blob is that of a UTXO record, and goes with it.
+    #[error("the blob belongs to a UTXO record and is deleted with it")]
     HoldsRecord,
     /// A name or a token is empty.
+    #[error("{what} is empty")]
     Empty {
         /// The name of the field that is empty.
         what: String,
     },
     /// A field is longer, or later, than it may be.
+    #[error("{what} is too large: at most {limit}")]
     TooLarge {
         /// The name of the field.
         what: String,
@@ -368,45 +375,47 @@ pub enum BlobDeletionError {
     },
     /// More rows or selectors than one call takes; of `schedule_blob_deletion`, more pairs of a store type and a file type
     /// than the queue keeps apart at a time.
+    #[error("too many: at most {limit} in one call")]
     TooMany {
         /// The most that there may be.
         limit: u64,
     },
     /// There are as many leases as there may be, or the caller has as many as one may (`max_leases_per_holder`).
+    #[error("{limit} leases are live, which is the most: complete one, or wait")]
     TooManyLeases {
         /// The most leases that there may be.
         limit: u64,
     },
     /// No lease has, or had lately, such a token.
+    #[error("no live or recent lease has this token")]
     UnknownToken,
     /// The lease is somebody else's.
+    #[error("the lease belongs to another worker")]
     NotHolder,
     /// The lease has expired: its rows are others' again.
+    #[error("the lease has expired")]
     Expired,
     /// The lease was completed.
+    #[error("the lease was completed")]
     Completed,
     /// Deletions are stopped (`set_deletions_stopped`): no lease is given or extended.
+    #[error("deletions are stopped: an admin starts them with set_deletions_stopped(false)")]
     Stopped,
     /// The queue has reached `max_deletion_rows`: no new row comes in.
+    #[error("the queue has reached max_deletion_rows ({limit}): let workers catch up, or raise it")]
     TooManyRows {
         /// The most rows that there may be.
         limit: u64,
     },
-    /// The memory of records, the queue's among it, has reached `max_utxo_bytes`.
-    RecordsFull {
-        /// The most bytes that may be billed for records.
-        limit: u64,
-    },
-    /// The operator's cap on stable memory is reached, or the platform has no more.
-    OutOfSpace,
-    /// The balance would not pay for growing, or is below `feed_min_liquid_cycles`.
-    LowCycles {
-        /// The number of cycles that are missing.
-        missing: u128,
-    },
-    /// Growing would reserve more cycles for storage than the canister's `reserved_cycles_limit` allows.
-    ReservedCyclesLimit {
-        /// The number of cycles by which the limit would be passed.
-        missing: u128,
+    /// Memory was refused.
+    #[error(transparent)]
+    NoMemory(NoMemory),
+    /// A reason that this version does not name.
+    #[error("{message}")]
+    Other {
+        /// The reason as a stable word.
+        code: String,
+        /// The reason as a sentence.
+        message: String,
     },
 }

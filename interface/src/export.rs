@@ -5,6 +5,7 @@ use candid::{CandidType, Principal};
 use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
+use thiserror::Error;
 
 /// How far a reader of `export_blocks` is: everything before this point was handed out.
 #[native_docs]
@@ -62,9 +63,10 @@ pub struct ExportPage {
 
 /// Why there is no page.
 #[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
 pub enum ExportError {
     /// The block that comes next was pruned.
+    #[error("the next block was pruned; the oldest kept block is {first_available}")]
     Pruned {
         /// The oldest block that is kept.
         first_available: u64,
@@ -73,11 +75,13 @@ pub enum ExportError {
         common_ancestor: Option<u64>,
     },
     /// The answer is of a replica that has not come as far as the cursor yet: ask again.
+    #[error("the replica lags behind the cursor: ask again")]
     Behind {
         /// The number of that replica's head; none where it has no block.
         head: Option<u64>,
     },
     /// The cursor's block is no longer part of the chain.
+    #[error("the chain was reorganised above block {common_ancestor}: continue at the cursor of this error")]
     Reorged {
         /// The newest block that the reader's chain and this one surely have in common.
         common_ancestor: u64,
@@ -85,16 +89,19 @@ pub enum ExportError {
         cursor: ExportCursor,
     },
     /// The chain was reset since the cursor was made: what the reader has is of another chain. Begin again, without a cursor.
+    #[error("the chain was reset: begin again without a cursor")]
     Reset {
         /// The oldest block that is kept; none where there is none yet.
         first_available: Option<u64>,
     },
     /// No page ever ended with this cursor.
+    #[error("the cursor is of no page: {why}")]
     BadCursor {
         /// The reason as a sentence.
         why: String,
     },
     /// A kept block cannot be read.
+    #[error("block {number} cannot be read: {why}")]
     Corrupt {
         /// The block's number.
         number: u64,
@@ -102,6 +109,14 @@ pub enum ExportError {
         why: String,
         /// The cursor with which reading goes on without the block; none where the block is the head.
         next: Option<ExportCursor>,
+    },
+    /// A reason that this version does not name.
+    #[error("{message}")]
+    Other {
+        /// The reason as a stable word.
+        code: String,
+        /// The reason as a sentence.
+        message: String,
     },
 }
 
@@ -127,59 +142,90 @@ pub struct RemoveExporter {
 
 /// Why an exporter was not registered, or not removed. Nothing has changed.
 #[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
 pub enum ExporterError {
     /// The name is not one.
+    #[error("the name is not valid: {why}")]
     BadName {
         /// The reason as a sentence.
         why: String,
     },
     /// The anonymous principal cannot acknowledge anything: anyone can be it.
+    #[error("the anonymous principal cannot be an exporter")]
     Anonymous,
     /// The name is that of an exporter with another principal.
+    #[error("the name belongs to {principal}")]
     NameTaken {
         /// The principal that has the name.
         principal: Principal,
     },
     /// The principal exports under another name.
+    #[error("the principal exports as {name}")]
     PrincipalTaken {
         /// The name that the principal has.
         name: String,
     },
     /// There are as many exporters, or grants of roles, as there may be.
+    #[error("there are {limit} exporters or grants, which is the most")]
     TooMany {
         /// The most exporters, or grants, that there may be.
         limit: u64,
     },
     /// No exporter has this name.
+    #[error("no exporter has this name")]
     Unknown,
     /// The exporter is the last one: say `drop_guard = true`.
+    #[error("this is the last exporter: set drop_guard to remove it")]
     LastExporter,
     /// The name is that of an exporter whose key was revoked: an admin registers a principal under it, or removes it.
+    #[error("the key of this exporter was revoked: only an admin registers or removes it")]
     Keyless,
+    /// A reason that this version does not name.
+    #[error("{message}")]
+    Other {
+        /// The reason as a stable word.
+        code: String,
+        /// The reason as a sentence.
+        message: String,
+    },
 }
 
 /// Why an acknowledgement was refused. Nothing has changed.
 #[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
 pub enum AckError {
     /// The caller is not a registered exporter: an operator's `register_exporter` makes it one.
+    #[error("the caller is not a registered exporter: {why}")]
     NotRegistered {
         /// The reason as a sentence.
         why: String,
     },
     /// There is no such block yet, or no more after a rollback.
+    #[error("the block is above the head")]
     AboveHead {
         /// The head's number; none where there is no block yet.
         head: Option<u64>,
     },
     /// The chain has another block under this number.
+    #[error("the block has another hash: the chain was reorganised")]
     WrongHash {
         /// The hash of the chain's block.
         expected: BlockHash,
     },
     /// The block's header cannot be decoded; a later block can be acknowledged.
-    Corrupt,
+    #[error("the header of the block cannot be read: acknowledge a later block ({why})")]
+    Corrupt {
+        /// The reason as a sentence.
+        why: String,
+    },
+    /// A reason that this version does not name.
+    #[error("{message}")]
+    Other {
+        /// The reason as a stable word.
+        code: String,
+        /// The reason as a sentence.
+        message: String,
+    },
 }
 
 /// How far an exporter is.

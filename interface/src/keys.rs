@@ -5,6 +5,7 @@ use candid::CandidType;
 use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
+use thiserror::Error;
 
 /// How far a reader of `find_by_index_key` is. It is good for the key that it came with, as long as the reader likes: blocks
 /// that were appended since are not seen, those that were pruned are not there any more.
@@ -53,14 +54,16 @@ pub struct KeyPage {
 
 /// Why there is no page.
 #[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
 pub enum KeyError {
     /// The key is longer than any may be.
+    #[error("the key has more than {limit} bytes")]
     KeyTooLong {
         /// The bytes of the longest key.
         limit: u64,
     },
     /// The blocks above `common_ancestor` of which something was handed out are no longer part of the chain, or not surely.
+    #[error("the chain was reorganised above block {common_ancestor}: continue at the cursor of this error")]
     Reorged {
         /// The newest block that the reader's chain and this one surely have in common.
         common_ancestor: u64,
@@ -69,25 +72,37 @@ pub enum KeyError {
         cursor: Option<KeyCursor>,
     },
     /// The answer is of a replica that has not come as far as the cursor yet: ask again.
+    #[error("the replica lags behind the cursor: ask again")]
     Behind {
         /// The number of that replica's head; none where it has no block.
         head: Option<u64>,
     },
     /// The chain was reset since the cursor was made: begin again, without a cursor.
+    #[error("the chain was reset: begin again without a cursor")]
     Reset {
         /// The oldest block that is kept; none where there is none yet.
         first_available: Option<u64>,
     },
     /// No page of this key ever ended with this cursor.
+    #[error("the cursor is of no page: {why}")]
     BadCursor {
         /// The reason as a sentence.
         why: String,
     },
     /// A kept block cannot be read: which older transactions have the key is not known.
+    #[error("block {number} cannot be read: {why}")]
     Corrupt {
         /// The block's number.
         number: u64,
         /// The reason as a sentence.
         why: String,
+    },
+    /// A reason that this version does not name.
+    #[error("{message}")]
+    Other {
+        /// The reason as a stable word.
+        code: String,
+        /// The reason as a sentence.
+        message: String,
     },
 }

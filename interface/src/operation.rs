@@ -6,6 +6,7 @@ use crate::settings::{ConfigError, settings};
 use candid::{CandidType, Principal};
 use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 /// The argument of installation and upgrade.
 #[native_docs]
@@ -173,19 +174,30 @@ pub struct Grant {
 
 /// Why a role was not granted. Nothing has changed.
 #[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
 pub enum RoleError {
     /// The anonymous principal has no roles: anyone can be it.
+    #[error("the anonymous principal has no roles")]
     Anonymous,
     /// There are as many grants as there may be.
+    #[error("there are {limit} grants, which is the most")]
     TooMany {
         /// The most grants that there may be.
         limit: u64,
     },
     /// The role `Exporter` alone acknowledges nothing: an operator's `register_exporter` grants it.
+    #[error("use register_exporter: {why}")]
     RegisterExporter {
         /// The reason as a sentence.
         why: String,
+    },
+    /// A reason that this version does not name.
+    #[error("{message}")]
+    Other {
+        /// The reason as a stable word.
+        code: String,
+        /// The reason as a sentence.
+        message: String,
     },
 }
 

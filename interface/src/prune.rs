@@ -1,9 +1,11 @@
 //! Policy, runs and status of pruning.
 
+use crate::error::BadArgument;
 use crate::settings::{ConfigError, settings};
 use candid::CandidType;
 use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 /// Most ops of a prune message: each dropped index entry may dirty a page of 4 KiB, now and then two, and a message is to
 /// dirty less than 75 MiB (`docs/design.md` 4).
@@ -62,55 +64,81 @@ pub struct PrunePolicyChange {
 
 /// Why a policy, or a run, was refused. Nothing has changed.
 #[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
 pub enum PruneError {
-    /// The value of a field makes no sense.
-    Invalid {
-        /// The name of the field.
-        field: String,
-        /// The reason as a sentence.
-        why: String,
-    },
+    /// An argument makes no sense.
+    #[error(transparent)]
+    BadArgument(BadArgument),
     /// No policy was set, so there is nothing to go by.
+    #[error("no policy is set: call set_prune_policy")]
     NoPolicy,
     /// Deletions are stopped (`set_deletions_stopped`): an admin starts them again.
+    #[error("deletions are stopped: an admin starts them with set_deletions_stopped(false)")]
     Stopped,
+    /// A reason that this version does not name.
+    #[error("{message}")]
+    Other {
+        /// The reason as a stable word.
+        code: String,
+        /// The reason as a sentence.
+        message: String,
+    },
 }
 
 impl From<ConfigError> for PruneError {
-    fn from(ConfigError::Invalid { field, why }: ConfigError) -> Self {
-        Self::Invalid { field, why }
+    fn from(error: ConfigError) -> Self {
+        match error {
+            ConfigError::BadArgument(argument) => Self::BadArgument(argument),
+            ConfigError::Other { code, message } => Self::Other { code, message },
+        }
     }
 }
 
 /// Why deletions were not started again. Nothing has changed.
 #[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
 pub enum DeletionsError {
     /// Operators stop deletions, and only an admin starts them again.
+    #[error("only an admin starts deletions again")]
     AdminOnly,
+    /// A reason that this version does not name.
+    #[error("{message}")]
+    Other {
+        /// The reason as a stable word.
+        code: String,
+        /// The reason as a sentence.
+        message: String,
+    },
 }
 
 /// The reason that holds pruning back.
 #[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
 pub enum HeldBy {
     /// An exporter, by its name, has not acknowledged what comes next.
+    #[error("exporter {0} has not acknowledged the next block")]
     Exporter(String),
     /// An exporter, by its name, has no key since an admin revoked its role, and has not acknowledged what comes next.
+    #[error("exporter {0} has no key since its role was revoked: an admin registers a principal or removes it")]
     KeylessExporter(String),
     /// `require_export` is set and no exporter is registered.
+    #[error("require_export is set and no exporter is registered")]
     NoExporter,
     /// Nothing holds pruning back: the daemon has not come round yet.
+    #[error("nothing holds pruning: a tick will prune")]
     PruneLag,
     /// Pruning is switched off.
+    #[error("pruning is switched off")]
     Disabled,
     /// The floor keeps what age or capacity would take: `min_kept_blocks` from age, the head and the block before it from
     /// capacity. Appends are never refused in its name.
+    #[error("the floor of kept blocks")]
     Floor,
     /// The daemon is paused: liquid cycles are below `min_liquid_cycles`, or do not pay for timers.
+    #[error("liquid cycles are below min_liquid_cycles: top up the canister")]
     LowCycles,
     /// Deletions are stopped (`set_deletions_stopped`): an admin starts them again.
+    #[error("deletions are stopped: an admin starts them with set_deletions_stopped(false)")]
     Stopped,
 }
 

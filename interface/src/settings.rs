@@ -1,21 +1,27 @@
 //! Settings, each declared once: name, type, default, range, comment. A setting that is absent where the settings are persisted has its
 //! default.
 
+use crate::BadArgument;
 use candid::CandidType;
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
 use std::ops::RangeInclusive;
+use thiserror::Error;
 
 /// Why a change of settings was refused. Nothing has changed.
 #[coppice_macros::native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
 pub enum ConfigError {
-    /// The value of a field makes no sense.
-    Invalid {
-        /// The name of the field.
-        field: String,
+    /// A setting makes no sense.
+    #[error(transparent)]
+    BadArgument(#[from] BadArgument),
+    /// A reason that this version does not name.
+    #[error("{message}")]
+    Other {
+        /// The reason as a stable word.
+        code: String,
         /// The reason as a sentence.
-        why: String,
+        message: String,
     },
 }
 
@@ -61,7 +67,7 @@ macro_rules! settings {
             /// Returns the settings after a change.
             ///
             /// # Errors
-            /// `Invalid` if a value is out of its range.
+            /// `BadArgument` if a value is out of its range.
             pub fn changed(&self, change: &$change) -> Result<Self, ConfigError> {
                 let mut new = self.clone();
                 $(if let Some(value) = change.$field {
@@ -81,11 +87,11 @@ pub(crate) use settings;
 /// Checks a value against its range.
 ///
 /// # Errors
-/// `Invalid`.
+/// `BadArgument`.
 pub fn check<T: PartialOrd + Display>(field: &str, value: T, range: RangeInclusive<T>) -> Result<(), ConfigError> {
     if range.contains(&value) {
         return Ok(());
     }
     let why = format!("{value} is not from {} to {}", range.start(), range.end());
-    Err(ConfigError::Invalid { field: field.into(), why })
+    Err(BadArgument::new(field, why).into())
 }

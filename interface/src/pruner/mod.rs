@@ -6,10 +6,12 @@ pub use settings::*;
 
 use super::{PruneProgress, UtxoError};
 use crate::Txid;
+use crate::error::{BadArgument, BadHeight};
 use crate::settings::ConfigError;
 use candid::CandidType;
 use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 /// Whether the block assembly runs, or something else is going on: a reorg, a reset, nothing yet.
 #[native_docs]
@@ -42,18 +44,14 @@ pub enum UtxoNotifyOutcome {
 
 /// Why something was refused. Nothing has changed.
 #[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
 pub enum UtxoPrunerError {
-    /// The height is 0; heights begin with 1.
-    ZeroHeight,
-    /// The height is no block's: 2^31 or more; or `prune_utxos` names one above the highest that was notified; or, with
-    /// `heights_are_block_numbers`, a producer's is more than `max_height_jump` above the chain's head.
-    BadHeight {
-        /// The largest height that is taken; 0 where the chain has no block, and heights are block numbers.
-        most: u32,
-    },
+    /// The height was refused.
+    #[error(transparent)]
+    BadHeight(BadHeight),
     /// A producer may not raise the height so far: by `max_height_jump` at once, and by `heights_per_day` in a day. An
     /// operator's `set_heights` says where the chain is.
+    #[error("the height is too far above {highest}: at most {most} now; an operator may set it")]
     HeightJump {
         /// The highest height that was notified, or persisted.
         highest: u32,
@@ -64,30 +62,42 @@ pub enum UtxoPrunerError {
         accepted_at: Option<u64>,
     },
     /// No job with this number waits or runs.
+    #[error("no such job waits or runs")]
     NotOpen,
     /// The block assembly is not running: `set_block_assembly_state`.
+    #[error("the block assembly does not run")]
     BlockAssemblyNotRunning,
     /// Deletions are stopped (`set_deletions_stopped`): an admin starts them again.
+    #[error("deletions are stopped: an admin starts them with set_deletions_stopped(false)")]
     Stopped,
-    /// The value of a setting makes no sense.
-    Invalid {
-        /// The name of the setting.
-        field: String,
-        /// The reason as a sentence.
-        why: String,
-    },
+    /// An argument makes no sense.
+    #[error(transparent)]
+    BadArgument(BadArgument),
     /// No record lies in the slot that cannot be read, was set aside, or is left alone.
+    #[error("no record in this slot blocks pruning")]
     NotBlocking,
     /// As many records are set aside as may be.
+    #[error("{limit} records are set aside, which is the most")]
     TooMany {
         /// The most records that may be set aside.
         limit: u64,
     },
+    /// A reason that this version does not name.
+    #[error("{message}")]
+    Other {
+        /// The reason as a stable word.
+        code: String,
+        /// The reason as a sentence.
+        message: String,
+    },
 }
 
 impl From<ConfigError> for UtxoPrunerError {
-    fn from(ConfigError::Invalid { field, why }: ConfigError) -> Self {
-        Self::Invalid { field, why }
+    fn from(error: ConfigError) -> Self {
+        match error {
+            ConfigError::BadArgument(argument) => Self::BadArgument(argument),
+            ConfigError::Other { code, message } => Self::Other { code, message },
+        }
     }
 }
 

@@ -3,9 +3,12 @@
 
 use super::{ExternalStore, Spender};
 use crate::UtxoHash;
+use crate::error::{BadArgument, BadHeight, NoMemory};
 use candid::CandidType;
 use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
+use std::fmt;
+use thiserror::Error;
 
 /// Why a record was not created. Nothing of the item has changed.
 #[native_docs]
@@ -20,21 +23,10 @@ pub enum UtxoCreateError {
     /// The record was pruned: an output that the transaction spends names it as deleted. Or it may have been pruned: all its
     /// blocks are at or below `pruned_height`, none of its parents has a record, and the item does not have `is_new`.
     Pruned,
-    /// The height is 0; heights begin with 1.
-    ZeroHeight,
-    /// A height of the call, or of a block that it names, is 2^31 or more; or, once a height was notified, above it by more than
-    /// a producer may raise it now (`most_height` of `get_pruner_status`).
-    BadHeight {
-        /// The largest height that is taken.
-        most: u32,
-    },
-    /// A hash does not have 32 bytes, or another argument makes no sense.
-    BadArgument {
-        /// The name of the argument.
-        field: String,
-        /// The reason as a sentence.
-        why: String,
-    },
+    /// The height was refused.
+    BadHeight(BadHeight),
+    /// An argument makes no sense.
+    BadArgument(BadArgument),
     /// The bytes are no transaction.
     BadTransaction {
         /// The first byte that is wrong, counted from the transaction's start.
@@ -70,27 +62,19 @@ pub enum UtxoCreateError {
     NoUpload,
     /// More instructions, or changed pages, than a message has would be needed.
     TooMuchWork,
-    /// The memory of records has reached `max_utxo_bytes`, and no record that was pruned leaves room.
-    RecordsFull {
-        /// The most bytes that may be billed for records.
-        limit: u64,
-    },
-    /// The operator's cap on stable memory is reached, or the platform has no more.
-    OutOfSpace,
-    /// The balance would not pay for growing, or is below `feed_min_liquid_cycles`.
-    LowCycles {
-        /// The number of cycles that are missing.
-        missing: u128,
-    },
-    /// Growing would reserve more cycles for storage than the canister's `reserved_cycles_limit` allows.
-    ReservedCyclesLimit {
-        /// The number of cycles by which the limit would be passed.
-        missing: u128,
-    },
+    /// Memory was refused.
+    NoMemory(NoMemory),
     /// The record cannot be decoded; nothing is assumed of it.
     Corrupt {
         /// The reason as a sentence.
         why: String,
+    },
+    /// A reason that this version does not name.
+    Other {
+        /// The reason as a stable word.
+        code: String,
+        /// The reason as a sentence.
+        message: String,
     },
 }
 
@@ -130,44 +114,25 @@ pub enum UtxoSpendError {
         /// The spender that holds the output.
         by: Spender,
     },
-    /// The height is 0; heights begin with 1.
-    ZeroHeight,
-    /// A height of the call, or of a block that it names, is 2^31 or more; or, once a height was notified, above it by more than
-    /// a producer may raise it now (`most_height` of `get_pruner_status`).
-    BadHeight {
-        /// The largest height that is taken.
-        most: u32,
-    },
-    /// A hash does not have 32 bytes, or another argument makes no sense.
-    BadArgument {
-        /// The name of the argument.
-        field: String,
-        /// The reason as a sentence.
-        why: String,
-    },
+    /// The height was refused.
+    BadHeight(BadHeight),
+    /// An argument makes no sense.
+    BadArgument(BadArgument),
     /// More instructions, or changed pages, than a message has would be needed.
     TooMuchWork,
-    /// The memory of records has reached `max_utxo_bytes`, and no record that was pruned leaves room.
-    RecordsFull {
-        /// The most bytes that may be billed for records.
-        limit: u64,
-    },
-    /// The operator's cap on stable memory is reached, or the platform has no more.
-    OutOfSpace,
-    /// The balance would not pay for growing.
-    LowCycles {
-        /// The number of cycles that are missing.
-        missing: u128,
-    },
-    /// Growing would reserve more cycles for storage than the canister's `reserved_cycles_limit` allows.
-    ReservedCyclesLimit {
-        /// The number of cycles by which the limit would be passed.
-        missing: u128,
-    },
+    /// Memory was refused.
+    NoMemory(NoMemory),
     /// The record cannot be decoded; nothing is assumed of it.
     Corrupt {
         /// The reason as a sentence.
         why: String,
+    },
+    /// A reason that this version does not name.
+    Other {
+        /// The reason as a stable word.
+        code: String,
+        /// The reason as a sentence.
+        message: String,
     },
 }
 
@@ -199,21 +164,10 @@ pub enum UtxoError {
     NotConflicting,
     /// The winner spends an output of a transaction that loses against a winner.
     WinnerLoses,
-    /// The height is 0; heights begin with 1.
-    ZeroHeight,
-    /// A height of the call, or of a block that it names, is 2^31 or more; or, once a height was notified, above it by more than
-    /// a producer may raise it now (`most_height` of `get_pruner_status`).
-    BadHeight {
-        /// The largest height that is taken.
-        most: u32,
-    },
-    /// A hash does not have 32 bytes, or another argument makes no sense.
-    BadArgument {
-        /// The name of the argument.
-        field: String,
-        /// The reason as a sentence.
-        why: String,
-    },
+    /// The height was refused.
+    BadHeight(BadHeight),
+    /// An argument makes no sense.
+    BadArgument(BadArgument),
     /// A part of the argument is larger than it may be.
     TooLarge {
         /// The name of the part that is too large.
@@ -225,23 +179,8 @@ pub enum UtxoError {
     Outside(ExternalStore),
     /// More instructions, or changed pages, than a message has would be needed.
     TooMuchWork,
-    /// The memory of records has reached `max_utxo_bytes`, and no record that was pruned leaves room.
-    RecordsFull {
-        /// The most bytes that may be billed for records.
-        limit: u64,
-    },
-    /// The operator's cap on stable memory is reached, or the platform has no more.
-    OutOfSpace,
-    /// The balance would not pay for growing.
-    LowCycles {
-        /// The number of cycles that are missing; 0 in what a job says, as everybody may read that.
-        missing: u128,
-    },
-    /// Growing would reserve more cycles for storage than the canister's `reserved_cycles_limit` allows.
-    ReservedCyclesLimit {
-        /// The number of cycles by which the limit would be passed; 0 in what a job says, as everybody may read that.
-        missing: u128,
-    },
+    /// Memory was refused.
+    NoMemory(NoMemory),
     /// The record cannot be decoded; nothing is assumed of it.
     Corrupt {
         /// The reason as a sentence.
@@ -249,78 +188,96 @@ pub enum UtxoError {
     },
     /// A winner of `utxo_process_conflicting` cannot spend an output that it spends.
     NotSpendable(Box<UtxoSpendError>),
+    /// A reason that this version does not name.
+    Other {
+        /// The reason as a stable word.
+        code: String,
+        /// The reason as a sentence.
+        message: String,
+    },
 }
 
 /// Any reason of the three: for whoever treats them alike. It is no type of the Candid interface.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum UtxoRefusal {
     /// There is no such transaction.
+    #[error("there is no record of the transaction")]
     TxNotFound,
     /// The transaction has a record already.
+    #[error("the transaction has a record already")]
     TxExists,
     /// The record is being deleted; its blob outside is not gone yet. Or the blob that a new record names is to be deleted.
+    #[error("the record or its blob is being deleted: try again later")]
     BeingDeleted,
     /// The blob outside is named by another record.
+    #[error("another record names the external blob")]
     BlobTaken,
     /// The record was pruned: an output that the transaction spends names it as deleted. Or it may have been pruned: all its
     /// blocks are at or below `pruned_height`, none of its parents has a record, and the item does not have `is_new`.
+    #[error("the record was pruned, or may have been")]
     Pruned,
     /// The transaction is a double spend.
+    #[error("the transaction is a double spend")]
     Conflicting,
     /// The transaction's outputs cannot be spent yet: `utxo_set_locked`, or a block with it.
+    #[error("the transaction is locked")]
     Locked,
     /// The output is a coinbase's, and is spendable at a later height.
+    #[error("the coinbase is spendable from height {spendable_at}")]
     CoinbaseImmature {
         /// The first height at which the output is spendable.
         spendable_at: u32,
     },
     /// The transaction has no such output, or it is none that can be spent.
+    #[error("the transaction has no such spendable output")]
     UtxoNotFound,
     /// The output's hash is another one.
+    #[error("the output has another hash")]
     UtxoHashMismatch {
         /// The output's hash as it is stored.
         stored: UtxoHash,
     },
     /// The output is frozen.
+    #[error("the output is frozen")]
     Frozen,
     /// The output was reassigned, and is spendable at a later height.
+    #[error("the output is frozen until height {height}")]
     FrozenUntil {
         /// The first height at which the output is spendable.
         height: u32,
     },
     /// The spender spent this output before, and was pruned since: it is not taken again.
+    #[error("the spender was pruned and cannot spend again")]
     InvalidSpend,
     /// The output is spent by another transaction, or by another input of this one.
+    #[error("the output is spent by another input")]
     Spent {
         /// The spender that holds the output.
         by: Spender,
     },
     /// The output that is to be frozen is frozen.
+    #[error("the output is frozen already")]
     AlreadyFrozen,
     /// The output that is to be unfrozen or reassigned is not frozen.
+    #[error("the output is not frozen")]
     UtxoNotFrozen,
     /// No block has the transaction, so that the longest chain has not.
+    #[error("no block has the transaction")]
     NotMined,
     /// Only a conflicting transaction can win over the one that it conflicts with.
+    #[error("the transaction is not conflicting")]
     NotConflicting,
     /// The winner spends an output of a transaction that loses against a winner.
+    #[error("the winner spends an output of a loser")]
     WinnerLoses,
-    /// The height is 0; heights begin with 1.
-    ZeroHeight,
-    /// A height of the call, or of a block that it names, is 2^31 or more; or, once a height was notified, above it by more than
-    /// a producer may raise it now (`most_height` of `get_pruner_status`).
-    BadHeight {
-        /// The largest height that is taken.
-        most: u32,
-    },
-    /// A hash does not have 32 bytes, or another argument makes no sense.
-    BadArgument {
-        /// The name of the argument.
-        field: String,
-        /// The reason as a sentence.
-        why: String,
-    },
+    /// The height was refused.
+    #[error(transparent)]
+    BadHeight(BadHeight),
+    /// An argument makes no sense.
+    #[error(transparent)]
+    BadArgument(BadArgument),
     /// The bytes are no transaction.
+    #[error("the bytes are no transaction (byte {at}): {why}")]
     BadTransaction {
         /// The first byte that is wrong, counted from the transaction's start.
         at: u64,
@@ -328,13 +285,16 @@ pub enum UtxoRefusal {
         why: String,
     },
     /// The transaction has no outputs.
+    #[error("the transaction has no outputs")]
     NoOutputs,
     /// The setting `require_extended` is on, and this input does not say what it spends.
+    #[error("input {input} is not extended, and require_extended is set")]
     NotExtended {
         /// The input, from 0.
         input: u32,
     },
     /// A part of the argument is larger than it may be.
+    #[error("too large: {what}; at most {limit}")]
     TooLarge {
         /// The name of the part that is too large.
         what: String,
@@ -342,51 +302,53 @@ pub enum UtxoRefusal {
         limit: u64,
     },
     /// The transactions' data in the BlobStore would be more than `max_external_bytes`.
+    #[error("transaction data has reached max_external_bytes ({limit}): raise it, or let pruning make room")]
     ExternalFull {
         /// The most bytes of such data.
         limit: u64,
     },
     /// The deletion queue has reached `max_deletion_rows`: no record that names a blob outside is made.
+    #[error("the deletion queue has reached max_deletion_rows ({limit}): let workers catch up, or raise it")]
     TooManyRows {
         /// The most rows that there may be.
         limit: u64,
     },
     /// No upload of this transaction is complete.
+    #[error("no complete upload of this transaction: upload it first")]
     NoUpload,
     /// The transaction's bytes are kept outside the canister, there.
+    #[error("the bytes are kept outside the canister")]
     Outside(ExternalStore),
     /// More instructions, or changed pages, than a message has would be needed.
+    #[error("the item needs more than one message: split it")]
     TooMuchWork,
-    /// The memory of records has reached `max_utxo_bytes`, and no record that was pruned leaves room.
-    RecordsFull {
-        /// The most bytes that may be billed for records.
-        limit: u64,
-    },
-    /// The operator's cap on stable memory is reached, or the platform has no more.
-    OutOfSpace,
-    /// The balance would not pay for growing.
-    LowCycles {
-        /// The number of cycles that are missing.
-        missing: u128,
-    },
-    /// Growing would reserve more cycles for storage than the canister's `reserved_cycles_limit` allows.
-    ReservedCyclesLimit {
-        /// The number of cycles by which the limit would be passed.
-        missing: u128,
-    },
+    /// Memory was refused.
+    #[error(transparent)]
+    NoMemory(NoMemory),
     /// The record cannot be decoded; nothing is assumed of it.
+    #[error("kept data cannot be read: {why}")]
     Corrupt {
         /// The reason as a sentence.
         why: String,
     },
+    /// A reason that this version does not name.
+    #[error("{message}")]
+    Other {
+        /// The reason as a stable word.
+        code: String,
+        /// The reason as a sentence.
+        message: String,
+    },
 }
 
-/// What a method says where another one's reason came up, which takes a fault of the code.
-fn misplaced(refusal: &UtxoRefusal) -> String {
-    format!("{refusal:?}, where that cannot be")
+impl UtxoRefusal {
+    /// Returns the reason as a stable word, the name of its case.
+    pub fn code(&self) -> String {
+        format!("{self:?}").split([' ', '(']).next().unwrap_or_default().into()
+    }
 }
 
-/// The ways from a part of the reasons to all of them, and back: each case by its name, and what only one way knows behind it.
+/// Converts between all reasons and the part of them that a method answers with. A reason that a method does not name becomes `Other`.
 macro_rules! part {
     (
         $part:ident { $($case:ident $({ $($field:ident),+ })? $(($value:ident))?),+ $(,)? }
@@ -397,6 +359,7 @@ macro_rules! part {
             fn from(error: $part) -> Self {
                 match error {
                     $($part::$case $({ $($field),+ })? $(($value))? => Self::$case $({ $($field),+ })? $(($value))?,)+
+                    $part::Other { code, message } => Self::Other { code, message },
                     $($part_only => $to_all,)?
                 }
             }
@@ -406,11 +369,20 @@ macro_rules! part {
             fn from(refusal: UtxoRefusal) -> Self {
                 match refusal {
                     $(UtxoRefusal::$case $({ $($field),+ })? $(($value))? => Self::$case $({ $($field),+ })? $(($value))?,)+
+                    UtxoRefusal::Other { code, message } => Self::Other { code, message },
                     $($all_only => $to_part,)?
-                    other => Self::Corrupt { why: misplaced(&other) },
+                    other => Self::Other { code: other.code(), message: other.to_string() },
                 }
             }
         }
+
+        impl fmt::Display for $part {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                UtxoRefusal::from(self.clone()).fmt(f)
+            }
+        }
+
+        impl std::error::Error for $part {}
     };
 }
 
@@ -420,9 +392,8 @@ part! {
         BeingDeleted,
         BlobTaken,
         Pruned,
-        ZeroHeight,
-        BadHeight { most },
-        BadArgument { field, why },
+        BadHeight(height),
+        BadArgument(argument),
         BadTransaction { at, why },
         NoOutputs,
         NotExtended { input },
@@ -431,10 +402,7 @@ part! {
         TooManyRows { limit },
         NoUpload,
         TooMuchWork,
-        RecordsFull { limit },
-        OutOfSpace,
-        LowCycles { missing },
-        ReservedCyclesLimit { missing },
+        NoMemory(why),
         Corrupt { why },
     }
 }
@@ -451,14 +419,10 @@ part! {
         FrozenUntil { height },
         InvalidSpend,
         Spent { by },
-        ZeroHeight,
-        BadHeight { most },
-        BadArgument { field, why },
+        BadHeight(height),
+        BadArgument(argument),
         TooMuchWork,
-        RecordsFull { limit },
-        OutOfSpace,
-        LowCycles { missing },
-        ReservedCyclesLimit { missing },
+        NoMemory(why),
         Corrupt { why },
     }
 }
@@ -474,16 +438,12 @@ part! {
         NotMined,
         NotConflicting,
         WinnerLoses,
-        ZeroHeight,
-        BadHeight { most },
-        BadArgument { field, why },
+        BadHeight(height),
+        BadArgument(argument),
         TooLarge { what, limit },
         Outside(store),
         TooMuchWork,
-        RecordsFull { limit },
-        OutOfSpace,
-        LowCycles { missing },
-        ReservedCyclesLimit { missing },
+        NoMemory(why),
         Corrupt { why },
     }
     all { UtxoError::NotSpendable(error) => (*error).into() }

@@ -8,6 +8,7 @@ use candid::{CandidType, Principal};
 use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
+use thiserror::Error;
 
 /// Records to create.
 #[native_docs]
@@ -155,34 +156,49 @@ pub struct PutTransactionChunk {
 
 /// Why a transaction's upload was refused. Nothing has changed.
 #[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
 pub enum TransactionUploadError {
     /// The caller has an upload open of another transaction, or of this one with another `length` or `chunk_size`:
     /// finish or abort it.
+    #[error("the caller has another upload open: complete or abort it")]
     OtherUpload {
         /// The transaction whose upload is open.
         txid: Txid,
     },
     /// The caller uploads no such transaction.
+    #[error("the caller uploads no such transaction: begin again")]
     NoUpload,
     /// The transaction has no such chunk.
+    #[error("the transaction has only {chunks} chunks")]
     ChunkOutOfRange {
         /// The number of chunks that the transaction has.
         chunks: u32,
     },
     /// The chunk's length is wrong.
+    #[error("the chunk must have {expected} bytes")]
     WrongLength {
         /// The number of bytes that the chunk must have.
         expected: u32,
     },
     /// The chunk was received already, with other bytes.
+    #[error("the chunk is there already, with other bytes")]
     ChunkMismatch,
     /// The upload itself is not acceptable.
+    #[error(transparent)]
     Refused(UtxoCreateError),
     /// As many feeders have uploads open as may: wait until one is done or expires.
+    #[error("{limit} uploads are open, which is the most: try again")]
     TooMany {
         /// The most feeders that may have uploads open.
         limit: u64,
+    },
+    /// A reason that this version does not name.
+    #[error("{message}")]
+    Other {
+        /// The reason as a stable word.
+        code: String,
+        /// The reason as a sentence.
+        message: String,
     },
 }
 

@@ -43,7 +43,8 @@ pub struct TransactionSpends {
 
 /// An output that was not spent.
 #[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, CandidType, Serialize, Deserialize)]
+#[error("spend {spend}: {error}")]
 pub struct RefusedSpend {
     /// The number of the spend among the transaction's, from 0.
     pub spend: u32,
@@ -224,7 +225,8 @@ pub struct ConflictResolution {
 
 /// Why the winners did not win. This call has changed nothing.
 #[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, CandidType, Serialize, Deserialize)]
+#[error("{error}")]
 pub struct ConflictError {
     /// The transaction with which something is wrong: a winner, or one whose outputs it spends.
     pub txid: Txid,

@@ -1,0 +1,81 @@
+//! Reasons that several errors share: memory, heights, arguments, open uploads.
+
+use candid::{CandidType, Principal};
+use coppice_macros::native_docs;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Memory that was refused.
+#[native_docs]
+#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
+pub enum NoMemory {
+    /// Stable memory has reached the operator's cap (`max_stable_pages`), the platform's limit or the subnet's capacity.
+    #[error("stable memory is full: raise max_stable_pages, or let pruning make room")]
+    OutOfSpace,
+    /// The memory of UTXO records and of the deletion queue has reached `max_utxo_bytes`, and no pruned entry leaves room.
+    #[error(
+        "UTXO records and the deletion queue have reached max_utxo_bytes ({limit}): raise it, or let pruning make room"
+    )]
+    RecordsFull {
+        /// The most bytes that may be billed for records and rows.
+        limit: u64,
+    },
+    /// The balance would not pay for the growth of memory, or is below `feed_min_liquid_cycles`.
+    #[error("cycles are missing for memory to grow: top up the canister")]
+    LowCycles {
+        /// The number of missing cycles; 0 in the status of a job, because anyone may read that.
+        missing: u128,
+    },
+    /// Growth would reserve more cycles for storage than the canister's `reserved_cycles_limit` allows.
+    #[error(
+        "memory would reserve more cycles than reserved_cycles_limit: raise that limit on the platform and in set_config"
+    )]
+    ReservedCyclesLimit {
+        /// The number of cycles above the limit; 0 in the status of a job, because anyone may read that.
+        missing: u128,
+    },
+}
+
+/// A height that was refused.
+#[native_docs]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
+pub enum BadHeight {
+    /// The height is 0; heights begin with 1.
+    #[error("the height is 0; heights begin with 1")]
+    Zero,
+    /// The height is 2^31 or more, or above the highest height that is accepted now.
+    #[error("the height is above {most}, the highest that is accepted now")]
+    TooHigh {
+        /// The highest height that is accepted now.
+        most: u32,
+    },
+}
+
+/// An argument, or a setting, whose value makes no sense.
+#[native_docs]
+#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
+#[error("{field}: {why}")]
+pub struct BadArgument {
+    /// The name of the field.
+    pub field: String,
+    /// The reason as a sentence.
+    pub why: String,
+}
+
+impl BadArgument {
+    /// Returns the refusal of a field.
+    pub fn new(field: &str, why: impl Into<String>) -> Self {
+        Self { field: field.into(), why: why.into() }
+    }
+}
+
+/// The upload of a block that is open.
+#[native_docs]
+#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
+#[error("an upload is open: its producer or an operator commits or aborts it")]
+pub struct UploadOpen {
+    /// The producer that began the upload; `null` if unknown.
+    pub by: Option<Principal>,
+    /// The moment at which the upload expires unless it is continued, in Unix seconds.
+    pub expires_at: u64,
+}
