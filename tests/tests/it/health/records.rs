@@ -19,7 +19,7 @@ fn a_job_that_waits_for_the_block_assembly_is_reported_after_an_hour() {
     assert_eq!(health(coppice).problems, [], "no heights are notified");
     World::scheduled(world.block(10, true));
     coppice.pass(600);
-    // A tick has noticed the job by now. The job that replaces it inherits the waiting time, and so does an upgrade.
+    // A tick has noticed the job by now. The waiting time passes to a job that replaces it, and survives an upgrade.
     let noticed = health(coppice).time;
     World::scheduled(world.block(11, true));
     coppice.upgrade();
