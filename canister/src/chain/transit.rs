@@ -9,7 +9,7 @@
 //!
 //! ```text
 //! in    record, links of the slice, its postings │ … │ the last slice, next rises
-//! out   next, rollbacks, acknowledgements fall │ its last postings … its first │ record and log are freed
+//! out   next and acknowledgements fall, rollback counted │ its last postings … its first │ record and log are freed
 //! ```
 //! Ids are entered first, by position, then keys, by transaction. They are taken out in the opposite order, and each restores the
 //! posting that it has replaced.
