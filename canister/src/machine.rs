@@ -162,11 +162,11 @@ impl Machine {
         let waits = self.waits();
         match (self.sent(|| append(&made.block)), waits) {
             (answer, Some(error)) => assert_eq!(answer, Err(error)),
-            (Err(AppendError::OutOfSpace), None) if self.world.refused => {
+            (Err(AppendError::NoMemory(NoMemory::OutOfSpace)), None) if self.world.refused => {
                 self.world.meets("appends without memory");
                 self.check();
                 // The same block fits once memory is available again.
-                while self.sent(|| append(&made.block)) == Err(AppendError::OutOfSpace) {
+                while self.sent(|| append(&made.block)) == Err(AppendError::NoMemory(NoMemory::OutOfSpace)) {
                     assert!(self.world.refused);
                 }
                 self.model.append(made, self.world.now());
@@ -198,7 +198,9 @@ impl Machine {
         let answer = self.sent(|| blocks::begin_block(arg.clone()));
         match (answer, waits) {
             (answer, Some(error)) => assert_eq!(answer, Err(error)),
-            (Err(AppendError::OutOfSpace), None) if self.world.refused => self.world.meets("uploads without memory"),
+            (Err(AppendError::NoMemory(NoMemory::OutOfSpace)), None) if self.world.refused => {
+                self.world.meets("uploads without memory")
+            }
             (answer, None) => {
                 assert_eq!(answer, Ok(UploadProgress { chunks, missing: chunks }));
                 let upload = Upload::new(made, chunk, self.world.now());
@@ -214,7 +216,7 @@ impl Machine {
             let put = PutBlockChunk { number: begun.number, chunk, bytes: ByteBuf::from(bytes) };
             let answer = self.sent(|| blocks::put_block_chunk(put.clone()));
             if answer.is_err() {
-                assert!(open.made.damaged && answer == Err(UploadError::Damaged), "{answer:?}");
+                assert!(open.made.damaged && matches!(answer, Err(UploadError::Corrupt { .. })), "{answer:?}");
                 return;
             }
             let now = self.world.now();
@@ -239,7 +241,7 @@ impl Machine {
             match answer {
                 Err(UploadError::Incomplete { .. }) => return assert!(!whole),
                 Err(UploadError::Aborting) => return assert!(upload.aborting),
-                Err(UploadError::Append(AppendError::OutOfSpace)) if self.world.refused => {
+                Err(UploadError::Append(AppendError::NoMemory(NoMemory::OutOfSpace))) if self.world.refused => {
                     self.world.meets("commits without memory");
                 }
                 Err(error) => {
@@ -324,7 +326,7 @@ impl Machine {
             (None, _) => Some(ResetError::Empty),
             (Some(expected), _) if !right => Some(ResetError::WrongHash { expected: expected.clone() }),
             _ if self.model.upload.is_some() => {
-                self.model.open().map(|(by, expires_at)| ResetError::UploadOpen { by, expires_at })
+                self.model.open().map(|(by, expires_at)| ResetError::UploadOpen(UploadOpen { by, expires_at }))
             }
             _ if self.model.rollback_to.is_some() => {
                 self.model.rollback_to.map(|to| ResetError::RollbackUnderway { to })

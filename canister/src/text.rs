@@ -1,6 +1,6 @@
 //! Text helpers: cut texts, durations, counts, and refusals without cycle figures.
 
-use coppice_interface::UtxoRefusal;
+use coppice_interface::{NoMemory, UtxoRefusal};
 
 /// Mark at the end of a cut text.
 pub const MARK: &str = "…";
@@ -31,8 +31,8 @@ pub fn many(number: u64, one: &str) -> String {
 pub fn refusal(why: impl Into<UtxoRefusal>) -> String {
     let why = why.into();
     match why {
-        UtxoRefusal::LowCycles { .. } => "cycles are missing for memory to grow".into(),
-        UtxoRefusal::ReservedCyclesLimit { .. } => {
+        UtxoRefusal::NoMemory(NoMemory::LowCycles { .. }) => "cycles are missing for memory to grow".into(),
+        UtxoRefusal::NoMemory(NoMemory::ReservedCyclesLimit { .. }) => {
             "growing memory would reserve more cycles than reserved_cycles_limit".into()
         }
         other => format!("{other:?}"),

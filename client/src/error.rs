@@ -42,16 +42,16 @@ impl<E> From<CallError> for Error<E> {
     }
 }
 
-impl<E: fmt::Debug> fmt::Display for Error<E> {
+impl<E: fmt::Display> fmt::Display for Error<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Refused(why) => write!(f, "the canister refuses: {why:?}"),
+            Self::Refused(why) => write!(f, "the canister refuses: {why}"),
             Self::Call(_) => f.write_str("the call has no answer"),
         }
     }
 }
 
-impl<E: fmt::Debug> std::error::Error for Error<E> {
+impl<E: fmt::Debug + fmt::Display> std::error::Error for Error<E> {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Refused(_) => None,

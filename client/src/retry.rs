@@ -5,12 +5,15 @@ use coppice_interface::*;
 /// When the same call may succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Retry {
-    /// A little later. Send the same again, after a wait that grows with each attempt.
+    /// Later, unchanged: wait, longer each time, and send the same call again.
     Again,
-    /// After something was pruned, or an operator made room. Send the same again then.
-    /// [`get_prune_status`](crate::Client::get_prune_status) reports what holds pruning back.
+    /// After pruning, or after an operator makes room: send the same call again then.
+    /// [`get_prune_status`](crate::Client::get_prune_status) reports the holder of pruning.
     AfterPruning,
-    /// Not unchanged: another argument, another caller, or an operator's action is needed.
+    /// After the caller has followed a reorg: the chain of the caller and the chain of the canister differ. Find their common block and
+    /// continue there.
+    Reorg,
+    /// Never unchanged: another argument, another caller, or an operator is needed.
     Never,
 }
 
@@ -20,237 +23,71 @@ pub trait Refusal: std::fmt::Debug {
     fn retry(&self) -> Retry;
 }
 
-use Retry::{AfterPruning, Again, Never};
+use Retry::{AfterPruning, Again, Never, Reorg};
 
-impl Refusal for AppendError {
-    fn retry(&self) -> Retry {
-        match self {
-            Self::UploadOpen { .. } | Self::RollbackUnderway { .. } | Self::ResetUnderway { .. } => Again,
-            // Pruning frees space inside memory, which is used before memory grows.
-            Self::CapacityExhausted { .. }
-            | Self::OutOfSpace
-            | Self::LowCycles { .. }
-            | Self::ReservedCyclesLimit { .. } => AfterPruning,
-            Self::Conflict
-            | Self::Gap { .. }
-            | Self::WrongParent { .. }
-            | Self::Pruned { .. }
-            | Self::TooLarge { .. }
-            | Self::BadEncoding { .. } => Never,
-        }
-    }
+/// Gives errors their class: cases of a class, cases that another error decides, and `Never` for the rest.
+macro_rules! classes {
+    ($($error:ident { $($class:ident: $pattern:pat,)* $(=> $($case:ident)|+)? })*) => {
+        $(impl Refusal for $error {
+            fn retry(&self) -> Retry {
+                match self {
+                    $($pattern => $class,)*
+                    $($(Self::$case(error) => error.retry(),)+)?
+                    #[allow(unreachable_patterns)]
+                    _ => Never,
+                }
+            }
+        })*
+    };
 }
 
-impl Refusal for UploadError {
-    /// For an upload as a whole, as in [`send_block`](crate::Client::send_block): an expired upload is begun again.
-    fn retry(&self) -> Retry {
-        match self {
-            Self::Append(error) => error.retry(),
-            Self::NoUpload
-            | Self::UploadOpen { .. }
-            | Self::OtherUpload { .. }
-            | Self::Incomplete { .. }
-            | Self::Aborting => Again,
-            Self::ChunkOutOfRange { .. } | Self::WrongLength { .. } | Self::ChunkMismatch | Self::Damaged => Never,
-        }
+classes! {
+    // Pruning frees space, and new blocks use it before memory grows.
+    NoMemory { AfterPruning: _, }
+    BadHeight {}
+    BadArgument {}
+    UploadOpen { Again: _, }
+    AppendError {
+        Again: Self::RollbackUnderway { .. } | Self::ResetUnderway { .. },
+        AfterPruning: Self::CapacityExhausted { .. },
+        Reorg: Self::Conflict | Self::WrongParent { .. } | Self::Gap { .. },
+        => NoMemory | UploadOpen
     }
-}
-
-impl Refusal for ReadError {
-    fn retry(&self) -> Retry {
-        match self {
-            Self::NotFound
-            | Self::Pruned { .. }
-            | Self::TooLarge { .. }
-            | Self::NoSuchSegment
-            | Self::OutOfRange { .. }
-            | Self::Corrupt { .. } => Never,
-        }
+    // Of an upload as a whole, as `send_block` does it: an expired upload is begun again.
+    UploadError {
+        Again: Self::NoUpload | Self::OtherUpload { .. } | Self::Incomplete { .. } | Self::Aborting,
+        => Append | UploadOpen
     }
-}
-
-impl Refusal for RollbackError {
-    fn retry(&self) -> Retry {
-        match self {
-            Self::UploadOpen { .. } | Self::RollbackUnderway { .. } => Again,
-            Self::Empty | Self::AboveHead { .. } | Self::Pruned { .. } | Self::TooDeep { .. } => Never,
-        }
+    ReadError {}
+    RollbackError { Again: Self::RollbackUnderway { .. }, => UploadOpen }
+    ResetError { Again: Self::RollbackUnderway { .. }, => UploadOpen }
+    // With the same cursor. `Reorged` and `Corrupt` name the cursor to continue with.
+    ExportError { Again: Self::Behind { .. }, Reorg: Self::Reorged { .. }, }
+    // A damaged block hides older transactions until it is pruned.
+    KeyError { Again: Self::Behind { .. }, Reorg: Self::Reorged { .. }, AfterPruning: Self::Corrupt { .. }, }
+    ExporterError {}
+    AckError { Reorg: Self::AboveHead { .. } | Self::WrongHash { .. }, }
+    ConfigError {}
+    RoleError {}
+    PruneError {}
+    DeletionsError {}
+    // Leases end, by their holders or by time. Phase 2 of the pruner makes room in the queue.
+    BlobDeletionError {
+        Again: Self::Leased | Self::TooManyLeases { .. },
+        AfterPruning: Self::TooManyRows { .. },
+        => NoMemory
     }
-}
-
-impl Refusal for ResetError {
-    fn retry(&self) -> Retry {
-        match self {
-            Self::UploadOpen { .. } | Self::RollbackUnderway { .. } => Again,
-            Self::Empty | Self::WrongHash { .. } | Self::NotExported { .. } => Never,
-        }
+    UtxoPrunerError {}
+    // Pruning deletes the record that is in the way, or makes room for a new one. `CoinbaseImmature` and `FrozenUntil` depend on the
+    // height of the call: a call with a greater height may succeed.
+    UtxoRefusal {
+        AfterPruning: Self::BeingDeleted | Self::ExternalFull { .. } | Self::TooManyRows { .. },
+        => NoMemory
     }
-}
-
-impl Refusal for ExportError {
-    /// With the same cursor. `Reorged` and `Corrupt` name the cursor to continue with.
-    fn retry(&self) -> Retry {
-        match self {
-            Self::Behind { .. } => Again,
-            Self::Pruned { .. }
-            | Self::Reorged { .. }
-            | Self::Reset { .. }
-            | Self::BadCursor { .. }
-            | Self::Corrupt { .. } => Never,
-        }
-    }
-}
-
-impl Refusal for KeyError {
-    /// With the same cursor. `Reorged` names the cursor to continue with.
-    fn retry(&self) -> Retry {
-        match self {
-            Self::Behind { .. } => Again,
-            // A damaged block no longer blocks the read once it is pruned.
-            Self::Corrupt { .. } => AfterPruning,
-            Self::KeyTooLong { .. } | Self::Reorged { .. } | Self::Reset { .. } | Self::BadCursor { .. } => Never,
-        }
-    }
-}
-
-impl Refusal for ExporterError {
-    fn retry(&self) -> Retry {
-        match self {
-            Self::BadName { .. }
-            | Self::Anonymous
-            | Self::NameTaken { .. }
-            | Self::PrincipalTaken { .. }
-            | Self::TooMany { .. }
-            | Self::Unknown
-            | Self::LastExporter
-            | Self::Keyless => Never,
-        }
-    }
-}
-
-impl Refusal for AckError {
-    fn retry(&self) -> Retry {
-        match self {
-            Self::NotRegistered { .. } | Self::AboveHead { .. } | Self::WrongHash { .. } | Self::Corrupt => Never,
-        }
-    }
-}
-
-impl Refusal for ConfigError {
-    fn retry(&self) -> Retry {
-        match self {
-            Self::Invalid { .. } => Never,
-        }
-    }
-}
-
-impl Refusal for RoleError {
-    fn retry(&self) -> Retry {
-        match self {
-            Self::Anonymous | Self::TooMany { .. } | Self::RegisterExporter { .. } => Never,
-        }
-    }
-}
-
-impl Refusal for PruneError {
-    fn retry(&self) -> Retry {
-        match self {
-            Self::Invalid { .. } | Self::NoPolicy | Self::Stopped => Never,
-        }
-    }
-}
-
-impl Refusal for DeletionsError {
-    fn retry(&self) -> Retry {
-        match self {
-            Self::AdminOnly => Never,
-        }
-    }
-}
-
-impl Refusal for BlobDeletionError {
-    fn retry(&self) -> Retry {
-        match self {
-            // Leases are ended by their holders or expire.
-            Self::Leased | Self::TooManyLeases { .. } => Again,
-            // Phase 2 of the records' pruner deletes records, which makes room for the queue.
-            Self::TooManyRows { .. }
-            | Self::RecordsFull { .. }
-            | Self::OutOfSpace
-            | Self::LowCycles { .. }
-            | Self::ReservedCyclesLimit { .. } => AfterPruning,
-            Self::NotFound
-            | Self::HoldsRecord
-            | Self::Empty { .. }
-            | Self::TooLarge { .. }
-            | Self::TooMany { .. }
-            | Self::UnknownToken
-            | Self::NotHolder
-            | Self::Expired
-            | Self::Completed
-            | Self::Stopped => Never,
-        }
-    }
-}
-
-impl Refusal for UtxoPrunerError {
-    fn retry(&self) -> Retry {
-        match self {
-            Self::BlockAssemblyNotRunning
-            | Self::Stopped
-            | Self::ZeroHeight
-            | Self::BadHeight { .. }
-            | Self::HeightJump { .. }
-            | Self::NotOpen
-            | Self::Invalid { .. }
-            | Self::NotBlocking
-            | Self::TooMany { .. } => Never,
-        }
-    }
-}
-
-impl Refusal for UtxoRefusal {
-    fn retry(&self) -> Retry {
-        match self {
-            // Pruning deletes the record in the way, or makes room for a new one.
-            Self::BeingDeleted
-            | Self::ExternalFull { .. }
-            | Self::TooManyRows { .. }
-            | Self::RecordsFull { .. }
-            | Self::OutOfSpace
-            | Self::LowCycles { .. }
-            | Self::ReservedCyclesLimit { .. } => AfterPruning,
-            // These two depend on the height that the call names: a later call with a greater height may succeed.
-            Self::CoinbaseImmature { .. } | Self::FrozenUntil { .. } => Never,
-            Self::TxNotFound
-            // It must be unlocked first.
-            | Self::Locked
-            | Self::TxExists
-            | Self::BlobTaken
-            | Self::Pruned
-            | Self::Conflicting
-            | Self::UtxoNotFound
-            | Self::UtxoHashMismatch { .. }
-            | Self::Frozen
-            | Self::InvalidSpend
-            | Self::Spent { .. }
-            | Self::AlreadyFrozen
-            | Self::UtxoNotFrozen
-            | Self::NotMined
-            | Self::NotConflicting
-            | Self::WinnerLoses
-            | Self::ZeroHeight
-            | Self::BadHeight { .. }
-            | Self::BadArgument { .. }
-            | Self::BadTransaction { .. }
-            | Self::NoOutputs
-            | Self::NotExtended { .. }
-            | Self::TooLarge { .. }
-            | Self::NoUpload
-            | Self::Outside(_)
-            | Self::TooMuchWork
-            | Self::Corrupt { .. } => Never,
-        }
+    // Of an upload as a whole, as `upload_transaction` does it: an expired upload is begun again.
+    TransactionUploadError {
+        Again: Self::NoUpload | Self::OtherUpload { .. } | Self::TooMany { .. },
+        => Refused
     }
 }
 
@@ -273,7 +110,7 @@ impl Refusal for RefusedSpend {
 }
 
 impl Refusal for Vec<RefusedSpend> {
-    /// For a transaction that is spent completely or not at all: the class of its worst spend.
+    /// The class of a transaction that is spent whole or not at all: the worst of its spends.
     fn retry(&self) -> Retry {
         self.iter().map(Refusal::retry).max().unwrap_or(Never)
     }
@@ -282,18 +119,6 @@ impl Refusal for Vec<RefusedSpend> {
 impl Refusal for ConflictError {
     fn retry(&self) -> Retry {
         self.error.retry()
-    }
-}
-
-impl Refusal for TransactionUploadError {
-    /// For an upload as a whole, as in [`upload_transaction`](crate::Client::upload_transaction): an expired upload is begun again.
-    fn retry(&self) -> Retry {
-        match self {
-            Self::Refused(error) => error.retry(),
-            // The caller's one upload, too, is completed or expires.
-            Self::NoUpload | Self::OtherUpload { .. } | Self::TooMany { .. } => Again,
-            Self::ChunkOutOfRange { .. } | Self::WrongLength { .. } | Self::ChunkMismatch => Never,
-        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::error::{NoMemory, UploadOpen};
 use crate::{BlobPtr, BlockHash, BySegment, HeldBy};
-use candid::{CandidType, Principal};
+use candid::CandidType;
 use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -149,10 +149,10 @@ pub enum AppendError {
     },
     /// Memory was refused.
     #[error(transparent)]
-    NoMemory(NoMemory),
+    NoMemory(#[from] NoMemory),
     /// An upload of a block is open; one that was aborted stays open until ticks have undone it.
     #[error(transparent)]
-    UploadOpen(UploadOpen),
+    UploadOpen(#[from] UploadOpen),
     /// A rollback is under way, which ticks bring to its end: try again, or call `rollback_to` once more to go on with it.
     #[error("a rollback to block {to} is under way: try again")]
     RollbackUnderway {
@@ -200,7 +200,7 @@ pub enum UploadError {
     NoUpload,
     /// An upload of a block is open; one that was aborted stays open until ticks have undone it.
     #[error(transparent)]
-    UploadOpen(UploadOpen),
+    UploadOpen(#[from] UploadOpen),
     /// The open upload is of another block.
     #[error("the open upload is of another block, {number}")]
     OtherUpload {
@@ -425,7 +425,7 @@ pub enum RollbackError {
     },
     /// An upload of a block is open; one that was aborted stays open until ticks have undone it.
     #[error(transparent)]
-    UploadOpen(UploadOpen),
+    UploadOpen(#[from] UploadOpen),
     /// A rollback that goes deeper is under way.
     #[error("a deeper rollback, to block {to}, is under way: try again")]
     RollbackUnderway {
@@ -490,7 +490,7 @@ pub enum ResetError {
     },
     /// An upload of a block is open; one that was aborted stays open until ticks have undone it.
     #[error(transparent)]
-    UploadOpen(UploadOpen),
+    UploadOpen(#[from] UploadOpen),
     /// A rollback is under way.
     #[error("a rollback to block {to} is under way: try again")]
     RollbackUnderway {

@@ -409,7 +409,7 @@ pub enum BlobDeletionError {
     },
     /// Memory was refused.
     #[error(transparent)]
-    NoMemory(NoMemory),
+    NoMemory(#[from] NoMemory),
     /// A reason that this version does not name.
     #[error("{message}")]
     Other {

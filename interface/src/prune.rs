@@ -68,7 +68,7 @@ pub struct PrunePolicyChange {
 pub enum PruneError {
     /// An argument makes no sense.
     #[error(transparent)]
-    BadArgument(BadArgument),
+    BadArgument(#[from] BadArgument),
     /// No policy was set, so there is nothing to go by.
     #[error("no policy is set: call set_prune_policy")]
     NoPolicy,

@@ -309,7 +309,7 @@ impl Model {
     pub fn refuses_append(&self, now: u64) -> Option<AppendError> {
         match (self.rollback_to, self.open()) {
             (Some(to), _) => Some(AppendError::RollbackUnderway { to }),
-            (None, Some((by, expires_at))) => Some(AppendError::UploadOpen { by, expires_at }),
+            (None, Some((by, expires_at))) => Some(AppendError::UploadOpen(UploadOpen { by, expires_at })),
             (None, None) => self.exhausted(now).map(|held_by| AppendError::CapacityExhausted { held_by }),
         }
     }
@@ -319,7 +319,7 @@ impl Model {
         let Some(head) = self.head() else { return Some(RollbackError::Empty) };
         match (self.open(), self.rollback_to) {
             _ if number < self.oldest() => Some(RollbackError::Pruned { first_available: self.oldest() }),
-            (Some((by, expires_at)), _) => Some(RollbackError::UploadOpen { by, expires_at }),
+            (Some((by, expires_at)), _) => Some(RollbackError::UploadOpen(UploadOpen { by, expires_at })),
             _ if number > head => Some(RollbackError::AboveHead { head }),
             (None, Some(to)) if number > to => Some(RollbackError::RollbackUnderway { to }),
             _ => None,

@@ -6,9 +6,9 @@ use super::records::{BlockMeta, BlockRecord};
 use super::store::{ChainStore, MAX_SPAN};
 use super::transit::{EnterError, Entered};
 use crate::storage::blob::{BlobStore, Owner};
-use crate::storage::memory::NoMemory;
+use crate::storage::memory::refused;
 use coppice_interface::segments::{Index, Segment, check_receipts};
-use coppice_interface::{AppendBlock, AppendError};
+use coppice_interface::{AppendBlock, AppendError, NoMemory};
 use sha2::{Digest, Sha256};
 use std::ops::Range;
 
@@ -52,12 +52,12 @@ impl ChainStore {
         self.pass_damaged_tail(blobs);
         let start = self.state.log_tail;
         let least = self.log_end_of(start + draft.payload_len() + links_len(index.keys()));
-        self.log.reserve(blobs, self.state.log_first, self.state.log_end, least).map_err(NoMemory)?;
+        self.log.reserve(blobs, self.state.log_first, self.state.log_end, least).map_err(refused)?;
         self.reserve_records(&draft, &index)?;
         let mut meta = self.meta_of(&draft, &index, now);
         let all = (0..meta.transactions, 0..meta.keys);
         let entered = self.enter(blobs, &meta, &index, all).map_err(|error| match error {
-            EnterError::Grow(error) => AppendError::from(NoMemory(error)),
+            EnterError::Grow(error) => AppendError::from(refused(error)),
             EnterError::Unreadable(why) => crate::platform::trap(&format!("append: {why}")),
         })?;
         // The number of id links is known only now.
@@ -65,7 +65,7 @@ impl ChainStore {
         let end = self.log_end_of(meta.log_end());
         if let Err(error) = self.log.reserve(blobs, self.state.log_first, self.state.log_end, end) {
             self.revert_entered(&entered);
-            return Err(NoMemory(error).into());
+            return Err(refused(error).into());
         }
 
         // From here on the append can no longer be refused.
@@ -131,23 +131,23 @@ impl ChainStore {
     /// Checks the cycles, the capacity and the block number limit for the next block.
     pub(super) fn admit(&self, draft: &Draft, admission: &Admission) -> Result<(), AppendError> {
         if let Some(missing) = admission.missing_cycles {
-            return Err(AppendError::LowCycles { missing });
+            return Err(AppendError::NoMemory(NoMemory::LowCycles { missing }));
         }
         if let Some(held_by) = &admission.exhausted {
             return Err(AppendError::CapacityExhausted { held_by: held_by.clone() });
         }
         if self.state.started && self.state.counted(draft.number) >= MAX_SPAN {
-            return Err(AppendError::OutOfSpace);
+            return Err(AppendError::NoMemory(NoMemory::OutOfSpace));
         }
         Ok(())
     }
 
     pub(super) fn reserve_records(&self, draft: &Draft, index: &Index) -> Result<(), AppendError> {
         let oldest = if self.state.started { self.state.oldest } else { draft.number };
-        self.records.reserve(draft.number, oldest).map_err(NoMemory)?;
-        self.index.reserve(u64::from(index.transactions())).map_err(NoMemory)?;
+        self.records.reserve(draft.number, oldest).map_err(refused)?;
+        self.index.reserve(u64::from(index.transactions())).map_err(refused)?;
         if index.keys() > 0 {
-            self.keys.reserve(u64::from(index.keys())).map_err(NoMemory)?;
+            self.keys.reserve(u64::from(index.keys())).map_err(refused)?;
         }
         Ok(())
     }

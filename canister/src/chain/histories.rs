@@ -188,7 +188,7 @@ impl World {
             if answer.is_ok() {
                 return self.model.append(made, NOW);
             }
-            assert_eq!(answer, Err(UploadError::Append(AppendError::OutOfSpace)));
+            assert_eq!(answer, Err(UploadError::Append(AppendError::NoMemory(NoMemory::OutOfSpace))));
             self.reopen();
         }
         let commits = if stop_at.is_multiple_of(3) { stop_at / 3 } else { usize::MAX };
@@ -219,7 +219,7 @@ impl World {
             let refused = self.chain.commit_upload(&mut self.blobs, &which, &admission(), 0);
             assert_eq!(refused, Err(UploadError::Aborting));
             let answer = self.append(&made);
-            assert!(matches!(answer, Err(AppendError::UploadOpen { .. })), "{answer:?}");
+            assert!(matches!(answer, Err(AppendError::UploadOpen(UploadOpen { .. }))), "{answer:?}");
             self.check_indexes();
             self.reopen();
             self.chain.small_slices = Some(self.slice);
@@ -325,7 +325,10 @@ impl World {
                 match answer {
                     Ok(()) => self.model.append(made, NOW),
                     Err(error) => {
-                        assert_eq!((error, self.chain.index_stats().entries), (AppendError::OutOfSpace, ids));
+                        assert_eq!(
+                            (error, self.chain.index_stats().entries),
+                            (AppendError::NoMemory(NoMemory::OutOfSpace), ids)
+                        );
                     }
                 }
             }

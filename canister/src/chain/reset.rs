@@ -9,7 +9,7 @@ use super::state::{Reset, Way};
 use super::store::ChainStore;
 use super::upload::cell::{Opened, clear};
 use crate::storage::blob::{BlobStore, Owner};
-use coppice_interface::ResetError;
+use coppice_interface::{ResetError, UploadOpen};
 use std::ops::Range;
 
 /// Records that one message clears: their pages have 32 MiB.
@@ -36,7 +36,7 @@ impl ChainStore {
             return Ok(());
         }
         if let Some(Opened { by, expires_at }) = self.upload_opened(upload_expiry_secs) {
-            return Err(ResetError::UploadOpen { by: Some(by), expires_at });
+            return Err(ResetError::UploadOpen(UploadOpen { by: Some(by), expires_at }));
         }
         match self.state.rollback_to {
             Some(to) => Err(ResetError::RollbackUnderway { to }),

@@ -79,10 +79,13 @@ fn append_with_refused_growth_changes_nothing() {
     // The log needs memory.
     native::with(|world| world.liquid_cycles = 0);
     let large = block(1, &[id(1)], 18 << 20);
-    assert_eq!(append(&mut chain, &mut blobs, &large), Err(AppendError::LowCycles { missing: 84_200_000_000 }));
+    assert_eq!(
+        append(&mut chain, &mut blobs, &large),
+        Err(AppendError::NoMemory(NoMemory::LowCycles { missing: 84_200_000_000 }))
+    );
     native::with(|world| world.liquid_cycles = u128::MAX);
     memory::manager().set_max_pages(memory::billed_pages());
-    assert_eq!(append(&mut chain, &mut blobs, &large), Err(AppendError::OutOfSpace));
+    assert_eq!(append(&mut chain, &mut blobs, &large), Err(AppendError::NoMemory(NoMemory::OutOfSpace)));
     assert_eq!(*chain.state(), before);
     // The index needs memory.
     let mut number = 1;
@@ -93,7 +96,7 @@ fn append_with_refused_growth_changes_nothing() {
             Err(error) => break error,
         }
     };
-    assert_eq!(error, AppendError::OutOfSpace);
+    assert_eq!(error, AppendError::NoMemory(NoMemory::OutOfSpace));
     assert_eq!(chain.state().next, number);
     assert_eq!(chain.index_stats().entries, 1 + (number - 1) * 99_000);
     assert!(number > 1 && before.next == 1);
@@ -213,7 +216,7 @@ fn append_without_room_for_links_undoes_its_ids() {
     let two = [(); 2].map(|()| blobs.kept_bytes(Owner::External));
     assert!(two[0] > 0);
     let before = (*chain.state(), chain.index_stats().entries);
-    assert_eq!(append(&mut chain, &mut blobs, &filled), Err(AppendError::OutOfSpace));
+    assert_eq!(append(&mut chain, &mut blobs, &filled), Err(AppendError::NoMemory(NoMemory::OutOfSpace)));
     assert_eq!((*chain.state(), chain.index_stats().entries), before);
     for id in &ids {
         assert_eq!(chain.location(&blobs, id).unwrap().block_number, 0);

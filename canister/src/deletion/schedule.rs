@@ -4,8 +4,8 @@ use super::answer::Answer;
 use super::header::Counter;
 use super::row::{Name, Row};
 use super::{DeletionQueue, MAX_LANES, Store};
-use crate::storage::memory::{self, GrowError, NoMemory};
-use coppice_interface::{BlobDeletionError, BlobDeletionState, ScheduledBlobDeletion, UtxoRefusal};
+use crate::storage::memory::{self, GrowError, refused};
+use coppice_interface::{BlobDeletionError, BlobDeletionState, NoMemory, ScheduledBlobDeletion, UtxoRefusal};
 
 /// Outcome of scheduling the blob of a record that is being deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,9 +26,9 @@ impl DeletionQueue {
         name.check()?;
         let most = self.limits.rows;
         memory::creating_records(|| {
-            self.get_or_make().map_err(NoMemory)?;
+            self.get_or_make().map_err(refused)?;
             self.message(now_ns, |store| store.schedule(name, height, most))
-                .unwrap_or(Err(BlobDeletionError::OutOfSpace))
+                .unwrap_or(Err(BlobDeletionError::NoMemory(NoMemory::OutOfSpace)))
         })
     }
 
@@ -61,7 +61,7 @@ impl DeletionQueue {
     pub fn admits(&mut self, name: &Name, txid: &[u8; 32]) -> Result<(), UtxoRefusal> {
         let (rows, limit) = self.rows();
         memory::creating_records(|| {
-            let store = self.get_or_make().map_err(NoMemory)?;
+            let store = self.get_or_make().map_err(refused)?;
             let hash = store.hash(name);
             match store.find_name(name, hash) {
                 // The same transaction's record exists, or its row was never removed.
@@ -69,7 +69,7 @@ impl DeletionQueue {
                 Some(row) if row.state == BlobDeletionState::Held => Err(UtxoRefusal::BlobTaken),
                 Some(_) => Err(UtxoRefusal::BeingDeleted),
                 None if rows >= limit => Err(UtxoRefusal::TooManyRows { limit }),
-                None => Ok(store.reserve(name, hash).map_err(NoMemory)?),
+                None => Ok(store.reserve(name, hash).map_err(refused)?),
             }
         })
     }
@@ -109,7 +109,7 @@ impl Store {
                 return Err(BlobDeletionError::TooMany { limit: MAX_LANES as u64 });
             }
             None => {
-                self.reserve(name, hash).map_err(NoMemory)?;
+                self.reserve(name, hash).map_err(refused)?;
                 (self.add(name, hash, None, height, BlobDeletionState::Waiting).id, false)
             }
         };

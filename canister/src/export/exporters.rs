@@ -165,7 +165,8 @@ impl Exporters {
         if number < chain.state().oldest {
             return Ok(entry.bound.max(chain.state().oldest));
         }
-        let kept = chain.hash(number).ok_or(AckError::Corrupt)?;
+        let kept =
+            chain.hash(number).ok_or_else(|| AckError::Corrupt { why: format!("the header of block {number}") })?;
         if kept.as_slice() != hash {
             return Err(AckError::WrongHash { expected: kept.to_bytes() });
         }

@@ -5,8 +5,8 @@ use crate::storage::blob::{Class, GRANULE, MAX_GRANULES};
 use crate::storage::memory::{self, Region};
 use crate::storage::places;
 use coppice_interface::{
-    Config, ConfigChange, ConfigError, InitArg, MAX_STABLE_PAGES, RECORDS_RESERVE, UtxoSettingsChange, chain_begins,
-    cycles_of_ticks,
+    BadArgument, Config, ConfigChange, ConfigError, InitArg, MAX_STABLE_PAGES, RECORDS_RESERVE, UtxoSettingsChange,
+    chain_begins, cycles_of_ticks,
 };
 use coppice_storage::cell::Cell;
 use coppice_storage::header::Header;
@@ -50,7 +50,7 @@ impl Settings for Config {
         }
         if Class::of_size(config.log_class).is_none() {
             let why = "not one of 64, 128, 256, 512 KiB, 1, 2 and 4 MiB, in bytes".into();
-            return Err(ConfigError::Invalid { field: "log_class".into(), why });
+            return Err(ConfigError::BadArgument(BadArgument { field: "log_class".into(), why }));
         }
         config.changed(&ConfigChange {
             max_stable_pages: arg.max_stable_pages,
@@ -133,9 +133,13 @@ mod tests {
         let change =
             ConfigChange { verify_segments: Some(false), upload_expiry_secs: Some(0), ..ConfigChange::default() };
         let refused = Config::default().changed(&change);
-        assert!(matches!(refused, Err(ConfigError::Invalid { field, .. }) if field == "upload_expiry_secs"));
+        assert!(
+            matches!(refused, Err(ConfigError::BadArgument(BadArgument { field, .. })) if field == "upload_expiry_secs")
+        );
         let arg = InitArg { log_class: Some(100_000), ..InitArg::default() };
-        assert!(matches!(Config::new(&arg), Err(ConfigError::Invalid { field, .. }) if field == "log_class"));
+        assert!(
+            matches!(Config::new(&arg), Err(ConfigError::BadArgument(BadArgument { field, .. })) if field == "log_class")
+        );
     }
 
     /// A cell without these settings is read with their defaults, and the other settings stay.

@@ -13,7 +13,7 @@ use crate::{logs, platform};
 use coppice_interface::{
     BlockId, ChainReset, Commit, Config, ConfigChange, ConfigError, DeletionsError, Exporter, ExporterError, Grant,
     OpenBlock, PruneError, PrunePolicyArg, PrunePolicyChange, PruneRun, PutBlockChunk, RemoveExporter, ResetChain,
-    ResetError, Role, RoleError, Rollback, RollbackError, UploadError, UploadProgress,
+    ResetError, Role, RoleError, Rollback, RollbackError, UploadError, UploadOpen, UploadProgress,
 };
 use std::convert::Infallible;
 
@@ -322,7 +322,7 @@ impl State {
         let of_another = self.chain.upload_of_another(platform::caller(), self.config.upload_expiry_secs);
         let Some(Opened { by, expires_at }) = of_another else { return step(self) };
         if !self.caller_is(Role::Operator) {
-            return Err(UploadError::UploadOpen { by: Some(by), expires_at });
+            return Err(UploadError::UploadOpen(UploadOpen { by: Some(by), expires_at }));
         }
         let shown = |state: &Self| {
             let upload = state.chain.upload_progress().map_or("none".into(), |OpenBlock { number, progress }| {

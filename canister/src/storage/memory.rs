@@ -3,7 +3,7 @@
 pub use super::ids::*;
 use super::{blob::BlobStore, places};
 use crate::platform::{self, Ic};
-use coppice_interface::{AppendError, BlobDeletionError, RECORDS_RESERVE, UtxoRefusal};
+use coppice_interface::{NoMemory, RECORDS_RESERVE};
 pub use coppice_storage::{BUCKET, GrowError, WASM_PAGE};
 use coppice_storage::{Layout, Manager, Terms};
 use ic_stable_structures::Memory as _;
@@ -27,30 +27,15 @@ thread_local! {
     static MANAGER: RefCell<Option<Manager<Ic>>> = const { RefCell::new(None) };
 }
 
-/// A refused growth, for conversion into an error of the interface.
-#[derive(Clone, Copy, Debug)]
-pub struct NoMemory(pub GrowError);
-
-/// Converts [`NoMemory`] into an error of the interface; `$full` is the error for a used-up quota.
-macro_rules! no_memory {
-    ($error:ident, $full:expr) => {
-        impl From<NoMemory> for $error {
-            fn from(NoMemory(why): NoMemory) -> Self {
-                match why {
-                    // Only a tick's work is deferred, and a tick that gets `Later` retries.
-                    GrowError::OutOfSpace | GrowError::Later => Self::OutOfSpace,
-                    GrowError::QuotaFull => $full,
-                    GrowError::LowCycles { missing } => Self::LowCycles { missing },
-                    GrowError::ReservedCyclesLimit { missing } => Self::ReservedCyclesLimit { missing },
-                }
-            }
-        }
-    };
+/// Returns the reason of a refused growth as the interface says it. A tick whose memory is deferred continues later.
+pub fn refused(why: GrowError) -> NoMemory {
+    match why {
+        GrowError::OutOfSpace | GrowError::Later => NoMemory::OutOfSpace,
+        GrowError::QuotaFull => NoMemory::RecordsFull { limit: manager().quota().cap() },
+        GrowError::LowCycles { missing } => NoMemory::LowCycles { missing },
+        GrowError::ReservedCyclesLimit { missing } => NoMemory::ReservedCyclesLimit { missing },
+    }
 }
-
-no_memory!(AppendError, Self::OutOfSpace);
-no_memory!(BlobDeletionError, Self::RecordsFull { limit: manager().quota().cap() });
-no_memory!(UtxoRefusal, Self::RecordsFull { limit: manager().quota().cap() });
 
 /// A growth must leave the cycles for the calls of two timers, so that the ten-minute timer keeps running.
 fn terms(nodes: u32, reserved_cycles_limit: u128) -> Terms {

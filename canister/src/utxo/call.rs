@@ -2,7 +2,7 @@
 
 use super::record::Hash;
 use crate::platform;
-use coppice_interface::{UtxoRefusal, UtxoSettings};
+use coppice_interface::{BadArgument, BadHeight, UtxoRefusal, UtxoSettings};
 
 /// The circumstances of a call besides its argument.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +28,7 @@ impl<'a> Call<'a> {
     /// # Errors
     /// `ZeroHeight`, `BadHeight`.
     pub fn check(&self) -> Result<(), UtxoRefusal> {
-        if self.height == 0 { Err(UtxoRefusal::ZeroHeight) } else { self.check_block(self.height) }
+        if self.height == 0 { Err(UtxoRefusal::BadHeight(BadHeight::Zero)) } else { self.check_block(self.height) }
     }
 
     /// Checks that a block may have this height.
@@ -51,12 +51,12 @@ impl<'a> Call<'a> {
 /// # Errors
 /// `BadHeight`.
 pub(super) fn check_height(height: u32, most: u32) -> Result<(), UtxoRefusal> {
-    if height > most { Err(UtxoRefusal::BadHeight { most }) } else { Ok(()) }
+    if height > most { Err(UtxoRefusal::BadHeight(BadHeight::TooHigh { most })) } else { Ok(()) }
 }
 
 /// Returns `BadArgument`.
 pub(super) fn bad(field: &str, why: impl Into<String>) -> UtxoRefusal {
-    UtxoRefusal::BadArgument { field: field.into(), why: why.into() }
+    UtxoRefusal::BadArgument(BadArgument { field: field.into(), why: why.into() })
 }
 
 /// Returns the 32 bytes of an argument.

@@ -14,7 +14,7 @@
 use super::call::if_found;
 use super::record::{Hash, Head, extras};
 use super::store::{Found, UtxoStore};
-use crate::storage::memory::NoMemory;
+use crate::storage::memory::refused;
 use crate::storage::slots::SlotId;
 use coppice_interface::{Txid, UtxoRefusal};
 
@@ -146,7 +146,7 @@ impl UtxoStore {
             return Ok(());
         }
         let ids = if newest == 0 { FIRST } else { (2 * self.room(newest) + 1).min(LARGEST) };
-        let new = self.slots.allocate(PAGE + ID * ids).map_err(NoMemory)?;
+        let new = self.slots.allocate(PAGE + ID * ids).map_err(refused)?;
         let (total, oldest) = page.map_or((0, new), |page| (page.total, page.newer));
         let total = total.checked_add(1).ok_or(UtxoRefusal::TooMuchWork)?;
         let mut bytes = [newest, 1, total, oldest].map(u32::to_le_bytes).as_flattened().to_vec();

@@ -12,7 +12,7 @@ use super::record::{
 use super::store::{Found, UtxoStore};
 use crate::platform;
 use crate::storage::blob::{BlobPtr, BlobStore};
-use crate::storage::memory::{self, NoMemory};
+use crate::storage::memory::{self, refused};
 use crate::storage::slots::{MAX_LEN, SlotId};
 use crate::storage::table::same_key;
 use candid::Principal;
@@ -256,13 +256,13 @@ impl UtxoStore {
             entering.push((Order::DeleteAt, call.due(highest.unwrap_or(0))));
         }
         let wanted = wanted(head);
-        self.root.reserve(&self.slots, &entering, &wanted).map_err(NoMemory)?;
+        self.root.reserve(&self.slots, &entering, &wanted).map_err(refused)?;
 
         self.changed.table += 3;
-        let slot = self.slots.allocate(head.len()).map_err(NoMemory)?;
+        let slot = self.slots.allocate(head.len()).map_err(refused)?;
         if let Err(error) = self.table.insert(self.table.hash(&head.txid), u64::from(slot)) {
             self.slots.free(slot);
-            return Err(NoMemory(error).into());
+            return Err(refused(error).into());
         }
         let mut record = Vec::with_capacity(head.transaction_at() as usize + tail.len().min(LONG_TAIL));
         head.encode_onto(&mut record);

@@ -8,7 +8,7 @@ use super::record::{
 use super::scan::Candidate;
 use super::store::{Found, UtxoStore};
 use crate::storage::blob::BlobStore;
-use crate::storage::memory::NoMemory;
+use crate::storage::memory::refused;
 use crate::storage::slots::SlotId;
 use crate::storage::table::same_key;
 use crate::text::refusal;
@@ -154,7 +154,7 @@ impl UtxoStore {
     /// # Errors
     /// `OutOfSpace`, `LowCycles`, and nothing has changed.
     pub fn list_deleting(&mut self, of: &Candidate) -> Result<(), UtxoRefusal> {
-        self.root.reserve(&self.slots, &[(Order::DeleteAt, 1)], &[]).map_err(NoMemory)?;
+        self.root.reserve(&self.slots, &[(Order::DeleteAt, 1)], &[]).map_err(refused)?;
         let link = of.head.link(Order::DeleteAt);
         self.root.set(&mut self.slots, Order::DeleteAt, of.slot, link, Some(1));
         Ok(())

@@ -7,7 +7,7 @@ use super::parse::{Parsed, parse};
 use super::record::extras::MAX_BLOCKS;
 use super::record::{HEAD_BLOCKS, Hash, Head, flag, location};
 use crate::storage::blob::{BlobPtr, BlobStore, Owner};
-use crate::storage::memory::NoMemory;
+use crate::storage::memory::refused;
 use coppice_interface::{
     BlockRef, ExternalStore, MAX_BLOB_KEY, MinedIn, OutsideTransaction, PartialTransaction, UtxoCreate, UtxoRefusal,
 };
@@ -250,7 +250,7 @@ impl<'a> Draft<'a> {
                 if kept > limit {
                     return Err(UtxoRefusal::ExternalFull { limit });
                 }
-                blobs.check_quota_of_uploaded(parts.iter().map(|part| part.class)).map_err(NoMemory)?;
+                blobs.check_quota_of_uploaded(parts.iter().map(|part| part.class)).map_err(refused)?;
                 head.flags |= flag::EXTERNAL;
                 Cow::Owned(location::encode_parts(parts))
             }

@@ -4,7 +4,7 @@ use super::call::{Call, hash_of};
 use super::record::extras::Extras;
 use super::record::{HEAD_BLOCKS, Head, Order, at, encode_block, flag};
 use super::store::{Found, UtxoStore};
-use crate::storage::memory::NoMemory;
+use crate::storage::memory::refused;
 use crate::storage::slots::SlotId;
 use coppice_interface::{BlockRef, MinedTransaction, UtxoRefusal, UtxoSetMinedBatch};
 
@@ -117,7 +117,7 @@ impl UtxoStore {
         {
             let key = self.root.unmined_key(height);
             let entering = [(Order::UnminedSince, key), (Order::CreatedAt, head.created_secs())];
-            self.root.reserve(&self.slots, &entering, &[]).map_err(NoMemory)?;
+            self.root.reserve(&self.slots, &entering, &[]).map_err(refused)?;
             if before.is_none() {
                 self.root.count_revert(&mut self.slots);
             }

@@ -4,8 +4,8 @@ use super::call::{Call, check_height, hash_of, if_found};
 use super::record::{Hash, Order, inputs_from, parents};
 use super::scan::{Candidate, LOOKUP_PAGES};
 use super::store::{Found, UtxoStore};
-use crate::storage::memory::NoMemory;
-use coppice_interface::{MAX_HEIGHT, UtxoRefusal};
+use crate::storage::memory::refused;
+use coppice_interface::{BadHeight, MAX_HEIGHT, UtxoRefusal};
 
 /// A parent that cannot be preserved, and the reason.
 pub type Blocked = (Hash, UtxoRefusal);
@@ -17,7 +17,7 @@ impl UtxoStore {
     /// [`UtxoRefusal`], and nothing has changed.
     pub fn preserve(&mut self, txid: &[u8], until: u32) -> Result<bool, UtxoRefusal> {
         if until == 0 {
-            return Err(UtxoRefusal::ZeroHeight);
+            return Err(UtxoRefusal::BadHeight(BadHeight::Zero));
         }
         check_height(until, MAX_HEIGHT)?;
         self.preserve_found(&hash_of("txid", txid)?, |_| Some(until))
@@ -26,7 +26,7 @@ impl UtxoStore {
     fn preserve_found(&mut self, txid: &Hash, to: impl Fn(Option<u32>) -> Option<u32>) -> Result<bool, UtxoRefusal> {
         let Some(Found { slot, head, .. }) = if_found(self.find(txid))? else { return Ok(false) };
         let Some(until) = to(head.key(Order::PreserveUntil)) else { return Ok(true) };
-        self.root.reserve(&self.slots, &[(Order::PreserveUntil, until)], &[]).map_err(NoMemory)?;
+        self.root.reserve(&self.slots, &[(Order::PreserveUntil, until)], &[]).map_err(refused)?;
         let preserved = head.link(Order::PreserveUntil);
         if head.delete_at().is_some() {
             self.set_delete_at(slot, &head, None);

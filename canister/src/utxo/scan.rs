@@ -4,7 +4,7 @@ use super::limits::STEP_PAGES;
 use super::order::{self, RunWindow};
 use super::record::{EXTRA, HEAD, Hash, Head, LATE, Order, at, flag, page_at, page_slot};
 use super::store::UtxoStore;
-use crate::storage::memory::NoMemory;
+use crate::storage::memory::refused;
 use crate::storage::slots::SlotId;
 use crate::storage::slots::rings::Link;
 use crate::storage::table::same_key;
@@ -171,7 +171,7 @@ impl UtxoStore {
     pub fn clear_late(&mut self, of: &Candidate) -> Result<(), UtxoRefusal> {
         let link = of.head.link(Order::UnminedSince);
         let key = link.key & !LATE;
-        self.root.reserve(&self.slots, &[(Order::UnminedSince, key)], &[]).map_err(NoMemory)?;
+        self.root.reserve(&self.slots, &[(Order::UnminedSince, key)], &[]).map_err(refused)?;
         self.root.put(&mut self.slots, Order::UnminedSince, of.slot, link, Some(key));
         Ok(())
     }
@@ -186,7 +186,7 @@ impl UtxoStore {
         if link.key == key {
             return Ok(false);
         }
-        self.root.reserve(&self.slots, &[(Order::DeleteAt, key)], &[]).map_err(NoMemory)?;
+        self.root.reserve(&self.slots, &[(Order::DeleteAt, key)], &[]).map_err(refused)?;
         let shown = of.head.delete_at().unwrap_or(0);
         self.root.put(&mut self.slots, Order::DeleteAt, of.slot, link, Some(key));
         self.set_flags(of.slot, (of.head.flags | flag::POSTPONED) & !flag::CHECKED);

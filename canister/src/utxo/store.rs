@@ -7,7 +7,7 @@ use super::record::{HEAD, Hash, Head, Order, at, flag};
 use super::upload::Uploads;
 use crate::platform;
 use crate::storage::HashTable;
-use crate::storage::memory::{self, NoMemory, Region};
+use crate::storage::memory::{self, Region, refused};
 use crate::storage::slots::radix::{MOST_NODES, NODE};
 use crate::storage::slots::{SlotId, Slots};
 use crate::storage::table::same_key;
@@ -177,7 +177,7 @@ impl UtxoStore {
             return Ok(());
         }
         if let Some(key) = then {
-            self.root.reserve(&self.slots, &[(Order::DeleteAt, key)], &[]).map_err(NoMemory)?;
+            self.root.reserve(&self.slots, &[(Order::DeleteAt, key)], &[]).map_err(refused)?;
         }
         self.set_delete_at(slot, &head, then);
         Ok(())

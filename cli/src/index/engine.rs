@@ -336,6 +336,7 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
                 }
                 self.misfit(Word::Update, Misfit(why))
             }
+            ExportError::Other { code, message } => bail!("the canister refuses the page ({code}): {message}"),
             ExportError::Corrupt { number, why, next } => {
                 ensure!(
                     self.options.skip_damaged,

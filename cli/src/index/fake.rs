@@ -216,7 +216,7 @@ impl Chain {
             return Ok(Err(AckError::AboveHead { head: self.head() }));
         }
         Ok(match self.blocks.get(&number) {
-            Some(_) if self.corrupt.contains(&number) => Err(AckError::Corrupt),
+            Some(_) if self.corrupt.contains(&number) => Err(AckError::Corrupt { why: "the test says so".into() }),
             Some(block) if block.hash != hash => Err(AckError::WrongHash { expected: block.hash.clone().into() }),
             _ => {
                 self.bound = self.bound.max(number + 1);

@@ -5,18 +5,23 @@ use candid::{CandidType, Principal};
 use serde_bytes::ByteBuf;
 use std::collections::BTreeSet;
 
-/// Checks the class of each error of a type. Together the classes must list every error of the interface.
-fn assert_classes<E: Refusal + CandidType>(classes: &[(Retry, &[E])]) {
+/// Checks the class of each error of a type, and that it prints as a sentence. Together the classes must list every error of the
+/// interface except `Other`, which has no class.
+fn assert_classes<E: Refusal + CandidType + std::fmt::Display>(classes: &[(Retry, &[E])]) {
     let mut types = TypeContainer::new();
     let of = types.add::<E>();
     let of = types.env.trace_type(&of).unwrap();
     let TypeInner::Variant(cases) = of.as_ref() else { panic!("{of:?}") };
-    let all: BTreeSet<String> = cases.iter().map(|case| case.id.to_string()).collect();
+    let names = cases.iter().map(|case| case.id.to_string());
+    let all: BTreeSet<String> = names.filter(|name| name != "Other").collect();
+    assert_eq!(all.len() + 1, cases.len(), "no case Other");
     let mut listed = BTreeSet::new();
     for (class, errors) in classes {
         for error in *errors {
             assert_eq!(error.retry(), *class, "{error:?}");
             let shown = format!("{error:?}");
+            let sentence = error.to_string();
+            assert!(sentence.contains(' ') && !sentence.contains(['{', '"']), "{shown}: {sentence}");
             listed.extend(shown.split(|c: char| !c.is_alphanumeric()).next().map(str::to_string));
         }
     }
@@ -39,7 +44,7 @@ fn classes_of_append_and_rollback_errors() {
         (
             Again,
             &[
-                AppendError::UploadOpen { by, expires_at },
+                AppendError::UploadOpen(UploadOpen { by, expires_at }),
                 AppendError::RollbackUnderway { to: 0 },
                 AppendError::ResetUnderway { left: 0 },
             ],
@@ -48,17 +53,22 @@ fn classes_of_append_and_rollback_errors() {
             AfterPruning,
             &[
                 full(),
-                AppendError::OutOfSpace,
-                AppendError::LowCycles { missing: 0 },
-                AppendError::ReservedCyclesLimit { missing: 0 },
+                AppendError::NoMemory(NoMemory::OutOfSpace),
+                AppendError::NoMemory(NoMemory::LowCycles { missing: 0 }),
+                AppendError::NoMemory(NoMemory::ReservedCyclesLimit { missing: 0 }),
+            ],
+        ),
+        (
+            Reorg,
+            &[
+                AppendError::Conflict,
+                AppendError::Gap { expected: 0 },
+                AppendError::WrongParent { expected: BlockHash::default() },
             ],
         ),
         (
             Never,
             &[
-                AppendError::Conflict,
-                AppendError::Gap { expected: 0 },
-                AppendError::WrongParent { expected: BlockHash::default() },
                 AppendError::Pruned { first_available: 0 },
                 AppendError::TooLarge { what: text(), limit: 0 },
                 AppendError::BadEncoding { segment: 0, at: 0, why: text() },
@@ -70,26 +80,26 @@ fn classes_of_append_and_rollback_errors() {
             Again,
             &[
                 UploadError::NoUpload,
-                UploadError::UploadOpen { by, expires_at },
+                UploadError::UploadOpen(UploadOpen { by, expires_at }),
                 UploadError::OtherUpload { number: 7, hash: BlockHash::default() },
                 UploadError::Incomplete { missing: 1, first: 0 },
                 UploadError::Aborting,
             ],
         ),
         (AfterPruning, &[UploadError::Append(full())]),
+        (Reorg, &[UploadError::Append(AppendError::Conflict)]),
         (
             Never,
             &[
                 UploadError::ChunkOutOfRange { chunks: 0 },
                 UploadError::WrongLength { expected: 0 },
                 UploadError::ChunkMismatch,
-                UploadError::Damaged,
-                UploadError::Append(AppendError::Conflict),
+                UploadError::Corrupt { why: String::new() },
             ],
         ),
     ]);
     assert_classes(&[
-        (Again, &[RollbackError::UploadOpen { by, expires_at }, RollbackError::RollbackUnderway { to: 0 }]),
+        (Again, &[RollbackError::UploadOpen(UploadOpen { by, expires_at }), RollbackError::RollbackUnderway { to: 0 }]),
         (
             Never,
             &[
@@ -101,7 +111,7 @@ fn classes_of_append_and_rollback_errors() {
         ),
     ]);
     assert_classes(&[
-        (Again, &[ResetError::UploadOpen { by, expires_at }, ResetError::RollbackUnderway { to: 0 }]),
+        (Again, &[ResetError::UploadOpen(UploadOpen { by, expires_at }), ResetError::RollbackUnderway { to: 0 }]),
         (
             Never,
             &[
@@ -130,11 +140,11 @@ fn classes_of_read_and_export_errors() {
     let cursor = ExportCursor { number: 0, hash: BlockHash::default(), segment: 3, offset: 0, rollbacks: 0 };
     assert_classes(&[
         (Again, &[ExportError::Behind { head: None }]),
+        (Reorg, &[ExportError::Reorged { common_ancestor: 0, cursor }]),
         (
             Never,
             &[
                 ExportError::Pruned { first_available: 0, common_ancestor: None },
-                ExportError::Reorged { common_ancestor: 0, cursor },
                 ExportError::Reset { first_available: None },
                 ExportError::BadCursor { why: text() },
                 ExportError::Corrupt { number: 0, why: text(), next: None },
@@ -144,11 +154,11 @@ fn classes_of_read_and_export_errors() {
     assert_classes(&[
         (Again, &[KeyError::Behind { head: None }]),
         (AfterPruning, &[KeyError::Corrupt { number: 0, why: text() }]),
+        (Reorg, &[KeyError::Reorged { common_ancestor: 0, cursor: None }]),
         (
             Never,
             &[
                 KeyError::KeyTooLong { limit: 0 },
-                KeyError::Reorged { common_ancestor: 0, cursor: None },
                 KeyError::Reset { first_available: None },
                 KeyError::BadCursor { why: text() },
             ],
@@ -167,38 +177,37 @@ fn classes_of_read_and_export_errors() {
             ExporterError::Keyless,
         ],
     )]);
-    assert_classes(&[(
-        Never,
-        &[
-            AckError::NotRegistered { why: text() },
-            AckError::AboveHead { head: None },
-            AckError::WrongHash { expected: BlockHash::default() },
-            AckError::Corrupt,
-        ],
-    )]);
+    assert_classes(&[
+        (Reorg, &[AckError::AboveHead { head: None }, AckError::WrongHash { expected: BlockHash::default() }]),
+        (Never, &[AckError::NotRegistered { why: text() }, AckError::Corrupt { why: String::new() }]),
+    ]);
 }
 
 #[test]
 fn classes_of_operation_errors() {
     let (field, why) = (text(), text());
-    assert_classes(&[(Never, &[ConfigError::Invalid { field, why }])]);
+    assert_classes(&[(Never, &[ConfigError::BadArgument(BadArgument { field, why })])]);
     let register = RoleError::RegisterExporter { why: text() };
     assert_classes(&[(Never, &[RoleError::Anonymous, RoleError::TooMany { limit: 0 }, register])]);
     assert_classes(&[(
         Never,
-        &[PruneError::Invalid { field: text(), why: text() }, PruneError::NoPolicy, PruneError::Stopped],
+        &[
+            PruneError::BadArgument(BadArgument { field: text(), why: text() }),
+            PruneError::NoPolicy,
+            PruneError::Stopped,
+        ],
     )]);
     assert_classes(&[(Never, &[DeletionsError::AdminOnly])]);
     assert_classes(&[(
         Never,
         &[
-            UtxoPrunerError::ZeroHeight,
-            UtxoPrunerError::BadHeight { most: 0 },
+            UtxoPrunerError::BadHeight(BadHeight::Zero),
+            UtxoPrunerError::BadHeight(BadHeight::TooHigh { most: 0 }),
             UtxoPrunerError::HeightJump { highest: 0, most: 0, accepted_at: None },
             UtxoPrunerError::NotOpen,
             UtxoPrunerError::BlockAssemblyNotRunning,
             UtxoPrunerError::Stopped,
-            UtxoPrunerError::Invalid { field: text(), why: text() },
+            UtxoPrunerError::BadArgument(BadArgument { field: text(), why: text() }),
             UtxoPrunerError::NotBlocking,
             UtxoPrunerError::TooMany { limit: 0 },
         ],
@@ -209,10 +218,10 @@ fn classes_of_operation_errors() {
             AfterPruning,
             &[
                 BlobDeletionError::TooManyRows { limit: 0 },
-                BlobDeletionError::RecordsFull { limit: 0 },
-                BlobDeletionError::OutOfSpace,
-                BlobDeletionError::LowCycles { missing: 0 },
-                BlobDeletionError::ReservedCyclesLimit { missing: 0 },
+                BlobDeletionError::NoMemory(NoMemory::RecordsFull { limit: 0 }),
+                BlobDeletionError::NoMemory(NoMemory::OutOfSpace),
+                BlobDeletionError::NoMemory(NoMemory::LowCycles { missing: 0 }),
+                BlobDeletionError::NoMemory(NoMemory::ReservedCyclesLimit { missing: 0 }),
             ],
         ),
         (
@@ -246,10 +255,10 @@ fn classes_of_record_errors() {
                 UtxoCreateError::BeingDeleted,
                 UtxoCreateError::ExternalFull { limit: 0 },
                 UtxoCreateError::TooManyRows { limit: 0 },
-                UtxoCreateError::RecordsFull { limit: 0 },
-                UtxoCreateError::OutOfSpace,
-                UtxoCreateError::LowCycles { missing: 0 },
-                UtxoCreateError::ReservedCyclesLimit { missing: 0 },
+                UtxoCreateError::NoMemory(NoMemory::RecordsFull { limit: 0 }),
+                UtxoCreateError::NoMemory(NoMemory::OutOfSpace),
+                UtxoCreateError::NoMemory(NoMemory::LowCycles { missing: 0 }),
+                UtxoCreateError::NoMemory(NoMemory::ReservedCyclesLimit { missing: 0 }),
             ],
         ),
         (
@@ -258,9 +267,9 @@ fn classes_of_record_errors() {
                 UtxoCreateError::TxExists,
                 UtxoCreateError::BlobTaken,
                 UtxoCreateError::Pruned,
-                UtxoCreateError::ZeroHeight,
-                UtxoCreateError::BadHeight { most: 0 },
-                UtxoCreateError::BadArgument { field, why },
+                UtxoCreateError::BadHeight(BadHeight::Zero),
+                UtxoCreateError::BadHeight(BadHeight::TooHigh { most: 0 }),
+                UtxoCreateError::BadArgument(BadArgument { field, why }),
                 UtxoCreateError::BadTransaction { at: 0, why: text() },
                 UtxoCreateError::NoOutputs,
                 UtxoCreateError::NotExtended { input: 0 },
@@ -276,10 +285,10 @@ fn classes_of_record_errors() {
         (
             AfterPruning,
             &[
-                UtxoSpendError::RecordsFull { limit: 0 },
-                UtxoSpendError::OutOfSpace,
-                UtxoSpendError::LowCycles { missing: 0 },
-                UtxoSpendError::ReservedCyclesLimit { missing: 0 },
+                UtxoSpendError::NoMemory(NoMemory::RecordsFull { limit: 0 }),
+                UtxoSpendError::NoMemory(NoMemory::OutOfSpace),
+                UtxoSpendError::NoMemory(NoMemory::LowCycles { missing: 0 }),
+                UtxoSpendError::NoMemory(NoMemory::ReservedCyclesLimit { missing: 0 }),
             ],
         ),
         (
@@ -296,9 +305,9 @@ fn classes_of_record_errors() {
                 UtxoSpendError::FrozenUntil { height: 2_000 },
                 UtxoSpendError::InvalidSpend,
                 UtxoSpendError::Spent { by: by() },
-                UtxoSpendError::ZeroHeight,
-                UtxoSpendError::BadHeight { most: 0 },
-                UtxoSpendError::BadArgument { field, why },
+                UtxoSpendError::BadHeight(BadHeight::Zero),
+                UtxoSpendError::BadHeight(BadHeight::TooHigh { most: 0 }),
+                UtxoSpendError::BadArgument(BadArgument { field, why }),
                 UtxoSpendError::TooMuchWork,
                 UtxoSpendError::Corrupt { why: text() },
             ],
@@ -310,11 +319,11 @@ fn classes_of_record_errors() {
         (
             AfterPruning,
             &[
-                UtxoError::RecordsFull { limit: 0 },
-                UtxoError::OutOfSpace,
-                UtxoError::LowCycles { missing: 0 },
-                UtxoError::ReservedCyclesLimit { missing: 0 },
-                UtxoError::NotSpendable(Box::new(UtxoSpendError::OutOfSpace)),
+                UtxoError::NoMemory(NoMemory::RecordsFull { limit: 0 }),
+                UtxoError::NoMemory(NoMemory::OutOfSpace),
+                UtxoError::NoMemory(NoMemory::LowCycles { missing: 0 }),
+                UtxoError::NoMemory(NoMemory::ReservedCyclesLimit { missing: 0 }),
+                UtxoError::NotSpendable(Box::new(UtxoSpendError::NoMemory(NoMemory::OutOfSpace))),
             ],
         ),
         (
@@ -329,9 +338,9 @@ fn classes_of_record_errors() {
                 UtxoError::NotMined,
                 UtxoError::NotConflicting,
                 UtxoError::WinnerLoses,
-                UtxoError::ZeroHeight,
-                UtxoError::BadHeight { most: 0 },
-                UtxoError::BadArgument { field, why },
+                UtxoError::BadHeight(BadHeight::Zero),
+                UtxoError::BadHeight(BadHeight::TooHigh { most: 0 }),
+                UtxoError::BadArgument(BadArgument { field, why }),
                 UtxoError::TooLarge { what: text(), limit: 0 },
                 UtxoError::Outside(store),
                 UtxoError::TooMuchWork,
@@ -341,7 +350,7 @@ fn classes_of_record_errors() {
         ),
     ]);
     let conflict = |error| ConflictError { txid: Txid::default(), error };
-    assert_eq!(conflict(UtxoError::OutOfSpace).retry(), AfterPruning);
+    assert_eq!(conflict(UtxoError::NoMemory(NoMemory::OutOfSpace)).retry(), AfterPruning);
     assert_eq!(conflict(UtxoError::NotConflicting).retry(), Never);
 }
 
@@ -356,7 +365,7 @@ fn classes_of_transaction_upload_errors() {
                 TransactionUploadError::TooMany { limit: 0 },
             ],
         ),
-        (AfterPruning, &[TransactionUploadError::Refused(UtxoCreateError::OutOfSpace)]),
+        (AfterPruning, &[TransactionUploadError::Refused(UtxoCreateError::NoMemory(NoMemory::OutOfSpace))]),
         (
             Never,
             &[
@@ -373,6 +382,9 @@ fn classes_of_transaction_upload_errors() {
 fn class_of_several_spends_is_the_worst() {
     let spend = |error| RefusedSpend { spend: 0, error };
     assert_eq!(Vec::<RefusedSpend>::new().retry(), Never);
-    assert_eq!(vec![spend(UtxoSpendError::OutOfSpace)].retry(), AfterPruning);
-    assert_eq!(vec![spend(UtxoSpendError::OutOfSpace), spend(UtxoSpendError::Locked)].retry(), Never);
+    assert_eq!(vec![spend(UtxoSpendError::NoMemory(NoMemory::OutOfSpace))].retry(), AfterPruning);
+    assert_eq!(
+        vec![spend(UtxoSpendError::NoMemory(NoMemory::OutOfSpace)), spend(UtxoSpendError::Locked)].retry(),
+        Never
+    );
 }

@@ -48,7 +48,7 @@ pub enum UtxoNotifyOutcome {
 pub enum UtxoPrunerError {
     /// The height was refused.
     #[error(transparent)]
-    BadHeight(BadHeight),
+    BadHeight(#[from] BadHeight),
     /// A producer may not raise the height so far: by `max_height_jump` at once, and by `heights_per_day` in a day. An
     /// operator's `set_heights` says where the chain is.
     #[error("the height is too far above {highest}: at most {most} now; an operator may set it")]
@@ -72,7 +72,7 @@ pub enum UtxoPrunerError {
     Stopped,
     /// An argument makes no sense.
     #[error(transparent)]
-    BadArgument(BadArgument),
+    BadArgument(#[from] BadArgument),
     /// No record lies in the slot that cannot be read, was set aside, or is left alone.
     #[error("no record in this slot blocks pruning")]
     NotBlocking,

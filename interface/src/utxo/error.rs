@@ -272,10 +272,10 @@ pub enum UtxoRefusal {
     WinnerLoses,
     /// The height was refused.
     #[error(transparent)]
-    BadHeight(BadHeight),
+    BadHeight(#[from] BadHeight),
     /// An argument makes no sense.
     #[error(transparent)]
-    BadArgument(BadArgument),
+    BadArgument(#[from] BadArgument),
     /// The bytes are no transaction.
     #[error("the bytes are no transaction (byte {at}): {why}")]
     BadTransaction {
@@ -324,7 +324,7 @@ pub enum UtxoRefusal {
     TooMuchWork,
     /// Memory was refused.
     #[error(transparent)]
-    NoMemory(NoMemory),
+    NoMemory(#[from] NoMemory),
     /// The record cannot be decoded; nothing is assumed of it.
     #[error("kept data cannot be read: {why}")]
     Corrupt {
@@ -383,6 +383,12 @@ macro_rules! part {
         }
 
         impl std::error::Error for $part {}
+
+        impl From<NoMemory> for $part {
+            fn from(why: NoMemory) -> Self {
+                Self::NoMemory(why)
+            }
+        }
     };
 }
 

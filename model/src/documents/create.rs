@@ -19,8 +19,8 @@ impl Store {
         let heights: Vec<u32> = [height].into_iter().chain(blocks.iter().map(|block| block.height)).collect();
         match self.check_heights(&heights) {
             Ok(()) => {}
-            Err(UtxoError::ZeroHeight) => return Err(UtxoCreateError::ZeroHeight),
-            Err(_) => return Err(UtxoCreateError::BadHeight { most: self.most_height() }),
+            Err(UtxoError::BadHeight(BadHeight::Zero)) => return Err(UtxoCreateError::BadHeight(BadHeight::Zero)),
+            Err(_) => return Err(UtxoCreateError::BadHeight(BadHeight::TooHigh { most: self.most_height() })),
         }
         if self.records.contains_key(&tx.txid) {
             return Err(UtxoCreateError::TxExists);

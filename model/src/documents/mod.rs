@@ -91,10 +91,14 @@ impl Store {
     /// Checks the heights that a call names.
     fn check_heights(&self, heights: &[u32]) -> Result<(), UtxoError> {
         if heights[0] == 0 {
-            return Err(UtxoError::ZeroHeight);
+            return Err(UtxoError::BadHeight(BadHeight::Zero));
         }
         let most = self.most_height();
-        if heights.iter().any(|height| *height > most) { Err(UtxoError::BadHeight { most }) } else { Ok(()) }
+        if heights.iter().any(|height| *height > most) {
+            Err(UtxoError::BadHeight(BadHeight::TooHigh { most }))
+        } else {
+            Ok(())
+        }
     }
 
     /// Returns a record that calls can find.

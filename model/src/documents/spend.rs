@@ -10,8 +10,8 @@ impl Store {
         let whole = |error| Err(vec![RefusedSpend { spend: 0, error }]);
         match self.check_heights(&[height]) {
             Ok(()) => {}
-            Err(UtxoError::ZeroHeight) => return whole(UtxoSpendError::ZeroHeight),
-            Err(_) => return whole(UtxoSpendError::BadHeight { most: self.most_height() }),
+            Err(UtxoError::BadHeight(BadHeight::Zero)) => return whole(UtxoSpendError::BadHeight(BadHeight::Zero)),
+            Err(_) => return whole(UtxoSpendError::BadHeight(BadHeight::TooHigh { most: self.most_height() })),
         }
         let mut after = self.clone();
         let mut counted = 0;

@@ -94,7 +94,10 @@ impl Records {
         }
         // The inputs of such a winner are unknown.
         if record.inputs.is_empty() {
-            return Err(of(winner)(UtxoRefusal::BadArgument { field: "winners".into(), why: String::new() }));
+            return Err(of(winner)(UtxoRefusal::BadArgument(BadArgument {
+                field: "winners".into(),
+                why: String::new(),
+            })));
         }
         let inputs = record.inputs.clone();
         let (mut first, mut contested) = (Vec::new(), Vec::new());

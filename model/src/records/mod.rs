@@ -97,8 +97,8 @@ pub fn hash_of(txid: &[u8]) -> Txid {
 /// When it cannot.
 pub fn is_height(height: u32, most: u32) -> Result<(), UtxoRefusal> {
     match height {
-        0 => Err(UtxoRefusal::ZeroHeight),
-        _ if height > most => Err(UtxoRefusal::BadHeight { most }),
+        0 => Err(UtxoRefusal::BadHeight(BadHeight::Zero)),
+        _ if height > most => Err(UtxoRefusal::BadHeight(BadHeight::TooHigh { most })),
         _ => Ok(()),
     }
 }
@@ -222,7 +222,7 @@ impl Records {
         is_height(at.height, at.most)?;
         let mut blocks = item.mined.iter().flat_map(|mined| &mined.blocks);
         if blocks.any(|block| block.height > at.most) {
-            return Err(UtxoCreateError::BadHeight { most: at.most });
+            return Err(UtxoCreateError::BadHeight(BadHeight::TooHigh { most: at.most }));
         }
         match self.0.get(&one.tx.txid) {
             Some(record) if record.deleting => return Err(UtxoCreateError::BeingDeleted),

@@ -74,7 +74,9 @@ pub async fn an_interrupted_upload_resumes<T: Transport>(client: &Client<T>, cal
     let other = block(next(client).await, 10, b"other");
     let error = client.send_block(&other).await.unwrap_err();
     assert_eq!(error.retry(), Retry::Again);
-    let Error::Refused(UploadError::Append(AppendError::UploadOpen { by, .. })) = error else { panic!("{error:?}") };
+    let Error::Refused(UploadError::Append(AppendError::UploadOpen(UploadOpen { by, .. }))) = error else {
+        panic!("{error:?}")
+    };
     assert_eq!(by, Some(caller));
     assert_eq!(client.send_block(&long).await.unwrap(), Sent::InChunks);
     assert_eq!(client.get_head().await.unwrap().hash, long.hash);

@@ -160,9 +160,9 @@ fn append_at_the_operators_cap_is_out_of_space() {
             Err(error) => break error,
         }
     };
-    assert_eq!(error, AppendError::OutOfSpace);
+    assert_eq!(error, AppendError::NoMemory(NoMemory::OutOfSpace));
     assert!(number > 10, "{number} blocks of 1.9 MB fit into 256 MiB besides the reserve");
-    assert_eq!(refused(&coppice, &plain(number, 1, 1_900_000)), AppendError::OutOfSpace);
+    assert_eq!(refused(&coppice, &plain(number, 1, 1_900_000)), AppendError::NoMemory(NoMemory::OutOfSpace));
     let health: Health = coppice.anyone().health().answer();
     assert!(health.problems.iter().any(|problem| problem.code == ProblemCode::MemoryAtCap), "{health:?}");
     let change = ConfigChange { max_stable_pages: Some(8_192), ..ConfigChange::default() };
@@ -176,7 +176,7 @@ fn append_while_an_upload_is_open_is_refused() {
     let coppice = with_head_at(0);
     let (begin, _) = blocks::upload(&plain(1, 1, 1_000), 100);
     coppice.producer().begin_block(&begin).answer().unwrap();
-    assert!(matches!(refused(&coppice, &plain(1, 1, 1_000)), AppendError::UploadOpen { .. }));
+    assert!(matches!(refused(&coppice, &plain(1, 1, 1_000)), AppendError::UploadOpen(UploadOpen { .. })));
     assert_eq!(coppice.append(&plain(0, 2, 300)), Ok(()), "a kept block is still Ok");
     assert_eq!(coppice.producer().abort_block(1u64).answer(), Ok(true));
     assert_eq!(coppice.append(&plain(1, 1, 1_000)), Ok(()));

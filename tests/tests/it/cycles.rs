@@ -100,7 +100,7 @@ fn growth_that_cannot_be_paid_is_refused_with_the_missing_cycles() {
             assert_eq!(trapped(&host), Vec::<String>::new(), "{days} days, {percent} %");
             match answer {
                 Ok(Ok(())) => grown += 1,
-                Ok(Err(AppendError::LowCycles { missing })) => {
+                Ok(Err(AppendError::NoMemory(NoMemory::LowCycles { missing }))) => {
                     refused += 1;
                     let page = coppice.storage().billed_bytes - billed;
                     assert!(coppice.head() == before && page <= 64 << 10, "{page} bytes, {:?}", coppice.head());
@@ -110,7 +110,10 @@ fn growth_that_cannot_be_paid_is_refused_with_the_missing_cycles() {
                         // on top.
                         host.add_cycles(coppice.id, missing - G / 10);
                         let again = coppice.append(&block);
-                        assert!(matches!(again, Err(AppendError::LowCycles { missing: 1.. })), "{again:?}");
+                        assert!(
+                            matches!(again, Err(AppendError::NoMemory(NoMemory::LowCycles { missing: 1.. }))),
+                            "{again:?}"
+                        );
                         host.add_cycles(coppice.id, 10 * G);
                     } else {
                         host.add_cycles(coppice.id, missing + 10 * G);
@@ -169,7 +172,7 @@ fn the_reservation_limit_is_not_exceeded() {
         }
         match coppice.append(&plain(number, 1, BODY)) {
             Ok(()) => number += 1,
-            Err(AppendError::ReservedCyclesLimit { missing }) => break missing,
+            Err(AppendError::NoMemory(NoMemory::ReservedCyclesLimit { missing })) => break missing,
             Err(other) => panic!("{other:?}"),
         }
         assert!(number < block.number + 100, "5 T are reserved at some time: {:?}", status(&coppice, &host));
@@ -180,7 +183,10 @@ fn the_reservation_limit_is_not_exceeded() {
     assert_eq!(trapped(&host), Vec::<String>::new());
     // The refusal is the same after an upgrade.
     coppice.upgrade();
-    assert!(matches!(coppice.append(&plain(number, 1, BODY)), Err(AppendError::ReservedCyclesLimit { .. })));
+    assert!(matches!(
+        coppice.append(&plain(number, 1, BODY)),
+        Err(AppendError::NoMemory(NoMemory::ReservedCyclesLimit { .. }))
+    ));
     // The operator raises the limit on the platform, and then in the settings.
     reserved_limit(&coppice, &host, 20 * T);
     let change = ConfigChange { reserved_cycles_limit: Some(20 * T), ..ConfigChange::default() };
@@ -190,7 +196,7 @@ fn the_reservation_limit_is_not_exceeded() {
     // The reserved cycles must be available besides the cost of storage.
     set_liquid(&coppice, &host, 200 * G);
     let refused = (number + 1..number + 30).find_map(|number| coppice.append(&plain(number, 1, BODY)).err());
-    assert!(matches!(refused, Some(AppendError::LowCycles { missing: 1.. })), "{refused:?}");
+    assert!(matches!(refused, Some(AppendError::NoMemory(NoMemory::LowCycles { missing: 1.. }))), "{refused:?}");
     assert_eq!(trapped(&host), Vec::<String>::new());
 }
 
@@ -492,10 +498,10 @@ fn feeding_is_refused_for_low_cycles_while_pruning_continues() {
     coppice.ic.tick();
     set_liquid(&coppice, &host, by_default - 50 * G);
     let is_missing = |missing: u128| (45 * G..60 * G).contains(&missing);
-    let low = |answer: Result<(), AppendError>| matches!(answer, Err(AppendError::LowCycles { missing }) if is_missing(missing));
+    let low = |answer: Result<(), AppendError>| matches!(answer, Err(AppendError::NoMemory(NoMemory::LowCycles { missing })) if is_missing(missing));
     let commit = coppice.producer().commit_block(&BlockId { number: 20, hash: hash(20).into() }).answer();
     assert!(
-        matches!(&commit, Err(UploadError::Append(AppendError::LowCycles { missing })) if is_missing(*missing)),
+        matches!(&commit, Err(UploadError::Append(AppendError::NoMemory(NoMemory::LowCycles { missing }))) if is_missing(*missing)),
         "{commit:?}"
     );
     coppice.producer().abort_block(20).answer().unwrap();
@@ -505,14 +511,14 @@ fn feeding_is_refused_for_low_cycles_while_pruning_continues() {
     let items = vec![Tx::orphan(1, 2).record()];
     let created = coppice.producer().utxo_create(&UtxoCreateBatch { height: 1, items }).answer();
     assert!(
-        matches!(&created.results[..], [Err(UtxoCreateError::LowCycles { missing })] if is_missing(*missing)),
+        matches!(&created.results[..], [Err(UtxoCreateError::NoMemory(NoMemory::LowCycles { missing }))] if is_missing(*missing)),
         "{created:?}"
     );
     let name = BlobName { blob_key: vec![7].into(), file_type: "tx".into(), store_type: StoreType::Tx };
     let scheduled =
         coppice.producer().schedule_blob_deletion(&ScheduleBlobDeletion { name, delete_at_height: 1 }).answer();
     assert!(
-        matches!(&scheduled, Err(BlobDeletionError::LowCycles { missing }) if is_missing(*missing)),
+        matches!(&scheduled, Err(BlobDeletionError::NoMemory(NoMemory::LowCycles { missing })) if is_missing(*missing)),
         "{scheduled:?}"
     );
     assert_eq!((coppice.head(), coppice.storage().utxo.records), (Some(19), 0));
@@ -525,9 +531,9 @@ fn feeding_is_refused_for_low_cycles_while_pruning_continues() {
     assert_eq!(problems(&coppice), []);
     assert_eq!(coppice.append(&plain(20, 1, 10)), Ok(()));
     configure(&coppice, ConfigChange { feed_min_liquid_cycles: Some(u128::MAX), ..ConfigChange::default() }).unwrap();
-    assert!(matches!(coppice.append(&plain(21, 1, 10)), Err(AppendError::LowCycles { .. })));
+    assert!(matches!(coppice.append(&plain(21, 1, 10)), Err(AppendError::NoMemory(NoMemory::LowCycles { .. }))));
     coppice.upgrade();
-    assert!(matches!(coppice.append(&plain(21, 1, 10)), Err(AppendError::LowCycles { .. })));
+    assert!(matches!(coppice.append(&plain(21, 1, 10)), Err(AppendError::NoMemory(NoMemory::LowCycles { .. }))));
     configure(&coppice, ConfigChange { feed_min_liquid_cycles: Some(1), ..ConfigChange::default() }).unwrap();
     assert_eq!((coppice.append(&plain(21, 1, 10)), problems(&coppice)), (Ok(()), vec![]));
 }

@@ -279,7 +279,7 @@ fn settings_of_buckets_have_bounds() {
         coppice.operator().set_config(&change).answer()
     };
     for (bucket, rate) in [(Some(9), None), (Some(1_000_001), None), (None, Some(0)), (None, Some(1_000_001))] {
-        assert!(matches!(set(bucket, rate), Err(ConfigError::Invalid { .. })), "{bucket:?}, {rate:?}");
+        assert!(matches!(set(bucket, rate), Err(ConfigError::BadArgument(BadArgument { .. }))), "{bucket:?}, {rate:?}");
     }
     let config = set(Some(1_000_000), Some(1_000_000)).unwrap();
     assert_eq!((config.message_bucket, config.messages_per_minute), (1_000_000, 1_000_000));

@@ -314,7 +314,7 @@ fn refused_growth_is_an_error_and_not_a_trap() {
         match coppice.append(&block) {
             Ok(()) => host.faults().clear(),
             Err(error) => {
-                assert_eq!(error, AppendError::OutOfSpace);
+                assert_eq!(error, AppendError::NoMemory(NoMemory::OutOfSpace));
                 refused += 1;
                 assert_eq!(coppice.append(&block), Ok(()), "a later growth may be granted");
             }

@@ -119,7 +119,7 @@ impl Machine {
         let expected = self.model.refuses_append(self.now());
         match (answer.as_ref().err(), &expected) {
             // The expiry time depends on the server's clock.
-            (Some(AppendError::UploadOpen { .. }), Some(AppendError::UploadOpen { .. })) => {}
+            (Some(AppendError::UploadOpen(UploadOpen { .. })), Some(AppendError::UploadOpen(UploadOpen { .. }))) => {}
             (error, expected) => assert_eq!(error, expected.as_ref()),
         }
         expected.is_some()
@@ -230,7 +230,8 @@ impl Machine {
         let number = head.saturating_sub(depth);
         let answer: Result<Rollback, RollbackError> = self.coppice.producer().rollback_to(number).answer();
         if let Some(expected) = self.model.refuses_rollback(number) {
-            let both_open = matches!(answer, Err(RollbackError::UploadOpen { .. })) && self.model.upload.is_some();
+            let both_open =
+                matches!(answer, Err(RollbackError::UploadOpen(UploadOpen { .. }))) && self.model.upload.is_some();
             assert!(both_open || answer == Err(expected), "{answer:?}");
         } else {
             // As many messages as the budget requires.

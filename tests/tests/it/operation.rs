@@ -12,7 +12,9 @@ fn settings_are_checked_changed_and_kept() {
     let config: Config = coppice.anyone().get_config().answer();
     assert_eq!((config.log_class, config.max_stable_pages, config.verify_segments), (LOG_CLASS, 100_000, true));
     let bad = ConfigChange { max_stable_pages: Some(10), verify_segments: Some(false), ..ConfigChange::default() };
-    let ConfigError::Invalid { field, .. } = coppice.operator().set_config(&bad).answer().unwrap_err();
+    let Err(ConfigError::BadArgument(BadArgument { field, .. })) = coppice.operator().set_config(&bad).answer() else {
+        panic!("it is refused")
+    };
     assert_eq!(field, "max_stable_pages");
     assert_eq!(coppice.anyone().get_config().answer(), config, "a refused change changes nothing");
     let change = ConfigChange {

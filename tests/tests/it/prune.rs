@@ -101,7 +101,7 @@ fn while_pruning_is_switched_off_only_manual_calls_prune() {
     assert_eq!(status.held_by, Some(HeldBy::Disabled));
     assert_eq!(coppice.prune_now(1_000).blocks, 6);
     let error = coppice.operator().prune_now(0u64).answer().unwrap_err();
-    assert!(matches!(error, PruneError::Invalid { field, .. } if field == "max_ops"));
+    assert!(matches!(error, PruneError::BadArgument(BadArgument { field, .. }) if field == "max_ops"));
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn a_bad_policy_is_refused_and_the_old_one_stays() {
     );
     let bad = PrunePolicyArg { target_bytes: Some(1), ..policy(9) };
     let error = coppice.set_policy(bad).unwrap_err();
-    assert!(matches!(error, PruneError::Invalid { field, .. } if field == "target_bytes"));
+    assert!(matches!(error, PruneError::BadArgument(BadArgument { field, .. }) if field == "target_bytes"));
     assert_eq!(coppice.anyone().get_prune_policy().answer(), Some(set.clone()));
     coppice.upgrade();
     assert_eq!(coppice.anyone().get_prune_policy().answer(), Some(set));

@@ -70,7 +70,7 @@ fn records_of_one_key_leave_the_chain_its_target() {
     let cap = storage(&world).max_bytes;
     // 640 MiB minus the target, the reserve, and the eleven buckets with which the chain's regions begin.
     assert_eq!(cap, 640 * MIB - RESERVE - TARGET - 11 * 16 * MIB);
-    assert_eq!(fill(&world, 1 << 32), UtxoCreateError::RecordsFull { limit: cap });
+    assert_eq!(fill(&world, 1 << 32), UtxoCreateError::NoMemory(NoMemory::RecordsFull { limit: cap }));
     let full = storage(&world);
     assert!(full.billed_bytes <= cap && full.billed_bytes > cap - 16 * MIB, "{full:?}");
     let problem_now = problem(&world, ProblemCode::RecordsFull).unwrap();
@@ -94,7 +94,7 @@ fn records_of_one_key_leave_the_chain_its_target() {
     assert_eq!(storage(&world), full);
     assert_eq!(
         create(&world.coppice, 1, vec![outside(1, 100_000)]).results,
-        [Err(UtxoCreateError::RecordsFull { limit: cap })]
+        [Err(UtxoCreateError::NoMemory(NoMemory::RecordsFull { limit: cap }))]
     );
 }
 
@@ -113,7 +113,7 @@ fn records_at_the_cap_are_marked_spent_preserved_pruned_and_completed() {
         |item: UtxoCreate| UtxoCreate { mined: Some(mined.clone()), locked: Some(false), is_new: true, ..item };
     all_ok(create(&world.coppice, 10, vec![is_mined(outside(77, 1)), is_mined(outside(78, 1))]));
     let cap = storage(&world).max_bytes;
-    assert_eq!(fill(&world, 1 << 32), UtxoCreateError::RecordsFull { limit: cap });
+    assert_eq!(fill(&world, 1 << 32), UtxoCreateError::NoMemory(NoMemory::RecordsFull { limit: cap }));
 
     for (tx, far) in txs.iter().zip((1..).map(|step| step * 50_000_000)) {
         // Each height has its own nodes in the ordered indexes, and a record with many blocks has its own slot.
@@ -134,7 +134,7 @@ fn records_at_the_cap_are_marked_spent_preserved_pruned_and_completed() {
     assert!(drawn.billed_bytes > cap && drawn.billed_bytes <= cap + RESERVE, "{drawn:?}");
     assert_eq!(
         create(&world.coppice, 1, vec![outside(1, 20_000)]).results,
-        [Err(UtxoCreateError::RecordsFull { limit: cap })]
+        [Err(UtxoCreateError::NoMemory(NoMemory::RecordsFull { limit: cap }))]
     );
 
     let job = world.prune(20);
@@ -173,17 +173,17 @@ fn the_cap_follows_the_settings_and_removes_no_record() {
     assert_eq!(used.billed_bytes, 48 * MIB, "no bucket more");
     for cap in [48 * MIB, 64 * MIB - 1] {
         set(cap);
-        assert_eq!(large(3), Err(UtxoCreateError::RecordsFull { limit: cap }));
+        assert_eq!(large(3), Err(UtxoCreateError::NoMemory(NoMemory::RecordsFull { limit: cap })));
     }
     assert_eq!(storage(&world).records, used.records);
     set(64 * MIB);
     assert!(large(3).is_ok());
     // A cap below use: existing records stay, and no new one is accepted.
     set(1);
-    assert_eq!(large(4), Err(UtxoCreateError::RecordsFull { limit: 1 }));
+    assert_eq!(large(4), Err(UtxoCreateError::NoMemory(NoMemory::RecordsFull { limit: 1 })));
     assert!(problem(&world, ProblemCode::RecordsFull).is_some());
     world.coppice.upgrade();
-    assert_eq!(large(4), Err(UtxoCreateError::RecordsFull { limit: 1 }));
+    assert_eq!(large(4), Err(UtxoCreateError::NoMemory(NoMemory::RecordsFull { limit: 1 })));
     assert_eq!(storage(&world).records, 3);
     set(0);
     assert_eq!(storage(&world).max_bytes, by_default);
@@ -195,7 +195,7 @@ fn the_cap_follows_the_settings_and_removes_no_record() {
         target(bytes);
         assert_eq!(storage(&world).max_bytes, cap, "with a target of {bytes}");
     }
-    assert_eq!(large(5), Err(UtxoCreateError::RecordsFull { limit: 0 }));
+    assert_eq!(large(5), Err(UtxoCreateError::NoMemory(NoMemory::RecordsFull { limit: 0 })));
     world.coppice.upgrade();
     assert_eq!(storage(&world).max_bytes, 0);
     target(TARGET);
@@ -218,12 +218,12 @@ fn data_in_the_blob_store_counts_towards_the_cap() {
     };
     let first = made(&txs[..21]);
     assert!(first[..20].iter().all(Result::is_ok), "{first:?}");
-    assert_eq!(first[20], Err(UtxoCreateError::RecordsFull { limit: cap }));
+    assert_eq!(first[20], Err(UtxoCreateError::NoMemory(NoMemory::RecordsFull { limit: cap })));
     assert_eq!(storage(&world).billed_bytes, cap);
     let begin = BeginTransaction { txid: Txid::from([7; 32]), length: MIB, chunk_size: 1 << 20 };
     assert_eq!(
         world.coppice.producer().utxo_begin_transaction(&begin).answer(),
-        Err(TransactionUploadError::Refused(UtxoCreateError::RecordsFull { limit: cap }))
+        Err(TransactionUploadError::Refused(UtxoCreateError::NoMemory(NoMemory::RecordsFull { limit: cap })))
     );
     world.mine(10, &txs[..2].iter().collect::<Vec<_>>());
     txs[..2].iter().for_each(|tx| world.spend_by_stranger(10, tx, 0..1));

@@ -74,7 +74,7 @@ fn records_whose_memory_cannot_be_paid_are_refused_with_the_missing_cycles() {
         }
         assert!(salt < 50_000, "memory must have to grow");
     };
-    assert!(matches!(refused, UtxoCreateError::LowCycles { missing: 1.. }), "{refused:?}");
+    assert!(matches!(refused, UtxoCreateError::NoMemory(NoMemory::LowCycles { missing: 1.. })), "{refused:?}");
     host.add_cycles(coppice.id, 1_000_000_000_000);
     all_ok(create(&coppice, 10, vec![Tx::orphan(salt, 50).record()]));
 }

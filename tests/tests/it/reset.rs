@@ -74,7 +74,7 @@ fn each_refusal_names_its_reason_and_changes_nothing() {
     }
     let begin = upload(&plain(9, 1, 10), 10).0;
     coppice.producer().begin_block(&begin).answer().unwrap();
-    assert!(matches!(reset_with(&coppice, &hash(8), true), Err(ResetError::UploadOpen { .. })));
+    assert!(matches!(reset_with(&coppice, &hash(8), true), Err(ResetError::UploadOpen(UploadOpen { .. }))));
     coppice.producer().abort_block(9u64).answer().unwrap();
     // A rollback that takes several messages.
     let few = PrunePolicyArg { max_ops_per_tick: Some(1), retain_blocks: Some(100), ..PrunePolicyArg::default() };

@@ -65,7 +65,7 @@ fn each_refusal_changes_nothing() {
     assert_eq!(rollback(&coppice, 4), Err(RollbackError::Pruned { first_available: 5 }));
     let begin = upload(&plain(10, 1, 10), 10).0;
     coppice.producer().begin_block(&begin).answer().unwrap();
-    assert!(matches!(rollback(&coppice, 8), Err(RollbackError::UploadOpen { .. })));
+    assert!(matches!(rollback(&coppice, 8), Err(RollbackError::UploadOpen(UploadOpen { .. }))));
     assert_eq!(coppice.chain(), before);
     coppice.producer().abort_block(10u64).answer().unwrap();
     assert_eq!(rollback(&coppice, 5).unwrap().head, 5, "down to the oldest that is kept");

@@ -146,7 +146,7 @@ fn a_commit_enters_a_slice_per_message_and_is_invisible_before_the_last() {
         for entered in (SLICE..MOST).step_by(SLICE as usize) {
             assert_eq!(commit(&coppice, &block), Ok(Commit::HasMore { entered, of: MOST }), "{what}");
             assert_eq!(view(&coppice, &block), before, "{what}: {entered} are entered");
-            assert!(matches!(coppice.append(&plain(NEXT, 1, 10)), Err(AppendError::UploadOpen { .. })));
+            assert!(matches!(coppice.append(&plain(NEXT, 1, 10)), Err(AppendError::UploadOpen(UploadOpen { .. }))));
             coppice.upgrade();
             assert_eq!(view(&coppice, &block), before, "{what}: {entered} are entered, after an upgrade");
         }
@@ -203,7 +203,7 @@ fn wait_until_undone(coppice: &Coppice, block: &AppendBlock, before: &View) -> u
     while open(coppice) {
         let begin = upload(&plain(NEXT, 1, 10), 10).0;
         match coppice.producer().begin_block(&begin).answer() {
-            Err(error) => assert!(matches!(error, AppendError::UploadOpen { .. }), "{error:?}"),
+            Err(error) => assert!(matches!(error, AppendError::UploadOpen(UploadOpen { .. })), "{error:?}"),
             // The upload was undone meanwhile.
             Ok(_) => {
                 assert_eq!(coppice.producer().abort_block(NEXT).answer(), Ok(true));

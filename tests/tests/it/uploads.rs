@@ -70,7 +70,7 @@ fn each_upload_error_is_named_and_changes_nothing() {
 
     let progress = begin(&coppice, &block, 400).unwrap();
     assert_eq!(begin(&coppice, &block, 400), Ok(progress), "the same again");
-    assert!(matches!(begin(&coppice, &block, 500), Err(AppendError::UploadOpen { .. })));
+    assert!(matches!(begin(&coppice, &block, 500), Err(AppendError::UploadOpen(UploadOpen { .. }))));
     let (_, chunks) = upload(&block, 400);
     assert_eq!(
         coppice.put(2, 0, chunks[0].clone()),

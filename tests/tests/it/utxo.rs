@@ -131,7 +131,7 @@ fn upgrades_after_every_message_do_not_change_a_life_of_records() {
 fn a_batch_stops_at_its_budget_and_reports_the_rest() {
     let coppice = Coppice::new();
     let refused = configure(&coppice, UtxoSettingsChange { batch_instructions: Some(5), ..Default::default() });
-    let ConfigError::Invalid { field, .. } = refused.unwrap_err();
+    let Err(ConfigError::BadArgument(BadArgument { field, .. })) = refused else { panic!("it is refused") };
     assert_eq!(field, "batch_instructions");
     let small = UtxoSettingsChange { batch_instructions: Some(1_000_000), ..UtxoSettingsChange::default() };
     configure(&coppice, small).unwrap();
@@ -160,7 +160,10 @@ fn a_message_full_of_nonsense_is_answered_item_by_item() {
     let spends = vec![TransactionSpends { spender: [1; 32].into(), spends: vec![bad; 6_000] }; 2];
     let batch = spend(&coppice, 5, spends);
     let errors = batch.results[0].as_ref().unwrap_err();
-    assert!(errors.len() >= 1_000 && errors.iter().all(|e| matches!(e.error, UtxoSpendError::BadArgument { .. })));
+    assert!(
+        errors.len() >= 1_000
+            && errors.iter().all(|e| matches!(e.error, UtxoSpendError::BadArgument(BadArgument { .. })))
+    );
     let storage = coppice.storage().utxo;
     let UtxoStorage { billed_bytes, max_bytes, .. } = storage;
     assert_eq!(storage, UtxoStorage { used_bytes: 128, billed_bytes, max_bytes, ..UtxoStorage::default() });
@@ -335,7 +338,7 @@ fn a_cap_on_memory_refuses_records_and_loses_none() {
         made += batch.results.iter().filter(|result| result.is_ok()).count() as u64;
         batch.results.into_iter().find_map(Result::err)
     });
-    assert_eq!(refused, Some(UtxoCreateError::OutOfSpace));
+    assert_eq!(refused, Some(UtxoCreateError::NoMemory(NoMemory::OutOfSpace)));
     assert_eq!(coppice.storage().utxo.records, made);
     let first = Tx::new(&[([1; 32], 0)], &[(5, vec![0x51; 3_000])]);
     assert!(get(&coppice, &first).is_ok());

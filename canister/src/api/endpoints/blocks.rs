@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(append(7), (2, Err(AppendError::Gap { expected: 3 })));
         // The guard stops all timers, then starts them again.
         let liquid = native::with(|world| std::mem::take(&mut world.liquid_cycles));
-        assert!(matches!(append(3), (2, Err(AppendError::LowCycles { .. }))));
+        assert!(matches!(append(3), (2, Err(AppendError::NoMemory(NoMemory::LowCycles { .. })))));
         native::with(|world| world.liquid_cycles = liquid);
         assert_eq!(append(3), (2, Ok(())));
     }

@@ -47,7 +47,7 @@ fn scheduling<T>(
 pub fn schedule_blob_deletion(arg: ScheduleBlobDeletion) -> Result<ScheduledBlobDeletion, BlobDeletionError> {
     scheduling("schedule_blob_deletion", &arg.name, |state, now| {
         if let Some(missing) = cycles::missing_to_feed() {
-            return Err(BlobDeletionError::LowCycles { missing });
+            return Err(BlobDeletionError::NoMemory(NoMemory::LowCycles { missing }));
         }
         state.deletions.schedule(&Name::from(&arg.name), arg.delete_at_height, now)
     })

@@ -17,7 +17,7 @@ pub fn utxo_create(arg: UtxoCreateBatch) -> Batch<Result<UtxoCreated, UtxoCreate
             let (Records { utxo, blobs, deletions, .. }, call) = state.records_at(arg.height);
             utxo.batch(&arg.items, call.settings, |store, item| {
                 if let Some(missing) = missing {
-                    return Err(UtxoCreateError::LowCycles { missing });
+                    return Err(UtxoCreateError::NoMemory(NoMemory::LowCycles { missing }));
                 }
                 create(store, blobs, deletions, item, &call).map_err(UtxoCreateError::from)
             })

@@ -219,7 +219,7 @@ fn public_replies_do_not_reveal_the_balance() {
     for (liquid, frozen) in [(77_654_321_987u128, 0), (1_234_567_898_765, 3_456_789_876_543), (9, 8_765_432_123_456)] {
         native::with(|world| (world.liquid_cycles, world.frozen_cycles) = (liquid, frozen));
         let missing = |liquid: u128| 100_000_000_000_000 - liquid;
-        fail_to_preserve(UtxoError::LowCycles { missing: missing(liquid) });
+        fail_to_preserve(UtxoError::NoMemory(NoMemory::LowCycles { missing: missing(liquid) }));
         // The balance must keep two calls of a timer.
         let to_grow = native::with(|world| 2 * world.timer_call_cycles).saturating_sub(liquid);
         mutate(crate::operation::daemon::grow);
@@ -232,7 +232,7 @@ fn public_replies_do_not_reveal_the_balance() {
             }
         }
         let status = read(|state| state.utxo_pruner.status(&state.config.utxo, &state.deletions));
-        let kept = UtxoError::LowCycles { missing: 0 };
+        let kept = UtxoError::NoMemory(NoMemory::LowCycles { missing: 0 });
         assert_eq!(status.blocked_by.map(|blocked| blocked.error), Some(kept));
         let said =
             format!("transaction {} cannot be preserved: cycles are missing for memory to grow", "00".repeat(32));
@@ -249,9 +249,9 @@ fn public_replies_do_not_reveal_the_balance() {
 fn blocked_preservation_advice_matches_its_cause() {
     fresh();
     for (error, action) in [
-        (UtxoError::LowCycles { missing: 1 }, "Top the canister up;"),
-        (UtxoError::ReservedCyclesLimit { missing: 1 }, "Raise reserved_cycles_limit"),
-        (UtxoError::OutOfSpace, "Raise max_stable_pages"),
+        (UtxoError::NoMemory(NoMemory::LowCycles { missing: 1 }), "Top the canister up;"),
+        (UtxoError::NoMemory(NoMemory::ReservedCyclesLimit { missing: 1 }), "Raise reserved_cycles_limit"),
+        (UtxoError::NoMemory(NoMemory::OutOfSpace), "Raise max_stable_pages"),
         (UtxoError::Corrupt { why: "magic".into() }, "set_aside_unmined(slot)"),
     ] {
         fail_to_preserve(error.clone());

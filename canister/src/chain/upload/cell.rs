@@ -14,9 +14,14 @@ use crate::storage::memory::Region;
 use crate::storage::places;
 use candid::Principal;
 use coppice_interface::segments::Segment;
-use coppice_interface::{AppendError, UploadError, UploadProgress};
+use coppice_interface::{AppendError, UploadError, UploadOpen, UploadProgress};
 use coppice_storage::bytes::{array_at, u32_at, u64_at};
 use coppice_storage::header::Header;
+
+/// Returns the refusal of an upload whose reserved range cannot be read or written.
+pub fn corrupt(why: impl ToString) -> UploadError {
+    UploadError::Corrupt { why: why.to_string() }
+}
 
 const LAYOUT: Header = Header { name: "upload of a block", magic: *b"CPUP", version: 1 };
 const HEADER: usize = 256;
@@ -36,7 +41,7 @@ pub struct Opened {
 
 impl From<Opened> for AppendError {
     fn from(Opened { by, expires_at }: Opened) -> Self {
-        Self::UploadOpen { by: Some(by), expires_at }
+        Self::UploadOpen(UploadOpen { by: Some(by), expires_at })
     }
 }
 

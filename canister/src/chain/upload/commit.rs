@@ -1,5 +1,6 @@
 //! Committing an uploaded block: first every check that can refuse it, then its references, a slice in each message (`transit.rs`).
 
+use super::cell::corrupt;
 use super::cell::{Upload, clear, uploaded_range};
 use crate::chain::draft::{Admission, Draft};
 use crate::chain::postings::links;
@@ -8,15 +9,15 @@ use crate::chain::state::{Transit, Way};
 use crate::chain::store::ChainStore;
 use crate::chain::transit::{EnterError, Entered};
 use crate::storage::blob::{BlobStore, Owner};
-use crate::storage::memory::NoMemory;
+use crate::storage::memory::refused;
 use coppice_interface::segments::{Index, Segment, check_receipts, receipts_table_len};
 use coppice_interface::{AppendError, BlockId, Commit, UploadError};
 
 impl From<EnterError> for UploadError {
     fn from(error: EnterError) -> Self {
         match error {
-            EnterError::Grow(error) => Self::Append(NoMemory(error).into()),
-            EnterError::Unreadable(_) => Self::Damaged,
+            EnterError::Grow(error) => Self::Append(refused(error).into()),
+            EnterError::Unreadable(why) => Self::Corrupt { why },
         }
     }
 }
@@ -51,7 +52,9 @@ impl ChainStore {
         let bytes = self.uploaded(blobs, draft, Segment::Index, u64::MAX)?;
         let index = Index::parse(&bytes).map_err(AppendError::from)?;
         let (transit, meta) = match self.state.transit {
-            Some(transit) => (transit, self.meta_in_transit(draft, &index).ok_or(UploadError::Damaged)?),
+            Some(transit) => {
+                (transit, self.meta_in_transit(draft, &index).ok_or_else(|| corrupt("the state of its commit"))?)
+            }
             None => {
                 self.check_upload(blobs, draft, &index, admission)?;
                 if admission.verify_segments && !self.verify_upload(blobs, draft)? {
@@ -119,13 +122,13 @@ impl ChainStore {
         let end = self.log.blobs_end(meta.log_end()).max(transit.log_end);
         if let Err(error) = self.log.reserve(blobs, self.state.log_first, transit.log_end, end) {
             self.revert_entered(&entered);
-            return Err(AppendError::from(NoMemory(error)).into());
+            return Err(AppendError::from(refused(error)).into());
         }
         let done = ids.end == meta.transactions && keys.end == meta.keys;
         let whole = self.state.log_end..transit.log_end;
         if done && whole.clone().any(|blob| !self.log.is_used(blobs, blob)) {
             self.revert_entered(&entered);
-            return Err(UploadError::Damaged);
+            return Err(corrupt("a blob of its range is not in use"));
         }
 
         // From here on the commit can no longer be refused.
@@ -177,7 +180,7 @@ impl ChainStore {
     fn uploaded(&self, blobs: &BlobStore, draft: &Draft, segment: Segment, most: u64) -> Result<Vec<u8>, UploadError> {
         let (start, len) = uploaded_range(self.state.log_tail, draft, segment);
         let mut bytes = Vec::new();
-        self.log.read_onto(blobs, &mut bytes, start..start + len.min(most)).map_err(|_| UploadError::Damaged)?;
+        self.log.read_onto(blobs, &mut bytes, start..start + len.min(most)).map_err(corrupt)?;
         Ok(bytes)
     }
 }

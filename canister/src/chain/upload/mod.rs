@@ -18,9 +18,9 @@ use crate::chain::state::Way;
 use crate::chain::store::ChainStore;
 use crate::chunks::{Chunks, is_expired};
 use crate::storage::blob::{BlobStore, Owner};
-use crate::storage::memory::NoMemory;
+use crate::storage::memory::refused;
 use candid::Principal;
-use cell::{BITMAP, MISSING, Opened, TOUCHED, Upload};
+use cell::{BITMAP, MISSING, Opened, TOUCHED, Upload, corrupt};
 use coppice_interface::{AppendError, BeginBlock, OpenBlock, PutBlockChunk, UploadError, UploadProgress};
 use std::ops::Range;
 use verify::Verified;
@@ -110,7 +110,7 @@ impl ChainStore {
         let (by, chunk_size) = (admission.by, block.chunk_size);
         let upload = Upload { draft, by, chunk_size, missing: chunks as u32, touched: now };
         let range = self.upload_blobs(&upload);
-        self.log.reserve(blobs, self.state.log_first, range.start, range.end).map_err(NoMemory)?;
+        self.log.reserve(blobs, self.state.log_first, range.start, range.end).map_err(refused)?;
         if let Err(error) = self.log.extend(blobs, range, Owner::Upload) {
             crate::platform::trap(&format!("begin_block: a reserved blob cannot be allocated: {error:?}"));
         }
@@ -148,14 +148,14 @@ impl ChainStore {
         let (start, len) = (self.state.log_tail + range.start, range.end - range.start);
         if self.received(put.chunk) {
             let mut there = Vec::new();
-            self.log.read_onto(blobs, &mut there, start..start + len).map_err(|_| UploadError::Damaged)?;
+            self.log.read_onto(blobs, &mut there, start..start + len).map_err(corrupt)?;
             if there != put.bytes.as_slice() {
                 return Err(UploadError::ChunkMismatch);
             }
             self.touch_upload(now);
             return Ok(upload.progress());
         }
-        self.log.write(blobs, start, &put.bytes).map_err(|_| UploadError::Damaged)?;
+        self.log.write(blobs, start, &put.bytes).map_err(corrupt)?;
         let at = BITMAP + u64::from(put.chunk / 8);
         let [byte] = self.cells.read(at);
         self.cells.write(at, &[byte | 1 << (put.chunk % 8)]);

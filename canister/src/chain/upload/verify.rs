@@ -5,6 +5,7 @@
 //! cell, 4096 bytes from the upload's: 0 segment u8 (3: all are verified)  8 offset u64  16 state of SHA-256
 //! ```
 
+use super::cell::corrupt;
 use super::cell::uploaded_range;
 use crate::chain::draft::Draft;
 use crate::chain::store::ChainStore;
@@ -44,7 +45,7 @@ impl Verified {
         state.copy_from_slice(&bytes);
         // The cell of a new upload has no state to restore.
         let hasher = if offset == 0 { Ok(Sha256::new()) } else { Sha256::deserialize(&state) };
-        Ok(Self { segments, offset, hasher: hasher.map_err(|_| UploadError::Damaged)? })
+        Ok(Self { segments, offset, hasher: hasher.map_err(corrupt)? })
     }
 
     /// Writes the cell.
@@ -73,7 +74,7 @@ impl ChainStore {
             left -= step;
             bytes.clear();
             let part = start + verified.offset..start + verified.offset + step;
-            self.log.read_onto(blobs, &mut bytes, part).map_err(|_| UploadError::Damaged)?;
+            self.log.read_onto(blobs, &mut bytes, part).map_err(corrupt)?;
             verified.hasher.update(&bytes);
             verified.offset += step;
             if verified.offset == len {

@@ -271,8 +271,8 @@ fn at_the_memory_cap_rows_return_and_are_completed() {
     while store.slots.reserve(&[(100, 1)]).is_ok() {
         store.slots.allocate(56).unwrap();
     }
-    assert_eq!(queue.schedule(&name(b"new"), 1, NOW), Err(BlobDeletionError::OutOfSpace));
-    assert_eq!(queue.admits(&name(b"new"), &[1; 32]), Err(UtxoRefusal::OutOfSpace));
+    assert_eq!(queue.schedule(&name(b"new"), 1, NOW), Err(BlobDeletionError::NoMemory(NoMemory::OutOfSpace)));
+    assert_eq!(queue.admits(&name(b"new"), &[1; 32]), Err(UtxoRefusal::NoMemory(NoMemory::OutOfSpace)));
     let lease = acquire(&mut queue, 2, 20, NOW);
     let rows = ids(&lease.rows);
     let arg = batch(&lease.token, &rows[..5], &rows[5..10], 3);

@@ -1,7 +1,7 @@
 //! Pruning policy: checked settings, and the watermarks derived from them (`docs/design.md` 4).
 
 use crate::storage::blob::Class;
-use coppice_interface::{PruneError, PrunePolicy, PrunePolicyArg};
+use coppice_interface::{BadArgument, PruneError, PrunePolicy, PrunePolicyArg};
 
 const BPS: u64 = 10_000;
 /// Seconds of a day.
@@ -63,7 +63,7 @@ impl Policy for PrunePolicy {
 }
 
 fn check(policy: &PrunePolicy, class: Class) -> Result<(), PruneError> {
-    let invalid = |field: &str, why: String| Err(PruneError::Invalid { field: field.into(), why });
+    let invalid = |field: &str, why: String| Err(PruneError::BadArgument(BadArgument { field: field.into(), why }));
     let (low, high, emergency) = (policy.low_water(), policy.high_water(), policy.emergency());
     let room = 2 * u64::from(class.size());
     if policy.target_bytes > 0 && low.saturating_add(room) > high {
@@ -98,7 +98,7 @@ mod tests {
 
     fn field(arg: PrunePolicyArg) -> String {
         match policy_of(&arg, class()) {
-            Err(PruneError::Invalid { field, .. }) => field,
+            Err(PruneError::BadArgument(BadArgument { field, .. })) => field,
             other => panic!("{other:?}"),
         }
     }
@@ -137,7 +137,7 @@ mod tests {
         // Conflicting settings are refused even if they come in different calls.
         let narrow = PrunePolicyArg { headroom_ratio_bps: Some(10), ..arg() };
         let error = second.changed_for(&narrow, class());
-        assert!(matches!(error, Err(PruneError::Invalid { field, .. }) if field == "target_bytes"));
+        assert!(matches!(error, Err(PruneError::BadArgument(BadArgument { field, .. })) if field == "target_bytes"));
         assert!(third.changed_for(&narrow, class()).is_ok());
     }
 

@@ -14,7 +14,7 @@ use crate::platform::limits::NS;
 use crate::pruning::work::budget::Budget;
 use crate::pruning::work::marker::{self, Turn};
 use crate::storage::blob::BlobStore;
-use coppice_interface::{MAX_PRUNE_OPS, PruneError, PrunePolicy, PruneProgress, PruneReason, PruneRun};
+use coppice_interface::{BadArgument, MAX_PRUNE_OPS, PruneError, PrunePolicy, PruneProgress, PruneReason, PruneRun};
 
 /// Maximum number of skipped pieces; above it the oldest are tried again.
 const MOST: usize = 100;
@@ -105,7 +105,7 @@ impl Pruner {
     ) -> Result<PruneRun, PruneError> {
         if max_ops == 0 {
             let why = "a run without ops prunes nothing".into();
-            return Err(PruneError::Invalid { field: "max_ops".into(), why });
+            return Err(PruneError::BadArgument(BadArgument { field: "max_ops".into(), why }));
         }
         let max_instructions = self.policy().ok_or(PruneError::NoPolicy)?.max_instructions_per_tick;
         let due = self.due(chain, blobs, guard);

@@ -7,7 +7,7 @@ use super::step::{Message, Step};
 use crate::deletion::{Name, Scheduled};
 use crate::external::complete::{RELEASED, STEP_INPUTS};
 use crate::logs;
-use crate::storage::memory::NoMemory;
+use crate::storage::memory::refused;
 use crate::text::refusal;
 use crate::utxo::{Call, Candidate, ExternalData, Order, Parents, STEP_PAGES, Unstable, flag};
 use coppice_interface::{UtxoPrunerSettings, UtxoRefusal};
@@ -95,7 +95,7 @@ fn external_data(message: &mut Message, of: &Candidate) -> Result<bool, UtxoRefu
             let (scheduled, pages) = records
                 .deletions
                 .release(&Name::from(&store), of.head.delete_at().unwrap_or(0), &of.head.txid)
-                .map_err(NoMemory)?;
+                .map_err(refused)?;
             records.utxo.note_pages(pages);
             match scheduled {
                 Scheduled::Waits(_) => {

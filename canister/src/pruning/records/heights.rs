@@ -6,7 +6,7 @@ use super::place::Heights;
 use crate::platform;
 use crate::pruning::records::settings::Settings as _;
 use coppice_interface::{
-    MAX_HEIGHT, PruneProgress, UtxoJobEnd, UtxoJobState, UtxoJobTrigger, UtxoNotifyOutcome, UtxoPruneCounts,
+    BadHeight, MAX_HEIGHT, PruneProgress, UtxoJobEnd, UtxoJobState, UtxoJobTrigger, UtxoNotifyOutcome, UtxoPruneCounts,
     UtxoPruneJob, UtxoPrunerError, UtxoPrunerPhase, UtxoSafeHeightRule, UtxoSettings,
 };
 
@@ -14,9 +14,9 @@ use coppice_interface::{
 /// `ZeroHeight`, `BadHeight`.
 pub(super) fn is_height(height: u32) -> Result<(), UtxoPrunerError> {
     match height {
-        0 => Err(UtxoPrunerError::ZeroHeight),
+        0 => Err(UtxoPrunerError::BadHeight(BadHeight::Zero)),
         1..=MAX_HEIGHT => Ok(()),
-        _ => Err(UtxoPrunerError::BadHeight { most: MAX_HEIGHT }),
+        _ => Err(UtxoPrunerError::BadHeight(BadHeight::TooHigh { most: MAX_HEIGHT })),
     }
 }
 
@@ -68,7 +68,7 @@ impl UtxoPruner {
         }
         let most = self.stored.current;
         if most > 0 && height > most {
-            return Err(UtxoPrunerError::BadHeight { most });
+            return Err(UtxoPrunerError::BadHeight(BadHeight::TooHigh { most }));
         }
         Ok(self.open_job(height, true).unwrap_or_else(|| self.make_pending(height, UtxoJobTrigger::Manual)))
     }

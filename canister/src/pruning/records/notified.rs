@@ -6,7 +6,7 @@ use super::feeds::{Feed, Feeds, NotifiedHeight};
 use super::heights::is_height;
 use crate::platform;
 use crate::pruning::records::settings::Settings as _;
-use coppice_interface::{MAX_HEIGHT, UtxoPrunerError};
+use coppice_interface::{BadHeight, MAX_HEIGHT, UtxoPrunerError};
 
 /// Anomalies of the notified heights, and the limits.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +34,7 @@ impl UtxoPruner {
         if settings.heights_are_block_numbers {
             let most = head.map_or(0, |head| head.saturating_add(settings.max_height_jump.into()));
             if u64::from(height) > most {
-                return Err(UtxoPrunerError::BadHeight { most: most as u32 });
+                return Err(UtxoPrunerError::BadHeight(BadHeight::TooHigh { most: most as u32 }));
             }
         }
         let highest = (self.stored.current, self.stored.persisted);

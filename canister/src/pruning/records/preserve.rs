@@ -5,13 +5,15 @@ use super::place::Run;
 use super::step::{Message, Step};
 use crate::external::complete::STEP_INPUTS;
 use crate::utxo::{Candidate, Cursor};
-use coppice_interface::{Txid, UtxoBlockedBy, UtxoError, UtxoJobEnd, UtxoRefusal};
+use coppice_interface::{NoMemory, Txid, UtxoBlockedBy, UtxoError, UtxoJobEnd, UtxoRefusal};
 
 /// Returns the end of a run that could not preserve parents. Omits the number of missing cycles, because all callers may read jobs and the
 /// number reveals the balance.
 pub fn blocked(slot: u32, txid: &[u8], parent: Option<&[u8]>, error: impl Into<UtxoError>) -> UtxoJobEnd {
     let mut error = error.into();
-    if let UtxoError::LowCycles { missing } | UtxoError::ReservedCyclesLimit { missing } = &mut error {
+    if let UtxoError::NoMemory(NoMemory::LowCycles { missing })
+    | UtxoError::NoMemory(NoMemory::ReservedCyclesLimit { missing }) = &mut error
+    {
         *missing = 0;
     }
     let parent = parent.map(Txid::from);

@@ -5,12 +5,12 @@ use super::heights::is_height;
 use crate::platform;
 use crate::pruning::records::settings::Settings as _;
 use coppice_interface::{
-    MAX_HEIGHT, UtxoHeightsSet, UtxoJobEnd, UtxoJobState, UtxoJobTrigger, UtxoPruneJob, UtxoPrunerError,
-    UtxoSetHeights, UtxoSettings,
+    BadArgument, BadHeight, MAX_HEIGHT, UtxoHeightsSet, UtxoJobEnd, UtxoJobState, UtxoJobTrigger, UtxoPruneJob,
+    UtxoPrunerError, UtxoSetHeights, UtxoSettings,
 };
 
 fn invalid(field: &str, why: &str) -> UtxoPrunerError {
-    UtxoPrunerError::Invalid { field: field.into(), why: why.into() }
+    UtxoPrunerError::BadArgument(BadArgument { field: field.into(), why: why.into() })
 }
 
 /// # Errors
@@ -18,7 +18,7 @@ fn invalid(field: &str, why: &str) -> UtxoPrunerError {
 fn check(heights: &UtxoSetHeights) -> Result<(), UtxoPrunerError> {
     let UtxoSetHeights { current, persisted, processed } = *heights;
     if current > MAX_HEIGHT || processed > MAX_HEIGHT {
-        return Err(UtxoPrunerError::BadHeight { most: MAX_HEIGHT });
+        return Err(UtxoPrunerError::BadHeight(BadHeight::TooHigh { most: MAX_HEIGHT }));
     }
     persisted.map_or(Ok(()), is_height)?;
     if persisted.is_some_and(|persisted| persisted > current) {

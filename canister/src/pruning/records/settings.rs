@@ -3,7 +3,7 @@
 use super::bucket::Limits;
 use coppice_interface::settings::check;
 use coppice_interface::{
-    ConfigError, MAX_HEIGHT, UtxoPrunerError, UtxoPrunerSettings, UtxoPrunerSettingsChange, UtxoSettings,
+    BadArgument, ConfigError, MAX_HEIGHT, UtxoPrunerError, UtxoPrunerSettings, UtxoPrunerSettingsChange, UtxoSettings,
     UtxoUnminedRetention,
 };
 
@@ -47,7 +47,7 @@ impl Settings for UtxoPrunerSettings {
             "unmined_tx_retention = {unmined} is not below block_height_retention = {retention}: parents of unmined transactions would be \
              deleted before these are old"
         );
-        Err(ConfigError::Invalid { field: field.into(), why })
+        Err(ConfigError::BadArgument(BadArgument { field: field.into(), why }))
     }
 
     fn limits(&self) -> Limits {
@@ -86,7 +86,9 @@ mod tests {
             ..Default::default()
         };
         let refused = settings.apply(&change, &UtxoSettings::default());
-        assert!(matches!(refused, Err(UtxoPrunerError::Invalid { field, .. }) if field == "unmined_tx_retention"));
+        assert!(
+            matches!(refused, Err(UtxoPrunerError::BadArgument(BadArgument { field, .. })) if field == "unmined_tx_retention")
+        );
         assert_eq!(settings, UtxoPrunerSettings::default());
     }
 }

@@ -6,7 +6,7 @@
 
 use super::head::Head;
 use super::layout::at;
-use crate::storage::memory::NoMemory;
+use crate::storage::memory::refused;
 use crate::storage::slots::{SlotId, Slots};
 use coppice_interface::{BlockRef, UtxoRefusal};
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,7 @@ pub fn children(slots: &Slots, head: &Head) -> SlotId {
 pub fn set_children(slots: &mut Slots, slot: SlotId, head: &mut Head, page: SlotId) -> Result<(), UtxoRefusal> {
     let old = head.extras;
     if old == 0 {
-        head.extras = slots.allocate(PREFIX).map_err(NoMemory)?;
+        head.extras = slots.allocate(PREFIX).map_err(refused)?;
         slots.write_u32(head.extras, 0, 0);
     } else if page == 0 && slots.read_u32(old, 0) == 0 {
         slots.free(old);
@@ -113,7 +113,7 @@ impl Extras {
             let new = if old != 0 && slots.capacity(old) as usize >= bytes.len() {
                 old
             } else {
-                slots.allocate(bytes.len() as u32).map_err(NoMemory)?
+                slots.allocate(bytes.len() as u32).map_err(refused)?
             };
             slots.write(new, 0, &bytes);
             new

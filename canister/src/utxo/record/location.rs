@@ -8,7 +8,7 @@
 use super::head::Head;
 use super::layout::flag;
 use crate::storage::blob::{AllocateError, BlobPtr, BlobStore, Class, MAX_BLOB, Owner, PtrError};
-use crate::storage::memory::NoMemory;
+use crate::storage::memory::refused;
 use crate::storage::slots::{SlotId, Slots};
 use crate::storage::{named, pointer};
 use coppice_interface::{ExternalStore, FileType, StoreType, TransactionPlace, UtxoRefusal};
@@ -65,7 +65,7 @@ pub fn allocate(blobs: &mut BlobStore, len: u64, owner: Owner, limit: u64) -> Re
         return Err(UtxoRefusal::ExternalFull { limit });
     }
     let lens = (0..len.div_ceil(u64::from(MAX_BLOB))).map(|part| len - part * u64::from(MAX_BLOB));
-    blobs.check_quota(lens.map(|rest| rest.min(u64::from(MAX_BLOB)) as u32)).map_err(NoMemory)?;
+    blobs.check_quota(lens.map(|rest| rest.min(u64::from(MAX_BLOB)) as u32)).map_err(refused)?;
     let mut parts = Vec::new();
     let mut rest = len;
     while rest > 0 {
@@ -75,7 +75,7 @@ pub fn allocate(blobs: &mut BlobStore, len: u64, owner: Owner, limit: u64) -> Re
             Err(error) => {
                 release(blobs, &parts);
                 return Err(match error {
-                    AllocateError::Grow(error) => NoMemory(error).into(),
+                    AllocateError::Grow(error) => refused(error).into(),
                     AllocateError::TooLarge { limit } => {
                         UtxoRefusal::TooLarge { what: "a part of a transaction".into(), limit: u64::from(limit) }
                     }

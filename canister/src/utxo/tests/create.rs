@@ -174,7 +174,7 @@ fn large_transactions_are_in_the_blob_store_and_refusals_leave_nothing() {
     let before = w.store.storage();
     assert_eq!(w.create(&raw(&full)), Err(UtxoRefusal::ExternalFull { limit: 128 << 10 }));
     let twice = UtxoCreate { mined: mined(&[block(1, 5), block(1, 6)]), ..raw(&Tx::orphan(3, 1)) };
-    assert!(matches!(w.create(&twice), Err(UtxoRefusal::BadArgument { field, .. }) if field == "mined"));
+    assert!(matches!(w.create(&twice), Err(UtxoRefusal::BadArgument(BadArgument { field, .. })) if field == "mined"));
     assert_eq!(w.store.storage(), before);
 
     for txid in [tx.txid, [9; 32]] {
@@ -214,7 +214,9 @@ fn external_transaction_is_trusted_and_named() {
     assert_eq!(w.store.transaction(&w.blobs, &part), Err(UtxoRefusal::Outside(store)));
     let bad = OutsideTransaction { utxo_hashes: vec![Some(UtxoHash::from(vec![1; 31]))], ..outside };
     let item = UtxoCreate { source: TransactionSource::Outside(bad), ..raw(&tx) };
-    assert!(matches!(w.create(&item), Err(UtxoRefusal::BadArgument { field, .. }) if field == "utxo_hash"));
+    assert!(
+        matches!(w.create(&item), Err(UtxoRefusal::BadArgument(BadArgument { field, .. })) if field == "utxo_hash")
+    );
 }
 
 #[test]

@@ -84,7 +84,7 @@ fn operation_without_memory_changes_nothing() {
             let done = operation(&mut w);
             outcomes[usize::from(done.is_ok())] += 1;
             if let Err(error) = done {
-                assert_eq!(error, UtxoRefusal::OutOfSpace, "{name} with {left} bytes left");
+                assert_eq!(error, UtxoRefusal::NoMemory(NoMemory::OutOfSpace), "{name} with {left} bytes left");
                 assert_eq!(all(&w, &txs), before.0, "{name} with {left} bytes left");
                 assert!(bytes(&w) == before.1, "{name} with {left} bytes left: the slots are not what they were");
             }
@@ -112,7 +112,7 @@ fn deletions_at_the_cap_make_room_for_new_records() {
         }
         Err(error) => Some(error),
     });
-    assert_eq!(refused, Some(UtxoRefusal::OutOfSpace));
+    assert_eq!(refused, Some(UtxoRefusal::NoMemory(NoMemory::OutOfSpace)));
     assert!(made.len() > 5, "{}", made.len());
     for round in 0..3 {
         for tx in &made {
@@ -146,7 +146,7 @@ fn a_full_store_is_emptied_and_filled_again() {
             match w.create(&raw(&tx)) {
                 Ok(_) => made.push(tx.txid),
                 Err(error) => {
-                    assert_eq!(error, UtxoRefusal::OutOfSpace);
+                    assert_eq!(error, UtxoRefusal::NoMemory(NoMemory::OutOfSpace));
                     return made;
                 }
             }
@@ -160,7 +160,7 @@ fn a_full_store_is_emptied_and_filled_again() {
     for txid in &made {
         until += 5_000_000;
         if let Err(error) = w.store.preserve(txid, until) {
-            assert_eq!(error, UtxoRefusal::OutOfSpace);
+            assert_eq!(error, UtxoRefusal::NoMemory(NoMemory::OutOfSpace));
             break;
         }
     }
@@ -189,7 +189,7 @@ fn a_double_spend_of_many_parents_fits_or_is_refused() {
         match w.store.set_conflicting(&child.txid, &call) {
             Ok(_) => done += 1,
             Err(error) => {
-                assert_eq!(error, UtxoRefusal::OutOfSpace);
+                assert_eq!(error, UtxoRefusal::NoMemory(NoMemory::OutOfSpace));
                 assert!(bytes(&w) == before, "the slots are not what they were");
                 assert!(!w.get(&child).conflicting && w.get(&parents[0]).conflicting_children.is_empty());
                 refused += 1;

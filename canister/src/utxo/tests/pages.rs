@@ -120,7 +120,8 @@ fn transaction_larger_than_a_message_is_uploaded_in_chunks() {
     let empty = BeginTransaction { length: 0, ..begin.clone() };
     for (begin, wrong) in [(bad, "chunk_size"), (empty, "length")] {
         let refused = at(&mut w, &begin);
-        let Err(TransactionUploadError::Refused(UtxoCreateError::BadArgument { field, .. })) = refused else {
+        let Err(TransactionUploadError::Refused(UtxoCreateError::BadArgument(BadArgument { field, .. }))) = refused
+        else {
             panic!("{refused:?}")
         };
         assert_eq!(field, wrong);

@@ -332,7 +332,7 @@ fn list_of_unmined_transactions_resumes_at_its_cursor_despite_changes() {
         let cursor = UnminedCursor { txid: vec![9; length].into(), ..cursor.clone() };
         let refused = w.store.unmined(Some(&cursor), 0);
         assert!(
-            matches!(&refused, Err(UtxoRefusal::BadArgument { field, .. }) if field == "cursor.txid"),
+            matches!(&refused, Err(UtxoRefusal::BadArgument(BadArgument { field, .. })) if field == "cursor.txid"),
             "{refused:?}"
         );
     }
@@ -360,7 +360,10 @@ fn winner_with_unknown_inputs_is_refused() {
         let arg = UtxoProcessConflicting { height: w.height, winners: vec![txid.clone()] };
         let refused = w.store.process_conflicting(&arg, &call).unwrap_err();
         assert_eq!(refused.txid, txid);
-        assert!(matches!(refused.error, UtxoError::BadArgument { field, .. } if field == "winners"), "{file_type:?}");
+        assert!(
+            matches!(refused.error, UtxoError::BadArgument(BadArgument { field, .. }) if field == "winners"),
+            "{file_type:?}"
+        );
         let get = UtxoGet { txid, first: 0, limit: 1, extra_pages_cursor: None };
         assert!(w.store.get(&get).unwrap().conflicting, "nothing has changed");
     }

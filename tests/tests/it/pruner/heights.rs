@@ -39,7 +39,7 @@ fn the_largest_heights_delete_no_parent_of_an_old_unmined_transaction() {
         let parent = old_unmined(&world);
         let pruned = world.prune_manually(height);
         if height >= NONE {
-            let bad = UtxoPrunerError::BadHeight { most: NONE - 1 };
+            let bad = UtxoPrunerError::BadHeight(BadHeight::TooHigh { most: NONE - 1 });
             assert_eq!(pruned, Err(bad.clone()));
             assert_eq!((persisted(&world, height), block(&world, height)), (Err(bad.clone()), Err(bad)));
             assert_eq!(world.heights(&parent), (Some(20), None), "nothing has changed");
@@ -187,10 +187,10 @@ fn heights_that_are_block_numbers_are_bounded_by_the_head() {
         ..Default::default()
     };
     world.set(change);
-    assert_eq!(block(&world, 1), Err(UtxoPrunerError::BadHeight { most: 0 }), "there is no block");
+    assert_eq!(block(&world, 1), Err(UtxoPrunerError::BadHeight(BadHeight::TooHigh { most: 0 })), "there is no block");
     world.coppice.append_plain(100..103, 50);
     for wrong in [108, NONE - 1] {
-        let refused = Err(UtxoPrunerError::BadHeight { most: 107 });
+        let refused = Err(UtxoPrunerError::BadHeight(BadHeight::TooHigh { most: 107 }));
         assert_eq!((block(&world, wrong), persisted(&world, wrong)), (refused.clone(), refused));
     }
     block(&world, 107).unwrap();
@@ -358,7 +358,7 @@ fn heights_of_calls_and_of_their_blocks_are_bounded_once_a_height_was_notified()
     assert!(answers.iter().all(Option::is_none), "nothing was notified: {answers:?}");
     let tx = made(2, 10);
     world.persisted(12);
-    let bad = Some(UtxoError::BadHeight { most: MOST });
+    let bad = Some(UtxoError::BadHeight(BadHeight::TooHigh { most: MOST }));
     for height in [MOST + 1, 1_700_000_000, NONE - 1, NONE, u32::MAX] {
         let record = world.record(&tx);
         let answers = at_height(&world, &tx, height, 12);
@@ -386,7 +386,7 @@ fn unix_seconds_as_a_height_spend_no_immature_coinbase() {
     world.persisted(100);
     let thief = Tx::of(2, &[(coinbase.txid, 0)], 1);
     let refused = world.try_spend(1_700_000_000, &thief, &[&coinbase]).unwrap_err();
-    assert_eq!(refused[0].error, UtxoSpendError::BadHeight { most: 10_100 });
+    assert_eq!(refused[0].error, UtxoSpendError::BadHeight(BadHeight::TooHigh { most: 10_100 }));
     let refused = world.try_spend(199, &thief, &[&coinbase]).unwrap_err();
     assert_eq!(refused[0].error, UtxoSpendError::CoinbaseImmature { spendable_at: 200 });
     // Without a daily limit of heights, this height is not bounded, either.

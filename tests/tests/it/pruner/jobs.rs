@@ -152,7 +152,7 @@ fn s4_an_unsafe_manual_run_is_refused_and_changes_nothing() {
     world.make_spent(10, &txs);
     let before = world.status();
     assert_eq!(world.prune_manually(20), Err(UtxoPrunerError::BlockAssemblyNotRunning));
-    assert_eq!(world.prune_manually(0), Err(UtxoPrunerError::ZeroHeight));
+    assert_eq!(world.prune_manually(0), Err(UtxoPrunerError::BadHeight(BadHeight::Zero)));
     assert_eq!((world.status(), world.jobs(), world.count(&txs)), (before, vec![], 1));
 }
 
@@ -167,7 +167,7 @@ fn s4_a_manual_height_above_the_notified_one_is_refused() {
     // The parent is due at 28, when the child is not yet old by the chain's height.
     let before = (world.status(), world.jobs(), world.record(&parent));
     for height in [21, 28, 1_000, u32::MAX / 2] {
-        assert_eq!(world.prune_manually(height), Err(UtxoPrunerError::BadHeight { most: 20 }));
+        assert_eq!(world.prune_manually(height), Err(UtxoPrunerError::BadHeight(BadHeight::TooHigh { most: 20 })));
     }
     assert_eq!((world.status(), world.jobs(), world.record(&parent)), before, "nothing has changed");
     assert_eq!(world.prune(21).height, 21);

@@ -82,7 +82,7 @@ fn s7_an_invalid_value_is_refused_by_name_and_changes_nothing() {
         // Together with a valid setting, which is not applied either.
         let change = Change { pruner_enabled: Some(false), ..change };
         match world.try_set(change) {
-            Err(UtxoPrunerError::Invalid { field, why }) => {
+            Err(UtxoPrunerError::BadArgument(BadArgument { field, why })) => {
                 assert_eq!(field, name);
                 assert!(!why.is_empty());
             }
@@ -102,12 +102,16 @@ fn both_setters_refuse_retentions_that_delete_parents_before_children_are_old() 
     };
     for blocks in [288, 289, MAX_HEIGHT] {
         let refused = unmined(blocks);
-        assert!(matches!(&refused, Err(UtxoPrunerError::Invalid { field, .. }) if field == "unmined_tx_retention"));
+        assert!(
+            matches!(&refused, Err(UtxoPrunerError::BadArgument(BadArgument { field, .. })) if field == "unmined_tx_retention")
+        );
     }
     assert!(unmined(287).is_ok());
     for blocks in [1, 286, 287] {
         let refused = kept(blocks);
-        assert!(matches!(&refused, Err(ConfigError::Invalid { field, .. }) if field == "block_height_retention"));
+        assert!(
+            matches!(&refused, Err(ConfigError::BadArgument(BadArgument { field, .. })) if field == "block_height_retention")
+        );
     }
     assert_eq!(world.coppice.operator().get_config().answer().utxo.block_height_retention, 288, "nothing has changed");
     assert_eq!((kept(288), kept(289)), (Ok(288), Ok(289)));

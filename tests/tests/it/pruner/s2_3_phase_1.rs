@@ -122,7 +122,7 @@ fn s2_3_phase_1_3_at_the_cap_on_memory_parents_are_preserved_and_records_deleted
             let batch = create(&world.coppice, 1_000, some.to_vec());
             batch.results.into_iter().find_map(Result::err)
         });
-        assert_eq!(full, Some(UtxoCreateError::OutOfSpace));
+        assert_eq!(full, Some(UtxoCreateError::NoMemory(NoMemory::OutOfSpace)));
     }
     let done = world.prune(20);
     assert_eq!((done.counts.parents_preserved, done.counts.records_deleted), (1, 3));

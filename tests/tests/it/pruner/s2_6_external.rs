@@ -363,7 +363,7 @@ fn s2_6_a_key_of_1024_bytes_is_accepted_and_a_longer_one_refused() {
     for len in [0, 1_025, 70_000] {
         let refused = make(len);
         assert!(
-            matches!(&refused, Err(UtxoCreateError::BadArgument { field, .. }) if field == "blob_key"),
+            matches!(&refused, Err(UtxoCreateError::BadArgument(BadArgument { field, .. })) if field == "blob_key"),
             "{refused:?}"
         );
     }

@@ -82,7 +82,12 @@ impl Machine {
                     self.fillers.records += 1;
                     self.fillers.pages += u64::from(made.extra_pages);
                 }
-                [Err(UtxoCreateError::OutOfSpace | UtxoCreateError::RecordsFull { .. })] => outputs /= 4,
+                [
+                    Err(
+                        UtxoCreateError::NoMemory(NoMemory::OutOfSpace)
+                        | UtxoCreateError::NoMemory(NoMemory::RecordsFull { .. }),
+                    ),
+                ] => outputs /= 4,
                 other => return Err(format!("memory is filled, and {other:?}")),
             }
             self.look(Cause::Nothing)?;

@@ -176,8 +176,8 @@ impl Machine {
             spent: done.spent,
         });
         let answer = answer.map_err(|ConflictError { txid, error }| match error {
-            UtxoError::BadArgument { field, .. } => {
-                ConflictError { txid, error: UtxoError::BadArgument { field, why: String::new() } }
+            UtxoError::BadArgument(BadArgument { field, .. }) => {
+                ConflictError { txid, error: UtxoError::BadArgument(BadArgument { field, why: String::new() }) }
             }
             error => ConflictError { txid, error },
         });

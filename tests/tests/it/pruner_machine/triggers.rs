@@ -30,10 +30,10 @@ impl Machine {
         let jump = self.settings.pruner.max_height_jump;
         let notified = [(self.heights.persisted, self.drawn.1), (self.heights.current, self.drawn.0)];
         match height {
-            0 => Some(UtxoPrunerError::ZeroHeight),
-            _ if height > MOST => Some(UtxoPrunerError::BadHeight { most: MOST }),
+            0 => Some(UtxoPrunerError::BadHeight(BadHeight::Zero)),
+            _ if height > MOST => Some(UtxoPrunerError::BadHeight(BadHeight::TooHigh { most: MOST })),
             _ if by == By::Manual && self.heights.current > 0 && height > self.heights.current => {
-                Some(UtxoPrunerError::BadHeight { most: self.heights.current })
+                Some(UtxoPrunerError::BadHeight(BadHeight::TooHigh { most: self.heights.current }))
             }
             _ if by != By::Producer => None,
             _ => {

@@ -100,7 +100,7 @@ fn refusals_and_rollbacks_are_counted() {
     assert_eq!(blocks::append_block(other), Err(AppendError::Conflict));
     native::with(|world| world.liquid_cycles = 500_000_000_000);
     mutate(crate::operation::daemon::watch_cycles);
-    assert!(matches!(append(3, &[], 10), Err(AppendError::LowCycles { .. })));
+    assert!(matches!(append(3, &[], 10), Err(AppendError::NoMemory(NoMemory::LowCycles { .. }))));
     native::with(|world| world.liquid_cycles = u128::MAX);
     mutate(crate::operation::daemon::watch_cycles);
     let to = |number: u64| mutate(|state| state.rollback_to(number)).map(|rollback| rollback.removed);

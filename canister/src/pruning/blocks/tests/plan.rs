@@ -1,6 +1,7 @@
 //! The plan predicts the next run.
 
 use super::*;
+use coppice_interface::BadArgument;
 
 #[test]
 fn plan_predicts_the_next_run() {
@@ -60,7 +61,9 @@ fn plan_of_a_change_predicts_the_next_run_after_it() {
     let in_force = |world: &World| world.pruner.plan(&world.chain, &world.blobs, &world.constraints, None);
     assert_eq!(in_force(&world), Err(PruneError::NoPolicy));
     let bad = PrunePolicyArg { timer_interval_secs: Some(0), ..policy() };
-    assert!(matches!(plan(&world, &bad), Err(PruneError::Invalid { field, .. }) if field == "timer_interval_secs"));
+    assert!(
+        matches!(plan(&world, &bad), Err(PruneError::BadArgument(BadArgument { field, .. })) if field == "timer_interval_secs")
+    );
 
     // The first policy, then changes that each keep some settings.
     let target = Some(100 * u64::from(CLASS));

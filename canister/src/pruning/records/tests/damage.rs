@@ -129,7 +129,7 @@ fn without_memory_nothing_is_deleted_before_all_parents_are_preserved() {
     fill(&mut s);
     let job = s.prune(2_000);
     let Some(UtxoJobEnd::PreserveParents(blocked)) = &job.end else { panic!("{job:?}") };
-    assert_eq!((&blocked.error, &blocked.parent), (&UtxoError::OutOfSpace, &Some(parent.id())));
+    assert_eq!((&blocked.error, &blocked.parent), (&UtxoError::NoMemory(NoMemory::OutOfSpace), &Some(parent.id())));
     assert!(s.there(&due), "nothing is deleted");
     memory::manager().set_max_pages(u64::MAX);
     let job = s.prune(2_000);

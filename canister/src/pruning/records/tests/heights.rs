@@ -41,9 +41,9 @@ fn invalid_height_is_refused_and_changes_nothing() {
     let mut s = Service::new();
     let before = s.status();
     for (height, refused) in [
-        (0, UtxoPrunerError::ZeroHeight),
-        (NONE, UtxoPrunerError::BadHeight { most: NONE - 1 }),
-        (u32::MAX, UtxoPrunerError::BadHeight { most: NONE - 1 }),
+        (0, UtxoPrunerError::BadHeight(BadHeight::Zero)),
+        (NONE, UtxoPrunerError::BadHeight(BadHeight::TooHigh { most: NONE - 1 })),
+        (u32::MAX, UtxoPrunerError::BadHeight(BadHeight::TooHigh { most: NONE - 1 })),
     ] {
         for by_operator in [false, true] {
             assert_eq!(s.pruner.notify_block(height, true, by_operator), Err(refused.clone()));
@@ -51,12 +51,15 @@ fn invalid_height_is_refused_and_changes_nothing() {
         }
         assert_eq!(by_hand(&mut s, height), Err(refused));
     }
-    assert_eq!(set(&mut s, NONE, None, 0), Err(UtxoPrunerError::BadHeight { most: NONE - 1 }));
-    assert_eq!(set(&mut s, 5, Some(0), 0), Err(UtxoPrunerError::ZeroHeight));
-    assert_eq!(set(&mut s, 5, Some(NONE), 0), Err(UtxoPrunerError::BadHeight { most: NONE - 1 }));
+    assert_eq!(set(&mut s, NONE, None, 0), Err(UtxoPrunerError::BadHeight(BadHeight::TooHigh { most: NONE - 1 })));
+    assert_eq!(set(&mut s, 5, Some(0), 0), Err(UtxoPrunerError::BadHeight(BadHeight::Zero)));
+    assert_eq!(set(&mut s, 5, Some(NONE), 0), Err(UtxoPrunerError::BadHeight(BadHeight::TooHigh { most: NONE - 1 })));
     for (current, persisted, processed, named) in [(5, Some(6), 0, "persisted"), (5, Some(5), 6, "processed")] {
         let refused = set(&mut s, current, persisted, processed);
-        assert!(matches!(&refused, Err(UtxoPrunerError::Invalid { field, .. }) if field == named), "{refused:?}");
+        assert!(
+            matches!(&refused, Err(UtxoPrunerError::BadArgument(BadArgument { field, .. })) if field == named),
+            "{refused:?}"
+        );
     }
     assert_eq!(s.status(), before);
 }
@@ -68,7 +71,7 @@ fn every_operation_on_records_refuses_an_invalid_height() {
     s.make_mined(&tx);
     let record = s.get(&tx);
     for height in [NONE, u32::MAX] {
-        let bad = UtxoRefusal::BadHeight { most: NONE - 1 };
+        let bad = UtxoRefusal::BadHeight(BadHeight::TooHigh { most: NONE - 1 });
         s.w.height = height;
         assert_eq!(s.spend_one(&tx, 0, &Tx::orphan(2, 1)), Err(bad.clone()));
         assert_eq!(s.create(&crate::utxo::tests::world::raw(&Tx::orphan(3, 1))), Err(bad.clone()));
@@ -98,7 +101,7 @@ fn operators_height_is_at_most_the_notified_one_and_bounds_all_phases() {
         }
         let before = s.status();
         for height in [1_401, NONE - 1] {
-            assert_eq!(by_hand(&mut s, height), Err(UtxoPrunerError::BadHeight { most: 1_400 }));
+            assert_eq!(by_hand(&mut s, height), Err(UtxoPrunerError::BadHeight(BadHeight::TooHigh { most: 1_400 })));
         }
         assert_eq!(s.status(), before, "nothing has changed");
         let job = by_hand(&mut s, 1_288).unwrap();

@@ -73,7 +73,12 @@ fn every_persisted_type_accepts_a_new_field() {
     takes_a_field(&stored.skipped);
     takes_a_field(&stored.totals);
     takes_a_field(&crate::utxo::Cursor::default());
-    takes_a_field(&UtxoBlockedBy { slot: 1, txid: Default::default(), parent: None, error: UtxoError::OutOfSpace });
+    takes_a_field(&UtxoBlockedBy {
+        slot: 1,
+        txid: Default::default(),
+        parent: None,
+        error: UtxoError::NoMemory(NoMemory::OutOfSpace),
+    });
     takes_a_field(&s.w.settings);
 }
 

@@ -78,8 +78,8 @@ impl State {
     /// Checks that the height is valid.
     pub fn checked(&self, height: u32) -> Result<(), UtxoPrunerError> {
         match (height, u32::MAX / 2) {
-            (0, _) => Err(UtxoPrunerError::ZeroHeight),
-            (height, most) if height > most => Err(UtxoPrunerError::BadHeight { most }),
+            (0, _) => Err(UtxoPrunerError::BadHeight(BadHeight::Zero)),
+            (height, most) if height > most => Err(UtxoPrunerError::BadHeight(BadHeight::TooHigh { most })),
             _ => Ok(()),
         }
     }
@@ -111,7 +111,7 @@ impl State {
             || processed > current
             || persisted.is_some_and(|persisted| persisted == 0 || persisted > current)
         {
-            return Err(UtxoPrunerError::BadHeight { most });
+            return Err(UtxoPrunerError::BadHeight(BadHeight::TooHigh { most }));
         }
         self.drawn = (0, 0);
         self.run = None;
@@ -176,7 +176,7 @@ impl State {
         }
         let most = self.heights.current;
         if most > 0 && height > most {
-            return Err(UtxoPrunerError::BadHeight { most });
+            return Err(UtxoPrunerError::BadHeight(BadHeight::TooHigh { most }));
         }
         let job = match self.trigger(height, UtxoJobTrigger::Manual) {
             UtxoNotifyOutcome::Scheduled(job) | UtxoNotifyOutcome::Underway(job) => job,

@@ -63,8 +63,8 @@ impl Player {
         let current = self.store.current;
         // The documents do not define which of several reasons is named.
         let reasons = [
-            (height == 0, UtxoPrunerError::ZeroHeight),
-            (current > 0 && height > current, UtxoPrunerError::BadHeight { most: current }),
+            (height == 0, UtxoPrunerError::BadHeight(BadHeight::Zero)),
+            (current > 0 && height > current, UtxoPrunerError::BadHeight(BadHeight::TooHigh { most: current })),
             (assembly == UtxoBlockAssemblyState::NotRunning, UtxoPrunerError::BlockAssemblyNotRunning),
         ];
         let expected: Vec<_> = reasons.into_iter().filter(|(is, _)| *is).map(|(_, error)| error).collect();
