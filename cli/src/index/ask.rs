@@ -2,7 +2,6 @@
 //!
 //! One replica answers a query, and it may lag or lie; all replicas of the subnet must agree on the answer of an update call.
 //!
-//!
 //! | answer of a query | treatment |
 //! |---|---|
 //! | nothing new, or the replica lags | accepted for ten minutes (`rest.rs`), except after an update call that named a later block: nothing changes, and the engine asks again |
