@@ -68,7 +68,9 @@ impl Kind {
         match url.split_once(':').map(|(scheme, _)| scheme) {
             Some("sqlite") => Ok(Self::Sqlite),
             Some("postgres" | "postgresql") => Ok(Self::Postgres),
-            Some(scheme) => bail!("{scheme}: is not a known database: use a URL that starts with sqlite: or postgres:"),
+            Some(scheme) => {
+                bail!("the database {scheme} is not supported: use a URL that starts with sqlite: or postgres:")
+            }
             None => bail!("{url:?} is not the URL of a database: write sqlite://FILE or postgres://HOST/NAME"),
         }
     }
