@@ -50,6 +50,12 @@
 #[doc = include_str!("../../docs/client.md")]
 struct Page;
 
+/// README.md of the repository and of this crate: their code compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 #[cfg(feature = "agent")]
 mod agent;
 #[cfg(test)]
