@@ -121,7 +121,7 @@ mod tests {
         let target = crate::report::count(sizes[0].target_bytes).replace(',', "_");
         for part in [
             table(&sizes),
-            format!("is to have when it is made: {deposit} T cycles here"),
+            format!("needs when it is created: {deposit} T cycles here"),
             format!("icp cycles mint --cycles {}t -n ic", deposit + 1),
             format!("icp deploy -e production --cycles {deposit}t"),
             format!("--with-cycles {deposit}000000000000"),
