@@ -40,3 +40,8 @@ pub mod stop;
 pub mod terminal;
 pub mod utxo;
 pub mod verify;
+
+/// The code in README.md compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -50,7 +50,7 @@
 #[doc = include_str!("../../docs/client.md")]
 struct Page;
 
-/// README.md of the repository and of this crate: their code compiles.
+/// The code in the repository's README.md and in this crate's compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 #[doc = include_str!("../README.md")]

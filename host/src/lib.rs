@@ -73,3 +73,8 @@ pub use rounds::{Completed, Round};
 pub use settings::{CanisterSettings, CanisterStatus, Status};
 pub use snapshot::{Checkpoint, Snapshot};
 pub use trap::INJECTED_FAULT;
+
+/// The code in README.md compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

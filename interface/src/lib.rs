@@ -40,3 +40,8 @@ pub use pruner::*;
 pub use segments::BySegment;
 pub use settings::ConfigError;
 pub use utxo::*;
+
+/// The code in README.md compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

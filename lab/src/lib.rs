@@ -28,3 +28,8 @@ pub mod ingest;
 pub mod quoted;
 pub mod serve;
 pub mod wasm;
+
+/// The code in README.md compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -48,3 +48,8 @@ pub const WASM_PAGE: u64 = 65_536;
 pub const BUCKET: u64 = 256 * WASM_PAGE;
 /// Bytes of the pages by which the platform charges reads and writes.
 pub const OS_PAGE: u64 = 4_096;
+
+/// The code in README.md compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

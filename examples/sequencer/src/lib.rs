@@ -163,3 +163,8 @@ async fn transactions(number: u64) -> Result<Vec<ByteBuf>, String> {
 fn waiting() -> (u64, Option<u64>) {
     with(|sequencer| (sequencer.waiting.len() as u64, sequencer.sealed.as_ref().map(|sealed| sealed.block.number)))
 }
+
+/// The code in README.md compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
