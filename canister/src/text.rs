@@ -1,6 +1,4 @@
-//! Text helpers: cut texts, durations, counts, and refusals without cycle figures.
-
-use coppice_interface::{NoMemory, UtxoRefusal};
+//! Text helpers: cut texts, durations, counts.
 
 /// Mark at the end of a cut text.
 pub const MARK: &str = "…";
@@ -25,18 +23,6 @@ pub fn duration(secs: u64) -> String {
 /// Returns a count with its noun: `1 block`, `2 blocks`.
 pub fn many(number: u64, one: &str) -> String {
     if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
-}
-
-/// Returns the reason of a refusal, without cycle figures, because these would reveal the balance.
-pub fn refusal(why: impl Into<UtxoRefusal>) -> String {
-    let why = why.into();
-    match why {
-        UtxoRefusal::NoMemory(NoMemory::LowCycles { .. }) => "cycles are missing for memory to grow".into(),
-        UtxoRefusal::NoMemory(NoMemory::ReservedCyclesLimit { .. }) => {
-            "growing memory would reserve more cycles than reserved_cycles_limit".into()
-        }
-        other => format!("{other:?}"),
-    }
 }
 
 #[cfg(test)]

@@ -85,7 +85,7 @@ impl<T, E: std::fmt::Debug> Outcome for Result<T, Error<E>> {
     }
 
     fn done(self) -> Result<T> {
-        self.heard()?.map_err(|why| anyhow!("the canister refuses: {why:?}"))
+        self.heard()?.map_err(|why| anyhow!("the canister refuses: {why}"))
     }
 }
 

@@ -220,7 +220,7 @@ struct There {
 fn already_there(client: &Client<impl Site>, chain: &[Found]) -> Result<There> {
     let head = match client.get_head().wait()? {
         Err(ReadError::NotFound) => return Ok(There { blocks: 0, number: None }),
-        Err(error) => bail!("the canister's head cannot be read: {error:?}"),
+        Err(error) => bail!("the canister's head cannot be read: {error}"),
         Ok(head) => head,
     };
     let is_child = |found: &Found| *head.hash == found.header.prev_blockhash.to_byte_array();

@@ -56,7 +56,7 @@ pub fn verify(client: &Client<impl Transport>, ledger: &Ledger, oldest: u64, dep
     let entries = ledger.entries();
     let (gone, kept) = entries.split_at(entries.partition_point(|entry| entry.number < oldest));
     let last = kept.last().context("no block is kept")?;
-    let head = client.get_head().wait()?.map_err(|error| anyhow!("the canister has no head: {error:?}"))?;
+    let head = client.get_head().wait()?.map_err(|error| anyhow!("the canister has no head: {error}"))?;
     ensure!(last.is(&head), "the head is not the last appended block: {head:?}");
     let storage = client.get_storage_status().wait()?;
     let status = client.get_prune_status().wait()?;
@@ -136,7 +136,7 @@ fn read_back(client: &Client<impl Transport>, entry: &Entry) -> Result<Segments>
     let number = entry.number;
     let (header, segments) = match client.whole_block(number).wait()? {
         Ok(block) => block,
-        Err(error) => bail!("block {number} is kept, but cannot be read: {error:?}"),
+        Err(error) => bail!("block {number} is kept, but cannot be read: {error}"),
     };
     ensure!(entry.is(&header), "block {number} has another header than the appended block: {header:?}");
     for (segment, expected) in segments.iter().zip(entry.sha256.each()) {
@@ -179,7 +179,7 @@ fn look_up(
     if compare || locations.is_empty() {
         match client.get_transaction_location(ByteBuf::from(*id)).wait()? {
             Ok(location) => locations.push(location),
-            Err(error) => bail!("transaction {} of block {} is not found: {error:?}", hex(id), entry.number),
+            Err(error) => bail!("transaction {} of block {} is not found: {error}", hex(id), entry.number),
         }
     }
     for location in locations {

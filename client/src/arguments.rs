@@ -258,7 +258,7 @@ fn most(ty: &Type) -> u64 {
         TypeInner::Opt(inner) => 1 + most(inner),
         TypeInner::Record(fields) => fields.iter().map(|field| most(&field.ty)).sum(),
         TypeInner::Variant(fields) => 1 + fields.iter().map(|field| most(&field.ty)).max().unwrap_or(0),
-        other => panic!("no longest value of {other:?}"),
+        other => panic!("no longest value of {other}"),
     }
 }
 

@@ -48,7 +48,7 @@ impl Cell {
     pub fn save<T: Serialize>(&self, cells: &Region<impl Platform>, value: &T) -> Result<(), String> {
         let mut bytes = Vec::from(self.header.encode());
         bytes.extend([0; 4]);
-        ciborium::into_writer(value, &mut bytes).map_err(|error| format!("{error}"))?;
+        ciborium::into_writer(value, &mut bytes).map_err(|error| error.to_string())?;
         if bytes.len() > self.capacity {
             return Err(format!("{} bytes in a cell of {}", bytes.len(), self.capacity));
         }

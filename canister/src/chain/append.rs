@@ -69,13 +69,14 @@ impl ChainStore {
         }
 
         // From here on the append can no longer be refused.
-        let written = self.log.extend(blobs, self.state.log_end..end, Owner::Log).map_err(|e| format!("{e:?}"));
+        let written = self.log.extend(blobs, self.state.log_end..end, Owner::Log).map_err(|error| error.to_string());
         let id_links = entered.ids.encode();
         let links = entered.keys.links.iter().map(|(_, links)| links.as_slice()).chain([id_links.as_slice()]);
         let mut at = start;
         let written =
             segments.map(|bytes| bytes.as_slice()).into_iter().chain(links).fold(written, |written, bytes| {
-                let written = written.and_then(|()| self.log.write(blobs, at, bytes).map_err(|e| format!("{e:?}")));
+                let written =
+                    written.and_then(|()| self.log.write(blobs, at, bytes).map_err(|error| error.to_string()));
                 at += bytes.len() as u64;
                 written
             });

@@ -28,8 +28,8 @@ enum Verified {
     Gone,
 }
 
-fn corrupt(number: u64, why: impl std::fmt::Debug) -> ReadError {
-    ReadError::Corrupt { why: format!("block {number}: {why:?}") }
+fn corrupt(number: u64, why: impl std::fmt::Display) -> ReadError {
+    ReadError::Corrupt { why: format!("block {number}: {why}") }
 }
 
 impl ChainStore {

@@ -178,7 +178,7 @@ impl ChainStore {
         let meta = self.records.meta(self.state.oldest).ok_or("no block")?;
         let mut bytes = Vec::new();
         let range = meta.segment_start(Segment::Index)..meta.payload_end();
-        self.log.read_onto(blobs, &mut bytes, range).map_err(|error| format!("{error:?}"))?;
+        self.log.read_onto(blobs, &mut bytes, range).map_err(|error| error.to_string())?;
         let index = Index::parse(&bytes).map_err(|error| error.why)?;
         let mut removed = 0;
         for (position, id) in (0..).zip(index.ids()) {
@@ -227,7 +227,7 @@ impl ChainStore {
         let mut quarantined = Vec::with_capacity((range.end - range.start) as usize);
         for blob in range {
             let ptr = self.log.ptr(blob).ok_or_else(|| "not in the directory".to_string());
-            match ptr.and_then(|ptr| blobs.free(&ptr).map(|_| ptr).map_err(|error| format!("{error:?}"))) {
+            match ptr.and_then(|ptr| blobs.free(&ptr).map(|_| ptr).map_err(|error| error.to_string())) {
                 Ok(ptr) => quarantined.push(ptr),
                 Err(why) => {
                     faults.push(format!("blob {blob} of the log: {why}"));
@@ -245,7 +245,7 @@ pub(super) fn release(blobs: &mut BlobStore, quarantined: &[BlobPtr], faults: &m
     for ptr in quarantined {
         match blobs.release(ptr) {
             Ok(_) => released += 1,
-            Err(error) => faults.push(format!("release of {ptr:?}: {error:?}")),
+            Err(error) => faults.push(format!("release of {ptr:?}: {error}")),
         }
     }
     released

@@ -209,7 +209,7 @@ impl ChainStore {
         }
         let mut bytes = Vec::new();
         let range = meta.segment_start(Segment::Index)..meta.payload_end();
-        self.log.read_onto(blobs, &mut bytes, range).map_err(|error| format!("its index segment: {error:?}"))?;
+        self.log.read_onto(blobs, &mut bytes, range).map_err(|error| format!("its index segment: {error}"))?;
         let index = Index::parse(&bytes).map_err(|error| format!("its index segment: {}", error.why))?;
         if (index.transactions(), index.keys()) != (meta.transactions, meta.keys) {
             return Err("its index segment: not as many transactions and keys as its record says".into());

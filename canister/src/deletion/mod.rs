@@ -211,7 +211,7 @@ impl Store {
     /// Adds a row. Assumes that memory is [reserved](Self::reserve).
     fn add(&mut self, name: &Name, hash: u32, txid: Option<[u8; 32]>, height: u32, state: BlobDeletionState) -> Row {
         let slot = self.slots.allocate(name.row_len()).unwrap_or_else(|error| {
-            platform::trap(&format!("deletion queue: memory was not reserved: {error:?}"));
+            platform::trap(&format!("deletion queue: memory was not reserved: {error}"));
         });
         let lane = self.lanes.enter(name);
         let mut row = Row::new(slot, self.root.next_id, name, hash, lane);

@@ -138,7 +138,7 @@ fn record(chain: &ChainStore, number: u64) -> Result<BlockRecord, ExportError> {
 }
 
 fn damaged(number: u64, why: &ReadError) -> ExportError {
-    ExportError::Corrupt { number, why: format!("{why:?}"), next: None }
+    ExportError::Corrupt { number, why: format!("{why}"), next: None }
 }
 
 fn bad(why: String) -> ExportError {

@@ -3,7 +3,6 @@
 use super::Records;
 use crate::deletion::{Completion, DeletionQueue, MOST_INSTRUCTIONS, RecordEnd};
 use crate::platform::limits::MOST_PAGES;
-use crate::text::refusal;
 use crate::utxo::{Call, UtxoStore, flag};
 use crate::{logs, platform};
 use coppice_interface::{UtxoPruneCounts, UtxoRefusal};
@@ -54,7 +53,7 @@ impl Completion for Rows<'_> {
         match self.take_out(txid) {
             Ok(()) | Err(UtxoRefusal::TxNotFound) => RecordEnd::Gone,
             Err(error) => {
-                logs::error(&format!("pruner: the record of a deleted blob is kept: {}", refusal(error)));
+                logs::error(&format!("pruner: the record of a deleted blob is kept: {}", error));
                 RecordEnd::Kept
             }
         }

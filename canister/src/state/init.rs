@@ -29,17 +29,17 @@ pub fn init(arg: Option<CanisterArg>) -> Result<(), String> {
         Some(CanisterArg::Init(arg)) => arg,
         Some(CanisterArg::Upgrade(_)) => return Err("a new canister takes `Init`, not `Upgrade`".into()),
     };
-    let config = Config::new(&arg).map_err(|error| format!("{error:?}"))?;
+    let config = Config::new(&arg).map_err(|error| error.to_string())?;
     let mut roles = Roles::default();
     let admins = arg.admins.clone().unwrap_or_default();
     let grants = [(&arg.operators, Role::Operator), (&arg.producers, Role::Producer), (&admins, Role::Admin)];
     for (principals, role) in grants {
         for &principal in principals {
-            roles.grant(Grant { principal, role }).map_err(|error| format!("{role:?} {principal}: {error:?}"))?;
+            roles.grant(Grant { principal, role }).map_err(|error| format!("{role:?} {principal}: {error}"))?;
         }
     }
     let cells = Rc::new(memory::region(memory::CELLS));
-    cells.reserve(places::END).map_err(|error| format!("{error:?}"))?;
+    cells.reserve(places::END).map_err(|error| error.to_string())?;
     open(cells, config::Stored { config, roles, ..config::Stored::default() })?;
     mutate(|state| state.save_config());
     Ok(())
@@ -54,11 +54,11 @@ pub fn upgrade(arg: Option<CanisterArg>) -> Result<(), String> {
     if cells.is_empty() {
         return Err("stable memory contains no Coppice data; reinstall the canister".into());
     }
-    cells.reserve(places::END).map_err(|error| format!("{error:?}"))?;
+    cells.reserve(places::END).map_err(|error| error.to_string())?;
     let stored = config::load(&cells)?.ok_or("the settings are missing")?;
     open(cells, stored)?;
     let Some(CanisterArg::Upgrade(Some(change))) = arg else { return Ok(()) };
-    mutate(|state| state.set_config("canister_post_upgrade", &change)).map_err(|error| format!("{error:?}"))?;
+    mutate(|state| state.set_config("canister_post_upgrade", &change)).map_err(|error| error.to_string())?;
     Ok(())
 }
 

@@ -290,9 +290,9 @@ impl UtxoStore {
             self.slots.write(slot, head.transaction_at(), tail);
         }
 
-        extras.save(&mut self.slots, slot, head).unwrap_or_else(|error| {
-            platform::trap(&format!("the record's blocks: memory was not reserved: {error:?}"))
-        });
+        extras
+            .save(&mut self.slots, slot, head)
+            .unwrap_or_else(|error| platform::trap(&format!("the record's blocks: memory was not reserved: {error}")));
         self.root.records += 1;
         self.root.pages += u64::from(head.extra_pages);
         self.root.save_counts(&mut self.slots);
@@ -306,9 +306,10 @@ impl UtxoStore {
     }
 
     fn put_page(&mut self, bytes: &[u8]) -> SlotId {
-        let slot = self.slots.allocate(bytes.len() as u32).unwrap_or_else(|error| {
-            platform::trap(&format!("a page of the record: memory was not reserved: {error:?}"))
-        });
+        let slot = self
+            .slots
+            .allocate(bytes.len() as u32)
+            .unwrap_or_else(|error| platform::trap(&format!("a page of the record: memory was not reserved: {error}")));
         self.slots.write(slot, 0, bytes);
         slot
     }

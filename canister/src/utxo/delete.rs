@@ -11,7 +11,6 @@ use crate::storage::blob::BlobStore;
 use crate::storage::memory::refused;
 use crate::storage::slots::SlotId;
 use crate::storage::table::same_key;
-use crate::text::refusal;
 use coppice_interface::{ExternalStore, TransactionPlace, UtxoRefusal};
 
 /// Pages of parents' lists that a step may read to remove a double spend from them; the lists of one parent are read in any case.
@@ -122,7 +121,7 @@ impl UtxoStore {
             record::parents(&parents.inputs).iter().try_for_each(|parent| store.remove_child(parent, &of.head.txid))
         });
         if let Err(error) = left {
-            crate::logs::error(&format!("a double spend stays listed with a parent: {}", refusal(error)));
+            crate::logs::error(&format!("a double spend stays listed with a parent: {}", error));
         }
         self.atomically(|store| {
             let mut masters: Vec<SlotId> = Vec::with_capacity(parents.held.len());

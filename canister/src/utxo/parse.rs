@@ -58,7 +58,7 @@ impl<'a> Reader<'a> {
         self.bad(match error {
             Error::MoreBytesNeeded => format!("the bytes end inside {what}"),
             Error::NonMinimalVarInt => format!("a length of {what} is longer encoded than it need be"),
-            other => format!("{what}: {other:?}"),
+            _ => format!("{what} is not valid"),
         })
     }
 

@@ -64,7 +64,7 @@ impl UtxoStore {
         let mut slots = Slots::open(region)?;
         slots.keep_reserve(RESERVE);
         let root = match new {
-            true => Root::create(&mut slots).map_err(|error| format!("UTXO store: {error:?}"))?,
+            true => Root::create(&mut slots).map_err(|error| format!("UTXO store: {error}"))?,
             false => Root::load(&slots),
         };
         let table = HashTable::open(memory::region(memory::UTXO_INDEX), hash_seed)?;

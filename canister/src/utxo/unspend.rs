@@ -74,7 +74,7 @@ impl UtxoStore {
     pub fn unspent(&mut self, call: &Call, last: &mut LastUnspent) {
         // The last item of the run checked that there is room, and nothing was allocated since.
         if let Err(error) = self.finish(call, last) {
-            platform::trap(&format!("unspend: {error:?}"));
+            platform::trap(&format!("unspend: {error}"));
         }
     }
 

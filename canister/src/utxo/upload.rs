@@ -220,7 +220,7 @@ impl Uploads {
             let part_len = u64::from(crate::storage::blob::MAX_BLOB);
             let part = &open.parts[(start / part_len) as usize];
             let written = blobs.write(part, (start % part_len) as u32, &arg.bytes);
-            written.map_err(|error| UtxoRefusal::Corrupt { why: format!("a part of the upload: {error:?}") })?;
+            written.map_err(|error| UtxoRefusal::Corrupt { why: format!("a part of the upload: {error}") })?;
             open.received[arg.chunk as usize] = 1;
         }
         self.touch(nth, now)
@@ -247,7 +247,7 @@ impl Uploads {
         if kept {
             for part in parts {
                 if let Err(error) = blobs.set_owner(part, Owner::External) {
-                    platform::trap(&format!("a part of the upload, {part:?}: {error:?}; abort it"));
+                    platform::trap(&format!("a part of the upload, {part:?}: {error}; abort it"));
                 }
             }
         } else {

@@ -68,7 +68,7 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
                     "block {first} stays unconfirmed, because the canister cannot read its header: {why}"
                 )));
             }
-            Err(error) => bail!("the canister refuses the headers from block {first} on: {error:?}"),
+            Err(error) => bail!("the canister refuses the headers from block {first} on: {error}"),
         }
         Ok(Event::Went)
     }

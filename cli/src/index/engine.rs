@@ -235,7 +235,7 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
             Err(AckError::NotRegistered { .. }) => return Err(not_registered(self.client)),
             // The next page reports a reorg, or a later block can be acknowledged.
             Err(error) => {
-                let note = format!("block {} is not acknowledged yet: {error:?}", tip.number);
+                let note = format!("block {} is not acknowledged yet: {error}", tip.number);
                 self.refused = Some(tip);
                 self.checkpoint.reached(Step::Acknowledged)?;
                 return Ok(Event::Note(note));

@@ -83,7 +83,7 @@ fn outcome(txid: &Txid, answer: Result<UtxoCreated, UtxoCreateError>) -> Result<
             Ok(Outcome::Created { utxos: created.utxos })
         }
         Err(UtxoCreateError::TxExists) => Ok(Outcome::Existed),
-        Err(error) => bail!("transaction {txid}: the canister creates no record: {error:?}"),
+        Err(error) => bail!("transaction {txid}: the canister creates no record: {error}"),
     }
 }
 
@@ -122,7 +122,7 @@ fn create_long(client: &Client<impl Transport>, height: u32, record: &NewRecord)
     match client.utxo_get(&UtxoGet { txid: txid.clone(), first: 0, limit: 0, extra_pages_cursor: None }).wait()? {
         Ok(_) => return Ok(Outcome::Existed),
         Err(UtxoError::TxNotFound) => {}
-        Err(error) => bail!("transaction {}: its record cannot be read: {error:?}", record.txid),
+        Err(error) => bail!("transaction {}: its record cannot be read: {error}", record.txid),
     }
     let uploaded = client.upload_transaction(&txid, &record.bytes).done();
     uploaded.with_context(|| format!("cannot upload transaction {}", record.txid))?;
@@ -149,7 +149,7 @@ pub fn set_mined(
     let batch = UtxoSetMinedBatch { height, block_id, block_height, on_longest_chain: true, unset, items };
     let answers = pollster::block_on(client.utxo_set_mined_all(batch))?;
     for (txid, answer) in txids.iter().zip(answers) {
-        answer.map_err(|error| anyhow::anyhow!("transaction {txid}: its block cannot be set: {error:?}"))?;
+        answer.map_err(|error| anyhow::anyhow!("transaction {txid}: its block cannot be set: {error}"))?;
     }
     Ok(())
 }

@@ -21,7 +21,7 @@ pub fn states(client: &Client<impl Transport>, height: u32, outpoints: &[OutPoin
         let outpoints: Vec<Outpoint> = outpoints.iter().map(outpoint).collect();
         let asked = outpoints.len();
         let answers = client.utxo_get_spend(&UtxoGetSpend { height, outpoints }).wait()?;
-        let answers = answers.map_err(|error| anyhow!("utxo_get_spend: the canister refuses: {error:?}"))?;
+        let answers = answers.map_err(|error| anyhow!("utxo_get_spend: the canister refuses: {error}"))?;
         if answers.len() != asked {
             bail!("utxo_get_spend returned {} states for {asked} outputs", answers.len());
         }

@@ -132,7 +132,7 @@ fn read_back(client: &Client<impl Site>, record: &Record) -> Result<Option<u64>>
         }
         Ok((FileType::Outputs, _)) => bail!("transaction {txid} was stored as outputs only"),
         Err(UtxoError::TxNotFound) => Ok(None),
-        Err(error) => bail!("transaction {txid} has a record that cannot be read: {error:?}"),
+        Err(error) => bail!("transaction {txid} has a record that cannot be read: {error}"),
     }
 }
 

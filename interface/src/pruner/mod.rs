@@ -4,7 +4,7 @@ mod settings;
 
 pub use settings::*;
 
-use super::{PruneProgress, UtxoError};
+use super::PruneProgress;
 use crate::Txid;
 use crate::error::{BadArgument, BadHeight};
 use crate::settings::ConfigError;
@@ -170,8 +170,10 @@ pub struct UtxoBlockedBy {
     pub txid: Txid,
     /// The parent that cannot be preserved; none where the unmined record itself cannot be read.
     pub parent: Option<Txid>,
-    /// The error that came up.
-    pub error: UtxoError,
+    /// The reason as a stable word, such as `OutOfSpace`, `LowCycles` or `Corrupt`.
+    pub code: String,
+    /// The reason as a sentence.
+    pub why: String,
 }
 
 /// A record that is left alone, as looking at it trapped again and again.

@@ -342,9 +342,14 @@ pub enum UtxoRefusal {
 }
 
 impl UtxoRefusal {
-    /// Returns the reason as a stable word, the name of its case.
+    /// Returns the reason as a stable word, the name of its innermost case.
     pub fn code(&self) -> String {
-        format!("{self:?}").split([' ', '(']).next().unwrap_or_default().into()
+        let reason = match self {
+            Self::NoMemory(why) => format!("{why:?}"),
+            Self::BadHeight(why) => format!("{why:?}"),
+            other => format!("{other:?}"),
+        };
+        reason.split([' ', '(']).next().unwrap_or_default().into()
     }
 }
 

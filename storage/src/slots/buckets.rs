@@ -36,7 +36,7 @@ pub fn enter(slots: &mut Slots<impl Platform>, root: &mut Root, at: u32, slot: S
     match last {
         Some(last) => slots.write_u32(last, at, slot),
         None => radix::insert(slots, root, key, slot)
-            .unwrap_or_else(|error| slots.broken(&format!("a bucket: memory was not reserved: {error:?}"))),
+            .unwrap_or_else(|error| slots.broken(&format!("a bucket: memory was not reserved: {error}"))),
     }
 }
 

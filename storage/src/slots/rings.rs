@@ -71,7 +71,7 @@ impl Rings {
         if first == 0 {
             write_link(slots, slot, at, Link { key, previous: slot, next: slot });
             if let Err(error) = radix::insert(slots, &mut self.tree, key, slot) {
-                slots.broken(&format!("ordered index: memory was not reserved: {error:?}"));
+                slots.broken(&format!("ordered index: memory was not reserved: {error}"));
             }
         } else {
             let last = slots.read_u32(first, at + 4);

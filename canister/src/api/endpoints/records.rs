@@ -17,7 +17,7 @@ fn message<T>(run: impl FnOnce(&mut State) -> T) -> T {
 }
 
 /// Runs an operator's change and writes it to the audit log with the pruner's heights, jobs and records.
-pub(super) fn noting<T, E: Debug>(
+pub(super) fn noting<T, E: std::fmt::Display>(
     state: &mut State,
     method: &str,
     argument: impl ToString,

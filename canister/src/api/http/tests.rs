@@ -132,12 +132,12 @@ fn responses_to_update_calls_name_the_subnet() {
 }
 
 /// Ends a job of the pruner of UTXO records with this error.
-fn fail_to_preserve(error: UtxoError) {
+fn fail_to_preserve(error: UtxoRefusal) {
     mutate(|state| {
         let (pruner, records) = state.utxo_pruner();
         pruner.set_assembly(UtxoBlockAssemblyState::Running);
         pruner.notify_block(1_300, true, false).unwrap();
-        pruner.fail(UtxoBlockedBy { slot: 7, txid: Txid::from([0; 32]), parent: None, error }, records.settings);
+        pruner.fail(crate::pruning::records::blocked(7, &[0; 32], None, error), records.settings);
     });
 }
 
@@ -219,7 +219,7 @@ fn public_replies_do_not_reveal_the_balance() {
     for (liquid, frozen) in [(77_654_321_987u128, 0), (1_234_567_898_765, 3_456_789_876_543), (9, 8_765_432_123_456)] {
         native::with(|world| (world.liquid_cycles, world.frozen_cycles) = (liquid, frozen));
         let missing = |liquid: u128| 100_000_000_000_000 - liquid;
-        fail_to_preserve(UtxoError::NoMemory(NoMemory::LowCycles { missing: missing(liquid) }));
+        fail_to_preserve(UtxoRefusal::NoMemory(NoMemory::LowCycles { missing: missing(liquid) }));
         // The balance must keep two calls of a timer.
         let to_grow = native::with(|world| 2 * world.timer_call_cycles).saturating_sub(liquid);
         mutate(crate::operation::daemon::grow);
@@ -232,8 +232,7 @@ fn public_replies_do_not_reveal_the_balance() {
             }
         }
         let status = read(|state| state.utxo_pruner.status(&state.config.utxo, &state.deletions));
-        let kept = UtxoError::NoMemory(NoMemory::LowCycles { missing: 0 });
-        assert_eq!(status.blocked_by.map(|blocked| blocked.error), Some(kept));
+        assert_eq!(status.blocked_by.map(|blocked| blocked.code).as_deref(), Some("LowCycles"));
         let said =
             format!("transaction {} cannot be preserved: cycles are missing for memory to grow", "00".repeat(32));
         assert_eq!(get("/health").1.matches(&said).count(), 1);
@@ -254,7 +253,7 @@ fn blocked_preservation_advice_matches_its_cause() {
         (UtxoError::NoMemory(NoMemory::OutOfSpace), "Raise max_stable_pages"),
         (UtxoError::Corrupt { why: "magic".into() }, "set_aside_unmined(slot)"),
     ] {
-        fail_to_preserve(error.clone());
+        fail_to_preserve(error.clone().into());
         let problems = read(crate::operation::health::health).problems;
         let found = problems.iter().find(|problem| problem.code == ProblemCode::PreservationBlocked).unwrap();
         assert!(found.action.contains(action), "{error:?}: {found:?}");

@@ -176,7 +176,7 @@ impl ChainStore {
     ) -> Result<u64, String> {
         let mut links = Vec::new();
         let range = meta.id_links_start()..meta.log_end();
-        self.log.read_onto(blobs, &mut links, range).map_err(|error| format!("the links of its ids: {error:?}"))?;
+        self.log.read_onto(blobs, &mut links, range).map_err(|error| format!("the links of its ids: {error}"))?;
         let mut links = links.as_chunks().0.iter().map(split_link).rev().peekable();
         let mut removed = 0;
         // From the last to the first, because among postings of one hash each leads to the one before it.
@@ -215,7 +215,7 @@ impl ChainStore {
     ) -> Result<Option<(u32, u64)>, String> {
         let link = |at: u32| -> Result<(u32, u64), String> {
             let bytes = self.log.read_array(blobs, meta.id_links_start() + links_len(at));
-            bytes.map(|bytes| split_link(&bytes)).map_err(|error| format!("the links of its ids: {error:?}"))
+            bytes.map(|bytes| split_link(&bytes)).map_err(|error| format!("the links of its ids: {error}"))
         };
         let (mut low, mut high) = (0, meta.id_links);
         while low < high {

@@ -155,7 +155,7 @@ impl ChainStore {
     ) -> Result<u64, String> {
         let mut links = Vec::new();
         let range = meta.payload_end()..meta.id_links_start();
-        self.log.read_onto(blobs, &mut links, range).map_err(|error| format!("the links of its keys: {error:?}"))?;
+        self.log.read_onto(blobs, &mut links, range).map_err(|error| format!("the links of its keys: {error}"))?;
         let links = links.as_chunks::<LINK>().0;
         let keys: Vec<Key> = index.each_key().collect();
         let mut removed = 0;

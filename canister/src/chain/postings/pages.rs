@@ -82,8 +82,8 @@ fn same_bytes(a: &[u8], b: &[u8]) -> bool {
 }
 
 #[cold]
-fn corrupt(number: u64, why: impl std::fmt::Debug) -> KeyError {
-    KeyError::Corrupt { number, why: format!("{why:?}") }
+fn corrupt(number: u64, why: impl ToString) -> KeyError {
+    KeyError::Corrupt { number, why: why.to_string() }
 }
 
 fn bad(why: impl Into<String>) -> KeyError {

@@ -133,7 +133,7 @@ impl ChainStore {
 
         // From here on the commit can no longer be refused.
         let extended = self.log.extend(blobs, transit.log_end..end, Owner::Upload);
-        let written = extended.map_err(|error| format!("{error:?}"));
+        let written = extended.map_err(|error| error.to_string());
         let written = written.and_then(|()| self.write_links(blobs, &meta, links_before, &entered));
         if let Err(why) = written {
             crate::platform::trap(&format!("commit_block: the links cannot be written: {why}; abort it"));
@@ -148,7 +148,7 @@ impl ChainStore {
         }
         for ptr in (self.state.log_end..end).filter_map(|blob| self.log.ptr(blob)) {
             if let Err(error) = blobs.set_owner(&ptr, Owner::Log) {
-                crate::platform::trap(&format!("commit_block: a blob of the upload: {error:?}; abort it"));
+                crate::platform::trap(&format!("commit_block: a blob of the upload: {error}; abort it"));
             }
         }
         self.state.log_end = end;
@@ -164,7 +164,7 @@ impl ChainStore {
         first_id_link: u32,
         entered: &Entered,
     ) -> Result<(), String> {
-        let mut write = |at: u64, bytes: &[u8]| self.log.write(blobs, at, bytes).map_err(|error| format!("{error:?}"));
+        let mut write = |at: u64, bytes: &[u8]| self.log.write(blobs, at, bytes).map_err(|error| error.to_string());
         for (first, links) in &entered.keys.links {
             write(meta.payload_end() + links::links_len(*first), links)?;
         }

@@ -112,7 +112,7 @@ impl ChainStore {
         let range = self.upload_blobs(&upload);
         self.log.reserve(blobs, self.state.log_first, range.start, range.end).map_err(refused)?;
         if let Err(error) = self.log.extend(blobs, range, Owner::Upload) {
-            crate::platform::trap(&format!("begin_block: a reserved blob cannot be allocated: {error:?}"));
+            crate::platform::trap(&format!("begin_block: a reserved blob cannot be allocated: {error}"));
         }
         self.cells.write(BITMAP, &vec![0; chunks.div_ceil(8) as usize]);
         Verified::default().save(&self.cells);

@@ -63,7 +63,7 @@ fn left_alone(trouble: &Trouble<'_>, found: &mut Vec<Finding>) {
     ));
     if let Some(blocked) = trouble.blocked_by {
         let message = format!("UTXO records are not pruned: {}", cannot_preserve(blocked));
-        let action = remedy(blocked.error.clone());
+        let action = remedy(&blocked.code);
         found.push(finding(ProblemCode::PreservationBlocked, message).with_action(action));
     }
 }

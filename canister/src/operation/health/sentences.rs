@@ -1,7 +1,7 @@
 //! Sentences and remedies for the holders of pruning and for refusals.
 
 use super::action::{Action, Command};
-use coppice_interface::{HeldBy, NoMemory, UtxoRefusal};
+use coppice_interface::HeldBy;
 
 /// Returns the holder of pruning as words.
 pub fn holder(held_by: &HeldBy) -> String {
@@ -64,21 +64,19 @@ pub fn abort_block(number: u64, text: &'static str) -> Action {
 
 /// Returns the remedy if parents are not preserved for a reason other than a damaged record. In this case the parents are intact, and
 /// setting the record aside would have them pruned.
-pub fn remedy(why: impl Into<UtxoRefusal>) -> Option<Action> {
-    let (text, command) = match why.into() {
-        UtxoRefusal::NoMemory(NoMemory::LowCycles { .. }) => {
-            ("Top the canister up; then notify_block, or prune_utxos with the height.", Command::TopUp)
-        }
-        UtxoRefusal::NoMemory(NoMemory::ReservedCyclesLimit { .. }) => (
+pub fn remedy(code: &str) -> Option<Action> {
+    let (text, command) = match code {
+        "LowCycles" => ("Top the canister up; then notify_block, or prune_utxos with the height.", Command::TopUp),
+        "ReservedCyclesLimit" => (
             "Raise reserved_cycles_limit of the canister on the platform, then in set_config; then notify_block, or prune_utxos with the \
              height.",
             Command::Setting("--reserved-cycles-limit …t"),
         ),
-        UtxoRefusal::NoMemory(NoMemory::RecordsFull { .. }) => (
+        "RecordsFull" => (
             "Raise max_utxo_bytes of the UTXO settings; then notify_block, or prune_utxos with the height.",
             Command::call("set_config", "(record { utxo = opt record { max_utxo_bytes = opt … } })"),
         ),
-        UtxoRefusal::NoMemory(NoMemory::OutOfSpace) => (
+        "OutOfSpace" => (
             "Raise max_stable_pages, or keep less (set_prune_policy); then notify_block, or prune_utxos with the height.",
             Command::call("set_config", "(record { max_stable_pages = opt … })"),
         ),

@@ -8,7 +8,6 @@ use crate::deletion::{Name, Scheduled};
 use crate::external::complete::{RELEASED, STEP_INPUTS};
 use crate::logs;
 use crate::storage::memory::refused;
-use crate::text::refusal;
 use crate::utxo::{Call, Candidate, ExternalData, Order, Parents, STEP_PAGES, Unstable, flag};
 use coppice_interface::{UtxoPrunerSettings, UtxoRefusal};
 
@@ -157,7 +156,7 @@ fn try_step(
             Ok(true) => return Ok(Step::Left),
             Err(error) => {
                 message.counts.external_errors += 1;
-                let (txid, why) = (hex(&of.head.txid), refusal(error));
+                let (txid, why) = (hex(&of.head.txid), error);
                 logs::error(&format!("pruner: the record of transaction {txid} keeps its data: {why}"));
                 return Ok(Step::Stays);
             }

@@ -5,19 +5,14 @@ use super::place::Run;
 use super::step::{Message, Step};
 use crate::external::complete::STEP_INPUTS;
 use crate::utxo::{Candidate, Cursor};
-use coppice_interface::{NoMemory, Txid, UtxoBlockedBy, UtxoError, UtxoJobEnd, UtxoRefusal};
+use coppice_interface::{Txid, UtxoBlockedBy, UtxoJobEnd, UtxoRefusal};
 
-/// Returns the end of a run that could not preserve parents. Omits the number of missing cycles, because all callers may read jobs and the
-/// number reveals the balance.
-pub fn blocked(slot: u32, txid: &[u8], parent: Option<&[u8]>, error: impl Into<UtxoError>) -> UtxoJobEnd {
-    let mut error = error.into();
-    if let UtxoError::NoMemory(NoMemory::LowCycles { missing })
-    | UtxoError::NoMemory(NoMemory::ReservedCyclesLimit { missing }) = &mut error
-    {
-        *missing = 0;
-    }
-    let parent = parent.map(Txid::from);
-    UtxoJobEnd::PreserveParents(UtxoBlockedBy { slot, txid: txid.into(), parent, error })
+/// Returns the end of a run that could not preserve parents. The reason has no number of missing cycles, because all callers may read
+/// jobs and the number reveals the balance.
+pub fn blocked(slot: u32, txid: &[u8], parent: Option<&[u8]>, error: impl Into<UtxoRefusal>) -> UtxoJobEnd {
+    let error = error.into();
+    let (parent, code, why) = (parent.map(Txid::from), error.code(), error.to_string());
+    UtxoJobEnd::PreserveParents(UtxoBlockedBy { slot, txid: txid.into(), parent, code, why })
 }
 
 fn is_set_aside(message: &Message, slot: u32, txid: &[u8]) -> bool {

@@ -6,7 +6,6 @@ use super::{Stored, UtxoPruner};
 use crate::deletion::DeletionQueue;
 use crate::logs::audit::{Fields, field};
 use crate::pruning::records::settings::Settings as _;
-use crate::text::refusal;
 use coppice_interface::{
     UtxoBlockAssemblyState, UtxoBlockedBy, UtxoPassedOver, UtxoPruneCounts, UtxoPruneJob, UtxoPruneJobPage,
     UtxoPrunerPhase, UtxoPrunerStatus, UtxoSettings,
@@ -33,8 +32,7 @@ pub struct Trouble<'a> {
 
 /// Returns the reason that parents are not preserved, without amounts of cycles.
 pub fn cannot_preserve(blocked: &UtxoBlockedBy) -> String {
-    let why = refusal(blocked.error.clone());
-    format!("parents of the unmined transaction {} cannot be preserved: {why}", hex(&blocked.txid))
+    format!("parents of the unmined transaction {} cannot be preserved: {}", hex(&blocked.txid), blocked.why)
 }
 
 /// Adds the increase from `before` to `now` to `counts`.

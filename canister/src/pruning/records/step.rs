@@ -5,7 +5,6 @@ use super::skipped::hex;
 use crate::external::Records;
 use crate::logs;
 use crate::pruning::work::budget::Budget;
-use crate::text::refusal;
 use crate::utxo::Cursor;
 use coppice_interface::{UtxoPruneCounts, UtxoPrunerSettings, UtxoRefusal};
 
@@ -46,7 +45,7 @@ impl Message<'_, '_> {
     /// Counts and logs a record that is kept because of an error.
     pub fn keep(&mut self, txid: &[u8], error: UtxoRefusal) {
         self.counts.record_errors += 1;
-        let (txid, why) = (hex(txid), refusal(error));
+        let (txid, why) = (hex(txid), error);
         logs::error(&format!("pruner: the record of transaction {txid} is kept: {why}"));
     }
 }

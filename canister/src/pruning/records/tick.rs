@@ -259,12 +259,10 @@ impl UtxoPruner {
 
     /// Ends the pending job as if phase 1 could not preserve parents.
     #[cfg(test)]
-    pub fn fail(&mut self, by: coppice_interface::UtxoBlockedBy, utxo: &UtxoSettings) {
+    pub fn fail(&mut self, by: UtxoJobEnd, utxo: &UtxoSettings) {
         let now_ns = platform::time_ns();
         let job = self.job(now_ns).expect("a job waits");
-        let end =
-            super::preserve::blocked(by.slot, &by.txid, by.parent.as_ref().map(|parent| parent.as_slice()), by.error);
-        self.finish(job, Err(end), utxo, now_ns);
+        self.finish(job, Err(by), utxo, now_ns);
     }
 
     /// Logs a line of progress every `utxo_progress_log_interval` seconds. The line goes to the platform's log only, because in the

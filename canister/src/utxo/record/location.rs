@@ -49,7 +49,7 @@ pub fn store(blobs: &mut BlobStore, bytes: &[u8], limit: u64) -> Result<Vec<Blob
     let parts = allocate(blobs, bytes.len() as u64, Owner::External, limit)?;
     for (part, bytes) in parts.iter().zip(bytes.chunks(MAX_BLOB as usize)) {
         if let Err(error) = blobs.write(part, 0, bytes) {
-            crate::platform::trap(&format!("a new blob cannot be written: {error:?}"));
+            crate::platform::trap(&format!("a new blob cannot be written: {error}"));
         }
     }
     Ok(parts)
@@ -91,7 +91,7 @@ pub fn allocate(blobs: &mut BlobStore, len: u64, owner: Owner, limit: u64) -> Re
 pub fn release(blobs: &mut BlobStore, parts: &[BlobPtr]) {
     for part in parts {
         if let Err(error) = blobs.free(part).and_then(|_| blobs.release(part)) {
-            crate::logs::error(&format!("a part of a transaction, {part:?}: {error:?}"));
+            crate::logs::error(&format!("a part of a transaction, {part:?}: {error}"));
         }
     }
 }
@@ -106,7 +106,7 @@ pub fn free(blobs: &mut BlobStore, parts: &[coppice_interface::BlobPtr]) -> Resu
         match blobs.read_onto(&mut Vec::new(), &part, 0, 0) {
             Ok(()) => there.push(part),
             Err(PtrError::NotUsed | PtrError::StaleGeneration { .. }) => {}
-            Err(error) => return Err(UtxoRefusal::Corrupt { why: format!("a part of the transaction: {error:?}") }),
+            Err(error) => return Err(UtxoRefusal::Corrupt { why: format!("a part of the transaction: {error}") }),
         }
     }
     release(blobs, &there);
@@ -130,7 +130,7 @@ pub fn read(
         if from < to {
             blobs
                 .read_onto(&mut out, &part, (from - start) as u32, (to - from) as u32)
-                .map_err(|error| UtxoRefusal::Corrupt { why: format!("a part of the transaction: {error:?}") })?;
+                .map_err(|error| UtxoRefusal::Corrupt { why: format!("a part of the transaction: {error}") })?;
         }
         start += u64::from(part.len);
     }

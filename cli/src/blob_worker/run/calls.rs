@@ -93,7 +93,7 @@ impl<T: Reach + Sync> Calls<'_, T> {
             Ok(Ok(answer)) => Ok(Ok(answer)),
             Ok(Err(why)) => {
                 trials.answered();
-                Ok(Err((format!("the queue reports {why:?}"), Some(why))))
+                Ok(Err((format!("the queue reports {why}"), Some(why))))
             }
             Err(error) if trials.may_retry(&error) => Ok(Err((format!("{error:#}"), None))),
             Err(error) => Err(refused(what, error)),

@@ -34,7 +34,7 @@ impl<T: Reach + Sync> Run<'_, T> {
                 if is_over(&why) {
                     term.end();
                 }
-                ("lease", format!("the queue reports {why:?}"))
+                ("lease", format!("the queue reports {why}"))
             }
             Err(error) => ("canister", format!("{error:#}")),
         };

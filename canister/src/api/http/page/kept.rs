@@ -36,7 +36,7 @@ fn refused(title: &str, why: &ReadError) -> Answer {
             (410, format!("It was pruned: the oldest block that is kept is {}.", count(*first_available)))
         }
         ReadError::Corrupt { why } => (500, format!("It cannot be read: {why}.")),
-        other => (500, format!("It cannot be shown: {other:?}.")),
+        other => (500, format!("It cannot be shown: {other}.")),
     };
     answer(status, title, html! { p { (said) } })
 }

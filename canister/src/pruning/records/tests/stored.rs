@@ -77,7 +77,8 @@ fn every_persisted_type_accepts_a_new_field() {
         slot: 1,
         txid: Default::default(),
         parent: None,
-        error: UtxoError::NoMemory(NoMemory::OutOfSpace),
+        code: "OutOfSpace".into(),
+        why: "stable memory is full".into(),
     });
     takes_a_field(&s.w.settings);
 }
