@@ -76,7 +76,7 @@ impl<T> Outcome for Result<T, CallError> {
     }
 }
 
-impl<T, E: std::fmt::Debug> Outcome for Result<T, Error<E>> {
+impl<T, E: std::fmt::Display> Outcome for Result<T, Error<E>> {
     type Answer = Result<T, E>;
     type Value = T;
 

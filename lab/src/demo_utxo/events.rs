@@ -147,7 +147,7 @@ impl<S: Site> Story<'_, S> {
         )?;
         match self.client.prune_utxos(height).wait()? {
             Err(UtxoPrunerError::BlockAssemblyNotRunning) => {}
-            other => bail!("prune_utxos in a reorg: {other}"),
+            other => bail!("prune_utxos in a reorg: {other:?}"),
         }
         let before = self.client.get_storage_status().wait()?.utxo.records;
         let known = self.ledger.records();

@@ -35,7 +35,7 @@ impl<S: Site> Story<'_, S> {
             }
             // A block of another branch.
             UtxoNotifyOutcome::Processed(_) if self.persister.persisted() == 0 => {}
-            other => bail!("notify_block at height {height}, with {} persisted: {other}", self.persisted),
+            other => bail!("notify_block at height {height}, with {} persisted: {other:?}", self.persisted),
         }
         Ok(())
     }
@@ -49,7 +49,7 @@ impl<S: Site> Story<'_, S> {
                 UtxoNotifyOutcome::Scheduled(_) | UtxoNotifyOutcome::Underway(_) => self.jobs.due = true,
                 // Block notifications had advanced the pruner further before the persister started.
                 UtxoNotifyOutcome::Processed(_) => {}
-                other => bail!("notify_block_persisted({height}): {other}"),
+                other => bail!("notify_block_persisted({height}): {other:?}"),
             }
         }
         Ok(())
