@@ -1,6 +1,6 @@
 //! Candid files of the interface, written from its declarations in Rust: names, types, order and comments.
 //!
-//! [`sources`] reads the types, [`methods`](mod@methods) lists the methods, and [`print`] writes both as Candid.
+//! [`sources`] reads the types, [`methods`](mod@methods) lists the methods, and [`print`](mod@print) writes both as Candid.
 
 pub mod methods;
 pub mod print;

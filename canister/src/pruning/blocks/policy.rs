@@ -15,7 +15,7 @@ pub trait Policy: Sized {
     /// Returns the policy after a change, for a log of blobs of `class`.
     ///
     /// # Errors
-    /// [`PruneError::Invalid`] with the field and the reason.
+    /// [`PruneError::BadArgument`] with the field and the reason.
     fn changed_for(&self, change: &PrunePolicyArg, class: Class) -> Result<Self, PruneError>;
     /// Returns the blocks below the head that age leaves; a smaller `retain_blocks` replaces this floor.
     fn floor(&self) -> u64;
