@@ -438,7 +438,7 @@ impl Machine {
             self.fall_to(to);
         }
         self.pruned();
-        if self.model.enabled {
+        if self.model.is_enabled() {
             let may_go_below = self.model.may_go_below(self.world.now());
             assert_eq!(self.model.oldest(), may_go_below, "what is due is not pruned");
         }
@@ -480,10 +480,9 @@ impl Machine {
                 self.model.set_policy(change.new);
             }
             Step::Enable(enabled) => {
-                let answer = self.sent(|| prune::set_pruning_enabled(*enabled));
-                let policy = self.model.policy.is_some();
-                assert_eq!(answer.is_ok(), policy || !enabled);
-                self.model.enabled = *enabled && policy;
+                let arg = PrunePolicyArg { pruning_enabled: Some(*enabled), ..PrunePolicyArg::default() };
+                let change = self.sent(|| prune::set_prune_policy(arg.clone())).unwrap();
+                self.model.set_policy(change.new);
             }
             Step::Exporter(true) => {
                 let exporter = Exporter { name: ARCHIVE.into(), principal: EXPORTER };

@@ -202,7 +202,7 @@ pub fn feed_to(client: &Client<impl Site>, ordered: &Ordered, plan: Plan) -> Res
         duplicate_blocks: ordered.duplicates as u64,
         pruned,
         utxo,
-        storage: Storage::from(&client.get_storage_status().wait()?),
+        storage: Storage::from(&client.get_storage_status(None).wait()?),
         verified,
         seconds: seconds_since(started),
     })

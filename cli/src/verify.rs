@@ -58,7 +58,7 @@ pub fn verify(client: &Client<impl Transport>, ledger: &Ledger, oldest: u64, dep
     let last = kept.last().context("no block is kept")?;
     let head = client.get_head().wait()?.map_err(|error| anyhow!("the canister has no head: {error}"))?;
     ensure!(last.is(&head), "the head is not the last appended block: {head:?}");
-    let storage = client.get_storage_status().wait()?;
+    let storage = client.get_storage_status(None).wait()?;
     let status = client.get_prune_status().wait()?;
     let expected = (kept.len() as u64, kept.iter().map(Entry::bytes).sum());
     let found: (u64, u64) = (storage.blocks, storage.payload_bytes);

@@ -76,14 +76,11 @@ fn blocks() -> BTreeMap<&'static str, u64> {
         ("reset_chain", length((&ResetChain { head_hash: hash(), drop_unexported: true },))),
         ("get_head", length(())),
         ("get_block", length((N64,))),
-        ("get_block_header", length((N64,))),
         ("get_block_headers", length((N64, N64))),
         ("read_segment", length((N64, 2u8, N64, N64))),
         ("get_receipt", length((&bytes(32),))),
         ("get_transaction_location", length((&bytes(32),))),
         ("find_by_index_key", length((&bytes(usize::from(MAX_KEY)), Some(&cursor), N32))),
-        ("get_block_storage", length((N64,))),
-        ("get_upload", length(())),
         ("export_blocks", length((Some(&export), N64))),
         ("ack_exported", length((N64, &hash()))),
         ("get_export_status", length(())),
@@ -109,7 +106,7 @@ fn records() -> BTreeMap<&'static str, u64> {
     };
     let txids = || longest_batch(txid());
     let freeze = UtxoFreezeBatch { height, items: longest_batch(target) };
-    let part = UtxoGetPart { txid: txid(), offset: N64, length: N64 };
+    let part = UtxoGetPart { txid: txid(), part: UtxoPart::Transaction, offset: N64, length: N64 };
     let begin = BeginTransaction { txid: txid(), length: N64, chunk_size: N32 };
     let cursor = UnminedCursor { created_at: N64, txid: txid() };
     [
@@ -128,24 +125,20 @@ fn records() -> BTreeMap<&'static str, u64> {
         ("utxo_preserve", length((&UtxoPreserveBatch { until: height, txids: txids() },))),
         ("utxo_begin_transaction", length((&begin,))),
         ("utxo_abort_transaction", length((&txid(),))),
-        ("utxo_list_uploads", length(())),
         ("utxo_get", length((&UtxoGet { txid: txid(), first: N32, limit: N32, extra_pages_cursor: None },))),
         ("utxo_get_transaction", length((&part,))),
-        ("utxo_get_inpoints", length((&part,))),
         // Longer arguments are sent only as queries.
         ("utxo_get_spend", QUERY),
         ("utxo_list_unmined", length((Some(&cursor), N32))),
-        ("notify_block_persisted", length((N32,))),
-        ("notify_block", length((N32, true))),
-        ("set_block_assembly_state", length((UtxoBlockAssemblyState::NotRunning,))),
-        ("prune_utxos", length((N32,))),
-        ("set_heights", length((&UtxoSetHeights { current: N32, persisted: Some(N32), processed: N32 },))),
-        ("cancel_prune_job", length((N64,))),
-        ("set_aside_unmined", length((N32,))),
-        ("retry_record", length((N32,))),
-        ("get_pruner_settings", length(())),
-        ("get_pruner_status", length(())),
-        ("list_prune_jobs", length((Some(N64), N32))),
+        ("utxo_notify_block_persisted", length((N32,))),
+        ("utxo_notify_block", length((N32, true))),
+        ("utxo_set_block_assembly_state", length((UtxoBlockAssemblyState::NotRunning,))),
+        ("utxo_prune", length((N32,))),
+        ("utxo_set_heights", length((&UtxoSetHeights { current: N32, persisted: Some(N32), processed: N32 },))),
+        ("utxo_cancel_prune_job", length((N64,))),
+        ("utxo_set_aside", length((N32, true))),
+        ("utxo_get_pruner_status", length(())),
+        ("utxo_list_prune_jobs", length((Some(N64), N32))),
     ]
     .into()
 }
@@ -197,7 +190,6 @@ fn deletions() -> BTreeMap<&'static str, u64> {
         ("acquire_blob_deletion_batch", length((&lease,))),
         ("extend_blob_deletion_batch", length((&bytes(32), N64))),
         ("complete_blob_deletion_batch", length((&leased,))),
-        ("list_dead_blob_deletions", length((Some(N64), N32))),
         ("retry_blob_deletions", length((&RetryBlobDeletions::Ids(ids(MAX_IDS)),))),
         ("end_blob_deletion_leases", length((principal(),))),
         ("get_blob_deletion_status", length(())),
@@ -213,13 +205,11 @@ fn operation() -> BTreeMap<&'static str, u64> {
         ("remove_exporter", length((&RemoveExporter { name: text(32), drop_guard: true },))),
         ("set_prune_policy", length_of_all::<PrunePolicyArg>()),
         ("plan_prune", length((Some(&PrunePolicyArg::default()),)) + length_of_values::<PrunePolicyArg>()),
-        ("get_prune_policy", length(())),
-        ("set_pruning_enabled", length((true,))),
         ("set_deletions_stopped", length((true,))),
         ("prune_now", length((N64,))),
         ("acknowledge_faults", length((N64,))),
         ("get_prune_status", length(())),
-        ("set_pruner_settings", length_of_all::<UtxoPrunerSettingsChange>()),
+        ("utxo_set_pruner_settings", length_of_all::<UtxoPrunerSettingsChange>()),
         ("get_config", length(())),
         ("set_config", length_of_all::<ConfigChange>()),
         ("grant_role", length((&grant,))),
@@ -227,7 +217,8 @@ fn operation() -> BTreeMap<&'static str, u64> {
         ("list_roles", length(())),
         ("get_audit_log", length((Some(N64), N32))),
         ("get_logs", length((Some(LogPriority::Error), Some(N64), N32))),
-        ("get_storage_status", length(())),
+        ("get_storage_status", length((Some(N64),))),
+        ("list_uploads", length(())),
         ("health", length(())),
         // A gateway forwards the headers of a browser.
         ("http_request", QUERY),

@@ -23,7 +23,7 @@ impl<T: Transport> Client<T> {
             Err(Error::Refused(ReadError::TooLarge { .. })) => {}
             Err(error) => return Err(error),
         }
-        let header = self.get_block_header(number).await?;
+        let header = self.header(number).await?;
         let mut segments = Segments::default();
         for (index, segment) in (0u8..).zip(&mut segments) {
             let mut total = None;
@@ -35,6 +35,18 @@ impl<T: Transport> Client<T> {
         Ok((header, segments))
     }
 
+    /// Returns the header of a kept block.
+    ///
+    /// # Errors
+    /// When the canister has no such block, or there is no answer.
+    pub async fn header(&self, number: u64) -> Result<BlockHeader, Error<ReadError>> {
+        let page = self.get_block_headers(number, number).await?;
+        page.headers.into_iter().next().ok_or_else(|| {
+            let error = candid::Error::msg("a page without the block that it begins with");
+            CallError { method: "get_block_headers".into(), failure: Failure::Answer(error) }.into()
+        })
+    }
+
     /// Returns a transaction's bytes, or those of its outputs.
     ///
     /// # Errors
@@ -42,7 +54,12 @@ impl<T: Transport> Client<T> {
     pub async fn whole_transaction(&self, txid: &Txid) -> Result<(FileType, Vec<u8>), Error<UtxoError>> {
         let (mut bytes, mut total) = (Vec::new(), None);
         loop {
-            let part = UtxoGetPart { txid: txid.clone(), offset: bytes.len() as u64, length: u64::MAX };
+            let part = UtxoGetPart {
+                txid: txid.clone(),
+                part: UtxoPart::Transaction,
+                offset: bytes.len() as u64,
+                length: u64::MAX,
+            };
             let part = self.utxo_get_transaction(&part).await?;
             append("utxo_get_transaction", &mut bytes, &part.bytes, &mut total, part.total)?;
             if total == Some(bytes.len() as u64) {
@@ -89,7 +106,7 @@ mod tests {
         };
         Script::default()
             .answers("get_block", Err::<Block, _>(ReadError::TooLarge { size: 9, limit: 4 }))
-            .answers("get_block_header", Ok::<_, ReadError>(header))
+            .answers("get_block_headers", Ok::<_, ReadError>(HeaderPage { headers: vec![header], next: None }))
     }
 
     fn part(bytes: &[u8], total: u64) -> Result<SegmentPart, ReadError> {

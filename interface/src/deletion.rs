@@ -299,7 +299,7 @@ pub struct CompletedBlobDeletions {
     pub removed: u64,
     /// The number of rows that are to be tried again.
     pub retries_incremented: u64,
-    /// The number of rows, among `removed`, that were given up: `list_dead_blob_deletions` names them.
+    /// The number of rows, among `removed`, that were given up: `list_blob_deletions` lists them.
     pub dead: u64,
     /// The count of numbers at the end, of the completed ones, the failed ones, those not known and then the rest of the lease,
     /// for which the message had no room. Without a lease they are to be sent again, and those before them are not, as a failure
@@ -334,16 +334,6 @@ pub struct RetriedBlobDeletions {
     pub remaining: u64,
     /// The numbers of rows that are no dead letters.
     pub skipped: Vec<u64>,
-}
-
-/// A page of rows that were given up, as `list_dead_blob_deletions` answers it.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-pub struct BlobDeletionPage {
-    /// The rows.
-    pub rows: Vec<BlobDeletion>,
-    /// The cursor with which the next page is asked for; none at the end.
-    pub cursor: Option<u64>,
 }
 
 /// Why something was refused. Nothing has changed.

@@ -21,7 +21,7 @@ pub enum NoMemory {
         limit: u64,
     },
     /// The balance would not pay for the growth of memory, or is below `feed_min_liquid_cycles`.
-    #[error("cycles are missing for memory to grow: top up the canister")]
+    #[error("cycles are missing: top up the canister")]
     LowCycles {
         /// The number of missing cycles; 0 in the status of a job, because anyone may read that.
         missing: u128,
@@ -43,7 +43,8 @@ pub enum BadHeight {
     /// The height is 0; heights begin with 1.
     #[error("the height is 0; heights begin with 1")]
     Zero,
-    /// The height is 2^31 or more, or above the highest height that is accepted now.
+    /// The height is 2^31 or more, or above the highest height that is accepted now; a chain without blocks, whose numbers are the
+    /// heights, accepts none.
     #[error("the height is above {most}, the highest that is accepted now")]
     TooHigh {
         /// The highest height that is accepted now.

@@ -80,12 +80,10 @@ macro_rules! methods {
             /// A whole kept block; for anyone. One that is longer than a reply answers `TooLarge`: `read_segment` gives
             /// it in parts.
             query get_block(number: u64) -> Block, or ReadError: ANYONE, 30;
-            /// The header of a kept block; for anyone.
-            query get_block_header(number: u64) -> BlockHeader, or ReadError: ANYONE, 30;
             /// The headers of kept blocks, the oldest first, from block `from` to block `to`, both included; for
             /// anyone. A page has at most 1,000 headers and less than 1 MiB; `next` continues it. The page ends at the
             /// head if `to` is above the head, and is empty if `from` is above `to`. Otherwise the block `from` answers
-            /// as in `get_block_header`: `NotFound` above the head and on an empty chain, `Pruned`, or `Corrupt`. A
+            /// `NotFound` above the head and on an empty chain, `Pruned`, or `Corrupt`. A
             /// later block that is damaged ends the page before it, and is its `next`.
             query get_block_headers(from: u64, to: u64) -> HeaderPage, or ReadError: ANYONE, 48;
             /// Bytes of a segment of a kept block: 0 body, 1 receipts, 2 index; for anyone. The answer has as many of
@@ -102,10 +100,6 @@ macro_rules! methods {
             /// there is a cursor.
             query find_by_index_key(key: ByteBuf, cursor: Option<KeyCursor>, limit: u32)
                 -> KeyPage, or KeyError: ANYONE, 370;
-            /// Where the payload of a kept block lies in stable memory; for anyone.
-            query get_block_storage(number: u64) -> BlockStorage, or ReadError: ANYONE, 30;
-            /// The block upload that is open, if one is; for anyone.
-            query get_upload() -> Option<OpenBlock>: ANYONE, 12;
         }
         export {
             /// Registers an exporter and gives it the role `Exporter`; an operator's or an admin's. Nothing is pruned
@@ -132,11 +126,6 @@ macro_rules! methods {
             /// Changes the policy by which blocks are pruned; an operator's. What is left out stays. A first policy
             /// switches pruning on. The same change again changes nothing.
             update set_prune_policy(change: PrunePolicyArg) -> PrunePolicyChange, or PruneError: OPERATORS, 500;
-            /// The policy in force; none where none was set. For anyone.
-            query get_prune_policy() -> Option<PrunePolicy>: ANYONE, 12;
-            /// Lets the timer prune blocks, or stops it; an operator's. It asks for a policy. Repeating the call
-            /// changes nothing.
-            update set_pruning_enabled(enabled: bool) -> (), or PruneError: OPERATORS, 16;
             /// One bounded run by hand, also where pruning is disabled, never past what exporters have not
             /// acknowledged; an operator's. It does `max_ops` at most, and 15,000; 0 is refused. Calling again goes on
             /// with what is left.
@@ -214,17 +203,12 @@ macro_rules! methods {
             /// Gives up the caller's upload of a transaction, and says whether there was one; a feeder's. Repeating the
             /// call is safe: it answers `false`.
             update utxo_abort_transaction(txid: Txid) -> bool, or TransactionUploadError: UTXO_FEEDERS, 84;
-            /// Uploads of transactions that are open; for anyone.
-            query utxo_list_uploads() -> Vec<OpenTransaction>: ANYONE, 12;
             /// A record, with as many of its outputs' entries as are asked for, 5,000 at most; for anyone. A limit of 0
             /// asks for none.
             query utxo_get(arg: UtxoGet) -> UtxoRecord, or UtxoError: ANYONE, 156;
-            /// Bytes of a record's transaction, as many as are asked for and as a reply holds; for anyone. A length of
-            /// 0 asks for none, and learns how long the transaction is.
-            query utxo_get_transaction(arg: UtxoGetPart) -> TransactionPart, or UtxoError: ANYONE, 156;
-            /// Bytes of what a record's inputs spend, as many as are asked for and as a reply holds; for anyone. A
-            /// length of 0 asks for none, and learns how long they are.
-            query utxo_get_inpoints(arg: UtxoGetPart) -> InpointsPart, or UtxoError: ANYONE, 156;
+            /// Bytes of a record's transaction, or of what its inputs spend, as many as are asked for and as a reply holds;
+            /// for anyone. A length of 0 asks for none, and answers how long the whole is.
+            query utxo_get_transaction(arg: UtxoGetPart) -> TransactionPart, or UtxoError: ANYONE, 190;
             /// Whether outputs can be spent at a height, and who spends them; for anyone. 5,000 outputs at most.
             query utxo_get_spend(arg: UtxoGetSpend) -> Vec<UtxoSpendState>, or UtxoError: ANYONE, QUERY;
             /// Transactions that the longest chain does not have, from the cursor on, the oldest first; for anyone. A
@@ -237,43 +221,40 @@ macro_rules! methods {
             /// Says that blocks up to this height are persisted, and schedules the pruning of what is due; a feeder's,
             /// as far as `max_height_jump` and `heights_per_day` let it raise the height, or an operator's; 0 is
             /// refused. The same height again answers what became of it.
-            update notify_block_persisted(height: u32) -> UtxoNotifyOutcome, or UtxoPrunerError: UTXO_FEEDERS, 22;
+            update utxo_notify_block_persisted(height: u32) -> UtxoNotifyOutcome, or UtxoPrunerError: UTXO_FEEDERS, 22;
             /// Says that a block of this height was validated, and whether its transactions are marked as mined; a
             /// feeder's, as far as `max_height_jump` and `heights_per_day` let it raise the height, or an operator's; 0
             /// is refused. It schedules pruning while nothing was ever persisted. The same height again answers what
             /// became of it.
-            update notify_block(height: u32, mined_set: bool)
+            update utxo_notify_block(height: u32, mined_set: bool)
                 -> UtxoNotifyOutcome, or UtxoPrunerError: UTXO_FEEDERS, 26;
             /// Says whether the block assembly runs: records are pruned only then; a feeder's. Repeating the call
             /// changes nothing.
-            update set_block_assembly_state(assembly: UtxoBlockAssemblyState) -> (): UTXO_FEEDERS, 44;
+            update utxo_set_block_assembly_state(assembly: UtxoBlockAssemblyState) -> (): UTXO_FEEDERS, 44;
             /// Prunes records as if the chain were at this height at once, over as many ticks as that takes, also where
             /// the timer is switched off; an operator's. The block assembly has to run. 0 is refused, and a height
             /// above the highest that was notified, if one was. Calling again finds what is left.
-            update prune_utxos(height: u32) -> UtxoPruneJob, or UtxoPrunerError: OPERATORS, 22;
+            update utxo_prune(height: u32) -> UtxoPruneJob, or UtxoPrunerError: OPERATORS, 22;
             /// Sets the heights by which records are pruned, in whichever direction; an operator's. A height of 0 is
             /// the one before any was notified, or pruned. Producers may raise them by `max_height_jump` again. Jobs
             /// that wait or run are cancelled, and one is made for what is due, by a repeated call as well.
-            update set_heights(heights: UtxoSetHeights) -> UtxoHeightsSet, or UtxoPrunerError: OPERATORS, 84;
+            update utxo_set_heights(heights: UtxoSetHeights) -> UtxoHeightsSet, or UtxoPrunerError: OPERATORS, 84;
             /// Cancels the job with this number while it waits or runs; an operator's. A second call answers `NotOpen`.
-            update cancel_prune_job(id: u64) -> UtxoPruneJob, or UtxoPrunerError: OPERATORS, 30;
+            update utxo_cancel_prune_job(id: u64) -> UtxoPruneJob, or UtxoPrunerError: OPERATORS, 30;
             /// Changes the settings by which records are pruned; an operator's. What is left out stays; repeating the
             /// call changes nothing.
-            update set_pruner_settings(change: UtxoPrunerSettingsChange)
+            update utxo_set_pruner_settings(change: UtxoPrunerSettingsChange)
                 -> UtxoPrunerSettings, or UtxoPrunerError: OPERATORS, 600;
-            /// The settings by which records are pruned; for anyone.
-            query get_pruner_settings() -> UtxoPrunerSettings: ANYONE, 12;
-            /// Sets aside the unmined record in this slot, which cannot be read and stops pruning; an operator's. 100
-            /// records at most. Repeating the call changes nothing.
-            update set_aside_unmined(slot: u32) -> (), or UtxoPrunerError: OPERATORS, 22;
-            /// Takes back that the record in this slot is set aside or left alone: it is looked at again; an
-            /// operator's. A second call answers `NotBlocking`.
-            update retry_record(slot: u32) -> (), or UtxoPrunerError: OPERATORS, 22;
+            /// Sets aside the unmined record in this slot, which cannot be read and stops pruning; or, with `aside = false`,
+            /// lets the pruner look again at a record that is set aside or skipped. An operator's. At most 100 records
+            /// are set aside. A repeated call changes nothing; without a record to look at again it answers
+            /// `NotBlocking`.
+            update utxo_set_aside(slot: u32, aside: bool) -> (), or UtxoPrunerError: OPERATORS, 24;
             /// Everything that an operator needs to see of the pruning of records; for anyone.
-            query get_pruner_status() -> UtxoPrunerStatus: ANYONE, 12;
+            query utxo_get_pruner_status() -> UtxoPrunerStatus: ANYONE, 12;
             /// Jobs that wait or run, then those that ended, the last first, from the cursor on; for anyone. A page has
             /// `limit` jobs at most, and 500; 0: 100. There is more while there is a cursor.
-            query list_prune_jobs(cursor: Option<u64>, limit: u32) -> UtxoPruneJobPage: ANYONE, 46;
+            query utxo_list_prune_jobs(cursor: Option<u64>, limit: u32) -> UtxoPruneJobPage: ANYONE, 46;
         }
         deletion {
             /// Rows that wait and whose height is this one or lower, by height; for anyone. `limit` rows at most, and
@@ -285,9 +266,6 @@ macro_rules! methods {
             /// what failed counts again.
             update complete_blob_deletions(arg: CompleteBlobDeletions)
                 -> CompletedBlobDeletions, or BlobDeletionError: BLOB_WORKERS, 160_098;
-            /// Rows that were given up, by number, from the cursor on; for anyone. `limit` rows at most, and 1,000; 0:
-            /// 100.
-            query list_dead_blob_deletions(cursor: Option<u64>, limit: u32) -> BlobDeletionPage: ANYONE, 46;
             /// Has dead letters tried again from the start, as many as the message has room for; an operator's. A
             /// repeated call goes on with those that are `remaining`.
             update retry_blob_deletions(arg: RetryBlobDeletions)
@@ -361,8 +339,10 @@ macro_rules! methods {
             /// the number `cursor`; for observers, operators and admins. A page has `limit` lines at most, and 1,000;
             /// 0: 100.
             query get_logs(priority: Option<LogPriority>, cursor: Option<u64>, limit: u32) -> LogPage: AUDITORS, 82;
-            /// Where the bytes of stable memory are; for anyone.
-            query get_storage_status() -> StorageStatus: ANYONE, 12;
+            /// Where the bytes of stable memory are, and, for a kept block, where its payload lies; for anyone.
+            query get_storage_status(block: Option<u64>) -> StorageStatus: ANYONE, 48;
+            /// Uploads that are open, of a block and of transactions; for anyone.
+            query list_uploads() -> OpenUploads: ANYONE, 12;
             /// Whether all is well, and what is not; for anyone.
             query health() -> Health: ANYONE, 12;
         }

@@ -1,8 +1,8 @@
 //! Configuration, roles and storage.
 
 use super::{UtxoSettings, UtxoSettingsChange, UtxoStorage};
-use crate::Owner;
 use crate::settings::{ConfigError, settings};
+use crate::{BlockStorage, OpenBlock, OpenTransaction, Owner};
 use candid::{CandidType, Principal};
 use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
@@ -131,7 +131,7 @@ pub enum Role {
     Producer,
     /// Appends blocks, uploads them, and rolls back `max_rollback_blocks`.
     BlockProducer,
-    /// Changes UTXO records, says where the chain is (`notify_block`), and schedules the deletion of blobs outside.
+    /// Changes UTXO records, says where the chain is (`utxo_notify_block`), and schedules the deletion of blobs outside.
     UtxoFeeder,
     /// Freezes, unfreezes and reassigns outputs.
     Alert,
@@ -199,6 +199,16 @@ pub enum RoleError {
         /// The reason as a sentence.
         message: String,
     },
+}
+
+/// Uploads that are open.
+#[native_docs]
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct OpenUploads {
+    /// The upload of a block.
+    pub block: Option<OpenBlock>,
+    /// The uploads of transactions, one a feeder.
+    pub transactions: Vec<OpenTransaction>,
 }
 
 /// Kept bytes of an owner.
@@ -271,4 +281,6 @@ pub struct StorageStatus {
     pub blocks: u64,
     /// The UTXO records and their memory.
     pub utxo: UtxoStorage,
+    /// The payload of the block that was asked for; `null` if none was, or the block is not kept.
+    pub block: Option<BlockStorage>,
 }

@@ -19,6 +19,8 @@ settings! {
     /// A new policy; what is left out stays, and has its default where none was set before. A `target_bytes`, `retain_days`
     /// or `retain_blocks` of 0 switches that rule off.
     pub struct PrunePolicyArg;
+    /// Pruning is switched on. While it is off, neither ticks nor `prune_now` prune blocks.
+    pruning_enabled: bool = true;
     /// The bytes of the chain (`capacity_bytes` of the status) that the capacity trigger aims at; 0 switches it off.
     /// Low water and two blobs of the log must not be above high water.
     target_bytes: u64 = 0;
@@ -330,7 +332,9 @@ pub struct WaterMarks {
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct PruneStatus {
-    /// The daemon may prune.
+    /// The policy in force; `null` before one was set.
+    pub policy: Option<PrunePolicy>,
+    /// A policy is set, and its `pruning_enabled` is on.
     pub enabled: bool,
     /// The moment at which deletions were stopped (`set_deletions_stopped`), in Unix nanoseconds; none where they are not.
     pub deletions_stopped_since: Option<u64>,

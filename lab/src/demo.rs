@@ -185,14 +185,14 @@ pub fn play(client: &Client<impl Site>, plan: Plan, begins_at: u64, origin: &Ori
     let mut companion = Companion::start(client, &database, origin)?;
     let policy = PrunePolicyArg { retain_blocks: Some(retain_blocks), ..PrunePolicyArg::default() };
     let policy = client.set_prune_policy(&policy).done()?.new;
-    let billed_bytes_at_first = client.get_storage_status().wait()?.billed_bytes;
+    let billed_bytes_at_first = client.get_storage_status(None).wait()?.billed_bytes;
 
     let generator = Generator::new(seed, blocks, begins_at, BLOCK_INTERVAL.as_secs())?;
     let first_block = generator.first();
     let (mut appended_in_chunks, mut billed_bytes, mut growth) = (0, billed_bytes_at_first, None);
     let note = |block: &AppendBlock, in_chunks| {
         appended_in_chunks += u64::from(in_chunks);
-        let billed = client.get_storage_status().wait()?.billed_bytes;
+        let billed = client.get_storage_status(None).wait()?.billed_bytes;
         if billed > billed_bytes {
             (billed_bytes, growth) = (billed, Some(block.number));
         }
@@ -243,7 +243,7 @@ pub fn play(client: &Client<impl Site>, plan: Plan, begins_at: u64, origin: &Ori
         appended_in_chunks,
         pruned,
         kept: Amount::of(kept),
-        storage: Storage::from(&client.get_storage_status().wait()?),
+        storage: Storage::from(&client.get_storage_status(None).wait()?),
         billed_bytes_at_first,
         growth_stopped_at_block: growth,
         growth_stopped_after_blocks: growth.map_or(0, |block| block - first_block + 1),

@@ -135,10 +135,10 @@ impl Browser {
 /// Returns the canister's own figures at this moment.
 fn expected(canister: &Client<Embedded>) -> Value {
     let prune: PruneStatus = canister.get_prune_status().wait().unwrap();
-    let storage: StorageStatus = canister.get_storage_status().wait().unwrap();
+    let storage: StorageStatus = canister.get_storage_status(None).wait().unwrap();
     let export: ExportStatus = canister.get_export_status().wait().unwrap();
     let health: Health = canister.health().wait().unwrap();
-    let pruner: UtxoPrunerStatus = canister.get_pruner_status().wait().unwrap();
+    let pruner: UtxoPrunerStatus = canister.utxo_get_pruner_status().wait().unwrap();
     let worst = health.problems.iter().map(|problem| problem.severity).min();
     let is_new = health.problems.iter().filter_map(Problem::known).any(ProblemCode::is_of_set_up);
     let verdict = match worst {
@@ -206,7 +206,10 @@ fn browser_shows_the_dashboard_of_the_demonstration() {
         assert!(before["kept/day"]["samples"].as_u64().is_some_and(|samples| samples > 700), "{}", before["kept/day"]);
         demonstration.pass(HOUR).unwrap();
         // An operator switches pruning off.
-        canister.set_pruning_enabled(false).done().unwrap();
+        canister
+            .set_prune_policy(&PrunePolicyArg { pruning_enabled: Some(false), ..PrunePolicyArg::default() })
+            .done()
+            .unwrap();
         demonstration.pass(HOUR).unwrap();
         let now = expected(canister);
         assert_eq!(now["verdict"], "warning", "{now}");
@@ -282,9 +285,9 @@ fn everything_at_once(canister: &Client<Embedded>) {
     }
     let settings =
         UtxoPrunerSettingsChange { max_height_jump: Some(i32::MAX as u32), ..UtxoPrunerSettingsChange::default() };
-    canister.set_pruner_settings(&settings).done().unwrap();
+    canister.utxo_set_pruner_settings(&settings).done().unwrap();
     for height in [1, 20, 300, 4_000, 50_000, 600_000, 2_000_000_000] {
-        canister.notify_block(height, true).done().unwrap();
+        canister.utxo_notify_block(height, true).done().unwrap();
         (0..2).for_each(|_| canister.transport().pass(Duration::from_secs(60)).unwrap());
     }
     let (worker, role) = (canister.transport().principal(Role::BlobWorker), Role::BlobWorker);
@@ -330,7 +333,7 @@ fn everything_at_once(canister: &Client<Embedded>) {
         chunk_size: 1 << 20,
     };
     canister.begin_block(&begun).done().unwrap();
-    let billed = canister.get_storage_status().wait().unwrap().billed_bytes >> 16;
+    let billed = canister.get_storage_status(None).wait().unwrap().billed_bytes >> 16;
     let change = ConfigChange {
         max_stable_pages: Some(billed.max(5_120)),
         reserved_cycles_limit: Some(1),
@@ -342,6 +345,9 @@ fn everything_at_once(canister: &Client<Embedded>) {
     canister.set_config(&change).done().unwrap();
     let small = PrunePolicyArg { target_bytes: Some(64 << 20), ..PrunePolicyArg::default() };
     canister.set_prune_policy(&small).done().unwrap();
-    canister.set_pruning_enabled(true).done().unwrap();
+    canister
+        .set_prune_policy(&PrunePolicyArg { pruning_enabled: Some(true), ..PrunePolicyArg::default() })
+        .done()
+        .unwrap();
     canister.transport().pass(Duration::from_secs(7_200)).unwrap();
 }

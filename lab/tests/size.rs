@@ -54,7 +54,7 @@ fn check(block_bytes: u64, transactions: u64) {
         let body = vec![number as u8; (block_bytes - index) as usize];
         feed::send(&client, &feed::block(&header, [body, Vec::new(), feed::index_segment(ids)])).unwrap();
         (0..workload.interval_ms / 20_000).for_each(|_| client.transport().pass(Duration::from_secs(20)).unwrap());
-        let storage = client.get_storage_status().wait().unwrap();
+        let storage = client.get_storage_status(None).wait().unwrap();
         billed.push(storage.billed_bytes);
         kept = kept.max(storage.used_bytes);
     }

@@ -99,14 +99,14 @@ fn single_real_block_is_ingested_with_its_in_block_spends_and_repetition_changes
     assert_eq!((first.unspent_outputs, first.unspent_satoshis), (expected.unspent.len() as u64, expected.satoshis()));
     expected.check(&client);
 
-    let storage = client.get_storage_status().wait().unwrap();
+    let storage = client.get_storage_status(None).wait().unwrap();
     let (report, again) = replay(&client, &ordered);
     assert_eq!(report.already_there_blocks, 1);
     assert_eq!((again.already_there, again.already_spent), (transactions, spent));
     let figures =
         |replayed: &Replayed| Replayed { already_there: 0, already_spent: 0, seconds: 0.0, ..replayed.clone() };
     assert_eq!(figures(&again), figures(&first));
-    assert_eq!(client.get_storage_status().wait().unwrap(), storage);
+    assert_eq!(client.get_storage_status(None).wait().unwrap(), storage);
     expected.check(&client);
 }
 
@@ -222,12 +222,12 @@ fn replay_after_pruning_sends_nothing_of_pruned_blocks() {
     client.set_config(&ConfigChange { utxo: Some(at_once), ..ConfigChange::default() }).done().unwrap();
     let (_, first) = replay(&client, &ordered);
     assert_eq!((first.left_out_blocks, first.verified.pruned), (0, 0));
-    client.set_block_assembly_state(UtxoBlockAssemblyState::Running).wait().unwrap();
-    client.notify_block_persisted(chain.height()).done().unwrap();
+    client.utxo_set_block_assembly_state(UtxoBlockAssemblyState::Running).wait().unwrap();
+    client.utxo_notify_block_persisted(chain.height()).done().unwrap();
     for _ in 0..100 {
         client.transport().pass(Duration::from_secs(60)).unwrap();
     }
-    let storage = client.get_storage_status().wait().unwrap().utxo;
+    let storage = client.get_storage_status(None).wait().unwrap().utxo;
     let gone = first.records - storage.records;
     let pruned = storage.pruned_height.unwrap();
     assert!(gone > 0 && (chain::FIRST..chain.height()).contains(&pruned), "{storage:?}");

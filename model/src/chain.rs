@@ -81,8 +81,6 @@ pub struct Model {
     pub made: u64,
     /// The policy in force.
     pub policy: Option<PrunePolicy>,
-    /// False if pruning is switched off.
-    pub enabled: bool,
     /// `require_export`.
     pub require_export: bool,
     /// The exclusive bound of each exporter, by name.
@@ -344,7 +342,7 @@ impl Model {
         if emergency == 0 || self.capacity_bytes() < emergency || !frees {
             return None;
         }
-        if !self.enabled {
+        if !self.is_enabled() {
             return Some(HeldBy::Disabled);
         }
         let stuck = self.due(now).is_some_and(|due| due.before <= self.oldest());
@@ -443,7 +441,7 @@ impl Model {
     pub fn held_by(&self, now: u64) -> Option<HeldBy> {
         let floor = self.floor_block(now).map(|_| HeldBy::Floor);
         let Some(due) = self.due(now) else { return floor };
-        if !self.enabled {
+        if !self.is_enabled() {
             return Some(HeldBy::Disabled);
         }
         self.guard().filter(|_| due.before < due.target).map(|(_, held_by)| held_by).or(floor)
@@ -455,16 +453,21 @@ impl Model {
             self.upload = None;
         }
         let ops = self.policy.as_ref().map_or(0, |policy| policy.max_ops_per_tick);
-        while self.enabled && self.due(now).is_some_and(|due| due.before > self.oldest()) {
+        while self.is_enabled() && self.due(now).is_some_and(|due| due.before > self.oldest()) {
             self.run(now, ops);
         }
     }
 
+    /// Returns whether pruning is switched on.
+    pub fn is_enabled(&self) -> bool {
+        self.policy.as_ref().is_some_and(|policy| policy.pruning_enabled)
+    }
+
     /// Sets the policy.
     pub fn set_policy(&mut self, policy: PrunePolicy) {
-        self.enabled |= self.policy.is_none();
+        let old = self.policy.take().unwrap_or_default();
+        self.to_low_water &= PrunePolicy { pruning_enabled: policy.pruning_enabled, ..old } == policy;
         self.policy = Some(policy);
-        self.to_low_water = false;
     }
 
     /// Makes block `number` the head. Returns the removed blocks, lowest last.

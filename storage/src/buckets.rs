@@ -1,6 +1,6 @@
 //! Raw addresses of the buckets that `MemoryManager` hands out, from its header.
 //!
-//! The header is layout V1 of `ic-stable-structures`: the number of handed out buckets as `u16` at byte 4, and from byte 2,080 on the
+//! The header is layout V1 of `ic-stable-structures`: the number of handed out buckets as `u16` at byte 4, the pages of a bucket as `u16` at byte 6, and from byte 2,080 on the
 //! owner of each bucket, one byte each. Buckets follow the header's page in the order in which they were handed out, and none is ever
 //! moved or given back.
 
@@ -11,6 +11,16 @@ use ic_stable_structures::Memory;
 const COUNT: u64 = 4;
 /// Offset of the owners: magic, version, two `u16`, 32 reserved bytes, and the sizes of 255 memories.
 const OWNERS: u64 = 3 + 1 + 2 + 2 + 32 + 8 * 255;
+
+/// Offset of the pages of a bucket.
+const SIZE: u64 = 6;
+
+/// Returns the pages of a bucket.
+pub fn pages(raw: &impl Memory) -> u64 {
+    let mut bytes = [0; 2];
+    raw.read(SIZE, &mut bytes);
+    u16::from_le_bytes(bytes).into()
+}
 
 /// Returns the number of buckets that are handed out.
 pub fn count(raw: &impl Memory) -> u64 {

@@ -35,6 +35,11 @@ impl<P: Platform> Manager<P> {
     /// Opens stable memory, or lays it out if it is empty.
     pub fn open(layout: Layout) -> Self {
         let raw = MemoryManager::init_with_bucket_size(P::Memory::default(), BUCKET_PAGES as u16);
+        let pages = buckets::pages(&P::Memory::default());
+        if pages != BUCKET_PAGES {
+            // Addresses are computed from the size of a bucket.
+            P::trap(&format!("stable memory has buckets of {pages} pages, and this code works with {BUCKET_PAGES}"));
+        }
         let buckets = buckets::by_region(&P::Memory::default(), layout.regions);
         let shared = Rc::new(Shared {
             raw,
@@ -160,6 +165,15 @@ mod tests {
         manager().set_max_pages(1 + 101 * BUCKET_PAGES + RESERVED);
         a.reserve(100 * BUCKET + 1).unwrap();
         assert_eq!(a.size(), 101 * BUCKET);
+    }
+
+    #[test]
+    fn memory_with_buckets_of_another_size_is_refused() {
+        fresh();
+        let _ = MemoryManager::init(<twin::Twin as Platform>::Memory::default());
+        let refused = std::panic::catch_unwind(manager).map(|_| ()).unwrap_err();
+        let why = refused.downcast_ref::<String>().unwrap();
+        assert!(why.contains("buckets of 128 pages"), "{why}");
     }
 
     #[test]

@@ -85,6 +85,14 @@ impl Default for Coppice {
     }
 }
 
+/// A page of dead-letter rows.
+pub struct DeadRows {
+    /// The rows, by number.
+    pub rows: Vec<BlobDeletion>,
+    /// The cursor of the next page.
+    pub cursor: Option<u64>,
+}
+
 impl Coppice {
     /// A new canister with small log blobs.
     pub fn new() -> Self {
@@ -161,6 +169,14 @@ impl Coppice {
             self.put(block.number, chunk as u32, bytes)?;
         }
         self.producer().commit(&blocks::block_id(block)).answer()
+    }
+
+    /// Returns a page of the dead-letter rows of `list_blob_deletions`, and its cursor.
+    pub fn dead_rows(&self, cursor: Option<u64>, limit: u32) -> DeadRows {
+        let state = Some(BlobDeletionState::Dead);
+        let arg = ListBlobDeletions { cursor, limit, state, ..ListBlobDeletions::default() };
+        let page = self.anyone().list_blob_deletions(&arg).answer();
+        DeadRows { rows: page.rows.into_iter().map(|listed| listed.row).collect(), cursor: page.cursor }
     }
 
     /// `put_block_chunk`.
@@ -247,7 +263,7 @@ impl Coppice {
 
     /// `get_storage_status`.
     pub fn storage(&self) -> StorageStatus {
-        self.anyone().get_storage_status().answer()
+        self.anyone().get_storage_status(None).answer()
     }
 
     /// `get_block`.

@@ -9,8 +9,8 @@ use crate::storage::slots::treap::Key;
 use crate::storage::slots::{SlotId, buckets, radix};
 use candid::Principal;
 use coppice_interface::{
-    BlobDeletion, BlobDeletionList, BlobDeletionPage, BlobDeletionState, BlobDeletionStatus, BlobLeaseStatus,
-    BlobSelector, ListBlobDeletions, ListedBlobDeletion, Metric, StoreDeletions, StoreType,
+    BlobDeletion, BlobDeletionList, BlobDeletionState, BlobDeletionStatus, BlobLeaseStatus, BlobSelector,
+    ListBlobDeletions, ListedBlobDeletion, Metric, StoreDeletions, StoreType,
 };
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -109,23 +109,6 @@ impl DeletionQueue {
         shown
     }
 
-    /// Returns a page of dead-letter rows by number; 0 rows: a hundred.
-    pub fn dead(&self, cursor: Option<u64>, rows: u32) -> BlobDeletionPage {
-        let mut page = BlobDeletionPage { rows: Vec::new(), cursor: None };
-        let Some(store) = &self.store else { return page };
-        let roots = store.root.dead.into_iter().flatten();
-        let mut merge = Merge::new(store, roots, (0, cursor.unwrap_or(0)));
-        while let Some((_, id)) = merge.peek(u64::MAX) {
-            if page.rows.len() >= limit(rows) {
-                page.cursor = Some(id);
-                break;
-            }
-            let row = merge.next(store, u64::MAX).and_then(|slot| Row::read(&store.slots, slot));
-            page.rows.extend(row.and_then(|row| row.shown(&store.slots)));
-        }
-        page
-    }
-
     /// Returns a page of rows by number.
     pub fn list(&self, arg: &ListBlobDeletions) -> BlobDeletionList {
         let mut page = BlobDeletionList { rows: Vec::new(), cursor: None };
@@ -137,6 +120,20 @@ impl DeletionQueue {
                 && arg.state.is_none_or(|state| row.state == state)
         };
         let mut looked_at = 0;
+        if arg.state == Some(BlobDeletionState::Dead) {
+            // Dead-letter rows have an order of their own, so that they are found among a million others.
+            let mut merge = Merge::new(store, store.root.dead.into_iter().flatten(), (0, arg.cursor.unwrap_or(0)));
+            while let Some((_, id)) = merge.peek(u64::MAX) {
+                if page.rows.len() >= limit(arg.limit) || looked_at >= MAX_LOOKED_AT {
+                    page.cursor = Some(id);
+                    break;
+                }
+                looked_at += 1;
+                let row = merge.next(store, u64::MAX).and_then(|slot| Row::read(&store.slots, slot)).filter(is_meant);
+                page.rows.extend(row.and_then(|row| store.listed(&row)));
+            }
+            return page;
+        }
         // Chains are keyed by the lower half of a number.
         let mut from = u32::try_from(arg.cursor.unwrap_or(0)).ok();
         while let Some((key, _)) = from.and_then(|from| radix::next(&store.slots, store.root.by_id, from)) {

@@ -49,5 +49,6 @@ pub fn status(state: &State) -> StorageStatus {
         key_entries: state.chain.debt(IndexTable::Keys).live(),
         blocks: if chain.started { chain.blocks() } else { 0 },
         utxo: state.utxo.storage(),
+        block: None,
     }
 }

@@ -30,7 +30,7 @@ pub trait Settings: Sized {
     /// The settings of a new canister.
     ///
     /// # Errors
-    /// `Invalid`.
+    /// `BadArgument`.
     fn new(arg: &InitArg) -> Result<Self, ConfigError>;
     /// The class of the log's blobs.
     fn class(&self) -> Class;

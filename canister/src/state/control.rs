@@ -141,7 +141,7 @@ impl State {
     /// Changes the policy; absent fields stay.
     ///
     /// # Errors
-    /// `Invalid`; nothing has changed.
+    /// `BadArgument`; nothing has changed.
     pub fn set_prune_policy(&mut self, change: &PrunePolicyArg) -> Result<PrunePolicyChange, PruneError> {
         let shown = |state: &Self| fields(&state.pruner.policy());
         self.noting("set_prune_policy", format!("{change:?}"), shown, |state| {
@@ -152,15 +152,6 @@ impl State {
             state.save_config();
             Ok(PrunePolicyChange { old, new })
         })
-    }
-
-    /// Switches pruning on or off.
-    ///
-    /// # Errors
-    /// `NoPolicy`.
-    pub fn set_pruning_enabled(&mut self, enabled: bool) -> Result<(), PruneError> {
-        let shown = |state: &Self| vec![field("enabled", state.pruner.is_enabled())];
-        self.noting("set_pruning_enabled", enabled.to_string(), shown, |state| state.pruner.set_enabled(enabled))
     }
 
     /// Stops deletions, or restarts them. On a stop the record pruner's running job ends, and its height waits. Only an admin restarts

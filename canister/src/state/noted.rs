@@ -4,14 +4,14 @@ use super::State;
 use crate::logs::audit::{Call, Fields, changes};
 use crate::platform;
 use coppice_interface::Role;
-use std::fmt::Display;
+use std::fmt::{Debug, Display};
 
 impl State {
     /// Runs a change by an operator or an admin, and writes it to the audit log. `shown` returns the fields that may change.
     ///
     /// # Errors
     /// The error of `change`, which is logged too.
-    pub fn noting<T, E: Display>(
+    pub fn noting<T, E: Debug + Display>(
         &mut self,
         method: &str,
         argument: impl Into<String>,
@@ -24,10 +24,16 @@ impl State {
         let done = change(self);
         let changes = changes(before, shown(self));
         let argument: String = argument.into();
-        let result = done.as_ref().map_or_else(E::to_string, |_| "Ok".to_string());
+        let result = done.as_ref().map_or_else(coded, |_| "Ok".to_string());
         let (time, caller) = (platform::time_ns(), platform::caller());
         let call = Call { time, caller, method, argument: &argument, result: &result };
         self.audit.note(by_admin, &call, changes);
         done
     }
+}
+
+/// Returns an error as its stable word and its sentence.
+fn coded<E: Debug + Display>(error: &E) -> String {
+    let case = format!("{error:?}");
+    format!("{}: {error}", case.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default())
 }

@@ -26,7 +26,7 @@ impl<'a> Call<'a> {
     /// Checks the call's height.
     ///
     /// # Errors
-    /// `ZeroHeight`, `BadHeight`.
+    /// `BadHeight`.
     pub fn check(&self) -> Result<(), UtxoRefusal> {
         if self.height == 0 { Err(UtxoRefusal::BadHeight(BadHeight::Zero)) } else { self.check_block(self.height) }
     }

@@ -110,12 +110,19 @@ impl UtxoStore {
         }
     }
 
-    /// Returns a part of a transaction's bytes.
+    /// Returns a part of a transaction's bytes, or of its TxInpoints.
     ///
     /// # Errors
     /// `TxNotFound`, `BadArgument`, `Outside`, `Corrupt`.
     pub fn transaction(&self, blobs: &BlobStore, arg: &UtxoGetPart) -> Result<TransactionPart, UtxoRefusal> {
         let Found { slot, head, .. } = self.find_any(&hash_of("txid", &arg.txid)?)?;
+        if arg.part == UtxoPart::Inpoints {
+            let bytes = encoding::inpoints(&inputs(&self.slots, slot, &head));
+            let offset = arg.offset.min(bytes.len() as u64) as usize;
+            let len = arg.length.min((bytes.len() - offset) as u64).min(MAX_REPLY) as usize;
+            let (part, total) = (ByteBuf::from(&bytes[offset..offset + len]), bytes.len() as u64);
+            return Ok(TransactionPart { bytes: part, total, file_type: file_type(&head) });
+        }
         let place = location::of(&self.slots, slot, &head)?;
         let total = match &place {
             TransactionPlace::Outside(store) => return Err(UtxoRefusal::Outside(store.clone())),
@@ -133,18 +140,6 @@ impl UtxoStore {
             }
         };
         Ok(TransactionPart { bytes: ByteBuf::from(bytes), total, file_type: file_type(&head) })
-    }
-
-    /// Returns a part of a transaction's TxInpoints.
-    ///
-    /// # Errors
-    /// `TxNotFound`, `BadArgument`.
-    pub fn inpoints(&self, arg: &UtxoGetPart) -> Result<InpointsPart, UtxoRefusal> {
-        let Found { slot, head, .. } = self.find_any(&hash_of("txid", &arg.txid)?)?;
-        let bytes = encoding::inpoints(&inputs(&self.slots, slot, &head));
-        let offset = arg.offset.min(bytes.len() as u64) as usize;
-        let len = arg.length.min((bytes.len() - offset) as u64).min(MAX_REPLY) as usize;
-        Ok(InpointsPart { bytes: ByteBuf::from(&bytes[offset..offset + len]), total: bytes.len() as u64 })
     }
 
     /// Returns for each output whether it could be spent at the height `at`, which may be at most `most`.

@@ -379,7 +379,11 @@ impl Fake {
                 };
                 Ok(candid::encode_one(status)?)
             }
-            "get_block_header" => Ok(candid::encode_one(chain.header(candid::decode_one(arg)?))?),
+            "get_block_headers" => {
+                let (from, _): (u64, u64) = candid::decode_args(arg)?;
+                let page = chain.header(from).map(|header| HeaderPage { headers: vec![header], next: None });
+                Ok(candid::encode_one(page)?)
+            }
             _ => bail!("no query method {method}"),
         }
     }

@@ -146,7 +146,7 @@ impl Replay {
     /// # Errors
     /// When the canister does not answer.
     pub fn start(client: &Client<impl Site>) -> Result<Self> {
-        let before = client.get_storage_status().wait()?.utxo;
+        let before = client.get_storage_status(None).wait()?.utxo;
         Ok(Self {
             set: Set::default(),
             figures: Replayed::default(),
@@ -172,7 +172,7 @@ impl Replay {
                 let sent = self.send(client, block, &added);
                 if let Err(error) = sent {
                     // The canister may have pruned records that this block needs.
-                    self.pruned_height = client.get_storage_status().wait()?.utxo.pruned_height;
+                    self.pruned_height = client.get_storage_status(None).wait()?.utxo.pruned_height;
                     ensure!(self.is_left_out(), error.context(format!("block {number}")));
                 }
             }
@@ -332,7 +332,7 @@ impl Replay {
     /// When they differ.
     pub fn finish(self, client: &Client<impl Site>) -> Result<Replayed> {
         let Self { set, mut figures, before, height, spent, .. } = self;
-        let storage = client.get_storage_status().wait()?.utxo;
+        let storage = client.get_storage_status(None).wait()?.utxo;
         let expected = before.records + figures.transactions - figures.already_there;
         // There may be fewer records, because the canister prunes meanwhile.
         let is_pruning = storage.pruned_height > before.pruned_height;

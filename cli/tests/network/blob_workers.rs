@@ -68,7 +68,7 @@ fn world(blobs: u64, clock: SystemTime) -> Net {
     net.host.set_time(clock);
     net.gateway.follow_the_clock();
     let arg = candid::encode_args((HEIGHT, true)).unwrap();
-    net.host.update_call(net.canister, net.principal, "notify_block", arg).unwrap();
+    net.host.update_call(net.canister, net.principal, "utxo_notify_block", arg).unwrap();
     // Half of the rows are due exactly at the safety window.
     (0..blobs).for_each(|blob| schedule(&net, blob, "tx", StoreType::Tx, if blob % 2 == 0 { HEIGHT - 10 } else { 1 }));
     net

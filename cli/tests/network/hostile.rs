@@ -119,7 +119,7 @@ fn world() -> (Net, String) {
         coppice::feed::send(&client, &block).unwrap();
     }
     client.grant_role(&Grant { principal, role: Role::BlobWorker }).done().unwrap();
-    client.notify_block(1_000, true).done().unwrap();
+    client.utxo_notify_block(1_000, true).done().unwrap();
     let dir = net.dir.path().join("blobs");
     std::fs::create_dir(&dir).unwrap();
     let store = format!("tx/*=file://{}", dir.display());

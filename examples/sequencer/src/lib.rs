@@ -133,7 +133,7 @@ async fn produce() -> Produced {
         Err(error) => {
             // Coppice refuses this block for good, so the next block is made after the current head. A lost reply leaves open whether an
             // earlier call was executed, so the same block is sent again.
-            if matches!(&error, Error::Refused(why) if why.retry() == Retry::Never) {
+            if matches!(&error, Error::Refused(why) if is_final(why)) {
                 with(|sequencer| sequencer.sealed = None);
             }
             failed(&error)
@@ -141,9 +141,14 @@ async fn produce() -> Produced {
     }
 }
 
-fn failed<E: Refusal>(error: &Error<E>) -> Produced {
-    let why = format!("{error:?}");
-    if error.retry() == Retry::Never { Produced::Refused(why) } else { Produced::Later(why) }
+/// Returns whether the same block is refused again: for good, or because another block took its place in the chain.
+fn is_final(why: &impl Refusal) -> bool {
+    matches!(why.retry(), Retry::Never | Retry::Reorg)
+}
+
+fn failed<E: Refusal + std::fmt::Display>(error: &Error<E>) -> Produced {
+    let why = error.to_string();
+    if matches!(error.retry(), Retry::Never | Retry::Reorg) { Produced::Refused(why) } else { Produced::Later(why) }
 }
 
 fn controller() -> Result<(), String> {

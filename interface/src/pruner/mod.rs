@@ -33,7 +33,7 @@ pub enum UtxoNotifyOutcome {
     Underway(UtxoPruneJob),
     /// The height, or a higher one, was pruned: by the last job that completed, if one did.
     Processed(Option<UtxoPruneJob>),
-    /// A block was persisted before: only `notify_block_persisted` has records pruned.
+    /// A block was persisted before: only `utxo_notify_block_persisted` has records pruned.
     PersisterActive {
         /// The highest block that is persisted.
         last_persisted_height: u32,
@@ -50,7 +50,7 @@ pub enum UtxoPrunerError {
     #[error(transparent)]
     BadHeight(#[from] BadHeight),
     /// A producer may not raise the height so far: by `max_height_jump` at once, and by `heights_per_day` in a day. An
-    /// operator's `set_heights` says where the chain is.
+    /// operator's `utxo_set_heights` says where the chain is.
     #[error("the height is too far above {highest}: at most {most} now; an operator may set it")]
     HeightJump {
         /// The highest height that was notified, or persisted.
@@ -64,7 +64,7 @@ pub enum UtxoPrunerError {
     /// No job with this number waits or runs.
     #[error("no such job waits or runs")]
     NotOpen,
-    /// The block assembly is not running: `set_block_assembly_state`.
+    /// The block assembly is not running: `utxo_set_block_assembly_state`.
     #[error("the block assembly does not run")]
     BlockAssemblyNotRunning,
     /// Deletions are stopped (`set_deletions_stopped`): an admin starts them again.
@@ -105,11 +105,11 @@ impl From<ConfigError> for UtxoPrunerError {
 #[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum UtxoJobTrigger {
-    /// `notify_block_persisted` made the job.
+    /// `utxo_notify_block_persisted` made the job.
     BlockPersisted,
-    /// `notify_block` made the job, while nothing was persisted.
+    /// `utxo_notify_block` made the job, while nothing was persisted.
     Block,
-    /// `prune_utxos` made the job.
+    /// `utxo_prune` made the job.
     Manual,
     /// A job for the same height timed out, or the block assembly stopped it.
     Resumed,
@@ -143,9 +143,9 @@ pub enum UtxoJobEnd {
     BlockAssemblyNotRunning,
     /// Deletions were stopped (`set_deletions_stopped`). The job's height is pending again.
     Stopped,
-    /// `cancel_prune_job` ended the job: its height is neither processed nor pending.
+    /// `utxo_cancel_prune_job` ended the job: its height is neither processed nor pending.
     Cancelled,
-    /// `set_heights` ended the job: its heights were others.
+    /// `utxo_set_heights` ended the job: its heights were others.
     HeightsSet,
     /// The job took longer than `job_timeout`. The job's height is pending again, and the next job goes on where this
     /// one was.
@@ -164,7 +164,7 @@ pub enum UtxoJobEnd {
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoBlockedBy {
-    /// The slot of the unmined record: the argument of `set_aside_unmined`.
+    /// The slot of the unmined record: the argument of `utxo_set_aside`.
     pub slot: u32,
     /// The unmined record's id, as far as its bytes can be believed.
     pub txid: Txid,
@@ -182,7 +182,7 @@ pub struct UtxoBlockedBy {
 pub struct UtxoPassedOver {
     /// The phase in which looking at the record trapped.
     pub phase: UtxoPrunerPhase,
-    /// The record's slot: the argument of `retry_record`, and for phase 1, which it stops, of `set_aside_unmined`.
+    /// The record's slot: the argument of `utxo_set_aside`.
     pub slot: u32,
     /// The record's id.
     pub txid: Txid,
@@ -342,8 +342,8 @@ pub struct Metric {
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, CandidType, Serialize, Deserialize)]
 pub struct UtxoPrunerStatus {
-    /// The timer prunes records: the setting `pruner_enabled`.
-    pub enabled: bool,
+    /// The settings in force; `pruner_enabled` says whether the timer prunes records.
+    pub settings: UtxoPrunerSettings,
     /// The moment at which deletions were stopped (`set_deletions_stopped`), in Unix nanoseconds; none where they are not.
     pub deletions_stopped_since: Option<u64>,
     /// The state of the block assembly, as it was told.
@@ -371,7 +371,7 @@ pub struct UtxoPrunerStatus {
     pub blocked_by: Option<UtxoBlockedBy>,
     /// Slots of unmined records that cannot be read, or a parent of which cannot, and were set aside.
     pub set_aside: Vec<u32>,
-    /// Records that are left alone, as looking at them trapped again and again: `retry_record`.
+    /// Records that are left alone, as looking at them trapped again and again: `utxo_set_aside`.
     pub passed_over: Vec<UtxoPassedOver>,
     /// Blobs outside that wait to be deleted.
     pub blobs_pending: u64,

@@ -347,6 +347,7 @@ impl UtxoRefusal {
         let reason = match self {
             Self::NoMemory(why) => format!("{why:?}"),
             Self::BadHeight(why) => format!("{why:?}"),
+            Self::Other { code, .. } => return code.clone(),
             other => format!("{other:?}"),
         };
         reason.split([' ', '(']).next().unwrap_or_default().into()

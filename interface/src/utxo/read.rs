@@ -87,7 +87,7 @@ pub struct UtxoRecord {
     /// The number of inputs; 0 for a coinbase.
     pub inputs: u32,
     /// TxInpoints: u32 LE parents ‖ their ids ‖ for each, u32 LE count ‖ u32 LE vouts. None where it would be longer than
-    /// 256 KiB: `utxo_get_inpoints`.
+    /// 256 KiB: `utxo_get_transaction`.
     pub inpoints: Option<ByteBuf>,
     /// The transaction is a coinbase.
     pub is_coinbase: bool,
@@ -142,10 +142,23 @@ pub struct Reassignment {
 pub struct UtxoGetPart {
     /// The transaction whose bytes are asked for.
     pub txid: Txid,
+    /// The bytes that are asked for.
+    pub part: UtxoPart,
     /// The first byte that is wanted, counted from the start.
     pub offset: u64,
     /// The number of bytes that are wanted; the answer has as many as a reply holds at most. 0 asks for no byte.
     pub length: u64,
+}
+
+/// The bytes of a record that can be read in parts.
+#[native_docs]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub enum UtxoPart {
+    /// The transaction.
+    #[default]
+    Transaction,
+    /// The outpoints that the transaction's inputs spend, as TxInpoints.
+    Inpoints,
 }
 
 /// A part of a transaction's bytes.
@@ -154,20 +167,10 @@ pub struct UtxoGetPart {
 pub struct TransactionPart {
     /// The bytes that were asked for.
     pub bytes: ByteBuf,
-    /// The bytes that the whole transaction has.
+    /// The bytes that the whole has.
     pub total: u64,
-    /// The kind of file: the transaction as it was given, or a UTXOWrapper of its outputs.
+    /// The kind of file of the record: the transaction as it was given, or a UTXOWrapper of its outputs.
     pub file_type: FileType,
-}
-
-/// A part of a transaction's TxInpoints.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-pub struct InpointsPart {
-    /// The bytes that were asked for.
-    pub bytes: ByteBuf,
-    /// The bytes that all inpoints have.
-    pub total: u64,
 }
 
 /// The outputs that are asked for, and the height at which they would be spent.

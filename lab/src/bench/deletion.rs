@@ -155,7 +155,7 @@ fn without_lease(bench: &Bench, from: &Checkpoint, n: u64) -> Result<Vec<Figure>
 
 fn records(bench: &Bench, n: u64) -> Result<Vec<Figure>> {
     let (acquired, completed) = lease(bench)?;
-    let (UtxoPrunerStatus { totals, .. }, _) = bench.query("get_pruner_status", Encode!()?)?;
+    let (UtxoPrunerStatus { totals, .. }, _) = bench.query("utxo_get_pruner_status", Encode!()?)?;
     ensure!((totals.records_deleted, totals.parents_updated) == (ROWS, 2 * ROWS), "{totals:?}");
     Ok(vec![per_row(bench, "lease with records", n, ROWS, &[&acquired, &completed])])
 }

@@ -133,7 +133,7 @@ impl<S: Site> Story<'_, S> {
         let persisted = self.persister.catch_up(height);
         self.notify_persisted(persisted)?;
         self.await_status("a job is due", |status| status.running.is_some() || status.pending.is_none())?;
-        self.client.set_block_assembly_state(UtxoBlockAssemblyState::NotRunning).wait()?;
+        self.client.utxo_set_block_assembly_state(UtxoBlockAssemblyState::NotRunning).wait()?;
         self.assembling = false;
         self.await_status("the block assembly stopped", |status| status.running.is_none())?;
         let stopped = self.jobs.figures.stopped;
@@ -145,11 +145,11 @@ impl<S: Site> Story<'_, S> {
                 false => "reorg: the block assembly stops".into(),
             },
         )?;
-        match self.client.prune_utxos(height).wait()? {
+        match self.client.utxo_prune(height).wait()? {
             Err(UtxoPrunerError::BlockAssemblyNotRunning) => {}
-            other => bail!("prune_utxos in a reorg: {other:?}"),
+            other => bail!("utxo_prune in a reorg: {other:?}"),
         }
-        let before = self.client.get_storage_status().wait()?.utxo.records;
+        let before = self.client.get_storage_status(None).wait()?.utxo.records;
         let known = self.ledger.records();
 
         let rolled_back = self.roll_back(height)?;
@@ -166,7 +166,7 @@ impl<S: Site> Story<'_, S> {
 
         self.await_tick()?;
         let (after, expected) =
-            (self.client.get_storage_status().wait()?.utxo.records, before + self.ledger.records() - known);
+            (self.client.get_storage_status(None).wait()?.utxo.records, before + self.ledger.records() - known);
         ensure!(after == expected, "nothing should be pruned in a reorg: expected {expected} records, found {after}");
         let event = format!(
             "{DEPTH} blocks rolled back, {} transactions mined again, one double-spent, one left out",
@@ -232,12 +232,12 @@ impl<S: Site> Story<'_, S> {
         self.set_mined(height, block, false, &again)?;
         ids.extend(again);
         self.chain.push(OnChain { block, ids });
-        self.notify_block(block_height)
+        self.utxo_notify_block(block_height)
     }
 
     /// The new branch is now longer: starts the block assembly again.
     pub fn resume(&mut self) -> Result<()> {
-        self.client.set_block_assembly_state(UtxoBlockAssemblyState::Running).wait()?;
+        self.client.utxo_set_block_assembly_state(UtxoBlockAssemblyState::Running).wait()?;
         self.assembling = true;
         self.set_ops(self.settings.max_ops_per_tick)
     }
@@ -272,7 +272,7 @@ impl<S: Site> Story<'_, S> {
             max_ops_per_tick: Some(max_ops_per_tick),
             ..UtxoPrunerSettingsChange::default()
         };
-        self.client.set_pruner_settings(&change).done().map(drop)
+        self.client.utxo_set_pruner_settings(&change).done().map(drop)
     }
 
     /// Returns the beginning of a transaction's id.

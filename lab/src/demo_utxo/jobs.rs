@@ -24,8 +24,8 @@ pub struct Jobs {
 
 impl<S: Site> Story<'_, S> {
     /// Notifies the canister of a block.
-    pub fn notify_block(&mut self, height: u32) -> Result<()> {
-        let trigger = self.client.notify_block(height, true).done()?;
+    pub fn utxo_notify_block(&mut self, height: u32) -> Result<()> {
+        let trigger = self.client.utxo_notify_block(height, true).done()?;
         self.current = self.current.max(height);
         match trigger {
             UtxoNotifyOutcome::Scheduled(_) | UtxoNotifyOutcome::Underway(_) if self.persister.persisted() == 0 => {
@@ -35,7 +35,7 @@ impl<S: Site> Story<'_, S> {
             }
             // A block of another branch.
             UtxoNotifyOutcome::Processed(_) if self.persister.persisted() == 0 => {}
-            other => bail!("notify_block at height {height}, with {} persisted: {other:?}", self.persisted),
+            other => bail!("utxo_notify_block at height {height}, with {} persisted: {other:?}", self.persisted),
         }
         Ok(())
     }
@@ -43,13 +43,13 @@ impl<S: Site> Story<'_, S> {
     /// Notifies the canister of persisted blocks, one after the other.
     pub fn notify_persisted(&mut self, heights: std::ops::Range<u32>) -> Result<()> {
         for height in heights {
-            let trigger = self.client.notify_block_persisted(height).done()?;
+            let trigger = self.client.utxo_notify_block_persisted(height).done()?;
             self.persisted = self.persisted.max(height);
             match trigger {
                 UtxoNotifyOutcome::Scheduled(_) | UtxoNotifyOutcome::Underway(_) => self.jobs.due = true,
                 // Block notifications had advanced the pruner further before the persister started.
                 UtxoNotifyOutcome::Processed(_) => {}
-                other => bail!("notify_block_persisted({height}): {other:?}"),
+                other => bail!("utxo_notify_block_persisted({height}): {other:?}"),
             }
         }
         Ok(())
@@ -71,7 +71,7 @@ impl<S: Site> Story<'_, S> {
             let ticks = |job: &Option<UtxoPruneJob>| job.as_ref().map(|job| (job.id, job.ticks));
             (ticks(&status.running), ticks(&status.last_job))
         };
-        let mut status = self.client.get_pruner_status().wait()?;
+        let mut status = self.client.utxo_get_pruner_status().wait()?;
         let mut waits = 0;
         while !ready(&status) {
             ensure!(
@@ -83,7 +83,7 @@ impl<S: Site> Story<'_, S> {
             );
             let before = progress(&status);
             self.await_tick()?;
-            status = self.client.get_pruner_status().wait()?;
+            status = self.client.utxo_get_pruner_status().wait()?;
             waits = if progress(&status) == before { waits + 1 } else { 0 };
         }
         Ok(status)
@@ -98,7 +98,7 @@ impl<S: Site> Story<'_, S> {
             self.await_status("a job is due", |status| status.pending.is_none() && status.running.is_none())?;
         if let Some(outside) = &mut self.outside {
             outside.work()?;
-            status = self.client.get_pruner_status().wait()?;
+            status = self.client.utxo_get_pruner_status().wait()?;
         }
         self.jobs.due = false;
         self.note_jobs()?;
@@ -119,7 +119,7 @@ impl<S: Site> Story<'_, S> {
         let mut ended: Vec<UtxoPruneJob> = Vec::new();
         let mut cursor = None;
         loop {
-            let page = self.client.list_prune_jobs(cursor, JOBS_OF_A_PAGE).wait()?;
+            let page = self.client.utxo_list_prune_jobs(cursor, JOBS_OF_A_PAGE).wait()?;
             let known = page.jobs.iter().any(|job| self.jobs.seen.contains(&job.id));
             let new = |job: &UtxoPruneJob| job.ended_at.is_some() && !self.jobs.seen.contains(&job.id);
             ended.extend(page.jobs.into_iter().filter(new));

@@ -75,7 +75,7 @@ pub fn run(client: &Client<impl Site>, blocks: u64, retain_blocks: Option<u64>, 
 
 fn play<'a, S: Site>(client: &'a Client<S>, plan: Plan, outside: Option<Outside<'a, S>>) -> Result<UtxoDemoReport> {
     let started = Instant::now();
-    let (storage, status) = (client.get_storage_status().wait()?, client.get_pruner_status().wait()?);
+    let (storage, status) = (client.get_storage_status(None).wait()?, client.utxo_get_pruner_status().wait()?);
     ensure!(
         storage.utxo.records == 0 && status.current_height == 0,
         "the canister has {} UTXO records and was notified of height {}; a demonstration needs an empty one",
@@ -90,7 +90,7 @@ fn play<'a, S: Site>(client: &'a Client<S>, plan: Plan, outside: Option<Outside<
     let verified = verify::verify(client, &story.ledger, plan.blocks)?;
     let outside = story.outside.as_ref().map(|outside| outside.verify(&story.ledger)).transpose()?;
     healthy(client)?;
-    let (storage, status) = (client.get_storage_status().wait()?, client.get_pruner_status().wait()?);
+    let (storage, status) = (client.get_storage_status(None).wait()?, client.utxo_get_pruner_status().wait()?);
     let (ledger, figures, totals) = (&story.ledger, story.jobs.figures, status.totals);
     let faults = totals.record_errors + totals.external_errors;
     ensure!(faults == 0, "{faults} records were kept because of errors: {totals:?}");
@@ -138,7 +138,7 @@ fn set_up(client: &Client<impl Site>, plan: Plan) -> Result<UtxoPrunerSettings> 
         })
         .done()?;
     let settings = client
-        .set_pruner_settings(&UtxoPrunerSettingsChange {
+        .utxo_set_pruner_settings(&UtxoPrunerSettingsChange {
             pruner_enabled: Some(true),
             disable_dah_cleaner: Some(false),
             utxo_defensive_enabled: Some(false),
@@ -148,6 +148,6 @@ fn set_up(client: &Client<impl Site>, plan: Plan) -> Result<UtxoPrunerSettings> 
             ..UtxoPrunerSettingsChange::default()
         })
         .done()?;
-    client.set_block_assembly_state(UtxoBlockAssemblyState::Running).wait()?;
+    client.utxo_set_block_assembly_state(UtxoBlockAssemblyState::Running).wait()?;
     Ok(settings)
 }

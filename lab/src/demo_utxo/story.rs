@@ -143,7 +143,7 @@ impl<'a, S: Site> Story<'a, S> {
         if height == plan.old_seen {
             self.see_old(height)?;
         }
-        self.notify_block(height)?;
+        self.utxo_notify_block(height)?;
         if height == plan.reorg_at {
             self.reorg(height)?;
         } else {
@@ -154,7 +154,7 @@ impl<'a, S: Site> Story<'a, S> {
             self.resume()?;
         }
         self.client.transport().pass(BLOCK_INTERVAL)?;
-        let storage = self.client.get_storage_status().wait()?;
+        let storage = self.client.get_storage_status(None).wait()?;
         if storage.billed_bytes > self.billed.0 {
             self.billed = (storage.billed_bytes, Some(height));
         }
@@ -168,7 +168,7 @@ impl<'a, S: Site> Story<'a, S> {
 
     /// Compares the store's counts with the ledger's.
     pub fn check(&self, height: u32) -> Result<()> {
-        let utxo = self.client.get_storage_status().wait()?.utxo;
+        let utxo = self.client.get_storage_status(None).wait()?.utxo;
         let found = (utxo.records, [utxo.preserved, utxo.unmined, utxo.deletable]);
         let expected = (self.ledger.records(), self.ledger.indexed());
         if found != expected {
@@ -188,8 +188,8 @@ impl<'a, S: Site> Story<'a, S> {
 
     /// Adds a row.
     pub fn tell(&mut self, height: u32, event: String) -> Result<()> {
-        let status = self.client.get_pruner_status().wait()?;
-        let utxo = self.client.get_storage_status().wait()?.utxo;
+        let status = self.client.utxo_get_pruner_status().wait()?;
+        let utxo = self.client.get_storage_status(None).wait()?.utxo;
         self.rows.push(Row {
             height,
             event,

@@ -161,7 +161,12 @@ impl Expected {
 
         let mut bytes = Vec::new();
         let file_type = loop {
-            let part = UtxoGetPart { txid: key.clone(), offset: bytes.len() as u64, length: 1 << 20 };
+            let part = UtxoGetPart {
+                txid: key.clone(),
+                part: UtxoPart::Transaction,
+                offset: bytes.len() as u64,
+                length: 1 << 20,
+            };
             let part: Result<TransactionPart, UtxoError> = ask(client, "utxo_get_transaction", Encode!(&part).unwrap());
             let part = part.unwrap();
             bytes.extend_from_slice(&part.bytes);

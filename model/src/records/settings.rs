@@ -21,7 +21,7 @@ pub struct Settings {
 /// A change, as the argument of a message.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// `set_pruner_settings`.
+    /// `utxo_set_pruner_settings`.
     Pruner(UtxoPrunerSettingsChange),
     /// `set_config`, settings of records.
     Utxo(UtxoSettingsChange),

@@ -17,7 +17,7 @@ pub async fn blocks_are_appended_once_and_read_back<T: Transport>(client: &Clien
     let number = appended.number;
     assert_eq!(client.get_head().await.unwrap().number, number);
     let (header, segments) = client.whole_block(number).await.unwrap();
-    assert_eq!(header, client.get_block_header(number).await.unwrap());
+    assert_eq!(header, client.header(number).await.unwrap());
     assert_eq!((&header.hash, &header.sha256), (&appended.hash, &appended.sha256));
     assert_eq!(segments.concat(), [&appended.body[..], &appended.receipts, &appended.index].concat());
     let mut pager = HeaderPager::new(number, u64::MAX);
@@ -26,7 +26,7 @@ pub async fn blocks_are_appended_once_and_read_back<T: Transport>(client: &Clien
     let location = client.get_transaction_location(ByteBuf::from(id(number, 1))).await.unwrap();
     assert_eq!((location.block_number, location.position), (number, 1));
     assert_eq!(**client.get_receipt(ByteBuf::from(id(number, 1))).await.unwrap().bytes, *b"two!");
-    assert_eq!(client.get_block_storage(number).await.unwrap().lengths, header.lengths);
+    assert_eq!(client.get_storage_status(Some(number)).await.unwrap().block.unwrap().lengths, header.lengths);
 }
 
 pub async fn a_block_larger_than_a_message_is_sent_in_chunks<T: Transport>(client: &Client<T>, _: Principal) {
@@ -49,7 +49,7 @@ pub async fn a_block_larger_than_a_message_is_sent_in_chunks<T: Transport>(clien
     let wide = seal(wide);
     assert_eq!(client.send_block(&wide).await.unwrap(), Sent::InChunks);
     assert_eq!(client.get_head().await.unwrap().transactions, 12_501);
-    assert_eq!(client.get_upload().await.unwrap(), None);
+    assert_eq!(client.list_uploads().await.unwrap().block, None);
 }
 
 pub async fn an_interrupted_upload_resumes<T: Transport>(client: &Client<T>, caller: Principal) {
@@ -69,7 +69,7 @@ pub async fn an_interrupted_upload_resumes<T: Transport>(client: &Client<T>, cal
     let bytes = ByteBuf::from(&long.body[..CHUNK as usize]);
     let put = client.put_block_chunk(&PutBlockChunk { number: long.number, chunk: 0, bytes }).await.unwrap();
     assert_eq!(put.missing, 1);
-    assert_eq!(client.get_upload().await.unwrap().map(|open| open.number), Some(long.number));
+    assert_eq!(client.list_uploads().await.unwrap().block.map(|open| open.number), Some(long.number));
     // Nothing else is appended while the upload is open.
     let other = block(next(client).await, 10, b"other");
     let error = client.send_block(&other).await.unwrap_err();
@@ -139,7 +139,7 @@ pub async fn exports_are_read_page_by_page_and_acknowledged<T: Transport>(client
     let other = block((blocks[3].number, blocks[2].hash.clone()), 20, b"other");
     client.append_block(&other).await.unwrap();
     let error = pager.next(client).await.unwrap_err();
-    assert_eq!(error.retry(), Retry::Never);
+    assert_eq!(error.retry(), Retry::Reorg);
     let Error::Refused(ExportError::Reorged { common_ancestor, cursor }) = error else { panic!("{error:?}") };
     assert_eq!(common_ancestor, blocks[2].number);
     pager.resume(cursor);
@@ -190,10 +190,11 @@ pub async fn refusals_report_whether_a_retry_may_succeed<T: Transport>(client: &
     let parent = AppendBlock { number: kept.number + 1, parent_hash: [9; 32].into(), ..kept.clone() };
     let damaged = AppendBlock { body: ByteBuf::from([1]), ..block(next(client).await, 1, b"") };
     let unnamed = AppendBlock { hash: BlockHash::default(), ..block(next(client).await, 1, b"") };
-    for refused in [gap, other, parent, damaged, unnamed] {
+    let (reorg, never) = (Retry::Reorg, Retry::Never);
+    for (refused, class) in [(gap, reorg), (other, reorg), (parent, reorg), (damaged, never), (unnamed, never)] {
         let error = client.send_block(&refused).await.unwrap_err();
         assert!(matches!(error, Error::Refused(_)), "{error:?}");
-        assert_eq!(error.retry(), Retry::Never, "{error:?}");
+        assert_eq!(error.retry(), class, "{error:?}");
     }
     assert_eq!(client.get_head().await.unwrap().hash, kept.hash, "nothing has changed");
     // A missing method, an argument of the wrong type, and an answer decoded as the wrong type.

@@ -95,9 +95,9 @@ fn state(coppice: &Coppice) -> (Vec<Grant>, Config, UtxoPrunerStatus, Option<Pru
     (
         coppice.anyone().list_roles().answer(),
         coppice.anyone().get_config().answer(),
-        coppice.anyone().get_pruner_status().answer(),
-        coppice.anyone().get_prune_policy().answer(),
-        coppice.anyone().get_storage_status().answer(),
+        coppice.anyone().utxo_get_pruner_status().answer(),
+        coppice.anyone().get_prune_status().answer().policy,
+        coppice.anyone().get_storage_status(None).answer(),
     )
 }
 
@@ -166,9 +166,9 @@ fn every_role_can_call_its_methods() {
     let blob = BlobName { blob_key: vec![1].into(), file_type: "tx".into(), store_type: StoreType::Tx };
     let own = [
         ("Producer", "rollback_to", encode_args((2u64,)).unwrap()),
-        ("Producer", "set_block_assembly_state", encode_args((UtxoBlockAssemblyState::Running,)).unwrap()),
+        ("Producer", "utxo_set_block_assembly_state", encode_args((UtxoBlockAssemblyState::Running,)).unwrap()),
         ("BlockProducer", "rollback_to", encode_args((2u64,)).unwrap()),
-        ("UtxoFeeder", "notify_block", encode_args((7u32, true)).unwrap()),
+        ("UtxoFeeder", "utxo_notify_block", encode_args((7u32, true)).unwrap()),
         ("UtxoFeeder", "cancel_blob_deletion", encode_args((blob,)).unwrap()),
         ("Alert", "utxo_freeze", encode_args((freeze,)).unwrap()),
         ("Exporter", "ack_exported", encode_args((1u64, BlockHash::from(hash(1)))).unwrap()),

@@ -140,10 +140,18 @@ fn append_at_the_emergency_watermark_names_what_holds_pruning_back() {
     }
     let next = plain(number, 3, 10);
     assert_eq!(refused(&coppice, &next), AppendError::CapacityExhausted { held_by: HeldBy::PruneLag });
-    coppice.operator().set_pruning_enabled(false).answer().unwrap();
+    coppice
+        .operator()
+        .set_prune_policy(&PrunePolicyArg { pruning_enabled: Some(false), ..PrunePolicyArg::default() })
+        .answer()
+        .unwrap();
     assert_eq!(refused(&coppice, &next), AppendError::CapacityExhausted { held_by: HeldBy::Disabled });
     assert!(!coppice.anyone().health().answer().healthy);
-    coppice.operator().set_pruning_enabled(true).answer().unwrap();
+    coppice
+        .operator()
+        .set_prune_policy(&PrunePolicyArg { pruning_enabled: Some(true), ..PrunePolicyArg::default() })
+        .answer()
+        .unwrap();
     coppice.pass(3_600);
     assert_eq!(coppice.append(&next), Ok(()), "the daemon ran");
     assert!(coppice.anyone().health().answer().healthy);

@@ -131,18 +131,18 @@ fn every_change_by_an_operator_or_an_admin_is_noted() {
     world.noted("reset_chain", reset, ["head = 5; blocks = 2", "head = none; blocks = 0", "Ok"]);
 
     let change = UtxoPrunerSettingsChange { max_job_history: Some(10), ..Default::default() };
-    world.noted("set_pruner_settings", change, ["max_job_history = 1000", "max_job_history = 10", "Ok"]);
+    world.noted("utxo_set_pruner_settings", change, ["max_job_history = 1000", "max_job_history = 10", "Ok"]);
     let heights = UtxoSetHeights { current: 500, persisted: Some(400), processed: 300 };
     let before = "current_height = 0; last_persisted_height = 0; last_processed_height = 0; pending = none";
     let after = "current_height = 500; last_persisted_height = 400; last_processed_height = 300; pending = job 1";
-    world.noted("set_heights", heights, [before, after, "Ok"]);
-    world.noted("cancel_prune_job", 1u64, ["pending = job 1", "pending = none", "Ok"]);
-    world.noted("cancel_prune_job", 1u64, ["", "", "NotOpen"]);
-    world.coppice.producer().set_block_assembly_state(UtxoBlockAssemblyState::Running).answer();
+    world.noted("utxo_set_heights", heights, [before, after, "Ok"]);
+    world.noted("utxo_cancel_prune_job", 1u64, ["pending = job 1", "pending = none", "Ok"]);
+    world.noted("utxo_cancel_prune_job", 1u64, ["", "", "NotOpen"]);
+    world.coppice.producer().utxo_set_block_assembly_state(UtxoBlockAssemblyState::Running).answer();
     // Records that are due above the height are left to a second job.
     let before = "last_processed_height = 300; pending = none";
-    world.noted("prune_utxos", 350u32, [before, "last_processed_height = 350; pending = job 3", "Ok"]);
-    world.noted("set_aside_unmined", 1u32, ["", "", "NotBlocking"]);
+    world.noted("utxo_prune", 350u32, [before, "last_processed_height = 350; pending = job 3", "Ok"]);
+    world.noted("utxo_set_aside", 1u32, ["", "", "NotBlocking"]);
     world.noted("retry_record", 1u32, ["", "", "NotBlocking"]);
     let tried_again = RetryBlobDeletions::StoreType(StoreType::Tx);
     world.noted("retry_blob_deletions", tried_again, ["", "", "Ok"]);
@@ -202,7 +202,7 @@ fn a_height_that_only_an_operator_may_notify_is_noted() {
     coppice.operator().grant_role(&both).answer().unwrap();
     let granted = newest(&coppice).unwrap();
     let tell = |who: Who, height: u32| -> Result<UtxoNotifyOutcome, UtxoPrunerError> {
-        coppice.by(who).notify_block_persisted(height).answer()
+        coppice.by(who).utxo_notify_block_persisted(height).answer()
     };
     tell(Who::Producer, 100).unwrap();
     tell(Who::Controller, 101).unwrap();
@@ -210,7 +210,7 @@ fn a_height_that_only_an_operator_may_notify_is_noted() {
     assert_eq!(newest(&coppice).unwrap(), granted);
     tell(Who::Controller, 3_000_000).unwrap();
     let noted = newest(&coppice).unwrap();
-    assert_eq!((noted.method.as_str(), noted.argument.as_str()), ("notify_block_persisted", "3000000"));
+    assert_eq!((noted.method.as_str(), noted.argument.as_str()), ("utxo_notify_block_persisted", "3000000"));
     assert_eq!((noted.caller, noted.result.as_str()), (Who::Controller.principal(), "Ok"));
 }
 
@@ -253,7 +253,7 @@ fn no_number_of_an_operators_calls_overwrites_the_entries_of_others() {
     let coppice = Coppice::with(InitArg { operators, ..default_arg() });
     let history = |who: Who, max_job_history: u32| {
         let change = UtxoPrunerSettingsChange { max_job_history: Some(max_job_history), ..Default::default() };
-        coppice.by(who).set_pruner_settings(&change).answer().unwrap();
+        coppice.by(who).utxo_set_pruner_settings(&change).answer().unwrap();
     };
     let (message_bucket, messages_per_minute) = (Some(1_000_000), None);
     coppice.configure(ConfigChange { message_bucket, messages_per_minute, ..ConfigChange::default() });
@@ -274,8 +274,8 @@ fn no_number_of_an_operators_calls_overwrites_the_entries_of_others() {
         its.filter(|entry| is(entry)).map(|entry| entry.calls).sum()
     };
     // The first call changes nothing.
-    assert_eq!(of("set_pruner_settings", |entry| !entry.after.is_empty()), 9_999);
-    assert_eq!(of("set_pruner_settings", |entry| entry.after.is_empty()), 1);
+    assert_eq!(of("utxo_set_pruner_settings", |entry| !entry.after.is_empty()), 9_999);
+    assert_eq!(of("utxo_set_pruner_settings", |entry| entry.after.is_empty()), 1);
     assert_eq!(of("prune_now", |entry| entry.result.starts_with("Invalid")), 1_000);
     assert_eq!(of("acknowledge_faults", |entry| entry.result == "Ok"), 1_000);
 }

@@ -83,7 +83,11 @@ fn an_acknowledgement_while_appends_are_refused_prunes_at_once() {
     assert_eq!((coppice.prune_status().ticks, coppice.prune_status().pruned_before_block), (ticks, pruned));
     // While pruning is switched off, no tick is triggered either.
     let (next, _) = fill(&coppice, next + 2);
-    coppice.operator().set_pruning_enabled(false).answer().unwrap();
+    coppice
+        .operator()
+        .set_prune_policy(&PrunePolicyArg { pruning_enabled: Some(false), ..PrunePolicyArg::default() })
+        .answer()
+        .unwrap();
     coppice.pass(60);
     let ticks = coppice.prune_status().ticks;
     coppice.ack(Who::Exporter, next - 1, &hash(next - 1)).unwrap();

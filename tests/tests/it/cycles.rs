@@ -395,8 +395,8 @@ fn due_blocks_are_pruned_or_health_reports_missing_cycles() {
         (1_000, 1_100, 180),
     ] {
         let (coppice, host) = by_age(min * G, days);
-        coppice.producer().set_block_assembly_state(UtxoBlockAssemblyState::Running).answer();
-        coppice.producer().notify_block(1_000, true).answer().unwrap();
+        coppice.producer().utxo_set_block_assembly_state(UtxoBlockAssemblyState::Running).answer();
+        coppice.producer().utxo_notify_block(1_000, true).answer().unwrap();
         // An interval timer makes one call for each missed firing, and each call sets cycles aside: the last firings are on time.
         for secs in [601; 160].into_iter().chain([10; 30]) {
             set_liquid(&coppice, &host, liquid * G);
@@ -409,7 +409,7 @@ fn due_blocks_are_pruned_or_health_reports_missing_cycles() {
         let missing = problems.contains(&ProblemCode::CyclesLow) || problems.contains(&ProblemCode::TimersStopped);
         assert_eq!(missing, status.pruned_blocks == 0, "{why}");
         assert_eq!(status.held_by, missing.then_some(HeldBy::LowCycles), "{why}");
-        let job = coppice.anyone().get_pruner_status().answer();
+        let job = coppice.anyone().utxo_get_pruner_status().answer();
         assert_eq!(job.pending.is_some() || job.running.is_some(), missing, "{why}: {job:?}");
         if missing { reported += 1 } else { pruned += 1 }
     }

@@ -153,7 +153,11 @@ fn a_scrape_takes_at_most_five_million_instructions() {
     }
     let policy = PrunePolicyArg { retain_blocks: Some(50), target_bytes: Some(1 << 30), ..Default::default() };
     coppice.set_policy(policy).unwrap();
-    coppice.operator().set_pruning_enabled(false).answer().unwrap();
+    coppice
+        .operator()
+        .set_prune_policy(&PrunePolicyArg { pruning_enabled: Some(false), ..PrunePolicyArg::default() })
+        .answer()
+        .unwrap();
     for number in 0..300 {
         coppice.append_plain(number..number + 1, 100);
         coppice.ic.advance_time(std::time::Duration::from_secs(60));

@@ -53,7 +53,7 @@ fn end(coppice: &Coppice) -> End {
         key_entries: storage.key_entries,
         enabled: status.enabled,
         faults: status.faults,
-        upload: coppice.anyone().get_upload().answer(),
+        upload: coppice.anyone().list_uploads().answer().block,
         exported_before_block: status.exported_before_block,
     }
 }
@@ -74,9 +74,8 @@ fn check(coppice: &Coppice) {
             assert_eq!(found, Ok((number, 0)));
         }
     }
-    let first: Result<BlockStorage, ReadError> = coppice.anyone().get_block_storage(oldest).answer();
-    let last: Result<BlockStorage, ReadError> = coppice.anyone().get_block_storage(head).answer();
-    let (first, last) = (first.unwrap(), last.unwrap());
+    let place = |number: u64| coppice.anyone().get_storage_status(Some(number)).answer().block.unwrap();
+    let (first, last) = (place(oldest), place(head));
     let class = u64::from(LOG_CLASS);
     // A block's payload is followed by the links of its three keys, and of the id that the previous block has, too.
     let end = last.log_offset + last.lengths.sum() + 3 * 12 + 12 * u64::from(head > 0);

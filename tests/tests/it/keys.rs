@@ -63,7 +63,7 @@ fn appended_and_uploaded_keys_are_found_newest_first() {
 fn a_commit_whose_links_do_not_fit_allocates_a_blob() {
     let coppice = Coppice::new();
     coppice.append(&plain(0, 1, 10)).unwrap();
-    let before = coppice.anyone().get_block_storage(0u64).answer().unwrap();
+    let before = coppice.anyone().get_storage_status(Some(0u64)).answer().block.unwrap();
     let tail = before.lengths.sum();
     let mut block = keyed(1);
     let rest = (block.receipts.len() + block.index.len()) as u64;
@@ -80,7 +80,7 @@ fn a_commit_whose_links_do_not_fit_allocates_a_blob() {
     let owners = coppice.storage().owners;
     assert_eq!((owners[0].kept_bytes, owners[1].kept_bytes), (2 * u64::from(LOG_CLASS), 0), "{owners:?}");
     assert_eq!(coppice.find_all(b"a", 1), [(1, 2), (1, 0)]);
-    let storage = coppice.anyone().get_block_storage(1u64).answer().unwrap();
+    let storage = coppice.anyone().get_storage_status(Some(1u64)).answer().block.unwrap();
     assert_eq!(storage.blobs.len(), 1, "the blob of the payload");
     coppice.append(&keyed(2)).unwrap();
     assert_eq!(coppice.block(1).unwrap().body, block.body);

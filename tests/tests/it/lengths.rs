@@ -121,9 +121,10 @@ fn of_records(coppice: &Coppice, tx: &Tx, open: &Tx, wrong: &[u8]) -> Answers {
         "utxo_get",
         anyone.utxo_get(&UtxoGet { txid: id(), first: 0, limit: 1, extra_pages_cursor: None }).answer(),
     );
-    let part = UtxoGetPart { txid: id(), offset: 0, length: 1 };
+    let part = UtxoGetPart { txid: id(), part: UtxoPart::Transaction, offset: 0, length: 1 };
     note(answers, "utxo_get_transaction", anyone.utxo_get_transaction(&part).answer());
-    note(answers, "utxo_get_inpoints", anyone.utxo_get_inpoints(&part).answer());
+    let part = UtxoGetPart { part: UtxoPart::Inpoints, ..part };
+    note(answers, "utxo_get_transaction", anyone.utxo_get_transaction(&part).answer());
     let outpoints = vec![Outpoint { txid: id(), vout: 0 }];
     note(answers, "utxo_get_spend", anyone.utxo_get_spend(&UtxoGetSpend { height, outpoints }).answer());
     let cursor = UnminedCursor { created_at: 0, txid: id() };
@@ -173,7 +174,8 @@ fn an_id_or_hash_of_the_wrong_length_is_refused_and_changes_nothing() {
     let begin = BeginTransaction { txid: open.id(), length: open.raw.len() as u64, chunk_size: 64 << 10 };
     coppice.producer().utxo_begin_transaction(&begin).answer().unwrap();
     let state = || {
-        let uploads = (coppice.anyone().utxo_list_uploads().answer(), coppice.anyone().get_upload().answer());
+        let uploads =
+            (coppice.anyone().list_uploads().answer().transactions, coppice.anyone().list_uploads().answer().block);
         let exported = coppice.export_status().exporters[0].exported_before_block;
         let rows = coppice.anyone().get_blob_deletion_status().answer().stores;
         // Memory may have grown before the whole item was checked.

@@ -279,12 +279,9 @@ impl Machine {
             }
             Step::Policy { blocks, days, blobs, floor, ops } => self.policy((blocks, days, blobs), floor, ops),
             Step::Enable(enabled) => {
-                let answer: Result<(), PruneError> = self.coppice.operator().set_pruning_enabled(enabled).answer();
-                if answer.is_ok() {
-                    self.model.enabled = enabled;
-                } else {
-                    assert!(enabled && self.model.policy.is_none());
-                }
+                let arg = PrunePolicyArg { pruning_enabled: Some(enabled), ..PrunePolicyArg::default() };
+                let change = self.coppice.operator().set_prune_policy(&arg).answer().unwrap();
+                self.model.set_policy(change.new);
             }
             Step::Register(who) => {
                 self.coppice.register(who);
@@ -310,7 +307,7 @@ impl Machine {
         assert_eq!((status.head, status.pruned_before_block), (model.head(), model.oldest()));
         assert_eq!(status.estimated_kept_bytes, model.kept_bytes());
         assert_eq!(status.capacity_bytes, model.capacity_bytes());
-        assert_eq!(status.enabled, model.enabled);
+        assert_eq!(status.enabled, model.is_enabled());
         let due = model.due(now);
         assert_eq!(status.need_prune, due.is_some(), "{status:?}");
         if let Some(due) = due {

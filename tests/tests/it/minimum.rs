@@ -66,7 +66,11 @@ fn prepared() -> Pruned {
     let (coppice, host) = Coppice::embedded(default_arg());
     coppice.append_plain(0..10, 50_000);
     coppice.set_policy(retain(4)).unwrap();
-    coppice.operator().set_pruning_enabled(false).answer().unwrap();
+    coppice
+        .operator()
+        .set_prune_policy(&PrunePolicyArg { pruning_enabled: Some(false), ..PrunePolicyArg::default() })
+        .answer()
+        .unwrap();
     let before = host.checkpoint();
     host.take_executions();
     assert_eq!(prune(&coppice).unwrap().unwrap().blocks, 5);

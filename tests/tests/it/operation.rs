@@ -50,7 +50,7 @@ fn a_misspelt_field_changes_nothing_and_the_answer_has_the_settings_in_force() {
     coppice.append_plain(0..3, 10);
     let policy = coppice.set_policy(PrunePolicyArg { retain_blocks: Some(9), ..PrunePolicyArg::default() }).unwrap();
     let config: Config = coppice.anyone().get_config().answer();
-    let settings: UtxoPrunerSettings = coppice.anyone().get_pruner_settings().answer();
+    let settings: UtxoPrunerSettings = coppice.anyone().utxo_get_pruner_status().answer().settings;
     let by = Who::Controller;
     let set: Result<PrunePolicyChange, PruneError> = coppice.call(by, "set_prune_policy", (misspelt(),)).unwrap();
     assert_eq!(set, Ok(PrunePolicyChange { old: Some(policy.clone()), new: policy.clone() }));
@@ -59,9 +59,9 @@ fn a_misspelt_field_changes_nothing_and_the_answer_has_the_settings_in_force() {
     let set: Result<Config, ConfigError> = coppice.call(by, "set_config", (misspelt(),)).unwrap();
     assert_eq!(set, Ok(config));
     let set: Result<UtxoPrunerSettings, UtxoPrunerError> =
-        coppice.call(by, "set_pruner_settings", (misspelt(),)).unwrap();
+        coppice.call(by, "utxo_set_pruner_settings", (misspelt(),)).unwrap();
     assert_eq!(set, Ok(settings));
-    let set: Result<UtxoHeightsSet, UtxoPrunerError> = coppice.call(by, "set_heights", (heights,)).unwrap();
+    let set: Result<UtxoHeightsSet, UtxoPrunerError> = coppice.call(by, "utxo_set_heights", (heights,)).unwrap();
     assert_eq!(set.unwrap().heights, UtxoSetHeights { current: 5, persisted: None, processed: 3 });
     // The plan of a change contains the policy that the change would make.
     let would = PrunePolicyArg { retain_days: Some(3), ..PrunePolicyArg::default() };

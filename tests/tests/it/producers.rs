@@ -225,7 +225,7 @@ fn producers_upload_transactions_independently() {
     assert_eq!(abort(Who::Rival, &ours), Err(other(&theirs)), "no producer ends another one's upload");
     put(Who::Producer, &ours, 0).unwrap();
     coppice.upgrade();
-    let listed: Vec<OpenTransaction> = coppice.anyone().utxo_list_uploads().answer();
+    let listed: Vec<OpenTransaction> = coppice.anyone().list_uploads().answer().transactions;
     let shown: Vec<_> = listed.iter().map(|open| (open.by, open.txid.clone(), open.progress.missing)).collect();
     let (by, rival) = (Some(Who::Producer.principal()), Some(Who::Rival.principal()));
     assert_eq!(shown, [(by, ours.id(), 1), (rival, theirs.id(), 2)]);
@@ -251,7 +251,7 @@ fn producers_upload_transactions_independently() {
     create(Who::Producer).unwrap();
     // Abandoned uploads expire, and no byte of them stays.
     coppice.pass(130);
-    assert_eq!(coppice.anyone().utxo_list_uploads().answer(), []);
+    assert_eq!(coppice.anyone().list_uploads().answer().transactions, []);
     let owners = coppice.storage().owners;
     assert_eq!(owners[1].kept_bytes, 0, "{owners:?}");
 }

@@ -87,14 +87,24 @@ fn the_daemon_prunes_and_continues_after_an_upgrade() {
 #[test]
 fn while_pruning_is_switched_off_only_manual_calls_prune() {
     let coppice = Coppice::new();
-    assert_eq!(coppice.operator().set_pruning_enabled(true).answer(), Err(PruneError::NoPolicy));
+    assert_eq!(
+        coppice
+            .operator()
+            .set_prune_policy(&PrunePolicyArg { pruning_enabled: Some(true), ..PrunePolicyArg::default() })
+            .answer(),
+        Err(PruneError::NoPolicy)
+    );
     assert_eq!(coppice.operator().prune_now(5u64).answer(), Err(PruneError::NoPolicy));
     coppice.append_plain(0..10, 100);
     coppice.pass(120);
     assert!(!coppice.prune_status().enabled, "off until a policy is set");
     coppice.set_policy(policy(3)).unwrap();
     assert!(coppice.prune_status().enabled);
-    coppice.operator().set_pruning_enabled(false).answer().unwrap();
+    coppice
+        .operator()
+        .set_prune_policy(&PrunePolicyArg { pruning_enabled: Some(false), ..PrunePolicyArg::default() })
+        .answer()
+        .unwrap();
     coppice.pass(120);
     let status = coppice.prune_status();
     assert_eq!((status.pruned_before_block, status.need_prune, status.target), (0, true, 6));
@@ -115,9 +125,9 @@ fn a_bad_policy_is_refused_and_the_old_one_stays() {
     let bad = PrunePolicyArg { target_bytes: Some(1), ..policy(9) };
     let error = coppice.set_policy(bad).unwrap_err();
     assert!(matches!(error, PruneError::BadArgument(BadArgument { field, .. }) if field == "target_bytes"));
-    assert_eq!(coppice.anyone().get_prune_policy().answer(), Some(set.clone()));
+    assert_eq!(coppice.anyone().get_prune_status().answer().policy, Some(set.clone()));
     coppice.upgrade();
-    assert_eq!(coppice.anyone().get_prune_policy().answer(), Some(set));
+    assert_eq!(coppice.anyone().get_prune_status().answer().policy, Some(set));
 }
 
 /// The purpose of the project: memory of a moving window of blocks stops growing.

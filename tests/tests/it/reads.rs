@@ -41,7 +41,8 @@ fn a_block_reads_back_as_it_was_appended() {
     assert_eq!(block.header.sha256, appended.sha256);
     let receipts = blocks::receipts(105, 3).len() as u64;
     assert_eq!(block.header.lengths, [40_000, receipts, 104].into());
-    let header: Result<BlockHeader, ReadError> = coppice.anyone().get_block_header(105u64).answer();
+    let header: Result<BlockHeader, ReadError> =
+        coppice.anyone().get_block_headers(105u64, 105u64).answer().map(|mut page| page.headers.remove(0));
     assert_eq!(header, Ok(block.header));
     assert_eq!(coppice.head(), Some(109));
 }
@@ -116,8 +117,11 @@ fn reads_distinguish_pruned_blocks_from_unknown_ones() {
     let coppice = pruned();
     let gone = ReadError::Pruned { first_available: 105 };
     assert_eq!(coppice.block(104), Err(gone.clone()));
-    assert_eq!(coppice.anyone().get_block_header(100u64).answer(), Err(gone.clone()));
-    assert_eq!(coppice.anyone().get_block_storage(100u64).answer(), Err(gone.clone()));
+    assert_eq!(
+        coppice.anyone().get_block_headers(100u64, 100u64).answer().map(|mut page| page.headers.remove(0)),
+        Err(gone.clone())
+    );
+    assert_eq!(coppice.anyone().get_storage_status(Some(100u64)).answer().block, None);
     let segment: Result<SegmentPart, ReadError> = coppice.anyone().read_segment(101u64, 0u8, 0u64, 1u64).answer();
     assert_eq!(segment, Err(gone));
     assert_eq!(coppice.block(99), Err(ReadError::NotFound), "before the first block");
@@ -130,7 +134,9 @@ fn reads_distinguish_pruned_blocks_from_unknown_ones() {
 fn a_header_range_includes_both_ends_and_stops_at_the_head() {
     let coppice = pruned();
     let page = |from: u64, to: u64| coppice.anyone().get_block_headers(from, to).answer();
-    let one = |number: u64| coppice.anyone().get_block_header(number).answer().unwrap();
+    let one = |number: u64| {
+        coppice.anyone().get_block_headers(number, number).answer().map(|mut page| page.headers.remove(0)).unwrap()
+    };
     let all =
         |numbers: std::ops::RangeInclusive<u64>| Ok(HeaderPage { headers: numbers.map(one).collect(), next: None });
     assert_eq!(page(105, 109), all(105..=109));
@@ -175,8 +181,7 @@ fn storage_says_which_blobs_a_block_touches() {
     let coppice = pruned();
     let mut end = None;
     for number in 105..110u64 {
-        let storage: Result<BlockStorage, ReadError> = coppice.anyone().get_block_storage(number).answer();
-        let storage = storage.unwrap();
+        let storage = coppice.anyone().get_storage_status(Some(number)).answer().block.unwrap();
         let len: u64 = storage.lengths.sum();
         assert!(end.is_none_or(|end| end == storage.log_offset), "blocks lie one after the other");
         let class = u64::from(LOG_CLASS);

@@ -292,7 +292,11 @@ fn resets_leave_no_index_entries_whether_blocks_are_pruned_or_not() {
         if with_policy {
             let off = PrunePolicyArg { retain_blocks: Some(1_000), ..PrunePolicyArg::default() };
             coppice.set_policy(off).unwrap();
-            coppice.operator().set_pruning_enabled(false).answer().unwrap();
+            coppice
+                .operator()
+                .set_prune_policy(&PrunePolicyArg { pruning_enabled: Some(false), ..PrunePolicyArg::default() })
+                .answer()
+                .unwrap();
         }
         for number in 0..2 {
             let ids: Vec<_> = (0..8_000).map(|of| id(round << 40 | number << 20 | of)).collect();

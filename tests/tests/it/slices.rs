@@ -101,11 +101,17 @@ fn view(coppice: &Coppice, of: &AppendBlock) -> View {
     let mut keys = some(own);
     keys.extend([0, 3, LARGE - 1].into_iter().flat_map(|number| some(ids(number, HALF..MOST))));
     let head = coppice.head();
-    let at = head.map(|head| coppice.anyone().get_block_header(head).answer().unwrap());
+    let at = head.map(|head| {
+        coppice.anyone().get_block_headers(head, head).answer().map(|mut page| page.headers.remove(0)).unwrap()
+    });
     let at = at.map(|at| ExportCursor { number: at.number, hash: at.hash, segment: 3, offset: 0, rollbacks: 0 });
     View {
         head,
-        headers: (LARGE - 4..NEXT + 2).map(|number| coppice.anyone().get_block_header(number).answer()).collect(),
+        headers: (LARGE - 4..NEXT + 2)
+            .map(|number| {
+                coppice.anyone().get_block_headers(number, number).answer().map(|mut page| page.headers.remove(0))
+            })
+            .collect(),
         page: coppice.anyone().get_block_headers(LARGE - 4, u64::MAX).answer(),
         newest: coppice.block(NEXT - 1),
         locations: wanted.into_iter().map(|id| coppice.location(id)).collect(),
@@ -198,7 +204,7 @@ fn enter_slices(coppice: &Coppice, block: &AppendBlock, slices: u64) {
 
 /// Runs ticks until the upload is gone, with an upgrade in between. Returns the number of rounds.
 fn wait_until_undone(coppice: &Coppice, block: &AppendBlock, before: &View) -> u64 {
-    let open = |coppice: &Coppice| coppice.anyone().get_upload().answer().is_some();
+    let open = |coppice: &Coppice| coppice.anyone().list_uploads().answer().block.is_some();
     let mut rounds = 0;
     while open(coppice) {
         let begin = upload(&plain(NEXT, 1, 10), 10).0;
@@ -258,7 +264,7 @@ fn an_abandoned_commit_expires_and_is_undone() {
     roll_back(&coppice, NEXT - 1, |_| {});
     enter_slices(&coppice, &block, 7);
     coppice.pass(100);
-    assert!(coppice.anyone().get_upload().answer().is_some());
+    assert!(coppice.anyone().list_uploads().answer().block.is_some());
     host.take_executions();
     coppice.pass(30);
     wait_until_undone(&coppice, &block, &before);
@@ -282,7 +288,8 @@ fn a_rollback_removes_a_slice_per_message_and_ticks_finish_it() {
                 assert_eq!(coppice.location(own[at]), place, "{what}: the head is {head}");
                 assert_eq!(coppice.find_all(&keys[at], 0), place.into_iter().collect::<Vec<_>>(), "{what}");
             }
-            let header: Result<BlockHeader, ReadError> = coppice.anyone().get_block_header(number).answer();
+            let header: Result<BlockHeader, ReadError> =
+                coppice.anyone().get_block_headers(number, number).answer().map(|mut page| page.headers.remove(0));
             assert_eq!(header.is_ok(), number <= head, "{what}");
         }
         head
@@ -305,7 +312,11 @@ fn a_rollback_removes_a_slice_per_message_and_ticks_finish_it() {
     coppice.set_policy(policy).unwrap();
     coppice.prune_now(10_000);
     assert_eq!(coppice.prune_status().pruned_before_block, 16, "two below the future head");
-    coppice.operator().set_pruning_enabled(false).answer().unwrap();
+    coppice
+        .operator()
+        .set_prune_policy(&PrunePolicyArg { pruning_enabled: Some(false), ..PrunePolicyArg::default() })
+        .answer()
+        .unwrap();
     let is_under_way = || coppice.append(&plain(NEXT, 1, 10)) == Err(AppendError::RollbackUnderway { to: 18 });
     let mut rounds = 0;
     while is_under_way() {

@@ -52,7 +52,7 @@ fn assert_reported(coppice: &Coppice, since: u64, before: u64) {
     assert!(metrics(coppice).contains("coppice_problem{code=\"DeletionsStopped\"} 1"));
     let status = coppice.anyone().get_blob_deletion_status().answer();
     assert_eq!(status.deletions_stopped_since, Some(since));
-    assert_eq!(coppice.anyone().get_pruner_status().answer().deletions_stopped_since, Some(since));
+    assert_eq!(coppice.anyone().utxo_get_pruner_status().answer().deletions_stopped_since, Some(since));
 }
 
 #[test]
@@ -93,7 +93,11 @@ fn stopped_deletions_keep_every_block_and_delay_no_rollback_expiry_or_sweep() {
     assert_reported(&coppice, since, before);
     // The daemon's own switch does not end the stop either.
     for enabled in [false, true] {
-        coppice.by(Who::Operator).set_pruning_enabled(enabled).answer().unwrap();
+        coppice
+            .by(Who::Operator)
+            .set_prune_policy(&PrunePolicyArg { pruning_enabled: Some(enabled), ..PrunePolicyArg::default() })
+            .answer()
+            .unwrap();
         coppice.pass(60);
         assert_reported(&coppice, since, before);
     }
@@ -103,7 +107,7 @@ fn stopped_deletions_keep_every_block_and_delay_no_rollback_expiry_or_sweep() {
     let (begin, _) = upload(&plain(49, 2, 1_000), 600);
     coppice.producer().begin_block(&begin).answer().unwrap();
     coppice.pass(200);
-    assert_eq!(coppice.anyone().get_upload().answer(), None, "it has expired");
+    assert_eq!(coppice.anyone().list_uploads().answer().block, None, "it has expired");
     assert_reported(&coppice, since, before);
     stop(&coppice, Who::Admin, false).unwrap();
     assert_eq!((stopped_problem(&coppice), coppice.prune_status().deletions_stopped_since), (None, None));

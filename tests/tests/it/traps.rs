@@ -27,7 +27,11 @@ fn policy() -> PrunePolicyArg {
 }
 
 fn enable(coppice: &Coppice, enabled: bool) {
-    coppice.operator().set_pruning_enabled(enabled).answer().unwrap();
+    coppice
+        .operator()
+        .set_prune_policy(&PrunePolicyArg { pruning_enabled: Some(enabled), ..PrunePolicyArg::default() })
+        .answer()
+        .unwrap();
 }
 
 fn health(coppice: &Coppice) -> Health {
@@ -337,12 +341,12 @@ fn a_trapping_upload_expiry_or_rollback_is_quarantined_too() {
     let ticks = coppice.prune_status().ticks;
     (0..50).for_each(|_| coppice.ic.tick());
     assert!(coppice.prune_status().ticks <= ticks + 1, "{} ticks", coppice.prune_status().ticks - ticks);
-    assert!(coppice.anyone().get_upload().answer().is_some());
+    assert!(coppice.anyone().list_uploads().answer().block.is_some());
     check_reported(&coppice, &host, "dropping an upload", "upload");
     // Acknowledged work is retried.
     host.faults().clear();
     coppice.pass(60);
-    assert_eq!(coppice.anyone().get_upload().answer(), None);
+    assert_eq!(coppice.anyone().list_uploads().answer().block, None);
     assert_eq!(coppice.storage().owners[1].kept_bytes, 0);
 
     // A rollback that traps in its third message, with pruning switched off.

@@ -35,7 +35,7 @@ fn upgrades_between_all_messages_do_not_change_an_upload() {
         assert_eq!(coppice.head(), Some(0), "the block is invisible before the commit");
         assert_eq!(coppice.location(plain_id(1, 0)), Err(ReadError::NotFound));
     }
-    let upload: Option<OpenBlock> = coppice.anyone().get_upload().answer();
+    let upload: Option<OpenBlock> = coppice.anyone().list_uploads().answer().block;
     assert_eq!(
         upload,
         Some(OpenBlock { number: 1, progress: UploadProgress { chunks: chunks.len() as u32, missing: 0 } })
@@ -93,7 +93,7 @@ fn each_upload_error_is_named_and_changes_nothing() {
     assert_eq!(commit(&coppice, &stranger), refused);
     assert_eq!(commit(&coppice, &block), Ok(Commit::Done));
     assert_eq!(begin(&coppice, &block, 400), Ok(UploadProgress { chunks: n, missing: 0 }), "the block is already kept");
-    assert_eq!(coppice.anyone().get_upload().answer(), None);
+    assert_eq!(coppice.anyone().list_uploads().answer().block, None);
 }
 
 #[test]
@@ -145,9 +145,9 @@ fn an_aborted_or_expired_upload_frees_all_its_bytes() {
     coppice.pass(100);
     coppice.put(1, 0, upload(&large, 100_000).1[0].clone()).unwrap();
     coppice.pass(100);
-    assert!(coppice.anyone().get_upload().answer().is_some(), "it was touched 100 s ago");
+    assert!(coppice.anyone().list_uploads().answer().block.is_some(), "it was touched 100 s ago");
     coppice.pass(30);
-    assert_eq!(coppice.anyone().get_upload().answer(), None);
+    assert_eq!(coppice.anyone().list_uploads().answer().block, None);
     assert_eq!(used(&coppice.storage()), used(&before));
     assert_eq!(coppice.append(&plain(1, 2, 10)), Ok(()));
 }

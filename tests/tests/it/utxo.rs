@@ -188,7 +188,8 @@ fn a_transaction_longer_than_a_message_is_uploaded_and_read_in_parts() {
     assert!(all_ok(create(&coppice, 5, vec![item]))[0].external);
     let mut bytes = Vec::new();
     while bytes.len() < tx.raw.len() {
-        let arg = UtxoGetPart { txid: tx.id(), offset: bytes.len() as u64, length: u64::MAX };
+        let arg =
+            UtxoGetPart { txid: tx.id(), part: UtxoPart::Transaction, offset: bytes.len() as u64, length: u64::MAX };
         let part: Result<TransactionPart, UtxoError> = coppice.anyone().utxo_get_transaction(&arg).answer();
         bytes.extend_from_slice(&part.unwrap().bytes);
     }
@@ -214,8 +215,8 @@ fn a_double_spend_is_marked_with_its_descendants() {
     assert_eq!(marked.marked, [parent.id(), child.id()]);
     assert_eq!(marked.parent_spends.len(), 1);
     assert_eq!(done.results[1], Err(UtxoError::TxNotFound));
-    let part = UtxoGetPart { txid: child.id(), offset: 0, length: 100 };
-    let inpoints: Result<InpointsPart, UtxoError> = coppice.anyone().utxo_get_inpoints(&part).answer();
+    let part = UtxoGetPart { txid: child.id(), part: UtxoPart::Inpoints, offset: 0, length: 100 };
+    let inpoints: Result<TransactionPart, UtxoError> = coppice.anyone().utxo_get_transaction(&part).answer();
     let expected = [&[1, 0, 0, 0][..], &parent.txid, &[1, 0, 0, 0, 0, 0, 0, 0]].concat();
     assert_eq!(inpoints.unwrap().bytes[..], expected);
 }
@@ -233,9 +234,9 @@ fn an_abandoned_upload_expires() {
     let other = TransactionUploadError::OtherUpload { txid: [1; 32].into() };
     assert_eq!(abort([2; 32]), Err(other));
     coppice.pass(110);
-    assert_eq!(coppice.anyone().utxo_list_uploads().answer().len(), 1);
+    assert_eq!(coppice.anyone().list_uploads().answer().transactions.len(), 1);
     coppice.pass(20);
-    assert_eq!(coppice.anyone().utxo_list_uploads().answer(), []);
+    assert_eq!(coppice.anyone().list_uploads().answer().transactions, []);
     assert_eq!(coppice.storage().used_bytes, 0);
     assert_eq!(abort([1; 32]), Ok(false));
 }

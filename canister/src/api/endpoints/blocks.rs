@@ -67,20 +67,12 @@ pub fn reset_chain(reset: ResetChain) -> Result<ChainReset, ResetError> {
     })
 }
 
-pub fn get_upload() -> Option<OpenBlock> {
-    read(|state| state.chain.upload_progress())
-}
-
 pub fn get_head() -> Result<BlockHeader, ReadError> {
     read(|state| state.chain.header(state.chain.state().head().ok_or(ReadError::NotFound)?))
 }
 
 pub fn get_block(number: u64) -> Result<Block, ReadError> {
     read(|state| state.chain.block(&state.blobs, number))
-}
-
-pub fn get_block_header(number: u64) -> Result<BlockHeader, ReadError> {
-    read(|state| state.chain.header(number))
 }
 
 pub fn get_block_headers(from: u64, to: u64) -> Result<HeaderPage, ReadError> {
@@ -101,10 +93,6 @@ pub fn get_transaction_location(id: ByteBuf) -> Result<TransactionLocation, Read
 
 pub fn find_by_index_key(key: ByteBuf, cursor: Option<KeyCursor>, limit: u32) -> Result<KeyPage, KeyError> {
     read(|state| state.chain.find_by_key(&state.blobs, &key, cursor.as_ref(), limit))
-}
-
-pub fn get_block_storage(number: u64) -> Result<BlockStorage, ReadError> {
-    read(|state| state.chain.storage(number))
 }
 
 #[cfg(test)]

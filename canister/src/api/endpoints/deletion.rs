@@ -113,10 +113,6 @@ pub fn complete_blob_deletion_batch(
     })
 }
 
-pub fn list_dead_blob_deletions(cursor: Option<u64>, limit: u32) -> BlobDeletionPage {
-    read(|state| state.deletions.dead(cursor, limit))
-}
-
 pub fn retry_blob_deletions(arg: RetryBlobDeletions) -> Result<RetriedBlobDeletions, BlobDeletionError> {
     let argument = match &arg {
         RetryBlobDeletions::Ids(ids) => format!("{} rows: {:?}", ids.len(), &ids[..ids.len().min(8)]),

@@ -39,8 +39,18 @@ pub fn get_audit_log(cursor: Option<u64>, limit: u32) -> AuditPage {
     read(|state| state.audit.page(cursor, limit))
 }
 
-pub fn get_storage_status() -> StorageStatus {
-    read(storage::status)
+pub fn get_storage_status(block: Option<u64>) -> StorageStatus {
+    read(|state| StorageStatus {
+        block: block.and_then(|number| state.chain.storage(number).ok()),
+        ..storage::status(state)
+    })
+}
+
+pub fn list_uploads() -> OpenUploads {
+    read(|state| OpenUploads {
+        block: state.chain.upload_progress(),
+        transactions: state.utxo.uploads.list(state.config.upload_expiry_secs),
+    })
 }
 
 pub fn health() -> Health {

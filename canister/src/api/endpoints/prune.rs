@@ -13,17 +13,6 @@ pub fn set_prune_policy(change: PrunePolicyArg) -> Result<PrunePolicyChange, Pru
     })
 }
 
-pub fn get_prune_policy() -> Option<PrunePolicy> {
-    read(|state| state.pruner.policy().cloned())
-}
-
-pub fn set_pruning_enabled(enabled: bool) -> Result<(), PruneError> {
-    mutate(|state| {
-        daemon::arm_work(state);
-        state.set_pruning_enabled(enabled)
-    })
-}
-
 pub fn prune_now(max_ops: u64) -> Result<PruneRun, PruneError> {
     mutate(|state| {
         daemon::arm_work(state);

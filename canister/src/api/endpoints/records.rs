@@ -17,7 +17,7 @@ fn message<T>(run: impl FnOnce(&mut State) -> T) -> T {
 }
 
 /// Runs an operator's change and writes it to the audit log with the pruner's heights, jobs and records.
-pub(super) fn noting<T, E: std::fmt::Display>(
+pub(super) fn noting<T, E: Debug + std::fmt::Display>(
     state: &mut State,
     method: &str,
     argument: impl ToString,
@@ -52,25 +52,25 @@ fn notifying<T: Debug>(
     })
 }
 
-pub fn notify_block_persisted(height: u32) -> Result<UtxoNotifyOutcome, UtxoPrunerError> {
-    notifying("notify_block_persisted", (height, NotifiedHeight::Persisted), |state, by_operator| {
+pub fn utxo_notify_block_persisted(height: u32) -> Result<UtxoNotifyOutcome, UtxoPrunerError> {
+    notifying("utxo_notify_block_persisted", (height, NotifiedHeight::Persisted), |state, by_operator| {
         state.utxo_pruner.notify_persisted(height, by_operator)
     })
 }
 
-pub fn notify_block(height: u32, mined_set: bool) -> Result<UtxoNotifyOutcome, UtxoPrunerError> {
-    notifying("notify_block", (height, NotifiedHeight::Current), |state, by_operator| {
+pub fn utxo_notify_block(height: u32, mined_set: bool) -> Result<UtxoNotifyOutcome, UtxoPrunerError> {
+    notifying("utxo_notify_block", (height, NotifiedHeight::Current), |state, by_operator| {
         state.utxo_pruner.notify_block(height, mined_set, by_operator)
     })
 }
 
-pub fn set_block_assembly_state(assembly: UtxoBlockAssemblyState) {
+pub fn utxo_set_block_assembly_state(assembly: UtxoBlockAssemblyState) {
     message(|state| state.utxo_pruner.set_assembly(assembly));
 }
 
-pub fn prune_utxos(height: u32) -> Result<UtxoPruneJob, UtxoPrunerError> {
+pub fn utxo_prune(height: u32) -> Result<UtxoPruneJob, UtxoPrunerError> {
     message(|state| {
-        noting(state, "prune_utxos", height, |state| {
+        noting(state, "utxo_prune", height, |state| {
             if state.deletions_stopped.is_some() {
                 return Err(UtxoPrunerError::Stopped);
             }
@@ -80,46 +80,44 @@ pub fn prune_utxos(height: u32) -> Result<UtxoPruneJob, UtxoPrunerError> {
     })
 }
 
-pub fn set_heights(heights: UtxoSetHeights) -> Result<UtxoHeightsSet, UtxoPrunerError> {
+pub fn utxo_set_heights(heights: UtxoSetHeights) -> Result<UtxoHeightsSet, UtxoPrunerError> {
     message(|state| {
-        noting(state, "set_heights", format!("{heights:?}"), |state| {
+        noting(state, "utxo_set_heights", format!("{heights:?}"), |state| {
             state.utxo_pruner.set_heights(&heights, &state.config.utxo)
         })
     })
 }
 
-pub fn cancel_prune_job(id: u64) -> Result<UtxoPruneJob, UtxoPrunerError> {
-    message(|state| noting(state, "cancel_prune_job", id, |state| state.utxo_pruner.cancel(id)))
+pub fn utxo_cancel_prune_job(id: u64) -> Result<UtxoPruneJob, UtxoPrunerError> {
+    message(|state| noting(state, "utxo_cancel_prune_job", id, |state| state.utxo_pruner.cancel(id)))
 }
 
-pub fn set_pruner_settings(change: UtxoPrunerSettingsChange) -> Result<UtxoPrunerSettings, UtxoPrunerError> {
+pub fn utxo_set_pruner_settings(change: UtxoPrunerSettingsChange) -> Result<UtxoPrunerSettings, UtxoPrunerError> {
     let shown = |state: &State| fields(state.utxo_pruner.settings());
     message(|state| {
-        state.noting("set_pruner_settings", format!("{change:?}"), shown, |state| {
+        state.noting("utxo_set_pruner_settings", format!("{change:?}"), shown, |state| {
             state.utxo_pruner.set_settings(&change, &state.config.utxo)
         })
     })
 }
 
-pub fn get_pruner_settings() -> UtxoPrunerSettings {
-    read(|state| state.utxo_pruner.settings().clone())
+pub fn utxo_set_aside(slot: u32, aside: bool) -> Result<(), UtxoPrunerError> {
+    let argument = if aside { format!("{slot}") } else { format!("{slot}, look again") };
+    mutate(|state| {
+        noting(state, "utxo_set_aside", argument, |state| match aside {
+            true => state.utxo_pruner.set_aside(slot),
+            false => state.utxo_pruner.retry(slot),
+        })
+    })
 }
 
-pub fn set_aside_unmined(slot: u32) -> Result<(), UtxoPrunerError> {
-    mutate(|state| noting(state, "set_aside_unmined", slot, |state| state.utxo_pruner.set_aside(slot)))
-}
-
-pub fn retry_record(slot: u32) -> Result<(), UtxoPrunerError> {
-    mutate(|state| noting(state, "retry_record", slot, |state| state.utxo_pruner.retry(slot)))
-}
-
-pub fn get_pruner_status() -> UtxoPrunerStatus {
+pub fn utxo_get_pruner_status() -> UtxoPrunerStatus {
     read(|state| UtxoPrunerStatus {
         deletions_stopped_since: state.deletions_stopped,
         ..state.utxo_pruner.status(&state.config.utxo, &state.deletions)
     })
 }
 
-pub fn list_prune_jobs(cursor: Option<u64>, limit: u32) -> UtxoPruneJobPage {
+pub fn utxo_list_prune_jobs(cursor: Option<u64>, limit: u32) -> UtxoPruneJobPage {
     read(|state| state.utxo_pruner.jobs(cursor, limit))
 }

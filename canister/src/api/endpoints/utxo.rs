@@ -104,20 +104,12 @@ pub fn utxo_abort_transaction(txid: Txid) -> Result<bool, TransactionUploadError
     mutate(|state| state.utxo.uploads.abort(&mut state.blobs, &txid, platform::caller()))
 }
 
-pub fn utxo_list_uploads() -> Vec<OpenTransaction> {
-    read(|state| state.utxo.uploads.list(state.config.upload_expiry_secs))
-}
-
 pub fn utxo_get(arg: UtxoGet) -> Result<UtxoRecord, UtxoError> {
     read(|state| state.utxo.get(&arg).map_err(UtxoError::from))
 }
 
 pub fn utxo_get_transaction(arg: UtxoGetPart) -> Result<TransactionPart, UtxoError> {
     read(|state| state.utxo.transaction(&state.blobs, &arg).map_err(UtxoError::from))
-}
-
-pub fn utxo_get_inpoints(arg: UtxoGetPart) -> Result<InpointsPart, UtxoError> {
-    read(|state| state.utxo.inpoints(&arg).map_err(UtxoError::from))
 }
 
 pub fn utxo_get_spend(arg: UtxoGetSpend) -> Result<Vec<UtxoSpendState>, UtxoError> {

@@ -148,17 +148,14 @@ fn public_answers() -> Vec<(&'static str, String)> {
     read(|state| {
         let constraints = state.constraints();
         vec![
-            of("get_upload", &state.chain.upload_progress()),
+            of("list_uploads", &state.chain.upload_progress()),
             of("get_head", &state.chain.state().head().map(|head| state.chain.header(head))),
             of("get_export_status", &state.exporters.status(&state.chain, state.config.require_export)),
-            of("get_prune_policy", &state.pruner.policy()),
             of("plan_prune", &state.pruner.plan(&state.chain, &state.blobs, &constraints, None)),
             of("get_prune_status", &state.pruner.status(&state.chain, &state.blobs, &constraints)),
-            of("get_pruner_settings", &state.utxo_pruner.settings()),
-            of("get_pruner_status", &state.utxo_pruner.status(&state.config.utxo, &state.deletions)),
-            of("list_prune_jobs", &state.utxo_pruner.jobs(None, 0)),
+            of("utxo_get_pruner_status", &state.utxo_pruner.status(&state.config.utxo, &state.deletions)),
+            of("utxo_list_prune_jobs", &state.utxo_pruner.jobs(None, 0)),
             of("get_pending_blob_deletions", &state.deletions.pending(u32::MAX, 0, None)),
-            of("list_dead_blob_deletions", &state.deletions.dead(None, 0)),
             of("list_blob_deletions", &state.deletions.list(&list)),
             of("get_blob_deletion_status", &state.deletions.status()),
             of("get_config", &state.config),
@@ -177,19 +174,15 @@ fn all_queries_are_searched_for_the_balance() {
     let searched: Vec<&str> = public_answers().into_iter().map(|(name, _)| name).collect();
     // Blocks, transactions and records as stored, and methods that roles guard.
     let others = [
-        "get_block_header",
         "get_block_headers",
         "get_block",
         "read_segment",
         "get_transaction_location",
         "get_receipt",
         "find_by_index_key",
-        "get_block_storage",
         "export_blocks",
-        "utxo_list_uploads",
         "utxo_get",
         "utxo_get_transaction",
-        "utxo_get_inpoints",
         "utxo_get_spend",
         "utxo_list_unmined",
         "get_audit_log",
@@ -234,7 +227,7 @@ fn public_replies_do_not_reveal_the_balance() {
         let status = read(|state| state.utxo_pruner.status(&state.config.utxo, &state.deletions));
         assert_eq!(status.blocked_by.map(|blocked| blocked.code).as_deref(), Some("LowCycles"));
         let said =
-            format!("transaction {} cannot be preserved: cycles are missing for memory to grow", "00".repeat(32));
+            format!("transaction {} cannot be preserved: cycles are missing: top up the canister", "00".repeat(32));
         assert_eq!(get("/health").1.matches(&said).count(), 1);
         assert!(get("/logs").1.contains(&said));
         not_grown += usize::from(to_grow > 0);
@@ -251,13 +244,13 @@ fn blocked_preservation_advice_matches_its_cause() {
         (UtxoError::NoMemory(NoMemory::LowCycles { missing: 1 }), "Top the canister up;"),
         (UtxoError::NoMemory(NoMemory::ReservedCyclesLimit { missing: 1 }), "Raise reserved_cycles_limit"),
         (UtxoError::NoMemory(NoMemory::OutOfSpace), "Raise max_stable_pages"),
-        (UtxoError::Corrupt { why: "magic".into() }, "set_aside_unmined(slot)"),
+        (UtxoError::Corrupt { why: "magic".into() }, "utxo_set_aside(slot)"),
     ] {
         fail_to_preserve(error.clone().into());
         let problems = read(crate::operation::health::health).problems;
         let found = problems.iter().find(|problem| problem.code == ProblemCode::PreservationBlocked).unwrap();
         assert!(found.action.contains(action), "{error:?}: {found:?}");
-        let aside = found.action.contains("set_aside_unmined");
+        let aside = found.action.contains("utxo_set_aside");
         assert_eq!(aside, matches!(error, UtxoError::Corrupt { .. }), "{error:?}: {found:?}");
     }
 }
@@ -375,7 +368,7 @@ fn page_reports_whether_appends_go_on() {
     let policy = PrunePolicyArg { retain_blocks: Some(1), min_kept_blocks: Some(0), ..PrunePolicyArg::default() };
     mutate(|state| {
         state.set_prune_policy(&policy).unwrap();
-        state.set_pruning_enabled(false).unwrap();
+        state.set_prune_policy(&PrunePolicyArg { pruning_enabled: Some(false), ..PrunePolicyArg::default() }).unwrap();
     });
     assert_eq!(sub(), "Appends go on. Below is what to do.");
 }

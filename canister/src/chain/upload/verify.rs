@@ -60,7 +60,7 @@ impl ChainStore {
     /// Continues the verification, as far as one message may. Returns true if all segments match and this message has budget left.
     ///
     /// # Errors
-    /// `Damaged`; `Append(BadEncoding)` if a segment does not match: then the upload can only be aborted.
+    /// `Corrupt`; `Append(BadEncoding)` if a segment does not match: then the upload can only be aborted.
     pub(in crate::chain) fn verify_upload(&mut self, blobs: &BlobStore, draft: &Draft) -> Result<bool, UploadError> {
         let mut verified = Verified::load(&self.cells)?;
         let (mut left, mut bytes) = (MOST_BYTES, Vec::new());

@@ -432,3 +432,17 @@ fn blob_of_a_record_cannot_be_scheduled_or_held_by_others() {
     assert_eq!((queue.complete(&arg, NOW, &mut ends).unwrap().removed, *ends.asked), (1, 1));
     assert_eq!(queue.admits(&blob, &second), Ok(()));
 }
+
+/// Dead-letter rows as [`DeletionQueue::list`] pages them.
+pub struct DeadPage {
+    pub rows: Vec<BlobDeletion>,
+    pub cursor: Option<u64>,
+}
+
+impl DeletionQueue {
+    pub(super) fn dead(&self, cursor: Option<u64>, limit: u32) -> DeadPage {
+        let state = Some(BlobDeletionState::Dead);
+        let page = self.list(&ListBlobDeletions { cursor, limit, state, ..ListBlobDeletions::default() });
+        DeadPage { rows: page.rows.into_iter().map(|listed| listed.row).collect(), cursor: page.cursor }
+    }
+}

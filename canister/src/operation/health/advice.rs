@@ -21,7 +21,7 @@ const EXTERNAL_BYTES: Command = call("set_config", "(record { utxo = opt record 
 const UTXO_BYTES: Command = call("set_config", "(record { utxo = opt record { max_utxo_bytes = opt … } })");
 /// The error lines of the log.
 const ERRORS: Command = Command::Query("get_logs", "(opt variant { Error }, null, 100)");
-const PRUNER_STATUS: Command = Command::Query("get_pruner_status", "()");
+const PRUNER_STATUS: Command = Command::Query("utxo_get_pruner_status", "()");
 
 const fn call(method: &'static str, argument: &'static str) -> Command {
     Command::Call(method, std::borrow::Cow::Borrowed(argument))
@@ -49,7 +49,9 @@ fn entry(code: ProblemCode) -> (Severity, &'static str, Command) {
              itself.",
             call("set_prune_policy", "(record { max_ops_per_tick = opt 15_000 })"),
         ),
-        Code::PruningOff => (Warning, "Switch pruning on.", call("set_pruning_enabled", "(true)")),
+        Code::PruningOff => {
+            (Warning, "Switch pruning on.", call("set_prune_policy", "(record { pruning_enabled = opt true })"))
+        }
         Code::ExportHeld => (Warning, "Check the exporter that lags.", Command::Query("get_export_status", "()")),
         Code::CapacityExhausted => (
             Critical,
@@ -101,45 +103,47 @@ fn entry(code: ProblemCode) -> (Severity, &'static str, Command) {
             "Read the log; after an upgrade to a module without the fault, acknowledge_faults retries the work.",
             ERRORS,
         ),
-        Code::RecordsPassedOver => {
-            (Warning, "See `passed_over` of get_pruner_status; retry_record(slot) retries a record.", PRUNER_STATUS)
-        }
+        Code::RecordsPassedOver => (
+            Warning,
+            "See `passed_over` of utxo_get_pruner_status; utxo_set_aside(slot, false) retries a record.",
+            PRUNER_STATUS,
+        ),
         Code::UnminedSetAside => (
             Notice,
             "Their parents are not preserved: set their transactions as mined, or create them again; then retry each record.",
-            call("retry_record", "(…)"),
+            call("utxo_set_aside", "(…, false)"),
         ),
         Code::PreservationBlocked => (
             Critical,
-            "See blocked_by of get_pruner_status; set_aside_unmined(slot) continues without that record.",
+            "See blocked_by of utxo_get_pruner_status; utxo_set_aside(slot, true) continues without that record.",
             PRUNER_STATUS,
         ),
         Code::PrunerTrapped => (
             Critical,
-            "Upgrade to a module that can read the record, then notify_block or prune_utxos with the height.",
+            "Upgrade to a module that can read the record, then utxo_notify_block or utxo_prune with the height.",
             Command::Upgrade,
         ),
         Code::HeightsAhead => (
             Warning,
             "Check which principal notified which height: if a key was stolen, revoke_role; then set the chain's height as reported by a node \
              that you trust. A replay of older blocks needs no action.",
-            call("set_heights", "(record { current = …; persisted = null; processed = … })"),
+            call("utxo_set_heights", "(record { current = …; persisted = null; processed = … })"),
         ),
         Code::HeightsRefused => (
             Warning,
-            "If the chain grows faster, raise heights_per_day; after an outage, set_heights; if the height is wrong, check which principal notified \
+            "If the chain grows faster, raise heights_per_day; after an outage, utxo_set_heights; if the height is wrong, check which principal notified \
              it: if a key was stolen, revoke_role.",
-            call("set_pruner_settings", "(record { heights_per_day = opt … })"),
+            call("utxo_set_pruner_settings", "(record { heights_per_day = opt … })"),
         ),
         Code::HeightsUnlimited => (
             Notice,
             "After the replay, set heights_per_day to twice the blocks of a day.",
-            call("set_pruner_settings", "(record { heights_per_day = opt 288 })"),
+            call("utxo_set_pruner_settings", "(record { heights_per_day = opt 288 })"),
         ),
         Code::HeightJumpWide => (
             Notice,
             "Set max_height_jump to the blocks of a day, and heights_per_day to twice as many: 144 and 288 for Bitcoin.",
-            call("set_pruner_settings", "(record { max_height_jump = opt 144; heights_per_day = opt 288 })"),
+            call("utxo_set_pruner_settings", "(record { max_height_jump = opt 144; heights_per_day = opt 288 })"),
         ),
         Code::UploadOpen => (
             Notice,
@@ -154,17 +158,17 @@ fn entry(code: ProblemCode) -> (Severity, &'static str, Command) {
         Code::DeadBlobDeletions => (
             Warning,
             "Check the rows that were given up; retry_blob_deletions retries them.",
-            Command::Query("list_dead_blob_deletions", "(null, 100)"),
+            Command::Query("list_blob_deletions", "(record { state = opt variant { Dead }; limit = 100 })"),
         ),
         Code::UtxoPrunerWaits => (
             Warning,
             "Start the block assembly, and report that with a feeder's call.",
-            call("set_block_assembly_state", "(variant { Running })"),
+            call("utxo_set_block_assembly_state", "(variant { Running })"),
         ),
         Code::UtxoPrunerOff => (
             Warning,
-            "Switch the pruner of UTXO records on. cancel_prune_job cancels the job; the next height creates another.",
-            call("set_pruner_settings", "(record { pruner_enabled = opt true })"),
+            "Switch the pruner of UTXO records on. utxo_cancel_prune_job cancels the job; the next height creates another.",
+            call("utxo_set_pruner_settings", "(record { pruner_enabled = opt true })"),
         ),
         Code::BlobDeletionsWait => (
             Warning,

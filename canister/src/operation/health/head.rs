@@ -87,12 +87,12 @@ pub(super) fn stuck_upload(state: &State, since: &Since) -> Option<Finding> {
             if missing == 1 { "is" } else { "are" }
         );
         let text =
-            "If its missing chunks (get_upload) do not decrease, drop it as an operator, and check its producer.";
+            "If its missing chunks (list_uploads) do not decrease, drop it as an operator, and check its producer.";
         is_long(open).then(|| worded(open, message).with_action(abort_block(number, text)))
     });
     let transaction = || state.utxo.uploads.touched().filter(|touched| stays(touched) && is_long(*touched));
     block.or_else(|| {
-        let text = "Continue with its producer (utxo_list_uploads), or call utxo_abort_transaction; or lower upload_expiry_secs for a while, \
+        let text = "Continue with its producer (list_uploads), or call utxo_abort_transaction; or lower upload_expiry_secs for a while, \
              so that the daemon drops it: this drops other uploads with rarer calls, too.";
         let command = Command::call("set_config", "(record { upload_expiry_secs = opt 120 })");
         let worded = |touched| left(touched, "the upload of a transaction").with_action(Action::new(text, command));

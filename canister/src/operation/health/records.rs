@@ -38,7 +38,7 @@ fn of_records(
         1 => format!("1 {one}: that of transaction {}", hex(txid)),
         _ => format!("{count} {many}, the first that of transaction {}", hex(txid)),
     };
-    let action = Action::new(text, Command::call("retry_record", format!("({slot})")));
+    let action = Action::new(text, Command::call("utxo_set_aside", format!("({slot}, false)")));
     Some(finding(code, message).with_action(action))
 }
 
@@ -50,7 +50,7 @@ fn left_alone(trouble: &Trouble<'_>, found: &mut Vec<Finding>) {
             "UTXO record is skipped because examining it trapped",
             "UTXO records are skipped because examining them trapped",
         ],
-        "See `passed_over` of get_pruner_status, then retry the record.",
+        "See `passed_over` of utxo_get_pruner_status, then retry the record.",
     ));
     found.extend(of_records(
         ProblemCode::UnminedSetAside,

@@ -32,7 +32,10 @@ pub fn remedy_of_holder(held_by: &HeldBy) -> Option<Action> {
             "Register an exporter; if nothing needs to be copied, set_config with require_export = opt false.",
             Command::call("register_exporter", "(record { name = \"archive\"; \"principal\" = principal \"…\" })"),
         ),
-        HeldBy::Disabled => Action::new("Switch pruning on.", Command::call("set_pruning_enabled", "(true)")),
+        HeldBy::Disabled => Action::new(
+            "Switch pruning on.",
+            Command::call("set_prune_policy", "(record { pruning_enabled = opt true })"),
+        ),
         HeldBy::Stopped => Action::new(
             "As an admin, start deletions when the problem is solved.",
             Command::call("set_deletions_stopped", "(false)"),
@@ -66,18 +69,18 @@ pub fn abort_block(number: u64, text: &'static str) -> Action {
 /// setting the record aside would have them pruned.
 pub fn remedy(code: &str) -> Option<Action> {
     let (text, command) = match code {
-        "LowCycles" => ("Top the canister up; then notify_block, or prune_utxos with the height.", Command::TopUp),
+        "LowCycles" => ("Top the canister up; then utxo_notify_block, or utxo_prune with the height.", Command::TopUp),
         "ReservedCyclesLimit" => (
-            "Raise reserved_cycles_limit of the canister on the platform, then in set_config; then notify_block, or prune_utxos with the \
+            "Raise reserved_cycles_limit of the canister on the platform, then in set_config; then utxo_notify_block, or utxo_prune with the \
              height.",
             Command::Setting("--reserved-cycles-limit …t"),
         ),
         "RecordsFull" => (
-            "Raise max_utxo_bytes of the UTXO settings; then notify_block, or prune_utxos with the height.",
+            "Raise max_utxo_bytes of the UTXO settings; then utxo_notify_block, or utxo_prune with the height.",
             Command::call("set_config", "(record { utxo = opt record { max_utxo_bytes = opt … } })"),
         ),
         "OutOfSpace" => (
-            "Raise max_stable_pages, or keep less (set_prune_policy); then notify_block, or prune_utxos with the height.",
+            "Raise max_stable_pages, or keep less (set_prune_policy); then utxo_notify_block, or utxo_prune with the height.",
             Command::call("set_config", "(record { max_stable_pages = opt … })"),
         ),
         _ => return None,

@@ -37,7 +37,7 @@ use crate::logs::audit::{Fields, field};
 use crate::storage::blob::BlobStore;
 use crate::storage::memory::Region;
 use crate::storage::places;
-use coppice_interface::{PruneError, PrunePolicy};
+use coppice_interface::PrunePolicy;
 use coppice_storage::cell::Cell;
 use coppice_storage::header::Header;
 use std::borrow::Cow;
@@ -102,7 +102,7 @@ impl Pruner {
 
     /// Returns whether the daemon may prune.
     pub fn is_enabled(&self) -> bool {
-        self.stored.enabled
+        self.policy().is_some_and(|policy| policy.pruning_enabled)
     }
 
     /// Returns the audit fields that an acknowledgement of faults changes.
@@ -115,24 +115,14 @@ impl Pruner {
         ]
     }
 
-    /// Puts a policy in force. The first one also switches the daemon on.
+    /// Puts a policy in force. Only switching pruning on or off keeps a capacity run that has not reached low water.
     pub fn set_policy(&mut self, policy: PrunePolicy) {
-        self.stored.enabled |= self.stored.policy.is_none();
-        self.stored.to_low_water = false;
+        let old = self.stored.policy.take().unwrap_or_default();
+        let is_same = PrunePolicy { pruning_enabled: policy.pruning_enabled, ..old } == policy;
+        self.stored.to_low_water &= is_same;
         self.stored.running = false;
         self.stored.policy = Some(policy);
         self.save();
-    }
-
-    /// Switches pruning on or off (the kill switch).
-    pub fn set_enabled(&mut self, enabled: bool) -> Result<(), PruneError> {
-        if enabled && self.stored.policy.is_none() {
-            return Err(PruneError::NoPolicy);
-        }
-        self.stored.enabled = enabled;
-        self.stored.running = false;
-        self.save();
-        Ok(())
     }
 
     /// Returns the seconds between two ticks.

@@ -13,7 +13,7 @@ impl Pruner {
     /// Returns the plan of the next run with the policy's budget: by the policy in force, or by that policy after `change`.
     ///
     /// # Errors
-    /// `NoPolicy` if there is neither a policy nor a change; `Invalid` for an invalid change.
+    /// `NoPolicy` if there is neither a policy nor a change; `BadArgument` for an invalid change.
     pub fn plan(
         &self,
         chain: &ChainStore,

@@ -67,7 +67,7 @@ impl Pruner {
         let due = self.due(chain, blobs, constraints.guard().as_ref());
         // Due blocks that may be pruned are only waiting for a tick.
         let stuck = due.filter(|due| !is_possible(due, chain));
-        Some(self.held_by(self.stored.enabled, stuck.as_ref(), &constraints).unwrap_or(HeldBy::PruneLag))
+        Some(self.held_by(self.is_enabled(), stuck.as_ref(), &constraints).unwrap_or(HeldBy::PruneLag))
     }
 
     /// Returns the reason that due blocks are held back; `enabled` is the switch of the daemon.
@@ -122,7 +122,7 @@ impl Pruner {
     pub fn export_held(&self, chain: &ChainStore, blobs: &BlobStore, due: &Due, wanted: bool) -> Option<ExportHeld> {
         let held_by = due.held_by.as_ref().filter(|held_by| is_of_exporters(held_by));
         // While pruning is switched off, the switch holds the blocks back, not an exporter.
-        let (policy, _) = self.policy().zip(held_by).filter(|_| self.stored.enabled)?;
+        let (policy, _) = self.policy().zip(held_by).filter(|_| self.is_enabled())?;
         let (now, kept) = (platform::time_secs(), chain.capacity_bytes(blobs));
         let secs = self.stored.held_since.map_or(0, |since| now.saturating_sub(since));
         let (limited, patience) = (policy.target_bytes > 0, policy.max_export_lag_secs);
@@ -153,14 +153,15 @@ impl Pruner {
             self.policy().and_then(|policy| due::floor_block(policy, chain, blobs, self.stored.to_low_water));
         let oldest = state.started.then_some(state.oldest);
         PruneStatus {
-            enabled: self.stored.enabled,
+            policy: self.stored.policy.clone(),
+            enabled: self.is_enabled(),
             deletions_stopped_since: constraints.stopped_since,
             need_prune: due.is_some(),
             reason: due.as_ref().map(|due| due.reason),
             target: due.as_ref().map_or(state.oldest, |due| due.target),
             held_by: due
                 .as_ref()
-                .and_then(|due| self.held_by(self.stored.enabled, Some(due), constraints))
+                .and_then(|due| self.held_by(self.is_enabled(), Some(due), constraints))
                 .or(floor_block.map(|_| HeldBy::Floor)),
             retain_min_block: self.policy().map_or(0, |policy| retain_min_block(policy, chain)),
             floor_block,

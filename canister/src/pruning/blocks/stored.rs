@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Stored {
     pub policy: Option<PrunePolicy>,
-    pub enabled: bool,
     /// The capacity trigger has fired and low water is not reached yet.
     pub to_low_water: bool,
     pub last_run: Option<PruneRun>,

@@ -80,7 +80,7 @@ impl Pruner {
 
     /// Returns the due blocks, or `None` while pruning is switched off.
     fn wanted(&self, chain: &ChainStore, blobs: &BlobStore, constraints: &Constraints) -> Option<Due> {
-        if self.stored.enabled { self.due(chain, blobs, constraints.guard().as_ref()) } else { None }
+        if self.is_enabled() { self.due(chain, blobs, constraints.guard().as_ref()) } else { None }
     }
 
     /// Ends the run in progress, so that later work belongs to a new run.
@@ -95,7 +95,7 @@ impl Pruner {
     /// entries are stale.
     ///
     /// # Errors
-    /// `NoPolicy`, or `Invalid` for a budget of no ops.
+    /// `NoPolicy`, or `BadArgument` for a budget of no ops.
     pub fn prune_now(
         &mut self,
         chain: &mut ChainStore,
@@ -164,7 +164,7 @@ impl Pruner {
         self.paused &= low_on_cycles;
         let policy = self.sweep_policy().into_owned();
         let due = self.wanted(chain, blobs, constraints);
-        if self.stored.enabled {
+        if self.is_enabled() {
             self.note_held(due.as_ref(), now);
         }
         let due = due.filter(|due| is_possible(due, chain));
@@ -227,7 +227,7 @@ impl Pruner {
     fn next_without_work(&self, chain: &ChainStore, policy: &PrunePolicy, need: Need) -> Next {
         let pause = (need == Need::Pause).then(|| self.last_call.saturating_add(policy.pause_after_secs * NS));
         let now = platform::time_ns();
-        let age = if self.stored.enabled { due::next_age(policy, chain) } else { None };
+        let age = if self.is_enabled() { due::next_age(policy, chain) } else { None };
         let age = age.map(|secs| secs.saturating_mul(NS)).filter(|&at| at > now);
         // Blocks that become due within one interval share a firing.
         let age = age.map(|at| at.max(now.saturating_add(policy.timer_interval_secs * NS)));

@@ -12,9 +12,9 @@ const SHOWN_NS: u64 = 2 * 3_600 * 1_000_000_000;
 /// Kind of a notified height.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotifiedHeight {
-    /// Height of the chain (`notify_block`).
+    /// Height of the chain (`utxo_notify_block`).
     Current,
-    /// Height of the persister (`notify_block_persisted`).
+    /// Height of the persister (`utxo_notify_block_persisted`).
     Persisted,
 }
 

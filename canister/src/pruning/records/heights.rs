@@ -11,7 +11,7 @@ use coppice_interface::{
 };
 
 /// # Errors
-/// `ZeroHeight`, `BadHeight`.
+/// `BadHeight`.
 pub(super) fn is_height(height: u32) -> Result<(), UtxoPrunerError> {
     match height {
         0 => Err(UtxoPrunerError::BadHeight(BadHeight::Zero)),
@@ -24,7 +24,7 @@ impl UtxoPruner {
     /// Handles the primary trigger: blocks up to this height are persisted.
     ///
     /// # Errors
-    /// `ZeroHeight`, `BadHeight`, `HeightJump`; nothing has changed.
+    /// `BadHeight`, `HeightJump`; nothing has changed.
     pub fn notify_persisted(&mut self, height: u32, by_operator: bool) -> Result<UtxoNotifyOutcome, UtxoPrunerError> {
         self.note(height, NotifiedHeight::Persisted, by_operator)?;
         let answer = self.answer(height, UtxoJobTrigger::BlockPersisted);
@@ -36,7 +36,7 @@ impl UtxoPruner {
     /// mined.
     ///
     /// # Errors
-    /// `ZeroHeight`, `BadHeight`, `HeightJump`; nothing has changed.
+    /// `BadHeight`, `HeightJump`; nothing has changed.
     pub fn notify_block(
         &mut self,
         height: u32,
@@ -60,7 +60,7 @@ impl UtxoPruner {
     /// Returns an operator's job for this height, even if the height was processed. A repeated call returns the same job while it is open.
     ///
     /// # Errors
-    /// `ZeroHeight`, `BadHeight` above the highest notified height, `BlockAssemblyNotRunning`.
+    /// `BadHeight` above the highest notified height, `BlockAssemblyNotRunning`.
     pub(super) fn trigger_manually(&mut self, height: u32) -> Result<UtxoPruneJob, UtxoPrunerError> {
         is_height(height)?;
         if !self.stored.assembly_running {

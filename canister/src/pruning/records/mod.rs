@@ -88,7 +88,7 @@ impl UtxoPruner {
     /// Changes all given settings, or none.
     ///
     /// # Errors
-    /// `Invalid`.
+    /// `BadArgument`.
     pub fn set_settings(
         &mut self,
         change: &UtxoPrunerSettingsChange,

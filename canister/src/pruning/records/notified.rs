@@ -27,7 +27,7 @@ impl UtxoPruner {
     /// Checks that a feeder may notify a height; `head` is the chain's head.
     ///
     /// # Errors
-    /// `ZeroHeight`, `BadHeight`, `HeightJump`.
+    /// `BadHeight`, `HeightJump`.
     pub fn check_feeder(&self, height: u32, which: NotifiedHeight, head: Option<u64>) -> Result<(), UtxoPrunerError> {
         is_height(height)?;
         let settings = &self.stored.settings;
@@ -69,7 +69,7 @@ impl UtxoPruner {
     /// not.
     ///
     /// # Errors
-    /// `ZeroHeight`, `BadHeight`, `HeightJump`; nothing has changed.
+    /// `BadHeight`, `HeightJump`; nothing has changed.
     pub(super) fn note(
         &mut self,
         height: u32,

@@ -14,7 +14,7 @@ fn invalid(field: &str, why: &str) -> UtxoPrunerError {
 }
 
 /// # Errors
-/// `ZeroHeight`, `BadHeight`, `Invalid`.
+/// `BadHeight`, `BadArgument`.
 fn check(heights: &UtxoSetHeights) -> Result<(), UtxoPrunerError> {
     let UtxoSetHeights { current, persisted, processed } = *heights;
     if current > MAX_HEIGHT || processed > MAX_HEIGHT {
@@ -36,7 +36,7 @@ impl UtxoPruner {
     /// A job for the records that are now due waits for the next tick.
     ///
     /// # Errors
-    /// `ZeroHeight`, `BadHeight`, `Invalid`; nothing has changed.
+    /// `BadHeight`, `BadArgument`; nothing has changed.
     pub fn set_heights(
         &mut self,
         heights: &UtxoSetHeights,

@@ -12,12 +12,12 @@ pub trait Settings {
     /// Changes all given settings, or none.
     ///
     /// # Errors
-    /// `Invalid`.
+    /// `BadArgument`.
     fn apply(&mut self, change: &UtxoPrunerSettingsChange, utxo: &UtxoSettings) -> Result<(), UtxoPrunerError>;
     /// Checks that an unmined transaction becomes old before its parents may be deleted, unless records are never deleted.
     ///
     /// # Errors
-    /// `Invalid` with `field`, the setting that is being changed.
+    /// `BadArgument` with `field`, the setting that is being changed.
     fn check_retentions(&self, utxo: &UtxoSettings, field: &str) -> Result<(), ConfigError>;
     /// Returns the bounds on how far a feeder raises a height.
     fn limits(&self) -> Limits;

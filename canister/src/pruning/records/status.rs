@@ -92,7 +92,7 @@ impl UtxoPruner {
         let passed_over =
             |at: &At| UtxoPassedOver { phase: at.phase, slot: at.cursor.slot, txid: at.cursor.txid.into() };
         UtxoPrunerStatus {
-            enabled: stored.settings.pruner_enabled,
+            settings: stored.settings.clone(),
             // The endpoint fills this in, because the switch is the whole canister's.
             deletions_stopped_since: None,
             block_assembly: match stored.assembly_running {

@@ -81,7 +81,7 @@ impl UtxoPruner {
     /// Does the first tick of an operator's job, or the next tick of a job that covers the height.
     ///
     /// # Errors
-    /// `ZeroHeight`, `BadHeight`, `BlockAssemblyNotRunning`; nothing has changed.
+    /// `BadHeight`, `BlockAssemblyNotRunning`; nothing has changed.
     pub fn prune(&mut self, height: u32, records: &mut Records) -> Result<UtxoPruneJob, UtxoPrunerError> {
         let job = self.trigger_manually(height)?;
         self.work(records, u64::MAX, None);

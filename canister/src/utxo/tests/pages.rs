@@ -95,7 +95,10 @@ fn a_transaction_of_60_000_inputs_keeps_them_all() {
     let mut inpoints = Vec::new();
     loop {
         let offset = inpoints.len() as u64;
-        let part = w.store.inpoints(&UtxoGetPart { txid: tx.id(), offset, length: 100_000 }).unwrap();
+        let part = w
+            .store
+            .transaction(&w.blobs, &UtxoGetPart { txid: tx.id(), part: UtxoPart::Inpoints, offset, length: 100_000 })
+            .unwrap();
         inpoints.extend_from_slice(&part.bytes);
         if inpoints.len() as u64 == part.total {
             break;

@@ -147,7 +147,12 @@ impl World {
     pub fn bytes(&self, tx: &Tx) -> (Vec<u8>, FileType) {
         let mut bytes = Vec::new();
         loop {
-            let arg = UtxoGetPart { txid: tx.id(), offset: bytes.len() as u64, length: u64::MAX };
+            let arg = UtxoGetPart {
+                txid: tx.id(),
+                part: UtxoPart::Transaction,
+                offset: bytes.len() as u64,
+                length: u64::MAX,
+            };
             let part = self.store.transaction(&self.blobs, &arg).unwrap();
             bytes.extend_from_slice(&part.bytes);
             if bytes.len() as u64 == part.total {

@@ -69,7 +69,7 @@ fn seen<T: Transport>(client: &Client<T>, window: u32, selectors: &[BlobSelector
     // One replica may report any figures, so the sum must not overflow.
     let rows = status.stores.iter().flat_map(|store| [store.waiting, store.leased, store.backing_off]);
     let rows = rows.fold(0, u64::saturating_add);
-    let height = due(&client.get_pruner_status().wait()?, window);
+    let height = due(&client.utxo_get_pruner_status().wait()?, window);
     let pending = |height| client.get_pending_blob_deletions(height, limit, Some(selectors.to_vec())).wait();
     let due = height.map_or(Ok(Vec::new()), pending)?;
     Ok(Seen { height, rows, due })

@@ -254,7 +254,7 @@ impl State {
     /// Returns a status with the configured heights.
     fn pruner(&self) -> UtxoPrunerStatus {
         UtxoPrunerStatus {
-            enabled: true,
+            settings: UtxoPrunerSettings::default(),
             deletions_stopped_since: None,
             block_assembly: UtxoBlockAssemblyState::Running,
             current_height: self.heights.current,
@@ -314,7 +314,7 @@ impl Transport for Fake {
         let state = self.called()?;
         match method {
             "get_blob_deletion_status" => written(state.status()),
-            "get_pruner_status" => written(state.pruner()),
+            "utxo_get_pruner_status" => written(state.pruner()),
             "get_pending_blob_deletions" => {
                 let (height, rows, selectors): (u32, u32, Option<Vec<BlobSelector>>) = read(&arg);
                 let mut due = state.due(height, &selectors.unwrap());

@@ -289,7 +289,7 @@ fn every_blob_is_accounted_for_after_chaos() {
     chaos.check();
     // The chain reaches the later height, and the rescheduled blobs are deleted, too.
     let arg = candid::encode_args((LATER + 10, true)).unwrap();
-    net.host.update_call(net.canister, net.principal, "notify_block", arg).unwrap();
+    net.host.update_call(net.canister, net.principal, "utxo_notify_block", arg).unwrap();
     chaos.drain();
     chaos.fates.iter_mut().filter(|fate| **fate != Fate::Cancelled).for_each(|fate| *fate = Fate::Due);
     chaos.check();

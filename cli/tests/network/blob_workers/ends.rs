@@ -182,7 +182,7 @@ fn rows_up_to_the_persister<'a>(net: &'a Net, codes: &mut Codes) -> Part<'a> {
     let heights = [1, 490, 491, 790, 791, HEIGHT - 10, HEIGHT - 9];
     let part = Part::new(net, StoreType::Tx, "tx", &heights);
     for (persisted, due, goes) in [(500_u32, 490, 2), (800, 790, 2), (HEIGHT, HEIGHT - 10, 2)] {
-        let noted: Result<UtxoNotifyOutcome, UtxoPrunerError> = call(net, "notify_block_persisted", persisted);
+        let noted: Result<UtxoNotifyOutcome, UtxoPrunerError> = call(net, "utxo_notify_block_persisted", persisted);
         noted.unwrap();
         let report = ended(&part.run(&["--until-empty"]), 0, codes);
         assert_eq!((&report["height"], &report["deleted"]), (&due.into(), &goes.into()), "{persisted}: {report}");

@@ -56,7 +56,7 @@ fn each_rule_finds_a_planted_violation() {
     let planted: &[(&str, &str, &str)] = &[
         ("has no comment", "  // The block's number.\n", ""),
         ("does not stand alone", "  // The block's number.\n", "  // Its number.\n"),
-        ("has no name", "get_block_header : (number : nat64)", "get_block_header : (nat64)"),
+        ("has no name", "get_block : (number : nat64)", "get_block : (nat64)"),
         ("is numbered", "UtxoCreated", "Result_31"),
         ("has a field without a name", "sha256 : SegmentDigests;", "sha256 : record { blob; blob; blob };"),
         ("is a parallel list", "  // The block's number.\n", "  // The heights of the blocks, in the same order.\n"),

@@ -48,7 +48,7 @@ fn check(coppice: &Coppice) {
     assert_eq!(pending(coppice), waiting.into_iter().map(|(_, id)| id).collect::<Vec<_>>());
     let leased: u64 = status.leases.iter().map(|lease| u64::from(lease.rows)).sum();
     assert_eq!(leased, store.leased);
-    let dead: BlobDeletionPage = coppice.anyone().list_dead_blob_deletions(None, 0u32).answer();
+    let dead = coppice.dead_rows(None, 0);
     assert_eq!(ids(&dead.rows), of(BlobDeletionState::Dead).iter().map(|row| row.id).collect::<Vec<_>>());
 }
 

@@ -218,7 +218,7 @@ fn the_individual_calls_lose_no_row() {
     assert_eq!(increment(1), Ok(BlobDeletionRetry { should_remove: false, retry_count: 1 }));
     assert_eq!(pending(&coppice), [1]);
     assert_eq!(increment(1), Ok(BlobDeletionRetry { should_remove: true, retry_count: 2 }));
-    let dead: BlobDeletionPage = coppice.anyone().list_dead_blob_deletions(None, 0u32).answer();
+    let dead = coppice.dead_rows(None, 0);
     assert_eq!((pending(&coppice), ids(&dead.rows)), (vec![], vec![1]));
     let all = RetryBlobDeletions::StoreType(StoreType::Tx);
     let retried: RetriedBlobDeletions = coppice.operator().retry_blob_deletions(&all).answer().unwrap();

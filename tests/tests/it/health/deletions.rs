@@ -11,13 +11,13 @@ const NAMED: u32 = 14;
 fn start() -> Coppice {
     let coppice = Coppice::new();
     coppice.grant(Who::BlobWorker, Role::BlobWorker);
-    coppice.producer().set_block_assembly_state(Running).answer();
+    coppice.producer().utxo_set_block_assembly_state(Running).answer();
     coppice
 }
 
 /// Notifies a block of this height.
 fn block(coppice: &Coppice, height: u32) {
-    coppice.producer().notify_block(height, true).try_answer().unwrap().unwrap();
+    coppice.producer().utxo_notify_block(height, true).try_answer().unwrap().unwrap();
     coppice.pass(60);
 }
 
@@ -110,7 +110,7 @@ fn due_blobs_are_bounded_by_the_persister_and_the_safety_window() {
     assert!(coppice.by(Who::BlobWorker).remove_blob_deletion(id, None).answer().unwrap());
     // The chain is at 100, its persister at 50.
     assert!(coppice.producer().cancel_blob_deletion(&name(1, StoreType::Tx)).answer().unwrap());
-    coppice.producer().notify_block_persisted(50u32).answer().unwrap();
+    coppice.producer().utxo_notify_block_persisted(50u32).answer().unwrap();
     block(&coppice, 100);
     schedule(&coppice, 3, StoreType::Temp, 41);
     pass(&coppice, NAMED);

@@ -60,7 +60,11 @@ fn policy(change: PrunePolicyArg) -> PrunePolicyArg {
 }
 
 fn enable(coppice: &Coppice, enabled: bool) {
-    coppice.operator().set_pruning_enabled(enabled).answer().unwrap();
+    coppice
+        .operator()
+        .set_prune_policy(&PrunePolicyArg { pruning_enabled: Some(enabled), ..PrunePolicyArg::default() })
+        .answer()
+        .unwrap();
 }
 
 fn configure(coppice: &Coppice, change: ConfigChange) {

@@ -31,7 +31,7 @@ fn a_job_that_waits_for_the_block_assembly_is_reported_after_an_hour() {
     let says = format!("job {} for height 12 waits for the block assembly", job.id);
     let problem = raised(coppice, ProblemCode::UtxoPrunerWaits, Severity::Warning, &says);
     assert!(problem.since <= noticed && problem.since + HOUR * NS < health(coppice).time, "{problem:?}, {noticed}");
-    assert!(problem.action.contains("set_block_assembly_state"));
+    assert!(problem.action.contains("utxo_set_block_assembly_state"));
     coppice.upgrade();
     assert_eq!(raised(coppice, ProblemCode::UtxoPrunerWaits, Severity::Warning, &says).since, problem.since);
     assert!(page(coppice).contains("UtxoPrunerWaits"));
@@ -56,7 +56,7 @@ fn a_job_that_waits_for_the_block_assembly_is_reported_after_an_hour() {
     let job = World::scheduled(world.persisted(15));
     (0..8).for_each(|_| coppice.pass(600));
     raised(coppice, ProblemCode::UtxoPrunerWaits, Severity::Warning, "height 15");
-    coppice.operator().cancel_prune_job(job.id).answer().unwrap();
+    coppice.operator().utxo_cancel_prune_job(job.id).answer().unwrap();
     cleared(coppice, ProblemCode::UtxoPrunerWaits);
 }
 
@@ -104,11 +104,11 @@ fn a_switched_off_pruner_with_a_job_is_reported() {
     (0..8).for_each(|_| coppice.pass(600));
     let codes = |health: Health| health.problems.into_iter().map(|problem| problem.code).collect::<Vec<_>>();
     assert_eq!(codes(health(coppice)), [ProblemCode::UtxoPrunerWaits, ProblemCode::UtxoPrunerOff]);
-    coppice.operator().cancel_prune_job(job.id).answer().unwrap();
+    coppice.operator().utxo_cancel_prune_job(job.id).answer().unwrap();
     assert_eq!(health(coppice).problems, []);
     // An operator who prunes manually has switched the pruner off on purpose.
     world.assembly(Running);
-    coppice.operator().prune_utxos(21).answer().unwrap();
+    coppice.operator().utxo_prune(21).answer().unwrap();
     world.assembly(NotRunning);
     (0..5).for_each(|_| coppice.pass(600));
     cleared(coppice, ProblemCode::UtxoPrunerOff);

@@ -49,7 +49,7 @@ fn an_abandoned_block_upload_is_reported() {
     expiry(&coppice, 120);
     cleared(&coppice, ProblemCode::UploadStuck);
     coppice.pass(60);
-    assert_eq!((health(&coppice).problems, coppice.anyone().get_upload().answer()), (vec![], None));
+    assert_eq!((health(&coppice).problems, coppice.anyone().list_uploads().answer().block), (vec![], None));
     coppice.append_plain(0..1, 10);
 }
 
@@ -84,7 +84,7 @@ fn an_abandoned_transaction_upload_is_reported() {
     raised();
     expiry(&coppice, HOUR);
     coppice.pass(60);
-    assert_eq!((health(&coppice).problems, coppice.anyone().utxo_list_uploads().answer()), (vec![], vec![]));
+    assert_eq!((health(&coppice).problems, coppice.anyone().list_uploads().answer().transactions), (vec![], vec![]));
 }
 
 /// Repeated calls keep one upload open. Uploads of blocks that are completed do not count, even if one is open at each sample.

@@ -11,15 +11,15 @@ use coppice_tests::transactions::Tx;
 const NONE: u32 = 1 << 31;
 
 fn persisted(world: &World, height: u32) -> Result<UtxoNotifyOutcome, UtxoPrunerError> {
-    world.coppice.producer().notify_block_persisted(height).answer()
+    world.coppice.producer().utxo_notify_block_persisted(height).answer()
 }
 
 fn block(world: &World, height: u32) -> Result<UtxoNotifyOutcome, UtxoPrunerError> {
-    world.coppice.producer().notify_block(height, true).answer()
+    world.coppice.producer().utxo_notify_block(height, true).answer()
 }
 
 fn set(world: &World, current: u32, persisted: Option<u32>, processed: u32) -> Result<UtxoHeightsSet, UtxoPrunerError> {
-    world.coppice.operator().set_heights(&UtxoSetHeights { current, persisted, processed }).answer()
+    world.coppice.operator().utxo_set_heights(&UtxoSetHeights { current, persisted, processed }).answer()
 }
 
 /// Makes a parent that is due at 20, and its child, unmined since 10. Returns the parent.
@@ -122,7 +122,7 @@ fn ninety_steps_of_the_largest_jump_raise_a_height_by_one_jump() {
     assert!(matches!(persisted(&world, 13), Ok(UtxoNotifyOutcome::Processed(_))));
     let ahead = world.health().problems.into_iter().find(|problem| problem.code == ProblemCode::HeightsAhead).unwrap();
     // The height to set must come from a node, so the command leaves it open.
-    let command = "set_heights '(record { current = …;";
+    let command = "utxo_set_heights '(record { current = …;";
     assert_eq!((ahead.severity, ahead.action.contains(command)), (Severity::Warning, true), "{}", ahead.action);
     set(&world, 13, Some(13), 13).unwrap();
     assert!(!world.health().problems.iter().any(|problem| problem.code == ProblemCode::HeightsAhead));
@@ -197,7 +197,7 @@ fn heights_that_are_block_numbers_are_bounded_by_the_head() {
     persisted(&world, 107).unwrap();
     let both = Grant { principal: Who::Controller.principal(), role: Role::Producer };
     world.coppice.operator().grant_role(&both).answer().unwrap();
-    world.coppice.operator().notify_block(1_000_000, true).answer().unwrap();
+    world.coppice.operator().utxo_notify_block(1_000_000, true).answer().unwrap();
     assert_eq!(world.status().current_height, 1_000_000);
 }
 
@@ -226,12 +226,13 @@ fn only_an_operator_cancels_a_job() {
     assert!(
         world
             .coppice
-            .call::<Result<UtxoPruneJob, UtxoPrunerError>>(Who::Producer, "cancel_prune_job", (job.id,))
+            .call::<Result<UtxoPruneJob, UtxoPrunerError>>(Who::Producer, "utxo_cancel_prune_job", (job.id,))
             .is_err()
     );
-    let cancelled: Result<UtxoPruneJob, UtxoPrunerError> = world.coppice.operator().cancel_prune_job(job.id).answer();
+    let cancelled: Result<UtxoPruneJob, UtxoPrunerError> =
+        world.coppice.operator().utxo_cancel_prune_job(job.id).answer();
     assert_eq!(cancelled.unwrap().end, Some(UtxoJobEnd::Cancelled));
-    let again: Result<UtxoPruneJob, UtxoPrunerError> = world.coppice.operator().cancel_prune_job(job.id).answer();
+    let again: Result<UtxoPruneJob, UtxoPrunerError> = world.coppice.operator().utxo_cancel_prune_job(job.id).answer();
     assert_eq!(again, Err(UtxoPrunerError::NotOpen));
     world.ticks(3);
     assert_eq!((world.count(&txs), world.status().last_processed_height), (3, 0));

@@ -55,10 +55,10 @@ fn a_replay_of_pruned_blocks_makes_no_spent_coin_spendable() {
     let thief = Tx::of(9, &[(coinbase.txid, 0)], 1);
     let refused = world.try_spend(80, &thief, &[&coinbase]).unwrap_err();
     assert_eq!(refused[0].error, UtxoSpendError::TxNotFound);
-    // An upgrade and `set_heights` keep the pruned height.
+    // An upgrade and `utxo_set_heights` keep the pruned height.
     world.coppice.upgrade();
     let heights = UtxoSetHeights { current: 10, persisted: Some(10), processed: 5 };
-    world.coppice.operator().set_heights(&heights).answer().unwrap();
+    world.coppice.operator().utxo_set_heights(&heights).answer().unwrap();
     assert_eq!(pruned_height(&world), Some(60));
     assert_eq!(made(&world, 10, in_block(&coinbase, &[50])), Err(UtxoCreateError::Pruned));
 }

@@ -220,11 +220,11 @@ fn s7_start_pruner_switches_timer_runs_off_and_on() {
     let job = World::scheduled(world.persisted(20));
     world.ticks(3);
     let status = world.status();
-    assert_eq!((status.enabled, status.pending, status.running), (false, Some(job.clone()), None));
+    assert_eq!((status.settings.pruner_enabled, status.pending, status.running), (false, Some(job.clone()), None));
     assert_eq!(world.count(&txs), 3);
     world.set(Change { pruner_enabled: Some(true), ..Default::default() });
     assert_eq!(world.finish(job.id).counts.records_deleted, 3);
-    assert!(world.status().enabled);
+    assert!(world.status().settings.pruner_enabled);
 }
 
 #[test]
@@ -259,12 +259,12 @@ fn s2_1_5_each_method_requires_its_role_and_a_refused_call_changes_nothing() {
     let rows =
         CompleteBlobDeletions { completed_ids: vec![1], failed_ids: vec![2], max_retries: 3, ..Default::default() };
     let methods = [
-        ("notify_block", Who::Producer, encode_args((7u32, true))),
-        ("notify_block_persisted", Who::Producer, encode_args((8u32,))),
-        ("set_block_assembly_state", Who::Producer, encode_args((UtxoBlockAssemblyState::Running,))),
-        ("prune_utxos", Who::Controller, encode_args((8u32,))),
-        ("set_pruner_settings", Who::Controller, encode_args((off,))),
-        ("set_aside_unmined", Who::Controller, encode_args((1u32,))),
+        ("utxo_notify_block", Who::Producer, encode_args((7u32, true))),
+        ("utxo_notify_block_persisted", Who::Producer, encode_args((8u32,))),
+        ("utxo_set_block_assembly_state", Who::Producer, encode_args((UtxoBlockAssemblyState::Running,))),
+        ("utxo_prune", Who::Controller, encode_args((8u32,))),
+        ("utxo_set_pruner_settings", Who::Controller, encode_args((off,))),
+        ("utxo_set_aside", Who::Controller, encode_args((1u32,))),
         ("retry_blob_deletions", Who::Controller, encode_args((RetryBlobDeletions::Ids(vec![1]),))),
         ("complete_blob_deletions", Who::Archive, encode_args((rows,))),
     ];
@@ -283,7 +283,10 @@ fn s2_1_5_each_method_requires_its_role_and_a_refused_call_changes_nothing() {
     }
     // The methods that change something took effect when a caller with the role called.
     let status = world.status();
-    assert_eq!((status.current_height, status.last_persisted_height, status.enabled), (8, Some(8), false));
+    assert_eq!(
+        (status.current_height, status.last_persisted_height, status.settings.pruner_enabled),
+        (8, Some(8), false)
+    );
     assert_eq!((status.block_assembly, world.last().height), (UtxoBlockAssemblyState::Running, 8));
 }
 
@@ -292,7 +295,11 @@ fn s2_1_6_a_new_canister_waits_for_events() {
     let world = World::as_installed();
     world.ticks(2);
     let status = world.status();
-    assert_eq!((status.enabled, status.ticks, status.next_tick), (true, 0, 0), "no timer runs for nothing");
+    assert_eq!(
+        (status.settings.pruner_enabled, status.ticks, status.next_tick),
+        (true, 0, 0),
+        "no timer runs for nothing"
+    );
     assert_eq!((status.pending, status.running, status.last_job), (None, None, None));
     assert_eq!((status.current_height, status.last_persisted_height, status.last_processed_height), (0, None, 0));
     assert_eq!((status.safe_height, status.unmined_cutoff_height, status.totals), (0, 0, UtxoPruneCounts::default()));

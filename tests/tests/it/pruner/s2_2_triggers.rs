@@ -94,9 +94,10 @@ fn s2_2_height_0_means_none_and_is_refused() {
     let world = World::new();
     let before = world.status();
     let persisted: Result<UtxoNotifyOutcome, UtxoPrunerError> =
-        world.coppice.producer().notify_block_persisted(0u32).answer();
+        world.coppice.producer().utxo_notify_block_persisted(0u32).answer();
     assert_eq!(persisted, Err(UtxoPrunerError::BadHeight(BadHeight::Zero)));
-    let block: Result<UtxoNotifyOutcome, UtxoPrunerError> = world.coppice.producer().notify_block(0u32, true).answer();
+    let block: Result<UtxoNotifyOutcome, UtxoPrunerError> =
+        world.coppice.producer().utxo_notify_block(0u32, true).answer();
     assert_eq!(block, Err(UtxoPrunerError::BadHeight(BadHeight::Zero)));
     assert_eq!(world.status(), before);
 }

@@ -62,7 +62,7 @@ fn pending(world: &World, height: u32) -> Vec<BlobDeletion> {
 }
 
 fn dead(world: &World) -> Vec<BlobDeletion> {
-    let page: BlobDeletionPage = world.coppice.anyone().list_dead_blob_deletions(None, 0u32).answer();
+    let page = world.coppice.dead_rows(None, 0);
     assert_eq!(page.cursor, None);
     page.rows
 }
@@ -280,7 +280,7 @@ fn s2_6_error_rows_that_were_given_up_are_listed_in_pages() {
     complete(&world, &[], &[1, 2, 3, 4, 5], 1);
     let (mut read, mut cursor) = (Vec::new(), None::<u64>);
     for rows in [2, 2, 1] {
-        let page: BlobDeletionPage = world.coppice.anyone().list_dead_blob_deletions(cursor, 2u32).answer();
+        let page = world.coppice.dead_rows(cursor, 2);
         assert_eq!(page.rows.len(), rows);
         read.extend(page.rows);
         cursor = page.cursor;

@@ -69,19 +69,19 @@ impl World {
         self.configure(UtxoSettingsChange { block_height_retention: Some(blocks), ..Default::default() });
     }
 
-    /// `set_pruner_settings`.
+    /// `utxo_set_pruner_settings`.
     pub fn try_set(&self, change: UtxoPrunerSettingsChange) -> Result<UtxoPrunerSettings, UtxoPrunerError> {
-        self.coppice.operator().set_pruner_settings(&change).answer()
+        self.coppice.operator().utxo_set_pruner_settings(&change).answer()
     }
 
-    /// `set_pruner_settings`, which must succeed.
+    /// `utxo_set_pruner_settings`, which must succeed.
     pub fn set(&self, change: UtxoPrunerSettingsChange) -> UtxoPrunerSettings {
         self.try_set(change).unwrap()
     }
 
     /// `get_pruner_settings`.
     pub fn settings(&self) -> UtxoPrunerSettings {
-        self.coppice.anyone().get_pruner_settings().answer()
+        self.coppice.anyone().utxo_get_pruner_status().answer().settings
     }
 
     /// Limits a tick to one record with one input: to preserve its parent, or to delete it.
@@ -89,9 +89,9 @@ impl World {
         self.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(2), ..Default::default() });
     }
 
-    /// `set_block_assembly_state`.
+    /// `utxo_set_block_assembly_state`.
     pub fn assembly(&self, state: UtxoBlockAssemblyState) {
-        self.coppice.producer().set_block_assembly_state(state).answer()
+        self.coppice.producer().utxo_set_block_assembly_state(state).answer()
     }
 
     /// Makes unmined records with spendable outputs.
@@ -166,14 +166,14 @@ impl World {
         (record.delete_at_height, record.preserve_until)
     }
 
-    /// `notify_block_persisted`.
+    /// `utxo_notify_block_persisted`.
     pub fn persisted(&self, height: u32) -> UtxoNotifyOutcome {
-        self.coppice.producer().notify_block_persisted(height).answer().unwrap()
+        self.coppice.producer().utxo_notify_block_persisted(height).answer().unwrap()
     }
 
-    /// `notify_block`.
+    /// `utxo_notify_block`.
     pub fn block(&self, height: u32, mined_set: bool) -> UtxoNotifyOutcome {
-        let reply = self.coppice.producer().notify_block(height, mined_set).try_answer();
+        let reply = self.coppice.producer().utxo_notify_block(height, mined_set).try_answer();
         reply.unwrap().unwrap()
     }
 
@@ -208,14 +208,14 @@ impl World {
         panic!("job {id} does not end: {:?}", self.status());
     }
 
-    /// `prune_utxos`.
+    /// `utxo_prune`.
     pub fn prune_manually(&self, height: u32) -> Result<UtxoPruneJob, UtxoPrunerError> {
-        self.coppice.operator().prune_utxos(height).answer()
+        self.coppice.operator().utxo_prune(height).answer()
     }
 
-    /// `get_pruner_status`.
+    /// `utxo_get_pruner_status`.
     pub fn status(&self) -> UtxoPrunerStatus {
-        self.coppice.anyone().get_pruner_status().answer()
+        self.coppice.anyone().utxo_get_pruner_status().answer()
     }
 
     /// The last job that ended.
@@ -223,9 +223,9 @@ impl World {
         self.status().last_job.expect("a job ended")
     }
 
-    /// `list_prune_jobs`.
+    /// `utxo_list_prune_jobs`.
     pub fn page(&self, cursor: Option<u64>, limit: u32) -> UtxoPruneJobPage {
-        self.coppice.anyone().list_prune_jobs(cursor, limit).answer()
+        self.coppice.anyone().utxo_list_prune_jobs(cursor, limit).answer()
     }
 
     /// All jobs, in the order of the list.

@@ -18,9 +18,9 @@ pub enum Cause {
     Stopped,
     /// The timer.
     Tick,
-    /// An operator's `prune_utxos`: a trigger and a tick.
+    /// An operator's `utxo_prune`: a trigger and a tick.
     Prune,
-    /// An operator's `set_heights` or `cancel_prune_job`.
+    /// An operator's `utxo_set_heights` or `utxo_cancel_prune_job`.
     Repaired,
 }
 
@@ -268,7 +268,7 @@ impl Machine {
             self.settings.cutoff(self.heights.current),
         );
         let shown = (
-            status.enabled,
+            status.settings.pruner_enabled,
             status.block_assembly == UtxoBlockAssemblyState::Running,
             status.current_height,
             status.last_persisted_height.unwrap_or(0),

@@ -55,7 +55,7 @@ impl Machine {
         all
     }
 
-    /// Returns whether a run up to `at` surely skips a kept record, and whether it may skip it. After `set_heights`, a record that would
+    /// Returns whether a run up to `at` surely skips a kept record, and whether it may skip it. After `utxo_set_heights`, a record that would
     /// wait for longer than a newly kept one is examined.
     pub fn waits(&self, kept: &Kept, at: u32) -> (bool, bool) {
         let longest = at.saturating_add(self.settings.utxo.block_height_retention.max(1));

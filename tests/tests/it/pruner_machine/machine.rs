@@ -239,7 +239,7 @@ impl Machine {
                 let current = self.tip.saturating_add_signed(above.into());
                 let persisted = behind.map(|behind| current - u32::from(behind));
                 let processed = persisted.unwrap_or(current).saturating_sub(processed.into());
-                self.set_heights(current, persisted, processed)
+                self.utxo_set_heights(current, persisted, processed)
             }
             Step::Wrong { height, how, ticks } => self.wrong(height, how, ticks),
             Step::Storm(ticks, point) => self.storm(ticks, point),
@@ -322,9 +322,9 @@ impl Machine {
         match setting.change() {
             Change::Pruner(change) => {
                 let set: Result<UtxoPrunerSettings, UtxoPrunerError> =
-                    self.call(Who::Controller, "set_pruner_settings", (change,))?;
+                    self.call(Who::Controller, "utxo_set_pruner_settings", (change,))?;
                 ensure!(set.as_ref() == Ok(&expected.pruner), "{setting:?}: {set:?}");
-                let shown: UtxoPrunerSettings = self.coppice.anyone().get_pruner_settings().answer();
+                let shown: UtxoPrunerSettings = self.coppice.anyone().utxo_get_pruner_status().answer().settings;
                 ensure!(shown == expected.pruner, "the settings are {shown:?}");
             }
             Change::Utxo(change) => {
@@ -350,7 +350,7 @@ impl Machine {
     pub fn assembly(&mut self, running: bool) -> Outcome {
         self.note(format!("the assembly {}", if running { "runs" } else { "stops" }));
         let state = if running { UtxoBlockAssemblyState::Running } else { UtxoBlockAssemblyState::NotRunning };
-        self.call::<()>(Who::Producer, "set_block_assembly_state", (state,))?;
+        self.call::<()>(Who::Producer, "utxo_set_block_assembly_state", (state,))?;
         self.running = running;
         // A stopped run begins anew, even if no tick saw the stop.
         if !running && self.view.as_ref().is_some_and(|view| view.status.running.is_some()) {

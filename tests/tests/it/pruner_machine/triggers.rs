@@ -1,4 +1,4 @@
-//! Notifications, and an operator's `prune_utxos`.
+//! Notifications, and an operator's `utxo_prune`.
 
 use super::Outcome;
 use super::jobs::Cause;
@@ -123,7 +123,7 @@ impl Machine {
         self.note(format!("{who:?} notifies that {height} is persisted"));
         let by = if who == Who::Controller { By::Operator } else { By::Producer };
         let expected = self.expected(height, by, true);
-        let answer = self.call(who, "notify_block_persisted", (height,))?;
+        let answer = self.call(who, "utxo_notify_block_persisted", (height,))?;
         if let Expected::Refused(error) = expected {
             return self.check_refused(answer, error);
         }
@@ -139,7 +139,7 @@ impl Machine {
         self.note(format!("{who:?} notifies block {height}, mined {mined}"));
         let by = if who == Who::Controller { By::Operator } else { By::Producer };
         let expected = self.expected(height, by, false);
-        let answer = self.call(who, "notify_block", (height, mined))?;
+        let answer = self.call(who, "utxo_notify_block", (height, mined))?;
         if let Expected::Refused(error) = expected {
             return self.check_refused(answer, error);
         }
@@ -221,14 +221,14 @@ impl Machine {
     pub fn set_right(&mut self, persisted: u32, processed: u32) -> Outcome {
         let current = self.tip;
         let persisted = (persisted > 0).then(|| persisted.min(current));
-        self.set_heights(current, persisted, processed.min(current))
+        self.utxo_set_heights(current, persisted, processed.min(current))
     }
 
-    /// `set_heights`: forgets notified heights, and the run.
-    pub fn set_heights(&mut self, current: u32, persisted: Option<u32>, processed: u32) -> Outcome {
-        self.note(format!("set_heights({current}, {persisted:?}, {processed})"));
+    /// `utxo_set_heights`: forgets notified heights, and the run.
+    pub fn utxo_set_heights(&mut self, current: u32, persisted: Option<u32>, processed: u32) -> Outcome {
+        self.note(format!("utxo_set_heights({current}, {persisted:?}, {processed})"));
         let arg = UtxoSetHeights { current, persisted, processed };
-        let answer: Result<UtxoHeightsSet, UtxoPrunerError> = self.call(Who::Controller, "set_heights", (arg,))?;
+        let answer: Result<UtxoHeightsSet, UtxoPrunerError> = self.call(Who::Controller, "utxo_set_heights", (arg,))?;
         let bad = [Some(current), persisted, Some(processed)].into_iter().flatten().any(|height| height > MOST);
         let wrong =
             persisted == Some(0) || persisted.is_some_and(|persisted| persisted > current) || processed > current;
@@ -242,7 +242,7 @@ impl Machine {
         self.run = None;
         self.recheck_kept = true;
         self.look(Cause::Repaired)?;
-        let set = answer.map_err(|error| format!("set_heights is refused: {error:?}"))?;
+        let set = answer.map_err(|error| format!("utxo_set_heights is refused: {error:?}"))?;
         let pending = self.view.as_ref().and_then(|view| view.status.pending.clone());
         let due = set.safe_height > processed;
         ensure!(
@@ -256,8 +256,9 @@ impl Machine {
     pub fn cancel(&mut self) -> Outcome {
         let status = &self.view.as_ref().expect("the history has begun").status;
         let id = status.running.as_ref().or(status.pending.as_ref()).map_or(u64::MAX, |job| job.id);
-        self.note(format!("cancel_prune_job({id})"));
-        let answer: Result<UtxoPruneJob, UtxoPrunerError> = self.call(Who::Controller, "cancel_prune_job", (id,))?;
+        self.note(format!("utxo_cancel_prune_job({id})"));
+        let answer: Result<UtxoPruneJob, UtxoPrunerError> =
+            self.call(Who::Controller, "utxo_cancel_prune_job", (id,))?;
         if id == u64::MAX {
             ensure!(answer == Err(UtxoPrunerError::NotOpen), "there is no open job: {answer:?}");
             return self.look(Cause::Nothing);
@@ -271,9 +272,9 @@ impl Machine {
     }
 
     pub fn prune(&mut self, height: u32) -> Outcome {
-        self.note(format!("prune_utxos({height})"));
+        self.note(format!("utxo_prune({height})"));
         let expected = self.expected(height, By::Manual, false);
-        let answer: Result<UtxoPruneJob, UtxoPrunerError> = self.call(Who::Controller, "prune_utxos", (height,))?;
+        let answer: Result<UtxoPruneJob, UtxoPrunerError> = self.call(Who::Controller, "utxo_prune", (height,))?;
         let newest = self.jobs.keys().next_back().copied();
         self.look(Cause::Prune)?;
         match (answer, expected) {
@@ -290,7 +291,7 @@ impl Machine {
                 ensure!(job.height >= height, "expected a run to {height}, and the job is {job:?}");
                 self.check_known(&job)
             }
-            (answer, _) => Err(format!("the answer to prune_utxos({height}) is {answer:?}")),
+            (answer, _) => Err(format!("the answer to utxo_prune({height}) is {answer:?}")),
         }
     }
 }

@@ -80,7 +80,7 @@ impl<'a> Replies<'a> {
         ensure!(pending.is_sorted_by_key(|row| row.delete_at_height), "blobs are not by height: {pending:?}");
         Ok(View {
             records,
-            status: self.ask("get_pruner_status", ())?,
+            status: self.ask("utxo_get_pruner_status", ())?,
             jobs: self.jobs()?,
             pending: pending.into_iter().map(|row| (row.id, row)).collect(),
             dead: self.dead()?,
@@ -92,7 +92,7 @@ impl<'a> Replies<'a> {
     fn jobs(&mut self) -> Outcome<Vec<UtxoPruneJob>> {
         let (mut jobs, mut cursor) = (Vec::new(), None::<u64>);
         loop {
-            let page: UtxoPruneJobPage = self.ask("list_prune_jobs", (cursor, 10u32))?;
+            let page: UtxoPruneJobPage = self.ask("utxo_list_prune_jobs", (cursor, 10u32))?;
             ensure!(page.jobs.len() <= 10, "a page of {} jobs", page.jobs.len());
             jobs.extend(page.jobs);
             cursor = page.cursor;
@@ -105,9 +105,11 @@ impl<'a> Replies<'a> {
     fn dead(&mut self) -> Outcome<BTreeMap<u64, BlobDeletion>> {
         let (mut rows, mut cursor) = (BTreeMap::new(), None::<u64>);
         loop {
-            let page: BlobDeletionPage = self.ask("list_dead_blob_deletions", (cursor, 2u32))?;
+            let state = Some(BlobDeletionState::Dead);
+            let arg = ListBlobDeletions { cursor, limit: 2, state, ..ListBlobDeletions::default() };
+            let page: BlobDeletionList = self.ask("list_blob_deletions", (arg,))?;
             ensure!(page.rows.len() <= 2, "a page of {} rows", page.rows.len());
-            rows.extend(page.rows.into_iter().map(|row| (row.id, row)));
+            rows.extend(page.rows.into_iter().map(|listed| (listed.row.id, listed.row)));
             cursor = page.cursor;
             if cursor.is_none() {
                 return Ok(rows);

@@ -63,7 +63,7 @@ fn prune(world: &World, host: &Host, height: u32) -> u64 {
         if let (1, Some(job)) = (tick, world.status().running) {
             assert_within(host, "ticks before an upgrade", 4_000_000_000);
             world.coppice.upgrade();
-            world.coppice.operator().cancel_prune_job(job.id).answer().unwrap();
+            world.coppice.operator().utxo_cancel_prune_job(job.id).answer().unwrap();
             host.take_executions();
             World::scheduled(world.persisted(height + 1));
         }

@@ -70,7 +70,7 @@ pub enum Kind {
     Notify,
     /// Sets the heights.
     SetHeights,
-    /// `prune_utxos`.
+    /// `utxo_prune`.
     Prune,
     /// Cancels the job that waits or runs.
     Cancel,

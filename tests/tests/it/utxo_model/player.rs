@@ -95,10 +95,10 @@ impl Player {
             max_ops_per_tick: (random.below(2) == 0).then(|| 1 + random.below(6)),
             ..UtxoPrunerSettingsChange::default()
         };
-        coppice.operator().set_pruner_settings(&change).answer().map_err(|error| format!("{error:?}"))?;
+        coppice.operator().utxo_set_pruner_settings(&change).answer().map_err(|error| format!("{error:?}"))?;
         coppice.grant(Who::Alert, Role::Alert);
-        coppice.producer().set_block_assembly_state(UtxoBlockAssemblyState::Running).answer();
-        let status = coppice.anyone().get_pruner_status().answer();
+        coppice.producer().utxo_set_block_assembly_state(UtxoBlockAssemblyState::Running).answer();
+        let status = coppice.anyone().utxo_get_pruner_status().answer();
         Ok(Self {
             store: Store::new(rules),
             coppice,
@@ -187,7 +187,7 @@ impl Player {
 
     fn look(&mut self, may_run: bool) -> Verdict {
         let seen = judge::records(&self.coppice, &self.txs)?;
-        let status = self.coppice.anyone().get_pruner_status().answer();
+        let status = self.coppice.anyone().utxo_get_pruner_status().answer();
         let runs = self.runs(&status)?;
         // Timers that a trap has lost fire after a notification, and their missed firings follow the next calls.
         let has_run = status.ticks != self.status.ticks;
@@ -222,7 +222,7 @@ impl Player {
 
     /// The runs that made progress since the last look, by the jobs that show it.
     fn runs(&mut self, status: &UtxoPrunerStatus) -> Verdict<Vec<Run>> {
-        let mut jobs = self.coppice.anyone().list_prune_jobs(None, 12u32).answer().jobs;
+        let mut jobs = self.coppice.anyone().utxo_list_prune_jobs(None, 12u32).answer().jobs;
         jobs.sort_by_key(|job| job.id);
         let mut runs = Vec::new();
         for job in jobs {
@@ -286,7 +286,7 @@ impl Player {
             self.store.message += 1;
             self.coppice.ic.tick();
             // Most rounds have no message of the pruner; its status shows whether one did.
-            let now = self.coppice.anyone().get_pruner_status().answer();
+            let now = self.coppice.anyone().utxo_get_pruner_status().answer();
             let progress = |status: &UtxoPrunerStatus| {
                 (status.ticks, status.totals, status.running.clone(), status.last_job.clone())
             };

@@ -67,7 +67,7 @@ impl Player {
             Kind::Win => self.win(random),
             Kind::Continue => self.continue_open(random),
             Kind::Notify => self.notify(random),
-            Kind::SetHeights => self.set_heights(random),
+            Kind::SetHeights => self.utxo_set_heights(random),
             Kind::Prune => self.prune(random),
             Kind::Cancel => self.cancel(),
             Kind::Assembly => self.assembly(random),

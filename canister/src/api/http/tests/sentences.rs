@@ -120,7 +120,8 @@ fn sentences_are_grammatical_with_zero_one_and_many() {
         mutate(|state| state.pruner.rolled_back(&state.chain, &state.blobs, many));
         read_all(&format!("{many} faults"), &mut faults);
         mutate(|state| state.acknowledge_faults(many));
-        mutate(|state| state.set_pruning_enabled(false)).unwrap();
+        let off = PrunePolicyArg { pruning_enabled: Some(false), ..PrunePolicyArg::default() };
+        mutate(|state| state.set_prune_policy(&off)).unwrap();
         read_all("the same acknowledged, and pruning is off", &mut faults);
         mutate(|state| state.set_deletions_stopped(true)).unwrap();
         read_all("deletions are stopped", &mut faults);

@@ -54,7 +54,7 @@ fn at_emergency_water_the_reason_that_holds_pruning_back_is_reported() {
     assert_eq!(world.exhausted(), None);
     world.append(1, CLASS as usize - 57, 1);
     assert_eq!(world.exhausted(), Some(HeldBy::PruneLag));
-    world.pruner.set_enabled(false).unwrap();
+    world.pruner.switch(false);
     assert_eq!(world.exhausted(), Some(HeldBy::Disabled));
     let status = world.status();
     assert!(status.need_prune && !status.enabled, "need_prune is independent of enabled");

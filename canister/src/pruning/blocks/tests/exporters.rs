@@ -40,9 +40,9 @@ fn capacity_never_passes_the_guard() {
     world.tick();
     assert_eq!(world.oldest(), 11);
     assert_eq!(world.exhausted(), Some(HeldBy::Exporter("slow".into())));
-    world.pruner.set_enabled(false).unwrap();
+    world.pruner.switch(false);
     assert_eq!(world.exhausted(), Some(HeldBy::Disabled));
-    world.pruner.set_enabled(true).unwrap();
+    world.pruner.switch(true);
     world.constraints.exported = None;
     world.constraints.min_liquid_cycles = u128::MAX;
     assert_eq!(world.exhausted(), Some(HeldBy::LowCycles));
@@ -122,7 +122,7 @@ fn blocks_held_back_above_high_water_are_a_problem_for_every_trigger() {
     let said = world.export_held().unwrap();
     assert!(said.message.ends_with("; no room is left: emergency water is reached"), "{said:?}");
     // Now the switch holds the blocks back, not an exporter.
-    world.pruner.set_enabled(false).unwrap();
+    world.pruner.switch(false);
     assert_eq!(world.problems().iter().map(|found| found.code).collect::<Vec<_>>(), [ProblemCode::PruningOff]);
 }
 

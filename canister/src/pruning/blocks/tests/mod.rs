@@ -10,7 +10,8 @@ use crate::storage::blob::Owner;
 use crate::storage::memory;
 use crate::testing::{block, fresh, id};
 use coppice_interface::{
-    HeldBy, ProblemCode, PrunePolicyArg, PruneProgress, PruneReason, PruneRun, PruneStatus, StopReason, SweepPhase,
+    HeldBy, ProblemCode, PruneError, PrunePolicyArg, PruneProgress, PruneReason, PruneRun, PruneStatus, StopReason,
+    SweepPhase,
 };
 
 mod capacity;
@@ -138,5 +139,13 @@ impl World {
 
     fn called(&mut self) {
         self.pruner.last_call = platform::time_ns();
+    }
+}
+
+impl Pruner {
+    /// Switches pruning on or off by the policy.
+    fn switch(&mut self, pruning_enabled: bool) {
+        let policy = self.policy().cloned().unwrap_or_default();
+        self.set_policy(PrunePolicy { pruning_enabled, ..policy });
     }
 }

@@ -32,7 +32,7 @@ fn plan_predicts_the_next_run() {
     world.append(300, 10, 1);
     let plan = world.plan();
     assert_eq!((plan.reason, plan.retain_min_block), (Some(PruneReason::Retention), 4 * 95 + 300 - 1 - 500));
-    world.pruner.set_enabled(false).unwrap();
+    world.pruner.switch(false);
     assert_eq!(world.plan().held_by, Some(HeldBy::Disabled));
     // Instructions are estimated generously.
     let mut policy = world.pruner.policy().unwrap().clone();
@@ -91,7 +91,7 @@ fn plan_of_a_change_predicts_the_next_run_after_it() {
     }
     assert!(pruned > 10 && idle > 0, "{pruned} blocks, {idle} idle");
     // A change leaves a disabled pruner disabled, and the plan reports that.
-    world.pruner.set_enabled(false).unwrap();
+    world.pruner.switch(false);
     let one = PrunePolicyArg { retain_blocks: Some(1), ..arg() };
     assert_eq!(plan(&world, &one).unwrap().held_by, Some(HeldBy::Disabled));
 }

@@ -32,10 +32,10 @@ fn a_tick_keeps_its_budgets_and_makes_progress_with_the_smallest() {
 fn the_daemon_stays_off_without_a_policy_cycles_or_permission() {
     let mut world = world(PrunePolicyArg { retain_blocks: Some(1), ..policy() });
     world.append(10, 100, 1);
-    world.pruner.set_enabled(false).unwrap();
+    world.pruner.switch(false);
     world.tick();
     assert_eq!(world.oldest(), 0);
-    world.pruner.set_enabled(true).unwrap();
+    world.pruner.switch(true);
     native::with(|world| world.liquid_cycles = 5);
     world.constraints.min_liquid_cycles = 6;
     world.tick();
@@ -67,14 +67,14 @@ fn a_first_policy_switches_the_daemon_on_and_survives_an_upgrade() {
     fresh(CLASS);
     let open = || Pruner::open(Rc::new(memory::region(memory::CELLS))).unwrap();
     let mut pruner = open();
-    assert_eq!(pruner.set_enabled(true), Err(PruneError::NoPolicy));
-    assert!(!pruner.stored.enabled);
+    assert!(!pruner.is_enabled());
     let policy = PrunePolicy { retain_blocks: 7, ..PrunePolicy::default() };
     pruner.set_policy(policy.clone());
-    assert!(pruner.stored.enabled);
-    pruner.set_enabled(false).unwrap();
+    assert!(pruner.is_enabled());
+    let policy = PrunePolicy { pruning_enabled: false, ..policy };
+    pruner.set_policy(policy.clone());
     pruner.set_policy(PrunePolicy { retain_blocks: 8, ..policy.clone() });
-    assert!(!pruner.stored.enabled, "a later policy leaves the switch alone");
+    assert!(!pruner.is_enabled());
     drop(pruner);
     let pruner = open();
     assert_eq!(pruner.policy(), Some(&PrunePolicy { retain_blocks: 8, ..policy }));
@@ -137,9 +137,9 @@ fn switching_pruning_off_ends_the_run() {
     world.append(30, 1_000, 1);
     world.tick();
     assert_eq!((world.status().running, world.status().runs), (true, 1));
-    world.pruner.set_enabled(false).unwrap();
+    world.pruner.switch(false);
     assert!(!world.status().running);
-    world.pruner.set_enabled(true).unwrap();
+    world.pruner.switch(true);
     world.tick();
     assert_eq!((world.status().running, world.status().runs), (true, 2));
     world.hold_at(0);

@@ -44,12 +44,12 @@ impl State {
                 let utxo = self.settings.utxo.clone();
                 reply(Ok::<_, ConfigError>(Config { utxo, ..Config::default() }))
             }
-            "set_pruner_settings" => {
+            "utxo_set_pruner_settings" => {
                 let (change,): (UtxoPrunerSettingsChange,) = args(arg);
                 self.set(Change::Pruner(change));
                 reply(Ok::<_, UtxoPrunerError>(self.settings.pruner.clone()))
             }
-            "set_block_assembly_state" => {
+            "utxo_set_block_assembly_state" => {
                 let (state,): (UtxoBlockAssemblyState,) = args(arg);
                 self.running = state == UtxoBlockAssemblyState::Running;
                 // A stopped run begins anew.
@@ -58,23 +58,23 @@ impl State {
                 }
                 reply(())
             }
-            "notify_block_persisted" => {
+            "utxo_notify_block_persisted" => {
                 let (height,) = args(arg);
                 reply(self.raised(height, true).map(|()| self.persisted(height)))
             }
-            "notify_block" => {
+            "utxo_notify_block" => {
                 let (height, mined) = args(arg);
                 reply(self.raised(height, false).map(|()| self.block(height, mined)))
             }
-            "prune_utxos" => {
+            "utxo_prune" => {
                 let (height,) = args(arg);
                 reply(self.checked(height).and_then(|()| self.prune(height)))
             }
-            "set_heights" => {
+            "utxo_set_heights" => {
                 let (heights,): (UtxoSetHeights,) = args(arg);
-                reply(self.set_heights(heights))
+                reply(self.utxo_set_heights(heights))
             }
-            "cancel_prune_job" => {
+            "utxo_cancel_prune_job" => {
                 let (id,): (u64,) = args(arg);
                 reply(self.cancel(id))
             }
@@ -169,9 +169,8 @@ impl State {
     pub fn query(&self, method: &str, arg: &[u8]) -> Vec<u8> {
         match method {
             "utxo_get" => self.get(arg),
-            "get_pruner_settings" => reply(&self.settings.pruner),
-            "get_pruner_status" => reply(self.status()),
-            "list_prune_jobs" => {
+            "utxo_get_pruner_status" => reply(self.status()),
+            "utxo_list_prune_jobs" => {
                 let (cursor, limit): (Option<u64>, u32) = args(arg);
                 let (jobs, cursor) = page(self.listed(), cursor, limit);
                 reply(UtxoPruneJobPage { jobs, cursor })
@@ -184,11 +183,13 @@ impl State {
                 rows.truncate(if limit == 0 { 100 } else { limit as usize });
                 reply(rows)
             }
-            "list_dead_blob_deletions" => {
-                let (cursor, limit): (Option<u64>, u32) = args(arg);
+            "list_blob_deletions" => {
+                let (arg,): (ListBlobDeletions,) = args(arg);
+                assert_eq!(arg.state, Some(BlobDeletionState::Dead), "the machine lists dead-letter rows");
                 let rows = self.rows.values().filter(|(_, dead)| *dead).map(|(row, _)| row.clone()).collect();
-                let (rows, cursor) = page(rows, cursor, limit);
-                reply(BlobDeletionPage { rows, cursor })
+                let (rows, cursor) = page(rows, arg.cursor, arg.limit);
+                let listed = |row| ListedBlobDeletion { row, state: BlobDeletionState::Dead, until: None };
+                reply(BlobDeletionList { rows: rows.into_iter().map(listed).collect(), cursor })
             }
             "get_storage_status" => reply(self.storage()),
             other => panic!("the machine asks {other}"),
@@ -292,7 +293,7 @@ impl State {
     fn status(&self) -> UtxoPrunerStatus {
         let rows = |dead: bool| self.rows.values().filter(|(_, is)| *is == dead).count() as u64;
         UtxoPrunerStatus {
-            enabled: self.settings.pruner.pruner_enabled,
+            settings: self.settings.pruner.clone(),
             block_assembly: match self.running {
                 true => UtxoBlockAssemblyState::Running,
                 false => UtxoBlockAssemblyState::NotRunning,
@@ -345,6 +346,7 @@ impl State {
             key_entries: 0,
             blocks: 0,
             utxo,
+            block: None,
         }
     }
 }

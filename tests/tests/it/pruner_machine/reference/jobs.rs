@@ -104,7 +104,7 @@ impl State {
         Ok(())
     }
 
-    pub fn set_heights(&mut self, heights: UtxoSetHeights) -> Result<UtxoHeightsSet, UtxoPrunerError> {
+    pub fn utxo_set_heights(&mut self, heights: UtxoSetHeights) -> Result<UtxoHeightsSet, UtxoPrunerError> {
         let UtxoSetHeights { current, persisted, processed } = heights;
         let most = u32::MAX / 2;
         if current > most

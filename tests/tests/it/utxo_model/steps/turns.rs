@@ -17,9 +17,9 @@ impl Player {
         let answer = self.call(|coppice| {
             let producer = coppice.producer();
             if persisted {
-                producer.notify_block_persisted(height).try_answer()
+                producer.utxo_notify_block_persisted(height).try_answer()
             } else {
-                producer.notify_block(height, mined_set).try_answer()
+                producer.utxo_notify_block(height, mined_set).try_answer()
             }
         })?;
         let Some(answer) = answer else { return Ok(()) };
@@ -31,13 +31,13 @@ impl Player {
         self.judge_run()
     }
 
-    pub(super) fn set_heights(&mut self, random: &mut Random) -> Verdict {
+    pub(super) fn utxo_set_heights(&mut self, random: &mut Random) -> Verdict {
         let current = self.tip.saturating_sub(random.below(8) as u32).max(1);
         let persisted = (random.below(3) == 0).then(|| current.saturating_sub(random.below(5) as u32).max(1));
         let processed = persisted.unwrap_or(current).saturating_sub(random.below(10) as u32);
         let heights = UtxoSetHeights { current, persisted, processed };
-        self.note(format!("  set_heights {heights:?}"));
-        let Some(answer) = self.call(|coppice| coppice.operator().set_heights(&heights).try_answer())? else {
+        self.note(format!("  utxo_set_heights {heights:?}"));
+        let Some(answer) = self.call(|coppice| coppice.operator().utxo_set_heights(&heights).try_answer())? else {
             return Ok(());
         };
         let set = answer.map_err(|error| format!("{heights:?} is refused: {error:?}"))?;
@@ -55,9 +55,9 @@ impl Player {
             2 => self.store.current.saturating_sub(random.below(8) as u32),
             _ => self.store.current,
         };
-        self.note(format!("  prune_utxos {height}"));
+        self.note(format!("  utxo_prune {height}"));
         let assembly = self.status().block_assembly;
-        let Some(answer) = self.call(|coppice| coppice.operator().prune_utxos(height).try_answer())? else {
+        let Some(answer) = self.call(|coppice| coppice.operator().utxo_prune(height).try_answer())? else {
             return Ok(());
         };
         let current = self.store.current;
@@ -79,8 +79,8 @@ impl Player {
     pub(super) fn cancel(&mut self) -> Verdict {
         let open = self.status().running.as_ref().or(self.status().pending.as_ref()).map(|job| job.id);
         let id = open.unwrap_or(1);
-        self.note(format!("  cancel_prune_job {id}"));
-        let Some(answer) = self.call(|coppice| coppice.operator().cancel_prune_job(id).try_answer())? else {
+        self.note(format!("  utxo_cancel_prune_job {id}"));
+        let Some(answer) = self.call(|coppice| coppice.operator().utxo_cancel_prune_job(id).try_answer())? else {
             return Ok(());
         };
         match (open, answer) {
@@ -94,8 +94,8 @@ impl Player {
     pub(super) fn assembly(&mut self, random: &mut Random) -> Verdict {
         let running = random.below(3) > 0;
         let state = if running { UtxoBlockAssemblyState::Running } else { UtxoBlockAssemblyState::NotRunning };
-        self.note(format!("  set_block_assembly_state {state:?}"));
-        self.call(|coppice| coppice.producer().set_block_assembly_state(state).try_answer())?;
+        self.note(format!("  utxo_set_block_assembly_state {state:?}"));
+        self.call(|coppice| coppice.producer().utxo_set_block_assembly_state(state).try_answer())?;
         self.judge_run()
     }
 
@@ -129,7 +129,7 @@ impl Player {
             job_timeout: timeout,
             ..UtxoPrunerSettingsChange::default()
         };
-        let answer = self.call(|coppice| coppice.operator().set_pruner_settings(&change).try_answer())?;
+        let answer = self.call(|coppice| coppice.operator().utxo_set_pruner_settings(&change).try_answer())?;
         answer.transpose().map_err(|error| format!("{error:?}"))?;
         self.judge_run()
     }
@@ -158,11 +158,11 @@ impl Player {
     pub fn end(&mut self) -> Verdict {
         self.trap = None;
         self.note("the end".into());
-        self.coppice.producer().set_block_assembly_state(UtxoBlockAssemblyState::Running).answer();
+        self.coppice.producer().utxo_set_block_assembly_state(UtxoBlockAssemblyState::Running).answer();
         self.set_pace(50, None)?;
         self.tip = self.tip.max(self.store.current) + 12;
         let height = self.tip;
-        let answer = self.call(|coppice| coppice.producer().notify_block_persisted(height).try_answer())?;
+        let answer = self.call(|coppice| coppice.producer().utxo_notify_block_persisted(height).try_answer())?;
         answer.transpose().map_err(|error| format!("{error:?}"))?;
         self.store.current = self.store.current.max(height);
         self.store.persisted = self.store.persisted.max(Some(height));
@@ -178,7 +178,8 @@ impl Player {
                 if !self.has_trapped() {
                     return Err("a timer is overdue, and nothing has trapped".into());
                 }
-                let answer = self.call(|coppice| coppice.producer().notify_block_persisted(height).try_answer())?;
+                let answer =
+                    self.call(|coppice| coppice.producer().utxo_notify_block_persisted(height).try_answer())?;
                 answer.transpose().map_err(|error| format!("{error:?}"))?;
                 self.judge_run()?;
             }
