@@ -51,7 +51,7 @@ pub enum BadHeight {
     },
 }
 
-/// An argument, or a setting, whose value makes no sense.
+/// An argument, or a setting, with an invalid value.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
 #[error("{field}: {why}")]
