@@ -99,7 +99,7 @@ pub struct BlockId {
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
 pub enum AppendError {
-    /// Another block with this number is kept; for a reorg, roll back first and then append.
+    /// The number belongs to another block, which is kept; for a reorg, roll back first and then append.
     #[error("a block with another hash has this number: roll back before appending it")]
     Conflict,
     /// The number is too high.

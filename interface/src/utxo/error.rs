@@ -19,7 +19,7 @@ pub enum UtxoCreateError {
     /// The record is being deleted, and its external blob still exists. Or the blob that a new record names is
     /// scheduled for deletion.
     BeingDeleted,
-    /// Another record names the external blob.
+    /// The external blob is named by another record.
     BlobTaken,
     /// The record was pruned: an output that the transaction spends names the transaction as a deleted spender. Or it
     /// may have been pruned: all its blocks are at or below `pruned_height`, none of its parents has a record, and the
@@ -111,7 +111,7 @@ pub enum UtxoSpendError {
     },
     /// The spender spent this output before, and was pruned since: it is not accepted again.
     InvalidSpend,
-    /// Another transaction, or another input of this one, spends the output.
+    /// The output is spent by another transaction, or by another input of this one.
     Spent {
         /// The spender that holds the output.
         by: Spender,
@@ -151,7 +151,7 @@ pub enum UtxoError {
         /// The stored hash of the output.
         stored: UtxoHash,
     },
-    /// Another transaction, or another input of this one, spends the output.
+    /// The output is spent by another transaction, or by another input of this one.
     Spent {
         /// The spender that holds the output.
         by: Spender,
@@ -212,7 +212,7 @@ pub enum UtxoRefusal {
     /// scheduled for deletion.
     #[error("the record or its blob is being deleted: try again later")]
     BeingDeleted,
-    /// Another record names the external blob.
+    /// The external blob is named by another record.
     #[error("another record names the external blob")]
     BlobTaken,
     /// The record was pruned: an output that the transaction spends names the transaction as a deleted spender. Or it
@@ -253,7 +253,7 @@ pub enum UtxoRefusal {
     /// The spender spent this output before, and was pruned since: it is not accepted again.
     #[error("the spender was pruned and cannot spend again")]
     InvalidSpend,
-    /// Another transaction, or another input of this one, spends the output.
+    /// The output is spent by another transaction, or by another input of this one.
     #[error("the output is spent by another input")]
     Spent {
         /// The spender that holds the output.
