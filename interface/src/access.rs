@@ -2,7 +2,7 @@
 
 use crate::Role;
 
-/// The ingress filter begins a refusal with this where the sender's message bucket is empty: the same message may pass later.
+/// Prefix of the ingress filter's refusal if the sender's message bucket is empty: the same message may pass later.
 pub const RATE_LIMITED: &str = "rate limited: ";
 /// Roles whose messages are not limited, because payload must not wait.
 pub const FEEDERS: &[Role] = &[Role::Producer, Role::BlockProducer, Role::UtxoFeeder];

@@ -114,7 +114,7 @@ pub enum AppendError {
         /// The head's hash.
         expected: BlockHash,
     },
-    /// The number was pruned.
+    /// The block with this number was pruned.
     #[error("the number was pruned; the oldest kept block is {first_available}")]
     Pruned {
         /// The number of the oldest kept block.

@@ -148,8 +148,8 @@ macro_rules! methods {
             /// continues the work. Callable by: `Operator`.
             update prune_now(max_ops: u64) -> PruneRun, or PruneError: OPERATORS, 30;
             /// Acknowledges the first `up_to` faults; if these are all faults, work that was set aside is tried again.
-            /// Returns the number of acknowledged faults; 0 and a repeated call change nothing. Callable by:
-            /// `Operator`.
+            /// Returns the number of acknowledged faults, which never falls. A repeated call acknowledges nothing more.
+            /// Callable by: `Operator`.
             update acknowledge_faults(up_to: u64) -> u64: OPERATORS, 30;
             /// Returns what the next run would do, why, and what holds pruning back, under the policy in force or with
             /// these changes of it. The call prunes nothing. Callable by: anyone.
@@ -247,13 +247,14 @@ macro_rules! methods {
         }
         records {
             /// Reports that blocks up to this height are persisted, and schedules the pruning of due records. A feeder
-            /// may raise the height as far as `max_height_jump` and `heights_per_day` allow. 0 is refused. Repeating a
-            /// height returns its outcome. Callable by: `Producer`, `UtxoFeeder`.
+            /// may raise the height as far as `max_height_jump` and `heights_per_day` allow, or without limit if it is
+            /// also an operator. 0 is refused. Repeating a height returns its outcome. Callable by: `Producer`,
+            /// `UtxoFeeder`.
             update notify_block_persisted(height: u32) -> UtxoNotifyOutcome, or UtxoPrunerError: UTXO_FEEDERS, 22;
             /// Reports that a block of this height was validated, and whether its transactions are marked as mined. A
-            /// feeder may raise the height as far as `max_height_jump` and `heights_per_day` allow. 0 is refused. The
-            /// call schedules pruning as long as no block was ever persisted. Repeating a height returns its outcome.
-            /// Callable by: `Producer`, `UtxoFeeder`.
+            /// feeder may raise the height as far as `max_height_jump` and `heights_per_day` allow, or without limit if
+            /// it is also an operator. 0 is refused. The call schedules pruning as long as no block was ever persisted.
+            /// Repeating a height returns its outcome. Callable by: `Producer`, `UtxoFeeder`.
             update notify_block(height: u32, mined_set: bool)
                 -> UtxoNotifyOutcome, or UtxoPrunerError: UTXO_FEEDERS, 26;
             /// Reports whether the block assembly runs: records are pruned only while it runs. Repeating the call
@@ -265,9 +266,9 @@ macro_rules! methods {
             /// `Operator`.
             update prune_utxos(height: u32) -> UtxoPruneJob, or UtxoPrunerError: OPERATORS, 22;
             /// Sets the heights by which records are pruned, up or down. A height of 0 means that no height was
-            /// notified, or pruned, yet. Afterwards feeders may raise heights by `max_height_jump` again. Jobs that
-            /// wait or run are cancelled, and a job is made for due records; a repeated call does both again. Callable
-            /// by: `Operator`.
+            /// notified, or pruned, yet. Afterwards feeders may raise heights by `max_height_jump` again. Waiting and
+            /// running jobs are cancelled, and a job is created if the heights make records due; a repeated call does
+            /// both again. Callable by: `Operator`.
             update set_heights(heights: UtxoSetHeights) -> UtxoHeightsSet, or UtxoPrunerError: OPERATORS, 84;
             /// Cancels the waiting or running job with this number. A second call returns `NotOpen`. Callable by:
             /// `Operator`.
@@ -309,9 +310,9 @@ macro_rules! methods {
             /// letters that are `remaining`. Callable by: `Operator`.
             update retry_blob_deletions(arg: RetryBlobDeletions)
                 -> RetriedBlobDeletions, or BlobDeletionError: OPERATORS, 160_122;
-            /// Ends the live leases of a principal, and returns their number. Their rows wait again after a quarter of
-            /// the lease's time, the longest that a request for a blob may take. `revoke_role` does the same for a blob
-            /// worker. A repeated call returns 0. Callable by: `Operator`.
+            /// Ends the live leases of a principal, and returns their number. Their rows wait again after at most a
+            /// quarter of the lease's time, the longest that a request for a blob may take. `revoke_role` does the same
+            /// for a blob worker. A repeated call returns 0. Callable by: `Operator`.
             update end_blob_deletion_leases(holder: Principal) -> u64: OPERATORS, 76;
             /// Schedules the deletion of a blob that no record names. An existing row keeps its number, gets the
             /// height, and is tried from the start, even if it was leased; a repeated call does this again. Callable
@@ -325,8 +326,8 @@ macro_rules! methods {
             /// there are more pages while there is a cursor. Callable by: anyone.
             query list_blob_deletions(arg: ListBlobDeletions) -> BlobDeletionList: ANYONE, 294;
             /// Removes a row from the queue, with the record that waits for it, and returns whether the row is gone.
-            /// `false`: there is no such row, its height is above `up_to_height`, or it became a dead letter because
-            /// its record could not be removed. A repeated call returns `false`. Callable by: `BlobWorker`.
+            /// `false`: there is no such row, its height is above `up_to_height`, or it is a dead letter that stays
+            /// because its record could not be removed. A repeated call returns `false`. Callable by: `BlobWorker`.
             update remove_blob_deletion(id: u64, up_to_height: Option<u32>)
                 -> bool, or BlobDeletionError: BLOB_WORKERS, 46;
             /// Counts a failure of a row that is not leased, and makes it a dead letter at `max_retries`; a

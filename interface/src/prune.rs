@@ -301,7 +301,7 @@ pub struct PruneBacklog {
     pub held_since: Option<u64>,
     /// The most index entries that may be stale.
     pub debt: u64,
-    /// The moment since which ticks have ended with work left, in Unix seconds; `null` if the last tick left no work.
+    /// The moment since which ticks have ended with work left, in Unix seconds; `null` if the last tick left none.
     pub behind_since: Option<u64>,
     /// The number of blocks pruned an hour, over the last ten minutes or so, or since the canister was started if that
     /// is shorter.

@@ -33,7 +33,7 @@ pub const SLICE: u64 = 12_500;
 pub enum Segment {
     /// Opaque bytes.
     Body,
-    /// One receipt a transaction.
+    /// One receipt for each transaction.
     Receipts,
     /// Transaction ids and secondary keys.
     Index,

@@ -112,7 +112,8 @@ pub enum UtxoJobTrigger {
     Block,
     /// `prune_utxos` created the job.
     Manual,
-    /// A job for the same height timed out, or was ended because the block assembly stopped.
+    /// A job for the same height timed out, or was ended because the block assembly or deletions stopped. A job of
+    /// `prune_utxos` keeps its trigger.
     Resumed,
     /// The job was due when another job completed, or when an operator set the heights, because blocks were persisted
     /// in the meantime.
@@ -129,9 +130,10 @@ pub enum UtxoJobState {
     Running,
     /// The job is done.
     Completed,
-    /// The job ended before it was done.
+    /// The job timed out, trapped, or could not preserve a parent.
     Failed,
-    /// The job was cancelled: before it began, a job for a higher height replaced it, or the block assembly stopped.
+    /// The job was cancelled by a call, replaced by a job for a higher height before it began, or ended because the
+    /// block assembly or deletions stopped.
     Cancelled,
 }
 

@@ -51,7 +51,7 @@ pub struct UtxoRecord {
     pub extra_pages_cursor: Option<u32>,
     /// Outputs that were reassigned, by ascending number.
     pub spendable_in: Vec<SpendableIn>,
-    /// An output is frozen.
+    /// At least one output is frozen.
     pub frozen: bool,
     /// The outputs cannot be spent yet.
     pub locked: bool,
