@@ -89,10 +89,12 @@ pub fn read(root: &Path) -> Result<BTreeMap<String, Words>, String> {
                 if !name.starts_with('.') && name != "target" && name != "node_modules" {
                     folders.push(path);
                 }
-            } else if let Some(kind) = Kind::of(&path) {
+                continue;
+            }
+            let below = path.strip_prefix(root).unwrap_or(&path);
+            if let Some(kind) = Kind::of(below) {
                 let text = std::fs::read_to_string(&path).map_err(|why| format!("{}: {why}", path.display()))?;
-                let below = path.strip_prefix(root).unwrap_or(&path).display().to_string();
-                words.insert(below, Words::of(kind, &text));
+                words.insert(below.display().to_string(), Words::of(kind, &text));
             }
         }
     }
