@@ -53,7 +53,7 @@ classes! {
         Reorg: Self::Conflict | Self::WrongParent { .. } | Self::Gap { .. },
         => NoMemory | UploadOpen
     }
-    // Of an upload as a whole, as `send_block` does it: an expired upload is begun again.
+    // A retry repeats the whole upload, as `send_block` does: an expired upload is begun again.
     UploadError {
         Again: Self::NoUpload | Self::OtherUpload { .. } | Self::Incomplete { .. } | Self::Aborting,
         => Append | UploadOpen
@@ -84,7 +84,7 @@ classes! {
         AfterPruning: Self::BeingDeleted | Self::ExternalFull { .. } | Self::TooManyRows { .. },
         => NoMemory
     }
-    // Of an upload as a whole, as `upload_transaction` does it: an expired upload is begun again.
+    // A retry repeats the whole upload, as `upload_transaction` does: an expired upload is begun again.
     TransactionUploadError {
         Again: Self::NoUpload | Self::OtherUpload { .. } | Self::TooMany { .. },
         => Refused

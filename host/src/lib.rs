@@ -11,7 +11,7 @@
 //! back to. Stable memory is a sparse table of pages with an undo log. Messages wait in one queue and are executed one at a time: either as
 //! fast as the caller asks, or in rounds, which model how long a client waits when there is more work than fits a second.
 //!
-//! # What differs from the platform
+//! # Differences from the platform
 //! - `memory.grow`, `table.grow`, `data.drop` and `elem.drop` cost 255 instructions, not 300. Printed bytes, including a trap's message,
 //!   cost 1 instruction each; the platform charges about 50 as long as its log has room.
 //! - A heap page is charged if its content changed. The platform detects changes by page faults, and sometimes charges for a page that was

@@ -4,8 +4,8 @@ use candid::{CandidType, Principal};
 use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
 
-/// Calls of one caller through one method as an operator or an admin within an hour: those that changed something, or
-/// those that changed nothing. A text that is too long is cut, and ends in `…`.
+/// Calls by which one caller, as an operator or an admin, used one method within an hour: those that changed something,
+/// or those that changed nothing. A text that is too long is cut, and ends with `…`.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct AuditEntry {
@@ -19,14 +19,14 @@ pub struct AuditEntry {
     pub calls: u64,
     /// The principal that made the calls.
     pub caller: Principal,
-    /// The method that was called; `canister_post_upgrade` where an upgrade brought settings.
+    /// The method that was called; `canister_post_upgrade` if an upgrade changed settings.
     pub method: String,
     /// The argument of the last call; at most 512 bytes.
     pub argument: String,
-    /// The state before the first call, of what the calls changed: `name = value`, with `; ` between. Empty where the
-    /// calls were refused or changed nothing.
+    /// The state before the first call, of the fields that the calls changed: `name = value`, separated by `; `. Empty
+    /// if the calls were refused or changed nothing.
     pub before: String,
-    /// The state after the last call, of what the calls changed.
+    /// The state after the last call, of the fields that the calls changed.
     pub after: String,
     /// The answer to the last call: `Ok`, or the error; at most 384 bytes.
     pub result: String,
@@ -36,8 +36,8 @@ pub struct AuditEntry {
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct AuditPage {
-    /// The entries, the newest first. Calls may still be added to an entry until an hour after its first call.
+    /// The entries, newest first. An entry may still count more calls until an hour after its first call.
     pub entries: Vec<AuditEntry>,
-    /// The cursor with which older entries are asked for; none where these are the oldest.
+    /// The cursor for older entries; `null` if there are none.
     pub cursor: Option<u64>,
 }

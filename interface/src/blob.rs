@@ -1,4 +1,4 @@
-//! What a blob is called: its pointer and its owner.
+//! Pointer and owner of a blob.
 
 use candid::CandidType;
 use coppice_macros::native_docs;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Bytes of a slot, by size class.
 pub const SIZE_CLASSES: [u32; 7] = [64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20];
 
-/// Where a blob lies, and which of the allocations that were ever there is meant.
+/// Place of a blob: its slot, and the allocation of that slot.
 #[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BlobPtr {
@@ -17,12 +17,12 @@ pub struct BlobPtr {
     pub len: u32,
     /// Bytes of the slot, one of the seven size classes.
     pub class: u32,
-    /// The allocation of the slot that is meant, from 1. A reused slot has a higher one, so an old pointer is recognised.
+    /// The allocation of the slot, from 1. A reused slot has a higher number, so that an old pointer is recognised.
     #[serde(rename = "gen")]
     pub generation: u32,
 }
 
-/// The owner of a blob. Kept bytes are counted by owner, so that block pruning is never driven by data that it cannot
+/// Owner of a blob. Kept bytes are counted by owner, so that block pruning is never caused by data that it cannot
 /// remove (`docs/design.md` 2.1).
 #[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
@@ -36,17 +36,17 @@ pub enum Owner {
 }
 
 impl Owner {
-    /// How many there are.
+    /// Number of owners.
     pub const COUNT: usize = 3;
-    /// All of them, in the order in which they are stored.
+    /// All owners, in the order in which they are stored.
     pub const ALL: [Self; Self::COUNT] = [Self::Chain, Self::Upload, Self::External];
 
-    /// The owner with this index, as it is stored.
+    /// Returns the owner with this stored index.
     pub fn from_index(index: u8) -> Option<Self> {
         Self::ALL.get(usize::from(index)).copied()
     }
 
-    /// The index under which it is stored.
+    /// Returns the index under which the owner is stored.
     pub fn index(self) -> usize {
         self as usize
     }

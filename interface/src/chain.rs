@@ -8,85 +8,84 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use thiserror::Error;
 
-/// A whole block, as `append_block` takes it.
+/// A whole block: the argument of `append_block`.
 #[native_docs]
 #[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct AppendBlock {
-    /// The block's number: one above the head's; any number for the first block.
+    /// The block's number: the head's number plus one; any number for the first block.
     pub number: u64,
     /// The block's hash: opaque, 1 to 32 bytes.
     pub hash: BlockHash,
-    /// The hash of the block before, which is the head; not checked for the first block.
+    /// The parent block's hash: the head's hash; not checked for the first block.
     pub parent_hash: BlockHash,
-    /// The block's time as the chain says, in Unix seconds.
+    /// The block's time as its producer declared it, in Unix seconds.
     pub timestamp: u64,
     /// The body segment: opaque bytes.
     pub body: ByteBuf,
     /// The receipts segment: empty, or u32 n ‖ n × u32 end offset ‖ bytes, all little-endian. n is the number of
-    /// transactions; the end offset of a receipt counts from the start of `bytes`, where the first receipt begins and each
-    /// begins where the one before ends.
+    /// transactions. Each end offset counts from the start of `bytes`; receipts follow each other without gaps.
     pub receipts: ByteBuf,
-    /// The index segment: empty, or u32 n ‖ n × 32-byte transaction id ‖ u32 m ‖ m × (u32 transaction ‖ u16 length ‖ key),
-    /// all little-endian. `transaction` is a position among the n ids, from 0; a key has 64 bytes at most.
+    /// The index segment: empty, or u32 n ‖ n × 32-byte transaction id ‖ u32 m ‖ m × (u32 transaction ‖ u16 length ‖
+    /// key), all little-endian. `transaction` is a position among the n ids, from 0; a key has at most 64 bytes.
     pub index: ByteBuf,
-    /// The SHA-256 of each segment. Checked where the setting `verify_segments` is on, and stored and exported in any case.
+    /// The SHA-256 of each segment: checked if the setting `verify_segments` is on, and always stored and exported.
     pub sha256: BySegment<ByteBuf>,
 }
 
-/// A block that comes in chunks, because it is longer than an ingress message.
+/// A block that is uploaded in chunks, because it is longer than an ingress message.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BeginBlock {
-    /// The block's number: one above the head's; any number for the first block.
+    /// The block's number: the head's number plus one; any number for the first block.
     pub number: u64,
     /// The block's hash: opaque, 1 to 32 bytes.
     pub hash: BlockHash,
-    /// The hash of the block before, which is the head; not checked for the first block.
+    /// The parent block's hash: the head's hash; not checked for the first block.
     pub parent_hash: BlockHash,
-    /// The block's time as the chain says, in Unix seconds.
+    /// The block's time as its producer declared it, in Unix seconds.
     pub timestamp: u64,
-    /// The bytes of each segment.
+    /// The length of each segment, in bytes.
     pub lengths: BySegment<u64>,
     /// The SHA-256 of each segment.
     pub sha256: BySegment<ByteBuf>,
-    /// Bytes of each chunk but the last: from 1 to 1 MiB, and so many that there are 16,384 chunks at most. Chunks cut
-    /// body ‖ receipts ‖ index as one run of bytes.
+    /// Bytes of each chunk except the last: from 1 to 1 MiB, and large enough for at most 16,384 chunks. Chunks cut
+    /// body ‖ receipts ‖ index as one sequence of bytes.
     pub chunk_size: u32,
 }
 
-/// A chunk of the block upload that is open.
+/// A chunk of the open block upload.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct PutBlockChunk {
-    /// The number of the block that is uploaded.
+    /// The number of the uploaded block.
     pub number: u64,
-    /// The chunk's number, from 0; chunks come in any order.
+    /// The chunk's number, from 0; chunks may arrive in any order.
     pub chunk: u32,
-    /// The chunk's bytes: `chunk_size` of them; the last chunk has the rest.
+    /// The chunk's bytes: `chunk_size` bytes, or the rest for the last chunk.
     pub bytes: ByteBuf,
 }
 
-/// The block upload that is open.
+/// The open block upload.
 #[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct OpenBlock {
-    /// The number of the block that is uploaded.
+    /// The number of the uploaded block.
     pub number: u64,
-    /// How many chunks there are, and how many are still to come.
+    /// The number of chunks, and of missing chunks.
     pub progress: UploadProgress,
 }
 
-/// How far an upload is.
+/// Progress of an upload.
 #[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UploadProgress {
-    /// The number of chunks in all.
+    /// The number of all chunks.
     pub chunks: u32,
-    /// The number of chunks that are still to come.
+    /// The number of missing chunks.
     pub missing: u32,
 }
 
-/// A block, by its number and hash: what `commit_block` takes.
+/// A block, by its number and hash: the argument of `commit_block`.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BlockId {
@@ -96,17 +95,17 @@ pub struct BlockId {
     pub hash: BlockHash,
 }
 
-/// Why a block was not appended. Nothing has changed.
+/// The reason why a block was not appended. Nothing has changed.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
 pub enum AppendError {
-    /// The number is that of another block, which is kept; a reorg is a rollback and new appends.
+    /// The number belongs to another block, which is kept; for a reorg, roll back first and then append.
     #[error("a block with another hash has this number: roll back before appending it")]
     Conflict,
     /// The number is too high.
     #[error("the number is too high: the next block is {expected}")]
     Gap {
-        /// The number that comes next.
+        /// The number of the next block.
         expected: u64,
     },
     /// The parent is not the head.
@@ -115,28 +114,28 @@ pub enum AppendError {
         /// The head's hash.
         expected: BlockHash,
     },
-    /// The number was pruned.
+    /// The block with this number was pruned.
     #[error("the number was pruned; the oldest kept block is {first_available}")]
     Pruned {
-        /// The oldest block that is kept.
+        /// The number of the oldest kept block.
         first_available: u64,
     },
-    /// A part of the block is longer than allowed, or has more items.
+    /// A part of the block is too long, or has too many items.
     #[error("too large: {what}; at most {limit}")]
     TooLarge {
         /// The name of the part that is too large.
         what: String,
-        /// The most that is allowed, in what `what` says: bytes of a block, segment, hash or chunk; the number of
+        /// The bound that was exceeded, in the unit of `what`: bytes of a block, segment, hash or chunk; the number of
         /// chunks, or of transactions and keys; the block's number itself.
         limit: u64,
     },
-    /// A segment is not encoded as it should be, or is not what its SHA-256 says; also where a SHA-256 does not have 32
-    /// bytes, the block's hash is empty, or the `chunk_size` of an upload is 0.
+    /// The encoding of a segment is invalid, or its SHA-256 does not match. Also: a SHA-256 does not have 32 bytes, the
+    /// block's hash is empty, or the `chunk_size` of an upload is 0.
     #[error("segment {segment} is wrong at byte {at}: {why}")]
     BadEncoding {
-        /// The segment: 0 body, 1 receipts, 2 index; 0 where the hash or `chunk_size` is at fault.
+        /// The segment: 0 body, 1 receipts, 2 index; 0 if the error is in the hash or `chunk_size`.
         segment: u8,
-        /// The first byte that is wrong, counted from the segment's start.
+        /// The first invalid byte, counted from the segment's start.
         at: u64,
         /// The reason as a sentence.
         why: String,
@@ -144,28 +143,28 @@ pub enum AppendError {
     /// Kept bytes have reached emergency water.
     #[error("the chain has reached the emergency mark: {held_by}")]
     CapacityExhausted {
-        /// The reason why pruning does not make room.
+        /// The reason why pruning does not free space.
         held_by: HeldBy,
     },
     /// Memory was refused.
     #[error(transparent)]
     NoMemory(#[from] NoMemory),
-    /// An upload of a block is open; one that was aborted stays open until ticks have undone it.
+    /// A block upload is open; after an abort it stays open until ticks have undone it.
     #[error(transparent)]
     UploadOpen(#[from] UploadOpen),
-    /// A rollback is under way, which ticks bring to its end: try again, or call `rollback_to` once more to go on with it.
+    /// A rollback is in progress, and ticks will finish it: try again later, or continue it with `rollback_to`.
     #[error("a rollback to block {to} is under way: try again")]
     RollbackUnderway {
-        /// The block that will be the head.
+        /// The number of the block that will be the head.
         to: u64,
     },
-    /// The chain was reset, and ticks still clear what it kept: try again.
+    /// The chain was reset, and ticks are still clearing the old blocks: try again later.
     #[error("a reset is under way ({left} blocks and blobs are left): try again")]
     ResetUnderway {
-        /// Blocks and blobs that are left.
+        /// The number of blocks and blobs that are left to clear.
         left: u64,
     },
-    /// A reason that this version does not name.
+    /// A reason that this version does not know.
     #[error("{message}")]
     Other {
         /// The reason as a stable word.
@@ -175,76 +174,77 @@ pub enum AppendError {
     },
 }
 
-/// How far a commit came.
+/// Progress of a commit.
 #[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum Commit {
     /// The block is the head, or was kept already.
     Done,
-    /// The block is too large for one message: call again with the same argument. It is not there until it is done.
+    /// The block is too large for one message: repeat the call with the same argument. Until `Done`, reads do not find
+    /// the block.
     HasMore {
-        /// The number of transactions and keys of the block that are entered; 0 while its segments are still compared with
-        /// their SHA-256.
+        /// The number of the block's transactions and keys that are entered; 0 while segments are compared with their
+        /// SHA-256.
         entered: u64,
-        /// The number of transactions and keys that the block has.
+        /// The number of the block's transactions and keys.
         of: u64,
     },
 }
 
-/// Why a step of an upload was refused. Nothing has changed.
+/// The reason why a step of an upload was refused. Nothing has changed.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
 pub enum UploadError {
-    /// No upload is open (it may have expired).
+    /// No upload is open. The upload may have expired.
     #[error("no upload is open; it may have expired: begin again")]
     NoUpload,
-    /// An upload of a block is open; one that was aborted stays open until ticks have undone it.
+    /// A block upload is open; after an abort it stays open until ticks have undone it.
     #[error(transparent)]
     UploadOpen(#[from] UploadOpen),
-    /// The open upload is of another block.
+    /// The open upload belongs to another block.
     #[error("the open upload is of another block, {number}")]
     OtherUpload {
-        /// The number of the block that is uploaded.
+        /// The number of the uploaded block.
         number: u64,
-        /// The hash of the block that is uploaded.
+        /// The hash of the uploaded block.
         hash: BlockHash,
     },
     /// The upload has no chunk with this number.
     #[error("the upload has only {chunks} chunks")]
     ChunkOutOfRange {
-        /// The number of chunks that it has.
+        /// The number of the upload's chunks.
         chunks: u32,
     },
-    /// The chunk does not have as many bytes as it must.
+    /// The chunk has the wrong length.
     #[error("the chunk must have {expected} bytes")]
     WrongLength {
-        /// The number of bytes that the chunk must have.
+        /// The required length of the chunk, in bytes.
         expected: u32,
     },
-    /// The chunk is there already, with other bytes.
+    /// The chunk was stored already, with other bytes.
     #[error("the chunk is there already, with other bytes")]
     ChunkMismatch,
-    /// Chunks are still to come.
+    /// Chunks are missing.
     #[error("{missing} chunks are missing, the first is {first}")]
     Incomplete {
-        /// The number of chunks that are still to come.
+        /// The number of missing chunks.
         missing: u32,
-        /// The first chunk that is still to come.
+        /// The first missing chunk.
         first: u32,
     },
-    /// The block itself is not acceptable.
+    /// The block itself was refused.
     #[error(transparent)]
     Append(AppendError),
-    /// The reserved range cannot be read or written; the upload must be aborted.
+    /// The memory reserved for the upload cannot be read or written; abort the upload.
     #[error("the upload cannot be read: abort it ({why})")]
     Corrupt {
         /// The reason as a sentence.
         why: String,
     },
-    /// The upload was aborted, or has expired in the middle of its commit, and is being undone; then it is open no more.
+    /// The upload was aborted, or expired during its commit, and is being undone; afterwards no upload is open.
     #[error("the upload is being undone: try again")]
     Aborting,
-    /// A reason that this version does not name.
+    /// A reason that this version does not know.
     #[error("{message}")]
     Other {
         /// The reason as a stable word.
@@ -260,7 +260,7 @@ impl From<AppendError> for UploadError {
     }
 }
 
-/// What is known of a block beside its payload.
+/// Data of a block besides its payload.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BlockHeader {
@@ -268,19 +268,19 @@ pub struct BlockHeader {
     pub number: u64,
     /// The block's hash.
     pub hash: BlockHash,
-    /// The hash of the block before.
+    /// The parent block's hash.
     pub parent_hash: BlockHash,
-    /// The block's time as the chain says, in Unix seconds.
+    /// The block's time as its producer declared it, in Unix seconds.
     pub timestamp: u64,
-    /// `min(now, max(previous, timestamp))` at append, in Unix seconds: the time that retention goes by.
+    /// `min(now, max(previous, timestamp))` at append, in Unix seconds: the time by which age retention is computed.
     pub monotonic_timestamp: u64,
     /// The number of transactions in the block.
     pub transactions: u32,
     /// The number of secondary keys in the block.
     pub keys: u32,
-    /// The bytes of each segment.
+    /// The length of each segment, in bytes.
     pub lengths: BySegment<u64>,
-    /// The SHA-256 of each segment, as the producer declared them.
+    /// The SHA-256 of each segment, as the producer declared it.
     pub sha256: BySegment<ByteBuf>,
 }
 
@@ -288,9 +288,9 @@ pub struct BlockHeader {
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct HeaderPage {
-    /// The headers of consecutive blocks, the oldest first: at most 1,000, which have less than 1 MiB.
+    /// The headers of consecutive blocks, oldest first: at most 1,000, with less than 1 MiB in all.
     pub headers: Vec<BlockHeader>,
-    /// The block with which the next page begins; none where this page reaches `to` or the head.
+    /// The first block of the next page; `null` if this page reaches `to` or the head.
     pub next: Option<u64>,
 }
 
@@ -298,7 +298,7 @@ pub struct HeaderPage {
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct Block {
-    /// All that is known of the block beside its payload.
+    /// The block's data besides its payload.
     pub header: BlockHeader,
     /// The body segment.
     pub body: ByteBuf,
@@ -308,7 +308,7 @@ pub struct Block {
     pub index: ByteBuf,
 }
 
-/// Why something cannot be read.
+/// The reason why something cannot be read.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
 pub enum ReadError {
@@ -318,24 +318,24 @@ pub enum ReadError {
     /// The block was pruned.
     #[error("the block was pruned; the oldest kept block is {first_available}")]
     Pruned {
-        /// The oldest block that is kept.
+        /// The number of the oldest kept block.
         first_available: u64,
     },
-    /// The answer would be longer than a reply may be; `read_segment` gives it in parts.
+    /// The answer would be longer than a reply; `read_segment` returns it in parts.
     #[error("the answer would have {size} bytes, and a reply has at most {limit}: read it in parts with read_segment")]
     TooLarge {
-        /// The bytes that the answer would have.
+        /// The length of the answer, in bytes.
         size: u64,
-        /// The most bytes that a reply may have.
+        /// The length of the longest reply, in bytes.
         limit: u64,
     },
-    /// A block has no segment with this number: 0 is the body, 1 the receipts, 2 the index.
+    /// A block has no segment with this number: the segments are 0 body, 1 receipts, 2 index.
     #[error("there is no such segment: 0 is the body, 1 the receipts, 2 the index")]
     NoSuchSegment,
-    /// The offset lies behind the segment's end.
+    /// The offset is after the segment's end.
     #[error("the offset is after the end: the segment has {length} bytes")]
     OutOfRange {
-        /// The bytes that the segment has.
+        /// The length of the segment, in bytes.
         length: u64,
     },
     /// The block's header, or a blob of its payload, cannot be read.
@@ -344,7 +344,7 @@ pub enum ReadError {
         /// The reason as a sentence.
         why: String,
     },
-    /// A reason that this version does not name.
+    /// A reason that this version does not know.
     #[error("{message}")]
     Other {
         /// The reason as a stable word.
@@ -358,13 +358,13 @@ pub enum ReadError {
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct SegmentPart {
-    /// The bytes from the offset that was asked for; at most as many as a reply may have.
+    /// The bytes from the requested offset on; at most as many as a reply holds.
     pub bytes: ByteBuf,
-    /// The bytes that the whole segment has.
+    /// The length of the whole segment, in bytes.
     pub total: u64,
 }
 
-/// Where a transaction is.
+/// Block and position of a transaction.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct TransactionLocation {
@@ -380,25 +380,26 @@ pub struct TransactionLocation {
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct Receipt {
-    /// The block and the position of the transaction that the receipt is of.
+    /// Block and position of the receipt's transaction.
     pub location: TransactionLocation,
     /// The receipt's bytes.
     pub bytes: ByteBuf,
 }
 
-/// Where a block's payload lies.
+/// The place of a block's payload in stable memory.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BlockStorage {
     /// Bytes from the log's start to the block's first byte.
     pub log_offset: u64,
-    /// The bytes of each segment; the segments lie one after the other.
+    /// The length of each segment, in bytes; the segments follow each other.
     pub lengths: BySegment<u64>,
-    /// The log's blobs that the block touches, in order. Neighbours may share the first and the last.
+    /// The blobs of the log that contain the block, in order. The first and the last blob may also contain neighbouring
+    /// blocks.
     pub blobs: Vec<BlobPtr>,
 }
 
-/// Why nothing was rolled back.
+/// The reason why nothing was rolled back.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
 pub enum RollbackError {
@@ -411,28 +412,28 @@ pub enum RollbackError {
         /// The head's number.
         head: u64,
     },
-    /// The block was pruned, so nothing could stand on it.
+    /// The block was pruned, so it cannot become the head.
     #[error("the block was pruned; the oldest kept block is {first_available}")]
     Pruned {
-        /// The oldest block that is kept.
+        /// The number of the oldest kept block.
         first_available: u64,
     },
-    /// Only an admin may roll back as deep (`max_rollback_blocks`).
+    /// Only an admin may roll back this far (`max_rollback_blocks`).
     #[error("only an admin may roll back below block {lowest} (max_rollback_blocks)")]
     TooDeep {
         /// The lowest block that a producer may make the head.
         lowest: u64,
     },
-    /// An upload of a block is open; one that was aborted stays open until ticks have undone it.
+    /// A block upload is open; after an abort it stays open until ticks have undone it.
     #[error(transparent)]
     UploadOpen(#[from] UploadOpen),
-    /// A rollback that goes deeper is under way.
+    /// A rollback to a lower block is in progress.
     #[error("a deeper rollback, to block {to}, is under way: try again")]
     RollbackUnderway {
-        /// The block that it makes the head.
+        /// The number of the block that will be the head.
         to: u64,
     },
-    /// A reason that this version does not name.
+    /// A reason that this version does not know.
     #[error("{message}")]
     Other {
         /// The reason as a stable word.
@@ -442,62 +443,62 @@ pub enum RollbackError {
     },
 }
 
-/// How far a rollback came.
+/// Progress of a rollback.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct Rollback {
-    /// The number of the block that is the head now.
+    /// The number of the head after this call.
     pub head: u64,
-    /// The number of blocks that this call took out.
+    /// The number of blocks that this call removed.
     pub removed: u64,
-    /// Work is left: call again, or let ticks go on with it.
+    /// Work is left: repeat the call, or wait for ticks to finish.
     pub has_more: bool,
 }
 
-/// Empties the chain, which may then begin at any number.
+/// Argument of `reset_chain`, which empties the chain. Afterwards the chain may start at any number.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ResetChain {
-    /// The head's hash, so that nobody resets another chain than the one in mind. Where the head's header cannot be
-    /// decoded, nobody knows the hash, and it is empty here and in `WrongHash`.
+    /// The head's hash, which protects against resetting the wrong chain. If the head's header cannot be decoded, the
+    /// hash is unknown: it is empty here and in `WrongHash`.
     pub head_hash: BlockHash,
-    /// True where the chain is to go though an exporter has not acknowledged all blocks, which are lost to it then.
+    /// Resets the chain even if an exporter has not acknowledged all blocks. The exporter then loses these blocks.
     pub drop_unexported: bool,
 }
 
-/// What a reset did.
+/// Outcome of a reset.
 #[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ChainReset {
     /// The number of blocks that were kept.
     pub blocks: u64,
-    /// The number of blocks and blobs that ticks have still to clear before a block can be appended.
+    /// The number of blocks and blobs that ticks must clear before a block can be appended.
     pub left: u64,
 }
 
-/// Why the chain was not reset. Nothing has changed.
+/// The reason why the chain was not reset. Nothing has changed.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
 pub enum ResetError {
     /// There are no blocks.
     #[error("there are no blocks")]
     Empty,
-    /// The head is another block.
+    /// The head has another hash.
     #[error("the head has another hash")]
     WrongHash {
         /// The hash of the head.
         expected: BlockHash,
     },
-    /// An upload of a block is open; one that was aborted stays open until ticks have undone it.
+    /// A block upload is open; after an abort it stays open until ticks have undone it.
     #[error(transparent)]
     UploadOpen(#[from] UploadOpen),
-    /// A rollback is under way.
+    /// A rollback is in progress.
     #[error("a rollback to block {to} is under way: try again")]
     RollbackUnderway {
-        /// The block that it makes the head.
+        /// The number of the block that will be the head.
         to: u64,
     },
-    /// An exporter has not acknowledged all blocks: say `drop_unexported = true`.
+    /// An exporter has not acknowledged all blocks: set `drop_unexported = true` to reset anyway.
     #[error(
         "the exporter {exporter} has acknowledged only blocks before {exported_before_block}: wait, or set drop_unexported"
     )]
@@ -507,7 +508,7 @@ pub enum ResetError {
         /// The number below which the exporter has acknowledged all blocks.
         exported_before_block: u64,
     },
-    /// A reason that this version does not name.
+    /// A reason that this version does not know.
     #[error("{message}")]
     Other {
         /// The reason as a stable word.

@@ -1,4 +1,4 @@
-//! The queue of blobs outside the canister that are to be deleted (`blob-deletion-api.md`).
+//! Deletion queue of external blobs (`blob-deletion-api.md`).
 
 use super::{Metric, StoreType};
 use crate::Txid;
@@ -9,10 +9,11 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use thiserror::Error;
 
-/// Blocks below the chain's height, or the persister's where one runs, up to which workers delete blobs if they are not told another number.
+/// Default of a worker's safety window: workers delete blobs up to this number of blocks below the chain's height, or
+/// below the persisted height if the block persister runs.
 pub const BLOB_SAFETY_WINDOW: u32 = 10;
 
-/// A blob that is to be deleted. (key, file type, store) is unique.
+/// A row of the deletion queue: an external blob that must be deleted. (key, file type, store) is unique.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BlobDeletion {
@@ -20,21 +21,21 @@ pub struct BlobDeletion {
     pub id: u64,
     /// The blob's key.
     pub blob_key: ByteBuf,
-    /// The kind of file: `tx`, `outputs`, or what was scheduled by hand.
+    /// The kind of file: `tx`, `outputs`, or the kind given to `schedule_blob_deletion`.
     pub file_type: String,
-    /// The store that has the blob.
+    /// The store that contains the blob.
     pub store_type: StoreType,
     /// The height from which on the blob may be deleted.
     pub delete_at_height: u32,
-    /// The number of times that deleting the blob has failed.
+    /// The number of failed attempts to delete the blob.
     pub retry_count: u32,
-    /// The moment at which deleting the blob failed last, in Unix nanoseconds; none where it never did.
+    /// The moment of the last failed attempt, in Unix nanoseconds; `null` if no attempt failed.
     pub last_retry_at: Option<u64>,
-    /// The UTXO record that goes with the blob; none where no record does.
+    /// The UTXO record that is removed together with the blob; `null` if there is none.
     pub txid: Option<Txid>,
 }
 
-/// The name of a blob outside.
+/// The name of an external blob.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BlobName {
@@ -42,11 +43,11 @@ pub struct BlobName {
     pub blob_key: ByteBuf,
     /// The kind of file, 1 to 32 bytes.
     pub file_type: String,
-    /// The store that has the blob.
+    /// The store that contains the blob.
     pub store_type: StoreType,
 }
 
-/// A blob that is to be deleted, and from which height on.
+/// A blob to delete, and its height.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ScheduleBlobDeletion {
@@ -56,86 +57,87 @@ pub struct ScheduleBlobDeletion {
     pub delete_at_height: u32,
 }
 
-/// What scheduling came to. A row that was there already keeps its number, gets the height, and is tried from the start.
+/// Outcome of scheduling. An existing row keeps its number, gets the height, and is tried from the start.
 #[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ScheduledBlobDeletion {
     /// The row's number.
     pub id: u64,
-    /// The row was under a live lease, and has left it: somebody may be deleting the blob this moment.
+    /// The row was under a live lease, and has left it: a worker may be deleting the blob right now.
     pub was_leased: bool,
 }
 
-/// The place of a row in the queue. A row has one place only.
+/// The state of a row. A row has one state at a time.
 #[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
 pub enum BlobDeletionState {
-    /// A live UTXO record names the blob: the row is not to be deleted yet.
+    /// A live UTXO record names the blob, so the row must not be deleted yet.
     Held,
-    /// The row waits until its height has come and somebody takes it.
+    /// The row waits until its height has come and a worker leases it.
     Waiting,
-    /// Somebody has leased the row.
+    /// A worker has leased the row.
     Leased,
-    /// Deleting the blob has failed under a lease; the row waits again from some moment on.
+    /// An attempt under a lease has failed; the row waits again after a delay.
     BackingOff,
     /// The row was given up: a dead letter.
     Dead,
 }
 
 impl BlobDeletionState {
-    /// All of them, by their number.
+    /// All states, by their number.
     pub const ALL: [Self; 5] = [Self::Held, Self::Waiting, Self::Leased, Self::BackingOff, Self::Dead];
 }
 
-/// The rows that are listed, by number. What is left out does not matter.
+/// A filter for rows, which are listed by number. An absent field does not restrict the rows.
 #[native_docs]
 #[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ListBlobDeletions {
-    /// The cursor of the page before; none for the first page.
+    /// The cursor of the previous page; `null` for the first page.
     pub cursor: Option<u64>,
-    /// The most rows of the page, and 1,000; 0: 100.
+    /// The most rows of the page, at most 1,000; 0: 100.
     pub limit: u32,
-    /// The lowest height of a row that is listed.
+    /// The lowest height of listed rows.
     pub min_height: Option<u32>,
-    /// The highest height of a row that is listed.
+    /// The highest height of listed rows.
     pub max_height: Option<u32>,
-    /// The store of the rows that are listed.
+    /// The store of listed rows.
     pub store_type: Option<StoreType>,
-    /// The state of the rows that are listed.
+    /// The state of listed rows.
     pub state: Option<BlobDeletionState>,
 }
 
-/// A row, and where it stands.
+/// A row, and its state.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ListedBlobDeletion {
     /// The row.
     pub row: BlobDeletion,
-    /// The row's place in the queue.
+    /// The row's state.
     pub state: BlobDeletionState,
-    /// The moment at which the row's lease expires, or the row waits again, in Unix nanoseconds; none in other states.
+    /// The moment at which the row's lease expires, or at which its delay ends, in Unix nanoseconds; `null` in other
+    /// states.
     pub until: Option<u64>,
 }
 
-/// A page of rows with their states, as `list_blob_deletions` answers it. A call looks at 10,000 rows at most: a page
-/// may be short, or empty, and there is more while there is a cursor.
+/// A page of rows with their states, from `list_blob_deletions`. A call looks at no more than 10,000 rows: a page may
+/// be short or empty, and there are more pages while there is a cursor.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BlobDeletionList {
     /// The rows.
     pub rows: Vec<ListedBlobDeletion>,
-    /// The cursor with which the next page is asked for; none at the end.
+    /// The cursor of the next page; `null` at the end.
     pub cursor: Option<u64>,
 }
 
-/// What a failure came to.
+/// Outcome of a reported failure.
 #[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BlobDeletionRetry {
-    /// Deleting the blob has failed as often as it may, and the row is a dead letter now. `remove_blob_deletion` removes it
-    /// where no UTXO record waits for it.
+    /// The attempts have reached their maximum, and the row is a dead letter now. `remove_blob_deletion` removes it if
+    /// no UTXO record waits for it.
     pub should_remove: bool,
-    /// How often deleting the blob has failed.
+    /// The number of failed attempts to delete the blob.
     pub retry_count: u32,
 }
 
@@ -145,7 +147,7 @@ pub struct BlobDeletionRetry {
 pub struct BlobSelector {
     /// The store of the rows.
     pub store_type: StoreType,
-    /// The file type of the rows; none: any.
+    /// The file type of the rows; `null`: any.
     pub file_type: Option<String>,
 }
 
@@ -153,72 +155,76 @@ pub struct BlobSelector {
 #[native_docs]
 #[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct AcquireBlobDeletions {
-    /// The height that has come: rows of a higher one are not leased. It does not count where there is a `safety_window`.
+    /// The height up to which rows are leased. Ignored if there is a `safety_window`.
     pub height: u32,
     /// The most rows of the lease; 0: 100. More than 1,000 are refused as `TooMany`.
     pub limit: u32,
-    /// Seconds until the lease expires; 0: 300; 43,200 at most.
+    /// Seconds until the lease expires, at most 43,200; 0: 300.
     pub lock_timeout_secs: u64,
-    /// The stores of the rows that are leased; empty: all stores.
+    /// The stores of the leased rows; empty: all stores.
     pub store_types: Vec<StoreType>,
-    /// Names the call, 1 to 64 bytes: the same caller with the same name gets the same lease again while it is live, should an answer
-    /// be lost; `Completed` or `Expired` while it is among the last 256 that ended. None: each call makes a lease.
+    /// A name for the call, 1 to 64 bytes, for retries after a lost reply: the same caller with the same name gets the
+    /// same lease again while it is live; `Completed` or `Expired` while the lease is among the last 256 that ended.
+    /// `null`: each call makes a lease.
     pub request: Option<ByteBuf>,
-    /// The rows that the worker can serve, 64 selectors at most: others are not leased. None: all rows of `store_types`.
+    /// The rows that the worker can handle, at most 64 selectors: other rows are not leased. `null`: all rows of
+    /// `store_types`.
     pub selectors: Option<Vec<BlobSelector>>,
-    /// Blocks below the chain's height, or the persister's where one runs, up to which rows are leased. While that height is at
-    /// most the window nothing is. None: `height` counts.
+    /// Rows are leased up to this number of blocks below the chain's height, or below the persisted height if the block
+    /// persister runs. While that height is not above the window, no row is leased. `null`: `height` is used.
     pub safety_window: Option<u32>,
 }
 
-/// Rows that nobody else is given until the lease ends. By height, and then by number.
+/// A set of rows that no other worker gets until the lease ends. Rows are ordered by height, then by number.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BlobDeletionLease {
-    /// The secret that the lease's holder shows to complete or to extend it.
+    /// The secret with which the lease's holder completes or extends it.
     pub token: ByteBuf,
     /// The moment at which the lease expires, in Unix nanoseconds.
     pub expires_at: u64,
     /// The height for which the lease was acquired.
     pub height: u32,
-    /// The rows that are leased.
+    /// The leased rows.
     pub rows: Vec<BlobDeletion>,
 }
 
-/// What a worker did of what it had leased.
+/// A worker's report on its lease.
 #[native_docs]
 #[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct CompleteBlobDeletionBatch {
     /// The lease's token.
     pub token: ByteBuf,
-    /// Rows whose blob is gone, or was not there.
+    /// Rows whose blob was deleted, or did not exist.
     pub completed_ids: Vec<u64>,
-    /// Rows whose blob could not be deleted. A row counts in the first list that names it; one in none waits again at once.
+    /// Rows whose blob could not be deleted. A row counts only in the first list that names it; a row in none waits
+    /// again at once.
     pub failed_ids: Vec<u64>,
-    /// How often deleting a blob may fail; 0 and 1: once. The setting `least_retries` counts where it is larger.
+    /// The number of failed attempts after which a row is given up; 0 and 1: one attempt. The setting `least_retries`
+    /// is used if it is larger.
     pub max_retries: u32,
-    /// Rows whose blob a store was asked to delete without answering: they stay leased until the lease expires, as the blob may still
-    /// go. None: there are none.
+    /// Rows whose store was asked to delete the blob but did not answer: they stay leased until the lease expires,
+    /// because the request may still be executed. `null`: no such rows.
     pub unknown_ids: Option<Vec<u64>>,
-    /// The outcome for the rows of the lease that no list names. None: they wait again at once.
+    /// The outcome for rows of the lease that no list names. `null`: they wait again at once.
     pub rest: Option<BlobDeletionRest>,
 }
 
-/// The outcome for the rows of a lease that no list names.
+/// The outcome for rows of a lease that no list names.
 #[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum BlobDeletionRest {
-    /// The blobs of these rows are gone, or were not there.
+    /// The blobs of these rows were deleted, or did not exist.
     Completed,
 }
 
-/// A lease, as an operator sees it.
+/// A lease, as operators see it.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BlobLeaseStatus {
     /// The lease's number, from 1.
     pub number: u64,
-    /// The principal that has the lease.
+    /// The principal that holds the lease.
     pub holder: Principal,
     /// The moment at which the lease was acquired, in Unix nanoseconds.
     pub acquired_at: u64,
@@ -226,15 +232,16 @@ pub struct BlobLeaseStatus {
     pub expires_at: u64,
     /// The height for which the lease was acquired.
     pub height: u32,
-    /// The number of rows that the lease has.
+    /// The number of rows under the lease.
     pub rows: u32,
-    /// The lease is over, and its rows are on their way back.
+    /// The lease is over, and its rows are returning to the queue.
     pub over: bool,
-    /// The lease has ended, and rows stay under it until it expires, because a request for their blobs may still be under way.
+    /// The lease has ended, and rows stay under it until it expires, because a request for their blobs may still be
+    /// running.
     pub ended: bool,
 }
 
-/// Rows of a store.
+/// Numbers of rows of a store.
 #[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct StoreDeletions {
@@ -244,33 +251,34 @@ pub struct StoreDeletions {
     pub held: u64,
     /// The number of rows that wait.
     pub waiting: u64,
-    /// The number of rows under a lease.
+    /// The number of leased rows.
     pub leased: u64,
-    /// The number of rows that wait for a moment, as deleting their blob has failed.
+    /// The number of rows that wait for the delay after a failed attempt.
     pub backing_off: u64,
-    /// The number of rows that were given up.
+    /// The number of dead letters.
     pub dead: u64,
-    /// The lowest height among the rows that wait; none where no row waits.
+    /// The lowest height of the waiting rows; `null` if no row waits.
     pub oldest_due: Option<u32>,
 }
 
-/// Everything that an operator needs to see of the queue.
+/// Status of the deletion queue.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, CandidType, Serialize, Deserialize)]
 pub struct BlobDeletionStatus {
-    /// The moment at which deletions were stopped (`set_deletions_stopped`), in Unix nanoseconds; none where they are not.
+    /// The moment at which deletions were stopped (`set_deletions_stopped`), in Unix nanoseconds; `null` if they are
+    /// not stopped.
     pub deletions_stopped_since: Option<u64>,
-    /// The rows by store.
+    /// Numbers of rows, by store.
     pub stores: Vec<StoreDeletions>,
     /// The number of all rows.
     pub rows: u64,
-    /// The number of rows above which no new ones come in: the setting `max_deletion_rows`.
+    /// The number of rows above which new rows are refused: the setting `max_deletion_rows`.
     pub max_rows: u64,
-    /// The lowest height among the rows that wait; none where no row waits.
+    /// The lowest height of the waiting rows; `null` if no row waits.
     pub oldest_due: Option<u32>,
-    /// The leases, the oldest first.
+    /// The leases, oldest first.
     pub leases: Vec<BlobLeaseStatus>,
-    /// Figures for a monitor: counts and durations, each by its name and labels.
+    /// Metrics: counts and durations, each with a name and labels.
     pub metrics: Vec<Metric>,
 }
 
@@ -278,14 +286,15 @@ pub struct BlobDeletionStatus {
 #[native_docs]
 #[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct CompleteBlobDeletions {
-    /// Rows whose blob is gone, or was not there.
+    /// Rows whose blob was deleted, or did not exist.
     pub completed_ids: Vec<u64>,
     /// Rows whose blob could not be deleted. A row in both lists is completed.
     pub failed_ids: Vec<u64>,
-    /// How often deleting a blob may fail; 0 and 1: once. The setting `least_retries` counts where it is larger.
+    /// The number of failed attempts after which a row is given up; 0 and 1: one attempt. The setting `least_retries`
+    /// is used if it is larger.
     pub max_retries: u32,
-    /// The height up to which the worker has looked: rows of a higher one, which were scheduled anew, are left alone and
-    /// `skipped`. None: any.
+    /// The height up to which the worker selected rows: rows above it, which were scheduled anew, are unchanged and
+    /// `skipped`. `null`: any height.
     pub up_to_height: Option<u32>,
 }
 
@@ -294,32 +303,32 @@ pub struct CompleteBlobDeletions {
 #[native_docs]
 #[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct CompletedBlobDeletions {
-    /// The number of rows that are not pending any more: completed, given up at `max_retries`, or given up because
-    /// their UTXO record made difficulties.
+    /// The number of rows that are no longer pending: completed, given up at `max_retries`, or given up because their
+    /// UTXO record could not be removed.
     pub removed: u64,
-    /// The number of rows that are to be tried again.
+    /// The number of rows that will be tried again.
     pub retries_incremented: u64,
-    /// The number of rows, among `removed`, that were given up: `list_blob_deletions` lists them.
+    /// The number of dead letters among `removed`: `list_blob_deletions` lists them.
     pub dead: u64,
-    /// The count of numbers at the end, of the completed ones, the failed ones, those not known and then the rest of the lease,
-    /// for which the message had no room. Without a lease they are to be sent again, and those before them are not, as a failure
-    /// would count twice. With a lease all is sent again as it was: the lease is live until nothing remains.
+    /// The count of numbers for which the message had no room, from the end of the sequence completed, failed, unknown,
+    /// rest of the lease. Without a lease, send only these again, because a repeated failure would count twice. With a
+    /// lease, send the whole report again: the lease is live until nothing remains.
     pub remaining: u64,
-    /// The numbers of rows that were done before: those that were given out once and no longer exist and, with a lease, those
-    /// whose last failure was under it.
+    /// The numbers of rows that were handled before: rows that no longer exist and, with a lease, rows whose last
+    /// failure was under it.
     pub already: Vec<u64>,
-    /// The numbers of all else that was left alone: rows under a live lease, or not under this one; rows above `up_to_height`;
-    /// dead letters that failed again; numbers that were never given out.
+    /// The numbers of all other unchanged rows: rows under a live lease, or not under this lease; rows above
+    /// `up_to_height`; dead letters that failed again; numbers that no row ever had.
     pub skipped: Vec<u64>,
 }
 
-/// The dead letters that are to be tried again.
+/// The dead letters to try again.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum RetryBlobDeletions {
-    /// Rows with these numbers, 10,000 at most.
+    /// Rows with these numbers, at most 10,000.
     Ids(Vec<u64>),
-    /// All of a store.
+    /// All dead letters of a store.
     StoreType(StoreType),
 }
 
@@ -329,24 +338,24 @@ pub enum RetryBlobDeletions {
 pub struct RetriedBlobDeletions {
     /// The number of rows that wait again, from the start.
     pub retried: u64,
-    /// The count of numbers at the end, or of the store's dead letters, for which the message had no room: the call is to be
-    /// repeated for them.
+    /// The count of numbers, or of the store's dead letters, for which the message had no room, from the end of the
+    /// list: repeat the call for them.
     pub remaining: u64,
-    /// The numbers of rows that are no dead letters.
+    /// The numbers of rows that are not dead letters.
     pub skipped: Vec<u64>,
 }
 
-/// Why something was refused. Nothing has changed.
+/// The reason why a call was refused. Nothing has changed.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
 pub enum BlobDeletionError {
     /// There is no row with this number.
     #[error("there is no such row")]
     NotFound,
-    /// The row is under a live lease: its holder has the say.
+    /// The row is under a live lease: only its holder may report on it.
     #[error("the row is leased")]
     Leased,
-    /// The blob is that of a UTXO record, and goes with it.
+    /// A UTXO record names the blob, which is deleted together with the record.
     #[error("the blob belongs to a UTXO record and is deleted with it")]
     HoldsRecord,
     /// A name or a token is empty.
@@ -355,52 +364,52 @@ pub enum BlobDeletionError {
         /// The name of the field that is empty.
         what: String,
     },
-    /// A field is longer, or later, than it may be.
+    /// A field is longer, or higher, than allowed.
     #[error("{what} is too large: at most {limit}")]
     TooLarge {
         /// The name of the field.
         what: String,
-        /// The most that it may be.
+        /// The most that is allowed.
         limit: u64,
     },
-    /// More rows or selectors than one call takes; of `schedule_blob_deletion`, more pairs of a store type and a file type
-    /// than the queue keeps apart at a time.
+    /// More rows or selectors than one call accepts; for `schedule_blob_deletion`, more pairs of a store type and a
+    /// file type than the queue can distinguish at a time.
     #[error("too many: at most {limit} in one call")]
     TooMany {
-        /// The most that there may be.
+        /// The most that is allowed.
         limit: u64,
     },
-    /// There are as many leases as there may be, or the caller has as many as one may (`max_leases_per_holder`).
+    /// The number of leases has reached its limit, or the caller has as many as allowed (`max_leases_per_holder`).
     #[error("{limit} leases are live, which is the most: complete one, or wait")]
     TooManyLeases {
-        /// The most leases that there may be.
+        /// The most leases.
         limit: u64,
     },
-    /// No lease has, or had lately, such a token.
+    /// No current or recent lease has this token.
     #[error("no live or recent lease has this token")]
     UnknownToken,
-    /// The lease is somebody else's.
+    /// The caller does not hold the lease.
     #[error("the lease belongs to another worker")]
     NotHolder,
-    /// The lease has expired: its rows are others' again.
+    /// The lease has expired: its rows wait again, or other workers have them.
     #[error("the lease has expired")]
     Expired,
     /// The lease was completed.
     #[error("the lease was completed")]
     Completed,
-    /// Deletions are stopped (`set_deletions_stopped`): no lease is given or extended.
+    /// Deletions are stopped (`set_deletions_stopped`): leases are neither granted nor extended.
     #[error("deletions are stopped: an admin starts them with set_deletions_stopped(false)")]
     Stopped,
-    /// The queue has reached `max_deletion_rows`: no new row comes in.
+    /// The queue has reached `max_deletion_rows`: new rows are refused.
     #[error("the queue has reached max_deletion_rows ({limit}): let workers catch up, or raise it")]
     TooManyRows {
-        /// The most rows that there may be.
+        /// The most rows.
         limit: u64,
     },
     /// Memory was refused.
     #[error(transparent)]
     NoMemory(#[from] NoMemory),
-    /// A reason that this version does not name.
+    /// A reason that this version does not know.
     #[error("{message}")]
     Other {
         /// The reason as a stable word.

@@ -5,14 +5,15 @@ use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Memory that was refused.
+/// The reason why memory was refused.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
 pub enum NoMemory {
     /// Stable memory has reached the operator's cap (`max_stable_pages`), the platform's limit or the subnet's capacity.
     #[error("stable memory is full: raise max_stable_pages, or let pruning make room")]
     OutOfSpace,
-    /// The memory of UTXO records and of the deletion queue has reached `max_utxo_bytes`, and no pruned entry leaves room.
+    /// The memory of UTXO records and of the deletion queue has reached `max_utxo_bytes`, and no pruned entry can be
+    /// reused.
     #[error(
         "UTXO records and the deletion queue have reached max_utxo_bytes ({limit}): raise it, or let pruning make room"
     )]
@@ -23,7 +24,7 @@ pub enum NoMemory {
     /// The balance would not pay for the growth of memory, or is below `feed_min_liquid_cycles`.
     #[error("cycles are missing: top up the canister")]
     LowCycles {
-        /// The number of missing cycles; 0 in the status of a job, because anyone may read that.
+        /// The number of missing cycles; 0 in the status of a job, because every caller may read the status.
         missing: u128,
     },
     /// Growth would reserve more cycles for storage than the canister's `reserved_cycles_limit` allows.
@@ -31,7 +32,7 @@ pub enum NoMemory {
         "memory would reserve more cycles than reserved_cycles_limit: raise that limit on the platform and in set_config"
     )]
     ReservedCyclesLimit {
-        /// The number of cycles above the limit; 0 in the status of a job, because anyone may read that.
+        /// The number of cycles above the limit; 0 in the status of a job, because every caller may read the status.
         missing: u128,
     },
 }
@@ -52,7 +53,7 @@ pub enum BadHeight {
     },
 }
 
-/// An argument, or a setting, whose value makes no sense.
+/// An argument, or a setting, with an invalid value.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
 #[error("{field}: {why}")]
@@ -64,13 +65,13 @@ pub struct BadArgument {
 }
 
 impl BadArgument {
-    /// Returns the refusal of a field.
+    /// Returns the error for a field.
     pub fn new(field: &str, why: impl Into<String>) -> Self {
         Self { field: field.into(), why: why.into() }
     }
 }
 
-/// The upload of a block that is open.
+/// The open block upload.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
 #[error("an upload is open: its producer or an operator commits or aborts it")]

@@ -7,25 +7,26 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use thiserror::Error;
 
-/// How far a reader of `export_blocks` is: everything before this point was handed out.
+/// The point that a reader of `export_blocks` has reached: everything before it was returned.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ExportCursor {
     /// The number of the block that was read last.
     pub number: u64,
-    /// The hash of the block that was read last: should the chain have another block there, it was reorganised.
+    /// The hash of the block that was read last, by which the canister detects a reorg.
     pub hash: BlockHash,
-    /// The segment that comes next: 0 body, 1 receipts, 2 index; 3: the block was handed out whole.
+    /// The next segment: 0 body, 1 receipts, 2 index; 3: the whole block was returned.
     pub segment: u8,
-    /// Bytes of that segment that were handed out.
+    /// Bytes of that segment that were returned.
     pub offset: u64,
     /// The number of blocks that had ever been rolled back when the block was read. Any smaller number is safe, and 0
-    /// the safest: after a reorg the reader is then sent further back than need be, at worst to the oldest block.
+    /// is the safest, but after a reorg the reader may then be sent back further than necessary, at worst to the oldest
+    /// block.
     pub rollbacks: u64,
 }
 
-/// Part of a segment of a block, or all of it. A block's chunks come in order, each segment at least once, an empty one as
-/// an empty chunk: the block is complete with the chunk that ends segment 2.
+/// Part of a segment of a block, or all of it. A block's chunks come in order, at least one for each segment; an empty
+/// segment is an empty chunk. The block is complete with the chunk that ends segment 2.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ExportChunk {
@@ -33,15 +34,15 @@ pub struct ExportChunk {
     pub number: u64,
     /// The block's hash.
     pub hash: BlockHash,
-    /// The hash of the block before.
+    /// The parent block's hash.
     pub parent_hash: BlockHash,
-    /// The block's time as the chain says, in Unix seconds.
+    /// The block's time as its producer declared it, in Unix seconds.
     pub timestamp: u64,
     /// The segment: 0 body, 1 receipts, 2 index.
     pub segment: u8,
     /// The bytes of the segment before this chunk.
     pub offset: u64,
-    /// The bytes that the whole segment has.
+    /// The length of the whole segment, in bytes.
     pub total: u64,
     /// SHA-256 of the whole segment, as the producer declared it.
     pub sha256: ByteBuf,
@@ -49,52 +50,53 @@ pub struct ExportChunk {
     pub bytes: ByteBuf,
 }
 
-/// What `export_blocks` hands out at a time.
+/// A page of `export_blocks`.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ExportPage {
-    /// The chunks in order, without a gap behind the cursor that was given. Empty where the reader is at the head.
+    /// The chunks in order, directly after the given cursor. Empty if the reader is at the head.
     pub chunks: Vec<ExportChunk>,
-    /// The cursor with which the next page is asked for: the one that was given where there are no chunks.
+    /// The cursor of the next page: the given cursor if there are no chunks.
     pub cursor: Option<ExportCursor>,
-    /// The head's number; none where there is no block yet.
+    /// The head's number; `null` if there is no block.
     pub head: Option<u64>,
 }
 
-/// Why there is no page.
+/// The reason why there is no page.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
 pub enum ExportError {
-    /// The block that comes next was pruned.
+    /// The next block was pruned.
     #[error("the next block was pruned; the oldest kept block is {first_available}")]
     Pruned {
-        /// The oldest block that is kept.
+        /// The number of the oldest kept block.
         first_available: u64,
-        /// The chain was reorganised as well since the cursor was made: what the reader has above this block is not part of
-        /// it, or not surely.
+        /// Set if the chain was also reorganised since the cursor was made: the reader's blocks above this one are not
+        /// part of the chain, or may not be.
         common_ancestor: Option<u64>,
     },
-    /// The answer is of a replica that has not come as far as the cursor yet: ask again.
+    /// The answer comes from a replica that has not reached the cursor yet: ask again.
     #[error("the replica lags behind the cursor: ask again")]
     Behind {
-        /// The number of that replica's head; none where it has no block.
+        /// The number of that replica's head; `null` if it has no block.
         head: Option<u64>,
     },
     /// The cursor's block is no longer part of the chain.
     #[error("the chain was reorganised above block {common_ancestor}: continue at the cursor of this error")]
     Reorged {
-        /// The newest block that the reader's chain and this one surely have in common.
+        /// The newest block that the reader's chain and this chain certainly share.
         common_ancestor: u64,
-        /// The cursor behind the common ancestor, to go on with.
+        /// The cursor directly after the common ancestor, with which the reader continues.
         cursor: ExportCursor,
     },
-    /// The chain was reset since the cursor was made: what the reader has is of another chain. Begin again, without a cursor.
+    /// The chain was reset since the cursor was made: the reader's blocks belong to another chain. Start again without
+    /// a cursor.
     #[error("the chain was reset: begin again without a cursor")]
     Reset {
-        /// The oldest block that is kept; none where there is none yet.
+        /// The number of the oldest kept block; `null` if there is none.
         first_available: Option<u64>,
     },
-    /// No page ever ended with this cursor.
+    /// No page ended with this cursor.
     #[error("the cursor is of no page: {why}")]
     BadCursor {
         /// The reason as a sentence.
@@ -107,10 +109,10 @@ pub enum ExportError {
         number: u64,
         /// The reason as a sentence.
         why: String,
-        /// The cursor with which reading goes on without the block; none where the block is the head.
+        /// The cursor with which reading continues after the block; `null` if the block is the head.
         next: Option<ExportCursor>,
     },
-    /// A reason that this version does not name.
+    /// A reason that this version does not know.
     #[error("{message}")]
     Other {
         /// The reason as a stable word.
@@ -120,67 +122,68 @@ pub enum ExportError {
     },
 }
 
-/// Somebody who copies the chain. What an exporter has not acknowledged is not pruned.
+/// A program that copies the chain. Blocks that an exporter has not acknowledged are not pruned.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
 pub struct Exporter {
     /// The exporter's name: 1 to 32 of `A-Z a-z 0-9 . _ -`.
     pub name: String,
-    /// The principal that acknowledges. It gets the role `Exporter`.
+    /// The principal that acknowledges. Registration grants it the role `Exporter`.
     pub principal: Principal,
 }
 
-/// The exporter that goes.
+/// The exporter to remove.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct RemoveExporter {
     /// The exporter's name.
     pub name: String,
-    /// True where the last exporter is to go, after which nothing guards what was not exported.
+    /// Set to true to remove the last exporter, after which no guard protects blocks that were not exported.
     pub drop_guard: bool,
 }
 
-/// Why an exporter was not registered, or not removed. Nothing has changed.
+/// The reason why an exporter was not registered, or not removed. Nothing has changed.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
 pub enum ExporterError {
-    /// The name is not one.
+    /// The name is invalid.
     #[error("the name is not valid: {why}")]
     BadName {
         /// The reason as a sentence.
         why: String,
     },
-    /// The anonymous principal cannot acknowledge anything: anyone can be it.
+    /// The anonymous principal cannot acknowledge, because every caller can be anonymous.
     #[error("the anonymous principal cannot be an exporter")]
     Anonymous,
-    /// The name is that of an exporter with another principal.
+    /// An exporter with another principal has this name.
     #[error("the name belongs to {principal}")]
     NameTaken {
-        /// The principal that has the name.
+        /// The principal of the exporter with this name.
         principal: Principal,
     },
-    /// The principal exports under another name.
+    /// The principal is registered under another name.
     #[error("the principal exports as {name}")]
     PrincipalTaken {
-        /// The name that the principal has.
+        /// The name under which the principal is registered.
         name: String,
     },
-    /// There are as many exporters, or grants of roles, as there may be.
+    /// The number of exporters, or of grants of roles, has reached its limit.
     #[error("there are {limit} exporters or grants, which is the most")]
     TooMany {
-        /// The most exporters, or grants, that there may be.
+        /// The most exporters, or grants.
         limit: u64,
     },
     /// No exporter has this name.
     #[error("no exporter has this name")]
     Unknown,
-    /// The exporter is the last one: say `drop_guard = true`.
+    /// The exporter is the last one: set `drop_guard = true` to remove it.
     #[error("this is the last exporter: set drop_guard to remove it")]
     LastExporter,
-    /// The name is that of an exporter whose key was revoked: an admin registers a principal under it, or removes it.
+    /// The key of the exporter with this name was revoked: only an admin registers a principal under the name, or
+    /// removes the exporter.
     #[error("the key of this exporter was revoked: only an admin registers or removes it")]
     Keyless,
-    /// A reason that this version does not name.
+    /// A reason that this version does not know.
     #[error("{message}")]
     Other {
         /// The reason as a stable word.
@@ -190,35 +193,35 @@ pub enum ExporterError {
     },
 }
 
-/// Why an acknowledgement was refused. Nothing has changed.
+/// The reason why an acknowledgement was refused. Nothing has changed.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
 pub enum AckError {
-    /// The caller is not a registered exporter: an operator's `register_exporter` makes it one.
+    /// The caller is not a registered exporter: `register_exporter` registers it.
     #[error("the caller is not a registered exporter: {why}")]
     NotRegistered {
         /// The reason as a sentence.
         why: String,
     },
-    /// There is no such block yet, or no more after a rollback.
+    /// There is no such block yet, or a rollback removed it.
     #[error("the block is above the head")]
     AboveHead {
-        /// The head's number; none where there is no block yet.
+        /// The head's number; `null` if there is no block.
         head: Option<u64>,
     },
-    /// The chain has another block under this number.
+    /// The chain has another block with this number.
     #[error("the block has another hash: the chain was reorganised")]
     WrongHash {
         /// The hash of the chain's block.
         expected: BlockHash,
     },
-    /// The block's header cannot be decoded; a later block can be acknowledged.
+    /// The block's header cannot be decoded; acknowledge a later block instead.
     #[error("the header of the block cannot be read: acknowledge a later block ({why})")]
     Corrupt {
         /// The reason as a sentence.
         why: String,
     },
-    /// A reason that this version does not name.
+    /// A reason that this version does not know.
     #[error("{message}")]
     Other {
         /// The reason as a stable word.
@@ -228,37 +231,38 @@ pub enum AckError {
     },
 }
 
-/// How far an exporter is.
+/// Progress of an exporter.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ExporterStatus {
     /// The exporter's name.
     pub name: String,
-    /// The principal that acknowledges; none since an admin revoked its role. The exporter then holds pruning at its bound
-    /// until an admin registers a principal under its name, which goes on at that bound, or removes the exporter.
+    /// The principal that acknowledges; `null` since an admin revoked its role. The exporter then holds back pruning at
+    /// its bound until an admin registers a principal under its name, which continues at that bound, or removes the
+    /// exporter.
     pub principal: Option<Principal>,
     /// The number below which the exporter has acknowledged all blocks.
     pub exported_before_block: u64,
     /// The number of kept blocks that the exporter has not acknowledged.
     pub lag_blocks: u64,
-    /// The seconds since the exporter acknowledged last, or was registered; 0 where no block waits for it.
+    /// The seconds since the exporter's last acknowledgement, or since its registration; 0 if no block waits for it.
     pub lag_seconds: u64,
-    /// The moment at which the exporter acknowledged last, in Unix nanoseconds; none before the first time.
+    /// The moment of the exporter's last acknowledgement, in Unix nanoseconds; `null` before the first one.
     pub acknowledged_at: Option<u64>,
     /// The moment at which the exporter was registered, in Unix nanoseconds.
     pub registered_at: u64,
 }
 
-/// How far all exporters are.
+/// Progress of all exporters.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ExportStatus {
     /// The exporters, in the order of their names.
     pub exporters: Vec<ExporterStatus>,
-    /// No block from this number on is pruned; none where nothing guards.
+    /// The number from which on no block is pruned; `null` without a guard.
     pub exported_before_block: Option<u64>,
     /// Nothing is pruned while no exporter is registered.
     pub require_export: bool,
-    /// The head's number; none where there is no block yet.
+    /// The head's number; `null` if there is no block.
     pub head: Option<u64>,
 }

@@ -1,5 +1,5 @@
-//! Ids and hashes that are not to be taken for one another. On the wire they may have any length, and the method that takes one says
-//! what is wrong where it has not 32 bytes.
+//! Ids and hashes as separate types, so that they cannot be confused. On the wire they may have any length; a method
+//! that receives one without 32 bytes refuses it with a reason.
 
 use candid::CandidType;
 use serde::{Deserialize, Serialize};

@@ -1,27 +1,27 @@
-//! HTTP, as gateways of the Internet Computer ask for it.
+//! HTTP interface for gateways of the Internet Computer.
 
 use candid::CandidType;
 use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
-/// A request over HTTP, from a gateway or anybody else.
+/// An HTTP request, from a gateway or another caller.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct HttpRequest {
-    /// The method: `GET` or `HEAD`; all else is answered with status 405.
+    /// The method: `GET` or `HEAD`; other methods get status 405.
     pub method: String,
-    /// Path and query, of 2,048 bytes at most.
+    /// Path and query, at most 2,048 bytes.
     pub url: String,
-    /// The headers. None of them matters.
+    /// The headers; all are ignored.
     pub headers: Vec<(String, String)>,
-    /// The body, which is not looked at.
+    /// The body; ignored.
     pub body: ByteBuf,
-    /// The version of certification that the gateway wants. Answers are of version 2.
+    /// The version of certification that the gateway expects. Answers have version 2.
     pub certificate_version: Option<u16>,
 }
 
-/// The answer over HTTP: a query's is one replica's.
+/// An HTTP response. The answer of a query comes from one replica.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct HttpResponse {
@@ -31,6 +31,6 @@ pub struct HttpResponse {
     pub headers: Vec<(String, String)>,
     /// The content.
     pub body: ByteBuf,
-    /// The gateway is to ask again with an update call: never.
+    /// Whether the gateway must repeat the request as an update call: never.
     pub upgrade: Option<bool>,
 }

@@ -1,4 +1,4 @@
-//! The types of the Candid interface (`candid/coppice.did`), one file an area.
+//! The types of the Candid interface (`candid/coppice.did`), one file for each area.
 
 // In the wasm, types have no comments (`native_docs`).
 #![cfg_attr(target_family = "wasm", allow(missing_docs))]

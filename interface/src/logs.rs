@@ -4,13 +4,13 @@ use candid::CandidType;
 use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
 
-/// How much a line of the log matters.
+/// Priority of a line of the log.
 #[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
 pub enum LogPriority {
     /// Something was damaged, refused or given up.
     Error,
-    /// What went as it should.
+    /// A regular event.
     Info,
 }
 
@@ -22,9 +22,9 @@ pub struct LogEntry {
     pub number: u64,
     /// The moment at which the line was written, in Unix nanoseconds.
     pub time: u64,
-    /// How much the line matters.
+    /// The line's priority.
     pub priority: LogPriority,
-    /// At most 1,000 bytes of the text; what was longer ends with `…`.
+    /// The text, cut to at most 1,000 bytes; a cut text ends with `…`.
     pub message: String,
 }
 
@@ -32,8 +32,8 @@ pub struct LogEntry {
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct LogPage {
-    /// The lines, the newest first.
+    /// The lines, newest first.
     pub entries: Vec<LogEntry>,
-    /// The cursor with which older lines are asked for; none where these are the oldest.
+    /// The cursor for older lines; `null` if there are none.
     pub cursor: Option<u64>,
 }

@@ -12,29 +12,29 @@ use thiserror::Error;
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum CanisterArg {
-    /// The argument for a new canister. An upgrade ignores it, as deployment tools pass the same argument to both.
+    /// The argument for a new canister. An upgrade ignores it, because deployment tools pass the same argument to both.
     Init(InitArg),
-    /// The argument for an upgrade: the settings that change with it.
+    /// The argument for an upgrade: changes of settings.
     Upgrade(Option<ConfigChange>),
 }
 
-/// What is fixed, or set first, at installation.
+/// Settings of a new canister. Some of them are fixed at installation.
 #[native_docs]
 #[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct InitArg {
-    /// The bytes of a blob of the log, one of the seven size classes; default 1 MiB. Fixed for ever.
+    /// The bytes of a blob of the log, one of the seven size classes; default 1 MiB. Cannot be changed later.
     pub log_class: Option<u32>,
     /// The operator's cap on stable memory, in pages of 64 KiB, 5,120 to 8,192,000; default 500 GiB.
     pub max_stable_pages: Option<u64>,
-    /// The first operators, who are no admins; controllers are operators always.
+    /// The first operators, which are not admins; controllers are always operators.
     pub operators: Vec<Principal>,
-    /// The first principals with the role `Producer`; `grant_role` grants its halves.
+    /// The first principals with the role `Producer`; `grant_role` grants `BlockProducer` and `UtxoFeeder` separately.
     pub producers: Vec<Principal>,
     /// The number of nodes of the subnet, 1 to 1,000; default 13.
     pub nodes: Option<u32>,
-    /// The `reserved_cycles_limit` of the canister's settings on the platform; default 5 T, the platform's.
+    /// The `reserved_cycles_limit` of the canister's settings on the platform; default 5 T, as on the platform.
     pub reserved_cycles_limit: Option<u128>,
-    /// The first admins; controllers are admins always.
+    /// The first admins; controllers are always admins.
     pub admins: Option<Vec<Principal>>,
     /// The setting `least_retries` of the UTXO store; default 0.
     pub least_retries: Option<u32>,
@@ -43,7 +43,7 @@ pub struct InitArg {
 settings! {
     /// The settings in force.
     pub struct Config;
-    /// New settings; what is left out stays.
+    /// New settings; absent fields are unchanged.
     pub struct ConfigChange;
     @fixed {
         /// The bytes of a blob of the log.
@@ -51,39 +51,40 @@ settings! {
     }
     /// The operator's cap on stable memory, in pages of 64 KiB, 5,120 to 8,192,000.
     max_stable_pages: u64 = MAX_STABLE_PAGES, MIN_STABLE_PAGES..=MAX_STABLE_PAGES;
-    /// Each segment is checked against its SHA-256 when a block is appended: 76 instructions a byte.
+    /// Each segment is compared with its SHA-256 when a block is appended, which costs 76 instructions a byte.
     verify_segments: bool = true;
-    /// The seconds after which an upload that nobody touched is aborted, 1 at least.
+    /// The seconds after which an upload without a call is aborted, at least 1.
     upload_expiry_secs: u64 = 120, 1..=u64::MAX;
-    /// The liquid cycles below which the daemon does not prune, and of its timers only the one of ten minutes runs,
-    /// which looks whether there are more again.
+    /// The liquid cycles below which the daemon does not prune. Only its ten-minute timer runs then, and checks whether
+    /// cycles have been added.
     min_liquid_cycles: u128 = 100_000_000_000;
-    /// The liquid cycles below which what feeds the canister is refused, with `LowCycles`: `append_block`, `begin_block`,
-    /// `commit_block`, `utxo_create` and `schedule_blob_deletion`, while pruning goes on down to `min_liquid_cycles`. 0: 30
-    /// days of the timer for blocks, above `min_liquid_cycles`.
+    /// The liquid cycles below which calls that feed the canister are refused with `LowCycles`: `append_block`,
+    /// `begin_block`, `commit_block`, `utxo_create` and `schedule_blob_deletion`. Pruning continues down to
+    /// `min_liquid_cycles`. 0: `min_liquid_cycles` plus the cost of 30 days of the timer for blocks.
     feed_min_liquid_cycles: u128 = 0;
     /// Nothing is pruned while no exporter is registered.
     require_export: bool = false;
-    /// The number of nodes of the subnet, 1 to 1,000: prices grow with them.
+    /// The number of nodes of the subnet, 1 to 1,000: prices are proportional to it.
     nodes: u32 = 13, 1..=1_000;
-    /// The `reserved_cycles_limit` of the canister's settings on the platform, which the canister cannot see: growing that would
-    /// reserve more cycles for storage is refused.
+    /// The `reserved_cycles_limit` of the canister's settings on the platform, which the canister cannot read: growth
+    /// that would reserve more cycles for storage is refused.
     reserved_cycles_limit: u128 = 5_000_000_000_000;
-    /// The number of blocks below the highest head since the last reset that a producer may roll back to. An admin may go
-    /// deeper.
+    /// The number of blocks below the highest head since the last reset to which a producer may roll back. An admin may
+    /// go deeper.
     max_rollback_blocks: u64 = 1_000;
-    /// Anybody may call a query as an update. Else only callers with a role may.
+    /// Every caller may call a query as an update. Otherwise only callers with a role may.
     open_queries: bool = false;
-    /// The messages that a principal with a role, except feeders, may send at once, 10 to 1,000,000; principals without a
-    /// role share one such bucket. A message of which the bucket is empty is refused before it costs anything.
+    /// The number of messages that a principal with a role, except feeders, may send at once, 10 to 1,000,000; all
+    /// principals without a role share one such bucket. A message whose bucket is empty is refused before it costs
+    /// anything.
     message_bucket: u32 = 3_000, 10..=1_000_000;
-    /// The messages by which such a bucket refills in a minute, 1 to 1,000,000.
+    /// The number of messages by which such a bucket refills in a minute, 1 to 1,000,000.
     messages_per_minute: u32 = 300, 1..=1_000_000;
-    /// The seconds without a new block after which `health` calls the head stale; 0: never.
+    /// The seconds without a new block after which `health` reports the head as stale; 0: never.
     max_head_age_secs: u64 = 86_400;
-    /// Anybody may read the log, at `/logs`. Else only observers, operators and admins may, with `get_logs`.
+    /// Every caller may read the log, at `/logs`. Otherwise only observers, operators and admins may, with `get_logs`.
     public_logs: bool = false;
-    /// The canister is set up as it is meant to be, also where it has no policy or no exporter: `health` asks for neither.
+    /// The setup is complete even without a policy or an exporter: `health` does not report them as missing.
     set_up_as_meant: bool = false;
     @nested {
         /// The settings of the UTXO store.
@@ -91,19 +92,19 @@ settings! {
     }
 }
 
-/// Bytes of a Wasm page, by which stable memory is counted.
+/// Bytes of a Wasm page, the unit of stable memory.
 pub const WASM_PAGE: u64 = 65_536;
 /// Bytes by which a region of stable memory grows.
 pub const BUCKET: u64 = 256 * WASM_PAGE;
-/// Seconds between two firings of the timer for blocks where nothing is due: the net.
+/// Seconds between two firings of the safety timer for blocks, which fires even if nothing is due.
 pub const NET_SECS: u64 = 600;
 /// Cycles of an idle firing of a timer on a subnet of 13 nodes: three messages of 5 M, and the instructions charged.
 pub const FIRING_CYCLES: u128 = 3 * 5_000_000 + IDLE_INSTRUCTIONS as u128;
 /// Instructions charged for an idle firing of a timer, heap pages included (`docs/costs.md`).
 pub const IDLE_INSTRUCTIONS: u64 = 70_000;
 
-/// Cycles that firings of the timer for blocks take in so many seconds at most, on a subnet of so many nodes: the net's, and one
-/// in each interval of the policy.
+/// Returns the most cycles that firings of the timer for blocks take in `secs` seconds on a subnet of `nodes` nodes:
+/// those of the safety timer, and one in each interval of the policy.
 pub fn cycles_of_ticks(timer_interval_secs: u64, secs: u64, nodes: u32) -> u128 {
     let armed = if timer_interval_secs < NET_SECS { secs / timer_interval_secs.max(1) } else { 0 };
     u128::from(secs / NET_SECS + armed) * FIRING_CYCLES * u128::from(nodes) / 13
@@ -111,44 +112,45 @@ pub fn cycles_of_ticks(timer_interval_secs: u64, secs: u64, nodes: u32) -> u128 
 
 /// Most pages of 64 KiB of a canister's stable memory: 500 GiB.
 pub const MAX_STABLE_PAGES: u64 = 500 << 14;
-/// Fewest pages with which an empty canister starts: a bucket for each region, one to spare, and the reserve of records.
+/// Fewest pages of a new canister: a bucket for each region, one spare bucket, and the reserve for records.
 pub const MIN_STABLE_PAGES: u64 = 4_096 + RECORDS_RESERVE / WASM_PAGE;
-/// Bytes below `max_stable_pages` that only operations on UTXO records and rows that are there may take.
+/// Bytes below `max_stable_pages` that only operations on existing UTXO records and rows may use.
 pub const RECORDS_RESERVE: u64 = 64 << 20;
 
-/// Bytes with which the regions of an empty chain begin, by the size of the log's blobs: seven of a bucket, and the directory of the
-/// log with 8 bytes for each blob that 500 GiB hold.
+/// Returns the initial bytes of the regions of an empty chain, by the class of the log's blobs: seven regions of a
+/// bucket, and the directory of the log with 8 bytes for each blob of 500 GiB.
 pub fn chain_begins(log_class: u32) -> u64 {
     let directory = MAX_STABLE_PAGES * WASM_PAGE / u64::from(log_class) * 8;
     7 * BUCKET + directory.next_multiple_of(BUCKET)
 }
 
-/// What a principal may do; `docs/design.md` 8 has the table.
+/// A role of a principal; `docs/design.md` 8 has the table.
 #[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
 pub enum Role {
-    /// Has both roles, `BlockProducer` and `UtxoFeeder`.
+    /// Includes both roles, `BlockProducer` and `UtxoFeeder`.
     Producer,
-    /// Appends blocks, uploads them, and rolls back `max_rollback_blocks`.
+    /// Appends blocks, uploads them, and rolls back up to `max_rollback_blocks`.
     BlockProducer,
-    /// Changes UTXO records, says where the chain is (`utxo_notify_block`), and schedules the deletion of blobs outside.
+    /// Changes UTXO records, notifies heights (`utxo_notify_block`), and schedules the deletion of external blobs.
     UtxoFeeder,
     /// Freezes, unfreezes and reassigns outputs.
     Alert,
     /// Acknowledges blocks.
     Exporter,
-    /// Deletes blobs outside.
+    /// Deletes external blobs.
     BlobWorker,
-    /// Sees to the canister: policy, exporters, the pruners. Controllers are operators.
+    /// Operates the canister: policy, exporters, the pruners. Controllers are operators.
     Operator,
     /// Reads the audit log (`get_audit_log`) and the canister's log (`get_logs`).
     Observer,
-    /// Grants roles, changes settings, gives up the export guard, resets the chain, and rolls back deep. Controllers are admins.
+    /// Grants roles, changes settings, removes the export guard, resets the chain, and rolls back deeper than a
+    /// producer. Controllers are admins.
     Admin,
 }
 
 impl Role {
-    /// All of them, in their order.
+    /// All roles, in their order.
     pub const ALL: [Self; 9] = [
         Self::Producer,
         Self::BlockProducer,
@@ -172,26 +174,26 @@ pub struct Grant {
     pub role: Role,
 }
 
-/// Why a role was not granted. Nothing has changed.
+/// The reason why a role was not granted. Nothing has changed.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
 pub enum RoleError {
-    /// The anonymous principal has no roles: anyone can be it.
+    /// The anonymous principal cannot have a role, because every caller can be anonymous.
     #[error("the anonymous principal has no roles")]
     Anonymous,
-    /// There are as many grants as there may be.
+    /// The number of grants has reached its limit.
     #[error("there are {limit} grants, which is the most")]
     TooMany {
-        /// The most grants that there may be.
+        /// The most grants.
         limit: u64,
     },
-    /// The role `Exporter` alone acknowledges nothing: an operator's `register_exporter` grants it.
+    /// The role `Exporter` alone cannot acknowledge: `register_exporter` grants it together with a name.
     #[error("use register_exporter: {why}")]
     RegisterExporter {
         /// The reason as a sentence.
         why: String,
     },
-    /// A reason that this version does not name.
+    /// A reason that this version does not know.
     #[error("{message}")]
     Other {
         /// The reason as a stable word.
@@ -229,7 +231,7 @@ pub struct ClassStorage {
     pub class: u32,
     /// The number of slots that hold a blob.
     pub used: u64,
-    /// The number of slots whose blob was freed and not yet released.
+    /// The number of slots whose blob was freed but not yet released.
     pub quarantined: u64,
     /// The number of slots that may be reused.
     pub free: u64,
@@ -247,23 +249,23 @@ pub struct RegionStorage {
     pub bytes: u64,
 }
 
-/// Where the bytes are.
+/// Use of stable memory.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct StorageStatus {
-    /// Bytes of stable memory that the platform bills. They never become fewer.
+    /// Bytes of stable memory that the platform bills. They never decrease.
     pub billed_bytes: u64,
     /// The operator's cap on stable memory, in bytes.
     pub max_bytes: u64,
-    /// Bytes of the arena in slots, and grown but never used.
+    /// Bytes of the arena: slots, and the unused end.
     pub arena_bytes: u64,
     /// Class bytes of used blobs.
     pub used_bytes: u64,
     /// Class bytes of quarantined blobs.
     pub quarantined_bytes: u64,
-    /// Bytes that new blobs can take without growing: free slots, and the arena's unused end.
+    /// Bytes that new blobs can use without growth: free slots, and the arena's unused end.
     pub reusable_bytes: u64,
-    /// Payload bytes of the kept blocks.
+    /// Payload bytes of kept blocks.
     pub payload_bytes: u64,
     /// The kept bytes by owner.
     pub owners: Vec<OwnerStorage>,
@@ -271,11 +273,9 @@ pub struct StorageStatus {
     pub classes: Vec<ClassStorage>,
     /// The bytes by region.
     pub regions: Vec<RegionStorage>,
-    /// The number of different transaction ids that the kept blocks have: at least so many, and exactly so many after a
-    /// sweep.
+    /// A lower bound of the number of different transaction ids of the kept blocks; exact after a sweep.
     pub index_entries: u64,
-    /// The number of different secondary keys that the kept blocks have: at least so many, and exactly so many after a
-    /// sweep.
+    /// A lower bound of the number of different secondary keys of the kept blocks; exact after a sweep.
     pub key_entries: u64,
     /// The number of kept blocks.
     pub blocks: u64,

@@ -1,4 +1,4 @@
-//! A block's payload: three segments, how two of them are encoded, both ways, and their SHA-256 (`docs/design.md` 2.2).
+//! A block's payload: three segments, encoder and decoder of two of them, and their SHA-256 (`docs/design.md` 2.2).
 //!
 //! ```text
 //! receipts = empty, or u32 n ‖ n × u32 end offset ‖ bytes              (n = transactions)
@@ -20,10 +20,11 @@ pub const ID: usize = 32;
 pub const MAX_KEY: u16 = 64;
 /// Bytes of the largest block.
 pub const MAX_BLOCK: u64 = 256 << 20;
-/// Transactions and keys of the largest block together.
+/// Most transactions and keys of a block, together.
 pub const MAX_ENTRIES: u64 = 100_000;
-/// Transactions and keys that a message enters at most, where the indexes are large: a page each, and a few more of overflow and splits,
-/// stay below 75 MiB with all else of a message. A larger block goes over several, through `begin_block`.
+/// Most transactions and keys that a message enters while the indexes are large: a page each, and a few more for
+/// overflow and splits, stay below 75 MiB together with all other changes of a message. A larger block takes several
+/// messages, through `begin_block`.
 pub const SLICE: u64 = 12_500;
 
 /// One of a block's three payload segments.
@@ -32,35 +33,35 @@ pub const SLICE: u64 = 12_500;
 pub enum Segment {
     /// Opaque bytes.
     Body,
-    /// One receipt a transaction.
+    /// One receipt for each transaction.
     Receipts,
     /// Transaction ids and secondary keys.
     Index,
 }
 
 impl Segment {
-    /// All, in the order in which they lie in the log.
+    /// All segments, in the order in which they lie in the log.
     pub const ALL: [Self; 3] = [Self::Body, Self::Receipts, Self::Index];
 
-    /// The segment with this number, as exporters count them.
+    /// Returns the segment with this number, as exporters count them.
     pub fn from_index(index: u8) -> Option<Self> {
         Self::ALL.get(usize::from(index)).copied()
     }
 
-    /// 0 body, 1 receipts, 2 index.
+    /// Returns the segment's number: 0 body, 1 receipts, 2 index.
     pub fn index(self) -> usize {
         self as usize
     }
 }
 
-/// What is wrong with a segment, and where.
+/// An invalid segment, with position and reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadSegment {
-    /// Which one.
+    /// The invalid segment.
     pub segment: Segment,
-    /// Bytes from its start.
+    /// First invalid byte, counted from the segment's start.
     pub at: u64,
-    /// A sentence.
+    /// Reason as a sentence.
     pub why: String,
 }
 
@@ -71,9 +72,9 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
 /// A secondary key of an index segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key<'a> {
-    /// Which transaction has it.
+    /// Position of the key's transaction.
     pub transaction: u32,
-    /// Where its entry starts in the segment, in bytes.
+    /// Bytes from the segment's start to the key's entry.
     pub at: u32,
     /// The key.
     pub bytes: &'a [u8],
@@ -94,7 +95,7 @@ impl<'a> Index<'a> {
     /// Checks the whole segment.
     ///
     /// # Errors
-    /// [`BadSegment`] at the first byte that does not fit.
+    /// [`BadSegment`] at the first invalid byte.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, BadSegment> {
         let bad = |at: usize, why: String| Err(BadSegment { segment: Segment::Index, at: at as u64, why });
         if bytes.is_empty() {
@@ -129,41 +130,41 @@ impl<'a> Index<'a> {
         Ok(Self { segment: bytes, ids, keys })
     }
 
-    /// Transactions.
+    /// Returns the number of transactions.
     pub fn transactions(&self) -> u32 {
         (self.ids.len() / ID) as u32
     }
 
-    /// Secondary keys.
+    /// Returns the number of secondary keys.
     pub fn keys(&self) -> u32 {
         self.keys
     }
 
-    /// Transactions and secondary keys: the block's entries in the two indexes.
+    /// Returns the number of transactions and secondary keys: the block's entries in the two indexes.
     pub fn references(&self) -> u64 {
         u64::from(self.transactions()) + u64::from(self.keys)
     }
 
-    /// The ids, by position.
+    /// Returns the ids, by position.
     pub fn ids(&self) -> impl ExactSizeIterator<Item = &'a [u8; ID]> + DoubleEndedIterator + use<'a> {
         self.all_ids().iter()
     }
 
-    /// The ids in one piece, by position.
+    /// Returns the ids as one slice, by position.
     pub fn all_ids(&self) -> &'a [[u8; ID]] {
         self.ids.as_chunks::<ID>().0
     }
 
-    /// The id at a position.
+    /// Returns the id at a position.
     pub fn id(&self, position: u32) -> Option<&'a [u8; ID]> {
         self.ids.as_chunks::<ID>().0.get(position as usize)
     }
 
-    /// The secondary keys, in the order of the segment.
+    /// Returns the secondary keys, in the order of the segment.
     pub fn each_key(&self) -> impl Iterator<Item = Key<'a>> + use<'a> {
         let segment = self.segment;
         let mut at = 4 + self.ids.len() + 4;
-        // Every entry was checked, so the first that is not there is behind the last.
+        // `parse` checked every entry, so the first missing entry is the end.
         std::iter::from_fn(move || {
             let header: &[u8; KEY_HEADER] = segment.get(at..)?.first_chunk()?;
             let (transaction, length) = split_key_header(header);
@@ -175,26 +176,27 @@ impl<'a> Index<'a> {
     }
 }
 
-/// Transaction, and bytes of the key.
+/// Returns the transaction's position, and the length of the key in bytes.
 pub fn split_key_header(header: &[u8; KEY_HEADER]) -> (u32, u16) {
     let [a, b, c, d, length @ ..] = *header;
     (u32::from_le_bytes([a, b, c, d]), u16::from_le_bytes(length))
 }
 
-/// Where the id of transaction `position` starts in an index segment.
+/// Returns the bytes from the start of an index segment to the id of transaction `position`.
 pub fn id_offset(position: u32) -> u64 {
     4 + u64::from(position) * ID as u64
 }
 
-/// Bytes from the start of a receipts segment to its receipts.
+/// Returns the bytes from the start of a receipts segment to its receipts.
 pub fn receipts_table_len(transactions: u32) -> u64 {
     4 + 4 * u64::from(transactions)
 }
 
-/// Checks the table of a receipts segment of `len` bytes; `table` is its start, [`receipts_table_len`] bytes of it.
+/// Checks the table of a receipts segment of `len` bytes; `table` is the segment's start, of [`receipts_table_len`]
+/// bytes.
 ///
 /// # Errors
-/// [`BadSegment`] at the first byte that does not fit.
+/// [`BadSegment`] at the first invalid byte.
 pub fn check_receipts(table: &[u8], len: u64, transactions: u32) -> Result<(), BadSegment> {
     let bad = |at: u64, why: String| Err(BadSegment { segment: Segment::Receipts, at, why });
     if len == 0 {
@@ -223,7 +225,7 @@ pub fn check_receipts(table: &[u8], len: u64, transactions: u32) -> Result<(), B
     Ok(())
 }
 
-/// Something of each of a block's segments.
+/// A value for each of a block's segments.
 #[native_docs]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BySegment<T> {
@@ -236,14 +238,14 @@ pub struct BySegment<T> {
 }
 
 impl<T> BySegment<T> {
-    /// In the order in which exporters count them: 0 body, 1 receipts, 2 index.
+    /// Returns the values in the order in which exporters count segments: 0 body, 1 receipts, 2 index.
     pub fn each(&self) -> [&T; 3] {
         [&self.body, &self.receipts, &self.index]
     }
 }
 
 impl BySegment<u64> {
-    /// Of all three; at most `u64::MAX`.
+    /// Returns the sum of all three, at most `u64::MAX`.
     pub fn sum(&self) -> u64 {
         self.each().into_iter().fold(0, |sum, of| sum.saturating_add(*of))
     }
@@ -261,10 +263,10 @@ impl<T> From<BySegment<T>> for [T; 3] {
     }
 }
 
-/// By the segment's number.
+/// The value by the segment's number.
 ///
 /// # Panics
-/// Where it is above 2.
+/// If it is above 2.
 impl<T> ops::Index<usize> for BySegment<T> {
     type Output = T;
 
@@ -286,22 +288,22 @@ impl From<BadSegment> for AppendError {
     }
 }
 
-/// What cannot be encoded, and why.
+/// Reason why a segment cannot be encoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EncodeError {
-    /// A key is of a transaction that the segment does not have.
+    /// A key belongs to a transaction that the segment does not have.
     NoTransaction {
-        /// Which key, from 0.
+        /// Number of the key, from 0.
         key: usize,
-        /// The transactions that there are.
+        /// Number of transactions.
         transactions: usize,
     },
     /// A key is longer than [`MAX_KEY`].
     KeyTooLong {
-        /// Which key, from 0.
+        /// Number of the key, from 0.
         key: usize,
     },
-    /// There are more items, or bytes, than 32 bits count.
+    /// More items, or bytes, than 32 bits can count.
     TooMany,
 }
 
@@ -323,10 +325,10 @@ fn counted(len: usize) -> Result<[u8; 4], EncodeError> {
     u32::try_from(len).map(u32::to_le_bytes).map_err(|_| EncodeError::TooMany)
 }
 
-/// An index segment: the ids by position, and which transaction has which key.
+/// Returns an index segment: the ids by position, and the transaction of each key.
 ///
 /// # Errors
-/// [`EncodeError`] where [`Index::parse`] would not take the segment.
+/// [`EncodeError`] if [`Index::parse`] would refuse the segment.
 pub fn encode_index<'k>(
     ids: impl ExactSizeIterator<Item = [u8; ID]>,
     keys: impl ExactSizeIterator<Item = (u32, &'k [u8])>,
@@ -348,7 +350,7 @@ pub fn encode_index<'k>(
     Ok(segment)
 }
 
-/// A receipts segment: one receipt a transaction, in their order.
+/// Returns a receipts segment: one receipt for each transaction, in their order.
 ///
 /// # Errors
 /// `TooMany`.
@@ -373,10 +375,10 @@ pub struct Receipts<'a> {
 }
 
 impl<'a> Receipts<'a> {
-    /// Checks the whole segment of a block with so many transactions. An empty segment has no receipts.
+    /// Checks the whole segment of a block with this number of transactions. An empty segment has no receipts.
     ///
     /// # Errors
-    /// [`BadSegment`] at the first byte that does not fit.
+    /// [`BadSegment`] at the first invalid byte.
     pub fn parse(segment: &'a [u8], transactions: u32) -> Result<Self, BadSegment> {
         let table = receipts_table_len(transactions).min(segment.len() as u64) as usize;
         check_receipts(&segment[..table], segment.len() as u64, transactions)?;
@@ -384,17 +386,17 @@ impl<'a> Receipts<'a> {
         Ok(Self { ends: table.get(4..).unwrap_or_default().as_chunks().0, bytes })
     }
 
-    /// Receipts that there are.
+    /// Returns the number of receipts.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no receipts.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// The receipt of the transaction at a position.
+    /// Returns the receipt of the transaction at a position.
     pub fn get(&self, position: u32) -> Option<&'a [u8]> {
         let end = |at: usize| self.ends.get(at).map(|end| u32::from_le_bytes(*end) as usize);
         let position = position as usize;
@@ -402,13 +404,13 @@ impl<'a> Receipts<'a> {
     }
 }
 
-/// SHA-256 of each of a block's segments, as `append_block` takes them.
+/// Returns the SHA-256 of each of a block's segments, as `append_block` expects them.
 pub fn digests(segments: [&[u8]; 3]) -> BySegment<ByteBuf> {
     segments.map(|segment| ByteBuf::from(Sha256::digest(segment).to_vec())).into()
 }
 
 impl AppendBlock {
-    /// The block with the SHA-256 of its segments.
+    /// Returns the block with the SHA-256 of its segments.
     #[must_use]
     pub fn sealed(mut self) -> Self {
         self.sha256 = digests([&self.body, &self.receipts, &self.index]);
@@ -420,7 +422,7 @@ impl AppendBlock {
 mod tests {
     use super::*;
 
-    /// Byte by byte, from what is said of the encoding.
+    /// Encodes an index byte by byte, as the module's head describes it.
     fn index_of(ids: &[[u8; ID]], keys: &[(u32, &[u8])]) -> Vec<u8> {
         let mut bytes = (ids.len() as u32).to_le_bytes().to_vec();
         bytes.extend(ids.concat());

@@ -1,5 +1,5 @@
-//! Settings, each declared once: name, type, default, range, comment. A setting that is absent where the settings are persisted has its
-//! default.
+//! Settings, each declared once: name, type, default, range, comment. A setting that is missing in persisted settings
+//! has its default.
 
 use crate::BadArgument;
 use candid::CandidType;
@@ -8,14 +8,14 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use thiserror::Error;
 
-/// Why a change of settings was refused. Nothing has changed.
+/// The reason why a change of settings was refused. Nothing has changed.
 #[coppice_macros::native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
 pub enum ConfigError {
-    /// A setting makes no sense.
+    /// A setting has an invalid value.
     #[error(transparent)]
     BadArgument(#[from] BadArgument),
-    /// A reason that this version does not name.
+    /// A reason that this version does not know.
     #[error("{message}")]
     Other {
         /// The reason as a stable word.

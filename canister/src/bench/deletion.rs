@@ -1,5 +1,4 @@
-//! What the queue of blobs outside is measured with: rows, by rising height or by random ones, a part of them leased; and rows with
-//! records that have two parents.
+//! Benchmark of the deletion queue: fills it with rows, by rising or by random heights, and leases part of them.
 
 use super::{key, said};
 use crate::api::access;
@@ -11,17 +10,17 @@ use coppice_interface::{AcquireBlobDeletions, StoreType};
 use ic_cdk::update;
 use std::cell::Cell;
 
-/// Rows scheduled, and leases given, in one message.
+/// Rows scheduled, and leases granted, in one message.
 const STEP: u64 = 20_000;
 const LEASES: u64 = 20;
-/// Below it are those with records.
+/// Lowest height of rows without a record; rows with a record have lower heights.
 const FIRST_HEIGHT: u32 = 10_000;
 
 thread_local! {
     static FILLED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Schedules rows until there are `n`. Answers whether there are; call it until then.
+/// Schedules rows until there are `n`. Returns whether there are; repeat the call until then.
 #[update(guard = "access::bench")]
 fn bench_fill_deletions(n: u64, random: bool) -> Result<bool, String> {
     let first = FILLED.get();
@@ -39,7 +38,7 @@ fn bench_fill_deletions(n: u64, random: bool) -> Result<bool, String> {
     Ok(last == n)
 }
 
-/// Leases rows, a thousand at a time, until `n` are. Answers whether they are; call it until then.
+/// Leases rows, a thousand at a time, until `n` are leased. Returns whether they are; repeat the call until then.
 #[update(guard = "access::bench")]
 fn bench_lease_deletions(n: u64) -> Result<bool, String> {
     mutate(|state| {
@@ -56,7 +55,7 @@ fn bench_lease_deletions(n: u64) -> Result<bool, String> {
                 request: None,
                 ..Default::default()
             };
-            // One holder has 32 leases at most.
+            // One holder has at most 32 leases.
             let holder = Principal::from_slice(&(leased / 32_000).to_be_bytes());
             said(state.deletions.acquire(holder, &arg, 0, platform::time_ns()))?.ok_or("nothing waits")?;
         }

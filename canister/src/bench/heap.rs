@@ -64,14 +64,14 @@ pub struct HeapIndex {
 }
 
 impl HeapIndex {
-    /// An empty index for a window of so many blocks.
+    /// Returns an empty index for a window of `window` blocks.
     pub fn new(window: u64, seed: u64) -> Self {
         // The window lies across one generation more than it fills.
         let span = window.div_ceil(GENERATIONS - 1).max(1);
         Self { seed: Seeded(seed), span, generations: VecDeque::new() }
     }
 
-    /// Enters a block's ids. Of an id that occurs twice in a generation the newer place stays.
+    /// Enters a block's ids. If an id occurs twice in a generation, its newer place replaces the older one.
     pub fn insert<'a>(&mut self, number: u64, ids: impl Iterator<Item = &'a [u8; ID]>) {
         let newest = self.generations.back();
         if newest.is_none_or(|newest| number >= newest.first + self.span) {

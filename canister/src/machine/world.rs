@@ -15,23 +15,23 @@ use std::collections::BTreeMap;
 
 /// Bytes of a blob of the log.
 pub const CLASS: u32 = 64 << 10;
-/// Seconds after which an upload that nobody goes on with is dropped.
+/// Seconds after which an upload that is not continued expires.
 pub const EXPIRY: u64 = 3_600;
 /// Sender of the messages: a producer with all other roles.
 pub const PRODUCER: Principal = Principal::from_slice(&[1]);
 
-/// What becomes of messages, drawn anew for each of them from one seed.
+/// Random outcomes of messages, drawn for each message from one seed.
 pub struct World {
     draws: u64,
     slice: u64,
-    /// Whether memory was refused to the message that ended last.
+    /// Whether memory was refused to the last message.
     pub refused: bool,
-    /// What was met, and how often.
+    /// Events of a history, with their counts.
     pub met: BTreeMap<&'static str, u64>,
 }
 
 impl World {
-    /// A new canister whose messages enter, or take out, `slice` references.
+    /// Returns a new canister whose messages enter, or remove, `slice` references.
     pub fn new(seed: u64, slice: u64, verify: bool) -> Self {
         native::reset();
         native::with(|world| (world.caller, world.controllers) = (PRODUCER, vec![PRODUCER]));
@@ -49,7 +49,7 @@ impl World {
         operation::set_config(settings).unwrap();
         let mut world = Self { draws: seed, slice, refused: false, met: BTreeMap::new() };
         world.configure();
-        // Somebody else's blobs, so that the arena is soon too small, here or there in a history.
+        // Blobs of another owner, so that the arena is too small early, at a random point of the history.
         let left = world.draw(100);
         state::mutate(|state| {
             while state.blobs.arena_end() < memory::BUCKET - left * u64::from(CLASS) {

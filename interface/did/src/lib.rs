@@ -18,9 +18,11 @@ Written by `cargo run -p coppice_did` from the crate `interface`. The service co
 use. `docs/glossary.md` explains the names.
 
 Conventions: a bound \"before\" a number excludes the number. A value that is absent is `null`, not 0. In settings 0 switches a rule off, \
-and as a `limit` 0 is the default, where the comment says so. Times are Unix nanoseconds or Unix seconds, as the comment says. Hashes of \
+and as a `limit` 0 means the default that the comment names. Times are Unix nanoseconds or Unix seconds, as the comment states. Hashes of \
 UTXO records have 32 bytes in internal order; a hash of another length is refused with a typed error. An update may be repeated when \
-its answer was lost; each method says what a repeated call does.";
+its answer was lost; the comment of each method describes the effect of a repeated call, and ends with the roles that may call it. \
+Controllers have the roles `Operator` and `Admin`. A query that \
+anyone may call needs a role when it is called as an update, unless the setting `open_queries` is on.";
 
 /// Returns the files of `candid/`, each with its text, for a checkout.
 ///
@@ -29,7 +31,7 @@ its answer was lost; each method says what a repeated call does.";
 pub fn files(root: &Path) -> anyhow::Result<[(&'static str, String); 3]> {
     let types = Types::read(&root.join("interface/src"))?;
     let all = methods::all()?;
-    // Methods that a role calls, and the queries beside them.
+    // Methods that a role may call, and the queries of its area.
     let part = |role: Role, area: &str| -> Vec<&Method> {
         let has_role = |method: &&Method| method.roles.contains(&role);
         let is_query = |method: &Method| method.is_query && (method.area == area || method.name == "health");

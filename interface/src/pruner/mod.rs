@@ -1,4 +1,4 @@
-//! The pruner of UTXO records (`pruner-service.md`): triggers, jobs, status. Heights are block heights; 0 is none.
+//! Pruner of UTXO records (`pruner-service.md`): triggers, jobs, status. Heights are block heights; 0 means no height.
 
 mod settings;
 
@@ -13,52 +13,53 @@ use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Whether the block assembly runs, or something else is going on: a reorg, a reset, nothing yet.
+/// The state of the block assembly.
 #[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum UtxoBlockAssemblyState {
     /// The block assembly runs: records may be pruned.
     Running,
-    /// The block assembly does not run: records may not be pruned.
+    /// The block assembly does not run, because of a reorg, a reset, or because it has not started: records may not be
+    /// pruned.
     NotRunning,
 }
 
-/// The outcome of a notification. The height is noted in any case.
+/// Outcome of a notification. The height is recorded in any case.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum UtxoNotifyOutcome {
-    /// A job was made, and waits for the next tick.
+    /// A job was created, and waits for the next tick.
     Scheduled(UtxoPruneJob),
-    /// A job for the height or a higher one waits or runs already.
+    /// A job for the height or a higher one is already waiting or running.
     Underway(UtxoPruneJob),
-    /// The height, or a higher one, was pruned: by the last job that completed, if one did.
+    /// The height, or a higher one, was already pruned: by this job, the last that completed, if there is one.
     Processed(Option<UtxoPruneJob>),
-    /// A block was persisted before: only `utxo_notify_block_persisted` has records pruned.
+    /// A block was persisted before, so that only `utxo_notify_block_persisted` triggers pruning.
     PersisterActive {
-        /// The highest block that is persisted.
+        /// The highest persisted block.
         last_persisted_height: u32,
     },
     /// The block's transactions are not marked as mined yet.
     NotMined,
 }
 
-/// Why something was refused. Nothing has changed.
+/// The reason why a call was refused. Nothing has changed.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
 pub enum UtxoPrunerError {
     /// The height was refused.
     #[error(transparent)]
     BadHeight(#[from] BadHeight),
-    /// A producer may not raise the height so far: by `max_height_jump` at once, and by `heights_per_day` in a day. An
-    /// operator's `utxo_set_heights` says where the chain is.
+    /// A feeder may not raise the height this far: `max_height_jump` limits one call, `heights_per_day` a day. An
+    /// operator sets the height with `utxo_set_heights`.
     #[error("the height is too far above {highest}: at most {most} now; an operator may set it")]
     HeightJump {
-        /// The highest height that was notified, or persisted.
+        /// The highest notified or persisted height.
         highest: u32,
         /// The highest height that is accepted now.
         most: u32,
-        /// The moment from which on the refused height is accepted, in Unix nanoseconds; none: `max_height_jump` is too
-        /// small for it.
+        /// The moment from which on the refused height is accepted, in Unix nanoseconds; `null`: `max_height_jump` is
+        /// too small for it.
         accepted_at: Option<u64>,
     },
     /// No job with this number waits or runs.
@@ -67,22 +68,22 @@ pub enum UtxoPrunerError {
     /// The block assembly is not running: `utxo_set_block_assembly_state`.
     #[error("the block assembly does not run")]
     BlockAssemblyNotRunning,
-    /// Deletions are stopped (`set_deletions_stopped`): an admin starts them again.
+    /// Deletions are stopped (`set_deletions_stopped`): only an admin starts them again.
     #[error("deletions are stopped: an admin starts them with set_deletions_stopped(false)")]
     Stopped,
-    /// An argument makes no sense.
+    /// An argument is invalid.
     #[error(transparent)]
     BadArgument(#[from] BadArgument),
-    /// No record lies in the slot that cannot be read, was set aside, or is left alone.
+    /// The slot contains no record that cannot be read, was set aside, or is passed over.
     #[error("no record in this slot blocks pruning")]
     NotBlocking,
-    /// As many records are set aside as may be.
+    /// The number of records that are set aside has reached its limit.
     #[error("{limit} records are set aside, which is the most")]
     TooMany {
         /// The most records that may be set aside.
         limit: u64,
     },
-    /// A reason that this version does not name.
+    /// A reason that this version does not know.
     #[error("{message}")]
     Other {
         /// The reason as a stable word.
@@ -101,19 +102,21 @@ impl From<ConfigError> for UtxoPrunerError {
     }
 }
 
-/// The reason why a job was made.
+/// The reason why a job was created.
 #[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum UtxoJobTrigger {
-    /// `utxo_notify_block_persisted` made the job.
+    /// `utxo_notify_block_persisted` created the job.
     BlockPersisted,
-    /// `utxo_notify_block` made the job, while nothing was persisted.
+    /// `utxo_notify_block` created the job, while no block was ever persisted.
     Block,
-    /// `utxo_prune` made the job.
+    /// `utxo_prune` created the job.
     Manual,
-    /// A job for the same height timed out, or the block assembly stopped it.
+    /// A job for the same height timed out, or was ended because the block assembly or deletions stopped. A job of
+    /// `utxo_prune` keeps its trigger.
     Resumed,
-    /// The job was due when another one completed, or when an operator set the heights: blocks were persisted meanwhile.
+    /// The job was due when another job completed, or when an operator set the heights, because blocks were persisted
+    /// in the meantime.
     Due,
 }
 
@@ -127,48 +130,49 @@ pub enum UtxoJobState {
     Running,
     /// The job is done.
     Completed,
-    /// The job ended before it was done.
+    /// The job timed out, trapped, or could not preserve a parent.
     Failed,
-    /// The job was given up: a higher height came before it was begun, or the block assembly stopped.
+    /// The job was cancelled by a call, replaced by a job for a higher height before it began, or ended because the
+    /// block assembly or deletions stopped.
     Cancelled,
 }
 
-/// Why a job ended before it was done.
+/// The reason why a job ended before it was done.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum UtxoJobEnd {
-    /// A job for a higher height was made.
+    /// A job for a higher height was created.
     Superseded,
-    /// The block assembly is not running any more. The job's height is pending again.
+    /// The block assembly no longer runs. The job's height is pending again.
     BlockAssemblyNotRunning,
     /// Deletions were stopped (`set_deletions_stopped`). The job's height is pending again.
     Stopped,
     /// `utxo_cancel_prune_job` ended the job: its height is neither processed nor pending.
     Cancelled,
-    /// `utxo_set_heights` ended the job: its heights were others.
+    /// `utxo_set_heights` ended the job, because it changed the heights.
     HeightsSet,
-    /// The job took longer than `job_timeout`. The job's height is pending again, and the next job goes on where this
-    /// one was.
+    /// The job took longer than `job_timeout`. The job's height is pending again, and the next job continues where this
+    /// one stopped.
     TimedOut,
-    /// A parent of an old unmined transaction could not be preserved: nothing was deleted, or nothing more where phase 1 was done
-    /// again.
+    /// A parent of an old unmined transaction could not be preserved: nothing was deleted, or nothing more if phase 1
+    /// was repeated.
     PreserveParents(UtxoBlockedBy),
-    /// Finding what comes next trapped again and again.
+    /// The search for the next record trapped repeatedly.
     Trapped {
-        /// The phase in which that trapped.
+        /// The phase in which the search trapped.
         phase: UtxoPrunerPhase,
     },
 }
 
-/// The record that stands in the way of preserving parents.
+/// The record that prevents the preservation of parents.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoBlockedBy {
     /// The slot of the unmined record: the argument of `utxo_set_aside`.
     pub slot: u32,
-    /// The unmined record's id, as far as its bytes can be believed.
+    /// The unmined record's id, which may be wrong if the record is damaged.
     pub txid: Txid,
-    /// The parent that cannot be preserved; none where the unmined record itself cannot be read.
+    /// The parent that cannot be preserved; `null` if the unmined record itself cannot be read.
     pub parent: Option<Txid>,
     /// The reason as a stable word, such as `OutOfSpace`, `LowCycles` or `Corrupt`.
     pub code: String,
@@ -176,11 +180,11 @@ pub struct UtxoBlockedBy {
     pub why: String,
 }
 
-/// A record that is left alone, as looking at it trapped again and again.
+/// A record that is passed over, because reading it trapped repeatedly.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoPassedOver {
-    /// The phase in which looking at the record trapped.
+    /// The phase in which reading the record trapped.
     pub phase: UtxoPrunerPhase,
     /// The record's slot: the argument of `utxo_set_aside`.
     pub slot: u32,
@@ -192,107 +196,108 @@ pub struct UtxoPassedOver {
 #[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
 pub enum UtxoPrunerPhase {
-    /// Phase 1: parents of old unmined transactions are preserved.
+    /// Phase 1: preserves parents of old unmined transactions.
     PreserveParents,
-    /// The phase between: preservations that have expired are cleared.
+    /// Between the phases: clears preservations that have expired.
     ExpirePreservations,
-    /// Phase 2: records are deleted whose height has come.
+    /// Phase 2: deletes records whose height has come.
     DeleteAtHeight,
 }
 
-/// The work of a job, in numbers.
+/// Counts of a job's work.
 #[native_docs]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 #[serde(default)]
 pub struct UtxoPruneCounts {
-    /// Phase 1: old unmined transactions that were looked at.
+    /// Phase 1: old unmined transactions that were examined.
     pub old_unmined: u64,
-    /// Phase 1: parents that were preserved, each as often as a transaction asks for it.
+    /// Phase 1: preserved parents; a parent counts once for each transaction that needs it.
     pub parents_preserved: u64,
-    /// The preservations that had expired, and were cleared between the phases.
+    /// Expired preservations that were cleared between the phases.
     pub preservations_expired: u64,
-    /// Phase 2: records that were looked at.
+    /// Phase 2: records that were examined.
     pub processed: u64,
-    /// Records that were deleted.
+    /// Deleted records.
     pub records_deleted: u64,
-    /// The pages of the records that were deleted.
+    /// Pages of the deleted records.
     pub pages_deleted: u64,
-    /// Records that wait until their blob outside is gone.
+    /// Records that wait for the deletion of their external blob.
     pub records_deleting: u64,
-    /// Outputs of surviving parents that say now that their spender was deleted.
+    /// Outputs of surviving parents whose spender is now marked as deleted.
     pub parents_updated: u64,
-    /// Outputs of surviving parents that a double spend held, and that are unspent now.
+    /// Outputs of surviving parents that a double spend held, and that are now unspent.
     pub outputs_released: u64,
-    /// Transactions in the BlobStore that went with their records.
+    /// Transactions in the BlobStore that were deleted with their records.
     pub external_files_deleted: u64,
-    /// The transactions in the BlobStore that were to go with their records, and were not there any more.
+    /// Transactions in the BlobStore that should have been deleted with their records, but no longer existed.
     pub external_files_missing: u64,
-    /// Records that are kept in defensive mode: a spender is unmined.
+    /// Records that defensive mode keeps, because a spender is unmined.
     pub skipped_child_unmined: u64,
-    /// Records that are kept in defensive mode: a spender was not mined for long enough.
+    /// Records that defensive mode keeps, because a spender was not mined long enough ago.
     pub skipped_child_recent: u64,
-    /// Records that are kept in defensive mode: a spender has no record, and was not deleted as far as its parent knows.
+    /// Records that defensive mode keeps, because a spender has no record, and the parent does not mark it as deleted.
     pub skipped_child_absent: u64,
-    /// Records that are kept: their data in the BlobStore or their row in the deletion queue made difficulties.
+    /// Records that are kept, because their data in the BlobStore or their row in the deletion queue could not be
+    /// removed.
     pub external_errors: u64,
-    /// Records that are kept: one or a parent of it cannot be decoded, is not what the index says, or there was no
-    /// memory to list it under another height.
+    /// Records that are kept, because the record or a parent cannot be decoded or does not match the index, or because
+    /// memory was missing to list the record under another height.
     pub record_errors: u64,
-    /// Chunks of `utxo_chunk_size` records, and what was left at the end of a tick.
+    /// Chunks of `utxo_chunk_size` records, including partial chunks at the end of ticks.
     pub chunks: u64,
 }
 
-/// The pruning of records for a height, over as many ticks as that takes, and its outcome.
+/// A job: the pruning of records for a height, over as many ticks as needed, and its outcome.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoPruneJob {
     /// The job's number, from 1.
     pub id: u64,
-    /// The height for which the job was made.
+    /// The height for which the job was created.
     pub height: u32,
-    /// The reason why the job was made.
+    /// The reason why the job was created.
     pub trigger: UtxoJobTrigger,
     /// The job's state.
     pub state: UtxoJobState,
-    /// The reason why the job ended before it was done; none where it did not.
+    /// The reason why the job ended before it was done; `null` otherwise.
     pub end: Option<UtxoJobEnd>,
-    /// The height at which the chain was when the job began, for an operator's job at most its own height; none before it
+    /// The chain's height when the job began, for an operator's job at most the job's height; `null` until the job
     /// begins.
     pub current_height: Option<u32>,
-    /// The height up to which records are deleted; none before the job begins. It falls where the block persister begins
-    /// meanwhile.
+    /// The height up to which records are deleted; `null` until the job begins. It falls if the block persister starts
+    /// in the meantime.
     pub safe_height: Option<u32>,
-    /// The moment at which the job was made, in Unix nanoseconds.
+    /// The moment at which the job was created, in Unix nanoseconds.
     pub created_at: u64,
-    /// The moment at which the job began, in Unix nanoseconds; none before.
+    /// The moment at which the job began, in Unix nanoseconds; `null` until then.
     pub started_at: Option<u64>,
-    /// The moment at which the job ended, in Unix nanoseconds; none before.
+    /// The moment at which the job ended, in Unix nanoseconds; `null` until then.
     pub ended_at: Option<u64>,
-    /// The phase that the job is in, or was in when it ended.
+    /// The current phase of the job, or its last one.
     pub phase: UtxoPrunerPhase,
-    /// How far the job's last tick came.
+    /// The progress of the job's last tick.
     pub progress: PruneProgress,
-    /// The number of ticks that the job took.
+    /// The number of the job's ticks.
     pub ticks: u64,
     /// The instructions of the job's ticks.
     pub instructions: u64,
-    /// The job's work, in numbers.
+    /// The counts of the job's work.
     pub counts: UtxoPruneCounts,
 }
 
-/// The heights, as an operator sets them.
+/// The heights that an operator sets.
 #[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoSetHeights {
-    /// The highest height that counts as notified, from 0.
+    /// The height that counts as the highest notified one, from 0.
     pub current: u32,
-    /// The highest block that is persisted; none: the block persister does not run.
+    /// The highest persisted block; `null`: the block persister does not run.
     pub persisted: Option<u32>,
     /// The height up to which records count as pruned, from 0.
     pub processed: u32,
 }
 
-/// The heights that were set, and the work that is due at them.
+/// The heights that were set, and the due work.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoHeightsSet {
@@ -302,21 +307,21 @@ pub struct UtxoHeightsSet {
     pub safe_height: u32,
     /// The height below which unmined transactions are old.
     pub unmined_cutoff_height: u32,
-    /// The job that waits now; none where the heights were processed.
+    /// The waiting job; `null` if the heights are already processed.
     pub due: Option<UtxoPruneJob>,
 }
 
-/// A page of jobs: those that wait or run, then those that ended, the last first.
+/// A page of jobs: waiting and running jobs, then ended jobs, the last first.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoPruneJobPage {
     /// The jobs of the page.
     pub jobs: Vec<UtxoPruneJob>,
-    /// The cursor with which the next page is asked for; none at the end.
+    /// The cursor of the next page; `null` at the end.
     pub cursor: Option<u64>,
 }
 
-/// A label of a figure.
+/// A label of a metric.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct MetricLabel {
@@ -326,63 +331,64 @@ pub struct MetricLabel {
     pub value: String,
 }
 
-/// A figure for a monitor.
+/// A metric.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, CandidType, Serialize, Deserialize)]
 pub struct Metric {
-    /// The figure's name.
+    /// The metric's name.
     pub name: String,
-    /// The figure's labels.
+    /// The metric's labels.
     pub labels: Vec<MetricLabel>,
-    /// The figure's value. Durations are seconds across ticks: time stands still in a message.
+    /// The metric's value. Durations are seconds across ticks, because time does not advance during a message.
     pub value: f64,
 }
 
-/// Everything that an operator needs to see of the pruner.
+/// Status of the pruner of UTXO records.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, CandidType, Serialize, Deserialize)]
 pub struct UtxoPrunerStatus {
-    /// The settings in force; `pruner_enabled` says whether the timer prunes records.
+    /// The settings in force; `pruner_enabled` switches the timer on.
     pub settings: UtxoPrunerSettings,
-    /// The moment at which deletions were stopped (`set_deletions_stopped`), in Unix nanoseconds; none where they are not.
+    /// The moment at which deletions were stopped (`set_deletions_stopped`), in Unix nanoseconds; `null` if they are
+    /// not stopped.
     pub deletions_stopped_since: Option<u64>,
-    /// The state of the block assembly, as it was told.
+    /// The state of the block assembly, as last reported.
     pub block_assembly: UtxoBlockAssemblyState,
     /// The highest height ever notified.
     pub current_height: u32,
-    /// The highest height that `max_height_jump` and `heights_per_day` let a producer notify now, and that calls on records,
-    /// and blocks that they name, may have.
+    /// The highest height that a feeder may notify now, by `max_height_jump` and `heights_per_day`. It also bounds
+    /// heights in calls on records, and of the blocks that they name.
     pub most_height: u32,
-    /// The highest block that is persisted; none: the block persister does not run.
+    /// The highest persisted block; `null`: the block persister does not run.
     pub last_persisted_height: Option<u32>,
     /// The height up to which records were pruned.
     pub last_processed_height: u32,
     /// The height up to which records would be deleted now.
     pub safe_height: u32,
-    /// The height below which unmined transactions are old: their parents are preserved.
+    /// The height below which unmined transactions are old, so that their parents are preserved.
     pub unmined_cutoff_height: u32,
-    /// The job that waits; none where none does.
+    /// The waiting job; `null` if there is none.
     pub pending: Option<UtxoPruneJob>,
-    /// The job that runs; none where none does.
+    /// The running job; `null` if there is none.
     pub running: Option<UtxoPruneJob>,
-    /// The last job that ended; none where none did.
+    /// The last ended job; `null` if there is none.
     pub last_job: Option<UtxoPruneJob>,
-    /// The record that stopped phase 1 of the last job; none where none did.
+    /// The record that stopped phase 1 of the last job; `null` if none did.
     pub blocked_by: Option<UtxoBlockedBy>,
-    /// Slots of unmined records that cannot be read, or a parent of which cannot, and were set aside.
+    /// Slots of unmined records that were set aside, because the record or a parent cannot be read.
     pub set_aside: Vec<u32>,
-    /// Records that are left alone, as looking at them trapped again and again: `utxo_set_aside`.
+    /// Records that are passed over, because reading them trapped repeatedly: `utxo_set_aside` tries them again.
     pub passed_over: Vec<UtxoPassedOver>,
-    /// Blobs outside that wait to be deleted.
+    /// External blobs that wait for deletion.
     pub blobs_pending: u64,
-    /// Blobs outside that were given up, whose records are still there.
+    /// External blobs that were given up, and whose records still exist.
     pub blobs_dead: u64,
-    /// The work of all jobs, in numbers.
+    /// The counts of all jobs' work.
     pub totals: UtxoPruneCounts,
-    /// The number of ticks since the canister was started; those with nothing to do, too.
+    /// The number of ticks since the canister was started, including idle ticks.
     pub ticks: u64,
     /// The moment at which the next tick is due, in Unix nanoseconds.
     pub next_tick: u64,
-    /// Figures for a monitor: counts, heights and durations, each by its name and labels.
+    /// Metrics: counts, heights and durations, each with a name and labels.
     pub metrics: Vec<Metric>,
 }

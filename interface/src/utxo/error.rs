@@ -1,5 +1,5 @@
-//! Why an operation on records was refused: an error for creating, one for spending, one for the rest; and [`UtxoRefusal`], which is
-//! all of them.
+//! Errors of operations on records: one for creation, one for spends, one for other operations; and [`UtxoRefusal`],
+//! which includes all of them.
 
 use super::{ExternalStore, Spender};
 use crate::UtxoHash;
@@ -10,66 +10,68 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use thiserror::Error;
 
-/// Why a record was not created. Nothing of the item has changed.
+/// The reason why a record was not created. The item has changed nothing.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum UtxoCreateError {
-    /// The transaction has a record already.
+    /// The transaction already has a record.
     TxExists,
-    /// The record is being deleted; its blob outside is not gone yet. Or the blob that a new record names is to be deleted.
+    /// The record is being deleted, and its external blob still exists. Or the blob that a new record names is
+    /// scheduled for deletion.
     BeingDeleted,
-    /// The blob outside is named by another record.
+    /// The external blob is named by another record.
     BlobTaken,
-    /// The record was pruned: an output that the transaction spends names it as deleted. Or it may have been pruned: all its
-    /// blocks are at or below `pruned_height`, none of its parents has a record, and the item does not have `is_new`.
+    /// The record was pruned: an output that the transaction spends names the transaction as a deleted spender. Or it
+    /// may have been pruned: all its blocks are at or below `pruned_height`, none of its parents has a record, and the
+    /// item does not have `is_new`.
     Pruned,
     /// The height was refused.
     BadHeight(BadHeight),
-    /// An argument makes no sense.
+    /// An argument is invalid.
     BadArgument(BadArgument),
-    /// The bytes are no transaction.
+    /// The bytes are not a valid transaction.
     BadTransaction {
-        /// The first byte that is wrong, counted from the transaction's start.
+        /// The first invalid byte, counted from the transaction's start.
         at: u64,
         /// The reason as a sentence.
         why: String,
     },
     /// The transaction has no outputs.
     NoOutputs,
-    /// The setting `require_extended` is on, and this input does not say what it spends.
+    /// The setting `require_extended` is on, and this input does not contain the output that it spends.
     NotExtended {
         /// The input, from 0.
         input: u32,
     },
-    /// A part of the argument is larger than it may be.
+    /// A part of the argument is too large.
     TooLarge {
         /// The name of the part that is too large.
         what: String,
         /// The most that is allowed.
         limit: u64,
     },
-    /// The transactions' data in the BlobStore would be more than `max_external_bytes`.
+    /// The transactions' data in the BlobStore would exceed `max_external_bytes`.
     ExternalFull {
         /// The most bytes of such data.
         limit: u64,
     },
-    /// The deletion queue has reached `max_deletion_rows`: no record that names a blob outside is made.
+    /// The deletion queue has reached `max_deletion_rows`: records that name an external blob are refused.
     TooManyRows {
-        /// The most rows that there may be.
+        /// The most rows.
         limit: u64,
     },
     /// No upload of this transaction is complete.
     NoUpload,
-    /// More instructions, or changed pages, than a message has would be needed.
+    /// The item needs more instructions, or changed pages, than one message has.
     TooMuchWork,
     /// Memory was refused.
     NoMemory(NoMemory),
-    /// The record cannot be decoded; nothing is assumed of it.
+    /// The record cannot be decoded, so its state is unknown.
     Corrupt {
         /// The reason as a sentence.
         why: String,
     },
-    /// A reason that this version does not name.
+    /// A reason that this version does not know.
     Other {
         /// The reason as a stable word.
         code: String,
@@ -78,7 +80,7 @@ pub enum UtxoCreateError {
     },
 }
 
-/// Why an output was not spent. Nothing of the transaction has changed.
+/// The reason why an output was not spent. The transaction has changed nothing.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum UtxoSpendError {
@@ -86,28 +88,28 @@ pub enum UtxoSpendError {
     TxNotFound,
     /// The transaction is a double spend.
     Conflicting,
-    /// The transaction's outputs cannot be spent yet: `utxo_set_locked`, or a block with it.
+    /// The transaction's outputs cannot be spent yet: `utxo_set_locked`, or a block with the transaction, unlocks them.
     Locked,
-    /// The output is a coinbase's, and is spendable at a later height.
+    /// The output belongs to a coinbase, and becomes spendable at a later height.
     CoinbaseImmature {
         /// The first height at which the output is spendable.
         spendable_at: u32,
     },
-    /// The transaction has no such output, or it is none that can be spent.
+    /// The transaction has no such output, or the output can never be spent.
     UtxoNotFound,
-    /// The output's hash is another one.
+    /// The output has another hash.
     UtxoHashMismatch {
-        /// The output's hash as it is stored.
+        /// The stored hash of the output.
         stored: UtxoHash,
     },
     /// The output is frozen.
     Frozen,
-    /// The output was reassigned, and is spendable at a later height.
+    /// The output was reassigned, and becomes spendable at a later height.
     FrozenUntil {
         /// The first height at which the output is spendable.
         height: u32,
     },
-    /// The spender spent this output before, and was pruned since: it is not taken again.
+    /// The spender spent this output before, and was pruned since: it is not accepted again.
     InvalidSpend,
     /// The output is spent by another transaction, or by another input of this one.
     Spent {
@@ -116,18 +118,18 @@ pub enum UtxoSpendError {
     },
     /// The height was refused.
     BadHeight(BadHeight),
-    /// An argument makes no sense.
+    /// An argument is invalid.
     BadArgument(BadArgument),
-    /// More instructions, or changed pages, than a message has would be needed.
+    /// The item needs more instructions, or changed pages, than one message has.
     TooMuchWork,
     /// Memory was refused.
     NoMemory(NoMemory),
-    /// The record cannot be decoded; nothing is assumed of it.
+    /// The record cannot be decoded, so its state is unknown.
     Corrupt {
         /// The reason as a sentence.
         why: String,
     },
-    /// A reason that this version does not name.
+    /// A reason that this version does not know.
     Other {
         /// The reason as a stable word.
         code: String,
@@ -136,17 +138,17 @@ pub enum UtxoSpendError {
     },
 }
 
-/// Why an operation that neither creates nor spends was refused. Nothing of the item has changed.
+/// The reason why an operation other than creation and spends was refused. The item has changed nothing.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum UtxoError {
     /// There is no such transaction.
     TxNotFound,
-    /// The transaction has no such output, or it is none that can be spent.
+    /// The transaction has no such output, or the output can never be spent.
     UtxoNotFound,
-    /// The output's hash is another one.
+    /// The output has another hash.
     UtxoHashMismatch {
-        /// The output's hash as it is stored.
+        /// The stored hash of the output.
         stored: UtxoHash,
     },
     /// The output is spent by another transaction, or by another input of this one.
@@ -154,41 +156,41 @@ pub enum UtxoError {
         /// The spender that holds the output.
         by: Spender,
     },
-    /// The output that is to be frozen is frozen.
+    /// The output to freeze is frozen already.
     AlreadyFrozen,
-    /// The output that is to be unfrozen or reassigned is not frozen.
+    /// The output to unfreeze or reassign is not frozen.
     UtxoNotFrozen,
-    /// No block has the transaction, so that the longest chain has not.
+    /// No block has the transaction, so the longest chain does not have it either.
     NotMined,
-    /// Only a conflicting transaction can win over the one that it conflicts with.
+    /// The transaction is not conflicting; only a conflicting transaction can win.
     NotConflicting,
-    /// The winner spends an output of a transaction that loses against a winner.
+    /// The winner spends an output of a transaction that loses to a winner.
     WinnerLoses,
     /// The height was refused.
     BadHeight(BadHeight),
-    /// An argument makes no sense.
+    /// An argument is invalid.
     BadArgument(BadArgument),
-    /// A part of the argument is larger than it may be.
+    /// A part of the argument is too large.
     TooLarge {
         /// The name of the part that is too large.
         what: String,
         /// The most that is allowed.
         limit: u64,
     },
-    /// The transaction's bytes are kept outside the canister, there.
+    /// The transaction's bytes are in this external blob.
     Outside(ExternalStore),
-    /// More instructions, or changed pages, than a message has would be needed.
+    /// The item needs more instructions, or changed pages, than one message has.
     TooMuchWork,
     /// Memory was refused.
     NoMemory(NoMemory),
-    /// The record cannot be decoded; nothing is assumed of it.
+    /// The record cannot be decoded, so its state is unknown.
     Corrupt {
         /// The reason as a sentence.
         why: String,
     },
-    /// A winner of `utxo_process_conflicting` cannot spend an output that it spends.
+    /// A winner of `utxo_process_conflicting` cannot spend one of the outputs that its inputs name, for this reason.
     NotSpendable(Box<UtxoSpendError>),
-    /// A reason that this version does not name.
+    /// A reason that this version does not know.
     Other {
         /// The reason as a stable word.
         code: String,
@@ -197,56 +199,58 @@ pub enum UtxoError {
     },
 }
 
-/// Any reason of the three: for whoever treats them alike. It is no type of the Candid interface.
+/// Any reason of the three, for code that handles them alike. Not part of the Candid interface.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum UtxoRefusal {
     /// There is no such transaction.
     #[error("there is no record of the transaction")]
     TxNotFound,
-    /// The transaction has a record already.
+    /// The transaction already has a record.
     #[error("the transaction has a record already")]
     TxExists,
-    /// The record is being deleted; its blob outside is not gone yet. Or the blob that a new record names is to be deleted.
+    /// The record is being deleted, and its external blob still exists. Or the blob that a new record names is
+    /// scheduled for deletion.
     #[error("the record or its blob is being deleted: try again later")]
     BeingDeleted,
-    /// The blob outside is named by another record.
+    /// The external blob is named by another record.
     #[error("another record names the external blob")]
     BlobTaken,
-    /// The record was pruned: an output that the transaction spends names it as deleted. Or it may have been pruned: all its
-    /// blocks are at or below `pruned_height`, none of its parents has a record, and the item does not have `is_new`.
+    /// The record was pruned: an output that the transaction spends names the transaction as a deleted spender. Or it
+    /// may have been pruned: all its blocks are at or below `pruned_height`, none of its parents has a record, and the
+    /// item does not have `is_new`.
     #[error("the record was pruned, or may have been")]
     Pruned,
     /// The transaction is a double spend.
     #[error("the transaction is a double spend")]
     Conflicting,
-    /// The transaction's outputs cannot be spent yet: `utxo_set_locked`, or a block with it.
+    /// The transaction's outputs cannot be spent yet: `utxo_set_locked`, or a block with the transaction, unlocks them.
     #[error("the transaction is locked")]
     Locked,
-    /// The output is a coinbase's, and is spendable at a later height.
+    /// The output belongs to a coinbase, and becomes spendable at a later height.
     #[error("the coinbase is spendable from height {spendable_at}")]
     CoinbaseImmature {
         /// The first height at which the output is spendable.
         spendable_at: u32,
     },
-    /// The transaction has no such output, or it is none that can be spent.
+    /// The transaction has no such output, or the output can never be spent.
     #[error("the transaction has no such spendable output")]
     UtxoNotFound,
-    /// The output's hash is another one.
+    /// The output has another hash.
     #[error("the output has another hash")]
     UtxoHashMismatch {
-        /// The output's hash as it is stored.
+        /// The stored hash of the output.
         stored: UtxoHash,
     },
     /// The output is frozen.
     #[error("the output is frozen")]
     Frozen,
-    /// The output was reassigned, and is spendable at a later height.
+    /// The output was reassigned, and becomes spendable at a later height.
     #[error("the output is frozen until height {height}")]
     FrozenUntil {
         /// The first height at which the output is spendable.
         height: u32,
     },
-    /// The spender spent this output before, and was pruned since: it is not taken again.
+    /// The spender spent this output before, and was pruned since: it is not accepted again.
     #[error("the spender was pruned and cannot spend again")]
     InvalidSpend,
     /// The output is spent by another transaction, or by another input of this one.
@@ -255,31 +259,31 @@ pub enum UtxoRefusal {
         /// The spender that holds the output.
         by: Spender,
     },
-    /// The output that is to be frozen is frozen.
+    /// The output to freeze is frozen already.
     #[error("the output is frozen already")]
     AlreadyFrozen,
-    /// The output that is to be unfrozen or reassigned is not frozen.
+    /// The output to unfreeze or reassign is not frozen.
     #[error("the output is not frozen")]
     UtxoNotFrozen,
-    /// No block has the transaction, so that the longest chain has not.
+    /// No block has the transaction, so the longest chain does not have it either.
     #[error("no block has the transaction")]
     NotMined,
-    /// Only a conflicting transaction can win over the one that it conflicts with.
+    /// The transaction is not conflicting; only a conflicting transaction can win.
     #[error("the transaction is not conflicting")]
     NotConflicting,
-    /// The winner spends an output of a transaction that loses against a winner.
+    /// The winner spends an output of a transaction that loses to a winner.
     #[error("the winner spends an output of a loser")]
     WinnerLoses,
     /// The height was refused.
     #[error(transparent)]
     BadHeight(#[from] BadHeight),
-    /// An argument makes no sense.
+    /// An argument is invalid.
     #[error(transparent)]
     BadArgument(#[from] BadArgument),
-    /// The bytes are no transaction.
+    /// The bytes are not a valid transaction.
     #[error("the bytes are no transaction (byte {at}): {why}")]
     BadTransaction {
-        /// The first byte that is wrong, counted from the transaction's start.
+        /// The first invalid byte, counted from the transaction's start.
         at: u64,
         /// The reason as a sentence.
         why: String,
@@ -287,13 +291,13 @@ pub enum UtxoRefusal {
     /// The transaction has no outputs.
     #[error("the transaction has no outputs")]
     NoOutputs,
-    /// The setting `require_extended` is on, and this input does not say what it spends.
+    /// The setting `require_extended` is on, and this input does not contain the output that it spends.
     #[error("input {input} is not extended, and require_extended is set")]
     NotExtended {
         /// The input, from 0.
         input: u32,
     },
-    /// A part of the argument is larger than it may be.
+    /// A part of the argument is too large.
     #[error("too large: {what}; at most {limit}")]
     TooLarge {
         /// The name of the part that is too large.
@@ -301,37 +305,37 @@ pub enum UtxoRefusal {
         /// The most that is allowed.
         limit: u64,
     },
-    /// The transactions' data in the BlobStore would be more than `max_external_bytes`.
+    /// The transactions' data in the BlobStore would exceed `max_external_bytes`.
     #[error("transaction data has reached max_external_bytes ({limit}): raise it, or let pruning make room")]
     ExternalFull {
         /// The most bytes of such data.
         limit: u64,
     },
-    /// The deletion queue has reached `max_deletion_rows`: no record that names a blob outside is made.
+    /// The deletion queue has reached `max_deletion_rows`: records that name an external blob are refused.
     #[error("the deletion queue has reached max_deletion_rows ({limit}): let workers catch up, or raise it")]
     TooManyRows {
-        /// The most rows that there may be.
+        /// The most rows.
         limit: u64,
     },
     /// No upload of this transaction is complete.
     #[error("no complete upload of this transaction: upload it first")]
     NoUpload,
-    /// The transaction's bytes are kept outside the canister, there.
+    /// The transaction's bytes are in this external blob.
     #[error("the bytes are kept outside the canister")]
     Outside(ExternalStore),
-    /// More instructions, or changed pages, than a message has would be needed.
+    /// The item needs more instructions, or changed pages, than one message has.
     #[error("the item needs more than one message: split it")]
     TooMuchWork,
     /// Memory was refused.
     #[error(transparent)]
     NoMemory(#[from] NoMemory),
-    /// The record cannot be decoded; nothing is assumed of it.
+    /// The record cannot be decoded, so its state is unknown.
     #[error("kept data cannot be read: {why}")]
     Corrupt {
         /// The reason as a sentence.
         why: String,
     },
-    /// A reason that this version does not name.
+    /// A reason that this version does not know.
     #[error("{message}")]
     Other {
         /// The reason as a stable word.
@@ -354,7 +358,8 @@ impl UtxoRefusal {
     }
 }
 
-/// Converts between all reasons and the part of them that a method answers with. A reason that a method does not name becomes `Other`.
+/// Converts between [`UtxoRefusal`] and the error of a method. A reason that the method's error does not have becomes
+/// `Other`.
 macro_rules! part {
     (
         $part:ident { $($case:ident $({ $($field:ident),+ })? $(($value:ident))?),+ $(,)? }

@@ -1,11 +1,11 @@
-//! Blobs outside the canister.
+//! External blobs.
 
 use candid::CandidType;
 use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
-/// A blob outside the canister, as the deletion queue names it.
+/// An external blob, as the deletion queue names it.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ExternalStore {
@@ -13,21 +13,21 @@ pub struct ExternalStore {
     pub blob_key: ByteBuf,
     /// The kind of file.
     pub file_type: FileType,
-    /// The store that has the blob.
+    /// The store that contains the blob.
     pub store_type: StoreType,
 }
 
-/// What kind of file keeps a transaction.
+/// The kind of file that contains a transaction.
 #[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum FileType {
     /// `.tx`: the whole transaction.
     Tx,
-    /// `.outputs`: a UTXOWrapper, outputs only.
+    /// `.outputs`: a UTXOWrapper, only outputs.
     Outputs,
 }
 
-/// A store of blobs outside the canister, by what it keeps.
+/// A store of external blobs, by its content.
 #[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
 pub enum StoreType {
@@ -46,7 +46,7 @@ pub enum StoreType {
 }
 
 impl StoreType {
-    /// All of them, by their number.
+    /// All stores, by their number.
     pub const ALL: [Self; 6] =
         [Self::Tx, Self::Subtree, Self::Block, Self::Temp, Self::BlockPersister, Self::PeerRegistry];
 }

@@ -1,6 +1,6 @@
 //! UTXO records: arguments, answers and errors.
 //!
-//! Hashes are 32 bytes in internal order. Heights are block heights, from 1; where there is none, an option is empty.
+//! Hashes are 32 bytes in internal order. Heights are block heights, from 1; an absent height is an empty option.
 
 mod error;
 mod external;
@@ -21,7 +21,7 @@ use candid::CandidType;
 use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
 
-/// The largest block height: whatever is added to one still fits 32 bits.
+/// The largest block height, small enough that its sum with a number of blocks fits 32 bits.
 pub const MAX_HEIGHT: u32 = u32::MAX / 2;
 
 /// An output of a transaction.
@@ -48,7 +48,7 @@ pub struct Spender {
 #[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BlockRef {
-    /// The chain's own number of the block: two blocks of one height have different ones.
+    /// The chain's own number of the block; two blocks of one height have different numbers.
     pub block_id: u32,
     /// The block's height.
     pub height: u32,
@@ -56,12 +56,12 @@ pub struct BlockRef {
     pub subtree: u32,
 }
 
-/// What was done of a batch. It is worked through in order within the instructions of one message: what does not fit is
-/// not begun, and is to be sent again.
+/// Outcome of a batch. Items are handled in order, within the instructions of one message; items that do not fit are
+/// not begun, and must be sent again.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct Batch<T> {
-    /// The answers of the items that were done, in the order of the items.
+    /// The answers of the items that were handled, in the order of the items.
     pub results: Vec<T>,
     /// The number of items at the end of the batch that were not begun.
     pub remaining: u32,

@@ -1,4 +1,4 @@
-//! Looking at records.
+//! Queries of records.
 
 use super::{BlockRef, FileType, Outpoint, Spender, TransactionPlace};
 use crate::{Txid, UtxoHash};
@@ -7,27 +7,27 @@ use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
-/// The part of a record that is asked for.
+/// The part of a record to return.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoGet {
-    /// The transaction whose record is asked for.
+    /// The transaction of the record.
     pub txid: Txid,
-    /// The first output whose entry is wanted.
+    /// The first output whose entry is returned.
     pub first: u32,
-    /// The most entries that are wanted, and 5,000; 0 asks for no entry.
+    /// The most entries to return, at most 5,000; 0 returns none.
     pub limit: u32,
-    /// The cursor of the answer before, where more pages are wanted; none: pages from page 1 on.
+    /// The cursor of the previous answer, for more pages; `null`: pages from page 1 on.
     pub extra_pages_cursor: Option<u32>,
 }
 
-/// The record that is kept of a transaction.
+/// The record of a transaction.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoRecord {
     /// The transaction's id.
     pub txid: Txid,
-    /// Entries from output `first` on: 32 bytes unspent, 68 bytes spent or frozen, none where the output is no UTXO.
+    /// Entries from output `first` on: 32 bytes unspent, 68 bytes spent or frozen, `null` if the output is not a UTXO.
     pub utxos: Vec<Option<ByteBuf>>,
     /// The output of the first entry.
     pub first: u32,
@@ -35,59 +35,59 @@ pub struct UtxoRecord {
     pub total_outputs: u32,
     /// The number of outputs that are UTXOs, on all pages.
     pub total_utxos: u32,
-    /// Outputs of a page.
+    /// The number of outputs of a page.
     pub utxo_batch_size: u32,
     /// The number of UTXOs of the master record.
     pub record_utxos: u32,
     /// The number of UTXOs of the master record that are spent.
     pub spent_utxos: u32,
-    /// The number of pages behind the master record.
+    /// The number of pages after the master record.
     pub total_extra_recs: u32,
-    /// The number of pages behind the master record of which every UTXO is spent.
+    /// The number of pages after the master record on which every UTXO is spent.
     pub spent_extra_recs: u32,
-    /// The pages behind the master record, from page 1 or the cursor on, a thousand at most.
+    /// The pages after the master record, from page 1 or the cursor on, at most 1,000.
     pub extra_pages: Vec<UtxoPage>,
-    /// The page with which the pages go on; none where these are the last.
+    /// The next page; `null` if these are the last.
     pub extra_pages_cursor: Option<u32>,
-    /// Outputs that were reassigned, by rising number.
+    /// Outputs that were reassigned, by ascending number.
     pub spendable_in: Vec<SpendableIn>,
-    /// An output is frozen.
+    /// At least one output is frozen.
     pub frozen: bool,
     /// The outputs cannot be spent yet.
     pub locked: bool,
     /// The transaction is a double spend.
     pub conflicting: bool,
-    /// The last 10,000 transactions that spend from this one and are double spends.
+    /// The last 10,000 double spends that spend from this transaction.
     pub conflicting_children: Vec<Txid>,
-    /// The height since which the longest chain has not had the transaction; none where it has it.
+    /// The height since which the longest chain has not had the transaction; `null` if it has the transaction.
     pub unmined_since: Option<u32>,
     /// The moment at which the record was created, in Unix nanoseconds.
     pub created_at: u64,
-    /// The height until which the record is not deleted; none where nothing preserves it.
+    /// The height until which the record is not deleted; `null` if it is not preserved.
     pub preserve_until: Option<u32>,
-    /// The height at which defensive mode, which has kept the record, looks at it again; none where it has not.
+    /// The height at which defensive mode, which has kept the record, checks it again; `null` if it has not kept the
+    /// record.
     pub postponed_until: Option<u32>,
-    /// The height at which the record may be deleted; none where it is not eligible.
+    /// The height at which the record may be deleted; `null` if the record is not eligible.
     pub delete_at_height: Option<u32>,
-    /// The first height at which a coinbase's outputs can be spent; none of other transactions, whose outputs need not
-    /// wait.
+    /// The first height at which a coinbase's outputs can be spent; `null` for other transactions.
     pub spending_height: Option<u32>,
     /// The blocks that have the transaction.
     pub blocks: Vec<BlockRef>,
     /// The place of the transaction's bytes.
     pub transaction: TransactionPlace,
-    /// Outputs that were given a new owner, in order.
+    /// Outputs that got a new owner, in order.
     pub reassignments: Vec<Reassignment>,
-    /// Spenders of the entries above that were deleted since, each once.
+    /// Spenders of the returned entries that were deleted since, each once.
     pub deleted_children: Vec<Txid>,
-    /// The transaction's fee in satoshis; none where it is not known.
+    /// The transaction's fee in satoshis; `null` if unknown.
     pub fee: Option<u64>,
-    /// The bytes that the transaction had as it was given.
+    /// The length of the transaction as it was given, in bytes.
     pub size_in_bytes: u64,
     /// The number of inputs; 0 for a coinbase.
     pub inputs: u32,
-    /// TxInpoints: u32 LE parents ‖ their ids ‖ for each, u32 LE count ‖ u32 LE vouts. None where it would be longer than
-    /// 256 KiB: `utxo_get_transaction`.
+    /// TxInpoints: u32 LE parents ‖ their ids ‖ for each, u32 LE count ‖ u32 LE vouts. `null` if longer than 256 KiB:
+    /// use `utxo_get_transaction`.
     pub inpoints: Option<ByteBuf>,
     /// The transaction is a coinbase.
     pub is_coinbase: bool,
@@ -95,14 +95,14 @@ pub struct UtxoRecord {
     pub version: u32,
     /// The transaction's lock time.
     pub lock_time: u32,
-    /// The transaction's bytes say what its inputs spend.
+    /// The transaction's bytes contain the outputs that its inputs spend.
     pub extended: bool,
-    /// The record is being deleted: queries find it, and it waits for its blob outside to be deleted, or for its
-    /// parents to be told.
+    /// The record is being deleted: only queries find it, and it waits for the deletion of its external blob, or for
+    /// the update of its parents.
     pub being_deleted: bool,
 }
 
-/// From which height on a reassigned output is spendable.
+/// A reassigned output, and the height from which it is spendable.
 #[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct SpendableIn {
@@ -122,35 +122,35 @@ pub struct UtxoPage {
     pub spent_utxos: u32,
 }
 
-/// An output that was given a new owner.
+/// An output that got a new owner.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct Reassignment {
     /// The output's number, from 0.
     pub offset: u32,
-    /// The output's hash before.
+    /// The output's hash before the reassignment.
     pub utxo_hash: UtxoHash,
-    /// The output's hash after.
+    /// The output's hash after the reassignment.
     pub new_utxo_hash: UtxoHash,
-    /// The height at which that was.
+    /// The height of the reassignment.
     pub block_height: u32,
 }
 
-/// A part of a transaction's bytes, or of its inpoints.
+/// A part of a transaction's bytes, or of its inpoints, to return.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoGetPart {
-    /// The transaction whose bytes are asked for.
+    /// The transaction.
     pub txid: Txid,
-    /// The bytes that are asked for.
+    /// The bytes to read.
     pub part: UtxoPart,
-    /// The first byte that is wanted, counted from the start.
+    /// The first byte to return, counted from the start.
     pub offset: u64,
-    /// The number of bytes that are wanted; the answer has as many as a reply holds at most. 0 asks for no byte.
+    /// The most bytes to return; the answer also has at most as many as a reply holds. 0 returns no byte.
     pub length: u64,
 }
 
-/// The bytes of a record that can be read in parts.
+/// Bytes of a record that are read in parts.
 #[native_docs]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum UtxoPart {
@@ -165,25 +165,25 @@ pub enum UtxoPart {
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct TransactionPart {
-    /// The bytes that were asked for.
+    /// The returned bytes.
     pub bytes: ByteBuf,
-    /// The bytes that the whole has.
+    /// The length of the whole, in bytes.
     pub total: u64,
     /// The kind of file of the record: the transaction as it was given, or a UTXOWrapper of its outputs.
     pub file_type: FileType,
 }
 
-/// The outputs that are asked for, and the height at which they would be spent.
+/// Outputs to check, and the height at which they would be spent.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoGetSpend {
     /// The height at which the outputs would be spent.
     pub height: u32,
-    /// The outputs, 5,000 at most.
+    /// The outputs, at most 5,000.
     pub outpoints: Vec<Outpoint>,
 }
 
-/// Whether an output can be spent.
+/// Result of the check of an output.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum SpendStatus {
@@ -206,36 +206,36 @@ pub enum SpendStatus {
     Locked,
 }
 
-/// An output's state.
+/// State of an output.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoSpendState {
-    /// Whether the output can be spent: the first reason why not, in the order in which `utxo_spend` checks.
+    /// The result of the check: `Ok`, or the first reason against a spend, in the order in which `utxo_spend` checks.
     pub status: SpendStatus,
-    /// The output's hash; none where there is no such output.
+    /// The output's hash; `null` if there is no such output.
     pub utxo_hash: Option<UtxoHash>,
-    /// The spender of the output, frozen or not; none where nobody spends it.
+    /// The spender of the output, even if the output is frozen; `null` if unspent.
     pub spender: Option<Spender>,
 }
 
-/// Where a list of unmined transactions goes on.
+/// The point that a list of unmined transactions has reached.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
 pub struct UnminedCursor {
-    /// The moment at which the record of the last transaction that was listed was created, in Unix nanoseconds.
+    /// The moment at which the record of the last listed transaction was created, in Unix nanoseconds.
     pub created_at: u64,
-    /// The last transaction that was listed.
+    /// The last listed transaction.
     pub txid: Txid,
 }
 
-/// Unmined transactions by `created_at`, and those of one moment by id. One that is unmined all the while is listed once; one that becomes
-/// unmined meanwhile, where its place lies behind the cursor.
+/// Unmined transactions by `created_at`, then by id. A transaction that stays unmined is listed exactly once; one that
+/// becomes unmined during the listing is listed if its place is after the cursor.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UnminedPage {
     /// The transactions.
     pub transactions: Vec<UnminedTransaction>,
-    /// The cursor with which the next page is asked for; none at the end.
+    /// The cursor of the next page; `null` at the end.
     pub cursor: Option<UnminedCursor>,
 }
 
@@ -249,9 +249,9 @@ pub struct UnminedTransaction {
     pub created_at: u64,
     /// The height since which the transaction is unmined.
     pub unmined_since: u32,
-    /// The transaction's fee in satoshis; none where it is not known.
+    /// The transaction's fee in satoshis; `null` if unknown.
     pub fee: Option<u64>,
-    /// The transaction's bytes.
+    /// The length of the transaction, in bytes.
     pub size_in_bytes: u64,
     /// The transaction's outputs cannot be spent yet.
     pub locked: bool,
@@ -259,13 +259,13 @@ pub struct UnminedTransaction {
     pub conflicting: bool,
 }
 
-/// How many records there are, and how many of them an index has.
+/// Numbers of records, also by index, and their memory.
 #[native_docs]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoStorage {
-    /// The number of records, pages not counted.
+    /// The number of records, without pages.
     pub records: u64,
-    /// The number of pages behind the master records.
+    /// The number of pages after the master records.
     pub extra_pages: u64,
     /// The number of records with `delete_at_height`.
     pub deletable: u64,
@@ -273,15 +273,16 @@ pub struct UtxoStorage {
     pub unmined: u64,
     /// The number of records with `preserve_until`.
     pub preserved: u64,
-    /// The highest block of any record that was pruned as spent; none before the first. It never falls.
+    /// The highest block of all records that were pruned as spent; `null` if there were none. It never falls.
     pub pruned_height: Option<u32>,
     /// Bytes of slots in use.
     pub used_bytes: u64,
-    /// Bytes of slots that can be used again.
+    /// Bytes of slots that can be reused.
     pub reusable_bytes: u64,
-    /// Bytes of stable memory that were grown for records, and never become fewer: their index, their slots, the deletion
-    /// queue, and of the arena what the chain's log cannot take.
+    /// Bytes of stable memory that were grown for records, which never decrease: their index, their slots, the deletion
+    /// queue, and the part of the arena that the chain's log cannot use.
     pub billed_bytes: u64,
-    /// The bytes above which nothing more is grown for new records: `max_utxo_bytes`, as it is in force.
+    /// The bytes above which no memory is grown for new records: the setting `max_utxo_bytes`, or the value that is in
+    /// force if the setting is 0.
     pub max_bytes: u64,
 }

@@ -1,4 +1,4 @@
-//! Where a record's transaction comes from.
+//! Creation of records, and the source of a record's transaction.
 
 use super::super::UploadProgress;
 use super::{BlockRef, ExternalStore, FileType, Outpoint, UtxoCreateError, UtxoRefusal};
@@ -14,7 +14,7 @@ use thiserror::Error;
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoCreateBatch {
-    /// The height at which the chain is.
+    /// The chain's height.
     pub height: u32,
     /// The records, in order.
     pub items: Vec<UtxoCreate>,
@@ -26,17 +26,19 @@ pub struct UtxoCreateBatch {
 pub struct UtxoCreate {
     /// The transaction.
     pub source: TransactionSource,
-    /// The blocks that have it; none while it is unmined.
+    /// The blocks that have the transaction; `null` if it is unmined.
     pub mined: Option<MinedIn>,
-    /// The transaction's outputs cannot be spent yet. By default they cannot while the transaction is unmined.
+    /// Whether the transaction's outputs cannot be spent yet. `null`: they cannot be spent while the transaction is
+    /// unmined.
     pub locked: Option<bool>,
     /// The transaction is a double spend.
     pub conflicting: bool,
-    /// The transaction's fee in satoshis; none where it is not known. The fee that an extended transaction says goes before
-    /// this one.
+    /// The transaction's fee in satoshis; `null` if unknown. If the transaction is extended, the fee computed from it
+    /// is used instead.
     pub fee: Option<u64>,
-    /// The transaction was never recorded before: a record is made also where none of its parents has one and all its blocks
-    /// are at or below `pruned_height`. An output that names the transaction as pruned refuses it all the same.
+    /// The transaction was never recorded before: the record is also created if none of its parents has a record and
+    /// all its blocks are at or below `pruned_height`. Even so, it is refused if an output names the transaction as
+    /// pruned.
     pub is_new: bool,
 }
 
@@ -44,7 +46,7 @@ pub struct UtxoCreate {
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct MinedIn {
-    /// The blocks, at least one; their ids differ.
+    /// The blocks, at least one, with different ids.
     pub blocks: Vec<BlockRef>,
     /// One of the blocks is part of the longest chain.
     pub on_longest_chain: bool,
@@ -54,14 +56,14 @@ pub struct MinedIn {
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum TransactionSource {
-    /// The transaction's bytes: standard, extended (version ‖ `0000000000ef` ‖ …), or with witnesses, which its txid leaves
-    /// out.
+    /// The transaction's bytes: standard, extended (version ‖ `0000000000ef` ‖ …), or with witnesses, which its txid
+    /// excludes.
     Raw(ByteBuf),
     /// The txid of a transaction that was uploaded in chunks.
     Uploaded(Txid),
-    /// The transaction's outputs only, or some of them: kept as `.outputs`.
+    /// Only outputs of the transaction, all or some: stored as `.outputs`.
     Outputs(PartialTransaction),
-    /// The transaction's bytes are kept outside the canister.
+    /// The transaction's bytes are in an external blob.
     Outside(OutsideTransaction),
 }
 
@@ -73,13 +75,13 @@ pub struct PartialTransaction {
     pub txid: Txid,
     /// The transaction is a coinbase.
     pub coinbase: bool,
-    /// The number of outputs, known or not. They are numbered from 0.
+    /// The number of all outputs, known and unknown. Outputs are numbered from 0.
     pub total_outputs: u32,
-    /// The outputs that are known, by rising index.
+    /// The known outputs, by ascending index.
     pub outputs: Vec<PartialOutput>,
 }
 
-/// An output that is known.
+/// A known output.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct PartialOutput {
@@ -91,7 +93,8 @@ pub struct PartialOutput {
     pub script: ByteBuf,
 }
 
-/// A transaction whose bytes are kept elsewhere. Nothing of it is parsed or hashed: what is said here is believed.
+/// A transaction whose bytes are in an external blob. The canister neither parses nor hashes them: it trusts these
+/// fields.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct OutsideTransaction {
@@ -109,14 +112,14 @@ pub struct OutsideTransaction {
     pub size: u64,
     /// The outputs that the inputs spend, in the order of the inputs; empty for a coinbase.
     pub inputs: Vec<Outpoint>,
-    /// The hash of each output, none for one that is no UTXO.
+    /// The hash of each output; `null` for an output that is not a UTXO.
     pub utxo_hashes: Vec<Option<UtxoHash>>,
 }
 
-/// Bytes of the longest key of a blob outside: a thousand of them fit a reply.
+/// Bytes of the longest key of an external blob: a thousand such keys fit a reply.
 pub const MAX_BLOB_KEY: usize = 1_024;
 
-/// What was created.
+/// Outcome of a creation.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoCreated {
@@ -124,13 +127,13 @@ pub struct UtxoCreated {
     pub txid: Txid,
     /// The number of the transaction's outputs that can be spent.
     pub utxos: u32,
-    /// The number of pages behind the master record.
+    /// The number of pages after the master record.
     pub extra_pages: u32,
-    /// The transaction's bytes lie in the BlobStore or outside.
+    /// The transaction's bytes are in the BlobStore or in an external blob.
     pub external: bool,
 }
 
-/// A transaction that is longer than a message, to be sent in chunks.
+/// A transaction that is longer than a message, to upload in chunks.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BeginTransaction {
@@ -138,7 +141,7 @@ pub struct BeginTransaction {
     pub txid: Txid,
     /// The transaction's size in bytes, at most 32 MiB.
     pub length: u64,
-    /// The bytes of a chunk, all but the last: a power of two from 64 KiB to 1 MiB.
+    /// The bytes of each chunk except the last: a power of two from 64 KiB to 1 MiB.
     pub chunk_size: u32,
 }
 
@@ -146,7 +149,7 @@ pub struct BeginTransaction {
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct PutTransactionChunk {
-    /// The transaction that is uploaded.
+    /// The uploaded transaction.
     pub txid: Txid,
     /// The chunk's number, from 0.
     pub chunk: u32,
@@ -154,18 +157,18 @@ pub struct PutTransactionChunk {
     pub bytes: ByteBuf,
 }
 
-/// Why a transaction's upload was refused. Nothing has changed.
+/// The reason why a transaction's upload was refused. Nothing has changed.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
 pub enum TransactionUploadError {
-    /// The caller has an upload open of another transaction, or of this one with another `length` or `chunk_size`:
+    /// The caller has an open upload of another transaction, or of this one with another `length` or `chunk_size`:
     /// finish or abort it.
     #[error("the caller has another upload open: complete or abort it")]
     OtherUpload {
         /// The transaction whose upload is open.
         txid: Txid,
     },
-    /// The caller uploads no such transaction.
+    /// The caller has no open upload of this transaction.
     #[error("the caller uploads no such transaction: begin again")]
     NoUpload,
     /// The transaction has no such chunk.
@@ -174,25 +177,25 @@ pub enum TransactionUploadError {
         /// The number of chunks that the transaction has.
         chunks: u32,
     },
-    /// The chunk's length is wrong.
+    /// The chunk has the wrong length.
     #[error("the chunk must have {expected} bytes")]
     WrongLength {
-        /// The number of bytes that the chunk must have.
+        /// The required length of the chunk, in bytes.
         expected: u32,
     },
     /// The chunk was received already, with other bytes.
     #[error("the chunk is there already, with other bytes")]
     ChunkMismatch,
-    /// The upload itself is not acceptable.
+    /// The transaction itself was refused.
     #[error(transparent)]
     Refused(UtxoCreateError),
-    /// As many feeders have uploads open as may: wait until one is done or expires.
+    /// The number of feeders with an open upload has reached its limit: wait until an upload is done or expires.
     #[error("{limit} uploads are open, which is the most: try again")]
     TooMany {
-        /// The most feeders that may have uploads open.
+        /// The most feeders with an open upload.
         limit: u64,
     },
-    /// A reason that this version does not name.
+    /// A reason that this version does not know.
     #[error("{message}")]
     Other {
         /// The reason as a stable word.
@@ -208,33 +211,33 @@ impl From<UtxoRefusal> for TransactionUploadError {
     }
 }
 
-/// An upload that is open.
+/// An open upload.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct OpenTransaction {
-    /// The feeder that began the upload; none where that was not noted.
+    /// The feeder that began the upload; `null` if unknown.
     pub by: Option<Principal>,
-    /// The transaction that is uploaded.
+    /// The uploaded transaction.
     pub txid: Txid,
-    /// How many chunks there are, and how many are still to come.
+    /// The number of chunks, and of missing chunks.
     pub progress: UploadProgress,
-    /// The moment at which the upload expires, in Unix seconds, unless the feeder goes on with it before.
+    /// The moment at which the upload expires unless it is continued, in Unix seconds.
     pub expires_at: u64,
 }
 
-/// Where a record's transaction lies.
+/// The place of the bytes of a record's transaction.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum TransactionPlace {
     /// The bytes are in the record.
     Record,
-    /// The bytes are in the BlobStore, one part behind the other.
+    /// The bytes are in the BlobStore, in consecutive parts.
     Blobs {
         /// The kind of file.
         file_type: FileType,
         /// The blobs of the parts.
         parts: Vec<BlobPtr>,
     },
-    /// The bytes are outside the canister.
+    /// The bytes are in an external blob.
     Outside(ExternalStore),
 }

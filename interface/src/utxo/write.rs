@@ -6,7 +6,7 @@ use candid::CandidType;
 use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
 
-/// An output, as it is spent: with its hash and its spender.
+/// An output to spend, with its hash and its spender's input.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct Spend {
@@ -20,18 +20,19 @@ pub struct Spend {
     pub vin: u32,
 }
 
-/// What transactions spend. A transaction that is not in a block is to spend first, and its record made only when that is Ok:
-/// `utxo_create` alone does not see that it was pruned before and comes back, but its spends answer `InvalidSpend`.
+/// Spends of transactions. For a transaction that is not in a block, spend first and create its record only if the
+/// spends are Ok: `utxo_create` alone does not detect that the transaction was pruned before and returns, but its
+/// spends return `InvalidSpend`.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoSpendBatch {
-    /// The height at which the chain is.
+    /// The chain's height.
     pub height: u32,
     /// The transactions, in order. The first of two different spenders of an output wins.
     pub items: Vec<TransactionSpends>,
 }
 
-/// What one transaction spends: all of it or nothing.
+/// Spends of one transaction: all of them or none.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct TransactionSpends {
@@ -46,7 +47,7 @@ pub struct TransactionSpends {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, CandidType, Serialize, Deserialize)]
 #[error("spend {spend}: {error}")]
 pub struct RefusedSpend {
-    /// The number of the spend among the transaction's, from 0.
+    /// The number of the spend among the transaction's spends, from 0.
     pub spend: u32,
     /// The reason why the output was not spent.
     pub error: UtxoSpendError,
@@ -56,9 +57,9 @@ pub struct RefusedSpend {
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoUnspendBatch {
-    /// The height at which the chain is.
+    /// The chain's height.
     pub height: u32,
-    /// The outputs, in order, each with the spender that is to be forgotten.
+    /// The outputs, in order, each with the spender to remove.
     pub items: Vec<Unspend>,
 }
 
@@ -70,25 +71,26 @@ pub struct Unspend {
     pub outpoint: Outpoint,
     /// The output's hash.
     pub utxo_hash: UtxoHash,
-    /// The spender that is to hold the output no more. Where another one holds it, or nobody, nothing happens.
+    /// The spender to remove. If the output is unspent or has another spender, nothing changes.
     pub spender: Spender,
 }
 
-/// Transactions of a block, or of one that is no more. One from which its last block is taken is unmined from this height on. One
-/// that does not have the block that is to be taken is unlocked, and stays as it is otherwise.
+/// Transactions to which a block is added, or from which a block is taken. A transaction that loses its last block is
+/// unmined from this height on. If the block to take is not among a transaction's blocks, the transaction is unlocked
+/// and otherwise unchanged.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoSetMinedBatch {
-    /// The height at which the chain is.
+    /// The chain's height.
     pub height: u32,
     /// The block's id.
     pub block_id: u32,
     /// The block's height.
     pub block_height: u32,
-    /// The longest chain has the block; with `unset`, it has what remains. Where this is false and a block remains, the
-    /// longest chain has the transactions or not, as before.
+    /// Whether the longest chain has the block; with `unset`, whether it has the remaining blocks. If false and a block
+    /// remains, the transactions stay on or off the longest chain as before.
     pub on_longest_chain: bool,
-    /// The block is taken from the transactions, not given to them.
+    /// Take the block from the transactions, instead of adding it.
     pub unset: bool,
     /// The transactions.
     pub items: Vec<MinedTransaction>,
@@ -100,19 +102,19 @@ pub struct UtxoSetMinedBatch {
 pub struct MinedTransaction {
     /// The transaction.
     pub txid: Txid,
-    /// The subtree of the block that has it.
+    /// The subtree of the block that has the transaction.
     pub subtree: u32,
 }
 
-/// Transactions of blocks that the longest chain has now, or has not any more. Which blocks have them stays as it is.
+/// Transactions of blocks that the longest chain gained or lost. The blocks of the transactions are unchanged.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoSetOnLongestChainBatch {
-    /// The height at which the chain is.
+    /// The chain's height.
     pub height: u32,
     /// The transactions.
     pub txids: Vec<Txid>,
-    /// Whether the longest chain has them.
+    /// The longest chain has the transactions.
     pub on_longest_chain: bool,
 }
 
@@ -120,9 +122,9 @@ pub struct UtxoSetOnLongestChainBatch {
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoSetLockedBatch {
-    /// The height at which the chain is.
+    /// The chain's height.
     pub height: u32,
-    /// Lock the transactions, or unlock them.
+    /// True to lock the transactions, false to unlock them.
     pub locked: bool,
     /// The transactions.
     pub txids: Vec<Txid>,
@@ -132,29 +134,29 @@ pub struct UtxoSetLockedBatch {
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoFreezeBatch {
-    /// The height at which the chain is.
+    /// The chain's height.
     pub height: u32,
     /// The outputs or transactions.
     pub items: Vec<FreezeTarget>,
 }
 
-/// An output, or all of a transaction's.
+/// An output, or all outputs of a transaction.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct FreezeTarget {
     /// The transaction.
     pub txid: Txid,
-    /// The output's number; none: all outputs of the transaction.
+    /// The output's number; `null`: all outputs of the transaction.
     pub vout: Option<u32>,
-    /// The output's hash, checked where it is given. Without `vout` it is refused as `BadArgument`.
+    /// The output's hash, checked if given. Without `vout` it is refused as `BadArgument`.
     pub utxo_hash: Option<UtxoHash>,
 }
 
-/// Frozen outputs that get a new owner.
+/// Frozen outputs, each with its new owner.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoReassignBatch {
-    /// The height at which the chain is.
+    /// The chain's height.
     pub height: u32,
     /// The outputs.
     pub items: Vec<Reassign>,
@@ -166,80 +168,82 @@ pub struct UtxoReassignBatch {
 pub struct Reassign {
     /// The output.
     pub outpoint: Outpoint,
-    /// The output's hash until now.
+    /// The output's hash before the reassignment.
     pub utxo_hash: UtxoHash,
-    /// The output's hash from now on.
+    /// The output's hash after the reassignment.
     pub new_utxo_hash: UtxoHash,
 }
 
-/// Transactions that are double spends. Each is marked at once, so that nothing more is spent from it; what spends from it, directly or
-/// not, is marked leaves first, as far as a message goes. While an answer has `has_more`, the call is repeated.
+/// Transactions that are double spends. Each is marked at once, so that nothing more can spend from it. Its direct and
+/// indirect spenders are marked leaves first, as many as one message can. While an answer has `has_more`, repeat the
+/// call.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoSetConflictingBatch {
-    /// The height at which the chain is.
+    /// The chain's height.
     pub height: u32,
     /// The transactions.
     pub txids: Vec<Txid>,
 }
 
-/// What marking a transaction as a double spend has done.
+/// Outcome of marking a transaction as a double spend.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct Conflict {
-    /// Transactions that this call has marked: the one that was named first, then what spends from it, each before what it
-    /// spends from. Those that were conflicting before are not among them.
+    /// Transactions that this call has marked: the named transaction first, then its direct and indirect spenders, each
+    /// before the transaction from which it spends. Transactions that were conflicting before are not included.
     pub marked: Vec<Txid>,
-    /// Outputs that the named transaction and the marked ones hold, at most 5,000.
+    /// Outputs that the named transaction and the marked transactions hold, at most 5,000.
     pub parent_spends: Vec<Unspend>,
-    /// Transactions that spend from the named one are not marked yet: the call is to be repeated.
+    /// Some transactions that spend from the named one are not marked yet: repeat the call.
     pub has_more: bool,
 }
 
-/// Double spends that are to win over what they conflict with: who holds what they spend loses, with everything that spends from it. The
-/// losers are marked, and what spends from them gives back what it holds, leaves first, as far as a message goes. While an
-/// answer has `has_more`, the call is repeated. Only the last one takes from the losers what the winners spend, gives it to these,
-/// and has them be double spends no more; calls that are never continued leave marked double spends.
+/// Double spends that must win over the transactions with which they conflict: the current spenders of their inputs
+/// lose, with all transactions that spend from these. The losers are marked, and transactions that spend from them give
+/// back the outputs that they hold, leaves first, as many as one message can. While an answer has `has_more`, repeat
+/// the call. Only the last call takes the winners' inputs from the losers, gives them to the winners, and clears the
+/// winners' double-spend mark. A sequence of calls that is not finished leaves transactions marked as double spends.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoProcessConflicting {
-    /// The height at which the chain is.
+    /// The chain's height.
     pub height: u32,
     /// The conflicting transactions that win, all of them in one message or none.
     pub winners: Vec<Txid>,
 }
 
-/// What the winners have done.
+/// Outcome of the call for the winners.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ConflictResolution {
-    /// Transactions that are conflicting now and were not before this call: losers, and what spends from them.
+    /// Transactions that became conflicting in this call: losers, and transactions that spend from them.
     pub losers: Vec<Txid>,
-    /// Outputs that losers held until this call, at most 5,000 of them. The transactions that have them are unlocked.
+    /// Outputs that losers held until this call, at most 5,000 of them. Their transactions are unlocked.
     pub unspent: Vec<Unspend>,
-    /// Outputs that the winners hold now, and did not before this call.
+    /// The number of outputs that the winners hold since this call.
     pub spent: u32,
-    /// The winners have not won yet: the call is to be repeated.
+    /// The winners have not won yet: repeat the call.
     pub has_more: bool,
 }
 
-/// Why the winners did not win. This call has changed nothing.
+/// The reason why the winners did not win. This call has changed nothing.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, CandidType, Serialize, Deserialize)]
 #[error("{error}")]
 pub struct ConflictError {
-    /// The transaction with which something is wrong: a winner, or one whose outputs it spends.
+    /// The transaction that caused the error: a winner, or a transaction whose outputs it spends.
     pub txid: Txid,
-    /// The error that came up.
+    /// The error.
     pub error: UtxoError,
 }
 
-/// Transactions that are not to be deleted for now.
+/// Transactions whose records must not be deleted for now.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoPreserveBatch {
     /// The height until which the records are kept.
     pub until: u32,
-    /// The transactions. Those that have no record answer `false`.
+    /// The transactions. For a transaction without a record the answer is `false`.
     pub txids: Vec<Txid>,
 }

@@ -1,4 +1,4 @@
-//! Import graph of a crate's production files, read from their source.
+//! Checks of the workspace's source: the import graph of each crate, and the words of comments and pages.
 //!
 //! An import is a path in one file that names something that another file defines: in a `use`, an expression, a type, an attribute's
 //! text or a macro's argument. A path is followed through aliases, glob imports and `pub use` to the file that defines the name.
@@ -7,6 +7,7 @@
 mod graph;
 mod module;
 mod paths;
+pub mod words;
 
 pub use graph::{Graph, Inherent};
 

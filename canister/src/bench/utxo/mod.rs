@@ -30,12 +30,12 @@ use std::hint::black_box;
 use std::ops::RangeInclusive;
 use transaction::Transaction;
 
-/// What is measured.
+/// An operation to measure.
 #[derive(Clone, Debug, CandidType, Deserialize)]
 pub struct UtxoBenchArg {
     /// The operation.
     pub op: String,
-    /// The store, or which peer of it.
+    /// The store, or one of its peers.
     pub side: Side,
     /// Outputs of each transaction.
     pub outputs: u32,
@@ -51,20 +51,20 @@ pub enum Side {
     Rows,
 }
 
-/// The operations of a peer. Each one finds its transactions in the state that it needs; a failure is an error, and gives no figure.
+/// The operations of a peer. The transactions of each operation are in the state that it needs; an operation that fails is not measured.
 trait Peer {
     fn create(&mut self, tx: &Transaction) -> Result<(), String>;
     fn spend(&mut self, tx: &Transaction, spends: &[Spend], spender: &[u8; 32]) -> Result<(), String>;
     fn unspend(&mut self, tx: &Transaction, spends: &[Spend], spender: &[u8; 32]) -> Result<(), String>;
     fn set_mined(&mut self, tx: &Transaction) -> Result<(), String>;
-    /// Deletes the transactions that are due and tells their parents. Returns how many those were.
+    /// Deletes due transactions and updates their parents. Returns the number of deleted transactions.
     fn prune(&mut self, height: u32) -> Result<u64, String>;
 }
 
 /// Records made in one message.
 const STEP: u64 = 4_000;
 const HEIGHT: u32 = 1_000;
-/// Of whom everything is spent.
+/// Number of the spender of all outputs.
 const SPENDER: u64 = 7 << 50;
 const RETENTION: u32 = 288;
 

@@ -1,4 +1,5 @@
-//! What pruning a record costs: two outputs, two parents that survive and are told; and what a run costs that finds nothing new.
+//! Benchmark of record pruning: the cost of a record with two outputs and two parents that survive and are updated, and the cost of a run
+//! that finds nothing new.
 
 use super::transaction::Transaction;
 use super::{HEIGHT, PREPARED, Prepared, RETENTION, SPENDER, UtxoBenchArg, insert, insert_outside};
@@ -13,7 +14,7 @@ use ic_cdk::update;
 /// The budget of `prune_tick`.
 const TICK: u64 = 1_000_000_000;
 
-/// Of each child, and as many parents: each of these has an output that stays, and two that two children spend.
+/// Returns parents and as many children. Each parent has an output that stays unspent, and two that two children spend.
 fn family(prepared: &mut Prepared, count: u64) -> (Vec<Transaction>, Vec<Transaction>) {
     let parents: Vec<Transaction> = (0..count).map(|i| Transaction::new(prepared.serial + i, 3)).collect();
     let parent = |i: u64| parents[(i % count) as usize].parsed.txid;
@@ -23,7 +24,7 @@ fn family(prepared: &mut Prepared, count: u64) -> (Vec<Transaction>, Vec<Transac
     (parents, children)
 }
 
-/// Of each child, whose parents are two of the records that were there before, far from each other.
+/// Returns children, and their parents: two existing records for each child, far from each other.
 fn scattered(prepared: &mut Prepared, count: u64) -> (Vec<Transaction>, Vec<Transaction>) {
     let parents: Vec<Transaction> = (0..2 * count).map(|i| Transaction::new(i * 7_919 % prepared.filled, 2)).collect();
     let parent = |i: u64| parents[i as usize].parsed.txid;

@@ -72,7 +72,7 @@ impl Transaction {
         Self { raw, parsed, unspends, spend_one, spends: TransactionSpends { spender, spends } }
     }
 
-    /// What makes its record.
+    /// Returns the item that creates the transaction's record.
     pub fn item(&self) -> UtxoCreate {
         UtxoCreate {
             source: TransactionSource::Raw(ByteBuf::from(self.raw.as_slice())),

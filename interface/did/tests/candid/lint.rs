@@ -1,10 +1,10 @@
-//! The rules of the interface's file.
+//! Rules of the interface's file. `tests/source` has the rules of words.
 
 use candid_parser::syntax::{Dec, IDLProg, IDLType, TypeField};
 use coppice_did::print::camel;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A comment that begins so is about something that stands elsewhere.
+/// Words that begin a comment about something that stands elsewhere.
 const LEANING: &[&str] = &[
     "They",
     "It",
@@ -12,15 +12,7 @@ const LEANING: &[&str] = &[
     "Their",
     "Them",
     "See",
-    "Of",
-    "What.",
-    "Which.",
-    "Who.",
-    "Which",
-    "Who",
     "…",
-    "That",
-    "Those",
     "This",
     "These",
     "How many.",
@@ -31,9 +23,9 @@ const LEANING: &[&str] = &[
     "Another",
     "There.",
 ];
-/// A comment that says so has 0 for what is not there. Settings say what 0 switches off.
+/// Phrases of a comment on a field whose 0 stands for an absent value. In settings 0 switches a rule off.
 const ZERO: &[&str] = &["0: none", "0: not", "0: never", "0 where none", "0 before", "0 for others", "0 means none"];
-/// Types of figures that the pruner of UTXO records shares with others.
+/// Types of metrics that the pruner of UTXO records shares with others.
 const SHARED: &[&str] = &["Metric", "MetricLabel"];
 
 /// Name of the service's type.
@@ -73,7 +65,7 @@ fn parse(text: &str) -> (BTreeMap<String, (String, IDLType)>, Methods) {
     (types, methods.into_iter().map(|of| (of.id, said(&of.docs), of.typ)).collect())
 }
 
-/// Returns violations of the rules, a sentence each.
+/// Returns violations of the rules, one sentence each.
 pub fn findings(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let (types, methods) = parse(text);
@@ -91,7 +83,7 @@ pub fn findings(text: &str) -> Vec<String> {
             found.push(format!("an argument of {name} has no name"));
         }
     }
-    // The parser forgets the comment before a name in quotes.
+    // The parser drops the comment before a name in quotes.
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     for two in lines.windows(2).filter(|two| two[1].starts_with('"') && !two[0].starts_with("//")) {
         found.push(format!("{} has no comment", two[1]));
@@ -129,9 +121,9 @@ fn shape(of: &str, typ: &IDLType, found: &mut Vec<String>) {
                 found.push(format!("{of} has a field without a name"));
                 continue;
             };
-            // One in quotes: its comment is looked for line by line.
+            // The comment on a field in quotes is checked line by line.
             let docs = if QUOTED.contains(&name.as_str()) { "Quoted." } else { &said(docs) };
-            // The method's comment says what `Ok` and `Err` are.
+            // The method's comment describes `Ok` and `Err`.
             if !(of.ends_with("Result") && ["Ok", "Err"].contains(&name.as_str())) {
                 comment(&format!("{of}.{name}"), docs, found);
             }
@@ -145,7 +137,7 @@ fn shape(of: &str, typ: &IDLType, found: &mut Vec<String>) {
     }
 }
 
-/// Returns each type with the part of the file that has it, which the parser of Candid forgets.
+/// Returns each type with the part of the file that contains it, which the parser of Candid drops.
 fn parts(text: &str) -> Vec<(String, String)> {
     let (mut part, mut types) = (String::new(), Vec::new());
     for line in text.lines() {
@@ -175,7 +167,7 @@ fn names(types: &[(String, String)], methods: &BTreeSet<String>, found: &mut Vec
     }
 }
 
-/// One letter more, less, or another.
+/// Returns whether one name has a letter more or less, or one different letter.
 fn differ_by_a_letter(one: &str, other: &str) -> bool {
     let (short, long) = if one.len() <= other.len() { (one, other) } else { (other, one) };
     let same = short.bytes().zip(long.bytes()).take_while(|(a, b)| a == b).count();

@@ -1,5 +1,5 @@
-//! Tests of `candid/*.did`: the files are those that the program writes, mean what the crate's types mean, and keep the rules of comments
-//! and names.
+//! Tests of `candid/*.did`: the files are those that the program writes, agree with the crate's types, and keep the rules of comments and
+//! names.
 
 mod lint;
 
@@ -33,7 +33,7 @@ fn files_are_those_that_the_program_writes() {
     }
 }
 
-/// A client of a part calls the whole interface.
+/// A client of a part can call a canister with the whole interface.
 #[test]
 fn parts_are_understood_by_the_whole_interface() {
     for name in ["blocks.did", "utxo.did"] {
@@ -41,6 +41,15 @@ fn parts_are_understood_by_the_whole_interface() {
         service_compatible(CandidSource::Text(&interface()), CandidSource::Text(&part)).unwrap();
         let methods = lint::methods(&part).len();
         assert!(methods > 10 && methods < lint::methods(&interface()).len(), "{name} has {methods} methods");
+    }
+}
+
+#[test]
+fn each_comment_ends_with_the_roles_of_its_method() {
+    for method in coppice_did::methods::all().unwrap() {
+        let roles: Vec<String> = method.roles.iter().map(|role| format!("`{role:?}`")).collect();
+        let roles = if roles.is_empty() { "anyone".to_owned() } else { roles.join(", ") };
+        assert!(method.comment.ends_with(&format!(". Callable by: {roles}.")), "{}: {}", method.name, method.comment);
     }
 }
 
@@ -103,7 +112,7 @@ fn the_candid_file_means_what_the_types_mean() {
     if let Err(why) = compare(&file) {
         panic!("{why}\n\n{declared}");
     }
-    // The comparison sees another type, a field that is gone, and another kind of call.
+    // The comparison detects another type, a missing field, and another kind of call.
     for (from, to) in [
         ("  timestamp : nat64;", "  timestamp : nat32;"),
         ("  keys : nat32;\n", ""),
@@ -128,12 +137,12 @@ fn understands(new: &str, old: &str) -> Result<(), String> {
         TypeInner::Record((0..).zip(args).map(field).collect()).into()
     };
     let old_args = types.merge_type(old_types, tuple(old_args));
-    // An option that is another one's would be taken for none, without a word.
+    // An option of another type would silently be read as `null`.
     subtype_with_config(OptReport::Error, &mut HashSet::new(), &types, &old_args, &tuple(new_args))
         .map_err(|why| format!("the argument of installation: {why}"))
 }
 
-/// Types come from the crate of the interface: nothing depends on the canister's.
+/// Types come from the interface crate, so that no crate depends on the canister.
 #[test]
 fn no_crate_depends_on_the_canister() {
     let depends = |manifest: &str| {
@@ -186,7 +195,7 @@ fn a_change_that_breaks_clients_is_found() {
     assert!(new("monotonic_timestamp : nat64;", "").is_err());
     assert!(new("drop_guard : bool;", "drop_guard : bool; why : text;").is_err());
     new("drop_guard : bool;", "drop_guard : bool; why : opt text;").unwrap();
-    // The argument of installation, as well: a field that must be there, one that is gone, one of another type, another argument.
+    // The argument of installation, too: a required new field, a removed field, a field of another type, a second argument.
     assert!(new("  operators : vec principal;", "  operators : vec principal; why : text;").is_err());
     assert!(new("  log_class : opt nat32;", "  log_class : opt text;").is_err());
     assert!(new("  Upgrade : opt ConfigChange;", "").is_err());
