@@ -173,7 +173,7 @@ fn every_role_can_call_its_methods() {
         ("Alert", "utxo_freeze", encode_args((freeze,)).unwrap()),
         ("Exporter", "ack_exported", encode_args((1u64, BlockHash::from(hash(1)))).unwrap()),
         ("BlobWorker", "complete_blob_deletions", parts(none)),
-        ("Operator", "set_pruning_enabled", encode_args((false,)).unwrap()),
+        ("Operator", "set_prune_policy", encode_args((PrunePolicyArg::default(),)).unwrap()),
         ("Observer", "get_audit_log", encode_args((None::<u64>, 10u32)).unwrap()),
         ("Admin", "rollback_to", encode_args((2u64,)).unwrap()),
         ("Admin", "set_config", encode_args((ConfigChange::default(),)).unwrap()),
@@ -245,7 +245,7 @@ fn the_operator_and_admin_roles_are_separate() {
     denied(Who::Operator, "set_config");
     denied(Who::Operator, "reset_chain");
     denied(Who::Operator, "remove_exporter");
-    denied(Who::Admin, "set_pruning_enabled");
+    denied(Who::Admin, "prune_now");
     denied(Who::Admin, "set_prune_policy");
     // Both the operator and the admin register exporters.
     for (by, who) in [(Who::Operator, Who::Exporter), (Who::Admin, Who::Archive)] {

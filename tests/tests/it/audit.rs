@@ -30,9 +30,12 @@ struct World {
 
 impl World {
     /// Calls a method and checks the entry that notes the call.
-    fn noted(&mut self, method: &'static str, arg: impl CandidType, [before, after, result]: [&str; 3]) {
+    fn noted(&mut self, method: &'static str, arg: impl CandidType, changes: [&str; 3]) {
+        self.noted_encoded(method, encode_args((arg,)).unwrap(), changes);
+    }
+
+    fn noted_encoded(&mut self, method: &'static str, arg: Vec<u8>, [before, after, result]: [&str; 3]) {
         let count = newest(&self.coppice).map_or(0, |entry| entry.number + 1);
-        let arg = encode_args((arg,)).unwrap();
         let caller = self.callers.pop().expect("enough callers");
         self.coppice.ic.update(self.coppice.id, caller, method, arg).unwrap_or_else(|r| panic!("{method}: {r:?}"));
         let entry = newest(&self.coppice).unwrap();
@@ -89,19 +92,18 @@ fn every_change_by_an_operator_or_an_admin_is_noted() {
     world.noted("remove_exporter", remove(true), [&is, "exporter archive = absent", "Ok"]);
 
     let policy = PrunePolicyArg { retain_blocks: Some(9), min_kept_blocks: Some(0), ..PrunePolicyArg::default() };
-    let first = "target_bytes = 0; retain_days = 0; retain_blocks = 9; headroom_ratio_bps = 2000; emergency_ratio_bps = 9500; \
+    let first = "pruning_enabled = true; target_bytes = 0; retain_days = 0; retain_blocks = 9; headroom_ratio_bps = 2000; emergency_ratio_bps = 9500; \
         timer_interval_secs = 60; max_ops_per_tick = 10000; max_instructions_per_tick = 1000000000; min_kept_blocks = 0; \
         pause_after_secs = 5; max_pending_ticks = 8; max_collected_keys = 0; max_export_lag_secs = 86400";
     world.noted("set_prune_policy", policy, ["value = none", first, "Ok"]);
     let policy = PrunePolicyArg { retain_blocks: Some(15), ..PrunePolicyArg::default() };
     world.noted("set_prune_policy", policy, ["retain_blocks = 9", "retain_blocks = 15", "Ok"]);
-    world.noted("set_pruning_enabled", false, ["enabled = true", "enabled = false", "Ok"]);
     world.noted("set_deletions_stopped", true, ["deletions stopped = false", "deletions stopped = true", "Ok"]);
     world.noted("set_deletions_stopped", true, same);
     world.noted("prune_now", 100u64, ["", "", "Stopped"]);
     world.noted("set_deletions_stopped", false, ["deletions stopped = true", "deletions stopped = false", "Ok"]);
     world.noted("prune_now", 100u64, ["pruned_before_block = 0", "pruned_before_block = 4", "Ok"]);
-    world.noted("prune_now", 0u64, ["", "", "Invalid"]);
+    world.noted("prune_now", 0u64, ["", "", "BadArgument"]);
     world.noted("acknowledge_faults", 0u64, same);
 
     // Upload methods are noted only if an operator acts on another caller's upload.
@@ -142,8 +144,9 @@ fn every_change_by_an_operator_or_an_admin_is_noted() {
     // Records that are due above the height are left to a second job.
     let before = "last_processed_height = 300; pending = none";
     world.noted("utxo_prune", 350u32, [before, "last_processed_height = 350; pending = job 3", "Ok"]);
-    world.noted("utxo_set_aside", 1u32, ["", "", "NotBlocking"]);
-    world.noted("retry_record", 1u32, ["", "", "NotBlocking"]);
+    for aside in [true, false] {
+        world.noted_encoded("utxo_set_aside", encode_args((1u32, aside)).unwrap(), ["", "", "NotBlocking"]);
+    }
     let tried_again = RetryBlobDeletions::StoreType(StoreType::Tx);
     world.noted("retry_blob_deletions", tried_again, ["", "", "Ok"]);
     world.noted("end_blob_deletion_leases", Who::BlobWorker.principal(), ["", "", "Ok"]);

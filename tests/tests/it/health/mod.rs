@@ -144,7 +144,7 @@ fn a_lost_timer_is_woken_by_an_operators_call() {
     let calls: [(&str, Call); 4] = [
         ("prune_now", |coppice| assert_eq!(coppice.prune_now(1).blocks, 0)),
         ("acknowledge_faults", |coppice| assert_eq!(coppice.operator().acknowledge_faults(0u64).answer(), 0)),
-        ("set_pruning_enabled", |coppice| enable(coppice, true)),
+        ("set_prune_policy", |coppice| enable(coppice, true)),
         ("set_prune_policy", |coppice| {
             assert_eq!(coppice.set_policy(PrunePolicyArg::default()).unwrap().retain_blocks, 3)
         }),

@@ -264,7 +264,7 @@ fn s2_1_5_each_method_requires_its_role_and_a_refused_call_changes_nothing() {
         ("utxo_set_block_assembly_state", Who::Producer, encode_args((UtxoBlockAssemblyState::Running,))),
         ("utxo_prune", Who::Controller, encode_args((8u32,))),
         ("utxo_set_pruner_settings", Who::Controller, encode_args((off,))),
-        ("utxo_set_aside", Who::Controller, encode_args((1u32,))),
+        ("utxo_set_aside", Who::Controller, encode_args((1u32, true))),
         ("retry_blob_deletions", Who::Controller, encode_args((RetryBlobDeletions::Ids(vec![1]),))),
         ("complete_blob_deletions", Who::Archive, encode_args((rows,))),
     ];

@@ -79,7 +79,7 @@ impl World {
         self.try_set(change).unwrap()
     }
 
-    /// `get_pruner_settings`.
+    /// `utxo_get_pruner_status`.
     pub fn settings(&self) -> UtxoPrunerSettings {
         self.coppice.anyone().utxo_get_pruner_status().answer().settings
     }

@@ -291,11 +291,14 @@ impl Machine {
         let passed_over = self.view.as_ref().expect("it was looked at").status.passed_over.clone();
         for UtxoPassedOver { slot, txid, .. } in passed_over {
             ensure!(self.has_trapped, "{} is quarantined without a trap", self.family.name(&txid));
-            self.note(format!("retry_record({slot})"));
+            self.note(format!("utxo_set_aside({slot}, false)"));
             self.seen("a quarantined record is released");
-            let answer: Result<(), UtxoPrunerError> = self.call(Who::Controller, "retry_record", (slot,))?;
+            let answer: Result<(), UtxoPrunerError> = self.call(Who::Controller, "utxo_set_aside", (slot, false))?;
             // Several quarantined records may have the same slot.
-            ensure!(matches!(answer, Ok(()) | Err(UtxoPrunerError::NotBlocking)), "retry_record({slot}): {answer:?}");
+            ensure!(
+                matches!(answer, Ok(()) | Err(UtxoPrunerError::NotBlocking)),
+                "utxo_set_aside({slot}, false): {answer:?}"
+            );
             self.look(Cause::Nothing)?;
         }
         Ok(())
