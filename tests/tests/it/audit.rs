@@ -69,7 +69,7 @@ fn every_change_by_an_operator_or_an_admin_is_noted() {
     world.noted("grant_role", exporter, ["", "", "RegisterExporter"]);
 
     let pages = ConfigChange { max_stable_pages: Some(10), ..ConfigChange::default() };
-    world.noted("set_config", pages, ["", "", "Invalid { field: \"max_stable_pages\""]);
+    world.noted("set_config", pages, ["", "", "BadArgument: max_stable_pages"]);
     let change = ConfigChange { open_queries: Some(true), max_rollback_blocks: Some(7), ..ConfigChange::default() };
     let (before, after) =
         ("max_rollback_blocks = 1000; open_queries = false", "max_rollback_blocks = 7; open_queries = true");
@@ -279,7 +279,7 @@ fn no_number_of_an_operators_calls_overwrites_the_entries_of_others() {
     // The first call changes nothing.
     assert_eq!(of("utxo_set_pruner_settings", |entry| !entry.after.is_empty()), 9_999);
     assert_eq!(of("utxo_set_pruner_settings", |entry| entry.after.is_empty()), 1);
-    assert_eq!(of("prune_now", |entry| entry.result.starts_with("Invalid")), 1_000);
+    assert_eq!(of("prune_now", |entry| entry.result.starts_with("BadArgument")), 1_000);
     assert_eq!(of("acknowledge_faults", |entry| entry.result == "Ok"), 1_000);
 }
 
