@@ -76,7 +76,7 @@ impl<T> Outcome for Result<T, CallError> {
     }
 }
 
-impl<T, E: std::fmt::Display> Outcome for Result<T, Error<E>> {
+impl<T, E: coppice_client::Refusal + std::fmt::Display> Outcome for Result<T, Error<E>> {
     type Answer = Result<T, E>;
     type Value = T;
 
@@ -85,7 +85,7 @@ impl<T, E: std::fmt::Display> Outcome for Result<T, Error<E>> {
     }
 
     fn done(self) -> Result<T> {
-        self.heard()?.map_err(|why| anyhow!("the canister refuses: {why}"))
+        self.heard()?.map_err(|why| anyhow!(Error::Refused(why).to_string()))
     }
 }
 

@@ -42,16 +42,19 @@ impl<E> From<CallError> for Error<E> {
     }
 }
 
-impl<E: fmt::Display> fmt::Display for Error<E> {
+impl<E: Refusal + fmt::Display> fmt::Display for Error<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Refused(why) => write!(f, "the canister refuses: {why}"),
+            Self::Refused(why) => match why.missing_cycles() {
+                Some(missing) => write!(f, "the canister refuses: {why} ({missing} cycles are missing)"),
+                None => write!(f, "the canister refuses: {why}"),
+            },
             Self::Call(_) => f.write_str("the call has no answer"),
         }
     }
 }
 
-impl<E: fmt::Debug + fmt::Display> std::error::Error for Error<E> {
+impl<E: Refusal + fmt::Display> std::error::Error for Error<E> {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Refused(_) => None,
@@ -194,6 +197,17 @@ impl fmt::Display for Reject {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn refusal_prints_its_sentence_and_the_missing_cycles() {
+        use coppice_interface::{AppendError, NoMemory, UploadError};
+        let low = AppendError::NoMemory(NoMemory::LowCycles { missing: 7_000 });
+        for text in [Error::Refused(low.clone()).to_string(), Error::Refused(UploadError::Append(low)).to_string()] {
+            assert_eq!(text, "the canister refuses: cycles are missing: top up the canister (7000 cycles are missing)");
+        }
+        let text = Error::Refused(AppendError::Gap { expected: 5 }).to_string();
+        assert_eq!(text, "the canister refuses: the number is too high: the next block is 5");
+    }
 
     #[test]
     fn error_code_is_read_from_the_front_of_the_message() {

@@ -21,6 +21,12 @@ pub enum Retry {
 pub trait Refusal: std::fmt::Debug {
     /// Returns if and when the same call may succeed.
     fn retry(&self) -> Retry;
+
+    /// Returns the number of cycles that are missing, if they are the reason. Sentences of errors leave the number out, because the
+    /// canister publishes some of them and the number reveals the balance.
+    fn missing_cycles(&self) -> Option<u128> {
+        None
+    }
 }
 
 use Retry::{AfterPruning, Again, Never, Reorg};
@@ -37,13 +43,32 @@ macro_rules! classes {
                     _ => Never,
                 }
             }
+
+            fn missing_cycles(&self) -> Option<u128> {
+                match self {
+                    $($(Self::$case(error) => error.missing_cycles(),)+)?
+                    _ => None,
+                }
+            }
         })*
     };
 }
 
+impl Refusal for NoMemory {
+    /// Pruning frees space, and new blocks use it before memory grows.
+    fn retry(&self) -> Retry {
+        AfterPruning
+    }
+
+    fn missing_cycles(&self) -> Option<u128> {
+        match self {
+            Self::LowCycles { missing } | Self::ReservedCyclesLimit { missing } => Some(*missing),
+            Self::OutOfSpace | Self::RecordsFull { .. } => None,
+        }
+    }
+}
+
 classes! {
-    // Pruning frees space, and new blocks use it before memory grows.
-    NoMemory { AfterPruning: _, }
     BadHeight {}
     BadArgument {}
     UploadOpen { Again: _, }
@@ -97,6 +122,10 @@ macro_rules! parts {
         $(impl Refusal for $error {
             fn retry(&self) -> Retry {
                 UtxoRefusal::from(self.clone()).retry()
+            }
+
+            fn missing_cycles(&self) -> Option<u128> {
+                UtxoRefusal::from(self.clone()).missing_cycles()
             }
         })*
     };
