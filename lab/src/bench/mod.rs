@@ -41,6 +41,9 @@ pub struct BenchArgs {
     /// The bench wasm, raw or gzipped
     #[arg(long, value_name = "PATH", env = "COPPICE_BENCH_WASM", default_value = "target/coppice-bench.wasm")]
     pub wasm: PathBuf,
+    /// The product's wasm, raw, whose size is reported
+    #[arg(long, value_name = "PATH", env = "COPPICE_WASM", default_value = "target/coppice.wasm")]
+    pub product: PathBuf,
     /// One JSON object per line instead of a table
     #[arg(long)]
     pub json: bool,
@@ -51,6 +54,9 @@ pub struct BenchArgs {
     #[arg(long, value_name = "PAGE", num_args = 1.., conflicts_with_all = ["family", "write"])]
     pub check: Vec<PathBuf>,
 }
+
+/// Most bytes of the product's wasm.
+const MOST_WASM: u64 = 4_900_000;
 
 /// Measures a family.
 type Measure = fn(&Subject, Each) -> Result<()>;
@@ -115,7 +121,11 @@ pub fn command(args: &BenchArgs) -> Result<()> {
     if !args.json {
         terminal::print(&figure::table(&all).to_string())?;
     }
-    let over: Vec<String> = all.iter().flat_map(Row::over).collect();
+    let size = std::fs::metadata(&args.product).map(|file| file.len());
+    let size = size.with_context(|| format!("cannot read {}; scripts/build-wasm builds it", args.product.display()))?;
+    say!("the wasm has {size} bytes, of at most {MOST_WASM}");
+    let mut over: Vec<String> = all.iter().flat_map(Row::over).collect();
+    over.extend((size > MOST_WASM).then(|| format!("the wasm: {size} bytes")));
     args.write.iter().try_for_each(|page| pages::write(page, &all))?;
     if !over.is_empty() {
         bail!("above the limit: {}", over.join("; "));
