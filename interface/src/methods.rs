@@ -219,7 +219,7 @@ macro_rules! methods {
             /// Returns bytes of a record's transaction, or of its inpoints, the outputs that its inputs spend: at most
             /// `length`, and at most as many as a reply holds. A `length` of 0 returns only the length of the whole.
             /// Callable by: anyone.
-            query utxo_get_transaction(arg: UtxoGetPart) -> TransactionPart, or UtxoError: ANYONE, 190;
+            query utxo_get_transaction(arg: UtxoGetPart) -> TransactionPart, or UtxoError: ANYONE, 198;
             /// Returns whether outputs can be spent at a height, and their spenders. At most 5,000 outputs. Callable
             /// by: anyone.
             query utxo_get_spend(arg: UtxoGetSpend) -> Vec<UtxoSpendState>, or UtxoError: ANYONE, QUERY;
@@ -260,11 +260,11 @@ macro_rules! methods {
             /// Changes the settings by which records are pruned. Absent fields are unchanged; repeating the call
             /// changes nothing. Callable by: `Operator`.
             update utxo_set_pruner_settings(change: UtxoPrunerSettingsChange)
-                -> UtxoPrunerSettings, or UtxoPrunerError: OPERATORS, 600;
+                -> UtxoPrunerSettings, or UtxoPrunerError: OPERATORS, 532;
             /// Sets aside the unmined record in this slot, which cannot be read and stops pruning; or, with `aside = false`,
             /// tries a record again that is set aside or passed over. At most 100 records are set aside. Repeating the
             /// call changes nothing; without such a record it returns `NotBlocking`. Callable by: `Operator`.
-            update utxo_set_aside(slot: u32, aside: bool) -> (), or UtxoPrunerError: OPERATORS, 24;
+            update utxo_set_aside(slot: u32, aside: bool) -> (), or UtxoPrunerError: OPERATORS, 26;
             /// Returns the status of the pruning of records. Callable by: anyone.
             query utxo_get_pruner_status() -> UtxoPrunerStatus: ANYONE, 12;
             /// Returns waiting and running jobs, then ended jobs, the last first, from the cursor on. A page has at
@@ -360,7 +360,7 @@ macro_rules! methods {
             /// means 100. Callable by: `Observer`, `Operator`, `Admin`.
             query get_logs(priority: Option<LogPriority>, cursor: Option<u64>, limit: u32) -> LogPage: AUDITORS, 82;
             /// Returns the use of stable memory, and for a kept block the place of its payload. Callable by: anyone.
-            query get_storage_status(block: Option<u64>) -> StorageStatus: ANYONE, 48;
+            query get_storage_status(block: Option<u64>) -> StorageStatus: ANYONE, 36;
             /// Returns the open uploads, of a block and of transactions. Callable by: anyone.
             query list_uploads() -> OpenUploads: ANYONE, 12;
             /// Returns the problems of the canister. Callable by: anyone.

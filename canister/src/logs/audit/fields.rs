@@ -99,9 +99,9 @@ mod tests {
         // A structure that is new, and one that is removed.
         let policy = PrunePolicy::default();
         let first = changes(fields(&None::<PrunePolicy>), fields(&Some(policy.clone())));
-        assert_eq!(first[..2], [change("value", Some("none"), None), change("target_bytes", None, Some("0"))]);
+        assert_eq!(first[..2], [change("value", Some("none"), None), change("pruning_enabled", None, Some("true"))]);
         let last = changes(fields(&Some(policy)), fields(&None::<PrunePolicy>));
-        assert_eq!(last[0], change("target_bytes", Some("0"), None));
+        assert_eq!(last[0], change("pruning_enabled", Some("true"), None));
         assert_eq!(last.last(), Some(&change("value", None, Some("none"))));
     }
 }
