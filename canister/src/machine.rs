@@ -325,9 +325,7 @@ impl Machine {
         let refused = match (&expected, bound.filter(|&bound| bound < next && !dropping)) {
             (None, _) => Some(ResetError::Empty),
             (Some(expected), _) if !right => Some(ResetError::WrongHash { expected: expected.clone() }),
-            _ if self.model.upload.is_some() => {
-                self.model.open().map(|(by, expires_at)| ResetError::UploadOpen(UploadOpen { by, expires_at }))
-            }
+            _ if self.model.upload.is_some() => self.model.open().map(ResetError::from),
             _ if self.model.rollback_to.is_some() => {
                 self.model.rollback_to.map(|to| ResetError::RollbackUnderway { to })
             }

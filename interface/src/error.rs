@@ -73,11 +73,11 @@ impl BadArgument {
 
 /// The open block upload.
 #[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
 #[error("an upload is open: its producer or an operator commits or aborts it")]
 pub struct UploadOpen {
-    /// The producer that began the upload; `null` if unknown.
-    pub by: Option<Principal>,
+    /// The producer that began the upload.
+    pub by: Principal,
     /// The moment at which the upload expires unless it is continued, in Unix seconds.
     pub expires_at: u64,
 }

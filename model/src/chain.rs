@@ -307,7 +307,7 @@ impl Model {
     pub fn refuses_append(&self, now: u64) -> Option<AppendError> {
         match (self.rollback_to, self.open()) {
             (Some(to), _) => Some(AppendError::RollbackUnderway { to }),
-            (None, Some((by, expires_at))) => Some(AppendError::UploadOpen(UploadOpen { by, expires_at })),
+            (None, Some(open)) => Some(open.into()),
             (None, None) => self.exhausted(now).map(|held_by| AppendError::CapacityExhausted { held_by }),
         }
     }
@@ -317,7 +317,7 @@ impl Model {
         let Some(head) = self.head() else { return Some(RollbackError::Empty) };
         match (self.open(), self.rollback_to) {
             _ if number < self.oldest() => Some(RollbackError::Pruned { first_available: self.oldest() }),
-            (Some((by, expires_at)), _) => Some(RollbackError::UploadOpen(UploadOpen { by, expires_at })),
+            (Some(open), _) => Some(open.into()),
             _ if number > head => Some(RollbackError::AboveHead { head }),
             (None, Some(to)) if number > to => Some(RollbackError::RollbackUnderway { to }),
             _ => None,
@@ -325,13 +325,14 @@ impl Model {
     }
 
     /// Returns the producer of the open upload, and the time when it expires.
-    pub fn open(&self) -> Option<(Option<Principal>, u64)> {
-        self.upload.as_ref().map(|upload| (self.producer, upload.touched + self.expiry_secs))
+    pub fn open(&self) -> Option<UploadOpen> {
+        let (by, upload) = self.producer.zip(self.upload.as_ref())?;
+        Some(UploadOpen { by, expires_at: upload.touched + self.expiry_secs })
     }
 
     /// Returns true if the open upload has expired.
     pub fn expired(&self, now: u64) -> bool {
-        self.open().is_some_and(|(_, expires_at)| now >= expires_at)
+        self.open().is_some_and(|open| now >= open.expires_at)
     }
 
     /// Returns what holds pruning back, if an append is refused for lack of capacity.

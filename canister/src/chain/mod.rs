@@ -38,7 +38,6 @@ pub use rollback::RolledBack;
 pub use state::{ChainState, Sweep};
 pub use store::ChainStore;
 pub use upload::MAX_CHUNK;
-pub use upload::cell::Opened;
 
 #[cfg(test)]
 mod damage_tests;

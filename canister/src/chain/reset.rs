@@ -7,9 +7,9 @@
 use super::remove::release;
 use super::state::{Reset, Way};
 use super::store::ChainStore;
-use super::upload::cell::{Opened, clear};
+use super::upload::cell::clear;
 use crate::storage::blob::{BlobStore, Owner};
-use coppice_interface::{ResetError, UploadOpen};
+use coppice_interface::ResetError;
 use std::ops::Range;
 
 /// Records that one message clears: their pages have 32 MiB.
@@ -35,8 +35,8 @@ impl ChainStore {
         if gives_up && undone {
             return Ok(());
         }
-        if let Some(Opened { by, expires_at }) = self.upload_opened(upload_expiry_secs) {
-            return Err(ResetError::UploadOpen(UploadOpen { by: Some(by), expires_at }));
+        if let Some(opened) = self.upload_opened(upload_expiry_secs) {
+            return Err(opened.into());
         }
         match self.state.rollback_to {
             Some(to) => Err(ResetError::RollbackUnderway { to }),

@@ -10,10 +10,8 @@
 use super::records::{BlockMeta, Numbers, PAGE_RECORDS};
 use super::state::{Transit, Way};
 use super::store::ChainStore;
-use super::upload::cell::Opened;
 use crate::storage::blob::BlobStore;
 use coppice_interface::RollbackError;
-use coppice_interface::UploadOpen;
 use coppice_interface::segments::{Index, Segment};
 use std::ops::Range;
 
@@ -40,9 +38,7 @@ impl ChainStore {
             Some(head) if number > head => Err(RollbackError::AboveHead { head }),
             Some(_) if number < self.state.oldest => Err(RollbackError::Pruned { first_available: self.state.oldest }),
             Some(_) => match (opened, self.state.rollback_to) {
-                (Some(Opened { by, expires_at }), _) => {
-                    Err(RollbackError::UploadOpen(UploadOpen { by: Some(by), expires_at }))
-                }
+                (Some(opened), _) => Err(opened.into()),
                 (None, Some(to)) if number > to => Err(RollbackError::RollbackUnderway { to }),
                 (None, _) => Ok(()),
             },

@@ -297,7 +297,7 @@ fn upload_by_another_producer_is_refused_with_its_owner() {
         let arg = upload(&block(0, &[id(1)], 1_000), 400).0;
         chain.begin(&mut blobs, &arg, &admission, 50).unwrap();
         (chain, blobs) = reopen(64 << 10);
-        let open = Opened { by, expires_at: 170 };
+        let open = UploadOpen { by, expires_at: 170 };
         assert_eq!(chain.upload_opened(120), Some(open));
         let other = Admission { by: Principal::anonymous(), ..admission.clone() };
         assert_eq!((chain.upload_of_another(by, 120), chain.upload_of_another(other.by, 120)), (None, Some(open)));

@@ -2,7 +2,6 @@
 //! operators and admins are written to the audit log.
 
 use super::State;
-use crate::chain::Opened;
 use crate::logs::audit::{Fields, field, fields};
 use crate::pruning::blocks::Piece;
 use crate::pruning::blocks::policy::Policy as _;
@@ -13,7 +12,7 @@ use crate::{logs, platform};
 use coppice_interface::{
     BlockId, ChainReset, Commit, Config, ConfigChange, ConfigError, DeletionsError, Exporter, ExporterError, Grant,
     OpenBlock, PruneError, PrunePolicyArg, PrunePolicyChange, PruneRun, PutBlockChunk, RemoveExporter, ResetChain,
-    ResetError, Role, RoleError, Rollback, RollbackError, UploadError, UploadOpen, UploadProgress,
+    ResetError, Role, RoleError, Rollback, RollbackError, UploadError, UploadProgress,
 };
 use std::convert::Infallible;
 
@@ -311,9 +310,9 @@ impl State {
         step: impl FnOnce(&mut Self) -> Result<T, UploadError>,
     ) -> Result<T, UploadError> {
         let of_another = self.chain.upload_of_another(platform::caller(), self.config.upload_expiry_secs);
-        let Some(Opened { by, expires_at }) = of_another else { return step(self) };
+        let Some(opened) = of_another else { return step(self) };
         if !self.caller_is(Role::Operator) {
-            return Err(UploadError::UploadOpen(UploadOpen { by: Some(by), expires_at }));
+            return Err(opened.into());
         }
         let shown = |state: &Self| {
             let upload = state.chain.upload_progress().map_or("none".into(), |OpenBlock { number, progress }| {

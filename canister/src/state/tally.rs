@@ -83,6 +83,7 @@ pub fn forget() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use candid::Principal;
     use coppice_interface::{HeldBy, UploadOpen};
 
     #[test]
@@ -98,7 +99,7 @@ mod tests {
             AppendError::NoMemory(NoMemory::OutOfSpace),
             AppendError::NoMemory(NoMemory::LowCycles { missing: 1 }),
             AppendError::NoMemory(NoMemory::ReservedCyclesLimit { missing: 1 }),
-            AppendError::UploadOpen(UploadOpen { by: None, expires_at: 0 }),
+            AppendError::UploadOpen(UploadOpen { by: Principal::anonymous(), expires_at: 0 }),
             AppendError::RollbackUnderway { to: 0 },
             AppendError::ResetUnderway { left: 0 },
         ];

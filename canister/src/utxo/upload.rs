@@ -185,7 +185,7 @@ impl Uploads {
     /// Returns the open uploads, with their progress, and the time at which each expires, `expiry` seconds after its last call.
     pub fn list(&self, expiry: u64) -> Vec<OpenTransaction> {
         let shown = |open: &Open| OpenTransaction {
-            by: Some(open.by),
+            by: open.by,
             txid: open.txid.clone(),
             progress: open.progress(),
             expires_at: open.touched.saturating_add(expiry),

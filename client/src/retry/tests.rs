@@ -38,7 +38,7 @@ fn caller() -> Principal {
 
 #[test]
 fn classes_of_append_and_rollback_errors() {
-    let (by, expires_at) = (Some(caller()), 0);
+    let (by, expires_at) = (caller(), 0);
     let full = || AppendError::CapacityExhausted { held_by: HeldBy::Exporter("archive".into()) };
     assert_classes(&[
         (

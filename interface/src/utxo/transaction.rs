@@ -215,8 +215,8 @@ impl From<UtxoRefusal> for TransactionUploadError {
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct OpenTransaction {
-    /// The feeder that began the upload; `null` if unknown.
-    pub by: Option<Principal>,
+    /// The feeder that began the upload.
+    pub by: Principal,
     /// The uploaded transaction.
     pub txid: Txid,
     /// The number of chunks, and of missing chunks.

@@ -77,7 +77,7 @@ pub async fn an_interrupted_upload_resumes<T: Transport>(client: &Client<T>, cal
     let Error::Refused(UploadError::Append(AppendError::UploadOpen(UploadOpen { by, .. }))) = error else {
         panic!("{error:?}")
     };
-    assert_eq!(by, Some(caller));
+    assert_eq!(by, caller);
     assert_eq!(client.send_block(&long).await.unwrap(), Sent::InChunks);
     assert_eq!(client.get_head().await.unwrap().hash, long.hash);
     // An abandoned upload.

@@ -139,7 +139,7 @@ fn an_upload_is_open_to_its_producer_and_operators_only() {
     let (begin, chunks) = upload(&large, 100_000);
     let first = PutBlockChunk { number: 1, chunk: 0, bytes: ByteBuf::from(chunks[0].clone()) };
     coppice.producer().begin_block(&begin).answer().unwrap();
-    let (by, expires_at) = (Some(Who::Producer.principal()), seconds(&coppice) + 120);
+    let (by, expires_at) = (Who::Producer.principal(), seconds(&coppice) + 120);
     let open = || UploadError::UploadOpen(UploadOpen { by, expires_at });
     for _ in 0..3 {
         // The same upload, another one, an append, a rollback: all are refused while the upload is open.
@@ -192,7 +192,7 @@ fn after_two_idle_minutes_another_producer_may_begin_an_upload() {
     coppice.pass(115);
     let begun: Result<UploadProgress, AppendError> = call(&coppice, Who::Rival, "begin_block", begin.clone());
     let Err(AppendError::UploadOpen(UploadOpen { by, expires_at })) = begun else { panic!("{begun:?}") };
-    assert_eq!(by, Some(Who::Producer.principal()));
+    assert_eq!(by, Who::Producer.principal());
     assert!((1..=5).contains(&(expires_at - seconds(&coppice))), "a refused call does not put it off");
     coppice.pass(10);
     assert_eq!(
@@ -227,7 +227,7 @@ fn producers_upload_transactions_independently() {
     coppice.upgrade();
     let listed: Vec<OpenTransaction> = coppice.anyone().list_uploads().answer().transactions;
     let shown: Vec<_> = listed.iter().map(|open| (open.by, open.txid.clone(), open.progress.missing)).collect();
-    let (by, rival) = (Some(Who::Producer.principal()), Some(Who::Rival.principal()));
+    let (by, rival) = (Who::Producer.principal(), Who::Rival.principal());
     assert_eq!(shown, [(by, ours.id(), 1), (rival, theirs.id(), 2)]);
     // Wrong bytes under another producer's txid do not affect that producer's upload.
     assert_eq!(abort(Who::Rival, &theirs), Ok(true));

@@ -14,7 +14,7 @@ use crate::storage::memory::Region;
 use crate::storage::places;
 use candid::Principal;
 use coppice_interface::segments::Segment;
-use coppice_interface::{AppendError, UploadError, UploadOpen, UploadProgress};
+use coppice_interface::{UploadError, UploadOpen, UploadProgress};
 use coppice_storage::bytes::{array_at, u32_at, u64_at};
 use coppice_storage::header::Header;
 
@@ -29,21 +29,6 @@ const PRODUCER: usize = 224;
 pub(super) const MISSING: u64 = places::UPLOAD + 40;
 pub(super) const TOUCHED: u64 = places::UPLOAD + 48;
 pub(super) const BITMAP: u64 = places::UPLOAD + HEADER as u64;
-
-/// Owner and expiry of the open upload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Opened {
-    /// The principal that began the upload.
-    pub by: Principal,
-    /// Expiry of the upload, in Unix seconds.
-    pub expires_at: u64,
-}
-
-impl From<Opened> for AppendError {
-    fn from(Opened { by, expires_at }: Opened) -> Self {
-        Self::UploadOpen(UploadOpen { by: Some(by), expires_at })
-    }
-}
 
 /// The open upload.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,8 +51,8 @@ impl Upload {
         UploadError::OtherUpload { number: self.draft.number, hash: self.draft.hash.to_bytes() }
     }
 
-    pub(super) fn opened(&self, expiry: u64) -> Opened {
-        Opened { by: self.by, expires_at: self.touched.saturating_add(expiry) }
+    pub(super) fn opened(&self, expiry: u64) -> UploadOpen {
+        UploadOpen { by: self.by, expires_at: self.touched.saturating_add(expiry) }
     }
 
     pub(super) fn progress(&self) -> UploadProgress {

@@ -20,8 +20,8 @@ use crate::chunks::{Chunks, is_expired};
 use crate::storage::blob::{BlobStore, Owner};
 use crate::storage::memory::refused;
 use candid::Principal;
-use cell::{BITMAP, MISSING, Opened, TOUCHED, Upload, corrupt};
-use coppice_interface::{AppendError, BeginBlock, OpenBlock, PutBlockChunk, UploadError, UploadProgress};
+use cell::{BITMAP, MISSING, TOUCHED, Upload, corrupt};
+use coppice_interface::{AppendError, BeginBlock, OpenBlock, PutBlockChunk, UploadError, UploadOpen, UploadProgress};
 use std::ops::Range;
 use verify::Verified;
 
@@ -37,12 +37,12 @@ impl ChainStore {
     }
 
     /// Owner of the open upload, and its expiry after `expiry` seconds without a call.
-    pub fn upload_opened(&self, expiry: u64) -> Option<Opened> {
+    pub fn upload_opened(&self, expiry: u64) -> Option<UploadOpen> {
         self.upload().map(|upload| upload.opened(expiry))
     }
 
     /// The open upload if it does not belong to `caller`.
-    pub fn upload_of_another(&self, caller: Principal, expiry: u64) -> Option<Opened> {
+    pub fn upload_of_another(&self, caller: Principal, expiry: u64) -> Option<UploadOpen> {
         self.upload().filter(|upload| upload.by != caller).map(|upload| upload.opened(expiry))
     }
 
