@@ -101,20 +101,14 @@ impl ChainStore {
     }
 
     /// Returns `Some` if the chain was reset after a cursor with this count of rollbacks was made; the inner value is the oldest kept
-    /// block. A count of 0 means unknown, and gives `None`.
+    /// block.
     pub fn reset_since(&self, rollbacks: u64) -> Option<Option<u64>> {
-        let is = rollbacks > 0 && rollbacks < self.state.reset.rollbacks;
-        is.then(|| self.first_available())
+        (rollbacks < self.state.reset.rollbacks).then(|| self.first_available())
     }
 
     /// The oldest kept block, or `None` for an empty chain.
     pub fn first_available(&self) -> Option<u64> {
         self.state.started.then_some(self.state.oldest)
-    }
-
-    /// Returns whether the chain was ever reset.
-    pub fn was_reset(&self) -> bool {
-        self.state.reset.rollbacks > 0
     }
 
     /// Statistics of the transaction index: one entry for each different id, plus stale entries that a sweep has not dropped yet.

@@ -87,14 +87,12 @@ impl Point {
             let why = format!("segment {segment} at {offset}: segments are 0 to 2, and 3 from 0 is a whole block");
             return Err(bad(why));
         }
-        if let Some(first_available) = chain.reset_since(cursor.rollbacks) {
-            return Err(ExportError::Reset { first_available });
-        }
         let whole = segment == WHOLE;
-        // A cursor without a count of rollbacks may be from before a reset, so its hash decides.
-        let of_before = cursor.rollbacks == 0 && chain.was_reset();
-        if of_before && hash_of_kept(chain, number, whole)?.is_none_or(|hash| hash != cursor.hash) {
-            return Err(ExportError::Reset { first_available: chain.first_available() });
+        if let Some(first_available) = chain.reset_since(cursor.rollbacks) {
+            // A reader that trusts no count passes 0, and the hash decides.
+            if cursor.rollbacks > 0 || hash_of_kept(chain, number, whole)?.is_none_or(|hash| hash != cursor.hash) {
+                return Err(ExportError::Reset { first_available });
+            }
         }
         if state.started && number < state.oldest && !(whole && number + 1 == state.oldest) {
             // A replica that has not executed a reset yet has other blocks.

@@ -229,11 +229,6 @@ impl ChainStore {
         if let Some(first_available) = self.reset_since(cursor.rollbacks) {
             return Err(KeyError::Reset { first_available });
         }
-        // A cursor from before the first reset that has no count of rollbacks is checked by its hash.
-        let is_old = cursor.rollbacks == 0 && self.was_reset();
-        if is_old && !self.hash_is(number, &cursor.block_hash) {
-            return Err(KeyError::Reset { first_available: self.first_available() });
-        }
         if let Some(common) = self.rollbacks.lowest_since(cursor.rollbacks).filter(|&common| common < newest) {
             let kept = (number <= common).then(|| KeyCursor { newest: common, rollbacks, ..cursor.clone() });
             return Err(KeyError::Reorged { common_ancestor: common, cursor: kept });
