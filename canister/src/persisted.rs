@@ -1,8 +1,7 @@
 //! Tests that cells in CBOR tolerate unknown fields without a new version, and that another version is refused (an upgrade to code that
 //! cannot read a cell is undone).
 //!
-//! Every structure of each cell, however deep, gets a field that this code does not know. (The other direction, a known field that is
-//! absent, is the case of cells written before the field existed.)
+//! Every structure of each cell, however deep, gets a field that this code does not know.
 
 use crate::platform::{native, time_secs};
 use crate::pruning::blocks::policy::Policy as _;

@@ -102,7 +102,6 @@ pub struct RecordsCap {
 
 /// The cell's content.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
 pub struct Stored {
     /// The settings.
     pub config: Config,

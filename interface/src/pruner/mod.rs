@@ -207,7 +207,6 @@ pub enum UtxoPrunerPhase {
 /// Counts of a job's work.
 #[native_docs]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-#[serde(default)]
 pub struct UtxoPruneCounts {
     /// Phase 1: old unmined transactions that were examined.
     pub old_unmined: u64,

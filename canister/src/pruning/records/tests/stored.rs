@@ -1,38 +1,12 @@
-//! Persisted state: new optional fields need no new version, and another version is refused.
+//! Persisted state: another version is refused.
 
 use super::service::Service;
-use crate::pruning::records::{CELL, Stored, UtxoPruner};
+use crate::pruning::records::UtxoPruner;
 use crate::storage::memory;
 use crate::storage::places;
 use crate::utxo::tests::world::Tx;
-use ciborium::Value;
 use coppice_interface::*;
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::rc::Rc;
-
-/// Stand-in for a future version with one more field.
-#[derive(Serialize, Deserialize)]
-struct Next<T> {
-    #[serde(flatten)]
-    now: T,
-    a_field_to_come: Option<Vec<u32>>,
-}
-
-/// Checks that the next version reads this version's bytes, and this version reads the next one's.
-fn takes_a_field<T: Serialize + DeserializeOwned>(value: &T) {
-    let bytes = |value: &Value| {
-        let mut bytes = Vec::new();
-        ciborium::into_writer(value, &mut bytes).unwrap();
-        bytes
-    };
-    let now = Value::serialized(value).unwrap();
-    let next: Next<T> = ciborium::from_reader(bytes(&now).as_slice()).unwrap();
-    assert!(next.a_field_to_come.is_none());
-    let Value::Map(mut fields) = now.clone() else { panic!("{now:?} has no room for a field") };
-    fields.push(("a_field_to_come".into(), Value::Array(vec![7.into()])));
-    let back: T = ciborium::from_reader(bytes(&Value::Map(fields)).as_slice()).unwrap();
-    assert_eq!(Value::serialized(&back).unwrap(), now);
-}
 
 /// Returns a pruner whose persisted fields are all in use.
 fn busy() -> Service {
@@ -50,37 +24,6 @@ fn busy() -> Service {
     s.pruner.notify_block(1_301, true, false).unwrap();
     assert!(s.status().running.is_some() && s.status().pending.is_some());
     s
-}
-
-fn stored() -> Stored {
-    let cells = memory::region(memory::CELLS);
-    CELL.load(&cells).unwrap().unwrap()
-}
-
-#[test]
-fn every_persisted_type_accepts_a_new_field() {
-    let s = busy();
-    let stored = stored();
-    takes_a_field(&stored);
-    takes_a_field(stored.run.as_ref().unwrap());
-    takes_a_field(&stored.run.as_ref().unwrap().heights);
-    takes_a_field(stored.full_pass.as_ref().unwrap());
-    takes_a_field(&stored.settings);
-    takes_a_field(stored.running.as_ref().unwrap());
-    takes_a_field(&stored.running.as_ref().unwrap().counts);
-    takes_a_field(stored.last_completed.as_ref().unwrap());
-    takes_a_field(&stored.ended);
-    takes_a_field(&stored.skipped);
-    takes_a_field(&stored.totals);
-    takes_a_field(&crate::utxo::Cursor::default());
-    takes_a_field(&UtxoBlockedBy {
-        slot: 1,
-        txid: Default::default(),
-        parent: None,
-        code: "OutOfSpace".into(),
-        why: "stable memory is full".into(),
-    });
-    takes_a_field(&s.w.settings);
 }
 
 #[test]
