@@ -131,7 +131,7 @@ macro_rules! methods {
         prune {
             /// Changes the policy by which blocks are pruned. Absent fields are unchanged. The first policy switches
             /// pruning on. Repeating the same change changes nothing. Callable by: `Operator`.
-            update set_prune_policy(change: PrunePolicyArg) -> PrunePolicyChange, or PruneError: OPERATORS, 500;
+            update set_prune_policy(change: PrunePolicyArg) -> PrunePolicyChange, or PruneError: OPERATORS, 450;
             /// Does one bounded prune run, even if pruning is disabled. Blocks that exporters have not acknowledged are
             /// not pruned. The run does at most `max_ops` ops, and at most 15,000; 0 is refused. Calling again
             /// continues the work. Callable by: `Operator`.
@@ -142,7 +142,7 @@ macro_rules! methods {
             update acknowledge_faults(up_to: u64) -> u64: OPERATORS, 30;
             /// Returns what the next run would do, why, and what holds pruning back, under the policy in force or with
             /// these changes of it. The call prunes nothing. Callable by: anyone.
-            query plan_prune(change: Option<PrunePolicyArg>) -> PrunePlan, or PruneError: ANYONE, 500;
+            query plan_prune(change: Option<PrunePolicyArg>) -> PrunePlan, or PruneError: ANYONE, 450;
             /// Returns the status of the pruning of blocks. Callable by: anyone.
             query get_prune_status() -> PruneStatus: ANYONE, 12;
         }

@@ -48,9 +48,6 @@ settings! {
     pause_after_secs: u64 = 5, 0..=3_600;
     /// The most ticks for which a sweep waits for such a pause; 0: it does not wait.
     max_pending_ticks: u64 = 8;
-    /// The number of stale index entries up to which a sweep may wait for a pause, if larger than the table's own mark;
-    /// 0: the table's mark.
-    max_collected_keys: u64 = 0;
     /// The seconds for which an exporter may hold back due blocks before `health` reports a problem.
     max_export_lag_secs: u64 = 86_400;
 }

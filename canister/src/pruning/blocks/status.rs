@@ -9,7 +9,7 @@ use crate::platform;
 use crate::platform::limits::NS;
 use crate::pruning::blocks::policy::Policy as _;
 use crate::storage::blob::{BlobStore, Owner};
-use coppice_interface::{HeldBy, IndexDebt, PruneBacklog, PrunePolicy, PruneStatus, WaterMarks};
+use coppice_interface::{HeldBy, PruneBacklog, PrunePolicy, PruneStatus, WaterMarks};
 
 /// Due blocks that exporters, or the lack of one, hold back for too long.
 pub struct ExportHeld {
@@ -34,10 +34,6 @@ fn can_free(chain: &ChainStore) -> bool {
 }
 
 impl Pruner {
-    fn index_debt(&self, chain: &ChainStore, table: IndexTable) -> IndexDebt {
-        sweep::status(chain, &self.sweep_policy(), table)
-    }
-
     /// Returns whether kept bytes have reached emergency water while pruning could still free some.
     ///
     /// The capacity trigger never frees the newest blocks, so refusing appends because of these blocks alone would last for ever. The
@@ -169,9 +165,9 @@ impl Pruner {
             pruned_before_block: state.oldest,
             prune_cursor: oldest.filter(|_| due.as_ref().is_some_and(|due| is_possible(due, chain))),
             backlog: self.backlog(chain, due.as_ref()),
-            sweep: sweep::phase(chain, &self.sweep_policy()),
-            transaction_index: self.index_debt(chain, IndexTable::Ids),
-            key_index: self.index_debt(chain, IndexTable::Keys),
+            sweep: sweep::phase(chain),
+            transaction_index: sweep::status(chain, IndexTable::Ids),
+            key_index: sweep::status(chain, IndexTable::Keys),
             running: self.stored.running,
             oldest_kept_block: oldest,
             oldest_kept_timestamp: oldest.and_then(|number| chain.meta(number)).map(|record| record.monotonic),

@@ -7,7 +7,7 @@
 use super::piece::Piece;
 use crate::chain::{ChainStore, IndexTable, TableDebt};
 use crate::pruning::work::budget::Budget;
-use coppice_interface::{IndexDebt, PrunePolicy, StopReason, SweepPhase};
+use coppice_interface::{IndexDebt, StopReason, SweepPhase};
 
 /// Returns the debt at which a sweep begins in a pause.
 fn begins_at(table: &TableDebt) -> u64 {
@@ -15,8 +15,8 @@ fn begins_at(table: &TableDebt) -> u64 {
 }
 
 /// Returns the debt at which a sweep no longer waits for a pause.
-fn forced_at(table: &TableDebt, policy: &PrunePolicy) -> u64 {
-    (table.live() / 16 * 3).max(6_144).max(table.buckets).max(policy.max_collected_keys)
+fn forced_at(table: &TableDebt) -> u64 {
+    (table.live() / 16 * 3).max(6_144).max(table.buckets)
 }
 
 /// Need of a sweep, ordered by urgency.
@@ -33,10 +33,10 @@ pub enum Need {
 }
 
 /// Returns the more urgent need of the two indexes.
-pub fn need(chain: &ChainStore, policy: &PrunePolicy) -> Need {
+pub fn need(chain: &ChainStore) -> Need {
     let of = |table| {
         let debt = chain.debt(table);
-        if debt.debt >= forced_at(&debt, policy) {
+        if debt.debt >= forced_at(&debt) {
             Need::First
         } else if debt.sweeping {
             Need::Continue
@@ -51,9 +51,9 @@ pub fn need(chain: &ChainStore, policy: &PrunePolicy) -> Need {
 }
 
 /// Returns the phase of the sweeps as `prune_status` reports it.
-pub fn phase(chain: &ChainStore, policy: &PrunePolicy) -> SweepPhase {
+pub fn phase(chain: &ChainStore) -> SweepPhase {
     let tables = IndexTable::ALL.map(|table| chain.debt(table));
-    match need(chain, policy) {
+    match need(chain) {
         _ if tables.iter().any(|table| table.sweeping) => SweepPhase::Applying,
         Need::First | Need::Continue | Need::Pause => SweepPhase::Ready,
         Need::Nothing if tables.iter().any(|table| table.debt > 0) => SweepPhase::Collecting,
@@ -126,14 +126,14 @@ pub fn run(chain: &mut ChainStore, which: Tables, budget: &mut Budget, set_aside
 }
 
 /// Returns the status of a table.
-pub fn status(chain: &ChainStore, policy: &PrunePolicy, table: IndexTable) -> IndexDebt {
+pub fn status(chain: &ChainStore, table: IndexTable) -> IndexDebt {
     let (debt, sweep) = (chain.debt(table), chain.sweep_state(table));
     IndexDebt {
         entries: debt.entries,
         buckets: debt.buckets,
         debt: debt.debt,
         begins_at: begins_at(&debt),
-        forced_at: forced_at(&debt, policy),
+        forced_at: forced_at(&debt),
         cursor: sweep.cursor(),
         dropped: sweep.dropped,
         sweeps: sweep.finished,
@@ -146,18 +146,13 @@ mod tests {
 
     #[test]
     fn sweep_marks_are_shares_of_live_entries() {
-        let policy = PrunePolicy::default();
         let table = |entries, debt| TableDebt { entries, buckets: entries / 17, debt, sweeping: false };
-        assert_eq!((begins_at(&table(10, 0)), forced_at(&table(10, 0), &policy)), (4_096, 6_144));
+        assert_eq!((begins_at(&table(10, 0)), forced_at(&table(10, 0))), (4_096, 6_144));
         let large = table(1_125_000, 125_000);
-        assert_eq!((begins_at(&large), forced_at(&large, &policy)), (125_000, 187_500));
+        assert_eq!((begins_at(&large), forced_at(&large)), (125_000, 187_500));
         // A table that was larger once: a sweep still walks all its buckets.
         let shrunk = TableDebt { entries: 50_000, buckets: 60_000, debt: 0, sweeping: false };
-        assert_eq!((begins_at(&shrunk), forced_at(&shrunk, &policy)), (60_000, 60_000));
-        let raised = PrunePolicy { max_collected_keys: 1_000_000, ..policy.clone() };
-        assert_eq!(forced_at(&large, &raised), 1_000_000);
-        let not_lowered = PrunePolicy { max_collected_keys: 1, ..policy };
-        assert_eq!(forced_at(&large, &not_lowered), 187_500);
+        assert_eq!((begins_at(&shrunk), forced_at(&shrunk)), (60_000, 60_000));
         assert_eq!(table(5, 9).live(), 0, "a debt is an upper bound");
     }
 }

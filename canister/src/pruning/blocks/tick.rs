@@ -69,7 +69,7 @@ impl Pruner {
     /// Returns the piece that the daemon would prune or sweep next.
     pub fn next_piece(&self, chain: &ChainStore, blobs: &BlobStore, constraints: &Constraints) -> Option<Piece> {
         let policy = self.sweep_policy();
-        let sweep = self.sweep_now(sweep::need(chain, &policy), &policy);
+        let sweep = self.sweep_now(sweep::need(chain), &policy);
         let slice = || sweep::next(chain).map(|(table, bucket)| Piece::Slice(table, bucket));
         if sweep == Some(Need::First) {
             return slice();
@@ -168,7 +168,7 @@ impl Pruner {
             self.note_held(due.as_ref(), now);
         }
         let due = due.filter(|due| is_possible(due, chain));
-        let need = sweep::need(chain, &policy);
+        let need = sweep::need(chain);
         let sweep = self.sweep_now(need, &policy);
         self.note_pending(need == Need::Pause && sweep.is_none());
         if due.is_none() && sweep.is_none() {
@@ -195,7 +195,7 @@ impl Pruner {
         });
         self.rates.note(chain.state(), now);
         let due = self.wanted(chain, blobs, constraints).filter(|due| is_possible(due, chain));
-        let need = sweep::need(chain, &policy);
+        let need = sweep::need(chain);
         let sweep = self.sweep_now(need, &policy);
         if due.is_none() && sweep.is_none() {
             self.behind_since = None;
