@@ -60,7 +60,7 @@ macro_rules! layouts {
 
 layouts! {
     settings_and_roles: CELLS, places::CONFIG, [
-        "435043460100000011030000a466636f6e666967b1696c6f675f636c6173731a",
+        "4350434601000000f5020000a466636f6e666967b1696c6f675f636c6173731a",
         "00010000706d61785f737461626c655f70616765731a007d00006f7665726966",
     ];
     pruner_of_blocks: CELLS, places::PRUNE, [

@@ -22,6 +22,6 @@ impl State {
         mut each: impl FnMut(&mut UtxoStore, &I, &Call) -> Result<T, R>,
     ) -> Batch<Result<T, E>> {
         let (Records { utxo, .. }, call) = self.records_at(height);
-        utxo.batch(items, call.settings, |store, item| each(store, item, &call).map_err(E::from))
+        utxo.batch(items, |store, item| each(store, item, &call).map_err(E::from))
     }
 }

@@ -7,11 +7,13 @@ use crate::platform;
 use crate::platform::limits::MOST_PAGES;
 use coppice_interface::{
     Batch, Conflict, FreezeTarget, MinedTransaction, Reassign, RefusedSpend, TransactionSource, TransactionSpends,
-    Txid, Unspend, UtxoCreate, UtxoSettings,
+    Txid, Unspend, UtxoCreate,
 };
 
 /// Maximum results of one batch.
 const MAX_RESULTS: usize = 10_000;
+/// Instructions after which a batch begins no other item: a quarter of what a message may execute.
+const INSTRUCTIONS: u64 = 10_000_000_000;
 /// Bytes of results after which a batch ends, because one more result may be as long again, and a reply has at most 2 MiB.
 const MAX_BYTES: usize = 1 << 20;
 
@@ -114,10 +116,9 @@ impl UtxoStore {
     pub fn batch<I: BatchItem<A>, A>(
         &mut self,
         items: &[I],
-        settings: &UtxoSettings,
         mut each: impl FnMut(&mut Self, &I) -> A,
     ) -> Batch<A> {
-        let end = platform::instructions().saturating_add(settings.batch_instructions);
+        let end = platform::instructions().saturating_add(INSTRUCTIONS);
         let mut results = Vec::with_capacity(items.len().min(MAX_RESULTS));
         let mut bytes = 0;
         self.changed = Changed::default();

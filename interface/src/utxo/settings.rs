@@ -38,6 +38,4 @@ settings! {
     least_retries: u32 = 0;
     /// Refuse a transaction whose inputs do not contain the outputs that they spend.
     require_extended: bool = false;
-    /// Instructions after which a message begins no other item of a batch, 1 million to 20 billion.
-    batch_instructions: u64 = 10_000_000_000, 1_000_000..=20_000_000_000;
 }

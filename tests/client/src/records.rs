@@ -6,7 +6,6 @@ use coppice_client::{Client, Transport};
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
 
-/// More records than one message may create within its instructions.
 const RECORDS: u32 = 60;
 const HEIGHT: u32 = 10;
 
@@ -25,17 +24,16 @@ fn record(txid: [u8; 32]) -> UtxoCreate {
 }
 
 pub async fn a_batch_of_any_size_is_answered_whole<T: Transport>(client: &Client<T>, _: Principal) {
-    let before = client.get_config().await.unwrap().utxo.batch_instructions;
-    let set = async |batch_instructions| {
-        let utxo = UtxoSettingsChange { batch_instructions: Some(batch_instructions), ..Default::default() };
-        client.set_config(&ConfigChange { utxo: Some(utxo), ..ConfigChange::default() }).await
-    };
-    set(1_000_000).await.unwrap();
     let txids: Vec<[u8; 32]> = (0..RECORDS).map(|of| id(u64::MAX, of)).collect();
-    let batch = UtxoCreateBatch { height: HEIGHT, items: txids.iter().copied().map(record).collect() };
+    // An uploaded transaction may change as many pages as a message may, so a message ends before it.
+    let uploaded = UtxoCreate { source: TransactionSource::Uploaded(Txid::from([7; 32])), ..record([7; 32]) };
+    let mut items: Vec<UtxoCreate> = txids.iter().copied().map(record).collect();
+    items.insert(txids.len() / 2, uploaded);
+    let batch = UtxoCreateBatch { height: HEIGHT, items };
     assert!(client.utxo_create(&batch).await.unwrap().remaining > 0, "one message does not do all");
     let created = client.utxo_create_all(batch.clone()).await.unwrap();
-    assert_eq!(created.len(), txids.len());
+    assert_eq!(created.len(), txids.len() + 1);
+    assert_eq!(created[txids.len() / 2], Err(UtxoCreateError::NoUpload));
     let made = created.iter().filter(|answer| answer.as_ref().is_ok_and(|created| created.utxos == 1)).count();
     let existed = created.iter().filter(|answer| matches!(answer, Err(UtxoCreateError::TxExists))).count();
     assert!(made > 0 && existed > 0 && made + existed == txids.len(), "{made}, {existed}");
@@ -70,7 +68,6 @@ pub async fn a_batch_of_any_size_is_answered_whole<T: Transport>(client: &Client
         .utxo_get(&UtxoGet { txid: items[0].spends[0].txid.clone(), first: 0, limit: 1, extra_pages_cursor: None })
         .await;
     assert_eq!(states.unwrap().spent_utxos, 1);
-    set(before).await.unwrap();
 }
 
 /// A transaction with one output, whose locking script has `script` bytes.

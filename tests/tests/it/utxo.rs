@@ -128,24 +128,25 @@ fn upgrades_after_every_message_do_not_change_a_life_of_records() {
 }
 
 #[test]
-fn a_batch_stops_at_its_budget_and_reports_the_rest() {
+fn a_batch_stops_before_an_uploaded_transaction_and_reports_the_rest() {
     let coppice = Coppice::new();
-    let refused = configure(&coppice, UtxoSettingsChange { batch_instructions: Some(5), ..Default::default() });
-    let Err(ConfigError::BadArgument(BadArgument { field, .. })) = refused else { panic!("it is refused") };
-    assert_eq!(field, "batch_instructions");
-    let small = UtxoSettingsChange { batch_instructions: Some(1_000_000), ..UtxoSettingsChange::default() };
-    configure(&coppice, small).unwrap();
-    let txs: Vec<Tx> = (0..300).map(|salt| Tx::orphan(salt, 2)).collect();
-    let mut rest = &txs[..];
-    let mut calls = 0;
-    while !rest.is_empty() {
-        let batch = create(&coppice, 5, rest.iter().map(Tx::record).collect());
-        assert_eq!(batch.results.len() + batch.remaining as usize, rest.len());
-        assert!(!batch.results.is_empty() && batch.results.iter().all(Result::is_ok));
-        rest = &rest[batch.results.len()..];
-        calls += 1;
+    let mut items: Vec<UtxoCreate> = (0..300).map(|salt| Tx::orphan(salt, 2).record()).collect();
+    // An uploaded transaction may change as many pages as a message may.
+    for at in [100, 200] {
+        let source = TransactionSource::Uploaded(Tx::orphan(1_000, 2).id());
+        items.insert(at, UtxoCreate { source, ..items[0].clone() });
     }
-    assert!((5..100).contains(&calls), "{calls}");
+    let mut rest = &items[..];
+    let mut done = Vec::new();
+    while !rest.is_empty() {
+        let batch = create(&coppice, 5, rest.to_vec());
+        assert_eq!(batch.results.len() + batch.remaining as usize, rest.len());
+        let refused = batch.results.iter().filter(|result| result.is_err()).count();
+        assert_eq!(refused, usize::from(!done.is_empty()), "the upload, which is the first item");
+        rest = &rest[batch.results.len()..];
+        done.push(batch.results.len());
+    }
+    assert_eq!(done, [100, 100, 102]);
     assert_eq!(coppice.storage().utxo.records, 300);
 }
 

@@ -15,7 +15,7 @@ pub fn utxo_create(arg: UtxoCreateBatch) -> Batch<Result<UtxoCreated, UtxoCreate
         let missing = cycles::missing_to_feed();
         mutate(|state| {
             let (Records { utxo, blobs, deletions, .. }, call) = state.records_at(arg.height);
-            utxo.batch(&arg.items, call.settings, |store, item| {
+            utxo.batch(&arg.items, |store, item| {
                 if let Some(missing) = missing {
                     return Err(UtxoCreateError::NoMemory(NoMemory::LowCycles { missing }));
                 }
@@ -33,7 +33,7 @@ pub fn utxo_unspend(arg: UtxoUnspendBatch) -> Batch<Result<bool, UtxoError>> {
     mutate(|state| {
         let (Records { utxo, .. }, call) = state.records_at(arg.height);
         let mut last = LastUnspent::default();
-        let done = utxo.batch(&arg.items, call.settings, |store, item| {
+        let done = utxo.batch(&arg.items, |store, item| {
             store.unspend(item, &call, &mut last).map_err(UtxoError::from)
         });
         utxo.unspent(&call, &mut last);

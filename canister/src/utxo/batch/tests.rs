@@ -1,11 +1,12 @@
 use super::*;
+use crate::platform::native;
 use crate::utxo::tests::world::{Tx, World, raw};
 use coppice_interface::{UtxoCreated, UtxoRefusal};
 
 fn create(w: &mut World, items: &[UtxoCreate]) -> Batch<Result<UtxoCreated, UtxoRefusal>> {
     let call = w.call();
     let World { store, blobs, .. } = w;
-    store.batch(items, call.settings, |store, item| store.create(blobs, item, &call))
+    store.batch(items, |store, item| store.create(blobs, item, &call))
 }
 
 #[test]
@@ -23,13 +24,24 @@ fn batch_ends_before_an_item_that_changes_too_many_pages() {
     let freeze = |w: &mut World, txs: &[Tx]| {
         let call = w.call();
         let all: Vec<_> = txs.iter().map(|tx| FreezeTarget { txid: tx.id(), vout: None, utxo_hash: None }).collect();
-        w.store.batch(&all, call.settings, |store, item| store.set_frozen(item, true, &call))
+        w.store.batch(&all, |store, item| store.set_frozen(item, true, &call))
     };
     let frozen = freeze(&mut w, &txs[..made as usize]);
     assert!(frozen.results.iter().all(|result| *result == Ok(20_000)));
     assert_eq!((frozen.results.len() as u64, frozen.remaining), (made, 0), "352 pages each");
     let rest = create(&mut w, &items[made as usize..]);
     assert_eq!(u64::from(rest.remaining) + rest.results.len() as u64, 60 - made);
+}
+
+#[test]
+fn batch_ends_after_the_item_that_exceeds_its_instructions() {
+    let mut w = World::new();
+    native::with(|world| world.instructions_per_reading = INSTRUCTIONS / 4);
+    let items: Vec<UtxoCreate> = (0..9).map(|i| raw(&Tx::orphan(i, 1))).collect();
+    let done = create(&mut w, &items);
+    assert_eq!((done.results.len(), done.remaining), (5, 4));
+    native::with(|world| world.instructions_per_reading = 2 * INSTRUCTIONS);
+    assert_eq!(create(&mut w, &items[5..]).remaining, 3, "the first item is done whatever it costs");
 }
 
 #[test]

@@ -1,7 +1,6 @@
-//! Batches of UTXO records with the largest budget, in scattered order.
+//! Large batches of UTXO records, in scattered order.
 
 use super::*;
-use crate::utxo::configure;
 use candid::CandidType;
 use coppice_interface::*;
 use coppice_tests::blocks::id;
@@ -13,8 +12,6 @@ use serde_bytes::ByteBuf;
 
 /// The platform's instruction limit of an update.
 const UPDATE: u64 = 40_000_000_000;
-/// The largest `batch_instructions`.
-const BATCH: u64 = 20_000_000_000;
 /// Outputs of a record that does not fit a page.
 const WIDE: u32 = 60;
 
@@ -97,7 +94,6 @@ fn assert_within(host: &Host, what: &str) {
 fn batches_over_scattered_records_stay_small() {
     const RECORDS: u64 = 20_000;
     let (coppice, host) = tomorrow();
-    configure(&coppice, UtxoSettingsChange { batch_instructions: Some(BATCH), ..Default::default() }).unwrap();
     let alert = Grant { principal: Who::Alert.principal(), role: Role::Alert };
     coppice.operator().grant_role(&alert).answer().unwrap();
     let txs: Vec<Tx> = (0..RECORDS).map(wide).collect();

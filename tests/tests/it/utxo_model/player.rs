@@ -86,7 +86,6 @@ impl Player {
             block_height_retention: Some(rules.retention),
             coinbase_maturity: Some(rules.maturity),
             reassign_spendable_after: Some(rules.reassign_after),
-            batch_instructions: (random.below(2) == 0).then_some(1_000_000),
             ..UtxoSettingsChange::default()
         };
         coppice.configure(ConfigChange { utxo: Some(change), ..ConfigChange::default() });
