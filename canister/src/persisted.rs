@@ -72,7 +72,7 @@ fn records() {
         }
         state.utxo.create(&mut state.blobs, &raw(&old), &call).unwrap();
         state.utxo_pruner.set_assembly(UtxoBlockAssemblyState::Running);
-        let change = UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() };
+        let change = UtxoPrunerSettingsChange { max_instructions_per_tick: Some(1), ..Default::default() };
         state.utxo_pruner.set_settings(&change, &settings).unwrap();
     });
     let tick = |secs: u64| {

@@ -260,7 +260,7 @@ macro_rules! methods {
             /// Changes the settings by which records are pruned. Absent fields are unchanged; repeating the call
             /// changes nothing. Callable by: `Operator`.
             update utxo_set_pruner_settings(change: UtxoPrunerSettingsChange)
-                -> UtxoPrunerSettings, or UtxoPrunerError: OPERATORS, 532;
+                -> UtxoPrunerSettings, or UtxoPrunerError: OPERATORS, 502;
             /// Sets aside the unmined record in this slot, which cannot be read and stops pruning; or, with `aside = false`,
             /// tries a record again that is set aside or passed over. At most 100 records are set aside. Repeating the
             /// call changes nothing; without such a record it returns `NotBlocking`. Callable by: `Operator`.

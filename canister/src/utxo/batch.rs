@@ -113,11 +113,7 @@ impl<A> BatchItem<A> for UtxoCreate {
 
 impl UtxoStore {
     /// Runs a batch.
-    pub fn batch<I: BatchItem<A>, A>(
-        &mut self,
-        items: &[I],
-        mut each: impl FnMut(&mut Self, &I) -> A,
-    ) -> Batch<A> {
+    pub fn batch<I: BatchItem<A>, A>(&mut self, items: &[I], mut each: impl FnMut(&mut Self, &I) -> A) -> Batch<A> {
         let end = platform::instructions().saturating_add(INSTRUCTIONS);
         let mut results = Vec::with_capacity(items.len().min(MAX_RESULTS));
         let mut bytes = 0;

@@ -59,11 +59,8 @@ settings! {
     safe_height_rule: UtxoSafeHeightRule = UtxoSafeHeightRule::Persisted;
     /// Seconds between two ticks, 1 to 86,400.
     tick_interval: u64 = 10, 1..=86_400;
-    /// References that a tick removes or changes, 1 to 10,000,000: each record, each of its pages, each parent that is
-    /// updated or preserved, and each spender that is looked up counts as one.
-    max_ops_per_tick: u64 = 200_000, 1..=10_000_000;
-    /// Instructions after which a tick begins no more work, 1,000,000 to 2,000,000,000.
-    max_instructions_per_tick: u64 = 1_000_000_000, 1_000_000..=MAX_PRUNE_INSTRUCTIONS;
+    /// Instructions after which a tick begins no more work, 1 to 2,000,000,000.
+    max_instructions_per_tick: u64 = 1_000_000_000, 1..=MAX_PRUNE_INSTRUCTIONS;
     /// Ended jobs that are kept, 1 to 1,000.
     max_job_history: u32 = 1_000, 1..=1_000;
     /// Blocks by which a feeder may raise a height in one call, 1 to 2^31 - 1; the allowance is refilled by

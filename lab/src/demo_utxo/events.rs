@@ -10,8 +10,8 @@ use coppice::site::Site;
 use coppice::utxo::send;
 use coppice_interface::*;
 
-/// References that a tick may remove or change while a run must be interrupted: one or two records.
-const FEW_OPS: u64 = 4;
+/// Instructions of a tick while a run must be interrupted: enough for one record.
+const FEW_INSTRUCTIONS: u64 = 1;
 
 /// Stages of the old unmined transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +129,7 @@ impl<S: Site> Story<'_, S> {
 
     /// Rolls the tip back during a run of the pruner, and replaces it by another branch.
     pub fn reorg(&mut self, height: u32) -> Result<()> {
-        self.set_ops(FEW_OPS)?;
+        self.set_instructions(FEW_INSTRUCTIONS)?;
         let persisted = self.persister.catch_up(height);
         self.notify_persisted(persisted)?;
         self.await_status("a job is due", |status| status.running.is_some() || status.pending.is_none())?;
@@ -239,7 +239,7 @@ impl<S: Site> Story<'_, S> {
     pub fn resume(&mut self) -> Result<()> {
         self.client.utxo_set_block_assembly_state(UtxoBlockAssemblyState::Running).wait()?;
         self.assembling = true;
-        self.set_ops(self.settings.max_ops_per_tick)
+        self.set_instructions(self.settings.max_instructions_per_tick)
     }
 
     /// Reports that the pruner has resumed.
@@ -267,9 +267,9 @@ impl<S: Site> Story<'_, S> {
         self.tell(height, format!("{}, pruned, is submitted again: InvalidSpend, says its parent", self.name(gone)))
     }
 
-    fn set_ops(&self, max_ops_per_tick: u64) -> Result<()> {
+    fn set_instructions(&self, max_instructions_per_tick: u64) -> Result<()> {
         let change = UtxoPrunerSettingsChange {
-            max_ops_per_tick: Some(max_ops_per_tick),
+            max_instructions_per_tick: Some(max_instructions_per_tick),
             ..UtxoPrunerSettingsChange::default()
         };
         self.client.utxo_set_pruner_settings(&change).done().map(drop)

@@ -88,7 +88,8 @@ settings! {
     UtxoUnminedRetention(UtxoUnminedRetention): unmined_tx_retention,
     Preservation(u32): parent_preservation_blocks,
     SafeHeight(UtxoSafeHeightRule): safe_height_rule,
-    Ops(u64): max_ops_per_tick,
+    // A tick with 1 instruction does one step.
+    Instructions(u64): max_instructions_per_tick,
     // Heights that a producer may raise in a day. Histories set 1, so the budget does not refill within a history.
     HeightsPerDay(u32): heights_per_day,
     ;

@@ -166,7 +166,7 @@ fn a_job_stopped_in_phase_2_deletes_each_record_once_after_the_restart() {
     world.spend(9, &large, &parents.iter().collect::<Vec<_>>());
     world.make_spent(10, std::slice::from_ref(&large));
     world.make_spent(10, &small);
-    world.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(1_001), ..Default::default() });
+    world.set(UtxoPrunerSettingsChange { max_instructions_per_tick: Some(1), ..Default::default() });
     let are_marked = || which(parents.iter().map(|parent| world.record(parent).unwrap().deleted_children.pop()));
     let job = World::scheduled(world.persisted(20));
     world.ticks(2);

@@ -35,12 +35,11 @@ fn scattered(prepared: &mut Prepared, count: u64) -> (Vec<Transaction>, Vec<Tran
 }
 
 /// Settings with which a tick does everything that is due.
-fn set_up(state: &mut State, old_from: u32, instructions: u64, ops: u64) -> Result<(), String> {
+fn set_up(state: &mut State, old_from: u32, instructions: u64) -> Result<(), String> {
     state.utxo_pruner.set_assembly(UtxoBlockAssemblyState::Running);
     let change = UtxoPrunerSettingsChange {
         unmined_tx_retention: Some(UtxoUnminedRetention::Blocks(old_from)),
         utxo_chunk_group_limit: Some(10_000),
-        max_ops_per_tick: Some(ops),
         max_instructions_per_tick: Some(instructions),
         ..UtxoPrunerSettingsChange::default()
     };
@@ -57,7 +56,7 @@ fn tick(state: &mut State) -> UtxoPruneCounts {
 
 /// Has all old unmined records looked at once, and a block come behind that.
 fn nothing_new(state: &mut State) -> Result<(), String> {
-    set_up(state, 1, 2 * TICK, 10_000_000)?;
+    set_up(state, 1, 2 * TICK)?;
     said(state.utxo_pruner.notify_block(HEIGHT + RETENTION, true, false))?;
     while state.utxo_pruner.interval_secs().is_some() {
         tick(state);
@@ -100,8 +99,12 @@ fn bench_prepare_prune(arg: UtxoBenchArg) -> Result<(), String> {
             }
             // A job that is not done with its first tick.
             let job = arg.op == "job";
-            let instructions = if arg.op == "prune_tick" { TICK } else { 2 * TICK };
-            set_up(state, 1_000_000, instructions, if job { 1 } else { 10_000_000 })?;
+            let instructions = match arg.op.as_str() {
+                "job" => 1,
+                "prune_tick" => TICK,
+                _ => 2 * TICK,
+            };
+            set_up(state, 1_000_000, instructions)?;
             said(state.utxo_pruner.notify_block(HEIGHT + RETENTION, true, false))?;
             if job {
                 tick(state);

@@ -19,6 +19,10 @@ use coppice_interface::{
 /// Least seconds that a tick must be late, whatever the interval, before it assumes that earlier ticks trapped.
 const PATIENCE: u64 = 60;
 
+/// References that a tick removes or changes: a record, each of its pages, each parent that is marked or preserved, and each spender that is
+/// looked up is one.
+const OPS: u64 = 200_000;
+
 impl UtxoPruner {
     /// Does the work of one firing of the timer. Does almost nothing if nothing is due.
     pub fn tick(&mut self, records: &mut Records, low_on_cycles: bool) {
@@ -166,7 +170,7 @@ impl UtxoPruner {
         let Some(mut job) = self.job(now_ns) else { return };
         let settings = self.stored.settings.clone();
         let chunk = u64::from(settings.utxo_chunk_size);
-        let budget = Budget::new(settings.max_ops_per_tick, settings.max_instructions_per_tick)
+        let budget = Budget::new(OPS, settings.max_instructions_per_tick)
             .of_records(chunk * u64::from(settings.utxo_chunk_group_limit))
             .of_pieces(pieces);
         let before = job.counts;

@@ -32,7 +32,7 @@ fn s2_3_a_run_resumes_at_its_position_in_each_tick() {
         world.ticks(1);
         let running = world.status().running.unwrap();
         assert_eq!((running.id, running.ticks, running.state), (job.id, tick, UtxoJobState::Running));
-        assert_eq!(running.progress, PruneProgress::HasMore { reason: Some(StopReason::Ops) });
+        assert_eq!(running.progress, PruneProgress::HasMore { reason: Some(StopReason::Instructions) });
         let now = running.counts.old_unmined + running.counts.processed;
         assert_eq!(now, looked_at + 1, "one per tick");
         looked_at = now;
@@ -127,7 +127,7 @@ fn s2_3_a_record_with_many_inputs_is_deleted_over_several_ticks() {
     world.spend(9, &large, &parents.iter().collect::<Vec<_>>());
     world.make_spent(10, std::slice::from_ref(&large));
     world.make_spent(10, &small);
-    world.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(1_001), ..Default::default() });
+    world.set(UtxoPrunerSettingsChange { max_instructions_per_tick: Some(1), ..Default::default() });
     let job = World::scheduled(world.persisted(20));
     let are_marked = || which(parents.iter().map(|parent| world.record(parent).unwrap().deleted_children.pop()));
     world.ticks(1);
@@ -246,7 +246,12 @@ fn s2_3_phase_2_4_progress_is_logged_at_the_configured_interval() {
 #[test]
 fn s2_3_phase_2_6_metrics_have_the_specified_names_and_counts() {
     let world = World::new();
-    world.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(4), ..Default::default() });
+    let two = UtxoPrunerSettingsChange {
+        utxo_chunk_size: Some(2),
+        utxo_chunk_group_limit: Some(1),
+        ..UtxoPrunerSettingsChange::default()
+    };
+    world.set(two);
     let grandparent = Tx::orphan(7, 2);
     let spender = Tx::of(8, &[(grandparent.txid, 0)], 1);
     world.create(10, &[&grandparent]);
@@ -262,7 +267,7 @@ fn s2_3_phase_2_6_metrics_have_the_specified_names_and_counts() {
     World::scheduled(world.persisted(20));
     world.ticks(1);
     assert_eq!((world.metric("pruner_active", None), world.metric("pruner_current_height", None)), (1.0, 0.0));
-    // One op for an old unmined record and its parent, then two records a tick: 10, 20, 30 and 40 s.
+    // Two records a tick, the first tick after an old unmined record and its parent: 10, 20, 30 and 40 s.
     world.ticks(3);
     assert_eq!((world.last().state, world.last().ticks, world.count(&due)), (UtxoJobState::Completed, 4, 0));
     assert_eq!((world.metric("pruner_active", None), world.metric("pruner_current_height", None)), (0.0, 20.0));

@@ -129,7 +129,7 @@ fn s2_5_the_children_of_a_record_are_looked_up_over_several_messages() {
     let world = defensive(2);
     let (parent, children) = family(&world, 1, 5);
     world.mine(10, &children.iter().collect::<Vec<_>>());
-    world.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
+    world.set(UtxoPrunerSettingsChange { max_instructions_per_tick: Some(1), ..Default::default() });
     let done = world.prune(20);
     assert_eq!((done.ticks, done.counts.processed, done.counts.records_deleted, done.counts.chunks), (3, 1, 1, 1));
     assert!(world.record(&parent).is_none());

@@ -84,9 +84,9 @@ impl World {
         self.coppice.anyone().utxo_get_pruner_status().answer().settings
     }
 
-    /// Limits a tick to one record with one input: to preserve its parent, or to delete it.
+    /// Limits a tick to one step: to preserve the parents of a record, or to delete it.
     pub fn slow(&self) {
-        self.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(2), ..Default::default() });
+        self.set(UtxoPrunerSettingsChange { max_instructions_per_tick: Some(1), ..Default::default() });
     }
 
     /// `utxo_set_block_assembly_state`.

@@ -4,8 +4,8 @@ use coppice_interface::*;
 use coppice_model::records::Setting;
 use proptest::prelude::*;
 
-fn ops() -> impl Strategy<Value = Setting> {
-    prop_oneof![6 => 1u64..8, 3 => Just(200_000)].prop_map(Setting::Ops)
+fn instructions() -> impl Strategy<Value = Setting> {
+    prop_oneof![1 => Just(1u64), 1 => Just(1_000_000_000)].prop_map(Setting::Instructions)
 }
 
 fn defensive() -> impl Strategy<Value = Setting> {
@@ -55,7 +55,7 @@ pub fn setting() -> impl Strategy<Value = Setting> {
         2 => unmined_retention(),
         1 => preservation(),
         2 => rule(),
-        4 => ops(),
+        4 => instructions(),
         2 => retention(),
         1 => page(),
         1 => any::<bool>().prop_map(Setting::ExternalizeAll),
@@ -65,7 +65,7 @@ pub fn setting() -> impl Strategy<Value = Setting> {
 
 /// The settings at the start of a history: small values show more than those that an operator would choose.
 pub fn first() -> impl Strategy<Value = Vec<Setting>> {
-    let pruner = (timeout(), chunk(), defensive(), unmined_retention(), preservation(), ops());
+    let pruner = (timeout(), chunk(), defensive(), unmined_retention(), preservation(), instructions());
     let store = (rule(), retention(), page(), prop_oneof![2 => Just(false), 1 => Just(true)]);
     (pruner, store).prop_map(|((a, b, c, d, e, f), (g, h, i, all))| {
         vec![a, b, c, d, e, f, g, h, i, Setting::ExternalizeAll(all), Setting::HeightsPerDay(1)]

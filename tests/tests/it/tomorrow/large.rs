@@ -83,7 +83,6 @@ fn a_transaction_too_large_for_a_message_is_refused_and_a_smaller_one_is_deleted
         let (coppice, host) = tomorrow();
         configure(&coppice, UtxoSettingsChange { utxo_batch_size: Some(batch), ..Default::default() }).unwrap();
         let world = World::on(coppice);
-        world.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(20_000), ..Default::default() });
         let before = world.coppice.storage().utxo.used_bytes;
         for outputs in [refused, 1_000_000] {
             host.take_executions();
@@ -123,7 +122,6 @@ fn double_spends_fit_in_a_message(count: u64, common: usize, more: usize) {
         host.set_limits(Limits { stable_page_prices: prices, ..Limits::default() });
         let world = World::on(coppice);
         world.set(UtxoPrunerSettingsChange {
-            max_ops_per_tick: Some(10_000_000),
             max_instructions_per_tick: Some(TICK),
             utxo_chunk_group_limit: Some(10_000),
             ..Default::default()

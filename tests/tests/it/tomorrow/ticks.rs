@@ -10,7 +10,6 @@ fn world() -> (World, Arc<Host>) {
     let (coppice, host) = tomorrow();
     let world = World::on(coppice);
     world.set(UtxoPrunerSettingsChange {
-        max_ops_per_tick: Some(10_000_000),
         max_instructions_per_tick: Some(TICK),
         utxo_chunk_size: Some(100_000),
         utxo_chunk_group_limit: Some(10_000),
@@ -98,7 +97,7 @@ fn a_step_of_many_scattered_parents_stays_within_the_pruners_estimate() {
     let spends = (0..).zip(&parents).map(|(vin, parent)| parent.spend(0, vin)).collect();
     spend(&world.coppice, &[TransactionSpends { spender: large.id(), spends }]);
     world.mine(10, &[&large]);
-    world.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
+    world.set(UtxoPrunerSettingsChange { max_instructions_per_tick: Some(1), ..Default::default() });
     host.take_executions();
     let job = world.prune(10 + RETENTION);
     assert_eq!((job.counts.records_deleted, job.counts.parents_updated), (1, PARENTS));

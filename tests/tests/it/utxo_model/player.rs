@@ -14,6 +14,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Values of `max_instructions_per_tick`: one step a tick, a few steps, more, and the default.
+pub const PACES: [u64; 4] = [1, 250_000, 600_000, 1_000_000_000];
+
 /// Events of histories, and their counts.
 pub type Seen = BTreeMap<&'static str, u64>;
 
@@ -91,7 +94,7 @@ impl Player {
         coppice.configure(ConfigChange { utxo: Some(change), ..ConfigChange::default() });
         let change = UtxoPrunerSettingsChange {
             parent_preservation_blocks: Some(rules.preservation),
-            max_ops_per_tick: (random.below(2) == 0).then(|| 1 + random.below(6)),
+            max_instructions_per_tick: (random.below(2) == 0).then(|| PACES[random.below(3) as usize]),
             ..UtxoPrunerSettingsChange::default()
         };
         coppice.operator().utxo_set_pruner_settings(&change).answer().map_err(|error| format!("{error:?}"))?;

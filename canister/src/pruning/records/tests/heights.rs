@@ -217,7 +217,7 @@ fn setting_heights_drops_the_run() {
     let mut s = Service::new();
     let txs: Vec<Tx> = (0..3).map(|i| Tx::orphan(10 + i, 1)).collect();
     txs.iter().for_each(|tx| s.make_due(tx));
-    s.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
+    s.set(UtxoPrunerSettingsChange { max_instructions_per_tick: Some(1), ..Default::default() });
     s.pruner.notify_block(1_300, true, false).unwrap();
     s.tick(1);
     assert_eq!(s.status().running.unwrap().counts.records_deleted, 1);
@@ -233,7 +233,7 @@ fn cancelled_job_is_neither_processed_nor_pending() {
     let mut s = Service::new();
     let txs: Vec<Tx> = (0..3).map(|i| Tx::orphan(10 + i, 1)).collect();
     txs.iter().for_each(|tx| s.make_due(tx));
-    s.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
+    s.set(UtxoPrunerSettingsChange { max_instructions_per_tick: Some(1), ..Default::default() });
     let first = scheduled(s.pruner.notify_block(1_300, true, false).unwrap());
     for unknown in [0, first.id + 1, u64::MAX] {
         assert_eq!(s.pruner.cancel(unknown), Err(UtxoPrunerError::NotOpen));
@@ -263,7 +263,8 @@ fn cancelling_a_timed_out_job_drops_its_run() {
     let mut s = Service::new();
     let txs: Vec<Tx> = (0..4).map(|i| Tx::orphan(10 + i, 1)).collect();
     txs.iter().for_each(|tx| s.make_due(tx));
-    let slow = UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), job_timeout: Some(10), ..Default::default() };
+    let slow =
+        UtxoPrunerSettingsChange { max_instructions_per_tick: Some(1), job_timeout: Some(10), ..Default::default() };
     s.set(slow);
     s.pruner.notify_block(1_300, true, false).unwrap();
     s.tick(1);
@@ -294,7 +295,7 @@ fn height_persisted_during_a_job_is_pruned_without_another_call() {
         .collect();
     scheduled(s.pruner.notify_block(100, true, false).unwrap());
     assert!(matches!(s.pruner.notify_persisted(50, false), Ok(UtxoNotifyOutcome::Underway(_))));
-    s.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
+    s.set(UtxoPrunerSettingsChange { max_instructions_per_tick: Some(1), ..Default::default() });
     s.tick(10);
     assert!(matches!(s.pruner.notify_persisted(95, false), Ok(UtxoNotifyOutcome::Underway(_))));
     s.reopen();
@@ -312,7 +313,7 @@ fn operators_job_does_not_absorb_a_higher_notified_height() {
     let txs: Vec<Tx> = (0..4).map(|i| Tx::orphan(10 + i, 1)).collect();
     txs.iter().for_each(|tx| s.make_due(tx));
     s.pruner.notify_block(1_300, false, false).unwrap();
-    s.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
+    s.set(UtxoPrunerSettingsChange { max_instructions_per_tick: Some(1), ..Default::default() });
     let by_hand_job = by_hand(&mut s, 1_300).unwrap();
     assert_eq!(by_hand_job.state, UtxoJobState::Running);
     let next = scheduled(s.pruner.notify_block(1_301, true, false).unwrap());

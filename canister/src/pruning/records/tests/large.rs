@@ -21,7 +21,7 @@ fn family(s: &mut Service) -> (Tx, Tx) {
 }
 
 fn small_ticks() -> UtxoPrunerSettingsChange {
-    UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), ..UtxoPrunerSettingsChange::default() }
+    UtxoPrunerSettingsChange { max_instructions_per_tick: Some(1), ..UtxoPrunerSettingsChange::default() }
 }
 
 #[test]

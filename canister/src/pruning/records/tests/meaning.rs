@@ -72,7 +72,7 @@ fn loser_with_many_inputs_releases_them_over_several_messages() {
     s.w.store.set_conflicting(&loser.txid, &call).unwrap();
     s.set(UtxoPrunerSettingsChange {
         unmined_tx_retention: Some(UtxoUnminedRetention::Blocks(10_000)),
-        max_ops_per_tick: Some(1),
+        max_instructions_per_tick: Some(1),
         ..Default::default()
     });
     s.pruner.notify_block(1_288, true, false).unwrap();
@@ -204,7 +204,7 @@ fn kept_records_of_a_run_are_logged_once_with_the_first_ten_transactions() {
     let mut s = Service::new();
     let all = defensive(&mut s, 13);
     s.set_mined(&all[0].1, block(1_100, 1_100), true, false);
-    s.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
+    s.set(UtxoPrunerSettingsChange { max_instructions_per_tick: Some(1), ..Default::default() });
     s.pruner.notify_block(1_288, true, false).unwrap();
     (0..5).for_each(|_| s.tick(10));
     assert_eq!(said(), [] as [String; 0], "the run is not over");
@@ -221,7 +221,7 @@ fn kept_records_of_a_run_are_logged_once_with_the_first_ten_transactions() {
     s.prune(1_300);
     assert_eq!(said().len(), 2, "not examined meanwhile");
     // A run that is dropped logs the records that it has kept.
-    s.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
+    s.set(UtxoPrunerSettingsChange { max_instructions_per_tick: Some(1), ..Default::default() });
     s.pruner.notify_block(1_576, true, false).unwrap();
     (0..4).for_each(|_| s.tick(10));
     s.pruner.set_assembly(UtxoBlockAssemblyState::NotRunning);
@@ -249,7 +249,7 @@ fn records_kept_by_wrong_heights_are_examined_after_the_heights_are_set() {
         s.w.height = 1_000_000;
         s.make_due(&late);
         if interrupted {
-            s.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
+            s.set(UtxoPrunerSettingsChange { max_instructions_per_tick: Some(1), ..Default::default() });
             s.tick(10);
             s.pruner.set_assembly(UtxoBlockAssemblyState::NotRunning);
             s.tick(10);
@@ -289,7 +289,7 @@ fn many_spenders(s: &mut Service, count: u32) -> (Tx, Vec<Tx>) {
     s.set(UtxoPrunerSettingsChange {
         utxo_defensive_enabled: Some(true),
         utxo_defensive_batch_read_size: Some(3),
-        max_ops_per_tick: Some(1),
+        max_instructions_per_tick: Some(1),
         ..Default::default()
     });
     (parent, children)

@@ -59,7 +59,7 @@ fn record_that_enters_below_the_cutoff_is_examined_alone() {
         let due: Vec<Tx> = (0..3).map(|i| Tx::orphan(50 + i, 1)).collect();
         if between {
             due.iter().for_each(|tx| s.make_due(tx));
-            s.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(3), ..Default::default() });
+            s.set(UtxoPrunerSettingsChange { max_instructions_per_tick: Some(1), ..Default::default() });
             s.prune(1_301);
             s.pruner.notify_block(1_302, true, false).unwrap();
         }
@@ -123,7 +123,7 @@ fn record_that_becomes_due_during_a_run_is_left_to_the_next_run() {
     let mut s = Service::new();
     let txs: Vec<Tx> = (0..3).map(|i| Tx::orphan(10 + i, 1)).collect();
     txs.iter().for_each(|tx| s.make_due(tx));
-    s.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
+    s.set(UtxoPrunerSettingsChange { max_instructions_per_tick: Some(1), ..Default::default() });
     s.pruner.notify_block(1_300, true, false).unwrap();
     s.tick(1);
     let late = Tx::orphan(20, 1);
@@ -141,7 +141,7 @@ fn record_that_becomes_due_during_a_run_is_left_to_the_next_run() {
 fn run_dropped_in_phase_1_does_not_count_as_a_pass() {
     let mut s = Service::new();
     let all = old(&mut s, 0..6);
-    s.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(2), ..Default::default() });
+    s.set(UtxoPrunerSettingsChange { max_instructions_per_tick: Some(1), ..Default::default() });
     s.pruner.notify_block(1_300, true, false).unwrap();
     s.tick(1);
     s.pruner.set_assembly(UtxoBlockAssemblyState::NotRunning);

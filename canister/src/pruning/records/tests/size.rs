@@ -28,11 +28,7 @@ fn scattered(s: &mut Service, count: u32, outputs: u32) -> Tx {
         let spends = TransactionSpends { spender: child.id(), spends: vec![parent.spend(vout, 0)] };
         assert_eq!(s.w.store.spend(&spends, &call), Ok(1));
     }
-    s.set(UtxoPrunerSettingsChange {
-        utxo_defensive_enabled: Some(true),
-        max_ops_per_tick: Some(10_000_000),
-        ..Default::default()
-    });
+    s.set(UtxoPrunerSettingsChange { utxo_defensive_enabled: Some(true), ..Default::default() });
     parent
 }
 
@@ -218,7 +214,7 @@ fn double_spend_leaves_long_lists_over_several_messages() {
         assert!(s.get(parent).conflicting_children.iter().all(|txid| rivals.iter().all(|rival| rival.id() != *txid)));
     }
     // A step reads 10,000 pages of lists: the last double spend's inputs take nine steps, and each rival was marked before.
-    s.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
+    s.set(UtxoPrunerSettingsChange { max_instructions_per_tick: Some(1), ..Default::default() });
     let last = Tx::of(2_000, &inputs(20), 1);
     s.create(&UtxoCreate { conflicting: true, locked: Some(false), ..raw(&last) }).unwrap();
     s.pruner.notify_block(1_290, true, false).unwrap();
@@ -244,7 +240,7 @@ fn record_with_very_many_pages_is_deleted_over_interrupted_messages() {
         if !outputs {
             (0..300_000).for_each(|number| s.w.store.list_child(&tx.txid, &id(number)));
         }
-        s.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
+        s.set(UtxoPrunerSettingsChange { max_instructions_per_tick: Some(1), ..Default::default() });
         s.pruner.notify_block(1_288, true, false).unwrap();
         let mut left = Vec::new();
         for tick in 0.. {

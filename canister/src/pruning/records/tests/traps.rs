@@ -114,7 +114,11 @@ fn late_ticks_skip_no_record() {
     let mut s = Service::new();
     let txs: Vec<Tx> = (0..5).map(|i| Tx::orphan(10 + i, 1)).collect();
     txs.iter().for_each(|tx| s.make_due(tx));
-    s.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), job_timeout: Some(1_000_000), ..Default::default() });
+    s.set(UtxoPrunerSettingsChange {
+        max_instructions_per_tick: Some(1),
+        job_timeout: Some(1_000_000),
+        ..Default::default()
+    });
     s.pruner.notify_block(1_300, true, false).unwrap();
     // Late ticks: the message that records the lateness deletes nothing, and no record is skipped.
     for pause in [10, 69, 70, 10_000, 10, 10, 10] {
@@ -129,7 +133,7 @@ fn trap_while_finding_the_next_record_is_reported_until_a_job_completes() {
     let mut s = Service::new();
     let txs: Vec<Tx> = (0..3).map(|i| Tx::orphan(10 + i, 1)).collect();
     txs.iter().for_each(|tx| s.make_due(tx));
-    s.set(UtxoPrunerSettingsChange { max_ops_per_tick: Some(1), ..Default::default() });
+    s.set(UtxoPrunerSettingsChange { max_instructions_per_tick: Some(1), ..Default::default() });
     s.pruner.notify_block(1_300, true, false).unwrap();
     s.tick(10);
     let running = s.status().running.unwrap().id;

@@ -1,7 +1,7 @@
 //! Heights, jobs, time, settings, upgrades and traps.
 
 use super::super::history::Random;
-use super::super::player::Player;
+use super::super::player::{PACES, Player};
 use coppice_host::TrapPoint;
 use coppice_interface::*;
 use coppice_model::documents::Verdict;
@@ -107,9 +107,11 @@ impl Player {
 
     pub(super) fn settings(&mut self, random: &mut Random) -> Verdict {
         let retention = 10 + random.below(4) as u32;
-        let ops = [3, 4, 8, 200_000][random.below(4) as usize];
+        let instructions = PACES[random.below(4) as usize];
         let timeout = [15, 30, 600][random.below(3) as usize];
-        self.note(format!("  block_height_retention {retention}, max_ops_per_tick {ops}, job_timeout {timeout}"));
+        self.note(format!(
+            "  block_height_retention {retention}, max_instructions_per_tick {instructions}, job_timeout {timeout}"
+        ));
         let utxo = UtxoSettingsChange { block_height_retention: Some(retention), ..UtxoSettingsChange::default() };
         let change = ConfigChange { utxo: Some(utxo), ..ConfigChange::default() };
         let Some(answer) = self.call(|coppice| coppice.operator().set_config(&change).try_answer())? else {
@@ -119,13 +121,13 @@ impl Player {
         self.store.rules.retention = retention;
         self.store.rules.unmined = retention / 2;
         self.judge_run()?;
-        self.set_pace(ops, Some(timeout))
+        self.set_pace(instructions, Some(timeout))
     }
 
     /// Sets how much a tick does, and how long a job may take.
-    fn set_pace(&mut self, ops: u64, timeout: Option<u64>) -> Verdict {
+    fn set_pace(&mut self, instructions: u64, timeout: Option<u64>) -> Verdict {
         let change = UtxoPrunerSettingsChange {
-            max_ops_per_tick: Some(ops),
+            max_instructions_per_tick: Some(instructions),
             job_timeout: timeout,
             ..UtxoPrunerSettingsChange::default()
         };
@@ -159,7 +161,7 @@ impl Player {
         self.trap = None;
         self.note("the end".into());
         self.coppice.producer().utxo_set_block_assembly_state(UtxoBlockAssemblyState::Running).answer();
-        self.set_pace(50, None)?;
+        self.set_pace(PACES[3], None)?;
         self.tip = self.tip.max(self.store.current) + 12;
         let height = self.tip;
         let answer = self.call(|coppice| coppice.producer().utxo_notify_block_persisted(height).try_answer())?;
