@@ -242,7 +242,7 @@ fn calls_within_an_hour_are_one_entry_with_the_first_and_last_state() {
     assert_eq!((refused.calls, refused.before.as_str(), refused.after.as_str()), (2, "", ""));
     assert_eq!(
         (refused.method.as_str(), refused.argument.as_str(), refused.result.as_str()),
-        ("prune_now", "1", "NoPolicy")
+        ("prune_now", "1", "NoPolicy: no policy is set: call set_prune_policy")
     );
     coppice.ic.advance_time(Duration::from_secs(1_800));
     set(Some(10), None);

@@ -87,13 +87,6 @@ fn the_daemon_prunes_and_continues_after_an_upgrade() {
 #[test]
 fn while_pruning_is_switched_off_only_manual_calls_prune() {
     let coppice = Coppice::new();
-    assert_eq!(
-        coppice
-            .operator()
-            .set_prune_policy(&PrunePolicyArg { pruning_enabled: Some(true), ..PrunePolicyArg::default() })
-            .answer(),
-        Err(PruneError::NoPolicy)
-    );
     assert_eq!(coppice.operator().prune_now(5u64).answer(), Err(PruneError::NoPolicy));
     coppice.append_plain(0..10, 100);
     coppice.pass(120);

@@ -45,7 +45,7 @@ fn an_abandoned_block_upload_is_reported() {
     // With a lower expiry the daemon drops the upload.
     begin(&coppice, 0);
     coppice.pass(2 * HOUR);
-    raised("the upload of block 0 for 2 h");
+    raised("the upload of block 0 has been idle for 2 h");
     expiry(&coppice, 120);
     cleared(&coppice, ProblemCode::UploadStuck);
     coppice.pass(60);
