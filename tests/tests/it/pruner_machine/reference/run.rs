@@ -19,7 +19,7 @@ impl State {
         if !self.has(Fault::IgnoresPersisted) && !self.has(Fault::KeepsItsHeight) {
             run.heights.1 = run.heights.1.min(held_back);
         }
-        let mut ops = if settings.pruner.max_instructions_per_tick == 1 { 1 } else { i64::MAX };
+        let mut ops = if settings.pruner.max_instructions_per_tick == 1 { 1 } else { 200_000 };
         let mut chunk = u64::from(settings.pruner.utxo_chunk_size) * u64::from(settings.pruner.utxo_chunk_group_limit);
         while ops > 0 && chunk > 0 {
             match run.phase {
