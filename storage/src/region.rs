@@ -252,7 +252,7 @@ mod tests {
     fn raw_addresses_are_those_of_the_memory_manager() {
         fresh();
         let regions = [region(ARENA), region(SETS)];
-        for (buckets, id) in [(1, 0), (3, 1), (2, 0), (7, 1), (9, 0)] {
+        for (buckets, id) in [(1, 0), (3, 1), (2, 0), (7, 1), (12, 0)] {
             regions[id].reserve(buckets * BUCKET).unwrap();
         }
         let mark = |id: u8, bucket: u64| 1 + u64::from(id) * 1_000 + bucket;
@@ -261,6 +261,11 @@ mod tests {
                 region.write_u64(bucket * BUCKET + 8, mark(region.id, bucket));
                 region.write(bucket * BUCKET + BUCKET - 3, &[bucket as u8; 3]);
             }
+        }
+        let addresses = |region: &Region<crate::twin::Twin>| region.buckets.borrow().clone();
+        let known = regions.each_ref().map(addresses);
+        for (known, region) in known.iter().zip(&regions) {
+            assert_eq!(known.len() as u64, region.size() / BUCKET, "no access searches the list of buckets");
         }
         // The same bytes through the library, and after an upgrade.
         forget();
@@ -273,6 +278,7 @@ mod tests {
                 assert_eq!(region.read_u64(bucket * BUCKET + 8), mark(region.id, bucket));
                 assert_eq!(region.read(bucket * BUCKET + BUCKET - 3), [bucket as u8; 3]);
             }
+            assert!(known.contains(&addresses(&region)), "the first access learns the same addresses");
         }
     }
 
@@ -290,6 +296,9 @@ mod tests {
             let mut bytes = Vec::new();
             region.read_onto(&mut bytes, start, 8);
             assert_eq!(bytes, [0, 1, 2, 3, 4, 5, 6, 7], "at {start}");
+            // One by one no byte crosses buckets.
+            let single = (0..8).map(|at| region.read::<1>(start + at)[0]);
+            assert_eq!(single.collect::<Vec<_>>(), bytes, "at {start}");
         }
     }
 
