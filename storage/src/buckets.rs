@@ -40,7 +40,7 @@ pub fn of(raw: &impl Memory, id: u8) -> Vec<u64> {
     raw.read(OWNERS, &mut owners);
     let (words, _) = owners.as_chunks::<8>();
     let mut found = Vec::new();
-    let mut note = |first: usize, owners: &[u8]| {
+    let note = |found: &mut Vec<u64>, first: usize, owners: &[u8]| {
         let own = (first as u64..).zip(owners).filter(|(_, owner)| **owner == id);
         found.extend(own.map(|(bucket, _)| address(bucket)));
     };
@@ -48,10 +48,14 @@ pub fn of(raw: &impl Memory, id: u8) -> Vec<u64> {
         // A byte of the difference is 0 for each bucket of the region: most words of a small region have none, and cost ten instructions.
         let difference = u64::from_le_bytes(*word) ^ u64::from_le_bytes([id; 8]);
         let zeros = difference.wrapping_sub(u64::from_le_bytes([1; 8])) & !difference & u64::from_le_bytes([128; 8]);
-        if zeros != 0 {
-            note(8 * nth, word);
+        if difference == 0 {
+            // All eight are the region's, as most are of a large one.
+            let first = address(8 * nth as u64);
+            found.extend_from_slice(&std::array::from_fn::<u64, 8, _>(|at| first + at as u64 * BUCKET));
+        } else if zeros != 0 {
+            note(&mut found, 8 * nth, word);
         }
     }
-    note(8 * words.len(), &owners[8 * words.len()..]);
+    note(&mut found, 8 * words.len(), &owners[8 * words.len()..]);
     found
 }
