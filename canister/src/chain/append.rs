@@ -1,4 +1,6 @@
-//! Appending a block: every check that can refuse it comes first, then every change.
+//! Appending a block: every check that can refuse it comes first, then every change. One reservation is an exception: entering the ids
+//! shows how many links they need, and the tables are reverted if the log has no room for these. Uploads (`upload/`) use the same checks
+//! and the same `commit`.
 
 use super::draft::{Admission, Draft, Standing, too_large};
 use super::postings::links::links_len;
@@ -143,6 +145,7 @@ impl ChainStore {
         Ok(())
     }
 
+    /// Reserves memory for the block's record and its entries in both tables.
     pub(super) fn reserve_records(&self, draft: &Draft, index: &Index) -> Result<(), AppendError> {
         let oldest = if self.state.started { self.state.oldest } else { draft.number };
         self.records.reserve(draft.number, oldest).map_err(refused)?;

@@ -1,12 +1,16 @@
 //! Append-only log of block payloads, stored in blobs of equal size.
 //!
 //! A small block costs only its bytes, not a slot of 64 KiB. A block of any size needs no special case, because a block may
-//! span blobs. Log offsets only rise, except in a rollback. Blob `k` holds `[k · class, (k + 1) · class)`. The directory is a
-//! ring, preallocated for 500 GiB:
+//! span blobs. Log offsets only rise, except in a rollback. All blobs have one size, the *class*. The directory, a ring that is
+//! preallocated for 500 GiB, has the place of each blob in the arena:
 //!
 //! ```text
+//! log offset    0       class     2·class   3·class
+//! blobs         │ 0 …   │ 1 …     │ 2 …     │ …        offset o lies in blob o / class, at byte o % class
+//! blocks        ├ 0 ┼─ 1 ──┼── 2 ─────────┼ 3 ┼ …      a block may begin and end anywhere
+//!
 //! header 64 bytes: 0 magic "CPLD"  4 version u16  8 class u32
-//! entry 8 bytes:   granule u32 ‖ generation u32        generation 0 = none
+//! entry 8 bytes:   granule u32 ‖ generation u32        offset in the arena / 64 KiB; generation 0 = none
 //! ```
 
 use crate::storage::OpenError;

@@ -1,16 +1,35 @@
-//! The chain: blocks, their receipts and their index, from the oldest kept block to the head.
+//! The chain: blocks, their receipts and their index, from the oldest kept block to the head (`docs/design.md` 2.2 and 3).
 //!
-//! A block's payload goes to the append-only `log`, its metadata to a fixed-size entry in `records`, and each of its transaction
-//! ids and secondary keys to a [`HashTable`](crate::storage::HashTable), whose values are verified against the index segment.
-//! An append does every check and reserves all memory before it changes the first of the five structures.
+//! A block's payload goes to the append-only `log`, its metadata to a fixed-size entry in `records`. Its *references* are its
+//! transaction ids and secondary keys. A *posting* is the place of a reference: a block, and a position in the block. A
+//! [`HashTable`](crate::storage::HashTable) leads from the hash of an id or key to its newest posting, which is verified against the
+//! index segment; a *link* in the log leads from a posting to the one before it.
 //!
 //! ```text
-//! append ──▶ table (id → newest posting)
-//!        ──▶ table (key → newest posting)
-//!        ──▶ log ──▶ blobs        body ‖ receipts ‖ index ‖ links of keys and ids, over equal blobs
-//!        ──▶ records              lengths, hashes, times
-//!        ──▶ state                next, log tail
+//! append ──▶ table (id → newest posting)       region TRANSACTION_INDEX
+//!        ──▶ table (key → newest posting)      region KEY_INDEX
+//!        ──▶ log ──▶ blobs                     LOG_DIRECTORY; body ‖ receipts ‖ index ‖ links of keys and ids, over equal blobs
+//!        ──▶ records                           BLOCK_RECORDS: lengths, hashes, times
+//!        ──▶ state                             CELLS: next, log tail
 //! ```
+//! **One message**, for example `append_block`: `api/endpoints/blocks.rs` calls `ChainStore::append`, which does every check, reserves
+//! memory, and then changes the five structures in the order of the picture. A trap undoes the message.
+//!
+//! **Between messages**
+//!
+//! - Readers see the blocks `oldest..next`. Each has a record, and its part of the log in the blobs `log_first..log_end`.
+//! - At most one of these is under way: an upload, a rollback, the clearing after a reset. At most one block is partly in the tables.
+//! - A posting below the bound ([`ChainState::bound`]) is stale: readers ignore it, and a sweep drops it later.
+//!
+//! **Files, in reading order**
+//!
+//! - `state/`, `records`, `log`: the stored structures. `store` has [`ChainStore`], which owns them and the two tables.
+//! - `draft`, `append`: the checks of a new block, and its entry. `upload/`: the same for a block in chunks.
+//! - `postings/`: the references in the two tables and in the log, look-up by key, sweeps. `read`: all other look-ups.
+//! - `remove`: the oldest block, for pruning. `rollback`: the head. `reset`: all blocks. `reorgs`: the history that readers need.
+//! - `transit`: a block whose references are entered or removed over several messages.
+//!
+//! A new operation is a file with methods of [`ChainStore`], and an endpoint in `api/endpoints/blocks.rs`.
 
 mod append;
 mod draft;

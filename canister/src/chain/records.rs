@@ -18,7 +18,8 @@
 //! 232 gap u32: bytes of the log between the block before and this one
 //! 236 reserved: 84 bytes
 //! ```
-//! The number of references between any two blocks is the difference of their sums, without reading the blocks between.
+//! A block's *references* are its transactions and keys. "References before" is their sum over all earlier blocks, so the number of
+//! references between any two blocks is the difference of two sums, and the blocks between are not read.
 
 use super::postings::links::links_len;
 use crate::storage::OpenError;

@@ -1,8 +1,9 @@
 //! Removal of the oldest block, in the fixed order of `pruning-spec-v1.md` 4 (`docs/design.md` 3): the log's blobs that become free go
 //! into quarantine → the references are removed → the chain's bound rises → the blobs are released. All steps are in one message.
 //!
-//! The block's references become stale when the bound rises, and are dropped from the indexes later, in bulk (`sweep.rs`). So pruning
-//! reads and changes as much for a block with one transaction as for a block with 100,000. The head is removed by `rollback.rs`.
+//! The block's references become stale when the bound rises, and are dropped from the indexes later, in bulk
+//! (`postings/sweep.rs`). So pruning reads and changes as much for a block with one transaction as for a block with 100,000. The head
+//! is removed by `rollback.rs`.
 
 use super::records::{BlockMeta, Numbers, PAGE_RECORDS};
 use super::state::ChainState;
@@ -58,8 +59,11 @@ impl Removal {
 /// Plans for removing the oldest blocks, oldest first. Each record is read once, because the next block's record, which gives the end of
 /// the one before it, serves the next plan too.
 pub struct Removals {
+    /// The block of the next plan.
     number: u64,
+    /// Blocks from this number on stay.
     before: u64,
+    /// The first blob of the log once the previous plan is carried out.
     first: u64,
     /// The record of block `number`, if already read.
     record: Option<Option<Numbers>>,
@@ -192,7 +196,8 @@ impl ChainStore {
         Ok(removed)
     }
 
-    /// Removes a block at either end, with the blobs that become free; `advance` moves the chain's bound.
+    /// Removes a block's record and the blobs that become free, at either end of the chain; `advance` moves the chain's bound. The block's
+    /// references must be stale or removed.
     pub(super) fn take_out(
         &mut self,
         blobs: &mut BlobStore,

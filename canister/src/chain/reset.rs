@@ -2,7 +2,11 @@
 //!
 //! Readers see no blocks from the message that resets on. Later messages remove the records and blobs, as far as one message may;
 //! appends wait for that. The index entries become debt of the next sweeps, like those of pruned blocks: postings count blocks from
-//! `start`, which only a reset raises, above all numbers used so far. So an old posting is never mistaken for one of the next chain.
+//! `start`, which only a reset raises, above all numbers used so far. So an old posting is never mistaken for one of the next chain:
+//!
+//! ```text
+//! numbers inside postings   0 … first chain … │ start … second chain …        first block's number (`base`) ↔ start
+//! ```
 
 use super::remove::release;
 use super::state::{Reset, Way};

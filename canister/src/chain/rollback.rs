@@ -1,4 +1,5 @@
-//! Removal of the head, for a reorg. The head's references leave the indexes at once, because those of other blocks replace them.
+//! Removal of the head, for a reorg. Its references are removed one by one and not left to a sweep, because another block gets its
+//! number, and stale postings would name that block.
 //!
 //! A rollback may cover many blocks, and a block many references, so its progress is persisted, and later messages continue it. For
 //! each block:

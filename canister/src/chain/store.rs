@@ -1,4 +1,4 @@
-//! The chain's data structures, how they are opened, and simple look-ups.
+//! [`ChainStore`], which owns the chain's data structures: opening them, simple look-ups, and the format of postings.
 
 use super::log::Log;
 use super::postings::links::LINK;
@@ -15,13 +15,16 @@ use std::rc::Rc;
 /// Number of blocks that can follow the first one: the index has 40-bit block numbers.
 pub(super) const MAX_SPAN: u64 = 1 << 40;
 
-/// The kept blocks.
+/// The kept blocks. The BlobStore, which holds the log's bytes, is an argument of the methods that need it, because others share it.
 pub struct ChainStore {
     pub(super) state: ChainState,
+    /// Region of the cells of the state, the open upload and the history of rollbacks.
     pub(super) cells: Rc<Region>,
     pub(super) log: Log,
     pub(super) records: RecordStore,
+    /// The transaction index: hash of an id → newest posting.
     pub(super) index: HashTable,
+    /// The key index: hash of a secondary key → newest posting.
     pub(super) keys: HashTable,
     pub(super) rollbacks: Rollbacks,
     /// Faults found while an upload was undone, until [`take_faults`](Self::take_faults) collects them.
@@ -153,7 +156,8 @@ impl ChainStore {
         found.unwrap_or(self.state.references)
     }
 
-    /// Posting of a transaction or a key of a block, as an index stores it. Newer blocks have higher values.
+    /// Posting of a transaction or a key of a block, as an index stores it: the block's number inside postings
+    /// ([`ChainState::counted`]) in the upper 40 bits, the position in the lower 24. Newer blocks have higher values.
     pub(super) fn index_value(&self, number: u64, position: u32) -> u64 {
         self.state.counted(number) << 24 | u64::from(position)
     }

@@ -12,7 +12,8 @@
 //! out   next and acknowledgements fall, rollback counted │ its last postings … its first │ record and log are freed
 //! ```
 //! Ids are entered first, by position, then keys, by transaction. They are taken out in the opposite order, and each restores the
-//! posting that it has replaced.
+//! posting that it has replaced. Commits (`upload/commit.rs`) enter slices; rollbacks and aborts take them out (`rollback.rs`). The
+//! persisted progress is [`Transit`](super::state::Transit).
 
 use super::postings::ids::EnteredIds;
 use super::postings::keys::EnteredKeys;

@@ -11,12 +11,13 @@
 //! table     hash of an id ──▶ newest posting
 //! log       … body ‖ receipts ‖ index ‖ links of keys ‖ links of ids │ body ‖ …
 //! link      12 bytes, by rising position: position u32 ‖ posting before it u64
-//! posting   (block − base) << 24 | position in its block
+//! posting   block, counted as `ChainState::counted` does, << 24 | position in its block
 //! ```
 //! If an id occurs several times in a block, only the last occurrence counts; it has the link that the first one would have.
 //! A link that a later slice of the block has taken over stays in the log, with `u64::MAX` (no posting) as its target.
 //! Different ids with one hash share a list, and a reader compares the ids. Pruning removes no posting: a list ends at the first
-//! posting below the bound, and a sweep drops the entry later (`sweep.rs`). A rollback puts the link's posting back into the entry.
+//! posting below the bound, and a sweep drops the entry later (`postings/sweep.rs`). A rollback puts the link's posting back into the
+//! entry.
 
 use super::links::{LINK, NONE, links_len};
 use super::sweep::IndexTable;

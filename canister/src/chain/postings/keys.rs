@@ -12,7 +12,7 @@
 //! log       … body ‖ receipts ‖ index ‖ links │ body ‖ …
 //! link      12 bytes for each key, in the segment's order: posting before it u64, u64::MAX for none ‖
 //!           where its entry starts in the index segment u32
-//! posting   (block − base) << 24 | number of the key in its block's segment
+//! posting   block, counted as `ChainState::counted` does, << 24 | number of the key in its block's segment
 //! ```
 //! Within a block, postings are linked in the order of transactions. Pruning removes no posting: a list ends at the first posting or
 //! link to a pruned block, and a sweep drops the table's entry later (`sweep.rs`). A rollback removes the newest block: the table's
@@ -162,7 +162,8 @@ impl ChainStore {
         for &key in order_of(&keys)[slice.start as usize..slice.end as usize].iter().rev() {
             let posting = self.index_value(meta.number, key);
             let (previous, _) = split_link(&links[key as usize]);
-            // Within the block a list leads to earlier transactions, whose keys may have higher numbers.
+            // The heir is the posting that becomes the newest. Within the block a list leads to earlier transactions, whose keys may have
+            // higher numbers.
             let is_heir = |&heir: &u64| heir != posting && heir >> 24 <= posting >> 24 && self.is_above_bound(heir);
             let heir = Some(previous).filter(is_heir);
             let changed = self.keys.change(self.key_hash(keys[key as usize].bytes), |newest| match heir {

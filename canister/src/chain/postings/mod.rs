@@ -1,4 +1,11 @@
 //! Postings: newest positions of transaction ids and keys in the two tables, and links to older ones in the log.
+//!
+//! ```text
+//! table: hash of an id or key ──▶ posting in block 9 ──link──▶ posting in block 4 ──link──▶ block 2, pruned: the list ends
+//! ```
+//! A posting is a u64: 40 bits for the block, counted as [`ChainState::counted`](super::ChainState::counted) does, and 24 for the
+//! position. `ids` and `keys` enter and remove references, `links` has the format that they share, `pages` reads the list of a key, and
+//! `sweep` drops stale entries. Single ids are read in `chain/read.rs`.
 
 pub mod ids;
 pub mod keys;

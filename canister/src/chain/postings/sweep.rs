@@ -8,7 +8,8 @@
 //! the table's buckets in order, in slices, and drops each entry whose posting is below the bound. Blocks that are pruned during a
 //! sweep may have entries in buckets it has passed, so their references are counted apart and become the debt of the next sweep.
 //!
-//! The progress is a few words of the chain's state, committed with each slice; nothing is on the heap, so nothing can be lost.
+//! The progress is a few words of the chain's state, committed with each slice; nothing is on the heap, so nothing can be lost. The
+//! pruner decides when a sweep begins (`pruning/blocks/sweep.rs`).
 
 use crate::chain::records::BlockMeta;
 use crate::chain::state::Sweep;

@@ -1,8 +1,13 @@
-//! Persisted state of the chain: the range of kept blocks, and the part of the log in use.
+//! Persisted state of the chain: the range of kept blocks, the part of the log in use, and work that continues in later messages.
 //!
 //! ```text
-//! cell: 0 magic "CPCH"  4 version u16  6 started u8  8 the words below, u64 each, in their order, then those of the two
-//!       sweeps: ids, keys; then the block in transit, the rollback's target + 1, the reset's, and one above the highest head
+//! blocks         base … pruned … │ oldest … kept … head │ next: the block of an upload, or in transit
+//! log, in blobs     … freed …    │ log_first … … log_end │ blobs of an open upload
+//! log, in bytes                             log_tail ┘    end of the last committed block, in or at the end of the last blob
+//!
+//! cell: 0 magic "CPCH"  4 version u16  6 started u8  8 words, u64 each:
+//!       15 of `numbers!` below, in its order   2 × 6 of the sweeps: ids, keys   5 of the block in transit
+//!       1 rollback's target + 1   5 of the reset   1 one above the highest head
 //! ```
 
 mod reset;
@@ -30,9 +35,9 @@ const HEADER: usize = 8;
 /// Bounds of the kept blocks and of their log. All upper bounds are exclusive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChainState {
-    /// True once a block was appended.
+    /// True if there is a block: from the first append on, until a reset.
     pub started: bool,
-    /// The first block's number; postings count blocks from this number.
+    /// Number of the first block since the last reset; postings count blocks from this number.
     pub base: u64,
     /// `pruned_before_block`: the number of the oldest kept block (the head is never pruned).
     pub oldest: u64,
@@ -140,12 +145,12 @@ impl ChainState {
         self.next - self.oldest
     }
 
-    /// Number of a block inside postings.
+    /// Number of a block inside postings: counted from the chain's first block, and after a reset from above all numbers used before.
     pub fn counted(&self, number: u64) -> u64 {
         number - self.base + self.reset.start
     }
 
-    /// Postings with a lower number belong to removed blocks.
+    /// The bound of stale postings: those with a lower number belong to removed blocks.
     pub fn bound(&self) -> u64 {
         if self.started { self.counted(self.oldest) } else { self.reset.start }
     }

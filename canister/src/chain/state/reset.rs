@@ -3,7 +3,7 @@
 /// State that resets leave behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reset {
-    /// Number inside postings of this chain's first block.
+    /// Number inside postings of this chain's first block; 0 if there was no reset.
     pub start: u64,
     /// One above the highest block number that postings ever used, even of blocks that were undone.
     pub used: u64,

@@ -1,4 +1,6 @@
 //! Progress of a sweep: words of the chain's cell, which `postings/sweep.rs` advances.
+//!
+//! A sweep's *debt* is `before + since`, an upper bound of the stale entries. The fields with block numbers count as postings do.
 
 /// Progress of the sweep of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

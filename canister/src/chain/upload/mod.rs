@@ -2,10 +2,12 @@
 //!
 //! There is at most one upload. Its payload is written directly to its final place, the range after the log's tail, in blobs owned by
 //! the upload; a bitmap of received chunks makes every step repeatable in any order. Until the commit the chain does not contain
-//! the block, and an abort truncates the tail. The state of an upload is persisted, so it survives an upgrade.
+//! the block, and an abort frees the range. The state of an upload is persisted (`cell.rs`), so it survives an upgrade.
 //!
-//! A commit takes as many messages as the block needs (`commit.rs`). An abort during a commit removes the entered references, also
-//! over several messages.
+//! ```text
+//! begin ─▶ put_chunk, in any order ─▶ commit_upload: verify.rs, 16 MiB a message ─▶ commit.rs, a slice of references a message ─▶ head
+//!              └─▶ abort_upload, expire_upload: entered references are removed, a slice a message ─▶ blobs are freed
+//! ```
 
 pub mod cell;
 mod commit;
