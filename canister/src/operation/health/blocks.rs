@@ -119,7 +119,7 @@ pub fn too_small(pruner: &Pruner, chain: &ChainStore, blobs: &BlobStore) -> Opti
 /// lost slots.
 pub(super) fn damage(damage: Damage<'_>, lost: u64) -> Vec<Finding> {
     let mut found = Vec::new();
-    let Damage { faults, seen, lost_seen, passed_over } = damage;
+    let Damage { faults, seen, lost_seen, set_aside } = damage;
     let lost_new = lost.saturating_sub(lost_seen);
     let worded = |faults: u64, lost: u64| {
         let (entries, were) = if faults == 1 { ("entry", "was") } else { ("entries", "were") };
@@ -137,8 +137,8 @@ pub(super) fn damage(damage: Damage<'_>, lost: u64) -> Vec<Finding> {
     } else if faults > 0 || lost > 0 {
         found.push(finding(ProblemCode::DamageAcknowledged, worded(faults, lost)));
     }
-    if let Some(first) = passed_over.first() {
-        let more = match passed_over.len() - 1 {
+    if let Some(first) = set_aside.first() {
+        let more = match set_aside.len() - 1 {
             0 => String::new(),
             more => format!(", and {more} more (get_prune_status)"),
         };

@@ -1,4 +1,4 @@
-//! Limits of pruning besides the policy.
+//! Limits of pruning besides the policy. `State::constraints` builds them for each message.
 
 use super::due::Due;
 use crate::chain::ChainStore;

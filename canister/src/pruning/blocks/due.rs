@@ -1,4 +1,10 @@
 //! Due blocks: the triggers and their targets (`pruning-spec-v1.md` 6, `docs/design.md` 4).
+//!
+//! ```text
+//! oldest ▓▓▓▓▓▓ before ▒▒▒▒▒▒ target ░░░░░░ head
+//!        may be pruned │ due, but the guard holds them │ kept
+//! ```
+//! A guard below `oldest` holds all due blocks; without a guard `before` is `target`.
 
 use super::policy::{DAY, Policy as _};
 use crate::chain::{BlockMeta, ChainStore};
@@ -13,7 +19,7 @@ pub const CAPACITY_FLOOR: u64 = 1;
 /// The blocks that are due.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Due {
-    /// Why.
+    /// The trigger whose target is the highest.
     pub reason: PruneReason,
     /// Blocks below this number are due.
     pub target: u64,

@@ -9,6 +9,23 @@
 //! Policy, mechanism and budget are independent of each other. The checkpoint is the chain's own `oldest`, committed with the data, so an
 //! interrupted run resumes where it stopped. Stale index entries of pruned blocks are dropped in bulk, by sweeps that wait for a pause of
 //! the producers (`sweep.rs`).
+//!
+//! **One message.** `operation/daemon.rs` calls `State::tick` (`state/tick.rs`): the marker gives the turn; work that was begun (an upload
+//! that has expired, a rollback, what a reset left) comes first; otherwise [`Pruner::tick`] prunes (`run` calls `ChainStore::remove` for
+//! each block) and sweeps (`ChainStore::sweep` for each slice) within one budget.
+//!
+//! **Between messages** a cell ([`Stored`]) keeps the policy, the last run and the state of the capacity trigger. The position is not
+//! among them, because the chain has it. No message prunes the head, or a block from the guard or from a rollback's target on.
+//!
+//! **Files, in reading order**
+//!
+//! - `policy`, `due`, `constraints`: the settings, the blocks that are due by them, and the limits that override them.
+//! - `tick`: a tick, and a manual run. It calls `run` (prunes blocks) and `sweep` (sweeps the indexes).
+//! - `stored`, `piece`: the persisted state, and the names of work that can be set aside.
+//! - `plan`: a dry run. `status`, `rates`: for operators and `health`.
+//!
+//! A new trigger belongs in `due`, a new reason that holds pruning back in `constraints`, new work of a tick in `piece` and
+//! `state/tick.rs`.
 
 mod constraints;
 mod due;
@@ -60,7 +77,7 @@ pub struct Damage<'a> {
     /// Slots of the blob store that were lost when an operator last acknowledged all faults.
     pub lost_seen: u64,
     /// Work that ticks skip because it traps.
-    pub passed_over: &'a [Piece],
+    pub set_aside: &'a [Piece],
 }
 
 /// Policy and progress.
@@ -171,7 +188,7 @@ impl Pruner {
     /// Returns the counts of damage and the work that is skipped.
     pub fn damage(&self) -> Damage<'_> {
         let Stored { faults, acknowledged_faults, acknowledged_lost, set_aside, .. } = &self.stored;
-        Damage { faults: *faults, seen: *acknowledged_faults, lost_seen: *acknowledged_lost, passed_over: set_aside }
+        Damage { faults: *faults, seen: *acknowledged_faults, lost_seen: *acknowledged_lost, set_aside }
     }
 }
 

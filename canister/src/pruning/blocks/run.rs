@@ -1,4 +1,5 @@
-//! One bounded run: the policy gives the target, the chain removes the blocks, the budget limits the work.
+//! The part of a run that one message does: the policy gives the target, the chain removes the blocks, the budget limits the work. `sum`
+//! adds the parts of a run that lasts several ticks.
 
 use super::due::Due;
 use super::piece::Piece;

@@ -11,10 +11,13 @@ pub struct Stored {
     pub policy: Option<PrunePolicy>,
     /// The capacity trigger has fired and low water is not reached yet.
     pub to_low_water: bool,
+    /// The run in progress, or the last one, summed over its ticks.
     pub last_run: Option<PruneRun>,
     /// The next tick continues `last_run`.
     pub running: bool,
+    /// Runs that ever began.
     pub runs: u64,
+    /// Damaged entries ever skipped.
     pub faults: u64,
     /// Ticks for which a sweep has waited for a pause.
     pub pending_ticks: u64,

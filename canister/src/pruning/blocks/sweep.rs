@@ -1,4 +1,5 @@
-//! Sweeps of the indexes: their triggers, and their work in one message (`docs/pruning-pipeline.md`).
+//! Sweeps of the indexes: their triggers, and their work in one message (`docs/pruning-pipeline.md`). `chain/postings/sweep.rs` does a
+//! slice and keeps the debt and the cursor.
 //!
 //! A sweep pays off only if enough entries are stale, so it *begins* at a debt (stale entries) of an eighth of the live entries. It then
 //! waits for a pause of the producers, for at most `max_pending_ticks` ticks. At the *forced* mark of three sixteenths the sweep runs

@@ -1,4 +1,6 @@
 //! Ticks of the daemon, and manual runs: prune due blocks, then sweep, within one budget. Pieces that trap are skipped.
+//!
+//! `State::tick` calls `turn`, then `tick` with the pieces that the turn allows, then `ended`.
 
 use super::constraints::{Constraints, is_possible};
 use super::due::Due;
@@ -115,7 +117,8 @@ impl Pruner {
         Ok(self.run(chain, blobs, due.as_ref(), &mut budget, Swept::default(), sweep).0)
     }
 
-    /// Prunes due blocks, then sweeps. Returns the run including the sweep `before` it, and the sum of both sweeps.
+    /// Prunes due blocks, then sweeps with `sweep`, and adds the message's part to the run in progress. `before` is a sweep that this
+    /// message did first. Returns this message's part, with the entries dropped by both sweeps, and the sum of the sweeps.
     fn run(
         &mut self,
         chain: &mut ChainStore,

@@ -1,4 +1,5 @@
-//! Completed rows of the deletion queue: removes their records and counts these as deleted.
+//! Completed rows of the deletion queue: removes their records (`external/complete.rs`) and counts these as deleted. Endpoints of workers
+//! call the pruner and not the queue, because the pruner has the height and the counts.
 
 use super::UtxoPruner;
 use crate::deletion::DeletionQueue;

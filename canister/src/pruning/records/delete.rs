@@ -1,5 +1,12 @@
-//! Phase 2: deletes records whose height has come (`pruner-service.md` 2.3, 2.5, 2.6). The order for each record: defensive check, external
-//! data, parents, the record with its pages, its places in the indexes.
+//! Phase 2: deletes records whose height has come (`pruner-service.md` 2.3, 2.5, 2.6).
+//!
+//! ```text
+//! is_due ─▶ deletable ─▶ check_spenders: defensive ─▶ external_data ─▶ mark_parents ─▶ shrink: pages of a large record ─▶ remove
+//! Stays     kept         Left: postponed               Left: its row    More: further   More: further pages               Left
+//!                        Checked: further outputs      waits            inputs
+//! ```
+//! A small double spend without an external blob marks its parents before its data is freed, because marking them may fail.
+//! `utxo/delete.rs` has the operations on the record.
 
 use super::place::Run;
 use super::skipped::hex;
@@ -49,9 +56,9 @@ fn is_due(run: &Run, retention: u32, of: &Candidate) -> bool {
     run.again && key > safe.saturating_add(blocks_until(retention)) && of.head.delete_at().unwrap_or(0) <= safe
 }
 
-/// Looks up the next spenders of a record, from output `first` on. An unstable spender keeps the record: the record is counted, and
-/// postponed to a later height or left in place.
-fn children(run: &mut Run, message: &mut Message, of: &Candidate, first: u32) -> Result<Step, UtxoRefusal> {
+/// Does a step of the defensive check: looks up the next spenders of a record, from output `first` on. An unstable spender keeps the record:
+/// the record is counted, and postponed to a later height or left in place.
+fn check_spenders(run: &mut Run, message: &mut Message, of: &Candidate, first: u32) -> Result<Step, UtxoRefusal> {
     let Message { records, settings, counts, .. } = message;
     let most = settings.utxo_defensive_batch_read_size;
     let (current, retention) = (run.heights.current, records.settings.block_height_retention);
@@ -137,7 +144,7 @@ fn try_step(
             return Err(UtxoRefusal::Corrupt { why: "the record is not eligible for deletion".into() });
         }
         if message.settings.utxo_defensive_enabled && outputs < of.head.outputs {
-            let step = children(run, message, of, outputs)?;
+            let step = check_spenders(run, message, of, outputs)?;
             if step != Step::Checked(of.head.outputs) {
                 return Ok(step);
             }

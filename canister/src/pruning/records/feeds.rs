@@ -1,4 +1,5 @@
-//! Notifications of both heights: a bucket for each, and the anomalies among them (`docs/design.md` 7).
+//! Persisted data about the notifications of the two heights: a bucket and the anomalies of each (`docs/design.md` 7). `notified.rs` has
+//! the pruner's methods that use them.
 
 use super::bucket::{Bucket, Empty, Limits};
 use coppice_interface::{MAX_HEIGHT, UtxoPrunerError};

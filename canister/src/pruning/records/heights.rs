@@ -1,4 +1,11 @@
-//! Policy: the heights that create a job (`pruner-service.md` 2.2, 2.4, 2.7).
+//! Policy: triggers, the jobs that they create, and the heights of a job (`pruner-service.md` 2.2, 2.4, 2.7).
+//!
+//! ```text
+//! notify_persisted ─┐
+//! notify_block ─────┼─▶ note (notified.rs) ─▶ answer: Processed | Underway (open_job) | Scheduled (make_pending) ─▶ a tick starts it
+//! trigger_manually ─┘                                                                                      end ─▶ history, processed
+//! ```
+//! An operator's trigger records no height, so it begins at `open_job`.
 
 use super::UtxoPruner;
 use super::feeds::NotifiedHeight;
@@ -10,6 +17,8 @@ use coppice_interface::{
     UtxoPruneJob, UtxoPrunerError, UtxoPrunerPhase, UtxoSafeHeightRule, UtxoSettings,
 };
 
+/// Checks that a height is one of 1 to [`MAX_HEIGHT`].
+///
 /// # Errors
 /// `BadHeight`.
 pub(super) fn is_height(height: u32) -> Result<(), UtxoPrunerError> {

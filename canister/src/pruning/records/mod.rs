@@ -11,6 +11,26 @@
 //! ```
 //! Policy (`heights`), mechanism (`preserve`, `expire`, `delete`) and order (`run`) are separate. Jobs, heights and the run's place are in
 //! one cell, which each message that changes them writes.
+//!
+//! **One message.** `operation/daemon.rs` calls [`UtxoPruner::tick`], which takes the running job or starts the pending one, and continues
+//! its run. The run walks an ordered index of the store (`utxo/scan.rs`), and calls the step of its phase for each record, as long as the
+//! budget admits another step. At the end the tick writes the cell.
+//!
+//! **Between messages**
+//!
+//! - At most one job is pending and one is running. A run belongs to the running job, or is left by a job that timed out.
+//! - No record is deleted in a run before phase 1 has examined all old unmined transactions that `passes` requires.
+//! - A record that is being deleted is either in the index of records to delete, or waits for its row in the deletion queue.
+//!
+//! **Files, in reading order**
+//!
+//! - `heights` (triggers and jobs), `notified`, `feeds`, `bucket` (limits of notified heights), `settings`: which job there is.
+//! - `tick`, `run`, `step`, `place`: one message, the walk over the phases, and the place at which it continues.
+//! - `preserve`, `expire`, `delete`: the step of each phase. `passes`: the records that phase 1 must examine.
+//! - `complete`: records whose external blob a worker has deleted. `repair`: an operator's corrections.
+//! - `stored`, `jobs`: the persisted state. `status`, `metrics`, `skipped`: for operators.
+//!
+//! A new condition that keeps a record belongs in `delete`, a new trigger in `heights`, a new count in `status::add`.
 
 mod bucket;
 mod complete;

@@ -1,4 +1,5 @@
-//! Notified heights: limits for raising them, and detection of heights far below them (`docs/design.md` 7).
+//! Checking and recording a notified height: how far it may rise, and heights far below the highest one (`docs/design.md` 7). `heights.rs`
+//! then decides on a job.
 
 use super::UtxoPruner;
 use super::bucket::Limits;

@@ -1,4 +1,4 @@
-//! Place of a run: its heights, its phase and its current record.
+//! Place of a run: its heights, its phase and its current record. Persisted with each tick, and continued by the next.
 
 use super::skipped::Skipped;
 use crate::utxo::Cursor;

@@ -13,6 +13,8 @@ fn invalid(field: &str, why: &str) -> UtxoPrunerError {
     UtxoPrunerError::BadArgument(BadArgument { field: field.into(), why: why.into() })
 }
 
+/// Checks the heights that an operator sets.
+///
 /// # Errors
 /// `BadHeight`, `BadArgument`.
 fn check(heights: &UtxoSetHeights) -> Result<(), UtxoPrunerError> {

@@ -1,5 +1,10 @@
 //! Run: three phases over the ordered indexes at fixed heights, within a message's budget. An interrupted run continues at its place
 //! (`place.rs`) in the next message.
+//!
+//! ```text
+//! continue_run: the phases ─▶ pass: one index, up to a height ─▶ walk: its records ─▶ preserve::step | expire::step | delete::step
+//! ```
+//! A *late* record became old and unmined where phase 1 of this run had passed. A pass over late records comes first in each message.
 
 use super::place::{At, Durations, Run};
 use super::step::{Message, Step};
@@ -39,8 +44,8 @@ pub fn continue_run(
     }
 }
 
-/// Returns the phase of a pass, its index, and the highest height whose records are examined, or `None` if there is nothing to do. The
-/// `late` pass always belongs to phase 1: it examines old unmined records that entered where that phase had already passed.
+/// Returns the terms of a pass: its phase, its index, and the highest height whose records are examined, or `None` if there is nothing to
+/// do. The `late` pass always belongs to phase 1: it examines old unmined records that entered where that phase had already passed.
 fn terms(run: &Run, message: &Message, late: bool) -> (UtxoPrunerPhase, Order, Option<u32>) {
     let heights = &run.heights;
     let young = heights.cutoff.checked_sub(1);

@@ -1,4 +1,4 @@
-//! Records that defensive mode keeps in a run, and one log line per reason (`pruner-service.md` 2.5).
+//! Records that the defensive check of phase 2 keeps in a run, and one log line per reason (`pruner-service.md` 2.5).
 
 use crate::utxo::Unstable;
 use serde::{Deserialize, Serialize};

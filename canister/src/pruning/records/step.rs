@@ -1,4 +1,4 @@
-//! Step of a run: its inputs and its outcome.
+//! Step of a run: the state of the message in which it is done, and its outcome.
 
 use super::place::At;
 use super::skipped::hex;

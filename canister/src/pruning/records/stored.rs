@@ -19,7 +19,7 @@ pub(super) const CELL: Cell = Cell {
 };
 /// Counts of triggers that did not start a job, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Skipped {
+pub(super) struct SkippedTriggers {
     pub assembly_not_running: u64,
     pub already_processed: u64,
     pub superseded: u64,
@@ -31,18 +31,23 @@ pub(super) struct Skipped {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Stored {
     pub settings: UtxoPrunerSettings,
+    /// True while the block assembly runs, as a feeder has reported.
     pub assembly_running: bool,
-    /// The highest heights that were notified, persisted and pruned.
+    /// The highest height ever notified, by either method.
     pub current: u32,
+    /// The highest height notified as persisted; 0 if none was.
     pub persisted: u32,
+    /// The highest height up to which a completed job has pruned.
     pub processed: u32,
     /// Buckets and anomalies of the notified and the persisted height.
     pub feeds: Feeds,
     /// The smallest retention except 0 that was in force before the present one; 0 if there was none.
     pub smallest_retention: u32,
+    /// The job that waits for a tick.
     pub pending: Option<UtxoPruneJob>,
     /// The pending job could not start, and this was counted.
     pub pending_skipped: bool,
+    /// The job that a tick has started.
     pub running: Option<UtxoPruneJob>,
     /// Run of the running job, or of a job that timed out.
     pub run: Option<Run>,
@@ -55,11 +60,15 @@ pub(super) struct Stored {
     /// Unmined records below this height were old when phase 1 last ended.
     pub cutoff: u32,
     pub last_completed: Option<UtxoPruneJob>,
+    /// Position of the ring of ended jobs.
     pub ended: Ended,
+    /// Jobs that were ever made; the last one's id.
     pub jobs: u64,
+    /// The record because of which phase 1 failed last; `None` once a job has completed.
     pub blocked_by: Option<UtxoBlockedBy>,
     /// The job that failed because finding the next record trapped, and its phase; `None` once a job has completed.
     pub trapped: Option<(u64, UtxoPrunerPhase)>,
+    /// Unmined records that an operator has excluded from phase 1.
     pub set_aside: Vec<Cursor>,
     /// Set while ticks do less work because earlier ones trapped.
     pub marker: Option<Marker<At>>,
@@ -67,7 +76,7 @@ pub(super) struct Stored {
     pub passed_over: Vec<At>,
     pub totals: UtxoPruneCounts,
     pub durations: Durations,
-    pub skipped: Skipped,
+    pub skipped: SkippedTriggers,
     pub timed_out: u64,
     pub failed: u64,
     /// Time of the last line of progress, in Unix nanoseconds.

@@ -19,8 +19,7 @@ use coppice_interface::{
 /// Least seconds that a tick must be late, whatever the interval, before it assumes that earlier ticks trapped.
 const PATIENCE: u64 = 60;
 
-/// References that a tick removes or changes: a record, each of its pages, each parent that is marked or preserved, and each spender that is
-/// looked up is one.
+/// Maximum ops of a tick: a record, each of its pages, each parent that is marked or preserved, and each spender that is looked up is one.
 const OPS: u64 = 200_000;
 
 impl UtxoPruner {

@@ -1,4 +1,8 @@
 //! Budget of one message: ops, instructions, pages, and pieces.
+//!
+//! An *op* is the unit in which callers count their work. For blocks it is a block, one of the two transitions of a blob that becomes
+//! free, or a dropped index entry; in a rollback, a removed reference. For UTXO records it is a record, a page, a parent or a spender.
+//! Instructions are measured so far and estimated for the next piece, because a piece that has begun must end.
 
 use crate::platform;
 use crate::platform::limits::MOST_PAGES;
@@ -27,8 +31,11 @@ const MOST_READ: u64 = 310_000;
 #[derive(Debug)]
 pub struct Budget {
     ops_left: u64,
+    /// Value of the instruction counter at which no other piece begins.
     instructions_end: u64,
+    /// True once a piece was admitted.
     admitted: bool,
+    /// Slices of sweeps that were admitted.
     slices: u64,
     /// Blocks, slices and steps of records that are left; `u64::MAX` unless the marker limits them.
     pub pieces: u64,

@@ -9,6 +9,8 @@
 //!  ▲                 │                  │               ▲          │
 //!  └── 64 messages ──┴── 64 messages ───┴─ 64 messages ─┴──────────┘
 //! ```
+//! Callers persist the [`Marker`] with their state, ask [`turn`] at the beginning of a tick, and call [`ended`] at its end.
+//!
 //! A tick may also be late because the subnet stood still. If a message has ended since the last late tick, a late tick therefore only
 //! records that it was late, and the same amount of work is tried once more. Work without traps costs no extra message.
 
@@ -22,7 +24,9 @@ const MESSAGES: u32 = 64;
 /// State of the marker while messages do less than their budget allows. `P` names a piece.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marker<P> {
+    /// Index in [`PIECES`].
     level: u8,
+    /// Messages that must still end at this level.
     left: u32,
     /// True until a message ends after the last late one.
     fresh: bool,
