@@ -13,7 +13,7 @@ pub struct Call<'a> {
     pub now_ns: u64,
     /// The settings in force.
     pub settings: &'a UtxoSettings,
-    /// The largest height that the call, or a block that it names, may have.
+    /// The largest height that the call, or a block that it names, may have (`UtxoPruner::most_height`).
     pub most: u32,
 }
 

@@ -1,4 +1,5 @@
-//! List of the double spends that spend from a transaction: ids, in pages of fixed entries.
+//! List of the double spends that spend from a transaction (`conflicting_children`): ids, in pages of fixed entries. Other spenders are
+//! not listed; the entries of the outputs name them.
 //!
 //! ```text
 //! extras of the parent ─▶ newest page ⇄ older ⇄ … ⇄ oldest, which the newest page names too

@@ -1,4 +1,5 @@
-//! Creation of records, from transactions in all forms, and the uploads of large transactions.
+//! Creation of records, from transactions in all forms, and the uploads of large transactions: `draft` (the form, parsed) → `insert`
+//! (checks, and the transaction's bytes) → `put` (slots, table, indexes).
 
 use super::call::{Call, hash_of, if_found};
 use super::draft::{Body, Draft, check_mined, utxos_among};

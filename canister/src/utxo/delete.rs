@@ -1,4 +1,11 @@
-//! Deletion of a record: marking the outputs of its parents, freeing the external data, removing the record.
+//! Deletion of a record, for `pruning/records/delete.rs` and `external/complete.rs`, which call its steps and count their work:
+//!
+//! 1. `parents` finds the outputs that the record's transaction holds.
+//! 2. `free_external` frees the bytes in the BlobStore, or names the external blob; then `mark_deleting` hides the record until a worker
+//!    has deleted the blob.
+//! 3. `mark_parents` marks the outputs found by step 1. A small double spend does this before step 2, because it may fail.
+//! 4. `shrink` frees pages of a large record, some in each message.
+//! 5. `remove` frees the rest.
 
 use super::call::Call;
 use super::limits::STEP_PAGES;

@@ -1,4 +1,5 @@
-//! Encodings of `utxo-data-model.md` and DESIGN 5: UTXO hash, TxInpoints, UTXOWrapper.
+//! Encodings of `utxo-data-model.md`: UTXO hash, TxInpoints (the outputs that a transaction spends), UTXOWrapper (a transaction of which
+//! only outputs are known).
 
 use super::record::Hash;
 use sha2::{Digest, Sha256};

@@ -1,5 +1,5 @@
-//! Pages of 4 KiB, of heap and stable memory, that creating a record changes. A message may change 75 MiB before the platform slows a
-//! canister down, so a transaction that needs more is refused before any of its record is written.
+//! Number of 4 KiB pages, of heap and stable memory, that creating a record changes. A message may change 75 MiB before the platform slows
+//! a canister down, so a transaction that needs more is refused before any of its record is written.
 //!
 //! **Design.** Small records are not counted. On the heap all allocations count, even if the same message frees them; in stable memory,
 //! the pages of the free or new slots that the record would get.

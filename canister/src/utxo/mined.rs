@@ -1,4 +1,4 @@
-//! Blocks that have a transaction, and whether its outputs can be spent.
+//! Blocks that have a transaction, whether these are on the longest chain (`unmined_since`), and locks.
 
 use super::call::{Call, hash_of};
 use super::record::extras::Extras;

@@ -4,19 +4,35 @@
 //! touch few pages and cost the same at any number of records. A `StableBTreeMap` of encoded records reads, decodes, encodes
 //! and writes a whole record to change 36 bytes of it, and each secondary index is another such map.
 //!
-//! **Design.** A record is a slot (`slots`) of fixed layout (`record`), found through a hash table like that of the chain's index, whose
-//! value is the slot. Fields are written in place. The ordered indexes are rings through the records' heads (`order`). Rare parts have
-//! their own slot (`record::extras`); large transactions are in the BlobStore (`record::location`).
-//!
-//! An operation checks its arguments and reserves memory before it changes anything. An operation that cannot know its changes beforehand
-//! keeps a journal, by which a failure is undone byte by byte.
+//! **Design.** A record is a slot (`slots`) of fixed layout (`record`), the *master*, and further slots if the transaction is large. A
+//! hash table like that of the chain's index leads from the txid to the master. Fields are written in place.
 //!
 //! ```text
-//! store                 open, find, evaluate, atomically        order     four ordered indexes
-//! create  draft  parse  a new record                            record    layout, head, inputs, output, extras, location
-//! spend  unspend  mined  freeze  conflict  children  preserve   changes of a record
-//! scan  spenders  delete                                        walk an index, check a record, remove it
+//! region UTXO_INDEX: hash of a txid ─▶ master's slot
+//! region UTXO_SLOTS: master: head ‖ entries of outputs ‖ inputs ‖ directory ‖ transaction, or its place in the BlobStore or outside
+//!                      │ head: slot of the extras                └─▶ pages of outputs, pages of inputs
+//!                      │       └─▶ extras: rare fields in CBOR; list of the double spends that spend from the transaction
+//!                      └ head: four links, one an ordered index
+//!                    first slot: counters, roots of the four indexes ─▶ radix tree by height ─▶ ring of the masters of a height
 //! ```
+//! **One message**, for example `utxo_spend`: `api/endpoints/utxo.rs` calls `State::batch`, which runs `UtxoStore::spend` for each item
+//! while `batch` has budget. An operation checks its arguments and reserves memory before it changes anything, writes the fields, and
+//! then calls `UtxoStore::evaluate` for each record that it touched, which enters the record in the index of records to delete, or
+//! removes it. An operation that cannot know its changes beforehand keeps a journal, by which a failure is undone byte by byte.
+//!
+//! **Between messages** a page's counters agree with its entries, the indexes with the heads' links, and the table with the masters. A
+//! transaction *holds* an output if the output's entry names it with the input that spends the output.
+//!
+//! **Files, in reading order**
+//!
+//! - `record/`: the layout of a record. `store`: find, evaluate, all or nothing. `order`: the four indexes. `call`, `limits`, `batch`.
+//! - `create`, with `draft` (forms of a transaction), `parse`, `encoding`, `footprint` (pages it changes), `upload`: a new record.
+//! - `spend`, `unspend`, `mined` (blocks and locks), `freeze`, `preserve`: changes of a record. `read`: queries.
+//! - `conflict/`, `children`: double spends, and the lists of them.
+//! - `scan`, `spenders`, `delete`: for the pruner: walk an index, check a record, remove it.
+//!
+//! A new operation is a file with a method of [`UtxoStore`], a [`BatchItem`], and an endpoint. The head has no free bytes: a new rare
+//! field is an optional one of `record/extras.rs`.
 
 mod batch;
 mod call;

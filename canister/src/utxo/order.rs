@@ -1,13 +1,14 @@
-//! Ordered indexes: records by height, exact after every operation (`slots::rings`).
+//! Ordered indexes: records by height, exact after every operation (`slots::rings`); and the store's first slot, which has their roots.
 //!
 //! ```text
 //! the first slot: 0 records u64  8 extra pages u64
-//!                 16 four lines, one an index: root u32, ! lowest key that was entered u32, records u64
+//!                 16 four lines, one an index: root u32, complement of the lowest key that was entered u32 (0: none), records u64
 //!                 80 reverts u64   88 run u32   92 the run's bound u32   96 the cutoff u32
 //!                100 pruned height u32
 //! ```
-//! If an unmined record enters below the cutoff, up to which a run has already passed, the highest bit of its key is set, which no height
-//! has. Such records come after all others until a run has examined them ([`LATE`]).
+//! The run is that of the pruner (`pruning/records/`), which sets its heights here so that the store can mark records that enter an index
+//! where the run has passed. An unmined record that enters below the cutoff is *late*: the highest bit of its key is set, so that it comes
+//! after all others until a run has examined it ([`LATE`]). A record that becomes due up to the bound gets the run's number as its note.
 
 use super::record::{LATE, Order};
 use crate::storage::memory::GrowError;

@@ -1,4 +1,4 @@
-//! Preserving records until a height.
+//! Preserving records until a height: by a call, and for phase 1 of the pruner, which preserves parents and later lets it expire.
 
 use super::call::{Call, check_height, hash_of, if_found};
 use super::record::{Hash, Order, inputs_from, parents};

@@ -1,4 +1,5 @@
-//! Walk of an ordered index from a cursor, over messages: the record after the cursor, checked whole, and its key.
+//! Walk of an ordered index from a cursor, over messages: the record after the cursor, checked whole, and its key. The pruner's run
+//! (`pruning/records/run.rs`) walks with it, because between two messages any record may change, move or disappear.
 
 use super::limits::STEP_PAGES;
 use super::order::{self, RunWindow};
@@ -11,7 +12,7 @@ use crate::storage::table::same_key;
 use coppice_interface::UtxoRefusal;
 use serde::{Deserialize, Serialize};
 
-/// Pages of a record and its place in the table.
+/// Pages that finding a record reads: its head and its place in the table.
 pub const LOOKUP_PAGES: u64 = 2;
 
 /// A point in an ordered index: after this record.

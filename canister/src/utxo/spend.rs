@@ -1,4 +1,4 @@
-//! Spending outputs.
+//! Spending outputs: all spends of a transaction are checked and planned, then sorted by address, then written.
 
 use super::call::{Call, hash_of};
 use super::record::extras::Extras;

@@ -1,4 +1,5 @@
-//! Checks of a record's spenders: a record whose spender is not stable is kept.
+//! Checks of a record's spenders for the defensive check of phase 2 (`pruning/records/delete.rs`): a record whose spender is not stable is
+//! kept. A spender is *stable* if it is mined, and its highest block is at least the retention below the run's height.
 
 use super::call::if_found;
 use super::record::{Entry, Hash, SPENDER_DELETED, SPENT, entries, flag};

@@ -1,4 +1,4 @@
-//! The store: opening, finding a record, evaluating a record's place in the indexes, and doing several changes or none.
+//! [`UtxoStore`]: opening, finding a record, evaluating a record's place in the indexes, and doing several changes or none.
 
 use super::call::Call;
 use super::order::{Root, RunWindow};
@@ -21,9 +21,13 @@ const RESERVE: u64 = 16 * (NODE as u64 + 2_048);
 
 /// UTXO records.
 pub struct UtxoStore {
+    /// Hash of a txid → slot of the master.
     pub(super) table: HashTable,
+    /// Slots of masters, pages, extras, lists, and nodes of the ordered indexes.
     pub(super) slots: Slots,
+    /// The first slot, mirrored: counters and roots of the ordered indexes.
     pub(super) root: Root,
+    /// Pages that the message has used, for budgets.
     pub(super) changed: Changed,
     /// The transactions that are being uploaded.
     pub uploads: Uploads,
@@ -138,6 +142,7 @@ impl UtxoStore {
         self.read_head(slot).unwrap_or_else(|| platform::trap(&format!("the record in slot {slot} is gone")))
     }
 
+    /// Writes all flags of a record.
     pub(super) fn set_flags(&mut self, slot: SlotId, flags: u16) {
         self.slots.write(slot, at::FLAGS, &flags.to_le_bytes());
     }
@@ -148,8 +153,8 @@ impl UtxoStore {
         self.slots.has_room(entries * MOST_NODES * u64::from(NODE), entries * MOST_NODES)
     }
 
-    /// Runs an operation that fails only if evaluating records lacks memory, and undoes it in that case. If memory has room, the usual
-    /// case, no journal is kept.
+    /// Runs an operation whose only possible failure is that evaluating records lacks memory, and undoes it in that case. If memory has
+    /// room, the usual case, no journal is kept. Other operations that may fail in their middle use [`atomically`](Self::atomically).
     pub(super) fn changing<T>(
         &mut self,
         run: impl FnOnce(&mut Self) -> Result<T, UtxoRefusal>,

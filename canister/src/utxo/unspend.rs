@@ -21,7 +21,7 @@ struct UnspentRun {
 
 impl UtxoStore {
     /// Takes an output from its spender, and returns whether the spender held it. Outputs of one record that follow each other are
-    /// found, counted and evaluated as one run; [`unspent`](Self::unspent) ends the run, and must be called at the end.
+    /// found, counted and evaluated as one run; [`end_unspends`](Self::end_unspends) ends the run, and must be called at the end.
     ///
     /// # Errors
     /// [`UtxoRefusal`], and nothing has changed.
@@ -30,7 +30,7 @@ impl UtxoStore {
         if self.has_room(2) {
             return self.unspend_next(item, call, last);
         }
-        self.unspent(call, last);
+        self.end_unspends(call, last);
         self.atomically(|store| {
             let mut alone = LastUnspent::default();
             let held = store.unspend_next(item, call, &mut alone)?;
@@ -45,7 +45,7 @@ impl UtxoStore {
         let hash = hash_of("utxo_hash", &item.utxo_hash)?;
         let spender = hash_of("spender", &item.spender.txid)?;
         if last.0.as_ref().is_none_or(|run| !same_key(&run.found.head.txid, &txid)) {
-            self.unspent(call, last);
+            self.end_unspends(call, last);
             let found = self.find(&txid)?;
             last.0 = Some(UnspentRun { found, touched: false, page: None });
         }
@@ -71,7 +71,7 @@ impl UtxoStore {
     }
 
     /// Counts and evaluates the outputs that were unspent last.
-    pub fn unspent(&mut self, call: &Call, last: &mut LastUnspent) {
+    pub fn end_unspends(&mut self, call: &Call, last: &mut LastUnspent) {
         // The last item of the run checked that there is room, and nothing was allocated since.
         if let Err(error) = self.finish(call, last) {
             platform::trap(&format!("unspend: {error}"));

@@ -1,9 +1,9 @@
 //! Uploads of transactions that no message holds: begun, put in chunks, created.
 //!
-//! Each producer has one upload at a time. The bytes go straight into the blobs in which they may stay, owned by the upload. The chunks
+//! Each feeder has one upload at a time. The bytes go straight into the blobs in which they may stay, owned by the upload. The chunks
 //! that arrived are persisted, so that every step can be repeated, and an upgrade loses nothing. `utxo_create` with the txid, by the
-//! same producer, takes the blobs of the complete upload over, or frees them if the record keeps its bytes itself. Uploads of other
-//! producers under the same txid stay.
+//! same feeder, takes the blobs of the complete upload over, or frees them if the record keeps its bytes itself. Uploads of other
+//! feeders under the same txid stay.
 //!
 //! Each upload lies in a cell of its own, so that a chunk costs the same at any number of uploads; a bitmap lists the cells that are
 //! taken, so that an upgrade reads no other cell.
@@ -49,7 +49,7 @@ const MIN_CHUNK: u32 = 64 << 10;
 /// An upload that is open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Open {
-    /// The producer.
+    /// The feeder.
     by: Principal,
     txid: Txid,
     length: u64,
@@ -57,7 +57,7 @@ struct Open {
     parts: Vec<BlobPtr>,
     /// A byte for each chunk: 1 if the chunk has arrived.
     received: ByteBuf,
-    /// Unix seconds.
+    /// Time of the last call on the upload, in Unix seconds.
     touched: u64,
 }
 

@@ -34,7 +34,7 @@ pub fn utxo_unspend(arg: UtxoUnspendBatch) -> Batch<Result<bool, UtxoError>> {
         let (Records { utxo, .. }, call) = state.records_at(arg.height);
         let mut last = LastUnspent::default();
         let done = utxo.batch(&arg.items, |store, item| store.unspend(item, &call, &mut last).map_err(UtxoError::from));
-        utxo.unspent(&call, &mut last);
+        utxo.end_unspends(&call, &mut last);
         done
     })
 }

@@ -217,7 +217,7 @@ fn run_on(transactions: &[Transaction], prepared: &mut Prepared, op: &str, side:
                             return Err("an output was not held".into());
                         }
                     }
-                    store.unspent(&call, &mut last);
+                    store.end_unspends(&call, &mut last);
                 }
                 "set_mined" => {
                     let block = UtxoSetMinedBatch {

@@ -14,7 +14,7 @@
 //! that has expired, a rollback, what a reset left) comes first; otherwise [`Pruner::tick`] prunes (`run` calls `ChainStore::remove` for
 //! each block) and sweeps (`ChainStore::sweep` for each slice) within one budget.
 //!
-//! **Between messages** a cell ([`Stored`]) keeps the policy, the last run and the state of the capacity trigger. The position is not
+//! **Between messages** a cell (`stored`) keeps the policy, the last run and the state of the capacity trigger. The position is not
 //! among them, because the chain has it. No message prunes the head, or a block from the guard or from a rollback's target on.
 //!
 //! **Files, in reading order**

@@ -56,8 +56,8 @@ fn is_due(run: &Run, retention: u32, of: &Candidate) -> bool {
     run.again && key > safe.saturating_add(blocks_until(retention)) && of.head.delete_at().unwrap_or(0) <= safe
 }
 
-/// Does a step of the defensive check: looks up the next spenders of a record, from output `first` on. An unstable spender keeps the record:
-/// the record is counted, and postponed to a later height or left in place.
+/// Does a step of the defensive check: looks up the next spenders of a record, from output `first` on. An unstable spender keeps the
+/// record: the record is counted, and postponed to a later height or left in place.
 fn check_spenders(run: &mut Run, message: &mut Message, of: &Candidate, first: u32) -> Result<Step, UtxoRefusal> {
     let Message { records, settings, counts, .. } = message;
     let most = settings.utxo_defensive_batch_read_size;

@@ -1,4 +1,4 @@
-//! Double spends: marking a double spend with all its descendants, and double spends that win (`winners`).
+//! Double spends: marking a double spend with all its descendants ([`UtxoStore::set_conflicting`]), and double spends that win (`winners`).
 //!
 //! **Constraint.** A double spend may have any number of descendants, and a message marks some thousand transactions.
 //!
@@ -6,6 +6,11 @@
 //! spent from it; then its descendants, leaves first, so that every other conflicting transaction has only conflicting descendants,
 //! wherever the slices end. The next slice walks the rest again. The entry of an output has a bit for a spender that was marked, so
 //! that a walk skips the spender without looking it up.
+//!
+//! ```text
+//! slice 1: mark the root │ walk: leaves first ─▶ mark, until the slice is full │ slice 2: walk what is unmarked ─▶ mark …
+//!              root ◀─ spends ─ a ◀─ spends ─ b        order of marking: root, b, a
+//! ```
 
 mod walk;
 mod winners;

@@ -1,4 +1,5 @@
-//! Double spends that take the place of the transactions that they conflict with.
+//! Double spends that take the place of the transactions that they conflict with (`docs/design.md` 6 has the steps). The call names the
+//! *winners*. An output that a winner spends and another transaction holds is *contested*; its holder is a *loser*.
 
 use super::walk::{Enters, Walk};
 use super::{Hold, MOST, MOST_PAGES, Slice};

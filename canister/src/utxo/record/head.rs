@@ -5,7 +5,7 @@ use crate::storage::slots::SlotId;
 use crate::storage::slots::rings::Link;
 use coppice_interface::BlockRef;
 
-/// The head of a master record.
+/// The head of a master record; `layout` describes its fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
     pub flags: u16,

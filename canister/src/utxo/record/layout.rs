@@ -12,13 +12,15 @@
 //!  72 spending height u32              76 slot of the extras u32                        80 created at u64
 //!  88 fee u64       96 size u64       104 version u32      108 lock time u32           112 inputs u32
 //! 116 bytes of the transaction u32    120 blocks u32       124 two of them: 2 × (id, height, subtree) u32
-//! 148 links: 4 × (key, previous, next) u32                 196 note u32: see `POSTPONED`
+//! 148 links in the ordered indexes: 4 × (key, previous, next) u32; next is 0 if the record is not in the index
+//! 196 note u32: see `POSTPONED`
 //!
 //! head of a page: 0 kind u8 2  1 version u8 1  4 number u32  8 UTXOs u32  12 spent u32  16 frozen u32  20 master u32
-//! entry:          0 hash 32  32 state u32  36 spending data: txid 32 ‖ vin u32
+//! entry:          0 hash 32  32 state u32: bits of `output`  36 spending data: txid 32 ‖ vin u32
 //! input:          0 txid 32  32 vout u32
 //! ```
-//! The transaction is its bytes, or their location: see `location`.
+//! An *extra page* is a page of outputs. UTXOs, spent and frozen without "of all" or "extra" count the outputs in the master. The
+//! transaction is its bytes, or their location: see `location`.
 
 /// A 32-byte hash in internal order.
 pub type Hash = [u8; 32];
@@ -120,5 +122,6 @@ impl Order {
     }
 }
 
-/// Highest bit of a key of [`Order::UnminedSince`], which no height has: the record entered below the height up to which a run has passed.
+/// Highest bit of a key of [`Order::UnminedSince`], which no height has: the record entered late, below the cutoff up to which a run has
+/// passed. The rest of the key is the height.
 pub const LATE: u32 = 1 << 31;

@@ -1,4 +1,5 @@
-//! Layout of a record in its slots, independent of the store.
+//! Layout of a record in its slots, independent of the store. `layout` has the picture of all parts; `head`, `output` (entries), `inputs`
+//! (and pages), `extras` and `location` (of the transaction's bytes) read and write one part each.
 
 pub mod extras;
 mod head;

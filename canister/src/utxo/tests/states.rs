@@ -1,4 +1,4 @@
-//! Table of state transitions (UTXO State Lifecycle), each row and each forbidden transition, with the overrides of DESIGN 5.
+//! Table of state transitions (UTXO State Lifecycle), each row and each forbidden transition, as `docs/design.md` 6 has it.
 
 use super::world::*;
 use coppice_interface::*;

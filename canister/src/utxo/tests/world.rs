@@ -86,7 +86,7 @@ impl World {
         };
         let mut last = LastUnspent::default();
         let done = self.store.unspend(&item, &call, &mut last);
-        self.store.unspent(&call, &mut last);
+        self.store.end_unspends(&call, &mut last);
         done
     }
 
