@@ -1,4 +1,5 @@
-//! Leases: acquired, extended, ended and expired.
+//! Operations on leases: acquire, extend, end; and the passage of time, which each message processes first ([`Store::notice`]): leases
+//! expire, back-offs end, and the rows of ended leases return to their lanes ([`Store::send_back`]).
 
 use super::answer::{Answer, MAX_ROWS, at_most, at_most_many, has_bytes, limit};
 use super::header::Counter;
@@ -93,7 +94,7 @@ impl DeletionQueue {
     /// Returns the time of the next expiry or end of a back-off, in Unix nanoseconds, or `None` if there is none.
     pub fn next_event(&self) -> Option<u64> {
         let store = self.store.as_ref()?;
-        let ends = store.leases.live.iter().map(Lease::next_event);
+        let ends = store.leases.open.iter().map(Lease::next_event);
         let treap = store.treap();
         let due = treap.first(&store.slots, store.root.backing_off).map(|slot| treap.key(&store.slots, slot).0);
         ends.chain(due).min()
@@ -190,7 +191,7 @@ impl Store {
         let live = |lease: &&Lease| lease.stage == Stage::Live && lease.holder == caller;
         if let Some(request) = arg.request.as_ref().map(|request| &request[..]) {
             let same = |lease: &&Lease| live(lease) && lease.request.as_deref() == Some(request);
-            if let Some(lease) = self.leases.live.iter().find(same) {
+            if let Some(lease) = self.leases.open.iter().find(same) {
                 let rows = lease.rows(&self.slots).filter_map(|row| row.shown(&self.slots)).collect();
                 return Ok(Some(lease.given(rows)));
             }
@@ -205,11 +206,11 @@ impl Store {
         if merge.peek(height).is_none() {
             return Ok(None);
         }
-        let mine = self.leases.live.iter().filter(|lease| lease.stage != Stage::Over && lease.holder == caller);
+        let mine = self.leases.open.iter().filter(|lease| lease.stage != Stage::Over && lease.holder == caller);
         if mine.count() as u64 >= u64::from(most) {
             return Err(BlobDeletionError::TooManyLeases { limit: u64::from(most) });
         }
-        if self.leases.live.iter().filter(|lease| !lease.is_done()).count() >= MAX_LEASES {
+        if self.leases.open.iter().filter(|lease| !lease.is_done()).count() >= MAX_LEASES {
             return Err(BlobDeletionError::TooManyLeases { limit: MAX_LEASES as u64 });
         }
         self.root.leases = self.leases.make(&mut self.slots).map_err(refused)?;

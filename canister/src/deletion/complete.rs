@@ -1,4 +1,11 @@
-//! Completion: workers report rows as deleted, failed or of unknown fate.
+//! Completion: workers report rows as deleted, failed or of unknown fate (the blob's store was asked and has not answered).
+//!
+//! ```text
+//! deleted ─▶ succeeded: its record is removed, then the row; if the record cannot be removed: dead
+//! failed  ─▶ failed: dead after enough failures; otherwise a row under a live lease backs off, and others wait
+//! unknown ─▶ stays leased until the lease expires
+//! ```
+//! The caller implements [`Completion`], because the queue knows nothing of records (`external/complete.rs`).
 
 use super::answer::{Answer, at_most_many};
 use super::header::Counter;
@@ -324,6 +331,7 @@ impl Store {
         }
     }
 
+    /// Makes a row a dead letter.
     fn give_up(&mut self, row: &mut Row) {
         self.move_to(row, BlobDeletionState::Dead);
         self.root.tally(Counter::GivenUp, 1);

@@ -1,10 +1,12 @@
 //! Header of the queue, in its first slot: roots of the indexes, numbers of rows by state, and counters.
 //!
 //! ```text
-//! words of 64 bits:  0 "CPDQ" ‖ version u16 ‖ 0   1 next number   2 by name ‖ by number   3…8 dead, one a store: alone ‖ with a record
-//!                    9 backing off ‖ slot of the leases   10 next lease   11 leases that ended   12 seed
-//!                    13 dead alone   14…43 rows: 5 states × 6 stores   44… counters; then the lanes
+//! words of 64 bits:  0 "CPDQ" ‖ version u16 ‖ 0   1 next row's number   2 roots of the chains: by name ‖ by number
+//!                    3…8 treaps of dead rows, a word for each store type: alone ‖ with a record
+//!                    9 treap of rows that back off ‖ slot of the leases   10 next lease's number   11 leases that ended   12 seed
+//!                    13 dead rows alone   14…43 rows: 5 states × 6 store types   44… counters; then the lanes
 //! ```
+//! *Alone* are dead-letter rows without a UTXO record; only these are dropped if there are too many.
 
 use crate::storage::slots::{FIRST_SLOT, SlotId, Slots};
 use coppice_interface::{BlobDeletionState, StoreType};
@@ -70,8 +72,11 @@ counters! {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Root {
     pub next_id: u64,
+    /// Chains of rows by the hash of the name.
     pub by_name: SlotId,
+    /// Chains of rows by number.
     pub by_id: SlotId,
+    /// Treap of the rows that back off.
     pub backing_off: SlotId,
     /// Treaps of dead rows by store type: rows without a record, and rows with one.
     pub dead: [[SlotId; 2]; STORES],
@@ -84,6 +89,7 @@ pub struct Root {
     pub ended: u64,
     /// Seed of hashes, priorities and tokens.
     pub seed: u64,
+    /// Rows by state and store type.
     pub counts: [[u64; STORES]; STATES],
     /// Values by [`Counter`].
     pub counters: [u64; WORDS - COUNTERS],

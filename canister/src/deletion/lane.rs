@@ -1,8 +1,8 @@
 //! Lanes: rows wait by store type and file type, so that a lease does not scan rows that its worker does not serve.
 //!
 //! ```text
-//! 76 × 48 bytes after the header's words: 0 root of the treap u32   4 store type u8   5 bytes of the file type u8   6 file type 32
-//!                                        40 rows u64, in all states
+//! 12 + 64 lanes of 48 bytes, after the header's words:
+//! 0 root of the treap u32   4 store type u8   5 bytes of the file type u8   6 file type 32   40 rows u64, in all states
 //! ```
 //! The first twelve lanes, of `tx` and `outputs` in each store, always exist, because UTXO records name these. Each of the other 64 is
 //! created for its first row and freed with its last.

@@ -1,4 +1,5 @@
-//! Leases: the holder, rows and expiry of each, and the ends of the last ones.
+//! Layout of leases: the holder, rows and expiry of each, and the *ends* of the last ones, which repeat the replies to their holders.
+//! `acquire.rs` has the operations.
 //!
 //! ```text
 //! one slot:  256 × lease, 192 bytes ─ 256 × end, 168 bytes ─ 256 × 2,000 × number u64: skipped rows, then rows done already
@@ -7,6 +8,12 @@
 //!        164 height u32   168 first row u32   172 acquired at u64   180 length in ns u64
 //! end:   the first 168 bytes of a lease, with these changes: expires at: time of the end; stage: completed or over; rows: number of
 //!        skipped rows; rows of unknown fate: number of rows done already.
+//! ```
+//! ```text
+//! Live ─ expires ──────────────────────▶ Over: all rows are free ─▶ each row returns to its lane ─▶ the lease is dropped
+//!      ─ is completed, no row unknown ─▶ Over
+//!      ─ is completed, some unknown ───▶ Completed: these rows stay ─ expires ─▶ Over
+//!      ─ an operator ends it ──────────▶ Ended: all rows stay ─ expires, within a quarter of its length ─▶ Over
 //! ```
 //! The rows of a lease form a ring in the order in which they were given. The slot is allocated with the first lease, so a canister without
 //! leases pays nothing.
@@ -85,9 +92,13 @@ pub struct Lease {
     pub token: Token,
     pub holder: Principal,
     pub stage: Stage,
+    /// The holder's name for the request, by which a repeated `acquire` finds the lease.
     pub request: Option<Vec<u8>>,
+    /// Rows up to this height were due.
     pub height: u32,
+    /// Number of rows in the ring.
     pub rows: u32,
+    /// The first row of the ring; 0 if there is none.
     pub first: SlotId,
     /// Number of rows of unknown fate; they come after the others in the ring.
     pub unknown: u32,
@@ -107,8 +118,8 @@ pub struct Lease {
 #[derive(Default)]
 pub struct Leases {
     slot: SlotId,
-    /// Leases that have not ended or still have rows, by number.
-    pub live: Vec<Lease>,
+    /// Leases that have not ended or still have rows, by number; in any [`Stage`].
+    pub open: Vec<Lease>,
     /// Ends of the last leases, oldest first.
     ended: VecDeque<Lease>,
 }
@@ -175,7 +186,7 @@ impl Lease {
         self.stage != Stage::Live && self.rows == 0
     }
 
-    /// Returns the lease with its rows, as the reply to its holder.
+    /// Returns the lease as the reply to its holder, with these rows.
     pub fn given(&self, rows: Vec<BlobDeletion>) -> BlobDeletionLease {
         let token = ByteBuf::from(self.token.bytes());
         BlobDeletionLease { token, expires_at: self.expires_at, height: self.height, rows }
@@ -264,10 +275,10 @@ impl Leases {
         let (leases, ends) = bytes.split_at(ENDS as usize);
         for (b, place) in leases.chunks_exact(LEASE as usize).zip(0..) {
             if u64_at(b, 0) != 0 {
-                all.live.push(Lease::decode(b, place)?);
+                all.open.push(Lease::decode(b, place)?);
             }
         }
-        all.live.sort_unstable_by_key(|lease| lease.token.number);
+        all.open.sort_unstable_by_key(|lease| lease.token.number);
         for which in ended.saturating_sub(MAX_LEASES as u64)..ended {
             let place = (which % MAX_LEASES as u64) as usize;
             let mut b = [0; LEASE as usize];
@@ -292,10 +303,10 @@ impl Leases {
     /// Adds a lease without rows. The lease may take the index of a lease that is done, which [`save`](Self::save) clears first.
     pub fn add(&mut self, token: Token, holder: Principal, request: Option<Vec<u8>>, height: u32, times: [u64; 2]) {
         let mut taken = [false; MAX_LEASES];
-        self.live.iter().filter(|lease| !lease.is_done()).for_each(|lease| taken[lease.place as usize] = true);
+        self.open.iter().filter(|lease| !lease.is_done()).for_each(|lease| taken[lease.place as usize] = true);
         let place = taken.iter().position(|taken| !taken).expect("there are fewer than that") as u32;
         let [acquired_at, length] = times;
-        self.live.push(Lease {
+        self.open.push(Lease {
             token,
             holder,
             stage: Stage::Live,
@@ -315,20 +326,20 @@ impl Leases {
 
     /// Returns a lease by number.
     pub fn get(&self, number: u64) -> Option<&Lease> {
-        let at = self.live.binary_search_by_key(&number, |lease| lease.token.number).ok()?;
-        Some(&self.live[at])
+        let at = self.open.binary_search_by_key(&number, |lease| lease.token.number).ok()?;
+        Some(&self.open[at])
     }
 
     /// Returns a lease by number and marks it as changed.
     pub fn get_mut(&mut self, number: u64) -> Option<&mut Lease> {
-        let at = self.live.binary_search_by_key(&number, |lease| lease.token.number).ok()?;
-        self.live[at].changed = true;
-        Some(&mut self.live[at])
+        let at = self.open.binary_search_by_key(&number, |lease| lease.token.number).ok()?;
+        self.open[at].changed = true;
+        Some(&mut self.open[at])
     }
 
     /// Returns the number of the lease that expires first among those that satisfy `is_so`.
     pub fn earliest(&self, is_so: impl Fn(&Lease) -> bool) -> Option<u64> {
-        let all = self.live.iter().filter(|lease| is_so(lease));
+        let all = self.open.iter().filter(|lease| is_so(lease));
         all.min_by_key(|lease| (lease.expires_at, lease.token.number)).map(|lease| lease.token.number)
     }
 
@@ -345,12 +356,12 @@ impl Leases {
 
     /// Returns a holder that has its maximum number of leases and has completed none since the returned time, in Unix nanoseconds.
     pub fn idle_holder(&self, most: u32) -> Option<(Principal, u64)> {
-        let holders = self.live.iter().filter(|lease| ![Stage::Over, Stage::Ended].contains(&lease.stage));
+        let holders = self.open.iter().filter(|lease| ![Stage::Over, Stage::Ended].contains(&lease.stage));
         let mut by_holder: BTreeMap<Principal, u32> = BTreeMap::new();
         holders.for_each(|lease| *by_holder.entry(lease.holder).or_default() += 1);
         let idle = by_holder.into_iter().filter(|(_, many)| *many >= most).filter_map(|(holder, _)| {
             let completed = self.ended.iter().filter(|ended| ended.holder == holder && ended.stage == Stage::Completed);
-            let acquired = self.live.iter().filter(|lease| lease.holder == holder).map(|lease| lease.acquired_at);
+            let acquired = self.open.iter().filter(|lease| lease.holder == holder).map(|lease| lease.acquired_at);
             Some((holder, acquired.min()?.max(completed.map(|ended| ended.expires_at).max().unwrap_or(0))))
         });
         idle.min_by_key(|(_, since)| *since)
@@ -403,7 +414,7 @@ impl Leases {
 
     /// Drops the leases that are done, and writes the changed ones.
     pub fn save(&mut self, slots: &mut Slots) {
-        for lease in self.live.iter_mut().filter(|lease| lease.changed) {
+        for lease in self.open.iter_mut().filter(|lease| lease.changed) {
             let at = lease.place * LEASE;
             if lease.is_done() {
                 slots.write(self.slot, at, &[0; 8]);
@@ -412,6 +423,6 @@ impl Leases {
             }
             lease.changed = false;
         }
-        self.live.retain(|lease| !lease.is_done());
+        self.open.retain(|lease| !lease.is_done());
     }
 }

@@ -1,4 +1,4 @@
-//! Queries: lists, counts and status of the queue.
+//! Queries: lists, counts and status of the queue; and [`Merge`], which gives the rows of several treaps in one order, also to `acquire`.
 
 use super::answer::limit;
 use super::header::{Counter, METRICS, STORES};
@@ -39,6 +39,7 @@ impl Merge {
         self.0.peek().map(|Reverse((key, _))| *key).filter(|key| key.0 <= most)
     }
 
+    /// Returns the next row if its order is at most `most`.
     pub fn next(&mut self, store: &Store, most: u64) -> Option<SlotId> {
         let mut head = self.0.peek_mut().filter(|head| head.0.0.0 <= most)?;
         let treap = store.treap();
@@ -74,7 +75,7 @@ impl DeletionQueue {
     /// [`forget_taken`](Self::forget_taken). Reads no row.
     pub fn taken(&self) -> [bool; STORES] {
         let Some(store) = &self.store else { return [false; STORES] };
-        let is_live = store.leases.live.iter().any(|lease| lease.stage != Stage::Over);
+        let is_live = store.leases.open.iter().any(|lease| lease.stage != Stage::Over);
         let leased = &store.root.counts[BlobDeletionState::Leased as usize];
         std::array::from_fn(|at| store.taken[at] || is_live && leased[at] > 0)
     }
@@ -174,7 +175,7 @@ impl DeletionQueue {
             }
         };
         let stores: Vec<_> = StoreType::ALL.map(of).into();
-        let leases = store.into_iter().flat_map(|store| &store.leases.live).map(|lease| BlobLeaseStatus {
+        let leases = store.into_iter().flat_map(|store| &store.leases.open).map(|lease| BlobLeaseStatus {
             number: lease.token.number,
             holder: lease.holder,
             acquired_at: lease.acquired_at,

@@ -14,9 +14,34 @@
 //! | backing off | a treap by (time, number) | waits again from that time on |
 //! | dead | two treaps by number per store type: with a record, without one | was given up |
 //!
-//! Moving a row needs no memory, so leases, failures and retries work even at the memory cap. Every message first *notices* the passage of
-//! time, within a share of its budget: leases that have expired are over at once, and their rows return to their lanes one by one, as do
-//! rows whose back-off has ended. The region is created with the first row, so a canister without external blobs pays nothing.
+//! Moving a row needs no memory, so leases, failures and retries work even at the memory cap. The region is created with the first row, so
+//! a canister without external blobs pays nothing.
+//!
+//! ```text
+//! region DELETIONS (slots)
+//!   first slot: header: roots of hash chains and treaps, counts ‖ 76 lanes, each with the root of its treap      on the heap, too
+//!   one slot:   256 leases, each with the first row of its ring ‖ 256 ends: on the heap, too ‖ row numbers of the ends' replies
+//!   a row each: state, order and treap node, or neighbours in a lease's ring ‖ chains ‖ name ‖ record's txid
+//! ```
+//! **One message.** `api/endpoints/deletion.rs` calls a method of [`DeletionQueue`], which calls `message`:
+//!
+//! 1. `Store::notice` notices the passage of time, within a share of the budget: leases that have expired are over at once, and their
+//!    rows return to their lanes one by one, as do rows whose back-off has ended.
+//! 2. The operation runs on the `Store`.
+//! 3. `Store::bound_dead` drops dead-letter rows above the limit, and `Store::write` writes what has changed of header, lanes and leases.
+//!
+//! **Between messages** a row is in the place of its state and in no other, its name is unique, the counts agree with the rows, the heap
+//! agrees with stable memory, and a leased row belongs to a lease of the table.
+//!
+//! **Files, in reading order**
+//!
+//! - `row`, `lane`, `lease`, `header`: what is stored. This file moves rows and runs messages.
+//! - `schedule`: rows come, are cancelled, and are held by records.
+//! - `acquire`: leases begin, are extended and end; the passage of time.
+//! - `complete`: workers report rows. `retry`: dead-letter rows come back, or are dropped.
+//! - `list`: queries. `answer`: results and checks of arguments.
+//!
+//! A new operation is a method that calls `message`; a new state is a case of `Store::enter` and `Store::change_treap`.
 
 mod acquire;
 mod answer;
@@ -81,9 +106,10 @@ impl Default for Limits {
     }
 }
 
-/// Contents of a queue that exists.
+/// Contents of a queue that has had a row.
 struct Store {
     slots: Slots,
+    /// The header, mirrored on the heap, as are lanes and leases.
     root: Root,
     lanes: Lanes,
     leases: Leases,
@@ -93,7 +119,9 @@ struct Store {
 
 /// Budget of a message.
 struct Budget {
+    /// Value of the instruction counter after which no other row is begun.
     end: u64,
+    /// Number of changed pages at which no other row is begun.
     pages: u64,
 }
 
@@ -134,7 +162,7 @@ impl DeletionQueue {
         (self.store.as_ref().map_or(0, |store| store.root.rows()), self.limits.rows)
     }
 
-    /// Returns the store; creates it if there is none.
+    /// Returns the store, after creating it if there is none.
     fn get_or_make(&mut self) -> Result<&mut Store, GrowError> {
         if self.store.is_none() {
             let region = memory::region(memory::DELETIONS);
@@ -281,6 +309,7 @@ impl Store {
         change(treap, &mut self.slots, root, row.slot);
     }
 
+    /// Moves a row from its place to that of a state.
     fn move_to(&mut self, row: &mut Row, state: BlobDeletionState) {
         self.leave(row);
         self.enter(row, state);

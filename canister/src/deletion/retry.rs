@@ -60,6 +60,7 @@ impl Store {
         done
     }
 
+    /// Returns a dead-letter row to its lane.
     fn revive(&mut self, mut row: Row, done: &mut RetriedBlobDeletions) {
         self.leave(&row);
         (row.retries, row.lease) = (0, 0);

@@ -1,14 +1,14 @@
 //! Row of the queue: its layout in a slot.
 //!
 //! ```text
-//!  0 kind u8 3   1 version u8 2   2 state u8   3 lane u8 × 2 + record   4 retries u32      8 last retry u64   16 lease u64
-//! 24 delete at height u32        28 order u64 ‖ id u64 ‖ 3 links u32: a treap's node (`slots::treap`), or of a leased row
-//!                                                              the previous and the next row in the lease's ring
+//!  0 kind u8 3   1 version u8 2   2 state u8   3 u8: lane × 2, + 1 with a UTXO record   4 retries u32   8 last retry u64   16 lease u64
+//! 24 delete at height u32        28 order u64 ‖ id u64 ‖ 3 links u32: a treap's node (`slots::treap`) with the key (order, id);
+//!                                                              the links of a leased row: previous, next in the lease's ring
 //! 56 next by name u32            60 next by id u32            64 hash of the name u32
 //! 68 store type u8   69 bytes of the file type u8   70 bytes of the key u16   72 txid 32   104 file type ‖ key
 //! ```
 //! The order of a waiting row is its height; of a row that backs off, the end of the back-off; of a leased row of unknown fate, 1; of other
-//! rows, 0.
+//! rows, 0. A row is of *unknown fate* if its holder has reported that the blob's store did not answer.
 
 use super::answer::{Answer, has_bytes};
 use crate::storage::slots::{SlotId, Slots};

@@ -1,4 +1,9 @@
-//! Scheduling, cancelling and holding of blobs.
+//! Rows that come and go without a worker: blobs that callers schedule or cancel, and blobs of UTXO records.
+//!
+//! ```text
+//! utxo_create ─▶ admits, hold: the row is held ─▶ the pruner deletes the record ─▶ release: the row waits
+//! schedule_blob_deletion ─▶ schedule: the row waits ─▶ cancel: the row is removed
+//! ```
 
 use super::answer::Answer;
 use super::header::Counter;

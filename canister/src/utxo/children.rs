@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! extras of the parent ─▶ newest page ⇄ older ⇄ … ⇄ oldest, which the newest page names too
-//! page: 0 older page u32   4 ids on it u32   8 of the newest: ids on all u32   12 newer page u32; of the newest: the oldest   16 ids: n × 32
+//! page: 0 older page u32  4 ids on it u32  8 of the newest: ids on all u32  12 newer page u32; of the newest: the oldest   16 ids: n × 32
 //! ```
 //! **Constraint.** A transaction may have thousands of double spends, and each of these thousands of parents. So entering an id must not
 //! read other ids, and the cost of removing an id must not grow with the ids that came later.

@@ -326,7 +326,7 @@ impl Run {
             .collect();
         expected.sort_unstable();
         prop_assert_eq!(backing, expected);
-        let leases = store.leases.live.iter().map(|lease| {
+        let leases = store.leases.open.iter().map(|lease| {
             let rows: Vec<u64> = lease.rows(&store.slots).map(|row| row.id).collect();
             assert_eq!(rows.len(), lease.rows as usize);
             (lease.token.number, lease.holder, lease.expires_at, text(lease.stage), lease.unknown as usize, rows)
@@ -336,7 +336,7 @@ impl Run {
             (*number, *holder, *expires_at, text(stage), unknown.len(), rows.clone())
         });
         prop_assert_eq!(leases.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
-        let held: Vec<u64> = store.leases.live.iter().flat_map(|l| l.rows(&store.slots)).map(|row| row.id).collect();
+        let held: Vec<u64> = store.leases.open.iter().flat_map(|l| l.rows(&store.slots)).map(|row| row.id).collect();
         prop_assert_eq!(held.iter().collect::<BTreeSet<_>>().len(), held.len(), "no row is under two leases");
 
         let status = queue.status();
