@@ -28,6 +28,7 @@
 //! - `postings/`: the references in the two tables and in the log, look-up by key, sweeps. `read`: all other look-ups.
 //! - `remove`: the oldest block, for pruning. `rollback`: the head. `reset`: all blocks. `reorgs`: the history that readers need.
 //! - `transit`: a block whose references are entered or removed over several messages.
+//! - Tests: `tests`, `key_tests`, `damage_tests`; `histories` compares random histories with a model.
 //!
 //! A new operation is a file with methods of [`ChainStore`], and an endpoint in `api/endpoints/blocks.rs`.
 

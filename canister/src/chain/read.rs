@@ -1,4 +1,4 @@
-//! Read access to the kept blocks.
+//! Queries of the kept blocks: headers, segments, and look-up of a transaction by its id. `postings/pages.rs` looks up keys.
 
 use super::records::{BlockMeta, BlockRecord};
 use super::store::ChainStore;

@@ -7,6 +7,10 @@
 //! Then the answer may be too low, but never too high.
 //!
 //! ```text
+//! heads after rollbacks, one block each:  5        9            7             12
+//! stack of (count, head):               (1,5) │ (1,5)(2,9) │ (1,5)(3,7) │ (1,5)(3,7)(4,12)
+//! a cursor made at count 1: the first step above 1 is (3,7), so block 7 is shared
+//!
 //! cell: 0 magic "CPRB"  4 version u16  6 steps u16  8 rolled back u64  16 steps: sequence u64 ‖ head u64
 //! ```
 

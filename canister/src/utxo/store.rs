@@ -36,7 +36,9 @@ pub struct UtxoStore {
 /// Upper bound of the pages that this message has changed, besides the pages of the records' slots.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Changed {
+    /// Pages of the hash table.
     pub table: u64,
+    /// Pages of the BlobStore, and those that other code has changed ([`UtxoStore::note_pages`]).
     pub blobs: u64,
     /// Pages of the heap: the most of any one record, because the next record reuses them.
     pub heap: u64,

@@ -122,7 +122,8 @@ impl ChainStore {
         Ok(entered)
     }
 
-    /// Finds the links that the replaced postings require.
+    /// Finds the links that the replaced postings require. A posting of an earlier kept block gets a link; so does one of this block if its
+    /// id is another one with the same hash. If it is the same id again, the later occurrence takes over the earlier one's link.
     fn link(&self, blobs: &BlobStore, meta: &BlockMeta, index: &Index, entered: &mut EnteredIds) -> Result<(), String> {
         let (number, from) = (meta.number, entered.from);
         let mut gone = false;

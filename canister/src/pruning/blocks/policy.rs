@@ -6,6 +6,8 @@ use coppice_interface::{BadArgument, PruneError, PrunePolicy, PrunePolicyArg};
 const BPS: u64 = 10_000;
 /// Seconds of a day.
 pub const DAY: u64 = 86_400;
+
+/// Returns `bytes × numerator / 20,000`: the numerator is in half basis points.
 fn share(bytes: u64, numerator: u64) -> u64 {
     (u128::from(bytes) * u128::from(numerator) / u128::from(2 * BPS)) as u64
 }

@@ -1,6 +1,10 @@
 //! Choice of the old unmined records that phase 1 examines in a run. Examining all of them in each run would repeat work, because a parent
 //! stays preserved for a while.
 //!
+//! ```text
+//! run          full pass at height h │ other passes                                 │ full pass at h + min(preservation / 8, retention)
+//! examines     all old unmined       │ those between the last cutoff and this one, and late ones │ all old unmined
+//! ```
 //! **Correctness.** A parent is preserved until `parent_preservation_blocks` after the pass that preserved it, and the next full pass comes
 //! at most an eighth of that later. Records that have become old since lie between the two cutoffs. Records that entered below the first
 //! cutoff are marked by the store, and examined first. A parent that had no record, or was not preserved, when its child was examined,

@@ -1,3 +1,5 @@
+//! Creation of records, in all forms of a transaction.
+
 use super::world::*;
 use crate::storage::blob::Owner;
 use crate::utxo::Order;

@@ -1,3 +1,5 @@
+//! Tests of the records pruner over real stores, by subject. `service` is their fixture.
+
 mod damage;
 mod heights;
 mod large;
