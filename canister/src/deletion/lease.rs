@@ -9,6 +9,8 @@
 //! end:   the first 168 bytes of a lease, with these changes: expires at: time of the end; stage: completed or over; rows: number of
 //!        skipped rows; rows of unknown fate: number of rows done already.
 //! ```
+//! A lease goes through these stages ([`Stage`]):
+//!
 //! ```text
 //! Live ─ expires ──────────────────────▶ Over: all rows are free ─▶ each row returns to its lane ─▶ the lease is dropped
 //!      ─ is completed, no row unknown ─▶ Over

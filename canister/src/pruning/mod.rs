@@ -1,5 +1,5 @@
 //! The two pruners: which blocks and which UTXO records are deleted, when, and how much of it in one message. The stores (`chain/`,
-//! `utxo/`, `deletion/`) delete; they know nothing of policies, jobs and budgets.
+//! `utxo/`, `deletion/`) delete; they know nothing of policies and jobs.
 //!
 //! | | `blocks` | `records` |
 //! |---|---|---|

@@ -12,7 +12,7 @@
 //! region UTXO_SLOTS: master: head ‖ entries of outputs ‖ inputs ‖ directory ‖ transaction, or its place in the BlobStore or outside
 //!                      │ head: slot of the extras                └─▶ pages of outputs, pages of inputs
 //!                      │       └─▶ extras: rare fields in CBOR; list of the double spends that spend from the transaction
-//!                      └ head: four links, one an ordered index
+//!                      └ head: a link for each of the four ordered indexes
 //!                    first slot: counters, roots of the four indexes ─▶ radix tree by height ─▶ ring of the masters of a height
 //! ```
 //! **One message**, for example `utxo_spend`: `api/endpoints/utxo.rs` calls `State::batch`, which runs `UtxoStore::spend` for each item

@@ -1,11 +1,11 @@
 //! Policy: triggers, the jobs that they create, and the heights of a job (`pruner-service.md` 2.2, 2.4, 2.7).
 //!
 //! ```text
-//! notify_persisted ─┐
-//! notify_block ─────┼─▶ note (notified.rs) ─▶ answer: Processed | Underway (open_job) | Scheduled (make_pending) ─▶ a tick starts it
-//! trigger_manually ─┘                                                                                      end ─▶ history, processed
+//! notify_persisted, notify_block ─▶ note (notified.rs) ─▶ answer ─▶ Processed
+//! trigger_manually ──────────────────────────────────────────┴─▶ open_job ─▶ Underway
+//!                                                                   └─▶ make_pending ─▶ Scheduled ─▶ a tick starts the job
+//! finish (tick.rs) ─▶ end: into the history, `processed` rises ─▶ make_due: a job for what a lower bound has left
 //! ```
-//! An operator's trigger records no height, so it begins at `open_job`.
 
 use super::UtxoPruner;
 use super::feeds::NotifiedHeight;
