@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! the first slot: 0 records u64  8 extra pages u64
-//!                 16 a line for each of the four indexes: root u32, complement of the lowest key that was entered u32 (0: none), records u64
+//!                 16 a line for each of the four indexes: root u32, complement of the lowest entered key u32 (0: none), records u64
 //!                 80 reverts u64   88 run u32   92 the run's bound u32   96 the cutoff u32
 //!                100 pruned height u32
 //! ```

@@ -1,4 +1,5 @@
-//! Persisted state of the pruner of blocks.
+//! Persisted state of the pruner of blocks: CBOR in one cell. A new field must be an `Option`, so that the cells of earlier releases can be
+//! read.
 
 use super::piece::Piece;
 use crate::pruning::work::marker::Marker;

@@ -1,4 +1,5 @@
-//! Ring of ended jobs in stable memory: ending a job costs the same however many there are.
+//! Ring of ended jobs in stable memory: ending a job costs the same however many there are. Job number `n`, counted by [`Ended`], lies in
+//! slot `n` modulo the ring's 1,000, as CBOR in a cell of its own.
 
 use crate::logs;
 use crate::storage::memory::Region;

@@ -1,4 +1,5 @@
-//! Persisted state of the records pruner: settings, heights, jobs and the place of the run.
+//! Persisted state of the records pruner: settings, heights, jobs and the place of the run, as CBOR in one cell. A new field must be an
+//! `Option`, so that the cells of earlier releases can be read.
 
 use super::feeds::Feeds;
 use super::jobs::Ended;
