@@ -6,7 +6,7 @@
 //!                    9 treap of rows that back off ‖ slot of the leases   10 next lease's number   11 leases that ended   12 seed
 //!                    13 dead rows alone   14…43 rows: 5 states × 6 store types   44… counters; then the lanes
 //! ```
-//! *Alone* are dead-letter rows without a UTXO record; only these are dropped if there are too many.
+//! A dead-letter row without a UTXO record is *alone*; only such rows are dropped if there are too many.
 
 use crate::storage::slots::{FIRST_SLOT, SlotId, Slots};
 use coppice_interface::{BlobDeletionState, StoreType};

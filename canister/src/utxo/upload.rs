@@ -116,7 +116,7 @@ impl Uploads {
         self.cells.write_u64(places::TRANSACTION_PLACES + 8, taken);
     }
 
-    /// Returns the upload of a producer, and its number.
+    /// Returns the upload of a feeder, and its number.
     fn of(&self, by: Principal) -> Option<(u64, &Open)> {
         self.open.iter().find(|(_, open)| open.by == by).map(|(&nth, open)| (nth, open))
     }
@@ -226,7 +226,7 @@ impl Uploads {
         self.touch(nth, now)
     }
 
-    /// Returns the bytes of a transaction that a producer has uploaded whole, and their parts in the BlobStore.
+    /// Returns the bytes of a transaction that a feeder has uploaded whole, and their parts in the BlobStore.
     ///
     /// # Errors
     /// `NoUpload`, `Corrupt`.
@@ -264,7 +264,7 @@ impl Uploads {
         Some(removed)
     }
 
-    /// Drops the open upload of a producer, and returns whether there was one.
+    /// Drops the open upload of a feeder, and returns whether there was one.
     ///
     /// # Errors
     /// `OtherUpload`; `BadArgument` if the txid does not have 32 bytes.
