@@ -67,7 +67,7 @@ fn key(i: u64) -> [u8; 32] {
 }
 
 fn said<T, E: std::fmt::Debug>(result: Result<T, E>) -> Result<T, String> {
-    result.map_err(|error| format!("{error:?}"))
+    result.map_err(|of| format!("{of:?}"))
 }
 
 /// A block that has only ids.

@@ -33,7 +33,8 @@ impl State {
 }
 
 /// Returns an error as its stable word and its sentence.
-fn coded<E: Debug + Display>(error: &E) -> String {
-    let case = format!("{error:?}");
-    format!("{}: {error}", case.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default())
+fn coded<E: Debug + Display>(of: &E) -> String {
+    // The name of the case comes first.
+    let fields = format!("{of:?}");
+    format!("{}: {of}", fields.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default())
 }

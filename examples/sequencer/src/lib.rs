@@ -159,7 +159,7 @@ fn controller() -> Result<(), String> {
 /// Returns the transactions of a block from Coppice, or the reason why they cannot be read.
 #[update]
 async fn transactions(number: u64) -> Result<Vec<ByteBuf>, String> {
-    let (_, [body, ..]) = coppice().whole_block(number).await.map_err(|error| format!("{error:?}"))?;
+    let (_, [body, ..]) = coppice().whole_block(number).await.map_err(|error| error.to_string())?;
     split(&body).ok_or_else(|| format!("block {number} was not made by this sequencer"))
 }
 

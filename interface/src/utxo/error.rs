@@ -349,8 +349,8 @@ impl UtxoRefusal {
     /// Returns the reason as a stable word, the name of its innermost case.
     pub fn code(&self) -> String {
         let reason = match self {
-            Self::NoMemory(why) => format!("{why:?}"),
-            Self::BadHeight(why) => format!("{why:?}"),
+            Self::NoMemory(inner) => format!("{inner:?}"),
+            Self::BadHeight(inner) => format!("{inner:?}"),
             Self::Other { code, .. } => return code.clone(),
             other => format!("{other:?}"),
         };

@@ -101,7 +101,7 @@ impl Bench {
             let arg = Encode!(&ByteBuf::from(id(i)))?;
             let (location, run) = self.query::<Result<TransactionLocation, ReadError>>(method, arg)?;
             runs.push(run);
-            let location = location.map_err(|error| anyhow!("{method}: {error:?}"))?;
+            let location = location.map_err(|error| anyhow!("{method}: {error}"))?;
             let place = location.block_number * IDS + u64::from(location.position);
             ensure!(place == i, "{method}: transaction {i} is at {location:?}");
         }

@@ -84,7 +84,7 @@ pub fn chain(subject: &Subject, each: Each) -> Result<()> {
         }
         let arg = Encode!(&None::<ExportCursor>, &PAGE_BYTES)?;
         let (page, execution) = bench.query::<Result<ExportPage, ExportError>>("export_blocks", arg)?;
-        let page = page.map_err(|error| anyhow!("{error:?}"))?;
+        let page = page.map_err(|error| anyhow!("{error}"))?;
         let bytes: usize = page.chunks.iter().map(|chunk| chunk.bytes.len()).sum();
         figure("export page", bytes as u32, &[execution])?;
         // All blocks except the last one are due, but the exporter holds them. The first firing records this; firings of the safety timer
@@ -123,7 +123,7 @@ pub fn chain(subject: &Subject, each: Each) -> Result<()> {
             true => bench.host.update_call(bench.canister, bench.operator, "get_block_headers", arg.clone())?,
         };
         let execution = bench.last()?;
-        let page = Decode!(&reply, Result<HeaderPage, ReadError>)?.map_err(|error| anyhow!("{error:?}"))?;
+        let page = Decode!(&reply, Result<HeaderPage, ReadError>)?.map_err(|error| anyhow!("{error}"))?;
         ensure!(page.headers.len() as u64 == HEADERS, "{} headers", page.headers.len());
         each(bench.of_message("chain", op, reply.len() as u32, HEADERS, &execution))?;
     }
@@ -131,6 +131,6 @@ pub fn chain(subject: &Subject, each: Each) -> Result<()> {
     let longest = largest_argument(bench.canister, stranger, "append_block");
     let refused = bench.host.update_call(bench.canister, stranger, "append_block", vec![1; longest]);
     let execution = bench.last()?;
-    ensure!(refused.is_err() && execution.kind == Kind::InspectMessage, "a stranger's block is accepted: {refused:?}");
+    ensure!(refused.is_err() && execution.kind == Kind::InspectMessage, "a stranger's block is accepted");
     each(bench.of_message("chain", "refused at the door", longest as u32, 0, &execution))
 }

@@ -103,7 +103,7 @@ pub fn observe(subject: &Subject, each: Each) -> Result<()> {
         let size = argument.len() as u32;
         let (answer, execution) = ask(argument)?;
         let refused = answer.as_ref().err().is_none_or(|error| error.reject_message.contains("cannot be decoded"));
-        ensure!(refused, "{op}: {:?}", answer.map_err(|error| anyhow!("{error:?}")));
+        ensure!(refused, "{op}: {:?}", answer.map_err(|error| anyhow!("{error}")));
         each(bench.of_message("observe", op, size, EXPORTERS, &execution))?;
     }
     Ok(())

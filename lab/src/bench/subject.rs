@@ -81,10 +81,10 @@ impl Bench {
     pub fn done<T, E>(&self, method: &str, arg: Vec<u8>) -> Result<(T, Execution)>
     where
         T: CandidType + DeserializeOwned,
-        E: CandidType + DeserializeOwned + std::fmt::Debug,
+        E: CandidType + DeserializeOwned + std::fmt::Display,
     {
         let (reply, execution) = self.update::<Result<T, E>>(method, arg)?;
-        Ok((reply.map_err(|error| anyhow!("{method}: {error:?}"))?, execution))
+        Ok((reply.map_err(|error| anyhow!("{method}: {error}"))?, execution))
     }
 
     /// Calls a query method. Returns the reply and the execution.
