@@ -34,28 +34,33 @@ pub fn address(bucket: u64) -> u64 {
     WASM_PAGE + (bucket << BUCKET.trailing_zeros())
 }
 
-/// Returns the raw addresses of the buckets of a region, in the region's order.
-pub fn of(raw: &impl Memory, id: u8) -> Vec<u64> {
+/// Returns the raw addresses of the buckets of each region, in the region's order.
+pub fn by_region(raw: &impl Memory, regions: u8) -> Vec<Vec<u64>> {
     let mut owners = vec![0; count(raw) as usize];
     raw.read(OWNERS, &mut owners);
-    let (words, _) = owners.as_chunks::<8>();
-    let mut found = Vec::new();
-    let note = |found: &mut Vec<u64>, first: usize, owners: &[u8]| {
-        let own = (first as u64..).zip(owners).filter(|(_, owner)| **owner == id);
-        found.extend(own.map(|(bucket, _)| address(bucket)));
-    };
-    for (nth, word) in words.iter().enumerate() {
-        // A byte of the difference is 0 for each bucket of the region: most words of a small region have none, and cost ten instructions.
-        let difference = u64::from_le_bytes(*word) ^ u64::from_le_bytes([id; 8]);
-        let zeros = difference.wrapping_sub(u64::from_le_bytes([1; 8])) & !difference & u64::from_le_bytes([128; 8]);
-        if difference == 0 {
-            // All eight are the region's, as most are of a large one.
-            let first = address(8 * nth as u64);
-            found.extend_from_slice(&std::array::from_fn::<u64, 8, _>(|at| first + at as u64 * BUCKET));
-        } else if zeros != 0 {
-            note(&mut found, 8 * nth, word);
+    let mut found = vec![Vec::new(); regions.into()];
+    let mut first = address(0);
+    let (words, rest) = owners.as_chunks::<8>();
+    for word in words {
+        if u64::from_le_bytes(*word) == u64::from_le_bytes([word[0]; 8]) {
+            // All eight are of one region, as most are of a large one.
+            if let Some(buckets) = found.get_mut(usize::from(word[0])) {
+                buckets.extend_from_slice(&std::array::from_fn::<u64, 8, _>(|at| first + at as u64 * BUCKET));
+            }
+        } else {
+            note(&mut found, first, word);
+        }
+        first += 8 * BUCKET;
+    }
+    note(&mut found, first, rest);
+    found
+}
+
+/// Adds buckets from the raw address `first` on, each to its owner.
+fn note(found: &mut [Vec<u64>], first: u64, owners: &[u8]) {
+    for (at, owner) in (0..).zip(owners) {
+        if let Some(buckets) = found.get_mut(usize::from(*owner)) {
+            buckets.push(first + at * BUCKET);
         }
     }
-    note(&mut found, 8 * words.len(), &owners[8 * words.len()..]);
-    found
 }

@@ -19,7 +19,7 @@ use crate::shared::{BUCKET_PAGES, Layout, Shared};
 use crate::{GrowError, Platform, Region, WASM_PAGE};
 use ic_stable_structures::Memory;
 use ic_stable_structures::memory_manager::{MemoryManager, VirtualMemory};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// The manager of a canister's stable memory. All handles are clones of one manager.
@@ -40,9 +40,10 @@ impl<P: Platform> Manager<P> {
             // Addresses are computed from the size of a bucket.
             P::trap(&format!("stable memory has buckets of {pages} pages, and this code works with {BUCKET_PAGES}"));
         }
+        let buckets = buckets::by_region(&P::Memory::default(), layout.regions);
         let shared = Rc::new(Shared {
             raw,
-            buckets: (0..layout.regions).map(|_| Rc::default()).collect(),
+            buckets: buckets.into_iter().map(|of| Rc::new(RefCell::new(of))).collect(),
             layout,
             max_pages: Cell::new(u64::MAX),
             quota: Quota::new(layout.counted, layout.reserve),

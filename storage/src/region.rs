@@ -102,11 +102,7 @@ impl<P: Platform> Region<P> {
         if self.memory.grow((buckets - have) * BUCKET_PAGES) < 0 {
             return Err(GrowError::OutOfSpace);
         }
-        let mut known = self.buckets.borrow_mut();
-        if known.len() as u64 == have {
-            known.extend((first..buckets::count(&raw)).map(buckets::address));
-        }
-        drop(known);
+        self.buckets.borrow_mut().extend((first..buckets::count(&raw)).map(buckets::address));
         self.size.set(buckets * BUCKET);
         quota.set_size(self.id, buckets * BUCKET);
         Ok(())
@@ -138,32 +134,22 @@ impl<P: Platform> Region<P> {
         }
     }
 
-    /// Reads a range whose address is not known: the first one, or one that crosses buckets. Traps if the range is not reserved.
+    /// Reads a range that crosses buckets. Traps if the range is not reserved.
     ///
     /// # Safety
     /// `to` must be valid for writes of `len` bytes.
     #[cold]
     #[inline(never)]
     unsafe fn read_across(&self, offset: u64, to: *mut u8, len: usize) {
-        self.learn();
         // SAFETY: the caller's.
         unsafe { self.memory.read_unsafe(offset, to, len) }
     }
 
-    /// Writes a range whose address is not known: the first one, or one that crosses buckets. Traps if the range is not reserved.
+    /// Writes a range that crosses buckets. Traps if the range is not reserved.
     #[cold]
     #[inline(never)]
     fn write_across(&self, offset: u64, bytes: &[u8]) {
-        self.learn();
         self.memory.write(offset, bytes);
-    }
-
-    /// Reads the addresses of the buckets, unless they are known.
-    fn learn(&self) {
-        let mut known = self.buckets.borrow_mut();
-        if known.len() as u64 * BUCKET != self.size.get() {
-            *known = buckets::of(&P::Memory::default(), self.id);
-        }
     }
 
     /// Reads `N` bytes.
@@ -278,7 +264,7 @@ mod tests {
                 assert_eq!(region.read_u64(bucket * BUCKET + 8), mark(region.id, bucket));
                 assert_eq!(region.read(bucket * BUCKET + BUCKET - 3), [bucket as u8; 3]);
             }
-            assert!(known.contains(&addresses(&region)), "the first access learns the same addresses");
+            assert!(known.contains(&addresses(&region)), "an upgrade finds the same addresses");
         }
     }
 

@@ -27,7 +27,7 @@ pub struct Layout {
 /// State that the manager shares with its regions.
 pub(crate) struct Shared<P: Platform> {
     pub raw: MemoryManager<P::Memory>,
-    /// Raw addresses of the buckets of each region, from the region's first access on.
+    /// Raw addresses of the buckets of each region.
     pub buckets: Vec<Rc<RefCell<Vec<u64>>>>,
     pub layout: Layout,
     /// The cap on raw pages.
