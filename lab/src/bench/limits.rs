@@ -16,7 +16,7 @@ pub fn limit(price: Price, family: &str, op: &str, size: u32) -> Option<u64> {
         ("blob", "allocate_fresh", _) => (2_500, 2_270),
         ("blob", "allocate_reuse", _) => (3_000, 2_060),
         ("blob", "release", _) => (3_000, 3_740),
-        ("blob", "open", _) => (1_350_000, 1_650_000),
+        ("blob", "open", _) => (1_450_000, 1_750_000),
         ("index", "insert", _) => (4_200, 9_000),
         ("index", "get", _) => (3_000, 10_100),
         ("index", "remove", _) => (4_000, 8_250),
