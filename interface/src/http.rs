@@ -31,6 +31,6 @@ pub struct HttpResponse {
     pub headers: Vec<(String, String)>,
     /// The content.
     pub body: ByteBuf,
-    /// Whether the gateway must repeat the request as an update call: never.
+    /// True if the gateway must repeat the request as an update call. It is never true.
     pub upgrade: Option<bool>,
 }

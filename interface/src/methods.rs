@@ -19,7 +19,7 @@ pub const QUERY: u64 = 10_000;
 pub struct Method {
     /// Name of the method.
     pub name: &'static str,
-    /// Whether the method is a query, which changes nothing.
+    /// True for a query, which changes nothing; false for an update.
     pub is_query: bool,
     /// Roles of which the caller must have one; empty for queries, which need no role. Each update needs a role.
     pub roles: &'static [Role],

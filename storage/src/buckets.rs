@@ -1,8 +1,14 @@
 //! Raw addresses of the buckets that `MemoryManager` hands out, from its header.
 //!
-//! The header is layout V1 of `ic-stable-structures`: the number of handed out buckets as `u16` at byte 4, the pages of a bucket as `u16` at byte 6, and from byte 2,080 on the
-//! owner of each bucket, one byte each. Buckets follow the header's page in the order in which they were handed out, and none is ever
-//! moved or given back.
+//! The header is layout V1 of `ic-stable-structures`:
+//!
+//! ```text
+//! 4      u16   number of handed out buckets
+//! 6      u16   pages of a bucket
+//! 2,080  u8…   owner of each bucket
+//! ```
+//!
+//! Buckets follow the header's page in the order in which they were handed out. No bucket is ever moved or given back.
 
 use crate::{BUCKET, WASM_PAGE};
 use ic_stable_structures::Memory;
@@ -56,7 +62,7 @@ pub fn by_region(raw: &impl Memory, regions: u8) -> Vec<Vec<u64>> {
     found
 }
 
-/// Adds buckets from the raw address `first` on, each to its owner.
+/// Adds the buckets from the raw address `first` on to their owners.
 fn note(found: &mut [Vec<u64>], first: u64, owners: &[u8]) {
     for (at, owner) in (0..).zip(owners) {
         if let Some(buckets) = found.get_mut(usize::from(*owner)) {

@@ -45,7 +45,7 @@ impl<P: Platform> Region<P> {
         &self.shared.quota
     }
 
-    /// Whether nothing was ever kept here.
+    /// Returns whether the region has no memory yet.
     pub fn is_empty(&self) -> bool {
         self.size.get() == 0
     }

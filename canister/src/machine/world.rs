@@ -24,7 +24,7 @@ pub const PRODUCER: Principal = Principal::from_slice(&[1]);
 pub struct World {
     draws: u64,
     slice: u64,
-    /// Whether memory was refused to the last message.
+    /// True if memory was refused to the last message.
     pub refused: bool,
     /// Events of a history, with their counts.
     pub met: BTreeMap<&'static str, u64>,

@@ -28,7 +28,7 @@ pub struct UtxoCreate {
     pub source: TransactionSource,
     /// The blocks that have the transaction; `null` if it is unmined.
     pub mined: Option<MinedIn>,
-    /// Whether the transaction's outputs cannot be spent yet. `null`: they cannot be spent while the transaction is
+    /// True if the transaction's outputs cannot be spent yet. `null`: they cannot be spent while the transaction is
     /// unmined.
     pub locked: Option<bool>,
     /// The transaction is a double spend.

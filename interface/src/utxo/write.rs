@@ -87,10 +87,10 @@ pub struct UtxoSetMinedBatch {
     pub block_id: u32,
     /// The block's height.
     pub block_height: u32,
-    /// Whether the longest chain has the block; with `unset`, whether it has the remaining blocks. If false and a block
-    /// remains, the transactions stay on or off the longest chain as before.
+    /// True if the longest chain has the block or, with `unset`, the remaining blocks. If false and a block remains, the
+    /// transactions stay on or off the longest chain as before.
     pub on_longest_chain: bool,
-    /// Take the block from the transactions, instead of adding it.
+    /// True to remove the block from the transactions, false to add it.
     pub unset: bool,
     /// The transactions.
     pub items: Vec<MinedTransaction>,
