@@ -78,7 +78,7 @@ fn block(number: u64, ids: impl ExactSizeIterator<Item = [u8; 32]>) -> AppendBlo
         number,
         hash: key(number).into(),
         parent_hash: key(number.wrapping_sub(1)).into(),
-        timestamp: 0,
+        timestamp_secs: 0,
         body: ByteBuf::new(),
         receipts: ByteBuf::new(),
         index: ByteBuf::from(index),

@@ -147,12 +147,12 @@ fn shown() -> String {
     read(|state| {
         let (settings, deletions) = (&state.config.utxo, &state.deletions);
         let mut status = state.utxo_pruner.status(settings, deletions);
-        (status.ticks, status.next_tick) = (0, 0);
+        (status.ticks, status.next_tick_ns) = (0, 0);
         let jobs = state.utxo_pruner.jobs(None, 0);
         let exporters = state.exporters.status(&state.chain, false);
         let pruner = (state.pruner.policy(), state.pruner.status(&state.chain, &state.blobs, &state.constraints()));
         let mut pruned = format!("{:?}", pruner.1);
-        pruned.truncate(pruned.find("next_tick").unwrap_or(pruned.len()));
+        pruned.truncate(pruned.find("next_tick_ns").unwrap_or(pruned.len()));
         let upload = state.utxo.uploads.touched();
         format!(
             "{:?} {:?} {:?} {pruned} {exporters:?} {upload:?} {status:?} {jobs:?}",

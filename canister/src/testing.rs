@@ -32,7 +32,7 @@ pub fn block(number: u64, ids: &[[u8; 32]], body: usize) -> AppendBlock {
         number,
         hash: hash(number, 0).into(),
         parent_hash: hash(number.wrapping_sub(1), 0).into(),
-        timestamp: 1_600_000_000 + number,
+        timestamp_secs: 1_600_000_000 + number,
         body: ByteBuf::from(body),
         receipts: ByteBuf::from(encode_receipts(&receipts).unwrap()),
         index: ByteBuf::from(encode_index(ids.iter().copied(), [].into_iter()).unwrap()),

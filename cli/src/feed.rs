@@ -20,7 +20,7 @@ pub struct Header {
     /// The parent's hash.
     pub parent: [u8; 32],
     /// Unix seconds.
-    pub timestamp: u64,
+    pub timestamp_secs: u64,
 }
 
 /// SHA-256 of some bytes.
@@ -63,7 +63,7 @@ pub fn block(header: &Header, segments: Segments) -> AppendBlock {
         number: header.number,
         hash: header.hash.into(),
         parent_hash: header.parent.into(),
-        timestamp: header.timestamp,
+        timestamp_secs: header.timestamp_secs,
         body,
         receipts,
         index,

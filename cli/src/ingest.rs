@@ -275,7 +275,7 @@ impl Fed {
                 number,
                 hash: found.hash.to_byte_array(),
                 parent: found.header.prev_blockhash.to_byte_array(),
-                timestamp: u64::from(found.header.time),
+                timestamp_secs: u64::from(found.header.time),
             };
             let block = feed::block(&header, feed::bitcoin_segments(raw, &transactions));
             let new = number - first_block >= there;

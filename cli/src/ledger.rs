@@ -16,7 +16,7 @@ pub struct Entry {
     /// The parent's hash.
     pub parent_hash: BlockHash,
     /// Unix seconds.
-    pub timestamp: u64,
+    pub timestamp_secs: u64,
     /// Bytes of body, receipts and index.
     pub lengths: BySegment<u64>,
     /// SHA-256 of body, receipts and index.
@@ -35,8 +35,9 @@ impl Entry {
 
     /// Returns whether a header belongs to this block.
     pub fn is(&self, header: &BlockHeader) -> bool {
-        let Self { number, hash, parent_hash, timestamp, lengths, sha256, transactions, ids_sha256: _ } = self;
-        (number, hash, parent_hash, timestamp) == (&header.number, &header.hash, &header.parent_hash, &header.timestamp)
+        let Self { number, hash, parent_hash, timestamp_secs, lengths, sha256, transactions, ids_sha256: _ } = self;
+        (number, hash, parent_hash, timestamp_secs)
+            == (&header.number, &header.hash, &header.parent_hash, &header.timestamp_secs)
             && (lengths, sha256, transactions) == (&header.lengths, &header.sha256, &header.transactions)
     }
 }
@@ -57,7 +58,7 @@ impl Ledger {
             number: block.number,
             hash: block.hash.clone(),
             parent_hash: block.parent_hash.clone(),
-            timestamp: block.timestamp,
+            timestamp_secs: block.timestamp_secs,
             lengths: [&block.body, &block.receipts, &block.index].map(|segment| segment.len() as u64).into(),
             sha256: block.sha256.clone(),
             transactions: ids.len() as u32,
@@ -108,7 +109,7 @@ mod tests {
     fn repeated_id_is_found_at_its_last_occurrence() {
         let mut ledger = Ledger::default();
         for (number, ids) in [(5, [[1; 32], [2; 32]]), (6, [[3; 32], [1; 32]])] {
-            let header = Header { number, hash: [number as u8; 32], parent: [0; 32], timestamp: 9 };
+            let header = Header { number, hash: [number as u8; 32], parent: [0; 32], timestamp_secs: 9 };
             ledger.record(&feed::block(&header, [vec![0; 10], Vec::new(), feed::index_segment(ids.into_iter())]));
         }
         assert_eq!((ledger.newest(&[1; 32]), ledger.newest(&[2; 32])), (Some((6, 1)), Some((5, 1))));

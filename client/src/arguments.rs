@@ -60,7 +60,7 @@ fn blocks() -> BTreeMap<&'static str, u64> {
         number: N64,
         hash: hash(),
         parent_hash: hash(),
-        timestamp: N64,
+        timestamp_secs: N64,
         lengths: [N64; 3].into(),
         sha256: [bytes(32), bytes(32), bytes(32)].into(),
         chunk_size: N32,
@@ -108,7 +108,7 @@ fn records() -> BTreeMap<&'static str, u64> {
     let freeze = UtxoFreezeBatch { height, items: longest_batch(target) };
     let part = UtxoGetPart { txid: txid(), part: UtxoPart::Transaction, offset: N64, length: N64 };
     let begin = BeginTransaction { txid: txid(), length: N64, chunk_size: N32 };
-    let cursor = UnminedCursor { created_at: N64, txid: txid() };
+    let cursor = UnminedCursor { created_at_ns: N64, txid: txid() };
     [
         ("utxo_unspend", length((&UtxoUnspendBatch { height, items: longest_batch(unspend) },))),
         ("utxo_set_mined", length((&mined,))),
@@ -122,7 +122,7 @@ fn records() -> BTreeMap<&'static str, u64> {
         ("utxo_reassign", length((&UtxoReassignBatch { height, items: longest_batch(reassign) },))),
         ("utxo_set_conflicting", length((&UtxoSetConflictingBatch { height, txids: txids() },))),
         ("utxo_process_conflicting", length((&UtxoProcessConflicting { height, winners: vec![txid(); WINNERS] },))),
-        ("utxo_preserve", length((&UtxoPreserveBatch { until: height, txids: txids() },))),
+        ("utxo_preserve", length((&UtxoPreserveBatch { until_height: height, txids: txids() },))),
         ("utxo_begin_transaction", length((&begin,))),
         ("utxo_abort_transaction", length((&txid(),))),
         ("utxo_get", length((&UtxoGet { txid: txid(), first: N32, limit: N32, extra_pages_cursor: None },))),

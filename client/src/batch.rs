@@ -334,7 +334,7 @@ mod tests {
             let (block_id, block_height) = (u32::MAX, u32::MAX);
             UtxoSetMinedBatch { height, block_id, block_height, on_longest_chain: true, unset, items }
         });
-        assert_size_is_enough(hash(), |txids| UtxoPreserveBatch { until: height, txids });
+        assert_size_is_enough(hash(), |txids| UtxoPreserveBatch { until_height: height, txids });
     }
 
     /// Tests batches with the highest decoding cost per byte: many blocks, many outputs without scripts, inputs, empty hashes, spends.

@@ -38,7 +38,7 @@ impl<T: Transport> Client<T> {
             number: block.number,
             hash: block.hash.clone(),
             parent_hash: block.parent_hash.clone(),
-            timestamp: block.timestamp,
+            timestamp_secs: block.timestamp_secs,
             lengths: segments.map(|segment| segment.len() as u64).into(),
             sha256: block.sha256.clone(),
             chunk_size: CHUNK,

@@ -12,9 +12,9 @@ pub struct AuditEntry {
     /// The entry's number; entries are counted from 0, in the order of their first calls.
     pub number: u64,
     /// The time of the first call, in Unix nanoseconds.
-    pub first_time: u64,
+    pub first_time_ns: u64,
     /// The time of the last call, in Unix nanoseconds.
-    pub last_time: u64,
+    pub last_time_ns: u64,
     /// The number of calls.
     pub calls: u64,
     /// The principal that made the calls.

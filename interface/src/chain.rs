@@ -19,7 +19,7 @@ pub struct AppendBlock {
     /// The parent block's hash: the head's hash; not checked for the first block.
     pub parent_hash: BlockHash,
     /// The block's time as its producer declared it, in Unix seconds.
-    pub timestamp: u64,
+    pub timestamp_secs: u64,
     /// The body segment: opaque bytes.
     pub body: ByteBuf,
     /// The receipts segment: empty, or u32 n ‖ n × u32 end offset ‖ bytes, all little-endian. n is the number of
@@ -43,7 +43,7 @@ pub struct BeginBlock {
     /// The parent block's hash: the head's hash; not checked for the first block.
     pub parent_hash: BlockHash,
     /// The block's time as its producer declared it, in Unix seconds.
-    pub timestamp: u64,
+    pub timestamp_secs: u64,
     /// The length of each segment, in bytes.
     pub lengths: BySegment<u64>,
     /// The SHA-256 of each segment.
@@ -131,12 +131,12 @@ pub enum AppendError {
     },
     /// The encoding of a segment is invalid, or its SHA-256 does not match. Also: a SHA-256 does not have 32 bytes, the
     /// block's hash is empty, or the `chunk_size` of an upload is 0.
-    #[error("segment {segment} is wrong at byte {at}: {why}")]
+    #[error("segment {segment} is wrong at byte {offset}: {why}")]
     BadEncoding {
         /// The segment: 0 body, 1 receipts, 2 index; 0 if the error is in the hash or `chunk_size`.
         segment: u8,
         /// The first invalid byte, counted from the segment's start.
-        at: u64,
+        offset: u64,
         /// The reason as a sentence.
         why: String,
     },
@@ -271,9 +271,9 @@ pub struct BlockHeader {
     /// The parent block's hash.
     pub parent_hash: BlockHash,
     /// The block's time as its producer declared it, in Unix seconds.
-    pub timestamp: u64,
-    /// `min(now, max(previous, timestamp))` at append, in Unix seconds: the time by which age retention is computed.
-    pub monotonic_timestamp: u64,
+    pub timestamp_secs: u64,
+    /// `min(now, max(previous, timestamp_secs))` at append, in Unix seconds: the time by which age retention is computed.
+    pub monotonic_timestamp_secs: u64,
     /// The number of transactions in the block.
     pub transactions: u32,
     /// The number of secondary keys in the block.

@@ -30,7 +30,7 @@ pub struct BlobDeletion {
     /// The number of failed attempts to delete the blob.
     pub retry_count: u32,
     /// The moment of the last failed attempt, in Unix nanoseconds; `null` if no attempt failed.
-    pub last_retry_at: Option<u64>,
+    pub last_retry_at_ns: Option<u64>,
     /// The UTXO record that is removed together with the blob; `null` if there is none.
     pub txid: Option<Txid>,
 }
@@ -116,7 +116,7 @@ pub struct ListedBlobDeletion {
     pub state: BlobDeletionState,
     /// The moment at which the row's lease expires, or at which its delay ends, in Unix nanoseconds; `null` in other
     /// states.
-    pub until: Option<u64>,
+    pub until_ns: Option<u64>,
 }
 
 /// A page of rows with their states, from `list_blob_deletions`. A call looks at no more than 10,000 rows: a page may
@@ -182,7 +182,7 @@ pub struct BlobDeletionLease {
     /// The secret with which the lease's holder completes or extends it.
     pub token: ByteBuf,
     /// The moment at which the lease expires, in Unix nanoseconds.
-    pub expires_at: u64,
+    pub expires_at_ns: u64,
     /// The height for which the lease was acquired.
     pub height: u32,
     /// The leased rows.
@@ -227,9 +227,9 @@ pub struct BlobLeaseStatus {
     /// The principal that holds the lease.
     pub holder: Principal,
     /// The moment at which the lease was acquired, in Unix nanoseconds.
-    pub acquired_at: u64,
+    pub acquired_at_ns: u64,
     /// The moment at which the lease expires, in Unix nanoseconds.
-    pub expires_at: u64,
+    pub expires_at_ns: u64,
     /// The height for which the lease was acquired.
     pub height: u32,
     /// The number of rows under the lease.
@@ -267,7 +267,7 @@ pub struct StoreDeletions {
 pub struct BlobDeletionStatus {
     /// The moment at which deletions were stopped (`set_deletions_stopped`), in Unix nanoseconds; `null` if they are
     /// not stopped.
-    pub deletions_stopped_since: Option<u64>,
+    pub deletions_stopped_since_ns: Option<u64>,
     /// Numbers of rows, by store.
     pub stores: Vec<StoreDeletions>,
     /// The number of all rows.

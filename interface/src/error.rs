@@ -79,5 +79,5 @@ pub struct UploadOpen {
     /// The producer that began the upload.
     pub by: Principal,
     /// The moment at which the upload expires unless it is continued, in Unix seconds.
-    pub expires_at: u64,
+    pub expires_at_secs: u64,
 }

@@ -37,7 +37,7 @@ pub struct ExportChunk {
     /// The parent block's hash.
     pub parent_hash: BlockHash,
     /// The block's time as its producer declared it, in Unix seconds.
-    pub timestamp: u64,
+    pub timestamp_secs: u64,
     /// The segment: 0 body, 1 receipts, 2 index.
     pub segment: u8,
     /// The bytes of the segment before this chunk.
@@ -246,11 +246,11 @@ pub struct ExporterStatus {
     /// The number of kept blocks that the exporter has not acknowledged.
     pub lag_blocks: u64,
     /// The seconds since the exporter's last acknowledgement, or since its registration; 0 if no block waits for it.
-    pub lag_seconds: u64,
+    pub lag_secs: u64,
     /// The moment of the exporter's last acknowledgement, in Unix nanoseconds; `null` before the first one.
-    pub acknowledged_at: Option<u64>,
+    pub acknowledged_at_ns: Option<u64>,
     /// The moment at which the exporter was registered, in Unix nanoseconds.
-    pub registered_at: u64,
+    pub registered_at_ns: u64,
 }
 
 /// Progress of all exporters.

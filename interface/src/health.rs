@@ -195,7 +195,7 @@ pub struct Problem {
     /// The moment at which the problem began, in Unix nanoseconds, if known. Otherwise the moment at which a message or
     /// a tick first noticed it; messages and ticks check at most once a minute. If none has noticed the problem yet,
     /// the time of the query.
-    pub since: u64,
+    pub since_ns: u64,
     /// The action to take, as a sentence.
     pub action: String,
 }
@@ -218,5 +218,5 @@ pub struct Health {
     /// The canister's version.
     pub version: String,
     /// The canister's time, in Unix nanoseconds.
-    pub time: u64,
+    pub time_ns: u64,
 }

@@ -21,7 +21,7 @@ pub struct LogEntry {
     /// The line's number, from 0.
     pub number: u64,
     /// The moment at which the line was written, in Unix nanoseconds.
-    pub time: u64,
+    pub time_ns: u64,
     /// The line's priority.
     pub priority: LogPriority,
     /// The text, cut to at most 1,000 bytes; a cut text ends with `…`.

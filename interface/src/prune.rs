@@ -191,7 +191,7 @@ pub enum PruneProgress {
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct PruneRun {
     /// The moment at which the run began, in Unix nanoseconds.
-    pub at: u64,
+    pub started_at_ns: u64,
     /// The reason why the run was due; `null` if nothing was due.
     pub reason: Option<PruneReason>,
     /// The number below which blocks were due.
@@ -274,9 +274,9 @@ pub struct IndexDebt {
     /// The most entries that may be stale: the debt.
     pub debt: u64,
     /// The debt at which a sweep begins during a pause.
-    pub begins_at: u64,
+    pub begin_debt: u64,
     /// The debt at which a sweep begins without a pause.
-    pub forced_at: u64,
+    pub forced_debt: u64,
     /// The bucket at which the sweep in progress continues; `null` if no sweep is in progress.
     pub cursor: Option<u64>,
     /// The number of entries ever dropped by sweeps.
@@ -297,11 +297,11 @@ pub struct PruneBacklog {
     pub held_blocks: u64,
     /// The moment since which an exporter, or a missing exporter, has kept due blocks, in Unix seconds; `null` if no
     /// due block is kept.
-    pub held_since: Option<u64>,
+    pub held_since_secs: Option<u64>,
     /// The most index entries that may be stale.
     pub debt: u64,
     /// The moment since which ticks have ended with work left, in Unix seconds; `null` if the last tick left none.
-    pub behind_since: Option<u64>,
+    pub behind_since_secs: Option<u64>,
     /// The number of blocks pruned an hour, over the last ten minutes or so, or since the canister was started if that
     /// is shorter.
     pub pruned_per_hour: u64,
@@ -340,7 +340,7 @@ pub struct PruneStatus {
     pub enabled: bool,
     /// The moment at which deletions were stopped (`set_deletions_stopped`), in Unix nanoseconds; `null` if they are
     /// not stopped.
-    pub deletions_stopped_since: Option<u64>,
+    pub deletions_stopped_since_ns: Option<u64>,
     /// Something is due now, even if the daemon may not prune.
     pub need_prune: bool,
     /// The reason why something is due; `null` if nothing is due.
@@ -375,7 +375,7 @@ pub struct PruneStatus {
     /// The number of the oldest kept block; `null` if there is none.
     pub oldest_kept_block: Option<u64>,
     /// The monotonic time of the oldest kept block, in Unix seconds; `null` if there is none.
-    pub oldest_kept_timestamp: Option<u64>,
+    pub oldest_kept_timestamp_secs: Option<u64>,
     /// The head's number; `null` if there is no block.
     pub head: Option<u64>,
     /// The kept bytes of the chain: class bytes of its blobs.
@@ -392,7 +392,7 @@ pub struct PruneStatus {
     /// The number of ticks since the canister was started, including idle ticks.
     pub ticks: u64,
     /// The moment at which the next tick is due, in Unix nanoseconds.
-    pub next_tick: u64,
+    pub next_tick_ns: u64,
     /// The number of blocks ever pruned.
     pub pruned_blocks: u64,
     /// The payload bytes of the blocks ever pruned.

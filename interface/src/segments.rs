@@ -284,7 +284,7 @@ impl<T> ops::IndexMut<usize> for BySegment<T> {
 
 impl From<BadSegment> for AppendError {
     fn from(bad: BadSegment) -> Self {
-        Self::BadEncoding { segment: bad.segment as u8, at: bad.at, why: bad.why }
+        Self::BadEncoding { segment: bad.segment as u8, offset: bad.at, why: bad.why }
     }
 }
 

@@ -66,14 +66,14 @@ fn a_problem_may_be_of_a_later_version() {
         code: code.into(),
         severity: Severity::Warning,
         message: "a message".into(),
-        since: 7,
+        since_ns: 7,
         action: "an action".into(),
     };
     let health = Health {
         healthy: false,
         problems: vec![problem("ExportHeld"), problem("OfALaterVersion")],
         version: "9".into(),
-        time: 8,
+        time_ns: 8,
     };
     let read: Health = decode_one(&encode_one(&health).unwrap()).unwrap();
     assert_eq!(read, health);

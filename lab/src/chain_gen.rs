@@ -133,8 +133,8 @@ impl Iterator for Generator {
             _ if number + 1 == REAL_NUMBER => self.real.parent,
             _ => feed::sha256(&[&self.parent[..], &number.to_le_bytes()].concat()),
         };
-        let timestamp = self.start_secs + position * self.interval_secs;
-        let block = feed::block(&Header { number, hash, parent: self.parent, timestamp }, segments);
+        let timestamp_secs = self.start_secs + position * self.interval_secs;
+        let block = feed::block(&Header { number, hash, parent: self.parent, timestamp_secs }, segments);
         self.parent = hash;
         self.next += 1;
         Some(block)

@@ -91,7 +91,7 @@ impl Transport for Meddler {
             let mined: UtxoSetMinedBatch = candid::decode_one(&arg).unwrap();
             if mined.height >= self.at && !mined.unset && !mined.items.is_empty() {
                 self.done.store(true, Ordering::Relaxed);
-                let until = UtxoPreserveBatch { until: 1_000_000, txids: vec![mined.items[0].txid.clone()] };
+                let until = UtxoPreserveBatch { until_height: 1_000_000, txids: vec![mined.items[0].txid.clone()] };
                 self.inner.utxo_preserve(&until).await.unwrap();
             }
         }

@@ -37,7 +37,7 @@ impl Feeder<'_> {
         let body: Vec<u8> = (0..body).map(|_| self.random.word() as u8).collect();
         let ids: Vec<[u8; 32]> =
             (0..self.random.below(5)).map(|_| feed::sha256(&self.random.word().to_le_bytes())).collect();
-        let header = Header { number, hash, parent, timestamp: self.client.transport().now_secs() };
+        let header = Header { number, hash, parent, timestamp_secs: self.client.transport().now_secs() };
         let block = feed::block(&header, [body, Vec::new(), feed::index_segment(ids.into_iter())]);
         feed::send(self.client, &block).unwrap();
         self.chain.push(block);

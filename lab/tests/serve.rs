@@ -149,7 +149,7 @@ fn expected(canister: &Client<Embedded>) -> Value {
     };
     // The exporters with the largest lag.
     let mut exporters: Vec<&ExporterStatus> = export.exporters.iter().collect();
-    exporters.sort_by_key(|exporter| std::cmp::Reverse((exporter.lag_blocks, exporter.lag_seconds)));
+    exporters.sort_by_key(|exporter| std::cmp::Reverse((exporter.lag_blocks, exporter.lag_secs)));
     let exporters: BTreeMap<&str, String> = exporters
         .into_iter()
         .take(20)
@@ -165,7 +165,7 @@ fn expected(canister: &Client<Embedded>) -> Value {
             "reusable_bytes": storage.reusable_bytes,
             "held": prune.backlog.held_blocks,
         },
-        "time": health.time.to_string(),
+        "time": health.time_ns.to_string(),
         "verdict": verdict,
         "problems": health.problems.iter().map(|problem| &problem.code).collect::<Vec<_>>(),
         "exporters": exporters,
@@ -259,8 +259,9 @@ fn browser_shows_a_new_a_held_and_a_full_canister() {
         let append_until = |from: u64, code: ProblemCode| {
             (from..400).find(|&number| {
                 let hash = |number: u64| feed::sha256(&number.to_le_bytes());
-                let timestamp = canister.transport().now_secs();
-                let header = Header { number, hash: hash(number), parent: hash(number.wrapping_sub(1)), timestamp };
+                let timestamp_secs = canister.transport().now_secs();
+                let header =
+                    Header { number, hash: hash(number), parent: hash(number.wrapping_sub(1)), timestamp_secs };
                 let block =
                     feed::block(&header, [vec![7; 200_000], Vec::new(), feed::index_segment(std::iter::empty())]);
                 let _ = feed::send(canister, &block);
@@ -327,7 +328,7 @@ fn everything_at_once(canister: &Client<Embedded>) {
         number: head.number + 1,
         hash: [1; 32].into(),
         parent_hash: head.hash,
-        timestamp: head.timestamp,
+        timestamp_secs: head.timestamp_secs,
         lengths: BySegment { body: 1 << 20, receipts: 0, index: 0 },
         sha256,
         chunk_size: 1 << 20,

@@ -48,8 +48,8 @@ fn check(block_bytes: u64, transactions: u64) {
             before = Some(client.transport().costs());
         }
         let hash = |number: u64| id(number, u64::MAX);
-        let timestamp = client.transport().now_secs();
-        let header = Header { number, hash: hash(number), parent: hash(number.wrapping_sub(1)), timestamp };
+        let timestamp_secs = client.transport().now_secs();
+        let header = Header { number, hash: hash(number), parent: hash(number.wrapping_sub(1)), timestamp_secs };
         let ids = (0..transactions as u32).map(|position| id(number, u64::from(position)));
         let body = vec![number as u8; (block_bytes - index) as usize];
         feed::send(&client, &feed::block(&header, [body, Vec::new(), feed::index_segment(ids)])).unwrap();

@@ -294,7 +294,7 @@ impl Model {
             self.note_harm(&made);
         }
         let before = self.kept.back().map_or(0, |made| made.monotonic);
-        let monotonic = now.min(before.max(made.block.timestamp));
+        let monotonic = now.min(before.max(made.block.timestamp_secs));
         let offset = self.tail;
         // After the payload come the links of its keys, and of those ids that a kept block has, too.
         let ids = made.ids.iter().collect::<BTreeSet<_>>();
@@ -327,12 +327,12 @@ impl Model {
     /// Returns the producer of the open upload, and the time when it expires.
     pub fn open(&self) -> Option<UploadOpen> {
         let (by, upload) = self.producer.zip(self.upload.as_ref())?;
-        Some(UploadOpen { by, expires_at: upload.touched + self.expiry_secs })
+        Some(UploadOpen { by, expires_at_secs: upload.touched + self.expiry_secs })
     }
 
     /// Returns true if the open upload has expired.
     pub fn expired(&self, now: u64) -> bool {
-        self.open().is_some_and(|open| now >= open.expires_at)
+        self.open().is_some_and(|open| now >= open.expires_at_secs)
     }
 
     /// Returns what holds pruning back, if an append is refused for lack of capacity.

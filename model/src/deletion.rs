@@ -76,7 +76,7 @@ pub struct Lease {
     /// The height up to which its rows were chosen.
     pub height: u32,
     /// The time at which it expires.
-    pub expires_at: u64,
+    pub expires_at_ns: u64,
     /// Its last requested duration, in nanoseconds.
     pub length: u64,
     /// Its rows, in the order in which they were leased.
@@ -104,7 +104,7 @@ impl Lease {
 
     /// Returns the time at which the queue must process it; 0: at once.
     pub fn next_event(&self) -> u64 {
-        if self.stage == Stage::Over || !self.free().is_empty() { 0 } else { self.expires_at }
+        if self.stage == Stage::Over || !self.free().is_empty() { 0 } else { self.expires_at_ns }
     }
 }
 
@@ -207,7 +207,7 @@ impl Model {
         for number in &live {
             self.end(*number, Stage::Ended, None);
             let lease = self.leases.get_mut(number).unwrap();
-            lease.expires_at = lease.expires_at.min(now + lease.length / 4);
+            lease.expires_at_ns = lease.expires_at_ns.min(now + lease.length / 4);
         }
         self.drop_leases();
         self.counters[9] += live.len() as u64;
@@ -219,8 +219,8 @@ impl Model {
         let mut due: Vec<_> = self
             .leases
             .iter()
-            .filter(|(_, lease)| lease.stage != Stage::Over && lease.expires_at <= now)
-            .map(|(number, lease)| (lease.expires_at, *number, lease.stage))
+            .filter(|(_, lease)| lease.stage != Stage::Over && lease.expires_at_ns <= now)
+            .map(|(number, lease)| (lease.expires_at_ns, *number, lease.stage))
             .collect();
         due.sort_by_key(|(at, number, _)| (*at, *number));
         for (_, number, stage) in due {
@@ -383,7 +383,7 @@ impl Model {
         let request = arg.request.as_ref().map(|request| request.to_vec());
         let (unknown, stage, done) = (BTreeSet::new(), Stage::Live, [0; 3]);
         let lease =
-            Lease { holder: who, request, height, expires_at: now + length, length, rows, unknown, stage, done };
+            Lease { holder: who, request, height, expires_at_ns: now + length, length, rows, unknown, stage, done };
         self.leases.insert(number, lease);
         Ok(Some(number))
     }
@@ -409,8 +409,8 @@ impl Model {
             Ok(number) => {
                 let lease = self.leases.get_mut(&number).unwrap();
                 lease.length = if secs == 0 { 300 } else { secs } * NS;
-                lease.expires_at = lease.expires_at.max(now + lease.length);
-                Ok(lease.expires_at)
+                lease.expires_at_ns = lease.expires_at_ns.max(now + lease.length);
+                Ok(lease.expires_at_ns)
             }
         }
     }

@@ -79,7 +79,7 @@ impl Reader {
                 number: chunk.number,
                 hash: chunk.hash.clone(),
                 parent_hash: chunk.parent_hash.clone(),
-                timestamp: chunk.timestamp,
+                timestamp_secs: chunk.timestamp_secs,
                 ..AppendBlock::default()
             };
             (block, 0)

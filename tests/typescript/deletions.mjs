@@ -67,7 +67,7 @@ const output = {
   batch,
   leased: ids(lease.rows),
   same: ids(same.rows),
-  extended: until > lease.expires_at,
+  extended: until > lease.expires_at_ns,
   unknown: lease.rows[0].id,
   answers,
   over: Object.keys(over.Err ?? over)[0],

@@ -30,7 +30,7 @@ impl ChainStore {
         let draft = Draft::new(
             block.number,
             (&block.hash, &block.parent_hash),
-            block.timestamp,
+            block.timestamp_secs,
             segments.map(|bytes| bytes.len() as u64),
             &block.sha256,
         )?;
@@ -185,8 +185,8 @@ impl ChainStore {
             lengths: draft.lengths,
             transactions: index.transactions(),
             keys: index.keys(),
-            timestamp: draft.timestamp,
-            monotonic: now.min(self.state.monotonic.max(draft.timestamp)),
+            timestamp_secs: draft.timestamp_secs,
+            monotonic: now.min(self.state.monotonic.max(draft.timestamp_secs)),
             id_links: 0,
         }
     }

@@ -43,7 +43,7 @@ pub(super) struct Draft {
     pub number: u64,
     pub hash: Hash,
     pub parent: Hash,
-    pub timestamp: u64,
+    pub timestamp_secs: u64,
     pub lengths: [u32; 3],
     pub sha256: [[u8; 32]; 3],
 }
@@ -65,7 +65,7 @@ impl Draft {
     pub fn new(
         number: u64,
         hashes: (&[u8], &[u8]),
-        timestamp: u64,
+        timestamp_secs: u64,
         lengths: [u64; 3],
         sha256: &BySegment<ByteBuf>,
     ) -> Result<Self, AppendError> {
@@ -92,7 +92,7 @@ impl Draft {
         if lengths[Segment::Index.index()] > MAX_INDEX {
             return Err(too_large("index", MAX_INDEX));
         }
-        Ok(Self { number, hash, parent, timestamp, lengths: lengths.map(|len| len as u32), sha256: digests })
+        Ok(Self { number, hash, parent, timestamp_secs, lengths: lengths.map(|len| len as u32), sha256: digests })
     }
 
     pub fn payload_len(&self) -> u64 {

@@ -101,8 +101,8 @@ pub struct BlockMeta {
     /// Secondary keys in the index segment.
     pub keys: u32,
     /// The producer's timestamp, in Unix seconds.
-    pub timestamp: u64,
-    /// `min(now, max(previous, timestamp))` at append: never runs backwards.
+    pub timestamp_secs: u64,
+    /// `min(now, max(previous, timestamp_secs))` at append: never runs backwards.
     pub monotonic: u64,
     /// Number of links of ids in the log: ids of the block that replaced a posting of a kept block.
     pub id_links: u32,
@@ -155,7 +155,7 @@ impl BlockMeta {
             put(24 + 4 * i, &len.to_le_bytes());
         }
         put(36, &self.keys.to_le_bytes());
-        put(40, &self.timestamp.to_le_bytes());
+        put(40, &self.timestamp_secs.to_le_bytes());
         put(48, &self.monotonic.to_le_bytes());
         put(56, &self.id_links.to_le_bytes());
     }
@@ -173,7 +173,7 @@ impl BlockMeta {
             lengths: [u32_at(24), u32_at(28), u32_at(32)],
             transactions: u32_at(4),
             keys: u32_at(36),
-            timestamp: u64_at(40),
+            timestamp_secs: u64_at(40),
             monotonic: u64_at(48),
             id_links: u32_at(56),
         };
@@ -219,8 +219,8 @@ impl BlockRecord {
             number: self.meta.number,
             hash: self.hash.to_bytes(),
             parent_hash: self.parent.to_bytes(),
-            timestamp: self.meta.timestamp,
-            monotonic_timestamp: self.meta.monotonic,
+            timestamp_secs: self.meta.timestamp_secs,
+            monotonic_timestamp_secs: self.meta.monotonic,
             transactions: self.meta.transactions,
             keys: self.meta.keys,
             lengths: self.meta.lengths.map(u64::from).into(),
@@ -408,7 +408,7 @@ mod tests {
             lengths: [1, 2, 3],
             transactions: 4,
             keys: 5,
-            timestamp: 6,
+            timestamp_secs: 6,
             monotonic: 7,
             id_links: 2,
         };

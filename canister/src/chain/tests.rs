@@ -254,8 +254,8 @@ fn id_in_every_block_and_thousands_of_times_in_one_is_pruned_and_rolled_back() {
 fn time_never_runs_backwards() {
     let (mut chain, mut blobs) = fresh(64 << 10);
     let times = [(0, 500), (1, 300), (2, 99_000_000_000), (3, 700)];
-    let monotonic = times.map(|(number, timestamp)| {
-        let block = AppendBlock { timestamp, ..block(number, &[], 1) };
+    let monotonic = times.map(|(number, timestamp_secs)| {
+        let block = AppendBlock { timestamp_secs, ..block(number, &[], 1) };
         append(&mut chain, &mut blobs, &block).unwrap();
         chain.meta(number).unwrap().monotonic
     });
@@ -297,7 +297,7 @@ fn upload_by_another_producer_is_refused_with_its_owner() {
         let arg = upload(&block(0, &[id(1)], 1_000), 400).0;
         chain.begin(&mut blobs, &arg, &admission, 50).unwrap();
         (chain, blobs) = reopen(64 << 10);
-        let open = UploadOpen { by, expires_at: 170 };
+        let open = UploadOpen { by, expires_at_secs: 170 };
         assert_eq!(chain.upload_opened(120), Some(open));
         let other = Admission { by: Principal::anonymous(), ..admission.clone() };
         assert_eq!((chain.upload_of_another(by, 120), chain.upload_of_another(other.by, 120)), (None, Some(open)));

@@ -63,9 +63,9 @@ impl DeletionQueue {
         let extended = self.message(now_ns, |store| match store.shown_token(caller, token)? {
             Ok(number) => {
                 let lease = store.leases.get_mut(number).ok_or(BlobDeletionError::UnknownToken)?;
-                (lease.expires_at, lease.length) = (lease.expires_at.max(until), length);
+                (lease.expires_at_ns, lease.length) = (lease.expires_at_ns.max(until), length);
                 store.root.tally(Counter::Extended, 1);
-                Ok(lease.expires_at)
+                Ok(lease.expires_at_ns)
             }
             Err(_) => Err(BlobDeletionError::Completed),
         });
@@ -81,7 +81,7 @@ impl DeletionQueue {
             while let Some(number) = store.leases.earliest(is_live)
                 && let Some(lease) = store.leases.get_mut(number)
             {
-                lease.expires_at = lease.expires_at.min(now_ns.saturating_add(lease.length / 4));
+                lease.expires_at_ns = lease.expires_at_ns.min(now_ns.saturating_add(lease.length / 4));
                 store.end(number, now_ns, Stage::Ended, None);
                 ended += 1;
             }
@@ -122,7 +122,7 @@ impl Store {
 
     /// Expires leases, the oldest first, and ends back-offs, within a budget. Rows of an expired lease wait again.
     pub fn notice(&mut self, now_ns: u64, budget: &Budget) {
-        let is_due = |lease: &Lease| lease.stage != Stage::Over && now_ns >= lease.expires_at;
+        let is_due = |lease: &Lease| lease.stage != Stage::Over && now_ns >= lease.expires_at_ns;
         while let Some(number) = self.leases.earliest(is_due)
             && let Some(lease) = self.leases.get_mut(number)
         {

@@ -142,11 +142,11 @@ impl DeletionQueue {
             let counted = lease.count([done.removed, done.retries_incremented, done.dead]);
             [done.removed, done.retries_incremented, done.dead] = counted;
             if done.remaining == 0 {
-                let (acquired_at, kept) = (lease.acquired_at, lease.unknown);
+                let (acquired_at_ns, kept) = (lease.acquired_at_ns, lease.unknown);
                 let stage = if kept > 0 { Stage::Completed } else { Stage::Over };
                 store.end(number, now_ns, stage, Some(&done));
                 store.root.tally(Counter::Completed, 1);
-                store.root.tally(Counter::Seconds, now_ns.saturating_sub(acquired_at) / NS);
+                store.root.tally(Counter::Seconds, now_ns.saturating_sub(acquired_at_ns) / NS);
                 store.send_back(&mut |slots| completion.has_budget(slots.pages_changed()));
             }
             Ok(done)

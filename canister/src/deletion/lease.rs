@@ -104,8 +104,8 @@ pub struct Lease {
     pub first: SlotId,
     /// Number of rows of unknown fate; they come after the others in the ring.
     pub unknown: u32,
-    pub acquired_at: u64,
-    pub expires_at: u64,
+    pub acquired_at_ns: u64,
+    pub expires_at_ns: u64,
     /// Length that was last requested, in nanoseconds.
     pub length: u64,
     /// Counts of the completion so far: rows removed, rows to retry, dead-letter rows.
@@ -140,10 +140,10 @@ impl Lease {
             done: [136, 140, 144].map(|at| u32_at(b, at)),
             rows: u32_at(b, 148),
             unknown: u32_at(b, 152),
-            expires_at: u64_at(b, 156),
+            expires_at_ns: u64_at(b, 156),
             height: u32_at(b, 164),
             first: u32_at(b, 168),
-            acquired_at: u64_at(b, 172),
+            acquired_at_ns: u64_at(b, 172),
             length: u64_at(b, 180),
             place,
             changed: false,
@@ -159,9 +159,9 @@ impl Lease {
         b[72..72 + request.len()].copy_from_slice(request);
         b[136..148].copy_from_slice(self.done.map(u32::to_le_bytes).as_flattened());
         b[148..156].copy_from_slice([self.rows, self.unknown].map(u32::to_le_bytes).as_flattened());
-        b[156..164].copy_from_slice(&self.expires_at.to_le_bytes());
+        b[156..164].copy_from_slice(&self.expires_at_ns.to_le_bytes());
         b[164..172].copy_from_slice([self.height, self.first].map(u32::to_le_bytes).as_flattened());
-        b[172..188].copy_from_slice([self.acquired_at, self.length].map(u64::to_le_bytes).as_flattened());
+        b[172..188].copy_from_slice([self.acquired_at_ns, self.length].map(u64::to_le_bytes).as_flattened());
         b
     }
 
@@ -191,12 +191,12 @@ impl Lease {
     /// Returns the lease as the reply to its holder, with these rows.
     pub fn given(&self, rows: Vec<BlobDeletion>) -> BlobDeletionLease {
         let token = ByteBuf::from(self.token.bytes());
-        BlobDeletionLease { token, expires_at: self.expires_at, height: self.height, rows }
+        BlobDeletionLease { token, expires_at_ns: self.expires_at_ns, height: self.height, rows }
     }
 
     /// Returns the time of the lease's next change without a call; 0: at once.
     pub fn next_event(&self) -> u64 {
-        if self.stage == Stage::Over || self.free() > 0 { 0 } else { self.expires_at }
+        if self.stage == Stage::Over || self.free() > 0 { 0 } else { self.expires_at_ns }
     }
 
     /// Appends a row.
@@ -307,7 +307,7 @@ impl Leases {
         let mut taken = [false; MAX_LEASES];
         self.open.iter().filter(|lease| !lease.is_done()).for_each(|lease| taken[lease.place as usize] = true);
         let place = taken.iter().position(|taken| !taken).expect("there are fewer than that") as u32;
-        let [acquired_at, length] = times;
+        let [acquired_at_ns, length] = times;
         self.open.push(Lease {
             token,
             holder,
@@ -317,8 +317,8 @@ impl Leases {
             rows: 0,
             first: 0,
             unknown: 0,
-            acquired_at,
-            expires_at: acquired_at.saturating_add(length),
+            acquired_at_ns,
+            expires_at_ns: acquired_at_ns.saturating_add(length),
             length,
             done: [0; 3],
             place,
@@ -342,7 +342,7 @@ impl Leases {
     /// Returns the number of the lease that expires first among those that satisfy `is_so`.
     pub fn earliest(&self, is_so: impl Fn(&Lease) -> bool) -> Option<u64> {
         let all = self.open.iter().filter(|lease| is_so(lease));
-        all.min_by_key(|lease| (lease.expires_at, lease.token.number)).map(|lease| lease.token.number)
+        all.min_by_key(|lease| (lease.expires_at_ns, lease.token.number)).map(|lease| lease.token.number)
     }
 
     /// Returns one of the last leases that ended.
@@ -363,8 +363,8 @@ impl Leases {
         holders.for_each(|lease| *by_holder.entry(lease.holder).or_default() += 1);
         let idle = by_holder.into_iter().filter(|(_, many)| *many >= most).filter_map(|(holder, _)| {
             let completed = self.ended.iter().filter(|ended| ended.holder == holder && ended.stage == Stage::Completed);
-            let acquired = self.open.iter().filter(|lease| lease.holder == holder).map(|lease| lease.acquired_at);
-            Some((holder, acquired.min()?.max(completed.map(|ended| ended.expires_at).max().unwrap_or(0))))
+            let acquired = self.open.iter().filter(|lease| lease.holder == holder).map(|lease| lease.acquired_at_ns);
+            Some((holder, acquired.min()?.max(completed.map(|ended| ended.expires_at_ns).max().unwrap_or(0))))
         });
         idle.min_by_key(|(_, since)| *since)
     }
@@ -382,7 +382,8 @@ impl Leases {
         let place = (which % MAX_LEASES as u64) as u32;
         let Some(lease) = self.get_mut(number) else { return };
         lease.stage = stage;
-        let mut ended = Lease { stage: Stage::Over, rows: 0, unknown: 0, expires_at: now_ns, place, ..lease.clone() };
+        let mut ended =
+            Lease { stage: Stage::Over, rows: 0, unknown: 0, expires_at_ns: now_ns, place, ..lease.clone() };
         if let Some(answer) = answer {
             ended.stage = Stage::Completed;
             [ended.rows, ended.unknown] = [&answer.skipped, &answer.already].map(|ids| ids.len() as u32);

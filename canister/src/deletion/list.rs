@@ -178,8 +178,8 @@ impl DeletionQueue {
         let leases = store.into_iter().flat_map(|store| &store.leases.open).map(|lease| BlobLeaseStatus {
             number: lease.token.number,
             holder: lease.holder,
-            acquired_at: lease.acquired_at,
-            expires_at: lease.expires_at,
+            acquired_at_ns: lease.acquired_at_ns,
+            expires_at_ns: lease.expires_at_ns,
             height: lease.height,
             rows: lease.rows,
             over: lease.stage == Stage::Over,
@@ -188,7 +188,7 @@ impl DeletionQueue {
         let (rows, max_rows) = self.rows();
         BlobDeletionStatus {
             // The endpoint fills this in, because the switch is the whole canister's.
-            deletions_stopped_since: None,
+            deletions_stopped_since_ns: None,
             rows,
             max_rows,
             oldest_due: stores.iter().filter_map(|store| store.oldest_due).min(),
@@ -219,10 +219,10 @@ impl Store {
 
     fn listed(&self, row: &Row) -> Option<ListedBlobDeletion> {
         let until = match row.state {
-            BlobDeletionState::Leased => self.leases.get(row.lease).map(|lease| lease.expires_at),
+            BlobDeletionState::Leased => self.leases.get(row.lease).map(|lease| lease.expires_at_ns),
             BlobDeletionState::BackingOff => Some(row.order),
             _ => None,
         };
-        Some(ListedBlobDeletion { row: row.shown(&self.slots)?, state: row.state, until })
+        Some(ListedBlobDeletion { row: row.shown(&self.slots)?, state: row.state, until_ns: until })
     }
 }

@@ -228,7 +228,7 @@ impl Row {
             store_type: self.store_type,
             delete_at_height: self.height,
             retry_count: self.retries,
-            last_retry_at: Some(self.last_retry).filter(|at| *at > 0),
+            last_retry_at_ns: Some(self.last_retry).filter(|at| *at > 0),
             txid: self.txid.map(Txid::from),
         })
     }

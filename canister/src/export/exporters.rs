@@ -220,9 +220,9 @@ impl Exporters {
                 principal: entry.principal,
                 exported_before_block: bound,
                 lag_blocks: state.next.saturating_sub(bound),
-                lag_seconds: if waits { now.saturating_sub(since) } else { 0 },
-                acknowledged_at: entry.acknowledged_at,
-                registered_at: entry.registered_at,
+                lag_secs: if waits { now.saturating_sub(since) } else { 0 },
+                acknowledged_at_ns: entry.acknowledged_at,
+                registered_at_ns: entry.registered_at,
             }
         });
         ExportStatus {

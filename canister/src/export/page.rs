@@ -224,7 +224,7 @@ impl Builder<'_> {
                 number: point.number,
                 hash: record.hash.to_bytes(),
                 parent_hash: record.parent.to_bytes(),
-                timestamp: record.meta.timestamp,
+                timestamp_secs: record.meta.timestamp_secs,
                 segment: segment.index() as u8,
                 offset,
                 total,

@@ -277,7 +277,7 @@ fn the_slowest_exporter_is_the_guard() {
     let lags: Vec<_> =
         status.exporters.iter().map(|e| (e.name.as_str(), e.exported_before_block, e.lag_blocks)).collect();
     assert_eq!(lags, [("a", 7, 3), ("b", 9, 1)], "all is persisted");
-    let lags: Vec<u64> = status.exporters.iter().map(|e| e.lag_seconds).collect();
+    let lags: Vec<u64> = status.exporters.iter().map(|e| e.lag_secs).collect();
     assert_eq!(lags, [50, 50], "since they acknowledged, whatever the blocks' times are");
 
     exporters.rolled_back(8);

@@ -106,7 +106,7 @@ impl Log {
         };
         let len = usize::from(u16_at(&bytes, 18));
         let message = std::str::from_utf8(bytes.get(TEXT..TEXT + len)?).ok()?.to_string();
-        (word(0) == number).then(|| LogEntry { number, time: word(8), priority, message })
+        (word(0) == number).then(|| LogEntry { number, time_ns: word(8), priority, message })
     }
 }
 

@@ -134,7 +134,7 @@ impl World {
     pub fn pass(&mut self, secs: u64) {
         let end = native::with(|world| world.time_ns) + secs * NS;
         for _ in 0..20_000 {
-            let at = state::read(|state| state.pruner.next_tick);
+            let at = state::read(|state| state.pruner.next_tick_ns);
             if at > end {
                 native::with(|world| world.time_ns = end);
                 return;

@@ -142,7 +142,7 @@ pub fn arm_at(state: &mut State, at: u64) {
         state.clock.note_due(at.saturating_add(NET_SECS * NS));
     }
     let next = state.blocks_armed(now).map_or(net, |armed| armed.min(net));
-    state.pruner.next_tick = next;
+    state.pruner.next_tick_ns = next;
 }
 
 /// Records a producer's call to the chain: wakes overdue timers, and arms the block timer for the work that the call makes due.
@@ -178,7 +178,7 @@ pub fn arm_records(state: &mut State) {
     if replace(&mut state.clock.records_every, interval) == interval {
         return;
     }
-    state.utxo_pruner.next_tick = interval.map_or(0, |secs| platform::time_ns() + secs * NS);
+    state.utxo_pruner.next_tick_ns = interval.map_or(0, |secs| platform::time_ns() + secs * NS);
     match interval {
         Some(secs) => Timer::Records.every(secs, || mutate(tick_records)),
         None => Timer::Records.cancel(),

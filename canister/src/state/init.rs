@@ -69,7 +69,7 @@ fn open(cells: Rc<Region>, stored: config::Stored) -> Result<(), String> {
     blobs.set_log_class(config.class());
     let mut pruner = Pruner::open(Rc::clone(&cells))?;
     let history = History::open(Rc::clone(&cells))?;
-    pruner.behind_since = history.since.of(ProblemCode::PruneBehind).map(|since_ns| since_ns / 1_000_000_000);
+    pruner.behind_since_secs = history.since.of(ProblemCode::PruneBehind).map(|since_ns| since_ns / 1_000_000_000);
     logs::open(Rc::clone(&cells))?;
     let mut state = State {
         roles,

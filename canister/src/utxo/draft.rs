@@ -93,7 +93,7 @@ impl<'a> Draft<'a> {
         let parsed = parse(&raw)?;
         if parsed.txid != *named {
             let why = "the uploaded bytes are another transaction's; abort the upload".into();
-            return Err(UtxoRefusal::BadTransaction { at: 0, why });
+            return Err(UtxoRefusal::BadTransaction { offset: 0, why });
         }
         Ok(Self { parsed, size: raw.len() as u64, body: Body::Uploaded(raw, parts) })
     }
@@ -215,7 +215,7 @@ impl<'a> Draft<'a> {
                 false => 0,
             },
             extras: 0,
-            created_at: call.now_ns,
+            created_at_ns: call.now_ns,
             fee: fee.unwrap_or(0),
             size: self.size,
             version: parsed.version,

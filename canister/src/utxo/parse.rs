@@ -51,7 +51,7 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn bad(&self, why: impl Into<String>) -> UtxoRefusal {
-        UtxoRefusal::BadTransaction { at: self.at as u64, why: why.into() }
+        UtxoRefusal::BadTransaction { offset: self.at as u64, why: why.into() }
     }
 
     fn failed(&self, what: &str, error: &Error) -> UtxoRefusal {

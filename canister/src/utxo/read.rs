@@ -72,7 +72,7 @@ impl UtxoStore {
             conflicting: head.is(flag::CONFLICTING),
             conflicting_children: self.children(&head)?,
             unmined_since: head.unmined_since(),
-            created_at: head.created_at,
+            created_at_ns: head.created_at_ns,
             preserve_until: preserve,
             postponed_until: head.key(Order::DeleteAt).filter(|_| head.is(flag::POSTPONED)),
             delete_at_height: head.delete_at(),
@@ -197,7 +197,7 @@ impl UtxoStore {
         })
     }
 
-    /// Returns unmined transactions by `created_at`, then id. Reads all transactions of each second that a page touches, so that a cursor
+    /// Returns unmined transactions by `created_at_ns`, then id. Reads all transactions of each second that a page touches, so that a cursor
     /// stays valid when its transaction is deleted.
     ///
     /// # Errors
@@ -206,7 +206,7 @@ impl UtxoStore {
         let limit = if limit == 0 { MAX_UNMINED } else { limit.min(MAX_UNMINED) } as usize;
         let after = match cursor {
             None => None,
-            Some(cursor) => Some((cursor.created_at, hash_of("cursor.txid", &cursor.txid)?)),
+            Some(cursor) => Some((cursor.created_at_ns, hash_of("cursor.txid", &cursor.txid)?)),
         };
         let mut next = self.root.next_key(&self.slots, Order::CreatedAt, after.map_or(0, |(at, _)| (at / NS) as u32));
         let mut transactions: Vec<UnminedTransaction> = Vec::new();
@@ -222,7 +222,7 @@ impl UtxoStore {
             next = second.checked_add(1).and_then(|from| self.root.next_key(&self.slots, Order::CreatedAt, from));
         }
         let last = transactions.last().filter(|_| more);
-        let cursor = last.map(|last| UnminedCursor { created_at: last.created_at, txid: last.txid.clone() });
+        let cursor = last.map(|last| UnminedCursor { created_at_ns: last.created_at_ns, txid: last.txid.clone() });
         Ok(UnminedPage { transactions, cursor })
     }
 
@@ -233,7 +233,7 @@ impl UtxoStore {
         let steps = self.root.count(Order::CreatedAt) as usize;
         for slot in self.root.under(&self.slots, Order::CreatedAt, second).take(steps) {
             let Some(head) = self.read_head(slot) else { continue };
-            let place = (head.created_at, head.txid);
+            let place = (head.created_at_ns, head.txid);
             if after.is_none_or(|after| place > after) {
                 first.push((place.0, place.1, slot));
                 if first.len() > most {
@@ -260,7 +260,7 @@ impl UtxoStore {
 fn unmined_transaction(head: Head) -> UnminedTransaction {
     UnminedTransaction {
         txid: head.txid.into(),
-        created_at: head.created_at,
+        created_at_ns: head.created_at_ns,
         unmined_since: head.unmined_since().unwrap_or(0),
         fee: head.is(flag::FEE).then_some(head.fee),
         size_in_bytes: head.size,

@@ -188,7 +188,7 @@ impl Uploads {
             by: open.by,
             txid: open.txid.clone(),
             progress: open.progress(),
-            expires_at: open.touched.saturating_add(expiry),
+            expires_at_secs: open.touched.saturating_add(expiry),
         };
         self.open.values().map(shown).collect()
     }

@@ -44,7 +44,7 @@ pub struct Incomplete {
     /// The hash of the previous block.
     pub parent_hash: Vec<u8>,
     /// Unix seconds, as the chain declares them.
-    pub timestamp: u64,
+    pub timestamp_secs: u64,
     /// The segment that comes next; 3 if the block is whole.
     pub segment: u8,
     /// Bytes of that segment that have arrived.
@@ -61,7 +61,7 @@ impl Incomplete {
             number: chunk.number,
             hash: chunk.hash.to_vec(),
             parent_hash: chunk.parent_hash.to_vec(),
-            timestamp: chunk.timestamp,
+            timestamp_secs: chunk.timestamp_secs,
             segment: 0,
             received: 0,
             segments: Default::default(),
@@ -81,8 +81,8 @@ impl Incomplete {
 
     fn take(&mut self, chunk: &ExportChunk) -> Result<()> {
         let (number, segment) = (chunk.number, chunk.segment);
-        let same = (&*self.hash, &*self.parent_hash, self.timestamp)
-            == (chunk.hash.as_slice(), chunk.parent_hash.as_slice(), chunk.timestamp);
+        let same = (&*self.hash, &*self.parent_hash, self.timestamp_secs)
+            == (chunk.hash.as_slice(), chunk.parent_hash.as_slice(), chunk.timestamp_secs);
         ensure!(same, "block {number}: its chunks belong to two blocks");
         ensure!(
             (segment, chunk.offset) == (self.segment, self.received),
@@ -243,7 +243,7 @@ mod tests {
             number: number.into(),
             hash: [number; 4].into(),
             parent_hash: [number - 1; 4].into(),
-            timestamp: 5,
+            timestamp_secs: 5,
             segment,
             offset,
             total,

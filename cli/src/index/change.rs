@@ -169,7 +169,7 @@ impl<'a, 'b> Change<'a, 'b> {
         let index = Index::parse(segments[2].unwrap_or_default())
             .map_err(|bad| Damaged { why: format!("its index is malformed at byte {}: {}", bad.at, bad.why) })?;
         let transactions = i64::from(index.transactions());
-        let sql = "INSERT INTO blocks (number, hash, parent_hash, timestamp, transactions, body_length, \
+        let sql = "INSERT INTO blocks (number, hash, parent_hash, timestamp_secs, transactions, body_length, \
                    receipts_length, index_length, body_sha256, receipts_sha256, index_sha256, body, receipts, \
                    index_segment, confirmed) \
                    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
@@ -178,7 +178,7 @@ impl<'a, 'b> Change<'a, 'b> {
             block.hash.as_slice().into(),
             block.parent_hash.as_slice().into(),
             // Stored as signed 64 bits, because a chain may use any 64-bit time.
-            (block.timestamp as i64).into(),
+            (block.timestamp_secs as i64).into(),
             transactions.into(),
         ];
         for segment in 0..SEGMENTS as u8 {
@@ -210,7 +210,7 @@ impl<'a, 'b> Change<'a, 'b> {
     /// When the database fails.
     pub fn confirm(&mut self, header: &BlockHeader) -> Result<Compared> {
         let number = header.number;
-        let sql = "SELECT hash, parent_hash, timestamp, transactions, body_length, receipts_length, index_length, \
+        let sql = "SELECT hash, parent_hash, timestamp_secs, transactions, body_length, receipts_length, index_length, \
                    body_sha256, receipts_sha256, index_sha256, body, receipts, index_segment FROM blocks \
                    WHERE number = $1 AND confirmed = 0";
         let Some(row) = self.tx.one(sql, &[int(number)?.into()])? else { return Ok(Compared::Absent) };
@@ -221,7 +221,7 @@ impl<'a, 'b> Change<'a, 'b> {
         if row.get::<Vec<u8>>(1)? != header.parent_hash.as_slice() {
             return differs("parent");
         }
-        if row.get::<i64>(2)? as u64 != header.timestamp {
+        if row.get::<i64>(2)? as u64 != header.timestamp_secs {
             return differs("time");
         }
         for (segment, (length, sha256)) in header.lengths.each().into_iter().zip(header.sha256.each()).enumerate() {

@@ -174,7 +174,7 @@ impl Chain {
                 number,
                 hash: block.hash.clone().into(),
                 parent_hash: block.parent.clone().into(),
-                timestamp: time(number),
+                timestamp_secs: time(number),
                 segment,
                 offset,
                 total: bytes.len() as u64,
@@ -241,8 +241,8 @@ impl Chain {
             number,
             hash: block.hash.clone().into(),
             parent_hash: block.parent.clone().into(),
-            timestamp: time(number),
-            monotonic_timestamp: 0,
+            timestamp_secs: time(number),
+            monotonic_timestamp_secs: 0,
             transactions: Index::parse(&block.segments[2]).map_or(0, |index| index.transactions()),
             keys: 0,
             lengths: block.segments.each_ref().map(|segment| segment.len() as u64).into(),
@@ -366,9 +366,9 @@ impl Fake {
                     principal: Some(principal),
                     exported_before_block: chain.bound,
                     lag_blocks: 0,
-                    lag_seconds: 0,
-                    acknowledged_at: None,
-                    registered_at: 0,
+                    lag_secs: 0,
+                    acknowledged_at_ns: None,
+                    registered_at_ns: 0,
                 });
                 let head = chain.head();
                 let status = ExportStatus {

@@ -15,7 +15,7 @@ pub const INLINE: u64 = 8 << 20;
 const BLOCK: &str = "\
     hash {bytes} NOT NULL,
     parent_hash {bytes} NOT NULL,
-    timestamp BIGINT NOT NULL,
+    timestamp_secs BIGINT NOT NULL,
     transactions BIGINT NOT NULL,
     body_length BIGINT NOT NULL,
     receipts_length BIGINT NOT NULL,
@@ -101,7 +101,7 @@ pub fn tables() -> String {
 
 /// Description of the tables in the command's help.
 pub const HELP: &str = "\
-Tables: blocks (number, hash, parent_hash, timestamp, transactions, *_length, *_sha256, body, receipts, index_segment, \
+Tables: blocks (number, hash, parent_hash, timestamp_secs, transactions, *_length, *_sha256, body, receipts, index_segment, \
 confirmed), transactions (number, position, id), gaps (first, last, why), state. A segment longer than 8 MiB is not in its block's \
 row but in parts (number, segment, starts_at, bytes), in the order of starts_at. A block is in blocks once it is whole and \
 verified; confirmed is 1 if the subnet vouches for its header and digests, and 0 if only one replica does. Blocks that a reorg, a \

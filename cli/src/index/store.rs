@@ -218,7 +218,7 @@ impl Store {
     /// # Errors
     /// When the database fails.
     pub fn count_same(&mut self, entries: &[Entry]) -> Result<u64> {
-        let sql = "SELECT hash, parent_hash, timestamp, body_length, receipts_length, index_length, body_sha256, \
+        let sql = "SELECT hash, parent_hash, timestamp_secs, body_length, receipts_length, index_length, body_sha256, \
                    receipts_sha256, index_sha256, (SELECT count(*) FROM transactions WHERE number = $1) \
                    FROM blocks WHERE number = $1";
         self.database.transaction(|tx| {
@@ -227,7 +227,7 @@ impl Store {
                 let Some(row) = tx.one(sql, &[int(entry.number)?.into()])? else { continue };
                 let mut is_same =
                     *row.get::<Vec<u8>>(0)? == **entry.hash && *row.get::<Vec<u8>>(1)? == **entry.parent_hash;
-                is_same &= row.get::<i64>(2)? as u64 == entry.timestamp;
+                is_same &= row.get::<i64>(2)? as u64 == entry.timestamp_secs;
                 for (column, (length, sha256)) in (3..).zip(entry.lengths.each().into_iter().zip(entry.sha256.each())) {
                     is_same &= number(&row, column)? == *length;
                     is_same &= *row.get::<Vec<u8>>(column + SEGMENTS)? == ***sha256;

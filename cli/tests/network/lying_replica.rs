@@ -218,7 +218,7 @@ impl Knows {
                     chunk.sha256 = ByteBuf::from(feed::sha256(&chunk.bytes));
                 }
             }),
-            Lie::Times => chunks(answer, |chunk| chunk.timestamp += 1),
+            Lie::Times => chunks(answer, |chunk| chunk.timestamp_secs += 1),
             Lie::Hashes => cursor(chunks(answer, |chunk| chunk.hash[0] ^= 1), |cursor| cursor.hash[0] ^= 1),
         };
         candid::encode_one(lied).unwrap()
@@ -273,7 +273,7 @@ impl<'a> World<'a> {
         let ids = (0..self.salt % 4).map(|at| feed::sha256(&[&hash[..], &at.to_le_bytes()].concat()));
         let index = feed::index_segment(ids.collect::<Vec<_>>().into_iter());
         let body = (0..body).map(|at| (u64::from(at) * 31 + self.salt) as u8).collect();
-        let header = Header { number, hash, parent, timestamp: 1_700_000_000 + self.salt };
+        let header = Header { number, hash, parent, timestamp_secs: 1_700_000_000 + self.salt };
         let block: AppendBlock = feed::block(&header, [body, Vec::new(), index]);
         feed::send(self.feeder, &block).unwrap();
         let mut ledger = Ledger::default();
@@ -467,7 +467,7 @@ fn feed_on(feeder: &Client<Embedded>, blocks: std::ops::Range<u16>) {
     for at in blocks {
         let hash = |at: u16| feed::sha256(&at.to_le_bytes());
         let (number, parent) = (FIRST + u64::from(at), hash(at.wrapping_sub(1)));
-        let header = Header { number, hash: hash(at), parent, timestamp: 1_700_000_000 + u64::from(at) };
+        let header = Header { number, hash: hash(at), parent, timestamp_secs: 1_700_000_000 + u64::from(at) };
         feed::send(feeder, &feed::block(&header, [vec![at as u8; 3_000], Vec::new(), Vec::new()])).unwrap();
     }
 }

@@ -57,7 +57,7 @@ fn blocks_are_ingested_and_indexed_over_the_network() {
     assert!(String::from_utf8_lossy(&read.stderr).contains("--ack-headers"), "{read:?}");
     let read = json(&read);
     assert_eq!((&read["blocks"], &read["acks"]), (&1.into(), &0.into()));
-    assert_eq!(client.get_export_status().wait().unwrap().exporters[0].acknowledged_at, None);
+    assert_eq!(client.get_export_status().wait().unwrap().exporters[0].acknowledged_at_ns, None);
     let indexed = json(&net.run(&index));
     assert_eq!(
         (&indexed["blocks"], &indexed["acknowledged_before"], &indexed["lag"]),

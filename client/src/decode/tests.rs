@@ -112,7 +112,7 @@ fn largest_honest_replies_fit_the_quota() {
         store_type: StoreType::Tx,
         delete_at_height: 1,
         retry_count: 0,
-        last_retry_at: None,
+        last_retry_at_ns: None,
         txid: None,
     };
     let rows = vec![row; 1_000];
@@ -147,7 +147,7 @@ fn chunk() -> ExportChunk {
         number: 1,
         hash: [1; 32].into(),
         parent_hash: [1; 32].into(),
-        timestamp: 1,
+        timestamp_secs: 1,
         segment: 0,
         offset: 0,
         total: 0,

@@ -38,13 +38,13 @@ fn caller() -> Principal {
 
 #[test]
 fn classes_of_append_and_rollback_errors() {
-    let (by, expires_at) = (caller(), 0);
+    let (by, expires_at_secs) = (caller(), 0);
     let full = || AppendError::CapacityExhausted { held_by: HeldBy::Exporter("archive".into()) };
     assert_classes(&[
         (
             Again,
             &[
-                AppendError::UploadOpen(UploadOpen { by, expires_at }),
+                AppendError::UploadOpen(UploadOpen { by, expires_at_secs }),
                 AppendError::RollbackUnderway { to: 0 },
                 AppendError::ResetUnderway { left: 0 },
             ],
@@ -71,7 +71,7 @@ fn classes_of_append_and_rollback_errors() {
             &[
                 AppendError::Pruned { first_available: 0 },
                 AppendError::TooLarge { what: text(), limit: 0 },
-                AppendError::BadEncoding { segment: 0, at: 0, why: text() },
+                AppendError::BadEncoding { segment: 0, offset: 0, why: text() },
             ],
         ),
     ]);
@@ -80,7 +80,7 @@ fn classes_of_append_and_rollback_errors() {
             Again,
             &[
                 UploadError::NoUpload,
-                UploadError::UploadOpen(UploadOpen { by, expires_at }),
+                UploadError::UploadOpen(UploadOpen { by, expires_at_secs }),
                 UploadError::OtherUpload { number: 7, hash: BlockHash::default() },
                 UploadError::Incomplete { missing: 1, first: 0 },
                 UploadError::Aborting,
@@ -99,7 +99,10 @@ fn classes_of_append_and_rollback_errors() {
         ),
     ]);
     assert_classes(&[
-        (Again, &[RollbackError::UploadOpen(UploadOpen { by, expires_at }), RollbackError::RollbackUnderway { to: 0 }]),
+        (
+            Again,
+            &[RollbackError::UploadOpen(UploadOpen { by, expires_at_secs }), RollbackError::RollbackUnderway { to: 0 }],
+        ),
         (
             Never,
             &[
@@ -111,7 +114,7 @@ fn classes_of_append_and_rollback_errors() {
         ),
     ]);
     assert_classes(&[
-        (Again, &[ResetError::UploadOpen(UploadOpen { by, expires_at }), ResetError::RollbackUnderway { to: 0 }]),
+        (Again, &[ResetError::UploadOpen(UploadOpen { by, expires_at_secs }), ResetError::RollbackUnderway { to: 0 }]),
         (
             Never,
             &[
@@ -203,7 +206,7 @@ fn classes_of_operation_errors() {
         &[
             UtxoPrunerError::BadHeight(BadHeight::Zero),
             UtxoPrunerError::BadHeight(BadHeight::TooHigh { most: 0 }),
-            UtxoPrunerError::HeightJump { highest: 0, most: 0, accepted_at: None },
+            UtxoPrunerError::HeightJump { highest: 0, most: 0, accepted_at_ns: None },
             UtxoPrunerError::NotOpen,
             UtxoPrunerError::BlockAssemblyNotRunning,
             UtxoPrunerError::Stopped,
@@ -270,7 +273,7 @@ fn classes_of_record_errors() {
                 UtxoCreateError::BadHeight(BadHeight::Zero),
                 UtxoCreateError::BadHeight(BadHeight::TooHigh { most: 0 }),
                 UtxoCreateError::BadArgument(BadArgument { field, why }),
-                UtxoCreateError::BadTransaction { at: 0, why: text() },
+                UtxoCreateError::BadTransaction { offset: 0, why: text() },
                 UtxoCreateError::NoOutputs,
                 UtxoCreateError::NotExtended { input: 0 },
                 UtxoCreateError::TooLarge { what: text(), limit: 0 },

@@ -29,7 +29,7 @@ pub fn seal((number, parent_hash): (u64, BlockHash), transactions: &[ByteBuf]) -
     let block = AppendBlock {
         number: number + 1,
         parent_hash,
-        timestamp: ic_cdk::api::time() / 1_000_000_000,
+        timestamp_secs: ic_cdk::api::time() / 1_000_000_000,
         body: ByteBuf::from(body),
         index: ByteBuf::from(index),
         ..AppendBlock::default()

@@ -17,12 +17,13 @@ const HEAD: &str = "\
 Written by `cargo run -p coppice_did` from the crate `interface`. The service comes first, and the types follow in the order of their \
 use. `docs/glossary.md` explains the names.
 
-Conventions: a bound \"before\" a number excludes the number. A value that is absent is `null`, not 0. In settings 0 switches a rule off, \
-and as a `limit` 0 means the default that the comment names. Times are Unix nanoseconds or Unix seconds, as the comment states. Hashes of \
-UTXO records have 32 bytes in internal order; a hash of another length is refused with a typed error. An update may be repeated when \
-its answer was lost; the comment of each method describes the effect of a repeated call, and ends with the roles that may call it. \
-Controllers have the roles `Operator` and `Admin`. A query that \
-anyone may call needs a role when it is called as an update, unless the setting `open_queries` is on.";
+Conventions: a bound \"before\" a number excludes the number. A value that is absent is `null`, not 0. In settings 0 switches a rule \
+off, and as a `limit` 0 means the default that the comment names. The name of a time or of a duration ends with its unit, `_secs` or \
+`_ns`; times count from the Unix epoch. `unmined_since`, `preserve_until` and `postponed_until` are heights. Hashes of UTXO records have \
+32 bytes in internal order; a hash of another length is refused with a typed error. An update may be repeated when its answer was lost; \
+the comment of each method describes the effect of a repeated call, and ends with the roles that may call it. Controllers have the roles \
+`Operator` and `Admin`. A query that anyone may call needs a role when it is called as an update, unless the setting `open_queries` is \
+on.";
 
 /// Returns the files of `candid/`, each with its text, for a checkout.
 ///

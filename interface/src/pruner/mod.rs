@@ -60,7 +60,7 @@ pub enum UtxoPrunerError {
         most: u32,
         /// The moment from which on the refused height is accepted, in Unix nanoseconds; `null`: `max_height_jump` is
         /// too small for it.
-        accepted_at: Option<u64>,
+        accepted_at_ns: Option<u64>,
     },
     /// No job with this number waits or runs.
     #[error("no such job waits or runs")]
@@ -151,7 +151,7 @@ pub enum UtxoJobEnd {
     Cancelled,
     /// `utxo_set_heights` ended the job, because it changed the heights.
     HeightsSet,
-    /// The job took longer than `job_timeout`. The job's height is pending again, and the next job continues where this
+    /// The job took longer than `job_timeout_secs`. The job's height is pending again, and the next job continues where this
     /// one stopped.
     TimedOut,
     /// A parent of an old unmined transaction could not be preserved: nothing was deleted, or nothing more if phase 1
@@ -267,11 +267,11 @@ pub struct UtxoPruneJob {
     /// in the meantime.
     pub safe_height: Option<u32>,
     /// The moment at which the job was created, in Unix nanoseconds.
-    pub created_at: u64,
+    pub created_at_ns: u64,
     /// The moment at which the job began, in Unix nanoseconds; `null` until then.
-    pub started_at: Option<u64>,
+    pub started_at_ns: Option<u64>,
     /// The moment at which the job ended, in Unix nanoseconds; `null` until then.
-    pub ended_at: Option<u64>,
+    pub ended_at_ns: Option<u64>,
     /// The current phase of the job, or its last one.
     pub phase: UtxoPrunerPhase,
     /// The progress of the job's last tick.
@@ -350,7 +350,7 @@ pub struct UtxoPrunerStatus {
     pub settings: UtxoPrunerSettings,
     /// The moment at which deletions were stopped (`set_deletions_stopped`), in Unix nanoseconds; `null` if they are
     /// not stopped.
-    pub deletions_stopped_since: Option<u64>,
+    pub deletions_stopped_since_ns: Option<u64>,
     /// The state of the block assembly, as last reported.
     pub block_assembly: UtxoBlockAssemblyState,
     /// The highest height ever notified.
@@ -387,7 +387,7 @@ pub struct UtxoPrunerStatus {
     /// The number of ticks since the canister was started, including idle ticks.
     pub ticks: u64,
     /// The moment at which the next tick is due, in Unix nanoseconds.
-    pub next_tick: u64,
+    pub next_tick_ns: u64,
     /// Metrics: counts, heights and durations, each with a name and labels.
     pub metrics: Vec<Metric>,
 }

@@ -39,13 +39,13 @@ settings! {
     disable_dah_cleaner: bool = false;
     /// Seconds after which a job ends, and the next job continues where it stopped (`pruner_jobTimeout`), 1 to
     /// 31,536,000.
-    job_timeout: u64 = 600, 1..=31_536_000;
+    job_timeout_secs: u64 = 600, 1..=31_536_000;
     /// Records of a chunk (`pruner_utxoChunkSize`), 1 to 100,000.
     utxo_chunk_size: u32 = 1_000, 1..=100_000;
     /// Chunks of a tick (`pruner_utxoChunkGroupLimit`), 1 to 10,000.
     utxo_chunk_group_limit: u32 = 10, 1..=10_000;
     /// Seconds between two progress lines in the log; 0: none (`pruner_utxoProgressLogInterval`).
-    utxo_progress_log_interval: u64 = 30, 0..=31_536_000;
+    utxo_progress_log_interval_secs: u64 = 30, 0..=31_536_000;
     /// Keep a record until all its spenders are mined and stable (`pruner_utxoDefensiveEnabled`).
     utxo_defensive_enabled: bool = false;
     /// Spenders that are looked up at a time (`pruner_utxoDefensiveBatchReadSize`), 1 to 100,000.
@@ -58,7 +58,7 @@ settings! {
     /// The height up to which records are deleted once blocks are persisted.
     safe_height_rule: UtxoSafeHeightRule = UtxoSafeHeightRule::Persisted;
     /// Seconds between two ticks, 1 to 86,400.
-    tick_interval: u64 = 10, 1..=86_400;
+    tick_interval_secs: u64 = 10, 1..=86_400;
     /// Instructions after which a tick begins no more work, 1 to 2,000,000,000.
     max_instructions_per_tick: u64 = 1_000_000_000, 1..=MAX_PRUNE_INSTRUCTIONS;
     /// Ended jobs that are kept, 1 to 1,000.

@@ -32,7 +32,7 @@ pub enum UtxoCreateError {
     /// The bytes are not a valid transaction.
     BadTransaction {
         /// The first invalid byte, counted from the transaction's start.
-        at: u64,
+        offset: u64,
         /// The reason as a sentence.
         why: String,
     },
@@ -281,10 +281,10 @@ pub enum UtxoRefusal {
     #[error(transparent)]
     BadArgument(#[from] BadArgument),
     /// The bytes are not a valid transaction.
-    #[error("the bytes are no transaction (byte {at}): {why}")]
+    #[error("the bytes are no transaction (byte {offset}): {why}")]
     BadTransaction {
         /// The first invalid byte, counted from the transaction's start.
-        at: u64,
+        offset: u64,
         /// The reason as a sentence.
         why: String,
     },
@@ -411,7 +411,7 @@ part! {
         Pruned,
         BadHeight(height),
         BadArgument(argument),
-        BadTransaction { at, why },
+        BadTransaction { offset, why },
         NoOutputs,
         NotExtended { input },
         TooLarge { what, limit },

@@ -62,7 +62,7 @@ pub struct UtxoRecord {
     /// The height since which the longest chain has not had the transaction; `null` if it has the transaction.
     pub unmined_since: Option<u32>,
     /// The moment at which the record was created, in Unix nanoseconds.
-    pub created_at: u64,
+    pub created_at_ns: u64,
     /// The height until which the record is not deleted; `null` if it is not preserved.
     pub preserve_until: Option<u32>,
     /// The height at which defensive mode, which has kept the record, checks it again; `null` if it has not kept the
@@ -223,12 +223,12 @@ pub struct UtxoSpendState {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
 pub struct UnminedCursor {
     /// The moment at which the record of the last listed transaction was created, in Unix nanoseconds.
-    pub created_at: u64,
+    pub created_at_ns: u64,
     /// The last listed transaction.
     pub txid: Txid,
 }
 
-/// Unmined transactions by `created_at`, then by id. A transaction that stays unmined is listed exactly once; one that
+/// Unmined transactions by `created_at_ns`, then by id. A transaction that stays unmined is listed exactly once; one that
 /// becomes unmined during the listing is listed if its place is after the cursor.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
@@ -246,7 +246,7 @@ pub struct UnminedTransaction {
     /// The transaction.
     pub txid: Txid,
     /// The moment at which the transaction's record was created, in Unix nanoseconds.
-    pub created_at: u64,
+    pub created_at_ns: u64,
     /// The height since which the transaction is unmined.
     pub unmined_since: u32,
     /// The transaction's fee in satoshis; `null` if unknown.

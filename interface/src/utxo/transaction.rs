@@ -222,7 +222,7 @@ pub struct OpenTransaction {
     /// The number of chunks, and of missing chunks.
     pub progress: UploadProgress,
     /// The moment at which the upload expires unless it is continued, in Unix seconds.
-    pub expires_at: u64,
+    pub expires_at_secs: u64,
 }
 
 /// The place of the bytes of a record's transaction.

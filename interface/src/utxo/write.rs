@@ -243,7 +243,7 @@ pub struct ConflictError {
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoPreserveBatch {
     /// The height until which the records are kept.
-    pub until: u32,
+    pub until_height: u32,
     /// The transactions. For a transaction without a record the answer is `false`.
     pub txids: Vec<Txid>,
 }

@@ -35,7 +35,7 @@ fn block(number: u64, body: usize, transactions: u32) -> AppendBlock {
         number,
         hash: hash(number),
         parent_hash,
-        timestamp: 0,
+        timestamp_secs: 0,
         body,
         receipts,
         index,

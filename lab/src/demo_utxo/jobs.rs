@@ -62,7 +62,7 @@ impl<S: Site> Story<'_, S> {
 
     /// Waits for the pruner's timer.
     pub fn await_tick(&self) -> Result<()> {
-        self.client.transport().await_timer(Duration::from_secs(self.settings.tick_interval))
+        self.client.transport().await_timer(Duration::from_secs(self.settings.tick_interval_secs))
     }
 
     /// Waits until the pruner's status is as expected.
@@ -121,14 +121,14 @@ impl<S: Site> Story<'_, S> {
         loop {
             let page = self.client.utxo_list_prune_jobs(cursor, JOBS_OF_A_PAGE).wait()?;
             let known = page.jobs.iter().any(|job| self.jobs.seen.contains(&job.id));
-            let new = |job: &UtxoPruneJob| job.ended_at.is_some() && !self.jobs.seen.contains(&job.id);
+            let new = |job: &UtxoPruneJob| job.ended_at_ns.is_some() && !self.jobs.seen.contains(&job.id);
             ended.extend(page.jobs.into_iter().filter(new));
             cursor = page.cursor;
             if known || cursor.is_none() {
                 break;
             }
         }
-        ended.sort_by_key(|job| (job.ended_at, job.id));
+        ended.sort_by_key(|job| (job.ended_at_ns, job.id));
         ended.iter().try_for_each(|job| self.note(job))
     }
 
@@ -144,7 +144,7 @@ impl<S: Site> Story<'_, S> {
             (UtxoJobState::Cancelled, Some(UtxoJobEnd::BlockAssemblyNotRunning)) => figures.stopped += 1,
             _ => bail!("a job ended unexpectedly: {job:?}"),
         }
-        if job.started_at.is_none() {
+        if job.started_at_ns.is_none() {
             return Ok(());
         }
         // No height is notified while a job runs.

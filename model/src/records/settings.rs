@@ -80,7 +80,7 @@ macro_rules! settings {
 settings! {
     Enabled(bool): pruner_enabled,
     NoDeletion(bool): disable_dah_cleaner,
-    JobTimeout(u64): job_timeout,
+    JobTimeout(u64): job_timeout_secs,
     Chunk(u32): utxo_chunk_size,
     ChunksOfATick(u32): utxo_chunk_group_limit,
     Defensive(bool): utxo_defensive_enabled,

@@ -42,7 +42,7 @@ impl Record {
             conflicting: self.conflicting,
             conflicting_children: self.conflicting_children.iter().map(Into::into).collect(),
             unmined_since: self.unmined_since,
-            created_at: 0,
+            created_at_ns: 0,
             preserve_until: self.preserve_until,
             postponed_until: None,
             delete_at_height: self.delete_at_height,

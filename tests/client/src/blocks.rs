@@ -32,7 +32,7 @@ pub fn block((number, parent_hash): (u64, BlockHash), body: usize, key: &[u8]) -
     seal(AppendBlock {
         number,
         parent_hash,
-        timestamp: 1_700_000_000 + number,
+        timestamp_secs: 1_700_000_000 + number,
         body: ByteBuf::from(body),
         receipts: ByteBuf::from(encode_receipts(&["one", "two!"]).unwrap()),
         index: ByteBuf::from(encode_index(ids.into_iter(), [(1, key)].into_iter()).unwrap()),

@@ -59,7 +59,7 @@ pub async fn an_interrupted_upload_resumes<T: Transport>(client: &Client<T>, cal
         number: long.number,
         hash: long.hash.clone(),
         parent_hash: long.parent_hash.clone(),
-        timestamp: long.timestamp,
+        timestamp_secs: long.timestamp_secs,
         lengths: lengths.into(),
         sha256: long.sha256.clone(),
         chunk_size: CHUNK,

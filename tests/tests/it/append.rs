@@ -81,9 +81,9 @@ fn an_oversized_part_is_refused_with_its_limit() {
 fn a_malformed_segment_is_refused_with_its_position() {
     let coppice = with_head_at(0);
     let place = |block: AppendBlock| match refused(&coppice, &block) {
-        AppendError::BadEncoding { segment, at, why } => {
+        AppendError::BadEncoding { segment, offset, why } => {
             assert!(!why.is_empty());
-            (segment, at)
+            (segment, offset)
         }
         error => panic!("{error:?}"),
     };
@@ -113,7 +113,7 @@ fn digests_are_checked_if_the_setting_is_on() {
     wrong.sha256[1] = ByteBuf::from(vec![0; 32]);
     let change = ConfigChange { verify_segments: Some(true), ..ConfigChange::default() };
     coppice.operator().set_config(&change).answer().unwrap();
-    assert!(matches!(refused(&coppice, &wrong), AppendError::BadEncoding { segment: 1, at: 0, .. }));
+    assert!(matches!(refused(&coppice, &wrong), AppendError::BadEncoding { segment: 1, offset: 0, .. }));
     assert_eq!(coppice.append(&plain(1, 2, 50)), Ok(()));
     let change = ConfigChange { verify_segments: Some(false), ..ConfigChange::default() };
     coppice.operator().set_config(&change).answer().unwrap();

@@ -42,8 +42,8 @@ impl World {
         assert_eq!((entry.number, entry.caller, entry.method.as_str()), (count, caller, method), "{entry:?}");
         assert_eq!([entry.before.as_str(), &entry.after], [before, after], "{entry:?}");
         assert!(entry.result.starts_with(result), "{entry:?}");
-        assert!(entry.first_time.abs_diff(self.coppice.ic.now()) < 10_000_000_000, "{entry:?}");
-        assert_eq!((entry.last_time, entry.calls), (entry.first_time, 1));
+        assert!(entry.first_time_ns.abs_diff(self.coppice.ic.now()) < 10_000_000_000, "{entry:?}");
+        assert_eq!((entry.last_time_ns, entry.calls), (entry.first_time_ns, 1));
         self.called.insert(method);
     }
 }
@@ -234,8 +234,8 @@ fn calls_within_an_hour_are_one_entry_with_the_first_and_last_state() {
     coppice.operator().prune_now(1).answer().unwrap_err();
     let entries = page(&coppice, None, 0).entries;
     let [refused, changed] = &entries[..] else { panic!("{entries:?}") };
-    assert_eq!((changed.number, changed.first_time, changed.calls), (0, first.first_time, 3));
-    assert!(changed.last_time >= first.first_time + 1_800_000_000_000);
+    assert_eq!((changed.number, changed.first_time_ns, changed.calls), (0, first.first_time_ns, 3));
+    assert!(changed.last_time_ns >= first.first_time_ns + 1_800_000_000_000);
     assert_eq!(changed.before, "max_rollback_blocks = 1000; open_queries = false");
     assert_eq!(changed.after, "max_rollback_blocks = 9; open_queries = true");
     assert!(changed.argument.contains("max_rollback_blocks: Some(9)"), "{changed:?}");

@@ -14,8 +14,8 @@ const NS: u64 = 1_000_000_000;
 const IN_2009: u64 = 1_231_006_505;
 const TIMES: [u64; 5] = [0, IN_2009, 4_000_000_000, 1 << 40, u64::MAX];
 
-fn at(number: u64, timestamp: u64) -> AppendBlock {
-    AppendBlock { timestamp, ..plain(number, 1, 10) }
+fn at(number: u64, timestamp_secs: u64) -> AppendBlock {
+    AppendBlock { timestamp_secs, ..plain(number, 1, 10) }
 }
 
 fn a_day() -> PrunePolicyArg {
@@ -29,15 +29,15 @@ fn pruned_before(coppice: &Coppice) -> u64 {
 /// The status of the exporter, and the clock in seconds.
 fn exporter(coppice: &Coppice) -> (ExporterStatus, u64) {
     let health: Health = coppice.anyone().health().answer();
-    (coppice.export_status().exporters[0].clone(), health.time / NS)
+    (coppice.export_status().exporters[0].clone(), health.time_ns / NS)
 }
 
 /// Asserts that the exporter's lag counts by the clock from its last acknowledgement or its registration. Returns the lag.
 fn lags_by_the_clock(coppice: &Coppice, what: &str) -> u64 {
     let (status, now) = exporter(coppice);
-    let since = status.acknowledged_at.unwrap_or(status.registered_at) / NS;
-    assert!(status.lag_seconds.abs_diff(now - since) <= 5, "{what}: {status:?} at {now}");
-    status.lag_seconds
+    let since = status.acknowledged_at_ns.unwrap_or(status.registered_at_ns) / NS;
+    assert!(status.lag_secs.abs_diff(now - since) <= 5, "{what}: {status:?} at {now}");
+    status.lag_secs
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn exporter_lag_uses_the_clock_and_not_block_timestamps() {
         coppice.register(Who::Exporter);
         coppice.set_policy(a_day()).unwrap();
         coppice.pass(1_000);
-        assert_eq!(exporter(&coppice).0.lag_seconds, 0, "{what}: no block waits");
+        assert_eq!(exporter(&coppice).0.lag_secs, 0, "{what}: no block waits");
         coppice.append(&at(0, time)).unwrap();
         coppice.append(&at(1, time)).unwrap();
         let lag = lags_by_the_clock(&coppice, &what);
@@ -63,7 +63,7 @@ fn exporter_lag_uses_the_clock_and_not_block_timestamps() {
         assert!((500..600).contains(&lags_by_the_clock(&coppice, &what)), "{what}");
         coppice.ack(Who::Exporter, 1, &hash(1)).unwrap();
         coppice.pass(30 * DAY);
-        assert_eq!(exporter(&coppice).0.lag_seconds, 0, "{what}: nothing waits");
+        assert_eq!(exporter(&coppice).0.lag_secs, 0, "{what}: nothing waits");
         assert_eq!(pruned_before(&coppice), 1, "{what}: all except the head");
         // The lag of a new block counts from the last acknowledgement.
         coppice.append(&at(2, time)).unwrap();
@@ -119,10 +119,10 @@ fn a_clock_that_stands_still_and_then_jumps_changes_nothing_but_ages() {
         coppice.ic.tick();
     }
     let (status, now) = exporter(&coppice);
-    assert_eq!((status.lag_seconds, status.lag_blocks, now), (0, 50, start));
+    assert_eq!((status.lag_secs, status.lag_blocks, now), (0, 50, start));
     let header: Result<BlockHeader, ReadError> =
         coppice.anyone().get_block_headers(49u64, 49u64).answer().map(|mut page| page.headers.remove(0));
-    assert_eq!(header.unwrap().monotonic_timestamp, start, "no later than the clock");
+    assert_eq!(header.unwrap().monotonic_timestamp_secs, start, "no later than the clock");
     assert_eq!((pruned_before(&coppice), coppice.prune_status().need_prune), (0, false));
     coppice.ack(Who::Exporter, 29, &hash(29)).unwrap();
     coppice.upgrade();

@@ -370,7 +370,7 @@ fn by_age(min: u128, days: u64) -> (Coppice, std::sync::Arc<Host>) {
     )
     .unwrap();
     for number in 0..20 {
-        coppice.append(&AppendBlock { timestamp: u64::MAX, ..plain(number, 3, 1) }).unwrap();
+        coppice.append(&AppendBlock { timestamp_secs: u64::MAX, ..plain(number, 3, 1) }).unwrap();
     }
     let policy = PrunePolicyArg { retain_days: Some(1), min_kept_blocks: Some(0), ..PrunePolicyArg::default() };
     coppice.set_policy(policy).unwrap();

@@ -220,17 +220,17 @@ fn blocks_with_any_timestamp_are_accepted() {
     // In the past, in the far future, at zero, at the end of time: one day apart.
     let stamps = [now() - 30 * DAY, now() + 1_000 * DAY, 0, u64::MAX, now() - 2 * DAY, 7];
     let (mut times, mut oldest) = (Vec::new(), Vec::new());
-    for (number, timestamp) in (0..).zip(stamps) {
+    for (number, timestamp_secs) in (0..).zip(stamps) {
         let mut next = plain(number, 3, 1_000);
-        next.timestamp = timestamp;
+        next.timestamp_secs = timestamp_secs;
         coppice.append(&next).unwrap();
         let header: Result<BlockHeader, ReadError> =
             coppice.anyone().get_block_headers(number, number).answer().map(|mut page| page.headers.remove(0));
         let header = header.unwrap();
-        assert_eq!(header.timestamp, timestamp, "the block keeps its own timestamp");
+        assert_eq!(header.timestamp_secs, timestamp_secs, "the block keeps its own timestamp");
         let before = times.last().copied().unwrap_or(0);
-        assert!((before..=now()).contains(&header.monotonic_timestamp), "{header:?}");
-        times.push(header.monotonic_timestamp);
+        assert!((before..=now()).contains(&header.monotonic_timestamp_secs), "{header:?}");
+        times.push(header.monotonic_timestamp_secs);
         (0..24).for_each(|_| coppice.pass(DAY / 24));
         let status = coppice.prune_status();
         // Up to the first block that is at most two days old; the head is kept at any age.

@@ -155,8 +155,8 @@ fn acknowledgements_are_inclusive_monotonic_and_per_caller() {
         assert_eq!(coppice.ack(Who::Exporter, number, &hash(number)), Ok(6), "again, and of an older one");
     }
     let later = coppice.export_status().exporters[0].clone();
-    assert_eq!(later.acknowledged_at, acknowledged.acknowledged_at);
-    assert_eq!(later.lag_seconds, acknowledged.lag_seconds + 100);
+    assert_eq!(later.acknowledged_at_ns, acknowledged.acknowledged_at_ns);
+    assert_eq!(later.lag_secs, acknowledged.lag_secs + 100);
     assert_eq!(coppice.ack(Who::Exporter, 10, &hash(10)), Err(AckError::AboveHead { head: Some(9) }));
     let wrong = AckError::WrongHash { expected: hash(8).into() };
     assert_eq!(coppice.ack(Who::Exporter, 8, &hash(9)), Err(wrong.clone()));
@@ -164,7 +164,7 @@ fn acknowledgements_are_inclusive_monotonic_and_per_caller() {
     assert_eq!(coppice.export_status().exporters[0].exported_before_block, 6, "a refusal changes nothing");
     assert_eq!(coppice.ack(Who::Exporter, 9, &hash(9)), Ok(10));
     let status = coppice.export_status();
-    assert_eq!((status.exporters[0].lag_blocks, status.exporters[0].lag_seconds), (0, 0));
+    assert_eq!((status.exporters[0].lag_blocks, status.exporters[0].lag_secs), (0, 0));
     assert_eq!((status.exported_before_block, status.head), (Some(10), Some(9)));
 }
 

@@ -160,7 +160,7 @@ fn a_long_block_is_compared_with_its_digests_over_several_messages() {
         }
         for _ in 0..2 {
             let refused = commit(&coppice, &wrong);
-            let Err(UploadError::Append(AppendError::BadEncoding { segment: named, at: 0, .. })) = refused else {
+            let Err(UploadError::Append(AppendError::BadEncoding { segment: named, offset: 0, .. })) = refused else {
                 panic!("{refused:?}");
             };
             assert_eq!(named, segment);

@@ -85,7 +85,7 @@ fn of_records(coppice: &Coppice, tx: &Tx, open: &Tx, wrong: &[u8]) -> Answers {
     note(answers, "utxo_set_on_longest_chain", producer.utxo_set_on_longest_chain(&longest).answer());
     let locked = UtxoSetLockedBatch { height, locked: true, txids: txids.clone() };
     note(answers, "utxo_set_locked", producer.utxo_set_locked(&locked).answer());
-    let preserve = UtxoPreserveBatch { until: 100, txids: txids.clone() };
+    let preserve = UtxoPreserveBatch { until_height: 100, txids: txids.clone() };
     note(answers, "utxo_preserve", producer.utxo_preserve(&preserve).answer());
     let conflicting = UtxoSetConflictingBatch { height, txids: txids.clone() };
     note(answers, "utxo_set_conflicting", producer.utxo_set_conflicting(&conflicting).answer());
@@ -127,7 +127,7 @@ fn of_records(coppice: &Coppice, tx: &Tx, open: &Tx, wrong: &[u8]) -> Answers {
     note(answers, "utxo_get_transaction", anyone.utxo_get_transaction(&part).answer());
     let outpoints = vec![Outpoint { txid: id(), vout: 0 }];
     note(answers, "utxo_get_spend", anyone.utxo_get_spend(&UtxoGetSpend { height, outpoints }).answer());
-    let cursor = UnminedCursor { created_at: 0, txid: id() };
+    let cursor = UnminedCursor { created_at_ns: 0, txid: id() };
     note(answers, "utxo_list_unmined", anyone.utxo_list_unmined(Some(cursor), 1).answer());
     all
 }

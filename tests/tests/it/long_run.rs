@@ -71,7 +71,7 @@ fn ten_thousand_blocks_with_each_trigger_in_turn_stop_growing() {
         }
         let ids: Vec<_> = (0..number % 12).map(|i| id(number << 20 | i)).collect();
         let mut next = block(number, &ids, body(number));
-        next.timestamp = coppice.ic.now() / 1_000_000_000;
+        next.timestamp_secs = coppice.ic.now() / 1_000_000_000;
         coppice.append(&next).unwrap_or_else(|error| panic!("block {number}, {trigger:?}: {error:?}"));
         if trigger == Trigger::Exporter && number % 100 == 99 {
             coppice.ack(Who::Exporter, number, &hash(number)).unwrap();

@@ -110,8 +110,8 @@ impl Machine {
             .map(|&(transaction, of)| (u32::from(transaction % transactions), vec![of; usize::from(of)]))
             .collect();
         let keys: Vec<(u32, &[u8])> = keys.iter().map(|(transaction, key)| (*transaction, key.as_slice())).collect();
-        let timestamp = self.now() - age;
-        self.model.make(AppendBlock { timestamp, ..with_keys(block(number, &ids, body), &keys) })
+        let timestamp_secs = self.now() - age;
+        self.model.make(AppendBlock { timestamp_secs, ..with_keys(block(number, &ids, body), &keys) })
     }
 
     /// Returns whether an append, or the beginning of an upload, was refused, and checks the refusal against the model.

@@ -139,18 +139,21 @@ fn an_upload_is_open_to_its_producer_and_operators_only() {
     let (begin, chunks) = upload(&large, 100_000);
     let first = PutBlockChunk { number: 1, chunk: 0, bytes: ByteBuf::from(chunks[0].clone()) };
     coppice.producer().begin_block(&begin).answer().unwrap();
-    let (by, expires_at) = (Who::Producer.principal(), seconds(&coppice) + 120);
-    let open = || UploadError::UploadOpen(UploadOpen { by, expires_at });
+    let (by, expires_at_secs) = (Who::Producer.principal(), seconds(&coppice) + 120);
+    let open = || UploadError::UploadOpen(UploadOpen { by, expires_at_secs });
     for _ in 0..3 {
         // The same upload, another one, an append, a rollback: all are refused while the upload is open.
         let begun: Result<UploadProgress, AppendError> = call(&coppice, Who::Rival, "begin_block", begin.clone());
-        assert_eq!(begun, Err(AppendError::UploadOpen(UploadOpen { by, expires_at })));
+        assert_eq!(begun, Err(AppendError::UploadOpen(UploadOpen { by, expires_at_secs })));
         let other = upload(&plain(1, 7, 10), 10).0;
         let begun: Result<UploadProgress, AppendError> = call(&coppice, Who::Rival, "begin_block", other);
-        assert_eq!(begun, Err(AppendError::UploadOpen(UploadOpen { by, expires_at })));
+        assert_eq!(begun, Err(AppendError::UploadOpen(UploadOpen { by, expires_at_secs })));
         let appended: Result<(), AppendError> = call(&coppice, Who::Rival, "append_block", plain(1, 1, 10));
-        assert_eq!(appended, Err(AppendError::UploadOpen(UploadOpen { by, expires_at })));
-        assert_eq!(rollback(&coppice, Who::Rival, 0), Err(RollbackError::UploadOpen(UploadOpen { by, expires_at })));
+        assert_eq!(appended, Err(AppendError::UploadOpen(UploadOpen { by, expires_at_secs })));
+        assert_eq!(
+            rollback(&coppice, Who::Rival, 0),
+            Err(RollbackError::UploadOpen(UploadOpen { by, expires_at_secs }))
+        );
         let put: Result<UploadProgress, UploadError> = call(&coppice, Who::Rival, "put_block_chunk", first.clone());
         assert_eq!(put, Err(open()));
         let committed: Result<Commit, UploadError> = call(&coppice, Who::Rival, "commit_block", block_id(&large));
@@ -191,9 +194,9 @@ fn after_two_idle_minutes_another_producer_may_begin_an_upload() {
     coppice.producer().begin_block(&begin).answer().unwrap();
     coppice.pass(115);
     let begun: Result<UploadProgress, AppendError> = call(&coppice, Who::Rival, "begin_block", begin.clone());
-    let Err(AppendError::UploadOpen(UploadOpen { by, expires_at })) = begun else { panic!("{begun:?}") };
+    let Err(AppendError::UploadOpen(UploadOpen { by, expires_at_secs })) = begun else { panic!("{begun:?}") };
     assert_eq!(by, Who::Producer.principal());
-    assert!((1..=5).contains(&(expires_at - seconds(&coppice))), "a refused call does not put it off");
+    assert!((1..=5).contains(&(expires_at_secs - seconds(&coppice))), "a refused call does not put it off");
     coppice.pass(10);
     assert_eq!(
         call::<Result<UploadProgress, AppendError>>(&coppice, Who::Rival, "begin_block", begin).unwrap().missing,

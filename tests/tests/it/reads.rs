@@ -37,7 +37,7 @@ fn a_block_reads_back_as_it_was_appended() {
     assert_eq!((block.body, block.receipts, block.index), (appended.body, appended.receipts, appended.index));
     assert_eq!(block.header.hash, BlockHash::from(hash(105)));
     assert_eq!(block.header.parent_hash, BlockHash::from(hash(104)));
-    assert_eq!((block.header.timestamp, block.header.transactions, block.header.keys), (1_600_000_105, 3, 0));
+    assert_eq!((block.header.timestamp_secs, block.header.transactions, block.header.keys), (1_600_000_105, 3, 0));
     assert_eq!(block.header.sha256, appended.sha256);
     let receipts = blocks::receipts(105, 3).len() as u64;
     assert_eq!(block.header.lengths, [40_000, receipts, 104].into());

@@ -122,7 +122,7 @@ fn records_at_the_cap_are_marked_spent_preserved_pruned_and_completed() {
         }
         world.spend_by_stranger(far, tx, 0..1);
         assert!(world.heights(tx).0.is_some());
-        let preserve = UtxoPreserveBatch { until: far + 30_000_000, txids: vec![tx.id()] };
+        let preserve = UtxoPreserveBatch { until_height: far + 30_000_000, txids: vec![tx.id()] };
         assert_eq!(all_ok::<bool, UtxoError>(world.coppice.producer().utxo_preserve(&preserve).answer()), [true]);
         let lock = |locked| UtxoSetLockedBatch { height: far, locked, txids: vec![tx.id()] };
         for locked in [true, false] {

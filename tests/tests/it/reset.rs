@@ -226,7 +226,7 @@ fn exporters_restart_with_the_new_chain() {
     coppice.set_policy(PrunePolicyArg { retain_blocks: Some(1), ..PrunePolicyArg::default() }).unwrap();
     reset(&coppice, 13);
     let status = &coppice.export_status().exporters[0];
-    assert_eq!((status.exported_before_block, status.lag_blocks, status.lag_seconds), (0, 0, 0));
+    assert_eq!((status.exported_before_block, status.lag_blocks, status.lag_secs), (0, 0, 0));
     assert_eq!(coppice.ack(Who::Exporter, 13, &hash(13)), Err(AckError::AboveHead { head: None }));
     coppice.pass(60);
     cleared(&coppice);

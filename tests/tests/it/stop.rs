@@ -41,18 +41,18 @@ fn metrics(coppice: &Coppice) -> String {
 fn assert_reported(coppice: &Coppice, since: u64, before: u64) {
     let status = coppice.prune_status();
     assert_eq!((status.pruned_before_block, status.held_by), (before, Some(HeldBy::Stopped)));
-    assert_eq!((status.deletions_stopped_since, status.exported_before_block), (Some(since), None));
-    assert_eq!((status.need_prune, status.prune_cursor, status.backlog.held_since), (true, None, None));
+    assert_eq!((status.deletions_stopped_since_ns, status.exported_before_block), (Some(since), None));
+    assert_eq!((status.need_prune, status.prune_cursor, status.backlog.held_since_secs), (true, None, None));
     let plan = coppice.plan().unwrap();
     let progress = PruneProgress::HasMore { reason: Some(StopReason::Stopped) };
     assert_eq!((plan.held_by, plan.blocks, plan.progress), (Some(HeldBy::Stopped), 0, progress));
     let problem = stopped_problem(coppice).unwrap();
-    assert_eq!((problem.severity, problem.since), (Severity::Warning, since));
+    assert_eq!((problem.severity, problem.since_ns), (Severity::Warning, since));
     assert!(problem.action.contains("set_deletions_stopped '(false)'"), "{problem:?}");
     assert!(metrics(coppice).contains("coppice_problem{code=\"DeletionsStopped\"} 1"));
     let status = coppice.anyone().get_blob_deletion_status().answer();
-    assert_eq!(status.deletions_stopped_since, Some(since));
-    assert_eq!(coppice.anyone().utxo_get_pruner_status().answer().deletions_stopped_since, Some(since));
+    assert_eq!(status.deletions_stopped_since_ns, Some(since));
+    assert_eq!(coppice.anyone().utxo_get_pruner_status().answer().deletions_stopped_since_ns, Some(since));
 }
 
 #[test]
@@ -67,11 +67,11 @@ fn stopped_deletions_keep_every_block_and_delay_no_rollback_expiry_or_sweep() {
     // Too few ops for the sweep.
     let pruned = coppice.prune_now(30).blocks;
     let debt = || coppice.prune_status().transaction_index.debt;
-    assert!((20..=30).contains(&pruned) && debt() >= coppice.prune_status().transaction_index.begins_at, "{}", debt());
+    assert!((20..=30).contains(&pruned) && debt() >= coppice.prune_status().transaction_index.begin_debt, "{}", debt());
     let before = coppice.prune_status().pruned_before_block;
-    assert_eq!((stopped_problem(&coppice), coppice.prune_status().deletions_stopped_since), (None, None));
+    assert_eq!((stopped_problem(&coppice), coppice.prune_status().deletions_stopped_since_ns), (None, None));
     stop(&coppice, Who::Operator, true).unwrap();
-    let since = coppice.prune_status().deletions_stopped_since.unwrap();
+    let since = coppice.prune_status().deletions_stopped_since_ns.unwrap();
     assert_reported(&coppice, since, before);
     // Ticks sweep, but neither ticks nor `prune_now` prune.
     for _ in 0..3 {
@@ -110,7 +110,7 @@ fn stopped_deletions_keep_every_block_and_delay_no_rollback_expiry_or_sweep() {
     assert_eq!(coppice.anyone().list_uploads().answer().block, None, "it has expired");
     assert_reported(&coppice, since, before);
     stop(&coppice, Who::Admin, false).unwrap();
-    assert_eq!((stopped_problem(&coppice), coppice.prune_status().deletions_stopped_since), (None, None));
+    assert_eq!((stopped_problem(&coppice), coppice.prune_status().deletions_stopped_since_ns), (None, None));
     coppice.pass(60);
     coppice.pass(60);
     let status = coppice.prune_status();
@@ -188,7 +188,7 @@ fn a_job_stopped_in_phase_2_deletes_each_record_once_after_the_restart() {
     assert_eq!(World::scheduled(world.persisted(21)).height, 21);
     world.ticks(3);
     assert_eq!(
-        (world.status().totals, world.status().next_tick),
+        (world.status().totals, world.status().next_tick_ns),
         (totals, 0),
         "the timer of a stopped pruner does not fire"
     );

@@ -122,7 +122,7 @@ fn uploaded_digests_are_checked_if_the_setting_is_on() {
     let mut wrong = plain(0, 3, 2_500_000);
     wrong.sha256[0] = ByteBuf::from(vec![7; 32]);
     let error = coppice.upload(&wrong, 1 << 20).unwrap_err();
-    assert!(matches!(error, UploadError::Append(AppendError::BadEncoding { segment: 0, at: 0, .. })), "{error:?}");
+    assert!(matches!(error, UploadError::Append(AppendError::BadEncoding { segment: 0, offset: 0, .. })), "{error:?}");
     assert_eq!(abort(&coppice, 0), Ok(true));
     coppice.upload(&plain(0, 3, 2_500_000), 1 << 20).unwrap();
 }

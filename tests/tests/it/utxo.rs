@@ -109,10 +109,10 @@ fn life(coppice: &Coppice, mut after_each: impl FnMut(&Coppice)) -> Vec<UtxoReco
         coppice.producer().utxo_process_conflicting(&arg).answer();
     assert_eq!(resolved.unwrap().losers, [child.id(), grandchild.id()]);
     after_each(coppice);
-    let preserve = UtxoPreserveBatch { until: 99, txids: vec![child.id(), Txid::from([1; 32])] };
+    let preserve = UtxoPreserveBatch { until_height: 99, txids: vec![child.id(), Txid::from([1; 32])] };
     assert_eq!(all_ok::<bool, UtxoError>(coppice.producer().utxo_preserve(&preserve).answer()), [true, false]);
     after_each(coppice);
-    [&parent, &child, &rival, &grandchild].map(|tx| UtxoRecord { created_at: 0, ..get(coppice, tx).unwrap() }).into()
+    [&parent, &child, &rival, &grandchild].map(|tx| UtxoRecord { created_at_ns: 0, ..get(coppice, tx).unwrap() }).into()
 }
 
 #[test]
@@ -156,7 +156,9 @@ fn a_message_full_of_nonsense_is_answered_item_by_item() {
     let nothing = UtxoCreate { source: TransactionSource::Raw(ByteBuf::new()), ..Tx::orphan(1, 1).record() };
     let batch = create(&coppice, 5, vec![nothing; 15_000]);
     assert_eq!(batch.results.len() + batch.remaining as usize, 15_000);
-    assert!(batch.results.iter().all(|result| matches!(result, Err(UtxoCreateError::BadTransaction { at: 0, .. }))));
+    assert!(
+        batch.results.iter().all(|result| matches!(result, Err(UtxoCreateError::BadTransaction { offset: 0, .. })))
+    );
     let bad = Spend { txid: Txid::default(), vout: 0, utxo_hash: UtxoHash::default(), vin: 0 };
     let spends = vec![TransactionSpends { spender: [1; 32].into(), spends: vec![bad; 6_000] }; 2];
     let batch = spend(&coppice, 5, spends);
@@ -262,7 +264,7 @@ fn unmined_transactions_are_listed_by_creation_time_and_id() {
             break;
         }
     }
-    assert!(listed.is_sorted_by_key(|tx| (tx.created_at, tx.txid.clone())));
+    assert!(listed.is_sorted_by_key(|tx| (tx.created_at_ns, tx.txid.clone())));
     let mut expected: Vec<Txid> = txs.iter().map(Tx::id).filter(|id| *id != txs[15].id()).collect();
     let mut found: Vec<Txid> = listed.iter().map(|tx| tx.txid.clone()).collect();
     expected.sort();

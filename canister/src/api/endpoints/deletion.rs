@@ -131,5 +131,5 @@ pub fn end_blob_deletion_leases(holder: candid::Principal) -> u64 {
 }
 
 pub fn get_blob_deletion_status() -> BlobDeletionStatus {
-    read(|state| BlobDeletionStatus { deletions_stopped_since: state.deletions_stopped, ..state.deletions.status() })
+    read(|state| BlobDeletionStatus { deletions_stopped_since_ns: state.deletions_stopped, ..state.deletions.status() })
 }

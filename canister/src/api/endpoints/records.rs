@@ -113,7 +113,7 @@ pub fn utxo_set_aside(slot: u32, aside: bool) -> Result<(), UtxoPrunerError> {
 
 pub fn utxo_get_pruner_status() -> UtxoPrunerStatus {
     read(|state| UtxoPrunerStatus {
-        deletions_stopped_since: state.deletions_stopped,
+        deletions_stopped_since_ns: state.deletions_stopped,
         ..state.utxo_pruner.status(&state.config.utxo, &state.deletions)
     })
 }

@@ -82,7 +82,7 @@ pub fn utxo_process_conflicting(arg: UtxoProcessConflicting) -> Result<ConflictR
 }
 
 pub fn utxo_preserve(arg: UtxoPreserveBatch) -> Batch<Result<bool, UtxoError>> {
-    mutate(|state| state.batch(0, &arg.txids, |store, txid, _| store.preserve(txid, arg.until)))
+    mutate(|state| state.batch(0, &arg.txids, |store, txid, _| store.preserve(txid, arg.until_height)))
 }
 
 pub fn utxo_begin_transaction(arg: BeginTransaction) -> Result<UploadProgress, TransactionUploadError> {

@@ -20,7 +20,7 @@ fn problem(problem: &Problem) -> Value {
         "code": problem.code,
         "severity": format!("{:?}", problem.severity),
         "message": problem.message,
-        "since": problem.since,
+        "since_ns": problem.since_ns,
         "action": problem.action,
     })
 }
@@ -32,7 +32,7 @@ pub fn health(state: &State) -> Answer {
         "healthy": health.healthy,
         "problems": health.problems.iter().map(problem).collect::<Vec<_>>(),
         "version": health.version,
-        "time": health.time,
+        "time_ns": health.time_ns,
     });
     Answer::json(if health.healthy { 200 } else { 503 }, bytes(&value))
 }
@@ -51,7 +51,7 @@ fn priority(name: &str) -> Option<LogPriority> {
 
 fn entry(entry: &LogEntry) -> Value {
     json!({
-        "timestamp": entry.time,
+        "timestamp": entry.time_ns,
         "priority": format!("{:?}", entry.priority),
         "message": entry.message,
         "counter": entry.number,
@@ -60,7 +60,7 @@ fn entry(entry: &LogEntry) -> Value {
 
 /// Responds to `/logs?priority=error&time=NANOSECONDS&sort=asc|desc`, the parameters of the minter canisters: lines of a priority (an
 /// unknown name means all), at or after a time, oldest (`asc`) or newest (`desc`) first. Without `sort`, the oldest line is first, or the
-/// newest if there is a `time`.
+/// newest if there is a `time`. The keys of a line are those of the minter canisters, too, because tools for logs read both.
 ///
 /// If a reply cannot hold all lines, the last ones in this order are omitted, and `left_out` is their number. To poll, use `sort=asc` and
 /// pass the `timestamp` of the last line as the next `time`; that line is then repeated.
@@ -80,7 +80,7 @@ pub fn logs(state: &State, parameters: &Parameters) -> Answer {
     };
     let from = time.and_then(Result::ok).unwrap_or(0);
     let mut lines = logs::page(parameters.get("priority").and_then(priority), None, logs::MAX_PAGE).entries;
-    lines.retain(|line| line.time >= from);
+    lines.retain(|line| line.time_ns >= from);
     if oldest_first {
         lines.reverse();
     }

@@ -187,7 +187,7 @@ impl Text {
                 "coppice_head_timestamp_seconds",
                 Gauge,
                 "Timestamp of the head in the chain; 0 without a head.",
-                head.map_or(0, |head| head.timestamp) as f64,
+                head.map_or(0, |head| head.timestamp_secs) as f64,
             ),
             (
                 "coppice_head_appended_timestamp_seconds",
@@ -244,7 +244,7 @@ impl Text {
                 "coppice_prune_next_tick_timestamp_seconds",
                 Gauge,
                 "Next firing of the timer for blocks.",
-                status.next_tick as f64 / 1e9,
+                status.next_tick_ns as f64 / 1e9,
             ),
             (
                 "coppice_backlog_blocks",
@@ -345,7 +345,7 @@ impl Text {
         if exporters.is_empty() {
             return Ok(());
         }
-        let secs = exporters.iter().map(|exporter| (exporter.name.as_str(), exporter.lag_seconds as f64));
+        let secs = exporters.iter().map(|exporter| (exporter.name.as_str(), exporter.lag_secs as f64));
         let help = "Seconds since an exporter's last acknowledgement, while blocks wait for it.";
         self.by(("coppice_exporter_lag_seconds", Kind::Gauge, help), "exporter", secs)?;
         let blocks = exporters.iter().map(|exporter| (exporter.name.as_str(), exporter.lag_blocks as f64));

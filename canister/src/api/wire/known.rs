@@ -149,7 +149,7 @@ macro_rules! record {
 }
 
 record! {
-    AppendBlock { sha256, body, hash, number, timestamp, index, receipts, parent_hash }
+    AppendBlock { sha256, body, hash, number, index, timestamp_secs, receipts, parent_hash }
     BySegment<ByteBuf> { body, index, receipts }
     UtxoCreateBatch { height, items }
     UtxoCreate { fee, mined, source, locked, is_new, conflicting }

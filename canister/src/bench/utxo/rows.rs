@@ -25,7 +25,7 @@ const DELETE_AT: usize = 44;
 /// Frozen, locked, conflicting.
 const FLAGS: usize = 48;
 const BLOCKS: usize = 52;
-/// Three blocks of id, height and subtree; then created_at, size, fee, preserve_until and spending_height.
+/// Three blocks of id, height and subtree; then created_at_ns, size, fee, preserve_until and spending_height.
 const FIRST_BLOCK: usize = 56;
 const SIZE: usize = FIRST_BLOCK + 3 * 12 + 8;
 const HEAD: usize = SIZE + 8 + 8 + 4 + 4;

@@ -52,7 +52,7 @@ impl Upload {
     }
 
     pub(super) fn opened(&self, expiry: u64) -> UploadOpen {
-        UploadOpen { by: self.by, expires_at: self.touched.saturating_add(expiry) }
+        UploadOpen { by: self.by, expires_at_secs: self.touched.saturating_add(expiry) }
     }
 
     pub(super) fn progress(&self) -> UploadProgress {
@@ -66,7 +66,7 @@ impl Upload {
         put(0, &LAYOUT.encode());
         put(6, &[1, hash.len() as u8]);
         put(8, &self.draft.number.to_le_bytes());
-        put(16, &self.draft.timestamp.to_le_bytes());
+        put(16, &self.draft.timestamp_secs.to_le_bytes());
         for (i, len) in self.draft.lengths.iter().enumerate() {
             put(24 + 4 * i, &len.to_le_bytes());
         }
@@ -96,7 +96,7 @@ impl Upload {
                 number: u64_at(8),
                 hash: Hash::new(digest(64).get(..usize::from(b[7]))?)?,
                 parent: Hash::new(digest(96).get(..usize::from(b[44]))?)?,
-                timestamp: u64_at(16),
+                timestamp_secs: u64_at(16),
                 lengths: [u32_at(24), u32_at(28), u32_at(32)],
                 sha256: [digest(128), digest(160), digest(192)],
             },

@@ -76,14 +76,14 @@ impl ChainStore {
         admission: &Admission,
         now: u64,
     ) -> Result<UploadProgress, AppendError> {
-        let bad = |why: String| AppendError::BadEncoding { segment: 0, at: 0, why };
+        let bad = |why: String| AppendError::BadEncoding { segment: 0, offset: 0, why };
         if block.chunk_size == 0 {
             return Err(bad("chunk_size is 0".into()));
         }
         let draft = Draft::new(
             block.number,
             (&block.hash, &block.parent_hash),
-            block.timestamp,
+            block.timestamp_secs,
             block.lengths.into(),
             &block.sha256,
         )?;

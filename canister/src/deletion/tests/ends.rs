@@ -22,7 +22,7 @@ fn rows_of_unknown_fate_stay_leased_until_the_lease_expires() {
     assert_eq!((done.removed, done.retries_incremented, &done.skipped), (1, 1, &vec![]));
     queue = open();
     assert_eq!(states(&queue), [(2, Waiting), (3, BackingOff), (4, Leased), (5, Waiting)]);
-    let late = lease.expires_at - 1;
+    let late = lease.expires_at_ns - 1;
     assert_eq!(queue.cancel(&name(&3u64.to_le_bytes()), late), Err(BlobDeletionError::Leased));
     assert_eq!(queue.remove(4, u32::MAX, late, &mut gone()), Err(BlobDeletionError::Leased));
     assert!(!ids(&queue.pending(u32::MAX, 0, None)).contains(&4));
@@ -30,7 +30,7 @@ fn rows_of_unknown_fate_stay_leased_until_the_lease_expires() {
     assert_eq!(queue.extend(worker(1), &lease.token, 300, late), Err(BlobDeletionError::Completed));
     let shown = queue.status().leases;
     assert_eq!((shown.len(), shown[0].rows, shown[0].over, shown[0].ended), (1, 1, false, true));
-    queue.tick(lease.expires_at);
+    queue.tick(lease.expires_at_ns);
     assert_eq!(states(&queue)[2], (4, Waiting));
     let row = &queue.list(&ListBlobDeletions::default()).rows[2].row;
     assert_eq!((row.retry_count, queue.status().leases.len()), (0, 0));
@@ -142,7 +142,7 @@ fn leases_ended_by_an_operator_return_rows_after_a_quarter_of_their_length() {
     let long = queue.acquire(worker(1), &hours, 0, NOW).unwrap().unwrap();
     let short = acquire(&mut queue, 1, 1, NOW);
     acquire(&mut queue, 2, 1, NOW);
-    let now = short.expires_at - 10 * NS;
+    let now = short.expires_at_ns - 10 * NS;
     assert_eq!((queue.end_leases(worker(1), now), queue.end_leases(worker(1), now)), (2, 0));
     queue = open();
     for token in [&long.token, &short.token] {
@@ -151,7 +151,7 @@ fn leases_ended_by_an_operator_return_rows_after_a_quarter_of_their_length() {
     }
     assert_eq!(queue.acquire(worker(1), &hours, 0, now), Err(BlobDeletionError::Expired));
     assert_eq!(queue.cancel(&name(&0u64.to_le_bytes()), now), Err(BlobDeletionError::Leased));
-    queue.tick(short.expires_at);
+    queue.tick(short.expires_at_ns);
     assert_eq!(ids(&queue.pending(u32::MAX, 0, None)), [2, 3], "the lease would have expired before");
     queue.tick(now + 10_800 * NS - 1);
     assert_eq!(ids(&queue.pending(u32::MAX, 0, None)), [2, 3]);

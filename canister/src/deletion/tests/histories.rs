@@ -190,7 +190,7 @@ impl Run {
                         self.tokens.push(lease.token.to_vec());
                     }
                     assert_eq!(self.tokens[number as usize - 1][..], lease.token[..], "the same token again");
-                    (number, lease.expires_at, lease.height, ids(&lease.rows))
+                    (number, lease.expires_at_ns, lease.height, ids(&lease.rows))
                 };
                 text(acquired.map(|lease| lease.map(shown)))
             }
@@ -258,7 +258,7 @@ impl Run {
                 let acquired = self.model.acquire(who(of), &arg, reached, LIMITS.leases, now);
                 let shown = |number| {
                     let lease = &self.model.leases[&number];
-                    (number, lease.expires_at, lease.height, &lease.rows)
+                    (number, lease.expires_at_ns, lease.height, &lease.rows)
                 };
                 text(acquired.map(|number| number.map(shown)))
             }
@@ -291,17 +291,17 @@ impl Run {
         prop_assert_eq!(listed.cursor, None);
         prop_assert_eq!(listed.rows.len(), model.rows.len());
         for (shown, (id, row)) in listed.rows.iter().zip(&model.rows) {
-            let ListedBlobDeletion { row: found, state, until } = shown;
+            let ListedBlobDeletion { row: found, state, until_ns: until } = shown;
             let name = BlobName {
                 blob_key: found.blob_key.clone(),
                 file_type: found.file_type.clone(),
                 store_type: found.store_type,
             };
             prop_assert_eq!((found.id, &name, found.delete_at_height), (*id, &row.name, row.height));
-            prop_assert_eq!((found.retry_count, found.last_retry_at.unwrap_or(0)), (row.retries, row.last_retry));
+            prop_assert_eq!((found.retry_count, found.last_retry_at_ns.unwrap_or(0)), (row.retries, row.last_retry));
             prop_assert_eq!((found.txid.as_ref().map(|txid| txid[0]), *state), (row.txid, row.at.state()));
             let expected = match row.at {
-                At::Leased(number) => Some(model.leases[&number].expires_at),
+                At::Leased(number) => Some(model.leases[&number].expires_at_ns),
                 At::BackingOff(until) => Some(until),
                 _ => None,
             };
@@ -329,11 +329,11 @@ impl Run {
         let leases = store.leases.open.iter().map(|lease| {
             let rows: Vec<u64> = lease.rows(&store.slots).map(|row| row.id).collect();
             assert_eq!(rows.len(), lease.rows as usize);
-            (lease.token.number, lease.holder, lease.expires_at, text(lease.stage), lease.unknown as usize, rows)
+            (lease.token.number, lease.holder, lease.expires_at_ns, text(lease.stage), lease.unknown as usize, rows)
         });
         let expected = model.leases.iter().map(|(number, lease)| {
-            let Lease { holder, expires_at, stage, unknown, rows, .. } = lease;
-            (*number, *holder, *expires_at, text(stage), unknown.len(), rows.clone())
+            let Lease { holder, expires_at_ns, stage, unknown, rows, .. } = lease;
+            (*number, *holder, *expires_at_ns, text(stage), unknown.len(), rows.clone())
         });
         prop_assert_eq!(leases.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
         let held: Vec<u64> = store.leases.open.iter().flat_map(|l| l.rows(&store.slots)).map(|row| row.id).collect();

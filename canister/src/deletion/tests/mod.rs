@@ -322,7 +322,7 @@ fn names_and_limits_are_checked() {
             assert_eq!(rows, 0);
             continue;
         };
-        assert_eq!((lease.rows.len(), lease.expires_at), (rows, NOW + secs * NS));
+        assert_eq!((lease.rows.len(), lease.expires_at_ns), (rows, NOW + secs * NS));
         let longer = queue.extend(worker(1), &lease.token, 43_200, NOW).unwrap();
         assert_eq!(longer, NOW + 43_200 * NS);
         assert_eq!(queue.extend(worker(1), &lease.token, 1, NOW), Ok(longer), "never shorter");
@@ -370,9 +370,9 @@ fn rows_return_to_their_lanes_and_stores_are_selected() {
     let done = queue.complete_batch(worker(2), &batch(&second.token, &[], &[], 1), (NOW, 10), &mut gone());
     assert_eq!(done, Ok(CompletedBlobDeletions::default()));
     assert_eq!(order(&queue), rest);
-    queue.tick(first.expires_at - 1);
+    queue.tick(first.expires_at_ns - 1);
     assert_eq!(order(&queue), rest);
-    queue.tick(first.expires_at);
+    queue.tick(first.expires_at_ns);
     assert_eq!(order(&queue), expected);
 }
 

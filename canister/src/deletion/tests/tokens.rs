@@ -100,7 +100,7 @@ fn completion_over_several_messages_ends_with_the_last() {
 #[test]
 fn expired_lease_is_reported_and_its_rows_are_given_to_others() {
     let (mut queue, first, _) = two();
-    let late = first.expires_at;
+    let late = first.expires_at_ns;
     assert!(work(&mut queue, 1, &first.token, &[]).is_ok());
     let (mut queue, first, _) = two();
     let token = &first.token;
@@ -130,7 +130,7 @@ fn stopped_or_backward_clock_gives_no_row_twice() {
             given.clear();
         }
         assert!(lease.rows.iter().all(|row| given.insert(row.id)), "at {now}");
-        assert!(lease.expires_at >= now);
+        assert!(lease.expires_at_ns >= now);
     }
 }
 
@@ -197,7 +197,7 @@ fn leases_are_bounded_and_the_last_ends_are_kept() {
     }
     assert_eq!(work(&mut queue, 1, &leases[0].token, &[]).unwrap().removed, 1, "256 are known");
     leases.push(acquire(&mut queue, 1, 1, NOW));
-    queue.tick(leases[256].expires_at);
+    queue.tick(leases[256].expires_at_ns);
     queue = open();
     assert_eq!(work(&mut queue, 1, &leases[256].token, &[]), Err("Expired".into()));
     assert_eq!(work(&mut queue, 1, &leases[0].token, &[]), Err("UnknownToken".into()));

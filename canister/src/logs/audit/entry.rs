@@ -129,8 +129,8 @@ impl Entry {
         };
         AuditEntry {
             number: head.number,
-            first_time: head.first,
-            last_time: self.last,
+            first_time_ns: head.first,
+            last_time_ns: self.last,
             calls: self.calls,
             before: values(|change| change.before.as_ref()),
             after: values(|change| change.after.as_ref()),

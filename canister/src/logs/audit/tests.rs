@@ -88,7 +88,7 @@ fn calls_within_an_hour_share_an_entry_with_the_first_and_last_state() {
     audit = log();
     audit.note(false, &call(1, "set", NOON + HOUR - 1), vec![change("a", "2", "3")]);
     let entry = all(&audit).remove(0);
-    assert_eq!((entry.first_time, entry.last_time, entry.calls), (NOON, NOON + HOUR - 1, 3));
+    assert_eq!((entry.first_time_ns, entry.last_time_ns, entry.calls), (NOON, NOON + HOUR - 1, 3));
     assert_eq!([entry.before.as_str(), &entry.after, &entry.argument], ["a = 1; b = 5", "a = 3; b = 6", "7"]);
     // Calls of another method, another caller or another ring, and calls an hour later, get entries of their own.
     audit.note(false, &call(1, "put", NOON), vec![change("a", "3", "4")]);
@@ -108,7 +108,7 @@ fn clock_jump_of_an_hour_starts_a_new_entry() {
     let mut audit = fresh();
     let mut at = |time| {
         audit.note(false, &call(1, "set", time), vec![change("a", "1", "2")]);
-        all(&audit).iter().map(|entry| (entry.first_time, entry.last_time, entry.calls)).collect::<Vec<_>>()
+        all(&audit).iter().map(|entry| (entry.first_time_ns, entry.last_time_ns, entry.calls)).collect::<Vec<_>>()
     };
     assert_eq!(at(NOON), [(NOON, NOON, 1)]);
     assert_eq!(at(NOON - HOUR + 1), [(NOON, NOON - HOUR + 1, 2)], "less than an hour away");

@@ -120,13 +120,13 @@ fn start_time_of_a_problem_survives_an_upgrade_and_is_cleared_with_the_problem()
     at(T + 600);
     // A query before the first sample gets its own time as the start time.
     let first = read(crate::operation::health::health);
-    assert_eq!((first.problems[0].known(), first.problems[0].since), (Some(ProblemCode::CyclesLow), (T + 600) * NS));
+    assert_eq!((first.problems[0].known(), first.problems[0].since_ns), (Some(ProblemCode::CyclesLow), (T + 600) * NS));
     mutate(sampling::note);
     at(T + 6_000);
     state::upgrade(None).unwrap();
     mutate(sampling::note);
     assert_eq!(since(ProblemCode::CyclesLow), Some((T + 600) * NS));
-    assert_eq!(read(crate::operation::health::health).problems[0].since, (T + 600) * NS);
+    assert_eq!(read(crate::operation::health::health).problems[0].since_ns, (T + 600) * NS);
     native::with(|world| world.liquid_cycles = u128::MAX);
     at(T + 6_060);
     mutate(sampling::note);

@@ -23,7 +23,7 @@ pub fn due(
 ) -> Vec<Finding> {
     let (mut found, now) = (Vec::new(), platform::time_secs());
     // A sweep may lag even if no block is due.
-    if pruner.behind_since.is_some_and(|since| due.is_none() || now.saturating_sub(since) > PATIENCE_SECS) {
+    if pruner.behind_since_secs.is_some_and(|since| due.is_none() || now.saturating_sub(since) > PATIENCE_SECS) {
         let status = pruner.status(chain, blobs, &constraints());
         found.extend(lagging(&status, pruner.interval_secs()));
     }
@@ -41,7 +41,7 @@ pub fn due(
 /// Returns a finding if ticks have ended with work left for too long, with an estimate of the remaining time.
 pub fn lagging(status: &PruneStatus, interval_secs: u64) -> Option<Finding> {
     let (backlog, now) = (&status.backlog, platform::time_secs());
-    let behind = backlog.behind_since.map_or(0, |since| now.saturating_sub(since));
+    let behind = backlog.behind_since_secs.map_or(0, |since| now.saturating_sub(since));
     if behind <= PATIENCE_SECS.max(2 * interval_secs) {
         return None;
     }
@@ -59,7 +59,7 @@ pub fn lagging(status: &PruneStatus, interval_secs: u64) -> Option<Finding> {
         many(backlog.pruned_per_hour, "block"),
         backlog.appended_per_hour
     );
-    Some(finding(ProblemCode::PruneBehind, message).since_secs(backlog.behind_since))
+    Some(finding(ProblemCode::PruneBehind, message).since_secs(backlog.behind_since_secs))
 }
 
 fn export_held(pruner: &Pruner, chain: &ChainStore, held: &ExportHeld, due: &Due) -> Finding {

@@ -107,14 +107,14 @@ pub fn raised(state: &State) -> Vec<(Severity, u64, Finding)> {
 pub fn health(state: &State) -> Health {
     let problem = |(severity, since, Finding { code, message, action, .. })| {
         let action = action.map_or_else(|| advice(code).1, |action| *action).say();
-        Problem { code: code.to_string(), severity, message, since, action }
+        Problem { code: code.to_string(), severity, message, since_ns: since, action }
     };
     let problems: Vec<Problem> = raised(state).into_iter().map(problem).collect();
     Health {
         healthy: problems.iter().all(|problem| problem.severity == Severity::Notice),
         problems,
         version: env!("CARGO_PKG_VERSION").into(),
-        time: platform::time_ns(),
+        time_ns: platform::time_ns(),
     }
 }
 

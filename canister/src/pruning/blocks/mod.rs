@@ -87,12 +87,12 @@ pub struct Pruner {
     /// Ticks since the last upgrade: the counter is on the heap.
     ticks: u64,
     /// Time of the next tick, in nanoseconds since the Unix epoch.
-    pub next_tick: u64,
+    pub next_tick_ns: u64,
     rates: Rates,
     /// Time of the last call of a producer to the chain, in nanoseconds since the Unix epoch. A sweep waits for a pause after it.
     pub last_call: u64,
     /// Unix seconds since when ticks have ended with work left, or `None` if the last one left none. Starts anew after an upgrade.
-    pub behind_since: Option<u64>,
+    pub behind_since_secs: Option<u64>,
     /// True if the pause of the pruner was logged.
     paused: bool,
 }
@@ -105,7 +105,16 @@ impl Pruner {
     pub fn open(cells: Rc<Region>) -> Result<Self, String> {
         let stored = CELL.load(&cells)?.unwrap_or_default();
         let rates = Rates::default();
-        Ok(Self { cells, stored, ticks: 0, next_tick: 0, rates, last_call: 0, behind_since: None, paused: false })
+        Ok(Self {
+            cells,
+            stored,
+            ticks: 0,
+            next_tick_ns: 0,
+            rates,
+            last_call: 0,
+            behind_since_secs: None,
+            paused: false,
+        })
     }
 
     fn save(&self) {

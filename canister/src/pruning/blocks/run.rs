@@ -19,7 +19,7 @@ pub fn run(
 ) -> PruneRun {
     let start = platform::instructions();
     let mut run = PruneRun {
-        at: platform::time_ns(),
+        started_at_ns: platform::time_ns(),
         reason: due.map(|due| due.reason),
         target: due.map_or(0, |due| due.target),
         progress: end(due),
@@ -70,7 +70,7 @@ pub fn sum(last: Option<PruneRun>, now: &PruneRun) -> PruneRun {
     match last {
         // A message that only sweeps has no reason of its own.
         Some(last) if last.reason == now.reason || now.reason.is_none() => PruneRun {
-            at: last.at,
+            started_at_ns: last.started_at_ns,
             reason: last.reason,
             target: now.target.max(last.target),
             progress: now.progress,

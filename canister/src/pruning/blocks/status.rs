@@ -90,9 +90,9 @@ impl Pruner {
             _ => chain.references_before(before).saturating_sub(state.pruned_references),
         };
         let (pruned_per_hour, appended_per_hour) = self.rates.per_hour(state, now);
-        let empty_in_secs = match self.behind_since {
+        let empty_in_secs = match self.behind_since_secs {
             // The next tick prunes the backlog.
-            None => Some((self.next_tick / NS).saturating_sub(now)).filter(|_| blocks > 0).or(Some(0)),
+            None => Some((self.next_tick_ns / NS).saturating_sub(now)).filter(|_| blocks > 0).or(Some(0)),
             Some(_) if blocks == 0 => None,
             Some(_) => pruned_per_hour
                 .checked_sub(appended_per_hour)
@@ -103,9 +103,9 @@ impl Pruner {
             blocks,
             references,
             held_blocks: target - before,
-            held_since: self.stored.held_since,
+            held_since_secs: self.stored.held_since,
             debt: IndexTable::ALL.iter().map(|&table| chain.debt(table).debt).sum(),
-            behind_since: self.behind_since,
+            behind_since_secs: self.behind_since_secs,
             pruned_per_hour,
             appended_per_hour,
             empty_in_secs,
@@ -151,7 +151,7 @@ impl Pruner {
         PruneStatus {
             policy: self.stored.policy.clone(),
             enabled: self.is_enabled(),
-            deletions_stopped_since: constraints.stopped_since,
+            deletions_stopped_since_ns: constraints.stopped_since,
             need_prune: due.is_some(),
             reason: due.as_ref().map(|due| due.reason),
             target: due.as_ref().map_or(state.oldest, |due| due.target),
@@ -170,7 +170,7 @@ impl Pruner {
             key_index: sweep::status(chain, IndexTable::Keys),
             running: self.stored.running,
             oldest_kept_block: oldest,
-            oldest_kept_timestamp: oldest.and_then(|number| chain.meta(number)).map(|record| record.monotonic),
+            oldest_kept_timestamp_secs: oldest.and_then(|number| chain.meta(number)).map(|record| record.monotonic),
             head: state.head(),
             estimated_kept_bytes: blobs.kept_bytes(Owner::Log),
             capacity_bytes: chain.capacity_bytes(blobs),
@@ -182,7 +182,7 @@ impl Pruner {
             last_run: self.stored.last_run.clone(),
             runs: self.stored.runs,
             ticks: self.ticks,
-            next_tick: self.next_tick,
+            next_tick_ns: self.next_tick_ns,
             pruned_blocks: state.pruned_blocks,
             pruned_bytes: state.pruned_bytes,
             faults: self.stored.faults,

@@ -11,12 +11,12 @@ use crate::pruning::work::budget::Budget;
 use coppice_interface::{IndexDebt, StopReason, SweepPhase};
 
 /// Returns the debt at which a sweep begins in a pause.
-fn begins_at(table: &TableDebt) -> u64 {
+fn begin_debt(table: &TableDebt) -> u64 {
     (table.live() / 8).max(4_096).max(table.buckets)
 }
 
 /// Returns the debt at which a sweep no longer waits for a pause.
-fn forced_at(table: &TableDebt) -> u64 {
+fn forced_debt(table: &TableDebt) -> u64 {
     (table.live() / 16 * 3).max(6_144).max(table.buckets)
 }
 
@@ -37,11 +37,11 @@ pub enum Need {
 pub fn need(chain: &ChainStore) -> Need {
     let of = |table| {
         let debt = chain.debt(table);
-        if debt.debt >= forced_at(&debt) {
+        if debt.debt >= forced_debt(&debt) {
             Need::First
         } else if debt.sweeping {
             Need::Continue
-        } else if debt.debt >= begins_at(&debt) {
+        } else if debt.debt >= begin_debt(&debt) {
             Need::Pause
         } else {
             Need::Nothing
@@ -90,7 +90,7 @@ pub fn next(chain: &ChainStore) -> Option<(IndexTable, u64)> {
 
 fn is_due(debt: &TableDebt, which: Tables) -> bool {
     let enough = match which {
-        Tables::Due => debt.debt >= begins_at(debt),
+        Tables::Due => debt.debt >= begin_debt(debt),
         Tables::Any => debt.debt > 0,
     };
     enough || debt.sweeping
@@ -133,8 +133,8 @@ pub fn status(chain: &ChainStore, table: IndexTable) -> IndexDebt {
         entries: debt.entries,
         buckets: debt.buckets,
         debt: debt.debt,
-        begins_at: begins_at(&debt),
-        forced_at: forced_at(&debt),
+        begin_debt: begin_debt(&debt),
+        forced_debt: forced_debt(&debt),
         cursor: sweep.cursor(),
         dropped: sweep.dropped,
         sweeps: sweep.finished,
@@ -148,12 +148,12 @@ mod tests {
     #[test]
     fn sweep_marks_are_shares_of_live_entries() {
         let table = |entries, debt| TableDebt { entries, buckets: entries / 17, debt, sweeping: false };
-        assert_eq!((begins_at(&table(10, 0)), forced_at(&table(10, 0))), (4_096, 6_144));
+        assert_eq!((begin_debt(&table(10, 0)), forced_debt(&table(10, 0))), (4_096, 6_144));
         let large = table(1_125_000, 125_000);
-        assert_eq!((begins_at(&large), forced_at(&large)), (125_000, 187_500));
+        assert_eq!((begin_debt(&large), forced_debt(&large)), (125_000, 187_500));
         // A table that was larger once: a sweep still walks all its buckets.
         let shrunk = TableDebt { entries: 50_000, buckets: 60_000, debt: 0, sweeping: false };
-        assert_eq!((begins_at(&shrunk), forced_at(&shrunk)), (60_000, 60_000));
+        assert_eq!((begin_debt(&shrunk), forced_debt(&shrunk)), (60_000, 60_000));
         assert_eq!(table(5, 9).live(), 0, "a debt is an upper bound");
     }
 }

@@ -176,7 +176,7 @@ impl Pruner {
         self.note_pending(need == Need::Pause && sweep.is_none());
         if due.is_none() && sweep.is_none() {
             self.end_run();
-            self.behind_since = None;
+            self.behind_since_secs = None;
             return self.next_without_work(chain, &policy, need);
         }
         if low_on_cycles {
@@ -201,10 +201,10 @@ impl Pruner {
         let need = sweep::need(chain);
         let sweep = self.sweep_now(need, &policy);
         if due.is_none() && sweep.is_none() {
-            self.behind_since = None;
+            self.behind_since_secs = None;
             return self.next_without_work(chain, &policy, need);
         }
-        self.behind_since = self.behind_since.or(Some(now));
+        self.behind_since_secs = self.behind_since_secs.or(Some(now));
         // If this tick could do nothing, another one at once could do nothing either.
         if run.blocks > 0 || swept.slices > 0 { Next::AtOnce } else { Next::Whenever }
     }

@@ -52,7 +52,7 @@ impl Feed {
         let refused = |Empty { left, enough_at }| UtxoPrunerError::HeightJump {
             highest,
             most: highest.saturating_add(left).min(MAX_HEIGHT),
-            accepted_at: enough_at,
+            accepted_at_ns: enough_at,
         };
         self.bucket.draw(limits, height - highest, now).map_err(refused)
     }

@@ -119,9 +119,9 @@ impl UtxoPruner {
             end: None,
             current_height: None,
             safe_height: None,
-            created_at: platform::time_ns(),
-            started_at: None,
-            ended_at: None,
+            created_at_ns: platform::time_ns(),
+            started_at_ns: None,
+            ended_at_ns: None,
             phase: UtxoPrunerPhase::PreserveParents,
             progress: PruneProgress::Finished,
             ticks: 0,
@@ -135,7 +135,7 @@ impl UtxoPruner {
 
     /// Ends a job and adds it to the history.
     pub(super) fn end(&mut self, mut job: UtxoPruneJob, state: UtxoJobState, end: Option<UtxoJobEnd>) -> UtxoPruneJob {
-        (job.state, job.end, job.ended_at) = (state, end, Some(platform::time_ns()));
+        (job.state, job.end, job.ended_at_ns) = (state, end, Some(platform::time_ns()));
         if state == UtxoJobState::Completed {
             // A job has processed nothing above its safe height or the notified height, even if an operator named a higher one.
             let reached = job

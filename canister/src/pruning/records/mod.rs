@@ -81,7 +81,7 @@ pub struct UtxoPruner {
     /// Ticks since the last upgrade: the counter is on the heap.
     ticks: u64,
     /// Time of the next tick, in nanoseconds since the Unix epoch; 0 if no timer runs.
-    pub next_tick: u64,
+    pub next_tick_ns: u64,
     /// True while paused because cycles are low; the log reports each pause once.
     paused: bool,
 }
@@ -93,7 +93,7 @@ impl UtxoPruner {
     /// A sentence that names the fault of the cell.
     pub fn open(cells: Rc<Region>) -> Result<Self, String> {
         let stored = CELL.load(&cells)?.unwrap_or_default();
-        Ok(Self { cells, stored, ticks: 0, next_tick: 0, paused: false })
+        Ok(Self { cells, stored, ticks: 0, next_tick_ns: 0, paused: false })
     }
 
     fn save(&self) {
@@ -183,7 +183,7 @@ impl UtxoPruner {
         let Stored { settings, running, pending, .. } = &self.stored;
         // A job that waits for the block assembly waits for `set_assembly`.
         let waits = pending.is_some() && (self.stored.assembly_running || !self.stored.pending_skipped);
-        (settings.pruner_enabled && (running.is_some() || waits)).then_some(settings.tick_interval)
+        (settings.pruner_enabled && (running.is_some() || waits)).then_some(settings.tick_interval_secs)
     }
 }
 

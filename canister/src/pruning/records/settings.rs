@@ -74,8 +74,8 @@ mod tests {
     fn defaults_match_the_specification_and_a_refused_change_changes_nothing() {
         let mut settings = UtxoPrunerSettings::default();
         let s = &settings;
-        assert_eq!((s.job_timeout, s.utxo_chunk_size, s.utxo_chunk_group_limit), (600, 1_000, 10));
-        assert_eq!((s.utxo_progress_log_interval, s.utxo_defensive_batch_read_size), (30, 10_000));
+        assert_eq!((s.job_timeout_secs, s.utxo_chunk_size, s.utxo_chunk_group_limit), (600, 1_000, 10));
+        assert_eq!((s.utxo_progress_log_interval_secs, s.utxo_defensive_batch_read_size), (30, 10_000));
         assert!(s.pruner_enabled && !s.utxo_defensive_enabled && !s.disable_dah_cleaner);
         assert_eq!((s.unmined_cutoff(&UtxoSettings::default(), 1_000), s.parent_preservation_blocks), (856, 1_440));
         assert_eq!(s.unmined_cutoff(&UtxoSettings::default(), 144), 0);

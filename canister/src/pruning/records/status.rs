@@ -94,7 +94,7 @@ impl UtxoPruner {
         UtxoPrunerStatus {
             settings: stored.settings.clone(),
             // The endpoint fills this in, because the switch is the whole canister's.
-            deletions_stopped_since: None,
+            deletions_stopped_since_ns: None,
             block_assembly: match stored.assembly_running {
                 true => UtxoBlockAssemblyState::Running,
                 false => UtxoBlockAssemblyState::NotRunning,
@@ -115,7 +115,7 @@ impl UtxoPruner {
             blobs_dead: deletions.dead_count(),
             totals: stored.totals,
             ticks: self.ticks,
-            next_tick: self.next_tick,
+            next_tick_ns: self.next_tick_ns,
             metrics: self.metrics(),
         }
     }

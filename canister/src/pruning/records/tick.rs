@@ -26,10 +26,10 @@ impl UtxoPruner {
     /// Does the work of one firing of the timer. Does almost nothing if nothing is due.
     pub fn tick(&mut self, records: &mut Records, low_on_cycles: bool) {
         self.ticks += 1;
-        let (now_ns, interval) = (platform::time_ns(), self.stored.settings.tick_interval);
-        // A tick that trapped did not set `next_tick`. A busy platform may delay a tick, too.
-        let late = self.next_tick > 0 && now_ns >= self.next_tick + (2 * interval).max(PATIENCE) * NS;
-        self.next_tick = now_ns + interval * NS;
+        let (now_ns, interval) = (platform::time_ns(), self.stored.settings.tick_interval_secs);
+        // A tick that trapped did not set `next_tick_ns`. A busy platform may delay a tick, too.
+        let late = self.next_tick_ns > 0 && now_ns >= self.next_tick_ns + (2 * interval).max(PATIENCE) * NS;
+        self.next_tick_ns = now_ns + interval * NS;
         if !self.stored.settings.pruner_enabled || (self.stored.running.is_none() && self.stored.pending.is_none()) {
             return;
         }
@@ -137,9 +137,9 @@ impl UtxoPruner {
 
     /// Ends the running job if it took too long. Its run stays for the next job.
     fn time_out(&mut self, now_ns: u64) {
-        let timeout = self.stored.settings.job_timeout * NS;
+        let timeout = self.stored.settings.job_timeout_secs * NS;
         let Some(job) =
-            self.stored.running.take_if(|job| now_ns.saturating_sub(job.started_at.unwrap_or(now_ns)) >= timeout)
+            self.stored.running.take_if(|job| now_ns.saturating_sub(job.started_at_ns.unwrap_or(now_ns)) >= timeout)
         else {
             return;
         };
@@ -157,7 +157,7 @@ impl UtxoPruner {
             return Some(job);
         }
         let mut job = self.stored.pending.take()?;
-        (job.state, job.started_at) = (UtxoJobState::Running, Some(now_ns));
+        (job.state, job.started_at_ns) = (UtxoJobState::Running, Some(now_ns));
         (job.current_height, job.safe_height) = (Some(self.current_for(&job)), None);
         self.stored.reported_at = now_ns;
         Some(job)
@@ -268,10 +268,10 @@ impl UtxoPruner {
         self.finish(job, Err(by), utxo, now_ns);
     }
 
-    /// Logs a line of progress every `utxo_progress_log_interval` seconds. The line goes to the platform's log only, because in the
+    /// Logs a line of progress every `utxo_progress_log_interval_secs` seconds. The line goes to the platform's log only, because in the
     /// canister's own log it would displace reports of damage.
     fn report(&mut self, job: &UtxoPruneJob, now_ns: u64) {
-        let interval = self.stored.settings.utxo_progress_log_interval;
+        let interval = self.stored.settings.utxo_progress_log_interval_secs;
         if interval == 0 || now_ns.saturating_sub(self.stored.reported_at) < interval * NS {
             return;
         }

@@ -21,7 +21,7 @@ pub struct Head {
     pub frozen_extra: u32,
     pub spending_height: u32,
     pub extras: SlotId,
-    pub created_at: u64,
+    pub created_at_ns: u64,
     pub fee: u64,
     pub size: u64,
     pub version: u32,
@@ -59,7 +59,7 @@ impl Head {
             frozen_extra: word(68),
             spending_height: word(72),
             extras: word(76),
-            created_at: long(80),
+            created_at_ns: long(80),
             fee: long(88),
             size: long(96),
             version: word(104),
@@ -87,7 +87,7 @@ impl Head {
         for word in [self.utxos, self.spent, self.frozen, self.frozen_extra, self.spending_height, self.extras] {
             out.extend(word.to_le_bytes());
         }
-        for long in [self.created_at, self.fee, self.size] {
+        for long in [self.created_at_ns, self.fee, self.size] {
             out.extend(long.to_le_bytes());
         }
         for word in [self.version, self.lock_time, self.inputs, self.transaction_len, self.blocks] {
@@ -170,10 +170,10 @@ impl Head {
         self.link(order).key()
     }
 
-    /// Returns the key of the index by `created_at`: Unix seconds.
+    /// Returns the key of the index by `created_at_ns`: Unix seconds.
     #[inline]
     pub fn created_secs(&self) -> u32 {
-        (self.created_at / 1_000_000_000) as u32
+        (self.created_at_ns / 1_000_000_000) as u32
     }
 
     /// Returns the height at which the record may be deleted, whatever the height of its next examination.
@@ -256,7 +256,7 @@ mod tests {
             frozen_extra: 68,
             spending_height: 72,
             extras: 76,
-            created_at: 80 << 32,
+            created_at_ns: 80 << 32,
             fee: 88 << 32,
             size: 96 << 32,
             version: 104,

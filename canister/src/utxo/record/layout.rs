@@ -108,7 +108,7 @@ pub enum Order {
     UnminedSince,
     /// By `preserve_until`.
     PreserveUntil,
-    /// Unmined records by `created_at`, in seconds.
+    /// Unmined records by `created_at_ns`, in seconds.
     CreatedAt,
 }
 

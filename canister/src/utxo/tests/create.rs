@@ -37,7 +37,7 @@ fn record_has_every_field_and_returns_its_bytes() {
         conflicting: false,
         conflicting_children: vec![],
         unmined_since: Some(1_000),
-        created_at: NOW,
+        created_at_ns: NOW,
         preserve_until: None,
         postponed_until: None,
         delete_at_height: None,
@@ -104,7 +104,7 @@ fn transaction_is_parsed_to_its_last_byte_and_refused_if_truncated() {
         let long = [whole, &[0]].concat();
         let item = UtxoCreate { source: TransactionSource::Raw(ByteBuf::from(long)), ..raw(&tx) };
         let at = whole.len() as u64;
-        assert!(matches!(w.create(&item), Err(UtxoRefusal::BadTransaction { at: found, .. }) if found == at));
+        assert!(matches!(w.create(&item), Err(UtxoRefusal::BadTransaction { offset: found, .. }) if found == at));
     }
     w.make(&tx);
     let record = w.get(&tx);
@@ -242,7 +242,7 @@ fn counts_lengths_and_values_at_the_boundaries_of_a_var_int() {
     let tx = Tx::orphan(1, 1);
     let raw_bytes = [&tx.raw[..4], &[0xFD, 1, 0], &tx.raw[5..]].concat();
     let item = UtxoCreate { source: TransactionSource::Raw(ByteBuf::from(raw_bytes)), ..raw(&tx) };
-    assert!(matches!(w.create(&item), Err(UtxoRefusal::BadTransaction { at: 4, .. })));
+    assert!(matches!(w.create(&item), Err(UtxoRefusal::BadTransaction { offset: 4, .. })));
 }
 
 #[test]

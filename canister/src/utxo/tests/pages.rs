@@ -266,7 +266,7 @@ fn each_producer_has_its_own_upload() {
     // Only the idle uploads expire.
     assert_eq!((w.store.uploads.touched(), w.store.uploads.expire(&mut w.blobs, 99, 60)), (Some(0), 39));
     w.reopen();
-    let left: Vec<u64> = w.store.uploads.list(60).iter().map(|open| open.expires_at - 60).collect();
+    let left: Vec<u64> = w.store.uploads.list(60).iter().map(|open| open.expires_at_secs - 60).collect();
     assert_eq!(left.len(), 25);
     assert!(left.iter().all(|&touched| touched >= 40), "{left:?}");
     assert_eq!(

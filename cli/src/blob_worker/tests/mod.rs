@@ -135,7 +135,7 @@ pub fn named(id: u64, key: &[u8], file_type: &str, store_type: StoreType) -> Row
         store_type,
         delete_at_height: 0,
         retry_count: 0,
-        last_retry_at: None,
+        last_retry_at_ns: None,
         txid: None,
     }
 }
@@ -241,7 +241,7 @@ impl State {
         let waiting = self.rows.len() as u64;
         let store_type = StoreType::Tx;
         BlobDeletionStatus {
-            deletions_stopped_since: None,
+            deletions_stopped_since_ns: None,
             stores: vec![StoreDeletions { store_type, held, waiting, leased, backing_off, dead, oldest_due: None }],
             rows: waiting,
             max_rows: 0,
@@ -255,7 +255,7 @@ impl State {
     fn pruner(&self) -> UtxoPrunerStatus {
         UtxoPrunerStatus {
             settings: UtxoPrunerSettings::default(),
-            deletions_stopped_since: None,
+            deletions_stopped_since_ns: None,
             block_assembly: UtxoBlockAssemblyState::Running,
             current_height: self.heights.current,
             most_height: 0,
@@ -273,7 +273,7 @@ impl State {
             blobs_dead: 0,
             totals: UtxoPruneCounts::default(),
             ticks: 0,
-            next_tick: 0,
+            next_tick_ns: 0,
             metrics: Vec::new(),
         }
     }
@@ -373,7 +373,7 @@ impl Fake {
         let lease = state.leases.iter().find(|lease| lease.request == request).unwrap();
         let rows = lease.rows.iter().map(|id| state.rows[id].0.clone()).collect();
         let token = lease.token.clone().into();
-        let lease = BlobDeletionLease { token, expires_at: 0, height: height.unwrap_or_default(), rows };
+        let lease = BlobDeletionLease { token, expires_at_ns: 0, height: height.unwrap_or_default(), rows };
         let slow = state.slow;
         drop(state);
         std::thread::sleep(slow);

@@ -138,7 +138,7 @@ const FORGERIES: [(&str, Forge); 4] = [
             chunk.sha256 = ByteBuf::from(crate::feed::sha256(&chunk.bytes));
         }
     }),
-    ("time", |page| page.chunks.iter_mut().for_each(|chunk| chunk.timestamp -= 1)),
+    ("time", |page| page.chunks.iter_mut().for_each(|chunk| chunk.timestamp_secs -= 1)),
 ];
 
 /// Creates a database with true blocks, forged blocks, and true blocks at the head.

@@ -66,7 +66,7 @@ const CONTENT: [(&str, Lie); 3] = [
             }
         })
     }),
-    ("another time", |_, answer| with_chunks(answer, |chunk| chunk.timestamp -= 1)),
+    ("another time", |_, answer| with_chunks(answer, |chunk| chunk.timestamp_secs -= 1)),
     ("other blocks", |_, answer| {
         let answer = with_chunks(answer, |chunk| {
             chunk.hash[0] ^= 1;

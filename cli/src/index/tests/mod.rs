@@ -92,7 +92,7 @@ fn dump(url: &str) -> Vec<String> {
     let tables: [(&str, &str); 9] = [
         ("SELECT schema_version, canister, network, payload, cursor, pruned_before FROM state", "itttti"),
         (
-            "SELECT number, hash, parent_hash, timestamp, transactions, body_length, receipts_length, index_length, \
+            "SELECT number, hash, parent_hash, timestamp_secs, transactions, body_length, receipts_length, index_length, \
           body_sha256, receipts_sha256, index_sha256, body, receipts, index_segment, confirmed FROM blocks ORDER BY number",
             "ibbiiiiibbbbbbi",
         ),
@@ -100,7 +100,7 @@ fn dump(url: &str) -> Vec<String> {
         ("SELECT number, segment, starts_at, bytes FROM parts ORDER BY number, segment, starts_at", "iiib"),
         ("SELECT number, block FROM incomplete", "it"),
         (
-            "SELECT number, hash, parent_hash, timestamp, transactions, body_length, receipts_length, index_length, \
+            "SELECT number, hash, parent_hash, timestamp_secs, transactions, body_length, receipts_length, index_length, \
           body_sha256, receipts_sha256, index_sha256, body, receipts, index_segment, confirmed FROM orphaned ORDER BY removal, number",
             "ibbiiiiibbbbbbi",
         ),

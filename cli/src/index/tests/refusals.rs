@@ -67,7 +67,7 @@ fn invalid_pages_change_nothing() {
     let lies: [(&str, Lie); 6] = [
         ("left out", |page| drop(page.chunks.drain(..3))),
         ("comes next", |page| drop(page.chunks.remove(1))),
-        ("two blocks", |page| page.chunks[1].timestamp += 1),
+        ("two blocks", |page| page.chunks[1].timestamp_secs += 1),
         ("not at the end of its chunks", |page| {
             page.cursor = page.cursor.take().map(|at| ExportCursor { number: 0, ..at })
         }),

@@ -1,6 +1,6 @@
 //! Rules of the interface's file. `tests/source` has the rules of words.
 
-use candid_parser::syntax::{Dec, IDLProg, IDLType, TypeField};
+use candid_parser::syntax::{Dec, IDLProg, IDLType, PrimType, TypeField};
 use coppice_did::print::camel;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,6 +27,50 @@ const LEANING: &[&str] = &[
 const ZERO: &[&str] = &["0: none", "0: not", "0: never", "0 where none", "0 before", "0 for others", "0 means none"];
 /// Types of metrics that the pruner of UTXO records shares with others.
 const SHARED: &[&str] = &["Metric", "MetricLabel"];
+
+/// Ends of the names of times and durations, in whole words. Rates, such as `max_ops_per_tick`, and `retain_days`
+/// of a source document end with other words; heights have 32 bits.
+const TIMES: &[&str] = &[
+    "after",
+    "age",
+    "at",
+    "date",
+    "deadline",
+    "delay",
+    "duration",
+    "ended",
+    "expires",
+    "expiry",
+    "hours",
+    "interval",
+    "lag",
+    "micros",
+    "millis",
+    "minutes",
+    "ms",
+    "nanos",
+    "nanoseconds",
+    "next_tick",
+    "period",
+    "sec",
+    "seconds",
+    "since",
+    "started",
+    "time",
+    "timeout",
+    "timestamp",
+    "ttl",
+    "until",
+    "wait",
+    "when",
+];
+/// Beginnings of comments on times and durations.
+const TIME_BEGINNINGS: &[&str] =
+    &["Seconds ", "The seconds ", "The moment ", "The time ", "Nanoseconds ", "Milliseconds "];
+/// Phrases of comments on times.
+const TIME_PHRASES: &[&str] = &["Unix seconds", "Unix nanoseconds", "Unix milliseconds", "Unix time"];
+/// Ends of the names of times and durations with their unit.
+const UNITS: &[&str] = &["_secs", "_ns"];
 
 /// Name of the service's type.
 const SERVICE: &str = "Coppice";
@@ -82,6 +126,9 @@ pub fn findings(text: &str) -> Vec<String> {
         if of.args.iter().any(|arg| arg.name.is_none()) {
             found.push(format!("an argument of {name} has no name"));
         }
+        for arg in &of.args {
+            unit(name, arg.name.as_deref().unwrap_or_default(), &arg.typ, "", &mut found);
+        }
     }
     // The parser drops the comment before a name in quotes.
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
@@ -127,6 +174,7 @@ fn shape(of: &str, typ: &IDLType, found: &mut Vec<String>) {
             if !(of.ends_with("Result") && ["Ok", "Err"].contains(&name.as_str())) {
                 comment(&format!("{of}.{name}"), docs, found);
             }
+            unit(of, name, typ, docs, found);
             shape(name, typ, found);
         }
     };
@@ -134,6 +182,33 @@ fn shape(of: &str, typ: &IDLType, found: &mut Vec<String>) {
         IDLType::RecordT(inner) | IDLType::VariantT(inner) => fields(inner),
         IDLType::OptT(inner) | IDLType::VecT(inner) => shape(of, inner, found),
         _ => {}
+    }
+}
+
+/// Checks that a number which is a time or a duration, by its name or its comment, ends with its unit.
+fn unit(of: &str, name: &str, typ: &IDLType, docs: &str, found: &mut Vec<String>) {
+    let (is_number, is_long) = number(typ);
+    let is_named =
+        TIMES.iter().any(|time| name.strip_suffix(time).is_some_and(|rest| rest.is_empty() || rest.ends_with('_')));
+    let is_described = TIME_BEGINNINGS.iter().any(|words| docs.starts_with(words))
+        || TIME_PHRASES.iter().any(|words| docs.contains(words));
+    let has_unit = UNITS.iter().any(|unit| name.ends_with(unit));
+    if !has_unit && (is_long && is_named || is_number && is_described) {
+        found.push(format!("{of}.{name} is a time without its unit: _secs or _ns"));
+    }
+}
+
+/// Returns whether a type is a number, or an option or a list of numbers, and whether the number has 64 bits or more.
+fn number(typ: &IDLType) -> (bool, bool) {
+    match typ {
+        IDLType::OptT(inner) | IDLType::VecT(inner) => number(inner),
+        IDLType::PrimT(PrimType::Nat64 | PrimType::Int64 | PrimType::Nat | PrimType::Int | PrimType::Float64) => {
+            (true, true)
+        }
+        IDLType::PrimT(PrimType::Nat32 | PrimType::Int32 | PrimType::Nat16 | PrimType::Int16 | PrimType::Float32) => {
+            (true, false)
+        }
+        _ => (false, false),
     }
 }
 

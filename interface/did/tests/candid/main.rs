@@ -72,6 +72,19 @@ fn each_rule_finds_a_planted_violation() {
         ("says none by 0", "  // The block's number.\n", "  // The number; 0: none.\n"),
         ("differs by a letter", "UtxoPrunerError", "PruneErrors"),
         ("does not begin with Utxo", "UtxoPassedOver", "PassedOver"),
+        ("BlobDeletionLease.expires_at is a time", "  expires_at_ns : nat64;\n", "  expires_at : nat64;\n"),
+        (
+            "backlog.lag is a time",
+            "  held_blocks : nat64;\n",
+            "  held_blocks : nat64;\n  // The lag.\n  backlog : record { lag : opt nat64 };\n",
+        ),
+        ("ListedBlobDeletion.ends is a time", "  until_ns : opt nat64;", "  ends : opt nat64;"),
+        ("UtxoPrunerSettings.job_limit is a time", "  job_timeout_secs : nat64;", "  job_limit : nat32;"),
+        (
+            "extend_blob_deletion_batch.lock_timeout is a time",
+            "lock_timeout_secs : nat64) ->",
+            "lock_timeout : nat64) ->",
+        ),
     ];
     for (rule, from, to) in planted {
         assert!(text.contains(from), "nothing to plant in: {from}");
@@ -114,7 +127,7 @@ fn the_candid_file_means_what_the_types_mean() {
     }
     // The comparison detects another type, a missing field, and another kind of call.
     for (from, to) in [
-        ("  timestamp : nat64;", "  timestamp : nat32;"),
+        ("  timestamp_secs : nat64;", "  timestamp_secs : nat32;"),
         ("  keys : nat32;\n", ""),
         ("  health : () -> (Health) query;", "  health : () -> (Health);"),
     ] {
@@ -192,7 +205,7 @@ fn a_change_that_breaks_clients_is_found() {
         understands(&text.replace(from, to), &text)
     };
     new("health : ()", "health : ()").unwrap();
-    assert!(new("monotonic_timestamp : nat64;", "").is_err());
+    assert!(new("monotonic_timestamp_secs : nat64;", "").is_err());
     assert!(new("drop_guard : bool;", "drop_guard : bool; why : text;").is_err());
     new("drop_guard : bool;", "drop_guard : bool; why : opt text;").unwrap();
     // The argument of installation, too: a required new field, a removed field, a field of another type, a second argument.

@@ -112,7 +112,7 @@ fn life(coppice: &Coppice, mut step: impl FnMut(&Coppice)) {
     step(coppice);
     let third = acquire(coppice, WORKER, 3, 30);
     let until: u64 = retry_call(coppice, WORKER, "extend_blob_deletion_batch", (third.token.clone(), 600u64));
-    assert!(until > third.expires_at);
+    assert!(until > third.expires_at_ns);
     time_passes(coppice, 20);
     let done = complete(coppice, WORKER, &third, (&[10], &[9, 8]), 1);
     assert_eq!((done.removed, done.dead), (3, 2));

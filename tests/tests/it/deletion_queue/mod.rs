@@ -191,7 +191,7 @@ fn an_expired_lease_frees_its_rows_for_other_workers() {
     let extend = |secs: u64| -> Result<u64, BlobDeletionError> {
         coppice.by(WORKER).extend_blob_deletion_batch(&lease.token, secs).answer()
     };
-    assert!(extend(40).unwrap() > lease.expires_at);
+    assert!(extend(40).unwrap() > lease.expires_at_ns);
     coppice.pass(25);
     assert_eq!((pending(&coppice), status(&coppice).leases.len()), (vec![3], 1));
     coppice.pass(20);

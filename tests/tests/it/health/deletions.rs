@@ -83,14 +83,14 @@ fn due_blobs_without_a_worker_are_reported_after_six_hours() {
         }
         assert!(waited < NAMED, "{:?}", health(&coppice));
     };
-    assert!(waited > 12 && health(&coppice).time - problem.since > 6 * 3_600 * NS, "{waited}: {problem:?}");
+    assert!(waited > 12 && health(&coppice).time_ns - problem.since_ns > 6 * 3_600 * NS, "{waited}: {problem:?}");
     let says = "of store type Tx: the first is due from height 91 on, and workers may take blobs that are due at 91";
     raised(&coppice, ProblemCode::BlobDeletionsWait, Severity::Warning, says);
     assert!(page(&coppice).contains("BlobDeletionsWait"));
     coppice.upgrade();
     pass(&coppice, 1);
     let later = raised(&coppice, ProblemCode::BlobDeletionsWait, Severity::Warning, says);
-    assert_eq!(later.since, problem.since);
+    assert_eq!(later.since_ns, problem.since_ns);
     // A worker leases a row.
     let row = lease(&coppice, 1, 0, &[]);
     cleared(&coppice, ProblemCode::BlobDeletionsWait);

@@ -20,7 +20,7 @@ fn an_unreadable_head_is_rolled_back_and_appended_again() {
     assert!(problem.action.contains("rollback_to"), "{problem:?}");
     // `health` notices the damage every half hour; the problem stays raised in between, and over an upgrade.
     coppice.pass(1_800);
-    let since = || raised(&coppice, ProblemCode::HeadUnreadable, Severity::Critical, "").since;
+    let since = || raised(&coppice, ProblemCode::HeadUnreadable, Severity::Critical, "").since_ns;
     let noticed = since();
     coppice.pass(600);
     coppice.upgrade();

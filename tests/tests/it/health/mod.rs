@@ -32,7 +32,7 @@ fn raised(coppice: &Coppice, code: ProblemCode, severity: Severity, says: &str) 
     let problem = health.problems.iter().find(|problem| problem.code == code);
     let problem = problem.unwrap_or_else(|| panic!("{code:?} is not raised: {health:?}")).clone();
     assert!(problem.severity == severity && problem.message.contains(says), "{problem:?}");
-    assert!(problem.action.ends_with('.') && problem.since <= health.time && problem.since > 0, "{problem:?}");
+    assert!(problem.action.ends_with('.') && problem.since_ns <= health.time_ns && problem.since_ns > 0, "{problem:?}");
     let worst = health.problems.iter().map(|problem| problem.severity).min();
     assert_eq!(health.healthy, worst == Some(Severity::Notice));
     assert_eq!(health.problems[0].severity, worst.unwrap(), "the worst problem is first");
@@ -117,7 +117,7 @@ fn missing_setup_is_no_problem_and_names_the_commands() {
 #[test]
 fn a_timer_is_overdue_until_it_fires() {
     let (coppice, host) = Coppice::embedded(default_arg());
-    let start = health(&coppice).time;
+    let start = health(&coppice).time_ns;
     coppice.pass(60);
     let no_timer_fires = |secs| {
         host.advance_time(Duration::from_secs(secs));
@@ -131,7 +131,7 @@ fn a_timer_is_overdue_until_it_fires() {
     host.restore(&before);
     no_timer_fires(2_130);
     let problem = raised(&coppice, ProblemCode::TimerOverdue, Severity::Critical, "the timer for blocks is overdue by");
-    assert!(problem.since.abs_diff(start + 600 * NS) < 30 * NS, "since it was due: {problem:?}");
+    assert!(problem.since_ns.abs_diff(start + 600 * NS) < 30 * NS, "since it was due: {problem:?}");
     coppice.pass(0);
     cleared(&coppice, ProblemCode::TimerOverdue);
 }
@@ -182,8 +182,8 @@ fn a_long_pruning_lag_is_reported_with_its_expected_end() {
     cleared(&coppice, ProblemCode::PruneBehind);
     (0..4).for_each(|_| coppice.pass(60));
     let problem = raised(&coppice, ProblemCode::PruneBehind, Severity::Warning, "done in about");
-    let behind = coppice.prune_status().backlog.behind_since.unwrap();
-    assert_eq!(problem.since, behind * NS);
+    let behind = coppice.prune_status().backlog.behind_since_secs.unwrap();
+    assert_eq!(problem.since_ns, behind * NS);
     coppice.set_policy(PrunePolicyArg { max_ops_per_tick: Some(10_000), ..Default::default() }).unwrap();
     (0..3).for_each(|_| coppice.pass(60));
     cleared(&coppice, ProblemCode::PruneBehind);
@@ -224,8 +224,8 @@ fn an_exporter_that_holds_pruning_is_named_with_the_time_to_the_emergency_waterm
         "by exporter Exporter (max_export_lag_secs is 100)",
     );
     assert!(problem.message.contains("emergency water comes in about "), "{problem:?}");
-    let since = coppice.prune_status().backlog.held_since.unwrap();
-    assert_eq!(problem.since, since * NS);
+    let since = coppice.prune_status().backlog.held_since_secs.unwrap();
+    assert_eq!(problem.since_ns, since * NS);
     // An upgrade restarts the measurement of the chain's growth.
     coppice.upgrade();
     raised(&coppice, ProblemCode::ExportHeld, Severity::Warning, "to emergency water is not known yet");
@@ -367,13 +367,13 @@ fn a_stale_head_is_reported_since_its_append() {
     (0..8).for_each(|_| coppice.pass(600));
     cleared(&coppice, ProblemCode::HeadStale);
     coppice.append_plain(0..3, 10);
-    let appended = health(&coppice).time;
+    let appended = health(&coppice).time_ns;
     (0..6).for_each(|_| coppice.pass(590));
     cleared(&coppice, ProblemCode::HeadStale);
     coppice.upgrade();
     (0..3).for_each(|_| coppice.pass(600));
     let problem = raised(&coppice, ProblemCode::HeadStale, Severity::Warning, "the head is block 2");
-    assert!(problem.since.abs_diff(appended) < 700 * NS, "{problem:?}, appended at {appended}");
+    assert!(problem.since_ns.abs_diff(appended) < 700 * NS, "{problem:?}, appended at {appended}");
     settings(0);
     cleared(&coppice, ProblemCode::HeadStale);
     settings(3_600);
@@ -400,7 +400,7 @@ fn since_survives_an_upgrade() {
     coppice.upgrade();
     coppice.pass(600);
     let later = raised(&coppice, ProblemCode::MemoryAtCap, Severity::Critical, "max_stable_pages");
-    assert_eq!((first.since, health(&coppice).time > later.since + 600 * NS), (later.since, true));
+    assert_eq!((first.since_ns, health(&coppice).time_ns > later.since_ns + 600 * NS), (later.since_ns, true));
 }
 
 #[test]
@@ -421,7 +421,7 @@ fn a_pruning_lag_survives_an_upgrade() {
             .problems
             .into_iter()
             .find(|problem| problem.code == ProblemCode::PruneBehind)
-            .map(|problem| problem.since)
+            .map(|problem| problem.since_ns)
     };
     let before = since();
     assert!(before.is_some());
@@ -442,8 +442,8 @@ fn the_age_of_a_stale_head_does_not_depend_on_samples() {
     let coppice = Coppice::new();
     coppice.append_plain(0..1, 1);
     configure(&coppice, ConfigChange { max_head_age_secs: Some(600), ..Default::default() });
-    let appended = coppice.anyone().health().answer().time;
+    let appended = coppice.anyone().health().answer().time_ns;
     (0..3).for_each(|_| coppice.pass(601));
     let problem = raised(&coppice, ProblemCode::HeadStale, Severity::Warning, "no block was appended for 30 min");
-    assert!(problem.since.abs_diff(appended) <= 5_000_000_000, "{problem:?}");
+    assert!(problem.since_ns.abs_diff(appended) <= 5_000_000_000, "{problem:?}");
 }

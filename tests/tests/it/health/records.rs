@@ -20,7 +20,7 @@ fn a_job_that_waits_for_the_block_assembly_is_reported_after_an_hour() {
     World::scheduled(world.block(10, true));
     coppice.pass(600);
     // A tick has noticed the job by now. The waiting time passes to a job that replaces it, and survives an upgrade.
-    let noticed = health(coppice).time;
+    let noticed = health(coppice).time_ns;
     World::scheduled(world.block(11, true));
     coppice.upgrade();
     coppice.pass(HOUR - 600 - 60);
@@ -30,10 +30,13 @@ fn a_job_that_waits_for_the_block_assembly_is_reported_after_an_hour() {
     let job = world.status().pending.unwrap();
     let says = format!("job {} for height 12 waits for the block assembly", job.id);
     let problem = raised(coppice, ProblemCode::UtxoPrunerWaits, Severity::Warning, &says);
-    assert!(problem.since <= noticed && problem.since + HOUR * NS < health(coppice).time, "{problem:?}, {noticed}");
+    assert!(
+        problem.since_ns <= noticed && problem.since_ns + HOUR * NS < health(coppice).time_ns,
+        "{problem:?}, {noticed}"
+    );
     assert!(problem.action.contains("utxo_set_block_assembly_state"));
     coppice.upgrade();
-    assert_eq!(raised(coppice, ProblemCode::UtxoPrunerWaits, Severity::Warning, &says).since, problem.since);
+    assert_eq!(raised(coppice, ProblemCode::UtxoPrunerWaits, Severity::Warning, &says).since_ns, problem.since_ns);
     assert!(page(coppice).contains("UtxoPrunerWaits"));
     world.assembly(Running);
     cleared(coppice, ProblemCode::UtxoPrunerWaits);
@@ -83,9 +86,9 @@ fn a_switched_off_pruner_with_a_job_is_reported() {
     assert!(raised().action.contains("pruner_enabled"));
     coppice.upgrade();
     coppice.pass(600);
-    let since = raised().since;
+    let since = raised().since_ns;
     coppice.pass(600);
-    assert_eq!(raised().since, since);
+    assert_eq!(raised().since_ns, since);
     switch(true);
     cleared(coppice, ProblemCode::UtxoPrunerOff);
     world.finish(job.id);

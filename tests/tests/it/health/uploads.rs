@@ -22,7 +22,7 @@ fn an_abandoned_block_upload_is_reported() {
     assert_eq!(health(&coppice).problems, [], "it has expired by itself");
     expiry(&coppice, u64::MAX);
     begin(&coppice, 0);
-    let begun = health(&coppice).time;
+    let begun = health(&coppice).time_ns;
     coppice.pass(HOUR - 100);
     assert!(health(&coppice).healthy);
     coppice.upgrade();
@@ -31,7 +31,7 @@ fn an_abandoned_block_upload_is_reported() {
         "the upload of block 0 has been idle for 1 h, and upload_expiry_secs = 18446744073709551615 keeps it open";
     let raised = |says: &str| raised(&coppice, ProblemCode::UploadStuck, Severity::Warning, says);
     let problem = raised(says);
-    assert!(problem.since.abs_diff(begun) <= 5 * NS, "{problem:?}, begun at {begun}");
+    assert!(problem.since_ns.abs_diff(begun) <= 5 * NS, "{problem:?}, begun at {begun}");
     assert!(page(&coppice).contains("UploadStuck"));
     // The producer completes the upload.
     let (_, chunks) = upload(&plain(0, 3, 5_000), 1_000);

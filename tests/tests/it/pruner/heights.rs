@@ -57,7 +57,7 @@ fn one_wrong_notification_deletes_nothing_and_is_repaired() {
     world.make_spent(10, &txs);
     world.prune(12);
     for wrong in [NONE - 1, 10_013] {
-        let refused = Err(UtxoPrunerError::HeightJump { highest: 12, most: 10_012, accepted_at: None });
+        let refused = Err(UtxoPrunerError::HeightJump { highest: 12, most: 10_012, accepted_at_ns: None });
         assert_eq!((persisted(&world, wrong), block(&world, wrong)), (refused.clone(), refused));
     }
     assert_eq!((world.status().current_height, world.count(&txs)), (12, 3));
@@ -98,9 +98,9 @@ fn ninety_steps_of_the_largest_jump_raise_a_height_by_one_jump() {
         let answer = if call % 2 == 0 { persisted(&world, height + JUMP) } else { block(&world, height + JUMP) };
         match answer {
             Ok(_) => height += JUMP,
-            Err(UtxoPrunerError::HeightJump { highest, most, accepted_at }) => {
+            Err(UtxoPrunerError::HeightJump { highest, most, accepted_at_ns }) => {
                 assert_eq!(highest, height);
-                assert!(most < height + JUMP && accepted_at.is_some_and(|at| at > world.coppice.ic.now()), "{most}");
+                assert!(most < height + JUMP && accepted_at_ns.is_some_and(|at| at > world.coppice.ic.now()), "{most}");
                 refused += 1;
             }
             Err(error) => panic!("{error:?}"),
@@ -141,13 +141,14 @@ fn a_refused_height_is_accepted_at_the_moment_that_the_refusal_names() {
     world.set(day(144));
     block(&world, 1_000).unwrap();
     block(&world, 1_144).unwrap();
-    let Err(UtxoPrunerError::HeightJump { highest: 1_144, most: 1_144, accepted_at: Some(at) }) = block(&world, 1_146)
+    let Err(UtxoPrunerError::HeightJump { highest: 1_144, most: 1_144, accepted_at_ns: Some(at) }) =
+        block(&world, 1_146)
     else {
         panic!("a height above the bucket is accepted");
     };
     let wait = (at - world.coppice.ic.now()) / 1_000_000_000;
     assert!((1_190..=1_200).contains(&wait), "20 minutes are 2 of 144 heights, not {wait} s");
-    assert!(matches!(block(&world, 1_289), Err(UtxoPrunerError::HeightJump { accepted_at: None, .. })));
+    assert!(matches!(block(&world, 1_289), Err(UtxoPrunerError::HeightJump { accepted_at_ns: None, .. })));
     world.coppice.pass(wait - 5);
     assert!(block(&world, 1_146).is_err());
     world.coppice.upgrade();
@@ -374,7 +375,7 @@ fn heights_of_calls_and_of_their_blocks_are_bounded_once_a_height_was_notified()
     let last = made(3, MOST);
     let answers = at_height(&world, &last, MOST, MOST);
     assert!(answers.iter().all(Option::is_none), "{answers:?}");
-    let preserve = UtxoPreserveBatch { until: NONE - 1, txids: vec![last.id()] };
+    let preserve = UtxoPreserveBatch { until_height: NONE - 1, txids: vec![last.id()] };
     assert_eq!(all_ok::<bool, UtxoError>(world.coppice.producer().utxo_preserve(&preserve).answer()), [true]);
     assert_eq!(world.status().most_height, MOST);
 }

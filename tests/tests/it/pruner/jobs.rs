@@ -95,17 +95,20 @@ fn s4_a_job_keeps_its_times_heights_and_counts() {
     world.block(30, false);
     let begun = world.coppice.ic.now();
     let made = World::scheduled(world.persisted(20));
-    assert!(made.created_at >= begun);
-    assert_eq!((made.started_at, made.ended_at, made.current_height, made.safe_height), (None, None, None, None));
+    assert!(made.created_at_ns >= begun);
+    assert_eq!((made.started_at_ns, made.ended_at_ns, made.current_height, made.safe_height), (None, None, None, None));
     let done = world.finish(made.id);
-    assert_eq!((done.id, done.height, done.trigger, done.created_at), (made.id, 20, made.trigger, made.created_at));
+    assert_eq!(
+        (done.id, done.height, done.trigger, done.created_at_ns),
+        (made.id, 20, made.trigger, made.created_at_ns)
+    );
     assert_eq!(
         (done.current_height, done.safe_height, done.phase),
         (Some(30), Some(20), UtxoPrunerPhase::DeleteAtHeight)
     );
     let seconds = |ns: u64| ns / 1_000_000_000;
-    assert_eq!((seconds(done.ended_at.unwrap() - done.started_at.unwrap()), done.ticks), (20, 3));
-    assert!(done.started_at >= Some(made.created_at + 9_000_000_000) && done.instructions > 1_000);
+    assert_eq!((seconds(done.ended_at_ns.unwrap() - done.started_at_ns.unwrap()), done.ticks), (20, 3));
+    assert!(done.started_at_ns >= Some(made.created_at_ns + 9_000_000_000) && done.instructions > 1_000);
 }
 
 #[test]
@@ -192,7 +195,7 @@ fn s4_a_lower_manual_height_applies_to_all_phases() {
     world.mine(50, &[&parent]);
     let kept = Tx::orphan(13, 1);
     world.create(50, &[&kept]);
-    let preserve = UtxoPreserveBatch { until: 70, txids: vec![kept.id()] };
+    let preserve = UtxoPreserveBatch { until_height: 70, txids: vec![kept.id()] };
     crate::utxo::all_ok::<bool, UtxoError>(world.coppice.producer().utxo_preserve(&preserve).answer());
     let job = world.prune_manually(55).unwrap();
     assert_eq!((job.current_height, job.safe_height), (Some(55), Some(55)));

@@ -19,10 +19,10 @@ fn s2_1_1_settings_have_the_names_and_defaults_of_section_7() {
     let UtxoPrunerSettings {
         pruner_enabled,
         disable_dah_cleaner,
-        job_timeout,
+        job_timeout_secs,
         utxo_chunk_size,
         utxo_chunk_group_limit,
-        utxo_progress_log_interval,
+        utxo_progress_log_interval_secs,
         utxo_defensive_enabled,
         utxo_defensive_batch_read_size,
         unmined_tx_retention,
@@ -32,10 +32,10 @@ fn s2_1_1_settings_have_the_names_and_defaults_of_section_7() {
         ..
     } = world.settings();
     assert!(pruner_enabled, "startPruner");
-    assert_eq!(job_timeout, 10 * 60, "pruner_jobTimeout");
+    assert_eq!(job_timeout_secs, 10 * 60, "pruner_jobTimeout");
     assert_eq!(utxo_chunk_size, 1_000, "pruner_utxoChunkSize");
     assert_eq!(utxo_chunk_group_limit, 10, "pruner_utxoChunkGroupLimit");
-    assert_eq!(utxo_progress_log_interval, 30, "pruner_utxoProgressLogInterval");
+    assert_eq!(utxo_progress_log_interval_secs, 30, "pruner_utxoProgressLogInterval");
     assert!(!utxo_defensive_enabled, "pruner_utxoDefensiveEnabled");
     assert_eq!(utxo_defensive_batch_read_size, 10_000, "pruner_utxoDefensiveBatchReadSize");
     assert_eq!(unmined_tx_retention, UtxoUnminedRetention::HalfOfRetention, "utxostore_unminedTxRetention");
@@ -52,13 +52,16 @@ fn s7_an_invalid_value_is_refused_by_name_and_changes_nothing() {
     let world = World::as_installed();
     let before = world.settings();
     let refused: Vec<(&str, Change)> = vec![
-        ("job_timeout", Change { job_timeout: Some(0), ..Default::default() }),
-        ("job_timeout", Change { job_timeout: Some(31_536_001), ..Default::default() }),
+        ("job_timeout_secs", Change { job_timeout_secs: Some(0), ..Default::default() }),
+        ("job_timeout_secs", Change { job_timeout_secs: Some(31_536_001), ..Default::default() }),
         ("utxo_chunk_size", Change { utxo_chunk_size: Some(0), ..Default::default() }),
         ("utxo_chunk_size", Change { utxo_chunk_size: Some(100_001), ..Default::default() }),
         ("utxo_chunk_group_limit", Change { utxo_chunk_group_limit: Some(0), ..Default::default() }),
         ("utxo_chunk_group_limit", Change { utxo_chunk_group_limit: Some(10_001), ..Default::default() }),
-        ("utxo_progress_log_interval", Change { utxo_progress_log_interval: Some(u64::MAX), ..Default::default() }),
+        (
+            "utxo_progress_log_interval_secs",
+            Change { utxo_progress_log_interval_secs: Some(u64::MAX), ..Default::default() },
+        ),
         ("utxo_defensive_batch_read_size", Change { utxo_defensive_batch_read_size: Some(0), ..Default::default() }),
         (
             "utxo_defensive_batch_read_size",
@@ -66,8 +69,8 @@ fn s7_an_invalid_value_is_refused_by_name_and_changes_nothing() {
         ),
         ("unmined_tx_retention", Change { unmined_tx_retention: retention(u32::MAX), ..Default::default() }),
         ("parent_preservation_blocks", Change { parent_preservation_blocks: Some(u32::MAX), ..Default::default() }),
-        ("tick_interval", Change { tick_interval: Some(0), ..Default::default() }),
-        ("tick_interval", Change { tick_interval: Some(86_401), ..Default::default() }),
+        ("tick_interval_secs", Change { tick_interval_secs: Some(0), ..Default::default() }),
+        ("tick_interval_secs", Change { tick_interval_secs: Some(86_401), ..Default::default() }),
         ("max_instructions_per_tick", Change { max_instructions_per_tick: Some(0), ..Default::default() }),
         ("max_instructions_per_tick", Change { max_instructions_per_tick: Some(2_000_000_001), ..Default::default() }),
         ("max_height_jump", Change { max_height_jump: Some(0), ..Default::default() }),
@@ -132,16 +135,16 @@ fn s7_settings_change_at_run_time_and_survive_an_upgrade() {
     let change = Change {
         pruner_enabled: Some(false),
         disable_dah_cleaner: Some(true),
-        job_timeout: Some(1),
+        job_timeout_secs: Some(1),
         utxo_chunk_size: Some(2),
         utxo_chunk_group_limit: Some(3),
-        utxo_progress_log_interval: Some(0),
+        utxo_progress_log_interval_secs: Some(0),
         utxo_defensive_enabled: Some(true),
         utxo_defensive_batch_read_size: Some(5),
         unmined_tx_retention: retention(6),
         parent_preservation_blocks: Some(7),
         safe_height_rule: Some(UtxoSafeHeightRule::PersistedPlusRetention),
-        tick_interval: Some(8),
+        tick_interval_secs: Some(8),
         max_instructions_per_tick: Some(1_000_000),
         max_job_history: Some(10),
         max_height_jump: Some(11),
@@ -152,16 +155,16 @@ fn s7_settings_change_at_run_time_and_survive_an_upgrade() {
     let expected = UtxoPrunerSettings {
         pruner_enabled: false,
         disable_dah_cleaner: true,
-        job_timeout: 1,
+        job_timeout_secs: 1,
         utxo_chunk_size: 2,
         utxo_chunk_group_limit: 3,
-        utxo_progress_log_interval: 0,
+        utxo_progress_log_interval_secs: 0,
         utxo_defensive_enabled: true,
         utxo_defensive_batch_read_size: 5,
         unmined_tx_retention: UtxoUnminedRetention::Blocks(6),
         parent_preservation_blocks: 7,
         safe_height_rule: UtxoSafeHeightRule::PersistedPlusRetention,
-        tick_interval: 8,
+        tick_interval_secs: 8,
         max_instructions_per_tick: 1_000_000,
         max_job_history: 10,
         max_height_jump: 11,
@@ -185,7 +188,7 @@ fn s7_the_interval_of_the_timer_changes_at_once_and_survives_an_upgrade() {
     World::scheduled(world.persisted(20));
     world.ticks(1);
     assert_eq!(world.status().ticks, 1);
-    world.set(Change { tick_interval: Some(1_000), job_timeout: Some(100_000), ..Default::default() });
+    world.set(Change { tick_interval_secs: Some(1_000), job_timeout_secs: Some(100_000), ..Default::default() });
     world.coppice.pass(900);
     assert_eq!(world.status().ticks, 1);
     world.coppice.pass(200);
@@ -193,15 +196,15 @@ fn s7_the_interval_of_the_timer_changes_at_once_and_survives_an_upgrade() {
     world.coppice.upgrade();
     let status = world.status();
     assert_eq!((status.ticks, status.running.unwrap().ticks), (0, 2), "an upgrade starts counting again");
-    assert!((980..1_001).contains(&((status.next_tick - world.coppice.ic.now()) / 1_000_000_000)));
+    assert!((980..1_001).contains(&((status.next_tick_ns - world.coppice.ic.now()) / 1_000_000_000)));
     world.coppice.pass(900);
     assert_eq!(world.status().ticks, 0);
     world.coppice.pass(200);
     assert_eq!(world.status().ticks, 1);
-    world.set(Change { tick_interval: Some(TICK), ..Default::default() });
+    world.set(Change { tick_interval_secs: Some(TICK), ..Default::default() });
     world.ticks(20);
     assert_eq!(
-        (world.last().state, world.status().next_tick),
+        (world.last().state, world.status().next_tick_ns),
         (UtxoJobState::Completed, 0),
         "nor when the job is done"
     );
@@ -292,7 +295,7 @@ fn s2_1_6_a_new_canister_waits_for_events() {
     world.ticks(2);
     let status = world.status();
     assert_eq!(
-        (status.settings.pruner_enabled, status.ticks, status.next_tick),
+        (status.settings.pruner_enabled, status.ticks, status.next_tick_ns),
         (true, 0, 0),
         "no timer runs for nothing"
     );

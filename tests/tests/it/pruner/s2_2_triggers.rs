@@ -28,7 +28,7 @@ fn s2_2_primary_4_at_most_one_job_waits() {
         (cancelled.id, cancelled.state, cancelled.end),
         (first.id, UtxoJobState::Cancelled, Some(UtxoJobEnd::Superseded))
     );
-    assert_eq!((cancelled.started_at, cancelled.ticks), (None, 0));
+    assert_eq!((cancelled.started_at_ns, cancelled.ticks), (None, 0));
     for lower in [6, 7, 1] {
         assert_eq!(world.persisted(lower), UtxoNotifyOutcome::Underway(second.clone()));
     }
@@ -47,7 +47,11 @@ fn s2_2_primary_5_the_workflow_runs_for_the_height() {
     let done = world.last();
     assert_eq!((done.id, done.height, done.state), (job.id, 20, UtxoJobState::Completed));
     assert_eq!((done.current_height, done.safe_height, done.ticks), (Some(20), Some(20), 1));
-    assert!(Some(job.created_at) <= done.started_at && done.started_at <= done.ended_at && done.instructions > 0);
+    assert!(
+        Some(job.created_at_ns) <= done.started_at_ns
+            && done.started_at_ns <= done.ended_at_ns
+            && done.instructions > 0
+    );
     assert_eq!((world.count(&txs), world.status().last_processed_height), (0, 20));
 }
 

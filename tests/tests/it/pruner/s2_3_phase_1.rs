@@ -18,7 +18,7 @@ fn family(world: &World, salt: u64, height: u32) -> (Tx, Tx) {
 }
 
 fn preserve(world: &World, until: u32, txs: &[&Tx]) -> Vec<bool> {
-    let preserve = UtxoPreserveBatch { until, txids: txs.iter().map(|tx| tx.id()).collect() };
+    let preserve = UtxoPreserveBatch { until_height: until, txids: txs.iter().map(|tx| tx.id()).collect() };
     all_ok::<bool, UtxoError>(world.coppice.producer().utxo_preserve(&preserve).answer())
 }
 

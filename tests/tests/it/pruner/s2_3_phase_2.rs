@@ -79,7 +79,7 @@ fn s2_3_phase_2_5_surviving_parents_are_updated_and_missing_ones_not_created() {
     world.mine(10, &[&child]);
     world.spend_by_stranger(10, &child, 0..1);
     // All outputs of the first parent are spent, so it would be due at 19: it is preserved, because this test is not about its deletion.
-    let preserve = UtxoPreserveBatch { until: 1_000, txids: vec![first.id()] };
+    let preserve = UtxoPreserveBatch { until_height: 1_000, txids: vec![first.id()] };
     all_ok::<bool, UtxoError>(world.coppice.producer().utxo_preserve(&preserve).answer());
     assert_eq!(world.record(&first).unwrap().deleted_children, Vec::<Txid>::new());
     let done = world.prune(20);
@@ -163,7 +163,7 @@ fn s3_preserve_until_keeps_a_due_record() {
     let world = World::new();
     let txs = orphans(0..2);
     world.make_spent(10, &txs);
-    let preserve = UtxoPreserveBatch { until: 30, txids: vec![txs[0].id()] };
+    let preserve = UtxoPreserveBatch { until_height: 30, txids: vec![txs[0].id()] };
     all_ok::<bool, UtxoError>(world.coppice.producer().utxo_preserve(&preserve).answer());
     world.prune(20);
     assert_eq!(world.have_records(&txs), [true, false]);
@@ -185,7 +185,7 @@ fn s7_disable_dah_cleaner_skips_phase_2() {
         10,
         vec![TransactionSpends { spender: child.id(), spends: vec![parent.spend(0, 0)] }],
     ));
-    let preserve = UtxoPreserveBatch { until: 15, txids: vec![preserved[0].id()] };
+    let preserve = UtxoPreserveBatch { until_height: 15, txids: vec![preserved[0].id()] };
     let answers: Done<bool> = world.coppice.producer().utxo_preserve(&preserve).answer();
     all_ok(answers);
     let done = world.prune(20);

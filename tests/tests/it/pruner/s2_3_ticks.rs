@@ -81,7 +81,7 @@ fn s2_3_a_trap_in_any_message_of_a_tick_changes_nothing() {
     let (coppice, host) = Coppice::embedded(default_arg());
     let world = World::on(coppice);
     world.slow();
-    world.set(UtxoPrunerSettingsChange { job_timeout: Some(6_000), ..Default::default() });
+    world.set(UtxoPrunerSettingsChange { job_timeout_secs: Some(6_000), ..Default::default() });
     let (parents, due) = work(&world, 2, 60);
     let job = World::scheduled(world.persisted(20));
     let points = [TrapPoint::Start, TrapPoint::SystemCall(20), TrapPoint::End];
@@ -159,7 +159,7 @@ fn s2_3_a_record_with_many_inputs_is_deleted_over_several_ticks() {
 fn s2_3_a_job_that_times_out_leaves_its_position_to_the_next_one() {
     let world = World::new();
     world.slow();
-    world.set(UtxoPrunerSettingsChange { job_timeout: Some(25), ..Default::default() });
+    world.set(UtxoPrunerSettingsChange { job_timeout_secs: Some(25), ..Default::default() });
     let (parents, due) = work(&world, 2, 5);
     let later = orphans(500..502);
     world.make_spent(13, &later);
@@ -180,7 +180,7 @@ fn s2_3_a_job_that_times_out_leaves_its_position_to_the_next_one() {
     world.ticks(3);
     assert_eq!((world.last().id, world.last().end), (second.id, Some(UtxoJobEnd::TimedOut)));
     assert_eq!(world.status().running.unwrap().id, third.id);
-    world.set(UtxoPrunerSettingsChange { job_timeout: Some(600), ..Default::default() });
+    world.set(UtxoPrunerSettingsChange { job_timeout_secs: Some(600), ..Default::default() });
     let done = world.finish(third.id);
     assert_eq!((done.height, done.counts.old_unmined), (23, 0), "a preservation of three blocks before still holds");
     assert_eq!((world.count(&due), world.count(&later), world.count(&parents)), (0, 0, 2));
@@ -230,13 +230,13 @@ fn s2_3_phase_2_4_progress_is_logged_at_the_configured_interval() {
     let due = orphans(0..9);
     world.make_spent(10, &due);
     let job = World::scheduled(world.persisted(20));
-    assert_eq!((world.finish(job.id).ticks, world.settings().utxo_progress_log_interval), (9, 30));
+    assert_eq!((world.finish(job.id).ticks, world.settings().utxo_progress_log_interval_secs), (9, 30));
     let lines = progress_lines(&world, &host);
     assert_eq!(lines.len(), 2, "30 and 60 of 80 seconds: {lines:?}");
     for (line, deleted) in lines.iter().zip([4, 7]) {
         assert!(line.contains("for height 20") && line.contains(&format!("{deleted} deleted")), "{line}");
     }
-    world.set(UtxoPrunerSettingsChange { utxo_progress_log_interval: Some(0), ..Default::default() });
+    world.set(UtxoPrunerSettingsChange { utxo_progress_log_interval_secs: Some(0), ..Default::default() });
     let more = orphans(20..29);
     world.make_spent(20, &more);
     assert_eq!(world.prune(30).ticks, 9);

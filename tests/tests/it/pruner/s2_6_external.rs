@@ -180,7 +180,7 @@ fn s2_6_2_the_row_has_the_records_key_file_type_and_store() {
         let file_type = if store.file_type == FileType::Tx { "tx" } else { "outputs" };
         assert_eq!((row.id, &row.blob_key, row.store_type), (id, &store.blob_key, store.store_type));
         assert_eq!((row.file_type.as_str(), row.delete_at_height), (file_type, 20));
-        assert_eq!((row.retry_count, row.last_retry_at, &row.txid), (0, None, &Some(tx.id())));
+        assert_eq!((row.retry_count, row.last_retry_at_ns, &row.txid), (0, None, &Some(tx.id())));
     }
     let two: Vec<BlobDeletion> = world.coppice.anyone().get_pending_blob_deletions(22u32, 2u32, None).answer();
     assert_eq!(two, rows[..2]);
@@ -227,7 +227,7 @@ fn s2_6_error_a_failed_deletion_is_retried_and_given_up_at_its_limit() {
         assert_eq!(done, CompletedBlobDeletions { removed: 0, retries_incremented: 1, dead: 0, ..Default::default() });
         let row = &pending(&world, 20)[0];
         assert_eq!(row.retry_count, count);
-        assert!(row.last_retry_at.is_some_and(|at| at <= world.coppice.ic.now()));
+        assert!(row.last_retry_at_ns.is_some_and(|at| at <= world.coppice.ic.now()));
     }
     assert!(world.health().healthy);
     let done = complete(&world, &[], &[id], 3);

@@ -165,7 +165,7 @@ fn s2_3_a_loser_is_deleted_and_the_winner_stays() {
     world.mine(12, &[&winner]);
     assert_eq!((world.heights(&loser).0, world.heights(&winner).0), (Some(22), None));
     assert_eq!(world.heights(&parent).0, Some(22));
-    let preserve = UtxoPreserveBatch { until: 1_000, txids: vec![parent.id()] };
+    let preserve = UtxoPreserveBatch { until_height: 1_000, txids: vec![parent.id()] };
     all_ok::<bool, UtxoError>(world.coppice.producer().utxo_preserve(&preserve).answer());
     world.prune(22);
     assert_eq!(world.have_records(&[parent.clone(), loser, winner]), [true, false, true]);

@@ -26,7 +26,7 @@ pub struct Tick<'a> {
 impl Tick<'_> {
     /// The job that ran last.
     fn last(&self) -> Option<&UtxoPruneJob> {
-        self.jobs.iter().map(|job| &job.after).rfind(|job| job.started_at.is_some())
+        self.jobs.iter().map(|job| &job.after).rfind(|job| job.started_at_ns.is_some())
     }
 
     fn completed(&self) -> impl Iterator<Item = &UtxoPruneJob> {
@@ -61,7 +61,7 @@ impl Machine {
         let before = &self.view.as_ref().expect("the history has begun").status;
         let now = &view.status;
         // A trap may have lost the timer, and later ticks do less.
-        if self.has_trapped || self.coppice.ic.now() < before.next_tick {
+        if self.has_trapped || self.coppice.ic.now() < before.next_tick_ns {
             return Ok(());
         }
         if !self.running {
@@ -302,7 +302,7 @@ impl Machine {
         let over = |job: &Progress| {
             job.became(UtxoJobState::Completed)
                 || job.became(UtxoJobState::Failed) && job.after.end != Some(UtxoJobEnd::TimedOut)
-                || job.became(UtxoJobState::Cancelled) && job.after.started_at.is_some()
+                || job.became(UtxoJobState::Cancelled) && job.after.started_at_ns.is_some()
         };
         let mut before = self.run.take();
         if before.as_ref().is_some_and(|run| run.upgraded) {

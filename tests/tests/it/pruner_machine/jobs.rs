@@ -44,7 +44,7 @@ pub struct Progress {
 impl Progress {
     /// The job began: it was not known as running before.
     pub fn began(&self) -> bool {
-        self.after.started_at.is_some() && self.before.as_ref().is_none_or(|before| before.started_at.is_none())
+        self.after.started_at_ns.is_some() && self.before.as_ref().is_none_or(|before| before.started_at_ns.is_none())
     }
 
     /// The job has just reached this state.
@@ -78,7 +78,7 @@ impl Machine {
         let newest = self.jobs.keys().next_back().copied().unwrap_or(0);
         let new: BTreeSet<u64> = view.jobs.iter().map(|job| job.id).filter(|id| *id > newest).collect();
         ensure!(new.iter().copied().eq(newest + 1..=newest + new.len() as u64), "new jobs have the numbers {new:?}");
-        all.sort_by_key(|progress| (progress.after.ended_at.is_none(), progress.after.id));
+        all.sort_by_key(|progress| (progress.after.ended_at_ns.is_none(), progress.after.id));
         for progress in &all {
             self.jobs.insert(progress.after.id, progress.after.clone());
         }
@@ -112,7 +112,7 @@ impl Machine {
             "ended jobs are listed before open ones: {}",
             all()
         );
-        ensure!(done.is_sorted_by(|a, b| a.ended_at >= b.ended_at), "the newest job is not first: {}", all());
+        ensure!(done.is_sorted_by(|a, b| a.ended_at_ns >= b.ended_at_ns), "the newest job is not first: {}", all());
         let with = |state: UtxoJobState| open.iter().filter(move |job| job.state == state).map(|job| (*job).clone());
         let (pending, running): (Vec<_>, Vec<_>) =
             (with(UtxoJobState::Pending).collect(), with(UtxoJobState::Running).collect());
@@ -128,12 +128,12 @@ impl Machine {
     }
 
     fn may_become(&self, Progress { before, after }: &Progress, cause: Cause) -> Outcome {
-        ensure!(after.height > 0 && after.created_at > 0, "a job for nothing");
+        ensure!(after.height > 0 && after.created_at_ns > 0, "a job for nothing");
         let ticks = cause.ticks() || self.timer_lost;
         let state = before.as_ref().map(|before| before.state);
         if let Some(before) = before {
             ensure!(!ended(before), "it had ended");
-            let fixed = |job: &UtxoPruneJob| (job.height, job.trigger, job.created_at);
+            let fixed = |job: &UtxoPruneJob| (job.height, job.trigger, job.created_at_ns);
             ensure!(fixed(before) == fixed(after), "the job was replaced");
         } else {
             let resumes = ticks || cause == Cause::Stopped;
@@ -145,8 +145,8 @@ impl Machine {
             };
             ensure!(may, "the job has no trigger");
         }
-        ensure!(after.ended_at.is_some() == ended(after), "when did it end?");
-        ensure!(after.state != UtxoJobState::Running || after.started_at.is_some(), "it runs, and has not begun");
+        ensure!(after.ended_at_ns.is_some() == ended(after), "when did it end?");
+        ensure!(after.state != UtxoJobState::Running || after.started_at_ns.is_some(), "it runs, and has not begun");
         match (after.state, &after.end) {
             (UtxoJobState::Pending, None) => ensure!(before.is_none(), "it waits, and changes"),
             (UtxoJobState::Running, None) => ensure!(ticks, "it runs without a tick"),
@@ -164,12 +164,12 @@ impl Machine {
                 ensure!(cause == Cause::Repaired, "no operator cancelled it");
             }
             (UtxoJobState::Failed, Some(UtxoJobEnd::Trapped { .. })) => {
-                ensure!(ticks && self.has_trapped && after.started_at.is_some(), "nothing has trapped");
+                ensure!(ticks && self.has_trapped && after.started_at_ns.is_some(), "nothing has trapped");
             }
             (UtxoJobState::Failed, Some(UtxoJobEnd::TimedOut)) => {
-                let took = after.ended_at.unwrap_or(0).saturating_sub(after.started_at.unwrap_or(0));
-                let limit = self.settings.pruner.job_timeout * 1_000_000_000;
-                ensure!(ticks && after.started_at.is_some() && took >= limit, "it has not timed out");
+                let took = after.ended_at_ns.unwrap_or(0).saturating_sub(after.started_at_ns.unwrap_or(0));
+                let limit = self.settings.pruner.job_timeout_secs * 1_000_000_000;
+                ensure!(ticks && after.started_at_ns.is_some() && took >= limit, "it has not timed out");
             }
             other => return Err(format!("a job may not be {other:?}")),
         }
@@ -184,7 +184,8 @@ impl Machine {
     fn became(&mut self, view: &View, progress: &Progress) -> Outcome {
         let job = &progress.after;
         let heights = |job: &UtxoPruneJob| (job.current_height.unwrap_or(0), job.safe_height.unwrap_or(0));
-        if job.started_at.is_some() && progress.before.as_ref().is_none_or(|before| heights(before) != heights(job)) {
+        if job.started_at_ns.is_some() && progress.before.as_ref().is_none_or(|before| heights(before) != heights(job))
+        {
             let at = heights(job);
             let of_operator = self.heights_for(job.height);
             let mut heights = vec![of_operator];

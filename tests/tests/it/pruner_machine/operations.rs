@@ -94,7 +94,7 @@ impl Machine {
                 let above = self.tip.saturating_add_signed(above.into());
                 let until = if height > self.tip || height == 0 { height } else { above };
                 let txid = self.pick(pick, |txid| self.is(txid, |record| record.delete_at_height.is_some()));
-                let preserve = UtxoPreserveBatch { until, txids: vec![txid.into()] };
+                let preserve = UtxoPreserveBatch { until_height: until, txids: vec![txid.into()] };
                 let answer: Result<bool, UtxoError> = only(self.call(Who::Producer, "utxo_preserve", (preserve,))?)?;
                 let expected = self.records.preserve_at(&txid, until);
                 if expected == Ok(true) {

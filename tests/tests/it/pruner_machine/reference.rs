@@ -147,7 +147,7 @@ struct State {
     totals: UtxoPruneCounts,
     ticks: u64,
     now: u64,
-    next_tick: u64,
+    next_tick_ns: u64,
     /// The last reply for each record, by the argument of the query.
     shown: RefCell<BTreeMap<Vec<u8>, Shown>>,
 }
@@ -167,7 +167,7 @@ impl Reference {
 pub fn canister(family: Family, fault: Option<Fault>) -> (Coppice, Trapping) {
     let trapping = Rc::new(Cell::new(None));
     let now = 1_700_000_000_000_000_000;
-    let state = State { family, fault, next_row: 1, now, next_tick: now + 10_000_000_000, ..State::default() };
+    let state = State { family, fault, next_row: 1, now, next_tick_ns: now + 10_000_000_000, ..State::default() };
     let ic = Reference(RefCell::new(state), Rc::clone(&trapping));
     (Coppice { ic: Box::new(ic), id: Principal::management_canister() }, Trapping::Reference(trapping))
 }
@@ -187,7 +187,7 @@ impl State {
         if let Some(run) = self.run.as_mut().filter(|run| lost && run.phase == UtxoPrunerPhase::DeleteAtHeight) {
             run.passed.extend(self.records.due(run.heights.1));
         }
-        self.next_tick = self.now + self.settings.pruner.tick_interval * 1_000_000_000;
+        self.next_tick_ns = self.now + self.settings.pruner.tick_interval_secs * 1_000_000_000;
     }
 }
 
@@ -247,8 +247,8 @@ impl Ic for Reference {
 
     fn tick(&self) {
         let mut state = self.0.borrow_mut();
-        if state.now >= state.next_tick {
-            state.next_tick += state.settings.pruner.tick_interval * 1_000_000_000;
+        if state.now >= state.next_tick_ns {
+            state.next_tick_ns += state.settings.pruner.tick_interval_secs * 1_000_000_000;
             if !self.traps() {
                 state.tick(false);
             }

@@ -112,7 +112,7 @@ impl Machine {
         let jobs = self.check_jobs(&view, cause)?;
         if cause.ticks() || self.timer_lost {
             self.check_tick(&view, &jobs, cause)?;
-        } else if jobs.iter().any(|job| job.became(UtxoJobState::Cancelled) && job.after.started_at.is_some()) {
+        } else if jobs.iter().any(|job| job.became(UtxoJobState::Cancelled) && job.after.started_at_ns.is_some()) {
             self.run = None;
         }
         self.note_changed_heights(cause.ticks());
@@ -126,7 +126,7 @@ impl Machine {
 
     fn check_tick(&mut self, view: &View, jobs: &[Progress], cause: Cause) -> Outcome {
         let before = self.records.clone();
-        let begun = jobs.iter().filter(|job| job.after.started_at.is_some()).map(|job| &job.after);
+        let begun = jobs.iter().filter(|job| job.after.started_at_ns.is_some()).map(|job| &job.after);
         let mut scope = Scope {
             heights: begun.map(|job| (job.current_height.unwrap_or(0), job.safe_height.unwrap_or(0))).collect(),
             settings: vec![self.settings.clone()],

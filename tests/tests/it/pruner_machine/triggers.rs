@@ -40,7 +40,7 @@ impl Machine {
                 let first = usize::from(!persisted);
                 let mut jumps = notified[first..].iter().map(|(highest, drawn)| (*highest, highest + (jump - drawn)));
                 let (highest, most) = jumps.find(|(highest, most)| *highest > 0 && height > *most)?;
-                Some(UtxoPrunerError::HeightJump { highest, most, accepted_at: None })
+                Some(UtxoPrunerError::HeightJump { highest, most, accepted_at_ns: None })
             }
         }
     }
@@ -189,7 +189,7 @@ impl Machine {
         });
         let without_moment = |refused: &UtxoPrunerError| match refused {
             UtxoPrunerError::HeightJump { highest, most, .. } => {
-                UtxoPrunerError::HeightJump { highest: *highest, most: *most, accepted_at: None }
+                UtxoPrunerError::HeightJump { highest: *highest, most: *most, accepted_at_ns: None }
             }
             other => other.clone(),
         };

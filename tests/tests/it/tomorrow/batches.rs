@@ -153,7 +153,7 @@ fn batches_over_scattered_records_stay_small() {
         assert_within(&host, "locking");
     }
     for until in [99, 100] {
-        let preserve = |txids| UtxoPreserveBatch { until, txids };
+        let preserve = |txids| UtxoPreserveBatch { until_height: until, txids };
         drive::<_, _, Answer<bool>>(&coppice, Who::Producer, "utxo_preserve", &ids, preserve);
         assert_within(&host, "preserving");
     }

@@ -43,8 +43,8 @@ fn differences(expected: &UtxoRecord, seen: &UtxoRecord) -> String {
 
 fn same(expected: &Record, seen: &UtxoRecord) -> Verdict {
     let (from, to) = expected.created;
-    if !(from..=to).contains(&seen.created_at) {
-        return Err(format!("  created at {}, not from {from} to {to}\n", seen.created_at));
+    if !(from..=to).contains(&seen.created_at_ns) {
+        return Err(format!("  created at {}, not from {from} to {to}\n", seen.created_at_ns));
     }
     let outside = match &seen.transaction {
         TransactionPlace::Record => false,
@@ -57,7 +57,7 @@ fn same(expected: &Record, seen: &UtxoRecord) -> Verdict {
     let mut expected = expected.shown();
     // The documents leave open the order in which double spends are listed.
     expected.conflicting_children.sort();
-    let mut seen = UtxoRecord { created_at: 0, transaction: TransactionPlace::Record, ..seen.clone() };
+    let mut seen = UtxoRecord { created_at_ns: 0, transaction: TransactionPlace::Record, ..seen.clone() };
     seen.deleted_children.sort();
     seen.conflicting_children.sort();
     if seen == expected { Ok(()) } else { Err(differences(&expected, &seen)) }
@@ -90,12 +90,12 @@ pub fn spendable(coppice: &Coppice, store: &Store, txs: &[Rc<Tx>], height: u32) 
     Ok(())
 }
 
-/// Checks that `utxo_list_unmined` lists each unmined record once, by `created_at` and id, in pages of any size.
+/// Checks that `utxo_list_unmined` lists each unmined record once, by `created_at_ns` and id, in pages of any size.
 pub fn unmined(coppice: &Coppice, seen: &BTreeMap<Id, UtxoRecord>, limit: u32) -> Verdict {
     let row = |record: &UtxoRecord| {
         Some(UnminedTransaction {
             txid: record.txid.clone(),
-            created_at: record.created_at,
+            created_at_ns: record.created_at_ns,
             unmined_since: record.unmined_since?,
             fee: record.fee,
             size_in_bytes: record.size_in_bytes,
@@ -104,7 +104,7 @@ pub fn unmined(coppice: &Coppice, seen: &BTreeMap<Id, UtxoRecord>, limit: u32) -
         })
     };
     let mut expected: Vec<UnminedTransaction> = seen.values().filter_map(row).collect();
-    expected.sort_by_key(|one| (one.created_at, one.txid.to_vec()));
+    expected.sort_by_key(|one| (one.created_at_ns, one.txid.to_vec()));
     let (mut listed, mut cursor) = (Vec::new(), None);
     loop {
         let page = coppice.anyone().utxo_list_unmined(&cursor, limit).answer();

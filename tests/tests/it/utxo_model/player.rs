@@ -257,7 +257,7 @@ impl Player {
                 let completed = completed && heights == own;
                 Run { heights, began, completed, whole }
             }));
-            if job.ended_at.is_some() && job.end != Some(UtxoJobEnd::TimedOut) {
+            if job.ended_at_ns.is_some() && job.end != Some(UtxoJobEnd::TimedOut) {
                 self.under_way.clear();
             }
         }

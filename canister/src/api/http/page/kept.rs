@@ -61,7 +61,7 @@ fn header(header: &BlockHeader) -> Markup {
                     Some(before) => a href=(format!("/block/{before}")) { code { (hex(&header.parent_hash)) } },
                     None => code { (hex(&header.parent_hash)) },
                 } }))
-                (row("timestamp in the chain", html! { (moment(header.timestamp.saturating_mul(1_000_000_000))) }))
+                (row("timestamp in the chain", html! { (moment(header.timestamp_secs.saturating_mul(1_000_000_000))) }))
                 (row("transactions", html! { (figure("transactions", header.transactions.into())) }))
                 (row("keys", html! { (figure("keys", header.keys.into())) }))
                 @for ((name, length), digest) in lengths.into_iter().zip(digests) {

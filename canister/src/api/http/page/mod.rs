@@ -113,7 +113,7 @@ impl View<'_> {
                         @let severity = format!("{:?}", problem.severity).to_lowercase();
                         li class=(severity) data-problem=(problem.code) {
                             p.head { span.severity { (severity) } span.code { (problem.code) }
-                                time { "since " (ago(problem.since, self.now).replace(" ago", "")) } }
+                                time { "since " (ago(problem.since_ns, self.now).replace(" ago", "")) } }
                             p.message { (problem.message) "." }
                             p.action { b { "What to do: " } (commands(&problem.action)) }
                         }
@@ -135,7 +135,7 @@ impl View<'_> {
             of_head.iter().flat_map(|head| head.hash.iter().take(6)).map(|byte| format!("{byte:02x}")).collect();
         let appended_at = health::appended_at(self.state, &self.state.history.since, self.now / 1_000_000_000);
         let age = appended_at.map_or("of unknown age".into(), |at| ago(at.saturating_mul(1_000_000_000), self.now));
-        let slowest = self.export.exporters.iter().max_by_key(|exporter| (exporter.lag_blocks, exporter.lag_seconds));
+        let slowest = self.export.exporters.iter().max_by_key(|exporter| (exporter.lag_blocks, exporter.lag_secs));
         let empty = match prune.backlog.empty_in_secs {
             Some(0) if prune.backlog.held_blocks > 0 => "nothing more may be pruned".to_string(),
             Some(0) => "nothing waits".to_string(),
@@ -240,7 +240,7 @@ impl View<'_> {
 
     fn exporters(&self) -> Markup {
         let mut exporters: Vec<&ExporterStatus> = self.export.exporters.iter().collect();
-        exporters.sort_by_key(|exporter| std::cmp::Reverse((exporter.lag_blocks, exporter.lag_seconds)));
+        exporters.sort_by_key(|exporter| std::cmp::Reverse((exporter.lag_blocks, exporter.lag_secs)));
         let more = exporters.len().saturating_sub(EXPORTERS);
         html! {
             section.card {
@@ -256,7 +256,7 @@ impl View<'_> {
                                     th { (exporter.name) @if exporter.principal.is_none() { " (without a key)" } }
                                     td data-label="acknowledged below" { (count(exporter.exported_before_block)) }
                                     td data-label="blocks behind" { (count(exporter.lag_blocks)) }
-                                    td data-label="waiting for" { (crate::text::duration(exporter.lag_seconds)) }
+                                    td data-label="waiting for" { (crate::text::duration(exporter.lag_secs)) }
                                 }
                             }
                         }
@@ -302,7 +302,7 @@ impl View<'_> {
                                     td data-label="state" { span class={ "state " (format!("{:?}", job.state).to_lowercase()) } { (format!("{:?}", job.state)) } }
                                     td data-label="deleted" { (count(job.counts.records_deleted)) }
                                     td data-label="ticks" { (count(job.ticks)) }
-                                    td data-label="made" { (ago(job.created_at, self.now)) }
+                                    td data-label="made" { (ago(job.created_at_ns, self.now)) }
                                 }
                             }
                         }
@@ -352,7 +352,7 @@ impl View<'_> {
                         faults => { (words::entries(faults)) " skipped so far, " (count(faults - self.prune.acknowledged_faults)) " not acknowledged." },
                     } } }
                 @else if errors.is_empty() { p { "None." } }
-                @else { ol.errors { @for error in &errors { li { time { (moment(error.time)) } " " (error.message) } } } }
+                @else { ol.errors { @for error in &errors { li { time { (moment(error.time_ns)) } " " (error.message) } } } }
             }
         }
     }
@@ -369,7 +369,7 @@ impl View<'_> {
                 h3 { "Plan" }
                 @for sentence in words::plan(plan.as_ref().ok()) { p { (sentence) } }
                 @if let Some(run) = &self.prune.last_run {
-                    p.note { "The last run began " (ago(run.at, self.now)) ": " (words::blocks(run.blocks)) " with " (bytes(run.bytes))
+                    p.note { "The last run began " (ago(run.started_at_ns, self.now)) ": " (words::blocks(run.blocks)) " with " (bytes(run.bytes))
                         " went, in " (words::many(run.ticks, "tick")) " and " (words::short(run.instructions as f64)) " instructions." }
                 }
             }

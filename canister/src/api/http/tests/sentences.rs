@@ -148,7 +148,7 @@ fn sentences_are_grammatical_with_zero_one_and_many() {
             number: 1,
             hash: hash(1),
             parent_hash: hash(0),
-            timestamp: 1,
+            timestamp_secs: 1,
             lengths: BySegment { body: 100 * chunks, receipts: 0, index: 0 },
             sha256: BySegment { body: digest(), receipts: digest(), index: digest() },
             chunk_size: 100,

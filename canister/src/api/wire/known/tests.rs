@@ -77,10 +77,10 @@ fn sha256() -> impl Strategy<Value = BySegment<ByteBuf>> {
 
 prop_compose! {
     fn block()(
-        number: u64, timestamp: u64, hash in block_hash(), parent_hash in block_hash(), body in bytes(), receipts in bytes(), index in bytes(),
+        number: u64, timestamp_secs: u64, hash in block_hash(), parent_hash in block_hash(), body in bytes(), receipts in bytes(), index in bytes(),
         sha256 in sha256(),
     ) -> AppendBlock {
-        AppendBlock { number, hash, parent_hash, timestamp, body, receipts, index, sha256 }
+        AppendBlock { number, hash, parent_hash, timestamp_secs, body, receipts, index, sha256 }
     }
 }
 

@@ -81,7 +81,7 @@ fn blocks_held_back_too_long_are_a_problem() {
     let status = world.status();
     assert_eq!((status.backlog.blocks, status.backlog.held_blocks), (0, 5));
     let since = platform::time_secs();
-    assert_eq!(status.backlog.held_since, Some(since));
+    assert_eq!(status.backlog.held_since_secs, Some(since));
     world.wait(1_000);
     world.tick_next();
     assert_eq!(world.export_held(), None);
@@ -94,7 +94,7 @@ fn blocks_held_back_too_long_are_a_problem() {
     assert_eq!((problem.code, problem.since), (ProblemCode::ExportHeld, Some(since * NS)));
     world.hold_at(10);
     world.tick_next();
-    assert_eq!((world.status().backlog.held_since, world.oldest()), (None, 8));
+    assert_eq!((world.status().backlog.held_since_secs, world.oldest()), (None, 8));
     assert_eq!(world.export_held(), None);
 }
 

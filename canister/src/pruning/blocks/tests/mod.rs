@@ -51,7 +51,7 @@ impl World {
             let number = self.chain.state().next;
             native::with(|world| world.time_ns += secs * 1_000_000_000);
             let mut block = block(number, &[id(number)], body);
-            block.timestamp = platform::time_secs();
+            block.timestamp_secs = platform::time_secs();
             self.chain.append(&mut self.blobs, &block, &Admission::default(), platform::time_secs()).unwrap();
         }
     }
@@ -124,7 +124,7 @@ impl World {
             let number = self.chain.state().next;
             let ids: Vec<_> = (0..ids).map(|i| id(number << 20 | i)).collect();
             let mut block = block(number, &ids, 10);
-            block.timestamp = platform::time_secs();
+            block.timestamp_secs = platform::time_secs();
             self.chain.append(&mut self.blobs, &block, &Admission::default(), platform::time_secs()).unwrap();
         }
     }

@@ -60,7 +60,10 @@ fn a_backlog_is_worked_off_message_by_message_and_the_debt_stays_bounded() {
         assert!(ticks < 1_000);
     }
     let status = world.status();
-    assert_eq!((status.oldest_kept_block, status.backlog.blocks, status.backlog.behind_since), (Some(1_997), 0, None));
+    assert_eq!(
+        (status.oldest_kept_block, status.backlog.blocks, status.backlog.behind_since_secs),
+        (Some(1_997), 0, None)
+    );
     assert!(status.transaction_index.dropped >= 15_000, "{status:?}");
     // `prune_now` sweeps even a single stale entry.
     let run = world.prune(u64::MAX);
@@ -86,7 +89,7 @@ fn a_backlog_is_shown_at_once_and_a_problem_when_it_lasts() {
     assert!(problem.message.contains("behind for 12 min") && problem.message.contains("never"), "{problem:?}");
     assert_eq!(
         (problem.code, problem.since),
-        (ProblemCode::PruneBehind, status.backlog.behind_since.map(|secs| secs * NS))
+        (ProblemCode::PruneBehind, status.backlog.behind_since_secs.map(|secs| secs * NS))
     );
     world.pruner.set_policy(PrunePolicy { max_ops_per_tick: 100, retain_blocks: 1, ..PrunePolicy::default() });
     while world.tick_next() == Next::AtOnce {}

@@ -158,7 +158,7 @@ fn height_jump_is_refused_except_the_first_and_an_operators() {
     s.w.height = 1_000;
     scheduled(s.pruner.notify_block(1_000_000, true, false).unwrap());
     s.settle();
-    let refused = Err(UtxoPrunerError::HeightJump { highest: 1_000_000, most: 1_010_000, accepted_at: None });
+    let refused = Err(UtxoPrunerError::HeightJump { highest: 1_000_000, most: 1_010_000, accepted_at_ns: None });
     for height in [1_010_001, NONE - 1] {
         assert_eq!(s.pruner.notify_block(height, true, false), refused);
         assert_eq!(s.pruner.notify_block(height, false, false), refused);
@@ -263,8 +263,11 @@ fn cancelling_a_timed_out_job_drops_its_run() {
     let mut s = Service::new();
     let txs: Vec<Tx> = (0..4).map(|i| Tx::orphan(10 + i, 1)).collect();
     txs.iter().for_each(|tx| s.make_due(tx));
-    let slow =
-        UtxoPrunerSettingsChange { max_instructions_per_tick: Some(1), job_timeout: Some(10), ..Default::default() };
+    let slow = UtxoPrunerSettingsChange {
+        max_instructions_per_tick: Some(1),
+        job_timeout_secs: Some(10),
+        ..Default::default()
+    };
     s.set(slow);
     s.pruner.notify_block(1_300, true, false).unwrap();
     s.tick(1);

@@ -71,7 +71,7 @@ fn a_reorg_between_two_ticks_loses_nothing() {
 fn timed_out_job_leaves_its_run_to_the_next_job() {
     let mut s = Service::new();
     due(&mut s, 10);
-    s.set(UtxoPrunerSettingsChange { job_timeout: Some(30), ..one_record_a_tick() });
+    s.set(UtxoPrunerSettingsChange { job_timeout_secs: Some(30), ..one_record_a_tick() });
     s.pruner.notify_block(1_300, true, false).unwrap();
     (0..4).for_each(|_| s.tick(10));
     let jobs = s.pruner.jobs(None, 0).jobs;
@@ -96,7 +96,7 @@ fn resumed_run_keeps_its_heights() {
     s.w.height = 1_050;
     let later = Tx::orphan(500, 1);
     s.make_due(&later);
-    s.set(UtxoPrunerSettingsChange { job_timeout: Some(10), ..one_record_a_tick() });
+    s.set(UtxoPrunerSettingsChange { job_timeout_secs: Some(10), ..one_record_a_tick() });
     s.pruner.notify_block(1_300, true, false).unwrap();
     s.tick(1);
     s.pruner.notify_block(1_338, true, false).unwrap();
@@ -132,7 +132,7 @@ fn progress_is_logged_at_the_interval_in_the_platforms_log_only() {
         let mut s = Service::new();
         crate::logs::open(Rc::new(crate::storage::memory::region(crate::storage::memory::CELLS))).unwrap();
         due(&mut s, 12);
-        s.set(UtxoPrunerSettingsChange { utxo_progress_log_interval: Some(interval), ..one_record_a_tick() });
+        s.set(UtxoPrunerSettingsChange { utxo_progress_log_interval_secs: Some(interval), ..one_record_a_tick() });
         s.pruner.notify_block(1_300, true, false).unwrap();
         crate::logs::error("what was damaged");
         (0..13).for_each(|_| s.tick(10));

@@ -7,18 +7,18 @@ use coppice_interface::*;
 
 /// Fires the timer ten seconds later and returns whether the tick trapped. A trap undoes all its changes.
 fn fires(s: &mut Service) -> bool {
-    let due = s.pruner.next_tick;
+    let due = s.pruner.next_tick_ns;
     if native::message(|| s.tick(10)).is_ok() {
         return false;
     }
     s.reopen();
-    s.pruner.next_tick = due;
+    s.pruner.next_tick_ns = due;
     true
 }
 
 /// Fires the timer until no job is open. Returns the number of firings and of traps.
 fn settle(s: &mut Service) -> (u32, u32) {
-    s.pruner.next_tick = native::with(|world| world.time_ns) + 10_000_000_000;
+    s.pruner.next_tick_ns = native::with(|world| world.time_ns) + 10_000_000_000;
     let (mut times, mut traps) = (0, 0);
     while s.status().pending.is_some() || s.status().running.is_some() {
         times += 1;
@@ -116,7 +116,7 @@ fn late_ticks_skip_no_record() {
     txs.iter().for_each(|tx| s.make_due(tx));
     s.set(UtxoPrunerSettingsChange {
         max_instructions_per_tick: Some(1),
-        job_timeout: Some(1_000_000),
+        job_timeout_secs: Some(1_000_000),
         ..Default::default()
     });
     s.pruner.notify_block(1_300, true, false).unwrap();

@@ -145,7 +145,7 @@ impl State {
             }
             "utxo_preserve" => {
                 let (of,): (UtxoPreserveBatch,) = args(arg);
-                batch(of.txids.iter().map(|txid| self.records.preserve_at(txid, of.until)))
+                batch(of.txids.iter().map(|txid| self.records.preserve_at(txid, of.until_height)))
             }
             "utxo_set_conflicting" => {
                 let (of,): (UtxoSetConflictingBatch,) = args(arg);
@@ -188,7 +188,7 @@ impl State {
                 assert_eq!(arg.state, Some(BlobDeletionState::Dead), "the machine lists dead-letter rows");
                 let rows = self.rows.values().filter(|(_, dead)| *dead).map(|(row, _)| row.clone()).collect();
                 let (rows, cursor) = page(rows, arg.cursor, arg.limit);
-                let listed = |row| ListedBlobDeletion { row, state: BlobDeletionState::Dead, until: None };
+                let listed = |row| ListedBlobDeletion { row, state: BlobDeletionState::Dead, until_ns: None };
                 reply(BlobDeletionList { rows: rows.into_iter().map(listed).collect(), cursor })
             }
             "get_storage_status" => reply(self.storage()),
@@ -310,12 +310,12 @@ impl State {
             blocked_by: None,
             set_aside: Vec::new(),
             passed_over: Vec::new(),
-            deletions_stopped_since: None,
+            deletions_stopped_since_ns: None,
             blobs_pending: rows(false),
             blobs_dead: rows(true),
             totals: self.totals,
             ticks: self.ticks,
-            next_tick: self.next_tick,
+            next_tick_ns: self.next_tick_ns,
             metrics: Vec::new(),
         }
     }

@@ -20,7 +20,7 @@ impl State {
 
     fn end(&mut self, at: usize, state: UtxoJobState, end: Option<UtxoJobEnd>) {
         let job = &mut self.jobs[at];
-        (job.state, job.end, job.ended_at) = (state, end, Some(self.now));
+        (job.state, job.end, job.ended_at_ns) = (state, end, Some(self.now));
         self.ended.push(job.id);
         if state == UtxoJobState::Completed {
             let height = job
@@ -55,9 +55,9 @@ impl State {
             end: None,
             current_height: None,
             safe_height: None,
-            created_at: self.now,
-            started_at: None,
-            ended_at: None,
+            created_at_ns: self.now,
+            started_at_ns: None,
+            ended_at_ns: None,
             phase: UtxoPrunerPhase::PreserveParents,
             progress: PruneProgress::Finished,
             ticks: 0,
@@ -96,7 +96,7 @@ impl State {
         for (highest, drawn) in both.into_iter().skip(usize::from(!persisted)).filter(|(highest, _)| *highest > 0) {
             let most = highest + (jump - *drawn);
             if height > most {
-                return Err(UtxoPrunerError::HeightJump { highest, most, accepted_at: None });
+                return Err(UtxoPrunerError::HeightJump { highest, most, accepted_at_ns: None });
             }
             *drawn += height.saturating_sub(highest);
         }
@@ -208,10 +208,10 @@ impl State {
         if self.settings.low && !is_manual && !self.has(Fault::RunsOnLowCycles) {
             return;
         }
-        let limit = self.settings.pruner.job_timeout * 1_000_000_000;
+        let limit = self.settings.pruner.job_timeout_secs * 1_000_000_000;
         let late = self
             .running_job()
-            .filter(|job| self.now - job.started_at.unwrap_or(self.now) >= limit)
+            .filter(|job| self.now - job.started_at_ns.unwrap_or(self.now) >= limit)
             .map(|job| job.height);
         if let Some(height) = late {
             self.end_running(UtxoJobState::Failed, Some(UtxoJobEnd::TimedOut));
@@ -226,7 +226,7 @@ impl State {
             let kept = self.run.as_ref().map(|run| run.heights);
             let heights = kept.unwrap_or_else(|| self.own_heights(at));
             let job = &mut self.jobs[at];
-            (job.state, job.started_at) = (UtxoJobState::Running, Some(self.now));
+            (job.state, job.started_at_ns) = (UtxoJobState::Running, Some(self.now));
             (job.current_height, job.safe_height) = (Some(heights.0), Some(heights.1));
         }
         let Some(at) = self.with(UtxoJobState::Running) else { return };

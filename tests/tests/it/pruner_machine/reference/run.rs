@@ -156,7 +156,7 @@ impl State {
                 store_type: blob.store_type,
                 delete_at_height: record.delete_at_height.unwrap_or(1),
                 retry_count: 0,
-                last_retry_at: None,
+                last_retry_at_ns: None,
                 txid: Some(txid.into()),
             };
             self.rows.insert(self.next_row, (row, false));

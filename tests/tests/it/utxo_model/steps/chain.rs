@@ -118,7 +118,7 @@ impl Player {
         };
         let txids: Vec<Txid> = self.some(random, 3).iter().map(|tx| tx.id()).collect();
         self.note(format!("  utxo_preserve until {until}: {}", names(&txids)));
-        let call = UtxoPreserveBatch { until, txids };
+        let call = UtxoPreserveBatch { until_height: until, txids };
         let answer = self.call(|coppice| coppice.producer().utxo_preserve(&call).try_answer())?;
         let Some(answer) = answer else { return Ok(()) };
         items(self, call.txids.len(), &answer, |player, number, result| {

@@ -110,7 +110,7 @@ impl Player {
         let instructions = PACES[random.below(4) as usize];
         let timeout = [15, 30, 600][random.below(3) as usize];
         self.note(format!(
-            "  block_height_retention {retention}, max_instructions_per_tick {instructions}, job_timeout {timeout}"
+            "  block_height_retention {retention}, max_instructions_per_tick {instructions}, job_timeout_secs {timeout}"
         ));
         let utxo = UtxoSettingsChange { block_height_retention: Some(retention), ..UtxoSettingsChange::default() };
         let change = ConfigChange { utxo: Some(utxo), ..ConfigChange::default() };
@@ -128,7 +128,7 @@ impl Player {
     fn set_pace(&mut self, instructions: u64, timeout: Option<u64>) -> Verdict {
         let change = UtxoPrunerSettingsChange {
             max_instructions_per_tick: Some(instructions),
-            job_timeout: timeout,
+            job_timeout_secs: timeout,
             ..UtxoPrunerSettingsChange::default()
         };
         let answer = self.call(|coppice| coppice.operator().utxo_set_pruner_settings(&change).try_answer())?;
