@@ -85,7 +85,7 @@ pub struct IngestReport {
     /// The result of the verification.
     pub verified: Verified,
     /// Wall-clock seconds, without the build.
-    pub seconds: f64,
+    pub elapsed_secs: f64,
 }
 
 impl Report for IngestReport {
@@ -106,7 +106,7 @@ impl Report for IngestReport {
         }
         rows.extend(self.utxo.iter().flat_map(Replayed::rows));
         rows.extend(self.storage.rows());
-        rows.extend(verified_rows(self.verified, self.seconds));
+        rows.extend(verified_rows(self.verified, self.elapsed_secs));
         rows
     }
 }
@@ -204,7 +204,7 @@ pub fn feed_to(client: &Client<impl Site>, ordered: &Ordered, plan: Plan) -> Res
         utxo,
         storage: Storage::from(&client.get_storage_status(None).wait()?),
         verified,
-        seconds: seconds_since(started),
+        elapsed_secs: seconds_since(started),
     })
 }
 

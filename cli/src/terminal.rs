@@ -113,8 +113,8 @@ impl Lines {
 }
 
 fn as_json(level: Level, event: &str, message: &str, fields: &Value, now: SystemTime) -> String {
-    let time = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
-    let mut line = json!({"time_ms": time, "level": level, "event": event, "message": message});
+    let time = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+    let mut line = json!({"time_ns": time, "level": level, "event": event, "message": message});
     if let (Some(line), Some(fields)) = (line.as_object_mut(), fields.as_object()) {
         line.extend(fields.clone());
     }
@@ -194,7 +194,7 @@ mod tests {
         assert!(!line.contains('\n'), "{line}");
         let read: Value = serde_json::from_str(&line).unwrap();
         let expected =
-            json!({"time_ms": 1_500, "level": "warn", "event": "store", "message": "no\nanswer", "failed": 3});
+            json!({"time_ns": 1_500_000_000, "level": "warn", "event": "store", "message": "no\nanswer", "failed": 3});
         assert_eq!(read, expected);
     }
 

@@ -70,8 +70,8 @@ mod tests {
             (&["demo", "--retain-blocks", "0"], false),
             (&["demo", "--utxo", "--outside"], true),
             (&["demo", "--outside"], false),
-            (&["serve", "--minute-ms=0"], false),
-            (&["serve", "--minute-ms=60000"], true),
+            (&["serve", "--minute-secs=0"], false),
+            (&["serve", "--minute-secs=60"], true),
         ] {
             assert_eq!(Cli::try_parse_from([&["coppice-lab"][..], args].concat()).is_ok(), ok, "{args:?}");
         }

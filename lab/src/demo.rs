@@ -66,7 +66,7 @@ pub struct DemoReport {
     /// The verified items.
     pub verified: Verified,
     /// Wall-clock seconds, without the build.
-    pub seconds: f64,
+    pub elapsed_secs: f64,
 }
 
 impl Report for DemoReport {
@@ -90,7 +90,7 @@ impl Report for DemoReport {
         rows.extend(self.indexed.rows());
         rows.extend(self.storage.rows());
         rows.extend(self.instructions.iter().flat_map(Instructions::rows));
-        rows.extend(verified_rows(self.verified, self.seconds));
+        rows.extend(verified_rows(self.verified, self.elapsed_secs));
         rows
     }
 }
@@ -250,7 +250,7 @@ pub fn play(client: &Client<impl Site>, plan: Plan, begins_at: u64, origin: &Ori
         instructions: None,
         indexed,
         verified,
-        seconds: seconds_since(started),
+        elapsed_secs: seconds_since(started),
     })
 }
 

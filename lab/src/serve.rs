@@ -18,15 +18,28 @@ pub struct ServeArgs {
     /// Port on 127.0.0.1; 0: any free port
     #[arg(long, value_name = "N", default_value_t = 8080)]
     pub port: u16,
-    /// Milliseconds per minute of the demonstration
-    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=60_000))]
-    pub minute_ms: u64,
+    /// Seconds per minute of the demonstration, with at most three decimals
+    #[arg(long = "minute-secs", value_name = "SECS", default_value = "1", value_parser = minute)]
+    pub minute: Duration,
     /// Seed of the generated chain
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Common options.
     #[command(flatten)]
     pub host: HostArgs,
+}
+
+/// Parses a number of seconds from 0.001 to 60, with up to three decimals.
+///
+/// # Errors
+/// When it is not such a number.
+fn minute(text: &str) -> Result<Duration, String> {
+    let millis = text.parse::<f64>().map_or(0.0, |secs| secs * 1_000.0).round();
+    if (1.0..=60_000.0).contains(&millis) {
+        Ok(Duration::from_millis(millis as u64))
+    } else {
+        Err("write seconds from 0.001 to 60, with at most three decimals".into())
+    }
 }
 
 /// Serves until Ctrl-C or SIGTERM.
@@ -41,8 +54,8 @@ pub fn command(args: &ServeArgs) -> Result<()> {
     say!("a day passes first …");
     demonstration.pass(BEFORE)?;
     gateway.announce("/?refresh=5", args.host.json)?;
-    say!("a minute of the demonstration takes {} ms; Ctrl-C ends it", args.minute_ms);
-    show(&gateway, &mut demonstration, Duration::from_millis(args.minute_ms))
+    say!("a minute of the demonstration takes {:?}; Ctrl-C ends it", args.minute);
+    show(&gateway, &mut demonstration, args.minute)
 }
 
 /// Serves a demonstration while its clock runs.

@@ -27,7 +27,7 @@ fn check(block_bytes: u64, transactions: u64) {
         records: 0,
         verify: true,
         // Not a divisor of a day, so that blocks do not come due exactly when others arrive.
-        interval_ms: 500_000,
+        interval_ns: 500_000_000_000,
         days: 1,
         log_class: 1 << 20,
         timer_interval_secs: 60,
@@ -53,7 +53,8 @@ fn check(block_bytes: u64, transactions: u64) {
         let ids = (0..transactions as u32).map(|position| id(number, u64::from(position)));
         let body = vec![number as u8; (block_bytes - index) as usize];
         feed::send(&client, &feed::block(&header, [body, Vec::new(), feed::index_segment(ids)])).unwrap();
-        (0..workload.interval_ms / 20_000).for_each(|_| client.transport().pass(Duration::from_secs(20)).unwrap());
+        (0..workload.interval_ns / 20_000_000_000)
+            .for_each(|_| client.transport().pass(Duration::from_secs(20)).unwrap());
         let storage = client.get_storage_status(None).wait().unwrap();
         billed.push(storage.billed_bytes);
         kept = kept.max(storage.used_bytes);

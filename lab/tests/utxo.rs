@@ -104,7 +104,7 @@ fn single_real_block_is_ingested_with_its_in_block_spends_and_repetition_changes
     assert_eq!(report.already_there_blocks, 1);
     assert_eq!((again.already_there, again.already_spent), (transactions, spent));
     let figures =
-        |replayed: &Replayed| Replayed { already_there: 0, already_spent: 0, seconds: 0.0, ..replayed.clone() };
+        |replayed: &Replayed| Replayed { already_there: 0, already_spent: 0, elapsed_secs: 0.0, ..replayed.clone() };
     assert_eq!(figures(&again), figures(&first));
     assert_eq!(client.get_storage_status(None).wait().unwrap(), storage);
     expected.check(&client);

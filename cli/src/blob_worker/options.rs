@@ -15,7 +15,7 @@ pub struct Options {
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub batch: u32,
     /// Length of a lease, in seconds. The worker extends a lease before it ends. A request to a store takes at most a quarter of it
-    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = seconds(30..=43_200))]
+    #[arg(long = "lease-secs", value_name = "SECONDS", default_value = "300", value_parser = seconds(30..=43_200))]
     pub lease: Duration,
     /// Failed attempts after which a blob is given up
     #[arg(long, value_name = "N", default_value_t = 5)]
@@ -27,11 +27,11 @@ pub struct Options {
     #[arg(long)]
     pub until_empty: bool,
     /// Seconds between looks at the queue while nothing is due
-    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds(1..=3_600))]
+    #[arg(long = "poll-secs", value_name = "SECONDS", default_value = "10", value_parser = seconds(1..=3_600))]
     pub poll: Duration,
     /// Longest wait between retries after errors of the network or a store, in seconds. Waits double up to it; a random part may double
     /// each wait again
-    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds(1..=3_600))]
+    #[arg(long = "max-wait-secs", value_name = "SECONDS", default_value = "60", value_parser = seconds(1..=3_600))]
     pub max_wait: Duration,
 }
 

@@ -2,13 +2,13 @@
 //!
 //! | what | how long | of a lease of 300 s | why |
 //! |---|---|---|---|
-//! | lease | `--lease`, 30 s to 43,200 s | 1 | it is extended when half of it is over |
+//! | lease | `--lease-secs`, 30 s to 43,200 s | 1 | it is extended when half of it is over |
 //! | request to a store | a quarter of the lease | 1/4 | a request that is begun late ends before the lease does |
 //! | attempt within a request | an eighth of the lease | 1/8 | a second attempt fits the request |
 //! | marker's age before deletion | 5 s, or a sixteenth of the lease | 1/60 | a disk may be unmounted while a call hangs |
 //! | marker's answer once it was late | 5 s | 1/60 | a store that hangs holds up no other |
 //! | call of the canister | 60 s, or a quarter of what is left, 10 s at least | 1/5 | there is time to ask again |
-//! | wait between attempts | 0.25 s, doubling up to `--max-wait`; within a lease a sixteenth of it | 1/16 | an error passes or repeats |
+//! | wait between attempts | 0.25 s, doubling up to `--max-wait-secs`; within a lease a sixteenth of it | 1/16 | an error passes or repeats |
 //! | telling, once it is to end | 30 s | – | a supervisor waits for 90 s |
 //! | looking at markers, once it is to end | 5 s | – | the rest is for telling |
 

@@ -84,7 +84,7 @@ pub struct Printed<T> {
     /// The stores.
     pub stores: Vec<String>,
     /// Wall-clock seconds.
-    pub seconds: f64,
+    pub elapsed_secs: f64,
     /// The outcome.
     #[serde(flatten)]
     pub what: T,
@@ -113,8 +113,8 @@ fn init(args: &StoreArgs) -> Result<()> {
     status.map_err(|error| if is_passing(&error) { error.context(what) } else { run::refused(what, error) })?;
     let (canister, named) = (client.transport().canister(), stores.names());
     let what = mark(&Worker::new(stores, canister, 1)?)?;
-    let seconds = seconds_since(began);
-    print_fields(&Printed { command: "blob-worker init", canister, stores: named, seconds, what }, args.json)
+    let elapsed_secs = seconds_since(began);
+    print_fields(&Printed { command: "blob-worker init", canister, stores: named, elapsed_secs, what }, args.json)
 }
 
 fn work(args: &BlobWorkerArgs) -> Result<()> {
@@ -134,7 +134,10 @@ fn work(args: &BlobWorkerArgs) -> Result<()> {
         drop(log);
         let interrupted = || Exit::error(INTERRUPTED, "interrupted before it knew which blobs would be deleted");
         let (command, what) = ("blob-worker --dry-run", looked.ok_or_else(interrupted)?);
-        return print_fields(&Printed { command, canister, stores: named, seconds: seconds_since(began), what }, json);
+        return print_fields(
+            &Printed { command, canister, stores: named, elapsed_secs: seconds_since(began), what },
+            json,
+        );
     }
     let ended = run.run();
     let what = run.figures();
@@ -142,8 +145,8 @@ fn work(args: &BlobWorkerArgs) -> Result<()> {
     drop(log);
     let done = all_done(&what);
     // The exit code reports the end even if the output has no reader.
-    let (command, seconds) = ("blob-worker", seconds_since(began));
-    let printed = print_fields(&Printed { command, canister, stores: named, seconds, what }, json);
+    let (command, elapsed_secs) = ("blob-worker", seconds_since(began));
+    let printed = print_fields(&Printed { command, canister, stores: named, elapsed_secs, what }, json);
     ended.and(done).and(printed)
 }
 
@@ -171,11 +174,11 @@ mod tests {
         let store = ["--store", "tx/tx=s3://b"];
         for (option, taken, refused) in [
             ("--batch", &["1", "1000"][..], &["0", "1001", "-1"][..]),
-            ("--lease", &["30", "43200"], &["29", "43201"]),
+            ("--lease-secs", &["30", "43200"], &["29", "43201"]),
             ("--parallel", &["1", "1024"], &["0", "1025"]),
             ("--safety-window", &["0", "4294967295"], &["4294967296", "-1"]),
             ("--max-retries", &["0", "4294967295"], &["x"]),
-            ("--poll", &["1"], &["0", "3601"]),
+            ("--poll-secs", &["1"], &["0", "3601"]),
             ("--log-format", &["text", "json"], &["yaml"]),
         ] {
             for value in taken {

@@ -43,7 +43,7 @@ pub struct IndexArgs {
     pub until_caught_up: bool,
     /// Longest wait between two attempts, in seconds: at the head, or after an error of the network
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
-    pub max_wait: u64,
+    pub max_wait_secs: u64,
     /// Payload bytes per page [default: as many as a reply holds]
     #[arg(long, value_name = "BYTES", default_value_t = 0, hide_default_value = true)]
     pub page_bytes: u64,
@@ -63,7 +63,7 @@ impl IndexArgs {
 
     /// Returns the longest wait between two attempts.
     pub fn max_wait(&self) -> Duration {
-        Duration::from_secs(self.max_wait)
+        Duration::from_secs(self.max_wait_secs)
     }
 }
 

@@ -56,7 +56,7 @@ pub struct IndexReport {
     /// Unconfirmed blocks, which only one replica vouches for: ranges of numbers, both inclusive, the lowest 1,000 ranges.
     pub unconfirmed_ranges: Vec<(u64, u64)>,
     /// Wall-clock seconds, without the build.
-    pub seconds: f64,
+    pub elapsed_secs: f64,
 }
 
 impl Report for IndexReport {
@@ -90,7 +90,7 @@ impl Report for IndexReport {
         if !self.unconfirmed_ranges.is_empty() {
             rows.push(("unconfirmed blocks", ranges(&self.unconfirmed_ranges)));
         }
-        rows.push(("seconds", format!("{:.1}", self.seconds)));
+        rows.push(("seconds", format!("{:.1}", self.elapsed_secs)));
         rows
     }
 }
@@ -108,7 +108,7 @@ impl IndexReport {
             figures: engine.figures(),
             held: engine.store().held()?,
             unconfirmed_ranges: engine.store().unconfirmed_ranges(RANGES)?,
-            seconds: seconds_since(started),
+            elapsed_secs: seconds_since(started),
         })
     }
 }

@@ -6,7 +6,7 @@
 //! that a reorg, a reset or the subnet's headers removed, up to a bound.
 
 /// The version of this schema. A database with another version is refused.
-pub const VERSION: i64 = 4;
+pub const VERSION: i64 = 5;
 
 /// Bytes of the longest segment in a block's row; longer segments stay in `parts`.
 pub const INLINE: u64 = 8 << 20;

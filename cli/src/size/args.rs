@@ -26,14 +26,14 @@ pub struct SizeArgs {
     #[arg(long)]
     pub unverified: bool,
     /// Seconds between two blocks, with at most three decimals
-    #[arg(long, value_name = "SECS", default_value = "600", value_parser = interval)]
-    pub interval: u64,
+    #[arg(long = "interval-secs", value_name = "SECS", default_value = "600", value_parser = interval_ns)]
+    pub interval_ns: u64,
     /// Bytes per blob of the log
     #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = log_class)]
     pub log_class: u32,
     /// Seconds between two ticks of the daemon
     #[arg(long, value_name = "SECS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    pub timer_interval: u64,
+    pub timer_interval_secs: u64,
     /// Print a line of JSON for each row instead of the table
     #[arg(long)]
     pub json: bool,
@@ -48,14 +48,14 @@ pub(super) fn log_class(text: &str) -> Result<u32, String> {
     size.ok_or_else(|| "write 64, 128, 256 or 512 KiB, or 1, 2 or 4 MiB, in bytes".into())
 }
 
-/// Parses a number of seconds with up to three decimals into milliseconds.
+/// Parses a number of seconds with up to three decimals into nanoseconds.
 ///
 /// # Errors
 /// When it is not a number, or below 0.001 or above 864,000.
-pub(super) fn interval(text: &str) -> Result<u64, String> {
+pub(super) fn interval_ns(text: &str) -> Result<u64, String> {
     let millis = text.parse::<f64>().map_or(0.0, |secs| secs * 1_000.0).round();
     if (1.0..=864_000_000.0).contains(&millis) {
-        Ok(millis as u64)
+        Ok(millis as u64 * 1_000_000)
     } else {
         Err("write seconds from 0.001 to 864000, with at most three decimals".into())
     }

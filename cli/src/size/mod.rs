@@ -25,10 +25,10 @@ fn sizes(args: &SizeArgs) -> Vec<Size> {
         keys: args.keys,
         records: args.records,
         verify: !args.unverified,
-        interval_ms: args.interval,
+        interval_ns: args.interval_ns,
         days,
         log_class: u64::from(args.log_class),
-        timer_interval_secs: args.timer_interval,
+        timer_interval_secs: args.timer_interval_secs,
     };
     let blocks = args.block_bytes.iter();
     blocks.flat_map(|&bytes| args.days.iter().map(move |&days| Size::of(workload(bytes, days)))).collect()
@@ -52,26 +52,28 @@ pub fn command(args: &SizeArgs) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::args::{interval, log_class};
-    use super::needs::{YEAR, firings_a_second};
+    use super::args::{interval_ns, log_class};
+    use super::needs::{NS, YEAR, firings_a_second};
     use super::table::{table, warnings};
     use super::*;
     use crate::commands::{Cli, Command};
     use clap::Parser;
 
+    /// Nanoseconds of a millisecond.
+    const MS: u64 = NS / 1_000;
     const CHAIN: Workload = Workload {
         block_bytes: 4 << 20,
         transactions: 8_000,
         keys: 0,
         records: 0,
         verify: true,
-        interval_ms: 60_000,
+        interval_ns: 60 * NS,
         days: 1,
         log_class: 1 << 20,
         timer_interval_secs: 60,
     };
     /// One block per year.
-    const IDLE: Workload = Workload { block_bytes: 1, transactions: 0, interval_ms: YEAR as u64 * 1_000, ..CHAIN };
+    const IDLE: Workload = Workload { block_bytes: 1, transactions: 0, interval_ns: YEAR as u64 * NS, ..CHAIN };
 
     fn args(more: &[&str]) -> SizeArgs {
         match Cli::parse_from([&["coppice", "size"], more].concat()).command {
@@ -142,7 +144,7 @@ mod tests {
             transactions: 100_000,
             keys: 1_000_000,
             records: 1_000_000_000_000,
-            interval_ms: 1,
+            interval_ns: MS,
             days: 36_500,
             log_class: 64 << 10,
             timer_interval_secs: 86_400,
@@ -155,14 +157,17 @@ mod tests {
     }
 
     #[test]
-    fn interval_is_parsed_to_milliseconds() {
-        assert_eq!(["600", "0.25", "0.001", "864000"].map(interval), [600_000, 250, 1, 864_000_000].map(Ok));
+    fn interval_is_parsed_to_nanoseconds() {
+        assert_eq!(
+            ["600", "0.25", "0.001", "864000"].map(interval_ns),
+            [600_000, 250, 1, 864_000_000].map(|ms| Ok(ms * MS))
+        );
         for bad in ["0", "-1", "0.0004", "864000.001", "a", "", "NaN", "inf"] {
-            assert!(interval(bad).is_err(), "{bad}");
+            assert!(interval_ns(bad).is_err(), "{bad}");
         }
-        assert_eq!((args(&[]).interval, args(&["--interval", "0.5"]).interval), (600_000, 500));
+        assert_eq!((args(&[]).interval_ns, args(&["--interval-secs", "0.5"]).interval_ns), (600 * NS, NS / 2));
         // Four blocks per second keep four times as many blocks as one.
-        let of = |interval_ms| Size::of(Workload { block_bytes: 1_000, transactions: 2, interval_ms, ..CHAIN });
+        let of = |ms| Size::of(Workload { block_bytes: 1_000, transactions: 2, interval_ns: ms * MS, ..CHAIN });
         assert_eq!((of(1_000).blocks, of(250).blocks), (86_400 + 2 + 60, 4 * 86_400 + 2 + 240));
         assert_eq!(of(250).feeding_cycles / 1_000_000, 4 * of(1_000).feeding_cycles / 1_000_000);
     }
@@ -170,7 +175,7 @@ mod tests {
     /// Each option has its price, and costs nothing if it is not chosen.
     #[test]
     fn verification_keys_records_and_feeding_have_their_prices() {
-        let chain = Workload { block_bytes: 200_000, transactions: 400, interval_ms: 600_000, days: 30, ..CHAIN };
+        let chain = Workload { block_bytes: 200_000, transactions: 400, interval_ns: 600 * NS, days: 30, ..CHAIN };
         let plain = Size::of(chain);
         let blocks = 52_560;
         let unverified = Size::of(Workload { verify: false, ..chain });
@@ -203,7 +208,7 @@ mod tests {
 
     #[test]
     fn feed_that_outruns_pruning_is_reported() {
-        let workload = |transactions, interval_ms| Workload { transactions, interval_ms, ..CHAIN };
+        let workload = |transactions, ms| Workload { transactions, interval_ns: ms * MS, ..CHAIN };
         // Ops: 1 per block, 2 for each of four blobs, and 1 per reference; at most 10,000 a second.
         let most = Size::of(workload(9_991, 1_000));
         assert!(!most.outruns_pruning && warnings(&[most]).is_empty(), "{most:?}");
@@ -226,8 +231,8 @@ mod tests {
     /// However fast blocks come, the timer fires once per interval, besides the safety timer.
     #[test]
     fn fast_blocks_share_timer_firings() {
-        let workload = |interval_ms, timer_interval_secs| Workload { interval_ms, timer_interval_secs, ..IDLE };
-        let an_hour = |interval_ms, timer| (firings_a_second(&workload(interval_ms, timer)) * 3_600.0).round();
+        let workload = |ms, timer_interval_secs| Workload { interval_ns: ms * MS, timer_interval_secs, ..IDLE };
+        let an_hour = |ms, timer| (firings_a_second(&workload(ms, timer)) * 3_600.0).round();
         assert_eq!([100, 1_000, 30_000, 600_000].map(|interval| an_hour(interval, 60)), [66.0, 66.0, 66.0, 18.0]);
         assert_eq!(an_hour(600_000, 600), 6.0);
     }

@@ -9,6 +9,8 @@ use serde::Serialize;
 /// Seconds of a day and of a year.
 pub const DAY: u64 = 86_400;
 pub(super) const YEAR: u128 = 365 * 86_400;
+/// Nanoseconds of a second.
+pub(super) const NS: u64 = 1_000_000_000;
 /// Prices of the platform on a subnet of 13 nodes, in cycles (`docs/operations.md`).
 pub const GIB_SECOND: u128 = 127_000;
 const MESSAGE: u128 = 5_000_000;
@@ -86,10 +88,10 @@ pub struct Size {
 impl Size {
     /// Computes the needs of a chain.
     pub fn of(workload: Workload) -> Self {
-        let Workload { block_bytes, transactions, keys, records, interval_ms, days, log_class, .. } = workload;
+        let Workload { block_bytes, transactions, keys, records, interval_ns, days, log_class, .. } = workload;
         // Besides the window, the head and the blocks between two ticks are kept.
-        let retained = (days * DAY * 1_000).div_ceil(interval_ms).max(PrunePolicy::default().min_kept_blocks);
-        let blocks = retained + 2 + (workload.timer_interval_secs * 1_000).div_ceil(interval_ms);
+        let retained = (days * DAY * NS).div_ceil(interval_ns).max(PrunePolicy::default().min_kept_blocks);
+        let blocks = retained + 2 + (workload.timer_interval_secs * NS).div_ceil(interval_ns);
         let references = transactions + keys;
         // Limits the count to the blocks that a canister could hold at the very most, so that nothing overflows.
         let counted = blocks.min(memory::FAR_TOO_MUCH / (block_bytes + BLOCK_BYTES + references * REFERENCE_BYTES));
@@ -100,7 +102,7 @@ impl Size {
         let entries = [counted * transactions, counted * keys, records];
         let billed_bytes = memory::billed(log_class, kept_bytes, counted, entries);
         let storage_cycles = (u128::from(billed_bytes) * GIB_SECOND * YEAR) >> 30;
-        let a_year = |cycles: u128| cycles * YEAR * 1_000 / u128::from(interval_ms);
+        let a_year = |cycles: u128| cycles * YEAR * u128::from(NS) / u128::from(interval_ns);
         let (messages, bytes_in) = (workload.messages(), workload.bytes_in());
         let executed = messages * MESSAGE + u128::from(workload.feeding_instructions());
         let feeding_cycles = a_year(executed + messages * INGRESS + (bytes_in + messages * ENVELOPE) * INGRESS_BYTE);
@@ -140,7 +142,7 @@ impl Size {
             keys: 0,
             records: 0,
             verify: true,
-            interval_ms: 15_000,
+            interval_ns: 15 * NS,
             days: 30,
             log_class: 1 << 20,
             timer_interval_secs: 60,

@@ -15,8 +15,8 @@ pub struct Workload {
     pub records: u64,
     /// True if segments are compared with their digests.
     pub verify: bool,
-    /// Milliseconds between two blocks.
-    pub interval_ms: u64,
+    /// Nanoseconds between two blocks.
+    pub interval_ns: u64,
     /// Days for which blocks are retained.
     pub days: u64,
     /// Bytes per blob of the log.
@@ -28,6 +28,6 @@ pub struct Workload {
 impl Workload {
     /// Seconds between two blocks.
     pub(super) fn interval_secs(&self) -> f64 {
-        self.interval_ms as f64 / 1_000.0
+        self.interval_ns as f64 / 1e9
     }
 }

@@ -62,7 +62,7 @@ pub struct Replayed {
     /// The result of the verification.
     pub verified: Verified,
     /// Wall-clock seconds of the replay, without the verification.
-    pub seconds: f64,
+    pub elapsed_secs: f64,
 }
 
 impl Replayed {
@@ -92,7 +92,7 @@ impl Replayed {
         rows.push(("verified: spent by the right input", format!("{} outputs", count(spent))));
         let read = format!("{} transactions, {}", count(transactions), bytes(read));
         rows.push(("verified: transactions read back", read));
-        rows.push(("seconds of the UTXO replay", format!("{:.1}", self.seconds)));
+        rows.push(("seconds of the UTXO replay", format!("{:.1}", self.elapsed_secs)));
         rows
     }
 }
@@ -344,7 +344,7 @@ impl Replay {
         (figures.unspent_outputs, figures.unspent_satoshis) = set.unspent();
         (figures.records, figures.record_bytes) = (storage.records, storage.used_bytes);
         figures.verified = verify::verify(client, &set, height, storage.pruned_height)?;
-        figures.seconds = spent.as_millis() as f64 / 1e3;
+        figures.elapsed_secs = spent.as_millis() as f64 / 1e3;
         Ok(figures)
     }
 }

@@ -136,11 +136,11 @@ fn schedule(net: &Net, dir: &Path, blob: u8) {
 
 fn index(net: &Net, database: &str, args: &[&str]) -> Command {
     let database = format!("sqlite://{}", net.path(database));
-    net.command(&[&["index", "--database", &database, "--max-wait", "1"], args].concat())
+    net.command(&[&["index", "--database", &database, "--max-wait-secs", "1"], args].concat())
 }
 
 fn worker(net: &Net, store: &str, args: &[&str]) -> Command {
-    net.command(&[&["blob-worker", "--store", store, "--max-wait", "1", "--poll", "1"], args].concat())
+    net.command(&[&["blob-worker", "--store", store, "--max-wait-secs", "1", "--poll-secs", "1"], args].concat())
 }
 
 #[test]

@@ -183,7 +183,7 @@ fn repeatedly_killed_indexer_loses_nothing_and_survives_a_failing_gateway() {
                 "50000",
                 "--ack-every",
                 "1",
-                "--max-wait",
+                "--max-wait-secs",
                 "1",
             ];
             let child = net.command(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -207,7 +207,7 @@ fn repeatedly_killed_indexer_loses_nothing_and_survives_a_failing_gateway() {
     drop(store);
 
     // An indexer that waits at the head reports failures, continues after them, and ends on a signal.
-    let follow = ["index", "--database", &net.database(), "--max-wait", "1"];
+    let follow = ["index", "--database", &net.database(), "--max-wait-secs", "1"];
     let before = net.gateway.answered();
     let child = net.command(&follow).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // The root key, the registration, an acknowledgement, and pages.

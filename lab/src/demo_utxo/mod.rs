@@ -120,7 +120,7 @@ fn play<'a, S: Site>(client: &'a Client<S>, plan: Plan, outside: Option<Outside<
         story: story.rows,
         outside,
         verified,
-        seconds: seconds_since(started),
+        elapsed_secs: seconds_since(started),
     })
 }
 

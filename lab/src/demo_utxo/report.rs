@@ -97,7 +97,7 @@ pub struct UtxoDemoReport {
     /// The verified items.
     pub verified: Verified,
     /// Wall-clock seconds, without the build.
-    pub seconds: f64,
+    pub elapsed_secs: f64,
 }
 
 impl Report for UtxoDemoReport {
@@ -172,7 +172,7 @@ impl Report for UtxoDemoReport {
             ("verified: gone", format!("{} records", count(gone))),
             ("verified: unspent, with its hash", format!("{} outputs", count(unspent))),
             ("verified: spent by the right input", format!("{} outputs", count(spent))),
-            ("seconds", format!("{:.1}", self.seconds)),
+            ("seconds", format!("{:.1}", self.elapsed_secs)),
         ]);
         rows
     }

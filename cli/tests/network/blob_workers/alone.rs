@@ -41,7 +41,7 @@ fn calls_refused_by_a_gateway_are_retried_until_a_signal() {
         (&["--fetch-root-key"], 0),
         (&["--fetch-root-key", "--dry-run"], 130),
     ] {
-        let args = [args, &["--log-format", "json", "--json", "--max-wait", "1"]].concat();
+        let args = [args, &["--log-format", "json", "--json", "--max-wait-secs", "1"]].concat();
         let mut worker = Running::start(without_a_canister(&url, dir.path(), &args));
         worker.wait_for_line("trying again", 2);
         signal(&worker.child, "-INT");

@@ -82,7 +82,7 @@ impl Chaos<'_> {
 
     fn worker(&self, args: &[&str]) -> Command {
         let stores = [format!("tx/tx=file://{}", self.dir.display()), format!("temp/*=s3://{NAME}")];
-        let own = ["--store", &stores[0], "--store", &stores[1], "--lease", "30", "--max-wait", "1"];
+        let own = ["--store", &stores[0], "--store", &stores[1], "--lease-secs", "30", "--max-wait-secs", "1"];
         // The worker's output is discarded, because a full pipe would block the worker.
         let mut command = command(self.net, "worker", &[&own[..], args].concat());
         command.stdout(Stdio::null()).stderr(Stdio::null());
@@ -90,7 +90,7 @@ impl Chaos<'_> {
     }
 
     fn start(&mut self) {
-        let worker = self.worker(&["--batch", "20", "--poll", "1"]).spawn().unwrap();
+        let worker = self.worker(&["--batch", "20", "--poll-secs", "1"]).spawn().unwrap();
         self.workers.push(worker);
     }
 

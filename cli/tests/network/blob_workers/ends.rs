@@ -41,7 +41,7 @@ impl<'a> Part<'a> {
     }
 
     fn command_by(&self, program: Command, identity: &str, args: &[&str]) -> Command {
-        let own = ["--store", &self.option(), "--max-wait", "1"];
+        let own = ["--store", &self.option(), "--max-wait-secs", "1"];
         command_by(program, self.net, identity, &[&own, args].concat())
     }
 
@@ -151,7 +151,7 @@ fn every_documented_exit_code_occurs_and_no_blob_is_lost() {
 fn worker_that_cannot_report(net: &Net) -> (Part<'_>, Running) {
     let part = Part::new(net, StoreType::Temp, "temp", &[1; 5]);
     net.gateway.cut_off(principal("cut-off"), COMPLETE);
-    let mut worker = Running::start(part.command_of("cut-off", &["--lease", "3600"]));
+    let mut worker = Running::start(part.command_of("cut-off", &["--lease-secs", "3600"]));
     worker.wait_for_line("completing", 1);
     assert!(part.files().is_empty() && part.rows().len() == 5);
     (part, worker)
@@ -232,7 +232,7 @@ fn temporarily_read_only_directory(net: &Net, codes: &mut Codes) {
     part.all_wait(30);
     let emptied = command(&["--until-empty"]).output().unwrap();
     assert_eq!(ended(&emptied, 4, codes)["undone"], 30, "the worker does not wait for the store");
-    let mut waits = Running::start(command(&["--poll", "1"]));
+    let mut waits = Running::start(command(&["--poll-secs", "1"]));
     waits.wait_for_line("so it does not count", 31);
     assert_eq!((part.files().len(), part.rows().len()), (30, 30));
     assert_eq!(metric(net, "errors_total"), failures);
@@ -306,7 +306,7 @@ fn signal_during_a_lease(net: &Net, codes: &mut Codes) {
     part.all_wait(5);
     // A store that hangs: the fate of the requested blob is unknown, and the others are not requested.
     bucket.hold_from(4);
-    let hangs = command(&["--once", "--lease", "30"]).output().unwrap();
+    let hangs = command(&["--once", "--lease-secs", "30"]).output().unwrap();
     let report = ended(&hangs, 4, codes);
     assert_eq!((&report["left"], &report["unknown"]), (&4.into(), &1.into()), "{}", stderr_of(&hangs));
     // The requested row stays leased until the lease expires, because the bucket may still delete the blob.
@@ -334,7 +334,7 @@ fn signal_during_an_acquire<'a>(net: &'a Net, codes: &mut Codes) -> Part<'a> {
     let part = Part::new(net, StoreType::PeerRegistry, "peer-registry", &[1; 6]);
     let begin = || {
         net.gateway.hold(principal("worker"), ACQUIRE);
-        let worker = Running::start(part.command_of("worker", &["--lease", "3600"]));
+        let worker = Running::start(part.command_of("worker", &["--lease-secs", "3600"]));
         wait_for("the lease is granted", || net.gateway.is_holding());
         assert!(part.rows().iter().all(|listed| listed.state == BlobDeletionState::Leased));
         worker

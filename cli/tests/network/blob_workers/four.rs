@@ -130,7 +130,7 @@ fn four(
     (leases, reports)
 }
 
-const OPTIONS: [&str; 8] = ["--batch", "250", "--lease", "600", "--poll", "1", "--max-wait", "1"];
+const OPTIONS: [&str; 8] = ["--batch", "250", "--lease-secs", "600", "--poll-secs", "1", "--max-wait-secs", "1"];
 
 #[test]
 fn four_workers_delete_10000_files_with_a_kill_a_shared_identity_and_lost_answers() {
@@ -163,7 +163,7 @@ fn four_workers_delete_10000_files_with_a_kill_a_shared_identity_and_lost_answer
     assert_eq!((&dry["would_delete"], &dry["absent"], &dry["height"]), (&3.into(), &0.into(), &(HEIGHT - 10).into()));
     let key = PrivateKey::generate_from_seed(b"stranger").serialize_pkcs8_pem(PrivateKeyFormat::Pkcs8v2);
     std::fs::write(net.path("stranger"), key).unwrap();
-    let stranger = command(&net, "stranger", &["--store", &store, "--once", "--max-wait", "1"]).output().unwrap();
+    let stranger = command(&net, "stranger", &["--store", &store, "--once", "--max-wait-secs", "1"]).output().unwrap();
     assert_eq!(stranger.status.code(), Some(5), "{}", stderr_of(&stranger));
     assert!(stderr_of(&stranger).contains("BlobWorker"));
 
@@ -202,7 +202,7 @@ fn four_workers_empty_an_s3_bucket_with_failing_requests_and_a_kill() {
     // A store that denies all deletions, and one that hangs: nothing is lost, and nothing counts against a blob.
     for mood in [Mood::ReadOnly, Mood::Hangs] {
         proxy.mood(mood);
-        let tried = on_s3("operator", "operator", &["--once", "--lease", "30", "--batch", "10"]).output().unwrap();
+        let tried = on_s3("operator", "operator", &["--once", "--lease-secs", "30", "--batch", "10"]).output().unwrap();
         let fate = if mood == Mood::Hangs { "unknown" } else { "left" };
         assert_eq!(json(&tried, 4)[fate], 10, "{mood:?}: {}", stderr_of(&tried));
         // Rows whose deletion was requested but not answered stay leased until the lease expires.
