@@ -70,7 +70,6 @@ pub use record::{Hash, LATE, Order, flag};
 pub use scan::{AfterCursor, Candidate, Cursor, LOOKUP_PAGES};
 pub use spenders::Unstable;
 pub use store::UtxoStore;
-pub use unspend::LastUnspent;
 pub use upload::Uploads;
 
 #[cfg(test)]

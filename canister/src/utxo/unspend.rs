@@ -5,11 +5,11 @@ use super::record::EntryAddress;
 use super::store::{Found, UtxoStore};
 use crate::platform;
 use crate::storage::table::same_key;
-use coppice_interface::{Unspend, UtxoHash, UtxoRefusal};
+use coppice_interface::{Batch, Unspend, UtxoHash, UtxoRefusal};
 
 /// The record whose outputs were unspent last.
 #[derive(Default)]
-pub struct LastUnspent(Option<UnspentRun>);
+struct LastUnspent(Option<UnspentRun>);
 
 struct UnspentRun {
     found: Found,
@@ -20,17 +20,35 @@ struct UnspentRun {
 }
 
 impl UtxoStore {
-    /// Takes an output from its spender, and returns whether the spender held it. Outputs of one record that follow each other are
-    /// found, counted and evaluated as one run; [`end_unspends`](Self::end_unspends) ends the run, and must be called at the end.
+    /// Takes outputs from their spenders, and returns for each whether the spender held it. Outputs of one record that follow each other
+    /// are found, counted and evaluated as one run.
+    pub fn unspend_batch<E: From<UtxoRefusal>>(&mut self, items: &[Unspend], call: &Call) -> Batch<Result<bool, E>> {
+        let mut last = LastUnspent::default();
+        let done = self.batch(items, |store, item| store.unspend(item, call, &mut last).map_err(E::from));
+        self.end_run(call, &mut last);
+        done
+    }
+
+    /// Does a batch without the limits of a message.
+    #[cfg(any(test, feature = "bench"))]
+    pub fn unspend_all(&mut self, items: &[Unspend], call: &Call) -> Vec<Result<bool, UtxoRefusal>> {
+        let mut last = LastUnspent::default();
+        let done = items.iter().map(|item| self.unspend(item, call, &mut last)).collect();
+        self.end_run(call, &mut last);
+        done
+    }
+
+    /// Takes an output from its spender, and returns whether the spender held it. The caller ends the run
+    /// ([`end_run`](Self::end_run)) after the last item.
     ///
     /// # Errors
     /// [`UtxoRefusal`], and nothing has changed.
-    pub fn unspend(&mut self, item: &Unspend, call: &Call, last: &mut LastUnspent) -> Result<bool, UtxoRefusal> {
+    fn unspend(&mut self, item: &Unspend, call: &Call, last: &mut LastUnspent) -> Result<bool, UtxoRefusal> {
         // One entry for the run that this item may end, and one for the item's own.
         if self.has_room(2) {
             return self.unspend_next(item, call, last);
         }
-        self.end_unspends(call, last);
+        self.end_run(call, last);
         self.atomically(|store| {
             let mut alone = LastUnspent::default();
             let held = store.unspend_next(item, call, &mut alone)?;
@@ -45,7 +63,7 @@ impl UtxoStore {
         let hash = hash_of("utxo_hash", &item.utxo_hash)?;
         let spender = hash_of("spender", &item.spender.txid)?;
         if last.0.as_ref().is_none_or(|run| !same_key(&run.found.head.txid, &txid)) {
-            self.end_unspends(call, last);
+            self.end_run(call, last);
             let found = self.find(&txid)?;
             last.0 = Some(UnspentRun { found, touched: false, page: None });
         }
@@ -71,7 +89,7 @@ impl UtxoStore {
     }
 
     /// Counts and evaluates the outputs that were unspent last.
-    pub fn end_unspends(&mut self, call: &Call, last: &mut LastUnspent) {
+    fn end_run(&mut self, call: &Call, last: &mut LastUnspent) {
         // The last item of the run checked that there is room, and nothing was allocated since.
         if let Err(error) = self.finish(call, last) {
             platform::trap(&format!("unspend: {error}"));

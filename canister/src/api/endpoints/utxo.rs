@@ -7,7 +7,7 @@ use crate::platform::meter::{Hot, counted};
 use crate::platform::{self, cycles};
 
 use crate::state::{mutate, read};
-use crate::utxo::{Conflicting, LastUnspent, UtxoStore};
+use crate::utxo::{Conflicting, UtxoStore};
 use coppice_interface::*;
 
 pub fn utxo_create(arg: UtxoCreateBatch) -> Batch<Result<UtxoCreated, UtxoCreateError>> {
@@ -32,10 +32,7 @@ pub fn utxo_spend(arg: UtxoSpendBatch) -> Batch<Result<u32, Vec<RefusedSpend>>> 
 pub fn utxo_unspend(arg: UtxoUnspendBatch) -> Batch<Result<bool, UtxoError>> {
     mutate(|state| {
         let (Records { utxo, .. }, call) = state.records_at(arg.height);
-        let mut last = LastUnspent::default();
-        let done = utxo.batch(&arg.items, |store, item| store.unspend(item, &call, &mut last).map_err(UtxoError::from));
-        utxo.end_unspends(&call, &mut last);
-        done
+        utxo.unspend_batch(&arg.items, &call)
     })
 }
 

@@ -16,7 +16,7 @@ use crate::deletion::Name;
 use crate::platform::instructions;
 use crate::state::{State, mutate, read};
 use crate::storage::memory;
-use crate::utxo::{Body, Call, Draft, LastUnspent, UtxoStore};
+use crate::utxo::{Body, Call, Draft, UtxoStore};
 use candid::CandidType;
 use coppice_interface::*;
 use ic_cdk::update;
@@ -211,13 +211,11 @@ fn run_on(transactions: &[Transaction], prepared: &mut Prepared, op: &str, side:
                     }
                 }
                 "unspend" => {
-                    let mut last = LastUnspent::default();
-                    for item in &tx.unspends {
-                        if !said(store.unspend(item, &call, &mut last))? {
+                    for held in store.unspend_all(&tx.unspends, &call) {
+                        if !said(held)? {
                             return Err("an output was not held".into());
                         }
                     }
-                    store.end_unspends(&call, &mut last);
                 }
                 "set_mined" => {
                     let block = UtxoSetMinedBatch {

@@ -220,11 +220,8 @@ fn outputs_unspent_in_one_batch_are_counted_on_their_pages_and_records() {
         (item(&a, 1, 1), Ok(true)),
     ];
     let call = w.call();
-    let mut last = crate::utxo::LastUnspent::default();
-    for (item, expected) in &items {
-        assert_eq!(&w.store.unspend(item, &call, &mut last), expected);
-    }
-    w.store.end_unspends(&call, &mut last);
+    let (items, expected): (Vec<_>, Vec<_>) = items.into_iter().unzip();
+    assert_eq!(w.store.unspend_all(&items, &call), expected);
     assert_eq!(counters(&w, &a), (1, vec![(3, 1), (2, 2)], 1));
     assert_eq!(counters(&w, &b), (3, vec![(3, 3), (2, 1)], 1));
     assert_eq!((w.get(&a).delete_at_height, w.get(&b).delete_at_height), (None, None));

@@ -4,7 +4,7 @@ use crate::platform::native;
 use crate::storage::blob::BlobStore;
 use crate::storage::memory;
 use crate::storage::places;
-use crate::utxo::{Call, Hash, LastUnspent, UtxoStore};
+use crate::utxo::{Call, Hash, UtxoStore};
 use coppice_interface::*;
 pub use coppice_model::transactions::{Tx, serialise};
 use std::rc::Rc;
@@ -84,10 +84,7 @@ impl World {
             utxo_hash: UtxoHash::from(of.hash(vout)),
             spender: Spender { txid: by.id(), vin },
         };
-        let mut last = LastUnspent::default();
-        let done = self.store.unspend(&item, &call, &mut last);
-        self.store.end_unspends(&call, &mut last);
-        done
+        self.store.unspend_all(&[item], &call).remove(0)
     }
 
     pub fn set_mined(&mut self, tx: &Tx, block: BlockRef, on_longest_chain: bool, unset: bool) -> Vec<u32> {
