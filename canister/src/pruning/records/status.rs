@@ -37,28 +37,31 @@ pub fn cannot_preserve(blocked: &UtxoBlockedBy) -> String {
 
 /// Adds the increase from `before` to `now` to `counts`.
 pub fn add(counts: &mut UtxoPruneCounts, now: &UtxoPruneCounts, before: &UtxoPruneCounts) {
-    let all: [fn(&mut UtxoPruneCounts) -> &mut u64; 17] = [
-        |c| &mut c.old_unmined,
-        |c| &mut c.parents_preserved,
-        |c| &mut c.preservations_expired,
-        |c| &mut c.processed,
-        |c| &mut c.records_deleted,
-        |c| &mut c.pages_deleted,
-        |c| &mut c.records_deleting,
-        |c| &mut c.parents_updated,
-        |c| &mut c.outputs_released,
-        |c| &mut c.external_files_deleted,
-        |c| &mut c.external_files_missing,
-        |c| &mut c.skipped_child_unmined,
-        |c| &mut c.skipped_child_recent,
-        |c| &mut c.skipped_child_absent,
-        |c| &mut c.external_errors,
-        |c| &mut c.record_errors,
-        |c| &mut c.chunks,
-    ];
-    let (mut now, mut before) = (*now, *before);
-    for field in all {
-        *field(counts) += *field(&mut now) - *field(&mut before);
+    macro_rules! add {
+        ($($field:ident),* $(,)?) => {
+            // A pattern without `..` names all fields, so a new field that is not listed below does not compile.
+            let UtxoPruneCounts { $($field),* } = counts;
+            $(*$field += now.$field - before.$field;)*
+        };
+    }
+    add! {
+        old_unmined,
+        parents_preserved,
+        preservations_expired,
+        processed,
+        records_deleted,
+        pages_deleted,
+        records_deleting,
+        parents_updated,
+        outputs_released,
+        external_files_deleted,
+        external_files_missing,
+        skipped_child_unmined,
+        skipped_child_recent,
+        skipped_child_absent,
+        external_errors,
+        record_errors,
+        chunks,
     }
 }
 
