@@ -294,7 +294,7 @@ impl Model {
     }
 
     /// Schedules the blob of a deleted record. Returns the number of the row, and whether the row belongs to another record.
-    pub fn release(&mut self, name: &BlobName, height: u32, txid: u8) -> (u64, bool) {
+    pub fn schedule_record(&mut self, name: &BlobName, height: u32, txid: u8) -> (u64, bool) {
         let found = self.named(name).map(|(id, row)| (id, row.txid));
         let id = match found {
             Some((id, Some(other))) if other != txid => return (id, true),

@@ -4,9 +4,10 @@
 use super::answer::{Answer, MAX_ROWS, at_most, at_most_many, has_bytes, limit};
 use super::header::Counter;
 use super::lane::MAX_LANES;
-use super::lease::{Lease, MAX_LEASES, MAX_REQUEST, Stage, Token};
+use super::lease::{Lease, MAX_LEASES, MAX_REQUEST, Stage};
 use super::list::Merge;
 use super::row::Row;
+use super::token::Token;
 use super::{Budget, DeletionQueue, Store};
 use crate::logs;
 use crate::platform::limits::NS;
@@ -117,7 +118,7 @@ impl Store {
         }
         let ended = self.leases.ended(&token).ok_or(BlobDeletionError::UnknownToken)?;
         held_by(ended.holder)?;
-        self.leases.answer(&self.slots, ended).map(Err).ok_or(BlobDeletionError::Expired)
+        self.leases.reply(&self.slots, ended).map(Err).ok_or(BlobDeletionError::Expired)
     }
 
     /// Expires leases, the oldest first, and ends back-offs, within a budget. Rows of an expired lease wait again.
@@ -196,8 +197,7 @@ impl Store {
                 return Ok(Some(lease.given(rows)));
             }
             if let Some(ended) = self.leases.ended_request(caller, request) {
-                let is_completed = ended.stage == Stage::Completed;
-                return Err(if is_completed { BlobDeletionError::Completed } else { BlobDeletionError::Expired });
+                return Err(if ended.is_completed { BlobDeletionError::Completed } else { BlobDeletionError::Expired });
             }
         }
         let Some(due) = due else { return Ok(None) };

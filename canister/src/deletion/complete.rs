@@ -281,10 +281,10 @@ impl Store {
             }
             List::Unknown => {
                 if let Some(lease) = self.leases.get_mut(row.lease) {
-                    lease.take_out(&mut self.slots, row);
+                    lease.unlink(&mut self.slots, row);
                     row.order = UNKNOWN;
                     row.save(&mut self.slots);
-                    lease.push(&mut self.slots, row.slot);
+                    lease.link(&mut self.slots, row.slot);
                     lease.unknown += 1;
                 }
             }

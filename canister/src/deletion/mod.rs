@@ -35,7 +35,8 @@
 //!
 //! **Files, in reading order**
 //!
-//! - `row`, `lane`, `lease`, `header`: what is stored. This file moves rows and runs messages.
+//! - `row`, `lane`, `lease`, `header`: what is stored; `token`, `ring`, `leases`, `ends`: parts of a lease, and the table of leases. This
+//!   file moves rows and runs messages.
 //! - `schedule`: rows come, are cancelled, and are held by records.
 //! - `acquire`: leases begin, are extended and end; the passage of time.
 //! - `complete`: workers report rows. `retry`: dead-letter rows come back, or are dropped.
@@ -46,13 +47,17 @@
 mod acquire;
 mod answer;
 mod complete;
+mod ends;
 mod header;
 mod lane;
 mod lease;
+mod leases;
 mod list;
 mod retry;
+mod ring;
 mod row;
 mod schedule;
+mod token;
 
 use crate::storage::memory::{self, GrowError};
 use crate::storage::slots::radix::{self, NODE};
@@ -63,7 +68,7 @@ pub use complete::{Completion, RecordEnd};
 use coppice_interface::{BlobDeletionState, StoreType};
 use header::Root;
 use lane::{Lanes, MAX_LANES, ROOT_AND_LANES};
-use lease::Leases;
+use leases::Leases;
 pub use row::Name;
 use row::{Row, at};
 pub use schedule::Scheduled;
@@ -277,7 +282,7 @@ impl Store {
         if state != BlobDeletionState::Leased {
             self.change_treap(row, Treap::insert);
         } else if let Some(lease) = self.leases.get_mut(row.lease) {
-            lease.push(&mut self.slots, row.slot);
+            lease.link(&mut self.slots, row.slot);
         } else {
             platform::trap(&format!("deletion queue: there is no lease {}", row.lease));
         }
@@ -291,7 +296,7 @@ impl Store {
             self.change_treap(row, Treap::remove);
         } else if let Some(lease) = self.leases.get_mut(row.lease).filter(|lease| lease.rows > 0) {
             // A damaged lease has forgotten its rows.
-            lease.take_out(&mut self.slots, row);
+            lease.unlink(&mut self.slots, row);
         }
     }
 

@@ -93,8 +93,13 @@ impl DeletionQueue {
     ///
     /// # Errors
     /// [`GrowError`], only if the blob was not held; nothing has changed.
-    pub fn release(&mut self, name: &Name, height: u32, txid: &[u8; 32]) -> Result<(Scheduled, u64), GrowError> {
-        let (scheduled, pages) = self.get_or_make()?.write(|store| store.release(name, height, txid));
+    pub fn schedule_record(
+        &mut self,
+        name: &Name,
+        height: u32,
+        txid: &[u8; 32],
+    ) -> Result<(Scheduled, u64), GrowError> {
+        let (scheduled, pages) = self.get_or_make()?.write(|store| store.schedule_record(name, height, txid));
         Ok((scheduled?, pages))
     }
 }
@@ -133,7 +138,7 @@ impl Store {
         self.enter(row, BlobDeletionState::Waiting);
     }
 
-    fn release(&mut self, name: &Name, height: u32, txid: &[u8; 32]) -> Result<Scheduled, GrowError> {
+    fn schedule_record(&mut self, name: &Name, height: u32, txid: &[u8; 32]) -> Result<Scheduled, GrowError> {
         let hash = self.hash(name);
         let id = match self.find_name(name, hash) {
             Some(row) if row.txid.is_some_and(|other| other != *txid) => return Ok(Scheduled::Another(row.id)),

@@ -170,7 +170,7 @@ impl UtxoStore {
             self.put(parsed, &stored.tail, &mut head, item.mined.as_ref(), call)
         };
         if let Err(error) = made {
-            location::release(blobs, &stored.blobs);
+            location::free_parts(blobs, &stored.blobs);
             return Err(error);
         }
         if let Body::Uploaded(_, parts) = &draft.body {

@@ -111,7 +111,7 @@ impl UtxoStore {
         call: &Call,
     ) -> Result<MarkedOutputs, UtxoRefusal> {
         if of.head.is(flag::CONFLICTING) {
-            return self.release(of, parents, call);
+            return self.unspend_parents(of, parents, call);
         }
         let mut done = MarkedOutputs::default();
         for &(address, state) in &parents.held {
@@ -123,7 +123,13 @@ impl UtxoStore {
         Ok(done)
     }
 
-    fn release(&mut self, of: &Candidate, parents: &Parents, call: &Call) -> Result<MarkedOutputs, UtxoRefusal> {
+    /// Takes the outputs back that a double spend holds, and removes it from its parents' lists.
+    fn unspend_parents(
+        &mut self,
+        of: &Candidate,
+        parents: &Parents,
+        call: &Call,
+    ) -> Result<MarkedOutputs, UtxoRefusal> {
         let left = self.atomically(|store| {
             record::parents(&parents.inputs).iter().try_for_each(|parent| store.remove_child(parent, &of.head.txid))
         });

@@ -251,7 +251,7 @@ impl Uploads {
                 }
             }
         } else {
-            location::release(blobs, parts);
+            location::free_parts(blobs, parts);
         }
         let nth = self.open.iter().find(|(_, open)| open.parts == parts).map(|(&nth, _)| nth);
         nth.and_then(|nth| self.remove(nth));
@@ -297,7 +297,7 @@ impl Uploads {
 
     fn drop_open(&mut self, blobs: &mut BlobStore, nth: u64) {
         if let Some(open) = self.remove(nth) {
-            location::release(blobs, &open.parts);
+            location::free_parts(blobs, &open.parts);
         }
     }
 }

@@ -179,7 +179,7 @@ fn row_is_given_up_at_the_larger_of_setting_and_workers_limit() {
 fn dead_letters_above_the_setting_are_dropped_except_those_with_records() {
     let mut queue = fresh();
     let record = name(b"record");
-    queue.release(&record, 0, &[7; 32]).unwrap();
+    queue.schedule_record(&record, 0, &[7; 32]).unwrap();
     fill(&mut queue, 6);
     queue.set_limits(Limits { dead: 2, ..Limits::default() });
     assert_eq!(complete(&mut queue, &[], &[1], 9).dead, 0);

@@ -16,7 +16,7 @@ const NS: u64 = 1_000_000_000;
 enum Op {
     Schedule { blob: u8, height: u32 },
     Hold { blob: u8, txid: u8 },
-    Release { blob: u8, height: u32, txid: u8 },
+    ScheduleRecord { blob: u8, height: u32, txid: u8 },
     Cancel(u8),
     Acquire { who: u8, arg: AcquireBlobDeletions, reached: u32 },
     End(u8),
@@ -87,7 +87,7 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         8 => (0u8..12, height()).prop_map(|(blob, height)| Op::Schedule { blob, height }),
         1 => (0u8..12, 0u8..2).prop_map(|(blob, txid)| Op::Hold { blob, txid }),
-        2 => (0u8..12, height(), 0u8..2).prop_map(|(blob, height, txid)| Op::Release { blob, height, txid }),
+        2 => (0u8..12, height(), 0u8..2).prop_map(|(blob, height, txid)| Op::ScheduleRecord { blob, height, txid }),
         1 => (0u8..12).prop_map(Op::Cancel),
         5 => acquire,
         2 => (0u8..2, any::<u8>(), secs()).prop_map(|(who, token, secs)| Op::Extend { who, token, secs }),
@@ -174,8 +174,8 @@ impl Run {
                 }
                 text(&admitted)
             }
-            Op::Release { blob: of, height, txid } => {
-                let released = self.queue.release(&Name::from(&blob(of)), height, &[txid; 32]).unwrap().0;
+            Op::ScheduleRecord { blob: of, height, txid } => {
+                let released = self.queue.schedule_record(&Name::from(&blob(of)), height, &[txid; 32]).unwrap().0;
                 text(match released {
                     Scheduled::Waits(id) => (id, false),
                     Scheduled::Another(id) => (id, true),
@@ -237,7 +237,7 @@ impl Run {
     /// Returns the model's reply as text.
     fn model(&mut self, op: &Op) -> String {
         let now = self.now;
-        let is_message = !matches!(op, Op::Hold { .. } | Op::Release { .. } | Op::Upgrade);
+        let is_message = !matches!(op, Op::Hold { .. } | Op::ScheduleRecord { .. } | Op::Upgrade);
         if is_message {
             self.model.notice(now);
         }
@@ -252,7 +252,7 @@ impl Run {
         match op.clone() {
             Op::Schedule { blob: of, height } => text(self.model.schedule(&blob(of), height)),
             Op::Hold { blob: of, txid } => text(self.model.hold(&blob(of), txid)),
-            Op::Release { blob: of, height, txid } => text(self.model.release(&blob(of), height, txid)),
+            Op::ScheduleRecord { blob: of, height, txid } => text(self.model.schedule_record(&blob(of), height, txid)),
             Op::Cancel(of) => text(self.model.cancel(&blob(of))),
             Op::Acquire { who: of, arg, reached } => {
                 let acquired = self.model.acquire(who(of), &arg, reached, LIMITS.leases, now);

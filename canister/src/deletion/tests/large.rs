@@ -20,7 +20,7 @@ fn a_thousand_rows_with_the_longest_names_fit_in_a_reply() {
         let mut key = [7; 1_024];
         key[..4].copy_from_slice(&i.to_le_bytes());
         let name = Name { key: &key, file_type: &"t".repeat(32), store_type: StoreType::PeerRegistry };
-        queue.release(&name, u32::MAX, &[9; 32]).unwrap();
+        queue.schedule_record(&name, u32::MAX, &[9; 32]).unwrap();
     }
     let pending = queue.pending(u32::MAX, 1_000, None);
     assert_eq!(pending.len(), 1_000);

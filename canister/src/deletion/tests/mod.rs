@@ -4,7 +4,7 @@ mod lanes;
 mod large;
 mod tokens;
 
-use super::lease::Token;
+use super::token::Token;
 use super::*;
 use crate::platform::native;
 use candid::Principal;
@@ -416,7 +416,7 @@ fn blob_of_a_record_cannot_be_scheduled_or_held_by_others() {
     assert_eq!(complete(&mut queue, &[1], &[], 9).skipped, [1]);
     assert_eq!(queue.status().stores[0].held, 1);
 
-    assert_eq!(queue.release(&blob, 5, &first).unwrap().0, Scheduled::Waits(1));
+    assert_eq!(queue.schedule_record(&blob, 5, &first).unwrap().0, Scheduled::Waits(1));
     assert_eq!(queue.admits(&blob, &second), Err(UtxoRefusal::BeingDeleted));
     assert_eq!(queue.schedule(&blob, 1, NOW), Err(BlobDeletionError::HoldsRecord));
     assert_eq!(queue.cancel(&blob, NOW), Err(BlobDeletionError::HoldsRecord));

@@ -100,7 +100,7 @@ fn external_data(message: &mut Message, of: &Candidate) -> Result<bool, UtxoRefu
         ExternalData::Outside(store) => {
             let (scheduled, pages) = records
                 .deletions
-                .release(&Name::from(&store), of.head.delete_at().unwrap_or(0), &of.head.txid)
+                .schedule_record(&Name::from(&store), of.head.delete_at().unwrap_or(0), &of.head.txid)
                 .map_err(refused)?;
             records.utxo.note_pages(pages);
             match scheduled {

@@ -73,7 +73,7 @@ pub fn allocate(blobs: &mut BlobStore, len: u64, owner: Owner, limit: u64) -> Re
         match blobs.allocate(part as u32, owner) {
             Ok(ptr) => parts.push(ptr),
             Err(error) => {
-                release(blobs, &parts);
+                free_parts(blobs, &parts);
                 return Err(match error {
                     AllocateError::Grow(error) => refused(error).into(),
                     AllocateError::TooLarge { limit } => {
@@ -88,7 +88,7 @@ pub fn allocate(blobs: &mut BlobStore, len: u64, owner: Owner, limit: u64) -> Re
 }
 
 /// Frees parts whose last reference is removed in the same message. A damaged part is logged and kept.
-pub fn release(blobs: &mut BlobStore, parts: &[BlobPtr]) {
+pub fn free_parts(blobs: &mut BlobStore, parts: &[BlobPtr]) {
     for part in parts {
         if let Err(error) = blobs.free(part).and_then(|_| blobs.release(part)) {
             crate::logs::error(&format!("a part of a transaction, {part:?}: {error}"));
@@ -109,7 +109,7 @@ pub fn free(blobs: &mut BlobStore, parts: &[coppice_interface::BlobPtr]) -> Resu
             Err(error) => return Err(UtxoRefusal::Corrupt { why: format!("a part of the transaction: {error}") }),
         }
     }
-    release(blobs, &there);
+    free_parts(blobs, &there);
     Ok(!there.is_empty())
 }
 

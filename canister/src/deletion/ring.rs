@@ -1,0 +1,58 @@
+//! Rows of a lease: a ring of slots in the order in which the rows were given, linked through the rows.
+
+use super::lease::{Lease, UNKNOWN};
+use super::row::{Row, at};
+use crate::storage::slots::{SlotId, Slots};
+
+impl Lease {
+    /// Appends a row to the ring.
+    pub fn link(&mut self, slots: &mut Slots, slot: SlotId) {
+        let (before, after) = match self.first {
+            0 => (slot, slot),
+            first => (slots.read_u32(first, at::BEFORE), first),
+        };
+        slots.write(slot, at::BEFORE, [before, after].map(u32::to_le_bytes).as_flattened());
+        if self.first == 0 {
+            self.first = slot;
+        } else {
+            slots.write_u32(before, at::AFTER, slot);
+            slots.write_u32(after, at::BEFORE, slot);
+        }
+        self.rows += 1;
+    }
+
+    /// Removes a row from the ring.
+    pub fn unlink(&mut self, slots: &mut Slots, row: &Row) {
+        let slot = row.slot;
+        self.unknown -= u32::from(row.order == UNKNOWN && self.unknown > 0);
+        let (before, after) = (slots.read_u32(slot, at::BEFORE), slots.read_u32(slot, at::AFTER));
+        if after == slot {
+            self.first = 0;
+        } else {
+            slots.write_u32(before, at::AFTER, after);
+            slots.write_u32(after, at::BEFORE, before);
+            if self.first == slot {
+                self.first = after;
+            }
+        }
+        self.rows -= 1;
+    }
+
+    /// Returns the rows in the order in which they were given.
+    pub fn rows<'a>(&self, slots: &'a Slots) -> impl Iterator<Item = Row> + use<'a> {
+        let (first, mut next) = (self.first, self.first);
+        std::iter::from_fn(move || {
+            let row = Row::read(slots, Some(next).filter(|slot| *slot != 0)?)?;
+            next = slots.read_u32(row.slot, at::AFTER);
+            if next == first {
+                next = 0;
+            }
+            Some(row)
+        })
+    }
+
+    /// Forgets the rows of a damaged ring. The rows that are left are in no place until they are scheduled anew.
+    pub fn forget_rows(&mut self) {
+        (self.first, self.rows, self.unknown) = (0, 0, 0);
+    }
+}
