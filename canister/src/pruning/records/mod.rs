@@ -25,7 +25,7 @@
 //! **Files, in reading order**
 //!
 //! - `heights` (triggers and jobs), `notified`, `feeds`, `bucket` (limits of notified heights), `settings`: which job there is.
-//! - `tick`, `run`, `step`, `place`: one message, the walk over the phases, and the place at which it continues.
+//! - `tick`, `run`, `walk`, `step`, `place`: one message, its phases, the walk over an index, and the place at which it continues.
 //! - `preserve`, `expire`, `delete`: the step of each phase. `passes`: the records that phase 1 must examine.
 //! - `complete`: records whose external blob a worker has deleted. `repair`: an operator's corrections.
 //! - `stored`, `jobs`: the persisted state. `status`, `metrics`, `skipped`: for operators.
@@ -52,6 +52,7 @@ mod status;
 mod step;
 mod stored;
 mod tick;
+mod walk;
 
 use crate::platform;
 pub use crate::pruning::records::settings::Settings;

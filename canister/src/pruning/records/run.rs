@@ -3,15 +3,17 @@
 //!
 //! ```text
 //! continue_run: the phases ─▶ pass: one index, up to a height ─▶ walk: its records ─▶ preserve::step | expire::step | delete::step
+//!                                                                (walk.rs)
 //! ```
 //! A *late* record became old and unmined where phase 1 of this run had passed. A pass over late records comes first in each message.
 
-use super::place::{At, Durations, Run};
-use super::step::{Message, Step};
-use super::{delete, expire, preserve};
-use crate::utxo::{AfterCursor, Candidate, Cursor, LATE, LOOKUP_PAGES, Order, flag};
+use super::delete;
+use super::place::{Durations, Run};
+use super::step::Message;
+use super::walk::{Walk, walk};
+use crate::utxo::{Cursor, LATE, Order};
 use coppice_interface::UtxoPrunerPhase::{DeleteAtHeight, ExpirePreservations, PreserveParents};
-use coppice_interface::{PruneProgress, StopReason, UtxoJobEnd, UtxoPrunerPhase, UtxoRefusal};
+use coppice_interface::{PruneProgress, StopReason, UtxoJobEnd, UtxoPrunerPhase};
 
 /// Continues a run within a message's budget. An interruption is reported in the result, not as an error.
 ///
@@ -66,145 +68,11 @@ fn pass(run: &mut Run, message: &mut Message, late: bool) -> Result<Option<StopR
     }
     // A separate call for each phase, because one for all would cost 2 % more per record.
     match phase {
-        PreserveParents => walk(run, message, late, (phase, order, last)),
-        ExpirePreservations => walk(run, message, false, (ExpirePreservations, Order::PreserveUntil, last)),
-        DeleteAtHeight => walk(run, message, false, (DeleteAtHeight, Order::DeleteAt, last)),
+        PreserveParents => walk(run, message, Walk { phase: PreserveParents, order, last, late }),
+        ExpirePreservations => {
+            let order = Order::PreserveUntil;
+            walk(run, message, Walk { phase: ExpirePreservations, order, last, late: false })
+        }
+        DeleteAtHeight => walk(run, message, Walk { phase: DeleteAtHeight, order: Order::DeleteAt, last, late: false }),
     }
-}
-
-/// Walks over an index up to a height. Returns the reason if the walk stopped before.
-#[inline(always)]
-fn walk(
-    run: &mut Run,
-    message: &mut Message,
-    late: bool,
-    (phase, order, last): (UtxoPrunerPhase, Order, u32),
-) -> Result<Option<StopReason>, UtxoJobEnd> {
-    // The cursor's record may have moved since the last message; then the walk restarts at its key. Nothing moves the record during this
-    // message.
-    let mut moved = None;
-    let (cursor, _) = run.place(late);
-    if message.records.utxo.next_after(order, cursor, last) == AfterCursor::Moved {
-        moved = Some(*cursor);
-        cursor.slot = 0;
-    }
-    // The record after one that has left, if it is the first under its key.
-    let mut hint = None;
-    loop {
-        let (cursor, part) = run.place(late);
-        let first = hint.take().and_then(|hint| message.records.utxo.first_now(order, hint)).map(AfterCursor::Record);
-        let next = match first.unwrap_or_else(|| message.records.utxo.next_after(order, cursor, last)) {
-            AfterCursor::End => return Ok(None),
-            AfterCursor::Record(next) if moved != Some(next) => next,
-            AfterCursor::Record(_) | AfterCursor::Moved | AfterCursor::Broken => {
-                let at = moved.unwrap_or(*cursor);
-                let why = format!("what follows it under {} in the index {order:?}", at.key);
-                unreadable(phase, message, &at, UtxoRefusal::Corrupt { why }, true)?;
-                let Some(key) = cursor.key.checked_add(1) else { return Ok(None) };
-                (*cursor, *part) = (Cursor { key, ..Cursor::default() }, None);
-                continue;
-            }
-        };
-        let at = At { phase, cursor: next };
-        if message.budget.pieces == 0 || message.only.is_some_and(|only| only != at) {
-            message.found = Some(at);
-            return Ok(Some(StopReason::Ops));
-        }
-        message.records.utxo.note_read(LOOKUP_PAGES);
-        let candidate = match message.passed_over.iter().any(|other| other.is_of(&at)) {
-            true => Err(UtxoRefusal::Corrupt { why: "examining the record trapped repeatedly".into() }),
-            false => message.records.utxo.candidate(next.slot, Some((order, next.key))),
-        };
-        let is_new = part.is_none_or(|(cursor, _)| cursor != next);
-        let inputs = part.filter(|_| !is_new).map_or(0, |(_, inputs)| inputs);
-        let reverts = message.records.utxo.reverts();
-        let is_checked = |of: &Candidate| of.head.is(flag::CHECKED);
-        let checked = run.checked.filter(|&(cursor, _, before)| (cursor, before) == (next, reverts));
-        let checked = checked.filter(|_| candidate.as_ref().map_or(true, is_checked));
-        let outputs = checked.map_or(0, |(_, outputs, _)| outputs);
-        let counted = phase == DeleteAtHeight && is_new && outputs == 0;
-        if let Err(reason) = admit(phase, message, candidate.as_ref().ok(), (inputs, outputs), counted) {
-            return Ok(Some(reason));
-        }
-        // By reference, because moving a candidate copies 300 bytes.
-        let of = match &candidate {
-            Ok(of) => of,
-            Err(error) => {
-                unreadable(phase, message, &next, error.clone(), false)?;
-                run.advance_past(late, next);
-                continue;
-            }
-        };
-        let counts = message.counts;
-        let step = match phase {
-            PreserveParents => preserve::step(run, message, of, inputs, late),
-            ExpirePreservations => Ok(expire::step(run, message, of)),
-            DeleteAtHeight => Ok(delete::step(run, message, of, (inputs, outputs))),
-        };
-        // A step that lacked memory changed nothing; it is repeated when memory has grown.
-        if message.records.utxo.is_growth_wanted() && matches!(step, Ok(Step::Stays) | Err(_)) {
-            message.counts = counts;
-            return Ok(Some(StopReason::Memory));
-        }
-        match step? {
-            Step::Left => {
-                let (cursor, part) = run.place(late);
-                *part = None;
-                hint = if cursor.slot == 0 { of.next_in(order) } else { None };
-            }
-            Step::More(inputs) => *run.place(late).1 = Some((next, inputs)),
-            Step::Checked(now) => {
-                let reverts = message.records.utxo.reverts();
-                if outputs == 0 {
-                    message.records.utxo.begin_check(of);
-                }
-                run.checked = Some((next, now, reverts));
-            }
-            Step::Stays => run.advance_past(late, next),
-        }
-    }
-}
-
-/// Takes the next step of a record from the budget; `inputs` and `outputs` are the numbers that are done.
-///
-/// # Errors
-/// The limit that the step would exceed.
-#[inline(always)]
-fn admit(
-    phase: UtxoPrunerPhase,
-    message: &mut Message,
-    of: Option<&Candidate>,
-    (inputs, outputs): (u32, u32),
-    counted: bool,
-) -> Result<(), StopReason> {
-    let (ops, changes, reads) = match (phase, of) {
-        (_, None) => (1, 1, 0),
-        (PreserveParents, Some(of)) => (preserve::ops(of, inputs), 0, 0),
-        (ExpirePreservations, Some(_)) => (1, 0, 0),
-        (DeleteAtHeight, Some(of)) => {
-            let lookups = delete::lookups(of, outputs, &message.settings);
-            (delete::ops(of, lookups), delete::changes(of, inputs), LOOKUP_PAGES * lookups)
-        }
-    };
-    let utxo = &message.records.utxo;
-    message.budget.admit_step(ops, utxo.pages_changed() + changes, utxo.pages_read() + reads, counted)
-}
-
-/// Skips a record that cannot be read, or after which the index is `broken`.
-///
-/// # Errors
-/// The reason that the whole run ends.
-fn unreadable(
-    phase: UtxoPrunerPhase,
-    message: &mut Message,
-    at: &Cursor,
-    error: UtxoRefusal,
-    broken: bool,
-) -> Result<(), UtxoJobEnd> {
-    if phase == PreserveParents {
-        return preserve::unreadable(message, at, error, broken);
-    }
-    message.counts.processed += u64::from(phase == DeleteAtHeight);
-    message.keep(&at.txid, error);
-    Ok(())
 }
