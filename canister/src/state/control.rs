@@ -258,7 +258,7 @@ impl State {
         let blocks = self.chain.reset();
         self.exporters.reset();
         self.pruner.reset();
-        self.pruner.rolled_back(&self.chain, &self.blobs, 0);
+        self.pruner.freed_outside_runs(&self.chain, &self.blobs, 0);
         logs::info(&format!("the chain was reset: {blocks} blocks were removed"));
         Ok(ChainReset { blocks, left: self.chain.to_clear() })
     }

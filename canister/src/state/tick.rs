@@ -93,6 +93,6 @@ impl State {
     fn release_quarantined(&mut self) {
         let (_, faults) = self.blobs.release_quarantined(MAX_RELEASES);
         faults.iter().for_each(|fault| logs::error(&format!("quarantine: {fault}")));
-        self.pruner.rolled_back(&self.chain, &self.blobs, faults.len() as u64);
+        self.pruner.freed_outside_runs(&self.chain, &self.blobs, faults.len() as u64);
     }
 }

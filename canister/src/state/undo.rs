@@ -23,7 +23,7 @@ impl State {
         if fell > 0 {
             self.exporters.rolled_back(self.chain.state().next);
         }
-        self.pruner.rolled_back(&self.chain, &self.blobs, faults);
+        self.pruner.freed_outside_runs(&self.chain, &self.blobs, faults);
         fell
     }
 
@@ -32,7 +32,7 @@ impl State {
         let faults = self.chain.take_faults();
         if !faults.is_empty() {
             faults.iter().for_each(|fault| logs::error(&format!("upload: skipped: {fault}")));
-            self.pruner.rolled_back(&self.chain, &self.blobs, faults.len() as u64);
+            self.pruner.freed_outside_runs(&self.chain, &self.blobs, faults.len() as u64);
         }
     }
 
@@ -45,7 +45,7 @@ impl State {
         } else if self.chain.to_clear() > 0 {
             let faults = self.chain.clear(&mut self.blobs);
             faults.iter().for_each(|fault| logs::error(&format!("reset: skipped: {fault}")));
-            self.pruner.rolled_back(&self.chain, &self.blobs, faults.len() as u64);
+            self.pruner.freed_outside_runs(&self.chain, &self.blobs, faults.len() as u64);
         }
     }
 }

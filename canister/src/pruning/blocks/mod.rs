@@ -167,9 +167,9 @@ impl Pruner {
         self.policy().map_or_else(|| Cow::Owned(PrunePolicy::default()), Cow::Borrowed)
     }
 
-    /// Records that something other than a run freed kept bytes, and skipped `faults` damaged entries. Clears the capacity trigger if low
-    /// water is reached, and ends the run in progress.
-    pub fn rolled_back(&mut self, chain: &ChainStore, blobs: &BlobStore, faults: u64) {
+    /// Records that something other than a run (a rollback, a reset, an aborted upload) freed kept bytes, and skipped `faults` damaged
+    /// entries. Clears the capacity trigger if low water is reached, and ends the run in progress.
+    pub fn freed_outside_runs(&mut self, chain: &ChainStore, blobs: &BlobStore, faults: u64) {
         let to_low_water = self.above_low_water(chain, blobs) && self.stored.to_low_water;
         if to_low_water != self.stored.to_low_water || self.stored.running || faults > 0 {
             (self.stored.to_low_water, self.stored.running) = (to_low_water, false);

@@ -117,7 +117,7 @@ fn sentences_are_grammatical_with_zero_one_and_many() {
                 read_all(&format!("{} of them without a key", number + 1), &mut faults);
             }
         }
-        mutate(|state| state.pruner.rolled_back(&state.chain, &state.blobs, many));
+        mutate(|state| state.pruner.freed_outside_runs(&state.chain, &state.blobs, many));
         read_all(&format!("{many} faults"), &mut faults);
         mutate(|state| state.acknowledge_faults(many));
         let off = PrunePolicyArg { pruning_enabled: Some(false), ..PrunePolicyArg::default() };

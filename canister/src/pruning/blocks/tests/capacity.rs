@@ -130,7 +130,7 @@ fn a_rollback_to_low_water_ends_the_capacity_trigger() {
     while kept(&world) > 78 {
         world.chain.remove_head(&mut world.blobs).unwrap();
     }
-    world.pruner.rolled_back(&world.chain, &world.blobs, 0);
+    world.pruner.freed_outside_runs(&world.chain, &world.blobs, 0);
     assert!(!world.status().running);
     world.append(3, CLASS as usize - 53, 1);
     assert_eq!((kept(&world), world.due()), (81, None), "above low water, and not yet above high water again");

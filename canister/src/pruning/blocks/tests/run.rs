@@ -112,8 +112,8 @@ fn faults_of_a_rollback_are_counted() {
     world.append(3, 10, 1);
     world.chain.poison_record(2);
     let removed = world.chain.remove_head(&mut world.blobs).unwrap();
-    world.pruner.rolled_back(&world.chain, &world.blobs, removed.faults.len() as u64);
-    world.pruner.rolled_back(&world.chain, &world.blobs, 0);
+    world.pruner.freed_outside_runs(&world.chain, &world.blobs, removed.faults.len() as u64);
+    world.pruner.freed_outside_runs(&world.chain, &world.blobs, 0);
     assert_eq!(world.status().faults, 1);
     world.pruner = Pruner::open(Rc::new(memory::region(memory::CELLS))).unwrap();
     assert_eq!(world.status().faults, 1);
