@@ -37,7 +37,7 @@ impl ChainStore {
         if let Standing::Known = self.standing(&draft)? {
             return Ok(());
         }
-        self.check_quiet(admission)?;
+        self.check_no_upload_or_reset(admission)?;
         let index = Index::parse(&block.index)?;
         draft.check_entries(&index)?;
         check_receipts(&block.receipts, block.receipts.len() as u64, index.transactions())?;
@@ -120,8 +120,8 @@ impl ChainStore {
         }
     }
 
-    /// Checks that neither an open upload nor a reset blocks a new block.
-    pub(super) fn check_quiet(&self, admission: &Admission) -> Result<(), AppendError> {
+    /// Checks that no upload is open and no reset is underway, because either blocks a new block.
+    pub(super) fn check_no_upload_or_reset(&self, admission: &Admission) -> Result<(), AppendError> {
         if let Some(opened) = self.upload_opened(admission.upload_expiry_secs) {
             return Err(opened.into());
         }

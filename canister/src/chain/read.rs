@@ -19,7 +19,7 @@ pub const MAX_HEADERS: usize = 1_000;
 const MOST_POSTINGS: u32 = 10_000;
 
 /// Result of checking a posting.
-enum Verified {
+enum PostingMatch {
     /// The wanted id.
     Found(TransactionLocation),
     /// Another id with the same hash, in this block at this position.
@@ -175,10 +175,10 @@ impl ChainStore {
         let Some(mut posting) = self.index.get(self.id_hash(id)) else { return Err(ReadError::NotFound) };
         for _ in 0..MOST_POSTINGS {
             // Nearly always the newest posting of the hash has the wanted id.
-            match self.verify(blobs, posting, id)? {
-                Verified::Found(location) => return Ok(location),
-                Verified::Gone => return Err(ReadError::NotFound),
-                Verified::Other(meta, position) => {
+            match self.match_posting(blobs, posting, id)? {
+                PostingMatch::Found(location) => return Ok(location),
+                PostingMatch::Gone => return Err(ReadError::NotFound),
+                PostingMatch::Other(meta, position) => {
                     let link = self.id_link(blobs, &meta, position).map_err(|why| corrupt(meta.number, why))?;
                     match link {
                         None => return Err(ReadError::NotFound),
@@ -194,18 +194,18 @@ impl ChainStore {
 
     /// Checks a posting against the id that it names.
     #[inline]
-    fn verify(&self, blobs: &BlobStore, posting: u64, id: &[u8; ID]) -> Result<Verified, ReadError> {
+    fn match_posting(&self, blobs: &BlobStore, posting: u64, id: &[u8; ID]) -> Result<PostingMatch, ReadError> {
         // Unreachable: the block is pruned, or the posting outlived a damaged block that was rolled back.
-        let Some((number, position)) = self.reachable(posting) else { return Ok(Verified::Gone) };
+        let Some((number, position)) = self.reachable(posting) else { return Ok(PostingMatch::Gone) };
         let record = self.records.meta_and_hash(number);
         let (meta, hash) = record.ok_or_else(|| corrupt(number, "its record cannot be decoded"))?;
         if position >= meta.transactions {
             // The posting outlived a damaged block with this number.
-            return Ok(Verified::Gone);
+            return Ok(PostingMatch::Gone);
         }
         if self.in_transit(number) {
             // Readers do not see a block in transit, whatever its id.
-            return Ok(Verified::Other(meta, position));
+            return Ok(PostingMatch::Other(meta, position));
         }
         let at = meta.segment_start(Segment::Index) + id_offset(position);
         if at + ID as u64 > meta.payload_end() {
@@ -213,10 +213,10 @@ impl ChainStore {
         }
         let found: [u8; ID] = self.log.read_array(blobs, at).map_err(|e| corrupt(number, e))?;
         if !same_key(&found, id) {
-            return Ok(Verified::Other(meta, position));
+            return Ok(PostingMatch::Other(meta, position));
         }
         let block_hash = hash.to_bytes();
-        Ok(Verified::Found(TransactionLocation { block_number: number, block_hash, position }))
+        Ok(PostingMatch::Found(TransactionLocation { block_number: number, block_hash, position }))
     }
 
     /// The receipt of the newest transaction with this id.

@@ -131,7 +131,7 @@ impl ChainStore {
         let last_of_page = (number + 1).is_multiple_of(PAGE_RECORDS);
         let first = freed.end;
         self.owe(meta.as_ref(), references_below);
-        self.take_out(blobs, (number, meta.as_ref()), freed, last_of_page, |state, removed| {
+        self.remove_record(blobs, (number, meta.as_ref()), freed, last_of_page, |state, removed| {
             state.oldest = number + 1;
             state.log_first = first;
             state.pruned_blocks += 1;
@@ -198,7 +198,7 @@ impl ChainStore {
 
     /// Removes a block's record and the blobs that become free, at either end of the chain; `advance` moves the chain's bound. The block's
     /// references must be stale or removed.
-    pub(super) fn take_out(
+    pub(super) fn remove_record(
         &mut self,
         blobs: &mut BlobStore,
         (number, meta): (u64, Option<&BlockMeta>),
@@ -217,7 +217,7 @@ impl ChainStore {
         self.records.remove(number, last_of_page);
         advance(&mut self.state, &removed);
         self.save();
-        removed.blobs = release(blobs, &quarantined, &mut removed.faults);
+        removed.blobs = release_freed(blobs, &quarantined, &mut removed.faults);
         removed
     }
 
@@ -245,7 +245,7 @@ impl ChainStore {
 }
 
 /// Releases quarantined blobs and returns their number. A blob that cannot be released is a fault, and stays in quarantine.
-pub(super) fn release(blobs: &mut BlobStore, quarantined: &[BlobPtr], faults: &mut Vec<String>) -> u64 {
+pub(super) fn release_freed(blobs: &mut BlobStore, quarantined: &[BlobPtr], faults: &mut Vec<String>) -> u64 {
     let mut released = 0;
     for ptr in quarantined {
         match blobs.release(ptr) {

@@ -8,7 +8,7 @@
 //! numbers inside postings   0 … first chain … │ start … second chain …        first block's number (`base`) ↔ start
 //! ```
 
-use super::remove::release;
+use super::remove::release_freed;
 use super::state::{Reset, Way};
 use super::store::ChainStore;
 use super::upload::cell::clear;
@@ -105,7 +105,7 @@ impl ChainStore {
             let quarantined = self.quarantine(blobs, range.clone(), Owner::Log, &mut faults);
             range.clone().for_each(|blob| self.log.clear(blob));
             self.state.log_first = range.end;
-            release(blobs, &quarantined, &mut faults);
+            release_freed(blobs, &quarantined, &mut faults);
         }
         self.save();
         faults

@@ -92,7 +92,7 @@ impl ChainStore {
             done.began = true;
             self.lower_head();
         }
-        match self.take_out_slice(blobs, most.min(self.slice())) {
+        match self.remove_transit_slice(blobs, most.min(self.slice())) {
             Ok(references) => done.references = references,
             Err(why) => done.faults.push(why),
         }
@@ -133,7 +133,7 @@ impl ChainStore {
         let end = freed.start;
         let last_of_page = number.is_multiple_of(PAGE_RECORDS);
         let meta = self.records.meta(number);
-        let removed = self.take_out(blobs, (number, meta.as_ref()), freed, last_of_page, |state, _| {
+        let removed = self.remove_record(blobs, (number, meta.as_ref()), freed, last_of_page, |state, _| {
             state.log_tail = tail;
             state.log_end = end;
             state.transit = None;
@@ -176,16 +176,16 @@ impl ChainStore {
 
     /// Removes the last references of the block in transit from the indexes, at most `most`, and returns their number. After an error all
     /// its remaining keys, or all its remaining ids, stay in the index, and are not tried again.
-    pub(super) fn take_out_slice(&mut self, blobs: &BlobStore, most: u64) -> Result<u64, String> {
+    pub(super) fn remove_transit_slice(&mut self, blobs: &BlobStore, most: u64) -> Result<u64, String> {
         let Some(mut transit) = self.state.transit else { return Ok(0) };
         let (ids, keys) = transit.last(most);
         let gone = (ids.len() + keys.len()) as u64;
         let meta = self.records.meta(transit.number);
         let taken = match meta {
-            // `take_out` reports the damaged record later.
+            // `remove_record` reports the damaged record later.
             None if transit.way == Way::RolledBack => Ok([Ok(()), Ok(())]),
             None => Err("its record cannot be decoded".into()),
-            Some(meta) => self.take_references(blobs, &meta, (ids.clone(), keys.clone())),
+            Some(meta) => self.remove_from_indexes(blobs, &meta, (ids.clone(), keys.clone())),
         };
         let [keys_taken, ids_taken] = taken.unwrap_or_else(|why| [Err(why), Err(String::new())]);
         transit.keys = if keys_taken.is_ok() { keys.start } else { 0 };
@@ -195,7 +195,7 @@ impl ChainStore {
     }
 
     /// Removes ids and keys; returns one result for the keys and one for the ids.
-    fn take_references(
+    fn remove_from_indexes(
         &mut self,
         blobs: &BlobStore,
         meta: &BlockMeta,

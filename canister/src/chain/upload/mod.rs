@@ -15,7 +15,7 @@ mod verify;
 
 use crate::chain::draft::{Admission, Draft, Standing, too_large};
 use crate::chain::records::PAGE_RECORDS;
-use crate::chain::remove::release;
+use crate::chain::remove::release_freed;
 use crate::chain::state::Way;
 use crate::chain::store::ChainStore;
 use crate::chunks::{Chunks, is_expired};
@@ -105,7 +105,7 @@ impl ChainStore {
             self.touch_upload(now);
             return Ok(open.progress());
         }
-        self.check_quiet(admission)?;
+        self.check_no_upload_or_reset(admission)?;
         self.admit(&draft, admission)?;
         self.pass_damaged_tail(blobs);
 
@@ -212,7 +212,7 @@ impl ChainStore {
         let Some(upload) = self.upload().filter(|_| self.is_aborting()) else { return };
         let number = upload.draft.number;
         let slice = self.slice();
-        if let Err(why) = self.take_out_slice(blobs, slice) {
+        if let Err(why) = self.remove_transit_slice(blobs, slice) {
             self.faults.push(why);
         }
         if self.state.transit.is_some_and(|transit| transit.references() > 0) {
@@ -233,7 +233,7 @@ impl ChainStore {
         let quarantined = self.quarantine(blobs, range.clone(), Owner::Upload, &mut faults);
         range.for_each(|blob| self.log.clear(blob));
         cell::clear(&self.cells);
-        release(blobs, &quarantined, &mut faults);
+        release_freed(blobs, &quarantined, &mut faults);
         self.faults.extend(faults);
     }
 
