@@ -197,3 +197,15 @@ fn another_version_of_a_cell_is_refused() {
         assert_eq!(shown(), before);
     }
 }
+
+#[test]
+fn another_header_of_the_region_of_cells_is_refused() {
+    busy();
+    let cells = memory::region(memory::CELLS);
+    for header in [[0; 8], *b"CPCE\x02\0\0\0"] {
+        cells.write(0, &header);
+        assert!(upgrade().unwrap_err().contains("cells"), "{header:?}");
+    }
+    places::HEADER.write(&cells, 0);
+    assert_eq!(upgrade(), Ok(()));
+}

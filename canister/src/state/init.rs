@@ -40,6 +40,7 @@ pub fn init(arg: Option<CanisterArg>) -> Result<(), String> {
     }
     let cells = Rc::new(memory::region(memory::CELLS));
     cells.reserve(places::END).map_err(|error| error.to_string())?;
+    places::HEADER.write(&cells, 0);
     open(cells, config::Stored { config, roles, ..config::Stored::default() })?;
     mutate(|state| state.save_config());
     Ok(())
@@ -54,6 +55,7 @@ pub fn upgrade(arg: Option<CanisterArg>) -> Result<(), String> {
     if cells.is_empty() {
         return Err("stable memory contains no Coppice data; reinstall the canister".into());
     }
+    places::HEADER.read(&cells, 0)?;
     cells.reserve(places::END).map_err(|error| error.to_string())?;
     let stored = config::load(&cells)?.ok_or("the settings are missing")?;
     open(cells, stored)?;
