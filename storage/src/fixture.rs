@@ -1,27 +1,28 @@
 //! Memory for this crate's own tests: a manager of a few regions, one per thread.
 
+use crate::arena::{Arena, Owner, Terms as ArenaTerms};
 use crate::twin::{self, Twin};
 use crate::{Layout, Manager, Region, Terms};
 use std::cell::RefCell;
 
 /// A region of cells.
 pub const CELLS: u8 = 0;
-/// A region that does not count towards the quota.
+/// The arena's payload.
 pub const ARENA: u8 = 1;
-/// The BlobStore's second region.
+/// The arena's entries.
 pub const GRANULES: u8 = 2;
-/// The BlobStore's third region.
+/// The arena's sets.
 pub const SETS: u8 = 3;
-/// A region that counts towards the quota.
+/// A region of a table.
 pub const INDEX: u8 = 8;
-/// Another region that counts towards the quota.
+/// A region of slots.
 pub const SLOTS: u8 = 9;
 
 /// Bytes of the reserve.
 pub const RESERVE: u64 = 64 << 20;
 
 const LAYOUT: Layout =
-    Layout { regions: SLOTS + 1, counted: &[INDEX, SLOTS], reserve: RESERVE, reserved_cycles: (CELLS, 258_048) };
+    Layout { regions: SLOTS + 1, reserved_cycles: (CELLS, 258_048) };
 
 thread_local! {
     static MANAGER: RefCell<Option<Manager<Twin>>> = const { RefCell::new(None) };
@@ -42,6 +43,19 @@ pub fn manager() -> Manager<Twin> {
 /// Returns the region of an id.
 pub fn region(id: u8) -> Region<Twin> {
     manager().region(id)
+}
+
+/// An owner that does not count towards the quota.
+pub const LOG: Owner = Owner::new(0);
+/// Another one.
+pub const UPLOAD: Owner = Owner::new(1);
+/// An owner that counts towards the quota.
+pub const RECORDS: Owner = Owner::new(2);
+
+/// Opens the arena.
+pub fn arena() -> Arena<Twin> {
+    let terms = ArenaTerms { counted: &[RECORDS], reserve: RESERVE };
+    Arena::open([ARENA, GRANULES, SETS].map(region), terms).unwrap()
 }
 
 /// Drops the manager, as an upgrade does.

@@ -6,14 +6,16 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`Manager`], [`Region`] | address spaces in stable memory that grow by buckets of 16 MiB, under a cap, a quota and the balance |
+//! | [`Manager`], [`Region`] | address spaces in stable memory that grow by buckets of 16 MiB, under a cap and the balance |
 //! | [`cell`], [`ring`] | small values at fixed places, as CBOR; the last entries of a sequence |
-//! | [`blob`] | blobs of up to 4 MiB, in seven size classes |
+//! | [`arena`] | the allocator of payload memory: slots of 64 KiB to 4 MiB that split and join |
+//! | [`blob`] | blobs of up to 4 MiB |
 //! | [`slots`] | slots of 64 bytes to 4 MiB, and ordered indexes that are linked through them |
 //! | [`table`] | a hash table with bulk removal of old entries (sweeps) |
 //!
 //! The platform is a type parameter: [`Platform`] on a canister, [`twin::Twin`] in native tests.
 
+pub mod arena;
 pub mod blob;
 mod buckets;
 pub mod bytes;
@@ -25,7 +27,6 @@ mod growth;
 pub mod header;
 mod manager;
 mod platform;
-mod quota;
 mod region;
 pub mod ring;
 mod shared;
@@ -38,7 +39,6 @@ pub use error::{GrowError, OpenError};
 pub use growth::{Growth, Terms};
 pub use manager::Manager;
 pub use platform::Platform;
-pub use quota::Quota;
 pub use region::Region;
 pub use shared::Layout;
 

@@ -14,7 +14,6 @@
 
 use crate::buckets;
 use crate::growth::{Growth, Reserved};
-use crate::quota::Quota;
 use crate::shared::{BUCKET_PAGES, Layout, Shared};
 use crate::{GrowError, Platform, Region, WASM_PAGE};
 use ic_stable_structures::Memory;
@@ -46,7 +45,6 @@ impl<P: Platform> Manager<P> {
             buckets: buckets.into_iter().map(|of| Rc::new(RefCell::new(of))).collect(),
             layout,
             max_pages: Cell::new(u64::MAX),
-            quota: Quota::new(layout.counted, layout.reserve),
             growth: Growth::new(),
         });
         let (id, at) = layout.reserved_cycles;
@@ -94,17 +92,12 @@ impl<P: Platform> Manager<P> {
         &self.0.growth
     }
 
-    /// Returns the quota of counted regions.
-    pub fn quota(&self) -> &Quota {
-        &self.0.quota
-    }
-
     /// Grows raw memory by one bucket, for the next region that grows.
     ///
     /// # Errors
     /// [`GrowError`].
     pub fn grow_wanted(&self) -> Result<(), GrowError> {
-        self.0.reserve_raw(1, true)?;
+        self.0.reserve_raw(1)?;
         self.0.growth.wanted.set(false);
         Ok(())
     }
@@ -114,10 +107,8 @@ impl<P: Platform> Manager<P> {
 mod tests {
     use super::*;
     use crate::BUCKET;
-    use crate::fixture::{ARENA, RESERVE, SETS, forget, fresh, manager, region};
+    use crate::fixture::{ARENA, SETS, forget, fresh, manager, region};
     use crate::twin;
-
-    const RESERVED: u64 = RESERVE / WASM_PAGE;
 
     #[test]
     fn regions_grow_by_buckets_and_start_as_zeros() {
@@ -140,7 +131,7 @@ mod tests {
     fn refused_growth_changes_nothing_and_returns_its_reason() {
         fresh();
         let a = region(ARENA);
-        manager().set_max_pages(1 + BUCKET_PAGES + RESERVED);
+        manager().set_max_pages(1 + BUCKET_PAGES);
         a.reserve(5).unwrap();
         assert_eq!(a.reserve(BUCKET + 1), Err(GrowError::OutOfSpace));
         assert_eq!(a.size(), BUCKET);
@@ -162,7 +153,7 @@ mod tests {
         fresh();
         let a = region(ARENA);
         a.reserve(100 * BUCKET).unwrap();
-        manager().set_max_pages(1 + 101 * BUCKET_PAGES + RESERVED);
+        manager().set_max_pages(1 + 101 * BUCKET_PAGES);
         a.reserve(100 * BUCKET + 1).unwrap();
         assert_eq!(a.size(), 101 * BUCKET);
     }

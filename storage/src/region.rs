@@ -1,7 +1,6 @@
 //! Region: one structure's own address space in stable memory.
 
 use crate::buckets;
-use crate::quota::Quota;
 use crate::shared::{BUCKET_PAGES, Shared};
 use crate::{BUCKET, GrowError, Platform, WASM_PAGE};
 use ic_stable_structures::Memory;
@@ -30,7 +29,6 @@ impl<P: Platform> Region<P> {
     pub(crate) fn new(shared: Rc<Shared<P>>, id: u8) -> Self {
         let memory = shared.memory(id);
         let size = memory.size() * WASM_PAGE;
-        shared.quota.set_size(id, size);
         let buckets = Rc::clone(&shared.buckets[usize::from(id)]);
         Self { shared, id, memory, buckets, size: Cell::new(size) }
     }
@@ -38,11 +36,6 @@ impl<P: Platform> Region<P> {
     /// Returns whether a growth was deferred: see [`Growth::is_wanted`](crate::Growth::is_wanted).
     pub(crate) fn is_growth_wanted(&self) -> bool {
         self.shared.growth.is_wanted()
-    }
-
-    /// Returns the quota that the region may count towards.
-    pub(crate) fn quota(&self) -> &Quota {
-        &self.shared.quota
     }
 
     /// Returns whether the region has no memory yet.
@@ -55,10 +48,9 @@ impl<P: Platform> Region<P> {
         self.size.get()
     }
 
-    /// Returns the byte at which new entries must end: the quota, while entries are created.
-    #[inline]
-    pub fn end_of_new(&self) -> u64 {
-        self.shared.quota.end_of(self.id)
+    /// Bytes that the region may have under the cap on raw pages, if no other region grows.
+    pub fn room(&self) -> u64 {
+        self.size.get().saturating_add(self.shared.buckets_left().saturating_mul(BUCKET))
     }
 
     /// Makes `[0, end)` addressable. New bytes are zero.
@@ -75,19 +67,10 @@ impl<P: Platform> Region<P> {
 
     #[cold]
     fn grow(&self, end: u64) -> Result<(), GrowError> {
-        let quota = &self.shared.quota;
         let have = self.size.get() / BUCKET;
         let need = end.div_ceil(BUCKET);
-        if need > quota.most_of(self.id) / BUCKET {
-            return Err(GrowError::QuotaFull);
-        }
-        let more = have + (have / GROWTH_FRACTION).min(MAX_GROWTH_BUCKETS);
-        let generous = need.max(more.min(quota.most_without_reserve(self.id) / BUCKET));
-        let mut buckets = generous;
-        // Growth takes no more of the reserve than it needs.
-        while let Err(error) =
-            self.shared.reserve_raw(buckets - have, buckets == need && quota.draws_on_reserve(self.id))
-        {
+        let mut buckets = need.max(have + (have / GROWTH_FRACTION).min(MAX_GROWTH_BUCKETS));
+        while let Err(error) = self.shared.reserve_raw(buckets - have) {
             if buckets == need {
                 if error == GrowError::Later {
                     self.shared.growth.wanted.set(true);
@@ -104,7 +87,6 @@ impl<P: Platform> Region<P> {
         }
         self.buckets.borrow_mut().extend((first..buckets::count(&raw)).map(buckets::address));
         self.size.set(buckets * BUCKET);
-        quota.set_size(self.id, buckets * BUCKET);
         Ok(())
     }
 

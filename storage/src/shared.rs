@@ -1,7 +1,6 @@
 //! Raw stable memory shared by all regions: its layout, its cap and its growth.
 
 use crate::growth::Growth;
-use crate::quota::Quota;
 use crate::{BUCKET, GrowError, Platform, WASM_PAGE};
 use ic_stable_structures::Memory;
 use ic_stable_structures::memory_manager::{MemoryId, MemoryManager, VirtualMemory};
@@ -16,10 +15,6 @@ pub(crate) const BUCKET_PAGES: u64 = BUCKET / WASM_PAGE;
 pub struct Layout {
     /// Number of regions; their ids begin with 0.
     pub regions: u8,
-    /// Ids of the regions that count towards the quota.
-    pub counted: &'static [u8],
-    /// Bytes below the cap, only for work on existing entries of counted regions.
-    pub reserve: u64,
     /// Region and offset of 24 bytes for the cycles reserved for storage.
     pub reserved_cycles: (u8, u64),
 }
@@ -32,7 +27,6 @@ pub(crate) struct Shared<P: Platform> {
     pub layout: Layout,
     /// The cap on raw pages.
     pub max_pages: Cell<u64>,
-    pub quota: Quota,
     pub growth: Growth<P>,
 }
 
@@ -45,16 +39,24 @@ impl<P: Platform> Shared<P> {
         (0..self.layout.regions).map(|id| self.memory(id).size())
     }
 
-    /// Grows raw stable memory so that regions can get `buckets` more; `from_reserve` allows the reserve.
-    pub fn reserve_raw(&self, buckets: u64, from_reserve: bool) -> Result<(), GrowError> {
-        let handed_out: u64 = self.region_pages().map(|pages| pages / BUCKET_PAGES).sum();
-        let wanted = 1 + (handed_out + buckets) * BUCKET_PAGES;
+    /// Buckets that regions have.
+    fn handed_out(&self) -> u64 {
+        crate::buckets::count(&P::Memory::default())
+    }
+
+    /// Buckets that regions may still get below the cap on raw pages.
+    pub fn buckets_left(&self) -> u64 {
+        (self.max_pages.get().saturating_sub(1) / BUCKET_PAGES).saturating_sub(self.handed_out())
+    }
+
+    /// Grows raw stable memory so that regions can get `buckets` more.
+    pub fn reserve_raw(&self, buckets: u64) -> Result<(), GrowError> {
+        let wanted = 1 + (self.handed_out() + buckets) * BUCKET_PAGES;
         let missing = wanted.saturating_sub(P::Memory::default().size());
         if missing == 0 {
             return Ok(());
         }
-        let kept = if from_reserve { 0 } else { self.quota.reserve / WASM_PAGE };
-        if wanted.saturating_add(kept) > self.max_pages.get() {
+        if wanted > self.max_pages.get() {
             return Err(GrowError::OutOfSpace);
         }
         let grown = self.growth.grow(missing);

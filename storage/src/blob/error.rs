@@ -1,7 +1,7 @@
 //! Errors of allocations and of pointers. Nothing has changed when one of them is returned.
 
-use super::ptr::Owner;
 use crate::GrowError;
+use crate::arena::{Owner, Undecodable};
 
 /// Reasons why no blob was allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -85,4 +85,10 @@ pub enum Released {
     Freed(Owner),
     /// The blob was already free.
     AlreadyFree,
+}
+
+impl From<Undecodable> for PtrError {
+    fn from(_: Undecodable) -> Self {
+        Self::Corrupt
+    }
 }

@@ -179,7 +179,7 @@ impl<P: Platform> Slots<P> {
     pub fn has_room(&self, bytes: u64, slots: u64) -> bool {
         // A class is larger than its content by at most a quarter, or by a unit.
         self.header.end + bytes + bytes / 4 + slots * (UNIT + 2 * u64::from(HEAD)) + self.kept_free()
-            <= self.region.size().min(MOST).min(self.region.end_of_new())
+            <= self.region.size().min(MOST)
     }
 
     /// Grows memory so that these slots can be allocated; `wanted` lists pairs of bytes and count. Free slots are counted.
@@ -235,9 +235,6 @@ impl<P: Platform> Slots<P> {
     fn grow(&self, end: u64) -> Result<(), GrowError> {
         if end > MOST {
             return Err(GrowError::OutOfSpace);
-        }
-        if end + self.kept_free() > self.region.end_of_new() {
-            return Err(GrowError::QuotaFull);
         }
         self.region.reserve(end + self.kept_free())
     }

@@ -2,8 +2,8 @@
 //!
 //! A set returns its lowest member in constant time at any size. It is a hierarchy of bitmaps: a bit of level `k + 1`
 //! is set if a word of level `k` has a set bit, so four levels of 64-bit words span 16.7 M granules (500 GiB need
-//! 8.2 M). The words of the eight sets lie next to each other in one line of 64 bytes, so that moving a slot from
-//! one set to another touches one page. The upper levels have a constant size of 130 KB: they are mirrored on the heap, read whole
+//! 8.2 M). The words of the eight sets lie next to each other in one line of 64 bytes, and a line spans one block of 4 MiB, so that
+//! moving, splitting and joining slots reads and writes one line. The upper levels have a constant size of 130 KB: they are mirrored on the heap, read whole
 //! at start-up, and written through, except level 3, which start-up computes from level 2.
 //!
 //! ```text
@@ -13,7 +13,7 @@
 //! line, 64 bytes: eight words u64, one of each set
 //! ```
 
-use super::ptr::{Class, MAX_GRANULES};
+use super::class::{Class, MAX_GRANULES};
 use crate::{Platform, Region};
 
 /// Bytes reserved at the start of the region for the counters.
@@ -46,6 +46,30 @@ impl SetId {
     #[inline]
     fn index(self) -> usize {
         usize::from(self.0)
+    }
+}
+
+/// A word of each set, for the 64 granules of one block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Line([u64; SETS]);
+
+impl Line {
+    /// Returns whether a granule of the block is a member of a set.
+    #[inline]
+    pub fn has(&self, set: SetId, granule: u64) -> bool {
+        self.0[set.index()] >> (granule % 64) & 1 == 1
+    }
+
+    /// Adds a granule of the block.
+    #[inline]
+    pub fn insert(&mut self, set: SetId, granule: u64) {
+        self.0[set.index()] |= 1 << (granule % 64);
+    }
+
+    /// Removes a granule of the block.
+    #[inline]
+    pub fn remove(&mut self, set: SetId, granule: u64) {
+        self.0[set.index()] &= !(1 << (granule % 64));
     }
 }
 
@@ -107,45 +131,34 @@ impl<P: Platform> GranuleSets<P> {
         (word != 0).then(|| at * 64 + u64::from(word.trailing_zeros()))
     }
 
-    /// Adds a granule. No effect if it is a member.
+    /// Returns the line of a block: a word of each set, with a bit for each of its 64 granules.
     #[inline]
-    pub fn insert(&mut self, set: SetId, granule: u64) {
-        let at = Self::level_0(set, granule);
-        let old = self.region.read_u64(at);
-        self.region.write_u64(at, old | 1 << (granule % 64));
-        if old == 0 {
-            self.filled(set, granule / 64);
+    pub fn line(&self, block: u64) -> Line {
+        self.region.read_with(LEVEL_0 + block * LINE, |line: &[u8; LINE as usize]| {
+            let words = line.as_chunks::<8>().0;
+            Line(std::array::from_fn(|set| u64::from_le_bytes(words[set])))
+        })
+    }
+
+    /// Writes the line of a block whose line was `before`.
+    pub fn set_line(&mut self, block: u64, before: &Line, after: &Line) {
+        self.region.write(LEVEL_0 + block * LINE, after.0.map(u64::to_le_bytes).as_flattened());
+        for (set, (before, after)) in (0..).zip(before.0.into_iter().zip(after.0)) {
+            match (before == 0, after == 0) {
+                (true, false) => self.filled(SetId(set), block),
+                (false, true) => self.emptied(SetId(set), block),
+                _ => {}
+            }
         }
     }
 
-    /// Removes a granule. No effect if it is not a member.
+    /// Changes the words of one block.
     #[inline]
-    pub fn remove(&mut self, set: SetId, granule: u64) {
-        let at = Self::level_0(set, granule);
-        let new = self.region.read_u64(at) & !(1 << (granule % 64));
-        self.region.write_u64(at, new);
-        if new == 0 {
-            self.emptied(set, granule / 64);
-        }
-    }
-
-    /// Moves a granule from one set to another; reads and writes the line once.
-    #[inline]
-    pub fn transfer(&mut self, from: SetId, to: SetId, granule: u64) {
-        let (at, bit) = (LEVEL_0 + granule / 64 * LINE, 1 << (granule % 64));
-        let mut line: [u8; LINE as usize] = self.region.read(at);
-        let words = line.as_chunks_mut::<8>().0;
-        let left = u64::from_le_bytes(words[from.index()]) & !bit;
-        let old = u64::from_le_bytes(words[to.index()]);
-        words[from.index()] = left.to_le_bytes();
-        words[to.index()] = (old | bit).to_le_bytes();
-        self.region.write(at, &line);
-        if left == 0 {
-            self.emptied(from, granule / 64);
-        }
-        if old == 0 {
-            self.filled(to, granule / 64);
-        }
+    pub fn change(&mut self, block: u64, change: impl FnOnce(&mut Line)) {
+        let before = self.line(block);
+        let mut after = before;
+        change(&mut after);
+        self.set_line(block, &before, &after);
     }
 
     /// Sets the upper bits after a word of level 0 got its first member.
@@ -215,16 +228,20 @@ mod tests {
                 let member = model[usize::from(set)].range(granule..).next().copied().unwrap_or(granule);
                 match to {
                     8 => {
-                        sets.remove(id, member);
+                        sets.change(member / 64, |line| line.remove(id, member));
                         model[usize::from(set)].remove(&member);
                     }
                     to if to < 4 && to != set => {
-                        sets.transfer(id, SetId(to), member);
+                        sets.change(member / 64, |line| {
+                            line.remove(id, member);
+                            line.insert(SetId(to), member);
+                        });
                         model[usize::from(set)].remove(&member);
                         model[usize::from(to)].insert(member);
                     }
                     _ => {
-                        sets.insert(id, granule);
+                        sets.change(granule / 64, |line| line.insert(id, granule));
+                        prop_assert!(sets.line(granule / 64).has(id, granule));
                         model[usize::from(set)].insert(granule);
                     }
                 }

@@ -1,0 +1,153 @@
+//! Quarantining, releasing and giving back slots.
+
+use super::class::{BLOCK_GRANULES, Class, Owner};
+use super::granules::{Entry, SlotState, Undecodable};
+use super::sets::{Line, SetId};
+use super::{Arena, Slots};
+use crate::Platform;
+
+impl<P: Platform> Arena<P> {
+    /// Changes the owner of a used slot whose entry is `entry`.
+    pub fn set_owner(&self, granule: u64, entry: Entry, owner: Owner) {
+        self.change(|slots, _| {
+            slots.granules.set(granule, &Entry { owner, ..entry });
+            let granules = entry.granules() as i32;
+            slots.counters.change_kept(slots.sets.region(), entry.owner, -granules);
+            slots.counters.change_kept(slots.sets.region(), owner, granules);
+        });
+    }
+
+    /// Quarantines a used slot whose entry is `entry`.
+    #[inline]
+    pub fn quarantine(&self, granule: u64, entry: Entry) {
+        self.change(|slots, _| {
+            slots.granules.set(granule, &Entry { state: SlotState::Quarantine, ..entry });
+            slots.sets.change(granule / BLOCK_GRANULES, |line| line.insert(SetId::QUARANTINE, granule));
+            slots.counters.change_quarantined(slots.sets.region(), entry.class, 1);
+        });
+    }
+
+    /// Frees a slot that is not free, and whose entry is `entry`. Only then does it stop counting for its owner.
+    #[inline]
+    pub fn give(&self, granule: u64, entry: Entry) {
+        self.change(|slots, _| slots.give(granule, entry));
+    }
+
+    /// Frees the granules that [`take_granules`](Self::take_granules) returned to `owner`.
+    ///
+    /// # Panics
+    /// Traps if they are not taken by this owner, because an index contradicts the arena.
+    pub fn give_granules(&self, owner: Owner, granule: u64) {
+        match self.entry(granule) {
+            Some(Ok(entry)) if entry.state == SlotState::Taken && entry.owner == owner => self.give(granule, entry),
+            entry => P::trap(&format!("granule {granule} is not taken by owner {}: {entry:?}", owner.index())),
+        }
+    }
+
+    /// The lowest quarantined slot.
+    pub fn first_quarantined(&self) -> Option<u64> {
+        self.with(|slots| slots.sets.first(SetId::QUARANTINE))
+    }
+
+    /// Removes a granule from the quarantine whose entry contradicts it, and counts a slot as lost, in the first class that has a
+    /// quarantined slot.
+    pub fn lose_quarantined(&self, granule: u64) {
+        self.change(|slots, _| {
+            slots.sets.change(granule / BLOCK_GRANULES, |line| line.remove(SetId::QUARANTINE, granule));
+            let quarantined = |class: &Class| slots.counters.class(*class).quarantined > 0;
+            let Some(class) = Class::all().find(quarantined) else { return };
+            slots.counters.change_quarantined(slots.sets.region(), class, -1);
+            let keeps = |owner: &Owner| slots.counters.kept(*owner) >= class.granules();
+            if let Some(owner) = Owner::all().find(keeps) {
+                slots.lose(class, owner);
+            }
+        });
+    }
+
+    /// Counts a slot that an owner keeps as lost, because its entry is unreadable: it is never reused.
+    pub fn lose(&self, class: Class, owner: Owner) {
+        self.change(|slots, _| slots.lose(class, owner));
+    }
+
+    /// Returns whether a granule lies in a free slot, of any class.
+    pub fn is_free(&self, granule: u64) -> bool {
+        self.with(|slots| {
+            let starts = Class::all().map(|class| (class, granule / class.granules() * class.granules()));
+            starts.map(|(class, start)| (class, slots.granules.get(start))).any(|(class, entry)| {
+                entry.is_ok_and(|entry| entry.state == SlotState::Free && entry.class >= class)
+            })
+        })
+    }
+}
+
+impl<P: Platform> Slots<P> {
+    fn lose(&mut self, class: Class, owner: Owner) {
+        if self.counters.kept(owner) >= class.granules() {
+            self.counters.change_kept(self.sets.region(), owner, -(class.granules() as i32));
+            self.counters.lose(self.sets.region(), class);
+        }
+    }
+
+    #[inline]
+    fn give(&mut self, granule: u64, entry: Entry) {
+        let block = granule / BLOCK_GRANULES;
+        let before = self.sets.line(block);
+        let mut line = before;
+        if entry.state == SlotState::Quarantine {
+            line.remove(SetId::QUARANTINE, granule);
+            self.counters.change_quarantined(self.sets.region(), entry.class, -1);
+        }
+        let mut joined = [0_i32; Class::COUNT];
+        let (mut at, granules) = (granule, entry.granules());
+        for class in Class::all().rev().filter(|class| granules & class.granules() != 0) {
+            let piece = if at == granule { Ok(entry) } else { self.granules.get(at) };
+            self.free_piece(&mut line, &mut joined, at, class, piece);
+            at += class.granules();
+        }
+        self.sets.set_line(block, &before, &line);
+        self.counters.change_free(self.sets.region(), |free| {
+            free.iter_mut().zip(joined).for_each(|(free, by)| *free = free.saturating_add_signed(by));
+        });
+        self.counters.change_kept(self.sets.region(), entry.owner, -(granules as i32));
+    }
+
+    /// Frees a piece of a slot, joined with its buddies that are free. The buddy's entry decides, not its bit.
+    #[inline]
+    fn free_piece(
+        &mut self,
+        line: &mut Line,
+        free: &mut [i32; Class::COUNT],
+        granule: u64,
+        class: Class,
+        entry: Result<Entry, Undecodable>,
+    ) {
+        let Ok(entry) = entry else {
+            self.counters.lose(self.sets.region(), class);
+            return;
+        };
+        let (mut at, mut class, mut entry) = (granule, class, entry);
+        while let Some(larger) = class.larger() {
+            let buddy = at ^ class.granules();
+            if !line.has(SetId::free(class), buddy) {
+                break;
+            }
+            let of_buddy = match self.granules.get(buddy) {
+                Ok(of) if of.state == SlotState::Free && of.class == class => of,
+                _ => break,
+            };
+            line.remove(SetId::free(class), buddy);
+            free[class.index()] -= 1;
+            if buddy > at {
+                self.granules.set(buddy, &of_buddy.inside());
+            } else {
+                self.granules.set(at, &entry.inside());
+                (at, entry) = (buddy, of_buddy);
+            }
+            class = larger;
+        }
+        self.granules.set(at, &entry.free(class));
+        line.insert(SetId::free(class), at);
+        free[class.index()] += 1;
+    }
+}
+

@@ -1,0 +1,211 @@
+//! Allocation table: an entry for each 64 KiB granule of the arena, and a line for each chunk of small slots.
+//!
+//! ```text
+//! block of 64 granules, 2 KiB
+//! ┌─ 64 entries of 16 bytes ─┬─ 64 lines of 16 bytes ─┐      a line belongs to the store that owns its granule
+//! └──────────────────────────┴────────────────────────┘
+//! entry
+//! ┌────────┬────────┬───────┬───────┬───────┬──────┬──────────┐
+//! │ gen u32│ len u32│ state │ class │ owner │ 0xC0 │ reserved │
+//! └────────┴────────┴───────┴───────┴───────┴──────┴──────────┘
+//! 0        4        8       9       10      11     12        16
+//! ```
+//! A granule that is not the first of its slot has the state *inside*, and zeros where it was never the first of a slot. An entry is never
+//! cleared: its generation stays with the granule for ever, whichever slot the granule belongs to.
+
+use super::class::{BLOCK, BLOCK_GRANULES, Class, GRANULE, Owner};
+use crate::{GrowError, Platform, Region};
+
+const ENTRY: u64 = 16;
+const LINES: u64 = BLOCK_GRANULES * ENTRY;
+/// Bytes of a block in the table.
+pub const TABLE_BLOCK: u64 = 2 * LINES;
+const MARK: u8 = 0xC0;
+
+/// The state of a slot (`pruning-spec-v1.md` 1.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlotState {
+    /// Holds a blob.
+    Used,
+    /// The blob was freed; the slot may not be reused before the last reference is gone.
+    Quarantine,
+    /// The slot may be reused.
+    Free,
+    /// Not the start of a slot.
+    Inside,
+    /// Holds memory of a store other than the blobs.
+    Taken,
+}
+
+/// Decoded entry of a granule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Number of slots that have begun at this granule.
+    pub generation: u32,
+    /// Bytes of a blob, or of memory that is taken.
+    pub len: u32,
+    /// State of the slot that starts here.
+    pub state: SlotState,
+    /// Class of the slot that starts here.
+    pub class: Class,
+    /// Owner of the slot that starts here.
+    pub owner: Owner,
+}
+
+/// An entry that does not decode. Its content is never guessed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Undecodable;
+
+impl Entry {
+    /// The entry of a granule after its slot became free, with this class.
+    #[inline]
+    pub fn free(self, class: Class) -> Self {
+        Self { len: 0, state: SlotState::Free, class, ..self }
+    }
+
+    /// The entry of a granule inside a slot.
+    #[inline]
+    pub fn inside(self) -> Self {
+        Self { len: 0, state: SlotState::Inside, class: Class::SMALLEST, ..self }
+    }
+
+    /// Granules of the slot: all of its class, or those that its owner took.
+    #[inline]
+    pub fn granules(&self) -> u64 {
+        match self.state {
+            SlotState::Taken => u64::from(self.len).div_ceil(GRANULE),
+            _ => self.class.granules(),
+        }
+    }
+
+    #[inline(always)]
+    fn encode(&self) -> [u8; ENTRY as usize] {
+        let mut entry = [0; ENTRY as usize];
+        entry[0..4].copy_from_slice(&self.generation.to_le_bytes());
+        entry[4..8].copy_from_slice(&self.len.to_le_bytes());
+        entry[8] = match self.state {
+            SlotState::Used => 1,
+            SlotState::Quarantine => 2,
+            SlotState::Free => 3,
+            SlotState::Inside => 4,
+            SlotState::Taken => 5,
+        };
+        entry[9] = self.class.index() as u8;
+        entry[10] = self.owner.index() as u8;
+        entry[11] = MARK;
+        entry
+    }
+
+    /// An unknown state, class or owner is an error.
+    #[inline(always)]
+    fn decode(entry: [u8; ENTRY as usize]) -> Result<Self, Undecodable> {
+        let word = |at: usize| u32::from_le_bytes([entry[at], entry[at + 1], entry[at + 2], entry[at + 3]]);
+        let state = match entry[8] {
+            0 if entry == [0; ENTRY as usize] => {
+                return Ok(Self {
+                    generation: 0,
+                    len: 0,
+                    state: SlotState::Inside,
+                    class: Class::SMALLEST,
+                    owner: Owner::new(0),
+                });
+            }
+            1 => SlotState::Used,
+            2 => SlotState::Quarantine,
+            3 => SlotState::Free,
+            4 => SlotState::Inside,
+            5 => SlotState::Taken,
+            _ => return Err(Undecodable),
+        };
+        let class = Class::from_index(entry[9]).ok_or(Undecodable)?;
+        let owner = Owner::from_index(entry[10]).ok_or(Undecodable)?;
+        let entry_ = Self { generation: word(0), len: word(4), state, class, owner };
+        let held = matches!(state, SlotState::Used | SlotState::Quarantine | SlotState::Taken);
+        if entry[11] != MARK || entry_.len > class.size() || held && entry_.generation == 0 {
+            return Err(Undecodable);
+        }
+        Ok(entry_)
+    }
+}
+
+/// The table of all granules.
+pub struct GranuleTable<P: Platform>(pub Region<P>);
+
+impl<P: Platform> GranuleTable<P> {
+    /// Reserves memory for the entries of an arena of `arena_end` bytes, a multiple of a block.
+    pub fn reserve(&self, arena_end: u64) -> Result<(), GrowError> {
+        self.0.reserve(arena_end / BLOCK * TABLE_BLOCK)
+    }
+
+    #[inline(always)]
+    fn address(granule: u64) -> u64 {
+        granule / BLOCK_GRANULES * TABLE_BLOCK + granule % BLOCK_GRANULES * ENTRY
+    }
+
+    /// Returns the entry of `granule`, which must lie inside the arena. Inlined, because a call would return the entry through memory.
+    #[inline(always)]
+    pub fn get(&self, granule: u64) -> Result<Entry, Undecodable> {
+        Entry::decode(self.0.read(Self::address(granule)))
+    }
+
+    /// Writes the entry of `granule`.
+    #[inline]
+    pub fn set(&self, granule: u64, entry: &Entry) {
+        self.0.write(Self::address(granule), &entry.encode());
+    }
+
+    /// Returns the line of `granule`.
+    #[inline(always)]
+    pub fn line(&self, granule: u64) -> [u8; 16] {
+        self.0.read(Self::address(granule) + LINES)
+    }
+
+    /// Writes the line of `granule`.
+    #[inline]
+    pub fn set_line(&self, granule: u64, line: &[u8; 16]) {
+        self.0.write(Self::address(granule) + LINES, line);
+    }
+
+    /// Overwrites an entry with the given bytes.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn poison(&self, granule: u64, entry: [u8; 16]) {
+        self.0.write(Self::address(granule), &entry);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_reads_back_and_anything_else_fails_closed() {
+        let slot = Entry {
+            generation: 7,
+            len: 70_000,
+            state: SlotState::Quarantine,
+            class: Class::for_len(70_000).unwrap(),
+            owner: Owner::new(1),
+        };
+        let entry = slot.encode();
+        assert_eq!(
+            entry,
+            [7, 0, 0, 0, 0x70, 0x11, 1, 0, 2, 1, 1, 0xC0, 0, 0, 0, 0],
+            "the layout is part of the format"
+        );
+        assert_eq!(Entry::decode(entry), Ok(slot));
+        let never = Entry::decode([0; 16]).unwrap();
+        assert_eq!((never.state, never.generation), (SlotState::Inside, 0));
+        for (at, byte) in [(8, 0), (8, 6), (9, 7), (10, Owner::COUNT as u8), (11, 0), (0, 0), (6, 2)] {
+            let mut broken = entry;
+            broken[at] = byte;
+            assert_eq!(Entry::decode(broken), Err(Undecodable), "byte {at} = {byte}");
+        }
+    }
+
+    #[test]
+    fn entries_and_lines_of_a_block_lie_side_by_side() {
+        let at = GranuleTable::<crate::twin::Twin>::address;
+        assert_eq!([at(0), at(63), at(64), at(65)], [0, 1_008, 2_048, 2_064]);
+        assert_eq!(at(super::super::class::MAX_GRANULES - 1) + 16 + LINES, 250 << 20, "all entries of 500 GiB");
+    }
+}

@@ -1,0 +1,199 @@
+//! The arena: the only allocator of payload memory. All stores take their memory from it, and give it back.
+//!
+//! **Constraint.** Stable memory never shrinks and every byte grown is billed, so memory that one store frees must serve another one, be
+//! found again in constant time, and be of any of the sizes that stores need.
+//!
+//! **Design.** Buddy allocation over slots of seven classes, 64 KiB to 4 MiB, each aligned to its size. The arena grows by a block of
+//! 4 MiB, and the rest of the block is free at once. A wanted slot is the free one with the lowest offset in its class
+//! (`pruning-spec-v1.md` 2), else the lowest of the next larger class that has one, which is split. A slot that becomes free is joined with
+//! its buddy, the other half of the next larger slot, if the buddy is free too.
+//!
+//! ```text
+//! block of 64 granules
+//! ┌───────────────────────────────────────────────────────────────┐
+//! │ 4 MiB                                                         │
+//! ├───────────────────────────────┬───────────────────────────────┤
+//! │ 2 MiB                         │ 2 MiB, its buddy              │
+//! ├───────────────┬───────────────┼───────────────────────────────┤      … down to 64 granules of 64 KiB
+//! ```
+//! The entry of a slot's first granule is authoritative (`granules`); the bitmaps of free slots are an index (`sets`). What a block splits
+//! into is one line of the bitmaps and 64 entries. Slots hold no metadata, so freeing never touches the slot's pages.
+//!
+//! **Reservations.** A store reserves what an operation needs before it changes anything; a reserved allocation never fails. Reservations
+//! of different owners add up. A reservation lasts until it is used, the owner reserves anew, or the message ends
+//! ([`Arena::end_reservations`]).
+
+mod class;
+mod counters;
+mod demand;
+mod give;
+mod granules;
+mod limits;
+mod sets;
+mod take;
+
+pub use class::{BLOCK, Class, GRANULE, MAX_GRANULES, Owner};
+pub use counters::ClassCounters;
+pub use granules::{Entry, SlotState, Undecodable};
+pub use limits::Terms;
+pub use take::Slot;
+
+use crate::{OpenError, Platform, Region};
+use counters::Counters;
+use demand::Demand;
+use granules::GranuleTable;
+use limits::Limits;
+use sets::GranuleSets;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// The arena. All handles are clones of one arena.
+pub struct Arena<P: Platform>(Rc<Shared<P>>);
+
+struct Shared<P: Platform> {
+    payload: Region<P>,
+    slots: RefCell<Slots<P>>,
+}
+
+/// The arena's slots: entries, index, counters, reservations and limits.
+struct Slots<P: Platform> {
+    granules: GranuleTable<P>,
+    sets: GranuleSets<P>,
+    counters: Counters,
+    limits: Limits,
+    /// Reserved slots of each owner.
+    reserved: [Demand; Owner::COUNT],
+    /// Sum of `reserved`.
+    wanted: Demand,
+}
+
+impl<P: Platform> Clone for Arena<P> {
+    fn clone(&self) -> Self {
+        Self(Rc::clone(&self.0))
+    }
+}
+
+impl<P: Platform> Arena<P> {
+    /// Opens the arena in the regions of its payload, its entries and its sets, or creates an empty arena. The cost does not depend on the
+    /// number of slots.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open([payload, granules, sets]: [Region<P>; 3], terms: Terms) -> Result<Self, OpenError> {
+        let new = sets.is_empty();
+        if new {
+            sets.reserve(sets::REGION).map_err(|why| OpenError::Grow { name: counters::LAYOUT.name, why })?;
+        }
+        let counters = if new { Counters::create(&sets) } else { Counters::open(&sets)? };
+        let slots = Slots {
+            granules: GranuleTable(granules),
+            sets: GranuleSets::open(sets),
+            counters,
+            limits: Limits::new(terms),
+            reserved: Default::default(),
+            wanted: Default::default(),
+        };
+        Ok(Self(Rc::new(Shared { payload, slots: RefCell::new(slots) })))
+    }
+
+    #[inline]
+    fn with<T>(&self, look: impl FnOnce(&Slots<P>) -> T) -> T {
+        look(&self.0.slots.borrow())
+    }
+
+    #[inline]
+    fn change<T>(&self, change: impl FnOnce(&mut Slots<P>, &Region<P>) -> T) -> T {
+        change(&mut self.0.slots.borrow_mut(), &self.0.payload)
+    }
+
+    /// The bytes of all slots, by offset.
+    #[inline(always)]
+    pub fn payload(&self) -> &Region<P> {
+        &self.0.payload
+    }
+
+    /// Returns the entry of a granule, or `None` for a granule after the arena's end.
+    ///
+    /// # Errors
+    /// [`Undecodable`].
+    #[inline]
+    pub fn entry(&self, granule: u64) -> Option<Result<Entry, Undecodable>> {
+        self.with(|slots| (granule * GRANULE < slots.counters.arena_end()).then(|| slots.granules.get(granule)))
+    }
+
+    /// Returns the line of a granule, which belongs to the granule's owner.
+    #[inline]
+    pub fn line(&self, granule: u64) -> [u8; 16] {
+        self.with(|slots| slots.granules.line(granule))
+    }
+
+    /// Writes the line of a granule.
+    #[inline]
+    pub fn set_line(&self, granule: u64, line: &[u8; 16]) {
+        self.with(|slots| slots.granules.set_line(granule, line));
+    }
+
+    /// Sets the class of the log, in whose slots the reserve is counted.
+    pub fn set_log_class(&self, class: Class) {
+        self.change(|slots, _| slots.limits.set_class(class));
+    }
+
+    /// Sets the bytes that counted owners may keep while entries are created, and the bytes that they kept when this was set (`floor`).
+    /// Work that creates no entries may go above the larger one by the reserve.
+    pub fn set_quota(&self, cap: u64, floor: u64) {
+        self.change(|slots, _| slots.limits.set_cap(cap, floor));
+    }
+
+    /// The quota in force, in bytes.
+    pub fn quota(&self) -> u64 {
+        self.with(|slots| slots.limits.cap())
+    }
+
+    /// Bytes that counted owners keep.
+    pub fn counted_bytes(&self) -> u64 {
+        self.with(|slots| slots.limits.counted_bytes(&slots.counters))
+    }
+
+    /// Runs work that creates entries: counted owners may take memory up to the quota, and nothing takes from the reserve.
+    pub fn creating<T>(&self, run: impl FnOnce() -> T) -> T {
+        let set = |creating| self.change(|slots, _| slots.limits.set_creating(creating));
+        let before = set(true);
+        let done = run();
+        set(before);
+        done
+    }
+
+    /// Class bytes that an owner keeps, used, taken or quarantined (`pruning-spec-v1.md` 10).
+    pub fn kept_bytes(&self, owner: Owner) -> u64 {
+        self.with(|slots| slots.counters.kept(owner) * GRANULE)
+    }
+
+    /// Counters of a class's slots.
+    pub fn class_counters(&self, class: Class) -> ClassCounters {
+        self.with(|slots| slots.counters.class(class))
+    }
+
+    /// Bytes that can be taken without growing memory: free slots, and the payload region's unused end.
+    pub fn reusable_bytes(&self) -> u64 {
+        let free = |slots: &Slots<P>| -> u64 {
+            let bytes = |class: Class| u64::from(slots.counters.free(class)) * u64::from(class.size());
+            Class::all().map(bytes).sum()
+        };
+        self.with(free) + self.payload().size() - self.end()
+    }
+
+    /// Bytes of the arena in slots, used or not.
+    #[inline]
+    pub fn end(&self) -> u64 {
+        self.with(|slots| slots.counters.arena_end())
+    }
+
+    /// Makes an entry undecodable, as damage would.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn poison(&self, granule: u64) {
+        self.with(|slots| slots.granules.poison(granule, [0xFF; 16]));
+    }
+}
+
+#[cfg(test)]
+mod tests;

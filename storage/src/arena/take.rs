@@ -1,0 +1,210 @@
+//! Reserving and taking slots.
+
+use super::class::{BLOCK, Class, GRANULE, MAX_GRANULES, Owner};
+use super::demand::{Demand, left, missing_blocks};
+use super::granules::{Entry, SlotState};
+use super::sets::SetId;
+use super::{Arena, Slots};
+use crate::{GrowError, Platform, Region};
+
+/// A slot that was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// Its first granule.
+    pub granule: u64,
+    /// Its generation, above the earlier ones of its first granule.
+    pub generation: u32,
+}
+
+impl<P: Platform> Arena<P> {
+    /// Reserves slots for an owner, in place of what the owner reserved before; `wanted` lists classes and counts.
+    ///
+    /// # Errors
+    /// [`GrowError`]; nothing has changed, except that the owner has nothing reserved.
+    pub fn reserve(&self, owner: Owner, wanted: &[(Class, u64)]) -> Result<(), GrowError> {
+        self.change(|slots, payload| slots.reserve(payload, owner, wanted))
+    }
+
+    /// Ends all reservations, as the message does.
+    pub fn end_reservations(&self) {
+        self.change(|slots, _| {
+            slots.reserved = Default::default();
+            slots.wanted = Default::default();
+        });
+    }
+
+    /// Takes a slot of a class for a blob of `len` bytes.
+    ///
+    /// # Errors
+    /// [`GrowError`]; nothing has changed. A reserved slot is never refused.
+    #[inline]
+    pub fn take(&self, owner: Owner, class: Class, len: u32) -> Result<Slot, GrowError> {
+        let entry = Entry { generation: 0, len, state: SlotState::Used, class, owner };
+        self.change(|slots, payload| slots.take(payload, entry))
+    }
+
+    /// Takes `granules` granules, 1 to 64, for a store other than the blobs. A slot of the smallest class that has as many is taken, and
+    /// those beyond are split off and free again.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take).
+    pub fn take_granules(&self, owner: Owner, granules: u64) -> Result<u64, GrowError> {
+        let class = Class::for_granules(granules).ok_or(GrowError::OutOfSpace)?;
+        let len = (granules * GRANULE) as u32;
+        let entry = Entry { generation: 0, len, state: SlotState::Taken, class, owner };
+        self.change(|slots, payload| slots.take(payload, entry)).map(|slot| slot.granule)
+    }
+}
+
+impl<P: Platform> Slots<P> {
+    fn reserve(&mut self, payload: &Region<P>, owner: Owner, wanted: &[(Class, u64)]) -> Result<(), GrowError> {
+        self.unreserve(owner);
+        let mut demand = Demand::default();
+        wanted.iter().for_each(|&(class, count)| demand[class.index()] += count);
+        self.admit(payload, owner, &demand)?;
+        self.reserved[owner.index()] = demand;
+        self.wanted.iter_mut().zip(demand).for_each(|(all, more)| *all += more);
+        Ok(())
+    }
+
+    fn unreserve(&mut self, owner: Owner) {
+        let before = std::mem::take(&mut self.reserved[owner.index()]);
+        self.wanted.iter_mut().zip(before).for_each(|(all, less)| *all -= less);
+    }
+
+    /// Checks the limits, and grows memory, so that `demand` can be served in addition to all reservations.
+    #[inline]
+    fn admit(&mut self, payload: &Region<P>, owner: Owner, demand: &Demand) -> Result<(), GrowError> {
+        let limits = &self.limits;
+        if limits.counts(owner) {
+            let bytes = |demand: &Demand| -> u64 {
+                Class::all().map(|class| demand[class.index()] * u64::from(class.size())).sum()
+            };
+            let counted = Owner::all().filter(|&owner| limits.counts(owner));
+            let reserved = counted.map(|owner| bytes(&self.reserved[owner.index()])).sum();
+            limits.check_quota(&self.counters, reserved, bytes(demand))?;
+        }
+        let mut all = self.wanted;
+        all.iter_mut().zip(demand).for_each(|(all, more)| *all += more);
+        let (class, kept) = limits.reserve();
+        if kept > 0 {
+            let available = left(self.counters.all_free(), &all, class);
+            if available < kept as i64 {
+                let room = payload.room().saturating_sub(self.counters.arena_end()) / BLOCK * BLOCK;
+                let growable = (room / u64::from(class.size())).min(1 << 32) as i64;
+                if available + growable < kept as i64 {
+                    return Err(GrowError::OutOfSpace);
+                }
+            }
+        }
+        match missing_blocks(self.counters.all_free(), &all) {
+            0 => Ok(()),
+            blocks => self.grow(payload, blocks),
+        }
+    }
+
+    /// Adds blocks at the arena's end, all free.
+    #[cold]
+    fn grow(&mut self, payload: &Region<P>, blocks: u64) -> Result<(), GrowError> {
+        let start = self.counters.arena_end();
+        let end = blocks.checked_mul(BLOCK).and_then(|bytes| bytes.checked_add(start)).ok_or(GrowError::OutOfSpace)?;
+        if end > MAX_GRANULES * GRANULE {
+            return Err(GrowError::OutOfSpace);
+        }
+        self.granules.reserve(end)?;
+        payload.reserve(end)?;
+        let largest = Class::LARGEST;
+        let free =
+            Entry { generation: 0, len: 0, state: SlotState::Free, class: largest, owner: Owner::new(0) };
+        for block in start / BLOCK..end / BLOCK {
+            let granule = block * largest.granules();
+            self.granules.set(granule, &free);
+            self.sets.change(block, |line| line.insert(SetId::free(largest), granule));
+        }
+        self.counters.set_arena_end(self.sets.region(), end);
+        self.counters.change_free(self.sets.region(), |free| free[largest.index()] += blocks as u32);
+        Ok(())
+    }
+
+    /// Takes a slot; `entry` is its entry without the generation.
+    #[inline]
+    fn take(&mut self, payload: &Region<P>, entry: Entry) -> Result<Slot, GrowError> {
+        let (owner, class) = (entry.owner, entry.class);
+        let reserved = &mut self.reserved[owner.index()][class.index()];
+        if *reserved > 0 {
+            *reserved -= 1;
+            self.wanted[class.index()] -= 1;
+        } else {
+            let mut one = Demand::default();
+            one[class.index()] = 1;
+            self.admit(payload, owner, &one)?;
+        }
+        loop {
+            match self.lowest(class) {
+                Some((from, granule)) => {
+                    if let Some(slot) = self.take_from(from, granule, entry) {
+                        return Ok(slot);
+                    }
+                }
+                // Only after damage: slots were written off.
+                None => self.grow(payload, 1)?,
+            }
+        }
+    }
+
+    /// The lowest free slot of the smallest class from `class` on that has one.
+    #[inline]
+    fn lowest(&self, class: Class) -> Option<(Class, u64)> {
+        let from = (class.index()..Class::COUNT).filter_map(|at| Class::from_index(at as u8));
+        from.filter(|&from| self.counters.free(from) > 0)
+            .find_map(|from| Some((from, self.sets.first(SetId::free(from))?)))
+    }
+
+    /// Takes the free slot of class `from` at `granule`, and frees the granules beyond those of `entry`. A slot whose entry contradicts the
+    /// index is written off, so that it does not block later allocations; then nothing is taken.
+    #[inline]
+    fn take_from(&mut self, from: Class, granule: u64, entry: Entry) -> Option<Slot> {
+        let block = granule / super::class::BLOCK_GRANULES;
+        let before = self.sets.line(block);
+        let mut line = before;
+        line.remove(SetId::free(from), granule);
+        let found = self.granules.get(granule);
+        let slot = match found {
+            Ok(found) if found.state == SlotState::Free && found.class == from && found.generation < u32::MAX => found,
+            _ => {
+                self.sets.set_line(block, &before, &line);
+                self.counters.change_free(self.sets.region(), |free| free[from.index()] -= 1);
+                self.counters.lose(self.sets.region(), from);
+                return None;
+            }
+        };
+        let generation = slot.generation + 1;
+        self.granules.set(granule, &Entry { generation, ..entry });
+        let (mut base, mut size, need) = (granule, from.granules(), entry.granules());
+        let (end, mut split) = (granule + need, [0_u32; Class::COUNT]);
+        while end - base < size {
+            size /= 2;
+            let upper = base + size;
+            if end <= upper {
+                let class = Class::for_granules(size).unwrap_or(Class::SMALLEST);
+                match self.granules.get(upper) {
+                    Ok(piece) if piece.state == SlotState::Inside => {
+                        self.granules.set(upper, &piece.free(class));
+                        line.insert(SetId::free(class), upper);
+                        split[class.index()] += 1;
+                    }
+                    _ => self.counters.lose(self.sets.region(), class),
+                }
+            } else {
+                base = upper;
+            }
+        }
+        self.sets.set_line(block, &before, &line);
+        self.counters.change_free(self.sets.region(), |free| {
+            free.iter_mut().zip(split).for_each(|(free, more)| *free += more);
+            free[from.index()] -= 1;
+        });
+        self.counters.change_kept(self.sets.region(), entry.owner, need as i32);
+        Some(Slot { granule, generation })
+    }
+}
