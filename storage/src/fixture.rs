@@ -21,8 +21,7 @@ pub const SLOTS: u8 = 9;
 /// Bytes of the reserve.
 pub const RESERVE: u64 = 64 << 20;
 
-const LAYOUT: Layout =
-    Layout { regions: SLOTS + 1, reserved_cycles: (CELLS, 258_048) };
+const LAYOUT: Layout = Layout { regions: SLOTS + 1, reserved_cycles: (CELLS, 258_048) };
 
 thread_local! {
     static MANAGER: RefCell<Option<Manager<Twin>>> = const { RefCell::new(None) };

@@ -57,7 +57,10 @@ mod tests {
             wanted
         };
         let blocks = |class, count| missing_blocks(&free, &wanted(class, count));
-        assert_eq!([blocks(0, 65), blocks(0, 66), blocks(5, 2), blocks(5, 3), blocks(6, 1), blocks(6, 3)], [0, 1, 0, 1, 0, 2]);
+        assert_eq!(
+            [blocks(0, 65), blocks(0, 66), blocks(5, 2), blocks(5, 3), blocks(6, 1), blocks(6, 3)],
+            [0, 1, 0, 1, 0, 2]
+        );
         let mebibyte = Class::of_size(1 << 20).unwrap();
         assert_eq!(left(&free, &wanted(0, 1), mebibyte), 4);
         assert_eq!(left(&free, &wanted(0, 2), mebibyte), 3);

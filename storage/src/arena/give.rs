@@ -73,9 +73,9 @@ impl<P: Platform> Arena<P> {
     pub fn is_free(&self, granule: u64) -> bool {
         self.with(|slots| {
             let starts = Class::all().map(|class| (class, granule / class.granules() * class.granules()));
-            starts.map(|(class, start)| (class, slots.granules.get(start))).any(|(class, entry)| {
-                entry.is_ok_and(|entry| entry.state == SlotState::Free && entry.class >= class)
-            })
+            starts
+                .map(|(class, start)| (class, slots.granules.get(start)))
+                .any(|(class, entry)| entry.is_ok_and(|entry| entry.state == SlotState::Free && entry.class >= class))
         })
     }
 }
@@ -150,4 +150,3 @@ impl<P: Platform> Slots<P> {
         free[class.index()] += 1;
     }
 }
-

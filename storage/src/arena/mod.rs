@@ -188,6 +188,12 @@ impl<P: Platform> Arena<P> {
         self.with(|slots| slots.counters.arena_end())
     }
 
+    /// Overwrites an entry, as damage would.
+    #[cfg(test)]
+    pub fn overwrite(&self, granule: u64, entry: &Entry) {
+        self.with(|slots| slots.granules.set(granule, entry));
+    }
+
     /// Makes an entry undecodable, as damage would.
     #[cfg(any(test, feature = "testing"))]
     pub fn poison(&self, granule: u64) {

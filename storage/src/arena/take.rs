@@ -114,8 +114,7 @@ impl<P: Platform> Slots<P> {
         self.granules.reserve(end)?;
         payload.reserve(end)?;
         let largest = Class::LARGEST;
-        let free =
-            Entry { generation: 0, len: 0, state: SlotState::Free, class: largest, owner: Owner::new(0) };
+        let free = Entry { generation: 0, len: 0, state: SlotState::Free, class: largest, owner: Owner::new(0) };
         for block in start / BLOCK..end / BLOCK {
             let granule = block * largest.granules();
             self.granules.set(granule, &free);

@@ -1,0 +1,516 @@
+//! Tests of the arena: comparison with a plain model, and its rules one by one.
+
+use super::*;
+use crate::blob::{AllocateError, BlobPtr, BlobStore, Freed, PtrError, Released};
+use crate::fixture::{self, LOG, RECORDS, UPLOAD};
+use crate::twin::{self, Twin};
+use crate::{BUCKET, GrowError};
+use std::collections::{BTreeMap, BTreeSet};
+
+fn fresh() -> Arena<Twin> {
+    fixture::fresh();
+    fixture::arena()
+}
+
+fn reopen() -> Arena<Twin> {
+    fixture::forget();
+    fixture::arena()
+}
+
+fn class(kib: u32) -> Class {
+    Class::of_size(kib << 10).unwrap()
+}
+
+/// The offsets in KiB of the free slots of each class, as the entries say.
+fn free_slots(arena: &Arena<Twin>) -> Vec<(u32, u64)> {
+    let entries = (0..arena.end() / GRANULE).map(|granule| (granule, arena.entry(granule).unwrap().unwrap()));
+    let free = entries.filter(|(_, entry)| entry.state == SlotState::Free);
+    free.map(|(granule, entry)| (entry.class.size() >> 10, granule * 64)).collect()
+}
+
+#[test]
+fn a_slot_is_split_and_joined() {
+    let arena = fresh();
+    let small = arena.take(LOG, class(64), 10).unwrap();
+    assert_eq!((small.granule, small.generation, arena.end()), (0, 1, BLOCK));
+    assert_eq!(
+        free_slots(&arena),
+        [(64, 64), (128, 128), (256, 256), (512, 512), (1024, 1024), (2048, 2048)],
+        "the rest of the block is free at once"
+    );
+    let large = arena.take(LOG, class(1024), 10).unwrap();
+    assert_eq!(large.granule, 16, "the lowest of its class");
+    let entry = |granule| arena.entry(granule).unwrap().unwrap();
+    arena.give(small.granule, entry(0));
+    assert_eq!(free_slots(&arena), [(1024, 0), (2048, 2048)]);
+    arena.give(large.granule, entry(16));
+    assert_eq!(free_slots(&arena), [(4096, 0)]);
+    assert_eq!(entry(16).generation, 1, "a granule inside a slot keeps its generation");
+    assert_eq!(arena.take(LOG, class(4096), 10).unwrap(), Slot { granule: 0, generation: 2 });
+}
+
+#[test]
+fn granules_beyond_those_taken_are_free() {
+    let arena = fresh();
+    let starts = [5, 3, 64, 1, 33].map(|granules| arena.take_granules(RECORDS, granules).unwrap());
+    assert_eq!(starts, [0, 8, 64, 5, 128]);
+    assert_eq!(arena.kept_bytes(RECORDS), (5 + 3 + 64 + 1 + 33) * GRANULE);
+    for start in [0, 64, 5, 128, 8] {
+        arena.give_granules(RECORDS, start);
+    }
+    assert_eq!(free_slots(&arena), [(4096, 0), (4096, 4096), (4096, 8192)]);
+    assert_eq!(arena.take_granules(RECORDS, 65), Err(GrowError::OutOfSpace));
+    let trapped = twin::message(|| arena.give_granules(RECORDS, 5)).unwrap_err();
+    assert!(trapped.contains("granule 5 is not taken by owner 2"), "{trapped}");
+}
+
+#[test]
+fn reservations_of_owners_add_up_and_are_never_refused() {
+    let arena = fresh();
+    arena.reserve(LOG, &[(class(1024), 4)]).unwrap();
+    assert_eq!(arena.end(), BLOCK);
+    arena.reserve(UPLOAD, &[(class(64), 1)]).unwrap();
+    assert_eq!(arena.end(), 2 * BLOCK, "the first block is reserved by another owner");
+    fixture::manager().set_max_pages(fixture::manager().billed_pages());
+    let rest = BUCKET / BLOCK - 2;
+    (0..rest).for_each(|_| assert!(arena.take(RECORDS, Class::LARGEST, 1).is_ok()));
+    assert_eq!(arena.take(RECORDS, Class::LARGEST, 1), Err(GrowError::OutOfSpace));
+    (0..4).for_each(|_| assert!(arena.take(LOG, class(1024), 1).is_ok()));
+    assert!(arena.take(UPLOAD, class(64), 1).is_ok());
+    assert_eq!(arena.take(LOG, class(4096), 1), Err(GrowError::OutOfSpace), "used up");
+    // A new reservation replaces the owner's earlier one, and the end of the message ends all.
+    arena.reserve(LOG, &[(class(1024), 2)]).unwrap();
+    assert_eq!(arena.reserve(UPLOAD, &[(class(2048), 1)]), Err(GrowError::OutOfSpace));
+    arena.reserve(LOG, &[(class(64), 1)]).unwrap();
+    assert_eq!(arena.reserve(UPLOAD, &[(class(2048), 1)]), Ok(()));
+    assert_eq!(arena.take(LOG, class(2048), 1), Err(GrowError::OutOfSpace));
+    arena.end_reservations();
+    assert!(arena.take(LOG, class(2048), 1).is_ok());
+}
+
+#[test]
+fn counted_owners_end_at_the_quota() {
+    let arena = fresh();
+    arena.set_quota(2 * BLOCK, 0);
+    let take = |owner| arena.take(owner, Class::LARGEST, 1);
+    let create = |owner| arena.creating(|| take(owner));
+    assert!(create(RECORDS).is_ok() && create(RECORDS).is_ok());
+    assert_eq!(create(RECORDS), Err(GrowError::QuotaFull));
+    assert_eq!(arena.creating(|| arena.reserve(RECORDS, &[(class(64), 1)])), Err(GrowError::QuotaFull));
+    assert_eq!(arena.creating(|| arena.reserve(RECORDS, &[])), Ok(()), "nothing is wanted");
+    assert!(create(LOG).is_ok(), "not counted");
+    let above = fixture::RESERVE / BLOCK;
+    (0..above).for_each(|_| assert!(take(RECORDS).is_ok()));
+    assert_eq!(take(RECORDS), Err(GrowError::QuotaFull), "work on existing entries ends at the reserve");
+    // A cap below use leaves the whole reserve.
+    arena.set_quota(BLOCK, arena.counted_bytes());
+    assert_eq!(create(RECORDS), Err(GrowError::QuotaFull));
+    (0..above).for_each(|_| assert!(take(RECORDS).is_ok()));
+    assert_eq!(take(RECORDS), Err(GrowError::QuotaFull));
+    // Bytes given back count no longer.
+    arena.set_quota(2 * BLOCK, 0);
+    let taken = (0..arena.end() / GRANULE).step_by(64);
+    for granule in taken {
+        let entry = arena.entry(granule).unwrap().unwrap();
+        if entry.state == SlotState::Used && entry.owner == RECORDS {
+            arena.give(granule, entry);
+        }
+    }
+    assert_eq!((arena.counted_bytes(), create(RECORDS).is_ok()), (0, true));
+}
+
+#[test]
+fn reserved_memory_of_a_counted_owner_counts_towards_the_quota() {
+    let arena = fresh();
+    arena.set_quota(BLOCK, 0);
+    let half = [(class(2048), 1)];
+    arena.creating(|| {
+        arena.reserve(RECORDS, &half).unwrap();
+        assert_eq!(arena.take(RECORDS, Class::LARGEST, 1), Err(GrowError::QuotaFull));
+        arena.reserve(RECORDS, &half).unwrap();
+        assert!(arena.take(RECORDS, class(2048), 1).is_ok() && arena.take(RECORDS, class(2048), 1).is_ok());
+        assert_eq!(arena.take(RECORDS, class(64), 1), Err(GrowError::QuotaFull));
+    });
+}
+
+#[test]
+fn only_the_log_and_work_that_frees_memory_take_the_reserve() {
+    let arena = fresh();
+    arena.set_log_class(class(1024));
+    let blocks = 2 * fixture::RESERVE / BLOCK;
+    arena.take(LOG, class(64), 1).unwrap();
+    let rest = blocks * BLOCK - arena.payload().size();
+    fixture::manager().set_max_pages(fixture::manager().billed_pages() + rest / GRANULE);
+    let create = |class| arena.creating(|| arena.take(RECORDS, class, 1));
+    let mut created = 0;
+    while create(class(1024)).is_ok() {
+        created += 1;
+    }
+    assert_eq!(created, 4 * blocks - 1 - fixture::RESERVE / (1 << 20), "all but the reserve and the split slot");
+    assert!(create(class(64)).is_ok(), "what splits no slot of the reserve");
+    let mut smaller = 0;
+    while create(class(64)).is_ok() {
+        smaller += 1;
+    }
+    assert_eq!(smaller, 14, "the rest of the split slot");
+    let mut log = 0;
+    while arena.take(LOG, class(1024), 1).is_ok() {
+        log += 1;
+    }
+    assert_eq!(log, fixture::RESERVE / (1 << 20), "the log takes the last ones");
+}
+
+/// Plain model of the arena: free slots in a set, all others by their first granule.
+#[derive(Clone, Default)]
+struct Model {
+    blocks: u64,
+    free: BTreeSet<(Class, u64)>,
+    held: BTreeMap<u64, Held>,
+    generations: BTreeMap<u64, u32>,
+    reserved: [[u64; 7]; 3],
+}
+
+#[derive(Clone, Debug)]
+struct Held {
+    granules: u64,
+    class: Class,
+    owner: Owner,
+    state: SlotState,
+    bytes: u8,
+}
+
+/// Allocates a slot of a class from a set of free slots: the lowest of the smallest class that has one.
+fn take(free: &mut BTreeSet<(Class, u64)>, class: Class) -> Option<u64> {
+    let from = Class::all().filter(|from| *from >= class);
+    let (mut from, at) = from.filter_map(|from| free.range((from, 0)..(from, u64::MAX)).next().copied()).next()?;
+    free.remove(&(from, at));
+    while from > class {
+        from = Class::all().rev().find(|smaller| *smaller < from).unwrap();
+        free.insert((from, at + from.granules()));
+    }
+    Some(at)
+}
+
+impl Model {
+    /// The number of blocks by which the arena must grow to serve all reservations and this slot.
+    fn missing(&self, owner: Owner, class: Class) -> u64 {
+        if self.reserved[owner.index()][class.index()] > 0 {
+            return 0;
+        }
+        let (mut free, mut blocks) = (self.free.clone(), 0);
+        let reserved = |class: Class| self.reserved.iter().map(|of| of[class.index()]).sum::<u64>();
+        let one = |of: Class| u64::from(of == class);
+        for class in Class::all().rev().flat_map(|of| (0..reserved(of) + one(of)).map(move |_| of)) {
+            if take(&mut free, class).is_none() {
+                free.insert((Class::LARGEST, (self.blocks + blocks) * 64));
+                blocks += 1;
+                take(&mut free, class).unwrap();
+            }
+        }
+        blocks
+    }
+
+    fn grow(&mut self, blocks: u64) {
+        (self.blocks..self.blocks + blocks).for_each(|block| drop(self.free.insert((Class::LARGEST, block * 64))));
+        self.blocks += blocks;
+    }
+
+    fn take(&mut self, held: Held) -> (u64, u32) {
+        let missing = self.missing(held.owner, held.class);
+        self.grow(missing);
+        let reserved = &mut self.reserved[held.owner.index()][held.class.index()];
+        *reserved = reserved.saturating_sub(1);
+        let at = take(&mut self.free, held.class).unwrap();
+        // What is beyond the taken granules, granule by granule, joins to the largest slots.
+        (at + held.granules..at + held.class.granules()).for_each(|granule| self.give(granule, Class::SMALLEST));
+        let generation = self.generations.entry(at).or_default();
+        *generation += 1;
+        let generation = *generation;
+        self.held.insert(at, held);
+        (at, generation)
+    }
+
+    fn give(&mut self, mut at: u64, mut class: Class) {
+        while let Some(larger) = class.larger() {
+            let buddy = at ^ class.granules();
+            if !self.free.remove(&(class, buddy)) {
+                break;
+            }
+            (at, class) = (at.min(buddy), larger);
+        }
+        self.free.insert((class, at));
+    }
+
+    fn release(&mut self, at: u64) {
+        let held = self.held.remove(&at).unwrap();
+        (at..at + held.granules).for_each(|granule| self.give(granule, Class::SMALLEST));
+    }
+
+    fn is_free(&self, granule: u64) -> bool {
+        self.free.iter().any(|(class, at)| (*at..at + class.granules()).contains(&granule))
+    }
+
+    fn check(&self, arena: &Arena<Twin>) {
+        assert_eq!(arena.end(), self.blocks * BLOCK);
+        let free: BTreeSet<(Class, u64)> =
+            free_slots(arena).into_iter().map(|(kib, at)| (class(kib), at / 64)).collect();
+        assert_eq!(free, self.free);
+        for class in Class::all() {
+            let quarantined = |held: &&Held| held.class == class && held.state == SlotState::Quarantine;
+            let expected = ClassCounters {
+                free: self.free.iter().filter(|(of, _)| *of == class).count() as u32,
+                quarantined: self.held.values().filter(quarantined).count() as u32,
+                lost: 0,
+            };
+            assert_eq!(arena.class_counters(class), expected);
+        }
+        for owner in [LOG, UPLOAD, RECORDS] {
+            let kept = self.held.values().filter(|held| held.owner == owner).map(|held| held.granules).sum::<u64>();
+            assert_eq!(arena.kept_bytes(owner), kept * GRANULE);
+        }
+        for (&at, held) in &self.held {
+            let entry = arena.entry(at).unwrap().unwrap();
+            assert_eq!((entry.state, entry.class, entry.owner), (held.state, held.class, held.owner));
+            assert_eq!((entry.granules(), entry.generation), (held.granules, self.generations[&at]));
+            assert_eq!(arena.payload().read::<1>(at * GRANULE), [held.bytes]);
+            assert_eq!(arena.payload().read::<1>((at + held.granules) * GRANULE - 1), [held.bytes]);
+        }
+    }
+}
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut x = self.0;
+        x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (x ^ (x >> 31)) % bound
+    }
+}
+
+/// 100,000 operations: blobs, granules and reservations of three owners, stale pointers, traps at any access to memory, upgrades, and growth
+/// that is refused; compared with the model in every result, and now and then in every slot.
+#[test]
+fn agrees_with_a_model() {
+    let seed = std::env::var("PROPTEST_RNG_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    let mut random = Random(seed);
+    let (mut arena, mut model) = (fresh(), Model::default());
+    let mut pointers: Vec<BlobPtr> = Vec::new();
+    let (mut refused, mut traps) = (0, 0);
+    fixture::manager().set_max_pages(600 + 15 * 256);
+    for step in 0..100_000 {
+        let owner = [LOG, UPLOAD, RECORDS][random.below(3) as usize];
+        let class = Class::all().nth((random.below(49) as f64).sqrt() as usize).unwrap();
+        let before = model.clone();
+        twin::with(|world| world.trap_after = None);
+        let trapping = random.below(20) == 0;
+        let trap_after = random.below(30);
+        // Blobs are freed as often as they are allocated, in phases with a bias.
+        let kind = random.below(if step / 5_000 % 2 == 0 { 12 } else { 16 });
+        let ended = twin::message(|| {
+            twin::with(|world| world.trap_after = trapping.then_some(trap_after));
+            let mut blobs = BlobStore::open(arena.clone());
+            let which = pointers.get(random.below(pointers.len().max(1) as u64) as usize).copied();
+            match (kind, which) {
+                (0..4, _) => {
+                    let len = (class.size() - random.below(u64::from(class.size()) / 2) as u32).max(1);
+                    let taken = blobs.allocate(len, owner);
+                    let missing = model.missing(owner, class);
+                    match taken {
+                        Ok(ptr) => {
+                            let held = Held {
+                                granules: class.granules(),
+                                class,
+                                owner,
+                                state: SlotState::Used,
+                                bytes: step as u8,
+                            };
+                            let (at, generation) = model.take(held);
+                            assert_eq!(ptr, BlobPtr { offset: at * GRANULE, len, class: class.size(), generation });
+                            let payload = arena.payload();
+                            payload.write(at * GRANULE, &[step as u8]);
+                            payload.write((at + class.granules()) * GRANULE - 1, &[step as u8]);
+                            pointers.push(ptr);
+                        }
+                        Err(error) => {
+                            assert_eq!(error, AllocateError::Grow(GrowError::OutOfSpace));
+                            assert!((model.blocks + missing) * BLOCK > arena.payload().room(), "refused without need");
+                            refused += 1;
+                        }
+                    }
+                }
+                (4..6, _) => {
+                    let granules = 1 + random.below(class.granules());
+                    let class = Class::for_granules(granules).unwrap();
+                    let missing = model.missing(owner, class);
+                    match arena.take_granules(owner, granules) {
+                        Ok(granule) => {
+                            let held = Held { granules, class, owner, state: SlotState::Taken, bytes: step as u8 };
+                            assert_eq!(granule, model.take(held).0);
+                            arena.payload().write(granule * GRANULE, &[step as u8]);
+                            arena.payload().write((granule + granules) * GRANULE - 1, &[step as u8]);
+                        }
+                        Err(error) => {
+                            assert_eq!(error, GrowError::OutOfSpace);
+                            assert!((model.blocks + missing) * BLOCK > arena.payload().room());
+                            refused += 1;
+                        }
+                    }
+                }
+                (6, _) => {
+                    model.reserved[owner.index()] = [0; 7];
+                    let count = random.below(4);
+                    let wanted = arena.reserve(owner, &[(class, count)]);
+                    let mut one = model.clone();
+                    one.reserved[owner.index()][class.index()] = count.saturating_sub(1);
+                    let mut missing = 0;
+                    if count > 0 {
+                        // The model counts one slot beside those that are reserved.
+                        let others = std::mem::take(&mut one.reserved[owner.index()][class.index()]);
+                        let mut all = one.clone();
+                        all.reserved[(owner.index() + 1) % 3][class.index()] += others;
+                        missing = all.missing(owner, class);
+                    }
+                    match wanted {
+                        Ok(()) => {
+                            model.grow(missing);
+                            model.reserved[owner.index()][class.index()] = count;
+                        }
+                        Err(_) => assert!((model.blocks + missing) * BLOCK > arena.payload().room()),
+                    }
+                }
+                (7, _) => {
+                    arena.end_reservations();
+                    model.reserved = Default::default();
+                }
+                (8, _) => {
+                    let taken: Vec<u64> = model
+                        .held
+                        .iter()
+                        .filter(|(_, held)| held.state == SlotState::Taken)
+                        .map(|(at, _)| *at)
+                        .collect();
+                    if let Some(&at) = taken.get(random.below(taken.len().max(1) as u64) as usize) {
+                        arena.give_granules(model.held[&at].owner, at);
+                        model.release(at);
+                    }
+                }
+                (9, Some(ptr)) if random.below(4) == 0 => {
+                    let (granule, to) = (ptr.offset / GRANULE, [LOG, UPLOAD, RECORDS][random.below(3) as usize]);
+                    let set = blobs.set_owner(&ptr, to);
+                    let held = model.held.get_mut(&granule).filter(|held| held.state == SlotState::Used);
+                    match held
+                        .filter(|held| held.class.size() == ptr.class && model.generations[&granule] == ptr.generation)
+                    {
+                        Some(held) => {
+                            assert_eq!(set, Ok(()));
+                            held.owner = to;
+                        }
+                        None => assert!(set.is_err()),
+                    }
+                }
+                (_, Some(ptr)) => {
+                    let granule = ptr.offset / GRANULE;
+                    let held = model.held.get(&granule).cloned();
+                    let same = held
+                        .filter(|held| held.class.size() == ptr.class && model.generations[&granule] == ptr.generation);
+                    let (freed, released) = (random.below(2) == 0, random.below(3) > 0);
+                    if freed {
+                        let expected = match same.as_ref().map(|held| held.state) {
+                            Some(SlotState::Used) => Some(Freed::Quarantined),
+                            Some(SlotState::Quarantine) => Some(Freed::AlreadyQuarantined),
+                            _ if model.is_free(granule) => Some(Freed::AlreadyFree),
+                            _ => None,
+                        };
+                        assert_eq!(blobs.free(&ptr).ok(), expected);
+                        if expected == Some(Freed::Quarantined) {
+                            model.held.get_mut(&granule).unwrap().state = SlotState::Quarantine;
+                        }
+                    }
+                    if released {
+                        let state =
+                            model.held.get(&granule).filter(|_| same.is_some()).map(|held| (held.state, held.owner));
+                        let expected = match state {
+                            Some((SlotState::Quarantine, owner)) => Ok(Released::Freed(owner)),
+                            Some(_) => Err(Some(PtrError::NotQuarantined)),
+                            _ if model.is_free(granule) => Ok(Released::AlreadyFree),
+                            _ => Err(None),
+                        };
+                        let released = blobs.release(&ptr);
+                        match expected {
+                            Err(None) => assert!(released.is_err()),
+                            Err(Some(error)) => assert_eq!(released, Err(error)),
+                            Ok(expected) => assert_eq!(released, Ok(expected)),
+                        }
+                        if let Ok(Released::Freed(_)) = expected {
+                            model.release(granule);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        });
+        twin::with(|world| world.trap_after = None);
+        match ended {
+            Ok(()) => {}
+            Err(trap) => {
+                assert!(trap.contains("an injected trap"), "{trap}");
+                traps += 1;
+                (arena, model) = (reopen(), before);
+                fixture::manager().set_max_pages(600 + 15 * 256);
+                model.reserved = Default::default();
+                pointers.retain(|ptr| {
+                    model.generations.get(&(ptr.offset / GRANULE)).is_some_and(|last| *last >= ptr.generation)
+                });
+            }
+        }
+        if random.below(500) == 0 {
+            arena = reopen();
+            fixture::manager().set_max_pages(600 + 15 * 256);
+            model.reserved = Default::default();
+        }
+        if pointers.len() > 400 {
+            pointers.drain(..200);
+        }
+        if step % 200 == 0 {
+            model.check(&arena);
+        }
+    }
+    assert!(refused > 100 && traps > 100, "{refused} refused, {traps} traps");
+    // Everything is given back, and joins to whole blocks.
+    for at in model.held.keys().copied().collect::<Vec<_>>() {
+        arena.give(at, arena.entry(at).unwrap().unwrap());
+        model.release(at);
+    }
+    model.check(&arena);
+    assert_eq!(model.free.len() as u64, model.blocks);
+}
+
+/// At 500 GiB: the last block, refused growth, and the far end of every structure.
+#[test]
+fn the_largest_arena() {
+    let arena = fresh();
+    twin::with(|world| world.max_pages = 9_000_000);
+    let largest = [(Class::LARGEST, MAX_GRANULES / 64)];
+    assert_eq!(arena.reserve(LOG, &[(Class::LARGEST, MAX_GRANULES / 64 + 1)]), Err(GrowError::OutOfSpace));
+    assert_eq!(arena.reserve(LOG, &[(Class::LARGEST, u64::MAX / 2)]), Err(GrowError::OutOfSpace));
+    arena.reserve(LOG, &largest).unwrap();
+    assert_eq!(arena.end(), 500 << 30);
+    assert_eq!(arena.take(UPLOAD, Class::SMALLEST, 1), Err(GrowError::OutOfSpace), "all is reserved");
+    arena.end_reservations();
+    for _ in 0..MAX_GRANULES / 64 - 1 {
+        arena.take(LOG, Class::LARGEST, 1).unwrap();
+    }
+    let last: Vec<u64> = (0..64).map(|_| arena.take_granules(RECORDS, 1).unwrap()).collect();
+    assert_eq!(last, (MAX_GRANULES - 64..MAX_GRANULES).collect::<Vec<_>>());
+    assert_eq!(arena.take_granules(RECORDS, 1), Err(GrowError::OutOfSpace));
+    arena.payload().write((500 << 30) - 1, &[7]);
+    let arena = reopen();
+    assert_eq!(arena.payload().read::<1>((500 << 30) - 1), [7]);
+    last.into_iter().for_each(|granule| arena.give_granules(RECORDS, granule));
+    assert_eq!(arena.class_counters(Class::LARGEST).free, 1);
+    assert_eq!(arena.take(LOG, Class::LARGEST, 1).map(|slot| slot.granule), Ok(MAX_GRANULES - 64));
+}
