@@ -15,6 +15,7 @@ use crate::chain::Admission;
 use crate::platform::instructions;
 use crate::state::{State, mutate};
 use crate::storage::blob::{BlobPtr, Owner};
+use crate::storage::owners;
 
 use candid::CandidType;
 use coppice_interface::AppendBlock;
@@ -108,7 +109,7 @@ fn bench_append(ids: u64) -> Result<(), String> {
 /// Allocates `n` live blobs of 64 KiB; nothing is written to them.
 #[update(guard = "access::bench")]
 fn bench_fill_blobs(n: u64) -> Result<(), String> {
-    mutate(|state| (0..n).try_for_each(|_| said(state.blobs.allocate(65_536, Owner::Log)).map(drop)))
+    mutate(|state| (0..n).try_for_each(|_| said(state.blobs.allocate(65_536, owners::CHAIN)).map(drop)))
 }
 
 /// Appends blocks until the chain's index has `n` entries. Returns whether it has; call it repeatedly until true.
@@ -138,12 +139,12 @@ fn bench_prepare(arg: BenchArg) -> Result<(), String> {
         mutate(|state| {
             prepared.data = vec![7; arg.size as usize];
             prepared.ptrs.clear();
-            let allocate = |state: &mut State| said(state.blobs.allocate(arg.size, Owner::Log));
+            let allocate = |state: &mut State| said(state.blobs.allocate(arg.size, owners::CHAIN));
             match arg.op.as_str() {
                 "blob.store" | "blob.allocate_fresh" | "meter.count" => {}
                 "blob.read" => {
                     for _ in 0..arg.rounds {
-                        prepared.ptrs.push(said(state.blobs.store(&prepared.data, Owner::Log))?);
+                        prepared.ptrs.push(said(state.blobs.store(&prepared.data, owners::CHAIN))?);
                     }
                 }
                 "blob.release" => {
@@ -199,7 +200,7 @@ fn bench_run(arg: BenchArg) -> Result<u64, String> {
                 }
                 "blob.store" => {
                     for _ in 0..arg.rounds {
-                        black_box(said(state.blobs.store(&prepared.data, Owner::Log))?);
+                        black_box(said(state.blobs.store(&prepared.data, owners::CHAIN))?);
                     }
                 }
                 "blob.read" => {
@@ -209,7 +210,7 @@ fn bench_run(arg: BenchArg) -> Result<u64, String> {
                 }
                 "blob.allocate_fresh" | "blob.allocate_reuse" => {
                     for _ in 0..arg.rounds {
-                        black_box(said(state.blobs.allocate(arg.size, Owner::Log))?);
+                        black_box(said(state.blobs.allocate(arg.size, owners::CHAIN))?);
                     }
                 }
                 "blob.release" => {

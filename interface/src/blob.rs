@@ -22,24 +22,46 @@ pub struct BlobPtr {
     pub generation: u32,
 }
 
-/// Owner of a blob. Kept bytes are counted by owner, so that block pruning is never caused by data that it cannot
+/// Owner of memory. Kept bytes are counted by owner, so that block pruning is never caused by data that it cannot
 /// remove (`docs/design.md` 2.1).
 #[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum Owner {
     /// The log of committed blocks.
     Chain,
-    /// The range reserved for an open upload.
+    /// The blobs of open uploads.
     Upload,
-    /// Transaction data of UTXO records.
+    /// Transaction data of UTXO records, in blobs.
     External,
+    /// UTXO records.
+    Records,
+    /// Rows of the deletion queue.
+    Deletions,
+    /// The index of UTXO records.
+    UtxoIndex,
+    /// Block records: hashes, lengths, times.
+    BlockRecords,
+    /// The index of transaction ids.
+    TransactionIndex,
+    /// The index of secondary keys.
+    KeyIndex,
 }
 
 impl Owner {
     /// Number of owners.
-    pub const COUNT: usize = 3;
+    pub const COUNT: usize = 9;
     /// All owners, in the order in which they are stored.
-    pub const ALL: [Self; Self::COUNT] = [Self::Chain, Self::Upload, Self::External];
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::Chain,
+        Self::Upload,
+        Self::External,
+        Self::Records,
+        Self::Deletions,
+        Self::UtxoIndex,
+        Self::BlockRecords,
+        Self::TransactionIndex,
+        Self::KeyIndex,
+    ];
 
     /// Returns the owner with this stored index.
     pub fn from_index(index: u8) -> Option<Self> {

@@ -217,20 +217,18 @@ pub struct OpenUploads {
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct OwnerStorage {
-    /// The owner of the blobs.
+    /// The owner.
     pub owner: Owner,
-    /// The class bytes of the owner's used and quarantined blobs.
+    /// The bytes that the owner has taken from the arena, quarantined blobs included, in whole slots of 64 KiB to 4 MiB.
     pub kept_bytes: u64,
 }
 
-/// Slots of a size class.
+/// Slots of a size class that can be reused, now or later, and lost ones.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct ClassStorage {
     /// The bytes of a slot.
     pub class: u32,
-    /// The number of slots that hold a blob.
-    pub used: u64,
     /// The number of slots whose blob was freed but not yet released.
     pub quarantined: u64,
     /// The number of slots that may be reused.
@@ -257,19 +255,19 @@ pub struct StorageStatus {
     pub billed_bytes: u64,
     /// The operator's cap on stable memory, in bytes.
     pub max_bytes: u64,
-    /// Bytes of the arena: slots, and the unused end.
+    /// Bytes of the arena, from which all owners take their memory: slots, and the unused end.
     pub arena_bytes: u64,
-    /// Class bytes of used blobs.
+    /// The bytes that all owners have taken, quarantined blobs not included.
     pub used_bytes: u64,
     /// Class bytes of quarantined blobs.
     pub quarantined_bytes: u64,
-    /// Bytes that new blobs can use without growth: free slots, and the arena's unused end.
+    /// Bytes that owners can take without growth: free slots, and the arena's unused end.
     pub reusable_bytes: u64,
     /// Payload bytes of kept blocks.
     pub payload_bytes: u64,
     /// The kept bytes by owner.
     pub owners: Vec<OwnerStorage>,
-    /// The slots by size class.
+    /// The free, quarantined and lost slots by size class.
     pub classes: Vec<ClassStorage>,
     /// The bytes by region.
     pub regions: Vec<RegionStorage>,

@@ -7,8 +7,9 @@ use super::postings::links::links_len;
 use super::records::{BlockMeta, BlockRecord};
 use super::store::{ChainStore, MAX_SPAN};
 use super::transit::{EnterError, Entered};
-use crate::storage::blob::{BlobStore, Owner};
+use crate::storage::blob::BlobStore;
 use crate::storage::memory::refused;
+use crate::storage::owners;
 use coppice_interface::segments::{Index, Segment, check_receipts};
 use coppice_interface::{AppendBlock, AppendError, NoMemory};
 use sha2::{Digest, Sha256};
@@ -54,7 +55,7 @@ impl ChainStore {
         self.pass_damaged_tail(blobs);
         let start = self.state.log_tail;
         let least = self.log_end_of(start + draft.payload_len() + links_len(index.keys()));
-        self.log.reserve(blobs, self.state.log_first, self.state.log_end, least).map_err(refused)?;
+        self.log.reserve(blobs, owners::CHAIN, self.state.log_first, self.state.log_end..least).map_err(refused)?;
         self.reserve_records(&draft, &index)?;
         let mut meta = self.meta_of(&draft, &index, now);
         let all = (0..meta.transactions, 0..meta.keys);
@@ -65,13 +66,13 @@ impl ChainStore {
         // The number of id links is known only now.
         meta.id_links = entered.ids.links.len() as u32;
         let end = self.log_end_of(meta.log_end());
-        if let Err(error) = self.log.reserve(blobs, self.state.log_first, self.state.log_end, end) {
+        if let Err(error) = self.log.reserve(blobs, owners::CHAIN, self.state.log_first, self.state.log_end..end) {
             self.revert_entered(&entered);
             return Err(refused(error).into());
         }
 
         // From here on the append can no longer be refused.
-        let written = self.log.extend(blobs, self.state.log_end..end, Owner::Log).map_err(|error| error.to_string());
+        let written = self.log.extend(blobs, self.state.log_end..end, owners::CHAIN).map_err(|error| error.to_string());
         let id_links = entered.ids.encode();
         let links = entered.keys.links.iter().map(|(_, links)| links.as_slice()).chain([id_links.as_slice()]);
         let mut at = start;

@@ -5,6 +5,7 @@ use super::*;
 use crate::platform::native;
 use crate::storage::blob::{BlobStore, Owner};
 use crate::storage::memory::GrowError;
+use crate::storage::owners;
 use crate::testing::{block, fresh, hash, id, reopen, with_keys};
 use coppice_interface::*;
 use coppice_model::blocks::{block_id, upload};
@@ -45,8 +46,8 @@ fn is_whole(chain: &ChainStore, blobs: &BlobStore, expected: &AppendBlock) -> bo
 /// The kept blobs are exactly those between the log's bounds, and nothing is in quarantine.
 fn check_space(chain: &ChainStore, blobs: &BlobStore) {
     let state = chain.state();
-    assert_eq!(blobs.kept_bytes(Owner::Log), (state.log_end - state.log_first) * u64::from(CLASS));
-    assert_eq!(blobs.kept_bytes(Owner::Upload), 0);
+    assert_eq!(blobs.kept_bytes(owners::CHAIN), (state.log_end - state.log_first) * u64::from(CLASS));
+    assert_eq!(blobs.kept_bytes(owners::UPLOAD), 0);
     assert!(!blobs.has_quarantined());
 }
 
@@ -113,7 +114,7 @@ fn rollback_next_to_wrong_records_releases_no_blob_of_a_kept_block() {
             // Nothing is lost for good: only the head's own part of the log is kept.
             let head = chain.meta(19).unwrap();
             let kept = chain.log.blobs_end(head.log_end()) - chain.log.blob_of(head.log_offset);
-            assert_eq!(blobs.kept_bytes(Owner::Log), kept * u64::from(CLASS), "{what}");
+            assert_eq!(blobs.kept_bytes(owners::CHAIN), kept * u64::from(CLASS), "{what}");
             assert_eq!(blobs.class_counters(chain.log_class()).lost, 0, "{what}");
         }
     }
@@ -154,7 +155,7 @@ fn pruning_next_to_wrong_records_releases_no_blob_of_a_kept_block() {
                 assert!(is_whole(&chain, &blobs, &new(17)), "{what}");
                 let head = chain.meta(17).unwrap();
                 let kept = chain.log.blobs_end(head.log_end()) - chain.log.blob_of(head.log_offset);
-                assert_eq!(blobs.kept_bytes(Owner::Log), kept * u64::from(CLASS), "{what}");
+                assert_eq!(blobs.kept_bytes(owners::CHAIN), kept * u64::from(CLASS), "{what}");
                 assert_eq!(blobs.class_counters(chain.log_class()).lost, 0, "{what}");
             }
         }
@@ -329,8 +330,8 @@ fn the_ring_of_the_directory_wraps() {
     assert!(is_whole(&chain, &blobs, &own(5, 400 * KIB)));
     // Exactly as many blobs as the ring has.
     let state = *chain.state();
-    assert_eq!(chain.log.reserve(&blobs, state.log_first, state.log_end, state.log_end), Ok(()));
-    let refused = chain.log.reserve(&blobs, state.log_end - ring, state.log_end, state.log_end + 1);
+    assert_eq!(chain.log.reserve(&blobs, owners::CHAIN, state.log_first, state.log_end..state.log_end), Ok(()));
+    let refused = chain.log.reserve(&blobs, owners::CHAIN, state.log_end - ring, state.log_end..state.log_end + 1);
     assert_eq!(refused, Err(GrowError::OutOfSpace));
 }
 
@@ -437,7 +438,7 @@ fn reset_may_drop_a_rollback_that_cannot_finish() {
             assert_eq!(chain.clear(&mut blobs), Vec::<String>::new());
         }
         (chain, blobs) = reopen(CLASS);
-        assert_eq!(blobs.kept_bytes(Owner::Log), 0);
+        assert_eq!(blobs.kept_bytes(owners::CHAIN), 0);
         append(&mut chain, &mut blobs, &own(4, 100)).unwrap();
         assert_eq!(chain.location(&blobs, &id(4)).unwrap().block_number, 4);
         assert_eq!(chain.location(&blobs, &id(5)), Err(ReadError::NotFound));

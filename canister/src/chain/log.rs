@@ -107,12 +107,12 @@ impl Log {
         self.directory.write_u64(self.slot(blob), 1 << 32 | (MAX_GRANULES - self.class.granules()));
     }
 
-    /// Reserves memory so that blobs `[from, to)` can be added while `[oldest, from)` are kept.
-    pub fn reserve(&self, blobs: &BlobStore, oldest: u64, from: u64, to: u64) -> Result<(), GrowError> {
-        if to.saturating_sub(oldest) > self.ring {
+    /// Reserves memory so that these blobs can be added for an owner while the blobs from `oldest` on are kept.
+    pub fn reserve(&self, blobs: &BlobStore, owner: Owner, oldest: u64, added: Range<u64>) -> Result<(), GrowError> {
+        if added.end.saturating_sub(oldest) > self.ring {
             return Err(GrowError::OutOfSpace);
         }
-        blobs.reserve(self.class, to.saturating_sub(from))
+        blobs.reserve(owner, self.class, added.end.saturating_sub(added.start))
     }
 
     /// Adds blobs `[from, to)`; [`reserve`](Self::reserve) must have succeeded.

@@ -1,40 +1,42 @@
-//! Fixed-size block records, in pages of 256 records from a pool of reusable pages.
+//! Fixed-size block records, in pages of 256 records that are granules of the arena.
 //!
-//! Blocks are added and removed in order, so a page holds the records of 256 consecutive numbers. A preallocated ring of 2^20 page
-//! numbers locates the page; up to 268 million blocks can be kept at a time.
+//! Blocks are added and removed in order, so a page holds the records of 256 consecutive numbers. A preallocated ring of 2^20 granule
+//! numbers locates the page; up to 268 million blocks can be kept at a time. A page goes back to the arena with its last record.
 //!
 //! ```text
-//! ┌─ header ─┬─ ring: 2^20 × u32 ─┬─ page 0, 80 KiB ─┬─ page 1 ─┬─ …
-//! │ 64 KiB   │ page + 1, 0 = none │ 256 records      │          │
-//! └──────────┴────────────────────┴──────────────────┴──────────┴─ …
-//! header: 0 magic "CPBR"  4 version u16  8 pages u32  12 first free page + 1 u32 (whose first word
-//!         names the next)  16 free pages u32
+//! directory                                       arena
+//! ┌─ header ─┬─ ring: 2^20 × u32 ────┐            ┌─ page, 64 KiB ─┐
+//! │ 64 KiB   │ granule + 1, 0 = none │ ─────────▶ │ 256 records    │
+//! └──────────┴───────────────────────┘            └────────────────┘
+//! header: 0 magic "CPBR"  4 version u16
 //!
-//! record, 320 bytes
+//! record, 256 bytes
 //!   0 mark u16 0xB10C   2 format u16 2      4 transactions u32      8 number u64         16 log offset u64
 //!  24 lengths 3 × u32  36 keys u32         40 timestamp u64        48 monotonic time u64
 //!  56 id links u32     60 hash length u8   61 parent length u8     64 hash 32            96 parent 32
 //! 128 SHA-256 of body, receipts, index    224 references before u64
 //! 232 gap u32: bytes of the log between the block before and this one
-//! 236 reserved: 84 bytes
+//! 236 reserved: 20 bytes
 //! ```
 //! A block's *references* are its transactions and keys. "References before" is their sum over all earlier blocks, so the number of
 //! references between any two blocks is the difference of two sums, and the blocks between are not read.
 
 use super::postings::links::links_len;
 use crate::storage::OpenError;
+use crate::storage::blob::{Class, GRANULE, SlotState};
 use crate::storage::memory::{GrowError, Region, WASM_PAGE};
+use crate::storage::{Arena, owners};
 use coppice_interface::segments::{MAX_BLOCK, Segment};
 use coppice_interface::{BlockHash, BlockHeader};
 use coppice_storage::bytes::{u32_at, u64_at};
 use coppice_storage::header::Header;
 use serde_bytes::ByteBuf;
 
-const LAYOUT: Header = Header { name: "block records", magic: *b"CPBR", version: 2 };
+const LAYOUT: Header = Header { name: "block records", magic: *b"CPBR", version: 3 };
 const MARK: u16 = 0xB10C;
 const FORMAT: u16 = 2;
 /// Bytes of a record.
-const RECORD: usize = 320;
+const RECORD: usize = 256;
 /// Bytes of a record's first part: numbers, sizes and times.
 const META: usize = 60;
 /// Offset in a record of the sum of references.
@@ -43,11 +45,11 @@ const REFERENCES: u64 = 224;
 const GAP: u64 = 232;
 /// Records of a page.
 pub const PAGE_RECORDS: u64 = 256;
-/// Bytes of a page of records.
-const RECORD_PAGE: u64 = PAGE_RECORDS * RECORD as u64;
 const RING: u64 = 1 << 20;
 const DIRECTORY: u64 = WASM_PAGE;
-const POOL: u64 = DIRECTORY + RING * 4;
+/// Bytes of the directory's region.
+const END: u64 = DIRECTORY + RING * 4;
+const _: () = assert!(PAGE_RECORDS * RECORD as u64 == GRANULE);
 /// Bytes of the longest block hash.
 pub const MAX_HASH: usize = 32;
 
@@ -258,36 +260,40 @@ impl BlockRecord {
 
 /// The records of the kept blocks.
 pub struct RecordStore {
-    region: Region,
-    pages: u32,
-    free: u32,
-    free_pages: u32,
+    directory: Region,
+    arena: Arena,
 }
 
 impl RecordStore {
-    /// Opens the region, or creates an empty store there.
+    /// Opens the directory, or creates an empty store there.
     ///
     /// # Errors
     /// [`OpenError`].
-    pub fn open(region: Region) -> Result<Self, OpenError> {
-        if region.is_empty() {
-            region.reserve(POOL).map_err(|why| OpenError::Grow { name: LAYOUT.name, why })?;
-            LAYOUT.write(&region, 0);
+    pub fn open(directory: Region, arena: Arena) -> Result<Self, OpenError> {
+        if directory.is_empty() {
+            directory.reserve(END).map_err(|why| OpenError::Grow { name: LAYOUT.name, why })?;
+            LAYOUT.write(&directory, 0);
         }
-        LAYOUT.read(&region, 0)?;
-        let (pages, free, free_pages) = (region.read_u32(8), region.read_u32(12), region.read_u32(16));
-        Ok(Self { region, pages, free, free_pages })
+        LAYOUT.read(&directory, 0)?;
+        Ok(Self { directory, arena })
     }
 
     fn ring_slot(number: u64) -> u64 {
         DIRECTORY + number / PAGE_RECORDS % RING * 4
     }
 
-    /// Offset of the record of `number`, or `None` if the ring names no page, or is damaged and names a page that was never created.
+    /// The granule of the page of `number`, or `None` if the ring names none, or is damaged and names one that has another owner.
+    #[inline]
+    fn page(&self, number: u64) -> Option<u64> {
+        let granule = u64::from(self.directory.read_u32(Self::ring_slot(number)).checked_sub(1)?);
+        let entry = self.arena.entry(granule)?.ok()?;
+        (entry.state == SlotState::Taken && entry.owner == owners::BLOCK_RECORDS).then_some(granule)
+    }
+
+    /// Offset in the arena of the record of `number`.
     #[inline]
     fn address(&self, number: u64) -> Option<u64> {
-        let page = self.region.read_u32(Self::ring_slot(number)).checked_sub(1).filter(|&page| page < self.pages)?;
-        Some(POOL + u64::from(page) * RECORD_PAGE + number % PAGE_RECORDS * RECORD as u64)
+        Some(self.page(number)? * GRANULE + number % PAGE_RECORDS * RECORD as u64)
     }
 
     /// Reserves memory for the record of `number`; `oldest` is the oldest kept block.
@@ -295,53 +301,37 @@ impl RecordStore {
         if number / PAGE_RECORDS - oldest.min(number) / PAGE_RECORDS >= RING {
             return Err(GrowError::OutOfSpace);
         }
-        if self.free == 0 && self.address(number).is_none() {
-            return self.region.reserve(POOL + (u64::from(self.pages) + 1) * RECORD_PAGE);
-        }
-        Ok(())
+        let pages = u64::from(self.page(number).is_none());
+        self.arena.reserve(owners::BLOCK_RECORDS, &[(Class::SMALLEST, pages)])
     }
 
     /// Writes a record; [`reserve`](Self::reserve) must have succeeded.
     pub fn put(&mut self, record: &BlockRecord) {
         let number = record.meta.number;
-        if self.address(number).is_none() {
-            let page = if self.free != 0 {
-                let page = self.free - 1;
-                let next = self.region.read_u32(POOL + u64::from(page) * RECORD_PAGE);
-                // If a free page is damaged, the free pages after it are lost, and new ones are created.
-                (self.free, self.free_pages) =
-                    if next <= self.pages { (next, self.free_pages.saturating_sub(1)) } else { (0, 0) };
-                page
-            } else {
-                self.pages += 1;
-                self.pages - 1
-            };
-            self.region.write_u32(Self::ring_slot(number), page + 1);
-            self.save();
-        }
-        let at = self.address(number).expect("the page was just made");
-        self.region.write(at, &record.encode());
-    }
-
-    fn save(&self) {
-        self.region.write_u32(8, self.pages);
-        self.region.write_u32(12, self.free);
-        self.region.write_u32(16, self.free_pages);
+        let page = self.page(number).unwrap_or_else(|| {
+            let page = self.arena.take_granules(owners::BLOCK_RECORDS, 1).unwrap_or_else(|error| {
+                crate::platform::trap(&format!("block record {number}: memory was not reserved: {error}"))
+            });
+            self.directory.write_u32(Self::ring_slot(number), page as u32 + 1);
+            page
+        });
+        let at = page * GRANULE + number % PAGE_RECORDS * RECORD as u64;
+        self.arena.payload().write(at, &record.encode());
     }
 
     /// The record of a kept block; `None` if it cannot be decoded.
     pub fn get(&self, number: u64) -> Option<BlockRecord> {
-        self.region.read_with(self.address(number)?, |bytes| BlockRecord::decode(bytes, number))
+        self.arena.payload().read_with(self.address(number)?, |bytes| BlockRecord::decode(bytes, number))
     }
 
     /// Numbers, sizes and times of a kept block; `None` if its record cannot be decoded.
     pub fn meta(&self, number: u64) -> Option<BlockMeta> {
-        self.region.read_with(self.address(number)?, |bytes| BlockMeta::decode(bytes, number))
+        self.arena.payload().read_with(self.address(number)?, |bytes| BlockMeta::decode(bytes, number))
     }
 
     /// Numbers, sum of references and gap of a kept block, in one read; `None` if its record cannot be decoded.
     pub fn numbers(&self, number: u64) -> Option<Numbers> {
-        self.region.read_with(self.address(number)?, |bytes: &[u8; GAP as usize + 4]| {
+        self.arena.payload().read_with(self.address(number)?, |bytes: &[u8; GAP as usize + 4]| {
             let meta = BlockMeta::decode(bytes.first_chunk()?, number)?;
             let references_before = u64::from_le_bytes(*bytes[REFERENCES as usize..].first_chunk()?);
             let gap = u32::from_le_bytes(*bytes[GAP as usize..].first_chunk()?);
@@ -357,37 +347,33 @@ impl RecordStore {
     /// Numbers, sizes and times of a kept block, and its hash.
     #[inline(always)]
     pub fn meta_and_hash(&self, number: u64) -> Option<(BlockMeta, Hash)> {
-        self.region.read_with(self.address(number)?, |bytes: &[u8; META + 4 + MAX_HASH]| {
+        self.arena.payload().read_with(self.address(number)?, |bytes: &[u8; META + 4 + MAX_HASH]| {
             let meta = BlockMeta::decode(bytes.first_chunk()?, number)?;
             Some((meta, Hash::stored(bytes[META + 4..].first_chunk()?, bytes[META])?))
         })
     }
 
-    /// Removes a record. `last_of_page`: the page has no other kept record, so it goes back to the pool.
+    /// Removes a record. `last_of_page`: the page has no other kept record, so it goes back to the arena.
     pub fn remove(&mut self, number: u64, last_of_page: bool) {
-        let Some(at) = self.address(number) else { return };
-        self.region.write(at, &[0; 8]);
+        let Some(page) = self.page(number) else { return };
+        self.arena.payload().write(page * GRANULE + number % PAGE_RECORDS * RECORD as u64, &[0; 8]);
         if last_of_page {
-            let page = ((at - POOL) / RECORD_PAGE) as u32;
-            self.region.write_u32(POOL + u64::from(page) * RECORD_PAGE, self.free);
-            self.free = page + 1;
-            self.free_pages += 1;
-            self.region.write_u32(Self::ring_slot(number), 0);
-            self.save();
+            self.directory.write_u32(Self::ring_slot(number), 0);
+            self.arena.give_granules(owners::BLOCK_RECORDS, page);
         }
     }
 
     /// Points the ring's slot for `number` to another page, as damage would.
     #[cfg(test)]
     pub fn poison_page(&self, number: u64, page: u32) {
-        self.region.write_u32(Self::ring_slot(number), page);
+        self.directory.write_u32(Self::ring_slot(number), page);
     }
 
     /// Overwrites a record so that it cannot be decoded.
     #[cfg(test)]
     pub fn poison(&self, number: u64) {
         let at = self.address(number).unwrap();
-        self.region.write(at, &[0xEE; 16]);
+        self.arena.payload().write(at, &[0xEE; 16]);
     }
 }
 
@@ -398,7 +384,7 @@ mod tests {
     use crate::storage::memory::{self, BLOCK_RECORDS};
 
     fn open() -> RecordStore {
-        RecordStore::open(memory::region(BLOCK_RECORDS)).unwrap()
+        RecordStore::open(memory::region(BLOCK_RECORDS), memory::arena().unwrap()).unwrap()
     }
 
     pub fn record(number: u64) -> BlockRecord {
@@ -429,7 +415,7 @@ mod tests {
         let mut store = open();
         let first = u64::MAX / 2;
         let window = 600;
-        let mut most = 0;
+        let kept = || memory::arena().unwrap().kept_bytes(owners::BLOCK_RECORDS);
         for number in first..first + 5_000 {
             store.reserve(number, first).unwrap();
             store.put(&record(number));
@@ -443,20 +429,20 @@ mod tests {
                 assert_eq!(store.get(gone), None);
             }
             if number == first + 3_000 {
-                most = store.pages;
                 memory::forget();
                 store = open();
             }
         }
-        assert_eq!(store.pages, most, "the pool does not grow after its plateau");
-        assert!(store.free_pages <= store.pages);
         assert_eq!(store.get(first + 4_999), Some(record(first + 4_999)));
+        assert_eq!(kept(), 4 * GRANULE, "600 records lie on up to four pages");
+        (first + 4_400..first + 5_000).for_each(|number| store.remove(number, (number + 1) % PAGE_RECORDS == 0));
+        assert!(kept() <= GRANULE, "only the page of the next record");
     }
 
-    /// An access to a page that does not exist would trap, again on every retry.
+    /// A page that does not exist, that is free, or that another store has: an access would trap on every retry, or return foreign bytes.
     #[test]
-    fn record_on_a_page_never_created_is_none() {
-        for page in [3, 4_000_000_000, u32::MAX] {
+    fn record_on_a_page_of_another_owner_is_none() {
+        for page in [3, 4, 4_000_000_000, u32::MAX] {
             native::reset();
             memory::forget();
             let mut store = open();
@@ -464,6 +450,7 @@ mod tests {
                 store.reserve(number, 0).unwrap();
                 store.put(&record(number));
             }
+            assert_eq!(memory::arena().unwrap().take_granules(owners::RECORDS, 1), Ok(2));
             store.poison_page(270, page);
             assert_eq!((store.get(270), store.meta(270), store.meta_and_hash(270)), (None, None, None));
             assert_eq!(store.numbers(270), None);
@@ -473,26 +460,6 @@ mod tests {
             store.put(&record(300));
             assert_eq!((store.get(300), store.get(299)), (Some(record(300)), None), "on a page of its own");
         }
-    }
-
-    #[test]
-    fn damaged_free_page_loses_only_the_free_pages_after_it() {
-        native::reset();
-        memory::forget();
-        let mut store = open();
-        for number in 0..5 * PAGE_RECORDS {
-            store.reserve(number, 0).unwrap();
-            store.put(&record(number));
-        }
-        (0..3 * PAGE_RECORDS).for_each(|number| store.remove(number, (number + 1) % PAGE_RECORDS == 0));
-        assert_eq!(store.free_pages, 3);
-        store.region.write_u32(POOL + u64::from(store.free - 1) * RECORD_PAGE, 4_000_000);
-        for number in 5 * PAGE_RECORDS..9 * PAGE_RECORDS {
-            store.reserve(number, 3 * PAGE_RECORDS).unwrap();
-            store.put(&record(number));
-        }
-        (3 * PAGE_RECORDS..9 * PAGE_RECORDS).for_each(|number| assert_eq!(store.get(number), Some(record(number))));
-        assert_eq!((store.pages, store.free_pages), (8, 0), "the two after the damaged one are lost");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::records::{BlockMeta, Numbers, PAGE_RECORDS};
 use super::state::ChainState;
 use super::store::ChainStore;
 use crate::storage::blob::{BlobPtr, BlobStore, Owner};
+use crate::storage::owners;
 #[cfg(feature = "bench")]
 use coppice_interface::segments::{Index, Segment};
 use std::ops::Range;
@@ -147,7 +148,7 @@ impl ChainStore {
         // The freed range is checked as usual, because a wrong record must not write off blobs of other blocks.
         let first = freed.end;
         for blob in freed {
-            blobs.write_off(self.log.class(), Owner::Log);
+            blobs.write_off(self.log.class(), owners::CHAIN);
             self.log.clear(blob);
         }
         self.owe(meta.as_ref(), references_below);
@@ -212,7 +213,7 @@ impl ChainStore {
             removed.faults.push(format!("block {number}: its record cannot be decoded"));
         }
         self.uncount(meta);
-        let quarantined = self.quarantine(blobs, freed.clone(), Owner::Log, &mut removed.faults);
+        let quarantined = self.quarantine(blobs, freed.clone(), owners::CHAIN, &mut removed.faults);
         freed.for_each(|blob| self.log.clear(blob));
         self.records.remove(number, last_of_page);
         advance(&mut self.state, &removed);

@@ -12,7 +12,8 @@ use super::remove::release_freed;
 use super::state::{Reset, Way};
 use super::store::ChainStore;
 use super::upload::cell::clear;
-use crate::storage::blob::{BlobStore, Owner};
+use crate::storage::blob::BlobStore;
+use crate::storage::owners;
 use coppice_interface::ResetError;
 use std::ops::Range;
 
@@ -102,7 +103,7 @@ impl ChainStore {
         if until == clear_to {
             let first = self.state.log_first;
             let range: Range<u64> = first..self.state.log_end.min(first + MOST_BLOBS);
-            let quarantined = self.quarantine(blobs, range.clone(), Owner::Log, &mut faults);
+            let quarantined = self.quarantine(blobs, range.clone(), owners::CHAIN, &mut faults);
             range.clone().for_each(|blob| self.log.clear(blob));
             self.state.log_first = range.end;
             release_freed(blobs, &quarantined, &mut faults);
@@ -146,7 +147,7 @@ mod tests {
             (chain, blobs) = reopen(CLASS);
         }
         assert_eq!(left, [BLOCKS + log, 300 + log, log - MOST_BLOBS]);
-        assert_eq!(blobs.kept_bytes(Owner::Log), 0);
+        assert_eq!(blobs.kept_bytes(owners::CHAIN), 0);
         while chain.debt(IndexTable::Ids).debt > 0 || chain.debt(IndexTable::Ids).sweeping {
             chain.sweep(IndexTable::Ids);
         }

@@ -7,8 +7,9 @@ use super::reorgs::Rollbacks;
 use super::state::ChainState;
 use super::upload;
 use crate::storage::HashTable;
-use crate::storage::blob::{BlobStore, Class, Owner};
+use crate::storage::blob::{BlobStore, Class};
 use crate::storage::memory::{self, Region};
+use crate::storage::owners;
 use coppice_interface::{BLOCK_BYTES, REFERENCE_BYTES};
 use std::rc::Rc;
 
@@ -46,6 +47,7 @@ impl ChainStore {
     /// A sentence: memory could not be grown, or a header was not written by this code.
     pub fn open(cells: Rc<Region>, log_class: Class, hash_seed: u64) -> Result<Self, String> {
         upload::cell::check(&cells)?;
+        let arena = memory::arena()?;
         Ok(Self {
             state: ChainState::load(&cells)?,
             rollbacks: Rollbacks::load(&cells)?,
@@ -57,7 +59,7 @@ impl ChainStore {
             small_slices: None,
             cells,
             log: Log::open(memory::region(memory::LOG_DIRECTORY), log_class)?,
-            records: RecordStore::open(memory::region(memory::BLOCK_RECORDS))?,
+            records: RecordStore::open(memory::region(memory::BLOCK_RECORDS), arena.clone())?,
             index: HashTable::open(memory::region(memory::TRANSACTION_INDEX), hash_seed)?,
             keys: HashTable::open(memory::region(memory::KEY_INDEX), hash_seed)?,
         })
@@ -145,7 +147,7 @@ impl ChainStore {
 
     /// Bytes of the chain as the capacity trigger counts them: its blobs, and a record and index entries for each kept block.
     pub fn capacity_bytes(&self, blobs: &BlobStore) -> u64 {
-        blobs.kept_bytes(Owner::Log)
+        blobs.kept_bytes(owners::CHAIN)
             + self.state.blocks() * BLOCK_BYTES
             + self.state.kept_references() * REFERENCE_BYTES
     }

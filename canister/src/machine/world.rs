@@ -9,6 +9,7 @@ use crate::platform::native;
 use crate::state;
 use crate::storage::blob::Owner;
 use crate::storage::memory;
+use crate::storage::owners;
 use candid::Principal;
 use coppice_interface::{CanisterArg, ConfigChange, InitArg};
 use std::collections::BTreeMap;
@@ -53,7 +54,7 @@ impl World {
         let left = world.draw(100);
         state::mutate(|state| {
             while state.blobs.arena_end() < memory::BUCKET - left * u64::from(CLASS) {
-                state.blobs.allocate(CLASS, Owner::External).unwrap();
+                state.blobs.allocate(CLASS, owners::EXTERNAL).unwrap();
             }
         });
         world

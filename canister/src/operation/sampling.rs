@@ -31,7 +31,7 @@ pub fn sample_now(state: &State, now_secs: u64, due: Option<&Due>) -> Sample {
         pruned: chain.pruned_blocks,
         backlog: u32::try_from(backlog).unwrap_or(u32::MAX),
         billed_pages: billed_pages() as u32,
-        reusable_bytes: state.blobs.reusable_bytes(),
+        reusable_bytes: state.blobs.arena().reusable_bytes(),
         instructions: meter::instructions(),
         held: due.map_or(0, |due| u32::try_from(due.held(chain.oldest)).unwrap_or(u32::MAX)),
     }

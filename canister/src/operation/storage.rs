@@ -10,39 +10,37 @@ use coppice_interface::{ClassStorage, OwnerStorage, RegionStorage, StorageStatus
 pub fn status(state: &State) -> StorageStatus {
     let classes: Vec<ClassStorage> = Class::all()
         .map(|class| {
-            let counters = state.blobs.class_counters(class);
-            let kept: u64 = counters.kept.iter().map(|&kept| u64::from(kept)).sum();
+            let of = state.blobs.class_counters(class);
             ClassStorage {
                 class: class.size(),
-                used: kept - u64::from(counters.quarantined),
-                quarantined: u64::from(counters.quarantined),
-                free: u64::from(counters.free),
-                lost: u64::from(counters.lost),
+                free: of.free.into(),
+                quarantined: of.quarantined.into(),
+                lost: of.lost.into(),
             }
         })
         .collect();
-    let bytes =
-        |slots: fn(&ClassStorage) -> u64| classes.iter().map(|class| slots(class) * u64::from(class.class)).sum();
+    let owners: Vec<OwnerStorage> = coppice_interface::Owner::ALL
+        .into_iter()
+        .zip(Owner::all())
+        .map(|(owner, of)| OwnerStorage { owner, kept_bytes: state.blobs.kept_bytes(of) })
+        .collect();
+    let quarantined_bytes = classes.iter().map(|of| of.quarantined * u64::from(of.class)).sum();
     let regions: Vec<RegionStorage> = memory::NAMES
         .iter()
         .zip(memory::manager().region_pages())
         .map(|(name, pages)| RegionStorage { name: name.to_string(), bytes: pages * WASM_PAGE })
         .collect();
-    let arena_bytes = regions[usize::from(memory::BLOB_ARENA)].bytes;
+    let arena_bytes = regions[usize::from(memory::ARENA)].bytes;
     let chain = state.chain.state();
     StorageStatus {
         billed_bytes: memory::billed_pages() * WASM_PAGE,
         max_bytes: state.config.max_stable_pages * WASM_PAGE,
         arena_bytes,
-        used_bytes: bytes(|class| class.used),
-        quarantined_bytes: bytes(|class| class.quarantined),
-        reusable_bytes: state.blobs.reusable_bytes(),
+        used_bytes: owners.iter().map(|of| of.kept_bytes).sum::<u64>() - quarantined_bytes,
+        quarantined_bytes,
+        reusable_bytes: state.blobs.arena().reusable_bytes(),
         payload_bytes: state.chain.payload_bytes(),
-        owners: coppice_interface::Owner::ALL
-            .into_iter()
-            .zip(Owner::ALL)
-            .map(|(owner, of)| OwnerStorage { owner, kept_bytes: state.blobs.kept_bytes(of) })
-            .collect(),
+        owners,
         classes,
         regions,
         index_entries: state.chain.debt(IndexTable::Ids).live(),

@@ -90,14 +90,13 @@ impl Settings for Config {
     }
 }
 
-/// The cap on the memory of records, and the bytes billed when the cap was set. Memory above both is the reserve, which an upgrade does not
-/// give back.
+/// The cap on the memory of records, and the bytes that they kept when the cap was set. Memory above both is the reserve.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordsCap {
     /// The cap.
     pub cap: u64,
-    /// The bytes that were billed when the cap was set.
-    pub billed: u64,
+    /// The bytes that were kept when the cap was set.
+    pub kept: u64,
 }
 
 /// The cell's content.

@@ -11,6 +11,7 @@ use crate::pruning::blocks::Pruner;
 use crate::pruning::records::UtxoPruner;
 use crate::settings::config::{self, Settings as _};
 use crate::settings::roles::Roles;
+use crate::storage::blob::BlobStore;
 use crate::storage::memory::{self, Region};
 use crate::storage::places;
 use crate::utxo::UtxoStore;
@@ -67,8 +68,8 @@ pub fn upgrade(arg: Option<CanisterArg>) -> Result<(), String> {
 fn open(cells: Rc<Region>, stored: config::Stored) -> Result<(), String> {
     let config::Stored { config, roles, deletions_stopped, records } = stored;
     config.bound_memory();
-    let mut blobs = memory::open_blobs()?;
-    blobs.set_log_class(config.class());
+    let arena = memory::arena()?;
+    arena.set_log_class(config.class());
     let mut pruner = Pruner::open(Rc::clone(&cells))?;
     let history = History::open(Rc::clone(&cells))?;
     pruner.behind_since_secs = history.since.of(ProblemCode::PruneBehind).map(|since_ns| since_ns / 1_000_000_000);
@@ -77,7 +78,7 @@ fn open(cells: Rc<Region>, stored: config::Stored) -> Result<(), String> {
         roles,
         deletions_stopped,
         records,
-        blobs,
+        blobs: BlobStore::open(arena),
         chain: ChainStore::open(Rc::clone(&cells), config.class(), hash_seed())?,
         utxo: UtxoStore::open(Rc::clone(&cells), hash_seed())?,
         deletions: DeletionQueue::open(hash_seed())?,

@@ -23,7 +23,7 @@ use crate::pruning::records::UtxoPruner;
 use crate::settings::config::{self, RecordsCap, Settings as _};
 use crate::settings::roles::Roles;
 use crate::storage::blob::{BlobStore, Class};
-use crate::storage::memory::{self, Region};
+use crate::storage::memory::Region;
 use crate::utxo::UtxoStore;
 use clock::Clock;
 use coppice_interface::Config;
@@ -89,8 +89,12 @@ pub fn read<T>(f: impl FnOnce(&State) -> T) -> T {
 pub fn mutate<T>(f: impl FnOnce(&mut State) -> T) -> T {
     #[cfg(test)]
     VISITS.set(VISITS.get() + 1);
-    STATE
-        .with_borrow_mut(|state| f(state.as_mut().unwrap_or_else(|| platform::trap("the canister is not initialised"))))
+    STATE.with_borrow_mut(|state| {
+        let state = state.as_mut().unwrap_or_else(|| platform::trap("the canister is not initialised"));
+        // Those of an earlier message.
+        state.blobs.arena().end_reservations();
+        f(state)
+    })
 }
 
 impl State {
@@ -115,9 +119,9 @@ impl State {
     fn bound_feeding(&mut self) {
         let cap = self.config.records_cap(self.pruner.policy().map_or(0, |policy| policy.target_bytes));
         if cap != self.records.cap {
-            self.records = RecordsCap { cap, billed: memory::manager().quota().billed() };
+            self.records = RecordsCap { cap, kept: self.blobs.arena().counted_bytes() };
         }
-        memory::manager().quota().set_limits(cap, self.records.billed);
+        self.blobs.arena().set_quota(cap, self.records.kept);
         let utxo = &self.config.utxo;
         self.deletions.set_limits(Limits {
             rows: utxo.max_deletion_rows,

@@ -1,37 +1,36 @@
 //! Registry of stable memory: the manager and its regions.
 
 pub use super::ids::*;
-use super::{blob::BlobStore, places};
+use super::{Arena, OpenError, owners, places};
 use crate::platform::{self, Ic};
 use coppice_interface::{NoMemory, RECORDS_RESERVE};
 pub use coppice_storage::{BUCKET, GrowError, WASM_PAGE};
-use coppice_storage::{Layout, Manager, Terms};
+use coppice_storage::{Layout, Manager, Terms, arena};
 use ic_stable_structures::Memory as _;
 use std::cell::RefCell;
 
 /// Address space of one data structure in the canister's stable memory.
 pub type Region = coppice_storage::Region<Ic>;
 
-/// Constants of the canister's stable memory. New records and new rows of the deletion queue take memory up to `max_utxo_bytes`.
-const LAYOUT: Layout = Layout {
-    regions: NAMES.len() as u8,
-    counted: &[UTXO_INDEX, UTXO_SLOTS, DELETIONS],
-    reserve: RECORDS_RESERVE,
-    reserved_cycles: (CELLS, places::RESERVED),
-};
+/// Constants of the canister's stable memory.
+const LAYOUT: Layout = Layout { regions: NAMES.len() as u8, reserved_cycles: (CELLS, places::RESERVED) };
+
+/// New records and new rows of the deletion queue take memory up to `max_utxo_bytes`.
+const SHARES: arena::Terms = arena::Terms { counted: &owners::COUNTED, reserve: RECORDS_RESERVE };
 
 /// Number of nodes of an application subnet, used until the settings are read.
 const SMALL_SUBNET: u32 = 13;
 
 thread_local! {
     static MANAGER: RefCell<Option<Manager<Ic>>> = const { RefCell::new(None) };
+    static ARENA_OF_ALL: RefCell<Option<Arena>> = const { RefCell::new(None) };
 }
 
 /// Returns the reason of a refused growth as the interface says it. A tick whose memory is deferred continues later.
 pub fn refused(why: GrowError) -> NoMemory {
     match why {
         GrowError::OutOfSpace | GrowError::Later => NoMemory::OutOfSpace,
-        GrowError::QuotaFull => NoMemory::RecordsFull { limit: manager().quota().cap() },
+        GrowError::QuotaFull => NoMemory::RecordsFull { limit: arena().map_or(0, |arena| arena.quota()) },
         GrowError::LowCycles { missing } => NoMemory::LowCycles { missing },
         GrowError::ReservedCyclesLimit { missing } => NoMemory::ReservedCyclesLimit { missing },
     }
@@ -57,6 +56,7 @@ pub fn manager() -> Manager<Ic> {
 #[cfg(not(target_family = "wasm"))]
 pub fn forget() {
     MANAGER.set(None);
+    ARENA_OF_ALL.set(None);
 }
 
 /// Returns the region of an id.
@@ -64,12 +64,17 @@ pub fn region(id: u8) -> Region {
     manager().region(id)
 }
 
-/// Opens the blobs.
+/// Returns the arena, and opens it first if it is not open.
 ///
 /// # Errors
-/// A sentence made from [`OpenError`](super::OpenError).
-pub fn open_blobs() -> Result<BlobStore, String> {
-    Ok(BlobStore::open([BLOB_ARENA, BLOB_GRANULES, BLOB_SETS].map(region))?)
+/// [`OpenError`].
+pub fn arena() -> Result<Arena, OpenError> {
+    if let Some(arena) = ARENA_OF_ALL.with_borrow(Clone::clone) {
+        return Ok(arena);
+    }
+    let arena = Arena::open([ARENA, GRANULES, ARENA_SETS].map(region), SHARES)?;
+    ARENA_OF_ALL.set(Some(arena.clone()));
+    Ok(arena)
 }
 
 /// Sets the inputs to the growth check.
@@ -92,12 +97,12 @@ pub fn bench(which: u8) -> BenchMemory {
     manager().other(200 + which)
 }
 
-/// Runs code that creates UTXO records or rows; memory growth in it is limited by the quota.
+/// Runs code that creates UTXO records or rows: their memory is limited by `max_utxo_bytes`, and they take nothing from the reserve.
 pub fn creating_records<T>(run: impl FnOnce() -> T) -> T {
-    MANAGER.with_borrow(|manager| match manager {
-        Some(manager) => manager.quota().creating(run),
+    match ARENA_OF_ALL.with_borrow(Clone::clone) {
+        Some(arena) => arena.creating(run),
         None => run(),
-    })
+    }
 }
 
 // The interface declares both constants again, for replies.

@@ -2,11 +2,15 @@
 
 mod ids;
 pub mod memory;
+pub mod owners;
 pub mod places;
 
 use crate::platform::Ic;
 
 pub use coppice_storage::{OpenError, table};
+
+/// The arena of the canister's stable memory.
+pub type Arena = coppice_storage::arena::Arena<Ic>;
 
 /// Blobs in stable memory.
 pub mod blob {

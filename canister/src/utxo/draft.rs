@@ -6,8 +6,9 @@ use super::limits::{MAX_OUTPUTS, check_least};
 use super::parse::{Parsed, parse};
 use super::record::extras::MAX_BLOCKS;
 use super::record::{HEAD_BLOCKS, Hash, Head, flag, location};
-use crate::storage::blob::{BlobPtr, BlobStore, Owner};
+use crate::storage::blob::{BlobPtr, BlobStore};
 use crate::storage::memory::refused;
+use crate::storage::owners;
 use coppice_interface::{
     BlockRef, ExternalStore, MAX_BLOB_KEY, MinedIn, OutsideTransaction, PartialTransaction, UtxoCreate, UtxoRefusal,
 };
@@ -246,11 +247,11 @@ impl<'a> Draft<'a> {
             Body::Whole(bytes) if !external => Cow::Borrowed(*bytes),
             Body::Uploaded(bytes, _) if !external => Cow::Borrowed(bytes.as_slice()),
             Body::Uploaded(_, parts) => {
-                let kept = blobs.kept_bytes(Owner::External).saturating_add(location::class_bytes(self.size));
+                let kept = blobs.kept_bytes(owners::EXTERNAL).saturating_add(location::class_bytes(self.size));
                 if kept > limit {
                     return Err(UtxoRefusal::ExternalFull { limit });
                 }
-                blobs.check_quota_of_uploaded(parts.iter().map(|part| part.class)).map_err(refused)?;
+                blobs.arena().check_quota(location::class_bytes(self.size)).map_err(refused)?;
                 head.flags |= flag::EXTERNAL;
                 Cow::Owned(location::encode_parts(parts))
             }

@@ -89,8 +89,8 @@ impl UtxoStore {
             pruned_height: Some(self.root.pruned).filter(|height| *height > 0),
             used_bytes: slots.used_bytes,
             reusable_bytes: slots.free_bytes,
-            billed_bytes: memory::manager().quota().billed(),
-            max_bytes: memory::manager().quota().cap(),
+            kept_bytes: memory::arena().map_or(0, |arena| arena.counted_bytes()),
+            max_bytes: memory::arena().map_or(0, |arena| arena.quota()),
         }
     }
 
@@ -98,11 +98,6 @@ impl UtxoStore {
     #[cfg(feature = "bench")]
     pub fn used_bytes(&self) -> u64 {
         self.slots.stats().used_bytes + self.table.pages() * 4_096
-    }
-
-    /// Returns the bytes of the slots' region that were grown and never used.
-    pub fn unused_bytes(&self) -> u64 {
-        self.slots.unused_bytes()
     }
 
     /// Finds the record of a transaction, also while it is being deleted.

@@ -19,8 +19,9 @@ use super::limits::MAX_TRANSACTION;
 use super::record::{Hash, location};
 use crate::chunks::{Chunks, is_expired};
 use crate::platform;
-use crate::storage::blob::{BlobPtr, BlobStore, Owner};
+use crate::storage::blob::{BlobPtr, BlobStore};
 use crate::storage::memory::Region;
+use crate::storage::owners;
 use crate::storage::places;
 use candid::Principal;
 use coppice_interface::{
@@ -161,7 +162,7 @@ impl Uploads {
                     txid: arg.txid.clone(),
                     length: arg.length,
                     chunk_size: arg.chunk_size,
-                    parts: location::allocate(blobs, arg.length, Owner::Upload, settings.max_external_bytes)?,
+                    parts: location::allocate(blobs, arg.length, owners::UPLOAD, settings.max_external_bytes)?,
                     received: ByteBuf::from(vec![0; chunks]),
                     touched: now,
                 };
@@ -246,7 +247,7 @@ impl Uploads {
     pub(super) fn close(&mut self, blobs: &mut BlobStore, parts: &[BlobPtr], kept: bool) {
         if kept {
             for part in parts {
-                if let Err(error) = blobs.set_owner(part, Owner::External) {
+                if let Err(error) = blobs.set_owner(part, owners::EXTERNAL) {
                     platform::trap(&format!("a part of the upload, {part:?}: {error}; abort it"));
                 }
             }

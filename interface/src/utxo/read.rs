@@ -279,10 +279,10 @@ pub struct UtxoStorage {
     pub used_bytes: u64,
     /// Bytes of slots that can be reused.
     pub reusable_bytes: u64,
-    /// Bytes of stable memory that were grown for records, which never decrease: their index, their slots, the deletion
-    /// queue, and the part of the arena that the chain's log cannot use.
-    pub billed_bytes: u64,
-    /// The bytes above which no memory is grown for new records: the setting `max_utxo_bytes`, or the value that is in
-    /// force if the setting is 0.
+    /// Bytes of stable memory that count towards `max_bytes`: slots and index of the records, rows of the deletion queue,
+    /// and transactions in blobs.
+    pub kept_bytes: u64,
+    /// The bytes above which new records take no memory: the setting `max_utxo_bytes`, or the value that is in force if
+    /// the setting is 0.
     pub max_bytes: u64,
 }

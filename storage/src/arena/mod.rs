@@ -38,7 +38,7 @@ pub use granules::{Entry, SlotState, Undecodable};
 pub use limits::Terms;
 pub use take::Slot;
 
-use crate::{OpenError, Platform, Region};
+use crate::{GrowError, OpenError, Platform, Region};
 use counters::Counters;
 use demand::Demand;
 use granules::GranuleTable;
@@ -149,6 +149,14 @@ impl<P: Platform> Arena<P> {
         self.with(|slots| slots.limits.cap())
     }
 
+    /// Checks that counted owners may take `more` bytes more.
+    ///
+    /// # Errors
+    /// `QuotaFull`.
+    pub fn check_quota(&self, more: u64) -> Result<(), GrowError> {
+        self.with(|slots| slots.limits.check_quota(&slots.counters, 0, more))
+    }
+
     /// Bytes that counted owners keep.
     pub fn counted_bytes(&self) -> u64 {
         self.with(|slots| slots.limits.counted_bytes(&slots.counters))
@@ -171,6 +179,11 @@ impl<P: Platform> Arena<P> {
     /// Counters of a class's slots.
     pub fn class_counters(&self, class: Class) -> ClassCounters {
         self.with(|slots| slots.counters.class(class))
+    }
+
+    /// Slots of a class that can be taken without growing memory: free ones, and those that larger free ones split into.
+    pub fn available(&self, class: Class) -> u64 {
+        self.with(|slots| demand::left(slots.counters.all_free(), &Demand::default(), class)).max(0) as u64
     }
 
     /// Bytes that can be taken without growing memory: free slots, and the payload region's unused end.

@@ -307,10 +307,10 @@ impl Text {
             (
                 "coppice_stable_reusable_bytes",
                 Gauge,
-                "Bytes that new blobs can take without growing.",
+                "Bytes that owners can take without growing.",
                 storage.reusable_bytes as f64,
             ),
-            ("coppice_blobs_used_bytes", Gauge, "Class bytes of used blobs.", storage.used_bytes as f64),
+            ("coppice_used_bytes", Gauge, "Bytes of all owners, without quarantined blobs.", storage.used_bytes as f64),
             (
                 "coppice_blobs_quarantined_bytes",
                 Gauge,
@@ -321,10 +321,10 @@ impl Text {
             ("coppice_utxo_records", Gauge, "UTXO records.", storage.utxo.records as f64),
             ("coppice_utxo_unmined_records", Gauge, "Unmined UTXO records.", storage.utxo.unmined as f64),
             (
-                "coppice_utxo_billed_bytes",
+                "coppice_utxo_kept_bytes",
                 Gauge,
-                "Bytes of stable memory that are billed for UTXO records.",
-                storage.utxo.billed_bytes as f64,
+                "Bytes of stable memory that count towards the cap of UTXO records.",
+                storage.utxo.kept_bytes as f64,
             ),
             ("coppice_utxo_max_bytes", Gauge, "Cap on the bytes of UTXO records.", storage.utxo.max_bytes as f64),
             ("coppice_deletion_rows", Gauge, "Rows of the deletion queue.", rows as f64),
@@ -337,7 +337,14 @@ impl Text {
             .map(|owner| (format!("{:?}", owner.owner).to_lowercase(), owner.kept_bytes as f64))
             .collect();
         let owners = owners.iter().map(|(name, bytes)| (name.as_str(), *bytes));
-        self.by(("coppice_owner_kept_bytes", Gauge, "Class bytes of the blobs of an owner."), "owner", owners)
+        self.by(("coppice_owner_kept_bytes", Gauge, "Bytes that an owner keeps."), "owner", owners)?;
+        let free: Vec<(String, f64)> = storage
+            .classes
+            .iter()
+            .map(|class| (class.class.to_string(), (class.free * u64::from(class.class)) as f64))
+            .collect();
+        let free = free.iter().map(|(class, bytes)| (class.as_str(), *bytes));
+        self.by(("coppice_free_bytes", Gauge, "Bytes of free slots, by the slot's bytes."), "class", free)
     }
 
     fn exporters(&mut self, state: &State) -> io::Result<()> {

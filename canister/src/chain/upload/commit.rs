@@ -8,8 +8,9 @@ use crate::chain::records::BlockMeta;
 use crate::chain::state::{Transit, Way};
 use crate::chain::store::ChainStore;
 use crate::chain::transit::{EnterError, Entered};
-use crate::storage::blob::{BlobStore, Owner};
+use crate::storage::blob::BlobStore;
 use crate::storage::memory::refused;
+use crate::storage::owners;
 use coppice_interface::segments::{Index, Segment, check_receipts, receipts_table_len};
 use coppice_interface::{AppendError, BlockId, Commit, UploadError};
 
@@ -120,7 +121,7 @@ impl ChainStore {
         meta.id_links += entered.ids.links.len() as u32;
         // The number of links is known only now; they lie after the range that the upload has reserved.
         let end = self.log.blobs_end(meta.log_end()).max(transit.log_end);
-        if let Err(error) = self.log.reserve(blobs, self.state.log_first, transit.log_end, end) {
+        if let Err(error) = self.log.reserve(blobs, owners::UPLOAD, self.state.log_first, transit.log_end..end) {
             self.revert_entered(&entered);
             return Err(AppendError::from(refused(error)).into());
         }
@@ -132,7 +133,7 @@ impl ChainStore {
         }
 
         // From here on the commit can no longer be refused.
-        let extended = self.log.extend(blobs, transit.log_end..end, Owner::Upload);
+        let extended = self.log.extend(blobs, transit.log_end..end, owners::UPLOAD);
         let written = extended.map_err(|error| error.to_string());
         let written = written.and_then(|()| self.write_links(blobs, &meta, links_before, &entered));
         if let Err(why) = written {
@@ -147,7 +148,7 @@ impl ChainStore {
             return Ok(());
         }
         for ptr in (self.state.log_end..end).filter_map(|blob| self.log.ptr(blob)) {
-            if let Err(error) = blobs.set_owner(&ptr, Owner::Log) {
+            if let Err(error) = blobs.set_owner(&ptr, owners::CHAIN) {
                 crate::platform::trap(&format!("commit_block: a blob of the upload: {error}; abort it"));
             }
         }

@@ -19,8 +19,9 @@ use crate::chain::remove::release_freed;
 use crate::chain::state::Way;
 use crate::chain::store::ChainStore;
 use crate::chunks::{Chunks, is_expired};
-use crate::storage::blob::{BlobStore, Owner};
+use crate::storage::blob::BlobStore;
 use crate::storage::memory::refused;
+use crate::storage::owners;
 use candid::Principal;
 use cell::{BITMAP, MISSING, TOUCHED, Upload, corrupt};
 use coppice_interface::{AppendError, BeginBlock, OpenBlock, PutBlockChunk, UploadError, UploadOpen, UploadProgress};
@@ -112,8 +113,8 @@ impl ChainStore {
         let (by, chunk_size) = (admission.by, block.chunk_size);
         let upload = Upload { draft, by, chunk_size, missing: chunks as u32, touched: now };
         let range = self.upload_blobs(&upload);
-        self.log.reserve(blobs, self.state.log_first, range.start, range.end).map_err(refused)?;
-        if let Err(error) = self.log.extend(blobs, range, Owner::Upload) {
+        self.log.reserve(blobs, owners::UPLOAD, self.state.log_first, range.clone()).map_err(refused)?;
+        if let Err(error) = self.log.extend(blobs, range, owners::UPLOAD) {
             crate::platform::trap(&format!("begin_block: a reserved blob cannot be allocated: {error}"));
         }
         self.cells.write(BITMAP, &vec![0; chunks.div_ceil(8) as usize]);
@@ -230,7 +231,7 @@ impl ChainStore {
     fn drop_upload(&mut self, blobs: &mut BlobStore, upload: &Upload) {
         let range = self.upload_blobs(upload);
         let mut faults = Vec::new();
-        let quarantined = self.quarantine(blobs, range.clone(), Owner::Upload, &mut faults);
+        let quarantined = self.quarantine(blobs, range.clone(), owners::UPLOAD, &mut faults);
         range.for_each(|blob| self.log.clear(blob));
         cell::clear(&self.cells);
         release_freed(blobs, &quarantined, &mut faults);

@@ -8,7 +8,8 @@ use crate::export::is_of_exporters;
 use crate::platform;
 use crate::platform::limits::NS;
 use crate::pruning::blocks::policy::Policy as _;
-use crate::storage::blob::{BlobStore, Owner};
+use crate::storage::blob::BlobStore;
+use crate::storage::owners;
 use coppice_interface::{HeldBy, PruneBacklog, PrunePolicy, PruneStatus, WaterMarks};
 
 /// Due blocks that exporters, or the lack of one, hold back for too long.
@@ -172,7 +173,7 @@ impl Pruner {
             oldest_kept_block: oldest,
             oldest_kept_timestamp_secs: oldest.and_then(|number| chain.meta(number)).map(|record| record.monotonic),
             head: state.head(),
-            estimated_kept_bytes: blobs.kept_bytes(Owner::Log),
+            estimated_kept_bytes: blobs.kept_bytes(owners::CHAIN),
             capacity_bytes: chain.capacity_bytes(blobs),
             water_marks: self.policy().filter(|policy| policy.target_bytes > 0).map(|policy| WaterMarks {
                 high: policy.high_water(),

@@ -4,6 +4,7 @@
 
 mod frame;
 mod kept;
+mod memory;
 mod plot;
 mod words;
 
@@ -286,7 +287,7 @@ impl View<'_> {
             section.card {
                 h3 { "UTXO records" }
                 p { (figure("utxo_records", self.storage.utxo.records, &words::many(self.storage.utxo.records, "record"))) ", "
-                    (count(self.storage.utxo.unmined)) " of them unmined, on " (bytes(self.storage.utxo.billed_bytes)) " of at most "
+                    (count(self.storage.utxo.unmined)) " of them unmined, on " (bytes(self.storage.utxo.kept_bytes)) " of at most "
                     (bytes(self.storage.utxo.max_bytes)) ". Height " (count(pruner.current_height.into()))
                     ", persisted " (pruner.last_persisted_height.map_or("none".into(), |height| count(height.into()))) ", pruned to " (count(pruner.last_processed_height.into()))
                     ". The block assembly is " (if pruner.block_assembly == UtxoBlockAssemblyState::Running { "running" } else { "not running" }) "." }
@@ -389,7 +390,7 @@ fn page(view: &View, refresh: u64) -> Markup {
                 (view.words()) (view.exporters())
                 @if view.keeps_records() { (view.jobs()) }
                 @if view.keeps_queue() { (view.queue()) }
-                (view.errors())
+                (memory::card(&view.storage)) (view.errors())
             }
         }
     };
