@@ -14,7 +14,7 @@ use crate::api::access;
 use crate::chain::Admission;
 use crate::platform::instructions;
 use crate::state::{State, mutate};
-use crate::storage::blob::{BlobPtr, Owner};
+use crate::storage::blob::BlobPtr;
 use crate::storage::owners;
 
 use candid::CandidType;

@@ -11,7 +11,6 @@ use crate::api::endpoints::{blocks, export, operation, prune};
 use crate::chain::IndexTable;
 use crate::platform::native;
 use crate::state;
-use crate::storage::blob::Owner;
 use crate::storage::owners;
 use crate::testing::{block, id, with_keys};
 use candid::Principal;

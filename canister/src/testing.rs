@@ -55,6 +55,6 @@ pub fn reopen(log_class: u32) -> (ChainStore, BlobStore) {
     memory::manager().set_max_pages(pages);
     let cells = Rc::new(memory::region(memory::CELLS));
     cells.reserve(places::END).unwrap();
-    let blobs = memory::open_blobs().unwrap();
+    let blobs = BlobStore::open(memory::arena().unwrap());
     (ChainStore::open(cells, Class::of_size(log_class).unwrap(), 3).unwrap(), blobs)
 }

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::platform::native;
-use crate::storage::blob::{BlobStore, Owner};
+use crate::storage::blob::BlobStore;
 use crate::storage::memory::GrowError;
 use crate::storage::owners;
 use crate::testing::{block, fresh, hash, id, reopen, with_keys};

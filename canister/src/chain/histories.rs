@@ -3,7 +3,7 @@
 //! that is partly in the indexes is never visible.
 
 use super::*;
-use crate::storage::blob::{BlobStore, Class, Owner};
+use crate::storage::blob::{BlobStore, Class};
 use crate::storage::owners;
 use crate::testing::{block, fresh, histories, id, reopen, with_keys};
 use candid::Principal;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::platform::native;
-use crate::storage::blob::{BlobStore, Owner};
+use crate::storage::blob::BlobStore;
 use crate::storage::memory::{self, GrowError};
 use crate::storage::owners;
 use crate::testing::{block, fresh, id, reopen};
@@ -274,14 +274,14 @@ fn removal_writes_in_the_specified_order() {
     chain.remove_oldest(&mut blobs).unwrap();
     let mut order = native::with(|world| world.writes.take().expect("writes are recorded"));
     // The free list and the counters lie in one region, the granules in another: they count as one step.
-    order.iter_mut().filter(|id| **id == memory::BLOB_GRANULES).for_each(|id| *id = memory::BLOB_SETS);
+    order.iter_mut().filter(|id| **id == memory::GRANULES).for_each(|id| *id = memory::ARENA_SETS);
     order.dedup();
     let expected = [
-        memory::BLOB_SETS,     // Used → Quarantine
+        memory::ARENA_SETS,    // Used → Quarantine
         memory::LOG_DIRECTORY, // the references: the indexes are not touched
         memory::BLOCK_RECORDS,
-        memory::CELLS,     // pruned_before_block
-        memory::BLOB_SETS, // Quarantine → Free, kept bytes
+        memory::CELLS,      // pruned_before_block
+        memory::ARENA_SETS, // Quarantine → Free, kept bytes
     ];
     assert_eq!(order, expected);
 }

@@ -7,7 +7,6 @@ use crate::platform::cycles;
 use crate::platform::limits::NS;
 use crate::platform::native;
 use crate::state;
-use crate::storage::blob::Owner;
 use crate::storage::memory;
 use crate::storage::owners;
 use candid::Principal;
@@ -53,7 +52,7 @@ impl World {
         // Blobs of another owner, so that the arena is too small early, at a random point of the history.
         let left = world.draw(100);
         state::mutate(|state| {
-            while state.blobs.arena_end() < memory::BUCKET - left * u64::from(CLASS) {
+            while state.blobs.arena().end() < memory::BUCKET - left * u64::from(CLASS) {
                 state.blobs.allocate(CLASS, owners::EXTERNAL).unwrap();
             }
         });

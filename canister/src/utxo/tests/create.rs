@@ -1,7 +1,6 @@
 //! Creation of records, in all forms of a transaction.
 
 use super::world::*;
-use crate::storage::blob::Owner;
 use crate::storage::owners;
 use crate::utxo::Order;
 use coppice_interface::*;

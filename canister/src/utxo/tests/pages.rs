@@ -2,7 +2,6 @@
 
 use super::world::*;
 use crate::platform::native;
-use crate::storage::blob::Owner;
 use crate::storage::memory;
 use crate::storage::owners;
 use crate::storage::places;

@@ -162,5 +162,5 @@ impl World {
 fn open() -> (UtxoStore, BlobStore) {
     let cells = Rc::new(memory::region(memory::CELLS));
     cells.reserve(places::END).unwrap();
-    (UtxoStore::open(cells, 5).unwrap(), memory::open_blobs().unwrap())
+    (UtxoStore::open(cells, 5).unwrap(), BlobStore::open(memory::arena().unwrap()))
 }

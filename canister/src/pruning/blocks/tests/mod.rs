@@ -6,7 +6,6 @@ use crate::operation::health::{Finding, blocks};
 use crate::platform::limits::NS;
 use crate::platform::{self, native};
 use crate::pruning::work::budget::Budget;
-use crate::storage::blob::Owner;
 use crate::storage::memory;
 use crate::testing::{block, fresh, id};
 use coppice_interface::{

@@ -103,7 +103,7 @@ fn record_with_damaged_blob_is_kept_and_with_missing_blob_is_deleted() {
     s.blobs.release(&gone).unwrap();
     let broken = part(&s, &damaged);
     assert_eq!(broken.offset, 0, "the first marked entry belongs to the record");
-    let granules = memory::region(memory::BLOB_GRANULES);
+    let granules = memory::region(memory::GRANULES);
     let mark = (0..granules.size()).find(|at| granules.read(*at) == [0xC0]).unwrap();
     granules.write(mark, &[0]);
     let job = s.prune(1_288);
