@@ -1,6 +1,7 @@
 //! Memory for this crate's own tests: a manager of a few regions, one per thread.
 
 use crate::arena::{Arena, Owner, Terms as ArenaTerms};
+use crate::slots::Slots;
 use crate::twin::{self, Twin};
 use crate::{Layout, Manager, Region, Terms};
 use std::cell::RefCell;
@@ -15,7 +16,7 @@ pub const GRANULES: u8 = 2;
 pub const SETS: u8 = 3;
 /// A region of a table.
 pub const INDEX: u8 = 8;
-/// A region of slots.
+/// The header of slots.
 pub const SLOTS: u8 = 9;
 
 /// Bytes of the reserve.
@@ -55,6 +56,11 @@ pub const RECORDS: Owner = Owner::new(2);
 pub fn arena() -> Arena<Twin> {
     let terms = ArenaTerms { counted: &[RECORDS], reserve: RESERVE };
     Arena::open([ARENA, GRANULES, SETS].map(region), terms).unwrap()
+}
+
+/// Opens slots in the arena.
+pub fn slots() -> Slots<Twin> {
+    Slots::open(region(SLOTS), arena(), RECORDS).unwrap()
 }
 
 /// Drops the manager, as an upgrade does.

@@ -10,7 +10,7 @@
 //! | [`cell`], [`ring`] | small values at fixed places, as CBOR; the last entries of a sequence |
 //! | [`arena`] | the allocator of payload memory: slots of 64 KiB to 4 MiB that split and join |
 //! | [`blob`] | blobs of up to 4 MiB |
-//! | [`slots`] | slots of 64 bytes to 4 MiB, and ordered indexes that are linked through them |
+//! | [`slots`] | slots of 128 bytes to 4 MiB in the arena, and ordered indexes that are linked through them |
 //! | [`table`] | a hash table with bulk removal of old entries (sweeps) |
 //!
 //! The platform is a type parameter: [`Platform`] on a canister, [`twin::Twin`] in native tests.

@@ -25,6 +25,14 @@ impl<P: Platform> Arena<P> {
         self.change(|slots, payload| slots.reserve(payload, owner, wanted))
     }
 
+    /// Reserves a slot of a class in addition, for an owner that has just given one back, so that there is one.
+    pub fn reserve_given(&self, owner: Owner, class: Class) {
+        self.change(|slots, _| {
+            slots.reserved[owner.index()][class.index()] += 1;
+            slots.wanted[class.index()] += 1;
+        });
+    }
+
     /// Ends all reservations, as the message does.
     pub fn end_reservations(&self) {
         self.change(|slots, _| {
@@ -61,6 +69,9 @@ impl<P: Platform> Slots<P> {
         self.unreserve(owner);
         let mut demand = Demand::default();
         wanted.iter().for_each(|&(class, count)| demand[class.index()] += count);
+        if demand == Demand::default() {
+            return Ok(());
+        }
         self.admit(payload, owner, &demand)?;
         self.reserved[owner.index()] = demand;
         self.wanted.iter_mut().zip(demand).for_each(|(all, more)| *all += more);

@@ -70,7 +70,7 @@ mod tests {
         fn agrees_with_a_model(steps in prop::collection::vec((0u32..6, prop::option::of(0usize..4)), 1..80)) {
             crate::twin::reset();
             fixture::forget();
-            let mut slots = Slots::open(fixture::region(fixture::SLOTS)).unwrap();
+            let mut slots = fixture::slots();
             let (mut root, mut model) = (0, BTreeMap::<u32, Vec<SlotId>>::new());
             for (key, leaves) in steps {
                 let key = key << 20 | key;

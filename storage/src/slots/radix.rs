@@ -196,7 +196,7 @@ mod tests {
         ) {
             crate::twin::reset();
             fixture::forget();
-            let mut slots = Slots::open(fixture::region(fixture::SLOTS)).unwrap();
+            let mut slots = fixture::slots();
             let mut root = 0;
             let mut model = BTreeMap::new();
             for (insert, spread, key, value) in steps {
@@ -211,7 +211,7 @@ mod tests {
                     let before = slots.stats().used_bytes;
                     let missing = u64::from(missing_nodes(&slots, root, key));
                     super::insert(&mut slots, &mut root, key, value).unwrap();
-                    prop_assert_eq!(slots.stats().used_bytes - before, missing * 10_240);
+                    prop_assert_eq!(slots.stats().used_bytes - before, missing * 9_344);
                     model.insert(key, value);
                 } else if there != 0 && insert {
                     replace(&mut slots, root, key, value);

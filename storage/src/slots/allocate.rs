@@ -1,0 +1,168 @@
+//! Allocating and freeing slots, and reserving memory for them.
+
+use super::chunk::{FREE, Line, USED, slot_at};
+use super::class::{CLASSES, HEAD, LARGE, chunk_of, class_for, granules_for, granules_of, size_of, slots_of};
+use super::name::name_of;
+use super::{SlotId, Slots};
+use crate::arena::{Class, GRANULE};
+use crate::{GrowError, OS_PAGE, Platform};
+
+impl<P: Platform> Slots<P> {
+    /// Allocates a slot for `len` bytes, at most [`MAX_LEN`](super::MAX_LEN). Its bytes are not cleared.
+    ///
+    /// # Errors
+    /// [`GrowError`]; nothing has changed. `OutOfSpace` also if `len` is too large. A reserved slot is never refused.
+    pub fn allocate(&mut self, len: u32) -> Result<SlotId, GrowError> {
+        let Some(class) = class_for(len) else { return self.allocate_large(len) };
+        let (granule, mut line, index) = loop {
+            let (granule, mut line) = match self.first_chunk(class) {
+                Some(found) => found,
+                None => self.take_chunk(class)?,
+            };
+            if let Some(index) = self.next_slot(class, granule, &mut line) {
+                break (granule, line, index);
+            }
+            // Only after damage: the chunk has no slot that can be used.
+            self.unlink(class, granule, &mut line);
+            self.set_line(granule, &line);
+        };
+        line.used += 1;
+        if !line.has_room(class) {
+            self.unlink(class, granule, &mut line);
+        }
+        self.set_line(granule, &line);
+        self.header.lists[class].used += 1;
+        self.save_list(class);
+        let promised = &self.promised[class];
+        promised.set(promised.get().saturating_sub(1));
+        let at = slot_at(class, granule, index);
+        self.put(at, &[class as u8, USED, 0, 0]);
+        Ok(name_of(at))
+    }
+
+    /// Allocates a slot with granules of its own.
+    #[cold]
+    fn allocate_large(&mut self, len: u32) -> Result<SlotId, GrowError> {
+        let granules = granules_for(len).ok_or(GrowError::OutOfSpace)?;
+        let granule = self.take(LARGE, granules)?;
+        self.set_line(granule, &Line::new(LARGE));
+        let list = &mut self.header.lists[LARGE];
+        list.used += 1;
+        list.chunks += granules as u32;
+        self.save_list(LARGE);
+        self.put(granule * GRANULE, &[LARGE as u8, USED, 0, 0]);
+        Ok(name_of(granule * GRANULE))
+    }
+
+    /// Frees a slot.
+    ///
+    /// # Panics
+    /// Traps if the slot is not in use.
+    pub fn free(&mut self, slot: SlotId) {
+        let (place, mut line) = self.found(slot);
+        let (class, granule) = (place.class, place.granule);
+        self.header.lists[class].used -= 1;
+        if class == LARGE {
+            return self.free_large(granule);
+        }
+        line.used = line.used.saturating_sub(1);
+        if line.used == 0 {
+            match &mut self.journal {
+                None => return self.give_chunk(class, granule, line),
+                Some(journal) => journal.emptied.push(granule),
+            }
+        }
+        let next = u32::from(line.free).to_le_bytes();
+        let at = slot_at(class, granule, place.index);
+        self.put(at, &[class as u8, FREE, 0, 0, next[0], next[1], next[2], next[3]]);
+        if !line.has_room(class) {
+            self.link(class, granule, &mut line);
+        }
+        line.free = place.index as u16 + 1;
+        self.set_line(granule, &line);
+        self.save_list(class);
+    }
+
+    #[cold]
+    fn free_large(&mut self, granule: u64) {
+        if let Some(journal) = &mut self.journal {
+            // An undo needs its bytes.
+            journal.emptied.push(granule);
+            self.put(granule * GRANULE, &[LARGE as u8, FREE]);
+            self.save_list(LARGE);
+        } else {
+            self.give_large(granule);
+        }
+    }
+
+    fn give_large(&mut self, granule: u64) {
+        let granules = self.arena.entry(granule).and_then(Result::ok).map_or(0, |entry| entry.granules());
+        self.header.lists[LARGE].chunks -= granules as u32;
+        self.save_list(LARGE);
+        self.give(granule);
+    }
+
+    /// Gives back granules that were emptied in a journal, unless they are in use again.
+    pub(super) fn give_emptied(&mut self, granule: u64) {
+        match self.kind(granule) {
+            Some(LARGE) => self.give_large(granule),
+            Some(class) => match self.line(granule) {
+                line if line.used == 0 => self.give_chunk(class, granule, line),
+                _ => {}
+            },
+            // It was emptied twice.
+            None => {}
+        }
+    }
+
+    /// Reserves memory so that these slots can be allocated, in place of what was reserved before; `wanted` lists pairs of bytes and count.
+    ///
+    /// # Errors
+    /// [`GrowError`]; nothing has changed, except that nothing is reserved. `OutOfSpace` also if one of the slots is too large.
+    pub fn reserve(&self, wanted: &[(u32, u32)]) -> Result<(), GrowError> {
+        let mut slots = [0_u32; CLASSES];
+        let mut chunks = [0_u64; Class::COUNT];
+        for &(len, count) in wanted.iter().filter(|(_, count)| *count > 0) {
+            match class_for(len) {
+                Some(class) => slots[class] = slots[class].saturating_add(count),
+                None => {
+                    let class = granules_for(len).and_then(Class::for_granules).ok_or(GrowError::OutOfSpace)?;
+                    chunks[class.index()] += u64::from(count);
+                }
+            }
+        }
+        for (class, &count) in slots.iter().enumerate() {
+            self.promised[class].set(count);
+            let room = if count > 0 { self.header.room(class).unwrap_or(0) } else { 0 };
+            if u64::from(count) > room {
+                chunks[chunk_of(class).index()] += (u64::from(count) - room).div_ceil(slots_of(class).into());
+            }
+        }
+        let needed = chunks != [0; Class::COUNT];
+        if needed || self.has_reserved.get() {
+            self.has_reserved.set(needed);
+            let mut counts = chunks.into_iter();
+            let chunks: [_; Class::COUNT] = std::array::from_fn(|at| {
+                (Class::from_index(at as u8).unwrap_or(Class::LARGEST), counts.next().unwrap_or(0))
+            });
+            self.arena.reserve(self.owner, &chunks)?;
+        }
+        Ok(())
+    }
+
+    /// Returns an upper bound of the pages of 4 KiB that these slots would touch if they were allocated now; `wanted` lists pairs of bytes
+    /// and count. Free slots lie anywhere in their chunks, and slots of new chunks side by side.
+    pub fn pages_of(&self, wanted: &[(u32, u32)]) -> u64 {
+        let pages = |&(len, count): &(u32, u32)| {
+            let (bytes, count) = (u64::from(len) + u64::from(HEAD), u64::from(count));
+            let Some(class) = class_for(len) else { return count.saturating_mul(bytes.div_ceil(OS_PAGE)) };
+            let free = count.min(self.header.room(class).unwrap_or(0));
+            let chunks = u64::from(self.header.lists[class].chunks) * granules_of(class) * GRANULE / OS_PAGE;
+            let scattered = (free * (bytes.div_ceil(OS_PAGE) + 1)).min(chunks);
+            let new = count - free;
+            let side_by_side = (new * u64::from(size_of(class))).div_ceil(OS_PAGE);
+            scattered + side_by_side + new.div_ceil(slots_of(class).into())
+        };
+        wanted.iter().map(pages).fold(0, u64::saturating_add)
+    }
+}

@@ -1,0 +1,130 @@
+//! Header of the slots, mirrored on the heap and written through.
+//!
+//! ```text
+//! region SLOTS
+//! 0   magic "CPSL"   4 version u16   6 reserved u16
+//! 8   the owner's first slot u32, 0 for none
+//! 64  a line for each of the 34 classes, and one for slots with granules of their own:
+//!     0 first chunk with room u32   4 last chunk with room u32   8 slots in use u32   12 chunks u32
+//! ```
+//! A chunk is named by its first granule + 1; 0 for none. The last line has granules in place of chunks.
+
+use super::SlotId;
+use super::class::{CLASSES, LARGE, granules_of, size_of, slots_of};
+use crate::arena::GRANULE;
+use crate::bytes::u32_at;
+use crate::header::Header as Layout;
+use crate::{OS_PAGE, OpenError, Platform, Region};
+
+const LAYOUT: Layout = Layout { name: "slots", magic: *b"CPSL", version: 2 };
+const ROOT: u64 = 8;
+const LINES: u64 = 64;
+const LINE: usize = 16;
+const BYTES: usize = LINES as usize + LINE * LISTS;
+const LISTS: usize = CLASSES + 1;
+
+/// The chunks of one class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct List {
+    /// First chunk with room.
+    pub first: u32,
+    /// Last chunk with room.
+    pub last: u32,
+    /// Slots in use.
+    pub used: u32,
+    /// Chunks, or granules of [`LARGE`] slots.
+    pub chunks: u32,
+}
+
+impl List {
+    fn encode(&self) -> [u8; LINE] {
+        let mut line = [0; LINE];
+        let words = [self.first, self.last, self.used, self.chunks].map(u32::to_le_bytes);
+        line.copy_from_slice(words.as_flattened());
+        line
+    }
+}
+
+/// The header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The owner's first slot.
+    pub root: SlotId,
+    /// The chunks of each class.
+    pub lists: [List; LISTS],
+}
+
+impl Header {
+    /// Reads the header of a region, or writes that of an empty one. `kept` is the number of granules that the arena counts.
+    ///
+    /// # Errors
+    /// [`OpenError`] if the header cannot be written, if its magic or version differs, or if its sums contradict the arena.
+    pub fn open(region: &Region<impl Platform>, kept: u64) -> Result<Self, OpenError> {
+        if region.is_empty() {
+            region.reserve(OS_PAGE).map_err(|why| OpenError::Grow { name: LAYOUT.name, why })?;
+            LAYOUT.write(region, 0);
+        }
+        LAYOUT.read(region, 0)?;
+        let header = region.read_with(0, |bytes: &[u8; BYTES]| {
+            let list = |at: usize| {
+                let word = |nth: usize| u32_at(bytes, LINES as usize + LINE * at + 4 * nth);
+                List { first: word(0), last: word(1), used: word(2), chunks: word(3) }
+            };
+            Self { root: u32_at(bytes, ROOT as usize), lists: std::array::from_fn(list) }
+        });
+        let granules = header.granules();
+        if granules != kept {
+            let why = format!("chunks of {granules} granules, of which the arena counts {kept}");
+            return Err(OpenError::Corrupt { name: LAYOUT.name, why });
+        }
+        if let Some(class) = (0..CLASSES).find(|class| header.room(*class).is_none()) {
+            let List { used, chunks, .. } = header.lists[class];
+            let why = format!("{used} slots in {chunks} chunks of slots of {} bytes", size_of(class));
+            return Err(OpenError::Corrupt { name: LAYOUT.name, why });
+        }
+        Ok(header)
+    }
+
+    /// Granules of all chunks.
+    fn granules(&self) -> u64 {
+        let of = |class: usize| u64::from(self.lists[class].chunks) * granules_of(class);
+        (0..CLASSES).map(of).sum::<u64>() + u64::from(self.lists[LARGE].chunks)
+    }
+
+    /// Free slots in the chunks of a class, or `None` if more are in use than they have.
+    #[inline]
+    pub fn room(&self, class: usize) -> Option<u64> {
+        let List { used, chunks, .. } = self.lists[class];
+        (u64::from(chunks) * u64::from(slots_of(class))).checked_sub(used.into())
+    }
+
+    /// Bytes of slots in use.
+    pub fn used_bytes(&self) -> u64 {
+        let of = |class: usize| u64::from(self.lists[class].used) * u64::from(size_of(class));
+        (0..CLASSES).map(of).sum::<u64>() + u64::from(self.lists[LARGE].chunks) * GRANULE
+    }
+
+    /// Bytes of all chunks.
+    pub fn bytes(&self) -> u64 {
+        self.granules() * GRANULE
+    }
+
+    /// Offset and bytes of the root.
+    pub fn root_line(&self) -> (u64, [u8; 4]) {
+        (ROOT, self.root.to_le_bytes())
+    }
+
+    /// Offset and bytes of a class's line.
+    #[inline]
+    pub fn line(&self, class: usize) -> (u64, [u8; LINE]) {
+        (LINES + (LINE * class) as u64, self.lists[class].encode())
+    }
+
+    /// Writes everything behind the magic.
+    pub fn save(&self, region: &Region<impl Platform>) {
+        let (at, root) = self.root_line();
+        region.write(at, &root);
+        let lines: [[u8; LINE]; LISTS] = self.lists.each_ref().map(List::encode);
+        region.write(LINES, lines.as_flattened());
+    }
+}

@@ -1,0 +1,151 @@
+//! Names of slots, and their check.
+//!
+//! **Constraint.** A name that comes from memory may be damaged or out of date, and granules that were given back hold another store's
+//! bytes. So nothing behind a name is trusted before the entry of its granule says that the granule belongs to this store.
+//!
+//! **Design.** A granule's class is read from its entry and its chunk's line once, and remembered on the heap, one byte a granule. Only this
+//! store takes and gives its granules, and it keeps these bytes up to date.
+
+use super::chunk::{Line, USED, slot_at};
+use super::class::{CLASSES, HEAD, LARGE, UNIT, WIDE, granules_of, size_of, slots_of};
+use super::{SlotId, Slots};
+use crate::Platform;
+use crate::arena::{GRANULE, SlotState};
+use std::cell::RefCell;
+
+/// The class of each granule + 1; 0 for granules that are not known, or belong to another store.
+#[derive(Default)]
+pub struct Kinds(RefCell<Vec<u8>>);
+
+/// A slot's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its class, or [`LARGE`].
+    pub class: usize,
+    /// The first granule of its chunk.
+    pub granule: u64,
+    /// Its number in the chunk.
+    pub index: u32,
+}
+
+/// Returns the name of the slot at an offset in the arena.
+#[inline]
+pub fn name_of(at: u64) -> SlotId {
+    (at / UNIT) as SlotId + 1
+}
+
+/// Returns the first granule of the chunk that `granule` belongs to.
+#[inline]
+fn start_of(class: usize, granule: u64) -> u64 {
+    if class == LARGE { granule } else { granule / granules_of(class) * granules_of(class) }
+}
+
+impl<P: Platform> Slots<P> {
+    /// Returns the class of a granule of this store.
+    #[inline]
+    pub(super) fn kind(&self, granule: u64) -> Option<usize> {
+        let known = self.kinds.0.borrow().get(granule as usize).copied().unwrap_or(0);
+        if known == 0 { self.look_up(granule) } else { Some(usize::from(known) - 1) }
+    }
+
+    #[cold]
+    fn look_up(&self, granule: u64) -> Option<usize> {
+        let class_at = |start: u64| {
+            let entry = self.arena.entry(start)?.ok()?;
+            if entry.state != SlotState::Taken || entry.owner != self.owner {
+                return None;
+            }
+            let class = usize::from(self.line(start).class);
+            (class == LARGE || class < CLASSES && entry.granules() == granules_of(class)).then_some(class)
+        };
+        let wide = granule / WIDE * WIDE;
+        let (start, class) = match class_at(granule) {
+            Some(class) => (granule, class),
+            None => (wide, class_at(wide).filter(|class| *class != LARGE && granules_of(*class) == WIDE)?),
+        };
+        self.learn(start, class);
+        Some(class)
+    }
+
+    /// Remembers the class of a chunk, or of a slot with granules of its own.
+    pub(super) fn learn(&self, granule: u64, class: usize) {
+        let granules = if class == LARGE { 1 } else { granules_of(class) };
+        let (first, end) = (granule as usize, (granule + granules) as usize);
+        let mut kinds = self.kinds.0.borrow_mut();
+        if kinds.len() < end {
+            kinds.resize(end, 0);
+        }
+        kinds[first..end].fill(class as u8 + 1);
+    }
+
+    /// Forgets the class of a chunk that is given back.
+    pub(super) fn forget(&self, granule: u64) {
+        if let Some(class) = self.kind(granule) {
+            let granules = if class == LARGE { 1 } else { granules_of(class) };
+            self.kinds.0.borrow_mut()[granule as usize..(granule + granules) as usize].fill(0);
+        }
+    }
+
+    /// Returns the place of a slot, if a chunk of this store has a slot with this name.
+    #[inline]
+    fn place(&self, slot: SlotId) -> Option<Place> {
+        let at = u64::from(slot.checked_sub(1)?) * UNIT;
+        let of = at / GRANULE;
+        let class = self.kind(of)?;
+        let granule = start_of(class, of);
+        let within = (at - granule * GRANULE) as u32;
+        if class == LARGE {
+            return (within == 0).then_some(Place { class, granule, index: 0 });
+        }
+        let (size, index) = (size_of(class), within / size_of(class));
+        (index * size == within && index < slots_of(class)).then_some(Place { class, granule, index })
+    }
+
+    /// Returns place and line of a slot in use.
+    #[inline]
+    pub(super) fn in_use(&self, slot: SlotId) -> Option<(Place, Line)> {
+        let place = self.place(slot)?;
+        let line = self.line(place.granule);
+        let head: [u8; 2] = self.arena.payload().read(slot_at_place(&place));
+        let begun = place.class == LARGE || place.index < line.begun.into();
+        (begun && head == [place.class as u8, USED]).then_some((place, line))
+    }
+
+    /// Returns place and line of a slot, and traps if it is not in use.
+    #[inline]
+    pub(super) fn found(&self, slot: SlotId) -> (Place, Line) {
+        self.in_use(slot).unwrap_or_else(|| self.broken(&format!("slot {slot} is not in use")))
+    }
+
+    fn bytes_of(&self, place: &Place) -> u32 {
+        match place.class {
+            LARGE => {
+                self.arena.entry(place.granule).and_then(Result::ok).map_or(0, |entry| entry.len.saturating_sub(HEAD))
+            }
+            class => size_of(class) - HEAD,
+        }
+    }
+
+    /// Returns the bytes that a slot in use holds.
+    ///
+    /// # Panics
+    /// Traps if the slot is not in use.
+    pub fn capacity(&self, slot: SlotId) -> u32 {
+        self.bytes_of(&self.found(slot).0)
+    }
+
+    /// Returns whether a chunk of this store has a slot with this name, so that it can be read; it may be free.
+    #[inline]
+    pub fn contains(&self, slot: SlotId) -> bool {
+        self.place(slot).is_some()
+    }
+
+    /// Returns whether `slot` is in use and holds at least `bytes` bytes.
+    pub fn holds(&self, slot: SlotId, bytes: u64) -> bool {
+        self.in_use(slot).is_some_and(|(place, _)| bytes <= self.bytes_of(&place).into())
+    }
+}
+
+fn slot_at_place(place: &Place) -> u64 {
+    if place.class == LARGE { place.granule * GRANULE } else { slot_at(place.class, place.granule, place.index) }
+}
