@@ -93,6 +93,12 @@ pub struct DeadRows {
     pub cursor: Option<u64>,
 }
 
+/// Class bytes of the blobs: of the log, of uploads, of transactions.
+pub fn blob_bytes(storage: &StorageStatus) -> u64 {
+    let blobs = [Owner::Chain, Owner::Upload, Owner::External];
+    storage.owners.iter().filter(|of| blobs.contains(&of.owner)).map(|of| of.kept_bytes).sum()
+}
+
 impl Coppice {
     /// A new canister with small log blobs.
     pub fn new() -> Self {

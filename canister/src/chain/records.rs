@@ -434,7 +434,7 @@ mod tests {
             }
         }
         assert_eq!(store.get(first + 4_999), Some(record(first + 4_999)));
-        assert_eq!(kept(), 4 * GRANULE, "600 records lie on up to four pages");
+        assert_eq!(kept(), 3 * GRANULE, "600 records");
         (first + 4_400..first + 5_000).for_each(|number| store.remove(number, (number + 1) % PAGE_RECORDS == 0));
         assert!(kept() <= GRANULE, "only the page of the next record");
     }

@@ -273,15 +273,15 @@ fn removal_writes_in_the_specified_order() {
     native::with(|world| world.writes = Some(Vec::new()));
     chain.remove_oldest(&mut blobs).unwrap();
     let mut order = native::with(|world| world.writes.take().expect("writes are recorded"));
-    // The free list and the counters lie in one region, the granules in another: they count as one step.
+    // The free slots and the counters lie in one region, the entries in another: they count as one step.
     order.iter_mut().filter(|id| **id == memory::GRANULES).for_each(|id| *id = memory::ARENA_SETS);
     order.dedup();
     let expected = [
         memory::ARENA_SETS,    // Used → Quarantine
         memory::LOG_DIRECTORY, // the references: the indexes are not touched
-        memory::BLOCK_RECORDS,
-        memory::CELLS,      // pruned_before_block
-        memory::ARENA_SETS, // Quarantine → Free, kept bytes
+        memory::ARENA,         // the block's record
+        memory::CELLS,         // pruned_before_block
+        memory::ARENA_SETS,    // Quarantine → Free, kept bytes
     ];
     assert_eq!(order, expected);
 }

@@ -52,7 +52,8 @@ impl World {
         // Blobs of another owner, so that the arena is too small early, at a random point of the history.
         let left = world.draw(100);
         state::mutate(|state| {
-            while state.blobs.arena().end() < memory::BUCKET - left * u64::from(CLASS) {
+            let arena = state.blobs.arena().clone();
+            while arena.end() < memory::BUCKET || arena.reusable_bytes() > left * u64::from(CLASS) {
                 state.blobs.allocate(CLASS, owners::EXTERNAL).unwrap();
             }
         });

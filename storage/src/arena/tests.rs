@@ -211,7 +211,9 @@ impl Model {
     }
 
     fn grow(&mut self, blocks: u64) {
-        (self.blocks..self.blocks + blocks).for_each(|block| drop(self.free.insert((Class::LARGEST, block * 64))));
+        (self.blocks..self.blocks + blocks).for_each(|block| {
+            self.free.insert((Class::LARGEST, block * 64));
+        });
         self.blocks += blocks;
     }
 

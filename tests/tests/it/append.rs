@@ -3,7 +3,7 @@
 use coppice_interface::*;
 use coppice_tests::blocks::{self, block, hash, id, plain, seal};
 use coppice_tests::client::Answered;
-use coppice_tests::coppice::{Coppice, LOG_CLASS, default_arg};
+use coppice_tests::coppice::{Coppice, LOG_CLASS, blob_bytes, default_arg};
 use serde_bytes::ByteBuf;
 
 /// Appends a block that is refused, and asserts that the refusal changes nothing.
@@ -134,7 +134,7 @@ fn append_at_the_emergency_watermark_names_what_holds_pruning_back() {
     };
     coppice.set_policy(policy).unwrap();
     let mut number = 1;
-    while coppice.storage().used_bytes < 19 * u64::from(LOG_CLASS) {
+    while blob_bytes(&coppice.storage()) < 19 * u64::from(LOG_CLASS) {
         coppice.append(&plain(number, 3, 50_000)).unwrap();
         number += 1;
     }

@@ -3,7 +3,7 @@
 use coppice_interface::*;
 use coppice_tests::blocks::{hash, plain, plain_id, upload, with_keys};
 use coppice_tests::client::Answered;
-use coppice_tests::coppice::{Coppice, LOG_CLASS, default_arg};
+use coppice_tests::coppice::{Coppice, LOG_CLASS, blob_bytes, default_arg};
 
 /// A block of three transactions, of which the first and the last have the key `a`.
 fn keyed(number: u64) -> AppendBlock {
@@ -74,7 +74,7 @@ fn a_commit_whose_links_do_not_fit_allocates_a_blob() {
     for (chunk, bytes) in (0..).zip(chunks) {
         coppice.put(1, chunk, bytes).unwrap();
     }
-    assert_eq!(coppice.storage().used_bytes, u64::from(LOG_CLASS), "the payload ends where the blob does");
+    assert_eq!(blob_bytes(&coppice.storage()), u64::from(LOG_CLASS), "the payload ends where the blob does");
     let id = BlockId { number: 1, hash: block.hash.clone() };
     coppice.producer().commit_block(&id).answer().unwrap();
     let owners = coppice.storage().owners;
@@ -85,7 +85,7 @@ fn a_commit_whose_links_do_not_fit_allocates_a_blob() {
     coppice.append(&keyed(2)).unwrap();
     assert_eq!(coppice.block(1).unwrap().body, block.body);
     roll_back(&coppice, 0);
-    assert_eq!(coppice.storage().used_bytes, u64::from(LOG_CLASS));
+    assert_eq!(blob_bytes(&coppice.storage()), u64::from(LOG_CLASS));
     assert_eq!(coppice.find_all(b"a", 1), []);
     assert_eq!(coppice.storage().key_entries, 0);
 }

@@ -2,7 +2,7 @@
 
 use coppice_interface::*;
 use coppice_tests::blocks::{block, hash, id};
-use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, default_arg};
+use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, blob_bytes, default_arg};
 
 const BLOCKS: u64 = 10_000;
 /// Blocks after which the next trigger takes its turn.
@@ -78,7 +78,7 @@ fn ten_thousand_blocks_with_each_trigger_in_turn_stop_growing() {
         }
         coppice.pass(INTERVAL);
         let storage = coppice.storage();
-        peak_kept = peak_kept.max(storage.used_bytes);
+        peak_kept = peak_kept.max(blob_bytes(&storage));
         if number == BLOCKS / 2 {
             half = Some((storage.billed_bytes, storage.arena_bytes));
         }
@@ -93,7 +93,7 @@ fn ten_thousand_blocks_with_each_trigger_in_turn_stop_growing() {
                 "{:>6} blocks, {trigger:?}: {gone} pruned, {} kept in {} KiB, {} KiB billed",
                 number + 1,
                 storage.blocks,
-                storage.used_bytes >> 10,
+                blob_bytes(&storage) >> 10,
                 storage.billed_bytes >> 10
             );
         }

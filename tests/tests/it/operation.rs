@@ -4,7 +4,7 @@ use candid::CandidType;
 use coppice_interface::*;
 use coppice_tests::blocks::plain;
 use coppice_tests::client::Answered;
-use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, default_arg};
+use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, blob_bytes, default_arg};
 
 #[test]
 fn settings_are_checked_changed_and_kept() {
@@ -77,8 +77,9 @@ fn every_log_blob_class_holds_blocks() {
         coppice.set_policy(PrunePolicyArg { retain_blocks: Some(1), ..PrunePolicyArg::default() }).unwrap();
         assert_eq!(coppice.prune_now(1_000).blocks, 4);
         assert_eq!(coppice.block(5).unwrap().body, plain(5, 3, 700_000).body);
-        let log: u64 = coppice.storage().classes.iter().filter(|c| c.class != class).map(|c| c.used + c.free).sum();
-        assert_eq!(log, 0, "only blobs of class {class}");
+        let storage = coppice.storage();
+        assert_eq!(blob_bytes(&storage) % u64::from(class), 0, "only blobs of class {class}");
+        assert_eq!(blob_bytes(&storage), coppice.prune_status().estimated_kept_bytes);
     }
 }
 
@@ -90,8 +91,9 @@ fn the_storage_figures_add_up() {
     let full = coppice.storage();
     coppice.prune_now(1_000);
     let storage = coppice.storage();
-    let slots: u64 =
-        storage.classes.iter().map(|c| (c.used + c.quarantined + c.free + c.lost) * u64::from(c.class)).sum();
+    let idle: u64 = storage.classes.iter().map(|c| (c.free + c.lost) * u64::from(c.class)).sum();
+    let slots = idle + storage.owners.iter().map(|of| of.kept_bytes).sum::<u64>();
+    assert_eq!(slots % (4 << 20), 0, "whole blocks");
     assert_eq!(storage.arena_bytes - storage.reusable_bytes, storage.used_bytes + storage.quarantined_bytes);
     assert!(slots <= storage.arena_bytes);
     assert_eq!(storage.billed_bytes, full.billed_bytes);

@@ -2,7 +2,7 @@
 
 use coppice_interface::*;
 use coppice_tests::client::Answered;
-use coppice_tests::coppice::{Coppice, Who};
+use coppice_tests::coppice::{Coppice, Who, blob_bytes};
 use coppice_tests::transactions::Tx;
 use serde_bytes::ByteBuf;
 
@@ -168,8 +168,8 @@ fn a_message_full_of_nonsense_is_answered_item_by_item() {
             && errors.iter().all(|e| matches!(e.error, UtxoSpendError::BadArgument(BadArgument { .. })))
     );
     let storage = coppice.storage().utxo;
-    let UtxoStorage { billed_bytes, max_bytes, .. } = storage;
-    assert_eq!(storage, UtxoStorage { used_bytes: 128, billed_bytes, max_bytes, ..UtxoStorage::default() });
+    let UtxoStorage { kept_bytes, max_bytes, .. } = storage;
+    assert_eq!(storage, UtxoStorage { used_bytes: 128, kept_bytes, max_bytes, ..UtxoStorage::default() });
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn an_abandoned_upload_expires() {
     assert_eq!(coppice.anyone().list_uploads().answer().transactions.len(), 1);
     coppice.pass(20);
     assert_eq!(coppice.anyone().list_uploads().answer().transactions, []);
-    assert_eq!(coppice.storage().used_bytes, 0);
+    assert_eq!(blob_bytes(&coppice.storage()), 0);
     assert_eq!(abort([1; 32]), Ok(false));
 }
 
