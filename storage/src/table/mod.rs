@@ -9,8 +9,9 @@
 //! (XXH3) and a word of the owner, who verifies a candidate against the key where the key is stored anyway. Several entries
 //! may share a hash, so a key may occur several times.
 //! Buckets that fill up before their turn to split get overflow buckets. A chain is packed: only its primary bucket (after a
-//! sweep) and the overflow bucket added last may have room, so an insertion looks at no more than two buckets. Memory of splits
-//! and overflow is never given back to the region, but reused.
+//! sweep) and the overflow bucket added last may have room, so an insertion looks at no more than two buckets.
+//! Buckets lie in pages of the arena. Splits are undone below 25 percent, one by each [`remove`](HashTable::remove) and some by each slice
+//! of a sweep, and a page without a bucket in use is given back.
 //!
 //! The seed is derived at creation from time and canister id. It is not a secret: a producer that searches for colliding ids
 //! only makes its own chains longer.
@@ -20,14 +21,17 @@
 //! [`remove`](HashTable::remove) keep any number; removing the oldest of `n` equal hashes reads up to `n / 28` buckets.
 
 mod bucket;
+mod overflow;
 mod pool;
+mod resize;
 mod sweep;
 
 pub use sweep::Slice;
 
+use crate::arena::{Arena, Class, Owner};
 use crate::{GrowError, OpenError, Platform, Region};
 use bucket::{BUCKET, Entry, Head, SLOTS};
-use pool::{BucketRef, Header, PAGE_BUCKETS, Pool};
+use pool::{BucketRef, PAGE_BUCKETS, Pool};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Entries per hundred primary slots at which the table grows.
@@ -73,15 +77,17 @@ pub struct HashTable<P: Platform> {
 }
 
 impl<P: Platform> HashTable<P> {
-    /// Opens the table of a region, or creates an empty one there.
+    /// Opens the table of a region, or creates an empty one there. Its pages are granules of the arena that `owner` takes; an owner has one
+    /// table.
     ///
     /// # Errors
     /// [`OpenError`].
-    pub fn open(region: Region<P>, hash_seed: u64) -> Result<Self, OpenError> {
+    pub fn open(region: Region<P>, arena: Arena<P>, owner: Owner, hash_seed: u64) -> Result<Self, OpenError> {
         let pool = if region.is_empty() {
-            Pool::create(region, hash_seed).map_err(|why| OpenError::Grow { name: pool::LAYOUT.name, why })?
+            let created = Pool::create(region, arena, owner, hash_seed);
+            created.map_err(|why| OpenError::Grow { name: pool::LAYOUT.name, why })?
         } else {
-            Pool::open(region)?
+            Pool::open(region, arena, owner)?
         };
         Ok(Self {
             pool,
@@ -112,15 +118,18 @@ impl<P: Platform> HashTable<P> {
         (header.buckets + u64::from(header.overflow_used)) * BUCKET / 4_096
     }
 
-    /// Grows memory for `count` more entries with evenly distributed hashes.
+    /// Reserves pages for `count` more entries with evenly distributed hashes, in place of what the owner reserved before.
     ///
     /// # Errors
-    /// [`GrowError`]; nothing has changed.
+    /// [`GrowError`]; nothing has changed, except that the owner has nothing reserved.
     pub fn reserve(&self, count: u64) -> Result<(), GrowError> {
-        let buckets = (self.pool.header.entries + count) * 100 / (LOAD * SLOTS as u64) + 1;
-        let splits = buckets.saturating_sub(self.pool.header.buckets);
+        let header = &self.pool.header;
+        let buckets = (header.entries + count) * 100 / (LOAD * SLOTS as u64) + 1;
+        let segments = |buckets: u64| buckets.div_ceil(PAGE_BUCKETS);
+        let more = segments(buckets.max(header.buckets)) - segments(header.buckets);
         // No more than one bucket in eight overflows, and fewer for small counts.
-        self.pool.reserve(splits.div_ceil(PAGE_BUCKETS) + count / 8 / PAGE_BUCKETS + 2)
+        let pages = more + count / 8 / PAGE_BUCKETS + 1;
+        self.pool.arena.reserve(self.pool.owner, &[(Class::SMALLEST, pages)])
     }
 
     /// The primary bucket of a hash: its low bits, with one more bit for buckets that are already split.
@@ -157,9 +166,7 @@ impl<P: Platform> HashTable<P> {
         }
         self.pool.header.entries += 1;
         self.pool.save_entries();
-        // A table has at most 2^33 entries, so these products do not overflow. Checked 64-bit products are calls of a hundred instructions.
-        let Header { entries, buckets, .. } = self.pool.header;
-        if entries.wrapping_mul(100) > buckets.wrapping_mul(LOAD * SLOTS as u64) {
+        if self.is_dense() {
             self.split();
         }
         Ok(())
@@ -186,7 +193,7 @@ impl<P: Platform> HashTable<P> {
     }
 
     fn insert_overflow(&mut self, primary: BucketRef, mut head: Head, entry: Entry) -> Result<(), GrowError> {
-        if head.next() != 0 {
+        if head.next() != 0 && self.pool.owns(head.next()) {
             let first = self.pool.head(head.next());
             if first.count() < SLOTS {
                 self.push(head.next(), first, entry);
@@ -220,9 +227,15 @@ impl<P: Platform> HashTable<P> {
         }
     }
 
-    /// Removes one entry, and returns whether it existed.
+    /// Removes one entry, and returns whether it existed. Undoes a split if the table is sparse, so a table that is not swept shrinks with
+    /// its entries. During a walk of [`sweep`](Self::sweep), entries are removed by [`change`](Self::change): only a slice of the walk may
+    /// undo splits.
     pub fn remove(&mut self, hash: u64, value: u64) -> bool {
-        self.change(hash, |there| if there == value { Change::Out } else { Change::Keep }).is_some()
+        let removed = self.change(hash, |there| if there == value { Change::Out } else { Change::Keep }).is_some();
+        if removed && self.is_sparse() {
+            self.unsplit(0);
+        }
+        removed
     }
 
     /// Applies `decide` to the values under `hash` until one is changed, and returns that value. Nothing is written if all are kept.
@@ -294,13 +307,15 @@ impl<P: Platform> HashTable<P> {
         self.add(primary, first, Entry { hash, value }).map(|()| None)
     }
 
-    /// Moves the chain's last-added entry into the hole, so that the chain stays packed.
+    /// Moves the chain's last-added entry into the hole, so that the chain stays packed. Behind a damaged link, the hole's own bucket is
+    /// packed.
     #[inline(always)]
     fn fill_hole(&mut self, (primary, mut first): (BucketRef, Head), hole: (BucketRef, Head, usize)) {
         let (at, mut head, slot) = hole;
         let (tail, mut tail_head) = match first.next() {
             0 => (primary, first),
-            next => (next, self.pool.head(next)),
+            next if self.pool.owns(next) => (next, self.pool.head(next)),
+            _ => (at, head),
         };
         let last = tail_head.count() - 1;
         if (tail, last) != (at, slot) {
@@ -316,7 +331,7 @@ impl<P: Platform> HashTable<P> {
                 }
             }
         }
-        if last == 0 && tail != primary {
+        if last == 0 && tail == first.next() {
             first.set_next(tail_head.next());
             self.pool.set_head(primary, &first);
             self.pool.give_overflow(tail);
@@ -326,223 +341,7 @@ impl<P: Platform> HashTable<P> {
             self.pool.set_head(tail, &tail_head);
         }
     }
-
-    /// Splits the next bucket in turn. If memory is refused, the split is left to a later insertion, and the table only gets denser.
-    fn split(&mut self) {
-        let new = self.pool.header.buckets;
-        if new.is_multiple_of(PAGE_BUCKETS) && self.pool.add_segment(new / PAGE_BUCKETS).is_err() {
-            return;
-        }
-        let round = 1 << (63 - new.leading_zeros());
-        let old = new - round;
-        let (old_ref, new_ref) = (self.pool.primary(old), self.pool.primary(new));
-
-        let (all, mut spare) = self.read_chain(old_ref);
-        let (stay, go): (Vec<Entry>, Vec<Entry>) = all.iter().partition(|entry| entry.hash & round == 0);
-        self.write_chain(old_ref, &stay, &mut spare);
-        self.write_chain(new_ref, &go, &mut spare);
-        for bucket in spare {
-            self.pool.give_overflow(bucket);
-        }
-        self.pool.header.buckets += 1;
-        self.pool.save();
-    }
-
-    /// Returns the entries of a chain, and its overflow buckets.
-    fn read_chain(&self, primary: BucketRef) -> (Vec<Entry>, Vec<BucketRef>) {
-        let mut all = Vec::with_capacity(2 * SLOTS);
-        let mut overflow = Vec::new();
-        let mut at = primary;
-        loop {
-            let head = self.pool.head(at);
-            self.pool.entries_onto(at, head.count(), &mut all);
-            if at != primary {
-                overflow.push(at);
-            }
-            at = head.next();
-            if at == 0 {
-                return (all, overflow);
-            }
-        }
-    }
-
-    /// Writes a chain from its end, with overflow buckets from `spare`. Two packed chains never need more overflow buckets than the one
-    /// they came from.
-    fn write_chain(&mut self, primary: BucketRef, entries: &[Entry], spare: &mut Vec<BucketRef>) {
-        let (first, rest) = entries.split_at(entries.len().min(SLOTS));
-        let mut next = 0;
-        // Full buckets lie after the bucket that has room.
-        for chunk in rest.chunks(SLOTS) {
-            let Some(bucket) = spare.pop() else {
-                P::trap("hash table: a split needs more buckets than its chain had")
-            };
-            self.pool.set_bucket(bucket, chunk, next);
-            next = bucket;
-        }
-        self.pool.set_bucket(primary, first, next);
-    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fixture;
-    use crate::twin::Twin;
-    use proptest::prelude::*;
-    use std::collections::{BTreeMap, BTreeSet};
-
-    fn open() -> HashTable<Twin> {
-        HashTable::open(fixture::region(fixture::INDEX), 1).unwrap()
-    }
-
-    fn fresh() -> HashTable<Twin> {
-        crate::twin::reset();
-        fixture::forget();
-        open()
-    }
-
-    fn values(table: &HashTable<Twin>, hash: u64) -> BTreeSet<u64> {
-        let mut values = BTreeSet::new();
-        table.visit(hash, |value| {
-            assert!(values.insert(value), "{value} twice");
-        });
-        values
-    }
-
-    #[test]
-    fn hundred_thousand_entries_are_found_and_removed() {
-        let mut table = fresh();
-        let n = 100_000u64;
-        let hash = |table: &HashTable<Twin>, i: u64| table.hash(&i.to_le_bytes());
-        for i in 0..n {
-            table.insert(hash(&table, i), i).unwrap();
-        }
-        let stats = table.stats();
-        assert_eq!(stats.entries, n);
-        assert!(stats.overflow_buckets * 5 < stats.buckets, "{stats:?}");
-        for i in 0..n {
-            assert_eq!(values(&table, hash(&table, i)), BTreeSet::from([i]));
-        }
-        assert_eq!(values(&table, hash(&table, n)), BTreeSet::new());
-        for i in 0..n {
-            assert!(table.remove(hash(&table, i), i));
-            assert!(!table.remove(hash(&table, i), i));
-        }
-        assert_eq!(table.stats(), TableStats { entries: 0, overflow_buckets: 0, ..stats });
-    }
-
-    #[test]
-    fn moving_window_of_entries_does_not_grow_memory() {
-        let mut table = fresh();
-        let hash = |table: &HashTable<Twin>, i: u64| table.hash(&i.to_le_bytes());
-        let (window, mut pages) = (20_000u64, 0);
-        for i in 0..10 * window {
-            table.insert(hash(&table, i), i).unwrap();
-            if i >= window {
-                assert!(table.remove(hash(&table, i - window), i - window));
-            }
-            if i == 5 * window {
-                pages = table.pool.header.pages;
-            }
-        }
-        assert_eq!(table.pool.header.pages, pages);
-    }
-
-    #[test]
-    fn refused_growth_leaves_the_table_as_it_was() {
-        let mut table = fresh();
-        fixture::manager().set_max_pages(fixture::manager().billed_pages());
-        let mut inserted = 0u64;
-        // With a single hash splits do not help, and every entry needs overflow.
-        while table.insert(7, inserted).is_ok() {
-            inserted += 1;
-        }
-        assert!(inserted > 100_000, "a bucket of memory holds more than {inserted}");
-        assert_eq!(table.stats().entries, inserted);
-        assert_eq!(values(&table, 7).len() as u64, inserted);
-        fixture::manager().set_max_pages(u64::MAX);
-        table.insert(7, inserted).unwrap();
-        assert!(table.remove(7, 0));
-    }
-
-    proptest! {
-        /// With one value per hash, compared with a map.
-        #[test]
-        fn one_value_a_hash_agrees_with_a_map(
-            narrow in any::<bool>(),
-            steps in prop::collection::vec((0u8..6, any::<u64>(), 1u64..40), 1..2000),
-        ) {
-            let mut table = fresh();
-            let mut model: BTreeMap<u64, u64> = BTreeMap::new();
-            for (kind, hash, value) in steps {
-                let hash = if narrow { hash % 60 * 128 } else { hash % 3000 };
-                let there = model.get(&hash).copied();
-                prop_assert_eq!(table.get(hash), there);
-                match kind {
-                    0..=2 => prop_assert_eq!(table.put(hash, value).unwrap(), model.insert(hash, value)),
-                    3 => {
-                        table.fail_after(0);
-                        let put = table.put(hash, value);
-                        table.failing_in = None;
-                        prop_assert_eq!(put, there.map(Some).ok_or(GrowError::OutOfSpace), "only adding is refused");
-                        model.entry(hash).and_modify(|there| *there = value);
-                    }
-                    4 => {
-                        prop_assert_eq!(table.change(hash, |_| Change::Out), there);
-                        model.remove(&hash);
-                    }
-                    _ => {
-                        prop_assert_eq!(table.change(hash, |_| Change::Keep), None);
-                        prop_assert_eq!(table.change(hash, |there| Change::To(there + value)), there);
-                        model.entry(hash).and_modify(|there| *there += value);
-                    }
-                }
-                prop_assert_eq!(table.get(hash), model.get(&hash).copied());
-            }
-            prop_assert_eq!(table.stats().entries, model.len() as u64);
-            for (&hash, &value) in &model {
-                prop_assert_eq!(values(&table, hash), BTreeSet::from([value]));
-            }
-        }
-
-        /// Compared with a set, with few hashes (long chains) and many, reopened in between.
-        #[test]
-        fn agrees_with_a_model(
-            narrow in any::<bool>(),
-            steps in prop::collection::vec((0u8..8, any::<u64>(), 0u64..40), 1..4000),
-        ) {
-            let mut table = fresh();
-            let mut model: BTreeSet<(u64, u64)> = BTreeSet::new();
-            for (kind, hash, value) in steps {
-                let hash = if narrow { hash % 5 * 128 } else { hash % 3000 };
-                match kind {
-                    0..=4 => {
-                        if model.insert((hash, value)) {
-                            table.insert(hash, value).unwrap();
-                        }
-                    }
-                    5 | 6 => {
-                        // Mostly an existing entry.
-                        let (hash, value) = model.range((hash, value)..).next().copied().unwrap_or((hash, value));
-                        prop_assert_eq!(table.remove(hash, value), model.remove(&(hash, value)));
-                    }
-                    _ if value == 0 => {
-                        drop(table);
-                        fixture::forget();
-                        table = open();
-                    }
-                    _ => {
-                        let expected: BTreeSet<u64> = model.range((hash, 0)..=(hash, u64::MAX)).map(|e| e.1).collect();
-                        prop_assert_eq!(values(&table, hash), expected);
-                    }
-                }
-            }
-            prop_assert_eq!(table.stats().entries, model.len() as u64);
-            for &(hash, value) in &model {
-                prop_assert!(table.remove(hash, value));
-            }
-            prop_assert_eq!(table.stats().entries, 0);
-            prop_assert_eq!(table.stats().overflow_buckets, 0);
-        }
-    }
-}
+mod tests;

@@ -1,28 +1,48 @@
-//! Storage of a table's buckets: one region, allocated in pages of 128 buckets.
+//! Memory of a table: a region with header and directory, and pages of 128 buckets, which are granules of the arena.
 //!
 //! ```text
-//! ┌─ header ─┬─ directory: 2^19 × u32 ─┬─ page 0 ─┬─ page 1 ─┬─ …
-//! │ 64 KiB   │ segment → page + 1      │ 128 buckets each, of one segment or for overflow
-//! └──────────┴─────────────────────────┴──────────┴──────────┴─ …
-//! header: 0 magic "CPHT"  4 version u16  8 buckets u64  16 entries u64  24 pages u32
-//!         28 overflow: next never used u32  32 overflow: first free u32  36 overflow in use u32  40 hash seed u64
+//! region                                                   payload of the arena
+//! ┌─ header ─┬─ directory: 2^19 × u32 ─┐                   ┌─ granule ─┐     ┌─ granule ─┐
+//! │ 64 KiB   │ segment → granule + 1   │ ────────────────▶ │ 128 × 512 │ …   │ 128 × 512 │ …
+//! └──────────┴─────────────────────────┘                   └───────────┘     └───────────┘
+//! header: 0 magic "CPHT"  4 version u16  8 buckets u64  16 entries u64  24 first overflow page with room u32
+//!         28 overflow buckets in use u32  32 hash seed u64
 //! ```
-//! Segment `s` holds the primary buckets `128·s …`. A free overflow bucket's `next` names the next free one.
+//! Segment `s` holds the primary buckets `128·s …`. Overflow pages have a list of their own (`overflow`).
+//!
+//! **Trust.** The directory lies in a region that only the table writes, so a search trusts it: checking the granule's entry would read one
+//! more page in each operation. A link to an overflow bucket lies in payload memory. A search trusts it too, because the owner verifies the
+//! entries that it finds, and an entry is changed only where its whole hash was found. Before anything else is written behind a link, and
+//! before a page is swept or given back, the arena must have its granule as taken by the table's owner ([`Pool::owns`]).
 
 use super::bucket::{BUCKET, ENTRY, Entry, Head, bucket_of, entry_offset};
+use crate::arena::{Arena, GRANULE, Owner, SlotState};
 use crate::header::Header as Layout;
 use crate::{GrowError, OpenError, Platform, Region, WASM_PAGE};
 
 /// The header of a table.
-pub const LAYOUT: Layout = Layout { name: "hash table", magic: *b"CPHT", version: 1 };
+pub const LAYOUT: Layout = Layout { name: "hash table", magic: *b"CPHT", version: 2 };
 /// Buckets of a page, and of a segment.
-pub const PAGE_BUCKETS: u64 = WASM_PAGE / BUCKET;
+pub const PAGE_BUCKETS: u64 = GRANULE / BUCKET;
 const SEGMENTS: u64 = 1 << 19;
 const DIRECTORY: u64 = WASM_PAGE;
-const POOL: u64 = DIRECTORY + SEGMENTS * 4;
+const REGION: u64 = DIRECTORY + SEGMENTS * 4;
+const BUCKETS: u64 = 8;
+const ENTRIES: u64 = 16;
+const ROOM: u64 = 24;
+const OVERFLOW_USED: u64 = 28;
+const HASH_SEED: u64 = 32;
 
-/// Location of a bucket: page · 128 + index in the page. 0 is always a primary bucket, so for an overflow bucket it means none.
+/// Location of a page: granule + 1. 0 is none.
+pub type PageRef = u32;
+/// Location of a bucket: page · 128 + index in the page. 0 is none.
 pub type BucketRef = u32;
+
+/// The page of a bucket.
+#[inline]
+pub fn page_of(bucket: BucketRef) -> PageRef {
+    bucket / PAGE_BUCKETS as u32
+}
 
 /// The table's persisted words, mirrored on the heap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,165 +51,171 @@ pub struct Header {
     pub buckets: u64,
     /// Entries in the table.
     pub entries: u64,
-    /// Pages handed out.
-    pub pages: u32,
-    /// The next unused overflow bucket of the newest overflow page; 0 or a multiple of 128 if none is left.
-    pub overflow_fresh: BucketRef,
-    /// The first freed overflow bucket.
-    pub overflow_free: BucketRef,
+    /// The first overflow page that has a free bucket.
+    pub room: PageRef,
     /// Overflow buckets in use.
     pub overflow_used: u32,
     /// Seed of the hash function.
     pub hash_seed: u64,
 }
 
-/// The region of a table.
+/// The memory of a table.
 pub struct Pool<P: Platform> {
     region: Region<P>,
+    pub(super) arena: Arena<P>,
+    pub(super) owner: Owner,
     pub header: Header,
 }
 
 impl<P: Platform> Pool<P> {
-    /// Creates a pool with its first segment.
-    pub fn create(region: Region<P>, hash_seed: u64) -> Result<Self, GrowError> {
-        region.reserve(POOL + WASM_PAGE)?;
-        let header = Header { hash_seed, ..Header::default() };
-        LAYOUT.write(&region, 0);
-        let mut pool = Self { region, header };
-        pool.add_segment(0)?;
+    /// Creates a pool with its first segment, whose buckets are empty.
+    pub fn create(region: Region<P>, arena: Arena<P>, owner: Owner, hash_seed: u64) -> Result<Self, GrowError> {
+        let mut pool = Self { region, arena, owner, header: Header { hash_seed, ..Header::default() } };
+        let first = pool.take_page()?;
+        if let Err(error) = pool.region.reserve(REGION) {
+            pool.give_page(first);
+            return Err(error);
+        }
+        LAYOUT.write(&pool.region, 0);
+        pool.set_page(0, first);
+        for bucket in 0..PAGE_BUCKETS {
+            pool.set_head(pool.primary(bucket), &Head::new(0));
+        }
         pool.header.buckets = PAGE_BUCKETS;
         pool.save();
         Ok(pool)
     }
 
     /// Reads the header.
-    pub fn open(region: Region<P>) -> Result<Self, OpenError> {
+    pub fn open(region: Region<P>, arena: Arena<P>, owner: Owner) -> Result<Self, OpenError> {
         LAYOUT.read(&region, 0)?;
         let header = Header {
-            buckets: region.read_u64(8),
-            entries: region.read_u64(16),
-            pages: region.read_u32(24),
-            overflow_fresh: region.read_u32(28),
-            overflow_free: region.read_u32(32),
-            overflow_used: region.read_u32(36),
-            hash_seed: region.read_u64(40),
+            buckets: region.read_u64(BUCKETS),
+            entries: region.read_u64(ENTRIES),
+            room: region.read_u32(ROOM),
+            overflow_used: region.read_u32(OVERFLOW_USED),
+            hash_seed: region.read_u64(HASH_SEED),
         };
-        Ok(Self { region, header })
+        let pool = Self { region, arena, owner, header };
+        let corrupt = |why: String| Err(OpenError::Corrupt { name: LAYOUT.name, why });
+        if !(PAGE_BUCKETS..=SEGMENTS * PAGE_BUCKETS).contains(&header.buckets) {
+            return corrupt(format!("{} buckets", header.buckets));
+        }
+        let last = pool.primary(header.buckets - 1);
+        if !pool.owns(last) {
+            return corrupt(format!("owner {} does not have the page of bucket {last}", owner.index()));
+        }
+        Ok(pool)
     }
 
     /// Writes the whole header.
     pub fn save(&self) {
-        let Header { buckets, entries, pages, overflow_fresh, overflow_free, overflow_used, hash_seed } = self.header;
-        let both = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
-        let words = [buckets, entries, both(pages, overflow_fresh), both(overflow_free, overflow_used), hash_seed];
-        self.region.write(8, words.map(u64::to_le_bytes).as_flattened());
+        let Header { buckets, entries, room, overflow_used, hash_seed } = self.header;
+        let words = [buckets, entries, u64::from(room) | u64::from(overflow_used) << 32, hash_seed];
+        self.region.write(BUCKETS, words.map(u64::to_le_bytes).as_flattened());
     }
 
     /// Writes the number of entries only.
     #[inline]
     pub fn save_entries(&self) {
-        self.region.write_u64(16, self.header.entries);
+        self.region.write_u64(ENTRIES, self.header.entries);
     }
 
-    /// Grows memory so that `pages` more pages can be allocated.
-    pub fn reserve(&self, pages: u64) -> Result<(), GrowError> {
-        self.region.reserve(POOL + (u64::from(self.header.pages) + pages) * WASM_PAGE)
+    /// Takes a page of the arena. The line is cleared, because the page may have been an overflow page before.
+    pub fn take_page(&self) -> Result<PageRef, GrowError> {
+        let granule = self.arena.take_granules(self.owner, 1)?;
+        self.arena.set_line(granule, &[0; 16]);
+        // The arena has fewer than 2^23 granules.
+        Ok(granule as PageRef + 1)
     }
 
-    fn add_page(&mut self) -> Result<u32, GrowError> {
-        self.reserve(1)?;
-        self.header.pages += 1;
-        Ok(self.header.pages - 1)
+    /// Gives a page back to the arena.
+    pub fn give_page(&self, page: PageRef) {
+        self.arena.give_granules(self.owner, u64::from(page) - 1);
     }
 
-    /// Allocates the page of a segment.
+    /// Returns whether the page of a bucket is one that the owner took.
+    pub fn owns(&self, bucket: BucketRef) -> bool {
+        let Some(granule) = page_of(bucket).checked_sub(1) else { return false };
+        let taken = |entry: crate::arena::Entry| entry.state == SlotState::Taken && entry.owner == self.owner;
+        self.arena.entry(granule.into()).is_some_and(|entry| entry.is_ok_and(taken))
+    }
+
+    /// Takes the page of a segment.
     pub fn add_segment(&mut self, segment: u64) -> Result<(), GrowError> {
         if segment >= SEGMENTS {
             return Err(GrowError::OutOfSpace);
         }
-        let page = self.add_page()?;
-        self.region.write_u32(DIRECTORY + segment * 4, page + 1);
+        let page = self.take_page()?;
+        self.set_page(segment, page);
         Ok(())
+    }
+
+    /// Gives back the page of the last segment, in which no bucket is in use.
+    pub fn drop_segment(&mut self, segment: u64) {
+        self.give_page(page_of(self.primary(segment * PAGE_BUCKETS)));
+        self.set_page(segment, 0);
+    }
+
+    fn set_page(&self, segment: u64, page: PageRef) {
+        self.region.write_u32(DIRECTORY + segment * 4, page);
     }
 
     /// Location of a primary bucket.
     #[inline]
     pub fn primary(&self, bucket: u64) -> BucketRef {
-        // A table has at most 2^19 pages, so neither operation overflows.
-        let page = self.region.read_u32(DIRECTORY + bucket / PAGE_BUCKETS * 4).wrapping_sub(1);
+        // The arena has fewer than 2^23 granules, so neither operation overflows.
+        let page: PageRef = self.region.read_u32(DIRECTORY + bucket / PAGE_BUCKETS * 4);
         page.wrapping_mul(PAGE_BUCKETS as u32).wrapping_add((bucket % PAGE_BUCKETS) as u32)
     }
 
-    /// Allocates an overflow bucket: a freed one, or else an unused one. The caller saves the header.
-    pub fn take_overflow(&mut self) -> Result<BucketRef, GrowError> {
-        let bucket = if self.header.overflow_free != 0 {
-            let bucket = self.header.overflow_free;
-            self.header.overflow_free = self.head(bucket).next();
-            bucket
-        } else {
-            if self.header.overflow_fresh.is_multiple_of(PAGE_BUCKETS as u32) {
-                self.header.overflow_fresh = self.add_page()? * PAGE_BUCKETS as u32;
-            }
-            self.header.overflow_fresh += 1;
-            self.header.overflow_fresh - 1
-        };
-        self.header.overflow_used += 1;
-        Ok(bucket)
-    }
-
-    /// Frees an overflow bucket. The caller saves the header.
-    pub fn give_overflow(&mut self, bucket: BucketRef) {
-        self.set_head(bucket, &Head::new(self.header.overflow_free));
-        self.header.overflow_free = bucket;
-        self.header.overflow_used -= 1;
-    }
-
+    /// Offset of a bucket in the payload. An address without a page lies after every payload, so that accessing it traps.
     #[inline]
     fn address(bucket: BucketRef) -> u64 {
-        POOL + u64::from(bucket) * BUCKET
+        u64::from(bucket).wrapping_sub(PAGE_BUCKETS).wrapping_mul(BUCKET)
     }
 
     #[inline]
     pub fn head(&self, bucket: BucketRef) -> Head {
-        Head(self.region.read(Self::address(bucket)))
+        Head(self.arena.payload().read(Self::address(bucket)))
     }
 
     #[inline]
     pub fn set_head(&self, bucket: BucketRef, head: &Head) {
-        self.region.write(Self::address(bucket), &head.0);
+        self.arena.payload().write(Self::address(bucket), &head.0);
     }
 
     #[inline]
     pub fn entry(&self, bucket: BucketRef, slot: usize) -> Entry {
-        Entry::decode(self.region.read(Self::address(bucket) + entry_offset(slot)))
+        Entry::decode(self.arena.payload().read(Self::address(bucket) + entry_offset(slot)))
     }
 
     #[inline]
     pub fn set_entry(&self, bucket: BucketRef, slot: usize, entry: Entry) {
-        self.region.write(Self::address(bucket) + entry_offset(slot), &entry.encode());
+        self.arena.payload().write(Self::address(bucket) + entry_offset(slot), &entry.encode());
     }
 
     /// Appends the entries of a bucket to `out`.
     pub fn entries_onto(&self, bucket: BucketRef, count: usize, out: &mut Vec<Entry>) {
         let mut bytes = Vec::new();
-        self.region.read_onto(&mut bytes, Self::address(bucket) + entry_offset(0), count * ENTRY);
+        self.arena.payload().read_onto(&mut bytes, Self::address(bucket) + entry_offset(0), count * ENTRY);
         out.extend(bytes.as_chunks::<ENTRY>().0.iter().map(|entry| Entry::decode(*entry)));
     }
 
     /// Returns the bytes of `count` buckets of one segment, starting at `first`.
     pub fn buckets(&self, first: BucketRef, count: u64) -> Vec<u8> {
         let mut bytes = Vec::new();
-        self.region.read_onto(&mut bytes, Self::address(first), (count * BUCKET) as usize);
+        self.arena.payload().read_onto(&mut bytes, Self::address(first), (count * BUCKET) as usize);
         bytes
     }
 
     /// Writes the first bytes of a bucket: its head and the remaining entries.
     pub fn write_bucket(&self, bucket: BucketRef, bytes: &[u8]) {
-        self.region.write(Self::address(bucket), bytes);
+        self.arena.payload().write(Self::address(bucket), bytes);
     }
 
     /// Writes a whole bucket.
     pub fn set_bucket(&self, bucket: BucketRef, entries: &[Entry], next: BucketRef) {
-        self.region.write(Self::address(bucket), &bucket_of(entries, next));
+        self.arena.payload().write(Self::address(bucket), &bucket_of(entries, next));
     }
 }

@@ -6,17 +6,29 @@
 //! are not written unless one of their entries is dropped too.
 //!
 //! A walk may stop after any bucket and continue later, even after upgrades, while entries are added and removed. No entry is
-//! missed, because entries move only forward: a split moves some to the last bucket, which the walk has yet to reach.
+//! missed: a split moves entries only forward, to the last bucket, which the walk has yet to reach.
+//!
+//! If the table is sparse, a slice also undoes splits, from the last bucket backwards. Entries come from a bucket that the walk has yet to
+//! reach to one that it may have passed, so the stale entries of both are dropped on the way. A walk that has passed the last bucket goes on
+//! until the table is not sparse any more:
+//!
+//! ```text
+//! buckets  ├── swept ──▶│ from ……………… │◀── undone ──┤
+//! ```
 
 use super::bucket::{self, BUCKET, ENTRY, HEAD, SLOTS, TAGS};
 use super::pool::{BucketRef, PAGE_BUCKETS};
 use super::{Entry, HashTable};
 use crate::Platform;
 
+/// Splits that one slice undoes at most. They read two segments and write one, as splits and sweeps of as many buckets do.
+const UNSPLITS: u64 = PAGE_BUCKETS;
+
 /// Result of one part of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slice {
-    /// The bucket at which the walk continues; `None` at the end.
+    /// The bucket at which the walk continues; `None` at the end. After a walk that has passed the last bucket of a sparse table, it is the
+    /// number of buckets, which falls with each slice.
     pub next: Option<u64>,
     /// Entries that were dropped.
     pub dropped: u64,
@@ -26,14 +38,35 @@ pub struct Slice {
 
 impl<P: Platform> HashTable<P> {
     /// Drops the entries of one segment, from bucket `from` on, whose value is below `bound`. Also counts the dropped entries whose value
-    /// is not below `first_bound`.
+    /// is not below `first_bound`. Then undoes some splits if the table is sparse.
     pub fn sweep(&mut self, from: u64, bound: u64, first_bound: u64) -> Slice {
-        let buckets = self.pool.header.buckets;
-        let end = ((from / PAGE_BUCKETS + 1) * PAGE_BUCKETS).min(buckets);
+        let (mut dropped, mut late) = self.sweep_segment(from, bound, first_bound);
+        let mut shrinks = true;
+        for _ in 0..UNSPLITS {
+            if !self.is_sparse() {
+                break;
+            }
+            let Some(gone) = self.unsplit(bound) else {
+                shrinks = false;
+                break;
+            };
+            dropped += gone.len() as u64;
+            late += late_of(&gone, first_bound);
+        }
+        let rest = || (shrinks && self.is_sparse()).then_some(self.pool.header.buckets);
+        Slice { next: self.slice_after(from).or_else(rest), dropped, late }
+    }
+
+    /// Sweeps one segment, from bucket `from` on, and returns the numbers of dropped and of late entries.
+    fn sweep_segment(&mut self, from: u64, bound: u64, first_bound: u64) -> (u64, u64) {
+        let end = ((from / PAGE_BUCKETS + 1) * PAGE_BUCKETS).min(self.pool.header.buckets);
         if from >= end {
-            return Slice { next: None, dropped: 0, late: 0 };
+            return (0, 0);
         }
         let first = self.pool.primary(from);
+        if !self.pool.owns(first) {
+            P::trap(&format!("hash table: the page of bucket {from} is not the table's"));
+        }
         let mut bytes = self.pool.buckets(first, end - from);
         let (mut dropped, mut late, mut overflows) = (0, 0, false);
         for (bucket, bytes) in (first..).zip(bytes.as_chunks_mut::<{ BUCKET as usize }>().0) {
@@ -42,7 +75,7 @@ impl<P: Platform> HashTable<P> {
                 let gone = self.sweep_chain(bucket, bound);
                 overflows = true;
                 dropped += gone.len() as u64;
-                late += gone.iter().filter(|entry| entry.value >= first_bound).count() as u64;
+                late += late_of(&gone, first_bound);
                 continue;
             }
             let stale = stale(bytes, bound);
@@ -57,7 +90,7 @@ impl<P: Platform> HashTable<P> {
             self.pool.header.entries -= dropped;
             if overflows { self.pool.save() } else { self.pool.save_entries() }
         }
-        Slice { next: (end < buckets).then_some(end), dropped, late }
+        (dropped, late)
     }
 
     /// Returns the bucket at which a walk continues after the segment of bucket `from`, or `None` at the end.
@@ -80,7 +113,9 @@ impl<P: Platform> HashTable<P> {
     /// Drops entries of one chain with overflow buckets, packs the chain, and returns the dropped entries.
     #[cold]
     fn sweep_chain(&mut self, primary: BucketRef, bound: u64) -> Vec<Entry> {
-        let (all, mut spare) = self.read_chain(primary);
+        let Some((all, mut spare)) = self.read_chain(primary) else {
+            P::trap(&format!("hash table: the chain of bucket {primary} is damaged"))
+        };
         let (kept, gone): (Vec<Entry>, Vec<Entry>) = all.into_iter().partition(|entry| entry.value >= bound);
         if !gone.is_empty() {
             self.write_chain(primary, &kept, &mut spare);
@@ -88,6 +123,11 @@ impl<P: Platform> HashTable<P> {
         }
         gone
     }
+}
+
+/// Returns the number of entries whose value is not below `first_bound`.
+fn late_of(gone: &[Entry], first_bound: u64) -> u64 {
+    gone.iter().filter(|entry| entry.value >= first_bound).count() as u64
 }
 
 /// Returns the entries of a bucket.
@@ -132,108 +172,4 @@ fn drop_from(bytes: &mut [u8; BUCKET as usize], mut stale: u32) -> usize {
     }
     bucket::set_count_in(bytes, left);
     HEAD + end * ENTRY
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::TableStats;
-    use super::*;
-    use crate::fixture;
-    use crate::twin::Twin;
-    use proptest::prelude::*;
-    use std::collections::BTreeMap;
-
-    fn open() -> HashTable<Twin> {
-        HashTable::open(fixture::region(fixture::INDEX), 1).unwrap()
-    }
-
-    fn fresh() -> HashTable<Twin> {
-        crate::twin::reset();
-        fixture::forget();
-        open()
-    }
-
-    #[test]
-    fn walk_drops_stale_entries_only() {
-        let mut table = fresh();
-        let n = 50_000u64;
-        let hash = |table: &HashTable<Twin>, i: u64| table.hash(&i.to_le_bytes());
-        for i in 0..n {
-            table.put(hash(&table, i), i).unwrap();
-        }
-        let TableStats { buckets, .. } = table.stats();
-        let (mut from, mut slices, mut dropped, mut late) = (0, 0, 0, 0);
-        loop {
-            let slice = table.sweep(from, n / 9, n / 18);
-            slices += 1;
-            (dropped, late) = (dropped + slice.dropped, late + slice.late);
-            let Some(next) = slice.next else { break };
-            assert!(next > from);
-            from = next;
-        }
-        assert_eq!((slices, dropped, late), (buckets.div_ceil(PAGE_BUCKETS), n / 9, n / 9 - n / 18));
-        for i in 0..n {
-            assert_eq!(table.get(hash(&table, i)), (i >= n / 9).then_some(i));
-        }
-        assert_eq!(table.sweep(buckets, u64::MAX, 0), Slice { next: None, dropped: 0, late: 0 });
-        while table.sweep(0, u64::MAX, 0).dropped > 0 {}
-        let mut from = Some(0);
-        while let Some(at) = from {
-            from = table.sweep(at, u64::MAX, 0).next;
-        }
-        assert_eq!(table.stats(), TableStats { entries: 0, overflow_buckets: 0, buckets });
-    }
-
-    proptest! {
-        /// Entries are added, changed and removed during a walk, with long and short chains, reopened in between. Entries that are not
-        /// stale are kept, and at the end of the walk no entry is left that was stale when it began.
-        #[test]
-        fn a_walk_among_changes_agrees_with_a_map(
-            narrow in any::<bool>(),
-            steps in prop::collection::vec((0u8..8, any::<u64>()), 1..3000),
-        ) {
-            let mut table = fresh();
-            let mut model: BTreeMap<u64, u64> = BTreeMap::new();
-            let (mut clock, mut walk) = (0u64, None);
-            // Enough entries for walks of several slices.
-            for hash in (0..6000 * u64::from(!narrow)).step_by(2) {
-                clock += 1;
-                table.put(hash, clock).unwrap();
-                model.insert(hash, clock);
-            }
-            for (kind, random) in steps {
-                let hash = if narrow { random % 97 * 128 } else { random % 6000 };
-                clock += 1;
-                match kind {
-                    0..=4 => prop_assert_eq!(table.put(hash, clock).unwrap(), model.insert(hash, clock)),
-                    5 => {
-                        table.change(hash, |_| super::super::Change::Out);
-                        model.remove(&hash);
-                    }
-                    6 => {
-                        let (from, bound) = walk.unwrap_or((0, clock.saturating_sub(random % 400)));
-                        let slice = table.sweep(from, bound, bound);
-                        prop_assert_eq!(slice.late, 0);
-                        // The table may drop a stale entry at any time, but no other entry.
-                        let before = model.len();
-                        model.retain(|&hash, &mut value| value >= bound || table.get(hash).is_some());
-                        prop_assert_eq!((before - model.len()) as u64, slice.dropped);
-                        walk = slice.next.map(|next| (next, bound));
-                        if walk.is_none() {
-                            prop_assert!(model.values().all(|&value| value >= bound), "a stale entry was missed");
-                        }
-                    }
-                    _ => {
-                        drop(table);
-                        fixture::forget();
-                        table = open();
-                    }
-                }
-            }
-            prop_assert_eq!(table.stats().entries, model.len() as u64);
-            for (&hash, &value) in &model {
-                prop_assert_eq!(table.get(hash), Some(value));
-            }
-        }
-    }
 }

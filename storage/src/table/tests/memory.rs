@@ -1,0 +1,194 @@
+//! Tests of a table's pages: layout, giving back, reservations and damage.
+
+use super::super::pool::{LAYOUT, PAGE_BUCKETS, page_of};
+use super::*;
+use crate::arena::{BLOCK, GRANULE};
+use crate::twin;
+
+const SEGMENT_SLOTS: u64 = PAGE_BUCKETS * SLOTS as u64;
+
+fn kept(table: &HashTable<Twin>) -> u64 {
+    table.pool.arena.kept_bytes(OWNER)
+}
+
+#[test]
+fn the_layout_is_part_of_the_format() {
+    let mut table = fresh();
+    // The third granule of the arena is the table's overflow page.
+    table.pool.arena.take_granules(fixture::LOG, 1).unwrap();
+    for value in 0..=SLOTS as u64 {
+        table.insert(5, value).unwrap();
+    }
+    let region = fixture::region(fixture::INDEX);
+    let header: [u8; 48] = region.read(0);
+    assert_eq!(header[..8], *b"CPHT\x02\0\0\0");
+    assert_eq!(header[8..24], [128, 0, 0, 0, 0, 0, 0, 0, 29, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(header[24..48], [3, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(region.read(65_536), [1, 0, 0, 0, 0, 0, 0, 0], "the directory");
+    assert_eq!(table.pool.primary(5), 128 + 5);
+    let primary: [u8; 16] = table.pool.arena.payload().read(5 * BUCKET);
+    assert_eq!(primary[..8], [28, 0, 0, 0, 128, 1, 0, 0], "count, and the first overflow bucket: page 3, index 0");
+    let overflow: [u8; 16] = table.pool.arena.payload().read(2 * GRANULE);
+    assert_eq!(overflow[..8], [1, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(table.pool.arena.line(2), [0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0]);
+    audit(&table);
+}
+
+#[test]
+fn another_version_and_pages_of_another_owner_are_not_opened() {
+    let table = fresh();
+    drop(table);
+    let open = |owner| HashTable::open(fixture::region(fixture::INDEX), fixture::arena(), owner, 1).err();
+    assert_eq!(open(OWNER), None);
+    assert!(matches!(open(fixture::LOG), Some(OpenError::Corrupt { .. })));
+    fixture::region(fixture::INDEX).write(4, &[1]);
+    assert!(matches!(open(OWNER), Some(OpenError::Header { found: (_, 1), .. })));
+    assert_eq!(LAYOUT.version, 2);
+}
+
+#[test]
+fn a_million_entries_leave_one_page_after_sweeps() {
+    let mut table = fresh();
+    let fill = |table: &mut HashTable<Twin>, values: std::ops::Range<u64>| {
+        for i in values {
+            table.put(table.hash(&i.to_le_bytes()), i).unwrap();
+        }
+    };
+    let million = 1_000_000;
+    fill(&mut table, 0..million);
+    let (full, end) = (kept(&table), table.pool.arena.end());
+    assert!(full > 30 << 20 && full < 36 << 20, "{full} bytes");
+    let mut from = Some(0);
+    while let Some(at) = from {
+        let before = table.stats();
+        let (slice, touched) = twin::touching(|| table.sweep(at, million, 0));
+        let undone = before.buckets - table.stats().buckets;
+        assert!(undone <= PAGE_BUCKETS);
+        // One segment is swept, two are joined, and there are the directory, the arena's own pages, and overflow buckets.
+        let overflow = before.overflow_buckets - table.stats().overflow_buckets;
+        let most = if undone == 0 { 28 + overflow } else { 3 * 16 + 12 + overflow } as usize;
+        assert!(touched.accessed.len() <= most, "{} pages, {undone} undone, {overflow}", touched.accessed.len());
+        from = slice.next;
+    }
+    assert_eq!(table.stats(), TableStats { entries: 0, buckets: PAGE_BUCKETS, overflow_buckets: 0 });
+    assert_eq!(kept(&table), GRANULE);
+    assert_eq!(table.pool.arena.reusable_bytes() / BLOCK * BLOCK, table.pool.arena.payload().size() - BLOCK);
+    // Everything is used again, also by a table that was opened in between.
+    let mut table = reopen(table);
+    fill(&mut table, million..2 * million);
+    assert!(kept(&table).abs_diff(full) <= 2 * GRANULE, "another number of overflow pages");
+    assert_eq!(table.pool.arena.end(), end);
+}
+
+#[test]
+fn a_table_that_is_not_swept_shrinks_with_its_entries() {
+    let mut table = fresh();
+    let n = 100_000u64;
+    for i in 0..n {
+        table.insert(table.hash(&i.to_le_bytes()), i).unwrap();
+    }
+    let full = kept(&table);
+    for i in 0..n {
+        assert!(table.remove(table.hash(&i.to_le_bytes()), i));
+        let TableStats { entries, buckets, .. } = table.stats();
+        assert!(
+            buckets == PAGE_BUCKETS || entries * 100 >= (buckets - 2) * SLOTS as u64 * 25,
+            "{entries} in {buckets}"
+        );
+        // An entry that is added and removed again changes no number of buckets.
+        if i % 1_000 == 0 {
+            table.insert(i, i).unwrap();
+            assert_eq!(table.stats().buckets, buckets);
+            assert!(table.remove(i, i));
+        }
+    }
+    assert!(full > 40 * GRANULE);
+    assert_eq!(kept(&table), GRANULE);
+    audit(&table);
+}
+
+#[test]
+fn reserved_insertions_are_not_refused() {
+    for count in [1, 100, 3_000, 40_000] {
+        let mut table = fresh();
+        for i in 0..SEGMENT_SLOTS * 6 / 10 - 1 {
+            table.insert(table.hash(&i.to_le_bytes()), i).unwrap();
+        }
+        table.reserve(count).unwrap();
+        fixture::manager().set_max_pages(fixture::manager().billed_pages());
+        // Another owner takes all that is not reserved.
+        while table.pool.arena.take_granules(fixture::LOG, 1).is_ok() {}
+        for i in 0..count {
+            table.insert(table.hash(&(i + 1_000_000).to_le_bytes()), i).unwrap();
+        }
+        let TableStats { entries, buckets, .. } = table.stats();
+        assert!(entries * 100 <= buckets * SLOTS as u64 * LOAD, "every split had its page");
+        audit(&table);
+    }
+}
+
+#[test]
+fn splits_are_undone_without_memory() {
+    let mut table = fresh();
+    let hash = |table: &HashTable<Twin>, i: u64| table.hash(&i.to_le_bytes());
+    for i in 0..20_000u64 {
+        table.insert(hash(&table, i), i).unwrap();
+    }
+    fixture::manager().set_max_pages(fixture::manager().billed_pages());
+    while table.pool.arena.take_granules(fixture::LOG, 1).is_ok() {}
+    for i in 0..20_000u64 {
+        assert!(table.remove(hash(&table, i), i));
+    }
+    assert_eq!(kept(&table), GRANULE);
+}
+
+#[test]
+fn a_split_that_is_undone_may_need_an_overflow_page() {
+    let mut table = fresh();
+    for value in 0..SLOTS as u64 {
+        table.insert(0, value).unwrap();
+        table.insert(PAGE_BUCKETS, 100 + value).unwrap();
+    }
+    // The first split parts the two hashes.
+    let mut other = (1..).filter(|hash| hash % PAGE_BUCKETS != 0);
+    while table.stats().buckets == PAGE_BUCKETS {
+        table.insert(other.next().unwrap(), 0).unwrap();
+    }
+    let before = table.stats();
+    assert_eq!((before.buckets, before.overflow_buckets), (PAGE_BUCKETS + 1, 0));
+    fixture::manager().set_max_pages(fixture::manager().billed_pages());
+    while table.pool.arena.take_granules(fixture::LOG, 1).is_ok() {}
+    assert_eq!(table.unsplit(0), None, "refused");
+    assert_eq!(table.stats(), before);
+    audit(&table);
+    fixture::manager().set_max_pages(u64::MAX);
+    assert_eq!(table.unsplit(0), Some(vec![]));
+    assert_eq!((values(&table, 0).len(), values(&table, PAGE_BUCKETS).len()), (SLOTS, SLOTS));
+    assert_eq!((table.stats().buckets, table.stats().overflow_buckets), (PAGE_BUCKETS, 1));
+    audit(&table);
+}
+
+#[test]
+fn a_damaged_page_is_not_written() {
+    let mut table = fresh();
+    for value in 0..3 * SLOTS as u64 {
+        table.insert(5, value).unwrap();
+    }
+    let first = table.pool.head(table.pool.primary(5)).next();
+    let page = u64::from(page_of(first)) - 1;
+    let content = |table: &HashTable<Twin>| {
+        let mut bytes = Vec::new();
+        table.pool.arena.payload().read_onto(&mut bytes, page * GRANULE, GRANULE as usize);
+        bytes
+    };
+    let before = content(&table);
+    table.pool.arena.poison(page);
+    table.insert(5, 1_000).unwrap();
+    table.insert(6, 1).unwrap();
+    assert!(table.remove(6, 1));
+    assert_eq!(values(&table, 5).len(), 3 * SLOTS + 1, "a search goes on");
+    assert!(table.read_chain(table.pool.primary(5)).is_none());
+    let swept = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| table.sweep(0, u64::MAX, 0)));
+    assert!(swept.is_err(), "the slice is for the caller to skip");
+    assert!(content(&table) == before);
+}
