@@ -60,8 +60,13 @@ impl ChainStore {
             cells,
             log: Log::open(memory::region(memory::LOG_DIRECTORY), log_class)?,
             records: RecordStore::open(memory::region(memory::BLOCK_RECORDS), arena.clone())?,
-            index: HashTable::open(memory::region(memory::TRANSACTION_INDEX), hash_seed)?,
-            keys: HashTable::open(memory::region(memory::KEY_INDEX), hash_seed)?,
+            index: HashTable::open(
+                memory::region(memory::TRANSACTION_INDEX),
+                arena.clone(),
+                owners::TRANSACTION_INDEX,
+                hash_seed,
+            )?,
+            keys: HashTable::open(memory::region(memory::KEY_INDEX), arena, owners::KEY_INDEX, hash_seed)?,
         })
     }
 
