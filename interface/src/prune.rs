@@ -314,7 +314,7 @@ pub struct PruneBacklog {
 }
 
 /// Bytes that a kept block adds to `capacity_bytes`, besides its blobs.
-pub const BLOCK_BYTES: u64 = 320;
+pub const BLOCK_BYTES: u64 = 256;
 /// Bytes that each transaction and key of a block adds: an index entry, with its share of empty space.
 pub const REFERENCE_BYTES: u64 = 32;
 
@@ -380,7 +380,7 @@ pub struct PruneStatus {
     pub head: Option<u64>,
     /// The kept bytes of the chain: class bytes of its blobs.
     pub estimated_kept_bytes: u64,
-    /// The bytes that are compared with the watermarks: `estimated_kept_bytes`, plus 320 for each kept block and 32 for
+    /// The bytes that are compared with the watermarks: `estimated_kept_bytes`, plus 256 for each kept block and 32 for
     /// each of its transactions and keys.
     pub capacity_bytes: u64,
     /// The watermarks of `capacity_bytes`; `null` without a capacity trigger.

@@ -20,21 +20,24 @@ pub fn least_pages(target_bytes: u64, log_class: u64, records: u64) -> u64 {
 /// Returns the stable memory that blocks with these bytes, ids, keys and records need, in whole buckets of each region.
 pub fn billed(log_class: u64, kept_bytes: u64, blocks: u64, [ids, keys, records]: [u64; 3]) -> u64 {
     // 28 entries to a bucket of 512 bytes, 60 % of it used, and one bucket in ten for overflow.
-    let index = |entries: u64| (2 << 20) + entries * 512 * 11 / (28 * 6);
-    let of_records = if records > 0 { index(records) + records * RECORD_BYTES } else { 0 };
+    let index = |entries: u64| entries * 512 * 11 / (28 * 6);
+    let of_blocks = kept_bytes + blocks.div_ceil(256) * WASM_PAGE + index(ids) + index(keys);
+    let arena = of_blocks + index(records) + records * RECORD_BYTES;
+    let table = 2 << 20;
     let regions = [
         // Cells, and the sets of free slots, which are sized for 500 GiB.
         1,
-        GIB_500 / (64 << 10),
-        kept_bytes,
-        kept_bytes / (64 << 10) * 16,
+        GIB_500 / WASM_PAGE,
+        arena,
+        arena / WASM_PAGE * 32,
+        // Directories: of the log, of block records, of three tables, and the headers of two kinds of slots.
         GIB_500 / log_class * 8,
-        (4 << 20) + blocks.div_ceil(256) * (80 << 10),
-        index(ids),
-        // The indexes of secondary keys and of UTXO records have their initial size even if they are empty.
-        index(keys),
-        (2 << 20) + of_records,
-        4 << 10,
+        4 << 20,
+        table,
+        table,
+        table,
+        1,
+        1,
     ];
     WASM_PAGE + regions.map(grown).iter().sum::<u64>()
 }
