@@ -96,16 +96,11 @@ impl<P: Platform> Pool<P> {
             overflow_used: region.read_u32(OVERFLOW_USED),
             hash_seed: region.read_u64(HASH_SEED),
         };
-        let pool = Self { region, arena, owner, header };
-        let corrupt = |why: String| Err(OpenError::Corrupt { name: LAYOUT.name, why });
         if !(PAGE_BUCKETS..=SEGMENTS * PAGE_BUCKETS).contains(&header.buckets) {
-            return corrupt(format!("{} buckets", header.buckets));
+            return Err(OpenError::Corrupt { name: LAYOUT.name, why: format!("{} buckets", header.buckets) });
         }
-        let last = pool.primary(header.buckets - 1);
-        if !pool.owns(last) {
-            return corrupt(format!("owner {} does not have the page of bucket {last}", owner.index()));
-        }
-        Ok(pool)
+        // A damaged page does not keep the others from being opened: it is found when it is used.
+        Ok(Self { region, arena, owner, header })
     }
 
     /// Writes the whole header.

@@ -35,14 +35,15 @@ fn the_layout_is_part_of_the_format() {
 }
 
 #[test]
-fn another_version_and_pages_of_another_owner_are_not_opened() {
-    let table = fresh();
-    drop(table);
-    let open = |owner| HashTable::open(fixture::region(fixture::INDEX), fixture::arena(), owner, 1).err();
-    assert_eq!(open(OWNER), None);
-    assert!(matches!(open(fixture::LOG), Some(OpenError::Corrupt { .. })));
-    fixture::region(fixture::INDEX).write(4, &[1]);
-    assert!(matches!(open(OWNER), Some(OpenError::Header { found: (_, 1), .. })));
+fn another_version_and_an_impossible_size_are_not_opened() {
+    drop(fresh());
+    let region = fixture::region(fixture::INDEX);
+    let open = || HashTable::open(fixture::region(fixture::INDEX), fixture::arena(), OWNER, 1).err();
+    assert_eq!(open(), None);
+    region.write(8, &[127]);
+    assert!(matches!(open(), Some(OpenError::Corrupt { .. })));
+    region.write(4, &[1]);
+    assert!(matches!(open(), Some(OpenError::Header { found: (_, 1), .. })));
     assert_eq!(LAYOUT.version, 2);
 }
 
