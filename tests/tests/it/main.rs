@@ -39,6 +39,7 @@ mod reset;
 mod rollback;
 mod scripts;
 mod sequencer;
+mod shelf;
 mod slices;
 mod stolen_keys;
 mod stop;

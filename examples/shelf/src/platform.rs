@@ -1,0 +1,27 @@
+//! The platform as `coppice_storage` sees it.
+
+use coppice_storage::Platform;
+use ic_cdk::api;
+
+/// The Internet Computer.
+pub struct Ic;
+
+impl Platform for Ic {
+    type Memory = ic_stable_structures::DefaultMemoryImpl;
+
+    fn liquid_cycles() -> u128 {
+        api::canister_liquid_cycle_balance()
+    }
+
+    fn cycle_balance() -> u128 {
+        api::canister_cycle_balance()
+    }
+
+    fn now_ns() -> u64 {
+        api::time()
+    }
+
+    fn trap(message: &str) -> ! {
+        api::trap(message)
+    }
+}
