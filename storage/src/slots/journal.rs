@@ -57,6 +57,12 @@ impl<P: Platform> Slots<P> {
         });
     }
 
+    /// Returns whether a journal has begun.
+    #[inline]
+    pub fn is_undoable(&self) -> bool {
+        self.journal.is_some()
+    }
+
     /// Returns the estimated heap pages of the journal.
     pub fn journal_pages(&self) -> u64 {
         self.journal.as_ref().map_or(0, |journal| journal.bytes / OS_PAGE)

@@ -34,6 +34,21 @@ const fn byte_of(child: u32) -> u32 {
     child / 8
 }
 
+/// Returns the root, or a child that a node names, after checking that it is a slot.
+#[inline]
+fn node_at(slots: &Slots<impl Platform>, node: SlotId) -> SlotId {
+    if !slots.contains(node) {
+        slots.broken(&format!("ordered index: slot {node} is no node"));
+    }
+    node
+}
+
+/// Returns a child of a node above the last level, or 0 for none.
+#[inline]
+fn node_below(slots: &Slots<impl Platform>, node: SlotId, child: u32) -> SlotId {
+    if has(slots, node, child) { node_at(slots, slots.read_u32(node, child_at(child))) } else { 0 }
+}
+
 fn has(slots: &Slots<impl Platform>, node: SlotId, child: u32) -> bool {
     let [byte] = slots.read(node, byte_of(child));
     byte & 1 << (child % 8) != 0
@@ -71,24 +86,30 @@ fn new_node(slots: &mut Slots<impl Platform>) -> Result<SlotId, GrowError> {
 /// Returns the node that has a key's value, or `None` if the key is absent.
 #[inline]
 fn leaf(slots: &Slots<impl Platform>, root: Root, key: u32) -> Option<SlotId> {
-    let mut node = root;
+    if root == 0 {
+        return None;
+    }
+    let mut node = node_at(slots, root);
     for level in 0..2 {
-        if node == 0 || !has(slots, node, digit(key, level)) {
+        node = node_below(slots, node, digit(key, level));
+        if node == 0 {
             return None;
         }
-        node = slots.read_u32(node, child_at(digit(key, level)));
     }
-    (node != 0 && has(slots, node, digit(key, 2))).then_some(node)
+    has(slots, node, digit(key, 2)).then_some(node)
 }
 
 /// Returns the number of nodes that inserting a key would create.
 pub fn missing_nodes(slots: &Slots<impl Platform>, root: Root, key: u32) -> u32 {
-    let mut node = root;
+    if root == 0 {
+        return MOST_NODES as u32;
+    }
+    let mut node = node_at(slots, root);
     for level in 0..2 {
-        if node == 0 || !has(slots, node, digit(key, level)) {
-            return 2 - level + u32::from(node == 0);
+        node = node_below(slots, node, digit(key, level));
+        if node == 0 {
+            return 2 - level;
         }
-        node = slots.read_u32(node, child_at(digit(key, level)));
     }
     0
 }
@@ -115,11 +136,12 @@ pub fn insert(slots: &mut Slots<impl Platform>, root: &mut Root, key: u32, value
     if *root == 0 {
         *root = new_node(slots)?;
     }
-    let mut node = *root;
+    let mut node = node_at(slots, *root);
     for level in 0..2 {
         let child = digit(key, level);
-        node = if has(slots, node, child) {
-            slots.read_u32(node, child_at(child))
+        let below = node_below(slots, node, child);
+        node = if below != 0 {
+            below
         } else {
             let new = new_node(slots)?;
             slots.write_u32(node, child_at(child), new);
@@ -134,9 +156,10 @@ pub fn insert(slots: &mut Slots<impl Platform>, root: &mut Root, key: u32, value
 
 /// Removes an existing key, and each node that has no other key.
 pub fn remove(slots: &mut Slots<impl Platform>, root: &mut Root, key: u32) {
-    let mut path = [*root; 3];
+    let mut path = [node_at(slots, *root); 3];
     for level in 0..2 {
-        path[level as usize + 1] = slots.read_u32(path[level as usize], child_at(digit(key, level)));
+        let below = slots.read_u32(path[level as usize], child_at(digit(key, level)));
+        path[level as usize + 1] = node_at(slots, below);
     }
     for level in (0..3).rev() {
         let (node, child) = (path[level as usize], digit(key, level));
@@ -155,7 +178,7 @@ pub fn next(slots: &Slots<impl Platform>, root: Root, from: u32) -> Option<(u32,
     if root == 0 {
         return None;
     }
-    descend(slots, root, 0, from)
+    descend(slots, node_at(slots, root), 0, from)
 }
 
 fn descend(slots: &Slots<impl Platform>, node: SlotId, level: u32, from: u32) -> Option<(u32, SlotId)> {
@@ -173,7 +196,7 @@ fn descend(slots: &Slots<impl Platform>, node: SlotId, level: u32, from: u32) ->
             return Some((found, next));
         }
         // The lower digits; every key of a later child is greater than `from`.
-        if let Some((key, value)) = descend(slots, next, level + 1, rest) {
+        if let Some((key, value)) = descend(slots, node_at(slots, next), level + 1, rest) {
             return Some((found << shift | key, value));
         }
         child = found + 1;

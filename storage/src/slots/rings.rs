@@ -63,6 +63,20 @@ fn write_link(slots: &mut Slots<impl Platform>, slot: SlotId, at: u32, link: Lin
     slots.write(slot, at, &link.encode());
 }
 
+/// Traps unless all names are those of slots.
+#[inline]
+fn check<const N: usize>(slots: &Slots<impl Platform>, named: [SlotId; N]) {
+    if let Some(slot) = named.into_iter().find(|slot| !slots.contains(*slot)) {
+        slots.broken(&format!("ordered index: a ring leads to {slot}, which is no slot"));
+    }
+}
+
+/// Returns whether the neighbours of a link are slots.
+#[inline]
+pub fn is_linked(slots: &Slots<impl Platform>, link: Link) -> bool {
+    slots.contains(link.previous) && slots.contains(link.next)
+}
+
 impl Rings {
     /// Inserts a slot under a key; the slot's link is `at` bytes from its start. Memory for [`MOST_NODES`](radix::MOST_NODES) nodes must be
     /// reserved.
@@ -74,7 +88,9 @@ impl Rings {
                 slots.broken(&format!("ordered index: memory was not reserved: {error}"));
             }
         } else {
+            check(slots, [first]);
             let last = slots.read_u32(first, at + 4);
+            check(slots, [last]);
             write_link(slots, slot, at, Link { key, previous: last, next: first });
             slots.write_u32(last, at + 8, slot);
             slots.write_u32(first, at + 4, slot);
@@ -87,6 +103,7 @@ impl Rings {
         if link.next == slot {
             radix::remove(slots, &mut self.tree, link.key);
         } else {
+            check(slots, [link.previous, link.next]);
             slots.write_u32(link.previous, at + 8, link.next);
             slots.write_u32(link.next, at + 4, link.previous);
             if radix::get(slots, self.tree, link.key) == slot {
@@ -116,7 +133,7 @@ impl Rings {
         let mut next = first;
         std::iter::from_fn(move || {
             let slot = next;
-            if slot == 0 {
+            if slot == 0 || !slots.contains(slot) {
                 return None;
             }
             next = link(slots, slot, at).next;

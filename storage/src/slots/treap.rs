@@ -41,12 +41,25 @@ struct Node {
 }
 
 impl Treap {
-    fn node(self, slots: &Slots<impl Platform>, slot: SlotId) -> Node {
+    /// Reads a node, whose links may be damaged.
+    fn raw(self, slots: &Slots<impl Platform>, slot: SlotId) -> Node {
         slots.read_with(slot, self.at, |b: &[u8; NODE as usize]| {
             let long = |at: usize| u64_at(b, at);
             let word = |at: u32| u32_at(b, at as usize);
             Node { key: (long(0), long(8)), left: word(LEFT), right: word(RIGHT), parent: word(PARENT) }
         })
+    }
+
+    /// Reads a node. A link that leads to no slot is read as 0, so that the tree ends there.
+    fn node(self, slots: &Slots<impl Platform>, slot: SlotId) -> Node {
+        let Node { key, left, right, parent } = self.raw(slots, slot);
+        let [left, right, parent] = [left, right, parent].map(|link| self.entry(slots, link));
+        Node { key, left, right, parent }
+    }
+
+    /// Returns a link or a root, or 0 if it leads to no slot.
+    fn entry(self, slots: &Slots<impl Platform>, link: SlotId) -> SlotId {
+        if slots.contains(link) { link } else { 0 }
     }
 
     fn set(self, slots: &mut Slots<impl Platform>, slot: SlotId, field: u32, to: SlotId) {
@@ -69,7 +82,7 @@ impl Treap {
     /// Inserts a slot whose key is already written.
     pub fn insert(self, slots: &mut Slots<impl Platform>, root: &mut Root, slot: SlotId) {
         let key = self.key(slots, slot);
-        let (mut parent, mut above, mut next) = (0, None, *root);
+        let (mut parent, mut above, mut next) = (0, None, self.entry(slots, *root));
         while next != 0 {
             let node = self.node(slots, next);
             let smaller = key < node.key;
@@ -115,6 +128,9 @@ impl Treap {
         new: SlotId,
     ) {
         if parent == 0 {
+            if *root != old {
+                slots.broken(&format!("treap: slot {old} is in no tree"));
+            }
             *root = new;
         } else {
             let side = if self.node(slots, parent).left == old { LEFT } else { RIGHT };
@@ -141,7 +157,7 @@ impl Treap {
 
     /// Returns the slot with the smallest key.
     pub fn first(self, slots: &Slots<impl Platform>, root: Root) -> Option<SlotId> {
-        (root != 0).then(|| self.leftmost(slots, root))
+        Some(self.entry(slots, root)).filter(|root| *root != 0).map(|root| self.leftmost(slots, root))
     }
 
     fn leftmost(self, slots: &Slots<impl Platform>, mut slot: SlotId) -> SlotId {
@@ -163,7 +179,7 @@ impl Treap {
                     return None;
                 }
                 nodes -= 1;
-                let node = self.node(slots, next);
+                let node = self.raw(slots, next);
                 above.push((next, node.right));
                 next = node.left;
             }
@@ -192,7 +208,7 @@ impl Treap {
 
     /// Returns the slot with the smallest key that is `from` or larger.
     pub fn from(self, slots: &Slots<impl Platform>, root: Root, from: Key) -> Option<SlotId> {
-        let (mut next, mut found) = (root, None);
+        let (mut next, mut found) = (self.entry(slots, root), None);
         while next != 0 {
             let node = self.node(slots, next);
             if node.key < from {
