@@ -8,7 +8,7 @@
 //! ```
 //! A dead-letter row without a UTXO record is *alone*; only such rows are dropped if there are too many.
 
-use crate::storage::slots::{FIRST_SLOT, SlotId, Slots};
+use crate::storage::slots::{SlotId, Slots};
 use coppice_interface::{BlobDeletionState, StoreType};
 use coppice_storage::header::Header;
 
@@ -110,10 +110,10 @@ impl Root {
     /// # Errors
     /// A sentence if this code did not write the header.
     pub fn load(slots: &Slots) -> Result<Self, String> {
-        if !slots.holds(FIRST_SLOT, u64::from(ROOT)) {
+        if !slots.holds(slots.root(), u64::from(ROOT)) {
             return Err("deletion queue: its first slot is too short for the header".into());
         }
-        let bytes: [u8; ROOT as usize] = slots.read(FIRST_SLOT, 0);
+        let bytes: [u8; ROOT as usize] = slots.read(slots.root(), 0);
         let (words, _) = bytes.as_chunks::<8>();
         let word = |at: usize| u64::from_le_bytes(words[at]);
         let halves = |at: usize| (word(at) as u32, (word(at) >> 32) as u32);
@@ -146,7 +146,7 @@ impl Root {
         words[COUNTS - 2..COUNTS].copy_from_slice(&[self.seed, self.dead_alone]);
         words[COUNTS..COUNTERS].copy_from_slice(self.counts.as_flattened());
         words[COUNTERS..].copy_from_slice(&self.counters);
-        slots.write(FIRST_SLOT, 0, words.map(u64::to_le_bytes).as_flattened());
+        slots.write(slots.root(), 0, words.map(u64::to_le_bytes).as_flattened());
     }
 
     /// Adds `more` to a counter.

@@ -9,7 +9,7 @@
 
 use super::header::{ROOT, STORES};
 use super::row::{MAX_TYPE, Name};
-use crate::storage::slots::{FIRST_SLOT, SlotId, Slots};
+use crate::storage::slots::{SlotId, Slots};
 use coppice_interface::{BlobSelector, StoreType};
 use coppice_storage::bytes::u64_at;
 
@@ -96,11 +96,11 @@ impl Lanes {
     /// A sentence if this code did not write a lane.
     pub fn load(slots: &Slots) -> Result<Self, String> {
         let mut lanes = Self::new();
-        if !slots.holds(FIRST_SLOT, u64::from(ROOT_AND_LANES)) {
+        if !slots.holds(slots.root(), u64::from(ROOT_AND_LANES)) {
             return Err("deletion queue: its first slot has no lanes".into());
         }
         let mut bytes = Vec::new();
-        slots.read_onto(&mut bytes, FIRST_SLOT, ROOT, ALL * LANE as usize);
+        slots.read_onto(&mut bytes, slots.root(), ROOT, ALL * LANE as usize);
         for (at, b) in bytes.as_chunks().0.iter().enumerate() {
             if let Some(lane) = Lane::decode(b, at)? {
                 lanes.all[at] = Some(lane);
@@ -112,7 +112,7 @@ impl Lanes {
     /// Writes the changed lanes.
     pub fn save(&mut self, slots: &mut Slots) {
         for at in (0..ALL).filter(|at| self.changed[*at]) {
-            slots.write(FIRST_SLOT, ROOT + at as u32 * LANE, &Lane::encode(self.all[at].as_ref()));
+            slots.write(slots.root(), ROOT + at as u32 * LANE, &Lane::encode(self.all[at].as_ref()));
         }
         self.changed = [false; ALL];
     }

@@ -18,7 +18,7 @@
 //! a canister without external blobs pays nothing.
 //!
 //! ```text
-//! region DELETIONS (slots)
+//! slots of the arena; region DELETIONS has their header
 //!   first slot: header: roots of hash chains and treaps, counts ‖ 76 lanes, each with the root of its treap      on the heap, too
 //!   one slot:   256 leases, each with the first row of its ring ‖ 256 ends: on the heap, too ‖ row numbers of the ends' replies
 //!   a row each: state, order and treap node, or neighbours in a lease's ring ‖ chains ‖ name ‖ record's txid
@@ -60,9 +60,10 @@ mod schedule;
 mod token;
 
 use crate::storage::memory::{self, GrowError};
-use crate::storage::slots::radix::{self, NODE};
+use crate::storage::{OpenError, owners};
+use crate::storage::slots::radix::{self, MOST_NODES, NODE};
 use crate::storage::slots::treap::Treap;
-use crate::storage::slots::{FIRST_SLOT, SlotId, Slots, buckets};
+use crate::storage::slots::{SlotId, Slots, buckets};
 use crate::{logs, platform};
 pub use complete::{Completion, RecordEnd};
 use coppice_interface::{BlobDeletionState, StoreType};
@@ -146,14 +147,15 @@ impl DeletionQueue {
     /// # Errors
     /// A sentence that names the fault of the queue.
     pub fn open(seed: u64) -> Result<Self, String> {
-        let region = memory::region(memory::DELETIONS);
         let load = |slots: Slots| -> Result<Store, String> {
             let root = Root::load(&slots)?;
             let leases = Leases::load(&slots, root.leases, root.ended)?;
             let lanes = Lanes::load(&slots)?;
             Ok(Store { slots, root, lanes, leases, taken: Default::default() })
         };
-        let store = if region.is_empty() { None } else { Some(load(Slots::open(region)?)?) };
+        let region = memory::region(memory::DELETIONS);
+        let slots = if region.is_empty() { None } else { Some(Self::slots()?) };
+        let store = slots.filter(|slots| slots.root() != 0).map(load).transpose()?;
         Ok(Self { store, seed, limits: Limits::default() })
     }
 
@@ -167,17 +169,22 @@ impl DeletionQueue {
         (self.store.as_ref().map_or(0, |store| store.root.rows()), self.limits.rows)
     }
 
+    fn slots() -> Result<Slots, OpenError> {
+        Slots::open(memory::region(memory::DELETIONS), memory::arena()?, owners::DELETIONS)
+    }
+
     /// Returns the store, after creating it if there is none.
     fn get_or_make(&mut self) -> Result<&mut Store, GrowError> {
         if self.store.is_none() {
-            let region = memory::region(memory::DELETIONS);
-            let mut slots = Slots::open(region).map_err(|why| {
+            let mut slots = Self::slots().map_err(|why| {
                 logs::error(&format!("deletion queue: {why}"));
-                // A repeated reservation fails with the same error.
-                memory::region(memory::DELETIONS).reserve(1).err().unwrap_or(GrowError::OutOfSpace)
+                match why {
+                    OpenError::Grow { why, .. } => why,
+                    _ => GrowError::OutOfSpace,
+                }
             })?;
             let slot = slots.allocate(ROOT_AND_LANES)?;
-            debug_assert_eq!(slot, FIRST_SLOT);
+            slots.set_root(slot);
             let root = Root::new(self.seed);
             root.save(&mut slots);
             // The slot may hold old bytes, so zeros clear the lanes.
@@ -231,14 +238,20 @@ impl Store {
         })
     }
 
-    /// Grows memory so that a row of this name can be added.
+    /// Reserves memory so that a row of this name can be added.
     ///
     /// # Errors
     /// [`GrowError`]; nothing has changed.
     fn reserve(&self, name: &Name, hash: u32) -> Result<(), GrowError> {
+        let reserve = |nodes: u32| self.slots.reserve(&[(name.row_len(), 1), (NODE, nodes)]);
+        // The usual case: memory has room for the worst case.
+        let most = reserve(2 * MOST_NODES as u32);
+        if most.is_ok() {
+            return most;
+        }
         let by_name = radix::missing_nodes(&self.slots, self.root.by_name, hash >> (32 - NAME_BITS));
         let by_id = radix::missing_nodes(&self.slots, self.root.by_id, self.root.next_id as u32);
-        self.slots.reserve(&[(name.row_len(), 1), (NODE, by_name + by_id)])
+        reserve(by_name + by_id)
     }
 
     /// Adds a row. Assumes that memory is [reserved](Self::reserve).

@@ -7,10 +7,17 @@ use crate::storage::slots::{SlotId, Slots};
 impl Lease {
     /// Appends a row to the ring.
     pub fn link(&mut self, slots: &mut Slots, slot: SlotId) {
+        if self.first != 0 && !slots.contains(self.first) {
+            self.forget_rows();
+        }
         let (before, after) = match self.first {
             0 => (slot, slot),
             first => (slots.read_u32(first, at::BEFORE), first),
         };
+        if !slots.contains(before) {
+            self.forget_rows();
+            return self.push(slots, slot);
+        }
         slots.write(slot, at::BEFORE, [before, after].map(u32::to_le_bytes).as_flattened());
         if self.first == 0 {
             self.first = slot;
@@ -28,6 +35,8 @@ impl Lease {
         let (before, after) = (slots.read_u32(slot, at::BEFORE), slots.read_u32(slot, at::AFTER));
         if after == slot {
             self.first = 0;
+        } else if !slots.contains(before) || !slots.contains(after) {
+            return self.forget_rows();
         } else {
             slots.write_u32(before, at::AFTER, after);
             slots.write_u32(after, at::BEFORE, before);

@@ -71,9 +71,9 @@ pub fn with_records<T>(
     let deadline = platform::instructions().saturating_add(MOST_INSTRUCTIONS);
     let Records { utxo, deletions, settings, .. } = records;
     let call = Call::at(current.max(1), settings);
-    utxo.set_reserve_usable(true);
+    utxo.count_pages(true);
     let mut rows = Rows { utxo, call, totals, deadline };
     let done = run(deletions, call.now_ns, &mut rows);
-    utxo.set_reserve_usable(false);
+    utxo.count_pages(false);
     done
 }

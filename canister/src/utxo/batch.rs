@@ -2,7 +2,7 @@
 
 use super::limits::{OUTPUT, PARENT};
 use super::record::{ENTRY, INPUT};
-use super::store::{Changed, UtxoStore};
+use super::store::UtxoStore;
 use crate::platform;
 use crate::platform::limits::MOST_PAGES;
 use coppice_interface::{
@@ -117,8 +117,7 @@ impl UtxoStore {
         let end = platform::instructions().saturating_add(INSTRUCTIONS);
         let mut results = Vec::with_capacity(items.len().min(MAX_RESULTS));
         let mut bytes = 0;
-        self.changed = Changed::default();
-        self.slots.count_pages(true);
+        self.count_pages(true);
         for item in items.iter().take(MAX_RESULTS) {
             // The first item always runs, so that the smallest budget makes progress.
             if !results.is_empty() {
@@ -131,8 +130,7 @@ impl UtxoStore {
             bytes += I::weight(&result);
             results.push(result);
         }
-        self.slots.count_pages(false);
-        self.changed = Changed::default();
+        self.count_pages(false);
         let remaining = (items.len() - results.len()) as u32;
         Batch { results, remaining }
     }

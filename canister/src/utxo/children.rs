@@ -186,7 +186,7 @@ impl UtxoStore {
                 self.slots.write_u32(oldest_at, at::COUNT, oldest.count - 1);
                 return Ok(());
             }
-            return match self.free_oldest(newest_at, oldest_at, &oldest) {
+            return match self.free_oldest(newest_at, oldest_at, &oldest)? {
                 0 => extras::set_children(&mut self.slots, slot, &mut head, 0),
                 _ => Ok(()),
             };
@@ -195,14 +195,19 @@ impl UtxoStore {
     }
 
     /// Frees the oldest page, and returns the slot of the next oldest page, or 0 if no page is left.
-    fn free_oldest(&mut self, newest_at: SlotId, oldest_at: SlotId, oldest: &Page) -> SlotId {
-        self.slots.free(oldest_at);
+    ///
+    /// # Errors
+    /// `Corrupt` if the next page cannot be read, and nothing has changed.
+    fn free_oldest(&mut self, newest_at: SlotId, oldest_at: SlotId, oldest: &Page) -> Result<SlotId, UtxoRefusal> {
         if newest_at == oldest_at {
-            return 0;
+            self.slots.free(oldest_at);
+            return Ok(0);
         }
+        self.child_page(oldest.newer)?;
+        self.slots.free(oldest_at);
         self.slots.write_u32(oldest.newer, at::OLDER, 0);
         self.slots.write_u32(newest_at, at::NEWER, oldest.newer);
-        oldest.newer
+        Ok(oldest.newer)
     }
 
     /// Frees at most `most` pages of a record that is being deleted, and returns whether more are left. Pages that cannot be read stay.
@@ -216,7 +221,7 @@ impl UtxoStore {
                 return false;
             };
             total = total.saturating_sub(page.count);
-            if self.free_oldest(walk.newest, at, &page) == 0 {
+            if self.free_oldest(walk.newest, at, &page).unwrap_or(0) == 0 {
                 let _ = extras::set_children(&mut self.slots, slot, head, 0);
                 return false;
             }

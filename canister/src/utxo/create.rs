@@ -218,8 +218,7 @@ impl UtxoStore {
             }
             let Some((_, Some(found))) = &last else { continue };
             has_parent |= !found.head.is(flag::DELETING);
-            let entry =
-                EntryAddress::of(&self.slots, found.slot, &found.head, *vout).map(|address| address.read(&self.slots));
+            let entry = EntryAddress::entry(&self.slots, found.slot, &found.head, *vout)?;
             if entry.is_some_and(|entry| entry.is(SPENDER_DELETED) && entry.held_by(&parsed.txid, vin)) {
                 return Err(UtxoRefusal::Pruned);
             }

@@ -65,7 +65,7 @@ impl UtxoStore {
         if of.head.blocks > HEAD_BLOCKS {
             self.highest_block(&of.head)?;
         }
-        let mut inputs = inputs_from(&self.slots, of.slot, &of.head, (first, most));
+        let mut inputs = inputs_from(&self.slots, of.slot, &of.head, (first, most))?;
         let mut held = Vec::with_capacity(inputs.len());
         // A found record is kept as `find` returns it, because moving one costs 370 instructions.
         let mut last: Option<(&Hash, Result<Found, UtxoRefusal>)> = None;
@@ -88,8 +88,10 @@ impl UtxoStore {
                 }
             }
             let Some((_, Ok(found))) = &last else { continue };
-            let Ok((address, entry)) = EntryAddress::utxo(&self.slots, found.slot, &found.head, *vout) else {
-                continue;
+            let (address, entry) = match EntryAddress::utxo(&self.slots, found.slot, &found.head, *vout) {
+                Ok(found) => found,
+                Err(UtxoRefusal::UtxoNotFound) => continue,
+                Err(error) => return Err(error),
             };
             if entry.held_by(&of.head.txid, vin) {
                 held.push((address, entry.state));

@@ -61,7 +61,6 @@ pub fn check(
         pages += PARENT * parents;
     }
     let heap = heap.div_ceil(PAGE);
-    check_pages(pages + heap)?;
-    check_pages(pages + heap + slots.pages_of(wanted, CREATION_PAGES))?;
+    check_pages((pages + heap).saturating_add(slots.pages_of(wanted)))?;
     Ok(heap)
 }

@@ -37,7 +37,7 @@ impl UtxoStore {
                 if entry.is(UTXO) && entry.is(FROZEN) != frozen {
                     addresses.push((address, entry.state));
                 }
-            }),
+            })?,
         }
         if utxos == 0 {
             return Err(UtxoRefusal::UtxoNotFound);
@@ -45,7 +45,7 @@ impl UtxoStore {
         if addresses.is_empty() {
             return Err(if frozen { UtxoRefusal::AlreadyFrozen } else { UtxoRefusal::UtxoNotFrozen });
         }
-        self.changing(|store| {
+        self.changing(1, |store| {
             for &(address, state) in &addresses {
                 address.set_state(&mut store.slots, state ^ FROZEN);
                 address.count_frozen(&mut store.slots, if frozen { 1 } else { -1 });

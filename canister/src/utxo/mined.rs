@@ -4,7 +4,6 @@ use super::call::{Call, hash_of};
 use super::record::extras::Extras;
 use super::record::{HEAD_BLOCKS, Head, Order, at, encode_block, flag};
 use super::store::{Found, UtxoStore};
-use crate::storage::memory::refused;
 use crate::storage::slots::SlotId;
 use coppice_interface::{BlockRef, MinedTransaction, UtxoRefusal, UtxoSetMinedBatch};
 
@@ -68,6 +67,7 @@ impl UtxoStore {
         call.check()?;
         call.check_block(block.block_height)?;
         let Found { slot, mut head, .. } = self.find(&hash_of("txid", &item.txid)?)?;
+        self.check_links(slot, &head, [Order::UnminedSince, Order::CreatedAt])?;
         let head_blocks = head.blocks;
         let mut blocks = self.blocks(&head)?;
         let there = blocks.iter().position(|known| known.block_id == block.block_id);
@@ -98,7 +98,7 @@ impl UtxoStore {
             store.evaluate(slot, call)
         };
         let in_head = blocks.len() as u32 <= HEAD_BLOCKS && head_blocks <= HEAD_BLOCKS;
-        if in_head && self.has_room(3) {
+        if in_head && self.reserve_entries(3) {
             change(self)?;
         } else {
             self.atomically(change)?;
@@ -106,10 +106,10 @@ impl UtxoStore {
         Ok(blocks.iter().map(|block| block.block_id).collect())
     }
 
-    /// Enters a record in the indexes of unmined records, or removes it.
+    /// Enters a record in the indexes of unmined records, or removes it. Memory for two entries is reserved, or a journal has begun.
     ///
     /// # Errors
-    /// `OutOfSpace`, `LowCycles`, and nothing has changed.
+    /// `OutOfSpace`, `LowCycles`, only in a journal, and nothing has changed.
     fn change_unmined(&mut self, slot: SlotId, head: &Head, since: Option<u32>) -> Result<(), UtxoRefusal> {
         let before = head.unmined_since();
         if let Some(height) = since
@@ -117,7 +117,7 @@ impl UtxoStore {
         {
             let key = self.root.unmined_key(height);
             let entering = [(Order::UnminedSince, key), (Order::CreatedAt, head.created_secs())];
-            self.root.reserve(&self.slots, &entering, &[]).map_err(refused)?;
+            self.reserve_more(&entering)?;
             if before.is_none() {
                 self.root.count_revert(&mut self.slots);
             }
@@ -141,12 +141,13 @@ impl UtxoStore {
         if on_longest_chain && head.blocks == 0 {
             return Err(UtxoRefusal::NotMined);
         }
+        self.check_links(slot, &head, [Order::UnminedSince, Order::CreatedAt])?;
         let since = if on_longest_chain { None } else { head.unmined_since().or(Some(call.height)) };
         let change = |store: &mut Self| {
             store.change_unmined(slot, &head, since)?;
             store.evaluate(slot, call)
         };
-        if self.has_room(3) { change(self) } else { self.atomically(change) }
+        self.changing(3, change)
     }
 
     /// Locks or unlocks a transaction's outputs.
@@ -156,7 +157,7 @@ impl UtxoStore {
     pub fn set_locked(&mut self, txid: &[u8], locked: bool, call: &Call) -> Result<(), UtxoRefusal> {
         call.check()?;
         let Found { slot, head, .. } = self.find(&hash_of("txid", txid)?)?;
-        self.changing(|store| {
+        self.changing(1, |store| {
             store.lock(slot, &head, locked);
             if locked {
                 // A double spend leaves the index, too, until something else evaluates it.

@@ -14,7 +14,7 @@ use super::record::{LATE, Order};
 use crate::storage::memory::GrowError;
 use crate::storage::slots::radix::{self, MOST_NODES, NODE};
 use crate::storage::slots::rings::{self, Link, Rings};
-use crate::storage::slots::{FIRST_SLOT, SlotId, Slots};
+use crate::storage::slots::{SlotId, Slots};
 use coppice_storage::bytes::{u32_at, u64_at};
 
 const ROOT: u32 = 104;
@@ -68,12 +68,19 @@ impl Root {
     pub fn create(slots: &mut Slots) -> Result<Self, GrowError> {
         let slot = slots.allocate(ROOT)?;
         slots.write(slot, 0, &[0; ROOT as usize]);
+        slots.set_root(slot);
         Ok(Self::default())
     }
 
     /// Reads the root.
-    pub fn load(slots: &Slots) -> Self {
-        let bytes: [u8; ROOT as usize] = slots.read(FIRST_SLOT, 0);
+    ///
+    /// # Errors
+    /// A sentence if the first slot is not in use.
+    pub fn load(slots: &Slots) -> Result<Self, String> {
+        if !slots.holds(slots.root(), u64::from(ROOT)) {
+            return Err(format!("UTXO store: slot {} does not hold the counters", slots.root()));
+        }
+        let bytes: [u8; ROOT as usize] = slots.read(slots.root(), 0);
         let long = |at: usize| u64_at(&bytes, at);
         let mut root = Self { records: long(0), pages: long(8), ..Self::default() };
         for (order, index) in root.indexes.iter_mut().enumerate() {
@@ -85,13 +92,13 @@ impl Root {
         root.reverts = long(REVERTS as usize);
         root.window = RunWindow { run: word(88), bound: word(92), cutoff: word(96) };
         root.pruned = word(PRUNED as usize);
-        root
+        Ok(root)
     }
 
     /// Counts a revert of a spend or of a mined flag.
     pub fn count_revert(&mut self, slots: &mut Slots) {
         self.reverts += 1;
-        slots.write(FIRST_SLOT, REVERTS, &self.reverts.to_le_bytes());
+        slots.write(slots.root(), REVERTS, &self.reverts.to_le_bytes());
     }
 
     /// Raises the pruned height to the highest block of a record that is deleted as spent.
@@ -99,7 +106,7 @@ impl Root {
     pub fn raise_pruned(&mut self, slots: &mut Slots, highest: u32) {
         if highest > self.pruned {
             self.pruned = highest;
-            slots.write_u32(FIRST_SLOT, PRUNED, highest);
+            slots.write_u32(slots.root(), PRUNED, highest);
         }
     }
 
@@ -107,7 +114,7 @@ impl Root {
     pub fn set_window(&mut self, slots: &mut Slots, window: RunWindow) {
         self.window = window;
         let words = [window.run, window.bound, window.cutoff].map(u32::to_le_bytes);
-        slots.write(FIRST_SLOT, WINDOW, words.as_flattened());
+        slots.write(slots.root(), WINDOW, words.as_flattened());
     }
 
     /// Returns the key of a record that is unmined since a height, and enters now.
@@ -118,34 +125,34 @@ impl Root {
     /// Writes the numbers of records and pages.
     pub fn save_counts(&self, slots: &mut Slots) {
         let both = u128::from(self.records) | u128::from(self.pages) << 64;
-        slots.write(FIRST_SLOT, 0, &both.to_le_bytes());
+        slots.write(slots.root(), 0, &both.to_le_bytes());
     }
 
     fn save(&self, slots: &mut Slots, order: Order) {
         let Index { rings, lowest } = self.indexes[order as usize];
         let both = u128::from(rings.tree) | u128::from(lowest) << 32 | u128::from(rings.count) << 64;
-        slots.write(FIRST_SLOT, line(order), &both.to_le_bytes());
+        slots.write(slots.root(), line(order), &both.to_le_bytes());
     }
 
-    /// Grows memory so that a record can enter these indexes under these keys, and so that the slots of `wanted`, pairs of bytes
-    /// and count, can be allocated.
+    /// Reserves memory so that a record can enter these indexes under these keys, and so that the slots of `wanted`, pairs of bytes
+    /// and count, can be allocated. An earlier reservation ends.
     ///
     /// # Errors
     /// [`GrowError`], and nothing has changed.
     #[inline]
     pub fn reserve(&self, slots: &Slots, entering: &[(Order, u32)], wanted: &[(u32, u32)]) -> Result<(), GrowError> {
-        let nodes = MOST_NODES * entering.len() as u64;
-        let (bytes, pieces) = wanted.iter().fold((nodes * u64::from(NODE), nodes), |(bytes, pieces), &(len, count)| {
-            (bytes + u64::from(len) * u64::from(count), pieces + u64::from(count))
-        });
+        let reserve = |nodes: u32| match wanted {
+            [] => slots.reserve(&[(NODE, nodes)]),
+            _ => slots.reserve(&[wanted, &[(NODE, nodes)]].concat()),
+        };
         // The usual case: memory has room for the worst case.
-        if slots.has_room(bytes, pieces) {
-            return Ok(());
+        let most = reserve(MOST_NODES as u32 * entering.len() as u32);
+        if most.is_ok() {
+            return most;
         }
         let missing =
             |&(order, key): &(Order, u32)| radix::missing_nodes(slots, self.indexes[order as usize].rings.tree, key);
-        let nodes = entering.iter().map(missing).sum();
-        slots.reserve(&[wanted, &[(NODE, nodes)]].concat())
+        reserve(entering.iter().map(missing).sum())
     }
 
     /// Returns the number of records of an index.
@@ -201,7 +208,7 @@ impl Root {
             bytes[4..8].copy_from_slice(&lowest.to_le_bytes());
             bytes[8..].copy_from_slice(&rings.count.to_le_bytes());
         }
-        slots.write(FIRST_SLOT, 0, &bytes);
+        slots.write(slots.root(), 0, &bytes);
     }
 
     /// Returns the smallest key that is `from` or greater.

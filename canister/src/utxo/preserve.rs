@@ -26,6 +26,7 @@ impl UtxoStore {
     fn preserve_found(&mut self, txid: &Hash, to: impl Fn(Option<u32>) -> Option<u32>) -> Result<bool, UtxoRefusal> {
         let Some(Found { slot, head, .. }) = if_found(self.find(txid))? else { return Ok(false) };
         let Some(until) = to(head.key(Order::PreserveUntil)) else { return Ok(true) };
+        self.check_links(slot, &head, [Order::PreserveUntil, Order::DeleteAt])?;
         self.root.reserve(&self.slots, &[(Order::PreserveUntil, until)], &[]).map_err(refused)?;
         let preserved = head.link(Order::PreserveUntil);
         if head.delete_at().is_some() {
@@ -49,7 +50,12 @@ impl UtxoStore {
     ) -> Result<u64, Blocked> {
         let mut preserved = 0;
         // Until this height, which may be above every block's; a later height stays.
-        for parent in parents(&inputs_from(&self.slots, of.slot, &of.head, (first, most))) {
+        let inputs = match inputs_from(&self.slots, of.slot, &of.head, (first, most)) {
+            Ok(inputs) => inputs,
+            Err(_) if set_aside => Vec::new(),
+            Err(error) => return Err((of.head.txid, error)),
+        };
+        for parent in parents(&inputs) {
             self.changed.read += LOOKUP_PAGES;
             match self.preserve_found(&parent, |before| (before < Some(until)).then_some(until)) {
                 Ok(there) => preserved += u64::from(there),
@@ -65,7 +71,7 @@ impl UtxoStore {
     /// # Errors
     /// `OutOfSpace`, `LowCycles`, and nothing has changed.
     pub fn expire_preservation(&mut self, of: &Candidate, call: &Call) -> Result<(), UtxoRefusal> {
-        self.changing(|store| {
+        self.changing(1, |store| {
             let link = of.head.link(Order::PreserveUntil);
             store.root.set(&mut store.slots, Order::PreserveUntil, of.slot, link, None);
             store.evaluate(of.slot, call)

@@ -6,7 +6,7 @@ use super::record::extras::Extras;
 use super::record::location::{self, file_type};
 use super::record::{
     EntryAddress, FROZEN, Hash, Head, INPUT, Order, REASSIGNED, SPENDER_DELETED, SPENT, UTXO, entries, flag, inputs,
-    page_at, page_slot,
+    extra_page,
 };
 use super::store::{Found, UtxoStore};
 use crate::platform::limits::{MAX_REPLY, NS};
@@ -45,9 +45,9 @@ impl UtxoStore {
             if entry.is(SPENDER_DELETED) && known.insert(entry.spender.0) {
                 deleted_children.push(entry.spender.0.into());
             }
-        });
+        })?;
         let inpoints_fit = (head.inputs * INPUT) as usize <= 2 * MAX_INPOINTS;
-        let inpoints = inpoints_fit.then(|| encoding::inpoints(&inputs(&self.slots, slot, &head)));
+        let inpoints = if inpoints_fit { Some(encoding::inpoints(&inputs(&self.slots, slot, &head)?)) } else { None };
         let first_page = arg.extra_pages_cursor.unwrap_or(1).max(1);
         let last_page = first_page.saturating_add(MAX_PAGES - 1);
         let preserve = head.key(Order::PreserveUntil);
@@ -63,8 +63,8 @@ impl UtxoStore {
             total_extra_recs: head.extra_pages,
             spent_extra_recs: head.spent_extra,
             extra_pages: (first_page..=head.extra_pages.min(last_page))
-                .map(|page| self.page(slot, &head, page))
-                .collect(),
+                .map(|page| Ok(extra_page(&self.slots, slot, &head, page)?.1))
+                .collect::<Result<_, UtxoRefusal>>()?,
             extra_pages_cursor: Some(last_page.saturating_add(1)).filter(|page| *page <= head.extra_pages),
             spendable_in: extras.spendable_in.into_iter().map(|(vout, height)| SpendableIn { vout, height }).collect(),
             frozen: head.any_frozen(),
@@ -102,14 +102,6 @@ impl UtxoStore {
         })
     }
 
-    fn page(&self, slot: SlotId, head: &Head, page: u32) -> UtxoPage {
-        let page = page_slot(&self.slots, slot, head, page);
-        UtxoPage {
-            record_utxos: self.slots.read_u32(page, page_at::UTXOS),
-            spent_utxos: self.slots.read_u32(page, page_at::SPENT),
-        }
-    }
-
     /// Returns a part of a transaction's bytes, or of its TxInpoints.
     ///
     /// # Errors
@@ -117,7 +109,7 @@ impl UtxoStore {
     pub fn transaction(&self, blobs: &BlobStore, arg: &UtxoGetPart) -> Result<TransactionPart, UtxoRefusal> {
         let Found { slot, head, .. } = self.find_any(&hash_of("txid", &arg.txid)?)?;
         if arg.part == UtxoPart::Inpoints {
-            let bytes = encoding::inpoints(&inputs(&self.slots, slot, &head));
+            let bytes = encoding::inpoints(&inputs(&self.slots, slot, &head)?);
             let offset = arg.offset.min(bytes.len() as u64) as usize;
             let len = arg.length.min((bytes.len() - offset) as u64).min(MAX_REPLY) as usize;
             let (part, total) = (ByteBuf::from(&bytes[offset..offset + len]), bytes.len() as u64);
@@ -168,7 +160,7 @@ impl UtxoStore {
     fn spend_state(&self, found: &Found, vout: u32, at: u32) -> Result<UtxoSpendState, UtxoRefusal> {
         let absent = UtxoSpendState { status: SpendStatus::NotFound, utxo_hash: None, spender: None };
         let head = &found.head;
-        let entry = EntryAddress::of(&self.slots, found.slot, head, vout).map(|address| address.read(&self.slots));
+        let entry = EntryAddress::entry(&self.slots, found.slot, head, vout)?;
         let entry = entry.filter(|entry| entry.is(UTXO));
         let immature = |height: u32| (at < height).then_some(SpendStatus::Immature { spendable_at: height });
         let status = if head.is(flag::CONFLICTING) {

@@ -59,8 +59,7 @@ impl UtxoStore {
     /// Returns the record after a cursor, if its key is at most `last`.
     pub fn next_after(&self, order: Order, cursor: &Cursor, last: u32) -> AfterCursor {
         let slots = &self.slots;
-        let named = |slot| slots.holds(slot, u64::from(HEAD)) && same_key(&self.txid_in(slot), &cursor.txid);
-        let link = if named(cursor.slot) { order::link(slots, cursor.slot, order) } else { Link::default() };
+        let link = if self.is_at(cursor) { order::link(slots, cursor.slot, order) } else { Link::default() };
         let first = match link.key() {
             _ if cursor.slot == 0 => self.root.first(slots, order, cursor.key),
             Some(key) if key == cursor.key => match self.root.first(slots, order, key) {
@@ -93,9 +92,15 @@ impl UtxoStore {
         there.then(|| Cursor { key, slot, txid: self.txid_in(slot) })
     }
 
+    /// Returns whether a cursor's record is still in its slot, even if it cannot be decoded.
+    #[inline]
+    pub fn is_at(&self, cursor: &Cursor) -> bool {
+        self.slots.holds(cursor.slot, u64::from(HEAD)) && same_key(&self.txid_in(cursor.slot), &cursor.txid)
+    }
+
     /// Returns the id in a record's slot.
     #[inline(always)]
-    pub fn txid_in(&self, slot: SlotId) -> Hash {
+    fn txid_in(&self, slot: SlotId) -> Hash {
         self.slots.read(slot, at::TXID)
     }
 

@@ -137,9 +137,9 @@ impl UtxoStore {
         let spender = hash_of("spender", &transaction.spender).map_err(whole)?;
         let mut planned: Vec<Planned> = Vec::with_capacity(transaction.spends.len());
         let mut errors = Vec::new();
-        let mut last: Option<Found> = None;
+        let (mut last, mut above): (Option<Found>, u32) = (None, 0);
         for (spend, index) in transaction.spends.iter().zip(0..u32::MAX) {
-            match self.plan((spend, index), &spender, call, &mut last) {
+            match self.plan((spend, index), &spender, call, (&mut last, &mut above)) {
                 Ok(plan) => planned.push(plan),
                 Err(error) => errors.push(RefusedSpend { spend: index, error: error.into() }),
             }
@@ -154,7 +154,7 @@ impl UtxoStore {
             errors.truncate(MOST_ERRORS);
             return Err(errors);
         }
-        self.changing(|store| store.apply(&planned, &spender, call)).map_err(whole)
+        self.changing(1 + above, |store| store.apply(&planned, &spender, call)).map_err(whole)
     }
 
     /// Spends outputs that were checked, in the order of their addresses.
@@ -189,14 +189,19 @@ impl UtxoStore {
         (spend, index): (&Spend, u32),
         spender: &Hash,
         call: &Call,
-        last: &mut Option<Found>,
+        (last, above): (&mut Option<Found>, &mut u32),
     ) -> Result<Planned, UtxoRefusal> {
         let txid = hash_of("txid", &spend.txid)?;
         let hash = hash_of("utxo_hash", &spend.utxo_hash)?;
         // Inputs often spend several outputs of one transaction.
         let found = match last {
             Some(found) if same_key(&found.head.txid, &txid) => found,
-            _ => last.insert(self.find(&txid)?),
+            _ => {
+                let found = last.insert(self.find(&txid)?);
+                // All others become due at one height, which is one entry of the index.
+                *above += u32::from(found.head.may_be_above(call.height));
+                found
+            }
         };
         let (address, entry, new) =
             self.check_spend(found, spend.vout, Some(&hash), (spender, spend.vin), call, Strictness::All)?;

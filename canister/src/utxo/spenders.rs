@@ -51,7 +51,7 @@ impl UtxoStore {
                 read += LOOKUP_PAGES;
                 result = self.unstable(&entry, current, retention);
             }
-        });
+        })?;
         self.changed.read += read;
         result
     }

@@ -8,16 +8,17 @@ use super::upload::Uploads;
 use crate::platform;
 use crate::storage::HashTable;
 use crate::storage::memory::{self, Region, refused};
+use crate::storage::owners;
 use crate::storage::slots::radix::{MOST_NODES, NODE};
+use crate::storage::slots::rings;
 use crate::storage::slots::{SlotId, Slots};
 use crate::storage::table::same_key;
 use coppice_interface::{UtxoRefusal, UtxoStorage};
 use std::cell::OnceCell;
 use std::rc::Rc;
 
-/// Bytes that stay free for nodes of the ordered indexes, because at the cap on memory a run preserves parents before it deletes a
-/// record, and only the deletion frees memory.
-const RESERVE: u64 = 16 * (NODE as u64 + 2_048);
+/// Maximum entries in the indexes for which an operation reserves memory; an operation that may make more keeps a journal.
+const MOST_ENTRIES: u32 = 8;
 
 /// UTXO records.
 pub struct UtxoStore {
@@ -65,13 +66,10 @@ impl UtxoStore {
     /// # Errors
     /// A sentence if memory could not be grown, or this code did not write a header.
     pub fn open(cells: Rc<Region>, hash_seed: u64) -> Result<Self, String> {
-        let region = memory::region(memory::UTXO_SLOTS);
-        let new = region.is_empty();
-        let mut slots = Slots::open(region)?;
-        slots.keep_reserve(RESERVE);
-        let root = match new {
-            true => Root::create(&mut slots).map_err(|error| format!("UTXO store: {error}"))?,
-            false => Root::load(&slots),
+        let mut slots = Slots::open(memory::region(memory::UTXO_SLOTS), memory::arena()?, owners::RECORDS)?;
+        let root = match slots.root() {
+            0 => Root::create(&mut slots).map_err(|error| format!("UTXO store: {error}"))?,
+            _ => Root::load(&slots)?,
         };
         let table = HashTable::open(memory::region(memory::UTXO_INDEX), hash_seed)?;
         Ok(Self { table, slots, root, changed: Changed::default(), uploads: Uploads::open(cells)? })
@@ -144,25 +142,57 @@ impl UtxoStore {
         self.slots.write(slot, at::FLAGS, &flags.to_le_bytes());
     }
 
-    /// Returns whether `entries` entries in the ordered indexes can be made without growing memory or using free slots.
+    /// Reserves memory for `entries` entries in the ordered indexes, and for nothing else. Returns whether there is enough.
     #[inline]
-    pub(super) fn has_room(&self, entries: u64) -> bool {
-        self.slots.has_room(entries * MOST_NODES * u64::from(NODE), entries * MOST_NODES)
+    pub(super) fn reserve_entries(&self, entries: u32) -> bool {
+        entries <= MOST_ENTRIES && self.slots.reserve(&[(NODE, entries * MOST_NODES as u32)]).is_ok()
     }
 
-    /// Runs an operation whose only possible failure is that evaluating records lacks memory, and undoes it in that case. If memory has
-    /// room, the usual case, no journal is kept. Other operations that may fail in their middle use [`atomically`](Self::atomically).
+    /// Runs an operation that makes at most `entries` entries in the ordered indexes. Its only possible failure is that it lacks memory for
+    /// these, and then it is undone. If they can be reserved, the usual case, no journal is kept. Other operations that may fail in their
+    /// middle use [`atomically`](Self::atomically).
     pub(super) fn changing<T>(
         &mut self,
+        entries: u32,
         run: impl FnOnce(&mut Self) -> Result<T, UtxoRefusal>,
     ) -> Result<T, UtxoRefusal> {
-        if self.has_room(1) { run(self) } else { self.atomically(run) }
+        if self.reserve_entries(entries) { run(self) } else { self.atomically(run) }
     }
 
-    /// Enters a record in [`Order::DeleteAt`], or removes it, by the rules of `docs/design.md` 6.
+    /// Reserves memory for entries in the ordered indexes if a journal can undo the operation. An operation without a journal has reserved
+    /// all its memory at its beginning.
     ///
     /// # Errors
-    /// `OutOfSpace`, `LowCycles`; the index is not up to date then.
+    /// `OutOfSpace`, `LowCycles`.
+    #[inline]
+    pub(super) fn reserve_more(&self, entering: &[(Order, u32)]) -> Result<(), UtxoRefusal> {
+        if self.slots.is_undoable() {
+            self.root.reserve(&self.slots, entering, &[]).map_err(refused)?;
+        }
+        Ok(())
+    }
+
+    /// Checks that a record's neighbours in two indexes are slots, before an operation that may take the record out.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    #[inline]
+    pub(super) fn check_links(&self, slot: SlotId, head: &Head, orders: [Order; 2]) -> Result<(), UtxoRefusal> {
+        let is_sound = |order| {
+            let link = head.link(order);
+            link.next == 0 || rings::is_linked(&self.slots, link)
+        };
+        if orders.into_iter().all(is_sound) {
+            return Ok(());
+        }
+        Err(UtxoRefusal::Corrupt { why: format!("the neighbours of the record in slot {slot}") })
+    }
+
+    /// Enters a record in [`Order::DeleteAt`], or removes it, by the rules of `docs/design.md` 6. Memory for an entry is reserved, or a
+    /// journal has begun.
+    ///
+    /// # Errors
+    /// `OutOfSpace`, `LowCycles`, only in a journal; the index is not up to date then.
     pub(super) fn evaluate(&mut self, slot: SlotId, call: &Call) -> Result<(), UtxoRefusal> {
         let head = self.head(slot);
         let now = head.delete_at();
@@ -179,7 +209,7 @@ impl UtxoStore {
             return Ok(());
         }
         if let Some(key) = then {
-            self.root.reserve(&self.slots, &[(Order::DeleteAt, key)], &[]).map_err(refused)?;
+            self.reserve_more(&[(Order::DeleteAt, key)])?;
         }
         self.set_delete_at(slot, &head, then);
         Ok(())
@@ -213,11 +243,10 @@ impl UtxoStore {
         result
     }
 
-    /// Starts or ends both the use of the memory reserve by this message and the counting of its changed and read pages.
-    pub fn set_reserve_usable(&mut self, usable: bool) {
+    /// Starts or ends the counting of changed and read pages.
+    pub fn count_pages(&mut self, counted: bool) {
         self.changed = Changed::default();
-        self.slots.set_reserve_usable(usable);
-        self.slots.count_pages(usable);
+        self.slots.count_pages(counted);
     }
 
     /// Counts pages that other code has changed in this message.

@@ -45,7 +45,7 @@ impl UtxoStore {
     /// [`UtxoRefusal`], and nothing has changed.
     fn unspend(&mut self, item: &Unspend, call: &Call, last: &mut LastUnspent) -> Result<bool, UtxoRefusal> {
         // One entry for the run that this item may end, and one for the item's own.
-        if self.has_room(2) {
+        if self.reserve_entries(2) {
             return self.unspend_next(item, call, last);
         }
         self.end_run(call, last);
@@ -90,7 +90,7 @@ impl UtxoStore {
 
     /// Counts and evaluates the outputs that were unspent last.
     fn end_run(&mut self, call: &Call, last: &mut LastUnspent) {
-        // The last item of the run checked that there is room, and nothing was allocated since.
+        // The last item of the run reserved the memory.
         if let Err(error) = self.finish(call, last) {
             platform::trap(&format!("unspend: {error}"));
         }

@@ -177,10 +177,9 @@ impl UtxoPruner {
         // The safe height may have fallen, for example because a block persister has started or the rule has changed.
         wanted.safe = wanted.safe.min(job.safe_height.unwrap_or(u32::MAX));
         job.safe_height = Some(wanted.safe);
-        let is_there = |at: &Cursor| records.utxo.txid_in(at.slot) == at.txid;
-        self.stored.set_aside.retain(is_there);
-        self.stored.passed_over.retain(|at| is_there(&at.cursor));
-        records.utxo.set_reserve_usable(true);
+        self.stored.set_aside.retain(|at| records.utxo.is_at(at));
+        self.stored.passed_over.retain(|at| records.utxo.is_at(&at.cursor));
+        records.utxo.count_pages(true);
         let (set_aside, passed_over) = (self.stored.set_aside.clone(), self.stored.passed_over.clone());
         let mut message =
             Message { records, settings, set_aside, passed_over, budget, only, found: None, counts: before };
@@ -215,7 +214,7 @@ impl UtxoPruner {
         if self.stored.run.is_none() {
             records.utxo.set_window(RunWindow { cutoff: self.stored.cutoff, ..RunWindow::default() });
         }
-        records.utxo.set_reserve_usable(false);
+        records.utxo.count_pages(false);
         marker::ended(&mut self.stored.marker, found);
         job.ticks += 1;
         job.counts.chunks += (job.counts.processed - before.processed).div_ceil(chunk);

@@ -102,8 +102,11 @@ impl UtxoStore {
     /// Returns the transaction input that holds an output, or `None` if the output is unspent or unknown.
     fn hold(&self, outpoint: (Hash, u32)) -> Result<Option<Hold>, UtxoRefusal> {
         let Some(Found { slot, head, .. }) = if_found(self.find(&outpoint.0))? else { return Ok(None) };
-        let Ok((address, entry)) = EntryAddress::utxo(&self.slots, slot, &head, outpoint.1) else { return Ok(None) };
-        Ok(entry.is(SPENT).then_some(Hold { master: slot, address, entry, outpoint }))
+        match EntryAddress::utxo(&self.slots, slot, &head, outpoint.1) {
+            Ok((address, entry)) => Ok(entry.is(SPENT).then_some(Hold { master: slot, address, entry, outpoint })),
+            Err(UtxoRefusal::UtxoNotFound) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Returns the outputs that a transaction holds.
@@ -120,7 +123,7 @@ impl UtxoStore {
     /// the outputs that the transaction holds. This may fail in its middle.
     fn mark(&mut self, txid: &Hash, slot: SlotId, slice: &mut Slice) -> Result<(bool, Vec<Hold>), UtxoRefusal> {
         let head = self.head(slot);
-        let inputs = inputs(&self.slots, slot, &head);
+        let inputs = inputs(&self.slots, slot, &head)?;
         let holds = self.holds(txid, &inputs, slice)?;
         slice.reads(inputs.len(), holds.len());
         let is_new = !head.is(flag::CONFLICTING);

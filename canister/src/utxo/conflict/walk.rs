@@ -94,7 +94,7 @@ impl UtxoStore {
             } else {
                 let head = self.head(step.slot);
                 if step.next < head.outputs {
-                    self.read_spenders(walk.enters, step, &head);
+                    self.read_spenders(walk.enters, step, &head)?;
                     walk.complete = walk.reads(1 + u64::from(CHUNK.min(head.outputs) * ENTRY / 4_096));
                 } else {
                     walk.done.push((step.txid, step.slot));
@@ -109,15 +109,16 @@ impl UtxoStore {
         Ok(())
     }
 
-    fn read_spenders(&self, enters: Enters, step: &mut Step, head: &Head) {
+    fn read_spenders(&self, enters: Enters, step: &mut Step, head: &Head) -> Result<(), UtxoRefusal> {
         let spenders = &mut step.spenders;
         entries(&self.slots, step.slot, head, (step.next, CHUNK), |_, _, entry| {
             let passed = enters == Enters::Unmarked && entry.is(SPENDER_CONFLICTING);
             if entry.is(SPENT) && !passed && spenders.last() != Some(&entry.spender.0) {
                 spenders.push(entry.spender.0);
             }
-        });
+        })?;
         spenders.reverse();
         step.next = step.next.saturating_add(CHUNK);
+        Ok(())
     }
 }

@@ -75,7 +75,8 @@ impl UtxoStore {
                 return Err(named(bad("winners", "only its outputs are known, and not what it spends")));
             }
             if names.insert(txid) {
-                winners.push(Winner { txid, slot, inputs: inputs(&self.slots, slot, &head) });
+                let inputs = inputs(&self.slots, slot, &head).map_err(named)?;
+                winners.push(Winner { txid, slot, inputs });
             }
         }
         let mut slice = Slice::new();
@@ -167,7 +168,8 @@ impl UtxoStore {
                 return Ok(true);
             }
             if found.head.is(flag::CONFLICTING) {
-                next.extend(inputs(&self.slots, found.slot, &found.head).into_iter().map(|(parent, _)| parent));
+                let inputs = inputs(&self.slots, found.slot, &found.head)?;
+                next.extend(inputs.into_iter().map(|(parent, _)| parent));
             }
         }
         Ok(false)

@@ -26,12 +26,17 @@ pub fn children(slots: &Slots, head: &Head) -> SlotId {
     if head.extras != 0 && slots.holds(head.extras, u64::from(PREFIX)) { slots.read_u32(head.extras, 4) } else { 0 }
 }
 
-/// Sets the newest page of the double spends. This may fail if the record has no extras yet.
+/// Sets the newest page of the double spends.
+///
+/// # Errors
+/// `OutOfSpace`, `LowCycles`, only if the record has no extras yet; `Corrupt`. Nothing has changed.
 pub fn set_children(slots: &mut Slots, slot: SlotId, head: &mut Head, page: SlotId) -> Result<(), UtxoRefusal> {
     let old = head.extras;
     if old == 0 {
         head.extras = slots.allocate(PREFIX).map_err(refused)?;
         slots.write_u32(head.extras, 0, 0);
+    } else if !slots.holds(old, u64::from(PREFIX)) {
+        return Err(UtxoRefusal::Corrupt { why: format!("the extras of the record: slot {old} is none") });
     } else if page == 0 && slots.read_u32(old, 0) == 0 {
         slots.free(old);
         head.extras = 0;

@@ -195,6 +195,12 @@ impl Head {
         self.blocks > 0 && self.link(Order::UnminedSince).next == 0
     }
 
+    /// Returns whether a block of the record may lie above a height.
+    #[inline]
+    pub fn may_be_above(&self, height: u32) -> bool {
+        self.blocks > HEAD_BLOCKS || self.head_blocks.iter().any(|block| block.height > height)
+    }
+
     /// Returns whether the record may be deleted once no height preserves it.
     #[inline]
     pub fn eligible(&self) -> bool {

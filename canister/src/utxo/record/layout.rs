@@ -93,6 +93,7 @@ pub mod at {
 
 /// Offsets of the fields of a page's head that are written separately.
 pub mod page_at {
+    pub const NUMBER: u32 = 4;
     pub const UTXOS: u32 = 8;
     pub const SPENT: u32 = 12;
     pub const FROZEN: u32 = 16;

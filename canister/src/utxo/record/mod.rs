@@ -13,4 +13,5 @@ pub use inputs::{inputs, inputs_from, page_slot, pages, parents};
 pub use layout::*;
 pub use output::{
     Entry, EntryAddress, FROZEN, REASSIGNED, SPENDER_CONFLICTING, SPENDER_DELETED, SPENT, STATE, UTXO, entries,
+    extra_page,
 };

@@ -2,10 +2,11 @@
 
 use super::head::Head;
 use super::inputs::page_slot;
-use super::layout::{ENTRY, HEAD, Hash, PAGE_HEAD, at, page_at};
+use super::layout::{ENTRY, EXTRA, HEAD, Hash, PAGE_HEAD, at, page_at};
 use crate::storage::slots::{SlotId, Slots};
 use crate::storage::table::same_key;
-use coppice_interface::{Spender, UtxoRefusal};
+use coppice_interface::{Spender, UtxoPage, UtxoRefusal};
+use coppice_storage::bytes::u32_at;
 use serde_bytes::ByteBuf;
 
 /// Bytes from an entry's start to its state.
@@ -111,28 +112,59 @@ fn entry_at(head: u32, number: u32) -> u32 {
     head.wrapping_add(ENTRY.wrapping_mul(number))
 }
 
+/// Returns the slot of an extra page, and its numbers of UTXOs.
+///
+/// # Errors
+/// `Corrupt` if the directory names no such page of this record.
+pub fn extra_page(slots: &Slots, master: SlotId, head: &Head, page: u32) -> Result<(SlotId, UtxoPage), UtxoRefusal> {
+    let slot = page_slot(slots, master, head, page);
+    if slots.contains(slot) {
+        let b: [u8; PAGE_HEAD as usize] = slots.read(slot, 0);
+        let word = |at: u32| u32_at(&b, at as usize);
+        if b[..2] == EXTRA && (word(page_at::NUMBER), word(page_at::MASTER)) == (page, master) {
+            return Ok((slot, UtxoPage { record_utxos: word(page_at::UTXOS), spent_utxos: word(page_at::SPENT) }));
+        }
+    }
+    Err(UtxoRefusal::Corrupt { why: format!("slot {slot} is not page {page} of the record in slot {master}") })
+}
+
 impl EntryAddress {
-    /// Returns the address of output `vout`, or `None` after the last output.
+    /// Returns the address of output `vout`.
+    ///
+    /// # Errors
+    /// `UtxoNotFound` after the last output; `Corrupt` if the output's page is not there.
     #[inline]
-    pub fn of(slots: &Slots, master: SlotId, head: &Head, vout: u32) -> Option<Self> {
+    pub fn of(slots: &Slots, master: SlotId, head: &Head, vout: u32) -> Result<Self, UtxoRefusal> {
         if vout >= head.outputs {
-            return None;
+            return Err(UtxoRefusal::UtxoNotFound);
         }
         if vout < head.batch {
-            return Some(Self { master, page: 0, slot: master, at: entry_at(HEAD, vout) });
+            return Ok(Self { master, page: 0, slot: master, at: entry_at(HEAD, vout) });
         }
         let page = vout / head.batch;
-        let slot = page_slot(slots, master, head, page);
-        Some(Self { master, page, slot, at: entry_at(PAGE_HEAD, vout % head.batch) })
+        let (slot, _) = extra_page(slots, master, head, page)?;
+        Ok(Self { master, page, slot, at: entry_at(PAGE_HEAD, vout % head.batch) })
+    }
+
+    /// Returns the entry of output `vout`, or `None` after the last output.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub fn entry(slots: &Slots, master: SlotId, head: &Head, vout: u32) -> Result<Option<Entry>, UtxoRefusal> {
+        match Self::of(slots, master, head, vout) {
+            Ok(address) => Ok(Some(address.read(slots))),
+            Err(UtxoRefusal::UtxoNotFound) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Returns the address and the entry of an output that is a UTXO.
     ///
     /// # Errors
-    /// `UtxoNotFound`.
+    /// `UtxoNotFound`, `Corrupt`.
     #[inline]
     pub fn utxo(slots: &Slots, master: SlotId, head: &Head, vout: u32) -> Result<(Self, Entry), UtxoRefusal> {
-        let address = Self::of(slots, master, head, vout).ok_or(UtxoRefusal::UtxoNotFound)?;
+        let address = Self::of(slots, master, head, vout)?;
         let entry = address.read(slots);
         if entry.is(UTXO) { Ok((address, entry)) } else { Err(UtxoRefusal::UtxoNotFound) }
     }
@@ -197,19 +229,22 @@ fn add(slots: &mut Slots, slot: SlotId, at: u32, change: i32) -> (u32, u32) {
 }
 
 /// Passes at most `count` entries, from output `first` on, to `each`: the number of the output, the entry's address, the entry.
+///
+/// # Errors
+/// `Corrupt` if a page is not there.
 pub fn entries(
     slots: &Slots,
     master: SlotId,
     head: &Head,
     (first, count): (u32, u32),
     mut each: impl FnMut(u32, EntryAddress, Entry),
-) {
+) -> Result<(), UtxoRefusal> {
     let end = first.saturating_add(count).min(head.outputs);
     let mut vout = first;
     let mut bytes = Vec::new();
     while vout < end {
         let page = vout / head.batch;
-        let Some(address) = EntryAddress::of(slots, master, head, vout) else { return };
+        let address = EntryAddress::of(slots, master, head, vout)?;
         let step = STEP.min(end - vout).min((page + 1) * head.batch - vout);
         bytes.clear();
         slots.read_onto(&mut bytes, address.slot, address.at, (ENTRY * step) as usize);
@@ -218,4 +253,5 @@ pub fn entries(
         }
         vout += step;
     }
+    Ok(())
 }
