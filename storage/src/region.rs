@@ -17,6 +17,7 @@ const MAX_GROWTH_BUCKETS: u64 = 32;
 /// One structure's own address space in stable memory. Exactly one exists for an id.
 pub struct Region<P: Platform> {
     shared: Rc<Shared<P>>,
+    #[cfg(not(target_family = "wasm"))]
     id: u8,
     memory: VirtualMemory<P::Memory>,
     /// Raw address of each bucket. An access inside one bucket takes it from here, and any other access goes through `memory`,
@@ -30,7 +31,14 @@ impl<P: Platform> Region<P> {
         let memory = shared.memory(id);
         let size = memory.size() * WASM_PAGE;
         let buckets = Rc::clone(&shared.buckets[usize::from(id)]);
-        Self { shared, id, memory, buckets, size: Cell::new(size) }
+        Self {
+            shared,
+            #[cfg(not(target_family = "wasm"))]
+            id,
+            memory,
+            buckets,
+            size: Cell::new(size),
+        }
     }
 
     /// Returns whether a growth was deferred: see [`Growth::is_wanted`](crate::Growth::is_wanted).

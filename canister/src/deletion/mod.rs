@@ -60,10 +60,10 @@ mod schedule;
 mod token;
 
 use crate::storage::memory::{self, GrowError};
-use crate::storage::{OpenError, owners};
 use crate::storage::slots::radix::{self, MOST_NODES, NODE};
 use crate::storage::slots::treap::Treap;
 use crate::storage::slots::{SlotId, Slots, buckets};
+use crate::storage::{OpenError, owners};
 use crate::{logs, platform};
 pub use complete::{Completion, RecordEnd};
 use coppice_interface::{BlobDeletionState, StoreType};

@@ -5,8 +5,8 @@ use super::encoding;
 use super::record::extras::Extras;
 use super::record::location::{self, file_type};
 use super::record::{
-    EntryAddress, FROZEN, Hash, Head, INPUT, Order, REASSIGNED, SPENDER_DELETED, SPENT, UTXO, entries, flag, inputs,
-    extra_page,
+    EntryAddress, FROZEN, Hash, Head, INPUT, Order, REASSIGNED, SPENDER_DELETED, SPENT, UTXO, entries, extra_page,
+    flag, inputs,
 };
 use super::store::{Found, UtxoStore};
 use crate::platform::limits::{MAX_REPLY, NS};

@@ -66,12 +66,13 @@ impl UtxoStore {
     /// # Errors
     /// A sentence if memory could not be grown, or this code did not write a header.
     pub fn open(cells: Rc<Region>, hash_seed: u64) -> Result<Self, String> {
-        let mut slots = Slots::open(memory::region(memory::UTXO_SLOTS), memory::arena()?, owners::RECORDS)?;
+        let arena = memory::arena()?;
+        let mut slots = Slots::open(memory::region(memory::UTXO_SLOTS), arena.clone(), owners::RECORDS)?;
         let root = match slots.root() {
             0 => Root::create(&mut slots).map_err(|error| format!("UTXO store: {error}"))?,
             _ => Root::load(&slots)?,
         };
-        let table = HashTable::open(memory::region(memory::UTXO_INDEX), hash_seed)?;
+        let table = HashTable::open(memory::region(memory::UTXO_INDEX), arena, owners::UTXO_INDEX, hash_seed)?;
         Ok(Self { table, slots, root, changed: Changed::default(), uploads: Uploads::open(cells)? })
     }
 

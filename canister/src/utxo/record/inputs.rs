@@ -34,7 +34,9 @@ pub fn inputs_from(
                 let rest = (end - next).min(INPUTS_OF_PAGE - at);
                 let page = page_slot(slots, slot, head, 1 + head.extra_pages + page);
                 if !slots.holds(page, u64::from(INPUT * (at + rest))) {
-                    return Err(UtxoRefusal::Corrupt { why: format!("slot {page} is no page of inputs of slot {slot}") });
+                    return Err(UtxoRefusal::Corrupt {
+                        why: format!("slot {page} is no page of inputs of slot {slot}"),
+                    });
                 }
                 (page, INPUT * at, rest)
             }
