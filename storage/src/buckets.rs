@@ -5,6 +5,7 @@
 //! ```text
 //! 4      u16   number of handed out buckets
 //! 6      u16   pages of a bucket
+//! 40     u64…  pages of each memory
 //! 2,080  u8…   owner of each bucket
 //! ```
 //!
@@ -15,8 +16,10 @@ use ic_stable_structures::Memory;
 
 /// Offset of the number of handed out buckets.
 const COUNT: u64 = 4;
-/// Offset of the owners: magic, version, two `u16`, 32 reserved bytes, and the sizes of 255 memories.
-const OWNERS: u64 = 3 + 1 + 2 + 2 + 32 + 8 * 255;
+/// Offset of the sizes of 255 memories: magic, version, two `u16`, 32 reserved bytes.
+const SIZES: u64 = 3 + 1 + 2 + 2 + 32;
+/// Offset of the owners.
+const OWNERS: u64 = SIZES + 8 * 255;
 
 /// Offset of the pages of a bucket.
 const SIZE: u64 = 6;
@@ -44,14 +47,18 @@ pub fn address(bucket: u64) -> u64 {
 pub fn by_region(raw: &impl Memory, regions: u8) -> Vec<Vec<u64>> {
     let mut owners = vec![0; count(raw) as usize];
     raw.read(OWNERS, &mut owners);
-    let mut found = vec![Vec::new(); regions.into()];
+    let mut sizes = vec![0; usize::from(regions) * 8];
+    raw.read(SIZES, &mut sizes);
+    // Exact capacities, because a list that grows is copied, and each byte of a copy is charged.
+    let lists = sizes.as_chunks::<8>().0.iter().map(|pages| u64::from_le_bytes(*pages).div_ceil(BUCKET / WASM_PAGE));
+    let mut found: Vec<Vec<u64>> = lists.map(|buckets| Vec::with_capacity(buckets as usize)).collect();
     let mut first = address(0);
     let (words, rest) = owners.as_chunks::<8>();
     for word in words {
         if u64::from_le_bytes(*word) == u64::from_le_bytes([word[0]; 8]) {
             // All eight are of one region, as most are of a large one.
             if let Some(buckets) = found.get_mut(usize::from(word[0])) {
-                buckets.extend_from_slice(&std::array::from_fn::<u64, 8, _>(|at| first + at as u64 * BUCKET));
+                buckets.extend((0..8).map(|at| first + at * BUCKET));
             }
         } else {
             note(&mut found, first, word);
