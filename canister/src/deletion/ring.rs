@@ -16,7 +16,7 @@ impl Lease {
         };
         if !slots.contains(before) {
             self.forget_rows();
-            return self.push(slots, slot);
+            return self.link(slots, slot);
         }
         slots.write(slot, at::BEFORE, [before, after].map(u32::to_le_bytes).as_flattened());
         if self.first == 0 {
