@@ -153,9 +153,13 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
 
     /// Handles a block number that the canister does not have: it is above the head, or below the start of the chain.
     fn outside(&mut self, first: u64) -> Result<Event> {
-        let Ok(head) = self.client.replicated().get_head().wait()? else {
-            self.next = Next::Pull;
-            return Ok(Event::Behind(late(None)));
+        let head = match self.client.replicated().get_head().wait()? {
+            Ok(head) => head,
+            Err(ReadError::NotFound) => {
+                self.next = Next::Pull;
+                return Ok(Event::Behind(late(None)));
+            }
+            Err(error) => bail!("the canister's head cannot be read: {error}"),
         };
         if head.number >= first {
             let oldest = match self.ask_canister(None, 1)? {

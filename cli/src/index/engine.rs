@@ -317,8 +317,21 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
                      {first_available} or the oldest kept block"
                 )))
             }
-            ExportError::Reorged { common_ancestor, cursor } => self.reorged(common_ancestor, cursor),
-            ExportError::Reset { .. } => self.reset(),
+            ExportError::Reorged { common_ancestor, cursor } => {
+                // Without an end, the run would roll back to the same cursor.
+                ensure!(
+                    self.cursor.as_ref() != Some(&cursor),
+                    "the canister reports a reorg above block {common_ancestor}, and again after the cursor that it named"
+                );
+                self.reorged(common_ancestor, cursor)
+            }
+            ExportError::Reset { .. } => {
+                ensure!(
+                    self.cursor.is_some(),
+                    "the canister reports a reset, although it was asked for its oldest block"
+                );
+                self.reset()
+            }
             // Blocks that came by query may have been forged.
             ExportError::Behind { .. } if word == Word::Update && self.unconfirmed.is_some() => {
                 self.next = Next::Confirm;
@@ -357,7 +370,10 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
                 };
                 let fits = |expected: u64| expected == number || self.at.restart && expected < number;
                 let Some(last) = last.filter(|&last| last >= number && self.at.expected.is_none_or(fits)) else {
-                    bail!("the canister cannot read block {number} and continues at {cursor:?}, which does not fit");
+                    bail!(
+                        "the canister cannot read block {number}: {why}; it continues at {}, which does not fit",
+                        place(&cursor)
+                    );
                 };
                 self.skip(number, last, &why, cursor)
             }
@@ -370,6 +386,11 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
         self.figures.lag = self.figures.head.map(behind);
         self.figures.largest_lag = self.figures.largest_lag.max(self.figures.lag);
     }
+}
+
+/// Returns a cursor's place as a text for the user.
+pub(super) fn place(cursor: &ExportCursor) -> String {
+    format!("block {}, segment {}, byte {}", cursor.number, cursor.segment, cursor.offset)
 }
 
 pub(super) fn late(head: Option<u64>) -> String {

@@ -3,7 +3,7 @@
 use super::ask::Word;
 use super::assemble::{Assembly, Misfit, Taken, cursor_after};
 use super::change::{Change, Damaged};
-use super::engine::{Engine, Next};
+use super::engine::{Engine, Next, place};
 use super::steps::{Checkpoint, Event, Figures, Step};
 use crate::client::Reach;
 use anyhow::{Error, Result, bail, ensure};
@@ -73,7 +73,8 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
             }
             if damaged.is_none() {
                 let fits = cursor.as_ref().is_some_and(|cursor| at.is_at(cursor));
-                ensure!(fits, Misfit(format!("the page's cursor {cursor:?} is not at the end of its chunks")));
+                let ends_at = cursor.as_ref().map_or("no block".into(), place);
+                ensure!(fits, Misfit(format!("the page's cursor, at {ends_at}, is not at the end of its chunks")));
             }
             checkpoint.reached(Step::Written)?;
             Ok(((damaged, cursor.clone()), cursor))
