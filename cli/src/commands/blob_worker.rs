@@ -8,7 +8,7 @@ use crate::blob_worker::run::{self, Run};
 use crate::blob_worker::stores::Stores;
 use crate::blob_worker::work::Worker;
 use crate::blob_worker::{all_done, mark, s3, times};
-use crate::client::{Reach as _, Wait as _, is_passing};
+use crate::client::{Client, Reach, Wait as _, is_passing};
 use crate::exit::Exit;
 use crate::network::NetworkArgs;
 use crate::report::{print_fields, seconds_since};
@@ -103,31 +103,52 @@ pub fn command(args: &BlobWorkerArgs) -> Result<()> {
 
 /// Writes the markers.
 fn init(args: &StoreArgs) -> Result<()> {
-    let began = Instant::now();
     let stores = Stores::open(&args.stores, args.layout, |url| s3::bucket_or_directory(url, times::INIT))?;
     let client = args.network.connect()?;
+    mark_stores(args, &client, client.transport().canister(), stores)
+}
+
+/// Writes the markers of a canister that answers, and prints the report.
+///
+/// # Errors
+/// When the canister does not answer, or a store cannot be marked.
+pub fn mark_stores(args: &StoreArgs, client: &Client<impl Reach>, canister: Principal, stores: Stores) -> Result<()> {
+    let began = Instant::now();
     client.transport().limit(Arc::new(move || began.elapsed() >= times::INIT));
     // A canister that does not answer this identity is not the intended one. The first lease shows whether the identity has the role.
     let what = "asking for the queue's status";
     let status = client.replicated().get_blob_deletion_status().wait();
     status.map_err(|error| if is_passing(&error) { error.context(what) } else { run::refused(what, error) })?;
-    let (canister, named) = (client.transport().canister(), stores.names());
+    let named = stores.names();
     let what = mark(&Worker::new(stores, canister, 1)?)?;
     let elapsed_secs = seconds_since(began);
     print_fields(&Printed { command: "blob-worker init", canister, stores: named, elapsed_secs, what }, args.json)
 }
 
 fn work(args: &BlobWorkerArgs) -> Result<()> {
+    let most = times::REQUEST.of(args.options.lease);
+    let stores = Stores::open(&args.stores.stores, args.stores.layout, |url| s3::bucket_or_directory(url, most))?;
+    let stop = Stop::on_signals()?;
+    let client = args.stores.network.connect()?;
+    delete(args, &client, client.transport().canister(), stores, &stop)
+}
+
+/// Runs a worker of a canister until it ends or is stopped, and prints its report.
+///
+/// # Errors
+/// As [`Run::run`]; [`Exit`] with [`NOT_ALL`](crate::exit::NOT_ALL) if it ends by itself and not every blob was deleted.
+pub fn delete<T: Reach + Sync>(
+    args: &BlobWorkerArgs,
+    client: &Client<T>,
+    canister: Principal,
+    stores: Stores,
+    stop: &Stop,
+) -> Result<()> {
     let began = Instant::now();
     let (options, json) = (args.options.clone(), args.stores.json);
-    let most = times::REQUEST.of(options.lease);
-    let stores = Stores::open(&args.stores.stores, args.stores.layout, |url| s3::bucket_or_directory(url, most))?;
     let named = stores.names();
-    let stop = Stop::on_signals()?;
     let log = Log::new()?;
-    let client = args.stores.network.connect()?;
-    let canister = client.transport().canister();
-    let run = Run::new(&client, Worker::new(stores, canister, args.parallel.into())?, options, &stop, &log);
+    let run = Run::new(client, Worker::new(stores, canister, args.parallel.into())?, options, stop, &log);
     if args.dry_run {
         let looked = run::dry_run(&run)?;
         drop(run);

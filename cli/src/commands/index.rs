@@ -1,13 +1,13 @@
 //! `coppice index`.
 
-use crate::client::Client;
+use crate::client::{Client, Reach};
 use crate::index::engine::Engine;
 use crate::index::origin::{Origin, Payload};
 use crate::index::run::{self, Until};
 use crate::index::steps::{Onward, Options};
 use crate::index::store::Store;
 use crate::index::{DatabaseArgs, IndexReport, schema};
-use crate::network::{Network, NetworkArgs};
+use crate::network::NetworkArgs;
 use crate::stop::Stop;
 use crate::{report, say};
 use anyhow::Result;
@@ -70,20 +70,23 @@ impl IndexArgs {
 /// Runs the indexer and prints its report.
 ///
 /// # Errors
-/// As [`Engine::step`]; when the network, the canister or the database cannot be used.
+/// As [`copy`]; when the network cannot be used.
 pub fn command(args: &IndexArgs) -> Result<()> {
     args.database.check()?;
     let client = args.network.connect_for("index")?;
-    report::print(&network(args, &client, &Stop::on_signals()?)?, args.json)
+    let site = client.transport();
+    let (canister, network) = (site.canister().to_string(), site.url().into());
+    let origin = Origin { canister, network, payload: args.database.payload };
+    report::print(&copy(args, &client, &origin, &Stop::on_signals()?)?, args.json)
 }
 
 /// Copies the chain of a canister, up to the head or until stopped.
-fn network(args: &IndexArgs, client: &Client<Network>, stop: &Stop) -> Result<IndexReport> {
+///
+/// # Errors
+/// As [`Engine::step`]; when the canister or the database cannot be used.
+pub fn copy(args: &IndexArgs, client: &Client<impl Reach>, origin: &Origin, stop: &Stop) -> Result<IndexReport> {
     let started = Instant::now();
-    let site = client.transport();
-    let canister = site.canister().to_string();
-    let origin = Origin { canister: canister.clone(), network: site.url().into(), payload: args.database.payload };
-    let store = Store::open(&args.database.database, &origin)?;
+    let store = Store::open(&args.database.database, origin)?;
     let ack_every = args.acknowledges().then_some(args.ack_every);
     if !args.acknowledges() && !args.no_ack {
         say!("note: nothing is acknowledged, because no payloads are kept; use --ack-headers to acknowledge anyway");
@@ -105,7 +108,7 @@ fn network(args: &IndexArgs, client: &Client<Network>, stop: &Stop) -> Result<In
     let mut engine = Engine::open(client, store, options, Onward)?;
     engine.count_retried(retried);
     run::run(&mut engine, &until, stop)?;
-    IndexReport::of(&mut engine, canister, started)
+    IndexReport::of(&mut engine, origin.canister.clone(), started)
 }
 
 #[cfg(test)]
