@@ -89,6 +89,14 @@ impl<T, E: coppice_client::Refusal + std::fmt::Display> Outcome for Result<T, Er
     }
 }
 
+/// Returns an answer that differs from the expected one as a text for the user.
+pub fn told<T, E: std::fmt::Display>(answer: &Result<T, E>) -> String {
+    match answer {
+        Ok(_) => "the canister accepts".into(),
+        Err(why) => format!("the canister refuses: {why}"),
+    }
+}
+
 /// Returns whether an error means that the canister could not be reached now, so that the call may be tried again.
 pub fn may_pass(error: &anyhow::Error) -> bool {
     let passes = |error: &CallError| error.retry() == Retry::Again;

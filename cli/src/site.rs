@@ -43,9 +43,8 @@ pub fn settle(client: &Client<impl Site>, interval: Duration) -> Result<PruneSta
         waits = if status.pruned_blocks > before { 0 } else { waits + 1 };
         ensure!(
             waits < site.patience(),
-            "pruning is due ({:?}, held by {:?}), but the timer prunes nothing",
-            status.reason,
-            status.held_by
+            "pruning is due, but the timer prunes nothing: {}",
+            status.held_by.as_ref().map_or("the canister names no reason".into(), ToString::to_string)
         );
     }
     Ok(status)
@@ -58,7 +57,7 @@ pub fn settle(client: &Client<impl Site>, interval: Duration) -> Result<PruneSta
 pub fn healthy(client: &Client<impl Transport>) -> Result<()> {
     let health = client.health().wait()?;
     let problems: Vec<String> =
-        health.problems.iter().map(|problem| format!("{:?}: {}", problem.code, problem.message)).collect();
+        health.problems.iter().map(|problem| format!("{}: {}", problem.code, problem.message)).collect();
     ensure!(health.healthy, "the canister is not healthy: {}", problems.join("; "));
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Compares the canister's answers with the appended blocks.
 
-use crate::client::{Client, Segments, Transport, Wait};
+use crate::client::{Client, Segments, Transport, Wait, told};
 use crate::feed::{self, sha256};
 use crate::ledger::{Entry, Ledger};
 use crate::progress::Progress;
@@ -76,7 +76,7 @@ pub fn verify(client: &Client<impl Transport>, ledger: &Ledger, oldest: u64, dep
     for entry in gone {
         let answer = client.get_block(entry.number).wait()?;
         let ok = answer == Err(ReadError::Pruned { first_available: oldest });
-        ensure!(ok, "block {} is pruned, but get_block returns {:?}", entry.number, answer.map(|block| block.header));
+        ensure!(ok, "block {} is pruned up to block {oldest}, but get_block differs: {}", entry.number, told(&answer));
         verified.pruned_blocks += 1;
     }
     let mut random = Random::new(match depth {
@@ -84,12 +84,12 @@ pub fn verify(client: &Client<impl Transport>, ledger: &Ledger, oldest: u64, dep
         Depth::Sample { seed, .. } => seed,
     });
     for id in pick(ledger.gone_before(oldest), depth, &mut random) {
-        let answers = (
-            client.get_transaction_location(ByteBuf::from(id)).wait()?.err(),
-            client.get_receipt(ByteBuf::from(id)).wait()?.err(),
-        );
-        let ok = answers == (Some(ReadError::NotFound), Some(ReadError::NotFound));
-        ensure!(ok, "transaction {} is pruned, but the answers are not NotFound: {answers:?}", hex(&id));
+        let answer = client.get_transaction_location(ByteBuf::from(id)).wait()?;
+        let ok = answer == Err(ReadError::NotFound);
+        ensure!(ok, "transaction {} is pruned, but get_transaction_location differs: {}", hex(&id), told(&answer));
+        let answer = client.get_receipt(ByteBuf::from(id)).wait()?;
+        let ok = answer == Err(ReadError::NotFound);
+        ensure!(ok, "transaction {} is pruned, but get_receipt differs: {}", hex(&id), told(&answer));
         verified.pruned_transactions += 1;
     }
     let progress = Progress::new("verifying", kept.len() as u64);
@@ -167,11 +167,13 @@ fn look_up(
     let receipt = match receipts.and_then(|receipts| receipts.get(position)).filter(|_| is_here) {
         Some(expected) => match client.get_receipt(ByteBuf::from(*id)).wait()? {
             Ok(receipt) if *receipt.bytes == *expected => Some(receipt),
-            answer => bail!(
-                "transaction {}: its receipt has {} bytes, but get_receipt returns {answer:?}",
+            Ok(receipt) => bail!(
+                "transaction {}: its receipt has {} bytes, but get_receipt returns others, {} bytes",
                 hex(id),
-                expected.len()
+                expected.len(),
+                receipt.bytes.len()
             ),
+            Err(error) => bail!("transaction {}: its receipt cannot be read: {error}", hex(id)),
         },
         None => None,
     };

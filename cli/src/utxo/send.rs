@@ -192,7 +192,7 @@ pub fn spend(client: &Client<impl Transport>, height: u32, spends: Vec<(Txid, Ve
                     bail!(Immature { txid: *txid, vin, spendable_at });
                 }
                 bail!(
-                    "transaction {txid}: the canister refuses {} of its spends, the first for input {vin}: {:?}",
+                    "transaction {txid}: the canister refuses {} of its spends, the first for input {vin}: {}",
                     errors.len(),
                     first.error
                 )

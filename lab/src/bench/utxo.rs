@@ -156,30 +156,32 @@ fn one_by_one(bench: &Bench, number: u8) -> Result<Vec<(&'static str, Execution)
     let source = TransactionSource::Raw(ByteBuf::from(consensus::serialize(&transaction)));
     let record = UtxoCreate { source, mined: None, locked: Some(false), conflicting: false, fee: None, is_new: false };
     let batch = UtxoCreateBatch { height: 1, items: vec![record] };
-    let create = message::<UtxoCreated, UtxoCreateError>(bench, "utxo_create", Encode!(&batch)?)?;
+    let create = message::<UtxoCreated, UtxoCreateError>(bench, "utxo_create", Encode!(&batch)?, ToString::to_string)?;
     let output = OutPoint::new(transaction.compute_txid(), 0);
     let txid = coppice_interface::Txid::from(output.txid.to_byte_array());
     let items = vec![MinedTransaction { txid: txid.clone(), subtree: 0 }];
     let batch =
         UtxoSetMinedBatch { height: 1, block_id: 1, block_height: 1, on_longest_chain: true, unset: false, items };
-    let set_mined = message::<Vec<u32>, UtxoError>(bench, "utxo_set_mined", Encode!(&batch)?)?;
+    let set_mined = message::<Vec<u32>, UtxoError>(bench, "utxo_set_mined", Encode!(&batch)?, ToString::to_string)?;
     let utxo_hash = UtxoHash::from(utxo_hash(output, &transaction.output[0]));
     let spends = vec![Spend { txid, vout: 0, utxo_hash, vin: 0 }];
     let spends = TransactionSpends { spender: spender.to_byte_array().into(), spends };
     let batch = UtxoSpendBatch { height: 1, items: vec![spends] };
-    let spend = message::<u32, Vec<RefusedSpend>>(bench, "utxo_spend", Encode!(&batch)?)?;
+    let first = |errors: &Vec<RefusedSpend>| errors.first().map_or("no reason".into(), ToString::to_string);
+    let spend = message::<u32, Vec<RefusedSpend>>(bench, "utxo_spend", Encode!(&batch)?, first)?;
     Ok(vec![("create message", create), ("set_mined message", set_mined), ("spend message", spend)])
 }
 
-/// Calls a method with one item, which must succeed.
-fn message<T, E>(bench: &Bench, method: &str, arg: Vec<u8>) -> Result<Execution>
+/// Calls a method with one item, which must succeed; `why` is the sentence of an error.
+fn message<T, E>(bench: &Bench, method: &str, arg: Vec<u8>, why: impl Fn(&E) -> String) -> Result<Execution>
 where
-    T: CandidType + DeserializeOwned + Debug,
-    E: CandidType + DeserializeOwned + Debug,
+    T: CandidType + DeserializeOwned,
+    E: CandidType + DeserializeOwned,
 {
     let (done, message) = bench.update::<Batch<Result<T, E>>>(method, arg)?;
     if !matches!(done.results[..], [Ok(_)]) {
-        bail!("{method}: {done:?}");
+        let refused = done.results.iter().find_map(|result| result.as_ref().err());
+        bail!("{method}: {}", refused.map_or("it does not answer for one item".into(), why));
     }
     Ok(message)
 }

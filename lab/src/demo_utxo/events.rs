@@ -4,7 +4,7 @@ use super::ledger::Id;
 use super::plan::DEPTH;
 use super::story::{Aside, OnChain, Story};
 use anyhow::{Context, Result, bail, ensure};
-use coppice::client::Wait;
+use coppice::client::{Wait, told};
 use coppice::report::count;
 use coppice::site::Site;
 use coppice::utxo::send;
@@ -118,7 +118,10 @@ impl<S: Site> Story<'_, S> {
             match (stage, there) {
                 (Stage::Gone, Err(UtxoError::TxNotFound)) => {}
                 (Stage::Seen | Stage::Preserved | Stage::Outlived | Stage::Mined | Stage::Expired, Ok(_)) => {}
-                (_, there) => bail!("parent {} of {}: {stage:?}, yet {there:?}", self.txid(*parent), self.txid(id)),
+                (Stage::Gone, Ok(_)) => {
+                    bail!("parent {} of {} is pruned, yet it has a record", self.txid(*parent), self.txid(id))
+                }
+                (_, Err(error)) => bail!("parent {} of {} cannot be read: {error}", self.txid(*parent), self.txid(id)),
             }
         }
         if let Some(old) = &mut self.old {
@@ -147,7 +150,7 @@ impl<S: Site> Story<'_, S> {
         )?;
         match self.client.utxo_prune(height).wait()? {
             Err(UtxoPrunerError::BlockAssemblyNotRunning) => {}
-            other => bail!("utxo_prune in a reorg: {other:?}"),
+            answer => bail!("utxo_prune should be refused while the block assembly does not run: {}", told(&answer)),
         }
         let before = self.client.get_storage_status(None).wait()?.utxo.records;
         let known = self.ledger.records();
@@ -188,8 +191,8 @@ impl<S: Site> Story<'_, S> {
             self.client.utxo_set_conflicting(&UtxoSetConflictingBatch { height, txids: txids.clone() }).wait()?;
         ensure!(batch.results.len() == txids.len(), "utxo_set_conflicting leaves {} undone", batch.remaining);
         for ((id, txid), result) in coinbases.into_iter().zip(txids).zip(batch.results) {
-            let marked = result.as_ref().map(|conflict| conflict.marked.as_slice());
-            ensure!(marked == Ok(&[txid]), "coinbase {} is no double spend: {marked:?}", self.txid(id));
+            let fine = result.as_ref().is_ok_and(|conflict| conflict.marked == [txid]);
+            ensure!(fine, "coinbase {} alone should be marked as a double spend: {}", self.txid(id), told(&result));
             self.ledger.set_conflicting(id, height);
             self.generator.forget(self.txid(id));
         }
@@ -208,9 +211,10 @@ impl<S: Site> Story<'_, S> {
         let all = |errors: &Vec<RefusedSpend>| errors.len() == item.spends.len() && errors.iter().all(refused);
         ensure!(
             matches!(&answer.results[..], [Err(errors)] if all(errors)),
-            "{} should not be able to spend outputs that {} holds: {answer:?}",
+            "{} should not be able to spend outputs that {} holds: {}",
             self.txid(id),
-            self.txid(loser.id)
+            self.txid(loser.id),
+            spends_told(&answer)
         );
         let resolved = self
             .client
@@ -219,7 +223,7 @@ impl<S: Site> Story<'_, S> {
         let fine = resolved
             .as_ref()
             .is_ok_and(|it| it.losers == [by] && it.spent as usize == item.spends.len() && !it.has_more);
-        ensure!(fine, "{} should win over {}: {resolved:?}", self.txid(id), self.txid(loser.id));
+        ensure!(fine, "{} should win over {}: {}", self.txid(id), self.txid(loser.id), told(&resolved));
         self.ledger.win(id, loser.id, height);
         Ok(Aside { id, made })
     }
@@ -259,9 +263,10 @@ impl<S: Site> Story<'_, S> {
         };
         ensure!(
             matches!(&answer.results[..], [Err(errors), Ok(0)] if refused(errors)),
-            "{} was pruned and should be refused, and {} should spend nothing again: {answer:?}",
+            "{} was pruned and should be refused, and {} should spend nothing again: {}",
             self.txid(gone),
-            self.txid(kept)
+            self.txid(kept),
+            spends_told(&answer)
         );
         self.check(height)?;
         self.tell(height, format!("{}, pruned, is submitted again: InvalidSpend, says its parent", self.name(gone)))
@@ -279,6 +284,15 @@ impl<S: Site> Story<'_, S> {
     fn name(&self, id: Id) -> String {
         self.txid(id).to_string()[..8].into()
     }
+}
+
+/// Returns the answers to spends as a text for the user, each with its first reason.
+fn spends_told(answer: &Batch<Result<u32, Vec<RefusedSpend>>>) -> String {
+    let told = |result: &Result<u32, Vec<RefusedSpend>>| match result {
+        Ok(spent) => format!("{spent} outputs are spent"),
+        Err(errors) => errors.first().map_or("no reason".into(), |error| error.error.to_string()),
+    };
+    answer.results.iter().map(told).collect::<Vec<_>>().join("; ")
 }
 
 fn number_of_parents(number: usize) -> String {

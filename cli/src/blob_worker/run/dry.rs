@@ -1,6 +1,7 @@
 //! Dry run of a worker: lists the blobs that would be deleted.
 
 use super::Run;
+use crate::blob_worker::store::Fate;
 use crate::blob_worker::times::REQUEST;
 use crate::client::Reach;
 use crate::stop::unless;
@@ -50,7 +51,8 @@ pub fn dry_run<T: Reach + Sync>(run: &Run<'_, T>) -> Result<Option<Looked>> {
     let mut looked = Looked { height: seen.height.unwrap_or_default(), ..Looked::default() };
     for row in seen.due {
         let (place, there) = match stores.find(&row) {
-            Err(fate) => (format!("{fate:?}"), None),
+            Err(Fate::Failed(why)) => (why, None),
+            Err(_) => ("no --store has blobs of this type".into(), None),
             Ok((store, target)) => {
                 let (store, began) = (&stores.0[store], Instant::now());
                 let gives_up = || run.calls.stop.is_set() || began.elapsed() >= most;
