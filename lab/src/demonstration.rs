@@ -3,7 +3,7 @@
 use crate::chain_gen::Generator;
 use crate::embedded::Embedded;
 use anyhow::Result;
-use coppice::client::{Client, Reach, Wait};
+use coppice::client::{Client, Wait};
 use coppice::feed;
 use coppice::site::Site;
 use coppice_interface::{BlockHash, ConfigChange, Exporter, PrunePolicyArg, Role};
@@ -25,8 +25,8 @@ const CYCLE: u64 = 360;
 const ASLEEP: u64 = 80;
 
 /// A canister whose chain grows as time passes.
-pub struct Demonstration {
-    client: Arc<Client<Embedded>>,
+pub struct Demonstration<S = Embedded> {
+    client: Arc<Client<S>>,
     blocks: Generator,
     /// Blocks appended so far.
     appended: u64,
@@ -38,9 +38,20 @@ impl Demonstration {
     /// Installs a canister in this process.
     ///
     /// # Errors
-    /// When it cannot be installed, or refuses something.
+    /// When it cannot be installed; as [`Demonstration::on`].
     pub fn start(wasm: Vec<u8>, seed: u64) -> Result<Self> {
         let client = Embedded::start(wasm)?;
+        let now = client.transport().now_secs();
+        Self::on(Arc::new(client), seed, now)
+    }
+}
+
+impl<S: Site> Demonstration<S> {
+    /// Sets up a canister without blocks. The chain begins at a time in Unix seconds.
+    ///
+    /// # Errors
+    /// When the canister refuses something.
+    pub fn on(client: Arc<Client<S>>, seed: u64, begins_at: u64) -> Result<Self> {
         client.set_config(&ConfigChange { public_logs: Some(true), ..ConfigChange::default() }).done()?;
         let principal = client.transport().principal(Role::Exporter);
         client.register_exporter(&Exporter { name: "archive".into(), principal }).done()?;
@@ -51,12 +62,12 @@ impl Demonstration {
                 ..PrunePolicyArg::default()
             })
             .done()?;
-        let blocks = Generator::new(seed, BLOCKS, client.transport().now_secs(), INTERVAL)?;
-        Ok(Self { client: Arc::new(client), blocks, appended: 0, last: None })
+        let blocks = Generator::new(seed, BLOCKS, begins_at, INTERVAL)?;
+        Ok(Self { client, blocks, appended: 0, last: None })
     }
 
     /// Returns the client of the canister.
-    pub fn client(&self) -> Arc<Client<Embedded>> {
+    pub fn client(&self) -> Arc<Client<S>> {
         Arc::clone(&self.client)
     }
 

@@ -6,11 +6,11 @@ use crate::companion::{Companion, Indexed};
 use crate::embedded::Embedded;
 use crate::wasm;
 use anyhow::{Result, ensure};
-use coppice::client::Wait;
+use coppice::client::{Client, Wait};
 use coppice::index::origin::{Origin, Payload};
 use coppice::index::{self, DatabaseArgs, schema};
 use coppice::report::{self, Report, blocks};
-use coppice::site::{BLOCK_INTERVAL, healthy, settle};
+use coppice::site::{BLOCK_INTERVAL, Site, healthy, settle};
 use coppice_interface::PrunePolicyArg;
 use serde::Serialize;
 use std::time::{Duration, Instant};
@@ -80,21 +80,29 @@ pub fn command(args: &IndexArgs) -> Result<()> {
 /// Feeds an embedded canister and copies its chain, while its timer prunes behind the indexer.
 ///
 /// # Errors
-/// When the canister refuses something or traps, its timer does not prune, or the database differs from the appended blocks.
+/// As [`copy`].
 pub fn run(args: &IndexArgs, wasm: Vec<u8>) -> Result<IndexReport> {
-    let started = Instant::now();
     let client = Embedded::start(wasm)?;
-    let canister = client.transport().canister().to_string();
+    let site = client.transport();
+    copy(args, &client, site.canister().to_string(), site.now_secs())
+}
+
+/// Feeds a canister without blocks and copies its chain, while its timer prunes behind the indexer. The chain begins at a time in Unix
+/// seconds.
+///
+/// # Errors
+/// When the canister refuses something or traps, its timer does not prune, or the database differs from the appended blocks.
+pub fn copy(args: &IndexArgs, client: &Client<impl Site>, canister: String, begins_at: u64) -> Result<IndexReport> {
+    let started = Instant::now();
     let origin = Origin { canister: canister.clone(), network: "embedded".into(), payload: args.database.payload };
-    let mut companion = Companion::start(&client, &args.database.database, &origin)?;
+    let mut companion = Companion::start(client, &args.database.database, &origin)?;
     let retain_blocks = args.retain_blocks.unwrap_or(args.blocks / 5);
     let policy = PrunePolicyArg { retain_blocks: Some(retain_blocks), ..PrunePolicyArg::default() };
     let policy = client.set_prune_policy(&policy).done()?.new;
-    let now = client.transport().now_secs();
-    let generator = Generator::new(args.seed, args.blocks, now, BLOCK_INTERVAL.as_secs())?;
+    let generator = Generator::new(args.seed, args.blocks, begins_at, BLOCK_INTERVAL.as_secs())?;
     let ledger = companion.feed("indexing", args.blocks, generator, |_, _| Ok(()))?;
-    let status = settle(&client, Duration::from_secs(policy.timer_interval_secs))?;
-    healthy(&client)?;
+    let status = settle(client, Duration::from_secs(policy.timer_interval_secs))?;
+    healthy(client)?;
     let retained = (retain_blocks + 1).min(args.blocks);
     ensure!(
         status.pruned_blocks == args.blocks - retained,

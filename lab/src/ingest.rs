@@ -5,10 +5,11 @@ use crate::costs::{Instructions, UtxoInstructions};
 use crate::embedded::Embedded;
 use crate::wasm;
 use anyhow::Result;
-use coppice::client::Wait;
+use coppice::client::{Client, Wait};
 use coppice::ingest::{self, BlocksArgs, Plan, feed_to, read};
 use coppice::order::Ordered;
 use coppice::report::{self, Report};
+use coppice::site::Site;
 use coppice::utxo::Replayed;
 use coppice_interface::{ConfigChange, UtxoSettingsChange};
 use serde::Serialize;
@@ -64,11 +65,7 @@ pub fn command(args: &IngestArgs) -> Result<()> {
 /// As [`feed_to`].
 pub fn run(wasm: Vec<u8>, ordered: &Ordered, plan: Plan) -> Result<IngestReport> {
     let client = Embedded::start(wasm)?;
-    if plan.coinbase_maturity.is_some() {
-        let utxo = UtxoSettingsChange { coinbase_maturity: plan.coinbase_maturity, ..UtxoSettingsChange::default() };
-        client.set_config(&ConfigChange { utxo: Some(utxo), ..ConfigChange::default() }).done()?;
-    }
-    let ingest = feed_to(&client, ordered, plan)?;
+    let ingest = feed(&client, ordered, plan)?;
     let costs = client.transport().costs();
     let of_records = |utxo: &Replayed| UtxoInstructions::new(&costs, utxo.transactions, utxo.spent_outputs);
     Ok(IngestReport {
@@ -76,4 +73,16 @@ pub fn run(wasm: Vec<u8>, ordered: &Ordered, plan: Plan) -> Result<IngestReport>
         utxo_instructions: ingest.utxo.as_ref().map(of_records),
         ingest,
     })
+}
+
+/// Feeds a chain to a canister whose `coinbase_maturity` is changed to the plan's.
+///
+/// # Errors
+/// As [`feed_to`]; when the canister refuses the change.
+pub fn feed(client: &Client<impl Site>, ordered: &Ordered, plan: Plan) -> Result<ingest::IngestReport> {
+    if plan.coinbase_maturity.is_some() {
+        let utxo = UtxoSettingsChange { coinbase_maturity: plan.coinbase_maturity, ..UtxoSettingsChange::default() };
+        client.set_config(&ConfigChange { utxo: Some(utxo), ..ConfigChange::default() }).done()?;
+    }
+    feed_to(client, ordered, plan)
 }

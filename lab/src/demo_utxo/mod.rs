@@ -27,6 +27,7 @@ use crate::costs::UtxoInstructions;
 use crate::embedded::Embedded;
 use crate::wasm;
 use anyhow::{Result, ensure};
+use candid::Principal;
 use coppice::blob_worker::log::Log;
 use coppice::client::{Client, Wait};
 use coppice::report::{print, seconds_since};
@@ -55,10 +56,10 @@ pub fn command(args: &DemoArgs) -> Result<()> {
     // Checks the arguments before anything is built.
     let plan = Plan::new(blocks, args.retain_blocks, args.seed)?;
     let client = Embedded::start(wasm::find(wasm.as_deref())?)?;
-    let (directory, stop, log) = (tempfile::tempdir()?, Stop::default(), Log::silent());
-    let canister = client.transport().canister();
-    let outside = args.outside.then(|| Outside::new(&client, canister, directory.path(), &stop, &log));
-    let report = play(&client, plan, outside.transpose()?)?;
+    let report = match args.outside {
+        true => play_outside(&client, client.transport().canister(), plan)?,
+        false => play(&client, plan, None)?,
+    };
     let instructions = UtxoInstructions::new(&client.transport().costs(), report.transactions, report.spends);
     print(&UtxoDemoReport { instructions: Some(instructions), ..report }, *json)
 }
@@ -71,6 +72,25 @@ pub fn command(args: &DemoArgs) -> Result<()> {
 /// transaction.
 pub fn run(client: &Client<impl Site>, blocks: u64, retain_blocks: Option<u64>, seed: u64) -> Result<UtxoDemoReport> {
     play(client, Plan::new(blocks, retain_blocks, seed)?, None)
+}
+
+/// Does the same with transactions in a directory, whose files a blob worker deletes.
+///
+/// # Errors
+/// As [`run`]; when the directory cannot be used, or differs from the ledger.
+pub fn run_outside(
+    client: &Client<impl Site>,
+    canister: Principal,
+    blocks: u64,
+    retain_blocks: Option<u64>,
+    seed: u64,
+) -> Result<UtxoDemoReport> {
+    play_outside(client, canister, Plan::new(blocks, retain_blocks, seed)?)
+}
+
+fn play_outside(client: &Client<impl Site>, canister: Principal, plan: Plan) -> Result<UtxoDemoReport> {
+    let (directory, stop, log) = (tempfile::tempdir()?, Stop::default(), Log::silent());
+    play(client, plan, Some(Outside::new(client, canister, directory.path(), &stop, &log)?))
 }
 
 fn play<'a, S: Site>(client: &'a Client<S>, plan: Plan, outside: Option<Outside<'a, S>>) -> Result<UtxoDemoReport> {
