@@ -114,14 +114,14 @@ pub fn cycles_of_ticks(timer_interval_secs: u64, secs: u64, nodes: u32) -> u128 
 pub const MAX_STABLE_PAGES: u64 = 500 << 14;
 /// Fewest pages of a new canister: a bucket for each region, one spare bucket, and the reserve for records.
 pub const MIN_STABLE_PAGES: u64 = 4_096 + RECORDS_RESERVE / WASM_PAGE;
-/// Bytes below `max_stable_pages` that only operations on existing UTXO records and rows may use.
+/// Bytes below `max_stable_pages` that only blocks, and work on existing UTXO records and rows, may use.
 pub const RECORDS_RESERVE: u64 = 64 << 20;
 
-/// Returns the initial bytes of the regions of an empty chain, by the class of the log's blobs: seven regions of a
-/// bucket, and the directory of the log with 8 bytes for each blob of 500 GiB.
-pub fn chain_begins(log_class: u32) -> u64 {
+/// Returns the bytes of the regions besides the arena, by the class of the log's blobs: nine regions of a bucket, and the
+/// directory of the log with 8 bytes for each blob of 500 GiB.
+pub fn regions_begin(log_class: u32) -> u64 {
     let directory = MAX_STABLE_PAGES * WASM_PAGE / u64::from(log_class) * 8;
-    7 * BUCKET + directory.next_multiple_of(BUCKET)
+    9 * BUCKET + directory.next_multiple_of(BUCKET)
 }
 
 /// A role of a principal; `docs/design.md` 8 has the table.

@@ -6,7 +6,7 @@ use crate::storage::memory::{self, Region};
 use crate::storage::places;
 use coppice_interface::{
     BadArgument, Config, ConfigChange, ConfigError, InitArg, MAX_STABLE_PAGES, RECORDS_RESERVE, UtxoSettingsChange,
-    chain_begins, cycles_of_ticks,
+    cycles_of_ticks, regions_begin,
 };
 use coppice_storage::cell::Cell;
 use coppice_storage::header::Header;
@@ -74,7 +74,7 @@ impl Settings for Config {
         let left = (self.max_stable_pages * memory::WASM_PAGE).saturating_sub(RECORDS_RESERVE);
         match (self.utxo.max_utxo_bytes, target_bytes) {
             (0, 0) => left / 2,
-            (0, target) => left.saturating_sub(target.saturating_add(chain_begins(self.log_class))),
+            (0, target) => left.saturating_sub(target.saturating_add(regions_begin(self.log_class))),
             (bytes, _) => bytes,
         }
     }

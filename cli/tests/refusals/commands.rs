@@ -121,7 +121,7 @@ fn ingest(world: &mut World) -> Run {
 fn append(client: &Client<Liar>, numbers: std::ops::Range<u64>) {
     let hash = |number: u64| feed::sha256(&number.to_le_bytes());
     for number in numbers {
-        let header = Header { number, hash: hash(number), parent: hash(number - 1), timestamp: 1_700_000_000 + number };
+        let header = Header { number, hash: hash(number), parent: hash(number - 1), timestamp_secs: 1_700_000_000 + number };
         feed::send(client, &feed::block(&header, [vec![7; 1_000], Vec::new(), Vec::new()])).unwrap();
     }
 }
@@ -132,7 +132,7 @@ fn index_args(more: &[&str]) -> IndexArgs {
     let acks = if no_ack { &[][..] } else { &["--ack-every", "2"] };
     let Command::Index(args) = parse(&[&args[..], acks, more].concat()) else { panic!("another command") };
     // A test waits for nothing.
-    IndexArgs { max_wait: 0, ..args }
+    IndexArgs { max_wait_secs: 0, ..args }
 }
 
 /// Runs the indexer on the database of a directory.

@@ -180,7 +180,7 @@ fn an_id_or_hash_of_the_wrong_length_is_refused_and_changes_nothing() {
         let rows = coppice.anyone().get_blob_deletion_status().answer().stores;
         // Memory may have grown before the whole item was checked.
         let StorageStatus { utxo, owners, payload_bytes, .. } = coppice.storage();
-        let utxo = UtxoStorage { billed_bytes: 0, ..utxo };
+        let utxo = UtxoStorage { kept_bytes: 0, ..utxo };
         (coppice.chain(), get(&coppice, &tx), uploads, (rows, utxo, owners, payload_bytes), exported)
     };
     let before = state();
