@@ -111,10 +111,16 @@ impl Counters {
         &self.free
     }
 
-    /// Changes the numbers of free slots.
+    /// Changes the number of free slots of a class, until [`save_free`](Self::save_free) only on the heap.
     #[inline]
-    pub fn change_free(&mut self, region: &Region<impl Platform>, change: impl FnOnce(&mut ByClass)) {
-        change(&mut self.free);
+    pub fn add_free(&mut self, class: Class, by: i32) {
+        let count = &mut self.free[class.index()];
+        *count = count.saturating_add_signed(by);
+    }
+
+    /// Writes the numbers of free slots.
+    #[inline]
+    pub fn save_free(&self, region: &Region<impl Platform>) {
         region.write(FREE, self.free.map(u32::to_le_bytes).as_flattened());
     }
 

@@ -15,11 +15,10 @@ pub fn missing_blocks(free: &ByClass, wanted: &Demand) -> u64 {
     for class in Class::all().rev() {
         let have = 2 * spare + u64::from(free[class.index()]);
         let want = wanted[class.index()];
-        let short = want.saturating_sub(have);
-        let of_block = Class::LARGEST.granules() / class.granules();
-        let new = short.div_ceil(of_block);
+        let in_block = Class::LARGEST.index() - class.index();
+        let new = want.saturating_sub(have).div_ceil(1 << in_block);
         blocks += new;
-        spare = have + new * of_block - want;
+        spare = have + (new << in_block) - want;
     }
     blocks
 }

@@ -1,8 +1,8 @@
 //! Quarantining, releasing and giving back slots.
 
-use super::class::{BLOCK_GRANULES, Class, Owner};
+use super::class::{Class, Owner};
 use super::granules::{Entry, SlotState, Undecodable};
-use super::sets::{Line, SetId};
+use super::sets::SetId;
 use super::{Arena, Slots};
 use crate::Platform;
 
@@ -22,7 +22,7 @@ impl<P: Platform> Arena<P> {
     pub fn quarantine(&self, granule: u64, entry: Entry) {
         self.change(|slots, _| {
             slots.granules.set(granule, &Entry { state: SlotState::Quarantine, ..entry });
-            slots.sets.change(granule / BLOCK_GRANULES, |line| line.insert(SetId::QUARANTINE, granule));
+            slots.sets.insert(SetId::QUARANTINE, granule);
             slots.counters.change_quarantined(slots.sets.region(), entry.class, 1);
         });
     }
@@ -53,7 +53,7 @@ impl<P: Platform> Arena<P> {
     /// quarantined slot.
     pub fn lose_quarantined(&self, granule: u64) {
         self.change(|slots, _| {
-            slots.sets.change(granule / BLOCK_GRANULES, |line| line.remove(SetId::QUARANTINE, granule));
+            slots.sets.remove(SetId::QUARANTINE, granule);
             let quarantined = |class: &Class| slots.counters.class(*class).quarantined > 0;
             let Some(class) = Class::all().find(quarantined) else { return };
             slots.counters.change_quarantined(slots.sets.region(), class, -1);
@@ -90,53 +90,56 @@ impl<P: Platform> Slots<P> {
 
     #[inline]
     fn give(&mut self, granule: u64, entry: Entry) {
-        let block = granule / BLOCK_GRANULES;
-        let before = self.sets.line(block);
-        let mut line = before;
         if entry.state == SlotState::Quarantine {
-            line.remove(SetId::QUARANTINE, granule);
+            self.sets.remove(SetId::QUARANTINE, granule);
             self.counters.change_quarantined(self.sets.region(), entry.class, -1);
         }
-        let mut joined = [0_i32; Class::COUNT];
-        let (mut at, granules) = (granule, entry.granules());
+        let granules = entry.granules();
+        let first = Class::for_granules(granules).unwrap_or(Class::LARGEST);
+        if first.granules() == granules {
+            self.free_piece(granule, first, entry);
+        } else {
+            self.free_pieces(granule, granules);
+        }
+        self.counters.save_free(self.sets.region());
+        self.counters.change_kept(self.sets.region(), entry.owner, -(granules as i32));
+    }
+
+    /// Frees granules whose number is no power of two, largest piece first.
+    #[inline(never)]
+    fn free_pieces(&mut self, granule: u64, granules: u64) {
+        let mut at = granule;
         for class in Class::all().rev().filter(|class| granules & class.granules() != 0) {
-            let piece = if at == granule { Ok(entry) } else { self.granules.get(at) };
-            self.free_piece(&mut line, &mut joined, at, class, piece);
+            match self.granules.get(at) {
+                Ok(entry) => self.free_piece(at, class, entry),
+                Err(Undecodable) => self.counters.lose(self.sets.region(), class),
+            }
             at += class.granules();
         }
-        self.sets.set_line(block, &before, &line);
-        self.counters.change_free(self.sets.region(), |free| {
-            free.iter_mut().zip(joined).for_each(|(free, by)| *free = free.saturating_add_signed(by));
-        });
-        self.counters.change_kept(self.sets.region(), entry.owner, -(granules as i32));
     }
 
     /// Frees a piece of a slot, joined with its buddies that are free. The buddy's entry decides, not its bit.
     #[inline]
-    fn free_piece(
-        &mut self,
-        line: &mut Line,
-        free: &mut [i32; Class::COUNT],
-        granule: u64,
-        class: Class,
-        entry: Result<Entry, Undecodable>,
-    ) {
-        let Ok(entry) = entry else {
-            self.counters.lose(self.sets.region(), class);
-            return;
-        };
+    fn free_piece(&mut self, granule: u64, class: Class, entry: Entry) {
         let (mut at, mut class, mut entry) = (granule, class, entry);
-        while let Some(larger) = class.larger() {
+        loop {
+            let old = self.sets.word(SetId::free(class), at);
             let buddy = at ^ class.granules();
-            if !line.has(SetId::free(class), buddy) {
-                break;
-            }
-            let of_buddy = match self.granules.get(buddy) {
-                Ok(of) if of.state == SlotState::Free && of.class == class => of,
-                _ => break,
+            let joined = match class.larger() {
+                Some(larger) if old >> (buddy % 64) & 1 == 1 => {
+                    let of = self.granules.get(buddy).ok();
+                    of.filter(|of| of.state == SlotState::Free && of.class == class).map(|of| (larger, of))
+                }
+                _ => None,
             };
-            line.remove(SetId::free(class), buddy);
-            free[class.index()] -= 1;
+            let Some((larger, of_buddy)) = joined else {
+                self.granules.set(at, &entry.free(class));
+                self.sets.set_word(SetId::free(class), at, old, old | 1 << (at % 64));
+                self.counters.add_free(class, 1);
+                return;
+            };
+            self.sets.set_word(SetId::free(class), at, old, old & !(1 << (buddy % 64)));
+            self.counters.add_free(class, -1);
             if buddy > at {
                 self.granules.set(buddy, &of_buddy.inside());
             } else {
@@ -145,8 +148,5 @@ impl<P: Platform> Slots<P> {
             }
             class = larger;
         }
-        self.granules.set(at, &entry.free(class));
-        line.insert(SetId::free(class), at);
-        free[class.index()] += 1;
     }
 }

@@ -139,7 +139,10 @@ impl<P: Platform> GranuleTable<P> {
 
     #[inline(always)]
     fn address(granule: u64) -> u64 {
-        granule / BLOCK_GRANULES * TABLE_BLOCK + granule % BLOCK_GRANULES * ENTRY
+        // A granule is below 2^23.
+        (granule / BLOCK_GRANULES)
+            .wrapping_mul(TABLE_BLOCK)
+            .wrapping_add((granule % BLOCK_GRANULES).wrapping_mul(ENTRY))
     }
 
     /// Returns the entry of `granule`, which must lie inside the arena. Inlined, because a call would return the entry through memory.

@@ -70,7 +70,7 @@ impl Limits {
 
     /// Bytes that counted owners keep.
     pub fn counted_bytes(&self, counters: &Counters) -> u64 {
-        self.terms.counted.iter().map(|&owner| counters.kept(owner) * GRANULE).sum()
+        self.terms.counted.iter().map(|&owner| counters.kept(owner) << GRANULE.ilog2()).sum()
     }
 
     /// Bytes that counted owners may keep now.

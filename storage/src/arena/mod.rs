@@ -118,7 +118,7 @@ impl<P: Platform> Arena<P> {
     /// [`Undecodable`].
     #[inline]
     pub fn entry(&self, granule: u64) -> Option<Result<Entry, Undecodable>> {
-        self.with(|slots| (granule * GRANULE < slots.counters.arena_end()).then(|| slots.granules.get(granule)))
+        self.with(|slots| (granule < slots.counters.arena_end() / GRANULE).then(|| slots.granules.get(granule)))
     }
 
     /// Returns the line of a granule, which belongs to the granule's owner.

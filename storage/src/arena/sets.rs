@@ -49,30 +49,6 @@ impl SetId {
     }
 }
 
-/// A word of each set, for the 64 granules of one block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Line([u64; SETS]);
-
-impl Line {
-    /// Returns whether a granule of the block is a member of a set.
-    #[inline]
-    pub fn has(&self, set: SetId, granule: u64) -> bool {
-        self.0[set.index()] >> (granule % 64) & 1 == 1
-    }
-
-    /// Adds a granule of the block.
-    #[inline]
-    pub fn insert(&mut self, set: SetId, granule: u64) {
-        self.0[set.index()] |= 1 << (granule % 64);
-    }
-
-    /// Removes a granule of the block.
-    #[inline]
-    pub fn remove(&mut self, set: SetId, granule: u64) {
-        self.0[set.index()] &= !(1 << (granule % 64));
-    }
-}
-
 /// The eight sets, and the region's header for the counters.
 pub struct GranuleSets<P: Platform> {
     region: Region<P>,
@@ -131,34 +107,35 @@ impl<P: Platform> GranuleSets<P> {
         (word != 0).then(|| at * 64 + u64::from(word.trailing_zeros()))
     }
 
-    /// Returns the line of a block: a word of each set, with a bit for each of its 64 granules.
+    /// Returns the word of a set for the 64 granules of the block of `granule`.
     #[inline]
-    pub fn line(&self, block: u64) -> Line {
-        self.region.read_with(LEVEL_0 + block * LINE, |line: &[u8; LINE as usize]| {
-            let words = line.as_chunks::<8>().0;
-            Line(std::array::from_fn(|set| u64::from_le_bytes(words[set])))
-        })
+    pub fn word(&self, set: SetId, granule: u64) -> u64 {
+        self.region.read_u64(Self::level_0(set, granule))
     }
 
-    /// Writes the line of a block whose line was `before`.
-    pub fn set_line(&mut self, block: u64, before: &Line, after: &Line) {
-        self.region.write(LEVEL_0 + block * LINE, after.0.map(u64::to_le_bytes).as_flattened());
-        for (set, (before, after)) in (0..).zip(before.0.into_iter().zip(after.0)) {
-            match (before == 0, after == 0) {
-                (true, false) => self.filled(SetId(set), block),
-                (false, true) => self.emptied(SetId(set), block),
-                _ => {}
-            }
+    /// Replaces the word `old` of a set for the block of `granule`.
+    #[inline]
+    pub fn set_word(&mut self, set: SetId, granule: u64, old: u64, new: u64) {
+        self.region.write_u64(Self::level_0(set, granule), new);
+        match (old == 0, new == 0) {
+            (true, false) => self.filled(set, granule / 64),
+            (false, true) => self.emptied(set, granule / 64),
+            _ => {}
         }
     }
 
-    /// Changes the words of one block.
+    /// Adds a granule. No effect if it is a member.
     #[inline]
-    pub fn change(&mut self, block: u64, change: impl FnOnce(&mut Line)) {
-        let before = self.line(block);
-        let mut after = before;
-        change(&mut after);
-        self.set_line(block, &before, &after);
+    pub fn insert(&mut self, set: SetId, granule: u64) {
+        let old = self.word(set, granule);
+        self.set_word(set, granule, old, old | 1 << (granule % 64));
+    }
+
+    /// Removes a granule. No effect if it is not a member.
+    #[inline]
+    pub fn remove(&mut self, set: SetId, granule: u64) {
+        let old = self.word(set, granule);
+        self.set_word(set, granule, old, old & !(1 << (granule % 64)));
     }
 
     /// Sets the upper bits after a word of level 0 got its first member.
@@ -228,20 +205,18 @@ mod tests {
                 let member = model[usize::from(set)].range(granule..).next().copied().unwrap_or(granule);
                 match to {
                     8 => {
-                        sets.change(member / 64, |line| line.remove(id, member));
+                        sets.remove(id, member);
                         model[usize::from(set)].remove(&member);
                     }
                     to if to < 4 && to != set => {
-                        sets.change(member / 64, |line| {
-                            line.remove(id, member);
-                            line.insert(SetId(to), member);
-                        });
+                        sets.remove(id, member);
+                        sets.insert(SetId(to), member);
                         model[usize::from(set)].remove(&member);
                         model[usize::from(to)].insert(member);
                     }
                     _ => {
-                        sets.change(granule / 64, |line| line.insert(id, granule));
-                        prop_assert!(sets.line(granule / 64).has(id, granule));
+                        sets.insert(id, granule);
+                        prop_assert_eq!(sets.word(id, granule) >> (granule % 64) & 1, 1);
                         model[usize::from(set)].insert(granule);
                     }
                 }

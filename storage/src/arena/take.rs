@@ -89,7 +89,7 @@ impl<P: Platform> Slots<P> {
         let limits = &self.limits;
         if limits.counts(owner) {
             let bytes = |demand: &Demand| -> u64 {
-                Class::all().map(|class| demand[class.index()] * u64::from(class.size())).sum()
+                Class::all().map(|class| demand[class.index()] << (class.index() + GRANULE.ilog2() as usize)).sum()
             };
             let counted = Owner::all().filter(|&owner| limits.counts(owner));
             let reserved = counted.map(|owner| bytes(&self.reserved[owner.index()])).sum();
@@ -129,10 +129,11 @@ impl<P: Platform> Slots<P> {
         for block in start / BLOCK..end / BLOCK {
             let granule = block * largest.granules();
             self.granules.set(granule, &free);
-            self.sets.change(block, |line| line.insert(SetId::free(largest), granule));
+            self.sets.insert(SetId::free(largest), granule);
         }
         self.counters.set_arena_end(self.sets.region(), end);
-        self.counters.change_free(self.sets.region(), |free| free[largest.index()] += blocks as u32);
+        self.counters.add_free(largest, blocks as i32);
+        self.counters.save_free(self.sets.region());
         Ok(())
     }
 
@@ -174,16 +175,13 @@ impl<P: Platform> Slots<P> {
     /// index is written off, so that it does not block later allocations; then nothing is taken.
     #[inline]
     fn take_from(&mut self, from: Class, granule: u64, entry: Entry) -> Option<Slot> {
-        let block = granule / super::class::BLOCK_GRANULES;
-        let before = self.sets.line(block);
-        let mut line = before;
-        line.remove(SetId::free(from), granule);
+        self.sets.remove(SetId::free(from), granule);
         let found = self.granules.get(granule);
         let slot = match found {
             Ok(found) if found.state == SlotState::Free && found.class == from && found.generation < u32::MAX => found,
             _ => {
-                self.sets.set_line(block, &before, &line);
-                self.counters.change_free(self.sets.region(), |free| free[from.index()] -= 1);
+                self.counters.add_free(from, -1);
+                self.counters.save_free(self.sets.region());
                 self.counters.lose(self.sets.region(), from);
                 return None;
             }
@@ -191,7 +189,7 @@ impl<P: Platform> Slots<P> {
         let generation = slot.generation + 1;
         self.granules.set(granule, &Entry { generation, ..entry });
         let (mut base, mut size, need) = (granule, from.granules(), entry.granules());
-        let (end, mut split) = (granule + need, [0_u32; Class::COUNT]);
+        let end = granule + need;
         while end - base < size {
             size /= 2;
             let upper = base + size;
@@ -200,8 +198,8 @@ impl<P: Platform> Slots<P> {
                 match self.granules.get(upper) {
                     Ok(piece) if piece.state == SlotState::Inside => {
                         self.granules.set(upper, &piece.free(class));
-                        line.insert(SetId::free(class), upper);
-                        split[class.index()] += 1;
+                        self.sets.insert(SetId::free(class), upper);
+                        self.counters.add_free(class, 1);
                     }
                     _ => self.counters.lose(self.sets.region(), class),
                 }
@@ -209,11 +207,8 @@ impl<P: Platform> Slots<P> {
                 base = upper;
             }
         }
-        self.sets.set_line(block, &before, &line);
-        self.counters.change_free(self.sets.region(), |free| {
-            free.iter_mut().zip(split).for_each(|(free, more)| *free += more);
-            free[from.index()] -= 1;
-        });
+        self.counters.add_free(from, -1);
+        self.counters.save_free(self.sets.region());
         self.counters.change_kept(self.sets.region(), entry.owner, need as i32);
         Some(Slot { granule, generation })
     }

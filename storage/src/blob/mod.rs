@@ -48,7 +48,12 @@ impl<P: Platform> BlobStore<P> {
     pub fn allocate(&mut self, len: u32, owner: Owner) -> Result<BlobPtr, AllocateError> {
         let class = Class::for_len(len).ok_or(AllocateError::TooLarge { limit: MAX_BLOB })?;
         let slot = self.arena.take(owner, class, len)?;
-        Ok(BlobPtr { offset: slot.granule * GRANULE, len, class: class.size(), generation: slot.generation })
+        Ok(BlobPtr {
+            offset: slot.granule.wrapping_mul(GRANULE),
+            len,
+            class: class.size(),
+            generation: slot.generation,
+        })
     }
 
     /// Writes off a kept blob that cannot be freed because its entry is unreadable: it no longer counts for its owner, and its slot is lost

@@ -1,7 +1,7 @@
 //! Allocating and freeing slots, and reserving memory for them.
 
 use super::chunk::{FREE, Line, USED, slot_at};
-use super::class::{CLASSES, HEAD, LARGE, chunk_of, class_for, granules_for, granules_of, size_of, slots_of};
+use super::class::{HEAD, LARGE, chunk_of, class_for, granules_for, granules_of, size_of, slots_of};
 use super::name::name_of;
 use super::{SlotId, Slots};
 use crate::arena::{Class, GRANULE};
@@ -50,8 +50,9 @@ impl<P: Platform> Slots<P> {
         list.used += 1;
         list.chunks += granules as u32;
         self.save_list(LARGE);
-        self.put(granule * GRANULE, &[LARGE as u8, USED, 0, 0]);
-        Ok(name_of(granule * GRANULE))
+        let at = granule.wrapping_mul(GRANULE);
+        self.put(at, &[LARGE as u8, USED, 0, 0]);
+        Ok(name_of(at))
     }
 
     /// Frees a slot.
@@ -120,22 +121,33 @@ impl<P: Platform> Slots<P> {
     /// # Errors
     /// [`GrowError`]; nothing has changed, except that nothing is reserved. `OutOfSpace` also if one of the slots is too large.
     pub fn reserve(&self, wanted: &[(u32, u32)]) -> Result<(), GrowError> {
-        let mut slots = [0_u32; CLASSES];
+        let mut before = self.has_promised.replace(0);
+        while before != 0 {
+            self.promised[before.trailing_zeros() as usize].set(0);
+            before &= before.wrapping_sub(1);
+        }
+        let mut classes = 0_u64;
         let mut chunks = [0_u64; Class::COUNT];
         for &(len, count) in wanted.iter().filter(|(_, count)| *count > 0) {
             match class_for(len) {
-                Some(class) => slots[class] = slots[class].saturating_add(count),
+                Some(class) => {
+                    classes |= 1 << class;
+                    self.promised[class].set(self.promised[class].get().saturating_add(count));
+                }
                 None => {
                     let class = granules_for(len).and_then(Class::for_granules).ok_or(GrowError::OutOfSpace)?;
                     chunks[class.index()] += u64::from(count);
                 }
             }
         }
-        for (class, &count) in slots.iter().enumerate() {
-            self.promised[class].set(count);
-            let room = if count > 0 { self.header.room(class).unwrap_or(0) } else { 0 };
-            if u64::from(count) > room {
-                chunks[chunk_of(class).index()] += (u64::from(count) - room).div_ceil(slots_of(class).into());
+        self.has_promised.set(classes);
+        while classes != 0 {
+            let class = classes.trailing_zeros() as usize;
+            classes &= classes.wrapping_sub(1);
+            let count = u64::from(self.promised[class].get());
+            let room = self.header.room(class).unwrap_or(0);
+            if count > room {
+                chunks[chunk_of(class).index()] += (count - room).div_ceil(slots_of(class).into());
             }
         }
         let needed = chunks != [0; Class::COUNT];
@@ -154,13 +166,15 @@ impl<P: Platform> Slots<P> {
     /// and count. Free slots lie anywhere in their chunks, and slots of new chunks side by side.
     pub fn pages_of(&self, wanted: &[(u32, u32)]) -> u64 {
         let pages = |&(len, count): &(u32, u32)| {
+            // Products of two 32-bit numbers do not overflow.
             let (bytes, count) = (u64::from(len) + u64::from(HEAD), u64::from(count));
-            let Some(class) = class_for(len) else { return count.saturating_mul(bytes.div_ceil(OS_PAGE)) };
+            let Some(class) = class_for(len) else { return count.wrapping_mul(bytes.div_ceil(OS_PAGE)) };
             let free = count.min(self.header.room(class).unwrap_or(0));
-            let chunks = u64::from(self.header.lists[class].chunks) * granules_of(class) * GRANULE / OS_PAGE;
-            let scattered = (free * (bytes.div_ceil(OS_PAGE) + 1)).min(chunks);
+            let chunks = u64::from(self.header.lists[class].chunks)
+                .wrapping_mul(granules_of(class).wrapping_mul(GRANULE / OS_PAGE));
+            let scattered = free.wrapping_mul(bytes.div_ceil(OS_PAGE) + 1).min(chunks);
             let new = count - free;
-            let side_by_side = (new * u64::from(size_of(class))).div_ceil(OS_PAGE);
+            let side_by_side = new.wrapping_mul(u64::from(size_of(class))).div_ceil(OS_PAGE);
             scattered + side_by_side + new.div_ceil(slots_of(class).into())
         };
         wanted.iter().map(pages).fold(0, u64::saturating_add)

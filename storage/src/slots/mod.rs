@@ -54,6 +54,8 @@ pub struct Slots<P: Platform> {
     kinds: Kinds,
     /// Slots of each class that are reserved and not yet allocated.
     promised: [Cell<u32>; CLASSES],
+    /// A bit for each class with promised slots.
+    has_promised: Cell<u64>,
     /// The arena has chunks reserved for these slots.
     has_reserved: Cell<bool>,
     journal: Option<Journal>,
@@ -84,6 +86,7 @@ impl<P: Platform> Slots<P> {
             header,
             kinds: Kinds::default(),
             promised: [const { Cell::new(0) }; CLASSES],
+            has_promised: Cell::new(0),
             has_reserved: Cell::new(false),
             journal: None,
             changed: None,
@@ -147,7 +150,7 @@ impl<P: Platform> Slots<P> {
 
     #[inline]
     fn address(slot: SlotId, at: u32) -> u64 {
-        (u64::from(slot) * UNIT + u64::from(HEAD) + u64::from(at)).wrapping_sub(UNIT)
+        u64::from(slot).wrapping_mul(UNIT).wrapping_add(u64::from(HEAD) + u64::from(at)).wrapping_sub(UNIT)
     }
 
     /// Writes into a slot, `at` bytes from its start.

@@ -37,12 +37,13 @@ pub fn name_of(at: u64) -> SlotId {
 /// Returns the first granule of the chunk that `granule` belongs to.
 #[inline]
 fn start_of(class: usize, granule: u64) -> u64 {
-    if class == LARGE { granule } else { granule / granules_of(class) * granules_of(class) }
+    // Both are powers of two.
+    if class == LARGE { granule } else { granule & !(granules_of(class).wrapping_sub(1)) }
 }
 
 impl<P: Platform> Slots<P> {
     /// Returns the class of a granule of this store.
-    #[inline]
+    #[inline(always)]
     pub(super) fn kind(&self, granule: u64) -> Option<usize> {
         let known = self.kinds.0.borrow().get(granule as usize).copied().unwrap_or(0);
         if known == 0 { self.look_up(granule) } else { Some(usize::from(known) - 1) }
@@ -89,16 +90,16 @@ impl<P: Platform> Slots<P> {
     /// Returns the place of a slot, if a chunk of this store has a slot with this name.
     #[inline]
     fn place(&self, slot: SlotId) -> Option<Place> {
-        let at = u64::from(slot.checked_sub(1)?) * UNIT;
+        let at = u64::from(slot.checked_sub(1)?).wrapping_mul(UNIT);
         let of = at / GRANULE;
         let class = self.kind(of)?;
         let granule = start_of(class, of);
-        let within = (at - granule * GRANULE) as u32;
+        let within = at.wrapping_sub(granule.wrapping_mul(GRANULE)) as u32;
         if class == LARGE {
             return (within == 0).then_some(Place { class, granule, index: 0 });
         }
         let (size, index) = (size_of(class), within / size_of(class));
-        (index * size == within && index < slots_of(class)).then_some(Place { class, granule, index })
+        (index.wrapping_mul(size) == within && index < slots_of(class)).then_some(Place { class, granule, index })
     }
 
     /// Returns place and line of a slot in use.
@@ -106,9 +107,15 @@ impl<P: Platform> Slots<P> {
     pub(super) fn in_use(&self, slot: SlotId) -> Option<(Place, Line)> {
         let place = self.place(slot)?;
         let line = self.line(place.granule);
-        let head: [u8; 2] = self.arena.payload().read(slot_at_place(&place));
         let begun = place.class == LARGE || place.index < line.begun.into();
-        (begun && head == [place.class as u8, USED]).then_some((place, line))
+        (begun && self.is_used(&place)).then_some((place, line))
+    }
+
+    /// Returns whether the head of a slot says that it is in use.
+    #[inline]
+    fn is_used(&self, place: &Place) -> bool {
+        let head: [u8; 2] = self.arena.payload().read(slot_at_place(place));
+        head == [place.class as u8, USED]
     }
 
     /// Returns place and line of a slot, and traps if it is not in use.
@@ -134,10 +141,10 @@ impl<P: Platform> Slots<P> {
         self.bytes_of(&self.found(slot).0)
     }
 
-    /// Returns whether a chunk of this store has a slot with this name, so that it can be read; it may be free.
-    #[inline]
+    /// Returns whether the name leads to a granule of this store, so that it can be read. The slot may be free.
+    #[inline(always)]
     pub fn contains(&self, slot: SlotId) -> bool {
-        self.place(slot).is_some()
+        slot != 0 && self.kind(u64::from(slot.wrapping_sub(1)).wrapping_mul(UNIT) / GRANULE).is_some()
     }
 
     /// Returns whether `slot` is in use and holds at least `bytes` bytes.
@@ -147,5 +154,9 @@ impl<P: Platform> Slots<P> {
 }
 
 fn slot_at_place(place: &Place) -> u64 {
-    if place.class == LARGE { place.granule * GRANULE } else { slot_at(place.class, place.granule, place.index) }
+    if place.class == LARGE {
+        place.granule.wrapping_mul(GRANULE)
+    } else {
+        slot_at(place.class, place.granule, place.index)
+    }
 }
