@@ -84,7 +84,7 @@ fn records() {
     };
     let notify = |height: u32| mutate(|state| drop(state.utxo_pruner.notify_block(height, true, false).unwrap()));
     let slot = read(|state| state.utxo.slot_of(&old.txid));
-    let damage = |kind: u8| memory::region(memory::UTXO_SLOTS).write(u64::from(slot) * 64 + 8, &[kind]);
+    let damage = |kind: u8| crate::testing::overwrite(slot, 0, &[kind]);
     notify(1_100);
     (0..2).for_each(|_| tick(1));
     // Phase 1 reaches an unreadable record, which is then quarantined.

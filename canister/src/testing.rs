@@ -4,10 +4,13 @@ use crate::chain::ChainStore;
 use crate::platform::native;
 use crate::storage::blob::{BlobStore, Class};
 use crate::storage::memory;
+use crate::storage::owners;
 use crate::storage::places;
-use coppice_interface::AppendBlock;
+use crate::storage::slots::{SlotId, Slots, radix};
 use coppice_interface::segments::{encode_index, encode_receipts};
+use coppice_interface::{AppendBlock, RECORDS_RESERVE};
 pub use coppice_model::blocks::{id, with_keys};
+use coppice_storage::arena::{GRANULE, Owner, SlotState};
 use serde_bytes::ByteBuf;
 use std::rc::Rc;
 
@@ -46,6 +49,60 @@ pub fn fresh(log_class: u32) -> (ChainStore, BlobStore) {
     native::reset();
     memory::forget();
     reopen(log_class)
+}
+
+/// Returns the offset in the arena of byte `at` of a slot.
+pub fn place(slot: SlotId, at: u64) -> u64 {
+    (u64::from(slot) - 1) * 128 + 8 + at
+}
+
+/// Writes into a slot, as damage would.
+pub fn overwrite(slot: SlotId, at: u64, bytes: &[u8]) {
+    memory::arena().unwrap().payload().write(place(slot, at), bytes);
+}
+
+/// Returns the bytes of the arena that an owner has, granule by granule, with their lines.
+pub fn bytes_of(owner: Owner) -> Vec<u8> {
+    let arena = memory::arena().unwrap();
+    let mut bytes = Vec::new();
+    let mut granule = 0;
+    while let Some(entry) = arena.entry(granule) {
+        let entry = entry.unwrap();
+        let granules = if entry.state == SlotState::Inside { 1 } else { entry.granules() };
+        if entry.state == SlotState::Taken && entry.owner == owner {
+            arena.payload().read_onto(&mut bytes, granule * GRANULE, (granules * GRANULE) as usize);
+            bytes.extend(arena.line(granule));
+        }
+        granule += granules;
+    }
+    bytes
+}
+
+/// Takes all memory that is left without growing, except `granules` granules, the last ones of a block, and room for `nodes` nodes of
+/// ordered indexes in the chunks of `slots`. Forbids growth; work that creates records finds the reserve in place if `reserve`.
+pub fn fill(slots: &mut Slots, granules: usize, nodes: usize, reserve: bool) {
+    memory::manager().set_max_pages(memory::billed_pages());
+    let arena = memory::arena().unwrap();
+    arena.end_reservations();
+    let mut taken = Vec::new();
+    while let Ok(granule) = arena.take_granules(owners::KEY_INDEX, 1) {
+        taken.push(granule);
+    }
+    let mut spare = Vec::new();
+    for len in (1..1_024).map(|units| 128 * units - 8) {
+        while let Ok(slot) = slots.allocate(len) {
+            if slots.capacity(slot) >= radix::NODE && len < radix::NODE + 512 {
+                spare.push(slot);
+            }
+        }
+    }
+    spare.into_iter().rev().take(nodes).for_each(|slot| slots.free(slot));
+    for granule in taken.split_off(taken.len() - granules) {
+        arena.give_granules(owners::KEY_INDEX, granule);
+    }
+    if reserve {
+        memory::manager().set_max_pages(memory::billed_pages() + RECORDS_RESERVE / memory::WASM_PAGE);
+    }
 }
 
 /// The chain in memory, reopened as after an upgrade.

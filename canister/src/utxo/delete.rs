@@ -288,15 +288,9 @@ impl UtxoStore {
         self.find_any(txid).expect("it is there").slot
     }
 
-    /// Takes all grown memory except `bytes`, and except the reserve if `reserve`.
+    /// Takes all memory: see [`fill`](crate::testing::fill).
     #[cfg(test)]
-    pub fn fill(&mut self, bytes: u64, reserve: bool) {
-        self.slots.set_reserve_usable(!reserve);
-        for len in [1 << 20, 64 << 10, 4 << 10, 56] {
-            while self.slots.has_room(bytes + 2 * u64::from(len), 2) {
-                self.slots.allocate(len).expect("there is room");
-            }
-        }
-        self.slots.set_reserve_usable(false);
+    pub fn fill(&mut self, granules: usize, nodes: usize, reserve: bool) {
+        crate::testing::fill(&mut self.slots, granules, nodes, reserve);
     }
 }

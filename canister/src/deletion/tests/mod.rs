@@ -153,13 +153,19 @@ fn rows_without_room_in_a_message_remain_for_the_next() {
     assert_eq!(retries, [(2, 1), (4, 2), (5, 1), (6, 0)]);
 }
 
+/// Returns the offsets of waiting rows in the arena: a row begins with its kind, version and state.
+fn waiting() -> Vec<u64> {
+    let arena = memory::arena().unwrap();
+    let is_row = |at: &u64| arena.payload().read::<4>(*at) == [3, 2, BlobDeletionState::Waiting as u8, 0];
+    (8..arena.end()).step_by(128).filter(is_row).collect()
+}
+
 #[test]
 fn row_of_another_version_is_not_read() {
     let mut queue = fresh();
     fill(&mut queue, 1);
-    let region = memory::region(memory::DELETIONS);
-    let is_row = |at: &u64| region.read::<4>(*at) == [3, 2, BlobDeletionState::Waiting as u8, 0];
-    let at = (4_096..region.size()).step_by(8).find(is_row).expect("a row begins with its kind, version and state");
+    let arena = memory::arena().unwrap();
+    let (region, at) = (arena.payload(), waiting()[0]);
     for (byte, wrong) in [(0, 4), (1, 0), (1, 1), (1, 3), (2, 5)] {
         let right: [u8; 1] = region.read(at + byte);
         region.write(at + byte, &[wrong]);
@@ -200,11 +206,8 @@ fn first_waiting_row_is_found_or_none_despite_damage() {
     let mut queue = fresh();
     fill(&mut queue, 300);
     assert_eq!(queue.first_waiting(StoreType::Tx), Some(0));
-    let region = memory::region(memory::DELETIONS);
-    let rows: Vec<u64> = (4_096..region.size())
-        .step_by(8)
-        .filter(|at| region.read::<4>(*at) == [3, 2, BlobDeletionState::Waiting as u8, 0])
-        .collect();
+    let arena = memory::arena().unwrap();
+    let (region, rows) = (arena.payload(), waiting());
     assert_eq!(rows.len(), 300);
     // Rows that cannot be decoded are skipped, up to a limit.
     for (lost, first) in [(1, Some(1)), (100, Some(100)), (300, None)] {
@@ -214,7 +217,7 @@ fn first_waiting_row_is_found_or_none_despite_damage() {
     rows.iter().for_each(|row| region.write(row + 1, &[2]));
     // Links of the first row that lead to itself, and to no slot.
     let first = rows.iter().find(|row| region.read(**row + 24) == 0_u32.to_le_bytes()).unwrap();
-    for link in [(first / 64) as u32, u32::MAX] {
+    for link in [(first / 128) as u32 + 1, u32::MAX] {
         region.write(first + 44, &link.to_le_bytes());
         assert_eq!(queue.first_waiting(StoreType::Tx), None);
         assert_eq!(queue.status().stores[StoreType::Tx as usize].oldest_due, None);
@@ -225,14 +228,16 @@ fn first_waiting_row_is_found_or_none_despite_damage() {
 fn another_version_of_the_queue_is_not_opened() {
     let mut queue = fresh();
     fill(&mut queue, 1);
+    let at = crate::testing::place(queue.store.as_ref().unwrap().slots.root(), 0);
     drop(queue);
-    let region = memory::region(memory::DELETIONS);
+    let arena = memory::arena().unwrap();
+    let region = arena.payload();
     for (byte, wrong) in [(0, b'X'), (4, 0), (4, 1), (4, 3)] {
-        let right: [u8; 1] = region.read(4_104 + byte);
-        region.write(4_104 + byte, &[wrong]);
+        let right: [u8; 1] = region.read(at + byte);
+        region.write(at + byte, &[wrong]);
         memory::forget();
         assert!(DeletionQueue::open(1).is_err(), "byte {byte}");
-        region.write(4_104 + byte, &right);
+        region.write(at + byte, &right);
     }
     assert_eq!(open().pending_count(), 1);
 }
@@ -261,16 +266,7 @@ fn at_the_memory_cap_rows_return_and_are_completed() {
     let mut queue = fresh();
     fill(&mut queue, 50);
     acquire(&mut queue, 1, 1, NOW);
-    memory::manager().set_max_pages(memory::billed_pages());
-    let store = queue.store.as_mut().unwrap();
-    for len in [1 << 20, 64 << 10, 4 << 10, 56] {
-        while store.slots.has_room(2 * u64::from(len), 2) {
-            store.slots.allocate(len).unwrap();
-        }
-    }
-    while store.slots.reserve(&[(100, 1)]).is_ok() {
-        store.slots.allocate(56).unwrap();
-    }
+    crate::testing::fill(&mut queue.store.as_mut().unwrap().slots, 0, 0, false);
     assert_eq!(queue.schedule(&name(b"new"), 1, NOW), Err(BlobDeletionError::NoMemory(NoMemory::OutOfSpace)));
     assert_eq!(queue.admits(&name(b"new"), &[1; 32]), Err(UtxoRefusal::NoMemory(NoMemory::OutOfSpace)));
     let lease = acquire(&mut queue, 2, 20, NOW);

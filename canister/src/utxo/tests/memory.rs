@@ -1,7 +1,8 @@
 //! At the memory cap: operations are atomic, and freed memory is reused.
 
 use super::world::*;
-use crate::storage::memory;
+use crate::storage::{memory, owners};
+use crate::testing::bytes_of;
 use coppice_interface::*;
 
 /// Returns everything that the store's queries return.
@@ -10,19 +11,17 @@ fn all(w: &World, txs: &[&Tx]) -> (Vec<Option<UtxoRecord>>, UtxoStorage, Vec<Unm
     (txs.iter().map(get).collect(), w.store.storage(), w.store.unmined(None, 0).unwrap().transactions)
 }
 
-/// Returns every byte of every slot.
-fn bytes(w: &World) -> Vec<u8> {
-    let stats = w.store.slots.stats();
-    let mut bytes = Vec::new();
-    let end = 4096 + stats.used_bytes + stats.free_bytes;
-    memory::region(memory::UTXO_SLOTS).read_onto(&mut bytes, 0, end as usize);
+/// Returns every byte of every slot, and the slots' header.
+fn bytes(_: &World) -> Vec<u8> {
+    let mut bytes = bytes_of(owners::RECORDS);
+    let header = memory::region(memory::UTXO_SLOTS);
+    header.read_onto(&mut bytes, 0, 4_096);
     bytes
 }
 
-/// Leaves `bytes` bytes of memory and forbids growth.
-fn leave(w: &mut World, bytes: u64) {
-    w.store.fill(bytes, true);
-    memory::manager().set_max_pages(memory::billed_pages());
+/// Leaves so many granules, and room for so many nodes of the indexes, to work that creates records if `creates`, otherwise to all work.
+fn leave(w: &mut World, granules: usize, nodes: usize, creates: bool) {
+    w.store.fill(granules, nodes, creates);
 }
 
 #[test]
@@ -63,7 +62,8 @@ fn operation_without_memory_changes_nothing() {
     ];
     for (name, operation) in operations {
         let mut outcomes = [0, 0];
-        for left in [0, 64, 300, 1_000, 3_000, 9_000, 11_000, 15_000, 22_000, 26_000, 33_000, 40_000, 60_000, 200_000] {
+        for left in [0, 1, 2, 4, 5, 8, 12].into_iter().flat_map(|granules| [0, 1, 2, 4].map(|nodes| (granules, nodes)))
+        {
             let mut w = World::new();
             w.make(&parent);
             w.make(&child);
@@ -79,14 +79,14 @@ fn operation_without_memory_changes_nothing() {
             }
             // Far from the existing nodes of the indexes.
             w.height = 2_000_000_000;
-            leave(&mut w, left);
+            leave(&mut w, left.0, left.1, name.starts_with("create"));
             let before = (all(&w, &txs), bytes(&w));
             let done = operation(&mut w);
             outcomes[usize::from(done.is_ok())] += 1;
             if let Err(error) = done {
-                assert_eq!(error, UtxoRefusal::NoMemory(NoMemory::OutOfSpace), "{name} with {left} bytes left");
-                assert_eq!(all(&w, &txs), before.0, "{name} with {left} bytes left");
-                assert!(bytes(&w) == before.1, "{name} with {left} bytes left: the slots are not what they were");
+                assert_eq!(error, UtxoRefusal::NoMemory(NoMemory::OutOfSpace), "{name} with {left:?} left");
+                assert_eq!(all(&w, &txs), before.0, "{name} with {left:?} left");
+                assert!(bytes(&w) == before.1, "{name} with {left:?} left: the slots are not what they were");
             }
             let after = all(&w, &txs);
             w.reopen();
@@ -103,7 +103,7 @@ fn deletions_at_the_cap_make_room_for_new_records() {
     let first = Tx::orphan(0, 2);
     w.make(&first);
     w.set_mined(&first, block(1, 900), true, false);
-    leave(&mut w, 20_000);
+    leave(&mut w, 6, 0, true);
     let mut made = Vec::new();
     let refused = (1..).map(|salt| Tx::orphan(salt, 2)).find_map(|tx| match w.create(&raw(&tx)) {
         Ok(_) => {
@@ -136,7 +136,7 @@ fn deletions_at_the_cap_make_room_for_new_records() {
 #[test]
 fn a_full_store_is_emptied_and_filled_again() {
     let mut w = World::new();
-    leave(&mut w, 1 << 20);
+    leave(&mut w, 16, 0, true);
     let mut salt = 0;
     let mut fill = |w: &mut World| {
         let mut made = Vec::new();
@@ -180,10 +180,10 @@ fn a_double_spend_of_many_parents_fits_or_is_refused() {
     let inputs: Vec<_> = parents.iter().map(|parent| (parent.txid, 0)).collect();
     let child = Tx::of(5_000, &inputs, 1);
     let (mut refused, mut done) = (0, 0);
-    for left in (100_000..400_000).step_by(10_000) {
+    for left in 6..16 {
         let mut w = World::new();
         parents.iter().chain([&child]).for_each(|tx| w.make(tx));
-        leave(&mut w, left);
+        leave(&mut w, left, 0, false);
         let before = bytes(&w);
         let call = w.call();
         match w.store.set_conflicting(&child.txid, &call) {

@@ -3,6 +3,7 @@
 use super::service::Service;
 use crate::platform::native;
 use crate::storage::memory;
+use crate::testing::{overwrite, place};
 use crate::utxo::Order;
 use crate::utxo::tests::world::{Tx, raw};
 use coppice_interface::*;
@@ -101,10 +102,10 @@ fn record_with_damaged_blob_is_kept_and_with_missing_blob_is_deleted() {
     let gone = part(&s, &missing);
     s.blobs.free(&gone).unwrap();
     s.blobs.release(&gone).unwrap();
-    let broken = part(&s, &damaged);
-    assert_eq!(broken.offset, 0, "the first marked entry belongs to the record");
     let granules = memory::region(memory::GRANULES);
-    let mark = (0..granules.size()).find(|at| granules.read(*at) == [0xC0]).unwrap();
+    let granule = part(&s, &damaged).offset / (64 << 10);
+    let mark = granule / 64 * 2_048 + granule % 64 * 16 + 11;
+    assert_eq!(granules.read(mark), [0xC0], "the mark of the record's entry");
     granules.write(mark, &[0]);
     let job = s.prune(1_288);
     let counts = job.counts;
@@ -116,10 +117,9 @@ fn record_with_damaged_blob_is_kept_and_with_missing_blob_is_deleted() {
     assert!(!s.there(&damaged));
 }
 
-/// Uses up the rest of the bucket and forbids growth.
+/// Uses up all memory.
 fn fill(s: &mut Service) {
-    s.w.store.fill(0, false);
-    memory::manager().set_max_pages(memory::billed_pages());
+    s.w.store.fill(0, 0, false);
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn record_with_external_blob_is_kept_without_memory_for_the_queue() {
     let mut s = Service::new();
     let tx = Tx::orphan(1, 1);
     make_outside(&mut s, &tx);
-    memory::manager().set_max_pages(memory::billed_pages());
+    fill(&mut s);
     let job = s.prune(1_288);
     assert_eq!((job.counts.external_errors, job.counts.records_deleting), (1, 0));
     assert!(!s.get(&tx).being_deleted);
@@ -186,8 +186,7 @@ fn pruner_pauses_when_cycles_are_low() {
 
 /// Clears the record's link in an index.
 fn damage_link(s: &Service, tx: &Tx, order: Order) {
-    let at = u64::from(s.slot(tx)) * 64 + 8 + 148 + 12 * order as u64;
-    memory::region(memory::UTXO_SLOTS).write(at, &[0; 12]);
+    overwrite(s.slot(tx), 148 + 12 * order as u64, &[0; 12]);
 }
 
 #[test]
@@ -248,8 +247,9 @@ fn record_with_damaged_extras_is_kept() {
     let blocks: Vec<BlockRef> = (0..5).map(|i| crate::utxo::tests::world::block(i, 900)).collect();
     s.create(&UtxoCreate { mined: crate::utxo::tests::world::mined(&blocks), ..raw(&tx) }).unwrap();
     s.spend_one(&tx, 0, &Tx::of(9, &[(tx.txid, 0)], 1)).unwrap();
-    let at = u64::from(s.slot(&tx)) * 64 + 8 + 76;
-    let slots = memory::region(memory::UTXO_SLOTS);
+    let at = place(s.slot(&tx), 76);
+    let arena = memory::arena().unwrap();
+    let slots = arena.payload();
     let extras: [u8; 4] = slots.read(at);
     assert_ne!(extras, [0; 4]);
     slots.write(at, &u32::MAX.to_le_bytes());

@@ -7,6 +7,7 @@ use crate::platform::native;
 use crate::pruning::records::UtxoPruner;
 use crate::storage::memory;
 use crate::storage::places;
+use crate::testing::overwrite;
 use crate::utxo::tests::world::{Tx, World, block, mined, raw};
 use coppice_interface::*;
 use std::ops::{Deref, DerefMut};
@@ -124,11 +125,11 @@ impl Service {
 
     /// Damages a record so that its head cannot be decoded.
     pub fn damage(&self, slot: u32) {
-        memory::region(memory::UTXO_SLOTS).write(u64::from(slot) * 64 + 8, &[9]);
+        overwrite(slot, 0, &[9]);
     }
 
     /// Undoes [`damage`](Self::damage).
     pub fn heal(&self, slot: u32) {
-        memory::region(memory::UTXO_SLOTS).write(u64::from(slot) * 64 + 8, &[1]);
+        overwrite(slot, 0, &[1]);
     }
 }
