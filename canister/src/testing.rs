@@ -78,6 +78,24 @@ pub fn bytes_of(owner: Owner) -> Vec<u8> {
     bytes
 }
 
+/// Checks that the arena's counters agree with its entries.
+pub fn audit() {
+    let arena = memory::arena().unwrap();
+    let (mut kept, mut free) = (vec![0; Owner::COUNT], vec![0; Class::COUNT]);
+    let mut granule = 0;
+    while let Some(entry) = arena.entry(granule) {
+        let entry = entry.unwrap();
+        assert_ne!(entry.state, SlotState::Inside, "granule {granule} begins no slot");
+        match entry.state {
+            SlotState::Free => free[entry.class.index()] += 1,
+            _ => kept[entry.owner.index()] += entry.granules() * GRANULE,
+        }
+        granule += entry.granules();
+    }
+    assert_eq!(Owner::all().map(|owner| arena.kept_bytes(owner)).collect::<Vec<_>>(), kept);
+    assert_eq!(Class::all().map(|class| arena.class_counters(class).free).collect::<Vec<_>>(), free);
+}
+
 /// Takes all memory that is left without growing, except `granules` granules, the last ones of a block, and room for `nodes` nodes of
 /// ordered indexes in the chunks of `slots`. Forbids growth; work that creates records finds the reserve in place if `reserve`.
 pub fn fill(slots: &mut Slots, granules: usize, nodes: usize, reserve: bool) {

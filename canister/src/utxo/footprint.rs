@@ -2,7 +2,7 @@
 //! a canister down, so a transaction that needs more is refused before any of its record is written.
 //!
 //! **Design.** Small records are not counted. On the heap all allocations count, even if the same message frees them; in stable memory,
-//! the pages of the free or new slots that the record would get.
+//! as many pages as the record's slots may touch, wherever they lie.
 
 use super::draft::{Body, Draft};
 use super::limits::{CREATION_PAGES, OUTPUT, PAGE, PARENT, check_pages};

@@ -9,16 +9,21 @@
 //!
 //! ```text
 //! region UTXO_INDEX: hash of a txid ─▶ master's slot
-//! region UTXO_SLOTS: master: head ‖ entries of outputs ‖ inputs ‖ directory ‖ transaction, or its place in the BlobStore or outside
-//!                      │ head: slot of the extras                └─▶ pages of outputs, pages of inputs
-//!                      │       └─▶ extras: rare fields in CBOR; list of the double spends that spend from the transaction
-//!                      └ head: a link for each of the four ordered indexes
-//!                    first slot: counters, roots of the four indexes ─▶ radix tree by height ─▶ ring of the masters of a height
+//! slots in the arena: master: head ‖ entries of outputs ‖ inputs ‖ directory ‖ transaction, or its place in the BlobStore or outside
+//!                       │ head: slot of the extras                └─▶ pages of outputs, pages of inputs
+//!                       │       └─▶ extras: rare fields in CBOR; list of the double spends that spend from the transaction
+//!                       └ head: a link for each of the four ordered indexes
+//! region UTXO_SLOTS: header of the slots ─▶ first slot: counters, roots of the four indexes
+//!                                            each index: radix tree by height ─▶ ring of the masters of a height
 //! ```
+//! **Memory.** An operation reserves once all memory that it may need, and then cannot fail; if that much cannot be reserved, it keeps a
+//! journal, by which a failure is undone byte by byte. A name of a slot that was read is checked before what it leads to is read or written,
+//! because memory that was freed may hold another store's bytes.
+//!
 //! **One message**, for example `utxo_spend`: `api/endpoints/utxo.rs` calls `State::batch`, which runs `UtxoStore::spend` for each item
 //! while `batch` has budget. An operation checks its arguments and reserves memory before it changes anything, writes the fields, and
 //! then calls `UtxoStore::evaluate` for each record that it touched, which enters the record in the index of records to delete, or
-//! removes it. An operation that cannot know its changes beforehand keeps a journal, by which a failure is undone byte by byte.
+//! removes it.
 //!
 //! **Between messages** a page's counters agree with its entries, the indexes with the heads' links, and the table with the masters. A
 //! transaction *holds* an output if the output's entry names it with the input that spends the output.

@@ -1,8 +1,9 @@
 //! At the memory cap: operations are atomic, and freed memory is reused.
 
 use super::world::*;
+use crate::platform::native;
 use crate::storage::{memory, owners};
-use crate::testing::bytes_of;
+use crate::testing::{audit, bytes_of, overwrite};
 use coppice_interface::*;
 
 /// Returns everything that the store's queries return.
@@ -197,4 +198,133 @@ fn a_double_spend_of_many_parents_fits_or_is_refused() {
         }
     }
     assert!(refused > 3 && done > 3, "{refused} {done}");
+}
+
+#[test]
+fn records_are_counted_in_bytes_that_they_keep() {
+    let mut w = World::new();
+    let arena = memory::arena().unwrap();
+    let empty = arena.counted_bytes();
+    let txs: Vec<Tx> = (0..2_000).map(|salt| Tx::orphan(salt, 20)).collect();
+    // Room for records of 2 MiB in all, and for their nodes.
+    arena.set_quota(empty + (3 << 20), 0);
+    let made = txs.iter().take_while(|tx| w.create(&raw(tx)).is_ok()).count();
+    assert!(made > 500 && made < 2_000, "{made}");
+    let refused = w.create(&raw(&txs[made]));
+    assert_eq!(refused, Err(UtxoRefusal::NoMemory(NoMemory::RecordsFull { limit: empty + (3 << 20) })));
+    assert!(arena.counted_bytes() > empty + (3 << 20) - (256 << 10) && arena.counted_bytes() <= empty + (3 << 20));
+    let storage = w.store.storage();
+    assert_eq!((storage.kept_bytes, storage.max_bytes), (arena.counted_bytes(), arena.quota()));
+    // Work on records is not refused at the quota.
+    let by = Tx::of(9_999, &[(txs[0].txid, 0)], 1);
+    assert_eq!(w.spend_one(&txs[0], 0, &by), Ok(1));
+    assert_eq!(w.store.preserve(&txs[1].txid, 2_000_000_000), Ok(true));
+    for tx in &txs[..made] {
+        let call = w.call();
+        w.store.delete_by_id(&mut w.blobs, &tx.txid, &call).unwrap();
+    }
+    assert_eq!(arena.counted_bytes(), empty, "freed memory does not count");
+    assert_eq!(txs.iter().take_while(|tx| w.create(&raw(tx)).is_ok()).count(), made);
+    audit();
+}
+
+/// A trap at any access to memory: the store opens, nothing has changed, and the arena's counters agree with its entries.
+#[test]
+fn interrupted_operations_change_nothing() {
+    let parent = Tx::orphan(1, 2);
+    let child = Tx::of(2, &[(parent.txid, 0)], 300);
+    type Operation<'a> = &'a dyn Fn(&mut World);
+    let operations: [(&str, Operation); 4] = [
+        ("create", &|w| drop(w.create(&UtxoCreate { conflicting: true, ..raw(&child) }).unwrap())),
+        ("spend", &|w| assert_eq!(w.spend_one(&parent, 1, &child), Ok(1))),
+        ("set_conflicting", &|w| drop(w.set_conflicting(&parent))),
+        ("delete", &|w| {
+            let call = w.call();
+            w.store.delete_by_id(&mut w.blobs, &parent.txid, &call).unwrap();
+        }),
+    ];
+    let mut w = World::new();
+    w.make(&parent);
+    w.set_mined(&parent, block(1, 900), true, false);
+    w.spend_one(&parent, 0, &child).unwrap();
+    for (name, operation) in operations {
+        let before = (bytes(&w), memory::arena().unwrap().end());
+        let mut traps = 0;
+        for at in (0..).step_by(3) {
+            native::with(|world| world.trap_after = Some(at));
+            let ended = native::message(|| operation(&mut w));
+            if native::with(|world| world.trap_after.take()).is_some() {
+                ended.unwrap();
+                break;
+            }
+            traps += 1;
+            w.reopen();
+            assert!((bytes(&w), memory::arena().unwrap().end()) == before, "{name}, trap at {at}");
+            audit();
+        }
+        assert!(traps > 5, "{name}: {traps}");
+        audit();
+    }
+}
+
+/// Names that lead to memory of another store: no bytes of it are shown or changed.
+#[test]
+fn stale_names_are_refused() {
+    let mut w = World::new();
+    w.settings.utxo_batch_size = 2;
+    let parent = Tx::orphan(1, 6);
+    let child = Tx::of(2, &[(parent.txid, 5)], 1);
+    w.create(&UtxoCreate { mined: mined(&[block(1, 900), block(2, 901), block(3, 902)]), ..raw(&parent) }).unwrap();
+    w.create(&UtxoCreate { conflicting: true, ..raw(&child) }).unwrap();
+    // A granule that looks like a record, a page, and a list.
+    let arena = memory::arena().unwrap();
+    let foreign = arena.take_granules(owners::KEY_INDEX, 4).unwrap();
+    let slot = w.store.slot_of(&parent.txid);
+    let mut copy = Vec::new();
+    w.store.slots.read_onto(&mut copy, slot, 0, 1_000);
+    let stale = (foreign * (64 << 10) / 128) as u32 + 1;
+    overwrite(stale, 0, &copy);
+    let foreign_bytes = bytes_of(owners::KEY_INDEX);
+    let head = w.store.head(slot);
+    let corrupt =
+        |refused: Result<(), UtxoRefusal>| assert!(matches!(refused, Err(UtxoRefusal::Corrupt { .. })), "{refused:?}");
+    let damage = |at: u64, run: &dyn Fn(&mut World), w: &mut World| {
+        let mut old = Vec::new();
+        w.store.slots.read_onto(&mut old, slot, at as u32, 4);
+        overwrite(slot, at, &stale.to_le_bytes());
+        run(w);
+        overwrite(slot, at, &old);
+        assert!(bytes_of(owners::KEY_INDEX) == foreign_bytes, "at {at}");
+    };
+    let read = |w: &World| {
+        w.store.get(&UtxoGet { txid: parent.id(), first: 0, limit: 100, extra_pages_cursor: None }).map(drop)
+    };
+    let by = Tx::of(3, &[(parent.txid, 4)], 1);
+    // The directory's first page.
+    damage(
+        u64::from(head.directory_at()),
+        &|w| {
+            corrupt(read(w));
+            corrupt(w.spend_one(&parent, 2, &by).map(drop));
+            corrupt(w.freeze(&parent, None, true).map(drop));
+            assert_eq!(w.spend_one(&parent, 4, &by), Ok(1), "other pages are there");
+            assert!(w.store.candidate(slot, None).is_err());
+        },
+        &mut w,
+    );
+    // The extras, which have the list of double spends.
+    damage(
+        76,
+        &|w| {
+            corrupt(read(w));
+            let other = Tx::of(4, &[(parent.txid, 5)], 1);
+            corrupt(w.create(&UtxoCreate { conflicting: true, ..raw(&other) }).map(drop));
+        },
+        &mut w,
+    );
+    // The ring of records with the same height.
+    w.store.preserve(&parent.txid, 5_000).unwrap();
+    let link = 148 + 12 * crate::utxo::Order::PreserveUntil as u64;
+    damage(link + 8, &|w| corrupt(w.store.preserve(&parent.txid, 6_000).map(drop)), &mut w);
+    assert_eq!(read(&w), Ok(()));
 }

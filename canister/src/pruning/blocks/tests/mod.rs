@@ -16,6 +16,7 @@ use coppice_interface::{
 mod capacity;
 mod exporters;
 mod plan;
+mod records;
 mod retention;
 mod run;
 mod sweep;

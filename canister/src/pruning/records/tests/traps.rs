@@ -2,6 +2,7 @@
 
 use super::service::Service;
 use crate::platform::native;
+use crate::testing::audit;
 use crate::utxo::tests::world::Tx;
 use coppice_interface::*;
 
@@ -12,6 +13,7 @@ fn fires(s: &mut Service) -> bool {
         return false;
     }
     s.reopen();
+    audit();
     s.pruner.next_tick_ns = due;
     true
 }
@@ -66,6 +68,27 @@ fn record_that_traps_on_deletion_is_skipped_and_others_are_deleted() {
         settle(&mut s);
         assert!(!s.there(&txs[culprit]));
     }
+}
+
+/// Traps at accesses to memory all over a tick that deletes records and gives their chunks back.
+#[test]
+fn interrupted_ticks_leave_the_arena_consistent() {
+    let mut s = Service::new();
+    let txs: Vec<Tx> = (0..30).map(|i| Tx::orphan(10 + i, 300)).collect();
+    txs.iter().for_each(|tx| s.make_due(tx));
+    let (arena, kept) = (|| crate::storage::memory::arena().unwrap(), s.store.storage().kept_bytes);
+    s.pruner.notify_block(1_300, true, false).unwrap();
+    let (mut at, mut traps) = (0, 0);
+    while s.status().pending.is_some() || s.status().running.is_some() {
+        native::with(|world| world.trap_after = Some(at));
+        traps += u32::from(fires(&mut s));
+        native::with(|world| world.trap_after = None);
+        assert!(s.store.storage().records == 0 || arena().counted_bytes() == kept);
+        at += 40;
+    }
+    assert!(traps > 15 && s.store.storage().records == 0, "{traps}");
+    assert!(arena().counted_bytes() < kept);
+    audit();
 }
 
 #[test]

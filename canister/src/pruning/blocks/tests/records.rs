@@ -1,0 +1,113 @@
+//! Blocks and UTXO records use the same memory: each store's freed memory serves the other.
+
+use super::*;
+use crate::storage::owners;
+use crate::testing::audit;
+use crate::utxo::tests::world::{NOW, Tx, raw};
+use crate::utxo::{Call, UtxoStore};
+use coppice_interface::{AppendError, MAX_HEIGHT, NoMemory, RECORDS_RESERVE, UtxoRefusal, UtxoSettings};
+
+/// Outputs of a record, which takes more than 100 KiB.
+const OUTPUTS: u32 = 1_000;
+
+struct Both {
+    blocks: World,
+    records: UtxoStore,
+    settings: UtxoSettings,
+    salt: u64,
+}
+
+impl Both {
+    fn create(&mut self) -> Result<[u8; 32], UtxoRefusal> {
+        memory::arena().unwrap().end_reservations();
+        self.salt += 1;
+        let tx = Tx::orphan(self.salt, OUTPUTS);
+        let call = Call { height: 1_000, now_ns: NOW, settings: &self.settings, most: MAX_HEIGHT };
+        self.records.create(&mut self.blocks.blobs, &raw(&tx), &call).map(|_| tx.txid)
+    }
+
+    /// Creates records until memory is used up.
+    fn fill_with_records(&mut self) -> Vec<[u8; 32]> {
+        let mut made = Vec::new();
+        loop {
+            match self.create() {
+                Ok(txid) => made.push(txid),
+                Err(error) => {
+                    assert_eq!(error, UtxoRefusal::NoMemory(NoMemory::OutOfSpace));
+                    return made;
+                }
+            }
+        }
+    }
+
+    fn delete(&mut self, txid: &[u8; 32]) {
+        let call = Call { height: 1_000, now_ns: NOW, settings: &self.settings, most: MAX_HEIGHT };
+        self.records.delete_by_id(&mut self.blocks.blobs, txid, &call).unwrap();
+    }
+
+    /// Appends blocks of a MiB until memory is used up, and returns their number.
+    fn fill_with_blocks(&mut self) -> u64 {
+        let mut appended = 0;
+        loop {
+            memory::arena().unwrap().end_reservations();
+            let World { chain, blobs, .. } = &mut self.blocks;
+            let block = block(chain.state().next, &[], 1 << 20);
+            match chain.append(blobs, &block, &Admission::default(), platform::time_secs()) {
+                Ok(()) => appended += 1,
+                Err(error) => {
+                    assert!(matches!(error, AppendError::NoMemory(NoMemory::OutOfSpace)), "{error:?}");
+                    return appended;
+                }
+            }
+        }
+    }
+
+    fn kept(&self, owner: crate::storage::blob::Owner) -> u64 {
+        self.blocks.blobs.kept_bytes(owner)
+    }
+}
+
+#[test]
+fn memory_of_records_serves_blocks_and_memory_of_blocks_serves_records() {
+    let blocks = world(PrunePolicyArg { retain_blocks: Some(1), ..policy() });
+    let cells = Rc::new(memory::region(memory::CELLS));
+    let records = UtxoStore::open(cells, 5).unwrap();
+    let mut both = Both { blocks, records, settings: UtxoSettings::default(), salt: 0 };
+    both.blocks.append(2, 1_000, 1);
+    // The first record of each kind grows what is not in the arena.
+    let first = both.create().unwrap();
+    let more = (RECORDS_RESERVE + 2 * memory::BUCKET) / memory::WASM_PAGE;
+    memory::manager().set_max_pages(memory::billed_pages() + more);
+
+    let made = both.fill_with_records();
+    let by_records = both.kept(owners::RECORDS);
+    assert!(made.len() > 100 && by_records > 100 * made.len() as u64 * 1_000, "{} {by_records}", made.len());
+    // The reserve is for the chain.
+    let of_reserve = both.fill_with_blocks();
+    assert!(of_reserve << 20 > RECORDS_RESERVE / 2, "{of_reserve}");
+    let billed = memory::billed_pages();
+    assert_eq!((both.create().is_err(), both.fill_with_blocks()), (true, 0), "memory is used up");
+
+    made.iter().for_each(|txid| both.delete(txid));
+    audit();
+    let given = by_records - both.kept(owners::RECORDS);
+    assert!(given > by_records / 10 * 9, "{given} of {by_records}");
+    let appended = both.fill_with_blocks();
+    assert!(appended << 20 > given / 10 * 8, "{appended} blocks in {given} bytes");
+    let few = both.fill_with_records();
+    assert!(few.len() < 5, "{}: only in the chunk of the first one", few.len());
+
+    // The reverse: blocks are pruned, and as many records are created as before.
+    while both.blocks.due().is_some() {
+        both.blocks.prune(u64::MAX);
+    }
+    (0..10).for_each(|_| both.blocks.tick());
+    audit();
+    let again = both.fill_with_records();
+    assert!(again.len() >= made.len() / 10 * 9, "{} where {} were", again.len(), made.len());
+    assert!(both.fill_with_blocks() >= of_reserve / 10 * 9);
+    assert_eq!(memory::billed_pages(), billed, "no memory was grown");
+    again.iter().chain(&few).chain([&first]).for_each(|txid| both.delete(txid));
+    assert_eq!(both.kept(owners::RECORDS), 64 << 10, "the store's first slot");
+    audit();
+}
