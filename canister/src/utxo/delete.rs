@@ -274,12 +274,14 @@ impl UtxoStore {
                 self.slots.free(left.extras);
             }
         }
+        let buckets = self.table.stats().buckets;
         self.table.remove(self.table.hash(&head.txid), u64::from(slot));
+        // An undone split changes two more buckets.
+        self.changed.table += if self.table.stats().buckets == buckets { 1 } else { 3 };
         self.slots.free(slot);
         self.root.records -= 1;
         self.root.pages -= u64::from(head.extra_pages);
         self.root.save_all(&mut self.slots);
-        self.changed.table += 1;
     }
 
     /// Returns the slot of a record.
