@@ -46,7 +46,7 @@ impl<P: Platform> Arena<P> {
 
     /// The lowest quarantined slot.
     pub fn first_quarantined(&self) -> Option<u64> {
-        self.with(|slots| slots.sets.first(SetId::QUARANTINE))
+        self.change(|slots, _| slots.sets.first(SetId::QUARANTINE)).map(|(granule, _)| granule)
     }
 
     /// Removes a granule from the quarantine whose entry contradicts it, and counts a slot as lost, in the first class that has a

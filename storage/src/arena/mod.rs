@@ -65,6 +65,8 @@ struct Slots<P: Platform> {
     reserved: [Demand; Owner::COUNT],
     /// Sum of `reserved`.
     wanted: Demand,
+    /// Number of times that all reservations ended.
+    ended: u64,
 }
 
 impl<P: Platform> Clone for Arena<P> {
@@ -92,16 +94,17 @@ impl<P: Platform> Arena<P> {
             limits: Limits::new(terms),
             reserved: Default::default(),
             wanted: Default::default(),
+            ended: 0,
         };
         Ok(Self(Rc::new(Shared { payload, slots: RefCell::new(slots) })))
     }
 
-    #[inline]
+    #[inline(always)]
     fn with<T>(&self, look: impl FnOnce(&Slots<P>) -> T) -> T {
         look(&self.0.slots.borrow())
     }
 
-    #[inline]
+    #[inline(always)]
     fn change<T>(&self, change: impl FnOnce(&mut Slots<P>, &Region<P>) -> T) -> T {
         change(&mut self.0.slots.borrow_mut(), &self.0.payload)
     }
@@ -116,19 +119,19 @@ impl<P: Platform> Arena<P> {
     ///
     /// # Errors
     /// [`Undecodable`].
-    #[inline]
+    #[inline(always)]
     pub fn entry(&self, granule: u64) -> Option<Result<Entry, Undecodable>> {
         self.with(|slots| (granule < slots.counters.arena_end() / GRANULE).then(|| slots.granules.get(granule)))
     }
 
     /// Returns the line of a granule, which belongs to the granule's owner.
-    #[inline]
+    #[inline(always)]
     pub fn line(&self, granule: u64) -> [u8; 16] {
         self.with(|slots| slots.granules.line(granule))
     }
 
     /// Writes the line of a granule.
-    #[inline]
+    #[inline(always)]
     pub fn set_line(&self, granule: u64, line: &[u8; 16]) {
         self.with(|slots| slots.granules.set_line(granule, line));
     }

@@ -1,7 +1,7 @@
 //! Eight sets of granules: the free list of each class, and the quarantine.
 //!
 //! A set returns its lowest member in constant time at any size. It is a hierarchy of bitmaps: a bit of level `k + 1`
-//! is set if a word of level `k` has a set bit, so four levels of 64-bit words span 16.7 M granules (500 GiB need
+//! is set if a word of level `k` has a set bit (and may stay set while the word is empty), so four levels of 64-bit words span 16.7 M granules (500 GiB need
 //! 8.2 M). The words of the eight sets lie next to each other in one line of 64 bytes, and a line spans one block of 4 MiB, so that
 //! moving, splitting and joining slots reads and writes one line. The upper levels have a constant size of 130 KB: they are mirrored on the heap, read whole
 //! at start-up, and written through, except level 3, which start-up computes from level 2.
@@ -53,7 +53,12 @@ impl SetId {
 pub struct GranuleSets<P: Platform> {
     region: Region<P>,
     mirror: Vec<u64>,
+    /// For each set a word of level 0 that is empty while its upper bits are still set, or [`NONE`].
+    empty: [u64; SETS],
 }
+
+/// No word.
+const NONE: u64 = u64::MAX;
 
 impl<P: Platform> GranuleSets<P> {
     /// Reads the upper levels. The cost does not depend on the number of blobs.
@@ -64,7 +69,7 @@ impl<P: Platform> GranuleSets<P> {
                 .map(|word| u64::from(mirror[Self::upper(set, 2, word)] != 0) << word)
                 .fold(0, |all, bit| all | bit);
         }
-        Self { region, mirror }
+        Self { region, mirror, empty: [NONE; SETS] }
     }
 
     /// Returns the region, for access to the header.
@@ -92,19 +97,24 @@ impl<P: Platform> GranuleSets<P> {
         }
     }
 
-    /// Returns the lowest member.
+    /// Returns the lowest member, and the word that has it.
     #[inline]
-    pub fn first(&self, set: SetId) -> Option<u64> {
-        let mut at = 0;
-        for level in (1..4).rev() {
-            let word = self.mirror[Self::upper(set, level, at)];
-            if word == 0 {
-                return None;
+    pub fn first(&mut self, set: SetId) -> Option<(u64, u64)> {
+        loop {
+            let mut at = 0;
+            for level in (1..4).rev() {
+                let word = self.mirror[Self::upper(set, level, at)];
+                if word == 0 {
+                    return None;
+                }
+                at = at.wrapping_mul(64).wrapping_add(u64::from(word.trailing_zeros()));
             }
-            at = at * 64 + u64::from(word.trailing_zeros());
+            let word = self.word(set, at.wrapping_mul(64));
+            if word != 0 {
+                return Some((at.wrapping_mul(64).wrapping_add(u64::from(word.trailing_zeros())), word));
+            }
+            self.clear(set, at);
         }
-        let word = self.region.read_u64(Self::level_0(set, at * 64));
-        (word != 0).then(|| at * 64 + u64::from(word.trailing_zeros()))
     }
 
     /// Returns the word of a set for the 64 granules of the block of `granule`.
@@ -139,11 +149,34 @@ impl<P: Platform> GranuleSets<P> {
     }
 
     /// Sets the upper bits after a word of level 0 got its first member.
-    fn filled(&mut self, set: SetId, mut index: u64) {
+    #[inline]
+    fn filled(&mut self, set: SetId, index: u64) {
+        if self.empty[set.index()] == index {
+            self.empty[set.index()] = NONE;
+        } else {
+            self.set(set, index);
+        }
+    }
+
+    /// Notes that a word of level 0 lost its last member. Its upper bits stay until another word is empty, because sets with few members
+    /// lose and get them in turn.
+    #[inline]
+    fn emptied(&mut self, set: SetId, index: u64) {
+        let before = std::mem::replace(&mut self.empty[set.index()], index);
+        if before != NONE && before != index {
+            self.clear(set, before);
+        }
+    }
+
+    #[cold]
+    fn set(&mut self, set: SetId, mut index: u64) {
         for level in 1..4 {
-            let at = Self::upper(set, level, index / 64);
+            let (at, bit) = (Self::upper(set, level, index / 64), 1 << (index % 64));
             let old = self.mirror[at];
-            self.write_upper(at, old | 1 << (index % 64));
+            if old & bit != 0 {
+                return;
+            }
+            self.write_upper(at, old | bit);
             if old != 0 {
                 return;
             }
@@ -151,8 +184,12 @@ impl<P: Platform> GranuleSets<P> {
         }
     }
 
-    /// Clears the upper bits after a word of level 0 lost its last member.
-    fn emptied(&mut self, set: SetId, mut index: u64) {
+    /// Clears the upper bits of an empty word of level 0.
+    #[cold]
+    fn clear(&mut self, set: SetId, mut index: u64) {
+        if self.empty[set.index()] == index {
+            self.empty[set.index()] = NONE;
+        }
         for level in 1..4 {
             let at = Self::upper(set, level, index / 64);
             let new = self.mirror[at] & !(1 << (index % 64));
@@ -220,8 +257,9 @@ mod tests {
                         model[usize::from(set)].insert(granule);
                     }
                 }
-                for set in 0..8u8 {
-                    prop_assert_eq!(sets.first(SetId(set)), model[usize::from(set)].first().copied());
+                // Sets whose first member is not asked for keep the bits of an empty word.
+                for set in (0..8u8).filter(|set| step % 3 == 0 || *set == id.0) {
+                    prop_assert_eq!(sets.first(SetId(set)).map(|(first, _)| first), model[usize::from(set)].first().copied());
                 }
             }
         }

@@ -38,7 +38,14 @@ impl<P: Platform> Arena<P> {
         self.change(|slots, _| {
             slots.reserved = Default::default();
             slots.wanted = Default::default();
+            slots.ended += 1;
         });
+    }
+
+    /// Returns how often all reservations have ended since the arena was opened.
+    #[inline]
+    pub fn ended_reservations(&self) -> u64 {
+        self.with(|slots| slots.ended)
     }
 
     /// Takes a slot of a class for a blob of `len` bytes.
@@ -81,6 +88,12 @@ impl<P: Platform> Slots<P> {
     fn unreserve(&mut self, owner: Owner) {
         let before = std::mem::take(&mut self.reserved[owner.index()]);
         self.wanted.iter_mut().zip(before).for_each(|(all, less)| *all -= less);
+    }
+
+    /// Returns whether an owner may take any free slot: nothing is reserved, and no limit applies.
+    #[inline]
+    fn is_unlimited(&self, owner: Owner) -> bool {
+        self.wanted == [0; Class::COUNT] && !self.limits.counts(owner) && self.limits.reserve().1 == 0
     }
 
     /// Checks the limits, and grows memory, so that `demand` can be served in addition to all reservations.
@@ -145,6 +158,8 @@ impl<P: Platform> Slots<P> {
         if *reserved > 0 {
             *reserved -= 1;
             self.wanted[class.index()] -= 1;
+        } else if self.is_unlimited(owner) && self.counters.free(class) > 0 {
+            // Nothing is reserved, so a free slot of the class may be taken.
         } else {
             let mut one = Demand::default();
             one[class.index()] = 1;
@@ -152,7 +167,8 @@ impl<P: Platform> Slots<P> {
         }
         loop {
             match self.lowest(class) {
-                Some((from, granule)) => {
+                Some((from, granule, word)) => {
+                    self.sets.set_word(SetId::free(from), granule, word, word & word.wrapping_sub(1));
                     if let Some(slot) = self.take_from(from, granule, entry) {
                         return Ok(slot);
                     }
@@ -163,19 +179,22 @@ impl<P: Platform> Slots<P> {
         }
     }
 
-    /// The lowest free slot of the smallest class from `class` on that has one.
+    /// The lowest free slot of the smallest class from `class` on that has one, and the word of the index that has it.
     #[inline]
-    fn lowest(&self, class: Class) -> Option<(Class, u64)> {
-        let from = (class.index()..Class::COUNT).filter_map(|at| Class::from_index(at as u8));
-        from.filter(|&from| self.counters.free(from) > 0)
-            .find_map(|from| Some((from, self.sets.first(SetId::free(from))?)))
+    fn lowest(&mut self, class: Class) -> Option<(Class, u64, u64)> {
+        for at in class.index()..Class::COUNT {
+            let Some(from) = Class::from_index(at as u8).filter(|from| self.counters.free(*from) > 0) else { continue };
+            if let Some((granule, word)) = self.sets.first(SetId::free(from)) {
+                return Some((from, granule, word));
+            }
+        }
+        None
     }
 
-    /// Takes the free slot of class `from` at `granule`, and frees the granules beyond those of `entry`. A slot whose entry contradicts the
+    /// Takes the slot of class `from` at `granule`, which is out of the index, and frees the granules beyond those of `entry`. A slot whose entry contradicts the
     /// index is written off, so that it does not block later allocations; then nothing is taken.
     #[inline]
     fn take_from(&mut self, from: Class, granule: u64, entry: Entry) -> Option<Slot> {
-        self.sets.remove(SetId::free(from), granule);
         let found = self.granules.get(granule);
         let slot = match found {
             Ok(found) if found.state == SlotState::Free && found.class == from && found.generation < u32::MAX => found,

@@ -3,7 +3,7 @@
 use super::chunk::{FREE, Line, USED, slot_at};
 use super::class::{HEAD, LARGE, chunk_of, class_for, granules_for, granules_of, size_of, slots_of};
 use super::name::name_of;
-use super::{SlotId, Slots};
+use super::{Reserved, SlotId, Slots};
 use crate::arena::{Class, GRANULE};
 use crate::{GrowError, OS_PAGE, Platform};
 
@@ -127,7 +127,7 @@ impl<P: Platform> Slots<P> {
             before &= before.wrapping_sub(1);
         }
         let mut classes = 0_u64;
-        let mut chunks = [0_u64; Class::COUNT];
+        let mut chunks = [0_u32; Class::COUNT];
         for &(len, count) in wanted.iter().filter(|(_, count)| *count > 0) {
             match class_for(len) {
                 Some(class) => {
@@ -136,7 +136,7 @@ impl<P: Platform> Slots<P> {
                 }
                 None => {
                     let class = granules_for(len).and_then(Class::for_granules).ok_or(GrowError::OutOfSpace)?;
-                    chunks[class.index()] += u64::from(count);
+                    chunks[class.index()] = chunks[class.index()].saturating_add(count);
                 }
             }
         }
@@ -147,18 +147,24 @@ impl<P: Platform> Slots<P> {
             let count = u64::from(self.promised[class].get());
             let room = self.header.room(class).unwrap_or(0);
             if count > room {
-                chunks[chunk_of(class).index()] += (count - room).div_ceil(slots_of(class).into());
+                chunks[chunk_of(class).index()] += (count - room).div_ceil(slots_of(class).into()) as u32;
             }
         }
-        let needed = chunks != [0; Class::COUNT];
-        if needed || self.has_reserved.get() {
-            self.has_reserved.set(needed);
-            let mut counts = chunks.into_iter();
-            let chunks: [_; Class::COUNT] = std::array::from_fn(|at| {
-                (Class::from_index(at as u8).unwrap_or(Class::LARGEST), counts.next().unwrap_or(0))
-            });
-            self.arena.reserve(self.owner, &chunks)?;
+        let wanted = Reserved { chunks, at: self.arena.ended_reservations() };
+        let before = self.reserved.get();
+        if wanted != before && (chunks != [0; Class::COUNT] || before.chunks != chunks) {
+            self.reserve_chunks(wanted)?;
         }
+        Ok(())
+    }
+
+    #[cold]
+    fn reserve_chunks(&self, wanted: Reserved) -> Result<(), GrowError> {
+        self.reserved.take();
+        let chunks: [_; Class::COUNT] =
+            std::array::from_fn(|at| (Class::from_index(at as u8).unwrap_or(Class::LARGEST), wanted.chunks[at].into()));
+        self.arena.reserve(self.owner, &chunks)?;
+        self.reserved.set(wanted);
         Ok(())
     }
 

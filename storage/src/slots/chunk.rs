@@ -13,8 +13,8 @@
 //! The first chunk of a list serves all allocations until it is full, so that slots that are created together lie together. A full chunk
 //! that gets a free slot goes to the end, and has the longest time to become empty. An empty chunk goes back to the arena.
 
-use super::Slots;
 use super::class::{CLASSES, LARGE, UNIT, chunk_of, granules_of, size_of, slots_of};
+use super::{Reserved, Slots};
 use crate::arena::GRANULE;
 use crate::bytes::u32_at;
 use crate::{GrowError, Platform};
@@ -136,6 +136,9 @@ impl<P: Platform> Slots<P> {
     /// Takes granules for a class.
     pub(super) fn take(&mut self, class: usize, granules: u64) -> Result<u64, GrowError> {
         let granule = self.arena.take_granules(self.owner, granules)?;
+        if self.reserved.get() != Reserved::default() {
+            self.reserved.set(Reserved::UNKNOWN);
+        }
         self.learn(granule, class);
         if let Some(journal) = &mut self.journal {
             journal.taken.push(granule);
@@ -166,7 +169,7 @@ impl<P: Platform> Slots<P> {
         let promised = u64::from(self.promised[class].get());
         if self.header.room(class).is_none_or(|room| room < promised) {
             self.promised[class].set(promised.saturating_sub(slots_of(class).into()) as u32);
-            self.has_reserved.set(true);
+            self.reserved.set(Reserved::UNKNOWN);
             self.arena.reserve_given(self.owner, chunk_of(class));
         }
     }

@@ -33,7 +33,7 @@ pub mod treap;
 
 pub use class::MAX_LEN;
 
-use crate::arena::{Arena, Owner};
+use crate::arena::{Arena, Class, Owner};
 use crate::{OpenError, Platform, Region};
 use class::{CLASSES, HEAD, UNIT};
 use header::Header;
@@ -56,10 +56,23 @@ pub struct Slots<P: Platform> {
     promised: [Cell<u32>; CLASSES],
     /// A bit for each class with promised slots.
     has_promised: Cell<u64>,
-    /// The arena has chunks reserved for these slots.
-    has_reserved: Cell<bool>,
+    /// The chunks that the arena has reserved for these slots, while no chunk is taken and no message ends.
+    reserved: Cell<Reserved>,
     journal: Option<Journal>,
     changed: Option<Pages>,
+}
+
+/// Reserved chunks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Reserved {
+    chunks: [u32; Class::COUNT],
+    /// The arena's count of ended reservations; later ones have ended this reservation.
+    at: u64,
+}
+
+impl Reserved {
+    /// Chunks were taken or reserved since.
+    const UNKNOWN: Self = Self { chunks: [u32::MAX; Class::COUNT], at: u64::MAX };
 }
 
 /// Bytes of chunks, by use.
@@ -87,7 +100,7 @@ impl<P: Platform> Slots<P> {
             kinds: Kinds::default(),
             promised: [const { Cell::new(0) }; CLASSES],
             has_promised: Cell::new(0),
-            has_reserved: Cell::new(false),
+            reserved: Cell::default(),
             journal: None,
             changed: None,
         })

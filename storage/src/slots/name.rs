@@ -11,11 +11,30 @@ use super::class::{CLASSES, HEAD, LARGE, UNIT, WIDE, granules_of, size_of, slots
 use super::{SlotId, Slots};
 use crate::Platform;
 use crate::arena::{GRANULE, SlotState};
-use std::cell::RefCell;
+use std::cell::UnsafeCell;
 
 /// The class of each granule + 1; 0 for granules that are not known, or belong to another store.
 #[derive(Default)]
-pub struct Kinds(RefCell<Vec<u8>>);
+pub struct Kinds(UnsafeCell<Vec<u8>>);
+
+impl Kinds {
+    /// Every name is checked with this, so it costs no more than a comparison and a load.
+    #[inline(always)]
+    fn get(&self, granule: u64) -> u8 {
+        // SAFETY: one thread has the cell, and `set` keeps no reference.
+        unsafe { &*self.0.get() }.get(granule as usize).copied().unwrap_or(0)
+    }
+
+    fn set(&self, granule: u64, granules: u64, kind: u8) {
+        let (first, end) = (granule as usize, (granule + granules) as usize);
+        // SAFETY: one thread has the cell, and `get` keeps no reference.
+        let kinds = unsafe { &mut *self.0.get() };
+        if kinds.len() < end {
+            kinds.resize(end, 0);
+        }
+        kinds[first..end].fill(kind);
+    }
+}
 
 /// A slot's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +64,7 @@ impl<P: Platform> Slots<P> {
     /// Returns the class of a granule of this store.
     #[inline(always)]
     pub(super) fn kind(&self, granule: u64) -> Option<usize> {
-        let known = self.kinds.0.borrow().get(granule as usize).copied().unwrap_or(0);
+        let known = self.kinds.get(granule);
         if known == 0 { self.look_up(granule) } else { Some(usize::from(known) - 1) }
     }
 
@@ -70,20 +89,13 @@ impl<P: Platform> Slots<P> {
 
     /// Remembers the class of a chunk, or of a slot with granules of its own.
     pub(super) fn learn(&self, granule: u64, class: usize) {
-        let granules = if class == LARGE { 1 } else { granules_of(class) };
-        let (first, end) = (granule as usize, (granule + granules) as usize);
-        let mut kinds = self.kinds.0.borrow_mut();
-        if kinds.len() < end {
-            kinds.resize(end, 0);
-        }
-        kinds[first..end].fill(class as u8 + 1);
+        self.kinds.set(granule, if class == LARGE { 1 } else { granules_of(class) }, class as u8 + 1);
     }
 
     /// Forgets the class of a chunk that is given back.
     pub(super) fn forget(&self, granule: u64) {
         if let Some(class) = self.kind(granule) {
-            let granules = if class == LARGE { 1 } else { granules_of(class) };
-            self.kinds.0.borrow_mut()[granule as usize..(granule + granules) as usize].fill(0);
+            self.kinds.set(granule, if class == LARGE { 1 } else { granules_of(class) }, 0);
         }
     }
 

@@ -58,6 +58,7 @@ impl Treap {
     }
 
     /// Returns a link or a root, or 0 if it leads to no slot.
+    #[inline(always)]
     fn entry(self, slots: &Slots<impl Platform>, link: SlotId) -> SlotId {
         if slots.contains(link) { link } else { 0 }
     }
@@ -76,7 +77,7 @@ impl Treap {
 
     /// Returns a slot's key.
     pub fn key(self, slots: &Slots<impl Platform>, slot: SlotId) -> Key {
-        self.node(slots, slot).key
+        self.raw(slots, slot).key
     }
 
     /// Inserts a slot whose key is already written.
@@ -84,10 +85,10 @@ impl Treap {
         let key = self.key(slots, slot);
         let (mut parent, mut above, mut next) = (0, None, self.entry(slots, *root));
         while next != 0 {
-            let node = self.node(slots, next);
+            let node = self.raw(slots, next);
             let smaller = key < node.key;
             (parent, above) = (next, Some((node.key, if smaller { LEFT } else { RIGHT })));
-            next = if smaller { node.left } else { node.right };
+            next = self.entry(slots, if smaller { node.left } else { node.right });
         }
         let links = [0, 0, parent].map(u32::to_le_bytes);
         slots.write(slot, self.at + LEFT, links.as_flattened());
@@ -162,7 +163,7 @@ impl Treap {
 
     fn leftmost(self, slots: &Slots<impl Platform>, mut slot: SlotId) -> SlotId {
         loop {
-            match self.node(slots, slot).left {
+            match self.entry(slots, self.raw(slots, slot).left) {
                 0 => return slot,
                 left => slot = left,
             }
@@ -191,17 +192,18 @@ impl Treap {
 
     /// Returns the slot with the next larger key.
     pub fn next(self, slots: &Slots<impl Platform>, slot: SlotId) -> Option<SlotId> {
-        let node = self.node(slots, slot);
-        if node.right != 0 {
-            return Some(self.leftmost(slots, node.right));
+        let node = self.raw(slots, slot);
+        let right = self.entry(slots, node.right);
+        if right != 0 {
+            return Some(self.leftmost(slots, right));
         }
-        let (mut child, mut parent) = (slot, node.parent);
+        let (mut child, mut parent) = (slot, self.entry(slots, node.parent));
         while parent != 0 {
-            let node = self.node(slots, parent);
+            let node = self.raw(slots, parent);
             if node.left == child {
                 return Some(parent);
             }
-            (child, parent) = (parent, node.parent);
+            (child, parent) = (parent, self.entry(slots, node.parent));
         }
         None
     }
@@ -210,13 +212,12 @@ impl Treap {
     pub fn from(self, slots: &Slots<impl Platform>, root: Root, from: Key) -> Option<SlotId> {
         let (mut next, mut found) = (self.entry(slots, root), None);
         while next != 0 {
-            let node = self.node(slots, next);
-            if node.key < from {
-                next = node.right;
-            } else {
+            let node = self.raw(slots, next);
+            let smaller = node.key < from;
+            if !smaller {
                 found = Some(next);
-                next = node.left;
             }
+            next = self.entry(slots, if smaller { node.right } else { node.left });
         }
         found
     }

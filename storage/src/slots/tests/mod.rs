@@ -111,7 +111,7 @@ fn names_reach_500_gib() {
     crate::twin::with(|world| world.max_pages = u64::MAX);
     fixture::manager().set_max_pages(u64::MAX);
     let blocks = crate::arena::MAX_GRANULES / 64;
-    let largest = crate::arena::Class::LARGEST;
+    let largest = Class::LARGEST;
     slots.arena.reserve(LOG, &[(largest, blocks)]).unwrap();
     let first = slots.arena.take_granules(LOG, 64).unwrap();
     let mut last = first;
