@@ -121,7 +121,8 @@ fn ingest(world: &mut World) -> Run {
 fn append(client: &Client<Liar>, numbers: std::ops::Range<u64>) {
     let hash = |number: u64| feed::sha256(&number.to_le_bytes());
     for number in numbers {
-        let header = Header { number, hash: hash(number), parent: hash(number - 1), timestamp_secs: 1_700_000_000 + number };
+        let header =
+            Header { number, hash: hash(number), parent: hash(number - 1), timestamp_secs: 1_700_000_000 + number };
         feed::send(client, &feed::block(&header, [vec![7; 1_000], Vec::new(), Vec::new()])).unwrap();
     }
 }

@@ -10,8 +10,8 @@ fn capacity_prunes_from_high_to_low_water_ignoring_retention() {
     let mut world = world(PrunePolicyArg { target_bytes: Some(target), retain_blocks: Some(1_000_000), ..policy() });
     world.append(90, CLASS as usize - 57, 1);
     let kept = |world: &World| world.chain.capacity_bytes(&world.blobs);
-    // 352 bytes per block besides its blob: its record and its index entries.
-    assert_eq!(kept(&world), 90 * (u64::from(CLASS) + 352));
+    // 288 bytes per block besides its blob: its record and its index entries.
+    assert_eq!(kept(&world), 90 * (u64::from(CLASS) + 288));
     world.set_policy(PrunePolicyArg { target_bytes: Some(kept(&world) / 9 * 10), ..policy() });
     assert_eq!(world.due(), None, "high water itself is not above it");
     world.append(1, 10, 1);
