@@ -65,6 +65,8 @@ struct Slots<P: Platform> {
     reserved: [Demand; Owner::COUNT],
     /// Sum of `reserved`.
     wanted: Demand,
+    /// Number of slots in `wanted`.
+    outstanding: u64,
     /// Number of times that all reservations ended.
     ended: u64,
 }
@@ -94,6 +96,7 @@ impl<P: Platform> Arena<P> {
             limits: Limits::new(terms),
             reserved: Default::default(),
             wanted: Default::default(),
+            outstanding: 0,
             ended: 0,
         };
         Ok(Self(Rc::new(Shared { payload, slots: RefCell::new(slots) })))

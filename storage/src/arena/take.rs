@@ -30,6 +30,7 @@ impl<P: Platform> Arena<P> {
         self.change(|slots, _| {
             slots.reserved[owner.index()][class.index()] += 1;
             slots.wanted[class.index()] += 1;
+            slots.outstanding += 1;
         });
     }
 
@@ -38,6 +39,7 @@ impl<P: Platform> Arena<P> {
         self.change(|slots, _| {
             slots.reserved = Default::default();
             slots.wanted = Default::default();
+            slots.outstanding = 0;
             slots.ended += 1;
         });
     }
@@ -74,26 +76,28 @@ impl<P: Platform> Arena<P> {
 impl<P: Platform> Slots<P> {
     fn reserve(&mut self, payload: &Region<P>, owner: Owner, wanted: &[(Class, u64)]) -> Result<(), GrowError> {
         self.unreserve(owner);
-        let mut demand = Demand::default();
-        wanted.iter().for_each(|&(class, count)| demand[class.index()] += count);
-        if demand == Demand::default() {
+        if wanted.iter().all(|(_, count)| *count == 0) {
             return Ok(());
         }
+        let mut demand = Demand::default();
+        wanted.iter().for_each(|&(class, count)| demand[class.index()] += count);
         self.admit(payload, owner, &demand)?;
         self.reserved[owner.index()] = demand;
         self.wanted.iter_mut().zip(demand).for_each(|(all, more)| *all += more);
+        self.outstanding += demand.iter().sum::<u64>();
         Ok(())
     }
 
     fn unreserve(&mut self, owner: Owner) {
         let before = std::mem::take(&mut self.reserved[owner.index()]);
         self.wanted.iter_mut().zip(before).for_each(|(all, less)| *all -= less);
+        self.outstanding -= before.iter().sum::<u64>();
     }
 
     /// Returns whether an owner may take any free slot: nothing is reserved, and no limit applies.
     #[inline]
     fn is_unlimited(&self, owner: Owner) -> bool {
-        self.wanted == [0; Class::COUNT] && !self.limits.counts(owner) && self.limits.reserve().1 == 0
+        self.outstanding == 0 && !self.limits.counts(owner) && self.limits.reserve().1 == 0
     }
 
     /// Checks the limits, and grows memory, so that `demand` can be served in addition to all reservations.
@@ -158,9 +162,8 @@ impl<P: Platform> Slots<P> {
         if *reserved > 0 {
             *reserved -= 1;
             self.wanted[class.index()] -= 1;
-        } else if self.is_unlimited(owner) && self.counters.free(class) > 0 {
-            // Nothing is reserved, so a free slot of the class may be taken.
-        } else {
+            self.outstanding -= 1;
+        } else if !self.is_unlimited(owner) {
             let mut one = Demand::default();
             one[class.index()] = 1;
             self.admit(payload, owner, &one)?;
@@ -173,7 +176,7 @@ impl<P: Platform> Slots<P> {
                         return Ok(slot);
                     }
                 }
-                // Only after damage: slots were written off.
+                // Also after damage, when slots were written off.
                 None => self.grow(payload, 1)?,
             }
         }

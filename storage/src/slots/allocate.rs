@@ -1,7 +1,7 @@
 //! Allocating and freeing slots, and reserving memory for them.
 
 use super::chunk::{FREE, Line, USED, slot_at};
-use super::class::{HEAD, LARGE, chunk_of, class_for, granules_for, granules_of, size_of, slots_of};
+use super::class::{CLASSES, HEAD, LARGE, chunk_of, class_for, granules_for, granules_of, size_of, slots_of};
 use super::name::name_of;
 use super::{Reserved, SlotId, Slots};
 use crate::arena::{Class, GRANULE};
@@ -126,8 +126,7 @@ impl<P: Platform> Slots<P> {
             self.promised[before.trailing_zeros() as usize].set(0);
             before &= before.wrapping_sub(1);
         }
-        let mut classes = 0_u64;
-        let mut chunks = [0_u32; Class::COUNT];
+        let (mut classes, mut large) = (0_u64, Vec::new());
         for &(len, count) in wanted.iter().filter(|(_, count)| *count > 0) {
             match class_for(len) {
                 Some(class) => {
@@ -136,33 +135,35 @@ impl<P: Platform> Slots<P> {
                 }
                 None => {
                     let class = granules_for(len).and_then(Class::for_granules).ok_or(GrowError::OutOfSpace)?;
-                    chunks[class.index()] = chunks[class.index()].saturating_add(count);
+                    large.push((class, u64::from(count)));
                 }
             }
         }
         self.has_promised.set(classes);
+        let mut wanted = Reserved { other: !large.is_empty(), ..Reserved::default() };
         while classes != 0 {
             let class = classes.trailing_zeros() as usize;
             classes &= classes.wrapping_sub(1);
-            let count = u64::from(self.promised[class].get());
+            let count = self.promised[class].get();
             let room = self.header.room(class).unwrap_or(0);
-            if count > room {
-                chunks[chunk_of(class).index()] += (count - room).div_ceil(slots_of(class).into()) as u32;
+            if u64::from(count) > room {
+                let chunks = if granules_of(class) == 1 { &mut wanted.narrow } else { &mut wanted.wide };
+                *chunks = chunks.wrapping_add((count - room as u32).div_ceil(slots_of(class)));
             }
         }
-        let wanted = Reserved { chunks, at: self.arena.ended_reservations() };
         let before = self.reserved.get();
-        if wanted != before && (chunks != [0; Class::COUNT] || before.chunks != chunks) {
-            self.reserve_chunks(wanted)?;
+        if wanted.is_nothing() && before.is_nothing() {
+            return Ok(());
         }
-        Ok(())
+        wanted.at = self.arena.ended_reservations();
+        if wanted.other || wanted != before { self.reserve_chunks(wanted, large) } else { Ok(()) }
     }
 
     #[cold]
-    fn reserve_chunks(&self, wanted: Reserved) -> Result<(), GrowError> {
-        self.reserved.take();
-        let chunks: [_; Class::COUNT] =
-            std::array::from_fn(|at| (Class::from_index(at as u8).unwrap_or(Class::LARGEST), wanted.chunks[at].into()));
+    fn reserve_chunks(&self, wanted: Reserved, mut chunks: Vec<(Class, u64)>) -> Result<(), GrowError> {
+        self.reserved.set(Reserved { other: true, ..Reserved::default() });
+        chunks.push((chunk_of(0), wanted.narrow.into()));
+        chunks.push((chunk_of(CLASSES - 1), wanted.wide.into()));
         self.arena.reserve(self.owner, &chunks)?;
         self.reserved.set(wanted);
         Ok(())

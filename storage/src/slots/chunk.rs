@@ -136,8 +136,8 @@ impl<P: Platform> Slots<P> {
     /// Takes granules for a class.
     pub(super) fn take(&mut self, class: usize, granules: u64) -> Result<u64, GrowError> {
         let granule = self.arena.take_granules(self.owner, granules)?;
-        if self.reserved.get() != Reserved::default() {
-            self.reserved.set(Reserved::UNKNOWN);
+        if !self.reserved.get().is_nothing() {
+            self.reserved.set(Reserved { other: true, ..Reserved::default() });
         }
         self.learn(granule, class);
         if let Some(journal) = &mut self.journal {
@@ -169,7 +169,7 @@ impl<P: Platform> Slots<P> {
         let promised = u64::from(self.promised[class].get());
         if self.header.room(class).is_none_or(|room| room < promised) {
             self.promised[class].set(promised.saturating_sub(slots_of(class).into()) as u32);
-            self.reserved.set(Reserved::UNKNOWN);
+            self.reserved.set(Reserved { other: true, ..Reserved::default() });
             self.arena.reserve_given(self.owner, chunk_of(class));
         }
     }

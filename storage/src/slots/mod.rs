@@ -33,7 +33,7 @@ pub mod treap;
 
 pub use class::MAX_LEN;
 
-use crate::arena::{Arena, Class, Owner};
+use crate::arena::{Arena, Owner};
 use crate::{OpenError, Platform, Region};
 use class::{CLASSES, HEAD, UNIT};
 use header::Header;
@@ -62,17 +62,22 @@ pub struct Slots<P: Platform> {
     changed: Option<Pages>,
 }
 
-/// Reserved chunks.
+/// Reserved chunks. Arrays are not compared here, because that is a loop over bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Reserved {
-    chunks: [u32; Class::COUNT],
+    /// Chunks of 64 KiB and of 256 KiB.
+    narrow: u32,
+    wide: u32,
+    /// There are more than that: granules of large slots, or what was taken or given since.
+    other: bool,
     /// The arena's count of ended reservations; later ones have ended this reservation.
     at: u64,
 }
 
 impl Reserved {
-    /// Chunks were taken or reserved since.
-    const UNKNOWN: Self = Self { chunks: [u32::MAX; Class::COUNT], at: u64::MAX };
+    fn is_nothing(&self) -> bool {
+        self.narrow == 0 && self.wide == 0 && !self.other
+    }
 }
 
 /// Bytes of chunks, by use.

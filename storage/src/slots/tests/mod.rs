@@ -2,7 +2,7 @@ use super::chunk::{FREE, USED};
 use super::class::{CLASSES, LARGE, UNIT};
 use super::*;
 use crate::GrowError;
-use crate::arena::GRANULE;
+use crate::arena::{Class, GRANULE};
 use crate::fixture::{self, LOG, RECORDS};
 use crate::twin::Twin;
 
