@@ -1,6 +1,6 @@
 //! Reserving and taking slots.
 
-use super::class::{BLOCK, Class, GRANULE, MAX_GRANULES, Owner};
+use super::class::{BLOCK, BLOCK_GRANULES, Class, GRANULE, MAX_GRANULES, Owner};
 use super::demand::{Demand, left, missing_blocks};
 use super::granules::{Entry, SlotState};
 use super::sets::SetId;
@@ -127,13 +127,18 @@ impl<P: Platform> Slots<P> {
         }
         match missing_blocks(self.counters.all_free(), &all) {
             0 => Ok(()),
-            blocks => self.grow(payload, blocks),
+            blocks => {
+                let first = self.grow(payload, blocks)?;
+                (0..blocks)
+                    .for_each(|block| self.sets.insert(SetId::free(Class::LARGEST), first + block * BLOCK_GRANULES));
+                Ok(())
+            }
         }
     }
 
-    /// Adds blocks at the arena's end, all free.
+    /// Adds blocks at the arena's end, all free, and returns the first granule. The caller enters them in the index, or takes them.
     #[cold]
-    fn grow(&mut self, payload: &Region<P>, blocks: u64) -> Result<(), GrowError> {
+    fn grow(&mut self, payload: &Region<P>, blocks: u64) -> Result<u64, GrowError> {
         let start = self.counters.arena_end();
         let end = blocks.checked_mul(BLOCK).and_then(|bytes| bytes.checked_add(start)).ok_or(GrowError::OutOfSpace)?;
         if end > MAX_GRANULES * GRANULE {
@@ -146,12 +151,11 @@ impl<P: Platform> Slots<P> {
         for block in start / BLOCK..end / BLOCK {
             let granule = block * largest.granules();
             self.granules.set(granule, &free);
-            self.sets.insert(SetId::free(largest), granule);
         }
         self.counters.set_arena_end(self.sets.region(), end);
         self.counters.add_free(largest, blocks as i32);
         self.counters.save_free(self.sets.region());
-        Ok(())
+        Ok(start / GRANULE)
     }
 
     /// Takes a slot; `entry` is its entry without the generation.
@@ -177,7 +181,12 @@ impl<P: Platform> Slots<P> {
                     }
                 }
                 // Also after damage, when slots were written off.
-                None => self.grow(payload, 1)?,
+                None => {
+                    let granule = self.grow(payload, 1)?;
+                    if let Some(slot) = self.take_from(Class::LARGEST, granule, entry) {
+                        return Ok(slot);
+                    }
+                }
             }
         }
     }
