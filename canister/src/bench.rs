@@ -14,7 +14,7 @@ use crate::api::access;
 use crate::chain::Admission;
 use crate::platform::instructions;
 use crate::state::{State, mutate};
-use crate::storage::blob::BlobPtr;
+use crate::storage::blob::{BlobPtr, Class};
 use crate::storage::owners;
 
 use candid::CandidType;
@@ -161,6 +161,16 @@ fn bench_prepare(arg: BenchArg) -> Result<(), String> {
                     }
                     prepared.ptrs.iter().try_for_each(|ptr| said(state.blobs.release(ptr)).map(drop))?;
                 }
+                "blob.split_join" => {
+                    // Takes every free slot below 4 MiB, so that the smallest blob splits a whole block.
+                    for class in Class::all().rev().skip(1) {
+                        for _ in 0..state.blobs.class_counters(class).free {
+                            said(state.blobs.allocate(class.size(), owners::CHAIN))?;
+                        }
+                    }
+                    let spare = said(state.blobs.allocate(Class::LARGEST.size(), owners::CHAIN))?;
+                    said(state.blobs.free(&spare).and_then(|_| state.blobs.release(&spare)))?;
+                }
                 "index.insert" => {
                     let first = prepared.entries;
                     let number = state.chain.state().next;
@@ -211,6 +221,12 @@ fn bench_run(arg: BenchArg) -> Result<u64, String> {
                 "blob.allocate_fresh" | "blob.allocate_reuse" => {
                     for _ in 0..arg.rounds {
                         black_box(said(state.blobs.allocate(arg.size, owners::CHAIN))?);
+                    }
+                }
+                "blob.split_join" => {
+                    for _ in 0..arg.rounds {
+                        let ptr = said(state.blobs.allocate(arg.size, owners::CHAIN))?;
+                        said(state.blobs.free(&ptr).and_then(|_| state.blobs.release(&ptr)))?;
                     }
                 }
                 "blob.release" => {

@@ -228,12 +228,17 @@ fn blobs(rows: &[Row]) -> Vec<Line<'_>> {
         ("allocate_fresh", "allocate, nothing free"),
         ("allocate_reuse", "allocate, reusing"),
         ("release", "quarantine + release"),
+        ("split_join", "allocate + quarantine + release, with six splits and six joins,"),
     ];
     sizes
         .into_iter()
         .flat_map(|(size, bytes)| ops.map(|(op, label)| (op, size, format!("{label} {bytes}"))))
         // Skips 4 KiB for operations on slots, because 64 KiB is the smallest slot.
-        .filter(|(op, size, _)| matches!(*op, "store" | "read") || *size > 4 << 10)
+        .filter(|(op, size, _)| match *op {
+            "store" | "read" => true,
+            "split_join" => *size == 64 << 10,
+            _ => *size > 4 << 10,
+        })
         .map(|(op, size, label)| Line { label, rows: of(rows, "blob", op, Some(size), None) })
         .collect()
 }
