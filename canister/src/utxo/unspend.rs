@@ -29,13 +29,12 @@ impl UtxoStore {
         done
     }
 
-    /// Does a batch without the limits of a message.
+    /// Does a batch without the limits of a message, and passes each result to `each`.
     #[cfg(any(test, feature = "bench"))]
-    pub fn unspend_all(&mut self, items: &[Unspend], call: &Call) -> Vec<Result<bool, UtxoRefusal>> {
+    pub fn unspend_all(&mut self, items: &[Unspend], call: &Call, mut each: impl FnMut(Result<bool, UtxoRefusal>)) {
         let mut last = LastUnspent::default();
-        let done = items.iter().map(|item| self.unspend(item, call, &mut last)).collect();
+        items.iter().for_each(|item| each(self.unspend(item, call, &mut last)));
         self.end_run(call, &mut last);
-        done
     }
 
     /// Takes an output from its spender, and returns whether the spender held it. The caller ends the run

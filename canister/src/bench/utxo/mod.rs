@@ -211,10 +211,13 @@ fn run_on(transactions: &[Transaction], prepared: &mut Prepared, op: &str, side:
                     }
                 }
                 "unspend" => {
-                    for held in store.unspend_all(&tx.unspends, &call) {
-                        if !said(held)? {
-                            return Err("an output was not held".into());
-                        }
+                    let mut held = Ok(true);
+                    store.unspend_all(&tx.unspends, &call, |one| match one {
+                        Ok(true) => {}
+                        other => held = other,
+                    });
+                    if !said(held)? {
+                        return Err("an output was not held".into());
                     }
                 }
                 "set_mined" => {

@@ -221,7 +221,9 @@ fn outputs_unspent_in_one_batch_are_counted_on_their_pages_and_records() {
     ];
     let call = w.call();
     let (items, expected): (Vec<_>, Vec<_>) = items.into_iter().unzip();
-    assert_eq!(w.store.unspend_all(&items, &call), expected);
+    let mut results = Vec::new();
+    w.store.unspend_all(&items, &call, |held| results.push(held));
+    assert_eq!(results, expected);
     assert_eq!(counters(&w, &a), (1, vec![(3, 1), (2, 2)], 1));
     assert_eq!(counters(&w, &b), (3, vec![(3, 3), (2, 1)], 1));
     assert_eq!((w.get(&a).delete_at_height, w.get(&b).delete_at_height), (None, None));

@@ -84,7 +84,9 @@ impl World {
             utxo_hash: UtxoHash::from(of.hash(vout)),
             spender: Spender { txid: by.id(), vin },
         };
-        self.store.unspend_all(&[item], &call).remove(0)
+        let mut done = Ok(false);
+        self.store.unspend_all(&[item], &call, |held| done = held);
+        done
     }
 
     pub fn set_mined(&mut self, tx: &Tx, block: BlockRef, on_longest_chain: bool, unset: bool) -> Vec<u32> {
