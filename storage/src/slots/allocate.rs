@@ -120,7 +120,24 @@ impl<P: Platform> Slots<P> {
     ///
     /// # Errors
     /// [`GrowError`]; nothing has changed, except that nothing is reserved. `OutOfSpace` also if one of the slots is too large.
+    #[inline]
     pub fn reserve(&self, wanted: &[(u32, u32)]) -> Result<(), GrowError> {
+        // The usual case: chunks have room for some slots of one class.
+        if let &[(len, count)] = wanted
+            && let Some(class) = class_for(len)
+            && self.reserved.get().is_nothing()
+            && self.has_promised.get() | 1 << class == 1 << class
+            && self.header.room(class).is_some_and(|room| u64::from(count) <= room)
+        {
+            self.has_promised.set(1 << class);
+            self.promised[class].set(count);
+            return Ok(());
+        }
+        self.reserve_all(wanted)
+    }
+
+    #[inline(never)]
+    fn reserve_all(&self, wanted: &[(u32, u32)]) -> Result<(), GrowError> {
         let mut before = self.has_promised.replace(0);
         while before != 0 {
             self.promised[before.trailing_zeros() as usize].set(0);
