@@ -141,10 +141,7 @@ impl Root {
     /// [`GrowError`], and nothing has changed.
     #[inline]
     pub fn reserve(&self, slots: &Slots, entering: &[(Order, u32)], wanted: &[(u32, u32)]) -> Result<(), GrowError> {
-        let reserve = |nodes: u32| match wanted {
-            [] => slots.reserve(&[(NODE, nodes)]),
-            _ => slots.reserve(&[wanted, &[(NODE, nodes)]].concat()),
-        };
+        let reserve = |nodes: u32| slots.reserve_each(wanted.iter().copied().chain([(NODE, nodes)]));
         // The usual case: memory has room for the worst case.
         let most = reserve(MOST_NODES as u32 * entering.len() as u32);
         if most.is_ok() {

@@ -122,27 +122,48 @@ impl<P: Platform> Slots<P> {
     /// [`GrowError`]; nothing has changed, except that nothing is reserved. `OutOfSpace` also if one of the slots is too large.
     #[inline]
     pub fn reserve(&self, wanted: &[(u32, u32)]) -> Result<(), GrowError> {
-        // The usual case: chunks have room for some slots of one class.
-        if let &[(len, count)] = wanted
-            && let Some(class) = class_for(len)
-            && self.reserved.get().is_nothing()
-            && self.has_promised.get() | 1 << class == 1 << class
-            && self.header.room(class).is_some_and(|room| u64::from(count) <= room)
-        {
-            self.has_promised.set(1 << class);
-            self.promised[class].set(count);
-            return Ok(());
-        }
-        self.reserve_all(wanted)
+        self.reserve_each(wanted.iter().copied())
     }
 
-    #[inline(never)]
-    fn reserve_all(&self, wanted: &[(u32, u32)]) -> Result<(), GrowError> {
+    /// Reserves memory for these slots, pairs of bytes and count.
+    ///
+    /// # Errors
+    /// As [`reserve`](Self::reserve).
+    #[inline]
+    pub fn reserve_each(&self, wanted: impl Iterator<Item = (u32, u32)> + Clone) -> Result<(), GrowError> {
+        self.promise_nothing();
+        if self.reserved.get().is_nothing() && wanted.clone().all(|(len, count)| self.promise(len, count)) {
+            return Ok(());
+        }
+        self.promise_nothing();
+        self.reserve_all(&wanted.collect::<Vec<_>>())
+    }
+
+    #[inline]
+    fn promise_nothing(&self) {
         let mut before = self.has_promised.replace(0);
         while before != 0 {
             self.promised[before.trailing_zeros() as usize].set(0);
             before &= before.wrapping_sub(1);
         }
+    }
+
+    /// Promises slots if the chunks of their class have room, and nothing else of the class is promised: the usual case.
+    #[inline]
+    fn promise(&self, len: u32, count: u32) -> bool {
+        let Some(class) = class_for(len) else { return false };
+        let bit = 1 << class;
+        let has_room =
+            self.has_promised.get() & bit == 0 && self.header.room(class).is_some_and(|room| u64::from(count) <= room);
+        if has_room {
+            self.has_promised.set(self.has_promised.get() | bit);
+            self.promised[class].set(count);
+        }
+        has_room
+    }
+
+    #[inline(never)]
+    fn reserve_all(&self, wanted: &[(u32, u32)]) -> Result<(), GrowError> {
         let (mut classes, mut large) = (0_u64, Vec::new());
         for &(len, count) in wanted.iter().filter(|(_, count)| *count > 0) {
             match class_for(len) {
