@@ -133,7 +133,16 @@ impl<P: Platform> Slots<P> {
     /// Returns place and line of a slot, and traps if it is not in use.
     #[inline]
     pub(super) fn found(&self, slot: SlotId) -> (Place, Line) {
-        self.in_use(slot).unwrap_or_else(|| self.broken(&format!("slot {slot} is not in use")))
+        match self.in_use(slot) {
+            Some(found) => found,
+            None => self.not_in_use(slot),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn not_in_use(&self, slot: SlotId) -> ! {
+        self.broken(&format!("slot {slot} is not in use"))
     }
 
     fn bytes_of(&self, place: &Place) -> u32 {

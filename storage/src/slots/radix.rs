@@ -35,16 +35,22 @@ const fn byte_of(child: u32) -> u32 {
 }
 
 /// Returns the root, or a child that a node names, after checking that it is a slot.
-#[inline]
+#[inline(always)]
 fn node_at(slots: &Slots<impl Platform>, node: SlotId) -> SlotId {
     if !slots.contains(node) {
-        slots.broken(&format!("ordered index: slot {node} is no node"));
+        no_node(slots, node);
     }
     node
 }
 
+#[cold]
+#[inline(never)]
+fn no_node(slots: &Slots<impl Platform>, node: SlotId) -> ! {
+    slots.broken(&format!("ordered index: slot {node} is no node"))
+}
+
 /// Returns a child of a node above the last level, or 0 for none.
-#[inline]
+#[inline(always)]
 fn node_below(slots: &Slots<impl Platform>, node: SlotId, child: u32) -> SlotId {
     if has(slots, node, child) { node_at(slots, slots.read_u32(node, child_at(child))) } else { 0 }
 }

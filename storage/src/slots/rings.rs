@@ -64,11 +64,19 @@ fn write_link(slots: &mut Slots<impl Platform>, slot: SlotId, at: u32, link: Lin
 }
 
 /// Traps unless all names are those of slots.
-#[inline]
+#[inline(always)]
 fn check<const N: usize>(slots: &Slots<impl Platform>, named: [SlotId; N]) {
-    if let Some(slot) = named.into_iter().find(|slot| !slots.contains(*slot)) {
-        slots.broken(&format!("ordered index: a ring leads to {slot}, which is no slot"));
+    for slot in named {
+        if !slots.contains(slot) {
+            no_slot(slots, slot);
+        }
     }
+}
+
+#[cold]
+#[inline(never)]
+fn no_slot(slots: &Slots<impl Platform>, slot: SlotId) -> ! {
+    slots.broken(&format!("ordered index: a ring leads to {slot}, which is no slot"))
 }
 
 /// Returns whether the neighbours of a link are slots.

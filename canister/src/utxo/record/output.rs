@@ -116,6 +116,7 @@ fn entry_at(head: u32, number: u32) -> u32 {
 ///
 /// # Errors
 /// `Corrupt` if the directory names no such page of this record.
+#[inline(never)]
 pub fn extra_page(slots: &Slots, master: SlotId, head: &Head, page: u32) -> Result<(SlotId, UtxoPage), UtxoRefusal> {
     let slot = page_slot(slots, master, head, page);
     if slots.contains(slot) {
@@ -133,7 +134,7 @@ impl EntryAddress {
     ///
     /// # Errors
     /// `UtxoNotFound` after the last output; `Corrupt` if the output's page is not there.
-    #[inline]
+    #[inline(always)]
     pub fn of(slots: &Slots, master: SlotId, head: &Head, vout: u32) -> Result<Self, UtxoRefusal> {
         if vout >= head.outputs {
             return Err(UtxoRefusal::UtxoNotFound);
@@ -162,7 +163,8 @@ impl EntryAddress {
     ///
     /// # Errors
     /// `UtxoNotFound`, `Corrupt`.
-    #[inline]
+    // A call would return the entry through memory.
+    #[inline(always)]
     pub fn utxo(slots: &Slots, master: SlotId, head: &Head, vout: u32) -> Result<(Self, Entry), UtxoRefusal> {
         let address = Self::of(slots, master, head, vout)?;
         let entry = address.read(slots);
