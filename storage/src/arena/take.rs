@@ -36,15 +36,18 @@ impl<P: Platform> Arena<P> {
 
     /// Ends all reservations, as the message does.
     pub fn end_reservations(&self) {
-        self.change(|slots, _| {
-            slots.reserved = Default::default();
-            slots.wanted = Default::default();
-            slots.outstanding = 0;
-            slots.ended += 1;
-        });
+        // Most messages reserve nothing, and then no page of the heap is written.
+        if self.with(|slots| slots.outstanding) > 0 {
+            self.change(|slots, _| {
+                slots.reserved = Default::default();
+                slots.wanted = Default::default();
+                slots.outstanding = 0;
+                slots.ended += 1;
+            });
+        }
     }
 
-    /// Returns how often all reservations have ended since the arena was opened.
+    /// Returns how often reservations have ended since the arena was opened.
     #[inline]
     pub fn ended_reservations(&self) -> u64 {
         self.with(|slots| slots.ended)
