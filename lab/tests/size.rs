@@ -57,7 +57,7 @@ fn check(block_bytes: u64, transactions: u64) {
             .for_each(|_| client.transport().pass(Duration::from_secs(20)).unwrap());
         let storage = client.get_storage_status(None).wait().unwrap();
         billed.push(storage.billed_bytes);
-        kept = kept.max(storage.used_bytes);
+        kept = kept.max(client.get_prune_status().wait().unwrap().estimated_kept_bytes);
     }
     let status = client.get_prune_status().wait().unwrap();
     let last = status.last_run.unwrap();

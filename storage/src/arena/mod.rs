@@ -16,8 +16,8 @@
 //! │ 2 MiB                         │ 2 MiB, its buddy              │
 //! ├───────────────┬───────────────┼───────────────────────────────┤      … down to 64 granules of 64 KiB
 //! ```
-//! The entry of a slot's first granule is authoritative (`granules`); the bitmaps of free slots are an index (`sets`). What a block splits
-//! into is one line of the bitmaps and 64 entries. Slots hold no metadata, so freeing never touches the slot's pages.
+//! The entry of a slot's first granule is authoritative (`granules`); the bitmaps of free slots are an index (`sets`). A block splits
+//! into one line of the bitmaps and 64 entries. Slots hold no metadata, so freeing never touches the slot's pages.
 //!
 //! **Reservations.** A store reserves what an operation needs before it changes anything; a reserved allocation never fails. Reservations
 //! of different owners add up. A reservation lasts until it is used, the owner reserves anew, or the message ends

@@ -223,7 +223,7 @@ impl Model {
         let reserved = &mut self.reserved[held.owner.index()][held.class.index()];
         *reserved = reserved.saturating_sub(1);
         let at = take(&mut self.free, held.class).unwrap();
-        // What is beyond the taken granules, granule by granule, joins to the largest slots.
+        // The granules beyond those taken join to the largest slots, one after the other.
         (at + held.granules..at + held.class.granules()).for_each(|granule| self.give(granule, Class::SMALLEST));
         let generation = self.generations.entry(at).or_default();
         *generation += 1;

@@ -3,7 +3,8 @@
 use super::chunk::{FREE, Line, USED, slot_at};
 use super::class::{CLASSES, HEAD, LARGE, chunk_of, class_for, granules_for, granules_of, size_of, slots_of};
 use super::name::name_of;
-use super::{Reserved, SlotId, Slots};
+use super::reserved::Reserved;
+use super::{SlotId, Slots};
 use crate::arena::{Class, GRANULE};
 use crate::{GrowError, OS_PAGE, Platform};
 

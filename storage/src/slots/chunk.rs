@@ -13,8 +13,9 @@
 //! The first chunk of a list serves all allocations until it is full, so that slots that are created together lie together. A full chunk
 //! that gets a free slot goes to the end, and has the longest time to become empty. An empty chunk goes back to the arena.
 
+use super::Slots;
 use super::class::{CLASSES, LARGE, UNIT, chunk_of, granules_of, size_of, slots_of};
-use super::{Reserved, Slots};
+use super::reserved::Reserved;
 use crate::arena::GRANULE;
 use crate::bytes::u32_at;
 use crate::{GrowError, Platform};

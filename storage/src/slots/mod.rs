@@ -24,26 +24,29 @@ pub mod buckets;
 mod chunk;
 mod class;
 mod header;
+mod id;
 mod journal;
+mod kinds;
 mod name;
 mod pages;
 pub mod radix;
+mod reserved;
 pub mod rings;
 pub mod treap;
+mod undo;
 
 pub use class::MAX_LEN;
+pub use id::SlotId;
 
 use crate::arena::{Arena, Owner};
 use crate::{OpenError, Platform, Region};
 use class::{CLASSES, HEAD, UNIT};
 use header::Header;
 use journal::Journal;
-use name::Kinds;
+use kinds::Kinds;
 use pages::Pages;
+use reserved::Reserved;
 use std::cell::Cell;
-
-/// Id of a slot: its offset in the arena / 128 + 1; 0 for no slot.
-pub type SlotId = u32;
 
 /// Slots in stable memory.
 pub struct Slots<P: Platform> {
@@ -60,24 +63,6 @@ pub struct Slots<P: Platform> {
     reserved: Cell<Reserved>,
     journal: Option<Journal>,
     changed: Option<Pages>,
-}
-
-/// Reserved chunks. Arrays are not compared here, because that is a loop over bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Reserved {
-    /// Chunks of 64 KiB and of 256 KiB.
-    narrow: u32,
-    wide: u32,
-    /// There are more than that: granules of large slots, or what was taken or given since.
-    other: bool,
-    /// The arena's count of ended reservations; later ones have ended this reservation.
-    at: u64,
-}
-
-impl Reserved {
-    fn is_nothing(&self) -> bool {
-        self.narrow == 0 && self.wide == 0 && !self.other
-    }
 }
 
 /// Bytes of chunks, by use.

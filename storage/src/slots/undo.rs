@@ -1,0 +1,43 @@
+//! Changes that are kept or undone together: see [`Journal`].
+
+use super::Slots;
+use super::journal::Journal;
+use crate::{OS_PAGE, Platform};
+
+impl<P: Platform> Slots<P> {
+    /// Begins a journal: all writes from now on can be undone.
+    pub fn begin(&mut self) {
+        self.journal = Some(Journal::new(self.header.clone()));
+    }
+
+    /// Returns whether a journal has begun.
+    #[inline]
+    pub fn is_undoable(&self) -> bool {
+        self.journal.is_some()
+    }
+
+    /// Returns the estimated heap pages of the journal.
+    pub fn journal_pages(&self) -> u64 {
+        self.journal.as_ref().map_or(0, |journal| journal.bytes / OS_PAGE)
+    }
+
+    /// Keeps all changes since [`begin`](Self::begin), gives back the granules that became empty, and ends the journal.
+    pub fn commit(&mut self) {
+        let Some(journal) = self.journal.take() else { return };
+        journal.emptied.into_iter().for_each(|granule| self.give_emptied(granule));
+    }
+
+    /// Undoes all changes since [`begin`](Self::begin), gives back the granules that were taken, and ends the journal.
+    pub fn undo(&mut self) {
+        let Some(journal) = self.journal.take() else { return };
+        for (at, bytes) in journal.replaced.iter().rev() {
+            self.arena.payload().write(*at, bytes);
+        }
+        for (granule, line) in journal.lines.iter().rev() {
+            self.arena.set_line(*granule, line);
+        }
+        self.header = journal.before;
+        self.header.save(&self.region);
+        journal.taken.into_iter().for_each(|granule| self.give(granule));
+    }
+}
