@@ -152,7 +152,7 @@ impl Made {
 
     /// Returns the bytes of its record and index entries.
     fn bytes_outside_log(&self) -> u64 {
-        320 + 32 * self.references()
+        256 + 32 * self.references()
     }
 }
 

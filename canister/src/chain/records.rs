@@ -282,18 +282,26 @@ impl RecordStore {
         DIRECTORY + number / PAGE_RECORDS % RING * 4
     }
 
-    /// The granule of the page of `number`, or `None` if the ring names none, or is damaged and names one that has another owner.
+    /// The granule that the ring names for `number`, or `None` if it names none in the arena.
     #[inline]
-    fn page(&self, number: u64) -> Option<u64> {
+    fn named_page(&self, number: u64) -> Option<u64> {
         let granule = u64::from(self.directory.read_u32(Self::ring_slot(number)).checked_sub(1)?);
+        (granule < self.arena.end() / GRANULE).then_some(granule)
+    }
+
+    /// The granule of the page of `number`, or `None` if the ring names none, or is damaged and names one that has another owner.
+    fn page(&self, number: u64) -> Option<u64> {
+        let granule = self.named_page(number)?;
         let entry = self.arena.entry(granule)?.ok()?;
         (entry.state == SlotState::Taken && entry.owner == owners::BLOCK_RECORDS).then_some(granule)
     }
 
-    /// Offset in the arena of the record of `number`.
+    /// Offset in the arena of the record of `number`. Readers trust the ring, which only this store writes, and check the mark and the number
+    /// of the record; writers check the page's owner.
     #[inline]
     fn address(&self, number: u64) -> Option<u64> {
-        Some(self.page(number)? * GRANULE + number % PAGE_RECORDS * RECORD as u64)
+        let page = self.named_page(number)?;
+        Some(page.wrapping_mul(GRANULE).wrapping_add((number % PAGE_RECORDS).wrapping_mul(RECORD as u64)))
     }
 
     /// Reserves memory for the record of `number`; `oldest` is the oldest kept block.
@@ -356,7 +364,7 @@ impl RecordStore {
     /// Removes a record. `last_of_page`: the page has no other kept record, so it goes back to the arena.
     pub fn remove(&mut self, number: u64, last_of_page: bool) {
         let Some(page) = self.page(number) else { return };
-        self.arena.payload().write(page * GRANULE + number % PAGE_RECORDS * RECORD as u64, &[0; 8]);
+        self.arena.payload().write(page * GRANULE + number % PAGE_RECORDS * RECORD as u64, &[0; 16]);
         if last_of_page {
             self.directory.write_u32(Self::ring_slot(number), 0);
             self.arena.give_granules(owners::BLOCK_RECORDS, page);

@@ -11,7 +11,6 @@ use super::token::Token;
 use super::{Budget, DeletionQueue, Store};
 use crate::logs;
 use crate::platform::limits::NS;
-use crate::storage::memory::refused;
 use crate::storage::slots::Slots;
 use candid::Principal;
 use coppice_interface::{
@@ -213,7 +212,6 @@ impl Store {
         if self.leases.open.iter().filter(|lease| !lease.is_done()).count() >= MAX_LEASES {
             return Err(BlobDeletionError::TooManyLeases { limit: MAX_LEASES as u64 });
         }
-        self.root.leases = self.leases.make(&mut self.slots).map_err(refused)?;
         let token = Token::new(self.root.seed, self.root.next_lease, times[0], caller);
         let request = arg.request.as_ref().map(|request| request.to_vec());
         self.leases.add(token, caller, request, due, times);

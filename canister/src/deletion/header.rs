@@ -82,7 +82,7 @@ pub struct Root {
     pub dead: [[SlotId; 2]; STORES],
     /// Number of dead rows without a record.
     pub dead_alone: u64,
-    /// Slot of the leases; 0 before the first lease.
+    /// Slot of the leases.
     pub leases: SlotId,
     pub next_lease: u64,
     /// Number of leases that ever ended.

@@ -27,9 +27,6 @@ impl Leases {
     /// A sentence if this code did not write the bytes of a lease.
     pub fn load(slots: &Slots, slot: SlotId, ended: u64) -> Result<Self, String> {
         let mut all = Self { slot, ..Self::default() };
-        if slot == 0 {
-            return Ok(all);
-        }
         if !slots.holds(slot, u64::from(ALL)) {
             return Err(format!("deletion queue: slot {slot} does not hold the leases"));
         }
@@ -46,16 +43,22 @@ impl Leases {
         Ok(all)
     }
 
-    /// Allocates the slot of the leases if there is none, and returns it.
+    /// Bytes of the leases' slot.
+    pub const LEN: u32 = ALL;
+
+    /// Allocates the slot of the leases.
     ///
     /// # Errors
     /// [`GrowError`]; nothing has changed.
-    pub fn make(&mut self, slots: &mut Slots) -> Result<SlotId, GrowError> {
-        if self.slot == 0 {
-            self.slot = slots.allocate(ALL)?;
-            slots.write(self.slot, 0, &[0; REPLIES as usize]);
-        }
-        Ok(self.slot)
+    pub fn create(slots: &mut Slots) -> Result<Self, GrowError> {
+        let slot = slots.allocate(ALL)?;
+        slots.write(slot, 0, &[0; REPLIES as usize]);
+        Ok(Self { slot, ..Self::default() })
+    }
+
+    /// The slot of the leases.
+    pub fn slot(&self) -> SlotId {
+        self.slot
     }
 
     /// Adds a lease without rows. The lease may take the index of a lease that is done, which [`save`](Self::save) clears first.

@@ -183,13 +183,15 @@ impl DeletionQueue {
                     _ => GrowError::OutOfSpace,
                 }
             })?;
-            let slot = slots.allocate(ROOT_AND_LANES)?;
+            // The leases have their slot from the beginning, because a worker that deletes blobs frees memory, and must not need any.
+            slots.reserve(&[(ROOT_AND_LANES, 1), (Leases::LEN, 1)])?;
+            let (slot, leases) = (slots.allocate(ROOT_AND_LANES)?, Leases::create(&mut slots)?);
             slots.set_root(slot);
-            let root = Root::new(self.seed);
+            let root = Root { leases: leases.slot(), ..Root::new(self.seed) };
             root.save(&mut slots);
             // The slot may hold old bytes, so zeros clear the lanes.
             slots.write(slot, header::ROOT, &[0; (ROOT_AND_LANES - header::ROOT) as usize]);
-            let (lanes, leases) = (Lanes::new(), Leases::default());
+            let lanes = Lanes::new();
             self.store = Some(Store { slots, root, lanes, leases, taken: Default::default() });
         }
         self.store.as_mut().ok_or(GrowError::OutOfSpace)

@@ -187,9 +187,11 @@ impl<P: Platform> Arena<P> {
         self.with(|slots| slots.counters.class(class))
     }
 
-    /// Slots of a class that can be taken without growing memory: free ones, and those that larger free ones split into.
+    /// Slots of a class that can be taken without growing memory: free ones, those that larger free ones split into, and those of the payload
+    /// region's unused end.
     pub fn available(&self, class: Class) -> u64 {
-        self.with(|slots| demand::left(slots.counters.all_free(), &Demand::default(), class)).max(0) as u64
+        let free = self.with(|slots| demand::left(slots.counters.all_free(), &Demand::default(), class)).max(0) as u64;
+        free + (self.payload().size() - self.end()) / u64::from(class.size())
     }
 
     /// Bytes that can be taken without growing memory: free slots, and the payload region's unused end.

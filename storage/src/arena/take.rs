@@ -22,7 +22,15 @@ impl<P: Platform> Arena<P> {
     /// # Errors
     /// [`GrowError`]; nothing has changed, except that the owner has nothing reserved.
     pub fn reserve(&self, owner: Owner, wanted: &[(Class, u64)]) -> Result<(), GrowError> {
-        self.change(|slots, payload| slots.reserve(payload, owner, wanted))
+        self.reserve_parts(owner, wanted, 0)
+    }
+
+    /// Reserves slots of which the owner will keep all but `spare` granules.
+    ///
+    /// # Errors
+    /// As [`reserve`](Self::reserve).
+    pub fn reserve_parts(&self, owner: Owner, wanted: &[(Class, u64)], spare: u64) -> Result<(), GrowError> {
+        self.change(|slots, payload| slots.reserve(payload, owner, wanted, spare))
     }
 
     /// Reserves a slot of a class in addition, for an owner that has just given one back, so that there is one.
@@ -77,14 +85,20 @@ impl<P: Platform> Arena<P> {
 }
 
 impl<P: Platform> Slots<P> {
-    fn reserve(&mut self, payload: &Region<P>, owner: Owner, wanted: &[(Class, u64)]) -> Result<(), GrowError> {
+    fn reserve(
+        &mut self,
+        payload: &Region<P>,
+        owner: Owner,
+        wanted: &[(Class, u64)],
+        spare: u64,
+    ) -> Result<(), GrowError> {
         self.unreserve(owner);
         if wanted.iter().all(|(_, count)| *count == 0) {
             return Ok(());
         }
         let mut demand = Demand::default();
         wanted.iter().for_each(|&(class, count)| demand[class.index()] += count);
-        self.admit(payload, owner, &demand)?;
+        self.admit(payload, owner, &demand, spare)?;
         self.reserved[owner.index()] = demand;
         self.wanted.iter_mut().zip(demand).for_each(|(all, more)| *all += more);
         self.outstanding += demand.iter().sum::<u64>();
@@ -103,9 +117,10 @@ impl<P: Platform> Slots<P> {
         self.outstanding == 0 && !self.limits.counts(owner) && self.limits.reserve().1 == 0
     }
 
-    /// Checks the limits, and grows memory, so that `demand` can be served in addition to all reservations.
+    /// Checks the limits, and grows memory, so that `demand` can be served in addition to all reservations; `spare` granules of it will be
+    /// split off.
     #[inline]
-    fn admit(&mut self, payload: &Region<P>, owner: Owner, demand: &Demand) -> Result<(), GrowError> {
+    fn admit(&mut self, payload: &Region<P>, owner: Owner, demand: &Demand, spare: u64) -> Result<(), GrowError> {
         let limits = &self.limits;
         if limits.counts(owner) {
             let bytes = |demand: &Demand| -> u64 {
@@ -113,7 +128,7 @@ impl<P: Platform> Slots<P> {
             };
             let counted = Owner::all().filter(|&owner| limits.counts(owner));
             let reserved = counted.map(|owner| bytes(&self.reserved[owner.index()])).sum();
-            limits.check_quota(&self.counters, reserved, bytes(demand))?;
+            limits.check_quota(&self.counters, reserved, bytes(demand) - (spare << GRANULE.ilog2()))?;
         }
         let mut all = self.wanted;
         all.iter_mut().zip(demand).for_each(|(all, more)| *all += more);
@@ -173,7 +188,7 @@ impl<P: Platform> Slots<P> {
         } else if !self.is_unlimited(owner) {
             let mut one = Demand::default();
             one[class.index()] = 1;
-            self.admit(payload, owner, &one)?;
+            self.admit(payload, owner, &one, class.granules() - entry.granules())?;
         }
         loop {
             match self.lowest(class) {

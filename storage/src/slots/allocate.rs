@@ -174,7 +174,7 @@ impl<P: Platform> Slots<P> {
 
     #[inline(never)]
     fn reserve_all(&self, wanted: &[(u32, u32)]) -> Result<(), GrowError> {
-        let (mut classes, mut large) = (0_u64, Vec::new());
+        let (mut classes, mut large, mut spare) = (0_u64, Vec::new(), 0);
         for &(len, count) in wanted.iter().filter(|(_, count)| *count > 0) {
             match class_for(len) {
                 Some(class) => {
@@ -182,8 +182,10 @@ impl<P: Platform> Slots<P> {
                     self.promised[class].set(self.promised[class].get().saturating_add(count));
                 }
                 None => {
-                    let class = granules_for(len).and_then(Class::for_granules).ok_or(GrowError::OutOfSpace)?;
+                    let granules = granules_for(len).ok_or(GrowError::OutOfSpace)?;
+                    let class = Class::for_granules(granules).ok_or(GrowError::OutOfSpace)?;
                     large.push((class, u64::from(count)));
+                    spare += u64::from(count) * (class.granules() - granules);
                 }
             }
         }
@@ -204,15 +206,15 @@ impl<P: Platform> Slots<P> {
             return Ok(());
         }
         wanted.at = self.arena.ended_reservations();
-        if wanted.other || wanted != before { self.reserve_chunks(wanted, large) } else { Ok(()) }
+        if wanted.other || wanted != before { self.reserve_chunks(wanted, large, spare) } else { Ok(()) }
     }
 
     #[cold]
-    fn reserve_chunks(&self, wanted: Reserved, mut chunks: Vec<(Class, u64)>) -> Result<(), GrowError> {
+    fn reserve_chunks(&self, wanted: Reserved, mut chunks: Vec<(Class, u64)>, spare: u64) -> Result<(), GrowError> {
         self.reserved.set(Reserved { other: true, ..Reserved::default() });
         chunks.push((chunk_of(0), wanted.narrow.into()));
         chunks.push((chunk_of(CLASSES - 1), wanted.wide.into()));
-        self.arena.reserve(self.owner, &chunks)?;
+        self.arena.reserve_parts(self.owner, &chunks, spare)?;
         self.reserved.set(wanted);
         Ok(())
     }

@@ -151,7 +151,7 @@ fn an_upgrade_from_another_layout_is_refused() {
     coppice.append_plain(0..3, 100);
     let mut memory = host.get_stable_memory(coppice.id);
     // The magic of the chain's state, and of the records; the version follows each.
-    for (magic, version) in [(*b"CPCH", 2u8), (*b"CPBR", 2)] {
+    for (magic, version) in [(*b"CPCH", 2u8), (*b"CPBR", 3)] {
         let at = memory.chunks(4_096).position(|page| page[..4] == magic && page[4] == version).expect("it is there");
         let at = at * 4_096;
         memory[at + 4] = 1;

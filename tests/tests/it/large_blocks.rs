@@ -4,7 +4,7 @@ use coppice_host::{Host, Kind, Outcome};
 use coppice_interface::*;
 use coppice_tests::blocks::{block, block_id, hash, plain, plain_id, seal, upload};
 use coppice_tests::client::Answered;
-use coppice_tests::coppice::{Coppice, LOG_CLASS, default_arg};
+use coppice_tests::coppice::{Coppice, LOG_CLASS, blob_bytes, default_arg};
 use serde_bytes::ByteBuf;
 use std::sync::Arc;
 
@@ -82,7 +82,7 @@ fn the_longest_block_is_added_and_removed_in_small_messages() {
     let refused = coppice.producer().begin_block(&begin).answer();
     assert_eq!(refused, Err(AppendError::TooLarge { what: "block".into(), limit: MOST as u64 }));
     let before = coppice.storage();
-    let kept = |coppice: &Coppice| coppice.storage().owners.iter().map(|owner| owner.kept_bytes).sum::<u64>();
+    let kept = |coppice: &Coppice| blob_bytes(&coppice.storage());
 
     put(&coppice, &long);
     assert_small(&host, "uploading");

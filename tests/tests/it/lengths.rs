@@ -4,7 +4,7 @@ use super::utxo::{all_ok, create, get};
 use coppice_interface::*;
 use coppice_tests::blocks::{block_id, plain, upload};
 use coppice_tests::client::Answered;
-use coppice_tests::coppice::{Coppice, Who};
+use coppice_tests::coppice::{Coppice, Who, blob_bytes};
 use coppice_tests::transactions::Tx;
 use serde_bytes::ByteBuf;
 use std::fmt::Debug;
@@ -178,10 +178,11 @@ fn an_id_or_hash_of_the_wrong_length_is_refused_and_changes_nothing() {
             (coppice.anyone().list_uploads().answer().transactions, coppice.anyone().list_uploads().answer().block);
         let exported = coppice.export_status().exporters[0].exported_before_block;
         let rows = coppice.anyone().get_blob_deletion_status().answer().stores;
-        // Memory may have grown before the whole item was checked.
-        let StorageStatus { utxo, owners, payload_bytes, .. } = coppice.storage();
-        let utxo = UtxoStorage { kept_bytes: 0, ..utxo };
-        (coppice.chain(), get(&coppice, &tx), uploads, (rows, utxo, owners, payload_bytes), exported)
+        // Chunks may have been taken before the whole item was checked, and the queue begins with its first item.
+        let storage = coppice.storage();
+        let (blobs, payload_bytes, utxo) = (blob_bytes(&storage), storage.payload_bytes, storage.utxo);
+        let utxo = UtxoStorage { kept_bytes: 0, reusable_bytes: 0, ..utxo };
+        (coppice.chain(), get(&coppice, &tx), uploads, (rows, utxo, blobs, payload_bytes), exported)
     };
     let before = state();
     for length in [0, 31, 33] {

@@ -3,7 +3,7 @@
 use coppice_interface::*;
 use coppice_tests::blocks::{block, hash, id, plain, plain_id, upload, with_keys};
 use coppice_tests::client::Answered;
-use coppice_tests::coppice::{Coppice, Who};
+use coppice_tests::coppice::{Coppice, Who, blob_bytes};
 
 fn reset_with(coppice: &Coppice, head_hash: &[u8], drop_unexported: bool) -> Result<ChainReset, ResetError> {
     coppice.operator().reset_chain(&ResetChain { head_hash: head_hash.into(), drop_unexported }).answer()
@@ -125,7 +125,7 @@ fn the_chain_restarts_at_any_number_and_old_data_is_not_found() {
         coppice.pass(60);
         cleared(&coppice);
         let storage = coppice.storage();
-        assert_eq!((storage.used_bytes, storage.quarantined_bytes, storage.blocks), (0, 0, 0), "{storage:?}");
+        assert_eq!((blob_bytes(&storage), storage.quarantined_bytes, storage.blocks), (0, 0, 0), "{storage:?}");
         let end = at + 3;
         for number in at..end {
             coppice.append(&shared(number, 1)).unwrap_or_else(|error| panic!("{at}: {number}: {error:?}"));

@@ -168,8 +168,11 @@ fn a_message_full_of_nonsense_is_answered_item_by_item() {
             && errors.iter().all(|e| matches!(e.error, UtxoSpendError::BadArgument(BadArgument { .. })))
     );
     let storage = coppice.storage().utxo;
-    let UtxoStorage { kept_bytes, max_bytes, .. } = storage;
-    assert_eq!(storage, UtxoStorage { used_bytes: 128, kept_bytes, max_bytes, ..UtxoStorage::default() });
+    let UtxoStorage { kept_bytes, max_bytes, reusable_bytes, .. } = storage;
+    assert_eq!(
+        storage,
+        UtxoStorage { used_bytes: 128, kept_bytes, max_bytes, reusable_bytes, ..UtxoStorage::default() }
+    );
 }
 
 #[test]

@@ -22,7 +22,7 @@ pub(super) fn cap(state: &State) -> Option<Finding> {
     let reusable = state.blobs.arena().available(class) * class.granules();
     let worded = |code, what: &str| {
         let message = format!(
-            "stable memory {what} max_stable_pages: {billed} of {cap} pages of 64 KiB are billed, of which blocks can take {reusable}"
+            "stable memory {what} max_stable_pages: {billed} of {cap} pages of 64 KiB are billed, of which new blobs can take {reusable}"
         );
         finding(code, message)
     };

@@ -297,8 +297,6 @@ fn the_emergency_watermark_problem_names_what_holds_pruning_back() {
 
 #[test]
 fn memory_near_and_at_the_cap_is_reported() {
-    /// Pages reserved for UTXO records.
-    const RESERVE: u64 = 1_024;
     let coppice = Coppice::new();
     coppice.append_plain(0..1, 10);
     let cap = |pages: u64| configure(&coppice, ConfigChange { max_stable_pages: Some(pages), ..Default::default() });
@@ -320,7 +318,7 @@ fn memory_near_and_at_the_cap_is_reported() {
         (1_023 - reusable, true, false),
         (1_024 - reusable, false, false),
     ] {
-        cap(billed + RESERVE + left);
+        cap(billed + left);
         assert_eq!(found(&coppice, ProblemCode::MemoryNearCap).is_some(), near, "{left} pages are left");
         assert_eq!(found(&coppice, ProblemCode::MemoryAtCap).is_some(), at, "{left} pages are left");
     }
@@ -328,7 +326,7 @@ fn memory_near_and_at_the_cap_is_reported() {
     cap(8_192_000);
     cleared(&coppice, ProblemCode::MemoryNearCap);
     // The billed memory never decreases, and new blocks reuse the space of pruned ones.
-    cap(billed + RESERVE);
+    cap(billed);
     raised(&coppice, ProblemCode::MemoryAtCap, Severity::Critical, "of which new blobs can take");
     let few = PrunePolicyArg { retain_blocks: Some(10), ..PrunePolicyArg::default() };
     coppice.set_policy(policy(few)).unwrap();

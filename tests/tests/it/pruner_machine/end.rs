@@ -8,6 +8,7 @@ use super::steps::Pick;
 use coppice_interface::*;
 use coppice_model::ensure;
 use coppice_model::records::{Setting, Spent, Txid};
+use coppice_tests::coppice::blob_bytes;
 use std::collections::BTreeMap;
 
 /// The most ticks that a run takes with one operation in each.
@@ -118,7 +119,7 @@ impl Machine {
         };
         let kept: u64 = view.records.values().map(bytes).sum();
         let storage = self.coppice.storage();
-        let used = (storage.used_bytes, storage.quarantined_bytes);
+        let used = (blob_bytes(&storage), storage.quarantined_bytes);
         ensure!(used == (kept, 0), "{used:?} bytes are used and quarantined, and records have {kept}");
         Ok(())
     }
