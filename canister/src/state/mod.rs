@@ -91,7 +91,7 @@ pub fn mutate<T>(f: impl FnOnce(&mut State) -> T) -> T {
     VISITS.set(VISITS.get() + 1);
     STATE.with_borrow_mut(|state| {
         let state = state.as_mut().unwrap_or_else(|| platform::trap("the canister is not initialised"));
-        // Those of an earlier message.
+        // Reservations of an earlier message.
         state.blobs.arena().end_reservations();
         f(state)
     })
