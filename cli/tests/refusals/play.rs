@@ -116,7 +116,7 @@ fn runs(command: &'static str, output: &str) -> Vec<Ran> {
         let refused = begins.split_once(' ').map(|(method, case)| (method.to_string(), case.parse().unwrap()));
         let ends: Vec<&str> = ends.lines().next().unwrap().split(' ').collect();
         let [code, told, called] = ends[..] else { panic!("{ends:?}") };
-        let called = called.split(',').map(str::to_string).collect();
+        let called = called.split(',').filter(|method| !method.is_empty()).map(str::to_string).collect();
         let output = output.to_string();
         Ran { command, refused, output, code: code.parse().unwrap(), called, told: told.parse().unwrap() }
     };
