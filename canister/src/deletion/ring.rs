@@ -47,17 +47,18 @@ impl Lease {
         self.rows -= 1;
     }
 
-    /// Returns the rows in the order in which they were given.
+    /// Returns the rows in the order in which they were given. A damaged ring may have no end, so the lease's count bounds it.
     pub fn rows<'a>(&self, slots: &'a Slots) -> impl Iterator<Item = Row> + use<'a> {
         let (first, mut next) = (self.first, self.first);
-        std::iter::from_fn(move || {
+        let all = std::iter::from_fn(move || {
             let row = Row::read(slots, Some(next).filter(|slot| *slot != 0)?)?;
             next = slots.read_u32(row.slot, at::AFTER);
             if next == first {
                 next = 0;
             }
             Some(row)
-        })
+        });
+        all.take(self.rows as usize)
     }
 
     /// Forgets the rows of a damaged ring. The rows that are left are in no place until they are scheduled anew.

@@ -49,7 +49,12 @@ impl<P: Platform> Arena<P> {
         self.change(|slots, _| slots.sets.first(SetId::QUARANTINE)).map(|(granule, _)| granule)
     }
 
-    /// Removes a granule from the quarantine whose entry contradicts it, and counts a slot as lost, in the first class that has a
+    /// Removes a granule from the quarantine whose entry says that it is not there.
+    pub fn forget_quarantined(&self, granule: u64) {
+        self.change(|slots, _| slots.sets.remove(SetId::QUARANTINE, granule));
+    }
+
+    /// Removes a granule from the quarantine whose entry cannot be decoded, and counts a slot as lost, in the first class that has a
     /// quarantined slot.
     pub fn lose_quarantined(&self, granule: u64) {
         self.change(|slots, _| {

@@ -160,7 +160,7 @@ impl<P: Platform> Arena<P> {
     /// # Errors
     /// `QuotaFull`.
     pub fn check_quota(&self, more: u64) -> Result<(), GrowError> {
-        self.with(|slots| slots.limits.check_quota(&slots.counters, 0, more))
+        self.with(|slots| slots.limits.check_quota(&slots.counters, slots.counted_reserved(), more))
     }
 
     /// Bytes that counted owners keep.

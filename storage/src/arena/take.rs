@@ -44,15 +44,14 @@ impl<P: Platform> Arena<P> {
 
     /// Ends all reservations, as the message does.
     pub fn end_reservations(&self) {
-        // Most messages reserve nothing, and then no page of the heap is written.
-        if self.with(|slots| slots.outstanding) > 0 {
-            self.change(|slots, _| {
+        self.change(|slots, _| {
+            slots.ended += 1;
+            if slots.outstanding > 0 {
                 slots.reserved = Default::default();
                 slots.wanted = Default::default();
                 slots.outstanding = 0;
-                slots.ended += 1;
-            });
-        }
+            }
+        });
     }
 
     /// Returns how often reservations have ended since the arena was opened.
@@ -122,18 +121,22 @@ impl<P: Platform> Slots<P> {
         self.outstanding == 0 && !self.limits.counts(owner) && self.limits.reserve().1 == 0
     }
 
+    /// Bytes that counted owners have reserved.
+    pub(super) fn counted_reserved(&self) -> u64 {
+        if self.outstanding == 0 {
+            return 0;
+        }
+        let counted = Owner::all().filter(|&owner| self.limits.counts(owner));
+        counted.map(|owner| bytes(&self.reserved[owner.index()])).sum()
+    }
+
     /// Checks the limits, and grows memory, so that `demand` can be served in addition to all reservations; `spare` granules of it will be
     /// split off.
     #[inline]
     fn admit(&mut self, payload: &Region<P>, owner: Owner, demand: &Demand, spare: u64) -> Result<(), GrowError> {
         let limits = &self.limits;
         if limits.counts(owner) {
-            let bytes = |demand: &Demand| -> u64 {
-                Class::all().map(|class| demand[class.index()] << (class.index() + GRANULE.ilog2() as usize)).sum()
-            };
-            let counted = Owner::all().filter(|&owner| limits.counts(owner));
-            let reserved = counted.map(|owner| bytes(&self.reserved[owner.index()])).sum();
-            limits.check_quota(&self.counters, reserved, bytes(demand) - (spare << GRANULE.ilog2()))?;
+            limits.check_quota(&self.counters, self.counted_reserved(), bytes(demand) - (spare << GRANULE.ilog2()))?;
         }
         let mut all = self.wanted;
         all.iter_mut().zip(demand).for_each(|(all, more)| *all += more);
@@ -266,4 +269,9 @@ impl<P: Platform> Slots<P> {
         self.counters.change_kept(self.sets.region(), entry.owner, need as i32);
         Some(Slot { granule, generation })
     }
+}
+
+/// Bytes of wanted slots.
+fn bytes(demand: &Demand) -> u64 {
+    Class::all().map(|class| demand[class.index()] << (class.index() + GRANULE.ilog2() as usize)).sum()
 }

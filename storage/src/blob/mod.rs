@@ -218,9 +218,14 @@ impl<P: Platform> BlobStore<P> {
                     self.arena.give(granule, slot);
                     released += 1;
                 }
-                entry => {
+                Some(Err(error)) => {
                     self.arena.lose_quarantined(granule);
-                    faults.push(format!("granule {granule} has the entry {entry:?}: written off"));
+                    faults.push(format!("granule {granule} has the entry {error:?}: written off"));
+                }
+                // The entry decides, not the bit.
+                entry => {
+                    self.arena.forget_quarantined(granule);
+                    faults.push(format!("granule {granule} has the entry {entry:?}: it is not quarantined"));
                 }
             }
         }

@@ -130,6 +130,7 @@ impl<P: Platform> Slots<P> {
             && self.promised[class].get() == count
             && self.reserved.get().is_nothing()
         {
+            self.promised_at.set(self.arena.ended_reservations());
             return Ok(());
         }
         self.reserve_each(wanted.iter().copied())
@@ -142,6 +143,7 @@ impl<P: Platform> Slots<P> {
     #[inline]
     pub fn reserve_each(&self, wanted: impl Iterator<Item = (u32, u32)> + Clone) -> Result<(), GrowError> {
         self.promise_nothing();
+        self.promised_at.set(self.arena.ended_reservations());
         if self.reserved.get().is_nothing() && wanted.clone().all(|(len, count)| self.promise(len, count)) {
             return Ok(());
         }
@@ -150,7 +152,7 @@ impl<P: Platform> Slots<P> {
     }
 
     #[inline]
-    fn promise_nothing(&self) {
+    pub(super) fn promise_nothing(&self) {
         let mut before = self.has_promised.replace(0);
         while before != 0 {
             self.promised[before.trailing_zeros() as usize].set(0);

@@ -117,8 +117,10 @@ impl<P: Platform> Slots<P> {
         }
         let found = self.chunk_named(class, name).filter(|(_, line)| line.has_room(class));
         if found.is_none() {
-            // A damaged list is never followed: the free slots of its chunks stay unused.
-            (self.header.lists[class].first, self.header.lists[class].last) = (0, 0);
+            // A damaged list is never followed: the free slots of its chunks stay unused, and count as used.
+            let list = &mut self.header.lists[class];
+            (list.first, list.last) = (0, 0);
+            list.used = list.chunks.saturating_mul(slots_of(class));
         }
         found
     }
@@ -166,6 +168,10 @@ impl<P: Platform> Slots<P> {
         self.header.lists[class].chunks -= 1;
         self.save_list(class);
         self.give(granule);
+        if self.promised_at.get() != self.arena.ended_reservations() {
+            // The message that was promised slots has ended.
+            self.promise_nothing();
+        }
         // Its slots may be promised. The arena has room for them now, and keeps it.
         let promised = u64::from(self.promised[class].get());
         if self.header.room(class).is_none_or(|room| room < promised) {
@@ -177,7 +183,7 @@ impl<P: Platform> Slots<P> {
 
     /// Takes a slot out of a chunk that has room, and returns its number; `None` if the free slots are damaged and there is no other.
     #[inline]
-    pub(super) fn next_slot(&self, class: usize, granule: u64, line: &mut Line) -> Option<u32> {
+    pub(super) fn next_slot(&mut self, class: usize, granule: u64, line: &mut Line) -> Option<u32> {
         if let Some(index) = line.free.checked_sub(1) {
             let head: [u8; 8] = self.arena.payload().read(slot_at(class, granule, index.into()));
             let next = u32_at(&head, 4);
@@ -185,8 +191,9 @@ impl<P: Platform> Slots<P> {
                 line.free = next as u16;
                 return Some(index.into());
             }
-            // A damaged list is never followed: its slots stay unused.
+            // A damaged list is never followed: its slots stay unused, and count as used.
             line.free = 0;
+            self.header.lists[class].used += u32::from(line.begun.saturating_sub(line.used));
         }
         let index = u32::from(line.begun);
         (index < slots_of(class)).then(|| {

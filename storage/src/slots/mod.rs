@@ -59,6 +59,8 @@ pub struct Slots<P: Platform> {
     promised: [Cell<u32>; CLASSES],
     /// A bit for each class with promised slots.
     has_promised: Cell<u64>,
+    /// The arena's count of ended reservations when slots were promised last; later ones end the promises.
+    promised_at: Cell<u64>,
     /// The chunks that the arena has reserved for these slots, while no chunk is taken and no message ends.
     reserved: Cell<Reserved>,
     journal: Option<Journal>,
@@ -90,6 +92,7 @@ impl<P: Platform> Slots<P> {
             kinds: Kinds::default(),
             promised: [const { Cell::new(0) }; CLASSES],
             has_promised: Cell::new(0),
+            promised_at: Cell::new(0),
             reserved: Cell::default(),
             journal: None,
             changed: None,

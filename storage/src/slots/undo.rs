@@ -2,6 +2,7 @@
 
 use super::Slots;
 use super::journal::Journal;
+use super::reserved::Reserved;
 use crate::{OS_PAGE, Platform};
 
 impl<P: Platform> Slots<P> {
@@ -37,6 +38,11 @@ impl<P: Platform> Slots<P> {
             self.arena.set_line(*granule, line);
         }
         self.header = journal.before;
+        // The promises counted on room that is gone now.
+        self.promise_nothing();
+        if !self.reserved.get().is_nothing() {
+            self.reserved.set(Reserved { other: true, ..Reserved::default() });
+        }
         self.header.save(&self.region);
         journal.taken.into_iter().for_each(|granule| self.give(granule));
     }

@@ -315,7 +315,9 @@ impl<P: Platform> HashTable<P> {
         let (tail, mut tail_head) = match first.next() {
             0 => (primary, first),
             next if self.pool.owns(next) => (next, self.pool.head(next)),
-            _ => (at, head),
+            _ if at == primary => (at, head),
+            // Nothing is written behind a damaged link.
+            _ => return,
         };
         let last = tail_head.count() - 1;
         if (tail, last) != (at, slot) {

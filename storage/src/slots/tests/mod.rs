@@ -138,3 +138,26 @@ fn names_reach_500_gib() {
     }
     assert_eq!(kept(&slots), 0);
 }
+
+#[test]
+fn an_undo_ends_the_promises_that_counted_on_its_room() {
+    let mut slots = fresh();
+    let nodes: Vec<SlotId> = (0..28).map(|_| slots.allocate(radix::NODE).unwrap()).collect();
+    slots.begin();
+    slots.free(nodes[3]);
+    assert_eq!(slots.reserve(&[(radix::NODE, 1)]), Ok(()), "the chunk has room");
+    slots.undo();
+    fill(&slots.arena);
+    assert_eq!(slots.reserve(&[(radix::NODE, 1)]), Err(GrowError::OutOfSpace), "the chunk is full again");
+}
+
+#[test]
+fn a_promise_ends_with_its_message() {
+    let mut slots = fresh();
+    let node = slots.allocate(radix::NODE).unwrap();
+    assert_eq!(slots.reserve(&[(radix::NODE, 9)]), Ok(()));
+    fill(&slots.arena);
+    slots.arena.end_reservations();
+    slots.free(node);
+    assert!(slots.arena.take_granules(LOG, 4).is_ok(), "nothing of the freed chunk is kept for the earlier message");
+}
