@@ -41,7 +41,7 @@ pub fn limit(price: Price, family: &str, op: &str, size: u32) -> Option<u64> {
         ("deletion", "lease", _) => (25_000, 34_700),
         ("deletion", "lease with records", _) => (48_000, 65_200),
         ("utxo", "create message", _) => (400_000, 260_000),
-        ("utxo", "set_mined message", _) => (400_000, 174_000),
+        ("utxo", "set_mined message", _) => (400_000, 180_000),
         ("utxo", "spend message", _) => (400_000, 104_000),
         ("utxo", _, outputs) => return records_tomorrow(op, outputs).filter(|_| price == Price::Tomorrow),
         _ => return None,
