@@ -218,9 +218,9 @@ impl<P: Platform> BlobStore<P> {
                     self.arena.give(granule, slot);
                     released += 1;
                 }
-                Some(Err(error)) => {
+                Some(Err(_)) => {
                     self.arena.lose_quarantined(granule);
-                    faults.push(format!("granule {granule} has the entry {error:?}: written off"));
+                    faults.push(format!("granule {granule} cannot be decoded: written off"));
                 }
                 // The entry decides, not the bit.
                 entry => {
