@@ -136,9 +136,23 @@ fn index_args(more: &[&str]) -> IndexArgs {
     IndexArgs { max_wait_secs: 0, ..args }
 }
 
+/// The database's file in its directory.
+const DATABASE: &str = "index.db";
+
+/// Waits until the last connection to a directory's database is closed. Until then a part of the database is in other files.
+fn wait_until_closed(dir: &TempDir) {
+    for _ in 0..1_000 {
+        if std::fs::read_dir(dir).unwrap().count() == 1 {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("the database is not closed");
+}
+
 /// Runs the indexer on the database of a directory.
 fn run_index(args: &IndexArgs, canister: Principal, client: &Client<Liar>, dir: &TempDir) -> Result<()> {
-    let database = format!("sqlite://{}", dir.path().join("index.db").display());
+    let database = format!("sqlite://{}", dir.path().join(DATABASE).display());
     let args = IndexArgs { database: DatabaseArgs { database, ..args.database.clone() }, ..args.clone() };
     let origin = Origin { canister: canister.to_string(), network: "embedded".into(), payload: Payload::All };
     report::print(&copy(&args, client, &origin, &Stop::default())?, args.json)
@@ -161,13 +175,10 @@ fn index_after_no_ack(world: &mut World) -> Run {
     append(&world.client(None), 6..9);
     let (copied, args, canister) = (tempfile::tempdir().unwrap(), index_args(&[]), world.canister);
     run_index(&index_args(&["--no-ack"]), canister, &world.client(None), &copied).unwrap();
+    wait_until_closed(&copied);
     Box::new(move |client| {
         let dir = tempfile::tempdir()?;
-        // A database may be more than one file.
-        for file in std::fs::read_dir(&copied)? {
-            let file = file?;
-            std::fs::copy(file.path(), dir.path().join(file.file_name()))?;
-        }
+        std::fs::copy(copied.path().join(DATABASE), dir.path().join(DATABASE))?;
         run_index(&args, canister, client, &dir)
     })
 }
