@@ -40,6 +40,7 @@ mod rollback;
 mod scripts;
 mod sequencer;
 mod shelf;
+mod shrink;
 mod slices;
 mod stolen_keys;
 mod stop;
