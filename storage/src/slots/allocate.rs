@@ -12,7 +12,7 @@ impl<P: Platform> Slots<P> {
     /// Allocates a slot for `len` bytes, at most [`MAX_LEN`](super::MAX_LEN). Its bytes are not cleared.
     ///
     /// # Errors
-    /// [`GrowError`]; nothing has changed. `OutOfSpace` also if `len` is too large. A reserved slot is never refused.
+    /// [`GrowError`]; nothing has changed. `OutOfSpace` also if `len` is too large. A reserved slot is refused only after damage.
     pub fn allocate(&mut self, len: u32) -> Result<SlotId, GrowError> {
         let Some(class) = class_for(len) else { return self.allocate_large(len) };
         let (granule, mut line, index) = loop {

@@ -117,10 +117,8 @@ impl<P: Platform> Slots<P> {
         }
         let found = self.chunk_named(class, name).filter(|(_, line)| line.has_room(class));
         if found.is_none() {
-            // A damaged list is never followed: the free slots of its chunks stay unused, and count as used.
-            let list = &mut self.header.lists[class];
-            (list.first, list.last) = (0, 0);
-            list.used = list.chunks.saturating_mul(slots_of(class));
+            // A damaged list is never followed: the free slots of its chunks stay unused, and a reservation may count on them.
+            (self.header.lists[class].first, self.header.lists[class].last) = (0, 0);
         }
         found
     }
@@ -183,7 +181,7 @@ impl<P: Platform> Slots<P> {
 
     /// Takes a slot out of a chunk that has room, and returns its number; `None` if the free slots are damaged and there is no other.
     #[inline]
-    pub(super) fn next_slot(&mut self, class: usize, granule: u64, line: &mut Line) -> Option<u32> {
+    pub(super) fn next_slot(&self, class: usize, granule: u64, line: &mut Line) -> Option<u32> {
         if let Some(index) = line.free.checked_sub(1) {
             let head: [u8; 8] = self.arena.payload().read(slot_at(class, granule, index.into()));
             let next = u32_at(&head, 4);
@@ -191,9 +189,8 @@ impl<P: Platform> Slots<P> {
                 line.free = next as u16;
                 return Some(index.into());
             }
-            // A damaged list is never followed: its slots stay unused, and count as used.
+            // A damaged list is never followed: its slots stay unused.
             line.free = 0;
-            self.header.lists[class].used += u32::from(line.begun.saturating_sub(line.used));
         }
         let index = u32::from(line.begun);
         (index < slots_of(class)).then(|| {

@@ -88,3 +88,18 @@ fn a_damaged_list_of_chunks_is_not_followed() {
         assert_eq!(kept(&slots), 0, "chunks outside the list go back, too");
     }
 }
+
+/// A damaged list must not make a later upgrade impossible.
+#[test]
+fn memory_with_a_damaged_list_is_opened_again_whatever_is_freed_later() {
+    let mut slots = fresh();
+    let held: Vec<SlotId> = (0..9).map(|_| slots.allocate(10).unwrap()).collect();
+    // The list leads to a granule of another store.
+    let list = &mut slots.header.lists[0];
+    (list.first, list.last) = (9, 9);
+    let after = slots.allocate(10).unwrap();
+    let mut slots = reopened(slots);
+    held.into_iter().chain([after]).for_each(|slot| slots.free(slot));
+    let slots = reopened(slots);
+    assert_eq!((slots.stats().used_bytes, slots.arena.kept_bytes(RECORDS)), (0, 0));
+}
