@@ -1,6 +1,6 @@
 //! Memory for this crate's own tests: a manager of a few regions, one per thread.
 
-use crate::arena::{Arena, Owner, Terms as ArenaTerms};
+use crate::arena::{Arena, Owner, Shares};
 use crate::slots::Slots;
 use crate::twin::{self, Twin};
 use crate::{Layout, Manager, Region, Terms};
@@ -54,7 +54,7 @@ pub const RECORDS: Owner = Owner::new(2);
 
 /// Opens the arena.
 pub fn arena() -> Arena<Twin> {
-    let terms = ArenaTerms { counted: &[RECORDS], reserve: RESERVE };
+    let terms = Shares { counted: &[RECORDS], reserve: RESERVE };
     Arena::open([ARENA, GRANULES, SETS].map(region), terms).unwrap()
 }
 

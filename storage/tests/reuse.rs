@@ -3,7 +3,7 @@
 //! After each history the live set has been replaced three times. Billed memory must then be at most 1.5 × the payload bytes that were live
 //! at once, and 160 MiB for ten regions besides the arena. `COPPICE_LIVE_MIB` sets the live bytes of a history (512 without it).
 
-use coppice_storage::arena::{Arena, Owner, Terms};
+use coppice_storage::arena::{Arena, Owner, Shares};
 use coppice_storage::blob::{BlobPtr, BlobStore, Class};
 use coppice_storage::slots::{SlotId, Slots};
 use coppice_storage::table::HashTable;
@@ -49,7 +49,7 @@ impl World {
         [0, 4, 5, 6, 7, 8_usize].into_iter().for_each(|id| regions[id].reserve(1).unwrap());
         drop(regions);
         let region = |id| manager.region(id);
-        let arena = Arena::open([1, 2, 3].map(region), Terms { counted: &[], reserve: 0 }).unwrap();
+        let arena = Arena::open([1, 2, 3].map(region), Shares { counted: &[], reserve: 0 }).unwrap();
         Self {
             blobs: BlobStore::open(arena.clone()),
             slots: Slots::open(region(9), arena.clone(), RECORDS).unwrap(),

@@ -16,7 +16,7 @@ pub type Region = coppice_storage::Region<Ic>;
 const LAYOUT: Layout = Layout { regions: NAMES.len() as u8, reserved_cycles: (CELLS, places::RESERVED) };
 
 /// New records and new rows of the deletion queue take memory up to `max_utxo_bytes`.
-const SHARES: arena::Terms = arena::Terms { counted: &owners::COUNTED, reserve: RECORDS_RESERVE };
+const SHARES: arena::Shares = arena::Shares { counted: &owners::COUNTED, reserve: RECORDS_RESERVE };
 
 /// Number of nodes of an application subnet, used until the settings are read.
 const SMALL_SUBNET: u32 = 13;

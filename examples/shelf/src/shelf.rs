@@ -9,7 +9,7 @@
 //! An index entry goes stale when its document leaves the ring. Entries are not removed one by one: after each 1,500 documents a sweep
 //! begins, and each document does one slice of it. Two names with one hash replace each other, as one pair in 2^64 does.
 
-use coppice_storage::arena::{Arena, Owner, Terms};
+use coppice_storage::arena::{Arena, Owner, Shares};
 use coppice_storage::blob::{BlobPtr, BlobStore};
 use coppice_storage::cell::Cell;
 use coppice_storage::header::Header;
@@ -31,7 +31,7 @@ const INDEX: u8 = 4;
 const LAYOUT: Layout = Layout { regions: 5, reserved_cycles: (CELLS, 4_096) };
 const DOCUMENTS: Owner = Owner::new(0);
 const NAMES: Owner = Owner::new(1);
-const TERMS: Terms = Terms { counted: &[], reserve: 0 };
+const TERMS: Shares = Shares { counted: &[], reserve: 0 };
 const STATE: Cell = Cell { at: 0, capacity: 4_096, header: Header { name: "shelf", magic: *b"SHLF", version: 1 } };
 const POINTERS: Ring = Ring { at: 8_192, slots: KEPT, len: 24 };
 

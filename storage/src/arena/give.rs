@@ -1,36 +1,36 @@
-//! Quarantining, releasing and giving back slots.
+//! Quarantining, releasing and giving back state.
 
 use super::class::{Class, Owner};
 use super::granules::{Entry, SlotState, Undecodable};
 use super::sets::SetId;
-use super::{Arena, Slots};
+use super::{Arena, State};
 use crate::Platform;
 
 impl<P: Platform> Arena<P> {
     /// Changes the owner of a used slot whose entry is `entry`.
     pub fn set_owner(&self, granule: u64, entry: Entry, owner: Owner) {
-        self.change(|slots, _| {
-            slots.granules.set(granule, &Entry { owner, ..entry });
+        self.change(|state, _| {
+            state.granules.set(granule, &Entry { owner, ..entry });
             let granules = entry.granules() as i32;
-            slots.counters.change_kept(slots.sets.region(), entry.owner, -granules);
-            slots.counters.change_kept(slots.sets.region(), owner, granules);
+            state.counters.change_kept(state.sets.region(), entry.owner, -granules);
+            state.counters.change_kept(state.sets.region(), owner, granules);
         });
     }
 
     /// Quarantines a used slot whose entry is `entry`.
     #[inline]
     pub fn quarantine(&self, granule: u64, entry: Entry) {
-        self.change(|slots, _| {
-            slots.granules.set(granule, &Entry { state: SlotState::Quarantine, ..entry });
-            slots.sets.insert(SetId::QUARANTINE, granule);
-            slots.counters.change_quarantined(slots.sets.region(), entry.class, 1);
+        self.change(|state, _| {
+            state.granules.set(granule, &Entry { state: SlotState::Quarantine, ..entry });
+            state.sets.insert(SetId::QUARANTINE, granule);
+            state.counters.change_quarantined(state.sets.region(), entry.class, 1);
         });
     }
 
     /// Frees a slot that is not free, and whose entry is `entry`. Only then does it stop counting for its owner.
     #[inline]
     pub fn give(&self, granule: u64, entry: Entry) {
-        self.change(|slots, _| slots.give(granule, entry));
+        self.change(|state, _| state.give(granule, entry));
     }
 
     /// Frees the granules that [`take_granules`](Self::take_granules) returned to `owner`.
@@ -46,46 +46,46 @@ impl<P: Platform> Arena<P> {
 
     /// The lowest quarantined slot.
     pub fn first_quarantined(&self) -> Option<u64> {
-        self.change(|slots, _| slots.sets.first(SetId::QUARANTINE)).map(|(granule, _)| granule)
+        self.change(|state, _| state.sets.first(SetId::QUARANTINE)).map(|(granule, _)| granule)
     }
 
     /// Removes a granule from the quarantine whose entry says that it is not there.
     pub fn forget_quarantined(&self, granule: u64) {
-        self.change(|slots, _| slots.sets.remove(SetId::QUARANTINE, granule));
+        self.change(|state, _| state.sets.remove(SetId::QUARANTINE, granule));
     }
 
     /// Removes a granule from the quarantine whose entry cannot be decoded, and counts a slot as lost, in the first class that has a
     /// quarantined slot.
     pub fn lose_quarantined(&self, granule: u64) {
-        self.change(|slots, _| {
-            slots.sets.remove(SetId::QUARANTINE, granule);
-            let quarantined = |class: &Class| slots.counters.class(*class).quarantined > 0;
+        self.change(|state, _| {
+            state.sets.remove(SetId::QUARANTINE, granule);
+            let quarantined = |class: &Class| state.counters.class(*class).quarantined > 0;
             let Some(class) = Class::all().find(quarantined) else { return };
-            slots.counters.change_quarantined(slots.sets.region(), class, -1);
-            let keeps = |owner: &Owner| slots.counters.kept(*owner) >= class.granules();
+            state.counters.change_quarantined(state.sets.region(), class, -1);
+            let keeps = |owner: &Owner| state.counters.kept(*owner) >= class.granules();
             if let Some(owner) = Owner::all().find(keeps) {
-                slots.lose(class, owner);
+                state.lose(class, owner);
             }
         });
     }
 
     /// Counts a slot that an owner keeps as lost, because its entry is unreadable: it is never reused.
     pub fn lose(&self, class: Class, owner: Owner) {
-        self.change(|slots, _| slots.lose(class, owner));
+        self.change(|state, _| state.lose(class, owner));
     }
 
     /// Returns whether a granule lies in a free slot, of any class.
     pub fn is_free(&self, granule: u64) -> bool {
-        self.with(|slots| {
+        self.with(|state| {
             let starts = Class::all().map(|class| (class, granule / class.granules() * class.granules()));
             starts
-                .map(|(class, start)| (class, slots.granules.get(start)))
+                .map(|(class, start)| (class, state.granules.get(start)))
                 .any(|(class, entry)| entry.is_ok_and(|entry| entry.state == SlotState::Free && entry.class >= class))
         })
     }
 }
 
-impl<P: Platform> Slots<P> {
+impl<P: Platform> State<P> {
     fn lose(&mut self, class: Class, owner: Owner) {
         if self.counters.kept(owner) >= class.granules() {
             self.counters.change_kept(self.sets.region(), owner, -(class.granules() as i32));

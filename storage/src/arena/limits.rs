@@ -1,4 +1,5 @@
-//! Limits of the arena's owners: a quota that some owners share, and a reserve for the log and for work that frees memory.
+//! Limits of the arena's owners: a quota that some owners share, and a reserve that only work takes which creates no entries: the log, and
+//! work on existing entries.
 //!
 //! ```text
 //! cap of all stable memory
@@ -14,7 +15,7 @@ use crate::GrowError;
 
 /// Constants of an arena.
 #[derive(Clone, Copy, Debug)]
-pub struct Terms {
+pub struct Shares {
     /// Owners that count towards the quota.
     pub counted: &'static [Owner],
     /// Bytes of the reserve, and bytes above the quota for work that creates no entries.
@@ -24,7 +25,7 @@ pub struct Terms {
 /// The limits in force.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    terms: Terms,
+    terms: Shares,
     /// The class in which the reserve is counted.
     class: Class,
     /// Bytes that counted owners may keep while entries are created.
@@ -37,7 +38,7 @@ pub struct Limits {
 
 impl Limits {
     /// No limits.
-    pub fn new(terms: Terms) -> Self {
+    pub fn new(terms: Shares) -> Self {
         Self { terms, class: Class::LARGEST, cap: u64::MAX, floor: 0, creating: false }
     }
 

@@ -19,8 +19,8 @@
 //! The entry of a slot's first granule is authoritative (`granules`); the bitmaps of free slots are an index (`sets`). A block splits
 //! into one line of the bitmaps and 64 entries. Slots hold no metadata, so freeing never touches the slot's pages.
 //!
-//! **Reservations.** A store reserves what an operation needs before it changes anything; a reserved allocation never fails. Reservations
-//! of different owners add up. A reservation lasts until it is used, the owner reserves anew, or the message ends
+//! **Reservations.** A store reserves what an operation needs before it changes anything; a reserved allocation fails only after damage.
+//! Reservations of different owners add up. A reservation lasts until it is used, the owner reserves anew, or the message ends
 //! ([`Arena::end_reservations`]).
 
 mod class;
@@ -35,7 +35,7 @@ mod take;
 pub use class::{BLOCK, Class, GRANULE, MAX_GRANULES, Owner};
 pub use counters::ClassCounters;
 pub use granules::{Entry, SlotState, Undecodable};
-pub use limits::Terms;
+pub use limits::Shares;
 pub use take::Slot;
 
 use crate::{GrowError, OpenError, Platform, Region};
@@ -52,11 +52,11 @@ pub struct Arena<P: Platform>(Rc<Shared<P>>);
 
 struct Shared<P: Platform> {
     payload: Region<P>,
-    slots: RefCell<Slots<P>>,
+    state: RefCell<State<P>>,
 }
 
-/// The arena's slots: entries, index, counters, reservations and limits.
-struct Slots<P: Platform> {
+/// Entries, index, counters, reservations and limits.
+struct State<P: Platform> {
     granules: GranuleTable<P>,
     sets: GranuleSets<P>,
     counters: Counters,
@@ -79,17 +79,17 @@ impl<P: Platform> Clone for Arena<P> {
 
 impl<P: Platform> Arena<P> {
     /// Opens the arena in the regions of its payload, its entries and its sets, or creates an empty arena. The cost does not depend on the
-    /// number of slots.
+    /// number of state.
     ///
     /// # Errors
     /// [`OpenError`].
-    pub fn open([payload, granules, sets]: [Region<P>; 3], terms: Terms) -> Result<Self, OpenError> {
+    pub fn open([payload, granules, sets]: [Region<P>; 3], terms: Shares) -> Result<Self, OpenError> {
         let new = sets.is_empty();
         if new {
             sets.reserve(sets::REGION).map_err(|why| OpenError::Grow { name: counters::LAYOUT.name, why })?;
         }
         let counters = if new { Counters::create(&sets) } else { Counters::open(&sets)? };
-        let slots = Slots {
+        let state = State {
             granules: GranuleTable(granules),
             sets: GranuleSets::open(sets),
             counters,
@@ -99,17 +99,17 @@ impl<P: Platform> Arena<P> {
             outstanding: 0,
             ended: 0,
         };
-        Ok(Self(Rc::new(Shared { payload, slots: RefCell::new(slots) })))
+        Ok(Self(Rc::new(Shared { payload, state: RefCell::new(state) })))
     }
 
     #[inline(always)]
-    fn with<T>(&self, look: impl FnOnce(&Slots<P>) -> T) -> T {
-        look(&self.0.slots.borrow())
+    fn with<T>(&self, look: impl FnOnce(&State<P>) -> T) -> T {
+        look(&self.0.state.borrow())
     }
 
     #[inline(always)]
-    fn change<T>(&self, change: impl FnOnce(&mut Slots<P>, &Region<P>) -> T) -> T {
-        change(&mut self.0.slots.borrow_mut(), &self.0.payload)
+    fn change<T>(&self, change: impl FnOnce(&mut State<P>, &Region<P>) -> T) -> T {
+        change(&mut self.0.state.borrow_mut(), &self.0.payload)
     }
 
     /// The bytes of all slots, by offset.
@@ -124,35 +124,35 @@ impl<P: Platform> Arena<P> {
     /// [`Undecodable`].
     #[inline(always)]
     pub fn entry(&self, granule: u64) -> Option<Result<Entry, Undecodable>> {
-        self.with(|slots| (granule < slots.counters.arena_end() / GRANULE).then(|| slots.granules.get(granule)))
+        self.with(|state| (granule < state.counters.arena_end() / GRANULE).then(|| state.granules.get(granule)))
     }
 
     /// Returns the line of a granule, which belongs to the granule's owner.
     #[inline(always)]
     pub fn line(&self, granule: u64) -> [u8; 16] {
-        self.with(|slots| slots.granules.line(granule))
+        self.with(|state| state.granules.line(granule))
     }
 
     /// Writes the line of a granule.
     #[inline(always)]
     pub fn set_line(&self, granule: u64, line: &[u8; 16]) {
-        self.with(|slots| slots.granules.set_line(granule, line));
+        self.with(|state| state.granules.set_line(granule, line));
     }
 
     /// Sets the class of the log, in whose slots the reserve is counted.
     pub fn set_log_class(&self, class: Class) {
-        self.change(|slots, _| slots.limits.set_class(class));
+        self.change(|state, _| state.limits.set_class(class));
     }
 
     /// Sets the bytes that counted owners may keep while entries are created, and the bytes that they kept when this was set (`floor`).
     /// Work that creates no entries may go above the larger one by the reserve.
     pub fn set_quota(&self, cap: u64, floor: u64) {
-        self.change(|slots, _| slots.limits.set_cap(cap, floor));
+        self.change(|state, _| state.limits.set_cap(cap, floor));
     }
 
     /// The quota in force, in bytes.
     pub fn quota(&self) -> u64 {
-        self.with(|slots| slots.limits.cap())
+        self.with(|state| state.limits.cap())
     }
 
     /// Checks that counted owners may take `more` bytes more.
@@ -160,17 +160,17 @@ impl<P: Platform> Arena<P> {
     /// # Errors
     /// `QuotaFull`.
     pub fn check_quota(&self, more: u64) -> Result<(), GrowError> {
-        self.with(|slots| slots.limits.check_quota(&slots.counters, slots.counted_reserved(), more))
+        self.with(|state| state.limits.check_quota(&state.counters, state.counted_reserved(), more))
     }
 
     /// Bytes that counted owners keep.
     pub fn counted_bytes(&self) -> u64 {
-        self.with(|slots| slots.limits.counted_bytes(&slots.counters))
+        self.with(|state| state.limits.counted_bytes(&state.counters))
     }
 
     /// Runs work that creates entries: counted owners may take memory up to the quota, and nothing takes from the reserve.
     pub fn creating<T>(&self, run: impl FnOnce() -> T) -> T {
-        let set = |creating| self.change(|slots, _| slots.limits.set_creating(creating));
+        let set = |creating| self.change(|state, _| state.limits.set_creating(creating));
         let before = set(true);
         let done = run();
         set(before);
@@ -179,25 +179,25 @@ impl<P: Platform> Arena<P> {
 
     /// Class bytes that an owner keeps, used, taken or quarantined (`pruning-spec-v1.md` 10).
     pub fn kept_bytes(&self, owner: Owner) -> u64 {
-        self.with(|slots| slots.counters.kept(owner) * GRANULE)
+        self.with(|state| state.counters.kept(owner) * GRANULE)
     }
 
-    /// Counters of a class's slots.
+    /// Counters of a class's state.
     pub fn class_counters(&self, class: Class) -> ClassCounters {
-        self.with(|slots| slots.counters.class(class))
+        self.with(|state| state.counters.class(class))
     }
 
     /// Slots of a class that can be taken without growing memory: free ones, those that larger free ones split into, and those of the payload
     /// region's unused end.
     pub fn available(&self, class: Class) -> u64 {
-        let free = self.with(|slots| demand::left(slots.counters.all_free(), &Demand::default(), class)).max(0) as u64;
+        let free = self.with(|state| demand::left(state.counters.all_free(), &Demand::default(), class)).max(0) as u64;
         free + (self.payload().size() - self.end()) / u64::from(class.size())
     }
 
     /// Bytes that can be taken without growing memory: free slots, and the payload region's unused end.
     pub fn reusable_bytes(&self) -> u64 {
-        let free = |slots: &Slots<P>| -> u64 {
-            let bytes = |class: Class| u64::from(slots.counters.free(class)) * u64::from(class.size());
+        let free = |state: &State<P>| -> u64 {
+            let bytes = |class: Class| u64::from(state.counters.free(class)) * u64::from(class.size());
             Class::all().map(bytes).sum()
         };
         self.with(free) + self.payload().size() - self.end()
@@ -206,19 +206,19 @@ impl<P: Platform> Arena<P> {
     /// Bytes of the arena in slots, used or not.
     #[inline]
     pub fn end(&self) -> u64 {
-        self.with(|slots| slots.counters.arena_end())
+        self.with(|state| state.counters.arena_end())
     }
 
     /// Overwrites an entry, as damage would.
     #[cfg(test)]
     pub fn overwrite(&self, granule: u64, entry: &Entry) {
-        self.with(|slots| slots.granules.set(granule, entry));
+        self.with(|state| state.granules.set(granule, entry));
     }
 
     /// Makes an entry undecodable, as damage would.
     #[cfg(any(test, feature = "testing"))]
     pub fn poison(&self, granule: u64) {
-        self.with(|slots| slots.granules.poison(granule, [0xFF; 16]));
+        self.with(|state| state.granules.poison(granule, [0xFF; 16]));
     }
 }
 

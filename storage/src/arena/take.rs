@@ -1,10 +1,10 @@
-//! Reserving and taking slots.
+//! Reserving and taking state.
 
 use super::class::{BLOCK, BLOCK_GRANULES, Class, GRANULE, MAX_GRANULES, Owner};
 use super::demand::{Demand, left, missing_blocks};
 use super::granules::{Entry, SlotState};
 use super::sets::SetId;
-use super::{Arena, Slots};
+use super::{Arena, State};
 use crate::{GrowError, Platform, Region};
 
 /// A slot that was taken.
@@ -30,26 +30,26 @@ impl<P: Platform> Arena<P> {
     /// # Errors
     /// As [`reserve`](Self::reserve).
     pub fn reserve_parts(&self, owner: Owner, wanted: &[(Class, u64)], spare: u64) -> Result<(), GrowError> {
-        self.change(|slots, payload| slots.reserve(payload, owner, wanted, spare))
+        self.change(|state, payload| state.reserve(payload, owner, wanted, spare))
     }
 
     /// Reserves a slot of a class in addition, for an owner that has just given one back, so that there is one.
     pub fn reserve_given(&self, owner: Owner, class: Class) {
-        self.change(|slots, _| {
-            slots.reserved[owner.index()][class.index()] += 1;
-            slots.wanted[class.index()] += 1;
-            slots.outstanding += 1;
+        self.change(|state, _| {
+            state.reserved[owner.index()][class.index()] += 1;
+            state.wanted[class.index()] += 1;
+            state.outstanding += 1;
         });
     }
 
     /// Ends all reservations, as the message does.
     pub fn end_reservations(&self) {
-        self.change(|slots, _| {
-            slots.ended += 1;
-            if slots.outstanding > 0 {
-                slots.reserved = Default::default();
-                slots.wanted = Default::default();
-                slots.outstanding = 0;
+        self.change(|state, _| {
+            state.ended += 1;
+            if state.outstanding > 0 {
+                state.reserved = Default::default();
+                state.wanted = Default::default();
+                state.outstanding = 0;
             }
         });
     }
@@ -57,33 +57,34 @@ impl<P: Platform> Arena<P> {
     /// Returns how often reservations have ended since the arena was opened.
     #[inline]
     pub fn ended_reservations(&self) -> u64 {
-        self.with(|slots| slots.ended)
+        self.with(|state| state.ended)
     }
 
     /// Takes a slot of a class for a blob of `len` bytes.
     ///
     /// # Errors
-    /// [`GrowError`]; nothing has changed. A reserved slot is never refused.
+    /// [`GrowError`]; nothing has changed. A reserved slot is refused only after damage.
     #[inline]
     pub fn take(&self, owner: Owner, class: Class, len: u32) -> Result<Slot, GrowError> {
         let entry = Entry { generation: 0, len, state: SlotState::Used, class, owner };
-        self.change(|slots, payload| slots.take(payload, entry))
+        self.change(|state, payload| state.take(payload, entry))
     }
 
-    /// Takes `granules` granules, 1 to 64, for a store other than the blobs. A slot of the smallest class that has as many is taken, and
-    /// those beyond are split off and free again.
+    /// Takes granules for a store other than the blobs: 1 to 64, and 1 for 0. A slot of the smallest class that has as many is taken, and
+    /// those beyond are split off and free again. More than 64 are `OutOfSpace`.
     ///
     /// # Errors
     /// As [`take`](Self::take).
     pub fn take_granules(&self, owner: Owner, granules: u64) -> Result<u64, GrowError> {
+        let granules = granules.max(1);
         let class = Class::for_granules(granules).ok_or(GrowError::OutOfSpace)?;
         let len = (granules * GRANULE) as u32;
         let entry = Entry { generation: 0, len, state: SlotState::Taken, class, owner };
-        self.change(|slots, payload| slots.take(payload, entry)).map(|slot| slot.granule)
+        self.change(|state, payload| state.take(payload, entry)).map(|slot| slot.granule)
     }
 }
 
-impl<P: Platform> Slots<P> {
+impl<P: Platform> State<P> {
     fn reserve(
         &mut self,
         payload: &Region<P>,
@@ -229,8 +230,8 @@ impl<P: Platform> Slots<P> {
         None
     }
 
-    /// Takes the slot of class `from` at `granule`, which is out of the index, and frees the granules beyond those of `entry`. A slot whose entry contradicts the
-    /// index is written off, so that it does not block later allocations; then nothing is taken.
+    /// Takes the slot of class `from` at `granule`, which is out of the index, and frees the granules beyond those of `entry`. A slot
+    /// whose entry contradicts the index is written off, so that it does not block later allocations; then nothing is taken.
     #[inline]
     fn take_from(&mut self, from: Class, granule: u64, entry: Entry) -> Option<Slot> {
         let found = self.granules.get(granule);
@@ -271,7 +272,7 @@ impl<P: Platform> Slots<P> {
     }
 }
 
-/// Bytes of wanted slots.
+/// Bytes of wanted state.
 fn bytes(demand: &Demand) -> u64 {
     Class::all().map(|class| demand[class.index()] << (class.index() + GRANULE.ilog2() as usize)).sum()
 }

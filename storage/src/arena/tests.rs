@@ -60,6 +60,8 @@ fn granules_beyond_those_taken_are_free() {
     }
     assert_eq!(free_slots(&arena), [(4096, 0), (4096, 4096), (4096, 8192)]);
     assert_eq!(arena.take_granules(RECORDS, 65), Err(GrowError::OutOfSpace));
+    assert_eq!((arena.take_granules(RECORDS, 0), arena.kept_bytes(RECORDS)), (Ok(0), GRANULE));
+    arena.give_granules(RECORDS, 0);
     let trapped = twin::message(|| arena.give_granules(RECORDS, 5)).unwrap_err();
     assert!(trapped.contains("granule 5 is not taken by owner 2"), "{trapped}");
 }

@@ -180,6 +180,6 @@ fn an_unknown_version_is_refused() {
     fixture::region(fixture::SETS).write(4, &9u16.to_le_bytes());
     fixture::forget();
     let regions = [fixture::ARENA, fixture::GRANULES, fixture::SETS].map(fixture::region);
-    let refused = Arena::open(regions, crate::arena::Terms { counted: &[], reserve: 0 });
+    let refused = Arena::open(regions, crate::arena::Shares { counted: &[], reserve: 0 });
     assert!(refused.err().unwrap().to_string().contains("version 9"));
 }
