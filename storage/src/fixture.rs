@@ -54,8 +54,8 @@ pub const RECORDS: Owner = Owner::new(2);
 
 /// Opens the arena.
 pub fn arena() -> Arena<Twin> {
-    let terms = Shares { counted: &[RECORDS], reserve: RESERVE };
-    Arena::open([ARENA, GRANULES, SETS].map(region), terms).unwrap()
+    let shares = Shares { counted: &[RECORDS], reserve: RESERVE };
+    Arena::open([ARENA, GRANULES, SETS].map(region), shares).unwrap()
 }
 
 /// Opens slots in the arena.

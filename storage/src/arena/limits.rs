@@ -25,7 +25,7 @@ pub struct Shares {
 /// The limits in force.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    terms: Shares,
+    shares: Shares,
     /// The class in which the reserve is counted.
     class: Class,
     /// Bytes that counted owners may keep while entries are created.
@@ -38,8 +38,8 @@ pub struct Limits {
 
 impl Limits {
     /// No limits.
-    pub fn new(terms: Shares) -> Self {
-        Self { terms, class: Class::LARGEST, cap: u64::MAX, floor: 0, creating: false }
+    pub fn new(shares: Shares) -> Self {
+        Self { shares, class: Class::LARGEST, cap: u64::MAX, floor: 0, creating: false }
     }
 
     /// Sets the class of the log, in whose slots the reserve is counted.
@@ -66,19 +66,19 @@ impl Limits {
     /// Returns whether an owner counts towards the quota.
     #[inline]
     pub fn counts(&self, owner: Owner) -> bool {
-        self.terms.counted.contains(&owner)
+        self.shares.counted.contains(&owner)
     }
 
     /// Bytes that counted owners keep.
     pub fn counted_bytes(&self, counters: &Counters) -> u64 {
-        self.terms.counted.iter().map(|&owner| counters.kept(owner) << GRANULE.ilog2()).sum()
+        self.shares.counted.iter().map(|&owner| counters.kept(owner) << GRANULE.ilog2()).sum()
     }
 
     /// Bytes that counted owners may keep now.
     pub fn most(&self) -> u64 {
         match self.creating {
             true => self.cap,
-            false => self.cap.max(self.floor).saturating_add(self.terms.reserve),
+            false => self.cap.max(self.floor).saturating_add(self.shares.reserve),
         }
     }
 
@@ -97,7 +97,7 @@ impl Limits {
     /// The class of the log, and the number of its slots that must stay available.
     #[inline]
     pub fn reserve(&self) -> (Class, u64) {
-        let slots = if self.creating { self.terms.reserve / u64::from(self.class.size()) } else { 0 };
+        let slots = if self.creating { self.shares.reserve / u64::from(self.class.size()) } else { 0 };
         (self.class, slots)
     }
 }

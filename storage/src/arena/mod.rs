@@ -83,7 +83,7 @@ impl<P: Platform> Arena<P> {
     ///
     /// # Errors
     /// [`OpenError`].
-    pub fn open([payload, granules, sets]: [Region<P>; 3], terms: Shares) -> Result<Self, OpenError> {
+    pub fn open([payload, granules, sets]: [Region<P>; 3], shares: Shares) -> Result<Self, OpenError> {
         let new = sets.is_empty();
         if new {
             sets.reserve(sets::REGION).map_err(|why| OpenError::Grow { name: counters::LAYOUT.name, why })?;
@@ -93,7 +93,7 @@ impl<P: Platform> Arena<P> {
             granules: GranuleTable(granules),
             sets: GranuleSets::open(sets),
             counters,
-            limits: Limits::new(terms),
+            limits: Limits::new(shares),
             reserved: Default::default(),
             wanted: Default::default(),
             outstanding: 0,
