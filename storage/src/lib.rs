@@ -26,6 +26,7 @@ mod fixture;
 mod growth;
 pub mod header;
 mod manager;
+mod pages;
 mod platform;
 mod region;
 pub mod ring;

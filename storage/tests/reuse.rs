@@ -116,7 +116,7 @@ impl World {
     fn sweep(&mut self, bound: u64) {
         let mut from = Some(0);
         while let Some(at) = from {
-            from = self.keys.sweep(at, bound, bound).next;
+            from = self.keys.sweep(at, bound, bound, u64::MAX).next;
         }
     }
 

@@ -150,7 +150,7 @@ impl<P: Platform> Shelf<P> {
         let due = written.is_multiple_of(KEPT).then_some(0);
         if let Some(bucket) = self.state.sweep.or(due) {
             let oldest = POINTERS.kept(written).start;
-            self.state.sweep = self.index.sweep(bucket, oldest, oldest).next;
+            self.state.sweep = self.index.sweep(bucket, oldest, oldest, u64::MAX).next;
         }
     }
 }

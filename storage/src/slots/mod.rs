@@ -28,7 +28,6 @@ mod id;
 mod journal;
 mod kinds;
 mod name;
-mod pages;
 pub mod radix;
 mod reserved;
 pub mod rings;
@@ -39,12 +38,12 @@ pub use class::MAX_LEN;
 pub use id::SlotId;
 
 use crate::arena::{Arena, Owner};
+use crate::pages::Pages;
 use crate::{OpenError, Platform, Region};
 use class::{CLASSES, HEAD, UNIT};
 use header::Header;
 use journal::Journal;
 use kinds::Kinds;
-use pages::Pages;
 use reserved::Reserved;
 use std::cell::Cell;
 

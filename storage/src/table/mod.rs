@@ -29,11 +29,14 @@ mod sweep;
 pub use sweep::Slice;
 
 use crate::arena::{Arena, Class, Owner};
+use crate::pages::Pages;
 use crate::{GrowError, OpenError, Platform, Region};
 use bucket::{BUCKET, Entry, Head, SLOTS};
 use pool::{BucketRef, PAGE_BUCKETS, Pool};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+/// Buckets of a slice of a sweep.
+pub const SLICE_BUCKETS: u64 = PAGE_BUCKETS;
 /// Entries per hundred primary slots at which the table grows.
 const LOAD: u64 = 60;
 
@@ -116,6 +119,17 @@ impl<P: Platform> HashTable<P> {
     pub fn pages(&self) -> u64 {
         let header = self.pool.header;
         (header.buckets + u64::from(header.overflow_used)) * BUCKET / 4_096
+    }
+
+    /// Starts or stops counting the pages of 4 KiB that [`sweep`](Self::sweep) and [`change`](Self::change) change, each once. Each page of
+    /// buckets that is taken from the arena or given back counts up to 4 besides. Insertions are not counted.
+    pub fn count_pages(&mut self, counted: bool) {
+        self.pool.changed = counted.then(Pages::default);
+    }
+
+    /// Returns the number of pages changed since counting began; 0 while they are not counted.
+    pub fn pages_changed(&self) -> u64 {
+        self.pool.pages_changed()
     }
 
     /// Reserves pages for `count` more entries with evenly distributed hashes, in place of what the owner reserved before.
@@ -233,7 +247,7 @@ impl<P: Platform> HashTable<P> {
     pub fn remove(&mut self, hash: u64, value: u64) -> bool {
         let removed = self.change(hash, |there| if there == value { Change::Out } else { Change::Keep }).is_some();
         if removed && self.is_sparse() {
-            self.unsplit(0);
+            self.unsplit(0, u64::MAX);
         }
         removed
     }
@@ -252,7 +266,10 @@ impl<P: Platform> HashTable<P> {
                 }
                 match decide(entry.value) {
                     Change::Keep => continue,
-                    Change::To(value) => self.pool.set_entry(at, slot, Entry { hash, value }),
+                    Change::To(value) => {
+                        self.pool.set_entry(at, slot, Entry { hash, value });
+                        self.pool.note_bucket(at);
+                    }
                     Change::Out => {
                         self.fill_hole((primary, first), (at, head, slot));
                         self.pool.header.entries -= 1;
@@ -307,6 +324,14 @@ impl<P: Platform> HashTable<P> {
         self.add(primary, first, Entry { hash, value }).map(|()| None)
     }
 
+    /// Counts the pages that filling a hole changes: of its bucket, of the bucket with the chain's last-added entry, and of the chain's first
+    /// bucket if that entry's bucket becomes empty.
+    #[cold]
+    fn note_hole(&mut self, at: BucketRef, tail: BucketRef, primary: Option<BucketRef>) {
+        self.pool.note(Pages::add_header);
+        [Some(at), Some(tail), primary].into_iter().flatten().for_each(|bucket| self.pool.note_bucket(bucket));
+    }
+
     /// Moves the chain's last-added entry into the hole, so that the chain stays packed. Behind a damaged link, the hole's own bucket is
     /// packed.
     #[inline(always)]
@@ -320,6 +345,9 @@ impl<P: Platform> HashTable<P> {
             _ => return,
         };
         let last = tail_head.count() - 1;
+        if self.pool.changed.is_some() {
+            self.note_hole(at, tail, (last == 0).then_some(primary));
+        }
         if (tail, last) != (at, slot) {
             let moved = self.pool.entry(tail, last);
             self.pool.set_entry(at, slot, moved);

@@ -68,8 +68,8 @@ impl<P: Platform> Pool<P> {
         Line::decode(self.arena.line(u64::from(page) - 1))
     }
 
-    fn set_line(&self, page: PageRef, line: Line) {
-        self.arena.set_line(u64::from(page) - 1, &line.encode());
+    fn set_line(&mut self, page: PageRef, line: Line) {
+        self.put_line(u64::from(page) - 1, &line.encode());
     }
 
     /// Takes an overflow bucket, of a page with room if there is one. The caller saves the header.
@@ -113,6 +113,7 @@ impl<P: Platform> Pool<P> {
             self.give_page(page);
             return;
         }
+        self.note_bucket(bucket);
         self.set_head(bucket, &Head::new(line.freed.into()));
         line.freed = (bucket % PAGE_BUCKETS as u32) as u8 + 1;
         if line.used == ALL {
@@ -133,7 +134,7 @@ impl<P: Platform> Pool<P> {
         self.relink(line.next, |next| next.previous = line.previous);
     }
 
-    fn relink(&self, page: PageRef, change: impl FnOnce(&mut Line)) {
+    fn relink(&mut self, page: PageRef, change: impl FnOnce(&mut Line)) {
         if let Some(mut line) = self.line(page) {
             change(&mut line);
             self.set_line(page, line);

@@ -18,6 +18,7 @@
 use super::bucket::{BUCKET, ENTRY, Entry, Head, bucket_of, entry_offset};
 use crate::arena::{Arena, GRANULE, Owner, SlotState};
 use crate::header::Header as Layout;
+use crate::pages::Pages;
 use crate::{GrowError, OpenError, Platform, Region, WASM_PAGE};
 
 /// The header of a table.
@@ -65,12 +66,15 @@ pub struct Pool<P: Platform> {
     pub(super) arena: Arena<P>,
     pub(super) owner: Owner,
     pub header: Header,
+    /// Pages that were changed, while they are counted. The functions that insertions call for each entry do not count theirs.
+    pub(super) changed: Option<Pages>,
 }
 
 impl<P: Platform> Pool<P> {
     /// Creates a pool with its first segment, whose buckets are empty.
     pub fn create(region: Region<P>, arena: Arena<P>, owner: Owner, hash_seed: u64) -> Result<Self, GrowError> {
-        let mut pool = Self { region, arena, owner, header: Header { hash_seed, ..Header::default() } };
+        let header = Header { hash_seed, ..Header::default() };
+        let mut pool = Self { region, arena, owner, header, changed: None };
         let first = pool.take_page()?;
         if let Err(error) = pool.region.reserve(REGION) {
             pool.give_page(first);
@@ -100,11 +104,18 @@ impl<P: Platform> Pool<P> {
             return Err(OpenError::Corrupt { name: LAYOUT.name, why: format!("{} buckets", header.buckets) });
         }
         // A damaged page does not keep the others from being opened: it is found when it is used.
-        Ok(Self { region, arena, owner, header })
+        Ok(Self { region, arena, owner, header, changed: None })
+    }
+
+    /// Returns the number of pages changed since counting began; 0 while they are not counted.
+    #[inline]
+    pub fn pages_changed(&self) -> u64 {
+        self.changed.as_ref().map_or(0, |pages| pages.count)
     }
 
     /// Writes the whole header.
-    pub fn save(&self) {
+    pub fn save(&mut self) {
+        self.note(Pages::add_header);
         let Header { buckets, entries, room, overflow_used, hash_seed } = self.header;
         let words = [buckets, entries, u64::from(room) | u64::from(overflow_used) << 32, hash_seed];
         self.region.write(BUCKETS, words.map(u64::to_le_bytes).as_flattened());
@@ -116,17 +127,43 @@ impl<P: Platform> Pool<P> {
         self.region.write_u64(ENTRIES, self.header.entries);
     }
 
+    /// Counts pages that are being changed.
+    #[inline(always)]
+    pub fn note(&mut self, add: impl FnOnce(&mut Pages)) {
+        if let Some(pages) = &mut self.changed {
+            add(pages);
+        }
+    }
+
+    /// Counts the page of a bucket that is being changed.
+    #[inline(always)]
+    pub fn note_bucket(&mut self, bucket: BucketRef) {
+        self.note(|pages| pages.add_payload(Self::address(bucket), BUCKET));
+    }
+
+    /// Writes the line of a granule.
+    pub fn put_line(&mut self, granule: u64, line: &[u8; 16]) {
+        self.note(|pages| pages.add_line(granule));
+        self.arena.set_line(granule, line);
+    }
+
     /// Takes a page of the arena. The line is cleared, because the page may have been an overflow page before.
-    pub fn take_page(&self) -> Result<PageRef, GrowError> {
+    pub fn take_page(&mut self) -> Result<PageRef, GrowError> {
         let granule = self.arena.take_granules(self.owner, 1)?;
-        self.arena.set_line(granule, &[0; 16]);
+        self.note(Pages::add_granules);
+        self.put_line(granule, &[0; 16]);
         // The arena has fewer than 2^23 granules.
         Ok(granule as PageRef + 1)
     }
 
     /// Gives a page back to the arena.
-    pub fn give_page(&self, page: PageRef) {
-        self.arena.give_granules(self.owner, u64::from(page) - 1);
+    pub fn give_page(&mut self, page: PageRef) {
+        let granule = u64::from(page) - 1;
+        self.arena.give_granules(self.owner, granule);
+        self.note(|pages| {
+            pages.add_granules();
+            pages.add_line(granule);
+        });
     }
 
     /// Returns whether the page of a bucket is one that the owner took.
@@ -152,7 +189,8 @@ impl<P: Platform> Pool<P> {
         self.set_page(segment, 0);
     }
 
-    fn set_page(&self, segment: u64, page: PageRef) {
+    fn set_page(&mut self, segment: u64, page: PageRef) {
+        self.note(Pages::add_other);
         self.region.write_u32(DIRECTORY + segment * 4, page);
     }
 
@@ -210,7 +248,8 @@ impl<P: Platform> Pool<P> {
     }
 
     /// Writes a whole bucket.
-    pub fn set_bucket(&self, bucket: BucketRef, entries: &[Entry], next: BucketRef) {
+    pub fn set_bucket(&mut self, bucket: BucketRef, entries: &[Entry], next: BucketRef) {
+        self.note_bucket(bucket);
         self.arena.payload().write(Self::address(bucket), &bucket_of(entries, next));
     }
 }

@@ -9,11 +9,32 @@
 
 use super::bucket::{Entry, SLOTS};
 use super::pool::{BucketRef, PAGE_BUCKETS};
+use super::sweep::OF_OVERFLOW;
 use super::{HashTable, LOAD};
 use crate::Platform;
 
 /// Entries per hundred primary slots below which splits are undone.
 const SPARSE: u64 = 25;
+
+/// Pages that undoing a split changes at most, besides those of overflow buckets: two buckets, an overflow page that is taken, a segment
+/// that is given back, and the header.
+const OF_UNSPLIT: u64 = 15;
+
+/// Result of undoing a split.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Unsplit {
+    /// The split is undone.
+    Done {
+        /// Dropped entries.
+        gone: Vec<Entry>,
+        /// Overflow buckets that both chains had or have.
+        overflows: u64,
+    },
+    /// It would change more pages than there is room for. Nothing has changed.
+    Full,
+    /// A chain is damaged, or memory is refused: the joined chain may need one overflow bucket more. Nothing has changed.
+    Refused,
+}
 
 /// Entries of a chain, and its overflow buckets.
 type Chain = (Vec<Entry>, Vec<BucketRef>);
@@ -53,21 +74,28 @@ impl<P: Platform> HashTable<P> {
     }
 
     /// Undoes the last split, drops the entries of both chains whose value is below `bound`, and returns them. Gives back the page of the
-    /// last segment if it has no bucket left. Returns `None`, and changes nothing, if a chain is damaged or memory is refused: the joined
-    /// chain may need one overflow bucket more.
-    pub(super) fn unsplit(&mut self, bound: u64) -> Option<Vec<Entry>> {
+    /// last segment if it has no bucket left. `most`: see [`is_full`](Self::is_full).
+    pub(super) fn unsplit(&mut self, bound: u64, most: u64) -> Unsplit {
         let last = self.pool.header.buckets - 1;
         let round = 1 << (63 - last.leading_zeros());
         let (old, new) = (self.pool.primary(last - round), self.pool.primary(last));
         if !self.pool.owns(old) || !self.pool.owns(new) {
-            return None;
+            return Unsplit::Refused;
         }
-        let ((mut all, mut spare), (more, others)) = (self.read_chain(old)?, self.read_chain(new)?);
+        let (Some((mut all, mut spare)), Some((more, others))) = (self.read_chain(old), self.read_chain(new)) else {
+            return Unsplit::Refused;
+        };
         all.extend(more);
         spare.extend(others);
+        let mut overflows = spare.len() as u64;
+        if self.is_full(OF_UNSPLIT + OF_OVERFLOW * overflows, most) {
+            return Unsplit::Full;
+        }
         let (kept, gone): (Vec<Entry>, Vec<Entry>) = all.into_iter().partition(|entry| entry.value >= bound);
         if kept.len() > SLOTS * (1 + spare.len()) {
-            spare.push(self.pool.take_overflow().ok()?);
+            let Ok(more) = self.pool.take_overflow() else { return Unsplit::Refused };
+            spare.push(more);
+            overflows += 1;
         }
         self.write_chain(old, &kept, &mut spare);
         spare.into_iter().for_each(|bucket| self.pool.give_overflow(bucket));
@@ -77,7 +105,7 @@ impl<P: Platform> HashTable<P> {
         self.pool.header.buckets = last;
         self.pool.header.entries -= gone.len() as u64;
         self.pool.save();
-        Some(gone)
+        Unsplit::Done { gone, overflows }
     }
 
     /// Reads a chain. Returns `None` if it leads to a page that is not the table's, or is longer than all chains.

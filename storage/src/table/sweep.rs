@@ -6,7 +6,8 @@
 //! are not written unless one of their entries is dropped too.
 //!
 //! A walk may stop after any bucket and continue later, even after upgrades, while entries are added and removed. No entry is
-//! missed: a split moves entries only forward, to the last bucket, which the walk has yet to reach.
+//! missed: a split moves entries only forward, to the last bucket, which the walk has yet to reach. So a slice can stop at any bucket, too,
+//! before it changes more pages than a message should. The number of pages is known before a bucket is changed, because its chain was read.
 //!
 //! If the table is sparse, a slice also undoes splits, from the last bucket backwards. Entries come from a bucket that the walk has yet to
 //! reach to one that it may have passed, so the stale entries of both are dropped on the way. A walk that has passed the last bucket goes on
@@ -18,68 +19,121 @@
 
 use super::bucket::{self, BUCKET, ENTRY, HEAD, SLOTS, TAGS};
 use super::pool::{BucketRef, PAGE_BUCKETS};
+use super::resize::Unsplit;
 use super::{Entry, HashTable};
-use crate::Platform;
+use crate::pages::Pages;
+use crate::{OS_PAGE, Platform};
 
 /// Splits that one slice undoes at most. They read two segments and write one, as splits and sweeps of as many buckets do.
 const UNSPLITS: u64 = PAGE_BUCKETS;
+/// Buckets in a page of 4 KiB.
+const PAGE_OF_BUCKETS: BucketRef = (OS_PAGE / BUCKET) as BucketRef;
+/// Pages of the bucket and of the header that dropping entries of one bucket changes at most.
+const OF_BUCKET: u64 = 2;
+/// Pages that an overflow bucket of a chain adds at most: its own, and if it is freed, those of three lines and of the arena.
+pub(super) const OF_OVERFLOW: u64 = 7;
 
 /// Result of one part of a walk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slice {
     /// The bucket at which the walk continues; `None` at the end. After a walk that has passed the last bucket of a sparse table, it is the
-    /// number of buckets, which falls with each slice.
+    /// number of buckets, which falls with each slice. The bucket at which the slice began, if there was no room for its first change.
     pub next: Option<u64>,
     /// Entries that were dropped.
     pub dropped: u64,
     /// Dropped entries whose value was not below the walk's first bound.
     pub late: u64,
+    /// Pages of 4 KiB that were read; a page may count several times.
+    pub read: u64,
+}
+
+impl Slice {
+    fn add(&mut self, gone: &[Entry], first_bound: u64) {
+        self.dropped += gone.len() as u64;
+        self.late += late_of(gone, first_bound);
+    }
 }
 
 impl<P: Platform> HashTable<P> {
     /// Drops the entries of one segment, from bucket `from` on, whose value is below `bound`. Also counts the dropped entries whose value
     /// is not below `first_bound`. Then undoes some splits if the table is sparse.
-    pub fn sweep(&mut self, from: u64, bound: u64, first_bound: u64) -> Slice {
-        let (mut dropped, mut late) = self.sweep_segment(from, bound, first_bound);
+    ///
+    /// While changed pages are counted ([`count_pages`](Self::count_pages)), the slice stops before it changes more than `room` more pages,
+    /// unless it is about to make the first change that is counted. So a chain that is longer than any room is swept all the same.
+    pub fn sweep(&mut self, from: u64, bound: u64, first_bound: u64, room: u64) -> Slice {
+        let most = self.pages_changed().saturating_add(room);
+        let mut slice = self.sweep_segment(from, bound, first_bound, most);
+        if slice.next.is_some() {
+            return slice;
+        }
         let mut shrinks = true;
         for _ in 0..UNSPLITS {
             if !self.is_sparse() {
                 break;
             }
-            let Some(gone) = self.unsplit(bound) else {
-                shrinks = false;
-                break;
-            };
-            dropped += gone.len() as u64;
-            late += late_of(&gone, first_bound);
+            match self.unsplit(bound, most) {
+                Unsplit::Done { gone, overflows } => {
+                    slice.add(&gone, first_bound);
+                    slice.read += 4 + 2 * overflows;
+                }
+                Unsplit::Full => break,
+                Unsplit::Refused => {
+                    shrinks = false;
+                    break;
+                }
+            }
         }
         let rest = || (shrinks && self.is_sparse()).then_some(self.pool.header.buckets);
-        Slice { next: self.slice_after(from).or_else(rest), dropped, late }
+        slice.next = self.slice_after(from).or_else(rest);
+        slice
     }
 
-    /// Sweeps one segment, from bucket `from` on, and returns the numbers of dropped and of late entries.
-    fn sweep_segment(&mut self, from: u64, bound: u64, first_bound: u64) -> (u64, u64) {
+    /// Returns whether a change of `pages` pages would lead above `most`, and is not the first change.
+    pub(super) fn is_full(&self, pages: u64, most: u64) -> bool {
+        let changed = self.pages_changed();
+        changed > 0 && changed.saturating_add(pages) > most
+    }
+
+    /// Sweeps one segment, from bucket `from` on. The result continues at a bucket of the segment if there was no room for its change.
+    fn sweep_segment(&mut self, from: u64, bound: u64, first_bound: u64, most: u64) -> Slice {
         let end = ((from / PAGE_BUCKETS + 1) * PAGE_BUCKETS).min(self.pool.header.buckets);
         if from >= end {
-            return (0, 0);
+            return Slice::default();
         }
         let first = self.pool.primary(from);
         if !self.pool.owns(first) {
             P::trap(&format!("hash table: the page of bucket {from} is not the table's"));
         }
         let mut bytes = self.pool.buckets(first, end - from);
-        let (mut dropped, mut late, mut overflows) = (0, 0, false);
+        let (mut dropped, mut late, mut read) = (0, 0, bytes.len() as u64 / OS_PAGE + 3);
+        let (mut overflows, mut counted, mut stopped) = (false, None, None);
         for (bucket, bytes) in (first..).zip(bytes.as_chunks_mut::<{ BUCKET as usize }>().0) {
             let next = bucket::next_in(bytes);
-            if next != 0 && !self.is_left_alone(next, bound) {
-                let gone = self.sweep_chain(bucket, bound);
-                overflows = true;
-                dropped += gone.len() as u64;
-                late += late_of(&gone, first_bound);
-                continue;
+            if next != 0 {
+                read += 1;
+                if !self.is_left_alone(next, bound) {
+                    let Some((gone, overflow)) = self.sweep_chain(bucket, bound, most) else {
+                        stopped = Some(bucket);
+                        break;
+                    };
+                    overflows = true;
+                    dropped += gone.len() as u64;
+                    late += late_of(&gone, first_bound);
+                    read += 2 * overflow;
+                    continue;
+                }
             }
             let stale = stale(bytes, bound);
             if stale != 0 {
+                let page = Some(bucket / PAGE_OF_BUCKETS);
+                if page != counted {
+                    if self.is_full(OF_BUCKET, most) {
+                        stopped = Some(bucket);
+                        break;
+                    }
+                    self.pool.note_bucket(bucket);
+                    counted = page;
+                }
                 dropped += u64::from(stale.count_ones());
                 late += late_among(bytes, stale, first_bound);
                 let changed = drop_from(bytes, stale);
@@ -88,9 +142,10 @@ impl<P: Platform> HashTable<P> {
         }
         if dropped > 0 {
             self.pool.header.entries -= dropped;
+            self.pool.note(Pages::add_header);
             if overflows { self.pool.save() } else { self.pool.save_entries() }
         }
-        (dropped, late)
+        Slice { next: stopped.map(|bucket| from + u64::from(bucket - first)), dropped, late, read }
     }
 
     /// Returns the bucket at which a walk continues after the segment of bucket `from`, or `None` at the end.
@@ -110,18 +165,23 @@ impl<P: Platform> HashTable<P> {
         entries.iter().all(|entry| entry.value >= bound)
     }
 
-    /// Drops entries of one chain with overflow buckets, packs the chain, and returns the dropped entries.
+    /// Drops entries of one chain with overflow buckets, packs the chain, and returns the dropped entries and the number of overflow buckets.
+    /// Returns `None`, and changes nothing, if there is no room.
     #[cold]
-    fn sweep_chain(&mut self, primary: BucketRef, bound: u64) -> Vec<Entry> {
+    fn sweep_chain(&mut self, primary: BucketRef, bound: u64, most: u64) -> Option<(Vec<Entry>, u64)> {
         let Some((all, mut spare)) = self.read_chain(primary) else {
             P::trap(&format!("hash table: the chain of bucket {primary} is damaged"))
         };
+        let overflow = spare.len() as u64;
         let (kept, gone): (Vec<Entry>, Vec<Entry>) = all.into_iter().partition(|entry| entry.value >= bound);
         if !gone.is_empty() {
+            if self.is_full(OF_BUCKET + OF_OVERFLOW * overflow, most) {
+                return None;
+            }
             self.write_chain(primary, &kept, &mut spare);
             spare.into_iter().for_each(|bucket| self.pool.give_overflow(bucket));
         }
-        gone
+        Some((gone, overflow))
     }
 }
 

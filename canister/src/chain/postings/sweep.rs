@@ -98,7 +98,7 @@ impl ChainStore {
         let stale_below = self.state.bound() << 24;
         let (entries, sweep) = self.swept(table);
         let late_from = sweep.bound << 24;
-        let slice = entries.sweep(sweep.cursor - 1, stale_below, late_from);
+        let slice = entries.sweep(sweep.cursor - 1, stale_below, late_from, u64::MAX);
         sweep.dropped += slice.dropped;
         sweep.since = sweep.since.saturating_sub(slice.late);
         sweep.before = sweep.before.saturating_sub(slice.dropped - slice.late);

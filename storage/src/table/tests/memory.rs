@@ -1,6 +1,7 @@
 //! Tests of a table's pages: layout, giving back, reservations and damage.
 
 use super::super::pool::{LAYOUT, PAGE_BUCKETS, page_of};
+use super::super::resize::Unsplit;
 use super::*;
 use crate::arena::{BLOCK, GRANULE};
 use crate::twin;
@@ -62,7 +63,7 @@ fn a_million_entries_leave_one_page_after_sweeps() {
     let mut from = Some(0);
     while let Some(at) = from {
         let before = table.stats();
-        let (slice, touched) = twin::touching(|| table.sweep(at, million, 0));
+        let (slice, touched) = twin::touching(|| table.sweep(at, million, 0, u64::MAX));
         let undone = before.buckets - table.stats().buckets;
         assert!(undone <= PAGE_BUCKETS);
         // One segment is swept, two are joined, and there are the directory, the arena's own pages, and overflow buckets.
@@ -159,11 +160,11 @@ fn a_split_that_is_undone_may_need_an_overflow_page() {
     assert_eq!((before.buckets, before.overflow_buckets), (PAGE_BUCKETS + 1, 0));
     fixture::manager().set_max_pages(fixture::manager().billed_pages());
     while table.pool.arena.take_granules(fixture::LOG, 1).is_ok() {}
-    assert_eq!(table.unsplit(0), None, "refused");
+    assert_eq!(table.unsplit(0, u64::MAX), Unsplit::Refused);
     assert_eq!(table.stats(), before);
     audit(&table);
     fixture::manager().set_max_pages(u64::MAX);
-    assert_eq!(table.unsplit(0), Some(vec![]));
+    assert_eq!(table.unsplit(0, u64::MAX), Unsplit::Done { gone: vec![], overflows: 1 });
     assert_eq!((values(&table, 0).len(), values(&table, PAGE_BUCKETS).len()), (SLOTS, SLOTS));
     assert_eq!((table.stats().buckets, table.stats().overflow_buckets), (PAGE_BUCKETS, 1));
     audit(&table);
@@ -189,7 +190,7 @@ fn a_damaged_page_is_not_written() {
     assert!(table.remove(6, 1));
     assert_eq!(values(&table, 5).len(), 3 * SLOTS + 1, "a search goes on");
     assert!(table.read_chain(table.pool.primary(5)).is_none());
-    let swept = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| table.sweep(0, u64::MAX, 0)));
+    let swept = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| table.sweep(0, u64::MAX, 0, u64::MAX)));
     assert!(swept.is_err(), "the slice is for the caller to skip");
     assert!(content(&table) == before);
 }

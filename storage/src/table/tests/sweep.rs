@@ -4,7 +4,7 @@ use super::super::pool::PAGE_BUCKETS;
 use super::super::{Change, HashTable, Slice, TableStats};
 use super::{audit, fresh, reopen};
 use crate::fixture::histories;
-use crate::twin::Twin;
+use crate::twin::{self, Twin};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 fn walk(table: &mut HashTable<Twin>, bound: u64, first_bound: u64) -> (u64, u64, u64) {
     let (mut from, mut slices, mut dropped, mut late) = (Some(0), 0, 0, 0);
     while let Some(at) = from {
-        let slice = table.sweep(at, bound, first_bound);
+        let slice = table.sweep(at, bound, first_bound, u64::MAX);
         (slices, dropped, late) = (slices + 1, dropped + slice.dropped, late + slice.late);
         from = slice.next;
     }
@@ -33,13 +33,95 @@ fn walk_drops_stale_entries_only() {
     for i in 0..n {
         assert_eq!(table.get(hash(&table, i)), (i >= n / 9).then_some(i));
     }
-    assert_eq!(table.sweep(buckets, u64::MAX, 0), Slice { next: None, dropped: 0, late: 0 });
+    assert_eq!(table.sweep(buckets, u64::MAX, 0, u64::MAX), Slice::default());
     audit(&table);
     let (slices, dropped, _) = walk(&mut table, u64::MAX, 0);
     assert_eq!(dropped, n - n / 9);
     assert!(slices <= 2 * buckets.div_ceil(PAGE_BUCKETS), "{slices} slices");
     assert_eq!(table.stats(), TableStats { entries: 0, overflow_buckets: 0, buckets: PAGE_BUCKETS });
-    assert_eq!(table.sweep(0, u64::MAX, 0), Slice { next: None, dropped: 0, late: 0 });
+    let nothing = table.sweep(0, u64::MAX, 0, u64::MAX);
+    assert_eq!((nothing.next, nothing.dropped, nothing.late), (None, 0, 0));
+    audit(&table);
+}
+
+/// A table with `n` entries, the first tenth of which are stale below the returned bound.
+fn tenth(n: u64) -> (HashTable<Twin>, u64) {
+    let mut table = fresh();
+    for i in 0..n {
+        table.put(table.hash(&i.to_le_bytes()), i).unwrap();
+    }
+    (table, n / 10)
+}
+
+/// Walks to the end in messages of `room` pages, and returns the number of messages and of dropped entries. Asserts that the count of
+/// changed pages is true, and that a message stays within its room unless it only makes one change.
+fn walk_in_messages(table: &mut HashTable<Twin>, bound: u64, room: u64) -> (u64, u64) {
+    let (mut from, mut messages, mut dropped) = (Some(0), 0, 0);
+    while let Some(mut at) = from {
+        messages += 1;
+        table.count_pages(true);
+        let (_, touched) = twin::touching(|| {
+            loop {
+                let left = room.saturating_sub(table.pages_changed());
+                let slice = table.sweep(at, bound, bound, left);
+                dropped += slice.dropped;
+                let is_full = slice.next == Some(at);
+                from = slice.next;
+                match from {
+                    Some(next) if !is_full => at = next,
+                    _ => break,
+                }
+            }
+        });
+        let (changed, written) = (table.pages_changed(), touched.dirtied.len() as u64);
+        assert!(written <= changed && changed <= room.max(15), "{written} written, {changed} counted, {room} allowed");
+        table.count_pages(false);
+    }
+    (messages, dropped)
+}
+
+#[test]
+fn messages_of_a_sweep_stay_within_any_room_and_miss_nothing() {
+    for room in [0, 1, 2, 3, 15, 16, 17, 100, 1_000, u64::MAX] {
+        let (mut table, bound) = tenth(40_000);
+        let buckets = table.stats().buckets;
+        let (messages, dropped) = walk_in_messages(&mut table, bound, room);
+        assert_eq!(dropped, bound, "a room of {room}");
+        let pages = buckets / 8;
+        let most = if room < 100 { buckets } else { pages.div_ceil(room - 20) + 1 };
+        assert!((pages.div_ceil(room.max(2))..=most).contains(&messages), "{messages} messages for a room of {room}");
+        audit(&table);
+        // A table that becomes empty also undoes its splits.
+        assert_eq!(walk_in_messages(&mut table, u64::MAX, room.max(40)).1, 40_000 - bound);
+        assert_eq!(table.stats(), TableStats { entries: 0, overflow_buckets: 0, buckets: PAGE_BUCKETS });
+        audit(&table);
+    }
+}
+
+#[test]
+fn chain_longer_than_the_room_is_swept_as_the_first_change_only() {
+    let mut table = fresh();
+    // Bucket 5 has hundreds of overflow buckets, and bucket 4 an entry.
+    let hashes = (0..10_000u64).map(|i| i << 32 | 5);
+    for hash in hashes {
+        table.put(hash, 1).unwrap();
+    }
+    table.put(4, 1).unwrap();
+    let overflow = table.stats().overflow_buckets;
+    assert!(overflow > 100, "{overflow}");
+    table.count_pages(true);
+    let first = table.sweep(0, 2, 2, 50);
+    assert_eq!((first.next, first.dropped), (Some(5), 1), "the chain does not fit after a change");
+    assert_eq!(
+        table.sweep(5, 2, 2, 50),
+        Slice { next: Some(5), read: first.read - 1, ..Slice::default() },
+        "still not"
+    );
+    table.count_pages(true);
+    let slice = table.sweep(5, 2, 2, 0);
+    assert!(slice.dropped >= 28 * u64::from(overflow as u32), "{slice:?}");
+    assert!(slice.read >= u64::from(overflow as u32), "{slice:?}");
+    assert_eq!(table.stats().entries, 0);
     audit(&table);
 }
 
@@ -68,13 +150,21 @@ proptest! {
             match kind {
                 0..=4 => prop_assert_eq!(table.put(hash, clock).unwrap(), model.insert(hash, clock)),
                 5 => {
-                    table.change(hash, |_| Change::Out);
+                    table.count_pages(true);
+                    let (_, touched) = twin::touching(|| table.change(hash, |_| Change::Out));
+                    prop_assert!(touched.dirtied.len() as u64 <= table.pages_changed());
+                    table.count_pages(false);
                     model.remove(&hash);
                 }
                 6 => {
                     let (from, first) = walk.unwrap_or((0, clock.saturating_sub(random % 400)));
                     let bound = (first + random % 16).min(clock);
-                    let slice = table.sweep(from, bound, first);
+                    let room = [0, 1, random % 64, u64::MAX][(random / 64 % 4) as usize];
+                    table.count_pages(true);
+                    let (slice, touched) = twin::touching(|| table.sweep(from, bound, first, room));
+                    let changed = table.pages_changed();
+                    prop_assert!(touched.dirtied.len() as u64 <= changed, "{} of {}", touched.dirtied.len(), changed);
+                    table.count_pages(false);
                     // The table may drop a stale entry at any time, but no other entry.
                     let (mut dropped, mut late) = (0, 0);
                     model.retain(|&hash, &mut value| {

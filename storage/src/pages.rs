@@ -1,4 +1,4 @@
-//! Number of 4 KiB pages that a message changes.
+//! Number of 4 KiB pages that a message changes in a store: its payload, its lines, and its header.
 //!
 //! ```text
 //! pages are numbered as if the memory lay in one piece
@@ -10,7 +10,7 @@ use crate::OS_PAGE;
 
 /// Where the payload begins.
 const PAYLOAD: u64 = 256 << 20;
-/// Pages of the arena's sets and counters that change when a chunk is taken or given back.
+/// Pages of the arena's sets and counters that change when granules are taken or given back.
 const OF_ARENA: u64 = 3;
 
 /// A bit for each of 4,096 pages.
@@ -51,9 +51,14 @@ impl Pages {
         self.add(PAYLOAD - OS_PAGE, 1);
     }
 
-    /// Adds the pages that taking or giving back a chunk changes.
-    pub fn add_chunk(&mut self) {
+    /// Adds the pages of the arena that taking or giving back granules changes, besides that of their lines.
+    pub fn add_granules(&mut self) {
         self.count += OF_ARENA;
+    }
+
+    /// Adds a page that is in none of the parts above.
+    pub fn add_other(&mut self) {
+        self.count += 1;
     }
 
     #[inline(always)]
