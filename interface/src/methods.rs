@@ -133,7 +133,7 @@ macro_rules! methods {
             /// pruning on. Repeating the same change changes nothing. Callable by: `Operator`.
             update set_prune_policy(change: PrunePolicyArg) -> PrunePolicyChange, or PruneError: OPERATORS, 450;
             /// Does one bounded prune run, even if pruning is disabled. Blocks that exporters have not acknowledged are
-            /// not pruned. The run does at most `max_ops` ops, and at most 15,000; 0 is refused. Calling again
+            /// not pruned. The run does at most `max_ops` ops, and at most 1,000,000; 0 is refused. Calling again
             /// continues the work. Callable by: `Operator`.
             update prune_now(max_ops: u64) -> PruneRun, or PruneError: OPERATORS, 30;
             /// Acknowledges the first `up_to` faults; if these are all faults, work that was set aside is tried again.

@@ -7,9 +7,8 @@ use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Most ops of a prune message, because each dropped index entry may change one page of 4 KiB, sometimes two, and a
-/// message should change less than 75 MiB (`docs/design.md` 4).
-pub const MAX_PRUNE_OPS: u64 = 15_000;
+/// Most ops of a prune message. The pages that a message changes are bounded apart from its ops (`docs/design.md` 3).
+pub const MAX_PRUNE_OPS: u64 = 1_000_000;
 /// Most instructions of a prune message (`docs/design.md` 4).
 pub const MAX_PRUNE_INSTRUCTIONS: u64 = 2_000_000_000;
 
@@ -36,11 +35,11 @@ settings! {
     emergency_ratio_bps: u32 = 9_500, 0..=10_000;
     /// The seconds within which the daemon handles work that became due, 1 to 86,400.
     timer_interval_secs: u64 = 60, 1..=86_400;
-    /// The most ops of one tick, 1 to 15,000: 1 for each block, 2 for each blob that is freed, 1 for each index entry
-    /// that is dropped.
-    max_ops_per_tick: u64 = 10_000, 1..=MAX_PRUNE_OPS;
+    /// The most ops of one tick, 1 to 1,000,000: 1 for each block, 2 for each blob that is freed, 1 for each index entry
+    /// that is dropped. A tick also ends before it changes more than 68 MiB of stable memory.
+    max_ops_per_tick: u64 = 200_000, 1..=MAX_PRUNE_OPS;
     /// The most instructions of one tick, 1 to 2,000,000,000.
-    max_instructions_per_tick: u64 = 1_000_000_000, 1..=MAX_PRUNE_INSTRUCTIONS;
+    max_instructions_per_tick: u64 = 500_000_000, 1..=MAX_PRUNE_INSTRUCTIONS;
     /// The number of blocks below the head that pruning by age keeps, so that a reorg remains possible. A smaller
     /// `retain_blocks` other than 0 is used instead. Pruning by capacity keeps the head and its parent.
     min_kept_blocks: u64 = 16;
@@ -162,7 +161,7 @@ pub enum StopReason {
     Instructions,
     /// An exporter has not acknowledged the next block.
     Guard,
-    /// The message would change more pages of memory than it should (UTXO records).
+    /// The message would change or read more pages of memory than it should.
     Pages,
     /// The chunks of a tick are used up (UTXO records).
     Chunks,

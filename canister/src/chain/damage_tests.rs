@@ -109,7 +109,7 @@ fn rollback_next_to_wrong_records_releases_no_blob_of_a_kept_block() {
                 assert_eq!(removed.faults, Vec::<String>::new(), "{what}");
                 check_space(&chain, &blobs);
             }
-            chain.sweep(IndexTable::Ids);
+            chain.sweep(IndexTable::Ids, u64::MAX);
             assert_eq!(chain.index_stats().entries, 2, "{what}: the sweep drops what damage left");
             // Nothing is lost for good: only the head's own part of the log is kept.
             let head = chain.meta(19).unwrap();
@@ -292,10 +292,10 @@ fn postings_left_by_damage_are_dropped_by_the_sweep() {
     assert_eq!(chain.index_stats().entries, 1 + 9 + 50);
     // A sweep keeps them while a block with their number is kept, and drops them afterwards.
     chain.remove_oldest(&mut blobs).unwrap();
-    chain.sweep(IndexTable::Ids);
+    chain.sweep(IndexTable::Ids, u64::MAX);
     assert_eq!(chain.index_stats().entries, 1 + 8 + 50);
     (0..4).for_each(|_| drop(chain.remove_oldest(&mut blobs).unwrap()));
-    assert_eq!(chain.sweep(IndexTable::Ids), 4 + 50);
+    assert_eq!(chain.sweep(IndexTable::Ids, u64::MAX).dropped, 4 + 50);
     assert_eq!((chain.index_stats().entries, chain.debt(IndexTable::Ids).debt), (1 + 4, 0));
     assert!(gone(&chain, &blobs));
 }
@@ -360,7 +360,7 @@ fn skipped_block_loses_only_its_own_blobs() {
             check_space(&chain, &blobs);
         }
         assert_eq!(chain.payload_bytes(), chain.meta(11).unwrap().payload_len());
-        chain.sweep(IndexTable::Ids);
+        chain.sweep(IndexTable::Ids, u64::MAX);
         assert_eq!((chain.index_stats().entries, chain.debt(IndexTable::Ids).debt), (2, 0));
     }
     let (mut chain, mut blobs) = chain_of(1);

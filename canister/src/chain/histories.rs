@@ -211,7 +211,7 @@ impl World {
             }
             if i == stop_at {
                 self.prune();
-                self.chain.sweep(IndexTable::Ids);
+                self.chain.sweep(IndexTable::Ids, u64::MAX);
             }
         }
         self.chain.small_slices = Some(self.slice);
@@ -338,7 +338,7 @@ impl World {
                 self.upload(made, *chunk, *order, *stop_at, *refused);
             }
             Step::Prune(count) => (0..*count).for_each(|_| self.prune()),
-            Step::Sweep(table) => drop(self.chain.sweep(*table)),
+            Step::Sweep(table) => drop(self.chain.sweep(*table, u64::MAX)),
             Step::Rollback(count) => {
                 let Some(head) = self.model.head() else { return };
                 self.roll_back(head.saturating_sub(u64::from(*count)).max(self.model.oldest()));
@@ -402,7 +402,7 @@ impl World {
             assert_eq!(self.chain.receipt(&self.blobs, &id).unwrap().bytes, vec![position as u8; 5]);
         }
         for table in [IndexTable::Ids, IndexTable::Keys] {
-            self.chain.sweep(table);
+            self.chain.sweep(table, u64::MAX);
             assert_eq!(self.chain.debt(table).debt, 0);
         }
         self.check();

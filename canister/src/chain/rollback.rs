@@ -16,6 +16,15 @@ use coppice_interface::RollbackError;
 use coppice_interface::segments::{Index, Segment};
 use std::ops::Range;
 
+/// Work that a running rollback must still do for its next block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RollbackLeft {
+    /// References to remove, plus 1.
+    pub ops: u64,
+    /// Pages of records and of the arena that change with the last op.
+    pub pages: u64,
+}
+
 /// Outcome of one step of a rollback.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RolledBack {
@@ -68,14 +77,17 @@ impl ChainStore {
         }
     }
 
-    /// References that the running rollback must still remove for its next block, plus 1; `None` if no rollback is running.
-    pub fn rollback_left(&self) -> Option<u64> {
+    /// Returns the work that the running rollback must still do for its next block, or `None` if no rollback is running.
+    pub fn rollback_left(&self) -> Option<RollbackLeft> {
         self.state.rollback_to?;
-        let references = match self.state.transit {
-            Some(transit) => transit.references(),
-            None => self.records.meta(self.state.next - 1).map_or(0, |meta| meta.references()),
-        };
-        Some(references + 1)
+        let transit = self.state.transit;
+        let meta = self.records.meta(transit.map_or(self.state.next - 1, |transit| transit.number));
+        let references =
+            transit.map_or_else(|| meta.map_or(0, |meta| meta.references()), |transit| transit.references());
+        // As when a block is pruned: a page for the record, and two for each blob.
+        let bytes = meta.map_or(0, |meta| meta.log_end().saturating_sub(meta.log_offset));
+        let blobs = bytes.div_ceil(self.log.class().size().into()) + 1;
+        Some(RollbackLeft { ops: references + 1, pages: 1 + 2 * blobs })
     }
 
     /// Continues the running rollback: lowers the head unless a block is in transit, then removes at most `most` of that block's
@@ -240,7 +252,7 @@ impl ChainStore {
         let (before, mut out) = (entries(self), HeadOut::default());
         self.begin_rollback(self.state.next - 2);
         while let Some(left) = self.rollback_left() {
-            out.faults.extend(self.continue_rollback(blobs, left).faults);
+            out.faults.extend(self.continue_rollback(blobs, left.ops).faults);
         }
         (out.number, out.entries) = (self.state.next, before - entries(self));
         Some(out)

@@ -59,7 +59,7 @@ fn repeated_id_resolves_to_its_newest_block_until_that_is_removed() {
     assert_eq!(at(&chain, &blobs), Err(ReadError::NotFound), "swept or not");
     assert_eq!(chain.remove_oldest(&mut blobs), None, "the head is never removed");
     assert_eq!((chain.index_stats().entries, chain.debt(IndexTable::Ids).debt), (5, 6));
-    assert_eq!(chain.sweep(IndexTable::Ids), 4);
+    assert_eq!(chain.sweep(IndexTable::Ids, u64::MAX).dropped, 4);
     assert_eq!((chain.index_stats().entries, chain.debt(IndexTable::Ids).debt), (1, 0));
     assert_eq!(at(&chain, &blobs), Err(ReadError::NotFound));
     // The same again, with a rollback before the prune.
@@ -157,7 +157,7 @@ fn damage_is_skipped_with_its_space_accounted_for() {
     assert_eq!(chain.location(&blobs, &id(2)).unwrap().block_number, 10);
     // The sums in the records give the damaged block's references.
     assert_eq!((chain.state().references, chain.state().pruned_references), (11, 9));
-    chain.sweep(IndexTable::Ids);
+    chain.sweep(IndexTable::Ids, u64::MAX);
     assert_eq!((chain.index_stats().entries, chain.debt(IndexTable::Ids).debt), (2, 0));
 }
 
@@ -247,7 +247,7 @@ fn id_in_every_block_and_thousands_of_times_in_one_is_pruned_and_rolled_back() {
     }
     while chain.remove_oldest(&mut blobs).is_some() {}
     assert_eq!(chain.location(&blobs, &everywhere).unwrap().block_number, 300);
-    chain.sweep(IndexTable::Ids);
+    chain.sweep(IndexTable::Ids, u64::MAX);
     assert_eq!(chain.index_stats().entries, 2);
 }
 

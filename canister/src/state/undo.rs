@@ -11,15 +11,19 @@ impl State {
         let policy = self.pruner.policy().cloned().unwrap_or_default();
         let mut budget = Budget::new(policy.max_ops_per_tick, policy.max_instructions_per_tick);
         let (mut fell, mut faults) = (0, 0);
+        self.chain.count_pages(true);
         while let Some(left) = self.chain.rollback_left() {
-            let Ok(ops) = budget.admit_part(left) else { break };
+            let Ok(ops) = budget.admit_part(left.ops, left.pages) else { break };
+            let changed = self.chain.pages_changed();
             let done = self.chain.continue_rollback(&mut self.blobs, ops);
+            budget.charge(0, self.chain.pages_changed() - changed, 0);
             fell += u64::from(done.began);
             faults += done.faults.len() as u64;
             for fault in &done.faults {
                 logs::error(&format!("rollback: skipped: {fault}"));
             }
         }
+        self.chain.count_pages(false);
         if fell > 0 {
             self.exporters.rolled_back(self.chain.state().next);
         }

@@ -7,6 +7,7 @@ pub mod places;
 
 use crate::platform::Ic;
 
+pub use coppice_storage::table::{SLICE_BUCKETS, Slice};
 pub use coppice_storage::{OpenError, table};
 
 /// The arena of the canister's stable memory.

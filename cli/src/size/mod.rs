@@ -209,15 +209,15 @@ mod tests {
     #[test]
     fn feed_that_outruns_pruning_is_reported() {
         let workload = |transactions, ms| Workload { transactions, interval_ns: ms * MS, ..CHAIN };
-        // Ops: 1 per block, 2 for each of four blobs, and 1 per reference; at most 10,000 a second.
-        let most = Size::of(workload(9_991, 1_000));
+        // Ops: 1 per block, 2 for each of four blobs, and 1 per reference; at most 200,000 a second.
+        let most = Size::of(workload(199_991, 1_000));
         assert!(!most.outruns_pruning && warnings(&[most]).is_empty(), "{most:?}");
-        let more = Size::of(workload(9_992, 1_000));
+        let more = Size::of(workload(1919199_992, 1_000));
         assert!(more.outruns_pruning, "{more:?}");
         assert!(!Size::of(workload(9_992, 2_000)).outruns_pruning);
         assert!(Size::of(Workload { keys: 9_992, ..workload(0, 1_000) }).outruns_pruning);
         let shown = warnings(&[more, Size { blocks: 7, ..more }, most]);
-        assert!(shown.len() == 1 && shown[0].contains("10,001 references"), "{shown:?}");
+        assert!(shown.len() == 1 && shown[0].contains("200,001 references"), "{shown:?}");
     }
 
     /// An idle canister pays only for the safety timer and storage.

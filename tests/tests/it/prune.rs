@@ -113,7 +113,7 @@ fn a_bad_policy_is_refused_and_the_old_one_stays() {
     let set = coppice.set_policy(policy(3)).unwrap();
     assert_eq!(
         (set.timer_interval_secs, set.max_ops_per_tick, set.max_instructions_per_tick),
-        (60, 10_000, 1_000_000_000)
+        (60, 200_000, 500_000_000)
     );
     let bad = PrunePolicyArg { target_bytes: Some(1), ..policy(9) };
     let error = coppice.set_policy(bad).unwrap_err();

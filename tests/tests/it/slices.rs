@@ -341,7 +341,7 @@ fn prunes_sweeps_and_rollbacks_with_the_largest_settings_keep_each_message_small
     let (coppice, host) = large();
     let policy = PrunePolicyArg {
         retain_blocks: Some(12),
-        max_ops_per_tick: Some(15_000),
+        max_ops_per_tick: Some(MAX_PRUNE_OPS),
         max_instructions_per_tick: Some(INSTRUCTIONS),
         pause_after_secs: Some(0),
         ..PrunePolicyArg::default()

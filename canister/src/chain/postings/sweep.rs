@@ -14,7 +14,7 @@
 use crate::chain::records::BlockMeta;
 use crate::chain::state::Sweep;
 use crate::chain::store::ChainStore;
-use crate::storage::HashTable;
+use crate::storage::{HashTable, SLICE_BUCKETS, Slice};
 use serde::{Deserialize, Serialize};
 
 /// One of the two indexes.
@@ -92,22 +92,39 @@ impl ChainStore {
         (entries, sweep)
     }
 
-    /// Sweeps one slice of 64 KiB, starting a sweep if none is running. Returns the number of dropped entries.
-    pub fn sweep(&mut self, table: IndexTable) -> u64 {
+    /// Starts or stops counting the pages that the indexes change.
+    pub fn count_pages(&mut self, counted: bool) {
+        self.index.count_pages(counted);
+        self.keys.count_pages(counted);
+    }
+
+    /// Returns the number of pages that the indexes have changed since counting began.
+    pub fn pages_changed(&self) -> u64 {
+        self.index.pages_changed() + self.keys.pages_changed()
+    }
+
+    /// Returns the first bucket of the slice with which a table's sweep begins or continues.
+    pub fn next_slice(&self, table: IndexTable) -> u64 {
+        self.sweep_state(table).cursor().unwrap_or(0) / SLICE_BUCKETS * SLICE_BUCKETS
+    }
+
+    /// Sweeps one slice of 64 KiB, starting a sweep if none is running. While pages are counted, the slice changes at most `room` pages,
+    /// except for a table's first change, and may therefore end early.
+    pub fn sweep(&mut self, table: IndexTable, room: u64) -> Slice {
         // Newer blocks have higher postings, so one comparison of words decides.
         let stale_below = self.state.bound() << 24;
         let (entries, sweep) = self.swept(table);
         let late_from = sweep.bound << 24;
-        let slice = entries.sweep(sweep.cursor - 1, stale_below, late_from, u64::MAX);
+        let slice = entries.sweep(sweep.cursor - 1, stale_below, late_from, room);
         sweep.dropped += slice.dropped;
         sweep.since = sweep.since.saturating_sub(slice.late);
         sweep.before = sweep.before.saturating_sub(slice.dropped - slice.late);
         sweep.advance(slice.next);
         self.save();
-        slice.dropped
+        slice
     }
 
-    /// Skips the sweep's next slice without reading it, for a slice that traps. Stale entries in the slice stay until the next sweep.
+    /// Skips the rest of the sweep's next slice without reading it, for a slice that traps. Stale entries in the slice stay until the next sweep.
     pub fn skip_slice(&mut self, table: IndexTable) {
         let (entries, sweep) = self.swept(table);
         sweep.advance(entries.slice_after(sweep.cursor - 1));

@@ -47,7 +47,7 @@ fn entry(code: ProblemCode) -> (Severity, &'static str, Command) {
             Warning,
             "Raise max_ops_per_tick or max_instructions_per_tick, or lower timer_interval_secs, if the backlog does not shrink by \
              itself.",
-            call("set_prune_policy", "(record { max_ops_per_tick = opt 15_000 })"),
+            call("set_prune_policy", "(record { max_ops_per_tick = opt 1_000_000 })"),
         ),
         Code::PruningOff => {
             (Warning, "Switch pruning on.", call("set_prune_policy", "(record { pruning_enabled = opt true })"))

@@ -8,6 +8,7 @@
 use super::piece::Piece;
 use crate::chain::{ChainStore, IndexTable, TableDebt};
 use crate::pruning::work::budget::Budget;
+use crate::storage::Slice;
 use coppice_interface::{IndexDebt, StopReason, SweepPhase};
 
 /// Returns the debt at which a sweep begins in a pause.
@@ -83,9 +84,9 @@ pub struct Swept {
 }
 
 /// Returns the next slice of the first sweep that is due.
-pub fn next(chain: &ChainStore) -> Option<(IndexTable, u64)> {
+pub fn next(chain: &ChainStore) -> Option<Piece> {
     let table = IndexTable::ALL.into_iter().find(|&table| is_due(&chain.debt(table), Tables::Due))?;
-    Some((table, chain.sweep_state(table).cursor().unwrap_or(0)))
+    Some(Piece::Slice(table, chain.next_slice(table)))
 }
 
 fn is_due(debt: &TableDebt, which: Tables) -> bool {
@@ -98,32 +99,54 @@ fn is_due(debt: &TableDebt, which: Tables) -> bool {
 
 /// Sweeps the indexes within the budget and skips the slices in `set_aside`.
 pub fn run(chain: &mut ChainStore, which: Tables, budget: &mut Budget, set_aside: &[Piece]) -> Swept {
+    chain.count_pages(true);
     let mut swept = Swept::default();
+    let due = |chain: &ChainStore, table| is_due(&chain.debt(table), which);
     for table in IndexTable::ALL {
-        if !is_due(&chain.debt(table), which) {
-            continue;
+        if due(chain, table)
+            && let Err(reason) = sweep(chain, table, budget, set_aside, &mut swept)
+        {
+            swept.stopped = Some(reason);
+            break;
         }
-        loop {
-            if let Err(reason) = budget.admit_slice() {
-                swept.stopped = Some(reason);
-                return swept;
-            }
-            let bucket = chain.sweep_state(table).cursor().unwrap_or(0);
-            let dropped = if set_aside.contains(&Piece::Slice(table, bucket)) {
-                chain.skip_slice(table);
-                0
-            } else {
-                chain.sweep(table)
-            };
-            budget.charge(dropped);
-            swept.slices += 1;
-            swept.dropped += dropped;
-            if !chain.debt(table).sweeping {
-                break;
+    }
+    chain.count_pages(false);
+    swept
+}
+
+/// Sweeps one index to its end, and adds the work to `swept`.
+///
+/// # Errors
+/// The limit that stops the sweep.
+fn sweep(
+    chain: &mut ChainStore,
+    table: IndexTable,
+    budget: &mut Budget,
+    set_aside: &[Piece],
+    swept: &mut Swept,
+) -> Result<(), StopReason> {
+    loop {
+        budget.admit_slice()?;
+        let (at, changed) = (chain.sweep_state(table).cursor(), chain.pages_changed());
+        let slice = if set_aside.contains(&Piece::Slice(table, chain.next_slice(table))) {
+            chain.skip_slice(table);
+            Slice::default()
+        } else {
+            chain.sweep(table, budget.room())
+        };
+        budget.charge(slice.dropped, chain.pages_changed() - changed, slice.read);
+        match chain.sweep_state(table).cursor() {
+            // No bucket fits the room that is left.
+            next if next.is_some() && next == at => return Err(StopReason::Pages),
+            next => {
+                swept.slices += 1;
+                swept.dropped += slice.dropped;
+                if next.is_none() {
+                    return Ok(());
+                }
             }
         }
     }
-    swept
 }
 
 /// Returns the status of a table.

@@ -72,12 +72,11 @@ impl Pruner {
     pub fn next_piece(&self, chain: &ChainStore, blobs: &BlobStore, constraints: &Constraints) -> Option<Piece> {
         let policy = self.sweep_policy();
         let sweep = self.sweep_now(sweep::need(chain), &policy);
-        let slice = || sweep::next(chain).map(|(table, bucket)| Piece::Slice(table, bucket));
         if sweep == Some(Need::First) {
-            return slice();
+            return sweep::next(chain);
         }
         let due = self.wanted(chain, blobs, constraints).filter(|due| is_possible(due, chain));
-        due.map(|_| Piece::Block(chain.state().oldest)).or_else(|| sweep.and_then(|_| slice()))
+        due.map(|_| Piece::Block(chain.state().oldest)).or_else(|| sweep.and_then(|_| sweep::next(chain)))
     }
 
     /// Returns the due blocks, or `None` while pruning is switched off.

@@ -3,6 +3,10 @@
 //! An *op* is the unit in which callers count their work. For blocks it is a block, one of the two transitions of a blob that becomes
 //! free, or a dropped index entry; in a rollback, a removed reference. For UTXO records it is a record, a page, a parent or a spender.
 //! Instructions are measured so far and estimated for the next piece, because a piece that has begun must end.
+//!
+//! Pages are those of stable memory that the message changes and reads, at most [`MOST_PAGES`] and [`MOST_READ`]. Each op of a block changes
+//! at most one page. Index entries share pages, so the tables count theirs, and a slice of a sweep stops where its room ends. Records
+//! count theirs in the same way (`admit_step`). Pages that all pieces of a message share, some 300, are part of the margin of `MOST_PAGES`.
 
 use crate::platform;
 use crate::platform::limits::MOST_PAGES;
@@ -15,13 +19,13 @@ const INSTRUCTIONS_PER_OP: u64 = 25_000;
 const INSTRUCTIONS_PER_BLOCK: u64 = 60_000;
 /// Estimated instructions of a slice of a sweep, which reads and writes 16 pages and a few pages of overflow.
 const INSTRUCTIONS_PER_SLICE: u64 = 1_000_000;
-/// Ops that a first part of divisible work gets even if the budget is smaller.
+/// Ops that a first part of divisible work gets even if the budget is smaller, and without which no later part begins for want of pages.
 const LEAST_PART: u64 = 1_000;
-/// Maximum slices of a sweep in one message, so that the message reads and changes less than 32 MiB in every case.
-const MAX_SLICES: u64 = 400;
+/// Pages that removing one reference from an index changes at most: its bucket's, and those of both ends of its chain.
+const PAGES_PER_REFERENCE: u64 = 3;
 
-/// Maximum pages that a tick reads of records, of their table and of lists of double spends. The platform lets a message read 524,288; the
-/// rest is a margin because some reads touch one page more.
+/// Maximum pages that a tick reads of records, of their table and of lists of double spends, or of the indexes. The platform lets a message
+/// read 524,288; the rest is a margin because some reads touch one page more.
 const MOST_READ: u64 = 310_000;
 
 /// The rest of a message's budget.
@@ -35,8 +39,10 @@ pub struct Budget {
     instructions_end: u64,
     /// True once a piece was admitted.
     admitted: bool,
-    /// Slices of sweeps that were admitted.
-    slices: u64,
+    /// Pages that the message has changed, or has been admitted to change.
+    changed: u64,
+    /// Pages that the message has read while sweeping.
+    read: u64,
     /// Blocks, slices and steps of records that are left; `u64::MAX` unless the marker limits them.
     pub pieces: u64,
     /// Records left to delete.
@@ -50,7 +56,16 @@ impl Budget {
     pub fn new(max_ops: u64, max_instructions: u64) -> Self {
         let instructions_end = platform::instructions().saturating_add(max_instructions);
         let (pieces, records) = (u64::MAX, u64::MAX);
-        Self { ops_left: max_ops, instructions_end, admitted: false, slices: 0, pieces, records, planned: None }
+        Self {
+            ops_left: max_ops,
+            instructions_end,
+            admitted: false,
+            changed: 0,
+            read: 0,
+            pieces,
+            records,
+            planned: None,
+        }
     }
 
     /// Returns a budget for a dry run.
@@ -68,11 +83,20 @@ impl Budget {
         Self { records, ..self }
     }
 
-    /// Takes `ops` from the budget, for work that is started now and finished in this message.
+    /// Takes `ops` and as many changed pages from the budget, for a block that is removed now and wholly in this message.
     ///
     /// # Errors
     /// The limit that the work would exceed; nothing was taken.
     pub fn admit(&mut self, ops: u64) -> Result<(), StopReason> {
+        if self.admitted && ops <= self.ops_left && ops > self.room() {
+            return Err(StopReason::Pages);
+        }
+        self.take(ops)?;
+        self.changed = self.changed.saturating_add(ops);
+        Ok(())
+    }
+
+    fn take(&mut self, ops: u64) -> Result<(), StopReason> {
         self.pieces = self.pieces.checked_sub(1).ok_or(StopReason::Ops)?;
         let estimate = INSTRUCTIONS_PER_BLOCK + ops.saturating_mul(INSTRUCTIONS_PER_OP);
         if self.admitted {
@@ -102,50 +126,69 @@ impl Budget {
         if changed > MOST_PAGES || read > MOST_READ {
             return Err(StopReason::Pages);
         }
-        self.admit(ops)?;
+        self.take(ops)?;
         self.records -= u64::from(counted);
         Ok(())
     }
 
-    /// Takes at most `ops` from the budget for work that can stop anywhere. Returns the number taken, which is never 0.
+    /// Returns the number of pages that the message may still change.
+    pub fn room(&self) -> u64 {
+        MOST_PAGES.saturating_sub(self.changed)
+    }
+
+    /// Takes at most `ops` from the budget for references that are removed from the indexes, which can stop after any of them. `end` is the
+    /// number of pages that the last op changes besides; it is taken with that op. Returns the number of ops taken, which is never 0. The
+    /// tables count the pages of references, and [`charge`](Self::charge) takes them.
     ///
     /// # Errors
     /// The limit that is used up; nothing was taken.
-    pub fn admit_part(&mut self, ops: u64) -> Result<u64, StopReason> {
+    pub fn admit_part(&mut self, ops: u64, end: u64) -> Result<u64, StopReason> {
         let instructions = self.instructions_end.saturating_sub(platform::instructions() + INSTRUCTIONS_PER_BLOCK);
+        let pages = self.room().saturating_sub(end) / PAGES_PER_REFERENCE;
         let granted = ops.min(self.ops_left).min(instructions / INSTRUCTIONS_PER_OP);
         if granted == 0 && self.admitted {
             return Err(if self.ops_left == 0 { StopReason::Ops } else { StopReason::Instructions });
         }
+        if pages < granted.min(LEAST_PART) && self.admitted {
+            return Err(StopReason::Pages);
+        }
+        let granted = granted.min(pages);
         let granted = if self.admitted { granted } else { granted.max(ops.min(LEAST_PART)) };
         self.admitted = true;
         self.ops_left = self.ops_left.saturating_sub(granted);
+        if granted == ops {
+            self.changed = self.changed.saturating_add(end);
+        }
         Ok(granted)
     }
 
-    /// Checks that a slice of a sweep may be done. The number of dropped entries is known only after the slice, so [`charge`](Self::charge)
-    /// takes them.
+    /// Checks that a slice of a sweep may be done. The numbers of dropped entries and of pages are known only after the slice, so
+    /// [`charge`](Self::charge) takes them.
     ///
     /// # Errors
     /// The limit that is used up.
     pub fn admit_slice(&mut self) -> Result<(), StopReason> {
         self.pieces = self.pieces.checked_sub(1).ok_or(StopReason::Ops)?;
         if self.admitted {
-            if self.ops_left == 0 || self.slices >= MAX_SLICES {
+            if self.ops_left == 0 {
                 return Err(StopReason::Ops);
+            }
+            if self.room() == 0 || self.read >= MOST_READ {
+                return Err(StopReason::Pages);
             }
             if platform::instructions().saturating_add(INSTRUCTIONS_PER_SLICE) > self.instructions_end {
                 return Err(StopReason::Instructions);
             }
         }
         self.admitted = true;
-        self.slices += 1;
         Ok(())
     }
 
-    /// Takes one op from the budget for each entry that a slice dropped.
-    pub fn charge(&mut self, dropped: u64) {
+    /// Takes an op for each entry that a slice dropped, and the pages that the tables changed and read.
+    pub fn charge(&mut self, dropped: u64, changed: u64, read: u64) {
         self.ops_left = self.ops_left.saturating_sub(dropped);
+        self.changed = self.changed.saturating_add(changed);
+        self.read = self.read.saturating_add(read);
     }
 }
 
@@ -159,11 +202,18 @@ mod tests {
         native::reset();
         let mut budget = Budget::new(1, 1);
         assert_eq!(budget.admit_slice(), Ok(()));
-        budget.charge(300);
+        budget.charge(300, 16, 19);
         assert_eq!(budget.admit_slice(), Err(StopReason::Ops));
 
-        let mut budget = Budget::new(15_000, 1 << 40);
-        assert_eq!((0..).take_while(|_| budget.admit_slice().is_ok()).count() as u64, MAX_SLICES);
+        // Slices that change one page, those that change none, and one that changes more than a message should.
+        for (changed, read, most) in [(1, 1, MOST_PAGES), (0, 20, MOST_READ / 20), (MOST_PAGES + 1, 1, 1)] {
+            let mut budget = Budget::new(1, 1 << 40);
+            for _ in 0..most {
+                assert_eq!(budget.admit_slice(), Ok(()));
+                budget.charge(0, changed, read);
+            }
+            assert_eq!((budget.admit_slice(), budget.room() < MOST_PAGES), (Err(StopReason::Pages), changed > 0));
+        }
 
         let mut budget = Budget::new(1_000, 1_000_000);
         assert_eq!(budget.admit_slice(), Ok(()));
@@ -185,5 +235,36 @@ mod tests {
         assert_eq!(budget.admit(0), Ok(()));
         native::with(|world| world.instructions = 980_000);
         assert_eq!(budget.admit(0), Err(StopReason::Instructions));
+    }
+
+    #[test]
+    fn ops_of_blocks_change_a_page_each() {
+        native::reset();
+        let mut budget = Budget::new(1_000_000, 1 << 40);
+        assert_eq!(budget.admit(MOST_PAGES + 1), Ok(()), "the first piece");
+        assert_eq!(budget.admit(1), Err(StopReason::Pages));
+        let mut budget = Budget::new(1_000_000, 1 << 40);
+        assert_eq!((budget.admit(MOST_PAGES - 1), budget.admit(2)), (Ok(()), Err(StopReason::Pages)));
+        assert_eq!((budget.admit(1), budget.admit(1), budget.room()), (Ok(()), Err(StopReason::Pages), 0));
+        assert_eq!(budget.admit_slice(), Err(StopReason::Pages));
+    }
+
+    #[test]
+    fn parts_of_a_rollback_stop_before_their_pages_exceed_the_message() {
+        native::reset();
+        let third = MOST_PAGES / 3;
+        let mut budget = Budget::new(1_000_000, 1 << 40);
+        assert_eq!(budget.admit_part(100_000, 50), Ok((MOST_PAGES - 50) / 3));
+        budget.charge(0, MOST_PAGES - 3_000, 0);
+        assert_eq!(budget.admit_part(100_000, 0), Ok(1_000));
+        budget.charge(0, 1, 0);
+        assert_eq!(budget.admit_part(100_000, 0), Err(StopReason::Pages), "less than the least part");
+        assert_eq!(budget.admit_part(10, 2_999), Err(StopReason::Pages), "the end has no room");
+        assert_eq!((budget.admit_part(10, 2_900), budget.room()), (Ok(10), 99), "the end is taken with the last op");
+        // The first part, whatever its end changes.
+        let mut budget = Budget::new(1, 1);
+        assert_eq!((budget.admit_part(7, MOST_PAGES + 1), budget.room()), (Ok(7), 0));
+        let mut budget = Budget::new(third, 1 << 40);
+        assert_eq!((budget.admit_part(third, 0), budget.admit_part(1, 0)), (Ok(third), Err(StopReason::Ops)));
     }
 }

@@ -182,3 +182,22 @@ fn a_run_stops_at_its_budget_and_resumes_there() {
     let none = run(None, 100);
     assert_eq!((none.blocks, none.reason, none.progress), (0, None, PruneProgress::Finished));
 }
+
+/// Each blob of the log lies in another 8 MiB of memory, where no two entries of the arena share a page.
+#[test]
+fn an_op_of_a_block_changes_at_most_a_page() {
+    const BLOBS: usize = 300;
+    let mut world = world(PrunePolicyArg { retain_blocks: Some(1), max_ops_per_tick: Some(1_000_000), ..policy() });
+    let others: Vec<_> = (0..128 * BLOBS).map(|_| world.blobs.allocate(CLASS, owners::EXTERNAL).unwrap()).collect();
+    for other in others.iter().step_by(128) {
+        world.blobs.free(other).unwrap();
+        world.blobs.release(other).unwrap();
+    }
+    world.append(BLOBS as u64 / 2, 2 * CLASS as usize - 53, 1);
+    let (_, touched) = native::touching(|| world.tick());
+    let run = world.status().last_run.unwrap();
+    assert!(run.ticks == 1 && run.blobs > BLOBS as u64 - 10, "{run:?}");
+    let changed = touched.dirtied.len() as u64;
+    assert!(changed > run.blobs, "scattered: {changed} pages");
+    assert!(changed <= run.ops + 40, "{changed} pages, {} ops", run.ops);
+}

@@ -1,6 +1,9 @@
 //! Sweeps of the indexes, and the backlog.
 
 use super::*;
+use crate::chain::IndexTable;
+use crate::platform::limits::MOST_PAGES;
+use crate::storage::SLICE_BUCKETS;
 
 #[test]
 fn a_sweep_waits_for_a_pause_but_not_for_ever() {
@@ -51,7 +54,7 @@ fn a_backlog_is_worked_off_message_by_message_and_the_debt_stays_bounded() {
     loop {
         let next = world.tick_next();
         ticks += 1;
-        let table = world.chain.debt(crate::chain::IndexTable::Ids);
+        let table = world.chain.debt(IndexTable::Ids);
         let bound = table.live() * 5 / 4 + table.buckets + 8_192 + 500 * 10;
         assert!(table.entries <= bound, "{table:?}");
         if next != Next::AtOnce {
@@ -117,7 +120,7 @@ fn the_indexes_stay_bounded_without_a_pause() {
                 assert!(ticks < 1_000);
             }
         }
-        let table = world.chain.debt(crate::chain::IndexTable::Ids);
+        let table = world.chain.debt(IndexTable::Ids);
         let live = table.live();
         assert!(table.entries <= live * 5 / 4 + table.buckets + 8_192 + ops, "block {number}: {table:?}");
         largest = largest.max(table.buckets);
@@ -128,4 +131,63 @@ fn the_indexes_stay_bounded_without_a_pause() {
     // 60 entries per hundred places, 28 places per bucket.
     let wanted = (window + 10) * ids * 100 / (60 * 28);
     assert!(largest <= wanted * 5 / 4, "{largest} buckets, {wanted} are needed");
+}
+
+/// The native world has no page prices, so the pages and the ops bound a tick here, and not the instructions.
+#[test]
+fn a_tick_drops_as_many_entries_of_a_large_index_as_ops_and_pages_allow() {
+    const IDS: u64 = 100_000;
+    for ops in [1, 200_000, 1_000_000] {
+        let mut world = world(PrunePolicyArg {
+            retain_blocks: Some(8),
+            max_ops_per_tick: Some(ops),
+            pause_after_secs: Some(0),
+            ..policy()
+        });
+        world.append_ids(12, IDS);
+        // Ticks that prune: the first one prunes all blocks; with one op, two of them prune a block each, and the debt reaches the forced mark.
+        let (ticks, pruned) = if ops == 1 { (2, 2) } else { (1, 3) };
+        (0..ticks).for_each(|_| assert_eq!(world.tick_next(), Next::AtOnce));
+        assert_eq!((world.oldest(), world.status().backlog.debt), (pruned, pruned * IDS));
+        let before = world.status();
+        let (next, touched) = native::touching(|| world.tick_next());
+        let after = world.status();
+        let dropped = after.transaction_index.dropped - before.transaction_index.dropped;
+        let pages = touched.dirtied.len() as u64;
+        assert!(pages <= MOST_PAGES, "{pages} pages");
+        match ops {
+            1 => assert!((100..800).contains(&dropped) && next == Next::AtOnce, "a slice: {dropped}"),
+            200_000 => assert!((199_000..204_000).contains(&dropped) && next == Next::AtOnce, "{dropped}"),
+            _ => assert!(dropped == 3 * IDS && next == Next::Whenever, "{dropped}, {next:?}"),
+        }
+    }
+}
+
+/// A slice ends in the middle of its segment where its pages are used up. The next message, or one after an upgrade, continues there; and
+/// a slice that was set aside is skipped from there to its end.
+#[test]
+fn a_slice_that_ends_early_is_continued_or_skipped() {
+    let mut world = world(PrunePolicyArg { retain_blocks: Some(1), pause_after_secs: Some(0), ..policy() });
+    world.append_ids(4, 5_000);
+    while world.oldest() < 2 {
+        world.prune(1);
+    }
+    let cursor = |world: &World| world.chain.sweep_state(IndexTable::Ids).cursor();
+    world.chain.count_pages(true);
+    let slice = world.chain.sweep(IndexTable::Ids, 5);
+    let at = cursor(&world).expect("the sweep is under way");
+    assert!(world.chain.pages_changed() <= 5 && slice.dropped > 0, "{slice:?}");
+    assert!(!at.is_multiple_of(SLICE_BUCKETS), "bucket {at}");
+    assert_eq!(world.chain.sweep(IndexTable::Ids, 0).next, Some(at), "no room, no progress");
+    world.chain.count_pages(false);
+    let first = at / SLICE_BUCKETS * SLICE_BUCKETS;
+    let piece = world.pruner.next_piece(&world.chain, &world.blobs, &world.constraints);
+    assert_eq!(piece, Some(Piece::Slice(IndexTable::Ids, first)), "named by its segment");
+    world.pruner.stored.set_aside.push(Piece::Slice(IndexTable::Ids, first));
+    let before = world.status().transaction_index.dropped;
+    let run = world.prune(1_000_000);
+    assert_eq!((run.progress, world.status().sweep), (PruneProgress::Finished, SweepPhase::Idle));
+    let left = 10_000 - before - run.dropped;
+    assert!(left > 0, "the entries of the skipped part stay");
+    assert_eq!(world.chain.index_stats().entries, 10_000 + left);
 }
