@@ -33,6 +33,12 @@ pub struct Figure {
     /// Limit of pages written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pages_limit: Option<f64>,
+    /// Operations a second of the host's clock, if the figure is of work that lasts several rounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_second: Option<u64>,
+    /// The least operations a second that are required.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub least_per_second: Option<u64>,
     /// Bytes of memory per existing entry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<f64>,
@@ -56,6 +62,7 @@ impl Figure {
     fn is_over(&self) -> bool {
         self.limit.is_some_and(|limit| self.counted() > limit)
             || self.pages_limit.is_some_and(|limit| self.pages_written > limit)
+            || self.least_per_second.is_some_and(|least| self.per_second.is_none_or(|rate| rate < least))
     }
 }
 
@@ -78,10 +85,14 @@ pub struct Tomorrow {
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     whole: Option<Whole>,
     pages_read: f64,
-    pages_written: f64,
+    /// Distinct 4 KiB pages of stable memory written per operation.
+    pub pages_written: f64,
     /// Limit of the counted instructions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
+    /// Operations a second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_second: Option<u64>,
     #[serde(skip)]
     over: bool,
 }
@@ -94,9 +105,12 @@ impl Row {
     pub fn of(today: Figure, tomorrow: &Figure) -> Result<Self> {
         let of = |figure: &Figure| (figure.family, figure.op, figure.size, figure.n, figure.peer);
         ensure!(of(&today) == of(tomorrow), "two figures of one row: {today:?} and {tomorrow:?}");
-        let &Figure { instructions, whole, pages_read, pages_written, limit, .. } = tomorrow;
+        let &Figure { instructions, whole, pages_read, pages_written, limit, per_second, .. } = tomorrow;
         let over = tomorrow.is_over();
-        Ok(Self { today, tomorrow: Tomorrow { instructions, whole, pages_read, pages_written, limit, over } })
+        Ok(Self {
+            today,
+            tomorrow: Tomorrow { instructions, whole, pages_read, pages_written, limit, per_second, over },
+        })
     }
 
     /// Describes the costs, if they exceed a limit at either price.
@@ -105,10 +119,13 @@ impl Row {
         (today.is_over() || tomorrow.over).then(|| {
             let Figure { family, op, size, n, pages_written, .. } = today;
             let (counted, later) = (today.counted(), tomorrow.counted());
+            let rate = |rate: Option<u64>| rate.map_or(String::new(), |rate| format!(", {rate} a second"));
             format!(
-                "{family} {op} of {size} bytes at {n}: {counted} instructions, {pages_written:.3} pages written; tomorrow \
-                 {later} instructions, {:.3} pages",
-                tomorrow.pages_written
+                "{family} {op} of {size} bytes at {n}: {counted} instructions, {pages_written:.3} pages written{}; tomorrow \
+                 {later} instructions, {:.3} pages{}",
+                rate(today.per_second),
+                tomorrow.pages_written,
+                rate(tomorrow.per_second)
             )
         })
     }
@@ -215,6 +232,11 @@ mod tests {
         let pages = Figure { pages_limit: Some(0.4), ..fits.clone() };
         assert!(row(fits.clone(), &pages).over().is_some());
         assert!(row(pages, &fits).over().is_some());
+        let rate = |per_second| Figure { per_second, least_per_second: Some(100), ..fits.clone() };
+        assert_eq!(row(rate(Some(100)), &rate(Some(101))).over(), None);
+        for slow in [Some(99), None] {
+            assert!(row(rate(Some(100)), &rate(slow)).over().is_some() && row(rate(slow), &fits).over().is_some());
+        }
     }
 
     #[test]

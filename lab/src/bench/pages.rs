@@ -84,6 +84,19 @@ const SWEEP: &[Column] = &[
     ("limit written", |line| line.last().today.pages_limit.map_or("–".into(), |limit| limit.to_string())),
 ];
 
+const BACKLOG: &[Column] = &[
+    ("a second, n = 1,000,000", |line| or_dash(line.rows[0].today.per_second)),
+    ("n = 10,000,000", |line| or_dash(line.last().today.per_second)),
+    ("at least", |line| or_dash(line.last().today.least_per_second)),
+    ("tomorrow, n = 1,000,000", |line| or_dash(line.rows[0].tomorrow.per_second)),
+    ("n = 10,000,000", |line| or_dash(line.last().tomorrow.per_second)),
+    ("the largest tick", |line| count(line.last().today.instructions)),
+    ("tomorrow", |line| count(line.last().tomorrow.instructions)),
+    ("limit", |line| or_dash(line.last().today.limit)),
+    ("pages written by it", |line| count(line.last().today.pages_written as u64)),
+    ("limit", |line| line.last().today.pages_limit.map_or("–".into(), |limit| count(limit as u64))),
+];
+
 /// Lines have the canister's rows at 1,000 and 100,000 records, and the peers' rows at 100,000.
 const UTXO: &[Column] = &[
     ("n = 1,000", |line| line.at(0)),
@@ -179,6 +192,10 @@ fn table(name: &str, rows: &[Row]) -> Result<String> {
         "sweep" => {
             let named = [("prune", "prune", None), ("one by one", "prune", Some("one by one"))];
             ("prune, for each transaction", SWEEP, by_op("sweep", &named))
+        }
+        "backlog" => {
+            let named = [("prune and sweep a backlog", "backlog", None)];
+            ("references", BACKLOG, by_op("sweep", &named))
         }
         "utxo" => ("operation, outputs", UTXO, records(rows)),
         "pruner" => {

@@ -3,13 +3,16 @@
 //! A sweep is rare and large, so a single message does not show the cost of pruning. All executions that the timer starts are summed over
 //! whole sweeps, from the end of one to the end of a later one, and divided by the references pruned in between. For comparison, the
 //! entries of one block are also removed one by one from the same index.
+//!
+//! The throughput is that of a backlog: blocks with a quarter of the index's references, at least 500,000, are due at once, and ticks of the
+//! default policy follow each other, one in each round of a second. The first tick prunes the blocks, and the others sweep.
 
 use super::figure::Figure;
 use super::limits;
 use super::subject::{Bench, BenchArg, Each, IDS, Subject};
 use anyhow::{Result, bail, ensure};
 use candid::Encode;
-use coppice_host::{Outcome, Totals};
+use coppice_host::{Execution, Outcome, Totals};
 use coppice_interface::*;
 use std::time::Duration;
 
@@ -19,6 +22,12 @@ const ENTRIES: [u64; 2] = [1_000_000, 10_000_000];
 const SWEEPS: u64 = 3;
 /// The most pages that pruning one reference may write.
 const PAGES_WRITTEN: f64 = 0.08;
+/// The least references that ticks must prune and sweep in a second.
+const LEAST_PER_SECOND: u64 = 100_000;
+/// The least references of the backlog.
+const LEAST_BACKLOG: u64 = 500_000;
+/// The most pages of stable memory that a message may change: 75 MiB, less 1 MiB for the heap.
+const MESSAGE_PAGES: f64 = ((74 << 20) / 4_096) as f64;
 /// Windows of blocks within which a sweep must end: a sweep begins after an eighth of one.
 const PATIENCE: u64 = 2;
 
@@ -64,6 +73,7 @@ pub fn sweep(subject: &Subject, each: Each) -> Result<()> {
             pages_limit: Some(PAGES_WRITTEN),
             ..Figure::default()
         })?;
+        each(bench.backlog(n, &policy)?)?;
         each(bench.one_by_one(n)?)?;
     }
     Ok(())
@@ -101,12 +111,56 @@ impl Bench {
                 return Ok(());
             }
             for execution in &executions {
-                if let Outcome::Trapped { message, .. } = &execution.outcome {
-                    bail!("{:?} {} trapped: {message}", execution.kind, execution.method);
-                }
+                completed(execution)?;
                 timer.add(execution);
             }
         }
+    }
+
+    /// Works off a backlog in rounds of a second. The instructions and pages are the most that one message took.
+    fn backlog(&self, n: u64, policy: &PrunePolicy) -> Result<Figure> {
+        let switch = |on| {
+            let change = PrunePolicyArg { pruning_enabled: Some(on), ..PrunePolicyArg::default() };
+            self.done::<PrunePolicyChange, PruneError>("set_prune_policy", Encode!(&change)?)
+        };
+        switch(false)?;
+        let blocks = (n / 4).max(LEAST_BACKLOG) / IDS;
+        (0..blocks).try_for_each(|_| self.call::<()>("bench_append", (IDS,)))?;
+        switch(true)?;
+        let from = self.at()?;
+        self.host.advance_time(Duration::from_secs(policy.timer_interval_secs.max(policy.pause_after_secs + 1)));
+        self.host.take_executions();
+        let (mut seconds, mut instructions, mut read, mut written) = (0, 0, 0, 0);
+        loop {
+            self.host.run_round();
+            let executions = self.host.take_executions();
+            executions.iter().try_for_each(completed)?;
+            if executions.is_empty() {
+                break;
+            }
+            seconds += 1;
+            let most = |of: fn(&Execution) -> u64| executions.iter().map(of).max().unwrap_or_default();
+            instructions = most(|execution| execution.instructions).max(instructions);
+            read = most(|execution| execution.stable_pages_read).max(read);
+            written = most(|execution| execution.stable_pages_written).max(written);
+        }
+        let to = self.at()?;
+        let (pruned, dropped) = ((to.pruned_blocks - from.pruned_blocks) * IDS, to.dropped - from.dropped);
+        ensure!(pruned == blocks * IDS && dropped >= pruned, "{pruned} references were pruned and {dropped} dropped");
+        Ok(Figure {
+            family: "sweep",
+            op: "backlog",
+            size: 32,
+            n,
+            instructions,
+            pages_read: read as f64,
+            pages_written: written as f64,
+            limit: Some(policy.max_instructions_per_tick),
+            pages_limit: Some(MESSAGE_PAGES),
+            per_second: Some(pruned / seconds.max(1)),
+            least_per_second: Some(LEAST_PER_SECOND),
+            ..Figure::default()
+        })
     }
 
     /// Removes one block's entries one by one.
@@ -114,5 +168,13 @@ impl Bench {
         let arg = BenchArg { op: "index.remove".into(), size: 32, rounds: IDS };
         let (figure, _) = self.run(("bench_run", (&arg,)), ("sweep", "prune"), 32, IDS, n)?;
         Ok(Figure { peer: Some("one by one"), ..figure })
+    }
+}
+
+/// Fails if a message trapped.
+fn completed(execution: &Execution) -> Result<()> {
+    match &execution.outcome {
+        Outcome::Trapped { message, .. } => bail!("{:?} {} trapped: {message}", execution.kind, execution.method),
+        _ => Ok(()),
     }
 }
