@@ -104,6 +104,7 @@ pub fn copy(args: &IndexArgs, client: &Client<impl Reach>, origin: &Origin, stop
         skip_damaged: args.skip_damaged,
         accept_reset: args.accept_reset,
         keep_orphaned: args.keep_orphaned,
+        tables: args.database.tables(),
     };
     let mut engine = Engine::open(client, store, options, Onward)?;
     engine.count_retried(retried);

@@ -7,11 +7,12 @@
 use super::assemble::{Declared, Incomplete, Misfit, SEGMENTS};
 use super::database::{Tx, Value};
 use super::origin::Payload;
+use super::rows::{Tables, Through, check_table};
 use super::schema::INLINE;
 use crate::verify::hex;
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use coppice_interface::BlockHeader;
-use coppice_interface::segments::Index;
+use coppice_interface::segments::{Index, receipts_table_len};
 use sha2::{Digest, Sha256};
 
 /// A segment that does not match its digest, or a malformed index.
@@ -40,17 +41,26 @@ pub enum Compared {
 
 /// A change in progress.
 pub struct Change<'a, 'b> {
-    tx: &'a mut Tx<'b>,
+    pub(super) tx: &'a mut Tx<'b>,
     payload: Payload,
     /// The number of this removal, larger than that of any earlier change.
     removal: i64,
     another_chain: bool,
+    /// The tables to fill.
+    pub(super) tables: Tables,
+    /// The blocks whose rows these tables have.
+    pub(super) through: Through,
 }
 
 impl<'a, 'b> Change<'a, 'b> {
     /// Starts a change.
-    pub(super) fn new(tx: &'a mut Tx<'b>, payload: Payload, removal: i64) -> Self {
-        Self { tx, payload, removal, another_chain: false }
+    pub(super) fn new(
+        tx: &'a mut Tx<'b>,
+        payload: Payload,
+        removal: i64,
+        (tables, through): (Tables, Through),
+    ) -> Self {
+        Self { tx, payload, removal, another_chain: false, tables, through }
     }
 
     /// Returns whether everything was removed, so that nothing known about the old chain is valid any more.
@@ -111,19 +121,32 @@ impl<'a, 'b> Change<'a, 'b> {
 
     /// Reads a segment part by part, and returns whether all parts are there.
     fn for_each_part(&mut self, block: u64, segment: u8, length: u64, mut each: impl FnMut(&[u8])) -> Result<bool> {
-        let sql = "SELECT bytes FROM parts WHERE number = $1 AND segment = $2 AND starts_at = $3";
         let mut at = 0;
         while at < length {
-            let values = [int(block)?.into(), i64::from(segment).into(), int(at)?.into()];
-            let Some(row) = self.tx.one(sql, &values)? else { return Ok(false) };
-            let bytes: Vec<u8> = row.get(0)?;
-            if bytes.is_empty() {
-                return Ok(false);
-            }
+            let Some(bytes) = self.part(block, segment, at)? else { return Ok(false) };
             each(&bytes);
             at += bytes.len() as u64;
         }
         Ok(true)
+    }
+
+    /// Reads the part that starts at a byte of a segment; `None` if there is no part, or an empty one.
+    pub(super) fn part(&mut self, block: u64, segment: u8, starts_at: u64) -> Result<Option<Vec<u8>>> {
+        let sql = "SELECT bytes FROM parts WHERE number = $1 AND segment = $2 AND starts_at = $3";
+        let values = [int(block)?.into(), i64::from(segment).into(), int(starts_at)?.into()];
+        let bytes = self.tx.one(sql, &values)?.map(|row| row.get::<Vec<u8>>(0)).transpose()?;
+        Ok(bytes.filter(|bytes| !bytes.is_empty()))
+    }
+
+    /// Reads the first bytes of a segment, or the whole segment if it is shorter.
+    fn first_bytes(&mut self, block: u64, segment: u8, bytes: u64) -> Result<Vec<u8>> {
+        let mut first = Vec::new();
+        while (first.len() as u64) < bytes {
+            let part = self.part(block, segment, first.len() as u64)?;
+            first.extend(part.with_context(|| format!("block {block}: a part is missing in the database"))?);
+        }
+        first.truncate(bytes as usize);
+        Ok(first)
     }
 
     /// Stores a whole block whose chunks are in `parts` and whose segments were checked. Returns the number of its transactions.
@@ -132,12 +155,18 @@ impl<'a, 'b> Change<'a, 'b> {
     /// [`Damaged`]; when the database fails.
     pub fn finish_parts(&mut self, block: &Incomplete) -> Result<u64> {
         let mut inline: [Option<Vec<u8>>; SEGMENTS] = Default::default();
+        let [_, receipts, index] = [0, 1, 2].map(|segment| declared(block, segment).map(|of| of.length));
+        let (receipts, index) = (receipts?, index?);
+        if index > INLINE {
+            bail!(Damaged { why: format!("its index has {index} bytes, more than a canister accepts") });
+        }
+        // The number of transactions, with which an index begins; a malformed index is found below.
+        let transactions = self.first_bytes(block.number, 2, index.min(4))?;
+        let transactions = transactions.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+        let table = self.first_bytes(block.number, 1, receipts_table_len(transactions).min(INLINE).min(receipts))?;
         for (segment, bytes) in (0..).zip(&mut inline) {
             let length = declared(block, segment)?.length;
             let index = usize::from(segment) == SEGMENTS - 1;
-            if index && length > INLINE {
-                bail!(Damaged { why: format!("its index has {length} bytes, more than a canister accepts") });
-            }
             if length <= INLINE && (index || self.payload == Payload::All) {
                 let mut whole = Vec::with_capacity(length as usize);
                 let are_there =
@@ -151,7 +180,7 @@ impl<'a, 'b> Change<'a, 'b> {
             }
         }
         self.tx.execute("DELETE FROM incomplete", &[])?;
-        self.insert(block, [inline[0].as_deref(), inline[1].as_deref(), inline[2].as_deref()])
+        self.insert(block, [inline[0].as_deref(), inline[1].as_deref(), inline[2].as_deref()], &table)
     }
 
     /// Checks the segments of a whole block and stores it, unless it is damaged. Returns the number of its transactions.
@@ -162,12 +191,16 @@ impl<'a, 'b> Change<'a, 'b> {
         for (segment, bytes) in (0..).zip(segments) {
             check(declared(block, segment)?, &Sha256::digest(bytes), block.number, segment)?;
         }
-        self.insert(block, segments.map(Some))
+        self.insert(block, segments.map(Some), segments[1])
     }
 
-    fn insert(&mut self, block: &Incomplete, segments: [Option<&[u8]>; SEGMENTS]) -> Result<u64> {
+    /// Inserts a block and all of its rows. `receipts` begins with the table of the receipts.
+    fn insert(&mut self, block: &Incomplete, segments: [Option<&[u8]>; SEGMENTS], receipts: &[u8]) -> Result<u64> {
         let index = Index::parse(segments[2].unwrap_or_default())
             .map_err(|bad| Damaged { why: format!("its index is malformed at byte {}: {}", bad.at, bad.why) })?;
+        let receipts_length = declared(block, 1)?.length;
+        let table = receipts_table_len(index.transactions()).min(receipts.len() as u64) as usize;
+        check_table(&receipts[..table], receipts_length, index.transactions())?;
         let transactions = i64::from(index.transactions());
         let sql = "INSERT INTO blocks (number, hash, parent_hash, timestamp_secs, transactions, body_length, \
                    receipts_length, index_length, body_sha256, receipts_sha256, index_sha256, body, receipts, \
@@ -200,6 +233,7 @@ impl<'a, 'b> Change<'a, 'b> {
             let ids = index.all_ids().as_flattened();
             self.tx.execute(sql, &[int(block.number)?.into(), ids.into(), transactions.into()])?;
         }
+        self.put_rows(block.number, &index, (segments[1], receipts_length), self.tables)?;
         Ok(transactions as u64)
     }
 
@@ -277,6 +311,9 @@ impl<'a, 'b> Change<'a, 'b> {
         self.orphan_above(above, i64::try_from(keep).unwrap_or(i64::MAX))?;
         self.tx.execute("DELETE FROM parts WHERE number > $1", &[above])?;
         self.tx.execute("DELETE FROM transactions WHERE number > $1", &[above])?;
+        self.tx.execute("DELETE FROM keys WHERE number > $1", &[above])?;
+        self.tx.execute("DELETE FROM receipts WHERE number > $1", &[above])?;
+        self.through = self.through.below(block);
         self.tx.execute("DELETE FROM gaps WHERE first > $1", &[above])?;
         self.tx.execute("UPDATE gaps SET last = $1 WHERE last > $1", &[above])?;
         self.tx.execute("DELETE FROM blocks WHERE number > $1", &[above])

@@ -187,6 +187,32 @@ impl Database {
     }
 }
 
+impl Open<'_> {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Sqlite(_) => Kind::Sqlite,
+            Self::Postgres(_) => Kind::Postgres,
+        }
+    }
+}
+
+/// Replaces `{displayed COLUMN}`. Neither database can reverse bytes in all of its supported versions, so each byte is written by itself.
+fn with_displayed(sql: &str, kind: Kind) -> String {
+    let mut parts = sql.split("{displayed ");
+    let mut sql = parts.next().unwrap_or_default().to_string();
+    for (column, rest) in parts.filter_map(|part| part.split_once('}')) {
+        let bytes: Vec<String> = (1..=32).rev().map(|at| format!("substr({column}, {at}, 1)")).collect();
+        sql += &match kind {
+            Kind::Sqlite => {
+                format!("lower({})", bytes.iter().map(|byte| format!("hex({byte})")).collect::<Vec<_>>().join(" || "))
+            }
+            Kind::Postgres => format!("encode({}, 'hex')", bytes.join(" || ")),
+        };
+        sql += rest;
+    }
+    sql
+}
+
 /// An open transaction. Dropping it rolls it back.
 pub struct Tx<'a> {
     link: Open<'a>,
@@ -194,8 +220,9 @@ pub struct Tx<'a> {
 }
 
 impl Tx<'_> {
-    /// Runs statements without placeholders. Replaces `{bytes}` by the database's type for bytes, `{key}` by an integer primary key, and
-    /// `{clustered}` by the option for a table that is stored in the order of its key.
+    /// Runs statements without placeholders. Replaces `{bytes}` by the database's type for bytes, `{key}` by an integer primary key,
+    /// `{clustered}` by the option for a table that is stored in the order of its key, and `{displayed COLUMN}` by the hexadecimal digits
+    /// of a column's up to 32 bytes, the last byte first.
     ///
     /// # Errors
     /// When the database fails.
@@ -208,6 +235,7 @@ impl Tx<'_> {
             .iter()
             .zip(words)
             .fold(sql.into(), |sql: String, (name, word)| sql.replace(name, word));
+        let sql = with_displayed(&sql, self.link.kind());
         let sql = sqlx::raw_sql(AssertSqlSafe(sql));
         either!(Open, &mut self.link, tx => self.runtime.block_on(tx.execute(sql)).map(drop))
             .context("the tables cannot be created")

@@ -1,8 +1,9 @@
 //! The indexer as a state machine: each step asks the canister at most once, and changes the database in one transaction.
 //!
 //! ```text
-//!          ┌────▶ Acknowledge ◀────┐ every `ack_every` blocks, and at the head
-//!  open ───┤           ▼           │
+//!  open ───┬─▶ Fill: rows of stored blocks that lack them
+//!          ├────▶ Acknowledge ◀────┐ every `ack_every` blocks, and at the head
+//!          │           ▼           │
 //!          └─────────▶ Pull ──▶ a page ──────────▶ stored
 //!                                Pruned ─────────▶ the next pull is from the oldest kept block; the gap is noted with that page
 //!                                Corrupt ────────▶ the block is skipped
@@ -19,6 +20,7 @@ use super::rest::Rest;
 use super::steps::{Checkpoint, Event, Figures, Onward, Options, Step};
 use super::store::Store;
 use crate::client::{Client, Hearsay, Reach, Wait, is_rejected};
+use crate::report::blocks;
 use anyhow::{Result, anyhow, bail, ensure};
 use candid::Principal;
 use coppice_interface::{AckError, BlockHeader, ExportCursor, ExportError, Role};
@@ -28,6 +30,8 @@ use std::time::{Duration, Instant};
 /// The next step.
 #[derive(Debug)]
 pub(super) enum Next {
+    /// Make the rows of stored blocks that lack them.
+    Fill,
     Acknowledge,
     /// Ask for a page and process it.
     Pull,
@@ -90,16 +94,22 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
             true => None,
             false => store.unconfirmed_from(0, 1)?.map(|(first, _)| first),
         };
-        // Pulls first if there are unconfirmed blocks, because there may have been a reorg.
-        let may_acknowledge = options.ack_every.is_some() && at.tip.is_some() && unconfirmed.is_none();
-        let next = if may_acknowledge { Next::Acknowledge } else { Next::Pull };
+        store.fill_tables(options.tables);
+        let unfilled = store.count_unfilled()?;
+        let note = (unfilled > 0).then(|| {
+            format!(
+                "{} in the database lack rows in the tables keys or receipts: the rows are made from the stored segments before new \
+                 blocks come",
+                blocks(unfilled)
+            )
+        });
         let began = Instant::now();
         let mut engine = Self {
             client,
             store,
             checkpoint,
             options,
-            next,
+            next: Next::Fill,
             cursor,
             at,
             acknowledged: None,
@@ -114,9 +124,12 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
             rest: Rest::default(),
             refusals: 0,
             clock: Box::new(move || began.elapsed()),
-            note: None,
+            note,
             figures: Figures::default(),
         };
+        if unfilled == 0 {
+            engine.next = engine.after_fill();
+        }
         if !options.by_query() {
             engine.forget_unconfirmed()?;
         }
@@ -184,6 +197,7 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
     /// database fails.
     pub fn step(&mut self) -> Result<Event> {
         match std::mem::replace(&mut self.next, Next::Pull) {
+            Next::Fill => self.fill(),
             Next::Acknowledge if self.unconfirmed.is_some() => self.confirm(),
             Next::Acknowledge => self.acknowledge(),
             Next::Pull => self.pull(),
@@ -194,6 +208,33 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
                 Ok(Event::CaughtUp)
             }
         }
+    }
+
+    /// Makes the rows of some stored blocks that lack them, in one transaction.
+    fn fill(&mut self) -> Result<Event> {
+        self.next = Next::Fill;
+        if let Some(note) = self.note.take() {
+            return Ok(Event::Note(note));
+        }
+        self.checkpoint.reached(Step::Write)?;
+        let (checkpoint, cursor) = (&mut self.checkpoint, self.cursor.clone());
+        let filled = self.store.change(|change| {
+            let filled = change.fill()?;
+            checkpoint.reached(Step::Written)?;
+            Ok((filled, cursor))
+        })?;
+        self.figures.filled_blocks += filled;
+        if self.store.count_unfilled()? == 0 {
+            self.next = self.after_fill();
+        }
+        self.checkpoint.reached(Step::Committed)?;
+        Ok(Event::Went)
+    }
+
+    /// Returns the first step that asks the canister. A run with unconfirmed blocks pulls first, because there may have been a reorg.
+    fn after_fill(&self) -> Next {
+        let may_acknowledge = self.options.ack_every.is_some() && self.at.tip.is_some() && self.unconfirmed.is_none();
+        if may_acknowledge { Next::Acknowledge } else { Next::Pull }
     }
 
     /// Returns whether an update call's last page ended at the head, so that no other page is needed.

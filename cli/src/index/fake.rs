@@ -2,11 +2,11 @@
 
 use super::assemble::cursor_after;
 use crate::client::{Failure, Reach, Transport};
-use crate::feed::{index_segment, sha256};
+use crate::feed::sha256;
 use anyhow::{Result, bail};
 use candid::Principal;
 use coppice_client::Reject;
-use coppice_interface::segments::Index;
+use coppice_interface::segments::{Index, encode_index, encode_receipts};
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
@@ -71,8 +71,11 @@ impl Chain {
             };
             let hash = sha256(&[&[salt][..], &number.to_le_bytes(), &parent].concat()).to_vec();
             let ids = (0..number as u8 % 4).map(|at| sha256(&[&hash[..], &[at]].concat()));
-            let index = if number % 7 == 3 { Vec::new() } else { index_segment(ids.collect::<Vec<_>>().into_iter()) };
-            let receipts = vec![salt; if number % 2 == 0 { 0 } else { 30 }];
+            let ids: Vec<[u8; 32]> = if number % 7 == 3 { Vec::new() } else { ids.collect() };
+            let index = if number % 7 == 3 { Vec::new() } else { index_of(number, &ids) };
+            let receipt = |at: usize| vec![salt; at * 7];
+            let receipts: Vec<_> = (0..ids.len()).map(receipt).collect();
+            let receipts = if number % 2 == 0 { Vec::new() } else { encode_receipts(&receipts).unwrap() };
             let body = (0..body).map(|at| (at as u64 * 31 + number + u64::from(salt)) as u8).collect();
             let segments = [body, receipts, index];
             let digests = segments.each_ref().map(|segment| sha256(segment).to_vec());
@@ -258,6 +261,14 @@ impl Chain {
         let next = Some(from + headers.len() as u64).filter(|next| *next <= to && self.blocks.contains_key(next));
         Ok(HeaderPage { headers, next })
     }
+}
+
+/// Returns an index segment: all transactions have the key `all`, the last one has it twice, and each has the key `number % 3`.
+fn index_of(number: u64, ids: &[[u8; 32]]) -> Vec<u8> {
+    let some = [number as u8 % 3];
+    let mut keys: Vec<(u32, &[u8])> = (0..ids.len() as u32).flat_map(|at| [(at, &b"all"[..]), (at, &some)]).collect();
+    keys.extend(ids.len().checked_sub(1).map(|last| (last as u32, &b"all"[..])));
+    encode_index(ids.iter().copied(), keys.into_iter()).unwrap()
 }
 
 /// Returns a block's time, which uses all 64 bits.

@@ -19,6 +19,7 @@ pub mod origin;
 mod page;
 mod reorg;
 mod rest;
+pub mod rows;
 pub mod run;
 pub mod schema;
 mod secure;
@@ -29,9 +30,10 @@ mod tests;
 
 use crate::client::Reach;
 use crate::report::{Report, blocks, bytes, count, ranges, seconds_since};
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use engine::Engine;
 use origin::Payload;
+use rows::Tables;
 use serde::Serialize;
 use std::time::Instant;
 use steps::Figures;
@@ -78,6 +80,9 @@ impl Report for IndexReport {
                 format!("{}, {} transactions", blocks(figures.blocks), count(figures.transactions)),
             ),
             ("verified: SHA-256 of every segment", bytes(figures.bytes)),
+            ("stored earlier, rows made in this run", blocks(figures.filled_blocks)),
+            ("blocks without rows in keys", count(held.blocks_without_keys)),
+            ("blocks without rows in receipts", count(held.blocks_without_receipts)),
             ("reorgs followed", format!("{}, {} removed", count(figures.reorgs), blocks(figures.removed_blocks))),
             ("gaps left", format!("{}, {}", count(figures.gaps), blocks(figures.gap_blocks))),
             ("unconfirmed answers of queries", count(figures.unconfirmed)),
@@ -131,17 +136,30 @@ pub struct DatabaseArgs {
     /// Parts of each block's payload to keep; all parts are verified
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = Payload::All)]
     pub payload: Payload,
+    /// Do not fill the table keys, which finds transactions by their secondary keys
+    #[arg(long)]
+    pub no_keys: bool,
+    /// Fill the table receipts, with the receipt of each transaction in a row of its own
+    #[arg(long)]
+    pub receipts: bool,
 }
 
 impl DatabaseArgs {
     /// Checks the database's URL before anything is built or reached.
     ///
     /// # Errors
-    /// When the URL names no known database, or PostgreSQL on another machine without a verified certificate.
+    /// When the URL names no known database, or PostgreSQL on another machine without a verified certificate; when receipts are asked for
+    /// and no payload is kept.
     pub fn check(&self) -> Result<()> {
-        if self.insecure_database {
-            return database::Kind::of(&self.database).map(drop);
-        }
-        secure::ensure_secure(&self.database)
+        ensure!(
+            !self.receipts || self.payload == Payload::All,
+            "--receipts needs --payload all, because a database without payloads has no receipts"
+        );
+        secure::ensure_allowed(&self.database, self.insecure_database)
+    }
+
+    /// Returns the tables to fill.
+    pub fn tables(&self) -> Tables {
+        Tables { keys: !self.no_keys, receipts: self.receipts }
     }
 }

@@ -1,12 +1,13 @@
 //! Tables of the index.
 //!
 //! Readers need `blocks` and `transactions`, which hold only whole and verified blocks, and `parts` for segments that are too long for a
-//! row. `blocks.confirmed` is 1 if the subnet vouches for the row, and 0 if only one replica does. `gaps` lists missing blocks and the
-//! reasons; `state` and `incomplete` hold the position of the copy, in JSON. `orphaned` and its two companion tables hold the newest blocks
-//! that a reorg, a reset or the subnet's headers removed, up to a bound.
+//! row. `blocks.confirmed` is 1 if the subnet vouches for the row, and 0 if only one replica does. `keys` and `receipts` answer what the
+//! canister answered by key and by transaction (`rows.rs`). `gaps` lists missing blocks and the reasons; `state` and `incomplete` hold the
+//! position of the copy, in JSON. `orphaned` and its two companion tables hold the newest blocks that a reorg, a reset or the subnet's
+//! headers removed, up to a bound. `docs/database.md` describes the tables for readers.
 
 /// The version of this schema. A database with another version is refused.
-pub const VERSION: i64 = 5;
+pub const VERSION: i64 = 6;
 
 /// Bytes of the longest segment in a block's row; longer segments stay in `parts`.
 pub const INLINE: u64 = 8 << 20;
@@ -39,7 +40,9 @@ CREATE TABLE state (
     payload TEXT NOT NULL,
     revision BIGINT NOT NULL,
     cursor TEXT,
-    pruned_before BIGINT
+    pruned_before BIGINT,
+    keys_through BIGINT,
+    receipts_through BIGINT
 );
 CREATE TABLE blocks (
     number {key},
@@ -54,6 +57,19 @@ CREATE TABLE transactions (
     PRIMARY KEY (number, position)
 ) {clustered};
 CREATE INDEX transactions_by_id ON transactions (id);
+CREATE TABLE keys (
+    key {bytes} NOT NULL,
+    number BIGINT NOT NULL,
+    position BIGINT NOT NULL,
+    PRIMARY KEY (key, number, position)
+) {clustered};
+CREATE INDEX keys_by_block ON keys (number, position);
+CREATE TABLE receipts (
+    number BIGINT NOT NULL,
+    position BIGINT NOT NULL,
+    bytes {bytes},
+    PRIMARY KEY (number, position)
+);
 CREATE TABLE parts (
     number BIGINT NOT NULL,
     segment BIGINT NOT NULL,
@@ -94,15 +110,25 @@ CREATE TABLE orphaned_parts (
 );
 ";
 
-/// Returns the statements that create all tables.
+/// Views for people: ids and hashes of Bitcoin are written in display order, the bytes reversed.
+const VIEWS: &str = "
+CREATE VIEW blocks_displayed AS
+    SELECT number, {displayed hash} AS hash, {displayed parent_hash} AS parent_hash, timestamp_secs, transactions, confirmed
+    FROM blocks;
+CREATE VIEW transactions_displayed AS SELECT number, position, {displayed id} AS id FROM transactions;
+";
+
+/// Returns the statements that create all tables and views.
 pub fn tables() -> String {
-    TABLES.replace("{block}", BLOCK)
+    TABLES.replace("{block}", BLOCK) + VIEWS
 }
 
 /// Description of the tables in the command's help.
 pub const HELP: &str = "\
 Tables: blocks (number, hash, parent_hash, timestamp_secs, transactions, *_length, *_sha256, body, receipts, index_segment, \
-confirmed), transactions (number, position, id), gaps (first, last, why), state. A segment longer than 8 MiB is not in its block's \
+confirmed), transactions (number, position, id), keys (key, number, position), receipts (number, position, bytes), gaps (first, last, \
+why), state; views blocks_displayed and transactions_displayed, with hashes and ids in display order. A segment longer than 8 MiB is not in its block's \
 row but in parts (number, segment, starts_at, bytes), in the order of starts_at. A block is in blocks once it is whole and \
 verified; confirmed is 1 if the subnet vouches for its header and digests, and 0 if only one replica does. Blocks that a reorg, a \
-reset or the subnet's headers removed are in orphaned, orphaned_transactions and orphaned_parts, each with the column removal first.";
+reset or the subnet's headers removed are in orphaned, orphaned_transactions and orphaned_parts, each with the column removal first. \
+docs/database.md describes the tables, with queries.";

@@ -6,6 +6,14 @@ use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use std::net::IpAddr;
 use std::str::FromStr as _;
 
+/// Checks the URL of a database. With `insecure`, a server without a verified certificate is allowed.
+///
+/// # Errors
+/// As [`ensure_secure`].
+pub fn ensure_allowed(url: &str, insecure: bool) -> Result<()> {
+    if insecure { Kind::of(url).map(drop) } else { ensure_secure(url) }
+}
+
 /// Refuses a PostgreSQL server without a verified certificate, because a machine in between could read the password and change the data. A
 /// server on this machine, reached by loopback or a socket, needs no certificate.
 ///

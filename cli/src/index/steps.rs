@@ -1,5 +1,6 @@
 //! Options, events and counts of an engine.
 
+use super::rows::Tables;
 use anyhow::Result;
 use serde::Serialize;
 
@@ -16,6 +17,8 @@ pub struct Options {
     pub accept_reset: bool,
     /// The number of removed blocks, the newest ones, that are kept in `orphaned`.
     pub keep_orphaned: u64,
+    /// The tables to fill besides those of blocks and transactions.
+    pub tables: Tables,
 }
 
 impl Options {
@@ -106,6 +109,8 @@ pub struct Figures {
     pub unconfirmed: u64,
     /// Steps that were retried, after an error of the network or an uncertified refusal.
     pub retried: u64,
+    /// Blocks that an earlier run had stored, and whose rows in `keys` and `receipts` this run has made.
+    pub filled_blocks: u64,
     /// Unconfirmed blocks that the subnet has confirmed in this run.
     pub confirmed: u64,
     /// Acknowledgements that the canister accepted.

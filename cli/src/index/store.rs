@@ -2,8 +2,9 @@
 
 use super::assemble::{Assembly, SEGMENTS, Tip};
 use super::change::{Change, int};
-use super::database::{Database, Kind, Row, Value};
+use super::database::{Database, Kind, Row, Tx, Value};
 use super::origin::{Origin, Payload};
+use super::rows::{Tables, Through};
 use super::schema::{self, VERSION};
 use crate::ledger::Entry;
 use anyhow::{Context, Error, Result, ensure};
@@ -27,6 +28,10 @@ pub struct Held {
     pub unconfirmed_blocks: u64,
     /// Blocks that a reorg or a reset removed, as far as they are kept.
     pub orphaned_blocks: u64,
+    /// Blocks whose keys are not in `keys`.
+    pub blocks_without_keys: u64,
+    /// Blocks whose receipts are not in `receipts`.
+    pub blocks_without_receipts: u64,
 }
 
 /// The database of one canister's chain.
@@ -38,6 +43,10 @@ pub struct Store {
     pruned_before: Option<u64>,
     /// A newer value, to be committed with the next change.
     newly_pruned: Option<u64>,
+    /// The tables to fill.
+    tables: Tables,
+    /// The blocks whose rows these tables have, as of the last change.
+    through: Through,
 }
 
 fn number(row: &Row, column: usize) -> Result<u64> {
@@ -54,6 +63,20 @@ fn optional(row: &Row, column: usize) -> Result<Option<u64>> {
         .transpose()
 }
 
+/// Checks the version of the schema.
+///
+/// # Errors
+/// When the database has another version, or fails.
+pub(crate) fn check_version(tx: &mut Tx<'_>) -> Result<()> {
+    let row = tx.one("SELECT schema_version FROM state", &[])?;
+    let version: i64 = row.context("the database has the tables, but no row in the table state")?.get(0)?;
+    ensure!(
+        version == VERSION,
+        "the database has schema {version}, but this command needs {VERSION}; use another database (--database)"
+    );
+    Ok(())
+}
+
 impl Store {
     /// Opens a database, and creates the tables if there are none.
     ///
@@ -61,7 +84,7 @@ impl Store {
     /// When it cannot be opened, holds the chain of another canister, was begun with another `--payload`, or has another schema.
     pub fn open(url: &str, origin: &Origin) -> Result<Self> {
         let mut database = Database::open(url)?;
-        let (revision, pruned_before) = database.transaction(|tx| {
+        let (revision, pruned_before, through) = database.transaction(|tx| {
             if !tx.has_table("state")? {
                 tx.define(&schema::tables())?;
                 let sql = "INSERT INTO state (id, schema_version, canister, network, payload, revision) \
@@ -70,28 +93,43 @@ impl Store {
                 let values = [VERSION.into(), canister.as_str().into(), network.as_str().into(), payload.name().into()];
                 tx.execute(sql, &values)?;
             }
-            let row = tx.one("SELECT schema_version FROM state", &[])?;
-            let version: i64 = row.context("the database has the tables, but no row in the table state")?.get(0)?;
-            ensure!(
-                version == VERSION,
-                "the database has schema {version}, but this command needs {VERSION}; use another database (--database)"
-            );
-            let sql = "SELECT schema_version, canister, payload, revision, pruned_before FROM state";
+            check_version(tx)?;
+            let sql = "SELECT canister, payload, revision, pruned_before, keys_through, receipts_through FROM state";
             let row = tx.one(sql, &[])?.context("the database has no row in the table state")?;
-            let canister: String = row.get(1)?;
+            let canister: String = row.get(0)?;
             ensure!(
                 canister == origin.canister,
                 "the database holds the chain of canister {canister}, not of {}; use another database (--database)",
                 origin.canister
             );
-            let payload: String = row.get(2)?;
+            let payload: String = row.get(1)?;
             ensure!(
                 payload == origin.payload.name(),
                 "the database was begun with --payload {payload}; use that option again, or another database (--database)"
             );
-            Ok((row.get(3)?, optional(&row, 4)?))
+            let through = Through { keys: optional(&row, 4)?, receipts: optional(&row, 5)? };
+            Ok((row.get(2)?, optional(&row, 3)?, through))
         })?;
-        Ok(Self { database, payload: origin.payload, revision, pruned_before, newly_pruned: None })
+        let (payload, tables) = (origin.payload, Tables::NONE);
+        Ok(Self { database, payload, revision, pruned_before, newly_pruned: None, tables, through })
+    }
+
+    /// Sets the tables that later changes fill. A database without payloads has nothing to fill them with.
+    pub(super) fn fill_tables(&mut self, tables: Tables) {
+        self.tables = if self.payload == Payload::All { tables } else { Tables::NONE };
+    }
+
+    /// Returns how many stored blocks lack rows in the tables to fill.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub fn count_unfilled(&mut self) -> Result<u64> {
+        if self.tables == Tables::NONE {
+            return Ok(0);
+        }
+        let above = self.through.of(self.tables).map_or(Ok(-1), int)?;
+        let row = self.one("SELECT count(*) FROM blocks WHERE number > $1", &[above.into()])?;
+        number(&row.context("no answer")?, 0)
     }
 
     /// Returns the kind of database.
@@ -149,7 +187,10 @@ impl Store {
         self.database.transaction(|tx| {
             let sql = "SELECT min(number), max(number), count(*), (SELECT count(*) FROM transactions), \
                        (SELECT CAST(sum(last - first + 1) AS BIGINT) FROM gaps), \
-                       (SELECT count(*) FROM blocks WHERE confirmed = 0), (SELECT count(*) FROM orphaned) FROM blocks";
+                       (SELECT count(*) FROM blocks WHERE confirmed = 0), (SELECT count(*) FROM orphaned), \
+                       (SELECT count(*) FROM blocks WHERE number > (SELECT coalesce(keys_through, -1) FROM state)), \
+                       (SELECT count(*) FROM blocks WHERE number > (SELECT coalesce(receipts_through, -1) FROM state)) \
+                       FROM blocks";
             let row = tx.one(sql, &[])?.context("no answer")?;
             Ok(Held {
                 first: optional(&row, 0)?,
@@ -159,6 +200,8 @@ impl Store {
                 gap_blocks: optional(&row, 4)?.unwrap_or_default(),
                 unconfirmed_blocks: number(&row, 5)?,
                 orphaned_blocks: number(&row, 6)?,
+                blocks_without_keys: number(&row, 7)?,
+                blocks_without_receipts: number(&row, 8)?,
             })
         })
     }
@@ -253,21 +296,26 @@ impl Store {
         &mut self,
         work: impl FnOnce(&mut Change<'_, '_>) -> Result<(R, Option<ExportCursor>)>,
     ) -> Result<R> {
-        let (payload, revision) = (self.payload, self.revision);
+        let (payload, revision, rows) = (self.payload, self.revision, (self.tables, self.through));
         let pruned_before = self.pruned_before.max(self.newly_pruned);
-        let (result, pruned_before) = self.database.transaction(|tx| {
+        let (result, pruned_before, through) = self.database.transaction(|tx| {
             let sql = "UPDATE state SET revision = revision + 1 WHERE revision = $1";
             let alone = tx.execute(sql, &[revision.into()])? == 1;
             ensure!(alone, "another indexer writes to this database: stop one of them");
-            let mut change = Change::new(tx, payload, revision);
+            let mut change = Change::new(tx, payload, revision, rows);
             let (result, cursor) = work(&mut change)?;
             let pruned_before = pruned_before.filter(|_| !change.is_of_another_chain());
             let text = cursor.as_ref().map(serde_json::to_string).transpose()?;
-            let values = [Value::Int(pruned_before.map(int).transpose()?), Value::Text(text.as_deref())];
-            tx.execute("UPDATE state SET pruned_before = $1, cursor = $2", &values)?;
-            Ok((result, pruned_before))
+            let through = change.through;
+            let numbers = [pruned_before, through.keys, through.receipts].map(|of| of.map(int).transpose());
+            let [pruned, keys, receipts] = numbers;
+            let values = [Value::Int(pruned?), Value::Text(text.as_deref()), Value::Int(keys?), Value::Int(receipts?)];
+            let sql = "UPDATE state SET pruned_before = $1, cursor = $2, keys_through = $3, receipts_through = $4";
+            tx.execute(sql, &values)?;
+            Ok((result, pruned_before, through))
         })?;
         self.revision += 1;
+        self.through = through;
         (self.pruned_before, self.newly_pruned) = (pruned_before, None);
         Ok(result)
     }

@@ -8,6 +8,7 @@ use coppice::feed::{self, Header};
 use coppice::index::assemble::cursor_after;
 use coppice::index::engine::Engine;
 use coppice::index::origin::{Origin, Payload};
+use coppice::index::rows::Tables;
 use coppice::index::steps::{Event, Onward, Options};
 use coppice::index::store::Store;
 use coppice::ledger::{Entry, Ledger};
@@ -149,6 +150,7 @@ impl Way {
             skip_damaged: true,
             accept_reset: true,
             keep_orphaned: 1_000,
+            tables: Tables::default(),
         }
     }
 

@@ -127,14 +127,13 @@ const FORGERIES: [(&str, Forge); 4] = [
     }),
     ("receipts", |page| {
         for chunk in page.chunks.iter_mut().filter(|chunk| chunk.segment == 1) {
-            (chunk.bytes, chunk.total) = (ByteBuf::from(vec![7; 9]), 9);
-            chunk.sha256 = ByteBuf::from(crate::feed::sha256(&[7; 9]));
+            chunk.bytes.last_mut().into_iter().for_each(|byte| *byte ^= 1);
+            chunk.sha256 = ByteBuf::from(crate::feed::sha256(&chunk.bytes));
         }
     }),
     ("ids", |page| {
         for chunk in page.chunks.iter_mut().filter(|chunk| chunk.segment == 2) {
-            chunk.bytes = ByteBuf::from(crate::feed::index_segment([[3; 32]].into_iter()));
-            chunk.total = chunk.bytes.len() as u64;
+            chunk.bytes.get_mut(4).into_iter().for_each(|byte| *byte ^= 1);
             chunk.sha256 = ByteBuf::from(crate::feed::sha256(&chunk.bytes));
         }
     }),

@@ -9,11 +9,13 @@ mod orphans;
 mod refusals;
 mod resets;
 mod rest;
+mod rows;
 
 use super::database::{Database, Row};
 use super::engine::Engine;
 use super::fake::{Chain, Fake};
 use super::origin::{Origin, Payload};
+use super::rows::Tables;
 use super::steps::{Checkpoint, Event, Figures, Onward, Options, Step};
 use super::store::Store;
 use crate::client::{Client, Failure, Reach, Transport};
@@ -29,7 +31,14 @@ fn origin(payload: Payload) -> Origin {
 }
 
 fn options() -> Options {
-    Options { page_bytes: 1_000, ack_every: Some(3), skip_damaged: false, accept_reset: false, keep_orphaned: 100 }
+    Options {
+        page_bytes: 1_000,
+        ack_every: Some(3),
+        skip_damaged: false,
+        accept_reset: false,
+        keep_orphaned: 100,
+        tables: Tables { keys: true, receipts: true },
+    }
 }
 
 /// A source of empty databases.
@@ -89,8 +98,14 @@ fn dump(url: &str) -> Vec<String> {
         None => "none".into(),
     };
     let text = |row: &Row, at| row.get::<String>(at).unwrap();
-    let tables: [(&str, &str); 9] = [
-        ("SELECT schema_version, canister, network, payload, cursor, pruned_before FROM state", "itttti"),
+    let tables: [(&str, &str); 11] = [
+        (
+            "SELECT schema_version, canister, network, payload, cursor, pruned_before, keys_through, receipts_through \
+             FROM state",
+            "ittttiii",
+        ),
+        ("SELECT key, number, position FROM keys ORDER BY key, number, position", "bii"),
+        ("SELECT number, position, bytes FROM receipts ORDER BY number, position", "iib"),
         (
             "SELECT number, hash, parent_hash, timestamp_secs, transactions, body_length, receipts_length, index_length, \
           body_sha256, receipts_sha256, index_sha256, body, receipts, index_segment, confirmed FROM blocks ORDER BY number",
