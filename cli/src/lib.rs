@@ -8,7 +8,7 @@
 //!                                              ▲ Transport, Reach, Site
 //!                                        network (ic-agent)
 //! ```
-//! `blob-worker` has its own diagram ([`blob_worker`]).
+//! `get` and `blob-worker` have their own diagrams ([`mod@get`], [`blob_worker`]).
 //!
 //! All calls of the canister go through [`client::Client`], which is independent of the host; [`site::Site`] covers everything besides
 //! calls. The feature `network` adds access to other machines; `coppice-lab` does not use it.
@@ -24,6 +24,7 @@ pub mod commands;
 pub mod exit;
 pub mod feed;
 pub mod gateway;
+pub mod get;
 pub mod http_server;
 pub mod index;
 pub mod ingest;

@@ -1,6 +1,7 @@
 //! The command line, and the commands over the network.
 
 pub mod blob_worker;
+pub mod get;
 pub mod index;
 pub mod ingest;
 pub mod serve;
@@ -10,11 +11,12 @@ use crate::size::args::SizeArgs;
 use crate::terminal::{self, LogFormat};
 use blob_worker::BlobWorkerArgs;
 use clap::{Parser, Subcommand};
+use get::GetArgs;
 use index::IndexArgs;
 use ingest::IngestArgs;
 use serve::ServeArgs;
 
-/// Operate a Coppice canister: feed blocks, copy its chain, show its dashboard, delete its external blobs
+/// Operate a Coppice canister: feed blocks, copy its chain, look things up, show its dashboard, delete its external blobs
 #[derive(Clone, Debug, Parser)]
 #[command(name = "coppice", version, arg_required_else_help = true)]
 pub struct Cli {
@@ -35,6 +37,8 @@ pub enum Command {
     Size(SizeArgs),
     /// Copy a canister's chain into SQLite or PostgreSQL, and acknowledge what is stored so that it may be pruned
     Index(IndexArgs),
+    /// Print a block, a transaction, or the transactions with a key, from a database of `index` or from a canister
+    Get(GetArgs),
     /// Show a canister's dashboard in a browser
     Serve(ServeArgs),
     /// Delete the external blobs that the canister's deletion queue hands out, from S3 or a file system
@@ -51,6 +55,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Ingest(args) => ingest::command(&args),
         Command::Size(args) => size::command(&args),
         Command::Index(args) => index::command(&args),
+        Command::Get(args) => get::command(&args),
         Command::Serve(args) => serve::command(&args),
         Command::BlobWorker(args) => blob_worker::command(&args),
     }

@@ -7,12 +7,12 @@
 use super::assemble::{Declared, Incomplete, Misfit, SEGMENTS};
 use super::database::{Tx, Value};
 use super::origin::Payload;
-use super::rows::{Tables, Through, check_table};
 use super::schema::INLINE;
+use super::tables::{Tables, Through};
 use crate::verify::hex;
 use anyhow::{Context, Result, bail, ensure};
 use coppice_interface::BlockHeader;
-use coppice_interface::segments::{Index, receipts_table_len};
+use coppice_interface::segments::{BadSegment, Index, check_receipts, receipts_table_len};
 use sha2::{Digest, Sha256};
 
 /// A segment that does not match its digest, or a malformed index.
@@ -196,11 +196,13 @@ impl<'a, 'b> Change<'a, 'b> {
 
     /// Inserts a block and all of its rows. `receipts` begins with the table of the receipts.
     fn insert(&mut self, block: &Incomplete, segments: [Option<&[u8]>; SEGMENTS], receipts: &[u8]) -> Result<u64> {
-        let index = Index::parse(segments[2].unwrap_or_default())
-            .map_err(|bad| Damaged { why: format!("its index is malformed at byte {}: {}", bad.at, bad.why) })?;
+        let damaged = |what: &'static str| {
+            move |BadSegment { at, why, .. }| Damaged { why: format!("its {what} malformed at byte {at}: {why}") }
+        };
+        let index = Index::parse(segments[2].unwrap_or_default()).map_err(damaged("index is"))?;
         let receipts_length = declared(block, 1)?.length;
         let table = receipts_table_len(index.transactions()).min(receipts.len() as u64) as usize;
-        check_table(&receipts[..table], receipts_length, index.transactions())?;
+        check_receipts(&receipts[..table], receipts_length, index.transactions()).map_err(damaged("receipts are"))?;
         let transactions = i64::from(index.transactions());
         let sql = "INSERT INTO blocks (number, hash, parent_hash, timestamp_secs, transactions, body_length, \
                    receipts_length, index_length, body_sha256, receipts_sha256, index_sha256, body, receipts, \

@@ -129,6 +129,8 @@ pub struct Database {
     link: Link,
     runtime: Runtime,
     kind: Kind,
+    /// Whether the database is only read.
+    reads: bool,
 }
 
 impl Database {
@@ -161,7 +163,29 @@ impl Database {
                 Link::Postgres(runtime.block_on(PgConnection::connect_with(&options)).with_context(context)?)
             }
         };
-        Ok(Self { link, runtime, kind })
+        Ok(Self { link, runtime, kind, reads: false })
+    }
+
+    /// Connects to an existing database, only to read it.
+    ///
+    /// # Errors
+    /// When the URL is invalid, or the database does not exist or cannot be reached.
+    pub fn open_to_read(url: &str) -> Result<Self> {
+        let kind = Kind::of(url)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let context = || format!("cannot open the {} database; coppice index makes it", kind.name());
+        let link = match kind {
+            Kind::Sqlite => {
+                let options =
+                    SqliteConnectOptions::from_str(url).with_context(context)?.read_only(true).busy_timeout(BUSY);
+                Link::Sqlite(runtime.block_on(SqliteConnection::connect_with(&options)).with_context(context)?)
+            }
+            Kind::Postgres => {
+                let options = PgConnectOptions::from_str(url).with_context(context)?.application_name("coppice get");
+                Link::Postgres(runtime.block_on(PgConnection::connect_with(&options)).with_context(context)?)
+            }
+        };
+        Ok(Self { link, runtime, kind, reads: true })
     }
 
     /// Returns the kind of database.
@@ -176,8 +200,14 @@ impl Database {
     pub fn transaction<R>(&mut self, work: impl FnOnce(&mut Tx<'_>) -> Result<R>) -> Result<R> {
         let runtime = &self.runtime;
         let link = match &mut self.link {
+            Link::Sqlite(link) if self.reads => Open::Sqlite(runtime.block_on(link.begin())?),
             // Takes the write lock at once, because a lock that is taken later may be refused.
             Link::Sqlite(link) => Open::Sqlite(runtime.block_on(link.begin_with("BEGIN IMMEDIATE"))?),
+            // All statements of a reader see the same blocks.
+            Link::Postgres(link) if self.reads => {
+                let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+                Open::Postgres(runtime.block_on(link.begin_with(begin))?)
+            }
             Link::Postgres(link) => Open::Postgres(runtime.block_on(link.begin())?),
         };
         let mut tx = Tx { link, runtime };

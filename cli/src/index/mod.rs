@@ -19,12 +19,14 @@ pub mod origin;
 mod page;
 mod reorg;
 mod rest;
-pub mod rows;
+mod rows;
 pub mod run;
 pub mod schema;
-mod secure;
+pub mod secure;
+mod split;
 pub mod steps;
 pub mod store;
+pub mod tables;
 #[cfg(test)]
 mod tests;
 
@@ -33,11 +35,11 @@ use crate::report::{Report, blocks, bytes, count, ranges, seconds_since};
 use anyhow::{Result, ensure};
 use engine::Engine;
 use origin::Payload;
-use rows::Tables;
 use serde::Serialize;
 use std::time::Instant;
 use steps::Figures;
 use store::Held;
+use tables::Tables;
 
 /// Maximum number of ranges in a report.
 const RANGES: i64 = 1_000;

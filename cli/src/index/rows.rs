@@ -5,11 +5,12 @@
 //! `receipts`. If a run fills a table that an earlier run did not fill, the rows of the blocks between are made from the stored segments
 //! first, a batch of blocks in each transaction.
 
-use super::change::{Change, Damaged, int};
+use super::change::{Change, int};
 use super::database::Value;
-use super::schema::INLINE;
+use super::split::Splitter;
+use super::tables::Tables;
 use anyhow::{Context, Result, ensure};
-use coppice_interface::segments::{Index, check_receipts, receipts_table_len};
+use coppice_interface::segments::Index;
 use std::sync::LazyLock;
 
 /// Stored blocks of a batch, at most.
@@ -20,48 +21,6 @@ const FILL_BYTES: u64 = 8 << 20;
 const STATEMENT_BYTES: usize = 1 << 20;
 /// Statements insert 1, 2, 4, … rows: this is the binary logarithm of the most.
 const MOST: usize = 8;
-
-/// The tables that a run fills besides `blocks`, `transactions` and `parts`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tables {
-    /// Fills `keys`.
-    pub keys: bool,
-    /// Fills `receipts`.
-    pub receipts: bool,
-}
-
-impl Default for Tables {
-    fn default() -> Self {
-        Self { keys: true, receipts: false }
-    }
-}
-
-impl Tables {
-    /// No table.
-    pub const NONE: Self = Self { keys: false, receipts: false };
-}
-
-/// The last block whose rows each table has; `None` if it has no rows of any block.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Through {
-    /// Of `keys`.
-    pub keys: Option<u64>,
-    /// Of `receipts`.
-    pub receipts: Option<u64>,
-}
-
-impl Through {
-    /// Returns the last block whose rows all of these tables have.
-    pub(super) fn of(self, tables: Tables) -> Option<u64> {
-        let through = [(tables.keys, self.keys), (tables.receipts, self.receipts)];
-        through.into_iter().filter(|(fills, _)| *fills).map(|(_, through)| through).min().flatten()
-    }
-
-    /// Returns the same after all blocks above one were removed.
-    pub(super) fn below(self, block: Option<u64>) -> Self {
-        Self { keys: self.keys.min(block), receipts: self.receipts.min(block) }
-    }
-}
 
 /// Statements that insert rows of one block: the first value is the block's number, then come two values for each row.
 struct Insert([String; MOST + 1]);
@@ -78,78 +37,6 @@ impl Insert {
 
 static KEYS: LazyLock<Insert> = LazyLock::new(|| Insert::into("keys", ["key", "position"]));
 static RECEIPTS: LazyLock<Insert> = LazyLock::new(|| Insert::into("receipts", ["position", "bytes"]));
-
-/// Divides a receipts segment that comes in parts into receipts. Holds the table of end offsets and one receipt.
-struct Splitter {
-    transactions: u32,
-    length: u64,
-    table: Vec<u8>,
-    /// The position of the next receipt.
-    next: u32,
-    /// Bytes of the next receipt that have come, and those of them that are held.
-    came: u64,
-    held: Vec<u8>,
-}
-
-impl Splitter {
-    fn new(transactions: u32, length: u64) -> Self {
-        Self { transactions, length, table: Vec::new(), next: 0, came: 0, held: Vec::new() }
-    }
-
-    fn end(&self, position: u32) -> u64 {
-        let at = 4 + 4 * position as usize;
-        let end = self.table.get(at..).and_then(|rest| rest.first_chunk());
-        end.map_or(0, |end| u64::from(u32::from_le_bytes(*end)))
-    }
-
-    /// Takes the next part of the segment. Calls `put` with the position and bytes of each receipt that is complete; without bytes if they
-    /// are more than [`INLINE`].
-    fn take(&mut self, part: &[u8], mut put: impl FnMut(u32, Option<&[u8]>) -> Result<()>) -> Result<()> {
-        let table = receipts_table_len(self.transactions).min(self.length) as usize;
-        let (head, mut rest) = part.split_at(part.len().min(table - self.table.len()));
-        self.table.extend_from_slice(head);
-        if self.table.len() < table {
-            return Ok(());
-        }
-        if !head.is_empty() {
-            check_table(&self.table, self.length, self.transactions)?;
-        }
-        while self.next < self.transactions {
-            let start = self.next.checked_sub(1).map_or(0, |before| self.end(before));
-            let length = self.end(self.next) - start;
-            let (bytes, after) = rest.split_at(rest.len().min((length - self.came) as usize));
-            (self.came, rest) = (self.came + bytes.len() as u64, after);
-            let is_whole = self.came == length;
-            if length > INLINE {
-                if is_whole {
-                    put(self.next, None)?;
-                }
-            } else if is_whole && self.held.is_empty() {
-                put(self.next, Some(bytes))?;
-            } else {
-                self.held.extend_from_slice(bytes);
-                if is_whole {
-                    put(self.next, Some(&self.held))?;
-                    self.held.clear();
-                }
-            }
-            if !is_whole {
-                break;
-            }
-            (self.next, self.came) = (self.next + 1, 0);
-        }
-        Ok(())
-    }
-}
-
-/// Checks the table at the beginning of a receipts segment of `length` bytes.
-///
-/// # Errors
-/// [`Damaged`].
-pub(super) fn check_table(table: &[u8], length: u64, transactions: u32) -> Result<()> {
-    check_receipts(table, length, transactions)
-        .map_err(|bad| Damaged { why: format!("its receipts are malformed at byte {}: {}", bad.at, bad.why) }.into())
-}
 
 impl Change<'_, '_> {
     /// Stores the rows of a block that is newer than all blocks with rows. `receipts` is the segment, or `None` if it is in `parts`.
@@ -292,62 +179,5 @@ impl Change<'_, '_> {
             );
         }
         self.put_rows(number, &index, (receipts.as_deref(), receipts_length), tables)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use coppice_interface::segments::encode_receipts;
-
-    /// Returns the receipts of a segment that comes in parts of `size` bytes.
-    fn split(segment: &[u8], transactions: u32, size: usize) -> Result<Vec<Option<Vec<u8>>>> {
-        let (mut splitter, mut found) = (Splitter::new(transactions, segment.len() as u64), Vec::new());
-        for part in segment.chunks(size) {
-            splitter.take(part, |position, bytes| {
-                assert_eq!(position as usize, found.len());
-                found.push(bytes.map(<[u8]>::to_vec));
-                Ok(())
-            })?;
-        }
-        Ok(found)
-    }
-
-    #[test]
-    fn receipts_are_split_alike_however_their_segment_is_cut() {
-        let receipts: Vec<Vec<u8>> =
-            [0, 5, 0, 0, 300, 1, 0].iter().map(|&length| (0..length).map(|at| at as u8).collect()).collect();
-        for some in [&receipts[..], &receipts[..1], &receipts[1..2], &receipts[4..5], &[]] {
-            let segment = encode_receipts(some).unwrap();
-            for size in (1..=segment.len()).chain([usize::MAX]) {
-                let found = split(&segment, some.len() as u32, size).unwrap();
-                assert_eq!(found, some.iter().cloned().map(Some).collect::<Vec<_>>(), "{size}");
-            }
-        }
-        let error = split(&[2, 0, 0, 0, 0, 0, 0, 0], 1, 3).unwrap_err().to_string();
-        assert_eq!(error, "its receipts are malformed at byte 0: 2 receipts for 1 transactions");
-    }
-
-    #[test]
-    fn receipt_longer_than_a_row_has_no_bytes() {
-        let most = INLINE as usize;
-        let segment = encode_receipts(&[vec![1; most], vec![2; most + 1], vec![3; 2]]).unwrap();
-        for size in [1 << 20, usize::MAX] {
-            let found = split(&segment, 3, size).unwrap();
-            assert_eq!(found, [Some(vec![1; most]), None, Some(vec![3; 2])], "{size}");
-        }
-    }
-
-    #[test]
-    fn table_with_fewer_blocks_decides_what_all_tables_have() {
-        let through = Through { keys: Some(7), receipts: Some(3) };
-        let of = |keys, receipts| through.of(Tables { keys, receipts });
-        assert_eq!(
-            [of(true, false), of(false, true), of(true, true), of(false, false)],
-            [Some(7), Some(3), Some(3), None]
-        );
-        assert_eq!(Through { keys: None, ..through }.of(Tables { keys: true, receipts: true }), None);
-        assert_eq!(through.below(Some(5)), Through { keys: Some(5), receipts: Some(3) });
-        assert_eq!(through.below(None), Through::default());
     }
 }

@@ -1,6 +1,6 @@
 //! Options, events and counts of an engine.
 
-use super::rows::Tables;
+use super::tables::Tables;
 use anyhow::Result;
 use serde::Serialize;
 

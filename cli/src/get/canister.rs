@@ -1,0 +1,173 @@
+//! A canister's chain, read by queries, each of which one replica answers.
+
+use super::chain::{Chain, Header, Keyed, List, Place};
+use crate::client::{Client, Transport, Wait};
+use crate::feed::sha256;
+use crate::verify::hex;
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use coppice_interface::segments::{ID, MAX_BLOCK};
+use coppice_interface::{KeyCursor, KeyError, ReadError};
+use serde_bytes::ByteBuf;
+
+/// Pages of a key's list without a transaction after which the search pauses and returns its cursor.
+const EMPTY_PAGES: u32 = 100;
+/// The remedy for a pruned block.
+const ARCHIVE: &str = "a database that coppice index fills keeps pruned blocks: --database URL";
+
+/// A canister.
+pub struct Canister<'a, T> {
+    client: &'a Client<T>,
+    name: String,
+}
+
+impl<'a, T: Transport> Canister<'a, T> {
+    /// Creates a reader of the canister with this name.
+    pub fn new(client: &'a Client<T>, name: String) -> Self {
+        Self { client, name }
+    }
+
+    /// Returns a sentence on a refusal.
+    fn refused(what: &str, why: &ReadError) -> anyhow::Error {
+        match why {
+            ReadError::Pruned { .. } => anyhow!("{what}: {why}; {ARCHIVE}"),
+            why => anyhow!("{what}: {why}"),
+        }
+    }
+}
+
+impl<T: Transport> Chain for Canister<'_, T> {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn header(&mut self, number: u64) -> Result<Header> {
+        let what = format!("block {number}");
+        let header = self.client.header(number).wait()?.map_err(|why| Self::refused(&what, &why))?;
+        ensure!(header.number == number, "{what}: the replica sent the header of block {}: try again", header.number);
+        let bytes = header.lengths.sum();
+        ensure!(bytes <= MAX_BLOCK, "{what}: the replica reports {bytes} bytes, more than a block can have: try again");
+        Ok(Header {
+            number,
+            hash: header.hash.to_vec(),
+            parent_hash: header.parent_hash.to_vec(),
+            timestamp_secs: header.timestamp_secs,
+            lengths: header.lengths.into(),
+            sha256: <[ByteBuf; 3]>::from(header.sha256).map(ByteBuf::into_vec),
+            confirmed: false,
+        })
+    }
+
+    fn segment(&mut self, header: &Header, segment: u8) -> Result<Option<Vec<u8>>> {
+        let (number, length) = (header.number, header.lengths[usize::from(segment)]);
+        let what = format!("segment {segment} of block {number}");
+        let mut bytes = Vec::new();
+        while (bytes.len() as u64) < length {
+            let part = self.client.read_segment(number, segment, bytes.len() as u64, length - bytes.len() as u64);
+            let part = part.wait()?.map_err(|why| Self::refused(&what, &why))?.bytes;
+            let after = bytes.len() + part.len();
+            ensure!(
+                !part.is_empty() && after as u64 <= length,
+                "{what}: the replica sent {after} of {length} bytes: try again"
+            );
+            bytes.extend_from_slice(&part);
+        }
+        ensure!(
+            sha256(&bytes) == *header.sha256[usize::from(segment)],
+            "{what} does not match its digest: the block was replaced in a reorg while it was read, or the replica lies; try again"
+        );
+        Ok(Some(bytes))
+    }
+
+    fn places(&mut self, id: &[u8; ID], cursor: Option<&str>, _: u32) -> Result<List<Place>> {
+        ensure!(
+            cursor.is_none(),
+            "a canister has no cursors of transactions, because it finds only the newest block of an id"
+        );
+        let items = match self.client.get_transaction_location(ByteBuf::from(*id)).wait()? {
+            Ok(at) => vec![Place { number: at.block_number, position: at.position }],
+            Err(why @ ReadError::NotFound) => bail!("{why}; {ARCHIVE}"),
+            Err(why) => return Err(Self::refused("the transaction", &why)),
+        };
+        Ok(List { items, cursor: None })
+    }
+
+    fn why_only_newest(&self) -> Option<&'static str> {
+        Some("a canister finds only the newest block with the transaction; a database of coppice index finds all")
+    }
+
+    fn with_key(&mut self, key: &[u8], cursor: Option<&str>, limit: u32) -> Result<List<Keyed>> {
+        let mut cursor = cursor.map(parse).transpose()?;
+        for _ in 0..EMPTY_PAGES {
+            let page = match self.client.find_by_index_key(ByteBuf::from(key), &cursor, limit).wait()? {
+                Ok(page) => page,
+                Err(why) => {
+                    let remedy = match &why {
+                        KeyError::Reorged { cursor: Some(cursor), .. } => format!(": --cursor {}", shown(cursor)),
+                        _ => String::new(),
+                    };
+                    bail!("the list of transactions: {why}{remedy}")
+                }
+            };
+            cursor = page.cursor;
+            if cursor.is_none() || !page.transactions.is_empty() {
+                let items = page.transactions.into_iter().map(|found| Keyed {
+                    place: Place { number: found.block_number, position: found.position },
+                    block_hash: found.block_hash.to_vec(),
+                    id: found.id.into_vec(),
+                });
+                return Ok(List { items: items.collect(), cursor: cursor.as_ref().map(shown) });
+            }
+        }
+        Ok(List { items: Vec::new(), cursor: cursor.as_ref().map(shown) })
+    }
+}
+
+/// Returns a cursor as a text.
+fn shown(cursor: &KeyCursor) -> String {
+    let KeyCursor { block_number, block_hash, position, key, newest, rollbacks } = cursor;
+    format!("{block_number}:{position}:{key}:{newest}:{rollbacks}:{}", hex(block_hash))
+}
+
+/// Reads a cursor's text.
+fn parse(text: &str) -> Result<KeyCursor> {
+    let read = || {
+        let parts: Vec<&str> = text.split(':').collect();
+        let [block_number, position, key, newest, rollbacks, hash] = parts[..] else { return None };
+        let hash = hash.is_ascii().then(|| hash.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).ok()));
+        let hash: Option<Vec<u8>> = hash?.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect();
+        Some(KeyCursor {
+            block_number: block_number.parse().ok()?,
+            block_hash: hash?.into(),
+            position: position.parse().ok()?,
+            key: key.parse().ok()?,
+            newest: newest.parse().ok()?,
+            rollbacks: rollbacks.parse().ok()?,
+        })
+    };
+    read().with_context(|| {
+        format!("{text:?} is not a cursor that a list of a canister's transactions ended with: begin without --cursor")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursor_is_read_as_it_was_shown_and_other_texts_are_refused() {
+        let cursor = KeyCursor {
+            block_number: u64::MAX,
+            block_hash: [0, 255].into(),
+            position: 1,
+            key: 2,
+            newest: 3,
+            rollbacks: 4,
+        };
+        assert_eq!(shown(&cursor), "18446744073709551615:1:2:3:4:00ff");
+        assert_eq!(parse(&shown(&cursor)).unwrap(), cursor);
+        for text in ["", "1:2", "1:2:3:4:5", "1:2:3:4:5:0g", "1:2:3:4:5:é", "1:2:3:4:5:00:", "-1:2:3:4:5:00"] {
+            let error = parse(text).unwrap_err().to_string();
+            assert!(error.contains("--cursor"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! The things that `coppice get` finds, as its JSON has them.
+
+use super::Page;
+use super::bitcoin::{self, Decoded};
+use super::chain::{Chain, Header, Keyed, Place};
+use super::what::{Order, shown_key};
+use crate::verify::hex;
+use anyhow::{Context, Result, anyhow, ensure};
+use coppice_interface::segments::{ID, Index, Receipts};
+use serde::Serialize;
+use std::ops::Range;
+
+/// The answer of the command.
+#[derive(Clone, Debug, Serialize)]
+pub struct Found {
+    /// "get".
+    pub command: &'static str,
+    /// The chain: "SQLite", "PostgreSQL", or the canister.
+    pub chain: String,
+    /// Order of the bytes of ids and hashes: "display" or "internal".
+    pub order: &'static str,
+    /// The block that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block: Option<Block>,
+    /// The key that was asked for: its text, or `0x` and hexadecimal digits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// The transactions: of the block, with the id, or with the key, the newest first.
+    pub transactions: Vec<Transaction>,
+    /// The cursor after the last transaction, if there are more.
+    pub cursor: Option<String>,
+    /// The reason why older transactions are not listed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<&'static str>,
+}
+
+/// A block.
+#[derive(Clone, Debug, Serialize)]
+pub struct Block {
+    /// Block number.
+    pub number: u64,
+    /// Block hash.
+    pub hash: String,
+    /// The hash of the previous block.
+    pub parent_hash: String,
+    /// Unix seconds, as the chain declares them.
+    pub timestamp_secs: u64,
+    /// Transactions.
+    pub transactions: u32,
+    /// Secondary keys; `None` if the chain has no payloads.
+    pub keys: Option<u32>,
+    /// Bytes of body, receipts and index.
+    pub lengths: [u64; 3],
+    /// SHA-256 of body, receipts and index.
+    pub sha256: [String; 3],
+    /// True if the subnet vouches for the block, false if only one replica does.
+    pub confirmed: bool,
+}
+
+/// A transaction. A list by key has only its place and its id.
+#[derive(Clone, Debug, Serialize)]
+pub struct Transaction {
+    /// Number of its block.
+    pub number: u64,
+    /// Position in the block, from 0.
+    pub position: u32,
+    /// Its id.
+    pub id: String,
+    /// Hash of its block.
+    pub block_hash: String,
+    /// The rest, except in a list by key.
+    #[serde(flatten)]
+    pub whole: Option<Whole>,
+}
+
+/// The parts of a transaction that its block's segments have.
+#[derive(Clone, Debug, Serialize)]
+pub struct Whole {
+    /// Time of the block in Unix seconds.
+    pub timestamp_secs: u64,
+    /// Transactions of the block.
+    pub of: u32,
+    /// Its keys, each as a text, or as `0x` and hexadecimal digits; `None` if the chain has no payloads.
+    pub keys: Option<Vec<String>>,
+    /// Its receipt, in hexadecimal digits, if it has one.
+    pub receipt: Option<String>,
+    /// Its content, if the block's body is a Bitcoin block.
+    pub bitcoin: Option<Decoded>,
+}
+
+/// The segments of a block, read and checked.
+struct Contents {
+    header: Header,
+    /// The body; `None` without payloads.
+    body: Option<Vec<u8>>,
+    receipts: Option<Vec<u8>>,
+    index: Vec<u8>,
+}
+
+impl Contents {
+    fn read(chain: &mut impl Chain, number: u64) -> Result<Self> {
+        let header = chain.header(number)?;
+        let [body, receipts, index] = [0, 1, 2].map(|segment| chain.segment(&header, segment));
+        Ok(Self { body: body?, receipts: receipts?, index: index?.unwrap_or_default(), header })
+    }
+
+    fn index(&self) -> Result<Index<'_>> {
+        let number = self.header.number;
+        Index::parse(&self.index)
+            .map_err(|bad| anyhow!("the index of block {number} is malformed at byte {}: {}", bad.at, bad.why))
+    }
+
+    /// Returns the transactions at some positions.
+    fn transactions(&self, positions: Range<u32>, order: Order) -> Result<Vec<Transaction>> {
+        let (header, index) = (&self.header, self.index()?);
+        let (ids, wanted) = (index.all_ids(), positions.start as usize..positions.end as usize);
+        let receipts = self.receipts.as_ref().and_then(|receipts| Receipts::parse(receipts, index.transactions()).ok());
+        let bodies = self.body.as_ref().and_then(|body| bitcoin::transactions(body, ids, wanted.clone()));
+        let mut keys = vec![Vec::new(); wanted.len()];
+        for key in index.each_key().filter(|key| positions.contains(&key.transaction)) {
+            let of: &mut Vec<String> = &mut keys[(key.transaction - positions.start) as usize];
+            let key = shown_key(key.bytes);
+            if !of.contains(&key) {
+                of.push(key);
+            }
+        }
+        let each = positions.zip(keys).enumerate().map(|(at, (position, keys))| {
+            let id = index.id(position).with_context(|| {
+                format!("block {} has {} transactions, and none at position {position}", header.number, ids.len())
+            })?;
+            let receipt = receipts.as_ref().and_then(|receipts| receipts.get(position));
+            let whole = Whole {
+                timestamp_secs: header.timestamp_secs,
+                of: index.transactions(),
+                keys: self.body.is_some().then_some(keys),
+                receipt: receipt.map(hex),
+                bitcoin: bodies.as_ref().map(|bodies| bitcoin::decoded(&bodies[at], order)),
+            };
+            let (id, block_hash) = (order.show(id), order.show(&header.hash));
+            Ok(Transaction { number: header.number, position, id, block_hash, whole: Some(whole) })
+        });
+        each.collect()
+    }
+}
+
+fn found(chain: &impl Chain, order: Order) -> Found {
+    Found {
+        command: "get",
+        chain: chain.name(),
+        order: order.name(),
+        block: None,
+        key: None,
+        transactions: Vec::new(),
+        cursor: None,
+        note: None,
+    }
+}
+
+/// Finds a block, with some of its transactions.
+pub(super) fn block(chain: &mut impl Chain, number: u64, order: Order, page: &Page) -> Result<Found> {
+    let first: u32 = match &page.cursor {
+        None => 0,
+        Some(cursor) => cursor.parse().ok().with_context(|| {
+            format!("{cursor:?} is not a cursor that a block's list ended with: begin without --cursor")
+        })?,
+    };
+    let contents = Contents::read(chain, number)?;
+    let (header, index) = (&contents.header, contents.index()?);
+    let count = index.transactions();
+    ensure!(
+        first == 0 || first < count,
+        "the cursor {first} is after the {count} transactions of block {number}: begin without --cursor"
+    );
+    let last = first.saturating_add(page.limit).min(count);
+    let block = Block {
+        number,
+        hash: order.show(&header.hash),
+        parent_hash: order.show(&header.parent_hash),
+        timestamp_secs: header.timestamp_secs,
+        transactions: count,
+        keys: contents.body.is_some().then_some(index.keys()),
+        lengths: header.lengths,
+        sha256: header.sha256.each_ref().map(|sha256| hex(sha256)),
+        confirmed: header.confirmed,
+    };
+    let transactions = contents.transactions(first..last, order)?;
+    let cursor = (last < count).then(|| last.to_string());
+    Ok(Found { block: Some(block), transactions, cursor, ..found(chain, order) })
+}
+
+/// Finds the transactions with an id.
+pub(super) fn transactions(chain: &mut impl Chain, id: &[u8; ID], order: Order, page: &Page) -> Result<Found> {
+    let name = format!("transaction {}, in {} order (--order has another)", order.show(id), order.name());
+    let list = chain.places(id, page.cursor.as_deref(), page.limit).with_context(|| name.clone())?;
+    ensure!(!list.items.is_empty() || page.cursor.is_some(), "no block here has {name}");
+    let mut transactions = Vec::new();
+    for Place { number, position } in list.items {
+        let contents = Contents::read(chain, number)?;
+        let found = contents.transactions(position..position.saturating_add(1), order)?;
+        let is_it = contents.index()?.id(position) == Some(id);
+        ensure!(
+            is_it,
+            "block {number} has another transaction at position {position}: it was replaced in a reorg, or the replica lies"
+        );
+        transactions.extend(found);
+    }
+    Ok(Found { transactions, cursor: list.cursor, note: chain.why_only_newest(), ..found(chain, order) })
+}
+
+/// Finds the transactions with a key.
+pub(super) fn with_key(chain: &mut impl Chain, key: &[u8], order: Order, page: &Page) -> Result<Found> {
+    let list = chain.with_key(key, page.cursor.as_deref(), page.limit)?;
+    let key = shown_key(key);
+    let is_empty = list.items.is_empty() && page.cursor.is_none() && list.cursor.is_none();
+    ensure!(!is_empty, "no transaction has the key {key}");
+    let item = |Keyed { place: Place { number, position }, block_hash, id }| Transaction {
+        number,
+        position,
+        id: order.show(&id),
+        block_hash: order.show(&block_hash),
+        whole: None,
+    };
+    let transactions = list.items.into_iter().map(item).collect();
+    Ok(Found { key: Some(key), transactions, cursor: list.cursor, ..found(chain, order) })
+}

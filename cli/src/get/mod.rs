@@ -1,0 +1,43 @@
+//! `coppice get`: prints a block, a transaction, or the transactions with a key, from a canister or from a database of `coppice index`.
+//!
+//! ```text
+//! what ──▶ wanted ──▶ Chain ─┬─ canister: queries
+//!                            └─ archive: the indexer's tables
+//!                       │
+//!                       ▼ header, segments
+//!                     found ──▶ bitcoin ──▶ print, or JSON
+//! ```
+
+pub mod archive;
+pub mod bitcoin;
+pub mod canister;
+pub mod chain;
+pub mod found;
+pub mod print;
+pub mod what;
+
+use anyhow::Result;
+use chain::Chain;
+use found::Found;
+use what::{Order, Wanted};
+
+/// The part of a list to return.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// The cursor that an earlier page ended with.
+    pub cursor: Option<String>,
+    /// Most items.
+    pub limit: u32,
+}
+
+/// Looks up a block, a transaction or a key.
+///
+/// # Errors
+/// When there is no such thing, when the cursor is of no page, or when the chain cannot be read.
+pub fn get(chain: &mut impl Chain, wanted: &Wanted, order: Order, page: &Page) -> Result<Found> {
+    match wanted {
+        Wanted::Block(number) => found::block(chain, *number, order, page),
+        Wanted::Transaction(id) => found::transactions(chain, id, order, page),
+        Wanted::Key(key) => found::with_key(chain, key, order, page),
+    }
+}
