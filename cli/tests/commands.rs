@@ -81,6 +81,42 @@ fn systemd_unit_has_a_valid_command_line_and_timeouts() {
     }
 }
 
+#[test]
+fn get_without_a_chain_or_with_a_wrong_argument_ends_with_one_sentence() {
+    let dir = tempfile::tempdir().unwrap();
+    let missing = format!("sqlite://{}", dir.path().join("none.db").display());
+    let get = |args: &[&str], environment: Option<&str>| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_coppice"));
+        command.arg("get").args(args).env_remove("COPPICE_DATABASE");
+        command.envs(environment.map(|url| ("COPPICE_DATABASE", url)));
+        let output = command.output().unwrap();
+        assert!(output.stdout.is_empty(), "{args:?}");
+        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let network = ["--network", "http://127.0.0.1:1", "--canister", "aaaaa-aa"];
+    let zeros = "0".repeat(62);
+    for (args, environment, code, part) in [
+        (&["7"][..], None, 2, "name the chain: --database URL, or --network URL and --canister ID"),
+        (&["0x7", "--database", &missing], None, 2, "two for each byte"),
+        (&[&zeros, "--as", "transaction"], None, 2, "64 hexadecimal digits"),
+        (&["99999999999999999999", "--database", &missing], None, 2, "--as key"),
+        (&["7", "--database", &missing], None, 1, "coppice index makes it"),
+        (&["7"], Some(missing.as_str()), 1, "coppice index makes it"),
+        (&["7", "--database", "postgres://db.invalid/x"], None, 1, "sslmode=verify-full"),
+        (&["7", "--database", "mysql://x"], None, 1, "mysql"),
+        (&["7", "--limit", "0"], None, 2, "--limit"),
+        (&["7", "--limit", "1001"], None, 2, "--limit"),
+        (&[], None, 2, "NUMBER|TXID|KEY"),
+        (&[&["7", "--database", &missing], &network[..]].concat(), None, 2, "--network"),
+        // The network counts, and not the variable.
+        (&[&["7"], &network[..]].concat(), Some(missing.as_str()), 1, "http://127.0.0.1:1/ does not answer"),
+    ] {
+        let (found, stderr) = get(args, environment);
+        assert!(found == code && stderr.contains(part), "{args:?} {environment:?}: {found} {stderr}");
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "no database is made");
+}
+
 /// The driver also reads host and TLS mode from the environment.
 #[test]
 fn remote_postgresql_without_a_verified_certificate_is_refused_from_url_or_environment() {

@@ -8,6 +8,7 @@ use coppice::index::engine::Engine;
 use coppice::index::origin::Origin;
 use coppice::index::steps::{Event, Figures, Onward, Options};
 use coppice::index::store::Store;
+use coppice::index::tables::Tables;
 use coppice::ledger::Ledger;
 use coppice::progress::Progress;
 use coppice::report::{blocks, bytes, count};
@@ -74,11 +75,11 @@ pub struct Companion<'a, T: Reach> {
 }
 
 impl<'a, T: Reach> Companion<'a, T> {
-    /// Registers the indexer and opens its database, which must be empty.
+    /// Registers the indexer and opens its database, which must be empty. The indexer fills `tables`.
     ///
     /// # Errors
     /// When the canister refuses, or the database cannot be used.
-    pub fn start(client: &'a Client<T>, database: &str, origin: &Origin) -> Result<Self> {
+    pub fn start(client: &'a Client<T>, database: &str, origin: &Origin, tables: Tables) -> Result<Self> {
         let mut store = Store::open(database, origin)?;
         let held = store.held()?;
         ensure!(
@@ -89,7 +90,7 @@ impl<'a, T: Reach> Companion<'a, T> {
         client
             .register_exporter(&Exporter { name: NAME.into(), principal: client.transport().principal(Role::Exporter) })
             .done()?;
-        let options = Options { ack_every: Some(ACK_EVERY), ..Options::default() };
+        let options = Options { ack_every: Some(ACK_EVERY), tables, ..Options::default() };
         Ok(Self { client, engine: Engine::open(client, store, options, Onward)?, registered: true, appended: 0 })
     }
 

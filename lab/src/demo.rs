@@ -12,6 +12,7 @@ use crate::wasm;
 use anyhow::{Context, Result, bail, ensure};
 use coppice::client::{Client, Wait};
 use coppice::index::origin::{Origin, Payload};
+use coppice::index::tables::Tables;
 use coppice::report::{self, Amount, Report, Storage, amount, blocks, bytes, count, seconds_since, verified_rows};
 use coppice::site::{BLOCK_INTERVAL, Site, healthy, settle};
 use coppice::verify::{Depth, Verified, verify};
@@ -182,7 +183,7 @@ pub fn play(client: &Client<impl Site>, plan: Plan, begins_at: u64, origin: &Ori
     // The indexer's database is verified and then deleted.
     let directory = tempfile::tempdir().context("no temporary directory")?;
     let database = format!("sqlite://{}", directory.path().join("index.db").display());
-    let mut companion = Companion::start(client, &database, origin)?;
+    let mut companion = Companion::start(client, &database, origin, Tables::NONE)?;
     let policy = PrunePolicyArg { retain_blocks: Some(retain_blocks), ..PrunePolicyArg::default() };
     let policy = client.set_prune_policy(&policy).done()?.new;
     let billed_bytes_at_first = client.get_storage_status(None).wait()?.billed_bytes;

@@ -95,7 +95,7 @@ pub fn run(args: &IndexArgs, wasm: Vec<u8>) -> Result<IndexReport> {
 pub fn copy(args: &IndexArgs, client: &Client<impl Site>, canister: String, begins_at: u64) -> Result<IndexReport> {
     let started = Instant::now();
     let origin = Origin { canister: canister.clone(), network: "embedded".into(), payload: args.database.payload };
-    let mut companion = Companion::start(client, &args.database.database, &origin)?;
+    let mut companion = Companion::start(client, &args.database.database, &origin, args.database.tables())?;
     let retain_blocks = args.retain_blocks.unwrap_or(args.blocks / 5);
     let policy = PrunePolicyArg { retain_blocks: Some(retain_blocks), ..PrunePolicyArg::default() };
     let policy = client.set_prune_policy(&policy).done()?.new;

@@ -8,6 +8,7 @@ use coppice::index::engine::Engine;
 use coppice::index::origin::{Origin, Payload};
 use coppice::index::steps::{Checkpoint, Event, Options, Step};
 use coppice::index::store::Store;
+use coppice::index::tables::Tables;
 use coppice::ledger::Ledger;
 use coppice::random::Random;
 use coppice::site::Site;
@@ -181,7 +182,7 @@ fn failing_indexer_ends_the_run_with_its_error() {
         feeder.append(10);
         companion.appended()
     };
-    let mut companion = Companion::start(&client, &url, &origin).unwrap();
+    let mut companion = Companion::start(&client, &url, &origin, Tables::NONE).unwrap();
     feed(&mut companion).unwrap();
     assert_eq!(companion.engine().tip(), None, "it is not the indexer's turn");
     companion.catch_up().unwrap();
@@ -190,7 +191,7 @@ fn failing_indexer_ends_the_run_with_its_error() {
     let error = (0..32).try_for_each(|_| feed(&mut companion));
     assert!(error.unwrap_err().to_string().contains("cannot read block 501"));
     drop(companion);
-    let again = Companion::start(&client, &url, &origin).err().unwrap().to_string();
+    let again = Companion::start(&client, &url, &origin, Tables::NONE).err().unwrap().to_string();
     assert!(again.contains("1 block of another run"), "{again}");
 }
 

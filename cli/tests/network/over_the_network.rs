@@ -3,11 +3,13 @@
 use crate::net::Net;
 use candid::Principal;
 use coppice::client::{Client, Failure, Reach, Transport, Wait};
+use coppice::feed::{self, Header};
 use coppice::index::origin::{Origin, Payload};
 use coppice::network::{Network, NetworkArgs};
 use coppice::site::Site;
 use coppice_host::Host;
-use coppice_interface::{Exporter, Role};
+use coppice_interface::segments::{encode_index, encode_receipts};
+use coppice_interface::{Exporter, PrunePolicyArg, Role};
 use coppice_lab::demo;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -16,6 +18,10 @@ use std::time::{Duration, Instant};
 fn json(output: &Output) -> serde_json::Value {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn error(output: &Output) -> String {
@@ -73,6 +79,106 @@ fn blocks_are_ingested_and_indexed_over_the_network() {
         ["index", "--database", &net.database(), "--canister", "aaaaa-aa", "--network", &net.gateway.url(), "--no-ack"];
     let other = Command::new(env!("CARGO_BIN_EXE_coppice")).args(other).output().unwrap();
     assert!(error(&other).contains("holds the chain of canister"), "{other:?}");
+}
+
+/// A block of mainnet, and a block with keys above it: canister and database answer alike, and the database also after the canister has
+/// pruned them.
+#[test]
+fn get_prints_the_same_from_canister_and_database() {
+    let net = Net::start();
+    let file = block_file(net.dir.path());
+    json(&net.run(&["ingest", "--blk", &file]));
+    let client = net.client();
+    let head = client.get_head().done().unwrap();
+    let ids = [[1; 32], std::array::from_fn(|at| at as u8)];
+    let index = encode_index(ids.into_iter(), [(1, &b"alice"[..]), (0, &[0xff]), (0, b"alice")].into_iter()).unwrap();
+    let receipts = encode_receipts(&[&b"none"[..], b"two"]).unwrap();
+    let header =
+        Header { number: 702_862, hash: [9; 32], parent: (**head.hash).try_into().unwrap(), timestamp_secs: 1 };
+    feed::send(&client, &feed::block(&header, [b"no Bitcoin".to_vec(), receipts, index])).unwrap();
+    let principal = client.transport().principal(Role::Exporter);
+    client.register_exporter(&Exporter { name: "indexer".into(), principal }).done().unwrap();
+    let indexed = json(&net.run(&["index", "--until-caught-up", "--database", &net.database()]));
+    assert_eq!(
+        (&indexed["held"]["blocks_without_keys"], &indexed["held"]["blocks_without_receipts"]),
+        (&0.into(), &2.into())
+    );
+    let filled = json(&net.run(&["index", "--until-caught-up", "--database", &net.database(), "--receipts"]));
+    assert_eq!((&filled["filled_blocks"], &filled["held"]["blocks_without_receipts"]), (&2.into(), &0.into()));
+
+    let own = |what: &[&str]| {
+        let database = net.database();
+        let args = [&["get"], what, &["--database", &database]].concat();
+        Command::new(env!("CARGO_BIN_EXE_coppice")).args(args).output().unwrap()
+    };
+    let both = |what: &[&str]| {
+        let canister = json(&net.run(&[&["get"], what].concat()));
+        let database = json(&own(&[what, &["--json"]].concat()));
+        assert_eq!(canister["chain"], format!("canister {}", net.canister));
+        assert_eq!(canister["transactions"], database["transactions"], "{what:?}");
+        database
+    };
+    let block = both(&["702861", "--limit", "1000"]);
+    let bitcoin: bitcoin::Block = bitcoin::consensus::deserialize(bitcoin_test_data::blocks::mainnet_702861()).unwrap();
+    assert_eq!(block["block"]["hash"], bitcoin.block_hash().to_string(), "in display order");
+    assert_eq!(block["block"]["confirmed"], true);
+    assert_eq!(block["transactions"].as_array().unwrap().len(), bitcoin.txdata.len().min(1_000));
+    let spend = &bitcoin.txdata[1];
+    let txid = spend.compute_txid().to_string();
+    let found = &both(&[&txid])["transactions"][0];
+    assert_eq!((&found["number"], &found["position"]), (&702_861.into(), &1.into()));
+    assert_eq!(found["bitcoin"]["inputs"][0]["spends"], spend.input[0].previous_output.to_string());
+    assert_eq!(found["bitcoin"]["outputs"][0]["satoshis"], spend.output[0].value.to_sat());
+    let alice = both(&["alice"]);
+    let place =
+        |at: usize| (alice["transactions"][at]["number"].as_u64(), alice["transactions"][at]["position"].as_u64());
+    assert_eq!([place(0), place(1), place(2)], [(Some(702_862), Some(1)), (Some(702_862), Some(0)), (None, None)]);
+    let internal = both(&[&hex(&ids[1]), "--order", "internal"]);
+    assert_eq!(internal["transactions"][0]["receipt"], hex(b"two"));
+    assert_eq!(internal["transactions"][0]["keys"], serde_json::json!(["alice"]));
+    // Pages: a cursor of the canister, and one of the database.
+    let pages: [&dyn Fn(&[&str]) -> Output; 2] =
+        [&|what| net.run(&[&["get"], what].concat()), &|what| own(&[what, &["--json"]].concat())];
+    for page in pages {
+        let first = json(&page(&["0xff", "--limit", "1"]));
+        assert_eq!((&first["key"], &first["cursor"]), (&"0xff".into(), &serde_json::Value::Null));
+        let first = json(&page(&["alice", "--limit", "1"]));
+        let cursor = first["cursor"].as_str().unwrap();
+        let second = json(&page(&["alice", "--limit", "1", "--cursor", cursor]));
+        assert_eq!(
+            (&second["transactions"][0], &second["transactions"][1]),
+            (&alice["transactions"][1], &serde_json::Value::Null)
+        );
+    }
+
+    // For people.
+    let text = |what: &[&str]| String::from_utf8(own(what).stdout).unwrap();
+    let shown = text(&["702861"]);
+    assert!(
+        shown.starts_with("block 702861\n  hash          000000") && shown.contains("there are more: --cursor 20"),
+        "{shown}"
+    );
+    let shown = text(&[&txid]);
+    let first_output =
+        format!("output 0    {} BTC", spend.output[0].value.to_string_in(bitcoin::Denomination::Bitcoin));
+    assert!(
+        shown.contains(&format!("transaction {txid}\n")) && shown.contains(first_output.trim_end_matches("0 BTC")),
+        "{shown}"
+    );
+    assert!(!shown.contains('{'), "JSON is printed only with --json: {shown}");
+    assert!(error(&own(&["bob"])).contains("no transaction has the key bob"));
+    assert!(error(&own(&[&"ab".repeat(32)])).contains("--order"));
+    assert!(error(&net.run(&["get", "702860"])).contains("block 702860: "));
+
+    let header = Header { number: 702_863, hash: [8; 32], parent: [9; 32], timestamp_secs: 2 };
+    feed::send(&client, &feed::block(&header, Default::default())).unwrap();
+    let policy = PrunePolicyArg { retain_blocks: Some(1), ..PrunePolicyArg::default() };
+    client.set_prune_policy(&policy).done().unwrap();
+    client.prune_now(1_000).done().unwrap();
+    for what in ["702861", &txid] {
+        assert!(error(&net.run(&["get", what])).contains("a database that coppice index fills keeps pruned blocks"));
+        assert!(own(&[what]).status.success(), "{what}");
+    }
 }
 
 #[test]
@@ -172,7 +278,7 @@ fn repeatedly_killed_indexer_loses_nothing_and_survives_a_failing_gateway() {
     let blocks = coppice_lab::chain_gen::Generator::new(3, 60, 1_700_000_000, 15).unwrap();
     let first = blocks.first();
     for (at, block) in (0..).zip(blocks) {
-        coppice::feed::send(&client, &block).unwrap();
+        feed::send(&client, &block).unwrap();
         ledger.record(&block);
         if at % 6 == 0 {
             let args = [

@@ -11,15 +11,18 @@ use coppice::blob_worker::store::Store;
 use coppice::blob_worker::stores::Stores;
 use coppice::client::{Client, Wait};
 use coppice::commands::blob_worker::{BlobWorkerArgs, Init, delete, mark_stores};
+use coppice::commands::get::from_canister;
 use coppice::commands::index::{IndexArgs, copy};
 use coppice::commands::{Cli, Command};
 use coppice::feed::{self, Header};
 use coppice::gateway::Gateway;
+use coppice::get::print;
 use coppice::index::DatabaseArgs;
 use coppice::index::origin::{Origin, Payload};
 use coppice::ingest::{feed_to, read};
 use coppice::report;
 use coppice::stop::Stop;
+use coppice_interface::segments::encode_index;
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
 use std::io::{Read, Write};
@@ -29,12 +32,15 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// Names of the commands, and of their variants that call other methods.
-pub const NAMES: [&str; 15] = [
+pub const NAMES: [&str; 18] = [
     "ingest --utxo",
     "index",
     "index --no-ack",
     "index --skip-damaged --accept-reset",
     "index after index --no-ack",
+    "get block",
+    "get transaction",
+    "get key",
     "blob-worker",
     "blob-worker --dry-run",
     "blob-worker init",
@@ -80,6 +86,7 @@ pub fn command(name: &str) -> (World, Run) {
         "ingest" => ingest(&mut world),
         "index" if args.contains(&"after") => index_after_no_ack(&mut world),
         "index" => index(&mut world, &args[1..]),
+        "get" => get(&mut world, args[1]),
         "blob-worker" if args.contains(&"init") => init(&mut world),
         "blob-worker" => blob_worker(&mut world, &args[1..]),
         "serve" => serve(&mut world),
@@ -181,6 +188,23 @@ fn index_after_no_ack(world: &mut World) -> Run {
         std::fs::copy(copied.path().join(DATABASE), dir.path().join(DATABASE))?;
         run_index(&args, canister, client, &dir)
     })
+}
+
+/// Looks up a block, a transaction or a key.
+fn get(world: &mut World, kind: &str) -> Run {
+    let index = encode_index([[1; 32], [2; 32]].into_iter(), [(1, &b"key"[..])].into_iter()).unwrap();
+    let header = Header { number: 1, hash: [1; 32], parent: [0; 32], timestamp_secs: 1_700_000_000 };
+    feed::send(&world.client(None), &feed::block(&header, [vec![7; 1_000], Vec::new(), index])).unwrap();
+    world.keep();
+    let id = "02".repeat(32);
+    let what = match kind {
+        "block" => "1",
+        "transaction" => &id,
+        kind => kind,
+    };
+    let Command::Get(args) = parse(&["get", what]) else { panic!("another command") };
+    let canister = world.canister.to_string();
+    Box::new(move |client| print::print(&from_canister(&args, client, canister.clone())?, args.json))
 }
 
 /// Returns a worker's options, and its stores in the world's directory.
