@@ -100,8 +100,9 @@ struct Contents {
 impl Contents {
     fn read(chain: &mut impl Chain, number: u64) -> Result<Self> {
         let header = chain.header(number)?;
-        let [body, receipts, index] = [0, 1, 2].map(|segment| chain.segment(&header, segment));
-        Ok(Self { body: body?, receipts: receipts?, index: index?.unwrap_or_default(), header })
+        let (body, receipts) = (chain.segment(&header, 0)?, chain.segment(&header, 1)?);
+        let index = chain.segment(&header, 2)?.unwrap_or_default();
+        Ok(Self { header, body, receipts, index })
     }
 
     fn index(&self) -> Result<Index<'_>> {

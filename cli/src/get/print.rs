@@ -110,7 +110,7 @@ fn of_transaction(transaction: &Transaction) -> String {
     rows.push(("block hash".into(), transaction.block_hash.clone()));
     let Some(whole) = &transaction.whole else { return aligned(transaction.id.clone(), rows) };
     rows.push(("time".into(), moment(whole.timestamp_secs)));
-    rows.push(("position".into(), format!("{} of {}", transaction.position, count(whole.of.into()))));
+    rows.push(("position".into(), format!("{}, in a block of {}", transaction.position, count(whole.of.into()))));
     let keys = match &whole.keys {
         None => "unknown: no payloads are kept".into(),
         Some(keys) if keys.is_empty() => "none".into(),
@@ -187,4 +187,138 @@ fn moment(seconds: u64) -> String {
             format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC ({seconds})")
         },
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::get::bitcoin::decoded;
+    use crate::get::what::Order;
+    use bitcoin::Network;
+    use bitcoin::constants::genesis_block;
+    use bitcoin::hashes::Hash;
+
+    fn transaction(whole: Option<Whole>) -> Transaction {
+        let genesis = genesis_block(Network::Bitcoin);
+        let id = Order::Display.show(genesis.txdata[0].compute_txid().as_byte_array());
+        let block_hash = Order::Display.show(genesis.block_hash().as_byte_array());
+        Transaction { number: 7, position: 0, id, block_hash, whole }
+    }
+
+    fn whole() -> Whole {
+        let genesis = genesis_block(Network::Bitcoin);
+        Whole {
+            timestamp_secs: genesis.header.time.into(),
+            of: 1,
+            keys: Some(vec!["alice".into(), "0xff".into()]),
+            receipt: Some("01".repeat(100)),
+            bitcoin: Some(decoded(&genesis.txdata[0], Order::Display)),
+        }
+    }
+
+    fn found(transactions: Vec<Transaction>) -> Found {
+        let (chain, order) = ("SQLite".into(), "display");
+        Found { command: "get", chain, order, block: None, key: None, transactions, cursor: None, note: None }
+    }
+
+    #[test]
+    fn transaction_is_printed_with_inputs_and_outputs() {
+        let expected = "\
+transaction 4a5e1e4baab89f3a32518a88c31bc87f618f76673e2cc77ab2127b7afdeda33b
+  block       7
+  block hash  000000000019d6689c085ae165831e934ff763ae46a2a6c172b3f1b60a8ce26f
+  time        2009-01-03 18:15:05 UTC (1231006505)
+  position    0, in a block of 1
+  keys        alice 0xff
+  receipt     100 bytes: 0x01010101010101010101010101010101010101010101010101010101010101010101010101010101…
+  Bitcoin     version 1, lock time 0, 204 bytes, weight 816, outputs of 50.00000000 BTC
+  input 0     coinbase, script of 77 bytes, witness of 0 items, sequence 4294967295
+  output 0    50.00000000 BTC by OP_PUSHBYTES_65 04678afdb0fe5548271967f1a67130b7105cd6a828e03909a67962e0ea1f61de…";
+        assert_eq!(text(&found(vec![transaction(Some(whole()))])), expected);
+    }
+
+    #[test]
+    fn block_is_printed_with_a_line_for_each_transaction() {
+        let genesis = genesis_block(Network::Bitcoin);
+        let block = Block {
+            number: 7,
+            hash: Order::Display.show(genesis.block_hash().as_byte_array()),
+            parent_hash: "00".repeat(32),
+            timestamp_secs: u64::MAX,
+            transactions: 2,
+            keys: Some(2),
+            lengths: [285, 0, 1_048],
+            sha256: ["a", "b", "c"].map(str::to_string),
+            confirmed: false,
+        };
+        let plain = Transaction {
+            position: 1,
+            whole: Some(Whole { bitcoin: None, keys: None, receipt: None, ..whole() }),
+            ..transaction(None)
+        };
+        let found =
+            Found { block: Some(block), cursor: Some("2".into()), ..found(vec![transaction(Some(whole())), plain]) };
+        let expected = "\
+block 7
+  hash          000000000019d6689c085ae165831e934ff763ae46a2a6c172b3f1b60a8ce26f
+  parent        0000000000000000000000000000000000000000000000000000000000000000
+  time          18446744073709551615 in Unix seconds
+  transactions  2
+  keys          2
+  body          285 bytes, SHA-256 a
+  receipts      0 bytes, SHA-256 b
+  index         1,048 bytes, SHA-256 c
+  confirmed     no: one replica has sent the block
+
+ position  transaction                                                       inputs  outputs  BTC          receipt bytes  keys
+        0  4a5e1e4baab89f3a32518a88c31bc87f618f76673e2cc77ab2127b7afdeda33b  1       1        50.00000000  100            alice 0xff
+        1  4a5e1e4baab89f3a32518a88c31bc87f618f76673e2cc77ab2127b7afdeda33b
+
+there are more: --cursor 2";
+        assert_eq!(text(&found), expected);
+    }
+
+    #[test]
+    fn list_by_key_has_place_and_id() {
+        let found = Found {
+            key: Some("a\u{202e}b".into()),
+            note: Some("a note"),
+            ..found(vec![transaction(None), transaction(None)])
+        };
+        let expected = "\
+transactions with the key a\\u202eb, newest first
+
+ block  position  transaction
+     7         0  4a5e1e4baab89f3a32518a88c31bc87f618f76673e2cc77ab2127b7afdeda33b
+     7         0  4a5e1e4baab89f3a32518a88c31bc87f618f76673e2cc77ab2127b7afdeda33b
+
+a note";
+        assert_eq!(text(&found), expected);
+    }
+
+    #[test]
+    fn long_lists_and_texts_are_cut() {
+        let mut long = whole();
+        let bitcoin = long.bitcoin.as_mut().unwrap();
+        bitcoin.outputs = vec![bitcoin.outputs[0].clone(); MOST + 2];
+        bitcoin.inputs = vec![bitcoin.inputs[0].clone(); MOST];
+        long.keys = Some(vec!["k".into(); MOST + 1]);
+        let text = text(&found(vec![transaction(Some(long))]));
+        for (part, times) in
+            [("\n  output ", MOST), ("… 2 more, which --json prints", 1), ("\n  input ", MOST), ("… 1 more", 1)]
+        {
+            assert_eq!(text.matches(part).count(), times, "{part}");
+        }
+        assert!(text.lines().all(|line| line.chars().count() < 300));
+    }
+
+    #[test]
+    fn amounts_and_times_are_exact() {
+        assert_eq!(coins(2_100_000_012_345_678), "21,000,000.12345678");
+        assert_eq!(coins(7), "0.00000007");
+        assert_eq!(moment(0), "1970-01-01 00:00:00 UTC (0)");
+        assert_eq!(moment(1_231_006_505), "2009-01-03 18:15:05 UTC (1231006505)");
+        assert_eq!(moment(253_402_300_799), "9999-12-31 23:59:59 UTC (253402300799)");
+        assert_eq!(moment(253_402_300_800), "253402300800 in Unix seconds");
+    }
 }
