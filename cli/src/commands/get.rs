@@ -3,9 +3,10 @@
 use crate::client::{Client, Transport};
 use crate::exit::{Exit, WRONG_LINE};
 use crate::get::canister::Canister;
+use crate::get::chain::Page;
 use crate::get::found::Found;
 use crate::get::what::{Kind, Order, Wanted};
-use crate::get::{Page, archive, get, print};
+use crate::get::{archive, get, print};
 use crate::index::secure;
 use crate::network::NetworkArgs;
 use anyhow::Result;

@@ -152,6 +152,13 @@ fn parse(text: &str) -> Result<KeyCursor> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::Failure;
+    use crate::get::chain::Page;
+    use crate::get::found::Found;
+    use crate::get::get;
+    use crate::get::what::{Order, Wanted};
+    use coppice_interface::{BlockHeader, HeaderPage, KeyPage, SegmentPart, TransactionLocation};
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     #[test]
     fn cursor_is_read_as_it_was_shown_and_other_texts_are_refused() {
@@ -169,5 +176,88 @@ mod tests {
             let error = parse(text).unwrap_err().to_string();
             assert!(error.contains("--cursor"), "{error}");
         }
+    }
+
+    /// A replica that answers each method by a function of the number of calls before.
+    struct Replica(fn(&str, u32) -> Vec<u8>, AtomicU32);
+
+    impl Transport for Replica {
+        async fn update(&self, method: &str, _: Vec<u8>) -> Result<Vec<u8>, Failure> {
+            panic!("{method} is called as an update")
+        }
+
+        async fn query(&self, method: &str, _: Vec<u8>) -> Result<Vec<u8>, Failure> {
+            Ok(self.0(method, self.1.fetch_add(1, Ordering::Relaxed)))
+        }
+    }
+
+    fn looked_up(wanted: &Wanted, replica: fn(&str, u32) -> Vec<u8>) -> (Result<Found, String>, u32) {
+        let client = Client::new(Replica(replica, AtomicU32::new(0)));
+        let mut canister = Canister::new(&client, "canister".into());
+        let found = get(&mut canister, wanted, Order::Internal, &Page { cursor: None, limit: 5 });
+        (found.map_err(|error| format!("{error:#}")), client.transport().1.load(Ordering::Relaxed))
+    }
+
+    /// An answer of a method; `body` is the block's declared length and digest.
+    fn answer(method: &str, number: u64, body: (u64, &[u8]), part: &[u8]) -> Vec<u8> {
+        let empty = ByteBuf::from(sha256(&[]));
+        let header = BlockHeader {
+            number,
+            hash: [1; 32].into(),
+            parent_hash: [0; 32].into(),
+            timestamp_secs: 0,
+            monotonic_timestamp_secs: 0,
+            transactions: 0,
+            keys: 0,
+            lengths: [body.0, 0, 0].into(),
+            sha256: [ByteBuf::from(sha256(body.1)), empty.clone(), empty].into(),
+        };
+        match method {
+            "get_block_headers" => {
+                candid::encode_one(Ok::<_, ReadError>(HeaderPage { headers: vec![header], next: None })).unwrap()
+            }
+            "read_segment" => {
+                let part = SegmentPart { bytes: ByteBuf::from(part), total: u64::MAX };
+                candid::encode_one(Ok::<_, ReadError>(part)).unwrap()
+            }
+            "get_transaction_location" => {
+                let at = TransactionLocation { block_number: 7, block_hash: [1; 32].into(), position: 0 };
+                candid::encode_one(Ok::<_, ReadError>(at)).unwrap()
+            }
+            other => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn lies_of_a_replica_end_with_an_error_after_few_calls() {
+        type Lie = fn(&str, u32) -> Vec<u8>;
+        let honest: Lie = |method, _| answer(method, 7, (2, &[5, 5]), &[5]);
+        let (found, calls) = looked_up(&Wanted::Block(7), honest);
+        assert_eq!((found.unwrap().block.unwrap().lengths, calls), ([2, 0, 0], 3));
+        let lies: [(Lie, &str); 6] = [
+            (|method, _| answer(method, 8, (2, &[5, 5]), &[5]), "the header of block 8"),
+            (|method, _| answer(method, 7, (u64::MAX, &[]), &[5]), "more than a block can have"),
+            (|method, _| answer(method, 7, (2, &[5, 5]), &[5; 3]), "sent 3 of 2 bytes"),
+            (|method, _| answer(method, 7, (2, &[5, 5]), &[]), "sent 0 of 2 bytes"),
+            (|method, _| answer(method, 7, (2, &[5, 6]), &[5]), "does not match its digest"),
+            (|_, _| b"no Candid".to_vec(), ""),
+        ];
+        for (lie, why) in lies {
+            let (found, calls) = looked_up(&Wanted::Block(7), lie);
+            let error = found.unwrap_err();
+            assert!(error.contains(why) && calls < 5, "{error}");
+        }
+        let (found, _) = looked_up(&Wanted::Transaction([1; 32]), honest);
+        assert!(found.unwrap_err().contains("block 7 has 0 transactions, and none at position 0"));
+    }
+
+    #[test]
+    fn empty_pages_without_end_pause_with_a_cursor() {
+        let (found, calls) = looked_up(&Wanted::Key(b"k".to_vec()), |_, call| {
+            let cursor =
+                KeyCursor { block_number: 9, block_hash: [1].into(), position: 0, key: call, newest: 9, rollbacks: 0 };
+            candid::encode_one(Ok::<_, KeyError>(KeyPage { transactions: Vec::new(), cursor: Some(cursor) })).unwrap()
+        });
+        assert_eq!((found.unwrap().cursor.as_deref(), calls), (Some("9:0:99:9:0:01"), EMPTY_PAGES));
     }
 }

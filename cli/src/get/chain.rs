@@ -51,6 +51,15 @@ pub struct List<T> {
     pub cursor: Option<String>,
 }
 
+/// The part of a list to return.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// The cursor that an earlier page ended with.
+    pub cursor: Option<String>,
+    /// Most items.
+    pub limit: u32,
+}
+
 /// A chain that can be read.
 pub trait Chain {
     /// Returns the chain's name for the user.

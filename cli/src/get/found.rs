@@ -1,8 +1,7 @@
 //! The things that `coppice get` finds, as its JSON has them.
 
-use super::Page;
 use super::bitcoin::{self, Decoded};
-use super::chain::{Chain, Header, Keyed, Place};
+use super::chain::{Chain, Header, Keyed, Page, Place};
 use super::what::{Order, shown_key};
 use crate::verify::hex;
 use anyhow::{Context, Result, anyhow, ensure};

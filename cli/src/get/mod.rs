@@ -17,18 +17,9 @@ pub mod print;
 pub mod what;
 
 use anyhow::Result;
-use chain::Chain;
+use chain::{Chain, Page};
 use found::Found;
 use what::{Order, Wanted};
-
-/// The part of a list to return.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Page {
-    /// The cursor that an earlier page ended with.
-    pub cursor: Option<String>,
-    /// Most items.
-    pub limit: u32,
-}
 
 /// Looks up a block, a transaction or a key.
 ///

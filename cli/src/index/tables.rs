@@ -23,9 +23,9 @@ impl Tables {
 /// The last block whose rows each table has; `None` if it has no rows of any block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Through {
-    /// Of `keys`.
+    /// The last block whose keys are in `keys`.
     pub keys: Option<u64>,
-    /// Of `receipts`.
+    /// The last block whose receipts are in `receipts`.
     pub receipts: Option<u64>,
 }
 

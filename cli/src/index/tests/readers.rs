@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::get::archive;
+use crate::get::chain::Page;
 use crate::get::found::Found;
+use crate::get::get;
 use crate::get::what::{Order, Wanted};
-use crate::get::{Page, get};
 use coppice_interface::segments::{Index, Receipts, encode_index, encode_receipts};
 use std::collections::BTreeSet;
 
