@@ -55,7 +55,7 @@ pub struct NetworkArgs {
     #[arg(long, value_name = "ID", requires = "network")]
     pub canister: Option<Principal>,
     /// PEM file with the private key that signs calls: Ed25519, secp256k1 or prime256v1 [default: anonymous]
-    #[arg(long, value_name = "PATH", requires = "network", env = "COPPICE_IDENTITY")]
+    #[arg(long, value_name = "PATH", env = "COPPICE_IDENTITY")]
     pub identity: Option<PathBuf>,
     /// Trust the root key that the network reports; only for local networks
     #[arg(long, requires = "network")]

@@ -87,7 +87,11 @@ fn get_without_a_chain_or_with_a_wrong_argument_ends_with_one_sentence() {
     let missing = format!("sqlite://{}", dir.path().join("none.db").display());
     let get = |args: &[&str], environment: Option<&str>| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_coppice"));
-        command.arg("get").args(args).env_remove("COPPICE_DATABASE");
+        command.arg("get").args(args).env_remove("COPPICE_DATABASE").env_remove("COPPICE_IDENTITY");
+        if !args.contains(&"--network") {
+            // A reader of a database needs no identity, and reads none.
+            command.env("COPPICE_IDENTITY", "/none.pem");
+        }
         command.envs(environment.map(|url| ("COPPICE_DATABASE", url)));
         let output = command.output().unwrap();
         assert!(output.stdout.is_empty(), "{args:?}");

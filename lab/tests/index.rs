@@ -71,6 +71,7 @@ fn index(client: &Client<Embedded>, url: &str, random: &mut Random, pages: Optio
         skip_damaged: false,
         accept_reset: false,
         keep_orphaned: 1_000,
+        tables: Tables { keys: true, receipts: true },
     };
     let (mut notes, mut stored) = (Vec::new(), 0);
     loop {

@@ -157,6 +157,11 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
         &mut self.store
     }
 
+    /// Returns whether the next step makes rows of blocks that were stored earlier.
+    pub fn is_filling(&self) -> bool {
+        matches!(self.next, Next::Fill)
+    }
+
     /// Returns the number of the newest stored block.
     pub fn tip(&self) -> Option<u64> {
         self.at.tip.as_ref().map(|tip| tip.number)
@@ -224,7 +229,7 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
             Ok((filled, cursor))
         })?;
         self.figures.filled_blocks += filled;
-        if self.store.count_unfilled()? == 0 {
+        if !self.store.has_unfilled()? {
             self.next = self.after_fill();
         }
         self.checkpoint.reached(Step::Committed)?;

@@ -121,8 +121,12 @@ pub fn run<T: Reach, C: Checkpoint>(engine: &mut Engine<'_, T, C>, until: &Until
             }
             Err(error) => return Err(error),
         }
-        let Figures { blocks, lag, .. } = engine.figures();
-        let behind = lag.map_or("lag unknown".into(), |lag| format!("{lag} behind"));
+        let Figures { blocks, lag, filled_blocks, .. } = engine.figures();
+        let behind = match lag {
+            _ if engine.is_filling() => format!("rows of {filled_blocks} stored blocks made"),
+            Some(lag) => format!("{lag} behind"),
+            None => "lag unknown".into(),
+        };
         bar.show(blocks, lag.unwrap_or_default(), behind);
     }
     bound_calls(engine.client, stop, LAST_ACK);

@@ -288,6 +288,18 @@ impl Store {
         })
     }
 
+    /// Returns whether any stored block lacks rows in the tables to fill.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub(super) fn has_unfilled(&mut self) -> Result<bool> {
+        if self.tables == Tables::NONE {
+            return Ok(false);
+        }
+        let above = self.through.of(self.tables).map_or(Ok(-1), int)?;
+        Ok(self.one("SELECT 1 FROM blocks WHERE number > $1 LIMIT 1", &[above.into()])?.is_some())
+    }
+
     /// Makes one change and moves the cursor, in one transaction.
     ///
     /// # Errors

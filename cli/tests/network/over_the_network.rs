@@ -137,9 +137,11 @@ fn get_prints_the_same_from_canister_and_database() {
     assert_eq!(internal["transactions"][0]["receipt"], hex(b"two"));
     assert_eq!(internal["transactions"][0]["keys"], serde_json::json!(["alice"]));
     // Pages: a cursor of the canister, and one of the database.
-    let pages: [&dyn Fn(&[&str]) -> Output; 2] =
-        [&|what| net.run(&[&["get"], what].concat()), &|what| own(&[what, &["--json"]].concat())];
-    for page in pages {
+    for is_canister in [true, false] {
+        let page = |what: &[&str]| match is_canister {
+            true => net.run(&[&["get"], what].concat()),
+            false => own(&[what, &["--json"]].concat()),
+        };
         let first = json(&page(&["0xff", "--limit", "1"]));
         assert_eq!((&first["key"], &first["cursor"]), (&"0xff".into(), &serde_json::Value::Null));
         let first = json(&page(&["alice", "--limit", "1"]));

@@ -39,8 +39,11 @@ fn pages(url: &str, wanted: &Wanted, limit: u32) -> (Vec<(u64, u32, String)>, us
     }
 }
 
-/// Appends a block with these transactions, each with an id, a receipt and keys.
-fn append(chain: &mut Chain, transactions: &[([u8; 32], &[u8], &[&[u8]])]) {
+/// A transaction: its id, receipt and keys.
+type Sent<'a> = ([u8; 32], &'a [u8], &'a [&'a [u8]]);
+
+/// Appends a block with these transactions.
+fn append(chain: &mut Chain, transactions: &[Sent<'_>]) {
     chain.append(1, &[40]);
     let head = chain.head().unwrap();
     let block = chain.blocks.get_mut(&head).unwrap();
