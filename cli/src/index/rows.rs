@@ -22,6 +22,9 @@ const STATEMENT_BYTES: usize = 1 << 20;
 /// Statements insert 1, 2, 4, … rows: this is the binary logarithm of the most.
 const MOST: usize = 8;
 
+/// Positions and bytes of receipts.
+type ReceiptRows = Vec<(u32, Option<Vec<u8>>)>;
+
 /// Statements that insert rows of one block: the first value is the block's number, then come two values for each row.
 struct Insert([String; MOST + 1]);
 
@@ -39,7 +42,8 @@ static KEYS: LazyLock<Insert> = LazyLock::new(|| Insert::into("keys", ["key", "p
 static RECEIPTS: LazyLock<Insert> = LazyLock::new(|| Insert::into("receipts", ["position", "bytes"]));
 
 impl Change<'_, '_> {
-    /// Stores the rows of a block that is newer than all blocks with rows. `receipts` is the segment, or `None` if it is in `parts`.
+    /// Stores the rows of a block that is newer than all blocks with rows. `receipts` is the segment, or `None` if it is in `parts`, and the
+    /// segment's length.
     ///
     /// # Errors
     /// When the database fails.
@@ -91,8 +95,8 @@ impl Change<'_, '_> {
 
     /// Stores the receipts that a part of their segment completes.
     fn put_complete(&mut self, number: u64, splitter: &mut Splitter, part: &[u8]) -> Result<()> {
-        let (mut rows, mut bytes) = (Vec::<(u32, Option<Vec<u8>>)>::new(), 0);
-        let put = |this: &mut Self, rows: &mut Vec<(u32, Option<Vec<u8>>)>| {
+        let (mut rows, mut bytes) = (ReceiptRows::new(), 0);
+        let put = |this: &mut Self, rows: &mut ReceiptRows| {
             let values: Vec<_> = rows
                 .iter()
                 .map(|(position, bytes)| [i64::from(*position).into(), Value::Bytes(bytes.as_deref())])
