@@ -116,6 +116,7 @@ pub fn copy(args: &IndexArgs, client: &Client<impl Reach>, origin: &Origin, stop
 mod tests {
     use super::*;
     use crate::commands::{Cli, Command};
+    use crate::index::tables::Tables;
     use clap::Parser;
 
     fn parse(args: &[&str]) -> Result<IndexArgs, clap::Error> {
@@ -139,6 +140,24 @@ mod tests {
             assert_eq!(parse(args).unwrap().acknowledges(), acknowledges, "{args:?}");
         }
         assert!(parse(&["--no-ack", "--ack-headers"]).is_err());
+    }
+
+    #[test]
+    fn receipts_without_payload_are_refused_and_keys_are_filled_by_default() {
+        let database = |args: &[&str]| parse(args).unwrap().database;
+        for (args, keys, receipts) in [
+            (&[][..], true, false),
+            (&["--no-keys"], false, false),
+            (&["--receipts"], true, true),
+            (&["--no-keys", "--receipts"], false, true),
+        ] {
+            let args = database(args);
+            args.check().unwrap();
+            assert_eq!(args.tables(), Tables { keys, receipts });
+        }
+        database(&["--payload", "headers", "--no-keys"]).check().unwrap();
+        let error = database(&["--payload", "headers", "--receipts"]).check().unwrap_err().to_string();
+        assert!(error.contains("--payload all"), "{error}");
     }
 
     #[test]
