@@ -197,6 +197,7 @@ mod tests {
     use bitcoin::Network;
     use bitcoin::constants::genesis_block;
     use bitcoin::hashes::Hash;
+    use coppice_interface::segments::{Index, Receipts};
 
     fn transaction(whole: Option<Whole>) -> Transaction {
         let genesis = genesis_block(Network::Bitcoin);
@@ -235,6 +236,33 @@ transaction 4a5e1e4baab89f3a32518a88c31bc87f618f76673e2cc77ab2127b7afdeda33b
   input 0     coinbase, script of 77 bytes, witness of 0 items, sequence 4294967295
   output 0    50.00000000 BTC by OP_PUSHBYTES_65 04678afdb0fe5548271967f1a67130b7105cd6a828e03909a67962e0ea1f61de…";
         assert_eq!(text(&found(vec![transaction(Some(whole()))])), expected);
+    }
+
+    /// The page about the commands shows the output for a transaction of mainnet.
+    #[test]
+    fn page_shows_the_output_for_a_mainnet_transaction() {
+        let raw = bitcoin_test_data::blocks::mainnet_702861().to_vec();
+        let block: bitcoin::Block = bitcoin::consensus::deserialize(&raw).unwrap();
+        let [_, receipts, index] = crate::feed::bitcoin_segments(raw, &block);
+        let index = Index::parse(&index).unwrap();
+        let receipts = Receipts::parse(&receipts, index.transactions()).unwrap();
+        let transaction = &block.txdata[2];
+        let found = found(vec![Transaction {
+            number: 702_861,
+            position: 2,
+            id: transaction.compute_txid().to_string(),
+            block_hash: block.block_hash().to_string(),
+            whole: Some(Whole {
+                // The generated chain around the block has times of its own.
+                timestamp_secs: 1_767_227_475,
+                of: index.transactions(),
+                keys: Some(Vec::new()),
+                receipt: receipts.get(2).map(crate::verify::hex),
+                bitcoin: Some(decoded(transaction, Order::Display)),
+            }),
+        }]);
+        let page = include_str!("../../../docs/commands.md");
+        assert!(page.contains(&format!("```\n{}\n```", text(&found))), "{}", text(&found));
     }
 
     #[test]
