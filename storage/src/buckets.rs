@@ -13,6 +13,7 @@
 
 use crate::{BUCKET, WASM_PAGE};
 use ic_stable_structures::Memory;
+use std::cell::Cell;
 
 /// Offset of the number of handed out buckets.
 const COUNT: u64 = 4;
@@ -23,6 +24,52 @@ const OWNERS: u64 = SIZES + 8 * 255;
 
 /// Offset of the pages of a bucket.
 const SIZE: u64 = 6;
+
+/// The raw addresses of a region's buckets. Every access of stable memory reads one, so reading borrows nothing. A list that is full is
+/// replaced by one of twice its length and never freed: all earlier lists together are shorter than the last one.
+pub struct Addresses {
+    /// The buckets that are handed out.
+    known: Cell<&'static [Cell<u64>]>,
+    /// The same, with room for more.
+    list: Cell<&'static [Cell<u64>]>,
+}
+
+impl From<Vec<u64>> for Addresses {
+    fn from(addresses: Vec<u64>) -> Self {
+        let list: &[_] = addresses.into_iter().map(Cell::new).collect::<Vec<_>>().leak();
+        Self { known: Cell::new(list), list: Cell::new(list) }
+    }
+}
+
+impl Addresses {
+    /// Returns the address of a bucket, or `None` if it is not handed out.
+    #[inline(always)]
+    pub fn get(&self, bucket: u64) -> Option<u64> {
+        let known = self.known.get();
+        (bucket < known.len() as u64).then(|| known[bucket as usize].get())
+    }
+
+    /// Adds the addresses of the next buckets.
+    pub fn extend(&self, addresses: impl Iterator<Item = u64>) {
+        for address in addresses {
+            let count = self.known.get().len();
+            if count == self.list.get().len() {
+                let mut longer = self.known.get().to_vec();
+                longer.resize(8.max(2 * count), Cell::new(0));
+                self.list.set(longer.leak());
+            }
+            let list = self.list.get();
+            list[count].set(address);
+            self.known.set(&list[..=count]);
+        }
+    }
+
+    /// Returns all addresses.
+    #[cfg(test)]
+    pub fn to_vec(&self) -> Vec<u64> {
+        self.known.get().iter().map(Cell::get).collect()
+    }
+}
 
 /// Returns the pages of a bucket.
 pub fn pages(raw: &impl Memory) -> u64 {

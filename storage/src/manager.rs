@@ -12,13 +12,13 @@
 //! └─────────────────┴──────────┴──────────┴──────────┴───
 //! ```
 
-use crate::buckets;
+use crate::buckets::{self, Addresses};
 use crate::growth::{Growth, Reserved};
 use crate::shared::{BUCKET_PAGES, Layout, Shared};
 use crate::{GrowError, Platform, Region, WASM_PAGE};
 use ic_stable_structures::Memory;
 use ic_stable_structures::memory_manager::{MemoryManager, VirtualMemory};
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
 
 /// The manager of a canister's stable memory. All handles are clones of one manager.
@@ -42,7 +42,7 @@ impl<P: Platform> Manager<P> {
         let buckets = buckets::by_region(&P::Memory::default(), layout.regions);
         let shared = Rc::new(Shared {
             raw,
-            buckets: buckets.into_iter().map(|of| Rc::new(RefCell::new(of))).collect(),
+            buckets: buckets.into_iter().map(|of| Rc::new(Addresses::from(of))).collect(),
             layout,
             max_pages: Cell::new(u64::MAX),
             growth: Growth::new(),

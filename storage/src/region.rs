@@ -1,11 +1,11 @@
 //! Region: one structure's own address space in stable memory.
 
-use crate::buckets;
+use crate::buckets::{self, Addresses};
 use crate::shared::{BUCKET_PAGES, Shared};
 use crate::{BUCKET, GrowError, Platform, WASM_PAGE};
 use ic_stable_structures::Memory;
 use ic_stable_structures::memory_manager::VirtualMemory;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::rc::Rc;
 
@@ -22,7 +22,7 @@ pub struct Region<P: Platform> {
     memory: VirtualMemory<P::Memory>,
     /// Raw address of each bucket. An access inside one bucket takes it from here, and any other access goes through `memory`,
     /// because `VirtualMemory` remembers the last bucket only and searches the list of buckets for any other one.
-    buckets: Rc<RefCell<Vec<u64>>>,
+    buckets: Rc<Addresses>,
     size: Cell<u64>,
 }
 
@@ -93,7 +93,7 @@ impl<P: Platform> Region<P> {
         if self.memory.grow((buckets - have) * BUCKET_PAGES) < 0 {
             return Err(GrowError::OutOfSpace);
         }
-        self.buckets.borrow_mut().extend((first..buckets::count(&raw)).map(buckets::address));
+        self.buckets.extend((first..buckets::count(&raw)).map(buckets::address));
         self.size.set(buckets * BUCKET);
         Ok(())
     }
@@ -101,12 +101,10 @@ impl<P: Platform> Region<P> {
     /// Returns the raw address of a range that lies inside one bucket.
     #[inline(always)]
     fn raw_address(&self, offset: u64, len: usize) -> Option<u64> {
-        let buckets = self.buckets.borrow();
-        let (bucket, within) = (offset / BUCKET, offset % BUCKET);
-        if bucket >= buckets.len() as u64 || within + len as u64 > BUCKET {
-            return None;
-        }
-        Some(buckets[bucket as usize] + within)
+        let within = offset % BUCKET;
+        let start = self.buckets.get(offset / BUCKET)?;
+        // Raw memory has at most 2^40 bytes.
+        (len as u64 <= BUCKET.wrapping_sub(within)).then_some(start.wrapping_add(within))
     }
 
     /// Reads `len` bytes to `to`.
@@ -238,7 +236,7 @@ mod tests {
                 region.write(bucket * BUCKET + BUCKET - 3, &[bucket as u8; 3]);
             }
         }
-        let addresses = |region: &Region<crate::twin::Twin>| region.buckets.borrow().clone();
+        let addresses = |region: &Region<crate::twin::Twin>| region.buckets.to_vec();
         let known = regions.each_ref().map(addresses);
         for (known, region) in known.iter().zip(&regions) {
             assert_eq!(known.len() as u64, region.size() / BUCKET, "no access searches the list of buckets");

@@ -1,10 +1,11 @@
 //! Raw stable memory shared by all regions: its layout, its cap and its growth.
 
+use crate::buckets::Addresses;
 use crate::growth::Growth;
 use crate::{BUCKET, GrowError, Platform, WASM_PAGE};
 use ic_stable_structures::Memory;
 use ic_stable_structures::memory_manager::{MemoryId, MemoryManager, VirtualMemory};
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
 
 /// Pages of a bucket. The default of 128 pages would limit memory to 256 GiB; a canister may have 500 GiB.
@@ -23,7 +24,7 @@ pub struct Layout {
 pub(crate) struct Shared<P: Platform> {
     pub raw: MemoryManager<P::Memory>,
     /// Raw addresses of the buckets of each region.
-    pub buckets: Vec<Rc<RefCell<Vec<u64>>>>,
+    pub buckets: Vec<Rc<Addresses>>,
     pub layout: Layout,
     /// The cap on raw pages.
     pub max_pages: Cell<u64>,
