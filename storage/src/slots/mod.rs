@@ -27,6 +27,7 @@ mod header;
 mod id;
 mod journal;
 mod kinds;
+mod leaves;
 mod name;
 pub mod radix;
 mod reserved;
@@ -44,6 +45,7 @@ use class::{CLASSES, HEAD, UNIT};
 use header::Header;
 use journal::Journal;
 use kinds::Kinds;
+use leaves::Leaves;
 use reserved::Reserved;
 use std::cell::Cell;
 
@@ -54,6 +56,7 @@ pub struct Slots<P: Platform> {
     owner: Owner,
     header: Header,
     kinds: Kinds,
+    leaves: Leaves,
     /// Slots of each class that are reserved and not yet allocated.
     promised: [Cell<u32>; CLASSES],
     /// A bit for each class with promised slots.
@@ -89,6 +92,7 @@ impl<P: Platform> Slots<P> {
             owner,
             header,
             kinds: Kinds::default(),
+            leaves: Leaves::default(),
             promised: [const { Cell::new(0) }; CLASSES],
             has_promised: Cell::new(0),
             promised_at: Cell::new(0),

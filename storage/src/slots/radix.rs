@@ -89,20 +89,36 @@ fn new_node(slots: &mut Slots<impl Platform>) -> Result<SlotId, GrowError> {
     Ok(node)
 }
 
+/// Returns the leaf of a key in a tree that is not empty, or 0 for none.
+#[inline]
+fn leaf_at(slots: &Slots<impl Platform>, root: Root, key: u32) -> SlotId {
+    match slots.leaves.get(root, key >> BITS) {
+        Some(node) => node,
+        None => find_leaf(slots, root, key),
+    }
+}
+
+#[inline(never)]
+fn find_leaf(slots: &Slots<impl Platform>, root: Root, key: u32) -> SlotId {
+    let mut node = node_at(slots, root);
+    for level in 0..2 {
+        node = node_below(slots, node, digit(key, level));
+        if node == 0 {
+            return 0;
+        }
+    }
+    slots.leaves.set(root, key >> BITS, node);
+    node
+}
+
 /// Returns the node that has a key's value, or `None` if the key is absent.
 #[inline]
 fn leaf(slots: &Slots<impl Platform>, root: Root, key: u32) -> Option<SlotId> {
     if root == 0 {
         return None;
     }
-    let mut node = node_at(slots, root);
-    for level in 0..2 {
-        node = node_below(slots, node, digit(key, level));
-        if node == 0 {
-            return None;
-        }
-    }
-    has(slots, node, digit(key, 2)).then_some(node)
+    let node = leaf_at(slots, root, key);
+    (node != 0 && has(slots, node, digit(key, 2))).then_some(node)
 }
 
 /// Returns the number of nodes that inserting a key would create.
@@ -142,7 +158,19 @@ pub fn insert(slots: &mut Slots<impl Platform>, root: &mut Root, key: u32, value
     if *root == 0 {
         *root = new_node(slots)?;
     }
-    let mut node = node_at(slots, *root);
+    let known = slots.leaves.get(*root, key >> BITS);
+    let node = match known {
+        Some(leaf) => leaf,
+        None => make_leaf(slots, *root, key)?,
+    };
+    slots.write_u32(node, child_at(digit(key, 2)), value);
+    set_bit(slots, node, digit(key, 2));
+    Ok(())
+}
+
+/// Returns the leaf of a key, and makes the nodes that are missing.
+fn make_leaf(slots: &mut Slots<impl Platform>, root: Root, key: u32) -> Result<SlotId, GrowError> {
+    let mut node = node_at(slots, root);
     for level in 0..2 {
         let child = digit(key, level);
         let below = node_below(slots, node, child);
@@ -155,9 +183,7 @@ pub fn insert(slots: &mut Slots<impl Platform>, root: &mut Root, key: u32, value
             new
         };
     }
-    slots.write_u32(node, child_at(digit(key, 2)), value);
-    set_bit(slots, node, digit(key, 2));
-    Ok(())
+    Ok(node)
 }
 
 /// Removes an existing key, and each node that has no other key.
@@ -174,6 +200,7 @@ pub fn remove(slots: &mut Slots<impl Platform>, root: &mut Root, key: u32) {
         if first_from(slots, node, 0).is_some() {
             return;
         }
+        slots.leaves.forget();
         slots.free(node);
     }
     *root = 0;

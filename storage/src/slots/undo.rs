@@ -38,6 +38,7 @@ impl<P: Platform> Slots<P> {
             self.arena.set_line(*granule, line);
         }
         self.header = journal.before;
+        self.leaves.forget();
         // The promises counted on room that is gone now.
         self.promise_nothing();
         if !self.reserved.get().is_nothing() {
