@@ -31,7 +31,7 @@ pub use sweep::Slice;
 use crate::arena::{Arena, Class, Owner};
 use crate::pages::Pages;
 use crate::{GrowError, OpenError, Platform, Region};
-use bucket::{BUCKET, Entry, Head, SLOTS};
+use bucket::{BUCKET, Entry, Head, SLOTS, next_of, search};
 use pool::{BucketRef, PAGE_BUCKETS, Pool};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -227,14 +227,16 @@ impl<P: Platform> HashTable<P> {
     pub fn visit(&self, hash: u64, mut visit: impl FnMut(u64)) {
         let mut at = self.pool.primary(self.bucket_of(hash));
         loop {
-            let head = self.pool.head(at);
-            for slot in head.candidates(hash) {
-                let entry = self.pool.entry(at, slot);
-                if entry.hash == hash {
-                    visit(entry.value);
-                }
-            }
-            at = head.next();
+            at = self.pool.head_with(at, |head| {
+                let _: Option<()> = search(head, hash, |slot| {
+                    let entry = self.pool.entry(at, slot);
+                    if entry.hash == hash {
+                        visit(entry.value);
+                    }
+                    None
+                });
+                next_of(head)
+            });
             if at == 0 {
                 return;
             }
@@ -259,24 +261,21 @@ impl<P: Platform> HashTable<P> {
         let first = self.pool.head(primary);
         let (mut at, mut head) = (primary, first);
         loop {
-            for slot in head.candidates(hash) {
+            let changed = search(&head.0, hash, |slot| {
                 let entry = self.pool.entry(at, slot);
-                if entry.hash != hash {
-                    continue;
+                let change = if entry.hash == hash { decide(entry.value) } else { Change::Keep };
+                (change != Change::Keep).then_some((slot, entry.value, change))
+            });
+            if let Some((slot, before, change)) = changed {
+                if let Change::To(value) = change {
+                    self.pool.set_entry(at, slot, Entry { hash, value });
+                    self.pool.note_bucket(at);
+                } else {
+                    self.fill_hole((primary, first), (at, head, slot));
+                    self.pool.header.entries -= 1;
+                    self.pool.save_entries();
                 }
-                match decide(entry.value) {
-                    Change::Keep => continue,
-                    Change::To(value) => {
-                        self.pool.set_entry(at, slot, Entry { hash, value });
-                        self.pool.note_bucket(at);
-                    }
-                    Change::Out => {
-                        self.fill_hole((primary, first), (at, head, slot));
-                        self.pool.header.entries -= 1;
-                        self.pool.save_entries();
-                    }
-                }
-                return Some(entry.value);
+                return Some(before);
             }
             at = head.next();
             if at == 0 {
@@ -304,12 +303,13 @@ impl<P: Platform> HashTable<P> {
         let first = self.pool.head(primary);
         let (mut at, mut head) = (primary, first);
         loop {
-            for slot in head.candidates(hash) {
+            let found = search(&head.0, hash, |slot| {
                 let entry = self.pool.entry(at, slot);
-                if entry.hash == hash {
-                    self.pool.set_entry(at, slot, Entry { hash, value });
-                    return Ok(Some(entry.value));
-                }
+                (entry.hash == hash).then_some((slot, entry.value))
+            });
+            if let Some((slot, before)) = found {
+                self.pool.set_entry(at, slot, Entry { hash, value });
+                return Ok(Some(before));
             }
             at = head.next();
             if at == 0 {

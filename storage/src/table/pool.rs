@@ -15,7 +15,7 @@
 //! entries that it finds, and an entry is changed only where its whole hash was found. Before anything else is written behind a link, and
 //! before a page is swept or given back, the arena must have its granule as taken by the table's owner ([`Pool::owns`]).
 
-use super::bucket::{BUCKET, ENTRY, Entry, Head, bucket_of, entry_offset};
+use super::bucket::{BUCKET, ENTRY, Entry, HEAD, Head, bucket_of, entry_offset};
 use crate::arena::{Arena, GRANULE, Owner, SlotState};
 use crate::header::Header as Layout;
 use crate::pages::Pages;
@@ -209,8 +209,20 @@ impl<P: Platform> Pool<P> {
     }
 
     #[inline]
+    fn entry_address(bucket: BucketRef, slot: usize) -> u64 {
+        // An address without a page stays after every payload.
+        Self::address(bucket).wrapping_add(entry_offset(slot))
+    }
+
+    #[inline]
     pub fn head(&self, bucket: BucketRef) -> Head {
         Head(self.arena.payload().read(Self::address(bucket)))
+    }
+
+    /// Reads the head of a bucket and looks at it where it is.
+    #[inline(always)]
+    pub fn head_with<T>(&self, bucket: BucketRef, look: impl FnOnce(&[u8; HEAD]) -> T) -> T {
+        self.arena.payload().read_with(Self::address(bucket), look)
     }
 
     #[inline]
@@ -220,12 +232,12 @@ impl<P: Platform> Pool<P> {
 
     #[inline]
     pub fn entry(&self, bucket: BucketRef, slot: usize) -> Entry {
-        Entry::decode(self.arena.payload().read(Self::address(bucket) + entry_offset(slot)))
+        Entry::decode(self.arena.payload().read(Self::entry_address(bucket, slot)))
     }
 
     #[inline]
     pub fn set_entry(&self, bucket: BucketRef, slot: usize, entry: Entry) {
-        self.arena.payload().write(Self::address(bucket) + entry_offset(slot), &entry.encode());
+        self.arena.payload().write(Self::entry_address(bucket, slot), &entry.encode());
     }
 
     /// Appends the entries of a bucket to `out`.
