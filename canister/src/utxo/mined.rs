@@ -23,17 +23,11 @@ impl UtxoStore {
     /// `Corrupt`, only if the record has more blocks than its head has room for.
     #[inline]
     pub(super) fn highest_block(&self, head: &Head) -> Result<u32, UtxoRefusal> {
-        let [first, second] = head.head_blocks.map(|block| block.height);
-        match head.blocks {
-            0 => Ok(0),
-            1 => Ok(first),
-            HEAD_BLOCKS => Ok(first.max(second)),
-            _ => self.highest_of_many(head),
-        }
+        head.highest_of_few().map_or_else(|| self.highest_of_many(head), Ok)
     }
 
     #[cold]
-    fn highest_of_many(&self, head: &Head) -> Result<u32, UtxoRefusal> {
+    pub(super) fn highest_of_many(&self, head: &Head) -> Result<u32, UtxoRefusal> {
         Ok(self.blocks(head)?.iter().map(|block| block.height).max().unwrap_or(0))
     }
 
@@ -161,7 +155,7 @@ impl UtxoStore {
             store.lock(slot, &head, locked);
             if locked {
                 // A double spend leaves the index, too, until something else evaluates it.
-                store.set_delete_at(slot, &store.head(slot), None);
+                store.set_delete_at(slot, store.head(slot).due(), None);
                 return Ok(());
             }
             store.evaluate(slot, call)

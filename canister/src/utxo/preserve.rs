@@ -30,7 +30,7 @@ impl UtxoStore {
         self.root.reserve(&self.slots, &[(Order::PreserveUntil, until)], &[]).map_err(refused)?;
         let preserved = head.link(Order::PreserveUntil);
         if head.delete_at().is_some() {
-            self.set_delete_at(slot, &head, None);
+            self.set_delete_at(slot, head.due(), None);
         }
         self.root.set(&mut self.slots, Order::PreserveUntil, slot, preserved, Some(until));
         Ok(true)

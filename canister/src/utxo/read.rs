@@ -210,7 +210,7 @@ impl UtxoStore {
             more = transactions.len() + first.len() > limit;
             let room = limit - transactions.len();
             let heads = first.into_iter().take(room).filter_map(|(_, _, slot)| self.read_head(slot));
-            transactions.extend(heads.map(unmined_transaction));
+            transactions.extend(heads.map(|head| unmined_transaction(&head)));
             next = second.checked_add(1).and_then(|from| self.root.next_key(&self.slots, Order::CreatedAt, from));
         }
         let last = transactions.last().filter(|_| more);
@@ -249,7 +249,7 @@ impl UtxoStore {
     }
 }
 
-fn unmined_transaction(head: Head) -> UnminedTransaction {
+fn unmined_transaction(head: &Head) -> UnminedTransaction {
     UnminedTransaction {
         txid: head.txid.into(),
         created_at_ns: head.created_at_ns,

@@ -44,7 +44,7 @@ pub struct Candidate {
     /// The record's slot.
     pub slot: SlotId,
     /// The record's head.
-    pub head: Head,
+    pub head: Box<Head>,
 }
 
 impl Candidate {

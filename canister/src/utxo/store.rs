@@ -3,7 +3,7 @@
 use super::call::Call;
 use super::order::{Root, RunWindow};
 use super::record::extras::Extras;
-use super::record::{HEAD, Hash, Head, Order, at, flag};
+use super::record::{Due, HEAD, Hash, Head, Order, at, flag};
 use super::upload::Uploads;
 use crate::platform;
 use crate::storage::HashTable;
@@ -50,7 +50,8 @@ pub(super) struct Changed {
 /// A record that was found.
 pub(super) struct Found {
     pub slot: SlotId,
-    pub head: Head,
+    /// On the heap, because moving a head takes 300 instructions, and a result moves several times.
+    pub head: Box<Head>,
     /// The extras, once they were read for a reassigned output.
     pub extras: OnceCell<Extras>,
 }
@@ -125,17 +126,28 @@ impl UtxoStore {
         }
     }
 
-    #[inline]
-    pub(super) fn read_head(&self, slot: SlotId) -> Option<Head> {
+    /// Decodes the head of a record. Inlined, because then only the fields that the caller uses are decoded.
+    #[inline(always)]
+    fn decode_head(&self, slot: SlotId) -> Option<Head> {
         if !self.slots.contains(slot) {
             return None;
         }
         self.slots.read_with(slot, 0, |bytes: &[u8; HEAD as usize]| Head::decode(bytes))
     }
 
+    /// Reads the head of a record, or returns `None` if the slot has none.
+    pub(super) fn read_head(&self, slot: SlotId) -> Option<Box<Head>> {
+        self.decode_head(slot).map(Box::new)
+    }
+
     /// Reads the head of a record that was found before.
-    pub(super) fn head(&self, slot: SlotId) -> Head {
-        self.read_head(slot).unwrap_or_else(|| platform::trap(&format!("the record in slot {slot} is gone")))
+    pub(super) fn head(&self, slot: SlotId) -> Box<Head> {
+        self.read_head(slot).unwrap_or_else(|| Self::gone(slot))
+    }
+
+    #[cold]
+    fn gone(slot: SlotId) -> ! {
+        platform::trap(&format!("the record in slot {slot} is gone"))
     }
 
     /// Writes all flags of a record.
@@ -195,7 +207,7 @@ impl UtxoStore {
     /// # Errors
     /// `OutOfSpace`, `LowCycles`, only in a journal; the index is not up to date then.
     pub(super) fn evaluate(&mut self, slot: SlotId, call: &Call) -> Result<(), UtxoRefusal> {
-        let head = self.head(slot);
+        let head = self.decode_head(slot).unwrap_or_else(|| Self::gone(slot));
         let now = head.delete_at();
         let preserved = head.link(Order::PreserveUntil).next != 0;
         let then = if preserved || !head.eligible() {
@@ -204,7 +216,8 @@ impl UtxoStore {
             now
         } else {
             // A record whose blocks cannot be read has no known due height, so it is not deleted.
-            self.highest_block(&head).ok().and_then(|highest| now.max(Some(call.due(highest))))
+            let highest = head.highest_of_few().map_or_else(|| self.highest_of_many(&self.head(slot)), Ok);
+            highest.ok().and_then(|highest| now.max(Some(call.due(highest))))
         };
         if then == now {
             return Ok(());
@@ -212,20 +225,20 @@ impl UtxoStore {
         if let Some(key) = then {
             self.reserve_more(&[(Order::DeleteAt, key)])?;
         }
-        self.set_delete_at(slot, &head, then);
+        self.set_delete_at(slot, head.due(), then);
         Ok(())
     }
 
     /// Sets the height at which a record may be deleted. Marks a record that becomes due in the middle of a run, because phase 1 of
     /// the run may have passed the record before. Memory is reserved.
-    pub(super) fn set_delete_at(&mut self, slot: SlotId, head: &Head, then: Option<u32>) {
-        self.root.set(&mut self.slots, Order::DeleteAt, slot, head.link(Order::DeleteAt), then);
+    pub(super) fn set_delete_at(&mut self, slot: SlotId, now: Due, then: Option<u32>) {
+        self.root.set(&mut self.slots, Order::DeleteAt, slot, now.link, then);
         let RunWindow { run, bound, .. } = self.root.window;
         let note = if then.is_some_and(|key| key <= bound) { run } else { 0 };
-        if head.is(flag::POSTPONED | flag::CHECKED) {
-            self.set_flags(slot, head.flags & !(flag::POSTPONED | flag::CHECKED));
+        if now.flags & (flag::POSTPONED | flag::CHECKED) != 0 {
+            self.set_flags(slot, now.flags & !(flag::POSTPONED | flag::CHECKED));
         }
-        if note != head.note {
+        if note != now.note {
             self.slots.write_u32(slot, at::NOTE, note);
         }
     }

@@ -34,6 +34,15 @@ pub struct Head {
     pub note: u32,
 }
 
+/// The part of a head on which its place among the due records depends.
+#[derive(Clone, Copy, Debug)]
+pub struct Due {
+    /// The link in [`Order::DeleteAt`].
+    pub link: Link,
+    pub flags: u16,
+    pub note: u32,
+}
+
 impl Head {
     /// Returns `None` if the bytes are not the head of a master that this code wrote.
     #[inline]
@@ -199,6 +208,24 @@ impl Head {
     #[inline]
     pub fn may_be_above(&self, height: u32) -> bool {
         self.blocks > HEAD_BLOCKS || self.head_blocks.iter().any(|block| block.height > height)
+    }
+
+    /// Returns the height of the highest block, or 0 if there is none; `None` if there are more blocks than the head has room for.
+    #[inline]
+    pub fn highest_of_few(&self) -> Option<u32> {
+        let [first, second] = self.head_blocks.map(|block| block.height);
+        match self.blocks {
+            0 => Some(0),
+            1 => Some(first),
+            HEAD_BLOCKS => Some(first.max(second)),
+            _ => None,
+        }
+    }
+
+    /// Returns the part on which the record's place among the due records depends.
+    #[inline]
+    pub fn due(&self) -> Due {
+        Due { link: self.link(Order::DeleteAt), flags: self.flags, note: self.note }
     }
 
     /// Returns whether the record may be deleted once no height preserves it.

@@ -8,7 +8,7 @@ mod layout;
 pub mod location;
 mod output;
 
-pub use head::{Head, encode_block};
+pub use head::{Due, Head, encode_block};
 pub use inputs::{inputs, inputs_from, page_slot, pages, parents};
 pub use layout::*;
 pub use output::{
