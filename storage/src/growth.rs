@@ -106,36 +106,37 @@ impl<P: Platform> Growth<P> {
             self.check(pages, self.estimate(), 0)?;
             return Err(GrowError::Later);
         }
-        match self.known() {
-            Some(price) => self.check(pages, price, 0)?,
+        // Each question to the platform costs 500 instructions, and only a growth changes the answers.
+        let now = P::now_ns();
+        let liquid = P::liquid_cycles();
+        match self.known(now) {
+            Some(price) => self.check_with(liquid, pages, price, 0)?,
             // Growing one page, to measure the price, must be payable too.
-            None => self.check(1, self.estimate(), 0).or_else(|_| self.check(pages, self.estimate(), 0))?,
+            None => {
+                let of_one = self.check_with(liquid, 1, self.estimate(), 0);
+                of_one.or_else(|_| self.check_with(liquid, pages, self.estimate(), 0))?;
+            }
         }
-        let price = self.learn()?;
+        // The first page measures the price.
+        let mut balance = P::cycle_balance();
+        let reservation = self.grow_raw(1, &mut balance)?;
+        let left = P::liquid_cycles();
+        let price = Price { threshold: liquid.saturating_sub(left), reservation, at: now };
+        self.learnt.set(Some(price));
         if pages > 1 {
-            self.check(pages - 1, price, 0)?;
-            self.grow_raw(pages - 1)?;
+            self.check_with(left, pages - 1, price, 0)?;
+            self.grow_raw(pages - 1, &mut balance)?;
         }
         Ok(())
     }
 
-    /// Grows one page and measures its price.
-    fn learn(&self) -> Result<Price, GrowError> {
-        let liquid = P::liquid_cycles();
-        let reservation = self.grow_raw(1)?;
-        let threshold = liquid.saturating_sub(P::liquid_cycles());
-        let price = Price { threshold, reservation, at: P::now_ns() };
-        self.learnt.set(Some(price));
-        Ok(price)
-    }
-
-    /// Grows raw memory, and returns the cycles that this has reserved.
-    fn grow_raw(&self, pages: u64) -> Result<u128, GrowError> {
-        let balance = P::cycle_balance();
+    /// Grows raw memory, and returns the cycles that this has reserved. Updates the balance.
+    fn grow_raw(&self, pages: u64, balance: &mut u128) -> Result<u128, GrowError> {
         if P::Memory::default().grow(pages) < 0 {
             return Err(GrowError::OutOfSpace);
         }
-        let reserved = balance.saturating_sub(P::cycle_balance());
+        let before = std::mem::replace(balance, P::cycle_balance());
+        let reserved = before.saturating_sub(*balance);
         if reserved > 0 {
             self.reserved.set(Reserved { cycles: self.reserved_now() + reserved, at: P::now_ns() });
             self.changed.set(true);
@@ -144,15 +145,14 @@ impl<P: Platform> Growth<P> {
     }
 
     /// The measured price while it is valid.
-    fn known(&self) -> Option<Price> {
-        let now = P::now_ns();
+    fn known(&self, now: u64) -> Option<Price> {
         self.learnt.get().filter(|price| now < price.at.saturating_add(VALID_NS))
     }
 
     /// Estimates the price of a page without growing one. Frozen cycles divided by the pages overestimate the threshold, unless reserved
     /// cycles cover part of the threshold.
     fn estimate(&self) -> Price {
-        self.known().unwrap_or_else(|| {
+        self.known(P::now_ns()).unwrap_or_else(|| {
             let frozen = P::cycle_balance().saturating_sub(P::liquid_cycles());
             let spread = frozen / u128::from(P::Memory::default().size().max(SMALL));
             let reserves = self.reserved_now() > 0;
@@ -168,14 +168,23 @@ impl<P: Platform> Growth<P> {
 
     /// Checks that `pages` pages can be paid at a price while `set_aside` cycles are unavailable.
     fn check(&self, pages: u64, price: Price, set_aside: u128) -> Result<(), GrowError> {
+        self.check_with(P::liquid_cycles(), pages, price, set_aside)
+    }
+
+    /// Does the same for known liquid cycles.
+    fn check_with(&self, liquid: u128, pages: u64, price: Price, set_aside: u128) -> Result<(), GrowError> {
         let pages = u128::from(pages);
         let reservation = match price.reservation {
             0 => 0,
             of_one => pages * (of_one + self.scaled(MOST_INCREASE) * pages),
         };
         let kept = self.terms.get().kept + set_aside;
-        let for_storage = (kept + pages * price.threshold).saturating_sub(P::liquid_cycles());
-        let for_reserve = (kept + reservation).saturating_sub(P::cycle_balance());
+        let for_storage = (kept + pages * price.threshold).saturating_sub(liquid);
+        // The balance is no less than the liquid cycles, so it is only asked for if something is reserved.
+        let for_reserve = match reservation {
+            0 => 0,
+            _ => (kept + reservation).saturating_sub(P::cycle_balance()),
+        };
         let missing = for_storage.max(for_reserve);
         if missing > 0 {
             return Err(GrowError::LowCycles { missing });

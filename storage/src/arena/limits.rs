@@ -26,6 +26,8 @@ pub struct Shares {
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     shares: Shares,
+    /// A bit for each counted owner.
+    counted: u32,
     /// The class in which the reserve is counted.
     class: Class,
     /// Bytes that counted owners may keep while entries are created.
@@ -39,7 +41,8 @@ pub struct Limits {
 impl Limits {
     /// No limits.
     pub fn new(shares: Shares) -> Self {
-        Self { shares, class: Class::LARGEST, cap: u64::MAX, floor: 0, creating: false }
+        let counted = shares.counted.iter().fold(0, |bits, owner| bits | 1 << owner.index());
+        Self { shares, counted, class: Class::LARGEST, cap: u64::MAX, floor: 0, creating: false }
     }
 
     /// Sets the class of the log, in whose slots the reserve is counted.
@@ -66,7 +69,7 @@ impl Limits {
     /// Returns whether an owner counts towards the quota.
     #[inline]
     pub fn counts(&self, owner: Owner) -> bool {
-        self.shares.counted.contains(&owner)
+        self.counted >> owner.index() & 1 == 1
     }
 
     /// Bytes that counted owners keep.
@@ -97,7 +100,7 @@ impl Limits {
     /// The class of the log, and the number of its slots that must stay available.
     #[inline]
     pub fn reserve(&self) -> (Class, u64) {
-        let slots = if self.creating { self.shares.reserve / u64::from(self.class.size()) } else { 0 };
+        let slots = if self.creating { self.shares.reserve >> self.class.size().ilog2() } else { 0 };
         (self.class, slots)
     }
 }

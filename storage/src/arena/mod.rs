@@ -127,6 +127,14 @@ impl<P: Platform> Arena<P> {
         self.with(|state| (granule < state.counters.arena_end() / GRANULE).then(|| state.granules.get(granule)))
     }
 
+    /// Returns whether the slot of a granule is a used blob with this generation, length and bytes of its class.
+    #[inline(always)]
+    pub fn is_used(&self, granule: u64, generation: u32, len: u32, class: u32) -> bool {
+        self.with(|state| {
+            granule < state.counters.arena_end() / GRANULE && state.granules.is_used(granule, generation, len, class)
+        })
+    }
+
     /// Returns the line of a granule, which belongs to the granule's owner.
     #[inline(always)]
     pub fn line(&self, granule: u64) -> [u8; 16] {

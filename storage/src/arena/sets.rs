@@ -43,11 +43,15 @@ impl SetId {
         Self(class.index() as u8)
     }
 
+    /// The set's word in a [`Line`].
     #[inline]
-    fn index(self) -> usize {
+    pub fn index(self) -> usize {
         usize::from(self.0)
     }
 }
+
+/// The words of the eight sets for one block.
+pub type Line = [u64; SETS];
 
 /// The eight sets, and the region's header for the counters.
 pub struct GranuleSets<P: Platform> {
@@ -127,10 +131,37 @@ impl<P: Platform> GranuleSets<P> {
     #[inline]
     pub fn set_word(&mut self, set: SetId, granule: u64, old: u64, new: u64) {
         self.region.write_u64(Self::level_0(set, granule), new);
+        self.note(set, granule, old, new);
+    }
+
+    /// Notes in the upper levels that a word of level 0 was replaced.
+    #[inline]
+    fn note(&mut self, set: SetId, granule: u64, old: u64, new: u64) {
         match (old == 0, new == 0) {
             (true, false) => self.filled(set, granule / 64),
             (false, true) => self.emptied(set, granule / 64),
             _ => {}
+        }
+    }
+
+    /// Returns the words of all sets for the block of a granule.
+    #[inline]
+    pub fn line(&self, granule: u64) -> Line {
+        self.region.read_with(Self::level_0(SetId(0), granule), |bytes: &[u8; LINE as usize]| {
+            let words = bytes.as_chunks::<8>().0;
+            std::array::from_fn(|set| u64::from_le_bytes(words[set]))
+        })
+    }
+
+    /// Replaces the words `old` of all sets for the block of a granule. Writes once, from the first word that changes to the last.
+    pub fn set_line(&mut self, granule: u64, old: &Line, new: &Line) {
+        let changes = |set: &usize| old[*set] != new[*set];
+        let Some(first) = (0..SETS).find(changes) else { return };
+        let end = 1 + (first..SETS).rfind(changes).unwrap_or(first);
+        let bytes = new.map(u64::to_le_bytes);
+        self.region.write(Self::level_0(SetId(first as u8), granule), bytes[first..end].as_flattened());
+        for set in (first..end).filter(changes) {
+            self.note(SetId(set as u8), granule, old[set], new[set]);
         }
     }
 
@@ -244,6 +275,18 @@ mod tests {
                     8 => {
                         sets.remove(id, member);
                         model[usize::from(set)].remove(&member);
+                    }
+                    9 => {
+                        // A member of this set, and a lower set, change in one write.
+                        let lower = set / 2;
+                        let old = sets.line(member);
+                        let mut new = old;
+                        new[usize::from(set)] &= !(1 << (member % 64));
+                        new[usize::from(lower)] |= 1 << (member % 64);
+                        sets.set_line(member, &old, &new);
+                        model[usize::from(set)].remove(&member);
+                        model[usize::from(lower)].insert(member);
+                        prop_assert_eq!(sets.line(member), new);
                     }
                     to if to < 4 && to != set => {
                         sets.remove(id, member);

@@ -202,15 +202,14 @@ impl<P: Platform> State<P> {
         loop {
             match self.lowest(class) {
                 Some((from, granule, word)) => {
-                    self.sets.set_word(SetId::free(from), granule, word, word & word.wrapping_sub(1));
-                    if let Some(slot) = self.take_from(from, granule, entry) {
+                    if let Some(slot) = self.take_from(from, granule, entry, word) {
                         return Ok(slot);
                     }
                 }
                 // Also after damage, when slots were written off.
                 None => {
                     let granule = self.grow(payload, 1)?;
-                    if let Some(slot) = self.take_from(Class::LARGEST, granule, entry) {
+                    if let Some(slot) = self.take_from(Class::LARGEST, granule, entry, 0) {
                         return Ok(slot);
                     }
                 }
@@ -230,14 +229,16 @@ impl<P: Platform> State<P> {
         None
     }
 
-    /// Takes the slot of class `from` at `granule`, which is out of the index, and frees the granules beyond those of `entry`. A slot
-    /// whose entry contradicts the index is written off, so that it does not block later allocations; then nothing is taken.
+    /// Takes the slot of class `from` at `granule`, the lowest of `word` in the index, or none there if that is 0, and frees the granules
+    /// beyond those of `entry`. A slot whose entry contradicts the index is written off, so that it does not block later allocations; then
+    /// nothing is taken.
     #[inline]
-    fn take_from(&mut self, from: Class, granule: u64, entry: Entry) -> Option<Slot> {
+    fn take_from(&mut self, from: Class, granule: u64, entry: Entry, word: u64) -> Option<Slot> {
         let found = self.granules.get(granule);
         let slot = match found {
             Ok(found) if found.state == SlotState::Free && found.class == from && found.generation < u32::MAX => found,
             _ => {
+                self.remove_lowest(from, granule, word);
                 self.counters.add_free(from, -1);
                 self.counters.save_free(self.sets.region());
                 self.counters.lose(self.sets.region(), from);
@@ -246,7 +247,32 @@ impl<P: Platform> State<P> {
         };
         let generation = slot.generation + 1;
         self.granules.set(granule, &Entry { generation, ..entry });
-        let (mut base, mut size, need) = (granule, from.granules(), entry.granules());
+        let need = entry.granules();
+        if need == from.granules() {
+            self.remove_lowest(from, granule, word);
+        } else {
+            self.split(from, granule, need);
+        }
+        self.counters.add_free(from, -1);
+        self.counters.save_free(self.sets.region());
+        self.counters.change_kept(self.sets.region(), entry.owner, need as i32);
+        Some(Slot { granule, generation })
+    }
+
+    #[inline]
+    fn remove_lowest(&mut self, class: Class, granule: u64, word: u64) {
+        if word != 0 {
+            self.sets.set_word(SetId::free(class), granule, word, word & word.wrapping_sub(1));
+        }
+    }
+
+    /// Frees the granules of a slot of class `from` beyond the first `need`, and removes the slot from the index.
+    #[inline]
+    fn split(&mut self, from: Class, granule: u64, need: u64) {
+        let before = self.sets.line(granule);
+        let mut line = before;
+        line[SetId::free(from).index()] &= !(1 << (granule % 64));
+        let (mut base, mut size) = (granule, from.granules());
         let end = granule + need;
         while end - base < size {
             size /= 2;
@@ -256,7 +282,7 @@ impl<P: Platform> State<P> {
                 match self.granules.get(upper) {
                     Ok(piece) if piece.state == SlotState::Inside => {
                         self.granules.set(upper, &piece.free(class));
-                        self.sets.insert(SetId::free(class), upper);
+                        line[SetId::free(class).index()] |= 1 << (upper % 64);
                         self.counters.add_free(class, 1);
                     }
                     _ => self.counters.lose(self.sets.region(), class),
@@ -265,10 +291,7 @@ impl<P: Platform> State<P> {
                 base = upper;
             }
         }
-        self.counters.add_free(from, -1);
-        self.counters.save_free(self.sets.region());
-        self.counters.change_kept(self.sets.region(), entry.owner, need as i32);
-        Some(Slot { granule, generation })
+        self.sets.set_line(granule, &before, &line);
     }
 }
 

@@ -78,7 +78,7 @@ impl<P: Platform> BlobStore<P> {
     /// # Errors
     /// [`PtrError`] if it does not.
     pub fn check(&self, ptr: &BlobPtr) -> Result<(), PtrError> {
-        self.check_range(ptr, 0, 0).map(|_| ())
+        self.check_range(ptr, 0, 0)
     }
 
     /// Writes into a used blob, `at` bytes from its start.
@@ -120,25 +120,35 @@ impl<P: Platform> BlobStore<P> {
         Ok(self.arena.payload().read(ptr.offset + u64::from(at)))
     }
 
+    /// Checks that a pointer names a used blob, which has `len` bytes from `at` on.
     #[inline(always)]
-    fn check_range(&self, ptr: &BlobPtr, at: u32, len: usize) -> Result<(u64, Entry), PtrError> {
-        let (granule, slot) = self.find(ptr)?;
-        match slot.state {
-            SlotState::Used => {}
-            SlotState::Quarantine if slot.generation == ptr.generation => return Err(PtrError::NotUsed),
-            SlotState::Free => return Err(PtrError::NotUsed),
-            _ => return Err(Self::not_a_blob(ptr, &slot)),
+    fn check_range(&self, ptr: &BlobPtr, at: u32, len: usize) -> Result<(), PtrError> {
+        let granule = ptr.offset / GRANULE;
+        let aligned = ptr.offset.is_multiple_of(GRANULE);
+        if !aligned || !self.arena.is_used(granule, ptr.generation, ptr.len, ptr.class) {
+            return Err(self.not_used(ptr));
         }
-        if slot.class.size() != ptr.class || slot.generation != ptr.generation {
-            return Err(Self::not_a_blob(ptr, &slot));
+        if u64::from(at).saturating_add(len as u64) > u64::from(ptr.len) {
+            return Err(PtrError::OutOfRange { len: ptr.len });
         }
-        if slot.len != ptr.len {
-            return Err(PtrError::WrongLength { len: slot.len });
+        Ok(())
+    }
+
+    /// The reason why a pointer does not name a used blob.
+    #[cold]
+    #[inline(never)]
+    fn not_used(&self, ptr: &BlobPtr) -> PtrError {
+        match self.find(ptr) {
+            Err(error) => error,
+            Ok((_, slot)) => match slot.state {
+                SlotState::Quarantine if slot.generation == ptr.generation => PtrError::NotUsed,
+                SlotState::Free => PtrError::NotUsed,
+                SlotState::Used if slot.class.size() == ptr.class && slot.generation == ptr.generation => {
+                    PtrError::WrongLength { len: slot.len }
+                }
+                _ => Self::not_a_blob(ptr, &slot),
+            },
         }
-        if u64::from(at) + len as u64 > u64::from(slot.len) {
-            return Err(PtrError::OutOfRange { len: slot.len });
-        }
-        Ok((granule, slot))
     }
 
     /// Returns the entry that a pointer's offset names, without checking anything else.
@@ -237,7 +247,8 @@ impl<P: Platform> BlobStore<P> {
     /// # Errors
     /// [`PtrError`] if the pointer does not name a used blob; nothing has changed.
     pub fn set_owner(&mut self, ptr: &BlobPtr, owner: Owner) -> Result<(), PtrError> {
-        let (granule, slot) = self.check_range(ptr, 0, 0)?;
+        self.check(ptr)?;
+        let (granule, slot) = self.find(ptr)?;
         self.arena.set_owner(granule, slot, owner);
         Ok(())
     }
