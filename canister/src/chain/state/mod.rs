@@ -130,13 +130,17 @@ impl ChainState {
         let mut bytes = [0; BYTES];
         bytes[..8].copy_from_slice(&LAYOUT.encode());
         bytes[6] = u8::from(self.started);
-        let words = self.numbers().into_iter().chain(self.sweeps[0].words()).chain(self.sweeps[1].words());
-        let words = words.chain(Transit::words(self.transit.as_ref()));
-        let words = words.chain([self.rollback_to.map_or(0, |to| to + 1)]).chain(self.reset.words());
-        let words = words.chain([self.highest]);
-        for (i, word) in words.enumerate() {
-            bytes[HEADER + 8 * i..HEADER + 8 * i + 8].copy_from_slice(&word.to_le_bytes());
-        }
+        // A chain of iterators would take nine times as many instructions.
+        let mut places = bytes[HEADER..].as_chunks_mut::<8>().0.iter_mut();
+        let mut put = |words: &[u64]| {
+            words.iter().zip(&mut places).for_each(|(word, place)| *place = word.to_le_bytes());
+        };
+        put(&self.numbers());
+        self.sweeps.iter().for_each(|sweep| put(&sweep.words()));
+        put(&Transit::words(self.transit.as_ref()));
+        put(&[self.rollback_to.map_or(0, |to| to + 1)]);
+        put(&self.reset.words());
+        put(&[self.highest]);
         cells.write(places::CHAIN, &bytes);
     }
 
