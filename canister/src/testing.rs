@@ -109,7 +109,7 @@ pub fn fill(slots: &mut Slots, granules: usize, nodes: usize, reserve: bool) {
     let mut spare = Vec::new();
     for len in (1..1_024).map(|units| 128 * units - 8) {
         while let Ok(slot) = slots.allocate(len) {
-            if slots.capacity(slot) >= radix::NODE && len < radix::NODE + 512 {
+            if (radix::NODE..radix::NODE + 256).contains(&slots.capacity(slot)) {
                 spare.push(slot);
             }
         }

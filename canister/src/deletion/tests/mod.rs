@@ -257,7 +257,9 @@ fn removed_rows_leave_their_memory_to_new_rows() {
             assert_eq!(queue.complete_batch(worker(1), &arg, (NOW, 0), &mut gone()).unwrap().removed, 1_000);
         }
     }
-    assert_eq!(sizes[1].used_bytes + sizes[1].free_bytes, sizes[3].used_bytes + sizes[3].free_bytes, "{sizes:?}");
+    let [second, last] = [1, 3].map(|round| sizes[round].used_bytes + sizes[round].free_bytes);
+    // The index by name has a few nodes more or fewer, which depends on the hashes of the names.
+    assert!(second.abs_diff(last) < second / 50, "{sizes:?}");
 }
 
 /// Rows in leases and back-offs return without more memory, and they can be completed.

@@ -181,7 +181,7 @@ fn a_double_spend_of_many_parents_fits_or_is_refused() {
     let inputs: Vec<_> = parents.iter().map(|parent| (parent.txid, 0)).collect();
     let child = Tx::of(5_000, &inputs, 1);
     let (mut refused, mut done) = (0, 0);
-    for left in 6..16 {
+    for left in 2..12 {
         let mut w = World::new();
         parents.iter().chain([&child]).for_each(|tx| w.make(tx));
         leave(&mut w, left, 0, false);
