@@ -2,7 +2,7 @@
 
 use super::class::{Class, Owner};
 use super::granules::{Entry, SlotState, Undecodable};
-use super::sets::{Line, SetId};
+use super::sets::SetId;
 use super::{Arena, State};
 use crate::Platform;
 
@@ -95,41 +95,53 @@ impl<P: Platform> State<P> {
 
     #[inline]
     fn give(&mut self, granule: u64, entry: Entry) {
-        let before = self.sets.line(granule);
-        let mut line = before;
         if entry.state == SlotState::Quarantine {
-            line[SetId::QUARANTINE.index()] &= !(1 << (granule % 64));
+            self.sets.remove(SetId::QUARANTINE, granule);
             self.counters.change_quarantined(self.sets.region(), entry.class, -1);
         }
         let granules = entry.granules();
         let first = Class::for_granules(granules).unwrap_or(Class::LARGEST);
         if first.granules() == granules {
-            self.free_piece(&mut line, granule, first, entry);
+            self.free_piece(granule, first, entry);
         } else {
-            self.free_pieces(&mut line, granule, granules);
+            self.free_pieces(granule, granules);
         }
-        self.sets.set_line(granule, &before, &line);
         self.counters.save_free(self.sets.region());
         self.counters.change_kept(self.sets.region(), entry.owner, -(granules as i32));
     }
 
     /// Frees granules whose number is no power of two, largest piece first.
     #[inline(never)]
-    fn free_pieces(&mut self, line: &mut Line, granule: u64, granules: u64) {
+    fn free_pieces(&mut self, granule: u64, granules: u64) {
         let mut at = granule;
         for class in Class::all().rev().filter(|class| granules & class.granules() != 0) {
             match self.granules.get(at) {
-                Ok(entry) => self.free_piece(line, at, class, entry),
+                Ok(entry) => self.free_piece(at, class, entry),
                 Err(Undecodable) => self.counters.lose(self.sets.region(), class),
             }
             at += class.granules();
         }
     }
 
-    /// Frees a piece of a slot, joined with its buddies that are free; `line` is the index of their block. The buddy's entry decides, not
-    /// its bit.
+    /// Frees a piece of a slot, joined with its buddies that are free.
     #[inline]
-    fn free_piece(&mut self, line: &mut Line, granule: u64, class: Class, entry: Entry) {
+    fn free_piece(&mut self, granule: u64, class: Class, entry: Entry) {
+        let old = self.sets.word(SetId::free(class), granule);
+        if old >> ((granule ^ class.granules()) % 64) & 1 == 0 {
+            self.granules.set(granule, &entry.free(class));
+            self.sets.set_word(SetId::free(class), granule, old, old | 1 << (granule % 64));
+            self.counters.add_free(class, 1);
+        } else {
+            self.join(granule, class, entry);
+        }
+    }
+
+    /// Does the same for a piece whose buddy is free according to the index. The buddy's entry decides, not its bit. All buddies lie in one
+    /// block, whose line of the index is read once and written once.
+    #[inline(never)]
+    fn join(&mut self, granule: u64, class: Class, entry: Entry) {
+        let before = self.sets.line(granule);
+        let mut line = before;
         let (mut at, mut class, mut entry) = (granule, class, entry);
         loop {
             let word = &mut line[SetId::free(class).index()];
@@ -145,7 +157,7 @@ impl<P: Platform> State<P> {
                 *word |= 1 << (at % 64);
                 self.granules.set(at, &entry.free(class));
                 self.counters.add_free(class, 1);
-                return;
+                break;
             };
             *word &= !(1 << (buddy % 64));
             self.counters.add_free(class, -1);
@@ -157,5 +169,6 @@ impl<P: Platform> State<P> {
             }
             class = larger;
         }
+        self.sets.set_line(granule, &before, &line);
     }
 }
