@@ -12,7 +12,7 @@
 //! | 3 | `chain`, `utxo`, `deletion`: three independent stores |
 //! | 2 | `logs`, `settings` |
 //! | 1 | `storage`: regions, blobs, tables, slots |
-//! | 0 | `platform`: all calls of the Internet Computer, with a native twin; `text` |
+//! | 0 | `platform`: all calls of the Internet Computer, with a native twin; `sha256`, `text` |
 
 pub mod api;
 #[cfg(feature = "bench")]
@@ -33,6 +33,7 @@ mod persisted;
 pub mod platform;
 pub mod pruning;
 pub mod settings;
+pub mod sha256;
 pub mod state;
 pub mod storage;
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Draft of a record: the parsed transaction, in any of its forms, and the bytes to store.
 
 use super::call::{Call, bad, hash_of};
-use super::encoding;
+use super::encoding::{self, Hashable};
 use super::limits::{MAX_OUTPUTS, check_least};
 use super::parse::{Parsed, parse};
 use super::record::extras::MAX_BLOCKS;
@@ -108,7 +108,7 @@ impl<'a> Draft<'a> {
         check_outputs(partial.total_outputs as usize)?;
         check_least(partial.total_outputs as usize, 0, 0)?;
         let mut outputs = vec![None; partial.total_outputs as usize];
-        let mut buffer = Vec::new();
+        let mut utxos = Vec::new();
         let mut next = 0;
         for output in &partial.outputs {
             if output.index < next || output.index >= partial.total_outputs {
@@ -117,10 +117,14 @@ impl<'a> Draft<'a> {
             }
             next = output.index + 1;
             if encoding::is_utxo(output.satoshis, &output.script) {
-                let hash = encoding::utxo_hash(&txid, output.index, &output.script, output.satoshis, &mut buffer);
-                outputs[output.index as usize] = Some(hash);
+                utxos.push(output);
             }
         }
+        let hashable = utxos.into_iter().map(|output| {
+            let (vout, script, satoshis) = (output.index, output.script.as_slice(), output.satoshis);
+            (vout, Hashable { txid: &txid, vout, script, satoshis })
+        });
+        encoding::utxo_hashes(hashable, |vout, hash| outputs[vout as usize] = Some(hash));
         // A UTXOWrapper has 31 bits for the height.
         call.check_block(height)?;
         let known = partial.outputs.iter().map(|output| (output.index, output.satoshis, output.script.as_slice()));

@@ -2,10 +2,13 @@
 //! only outputs are known).
 
 use super::record::Hash;
+use crate::sha256::{self, Message};
 use sha2::{Digest, Sha256};
 
 /// Bytes of a UTXOWrapper before its first output.
 const WRAPPER_HEAD: usize = 40;
+/// Bytes of the longest script that is copied to be hashed.
+pub const MAX_COPIED: usize = 8 << 10;
 
 /// Appends a VarInt (Bitcoin's CompactSize).
 pub fn var_int(out: &mut Vec<u8>, n: u64) {
@@ -26,16 +29,41 @@ pub fn var_int(out: &mut Vec<u8>, n: u64) {
     }
 }
 
-/// Returns SHA-256(txid ‖ VarInt(vout) ‖ locking script ‖ VarInt(satoshis)).
-pub fn utxo_hash(txid: &Hash, vout: u32, script: &[u8], satoshis: u64, buffer: &mut Vec<u8>) -> Hash {
-    buffer.clear();
-    // A script may have 32 MiB, and is copied once.
-    buffer.reserve(script.len() + 50);
-    buffer.extend_from_slice(txid);
-    var_int(buffer, u64::from(vout));
-    buffer.extend_from_slice(script);
-    var_int(buffer, satoshis);
-    Sha256::digest(buffer.as_slice()).into()
+/// An output whose UTXO hash is computed.
+pub struct Hashable<'a> {
+    /// The transaction's id.
+    pub txid: &'a Hash,
+    /// The output's place in the transaction.
+    pub vout: u32,
+    /// The locking script.
+    pub script: &'a [u8],
+    /// The output's satoshis.
+    pub satoshis: u64,
+}
+
+impl Hashable<'_> {
+    /// Returns txid ‖ VarInt(vout) ‖ locking script ‖ VarInt(satoshis); a short one is written to the empty buffer.
+    fn message<'a>(&self, buffer: &mut Vec<u8>) -> Message<'a> {
+        buffer.extend_from_slice(self.txid);
+        var_int(buffer, u64::from(self.vout));
+        if self.script.len() > MAX_COPIED {
+            let mut hasher = Sha256::new();
+            hasher.update(&buffer);
+            hasher.update(self.script);
+            buffer.clear();
+            var_int(buffer, self.satoshis);
+            return Message::Known(hasher.chain_update(&buffer).finalize().into());
+        }
+        buffer.extend_from_slice(self.script);
+        var_int(buffer, self.satoshis);
+        Message::Written
+    }
+}
+
+/// Computes the UTXO hashes of outputs, SHA-256(txid ‖ VarInt(vout) ‖ locking script ‖ VarInt(satoshis)). `done` receives each key with the
+/// output's hash, in any order.
+pub fn utxo_hashes<'a, K>(mut outputs: impl Iterator<Item = (K, Hashable<'a>)>, done: impl FnMut(K, Hash)) {
+    sha256::digests(|buffer| outputs.next().map(|(key, output)| (key, output.message(buffer))), done);
 }
 
 /// Returns whether an output is kept as a UTXO: it has satoshis, or its script does not begin like a script that cannot be spent.
@@ -90,14 +118,19 @@ mod tests {
         (0..text.len()).step_by(2).map(|i| u8::from_str_radix(&text[i..i + 2], 16).unwrap()).collect()
     }
 
+    fn utxo_hash(txid: &Hash, vout: u32, script: &[u8], satoshis: u64) -> Hash {
+        let mut hashes = Vec::new();
+        utxo_hashes([((), Hashable { txid, vout, script, satoshis })].into_iter(), |(), hash| hashes.push(hash));
+        hashes[0]
+    }
+
     #[test]
     fn utxo_hashes_are_those_of_the_reference() {
-        let mut buffer = Vec::new();
         let mut txid: Hash =
             hex("2fb09ea4d1d282f55b4f4b5b1eec92fa314e1ba5a5a009e897f63d155b4dba82").try_into().unwrap();
         txid.reverse();
         let script = hex("76a914d687c76d6ee133c9cc42bd96e3947d8a84bdf60288ac");
-        let mut hash = utxo_hash(&txid, 0, &script, 1_149_996_160, &mut buffer);
+        let mut hash = utxo_hash(&txid, 0, &script, 1_149_996_160);
         hash.reverse();
         assert_eq!(hash.to_vec(), hex("8ef53bb4c9c4b849c30ec75243bad8a7eafd83f407407a154a6d9ec80d83dd00"));
         for (vout, satoshis, expected) in [
@@ -105,7 +138,7 @@ mod tests {
             (253, 253, "47e025c5d6ce7f2d47343c98a22b94163b8b5d8531e703ed6cdfc898b560de13"),
             (65_536, 1 << 32, "bf258a2b3b6ab9e2cea809adfb74d1e45125eaa4504fb9b3ff19d84ae3b97349"),
         ] {
-            assert_eq!(utxo_hash(&[0; 32], vout, &[0x51], satoshis, &mut buffer).to_vec(), hex(expected));
+            assert_eq!(utxo_hash(&[0; 32], vout, &[0x51], satoshis).to_vec(), hex(expected));
         }
     }
 

@@ -69,7 +69,7 @@ pub use delete::{ExternalData, Parents};
 pub use draft::{Body, Draft};
 pub use limits::STEP_PAGES;
 pub use order::RunWindow;
-pub use parse::Parsed;
+pub use parse::{Parsed, Unhashed, hash};
 pub use preserve::Blocked;
 pub use record::{Hash, LATE, Order, flag};
 pub use scan::{AfterCursor, Candidate, Cursor, LOOKUP_PAGES};

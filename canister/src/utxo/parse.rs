@@ -8,9 +8,10 @@
 //! `bitcoin_slices` parses the pieces; their order is parsed here, because no library knows the extended form. A txid is the double
 //! SHA-256 of the standard form, whichever form was given.
 
-use super::encoding::{is_utxo, utxo_hash};
+use super::encoding::{Hashable, MAX_COPIED, is_utxo, utxo_hashes};
 use super::limits::{MAX_INPUTS, MAX_OUTPUTS, MAX_TRANSACTION, check_least};
 use super::record::Hash;
+use crate::sha256::{self, Message};
 use bitcoin_slices::bsl::{TxIn, TxOut, Witness, scan_len};
 use bitcoin_slices::{Error, Parse};
 use coppice_interface::UtxoRefusal;
@@ -89,77 +90,153 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Parses a whole transaction and computes its hashes.
-///
-/// # Errors
-/// `BadTransaction`, `TooLarge`.
-pub fn parse(raw: &[u8]) -> Result<Parsed, UtxoRefusal> {
-    if raw.len() as u64 > MAX_TRANSACTION {
-        return Err(UtxoRefusal::TooLarge { what: "bytes of a transaction".into(), limit: MAX_TRANSACTION });
-    }
-    let mut reader = Reader { whole: raw, at: 0 };
+/// A parsed transaction without its hashes.
+#[derive(Debug)]
+pub struct Unhashed<'a> {
+    /// The transaction; its id is zero, and it has no outputs yet.
+    parsed: Parsed,
+    /// The transaction's bytes, in the form that was given.
+    raw: &'a [u8],
+    /// The pieces of the standard form in order, if the bytes are in another form.
+    pieces: Vec<&'a [u8]>,
+    /// Satoshis and locking scripts of the outputs.
+    outputs: Vec<(u64, &'a [u8])>,
+}
+
+/// Reads the parts of the transaction at the start of `bytes`. A transaction of `known` bytes or more is expected.
+fn read(bytes: &[u8], known: usize) -> Result<Unhashed<'_>, UtxoRefusal> {
+    let mut reader = Reader { whole: bytes, at: 0 };
     let version = reader.word("the version")?;
     let extended = reader.rest().starts_with(&EXTENDED);
     let witness = !extended && reader.rest().starts_with(&WITNESS);
     reader.at += if extended { EXTENDED.len() } else { 2 * usize::from(witness) };
 
-    let mut hasher = Sha256::new();
-    hasher.update(&raw[..4]);
-    let body = reader.at;
+    let mut pieces = Vec::new();
+    let mut begin = reader.at;
     let count = reader.count("inputs", MAX_INPUTS)?;
-    let mut hashed = body;
     let mut inputs = Vec::with_capacity((count as usize).min(reader.rest().len() / LEAST_INPUT));
+    if extended || witness {
+        pieces.reserve_exact(3 + if extended { inputs.capacity() } else { 0 });
+        pieces.push(&bytes[..4]);
+    }
     let mut spent = Some(0u64);
     for _ in 0..count {
         let input: TxIn = reader.piece("an input")?;
         let outpoint = input.prevout();
         inputs.push((*outpoint.txid().first_chunk().expect("32 bytes"), outpoint.vout()));
         if extended {
-            hasher.update(&raw[hashed..reader.at]);
+            pieces.push(&bytes[begin..reader.at]);
             let output: TxOut = reader.piece("what an input spends")?;
-            hashed = reader.at;
+            begin = reader.at;
             spent = spent.and_then(|sum| sum.checked_add(output.value()));
         }
     }
     let count = reader.count("outputs", MAX_OUTPUTS)?;
-    check_least(count as usize, inputs.len(), raw.len())?;
+    check_least(count as usize, inputs.len(), known.max(reader.at))?;
     let mut outputs = Vec::with_capacity((count as usize).min(reader.rest().len() / LEAST_OUTPUT));
     let mut paid = Some(0u64);
     for _ in 0..count {
         let output: TxOut = reader.piece("an output")?;
         paid = paid.and_then(|sum| sum.checked_add(output.value()));
         // The script is the last part of an output.
-        outputs.push((output.value(), &raw[reader.at - output.script_pubkey().len()..reader.at]));
+        outputs.push((output.value(), &bytes[reader.at - output.script_pubkey().len()..reader.at]));
     }
-    hasher.update(&raw[hashed..reader.at]);
+    let end = reader.at;
     if witness {
         for _ in 0..inputs.len() {
             let _: Witness = reader.piece("a witness")?;
         }
     }
     let lock_time = reader.word("the lock time")?;
-    if reader.at != raw.len() {
-        return Err(reader.bad(format!("{} bytes after the lock time", raw.len() - reader.at)));
+    if extended || witness {
+        pieces.push(&bytes[begin..end]);
+        pieces.push(&bytes[reader.at - 4..reader.at]);
     }
-    hasher.update(&raw[raw.len() - 4..]);
-    let txid: Hash = Sha256::digest(hasher.finalize()).into();
-
     let coinbase = inputs.as_slice() == [([0; 32], u32::MAX)];
     if coinbase {
         inputs.clear();
     }
-    let mut buffer = Vec::new();
-    let outputs = (0..).zip(&outputs).map(|(vout, (value, script))| {
-        is_utxo(*value, script).then(|| utxo_hash(&txid, vout, script, *value, &mut buffer))
+    let fee = spent.zip(paid).filter(|_| extended && !coinbase).and_then(|(spent, paid)| spent.checked_sub(paid));
+    let (txid, none) = (Hash::default(), Vec::new());
+    let parsed = Parsed { txid, version, lock_time, coinbase, extended, inputs, outputs: none, fee };
+    Ok(Unhashed { parsed, raw: &bytes[..reader.at], pieces, outputs })
+}
+
+impl<'a> Unhashed<'a> {
+    /// Parses the transaction at the start of `bytes`, which may go on after it.
+    ///
+    /// # Errors
+    /// `BadTransaction`, `TooLarge`.
+    pub fn first(bytes: &'a [u8]) -> Result<Self, UtxoRefusal> {
+        read(&bytes[..bytes.len().min(MAX_TRANSACTION as usize)], 0)
+    }
+
+    /// Parses a whole transaction.
+    ///
+    /// # Errors
+    /// `BadTransaction`, `TooLarge`.
+    pub fn whole(raw: &'a [u8]) -> Result<Self, UtxoRefusal> {
+        if raw.len() as u64 > MAX_TRANSACTION {
+            return Err(UtxoRefusal::TooLarge { what: "bytes of a transaction".into(), limit: MAX_TRANSACTION });
+        }
+        let read = read(raw, raw.len())?;
+        let at = read.raw.len();
+        if at != raw.len() {
+            return Err(Reader { whole: raw, at }.bad(format!("{} bytes after the lock time", raw.len() - at)));
+        }
+        Ok(read)
+    }
+
+    /// Returns the transaction's bytes, in the form that was given.
+    pub fn raw(&self) -> &'a [u8] {
+        self.raw
+    }
+
+    /// Returns the standard form; a short one of several pieces is written to the empty buffer.
+    fn standard(&self, buffer: &mut Vec<u8>) -> Message<'a> {
+        if self.pieces.is_empty() {
+            return Message::Slice(self.raw);
+        }
+        if self.raw.len() > MAX_COPIED {
+            let hasher = self.pieces.iter().fold(Sha256::new(), |hasher, piece| hasher.chain_update(piece));
+            return Message::Known(hasher.finalize().into());
+        }
+        self.pieces.iter().for_each(|piece| buffer.extend_from_slice(piece));
+        Message::Written
+    }
+}
+
+/// Computes the ids of transactions, and the hashes of their outputs.
+pub fn hash(transactions: Vec<Unhashed>) -> Vec<Parsed> {
+    let mut ids = vec![Hash::default(); transactions.len()];
+    let mut places = 0..transactions.len();
+    let next = |buffer: &mut Vec<u8>| places.next().map(|at| (at, transactions[at].standard(buffer)));
+    sha256::digests(next, |at, digest| ids[at] = digest);
+    let once = ids.clone();
+    let mut digests = once.iter().enumerate().map(|(at, digest)| (at, Message::Slice(digest)));
+    sha256::digests(|_| digests.next(), |at, digest| ids[at] = digest);
+
+    let mut scripts = Vec::with_capacity(transactions.len());
+    let mut parsed: Vec<Parsed> = Vec::with_capacity(transactions.len());
+    for (transaction, txid) in transactions.into_iter().zip(&ids) {
+        let outputs = vec![None; transaction.outputs.len()];
+        parsed.push(Parsed { txid: *txid, outputs, ..transaction.parsed });
+        scripts.push(transaction.outputs);
+    }
+    let outputs =
+        scripts.iter().enumerate().flat_map(|(at, outputs)| (0..).zip(outputs).map(move |output| (at, output)));
+    let utxos = outputs.filter(|(_, (_, (satoshis, script)))| is_utxo(*satoshis, script));
+    let hashable = utxos.map(|(at, (vout, &(satoshis, script)))| {
+        ((at, vout as usize), Hashable { txid: &ids[at], vout, script, satoshis })
     });
-    Ok(Parsed {
-        txid,
-        version,
-        lock_time,
-        coinbase,
-        extended,
-        outputs: outputs.collect(),
-        fee: spent.zip(paid).filter(|_| extended && !coinbase).and_then(|(spent, paid)| spent.checked_sub(paid)),
-        inputs,
-    })
+    utxo_hashes(hashable, |(at, vout): (usize, usize), hash| parsed[at].outputs[vout] = Some(hash));
+    parsed
+}
+
+/// Parses a whole transaction and computes its hashes.
+///
+/// # Errors
+/// `BadTransaction`, `TooLarge`.
+pub fn parse(raw: &[u8]) -> Result<Parsed, UtxoRefusal> {
+    Ok(hash(vec![Unhashed::whole(raw)?]).remove(0))
 }

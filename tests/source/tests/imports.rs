@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Layers of the canister, lowest first. A module may import modules of its own layer and of lower layers.
 const LAYERS: &[&[&str]] = &[
-    &["platform", "text"],
+    &["platform", "sha256", "text"],
     &["storage"],
     &["logs", "settings", "chunks"],
     &["chain", "utxo", "deletion"],
