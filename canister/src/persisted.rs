@@ -10,6 +10,7 @@ use crate::state::{self, mutate, read};
 use crate::storage::memory;
 use crate::storage::places;
 use crate::testing::block;
+use crate::utxo::Ahead;
 use crate::utxo::tests::world::{Tx, block as in_block, raw};
 use candid::Principal;
 use ciborium::Value;
@@ -66,11 +67,11 @@ fn records() {
         let mined = MinedIn { blocks: (0..5).map(|i| in_block(i, 900)).collect(), on_longest_chain: true };
         for tx in &due {
             let item = UtxoCreate { mined: Some(mined.clone()), ..raw(tx) };
-            state.utxo.create(&mut state.blobs, &item, &call).unwrap();
+            state.utxo.create(&mut state.blobs, &item, &mut Ahead::default(), &call).unwrap();
             let spends = TransactionSpends { spender: [7; 32].into(), spends: vec![tx.spend(0, 0)] };
             state.utxo.spend(&spends, &call).unwrap();
         }
-        state.utxo.create(&mut state.blobs, &raw(&old), &call).unwrap();
+        state.utxo.create(&mut state.blobs, &raw(&old), &mut Ahead::default(), &call).unwrap();
         state.utxo_pruner.set_assembly(UtxoBlockAssemblyState::Running);
         let change = UtxoPrunerSettingsChange { max_instructions_per_tick: Some(1), ..Default::default() };
         state.utxo_pruner.set_settings(&change, &settings).unwrap();

@@ -51,7 +51,7 @@ settings! {
     }
     /// The operator's cap on stable memory, in pages of 64 KiB, 5,120 to 8,192,000.
     max_stable_pages: u64 = MAX_STABLE_PAGES, MIN_STABLE_PAGES..=MAX_STABLE_PAGES;
-    /// Each segment is compared with its SHA-256 when a block is appended, which costs 76 instructions a byte.
+    /// Each segment is compared with its SHA-256 when a block is appended, which costs 77 instructions a byte.
     verify_segments: bool = true;
     /// The seconds after which an upload without a call is aborted, at least 1.
     upload_expiry_secs: u64 = 120, 1..=u64::MAX;

@@ -16,7 +16,7 @@ pub struct Admission {
     pub by: Principal,
     /// Seconds without a call after which an upload is aborted.
     pub upload_expiry_secs: u64,
-    /// Check each segment against its SHA-256 (76 instructions a byte).
+    /// Check each segment against its SHA-256 (77 instructions a byte).
     pub verify_segments: bool,
     /// Liquid cycles missing below `feed_min_liquid_cycles`.
     pub missing_cycles: Option<u128>,

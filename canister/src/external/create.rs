@@ -3,7 +3,7 @@
 
 use crate::deletion::{DeletionQueue, Name};
 use crate::storage::blob::BlobStore;
-use crate::utxo::{Call, UtxoStore};
+use crate::utxo::{Ahead, Call, UtxoStore};
 use coppice_interface::{TransactionSource, UtxoCreate, UtxoCreated, UtxoRefusal};
 
 /// Creates a record; if its blob is external, the queue holds the blob.
@@ -15,18 +15,19 @@ pub fn create(
     blobs: &mut BlobStore,
     deletions: &mut DeletionQueue,
     item: &UtxoCreate,
+    batch: &mut Ahead,
     call: &Call,
 ) -> Result<UtxoCreated, UtxoRefusal> {
-    let TransactionSource::Outside(outside) = &item.source else { return store.create(blobs, item, call) };
+    let TransactionSource::Outside(outside) = &item.source else { return store.create(blobs, item, batch, call) };
     let (name, txid) = (Name::from(&outside.store), <&[u8; 32]>::try_from(outside.txid.as_slice()));
     let (Ok(()), Ok(txid)) = (name.check(), txid) else {
         // The store refuses the item with the reason.
-        return store.create(blobs, item, call);
+        return store.create(blobs, item, batch, call);
     };
     call.check()?;
     store.check_absent(txid)?;
     deletions.admits(&name, txid)?;
-    let created = store.create(blobs, item, call)?;
+    let created = store.create(blobs, item, batch, call)?;
     store.note_pages(deletions.hold(&name, txid));
     Ok(created)
 }

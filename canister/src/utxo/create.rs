@@ -1,6 +1,7 @@
 //! Creation of records, from transactions in all forms, and the uploads of large transactions: `draft` (the form, parsed) → `insert`
 //! (checks, and the transaction's bytes) → `put` (slots, table, indexes).
 
+use super::ahead::Ahead;
 use super::call::{Call, hash_of, if_found};
 use super::draft::{Body, Draft, check_mined, utxos_among};
 use super::footprint;
@@ -75,7 +76,7 @@ fn inputs_onto(inputs: &[(Hash, u32)], out: &mut Vec<u8>) {
 }
 
 impl UtxoStore {
-    /// Creates a record.
+    /// Creates the record of an item, whose transaction is parsed together with those of the batch.
     ///
     /// # Errors
     /// [`UtxoRefusal`], and nothing has changed.
@@ -83,19 +84,26 @@ impl UtxoStore {
         &mut self,
         blobs: &mut BlobStore,
         item: &UtxoCreate,
+        batch: &mut Ahead,
         call: &Call,
     ) -> Result<UtxoCreated, UtxoRefusal> {
         call.check()?;
         memory::creating_records(|| {
-            let draft = self.draft(blobs, item, call)?;
+            let draft = self.draft(blobs, item, batch, call)?;
             self.insert(blobs, draft, item, call)
         })
     }
 
     /// Returns the draft of a record.
-    fn draft<'a>(&self, blobs: &BlobStore, item: &'a UtxoCreate, call: &Call) -> Result<Draft<'a>, UtxoRefusal> {
+    fn draft<'a>(
+        &self,
+        blobs: &BlobStore,
+        item: &'a UtxoCreate,
+        batch: &mut Ahead,
+        call: &Call,
+    ) -> Result<Draft<'a>, UtxoRefusal> {
         match &item.source {
-            TransactionSource::Raw(raw) => Draft::whole(raw),
+            TransactionSource::Raw(raw) => Ok(Draft::whole(raw, batch.parse(raw)?)),
             TransactionSource::Uploaded(txid) => {
                 let named = hash_of("txid", txid)?;
                 // Checked before the upload, because the upload no longer exists if the same call succeeded and its reply was lost.

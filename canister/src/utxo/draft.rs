@@ -79,11 +79,8 @@ pub(super) fn check_mined(mined: &MinedIn, call: &Call) -> Result<(), UtxoRefusa
 
 impl<'a> Draft<'a> {
     /// Returns the draft of a raw transaction.
-    ///
-    /// # Errors
-    /// `BadTransaction`, `TooLarge`.
-    pub(super) fn whole(raw: &'a [u8]) -> Result<Self, UtxoRefusal> {
-        Ok(Self { parsed: parse(raw)?, size: raw.len() as u64, body: Body::Whole(raw) })
+    pub(super) fn whole(raw: &'a [u8], parsed: Parsed) -> Self {
+        Self { parsed, size: raw.len() as u64, body: Body::Whole(raw) }
     }
 
     /// Returns the draft of an uploaded transaction, whose parts lie in the BlobStore.
@@ -117,14 +114,11 @@ impl<'a> Draft<'a> {
             }
             next = output.index + 1;
             if encoding::is_utxo(output.satoshis, &output.script) {
-                utxos.push(output);
+                let (vout, script, satoshis) = (output.index, output.script.as_slice(), output.satoshis);
+                utxos.push(Hashable { txid: &txid, vout, script, satoshis });
             }
         }
-        let hashable = utxos.into_iter().map(|output| {
-            let (vout, script, satoshis) = (output.index, output.script.as_slice(), output.satoshis);
-            (vout, Hashable { txid: &txid, vout, script, satoshis })
-        });
-        encoding::utxo_hashes(hashable, |vout, hash| outputs[vout as usize] = Some(hash));
+        encoding::utxo_hashes(&utxos, &mut outputs);
         // A UTXOWrapper has 31 bits for the height.
         call.check_block(height)?;
         let known = partial.outputs.iter().map(|output| (output.index, output.satoshis, output.script.as_slice()));

@@ -2,8 +2,9 @@
 //! only outputs are known).
 
 use super::record::Hash;
-use crate::sha256::{self, Message};
+use crate::sha256::{self, Message, Messages};
 use sha2::{Digest, Sha256};
+use std::slice;
 
 /// Bytes of a UTXOWrapper before its first output.
 const WRAPPER_HEAD: usize = 40;
@@ -42,28 +43,46 @@ pub struct Hashable<'a> {
 }
 
 impl Hashable<'_> {
-    /// Returns txid ‖ VarInt(vout) ‖ locking script ‖ VarInt(satoshis); a short one is written to the empty buffer.
-    fn message<'a>(&self, buffer: &mut Vec<u8>) -> Message<'a> {
+    /// Returns txid ‖ VarInt(vout) ‖ locking script ‖ VarInt(satoshis), appended to the buffer or, if the script is long, hashed.
+    pub fn message<'a>(&self, buffer: &mut Vec<u8>) -> Message<'a> {
+        buffer.reserve(self.script.len().min(MAX_COPIED) + 50 + sha256::ROOM);
+        let start = buffer.len();
         buffer.extend_from_slice(self.txid);
         var_int(buffer, u64::from(self.vout));
-        if self.script.len() > MAX_COPIED {
-            let mut hasher = Sha256::new();
-            hasher.update(&buffer);
-            hasher.update(self.script);
-            buffer.clear();
+        if self.script.len() <= MAX_COPIED {
+            buffer.extend_from_slice(self.script);
             var_int(buffer, self.satoshis);
-            return Message::Known(hasher.chain_update(&buffer).finalize().into());
+            return Message::Written;
         }
-        buffer.extend_from_slice(self.script);
+        let begun = Sha256::new_with_prefix(&buffer[start..]).chain_update(self.script);
+        let end = buffer.len();
         var_int(buffer, self.satoshis);
-        Message::Written
+        Message::Known(begun.chain_update(&buffer[end..]).finalize().into())
     }
 }
 
-/// Computes the UTXO hashes of outputs, SHA-256(txid ‖ VarInt(vout) ‖ locking script ‖ VarInt(satoshis)). `done` receives each key with the
-/// output's hash, in any order.
-pub fn utxo_hashes<'a, K>(mut outputs: impl Iterator<Item = (K, Hashable<'a>)>, done: impl FnMut(K, Hash)) {
-    sha256::digests(|buffer| outputs.next().map(|(key, output)| (key, output.message(buffer))), done);
+/// Outputs that are hashed, and the hashes by the outputs' places.
+struct Hashing<'s, 'a> {
+    rest: slice::Iter<'s, Hashable<'a>>,
+    hashes: &'s mut [Option<Hash>],
+}
+
+impl<'a> Messages<'a> for Hashing<'_, 'a> {
+    type Key = u32;
+
+    fn next(&mut self, buffer: &mut Vec<u8>) -> Option<(u32, Message<'a>)> {
+        self.rest.next().map(|output| (output.vout, output.message(buffer)))
+    }
+
+    fn done(&mut self, vout: u32, digest: Hash) {
+        self.hashes[vout as usize] = Some(digest);
+    }
+}
+
+/// Computes the UTXO hashes of a transaction's outputs, SHA-256(txid ‖ VarInt(vout) ‖ locking script ‖ VarInt(satoshis)), and puts each in its
+/// place.
+pub fn utxo_hashes(outputs: &[Hashable], hashes: &mut [Option<Hash>]) {
+    sha256::digests(&mut Hashing { rest: outputs.iter(), hashes }, outputs.len());
 }
 
 /// Returns whether an output is kept as a UTXO: it has satoshis, or its script does not begin like a script that cannot be spent.
@@ -119,9 +138,9 @@ mod tests {
     }
 
     fn utxo_hash(txid: &Hash, vout: u32, script: &[u8], satoshis: u64) -> Hash {
-        let mut hashes = Vec::new();
-        utxo_hashes([((), Hashable { txid, vout, script, satoshis })].into_iter(), |(), hash| hashes.push(hash));
-        hashes[0]
+        let mut hashes = vec![None; vout as usize + 1];
+        utxo_hashes(&[Hashable { txid, vout, script, satoshis }], &mut hashes);
+        hashes[vout as usize].unwrap()
     }
 
     #[test]

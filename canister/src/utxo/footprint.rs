@@ -14,8 +14,10 @@ use coppice_interface::{UtxoCreate, UtxoRefusal};
 const SMALL: usize = 1_000;
 /// Maximum bytes of a small record's transaction.
 const SMALL_BYTES: u64 = 1 << 20;
-/// Bytes of the shortest output, and of the shortest input.
-const LEAST: (u64, u64) = (9, 41);
+/// Bytes of the buffers of hashes, which double until they are long enough.
+const HASHING: u64 = 128 << 10;
+/// Bytes of a piece of the standard form; an extended transaction has one for each input.
+const PIECE: u64 = 8;
 /// Bytes that undoing a write takes besides the replaced bytes.
 const UNDO: u64 = 64;
 
@@ -38,13 +40,12 @@ pub fn check(
 ) -> Result<u64, UtxoRefusal> {
     let parsed = &draft.parsed;
     let (outputs, inputs) = (parsed.outputs.len() as u64, parsed.inputs.len() as u64);
-    // The longest script is copied to be hashed.
-    let scripts = |bytes: &[u8]| (bytes.len() as u64).saturating_sub(LEAST.0 * outputs + LEAST.1 * inputs);
+    let hashing = HASHING + if parsed.extended { PIECE * inputs } else { 0 };
     let (bytes, blobs) = match &draft.body {
-        Body::Whole(raw) => (raw.len() as u64 + scripts(raw), raw.len() as u64),
+        Body::Whole(raw) => (raw.len() as u64 + hashing, raw.len() as u64),
         Body::Wrapper(raw) => (2 * raw.len() as u64, raw.len() as u64),
         // A small transaction is copied into the record.
-        Body::Uploaded(raw, _) => (raw.len() as u64 + scripts(raw), (raw.len() as u64).min(SMALL_BYTES)),
+        Body::Uploaded(raw, _) => (raw.len() as u64 + hashing, (raw.len() as u64).min(SMALL_BYTES)),
         Body::Outside(_) => (0, 0),
     };
     let pieces: u64 = wanted.iter().map(|(_, count)| u64::from(*count)).sum();

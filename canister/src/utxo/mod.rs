@@ -31,7 +31,8 @@
 //! **Files, in reading order**
 //!
 //! - `record/`: the layout of a record. `store`: find, evaluate, all or nothing. `order`: the four indexes. `call`, `limits`, `batch`.
-//! - `create`, with `draft` (forms of a transaction), `parse`, `encoding`, `footprint` (pages it changes), `upload`: a new record.
+//! - `create`, with `ahead` (a batch, parsed in groups), `draft` (forms of a transaction), `parse`, `encoding`, `footprint` (pages it
+//!   changes), `upload`: a new record.
 //! - `spend`, `unspend`, `mined` (blocks and locks), `freeze`, `preserve`: changes of a record. `read`: queries.
 //! - `conflict/`, `children`: double spends, and the lists of them.
 //! - `scan`, `spenders`, `delete`: for the pruner: walk an index, check a record, remove it.
@@ -39,6 +40,7 @@
 //! A new operation is a file with a method of [`UtxoStore`], a [`BatchItem`], and an endpoint. The head has no free bytes: a new rare
 //! field is an optional one of `record/extras.rs`.
 
+mod ahead;
 mod batch;
 mod call;
 mod children;
@@ -63,6 +65,7 @@ mod store;
 mod unspend;
 mod upload;
 
+pub use ahead::Ahead;
 pub use batch::{BatchItem, Conflicting};
 pub use call::Call;
 pub use delete::{ExternalData, Parents};

@@ -8,10 +8,10 @@
 //! `bitcoin_slices` parses the pieces; their order is parsed here, because no library knows the extended form. A txid is the double
 //! SHA-256 of the standard form, whichever form was given.
 
-use super::encoding::{Hashable, MAX_COPIED, is_utxo, utxo_hashes};
+use super::encoding::{Hashable, MAX_COPIED, is_utxo};
 use super::limits::{MAX_INPUTS, MAX_OUTPUTS, MAX_TRANSACTION, check_least};
 use super::record::Hash;
-use crate::sha256::{self, Message};
+use crate::sha256::{self, Message, Messages};
 use bitcoin_slices::bsl::{TxIn, TxOut, Witness, scan_len};
 use bitcoin_slices::{Error, Parse};
 use coppice_interface::UtxoRefusal;
@@ -90,16 +90,16 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A parsed transaction without its hashes.
+/// A parsed transaction whose hashes are computed by [`hash`].
 #[derive(Debug)]
 pub struct Unhashed<'a> {
-    /// The transaction; its id is zero, and it has no outputs yet.
-    parsed: Parsed,
+    /// The transaction; its id is zero and it has no outputs until they are hashed.
+    pub parsed: Parsed,
     /// The transaction's bytes, in the form that was given.
     raw: &'a [u8],
     /// The pieces of the standard form in order, if the bytes are in another form.
     pieces: Vec<&'a [u8]>,
-    /// Satoshis and locking scripts of the outputs.
+    /// Satoshis and locking scripts of the outputs; none after they are hashed.
     outputs: Vec<(u64, &'a [u8])>,
 }
 
@@ -192,45 +192,83 @@ impl<'a> Unhashed<'a> {
         self.raw
     }
 
-    /// Returns the standard form; a short one of several pieces is written to the empty buffer.
+    /// Returns the standard form. If it has several pieces, it is appended to the buffer or, if it is long, hashed.
     fn standard(&self, buffer: &mut Vec<u8>) -> Message<'a> {
         if self.pieces.is_empty() {
             return Message::Slice(self.raw);
         }
         if self.raw.len() > MAX_COPIED {
             let hasher = self.pieces.iter().fold(Sha256::new(), |hasher, piece| hasher.chain_update(piece));
-            return Message::Known(hasher.finalize().into());
+            return Message::Known(Sha256::digest(hasher.finalize()).into());
         }
+        buffer.reserve(self.raw.len() + sha256::ROOM);
         self.pieces.iter().for_each(|piece| buffer.extend_from_slice(piece));
         Message::Written
     }
 }
 
 /// Computes the ids of transactions, and the hashes of their outputs.
-pub fn hash(transactions: Vec<Unhashed>) -> Vec<Parsed> {
-    let mut ids = vec![Hash::default(); transactions.len()];
-    let mut places = 0..transactions.len();
-    let next = |buffer: &mut Vec<u8>| places.next().map(|at| (at, transactions[at].standard(buffer)));
-    sha256::digests(next, |at, digest| ids[at] = digest);
-    let once = ids.clone();
-    let mut digests = once.iter().enumerate().map(|(at, digest)| (at, Message::Slice(digest)));
-    sha256::digests(|_| digests.next(), |at, digest| ids[at] = digest);
-
-    let mut scripts = Vec::with_capacity(transactions.len());
-    let mut parsed: Vec<Parsed> = Vec::with_capacity(transactions.len());
-    for (transaction, txid) in transactions.into_iter().zip(&ids) {
-        let outputs = vec![None; transaction.outputs.len()];
-        parsed.push(Parsed { txid: *txid, outputs, ..transaction.parsed });
-        scripts.push(transaction.outputs);
+pub fn hash(transactions: &mut [&mut Unhashed]) {
+    let count = transactions.len();
+    sha256::double_digests(&mut Ids { all: transactions, next: 0 }, count);
+    let mut count = 0;
+    for transaction in &mut *transactions {
+        transaction.parsed.outputs = vec![None; transaction.outputs.len()];
+        count += transaction.outputs.len();
     }
-    let outputs =
-        scripts.iter().enumerate().flat_map(|(at, outputs)| (0..).zip(outputs).map(move |output| (at, output)));
-    let utxos = outputs.filter(|(_, (_, (satoshis, script)))| is_utxo(*satoshis, script));
-    let hashable = utxos.map(|(at, (vout, &(satoshis, script)))| {
-        ((at, vout as usize), Hashable { txid: &ids[at], vout, script, satoshis })
-    });
-    utxo_hashes(hashable, |(at, vout): (usize, usize), hash| parsed[at].outputs[vout] = Some(hash));
-    parsed
+    sha256::digests(&mut Outputs { all: transactions, next: (0, 0) }, count);
+    transactions.iter_mut().for_each(|transaction| transaction.outputs.clear());
+}
+
+/// The transactions whose ids are computed.
+struct Ids<'s, 't, 'a> {
+    all: &'s mut [&'t mut Unhashed<'a>],
+    next: usize,
+}
+
+impl<'a> Messages<'a> for Ids<'_, '_, 'a> {
+    type Key = usize;
+
+    fn next(&mut self, buffer: &mut Vec<u8>) -> Option<(usize, Message<'a>)> {
+        let at = self.next;
+        let message = self.all.get(at)?.standard(buffer);
+        self.next += 1;
+        Some((at, message))
+    }
+
+    fn done(&mut self, at: usize, digest: Hash) {
+        self.all[at].parsed.txid = digest;
+    }
+}
+
+/// The transactions whose outputs are hashed, and the place of the next output.
+struct Outputs<'s, 't, 'a> {
+    all: &'s mut [&'t mut Unhashed<'a>],
+    next: (usize, usize),
+}
+
+impl<'a> Messages<'a> for Outputs<'_, '_, 'a> {
+    type Key = (usize, usize);
+
+    fn next(&mut self, buffer: &mut Vec<u8>) -> Option<((usize, usize), Message<'a>)> {
+        loop {
+            let (at, vout) = self.next;
+            let Unhashed { parsed, outputs, .. } = &**self.all.get(at)?;
+            let Some(&(satoshis, script)) = outputs.get(vout) else {
+                self.next = (at + 1, 0);
+                continue;
+            };
+            self.next = (at, vout + 1);
+            if is_utxo(satoshis, script) {
+                let hashable = Hashable { txid: &parsed.txid, vout: vout as u32, script, satoshis };
+                return Some(((at, vout), hashable.message(buffer)));
+            }
+        }
+    }
+
+    fn done(&mut self, (at, vout): (usize, usize), digest: Hash) {
+        self.all[at].parsed.outputs[vout] = Some(digest);
+    }
 }
 
 /// Parses a whole transaction and computes its hashes.
@@ -238,5 +276,7 @@ pub fn hash(transactions: Vec<Unhashed>) -> Vec<Parsed> {
 /// # Errors
 /// `BadTransaction`, `TooLarge`.
 pub fn parse(raw: &[u8]) -> Result<Parsed, UtxoRefusal> {
-    Ok(hash(vec![Unhashed::whole(raw)?]).remove(0))
+    let mut read = Unhashed::whole(raw)?;
+    hash(&mut [&mut read]);
+    Ok(read.parsed)
 }

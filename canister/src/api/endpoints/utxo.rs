@@ -7,7 +7,7 @@ use crate::platform::meter::{Hot, counted};
 use crate::platform::{self, cycles};
 
 use crate::state::{mutate, read};
-use crate::utxo::{Conflicting, UtxoStore};
+use crate::utxo::{Ahead, Conflicting, UtxoStore};
 use coppice_interface::*;
 
 pub fn utxo_create(arg: UtxoCreateBatch) -> Batch<Result<UtxoCreated, UtxoCreateError>> {
@@ -15,11 +15,12 @@ pub fn utxo_create(arg: UtxoCreateBatch) -> Batch<Result<UtxoCreated, UtxoCreate
         let missing = cycles::missing_to_feed();
         mutate(|state| {
             let (Records { utxo, blobs, deletions, .. }, call) = state.records_at(arg.height);
+            let mut batch = Ahead::new(&arg.items);
             utxo.batch(&arg.items, |store, item| {
                 if let Some(missing) = missing {
                     return Err(UtxoCreateError::NoMemory(NoMemory::LowCycles { missing }));
                 }
-                create(store, blobs, deletions, item, &call).map_err(UtxoCreateError::from)
+                create(store, blobs, deletions, item, &mut batch, &call).map_err(UtxoCreateError::from)
             })
         })
     })

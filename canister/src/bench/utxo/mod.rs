@@ -2,7 +2,7 @@
 //! `u64`, one for each output.
 //!
 //! All of them store the same fields and the same bytes, and none parses or hashes a transaction except in `create_raw`, which the
-//! peers lack: those 76 instructions a byte are the same for each. A peer reads, changes and writes a record, or a transaction's row,
+//! peers lack: those 77 instructions a byte are the same for each. A peer reads, changes and writes a record, or a transaction's row,
 //! once for all outputs of it that a transaction spends.
 
 mod prune;
@@ -16,7 +16,7 @@ use crate::deletion::Name;
 use crate::platform::instructions;
 use crate::state::{State, mutate, read};
 use crate::storage::memory;
-use crate::utxo::{Body, Call, Draft, UtxoStore};
+use crate::utxo::{Ahead, Body, Call, Draft, UtxoStore};
 use candid::CandidType;
 use coppice_interface::*;
 use ic_cdk::update;
@@ -202,7 +202,9 @@ fn run_on(transactions: &[Transaction], prepared: &mut Prepared, op: &str, side:
             let store: &mut UtxoStore = &mut state.utxo;
             match op {
                 "create" => insert(state, tx, item, &call)?,
-                "create_raw" => drop(black_box(said(store.create(&mut state.blobs, item, &call))?)),
+                "create_raw" => {
+                    drop(black_box(said(store.create(&mut state.blobs, item, &mut Ahead::default(), &call))?))
+                }
                 "spend" | "spend_one" => {
                     let spends = if op == "spend" { &tx.spends } else { &tx.spend_one };
                     let spent = said(store.spend(spends, &call))?;

@@ -1,12 +1,14 @@
 use super::*;
 use crate::platform::native;
+use crate::utxo::Ahead;
 use crate::utxo::tests::world::{Tx, World, raw};
 use coppice_interface::{UtxoCreated, UtxoRefusal};
 
 fn create(w: &mut World, items: &[UtxoCreate]) -> Batch<Result<UtxoCreated, UtxoRefusal>> {
     let call = w.call();
     let World { store, blobs, .. } = w;
-    store.batch(items, |store, item| store.create(blobs, item, &call))
+    let mut batch = Ahead::new(items);
+    store.batch(items, |store, item| store.create(blobs, item, &mut batch, &call))
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::platform::native;
 use crate::storage::blob::BlobStore;
 use crate::storage::memory;
 use crate::storage::places;
-use crate::utxo::{Call, Hash, UtxoStore};
+use crate::utxo::{Ahead, Call, Hash, UtxoStore};
 use coppice_interface::*;
 pub use coppice_model::transactions::{Tx, serialise};
 use std::rc::Rc;
@@ -58,7 +58,7 @@ impl World {
 
     pub fn create(&mut self, item: &UtxoCreate) -> Result<UtxoCreated, UtxoRefusal> {
         let call = self.call();
-        self.store.create(&mut self.blobs, item, &call)
+        self.store.create(&mut self.blobs, item, &mut Ahead::default(), &call)
     }
 
     /// Creates an unlocked record of a transaction.

@@ -3,7 +3,7 @@
 use super::*;
 use crate::api::endpoints::blocks;
 use crate::testing::{block, id};
-use crate::utxo::Call;
+use crate::utxo::{Ahead, Call};
 
 fn append(number: u64, ids: &[[u8; 32]], body: usize) -> Result<(), AppendError> {
     let block = block(number, ids, body);
@@ -81,7 +81,7 @@ fn a_transaction_with_a_utxo_record_shows_it() {
     mutate(|state| {
         let State { utxo, blobs, config, .. } = state;
         let call = Call { height: 900, now_ns: 1, settings: &config.utxo, most: u32::MAX };
-        utxo.create(blobs, &item, &call).unwrap();
+        utxo.create(blobs, &item, &mut Ahead::default(), &call).unwrap();
     });
     let (status, page) = get(&format!("/tx/{}", hex(&txid)));
     assert!(status == 200 && page.contains("no kept block has it") && page.contains("UTXO record"), "{page}");

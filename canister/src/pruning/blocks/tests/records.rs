@@ -4,7 +4,7 @@ use super::*;
 use crate::storage::owners;
 use crate::testing::audit;
 use crate::utxo::tests::world::{NOW, Tx, raw};
-use crate::utxo::{Call, UtxoStore};
+use crate::utxo::{Ahead, Call, UtxoStore};
 use coppice_interface::{AppendError, MAX_HEIGHT, NoMemory, RECORDS_RESERVE, UtxoRefusal, UtxoSettings};
 
 /// Outputs of a record, which takes more than 100 KiB.
@@ -23,7 +23,7 @@ impl Both {
         self.salt += 1;
         let tx = Tx::orphan(self.salt, OUTPUTS);
         let call = Call { height: 1_000, now_ns: NOW, settings: &self.settings, most: MAX_HEIGHT };
-        self.records.create(&mut self.blocks.blobs, &raw(&tx), &call).map(|_| tx.txid)
+        self.records.create(&mut self.blocks.blobs, &raw(&tx), &mut Ahead::default(), &call).map(|_| tx.txid)
     }
 
     /// Creates records until memory is used up.

@@ -4,8 +4,8 @@
 use super::service::Service;
 use crate::platform::native::{self, Touched};
 use crate::testing::id;
-use crate::utxo::Call;
 use crate::utxo::tests::world::{Tx, block, mined, raw};
+use crate::utxo::{Ahead, Call};
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
 
@@ -24,7 +24,7 @@ fn scattered(s: &mut Service, count: u32, outputs: u32) -> Tx {
         let vout = (number * 100_003 % u64::from(count)) as u32;
         let child = Tx::of(10 + number, &[(parent.txid, vout)], outputs);
         let item = UtxoCreate { mined: mined(&[block(900, 900)]), ..raw(&child) };
-        s.w.store.create(&mut s.w.blobs, &item, &call).unwrap();
+        s.w.store.create(&mut s.w.blobs, &item, &mut Ahead::default(), &call).unwrap();
         let spends = TransactionSpends { spender: child.id(), spends: vec![parent.spend(vout, 0)] };
         assert_eq!(s.w.store.spend(&spends, &call), Ok(1));
     }
@@ -89,7 +89,7 @@ fn outside(s: &mut Service, rows: u32, of_each: u32, among: u32) -> Vec<[u8; 32]
     let parents: Vec<Tx> = (0..among).map(|salt| Tx::orphan(u64::from(salt), 60)).collect();
     for parent in &parents {
         let item = UtxoCreate { mined: mined(&[block(900, 900)]), ..raw(parent) };
-        s.w.store.create(&mut s.w.blobs, &item, &call).unwrap();
+        s.w.store.create(&mut s.w.blobs, &item, &mut Ahead::default(), &call).unwrap();
     }
     let store = |key: u32| ExternalStore {
         blob_key: ByteBuf::from(key.to_le_bytes()),
@@ -118,7 +118,7 @@ fn outside(s: &mut Service, rows: u32, of_each: u32, among: u32) -> Vec<[u8; 32]
             fee: None,
             is_new: false,
         };
-        s.w.store.create(&mut s.w.blobs, &item, &call).unwrap();
+        s.w.store.create(&mut s.w.blobs, &item, &mut Ahead::default(), &call).unwrap();
         let spends =
             inputs.iter().zip(0..).map(|((parent, vout), vin)| parents[*parent as usize].spend(*vout, vin)).collect();
         let spends = TransactionSpends { spender: txid.into(), spends };
