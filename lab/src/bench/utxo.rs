@@ -6,7 +6,7 @@ use super::figure::Figure;
 use super::limits::{self, OUTPUTS};
 use super::price::Price;
 use super::subject::{Bench, Each, Subject};
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use bitcoin::hashes::Hash;
 use bitcoin::{OutPoint, Transaction, TxIn, TxOut, Txid, absolute, consensus, transaction};
 use candid::{CandidType, Encode};
@@ -22,6 +22,8 @@ use std::fmt::Debug;
 
 /// Numbers of existing records.
 const NUMBERS: [u64; 2] = [1_000, 100_000];
+/// Transactions of a measured batch.
+const BATCH: u32 = 1_000;
 const OPS: [&str; 6] = ["create", "create_raw", "spend", "spend_one", "unspend", "set_mined"];
 /// Pruning, with the number of records pruned:
 /// - `prune`: records with two outputs and two surviving parents.
@@ -131,8 +133,9 @@ fn limit(figure: &Figure, price: Price, plain: &[Figure], small: &[Figure]) -> O
     [most, fraction, flat].into_iter().flatten().min()
 }
 
-/// Measures whole messages with one item each: create a record of a transaction with one output, set the transaction mined, and spend the
-/// output. The first of each is not measured, because it also creates structures that later ones use.
+/// Measures whole messages. Messages with one item each: create a record of a transaction with one output, set the transaction mined, and
+/// spend the output. A message with [`BATCH`] items: create records of transactions with two inputs and two outputs. The first message of
+/// each kind is not measured, because it also creates structures that later ones use.
 fn messages(bench: &Bench, from: &Checkpoint, n: u64, each: Each) -> Result<()> {
     bench.host.restore(from);
     let grant = Grant { principal: bench.operator, role: Role::Producer };
@@ -141,7 +144,38 @@ fn messages(bench: &Bench, from: &Checkpoint, n: u64, each: Each) -> Result<()> 
     for number in [1, 2] {
         measured = one_by_one(bench, number)?;
     }
-    measured.into_iter().try_for_each(|(op, message)| each(bench.of_message("utxo", op, 1, n, &message)))
+    measured.into_iter().try_for_each(|(op, message)| each(bench.of_message("utxo", op, 1, n, &message)))?;
+    create_batch(bench, 1)?;
+    let batch = create_batch(bench, 2)?;
+    each(bench.of_message("utxo", "create batch message", BATCH, n, &batch))
+}
+
+/// Creates records of [`BATCH`] transactions of 374 bytes in one message.
+fn create_batch(bench: &Bench, number: u8) -> Result<Execution> {
+    let input = |serial: u32, vout| {
+        let mut parent = [0xB0 + number; 32];
+        parent[..4].copy_from_slice(&serial.to_le_bytes());
+        // As long as a signature and a key.
+        let script_sig = vec![7; 107].into();
+        TxIn { previous_output: OutPoint::new(Txid::from_byte_array(parent), vout), script_sig, ..TxIn::default() }
+    };
+    let output = TxOut { value: bitcoin::Amount::ONE_BTC, script_pubkey: vec![0x51; 25].into() };
+    let items = (0..BATCH).map(|serial| {
+        let transaction = Transaction {
+            version: transaction::Version::TWO,
+            lock_time: absolute::LockTime::ZERO,
+            input: vec![input(serial, 0), input(serial, 1)],
+            output: vec![output.clone(); 2],
+        };
+        let source = TransactionSource::Raw(ByteBuf::from(consensus::serialize(&transaction)));
+        UtxoCreate { source, mined: None, locked: Some(false), conflicting: false, fee: None, is_new: false }
+    });
+    let batch = UtxoCreateBatch { height: 1, items: items.collect() };
+    let answer = bench.update::<Batch<Result<UtxoCreated, UtxoCreateError>>>("utxo_create", Encode!(&batch)?)?;
+    let (done, message) = answer;
+    let created = done.results.iter().filter(|result| result.is_ok()).count();
+    ensure!(created == BATCH as usize, "utxo_create: {created} of {BATCH} records were created");
+    Ok(message)
 }
 
 fn one_by_one(bench: &Bench, number: u8) -> Result<Vec<(&'static str, Execution)>> {
