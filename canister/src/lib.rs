@@ -8,13 +8,14 @@
 //! | 7 | `operation`: timers, samples, health |
 //! | 6 | `state`: all that is persisted, opened once |
 //! | 5 | `pruning`: of blocks, of UTXO records |
-//! | 4 | `export`: exporters and their pages; `external`: records whose data lies outside the canister |
+//! | 4 | `apply`: kept blocks to UTXO records; `export`: exporters and their pages; `external`: records whose data lies outside the canister |
 //! | 3 | `chain`, `utxo`, `deletion`: three independent stores |
 //! | 2 | `logs`, `settings` |
 //! | 1 | `storage`: regions, blobs, tables, slots |
 //! | 0 | `platform`: all calls of the Internet Computer, with a native twin; `sha256`, `text` |
 
 pub mod api;
+mod apply;
 #[cfg(feature = "bench")]
 pub mod bench;
 pub mod chain;
@@ -70,10 +71,3 @@ fn inspect() {
     access::inspect().unwrap_or_else(|why| platform::trap(&why));
     platform::accept_message();
 }
-
-/// The interface, as a custom section of the wasm that anyone may read.
-#[cfg(target_family = "wasm")]
-#[used]
-#[unsafe(link_section = "icp:public candid:service")]
-static CANDID_SERVICE: [u8; include_bytes!("../../candid/coppice.did").len()] =
-    *include_bytes!("../../candid/coppice.did");

@@ -339,7 +339,7 @@ impl Machine {
             Some(error) => assert_eq!(answer, Err(error)),
             None => {
                 let left = state::read(|state| state.chain.to_clear());
-                assert_eq!(answer, Ok(ChainReset { blocks: self.model.kept.len() as u64, left }));
+                assert_eq!(answer, Ok(ChainReset { blocks: self.model.kept.len() as u64, left, utxo_records: 0 }));
                 self.model.reset(first);
                 self.world.meets("resets");
             }

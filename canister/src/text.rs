@@ -1,4 +1,4 @@
-//! Text helpers: cut texts, durations, counts.
+//! Text helpers: cut texts, hexadecimal, durations, counts.
 
 /// Mark at the end of a cut text.
 pub const MARK: &str = "…";
@@ -10,6 +10,11 @@ pub fn cut(text: &str, most: usize) -> String {
     }
     let end = (0..=most - MARK.len()).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
     format!("{}{MARK}", &text[..end])
+}
+
+/// Returns bytes in hexadecimal; ids and hashes stay in internal byte order, as in replies.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Returns seconds as a duration of at most two units: `3 d 4 h`.

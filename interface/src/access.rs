@@ -14,6 +14,8 @@ pub const ANYONE: &[Role] = &[];
 pub const BLOCK_PRODUCERS: &[Role] = &[Role::Producer, Role::BlockProducer];
 /// Callers that write UTXO records and notify heights.
 pub const UTXO_FEEDERS: &[Role] = &[Role::Producer, Role::UtxoFeeder];
+/// Callers that apply kept blocks to the UTXO records; an operator applies the first one.
+pub const APPLIERS: &[Role] = &[Role::Producer, Role::UtxoFeeder, Role::Operator];
 /// Callers that may write, commit and abort a block upload: a producer its own, an operator that of any producer.
 pub const UPLOADERS: &[Role] = &[Role::Producer, Role::BlockProducer, Role::Operator];
 /// Callers that schedule the deletion of external blobs: feeders, which own the blobs, and operators.

@@ -433,6 +433,12 @@ pub enum RollbackError {
         /// The number of the block that will be the head.
         to: u64,
     },
+    /// A block that would be removed is applied to the UTXO records, completely or partly: take it back first.
+    #[error("block {number} is applied to the UTXO records: take it back with utxo_unapply_block")]
+    Applied {
+        /// The last block that is applied.
+        number: u64,
+    },
     /// A reason that this version does not know.
     #[error("{message}")]
     Other {
@@ -474,6 +480,8 @@ pub struct ChainReset {
     pub blocks: u64,
     /// The number of blocks and blobs that ticks must clear before a block can be appended.
     pub left: u64,
+    /// The number of UTXO records that stay.
+    pub utxo_records: u64,
 }
 
 /// The reason why the chain was not reset. Nothing has changed.

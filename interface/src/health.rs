@@ -15,7 +15,7 @@ pub enum ProblemCode {
     PruneBehind,
     /// Pruning is due and switched off.
     PruningOff,
-    /// An exporter, or a missing exporter, holds back due blocks.
+    /// An exporter, a missing exporter, or UTXO records to which blocks are not applied, hold back due blocks.
     ExportHeld,
     /// Kept bytes have reached emergency water: appends are refused.
     CapacityExhausted,

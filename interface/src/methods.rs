@@ -201,6 +201,23 @@ macro_rules! methods {
             /// Returns whether there is such a record; repeating the call changes nothing. Callable by: `Producer`,
             /// `UtxoFeeder`.
             update utxo_preserve(arg: UtxoPreserveBatch) -> Batch<Result<bool, UtxoError>>: UTXO_FEEDERS, 330_062;
+            /// Creates the records of a kept block's transactions, spends the outputs of their inputs, and sets the
+            /// transactions mined, in the block's order. The result equals that of `utxo_create`, `utxo_spend` and
+            /// `utxo_set_mined`. Blocks are applied in order; an operator applies the first one, at any height. One
+            /// message does as much as fits: repeat the call while it has more. The last one notifies the block's
+            /// height. A transaction that cannot be applied stops the block, and nothing of it has changed; it can be
+            /// skipped. Applying an applied block again changes nothing. Callable by: `Producer`, `UtxoFeeder`,
+            /// `Operator`.
+            update utxo_apply_block(arg: UtxoApplyBlock) -> UtxoApplied, or UtxoApplyError: APPLIERS, 190;
+            /// Takes the last applied block back, before a rollback: takes the block from its records, which stay with
+            /// their spends, the last transaction first. The coinbase is marked as a double spend. One message does as
+            /// much as fits: repeat the call while it has more. A producer of blocks takes back `max_rollback_blocks`.
+            /// Callable by: `Producer`, `BlockProducer`, `UtxoFeeder`.
+            update utxo_unapply_block(number: u64) -> UtxoUnapplied, or UtxoUnapplyError: FEEDERS, 30;
+            /// Ends applying where it stands, and returns where that is: blocks are no longer held for it, and the next
+            /// block that is applied is again any operator's choice. `null` if no block was applied. Callable by:
+            /// `Operator`.
+            update utxo_stop_applying() -> Option<UtxoApplying>: OPERATORS, 12;
             /// Begins the upload of a transaction that is longer than a message and has at most 32 MiB. A feeder has at
             /// most one open upload; at most 64 feeders have one at a time. Beginning the same upload again returns its
             /// progress. `utxo_create` with `Uploaded` creates the record. Callable by: `Producer`, `UtxoFeeder`.

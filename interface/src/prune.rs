@@ -139,6 +139,9 @@ pub enum HeldBy {
     /// Deletions are stopped (`set_deletions_stopped`): only an admin starts them again.
     #[error("deletions are stopped: an admin starts them with set_deletions_stopped(false)")]
     Stopped,
+    /// The next block is not applied to the UTXO records yet (`utxo_apply_block`).
+    #[error("the next block is not applied to the UTXO records yet: apply it, or end this with utxo_stop_applying")]
+    UtxoApply,
 }
 
 /// The reason why a run is due.
@@ -159,7 +162,7 @@ pub enum StopReason {
     Ops,
     /// The instructions of a tick are used up.
     Instructions,
-    /// An exporter has not acknowledged the next block.
+    /// An exporter has not acknowledged the next block, or it is not applied to the UTXO records.
     Guard,
     /// The message would change or read more pages of memory than it should.
     Pages,

@@ -1,6 +1,6 @@
 //! Transactions to create UTXO records from.
 
-use crate::blocks::id;
+use crate::blocks::{self, id};
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
@@ -55,6 +55,20 @@ pub fn serialise(
     outputs.iter().for_each(|one| output(&mut raw, one));
     raw.extend(7u32.to_le_bytes());
     raw
+}
+
+/// Returns the body of a block with these transactions: an 80-byte header, their number and their bytes.
+pub fn body(txs: &[Tx]) -> Vec<u8> {
+    let raws = txs.iter().flat_map(|tx| tx.raw.iter().copied());
+    [0x07; 80].into_iter().chain(var_int(txs.len() as u64)).chain(raws).collect()
+}
+
+/// Returns block `number` with these transactions.
+pub fn block(number: u64, txs: &[Tx]) -> AppendBlock {
+    let ids: Vec<[u8; 32]> = txs.iter().map(|tx| tx.txid).collect();
+    let mut block = AppendBlock { body: ByteBuf::from(body(txs)), ..blocks::block(number, &ids, 0) };
+    blocks::seal(&mut block);
+    block
 }
 
 /// Returns the id of a transaction with these bytes.

@@ -4,4 +4,5 @@ pub mod access;
 pub mod buckets;
 pub mod endpoints;
 pub mod http;
+mod service;
 pub mod wire;

@@ -16,7 +16,8 @@
 //!  56 id links u32     60 hash length u8   61 parent length u8     64 hash 32            96 parent 32
 //! 128 SHA-256 of body, receipts, index    224 references before u64
 //! 232 gap u32: bytes of the log between the block before and this one
-//! 236 reserved: 20 bytes
+//! 236 height u32, 240 id u32: those under which the block is applied to the UTXO records; height 0: it is not
+//! 244 reserved: 12 bytes
 //! ```
 //! A block's *references* are its transactions and keys. "References before" is their sum over all earlier blocks, so the number of
 //! references between any two blocks is the difference of two sums, and the blocks between are not read.
@@ -43,6 +44,8 @@ const META: usize = 60;
 const REFERENCES: u64 = 224;
 /// Offset in a record of the gap before the block.
 const GAP: u64 = 232;
+/// Offset in a record of the height and the id under which the block is applied.
+const APPLIED: u64 = 236;
 /// Records of a page.
 pub const PAGE_RECORDS: u64 = 256;
 const RING: u64 = 1 << 20;
@@ -71,7 +74,7 @@ impl Hash {
 
     /// A hash as it is stored. Copies all 32 bytes, because a copy of constant length is cheapest.
     #[inline]
-    fn stored(bytes: &[u8; MAX_HASH], len: u8) -> Option<Self> {
+    pub fn stored(bytes: &[u8; MAX_HASH], len: u8) -> Option<Self> {
         (usize::from(len) <= MAX_HASH).then_some(Self { bytes: *bytes, len })
     }
 
@@ -359,6 +362,30 @@ impl RecordStore {
             let meta = BlockMeta::decode(bytes.first_chunk()?, number)?;
             Some((meta, Hash::stored(bytes[META + 4..].first_chunk()?, bytes[META])?))
         })
+    }
+
+    /// The height and the id under which a kept block is applied to the UTXO records; `None` if it is not applied, or its record cannot be
+    /// decoded.
+    pub fn applied(&self, number: u64) -> Option<(u32, u32)> {
+        self.meta(number)?;
+        let [height, id] = [APPLIED, APPLIED + 4].map(|at| self.word(number, at));
+        (height > 0).then_some((height, id))
+    }
+
+    fn word(&self, number: u64, at: u64) -> u32 {
+        self.address(number).map_or(0, |record| self.arena.payload().read_u32(record + at))
+    }
+
+    /// Notes the height and the id under which a kept block is applied; `None` if it is applied no longer. A damaged record stays as it is.
+    pub fn note_applied(&mut self, number: u64, applied: Option<(u32, u32)>) {
+        if self.page(number).is_none() || self.meta(number).is_none() {
+            return;
+        }
+        let (height, id) = applied.unwrap_or_default();
+        if let Some(record) = self.address(number) {
+            let both = u64::from(height) | u64::from(id) << 32;
+            self.arena.payload().write(record + APPLIED, &both.to_le_bytes());
+        }
     }
 
     /// Removes a record. `last_of_page`: the page has no other kept record, so it goes back to the arena.

@@ -95,6 +95,16 @@ impl ChainStore {
         self.records.meta_and_hash(number).map(|(_, hash)| hash)
     }
 
+    /// Height and id under which a kept block is applied to the UTXO records; `None` if it is not.
+    pub fn applied(&self, number: u64) -> Option<(u32, u32)> {
+        self.find(number).ok().and_then(|_| self.records.applied(number))
+    }
+
+    /// Notes the height and the id under which a kept block is applied; `None` if it is applied no longer.
+    pub fn note_applied(&mut self, number: u64, applied: Option<(u32, u32)>) {
+        self.records.note_applied(number, applied);
+    }
+
     /// Returns whether an upload is being undone, a rollback is under way, or a reset has left something to clear.
     pub fn is_under_way(&self) -> bool {
         self.is_aborting() || self.state.rollback_to.is_some() || self.to_clear() > 0

@@ -12,9 +12,9 @@ pub struct Guard {
     pub held_by: HeldBy,
 }
 
-/// Returns whether an exporter, or the lack of one, holds pruning back.
-pub fn is_of_exporters(held_by: &HeldBy) -> bool {
-    matches!(held_by, HeldBy::Exporter(_) | HeldBy::KeylessExporter(_) | HeldBy::NoExporter)
+/// Returns whether the guard holds pruning back: an exporter, the lack of one, or the UTXO records.
+pub fn is_of_guard(held_by: &HeldBy) -> bool {
+    matches!(held_by, HeldBy::Exporter(_) | HeldBy::KeylessExporter(_) | HeldBy::NoExporter | HeldBy::UtxoApply)
 }
 
 impl Exporters {

@@ -16,7 +16,7 @@ mod guard;
 mod page;
 
 pub use exporters::Exporters;
-pub use guard::{Guard, is_of_exporters};
+pub use guard::{Guard, is_of_guard};
 pub use page::page;
 
 #[cfg(test)]

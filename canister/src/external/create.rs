@@ -1,24 +1,34 @@
-//! Creation of records with external blobs. The queue holds the blob from the creation on, so that no two records name the same blob and no
-//! call deletes it while a record needs it.
+//! Creation of records whose transactions are elsewhere: in external blobs, or in kept blocks. The queue holds an external blob from the
+//! creation on, so that no two records name the same blob and no call deletes it while a record needs it.
 
+use crate::apply;
+use crate::chain::ChainStore;
 use crate::deletion::{DeletionQueue, Name};
 use crate::storage::blob::BlobStore;
 use crate::utxo::{Ahead, Call, UtxoStore};
 use coppice_interface::{TransactionSource, UtxoCreate, UtxoCreated, UtxoRefusal};
 
-/// Creates a record; if its blob is external, the queue holds the blob.
+/// Creates a record; if its blob is external, the queue holds the blob. A transaction of a kept block is read from there.
 ///
 /// # Errors
 /// As [`UtxoStore::create`]; `BlobTaken` if another record names the blob, `BeingDeleted` if the blob is queued. Nothing has changed.
 pub fn create(
     store: &mut UtxoStore,
-    blobs: &mut BlobStore,
+    (chain, blobs): (&ChainStore, &mut BlobStore),
     deletions: &mut DeletionQueue,
     item: &UtxoCreate,
     batch: &mut Ahead,
     call: &Call,
 ) -> Result<UtxoCreated, UtxoRefusal> {
-    let TransactionSource::Outside(outside) = &item.source else { return store.create(blobs, item, batch, call) };
+    let outside = match &item.source {
+        TransactionSource::Outside(outside) => outside,
+        TransactionSource::Kept { number, position } => {
+            let raw = apply::transaction(chain, blobs, *number, *position)?;
+            let item = UtxoCreate { source: TransactionSource::Raw(raw.into()), ..item.clone() };
+            return store.create(blobs, &item, &mut Ahead::default(), call);
+        }
+        _ => return store.create(blobs, item, batch, call),
+    };
     let (name, txid) = (Name::from(&outside.store), <&[u8; 32]>::try_from(outside.txid.as_slice()));
     let (Ok(()), Ok(txid)) = (name.check(), txid) else {
         // The store refuses the item with the reason.

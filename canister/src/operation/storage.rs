@@ -4,7 +4,7 @@ use crate::chain::IndexTable;
 use crate::state::State;
 use crate::storage::blob::{Class, Owner};
 use crate::storage::memory::{self, WASM_PAGE};
-use coppice_interface::{ClassStorage, OwnerStorage, RegionStorage, StorageStatus};
+use coppice_interface::{ClassStorage, OwnerStorage, RegionStorage, StorageStatus, UtxoStorage};
 
 /// Returns how many bytes of stable memory each part takes.
 pub fn status(state: &State) -> StorageStatus {
@@ -46,7 +46,7 @@ pub fn status(state: &State) -> StorageStatus {
         index_entries: state.chain.debt(IndexTable::Ids).live(),
         key_entries: state.chain.debt(IndexTable::Keys).live(),
         blocks: if chain.started { chain.blocks() } else { 0 },
-        utxo: state.utxo.storage(),
+        utxo: UtxoStorage { applying: state.applier.status(), ..state.utxo.storage() },
         block: None,
     }
 }

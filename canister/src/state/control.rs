@@ -218,13 +218,18 @@ impl State {
     pub fn rollback_to(&mut self, number: u64) -> Result<Rollback, RollbackError> {
         if self.caller_is(Role::Admin) {
             return self.noting("rollback_to", number.to_string(), Self::shown_chain, |state| {
-                state.chain.check_rollback(number, state.config.upload_expiry_secs)?;
+                state.check_rollback(number)?;
                 Ok(state.roll_back(number))
             });
         }
-        self.chain.check_rollback(number, self.config.upload_expiry_secs)?;
+        self.check_rollback(number)?;
         self.chain.check_depth(number, self.config.max_rollback_blocks)?;
         Ok(self.roll_back(number))
+    }
+
+    fn check_rollback(&self, number: u64) -> Result<(), RollbackError> {
+        self.chain.check_rollback(number, self.config.upload_expiry_secs)?;
+        self.applier.above(number).map_or(Ok(()), |number| Err(RollbackError::Applied { number }))
     }
 
     /// Carries out a rollback after its checks.
@@ -257,10 +262,11 @@ impl State {
         }
         let blocks = self.chain.reset();
         self.exporters.reset();
+        self.applier.set(None);
         self.pruner.reset();
         self.pruner.freed_outside_runs(&self.chain, &self.blobs, 0);
         logs::info(&format!("the chain was reset: {blocks} blocks were removed"));
-        Ok(ChainReset { blocks, left: self.chain.to_clear() })
+        Ok(ChainReset { blocks, left: self.chain.to_clear(), utxo_records: self.utxo.storage().records })
     }
 
     /// Stores a chunk of the open upload, for the upload's owner or an operator.

@@ -2,6 +2,7 @@
 
 use super::clock::Clock;
 use super::{STATE, State, mutate};
+use crate::apply::Applier;
 use crate::chain::ChainStore;
 use crate::deletion::DeletionQueue;
 use crate::export::Exporters;
@@ -81,6 +82,7 @@ fn open(cells: Rc<Region>, stored: config::Stored) -> Result<(), String> {
         blobs: BlobStore::open(arena),
         chain: ChainStore::open(Rc::clone(&cells), config.class(), hash_seed())?,
         utxo: UtxoStore::open(Rc::clone(&cells), hash_seed())?,
+        applier: Applier::open(Rc::clone(&cells))?,
         deletions: DeletionQueue::open(hash_seed())?,
         pruner,
         utxo_pruner: UtxoPruner::open(Rc::clone(&cells))?,

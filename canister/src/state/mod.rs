@@ -1,5 +1,6 @@
 //! State: all stores and settings, opened once and held on the heap.
 
+mod apply;
 pub mod clock;
 mod control;
 mod init;
@@ -11,6 +12,7 @@ mod undo;
 
 pub use init::{init, upgrade};
 
+use crate::apply::Applier;
 use crate::chain::{Admission, ChainStore};
 use crate::deletion::{DeletionQueue, Limits};
 use crate::export::Exporters;
@@ -47,6 +49,8 @@ pub struct State {
     pub chain: ChainStore,
     /// UTXO records.
     pub utxo: UtxoStore,
+    /// Position of applying blocks to the records.
+    pub applier: Applier,
     /// Deletion queue of external blobs.
     pub deletions: DeletionQueue,
     /// Policy and progress of the block pruner.
@@ -147,6 +151,7 @@ impl State {
     pub fn constraints(&self) -> Constraints {
         Constraints {
             exported: self.exporters.guard(self.config.require_export),
+            applying: self.applier.guard(),
             stopped_since: self.deletions_stopped,
             min_liquid_cycles: self.config.min_liquid_cycles,
         }

@@ -1,6 +1,7 @@
 //! Calls of the record store, together with the settings and stores that it needs.
 
 use super::State;
+use crate::chain::ChainStore;
 use crate::external::Records;
 use crate::platform;
 use crate::utxo::{BatchItem, Call, UtxoStore};
@@ -9,9 +10,16 @@ use coppice_interface::Batch;
 impl State {
     /// Returns the record store and the stores it needs, for a call that names a height.
     pub fn records_at(&mut self, height: u32) -> (Records<'_>, Call<'_>) {
-        let (pruner, records) = self.utxo_pruner();
-        let call = Call { height, now_ns: platform::time_ns(), settings: records.settings, most: pruner.most_height() };
+        let (_, records, call) = self.records_and_chain_at(height);
         (records, call)
+    }
+
+    /// The same, with the kept blocks.
+    pub fn records_and_chain_at(&mut self, height: u32) -> (&ChainStore, Records<'_>, Call<'_>) {
+        let Self { utxo, blobs, deletions, config, utxo_pruner, chain, .. } = self;
+        let settings = &config.utxo;
+        let call = Call { height, now_ns: platform::time_ns(), settings, most: utxo_pruner.most_height() };
+        (chain, Records { utxo, blobs, deletions, settings }, call)
     }
 
     /// Runs a batch of operations of the record store, for a call that names a height.

@@ -25,6 +25,8 @@ pub const TRANSACTION_UPLOAD_LEN: usize = 4_096;
 pub const TRANSACTION_PLACES: u64 = TRANSACTION_UPLOAD + TRANSACTION_UPLOAD_LEN as u64 - 16;
 /// State of the record pruner, as CBOR after its length; up to 32 KiB.
 pub const UTXO_PRUNER: u64 = 139_264;
+/// The position of applying blocks to the UTXO records; 128 bytes.
+pub const APPLYING: u64 = 176_128;
 /// Cycles reserved for storage (u128), and when they were read (u64, Unix nanoseconds).
 pub const RESERVED: u64 = 258_048;
 /// Finished jobs of the record pruner, each as CBOR after its length.

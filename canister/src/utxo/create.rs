@@ -3,7 +3,7 @@
 
 use super::ahead::Ahead;
 use super::call::{Call, hash_of, if_found};
-use super::draft::{Body, Draft, check_mined, utxos_among};
+use super::draft::{Body, Draft, Terms, check_mined, utxos_among};
 use super::footprint;
 use super::parse::Parsed;
 use super::record::extras::Extras;
@@ -11,6 +11,7 @@ use super::record::{
     ENTRY, EXTRA, EntryAddress, HEAD_BLOCKS, Hash, Head, INPUT, INPUTS_OF_PAGE, Order, PAGE_HEAD, SPENDER_DELETED,
     STATE, UTXO, flag, location, parents,
 };
+use super::spend::Spends;
 use super::store::{Found, UtxoStore};
 use crate::platform;
 use crate::storage::blob::{BlobPtr, BlobStore};
@@ -19,8 +20,8 @@ use crate::storage::slots::{MAX_LEN, SlotId};
 use crate::storage::table::same_key;
 use candid::Principal;
 use coppice_interface::{
-    BeginTransaction, MinedIn, TransactionSource, TransactionUploadError, UploadProgress, UtxoCreate, UtxoCreated,
-    UtxoRefusal, UtxoSettings,
+    BeginTransaction, BlockRef, MinedIn, TransactionSource, TransactionUploadError, UploadProgress, UtxoCreate,
+    UtxoCreated, UtxoRefusal, UtxoSettings,
 };
 
 /// Bytes from which on a transaction is written by itself, and not copied into the record's buffer.
@@ -75,6 +76,24 @@ fn inputs_onto(inputs: &[(Hash, u32)], out: &mut Vec<u8>) {
     }
 }
 
+/// A record to write, besides its head.
+struct NewRecord<'a> {
+    parsed: &'a Parsed,
+    /// The last bytes: the transaction, or its location.
+    tail: &'a [u8],
+    mined: Option<&'a MinedIn>,
+}
+
+impl NewRecord<'_> {
+    fn blocks(&self) -> &[BlockRef] {
+        self.mined.map_or(&[], |mined| &mined.blocks)
+    }
+
+    fn is_mined(&self) -> bool {
+        self.mined.is_some_and(|mined| mined.on_longest_chain)
+    }
+}
+
 impl UtxoStore {
     /// Creates the record of an item, whose transaction is parsed together with those of the batch.
     ///
@@ -90,8 +109,23 @@ impl UtxoStore {
         call.check()?;
         memory::creating_records(|| {
             let draft = self.draft(blobs, item, batch, call)?;
-            self.insert(blobs, draft, item, call)
+            self.create_from(blobs, draft, &item.into(), call)
         })
+    }
+
+    /// Creates a record of a draft.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub fn create_from(
+        &mut self,
+        blobs: &mut BlobStore,
+        draft: Draft,
+        terms: &Terms,
+        call: &Call,
+    ) -> Result<UtxoCreated, UtxoRefusal> {
+        self.check_new(&draft, terms, call)?;
+        self.insert(blobs, draft, terms, None, call)
     }
 
     /// Returns the draft of a record.
@@ -116,6 +150,8 @@ impl UtxoStore {
                 Draft::outputs_only(partial, height.unwrap_or(call.height), call)
             }
             TransactionSource::Outside(outside) => Draft::outside(outside),
+            // The caller reads the transaction from the block.
+            TransactionSource::Kept { .. } => Err(UtxoRefusal::NotKept),
         }
     }
 
@@ -135,17 +171,11 @@ impl UtxoStore {
         self.uploads.begin(blobs, arg, settings, by, now)
     }
 
-    /// Creates a record of a draft.
+    /// Checks that a draft can become a record.
     ///
     /// # Errors
-    /// As [`create`](Self::create).
-    pub fn insert(
-        &mut self,
-        blobs: &mut BlobStore,
-        draft: Draft,
-        item: &UtxoCreate,
-        call: &Call,
-    ) -> Result<UtxoCreated, UtxoRefusal> {
+    /// `NoOutputs`, `NotExtended`, `BadArgument`, `BadHeight`, `TxExists`, `BeingDeleted`, `Pruned`, `TooMuchWork`, `Corrupt`.
+    pub(super) fn check_new(&self, draft: &Draft, terms: &Terms, call: &Call) -> Result<(), UtxoRefusal> {
         let parsed = &draft.parsed;
         if parsed.outputs.is_empty() {
             return Err(UtxoRefusal::NoOutputs);
@@ -154,28 +184,43 @@ impl UtxoStore {
         if call.settings.require_extended && parsed_here && !parsed.extended && !parsed.inputs.is_empty() {
             return Err(UtxoRefusal::NotExtended { input: 0 });
         }
-        if let Some(mined) = &item.mined {
+        if let Some(mined) = terms.mined {
             check_mined(mined, call)?;
         }
         self.check_absent(&parsed.txid)?;
-        self.check_replay(parsed, item)?;
+        self.check_replay(parsed, terms)
+    }
 
-        let mut head = draft.head(item, call);
+    /// Creates a record of a checked draft, and spends the outputs of its inputs if they are planned: both or neither.
+    ///
+    /// # Errors
+    /// `TooLarge`, `ExternalFull`, `OutOfSpace`, `LowCycles`; nothing has changed.
+    pub(super) fn insert(
+        &mut self,
+        blobs: &mut BlobStore,
+        draft: Draft,
+        terms: &Terms,
+        spends: Option<&Spends>,
+        call: &Call,
+    ) -> Result<UtxoCreated, UtxoRefusal> {
+        let parsed = &draft.parsed;
+        let mut head = draft.head(terms, call);
         if !footprint::is_small(&draft) {
-            let heap = footprint::check(&self.slots, &draft, &head, item, &wanted(&head))?;
+            let heap = footprint::check(&self.slots, &draft, &head, terms.conflicting, &wanted(&head))?;
             self.changed.heap = self.changed.heap.max(heap);
         }
         let stored = draft.store(blobs, &mut head, call)?;
         // The pages of the bytes, one of the blobs' table, and one of the free blobs.
         let written = |part: &BlobPtr| u64::from(part.len).div_ceil(4_096) + 2;
         self.changed.blobs += stored.blobs.iter().map(written).sum::<u64>();
-        let made = if item.conflicting {
+        let new = NewRecord { parsed, tail: &stored.tail, mined: terms.mined };
+        let made = if terms.conflicting {
             self.atomically(|store| {
                 parents(&parsed.inputs).iter().try_for_each(|parent| store.add_child(parent, &parsed.txid))?;
-                store.put(parsed, &stored.tail, &mut head, item.mined.as_ref(), call)
+                store.put(&new, &mut head, None, call)
             })
         } else {
-            self.put(parsed, &stored.tail, &mut head, item.mined.as_ref(), call)
+            self.put(&new, &mut head, spends, call)
         };
         if let Err(error) = made {
             location::free_parts(blobs, &stored.blobs);
@@ -210,8 +255,8 @@ impl UtxoStore {
     ///
     /// # Errors
     /// `Pruned`, `TooMuchWork`, `Corrupt`.
-    fn check_replay(&self, parsed: &Parsed, item: &UtxoCreate) -> Result<(), UtxoRefusal> {
-        let blocks = item.mined.as_ref().map_or(&[][..], |mined| &mined.blocks);
+    fn check_replay(&self, parsed: &Parsed, terms: &Terms) -> Result<(), UtxoRefusal> {
+        let blocks = terms.mined.map_or(&[][..], |mined| &mined.blocks);
         if blocks.is_empty() || blocks.iter().any(|block| block.height > self.root.pruned) {
             return Ok(());
         }
@@ -231,41 +276,56 @@ impl UtxoStore {
                 return Err(UtxoRefusal::Pruned);
             }
         }
-        if has_parent || item.is_new { Ok(()) } else { Err(UtxoRefusal::Pruned) }
+        if has_parent || terms.is_new { Ok(()) } else { Err(UtxoRefusal::Pruned) }
     }
 
-    /// Writes the record and its pages, and enters the record in the table and the indexes. If it fails, nothing has changed, or
-    /// [`atomically`](Self::atomically) undoes the change.
+    /// Reserves memory, writes the record and its pages, enters the record in the table and the indexes, and makes the planned spends. If it
+    /// fails, nothing has changed, or [`atomically`](Self::atomically) undoes the change.
     fn put(
         &mut self,
-        parsed: &Parsed,
-        tail: &[u8],
+        new: &NewRecord,
         head: &mut Head,
-        mined: Option<&MinedIn>,
+        spends: Option<&Spends>,
         call: &Call,
     ) -> Result<(), UtxoRefusal> {
-        let Parsed { outputs, inputs, .. } = parsed;
-        let batch = head.batch as usize;
         if head.len() > MAX_LEN {
             return Err(UtxoRefusal::TooLarge { what: "bytes of a record".into(), limit: u64::from(MAX_LEN) });
         }
-        let blocks = mined.map_or(&[][..], |mined| &mined.blocks);
-        let extras =
-            Extras { blocks: blocks.iter().skip(HEAD_BLOCKS as usize).copied().collect(), ..Extras::default() };
         let mut entering = Vec::with_capacity(3);
-        if !mined.is_some_and(|mined| mined.on_longest_chain) {
+        if !new.is_mined() {
             let key = self.root.unmined_key(call.height);
             entering.extend([(Order::UnminedSince, key), (Order::CreatedAt, head.created_secs())]);
         }
         // A record with an unspent output is not due yet.
         let evaluated = head.is(flag::CONFLICTING) || head.total_utxos == 0;
         if evaluated {
-            let highest = blocks.iter().map(|block| block.height).max();
+            let highest = new.blocks().iter().map(|block| block.height).max();
             entering.push((Order::DeleteAt, call.due(highest.unwrap_or(0))));
         }
         let wanted = wanted(head);
-        self.root.reserve(&self.slots, &entering, &wanted).map_err(refused)?;
+        let Some(spends) = spends.filter(|spends| !spends.is_empty()) else {
+            self.root.reserve(&self.slots, &entering, 0, &wanted).map_err(refused)?;
+            return self.place(new, head, evaluated, call);
+        };
+        if self.root.reserve(&self.slots, &entering, spends.entries(), &wanted).is_ok() {
+            self.place(new, head, evaluated, call)?;
+            self.make(spends, call)?;
+            return Ok(());
+        }
+        // The record comes last, because its entry in the table is not undone.
+        self.atomically(|store| {
+            store.make(spends, call)?;
+            store.root.reserve(&store.slots, &entering, 0, &wanted).map_err(refused)?;
+            store.place(new, head, evaluated, call)
+        })
+    }
 
+    /// Writes a record for which memory is reserved; `evaluated`: it may be due.
+    fn place(&mut self, new: &NewRecord, head: &mut Head, evaluated: bool, call: &Call) -> Result<(), UtxoRefusal> {
+        let Parsed { outputs, inputs, .. } = new.parsed;
+        let (tail, batch) = (new.tail, head.batch as usize);
+        let extras =
+            Extras { blocks: new.blocks().iter().skip(HEAD_BLOCKS as usize).copied().collect(), ..Extras::default() };
         self.changed.table += 3;
         let slot = self.slots.allocate(head.len()).map_err(refused)?;
         if let Err(error) = self.table.insert(self.table.hash(&head.txid), u64::from(slot)) {
@@ -304,7 +364,7 @@ impl UtxoStore {
         self.root.records += 1;
         self.root.pages += u64::from(head.extra_pages);
         self.root.save_counts(&mut self.slots);
-        if !mined.is_some_and(|mined| mined.on_longest_chain) {
+        if !new.is_mined() {
             self.set_unmined(slot, head, Some(call.height));
         }
         if evaluated {

@@ -168,7 +168,7 @@ impl UtxoStore {
     /// # Errors
     /// `OutOfSpace`, `LowCycles`, and nothing has changed.
     pub fn list_deleting(&mut self, of: &Candidate) -> Result<(), UtxoRefusal> {
-        self.root.reserve(&self.slots, &[(Order::DeleteAt, 1)], &[]).map_err(refused)?;
+        self.root.reserve(&self.slots, &[(Order::DeleteAt, 1)], 0, &[]).map_err(refused)?;
         let link = of.head.link(Order::DeleteAt);
         self.root.set(&mut self.slots, Order::DeleteAt, of.slot, link, Some(1));
         Ok(())
@@ -189,7 +189,7 @@ impl UtxoStore {
     /// `Corrupt`, and nothing has changed.
     pub fn free_external(&mut self, blobs: &mut BlobStore, of: &Candidate) -> Result<ExternalData, UtxoRefusal> {
         match location::of(&self.slots, of.slot, &of.head)? {
-            TransactionPlace::Record => Ok(ExternalData::None),
+            TransactionPlace::Record | TransactionPlace::Block { .. } => Ok(ExternalData::None),
             TransactionPlace::Outside(store) => Ok(ExternalData::Outside(store)),
             TransactionPlace::Blobs { parts, .. } => {
                 self.changed.blobs += 4 * parts.len() as u64;
@@ -237,7 +237,7 @@ impl UtxoStore {
         }
         let inputs = if head.input_pages() > 0 { 0 } else { head.inputs };
         self.slots.write(slot, at::INPUTS, [inputs, 0].map(u32::to_le_bytes).as_flattened());
-        self.set_flags(slot, head.flags & !(flag::EXTERNAL | flag::OUTSIDE));
+        self.set_flags(slot, head.flags & !(flag::EXTERNAL | flag::OUTSIDE | flag::KEPT));
         let left = head.extra_pages - STEP_PAGES as u32;
         for page in left..head.extra_pages {
             self.slots.free(page_slot(&self.slots, slot, &head, 1 + page));
@@ -273,6 +273,9 @@ impl UtxoStore {
             if left.extras != 0 {
                 self.slots.free(left.extras);
             }
+        }
+        if let Some(own) = location::own_slot(&self.slots, slot, head) {
+            self.slots.free(own);
         }
         let buckets = self.table.stats().buckets;
         self.table.remove(self.table.hash(&head.txid), u64::from(slot));

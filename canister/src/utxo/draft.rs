@@ -24,6 +24,37 @@ pub enum Body<'a> {
     Uploaded(Vec<u8>, Vec<BlobPtr>),
     /// The bytes are in an external blob.
     Outside(&'a ExternalStore),
+    /// The whole transaction, which lies in a block and is not copied.
+    Kept {
+        /// The transaction's bytes.
+        raw: &'a [u8],
+        /// The block.
+        number: u64,
+        /// The transaction's first byte in the block's body.
+        offset: u64,
+    },
+}
+
+/// Properties of a record to create that its transaction does not imply: those of [`UtxoCreate`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Terms<'a> {
+    /// The blocks that have the transaction.
+    pub mined: Option<&'a MinedIn>,
+    /// The outputs cannot be spent yet; `None`: while there is no block.
+    pub locked: Option<bool>,
+    /// The transaction is a double spend.
+    pub conflicting: bool,
+    /// The fee, unless the transaction contains it.
+    pub fee: Option<u64>,
+    /// The transaction was never recorded before.
+    pub is_new: bool,
+}
+
+impl<'a> From<&'a UtxoCreate> for Terms<'a> {
+    fn from(item: &'a UtxoCreate) -> Self {
+        let UtxoCreate { mined, locked, conflicting, fee, is_new, .. } = item;
+        Self { mined: mined.as_ref(), locked: *locked, conflicting: *conflicting, fee: *fee, is_new: *is_new }
+    }
 }
 
 /// A record to create.
@@ -171,7 +202,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Returns the head of the record; the length of the transaction is set by [`store`](Self::store).
-    pub(super) fn head(&self, item: &UtxoCreate, call: &Call) -> Head {
+    pub(super) fn head(&self, terms: &Terms, call: &Call) -> Head {
         let parsed = &self.parsed;
         let batch = call.settings.utxo_batch_size;
         let mut pages = parsed.outputs.chunks(batch as usize).map(utxos_among);
@@ -182,14 +213,14 @@ impl<'a> Draft<'a> {
             total_utxos += page;
             spent_extra += u32::from(page == 0);
         }
-        let blocks = item.mined.as_ref().map_or(&[][..], |mined| &mined.blocks);
+        let blocks = terms.mined.map_or(&[][..], |mined| &mined.blocks);
         // A coinbase of two branches matures on both.
         let height = blocks.iter().map(|block| block.height).max().unwrap_or(call.height);
-        let fee = parsed.fee.or(item.fee);
+        let fee = parsed.fee.or(terms.fee);
         let flags = [
             (parsed.coinbase, flag::COINBASE),
-            (item.locked.unwrap_or(item.mined.is_none()), flag::LOCKED),
-            (item.conflicting, flag::CONFLICTING),
+            (terms.locked.unwrap_or(terms.mined.is_none()), flag::LOCKED),
+            (terms.conflicting, flag::CONFLICTING),
             (parsed.extended, flag::EXTENDED),
             (fee.is_some(), flag::FEE),
             (matches!(self.body, Body::Outside(_)), flag::OUTSIDE | flag::EXTERNAL),
@@ -242,6 +273,10 @@ impl<'a> Draft<'a> {
         let mut new = Vec::new();
         let tail = match &self.body {
             Body::Outside(store) => Cow::Owned(location::encode_outside(store)),
+            Body::Kept { raw, number, offset } => {
+                head.flags |= flag::KEPT;
+                Cow::Owned(location::encode_block(*number, *offset, raw.len() as u64))
+            }
             Body::Whole(bytes) if !external => Cow::Borrowed(*bytes),
             Body::Uploaded(bytes, _) if !external => Cow::Borrowed(bytes.as_slice()),
             Body::Uploaded(_, parts) => {

@@ -8,7 +8,7 @@ use super::draft::{Body, Draft};
 use super::limits::{CREATION_PAGES, OUTPUT, PAGE, PARENT, check_pages};
 use super::record::{ENTRY, Head, INPUT, INPUTS_OF_PAGE, parents};
 use crate::storage::slots::Slots;
-use coppice_interface::{UtxoCreate, UtxoRefusal};
+use coppice_interface::UtxoRefusal;
 
 /// Largest number of outputs, and of inputs, of a small record.
 const SMALL: usize = 1_000;
@@ -35,7 +35,7 @@ pub fn check(
     slots: &Slots,
     draft: &Draft,
     head: &Head,
-    item: &UtxoCreate,
+    conflicting: bool,
     wanted: &[(u32, u32)],
 ) -> Result<u64, UtxoRefusal> {
     let parsed = &draft.parsed;
@@ -46,6 +46,7 @@ pub fn check(
         Body::Wrapper(raw) => (2 * raw.len() as u64, raw.len() as u64),
         // A small transaction is copied into the record.
         Body::Uploaded(raw, _) => (raw.len() as u64 + hashing, (raw.len() as u64).min(SMALL_BYTES)),
+        Body::Kept { raw, .. } => (raw.len() as u64 + hashing, 0),
         Body::Outside(_) => (0, 0),
     };
     let pieces: u64 = wanted.iter().map(|(_, count)| u64::from(*count)).sum();
@@ -55,7 +56,7 @@ pub fn check(
     let inputs_of_page = if head.input_pages() > 0 { u64::from(INPUT) * u64::from(INPUTS_OF_PAGE) } else { 0 };
     let mut heap = bytes + OUTPUT * outputs + u64::from(INPUT) * inputs + buffers + inputs_of_page + 16 * pieces;
     let mut pages = blobs / PAGE + 16;
-    if item.conflicting {
+    if conflicting {
         heap += written + UNDO * pieces * 3;
         // Most double spends name each parent once.
         let parents = if PARENT * inputs > CREATION_PAGES { parents(&parsed.inputs).len() as u64 } else { inputs };

@@ -3,9 +3,20 @@
 use super::call::{Call, hash_of};
 use super::record::extras::Extras;
 use super::record::{HEAD_BLOCKS, Head, Order, at, encode_block, flag};
+use super::spend::Spends;
 use super::store::{Found, UtxoStore};
 use crate::storage::slots::SlotId;
 use coppice_interface::{BlockRef, MinedTransaction, UtxoRefusal, UtxoSetMinedBatch};
+
+/// A block to add to records, or to remove from them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MinedChange {
+    pub block: BlockRef,
+    /// The longest chain has the block or, after its removal, the remaining blocks.
+    pub on_longest_chain: bool,
+    /// True to remove the block.
+    pub unset: bool,
+}
 
 impl UtxoStore {
     /// Returns the blocks that have a record's transaction.
@@ -60,23 +71,40 @@ impl UtxoStore {
     ) -> Result<Vec<u32>, UtxoRefusal> {
         call.check()?;
         call.check_block(block.block_height)?;
-        let Found { slot, mut head, .. } = self.find(&hash_of("txid", &item.txid)?)?;
+        let found = self.find(&hash_of("txid", &item.txid)?)?;
+        let UtxoSetMinedBatch { block_id, block_height: height, on_longest_chain, unset, .. } = *block;
+        let change =
+            MinedChange { block: BlockRef { block_id, height, subtree: item.subtree }, on_longest_chain, unset };
+        let blocks = self.mine(found, &change, None, call)?.0;
+        Ok(blocks.iter().map(|block| block.block_id).collect())
+    }
+
+    /// Adds a block to a record, or removes it, and makes the planned spends: both or neither. Returns the record's blocks, and the number of
+    /// outputs that were not spent before.
+    ///
+    /// # Errors
+    /// [`UtxoRefusal`], and nothing has changed.
+    pub(super) fn mine(
+        &mut self,
+        Found { slot, mut head, .. }: Found,
+        of: &MinedChange,
+        spends: Option<&Spends>,
+        call: &Call,
+    ) -> Result<(Vec<BlockRef>, u32), UtxoRefusal> {
         self.check_links(slot, &head, [Order::UnminedSince, Order::CreatedAt])?;
         let head_blocks = head.blocks;
         let mut blocks = self.blocks(&head)?;
-        let there = blocks.iter().position(|known| known.block_id == block.block_id);
+        let there = blocks.iter().position(|known| known.block_id == of.block.block_id);
         match there {
-            None if !block.unset => {
-                blocks.push(BlockRef { block_id: block.block_id, height: block.block_height, subtree: item.subtree });
-            }
-            Some(at) if block.unset => drop(blocks.remove(at)),
+            None if !of.unset => blocks.push(of.block),
+            Some(at) if of.unset => drop(blocks.remove(at)),
             _ => {}
         }
-        let since = if block.unset && there.is_none() {
+        let since = if of.unset && there.is_none() {
             head.unmined_since()
         } else if blocks.is_empty() {
             Some(call.height)
-        } else if block.on_longest_chain {
+        } else if of.on_longest_chain {
             None
         } else {
             head.unmined_since()
@@ -89,15 +117,13 @@ impl UtxoStore {
             if head.is(flag::LOCKED) {
                 store.set_flags(slot, head.flags & !flag::LOCKED);
             }
-            store.evaluate(slot, call)
+            store.evaluate(slot, call)?;
+            spends.map_or(Ok(0), |spends| store.make(spends, call))
         };
         let in_head = blocks.len() as u32 <= HEAD_BLOCKS && head_blocks <= HEAD_BLOCKS;
-        if in_head && self.reserve_entries(3) {
-            change(self)?;
-        } else {
-            self.atomically(change)?;
-        }
-        Ok(blocks.iter().map(|block| block.block_id).collect())
+        let entries = 3 + spends.map_or(0, Spends::entries);
+        let spent = if in_head && self.reserve_entries(entries) { change(self)? } else { self.atomically(change)? };
+        Ok((blocks, spent))
     }
 
     /// Enters a record in the indexes of unmined records, or removes it. Memory for two entries is reserved, or a journal has begun.

@@ -41,6 +41,7 @@
 //! field is an optional one of `record/extras.rs`.
 
 mod ahead;
+mod apply;
 mod batch;
 mod call;
 mod children;
@@ -66,11 +67,12 @@ mod unspend;
 mod upload;
 
 pub use ahead::Ahead;
+pub use apply::{Applied, Applying, Inputs, Refused};
 pub use batch::{BatchItem, Conflicting};
 pub use call::Call;
 pub use delete::{ExternalData, Parents};
-pub use draft::{Body, Draft};
-pub use limits::STEP_PAGES;
+pub use draft::{Body, Draft, Terms};
+pub use limits::{MAX_TRANSACTION, STEP_PAGES};
 pub use order::RunWindow;
 pub use parse::{Parsed, Unhashed, hash};
 pub use preserve::Blocked;

@@ -134,17 +134,23 @@ impl Root {
         slots.write(slots.root(), line(order), &both.to_le_bytes());
     }
 
-    /// Reserves memory so that a record can enter these indexes under these keys, and so that the slots of `wanted`, pairs of bytes
-    /// and count, can be allocated. An earlier reservation ends.
+    /// Reserves memory so that a record can enter these indexes under these keys, so that `others` can enter under any keys, and so that
+    /// the slots of `wanted`, pairs of bytes and count, can be allocated. An earlier reservation ends.
     ///
     /// # Errors
     /// [`GrowError`], and nothing has changed.
     #[inline]
-    pub fn reserve(&self, slots: &Slots, entering: &[(Order, u32)], wanted: &[(u32, u32)]) -> Result<(), GrowError> {
+    pub fn reserve(
+        &self,
+        slots: &Slots,
+        entering: &[(Order, u32)],
+        others: u32,
+        wanted: &[(u32, u32)],
+    ) -> Result<(), GrowError> {
         let reserve = |nodes: u32| slots.reserve_each(wanted.iter().copied().chain([(NODE, nodes)]));
         // The usual case: memory has room for the worst case.
-        let most = reserve(MOST_NODES as u32 * entering.len() as u32);
-        if most.is_ok() {
+        let most = reserve((MOST_NODES as u32).saturating_mul(entering.len() as u32 + others));
+        if most.is_ok() || others > 0 {
             return most;
         }
         let missing =

@@ -48,6 +48,8 @@ pub struct Parsed {
 struct Reader<'a> {
     whole: &'a [u8],
     at: usize,
+    /// The bytes end inside a part.
+    ended: bool,
 }
 
 impl<'a> Reader<'a> {
@@ -55,7 +57,8 @@ impl<'a> Reader<'a> {
         UtxoRefusal::BadTransaction { offset: self.at as u64, why: why.into() }
     }
 
-    fn failed(&self, what: &str, error: &Error) -> UtxoRefusal {
+    fn failed(&mut self, what: &str, error: &Error) -> UtxoRefusal {
+        self.ended |= matches!(error, Error::MoreBytesNeeded);
         self.bad(match error {
             Error::MoreBytesNeeded => format!("the bytes end inside {what}"),
             Error::NonMinimalVarInt => format!("a length of {what} is longer encoded than it need be"),
@@ -84,10 +87,16 @@ impl<'a> Reader<'a> {
     }
 
     fn word(&mut self, what: &str) -> Result<u32, UtxoRefusal> {
-        let word = self.rest().first_chunk().ok_or_else(|| self.bad(format!("the bytes end inside {what}")))?;
+        let Some(word) = self.rest().first_chunk() else {
+            return Err(self.failed(what, &Error::MoreBytesNeeded));
+        };
         self.at += 4;
         Ok(u32::from_le_bytes(*word))
     }
+}
+
+fn too_long() -> UtxoRefusal {
+    UtxoRefusal::TooLarge { what: "bytes of a transaction".into(), limit: MAX_TRANSACTION }
 }
 
 /// A parsed transaction whose hashes are computed by [`hash`].
@@ -103,9 +112,9 @@ pub struct Unhashed<'a> {
     outputs: Vec<(u64, &'a [u8])>,
 }
 
-/// Reads the parts of the transaction at the start of `bytes`. A transaction of `known` bytes or more is expected.
-fn read(bytes: &[u8], known: usize) -> Result<Unhashed<'_>, UtxoRefusal> {
-    let mut reader = Reader { whole: bytes, at: 0 };
+/// Reads the parts of the transaction at the start of the reader's bytes. A transaction of `known` bytes or more is expected.
+fn read<'a>(reader: &mut Reader<'a>, known: usize) -> Result<Unhashed<'a>, UtxoRefusal> {
+    let bytes = reader.whole;
     let version = reader.word("the version")?;
     let extended = reader.rest().starts_with(&EXTENDED);
     let witness = !extended && reader.rest().starts_with(&WITNESS);
@@ -163,12 +172,19 @@ fn read(bytes: &[u8], known: usize) -> Result<Unhashed<'_>, UtxoRefusal> {
 }
 
 impl<'a> Unhashed<'a> {
-    /// Parses the transaction at the start of `bytes`, which may go on after it.
+    /// Parses the transaction at the start of `bytes`, which may go on after it. Returns `None` if the bytes end inside it.
     ///
     /// # Errors
     /// `BadTransaction`, `TooLarge`.
-    pub fn first(bytes: &'a [u8]) -> Result<Self, UtxoRefusal> {
-        read(&bytes[..bytes.len().min(MAX_TRANSACTION as usize)], 0)
+    pub fn first(bytes: &'a [u8]) -> Result<Option<Self>, UtxoRefusal> {
+        let whole = &bytes[..bytes.len().min(MAX_TRANSACTION as usize)];
+        let mut reader = Reader { whole, at: 0, ended: false };
+        match read(&mut reader, 0) {
+            Ok(read) => Ok(Some(read)),
+            Err(_) if reader.ended && whole.len() as u64 == MAX_TRANSACTION => Err(too_long()),
+            Err(_) if reader.ended => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Parses a whole transaction.
@@ -177,14 +193,26 @@ impl<'a> Unhashed<'a> {
     /// `BadTransaction`, `TooLarge`.
     pub fn whole(raw: &'a [u8]) -> Result<Self, UtxoRefusal> {
         if raw.len() as u64 > MAX_TRANSACTION {
-            return Err(UtxoRefusal::TooLarge { what: "bytes of a transaction".into(), limit: MAX_TRANSACTION });
+            return Err(too_long());
         }
-        let read = read(raw, raw.len())?;
+        let read = read(&mut Reader { whole: raw, at: 0, ended: false }, raw.len())?;
         let at = read.raw.len();
         if at != raw.len() {
-            return Err(Reader { whole: raw, at }.bad(format!("{} bytes after the lock time", raw.len() - at)));
+            return Err(
+                Reader { whole: raw, at, ended: false }.bad(format!("{} bytes after the lock time", raw.len() - at))
+            );
         }
         Ok(read)
+    }
+
+    /// Returns the outpoints that the inputs spend; none for a coinbase.
+    pub fn inputs(&self) -> &[(Hash, u32)] {
+        &self.parsed.inputs
+    }
+
+    /// Returns the number of outputs.
+    pub fn outputs(&self) -> usize {
+        self.outputs.len()
     }
 
     /// Returns the transaction's bytes, in the form that was given.

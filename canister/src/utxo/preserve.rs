@@ -27,7 +27,7 @@ impl UtxoStore {
         let Some(Found { slot, head, .. }) = if_found(self.find(txid))? else { return Ok(false) };
         let Some(until) = to(head.key(Order::PreserveUntil)) else { return Ok(true) };
         self.check_links(slot, &head, [Order::PreserveUntil, Order::DeleteAt])?;
-        self.root.reserve(&self.slots, &[(Order::PreserveUntil, until)], &[]).map_err(refused)?;
+        self.root.reserve(&self.slots, &[(Order::PreserveUntil, until)], 0, &[]).map_err(refused)?;
         let preserved = head.link(Order::PreserveUntil);
         if head.delete_at().is_some() {
             self.set_delete_at(slot, head.due(), None);

@@ -2,6 +2,7 @@
 
 use super::call::{check_height, hash_of, if_found};
 use super::encoding;
+use super::parse::parse;
 use super::record::extras::Extras;
 use super::record::location::{self, file_type};
 use super::record::{
@@ -102,11 +103,17 @@ impl UtxoStore {
         })
     }
 
-    /// Returns a part of a transaction's bytes, or of its TxInpoints.
+    /// Returns a part of a transaction's bytes, or of its TxInpoints. `in_block` reads bytes of a block's body: the block, the first byte,
+    /// the number of bytes; `None` if the block does not have them.
     ///
     /// # Errors
-    /// `TxNotFound`, `BadArgument`, `Outside`, `Corrupt`.
-    pub fn transaction(&self, blobs: &BlobStore, arg: &UtxoGetPart) -> Result<TransactionPart, UtxoRefusal> {
+    /// `TxNotFound`, `BadArgument`, `Outside`, `NotKept`, `Corrupt`.
+    pub fn transaction(
+        &self,
+        blobs: &BlobStore,
+        arg: &UtxoGetPart,
+        in_block: impl Fn(u64, u64, u64) -> Option<Vec<u8>>,
+    ) -> Result<TransactionPart, UtxoRefusal> {
         let Found { slot, head, .. } = self.find_any(&hash_of("txid", &arg.txid)?)?;
         if arg.part == UtxoPart::Inpoints {
             let bytes = encoding::inpoints(&inputs(&self.slots, slot, &head)?);
@@ -118,16 +125,25 @@ impl UtxoStore {
         let place = location::of(&self.slots, slot, &head)?;
         let total = match &place {
             TransactionPlace::Outside(store) => return Err(UtxoRefusal::Outside(store.clone())),
-            TransactionPlace::Record => u64::from(head.transaction_len),
+            TransactionPlace::Record if !head.is(flag::KEPT) => u64::from(head.transaction_len),
+            TransactionPlace::Record | TransactionPlace::Block { .. } => head.size,
             TransactionPlace::Blobs { parts, .. } => parts.iter().map(|part| u64::from(part.len)).sum(),
         };
         let offset = arg.offset.min(total);
         let len = arg.length.min(total - offset).min(MAX_REPLY);
         let bytes = match &place {
             TransactionPlace::Blobs { parts, .. } => location::read(blobs, parts.iter().map(pointer), offset, len)?,
+            TransactionPlace::Block { number, offset: at } => {
+                // Another block may have the number since.
+                let is_it = |bytes: &Vec<u8>| parse(bytes).is_ok_and(|parsed| parsed.txid == head.txid);
+                let whole = in_block(*number, *at, head.size).filter(is_it).ok_or(UtxoRefusal::NotKept)?;
+                whole[offset as usize..(offset + len) as usize].to_vec()
+            }
             _ => {
                 let mut bytes = Vec::new();
-                self.slots.read_onto(&mut bytes, slot, head.transaction_at() + offset as u32, len as usize);
+                let own = location::own_slot(&self.slots, slot, &head);
+                let (slot, at) = own.map_or((slot, head.transaction_at()), |own| (own, 0));
+                self.slots.read_onto(&mut bytes, slot, at + offset as u32, len as usize);
                 bytes
             }
         };

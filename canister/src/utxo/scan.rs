@@ -177,7 +177,7 @@ impl UtxoStore {
     pub fn clear_late(&mut self, of: &Candidate) -> Result<(), UtxoRefusal> {
         let link = of.head.link(Order::UnminedSince);
         let key = link.key & !LATE;
-        self.root.reserve(&self.slots, &[(Order::UnminedSince, key)], &[]).map_err(refused)?;
+        self.root.reserve(&self.slots, &[(Order::UnminedSince, key)], 0, &[]).map_err(refused)?;
         self.root.put(&mut self.slots, Order::UnminedSince, of.slot, link, Some(key));
         Ok(())
     }
@@ -192,7 +192,7 @@ impl UtxoStore {
         if link.key == key {
             return Ok(false);
         }
-        self.root.reserve(&self.slots, &[(Order::DeleteAt, key)], &[]).map_err(refused)?;
+        self.root.reserve(&self.slots, &[(Order::DeleteAt, key)], 0, &[]).map_err(refused)?;
         let shown = of.head.delete_at().unwrap_or(0);
         self.root.put(&mut self.slots, Order::DeleteAt, of.slot, link, Some(key));
         self.set_flags(of.slot, (of.head.flags | flag::POSTPONED) & !flag::CHECKED);

@@ -12,14 +12,46 @@ use coppice_interface::{RefusedSpend, Spend, Spender, TransactionSpends, UtxoHas
 const MOST_ERRORS: usize = 1_000;
 
 /// A planned spend of an output.
-struct Planned {
-    address: EntryAddress,
-    state: u32,
-    vin: u32,
+pub(super) struct Planned {
+    pub address: EntryAddress,
+    pub state: u32,
+    pub vin: u32,
     /// The number of the spend in its transaction.
-    index: u32,
+    pub index: u32,
     /// The input does not spend the output yet.
-    new: bool,
+    pub new: bool,
+}
+
+/// Spends of one transaction, which were checked and are sorted by address.
+pub(super) struct Spends {
+    spender: Hash,
+    planned: Vec<Planned>,
+    /// Entries of the index of records to delete, besides one, that the spends may make.
+    above: u32,
+}
+
+impl Spends {
+    /// Sorts the spends of a transaction. `errors` gets those that spend the output of another input.
+    pub fn new(spender: Hash, mut planned: Vec<Planned>, above: u32, errors: &mut Vec<RefusedSpend>) -> Self {
+        planned.sort_unstable_by_key(|plan| (plan.address.slot, plan.address.at, plan.index));
+        find_twice(&mut planned, &spender, errors);
+        Self { spender, planned, above }
+    }
+
+    /// Returns whether there is nothing to spend or to evaluate.
+    pub fn is_empty(&self) -> bool {
+        self.planned.is_empty()
+    }
+
+    /// Returns the number of outputs that were not spent before.
+    pub fn new_spends(&self) -> u32 {
+        self.planned.iter().fold(0, |spends, plan| spends + u32::from(plan.new))
+    }
+
+    /// Returns the most entries in the ordered indexes that the spends make.
+    pub fn entries(&self) -> u32 {
+        1 + self.above
+    }
 }
 
 /// Checks of a spend that apply.
@@ -147,18 +179,22 @@ impl UtxoStore {
                 break;
             }
         }
-        planned.sort_unstable_by_key(|plan| (plan.address.slot, plan.address.at, plan.index));
-        find_twice(&mut planned, &spender, &mut errors);
+        let spends = Spends::new(spender, planned, above, &mut errors);
         if !errors.is_empty() {
             errors.sort_unstable_by_key(|error| error.spend);
             errors.truncate(MOST_ERRORS);
             return Err(errors);
         }
-        self.changing(1 + above, |store| store.apply(&planned, &spender, call)).map_err(whole)
+        self.changing(spends.entries(), |store| store.make(&spends, call)).map_err(whole)
     }
 
-    /// Spends outputs that were checked, in the order of their addresses.
-    fn apply(&mut self, planned: &[Planned], spender: &Hash, call: &Call) -> Result<u32, UtxoRefusal> {
+    /// Spends outputs that were checked, and returns the number of outputs that were not spent before. Memory is reserved, or a journal has
+    /// begun.
+    ///
+    /// # Errors
+    /// `OutOfSpace`, `LowCycles`, only in a journal.
+    pub(super) fn make(&mut self, spends: &Spends, call: &Call) -> Result<u32, UtxoRefusal> {
+        let Spends { spender, planned, .. } = spends;
         let mut spent = 0;
         // Most transactions spend from one or two records, so the first record takes no memory.
         let first = planned.first().map(|plan| plan.address.master);

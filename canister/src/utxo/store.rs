@@ -91,6 +91,7 @@ impl UtxoStore {
             reusable_bytes: slots.free_bytes,
             kept_bytes: memory::arena().map_or(0, |arena| arena.counted_bytes()),
             max_bytes: memory::arena().map_or(0, |arena| arena.quota()),
+            applying: None,
         }
     }
 
@@ -180,7 +181,7 @@ impl UtxoStore {
     #[inline]
     pub(super) fn reserve_more(&self, entering: &[(Order, u32)]) -> Result<(), UtxoRefusal> {
         if self.slots.is_undoable() {
-            self.root.reserve(&self.slots, entering, &[]).map_err(refused)?;
+            self.root.reserve(&self.slots, entering, 0, &[]).map_err(refused)?;
         }
         Ok(())
     }

@@ -62,6 +62,8 @@ pub enum UtxoCreateError {
     },
     /// No upload of this transaction is complete.
     NoUpload,
+    /// No kept block has the transaction: the block was pruned or never existed, or it has fewer transactions.
+    NotKept,
     /// The item needs more instructions, or changed pages, than one message has.
     TooMuchWork,
     /// Memory was refused.
@@ -179,6 +181,8 @@ pub enum UtxoError {
     },
     /// The transaction's bytes are in this external blob.
     Outside(ExternalStore),
+    /// The transaction's bytes were in a block that is no longer kept.
+    NotKept,
     /// The item needs more instructions, or changed pages, than one message has.
     TooMuchWork,
     /// Memory was refused.
@@ -323,6 +327,9 @@ pub enum UtxoRefusal {
     /// The transaction's bytes are in this external blob.
     #[error("the bytes are kept outside the canister")]
     Outside(ExternalStore),
+    /// No kept block has the transaction, or the block that had its bytes is no longer kept.
+    #[error("no kept block has the transaction")]
+    NotKept,
     /// The item needs more instructions, or changed pages, than one message has.
     #[error("the item needs more than one message: split it")]
     TooMuchWork,
@@ -418,6 +425,7 @@ part! {
         ExternalFull { limit },
         TooManyRows { limit },
         NoUpload,
+        NotKept,
         TooMuchWork,
         NoMemory(why),
         Corrupt { why },
@@ -459,6 +467,7 @@ part! {
         BadArgument(argument),
         TooLarge { what, limit },
         Outside(store),
+        NotKept,
         TooMuchWork,
         NoMemory(why),
         Corrupt { why },

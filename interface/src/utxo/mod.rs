@@ -2,6 +2,7 @@
 //!
 //! Hashes are 32 bytes in internal order. Heights are block heights, from 1; an absent height is an empty option.
 
+mod apply;
 mod error;
 mod external;
 mod read;
@@ -9,6 +10,7 @@ mod settings;
 mod transaction;
 mod write;
 
+pub use apply::*;
 pub use error::*;
 pub use external::*;
 pub use read::*;

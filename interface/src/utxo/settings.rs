@@ -36,6 +36,9 @@ settings! {
     /// The least number of failed attempts before a blob's row is given up, even if its worker reports a smaller
     /// `max_retries`.
     least_retries: u32 = 0;
+    /// Copy the bytes of a transaction into its record when its block is applied. Otherwise the record names their place
+    /// in the block, and they are lost once the block is pruned.
+    copy_applied_transactions: bool = true;
     /// Refuse a transaction whose inputs do not contain the outputs that they spend.
     require_extended: bool = false;
 }

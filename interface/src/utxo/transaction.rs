@@ -52,7 +52,7 @@ pub struct MinedIn {
     pub on_longest_chain: bool,
 }
 
-/// A transaction, in one of four forms.
+/// A transaction, in one of five forms.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum TransactionSource {
@@ -65,6 +65,13 @@ pub enum TransactionSource {
     Outputs(PartialTransaction),
     /// The transaction's bytes are in an external blob.
     Outside(OutsideTransaction),
+    /// A transaction in the body of a kept block: the block's number, and the transaction's position in it, from 0.
+    Kept {
+        /// The block.
+        number: u64,
+        /// The transaction's position, from 0.
+        position: u32,
+    },
 }
 
 /// A transaction of which only outputs are known.
@@ -240,4 +247,12 @@ pub enum TransactionPlace {
     },
     /// The bytes are in an external blob.
     Outside(ExternalStore),
+    /// The bytes are in the body of a block, as long as the block is kept (the setting `copy_applied_transactions` was
+    /// off).
+    Block {
+        /// The block.
+        number: u64,
+        /// The first byte in the block's body.
+        offset: u64,
+    },
 }

@@ -10,7 +10,7 @@ const LAYERS: &[&[&str]] = &[
     &["storage"],
     &["logs", "settings", "chunks"],
     &["chain", "utxo", "deletion"],
-    &["export", "external"],
+    &["apply", "export", "external"],
     &["pruning"],
     &["state"],
     &["operation"],

@@ -2,6 +2,7 @@
 
 mod access;
 mod append;
+mod apply;
 mod audit;
 mod capacity;
 mod client;

@@ -1,5 +1,6 @@
 //! Endpoints for UTXO records (`docs/design.md` 6).
 
+use crate::apply::bytes_of;
 use crate::external::Records;
 use crate::external::create::create;
 use crate::operation::daemon;
@@ -14,13 +15,13 @@ pub fn utxo_create(arg: UtxoCreateBatch) -> Batch<Result<UtxoCreated, UtxoCreate
     counted(Hot::UtxoCreate, || {
         let missing = cycles::missing_to_feed();
         mutate(|state| {
-            let (Records { utxo, blobs, deletions, .. }, call) = state.records_at(arg.height);
+            let (chain, Records { utxo, blobs, deletions, .. }, call) = state.records_and_chain_at(arg.height);
             let mut batch = Ahead::new(&arg.items);
             utxo.batch(&arg.items, |store, item| {
                 if let Some(missing) = missing {
                     return Err(UtxoCreateError::NoMemory(NoMemory::LowCycles { missing }));
                 }
-                create(store, blobs, deletions, item, &mut batch, &call).map_err(UtxoCreateError::from)
+                create(store, (chain, blobs), deletions, item, &mut batch, &call).map_err(UtxoCreateError::from)
             })
         })
     })
@@ -100,12 +101,38 @@ pub fn utxo_abort_transaction(txid: Txid) -> Result<bool, TransactionUploadError
     mutate(|state| state.utxo.uploads.abort(&mut state.blobs, &txid, platform::caller()))
 }
 
+pub fn utxo_apply_block(arg: UtxoApplyBlock) -> Result<UtxoApplied, UtxoApplyError> {
+    let missing = cycles::missing_to_feed();
+    mutate(|state| {
+        daemon::watch(state);
+        let applied = state.apply_block(&arg, missing);
+        daemon::arm_records(state);
+        daemon::on_ack(state);
+        applied
+    })
+}
+
+pub fn utxo_unapply_block(number: u64) -> Result<UtxoUnapplied, UtxoUnapplyError> {
+    mutate(|state| state.unapply_block(number))
+}
+
+pub fn utxo_stop_applying() -> Option<UtxoApplying> {
+    mutate(|state| {
+        let ended = state.stop_applying();
+        daemon::arm_work(state);
+        ended
+    })
+}
+
 pub fn utxo_get(arg: UtxoGet) -> Result<UtxoRecord, UtxoError> {
     read(|state| state.utxo.get(&arg).map_err(UtxoError::from))
 }
 
 pub fn utxo_get_transaction(arg: UtxoGetPart) -> Result<TransactionPart, UtxoError> {
-    read(|state| state.utxo.transaction(&state.blobs, &arg).map_err(UtxoError::from))
+    read(|state| {
+        let in_block = |number, at, len| bytes_of(&state.chain, &state.blobs, number, (at, len));
+        state.utxo.transaction(&state.blobs, &arg, in_block).map_err(UtxoError::from)
+    })
 }
 
 pub fn utxo_get_spend(arg: UtxoGetSpend) -> Result<Vec<UtxoSpendState>, UtxoError> {

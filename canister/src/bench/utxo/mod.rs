@@ -98,7 +98,7 @@ thread_local! {
 fn insert(state: &mut State, tx: &Transaction, item: &UtxoCreate, call: &Call) -> Result<(), String> {
     let body = Body::Whole(&tx.raw);
     let draft = Draft { parsed: tx.parsed.clone(), size: tx.raw.len() as u64, body };
-    said(state.utxo.insert(&mut state.blobs, draft, item, call)).map(drop)
+    said(state.utxo.create_from(&mut state.blobs, draft, &item.into(), call)).map(drop)
 }
 
 /// The same of a transaction whose bytes lie outside.
@@ -106,7 +106,7 @@ fn insert_outside(state: &mut State, tx: &Transaction, item: &UtxoCreate, call: 
     let blob_key = ByteBuf::from(tx.parsed.txid);
     let store = ExternalStore { blob_key, file_type: FileType::Outputs, store_type: StoreType::Tx };
     let draft = Draft { parsed: tx.parsed.clone(), size: tx.raw.len() as u64, body: Body::Outside(&store) };
-    said(state.utxo.insert(&mut state.blobs, draft, item, call))?;
+    said(state.utxo.create_from(&mut state.blobs, draft, &item.into(), call))?;
     said(state.deletions.admits(&Name::from(&store), &tx.parsed.txid))?;
     state.deletions.hold(&Name::from(&store), &tx.parsed.txid);
     Ok(())

@@ -4,7 +4,8 @@ use super::action::{Action, Command};
 use super::finding::{Finding, finding};
 use super::sentences::remedy;
 use crate::deletion::DeletionQueue;
-use crate::pruning::records::{HeightTrouble, Trouble, UtxoPruner, cannot_preserve, hex};
+use crate::pruning::records::{HeightTrouble, Trouble, UtxoPruner, cannot_preserve};
+use crate::text::hex;
 use coppice_interface::{ProblemCode, UtxoJobTrigger, UtxoSettings};
 
 /// Seconds for which a job may wait for the block assembly, which stops during a reorg or a restart.

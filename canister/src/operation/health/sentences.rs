@@ -12,6 +12,7 @@ pub fn holder(held_by: &HeldBy) -> String {
         HeldBy::PruneLag => "nothing: the daemon has not fired yet".into(),
         HeldBy::Disabled => "the daemon, which is switched off".into(),
         HeldBy::Stopped => "set_deletions_stopped(true), until an admin calls set_deletions_stopped(false)".into(),
+        HeldBy::UtxoApply => "the UTXO records, to which the next block is not applied yet".into(),
         HeldBy::Floor => "the floor, which keeps the newest blocks".into(),
         HeldBy::LowCycles => "too few liquid cycles (see health)".into(),
     }
@@ -43,6 +44,10 @@ pub fn remedy_of_holder(held_by: &HeldBy) -> Option<Action> {
         HeldBy::PruneLag => {
             Action::new("Wait for the daemon, or prune at once.", Command::call("prune_now", "(10_000)"))
         }
+        HeldBy::UtxoApply => Action::new(
+            "Check the feeder, which must apply the due blocks (utxo_apply_block). If no more blocks are to be applied, end this.",
+            Command::call("utxo_stop_applying", "()"),
+        ),
         HeldBy::LowCycles => Action::new("Top the canister up.", Command::TopUp),
         HeldBy::Floor => return None,
     };

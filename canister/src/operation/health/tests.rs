@@ -40,6 +40,7 @@ fn every_code_has_a_valid_command() {
         HeldBy::Disabled,
         HeldBy::Stopped,
         HeldBy::PruneLag,
+        HeldBy::UtxoApply,
         HeldBy::LowCycles,
     ];
     let of_cases = of_cases.iter().map(|held_by| remedy_of_holder(held_by).unwrap());

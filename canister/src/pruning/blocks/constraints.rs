@@ -11,6 +11,8 @@ use coppice_interface::HeldBy;
 pub struct Constraints {
     /// The first block that is not exported yet, and the exporter that holds it.
     pub exported: Option<Guard>,
+    /// The next block to apply to the UTXO records.
+    pub applying: Option<Guard>,
     /// Time since which deletions are stopped, in Unix nanoseconds; `None` if they are not.
     pub stopped_since: Option<u64>,
     /// Liquid cycles between messages below which the daemon pauses.
@@ -18,10 +20,11 @@ pub struct Constraints {
 }
 
 impl Constraints {
-    /// Returns the block that pruning must not pass: block 0 while deletions are stopped, otherwise the first block not yet exported.
+    /// Returns the block that pruning must not pass: block 0 while deletions are stopped, otherwise the first block that is not exported
+    /// or not applied yet.
     pub fn guard(&self) -> Option<Guard> {
         let stopped = self.stopped_since.map(|_| Guard { before: 0, held_by: HeldBy::Stopped });
-        stopped.or_else(|| self.exported.clone())
+        stopped.or_else(|| self.exported.iter().chain(&self.applying).min_by_key(|guard| guard.before).cloned())
     }
 
     /// Returns whether too few cycles are liquid for the daemon to prune.

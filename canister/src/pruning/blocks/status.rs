@@ -4,7 +4,7 @@ use super::constraints::{Constraints, is_possible};
 use super::due::{self, CAPACITY_FLOOR, Due, retain_min_block};
 use super::{Pruner, sweep};
 use crate::chain::{ChainStore, IndexTable};
-use crate::export::is_of_exporters;
+use crate::export::is_of_guard;
 use crate::platform;
 use crate::platform::limits::NS;
 use crate::pruning::blocks::policy::Policy as _;
@@ -117,7 +117,7 @@ impl Pruner {
     /// blocks have been held back for more than `max_export_lag_secs`; or emergency water is nearer than that. Unless a sentence is
     /// `wanted`, the first of these that is true ends the check.
     pub fn export_held(&self, chain: &ChainStore, blobs: &BlobStore, due: &Due, wanted: bool) -> Option<ExportHeld> {
-        let held_by = due.held_by.as_ref().filter(|held_by| is_of_exporters(held_by));
+        let held_by = due.held_by.as_ref().filter(|held_by| is_of_guard(held_by));
         // While pruning is switched off, the switch holds the blocks back, not an exporter.
         let (policy, _) = self.policy().zip(held_by).filter(|_| self.is_enabled())?;
         let (now, kept) = (platform::time_secs(), chain.capacity_bytes(blobs));

@@ -9,7 +9,7 @@ use super::run::{self, is_continued, sum};
 use super::sweep::{self, Need, Swept, Tables};
 use super::{Pruner, due};
 use crate::chain::ChainStore;
-use crate::export::{Guard, is_of_exporters};
+use crate::export::{Guard, is_of_guard};
 use crate::logs;
 use crate::platform;
 use crate::platform::limits::NS;
@@ -236,9 +236,9 @@ impl Pruner {
         pause.into_iter().chain(age).min().map_or(Next::Whenever, Next::At)
     }
 
-    /// Records the time since which exporters hold due blocks back.
+    /// Records the time since which the guard holds due blocks back.
     fn note_held(&mut self, due: Option<&Due>, now: u64) {
-        let held = due.and_then(|due| due.held_by.as_ref()).is_some_and(is_of_exporters);
+        let held = due.and_then(|due| due.held_by.as_ref()).is_some_and(is_of_guard);
         if held != self.stored.held_since.is_some() {
             self.stored.held_since = held.then_some(now);
             self.save();

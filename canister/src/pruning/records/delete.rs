@@ -9,12 +9,12 @@
 //! `utxo/delete.rs` has the operations on the record.
 
 use super::place::Run;
-use super::skipped::hex;
 use super::step::{Message, Step};
 use crate::deletion::{Name, Scheduled};
 use crate::external::complete::{RELEASED, STEP_INPUTS};
 use crate::logs;
 use crate::storage::memory::refused;
+use crate::text::hex;
 use crate::utxo::{Call, Candidate, ExternalData, Order, Parents, STEP_PAGES, Unstable, flag};
 use coppice_interface::{UtxoPrunerSettings, UtxoRefusal};
 

@@ -65,7 +65,6 @@ pub use feeds::NotifiedHeight;
 pub use notified::HeightTrouble;
 #[cfg(test)]
 pub use preserve::blocked;
-pub use skipped::hex;
 pub use status::{Trouble, cannot_preserve};
 use std::rc::Rc;
 use stored::{CELL, Stored};

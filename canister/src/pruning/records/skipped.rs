@@ -1,5 +1,6 @@
 //! Records that the defensive check of phase 2 keeps in a run, and one log line per reason (`pruner-service.md` 2.5).
 
+use crate::text::hex;
 use crate::utxo::Unstable;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -48,11 +49,6 @@ impl Skipped {
         };
         there.map(line).collect()
     }
-}
-
-/// Returns a transaction's id in hexadecimal, in internal byte order as in replies.
-pub fn hex(txid: &[u8]) -> String {
-    txid.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

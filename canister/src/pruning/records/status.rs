@@ -1,11 +1,11 @@
 //! Status of the records pruner for operators.
 
 use super::place::At;
-use super::skipped::hex;
 use super::{Stored, UtxoPruner};
 use crate::deletion::DeletionQueue;
 use crate::logs::audit::{Fields, field};
 use crate::pruning::records::settings::Settings as _;
+use crate::text::hex;
 use coppice_interface::{
     UtxoBlockAssemblyState, UtxoBlockedBy, UtxoPassedOver, UtxoPruneCounts, UtxoPruneJob, UtxoPruneJobPage,
     UtxoPrunerPhase, UtxoPrunerStatus, UtxoSettings,

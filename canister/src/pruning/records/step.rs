@@ -1,10 +1,10 @@
 //! Step of a run: the state of the message in which it is done, and its outcome.
 
 use super::place::At;
-use super::skipped::hex;
 use crate::external::Records;
 use crate::logs;
 use crate::pruning::work::budget::Budget;
+use crate::text::hex;
 use crate::utxo::Cursor;
 use coppice_interface::{UtxoPruneCounts, UtxoPrunerSettings, UtxoRefusal};
 

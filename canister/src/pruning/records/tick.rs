@@ -2,7 +2,6 @@
 
 use super::place::At;
 use super::run;
-use super::skipped::hex;
 use super::status::cannot_preserve;
 use super::step::Message;
 use super::{MAX_PASSED_OVER, UtxoPruner};
@@ -10,6 +9,7 @@ use crate::external::Records;
 use crate::platform::limits::NS;
 use crate::pruning::work::budget::Budget;
 use crate::pruning::work::marker::{self, Turn};
+use crate::text::hex;
 use crate::utxo::{Cursor, RunWindow};
 use crate::{logs, platform};
 use coppice_interface::{

@@ -71,6 +71,8 @@ pub mod flag {
     pub const POSTPONED: u16 = 512;
     /// A check of the record's spenders has begun, and no output has changed hands since.
     pub const CHECKED: u16 = 1_024;
+    /// The transaction's bytes are in a kept block, or in a slot of their own since that block was taken back.
+    pub const KEPT: u16 = 2_048;
 }
 
 /// Offsets of the fields of a master's head that are written separately.

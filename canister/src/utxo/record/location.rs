@@ -3,7 +3,10 @@
 //! ```text
 //! BlobStore: n × (offset u64, len u32, class u32, generation u32)       parts of 4 MiB, the last one shorter
 //! external:  store type u8 ‖ file type u8 ‖ the blob's key
+//! block:     u32 0 ‖ block u64 ‖ first byte in its body u64
+//! slot:      u32 1 ‖ slot u64 ‖ u64 0
 //! ```
+//! A location in a block has as many bytes as parts in the BlobStore would take, so that the bytes can be copied in later.
 
 use super::head::Head;
 use super::layout::flag;
@@ -17,6 +20,9 @@ use coppice_storage::bytes::{u32_at, u64_at};
 use serde_bytes::ByteBuf;
 
 const PART: usize = 20;
+/// The kinds of places of [`flag::KEPT`].
+const IN_BLOCK: u32 = 0;
+const IN_SLOT: u32 = 1;
 
 /// Returns the bytes that name parts in the BlobStore.
 pub fn encode_parts(parts: &[BlobPtr]) -> Vec<u8> {
@@ -33,6 +39,32 @@ pub fn encode_outside(store: &ExternalStore) -> Vec<u8> {
     let mut out = vec![store.store_type as u8, store.file_type as u8];
     out.extend_from_slice(&store.blob_key);
     out
+}
+
+/// Returns the bytes that name a place in the body of a kept block, for a transaction of `len` bytes.
+pub fn encode_block(number: u64, offset: u64, len: u64) -> Vec<u8> {
+    let mut out = encode_kept(IN_BLOCK, number, offset);
+    out.resize((len.div_ceil(u64::from(MAX_BLOB)) as usize).max(1) * PART, 0);
+    out
+}
+
+/// Returns the bytes that name the slot of a transaction.
+pub fn encode_slot(slot: SlotId) -> Vec<u8> {
+    encode_kept(IN_SLOT, u64::from(slot), 0)
+}
+
+fn encode_kept(kind: u32, first: u64, second: u64) -> Vec<u8> {
+    [&kind.to_le_bytes()[..], &first.to_le_bytes(), &second.to_le_bytes()].concat()
+}
+
+/// Returns the slot that has a transaction's bytes, if it is a slot of their own.
+pub fn own_slot(slots: &Slots, slot: SlotId, head: &Head) -> Option<SlotId> {
+    if !head.is(flag::KEPT) || head.transaction_len < PART as u32 {
+        return None;
+    }
+    let bytes: [u8; PART] = slots.read(slot, head.transaction_at());
+    let named = u64_at(&bytes, 4) as SlotId;
+    (u32_at(&bytes, 0) == IN_SLOT && slots.holds(named, head.size)).then_some(named)
 }
 
 /// Returns the bytes of the blobs that `len` bytes take in the BlobStore.
@@ -149,11 +181,17 @@ pub fn read(
 /// # Errors
 /// `Corrupt` if the location cannot be decoded.
 pub fn of(slots: &Slots, slot: SlotId, head: &Head) -> Result<TransactionPlace, UtxoRefusal> {
-    if !head.is(flag::EXTERNAL) {
+    if !head.is(flag::EXTERNAL | flag::KEPT) || own_slot(slots, slot, head).is_some() {
         return Ok(TransactionPlace::Record);
     }
     let mut bytes = Vec::new();
     slots.read_onto(&mut bytes, slot, head.transaction_at(), head.transaction_len as usize);
+    if head.is(flag::KEPT) {
+        if bytes.len() < PART || u32_at(&bytes, 0) != IN_BLOCK {
+            return Err(UtxoRefusal::Corrupt { why: "the place of the transaction".into() });
+        }
+        return Ok(TransactionPlace::Block { number: u64_at(&bytes, 4), offset: u64_at(&bytes, 12) });
+    }
     if head.is(flag::OUTSIDE) {
         let known = bytes.first().and_then(|store| StoreType::ALL.get(usize::from(*store)));
         let (Some(&store_type), Some(file_type)) = (known, bytes.get(1)) else {

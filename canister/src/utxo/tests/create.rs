@@ -213,7 +213,7 @@ fn external_transaction_is_trusted_and_named() {
     assert_eq!((record.size_in_bytes, record.version, record.lock_time, record.fee), (5_000_000, 3, 4, Some(9)));
     assert_eq!(record.utxos, [Some(ByteBuf::from(tx.hash(0))), None]);
     let part = UtxoGetPart { txid: tx.id(), part: UtxoPart::Transaction, offset: 0, length: 1 };
-    assert_eq!(w.store.transaction(&w.blobs, &part), Err(UtxoRefusal::Outside(store)));
+    assert_eq!(w.store.transaction(&w.blobs, &part, |_, _, _| None), Err(UtxoRefusal::Outside(store)));
     let bad = OutsideTransaction { utxo_hashes: vec![Some(UtxoHash::from(vec![1; 31]))], ..outside };
     let item = UtxoCreate { source: TransactionSource::Outside(bad), ..raw(&tx) };
     assert!(

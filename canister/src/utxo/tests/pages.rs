@@ -97,7 +97,11 @@ fn a_transaction_of_60_000_inputs_keeps_them_all() {
         let offset = inpoints.len() as u64;
         let part = w
             .store
-            .transaction(&w.blobs, &UtxoGetPart { txid: tx.id(), part: UtxoPart::Inpoints, offset, length: 100_000 })
+            .transaction(
+                &w.blobs,
+                &UtxoGetPart { txid: tx.id(), part: UtxoPart::Inpoints, offset, length: 100_000 },
+                |_, _, _| None,
+            )
             .unwrap();
         inpoints.extend_from_slice(&part.bytes);
         if inpoints.len() as u64 == part.total {

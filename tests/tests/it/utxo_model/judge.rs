@@ -47,7 +47,7 @@ fn same(expected: &Record, seen: &UtxoRecord) -> Verdict {
         return Err(format!("  created at {}, not from {from} to {to}\n", seen.created_at_ns));
     }
     let outside = match &seen.transaction {
-        TransactionPlace::Record => false,
+        TransactionPlace::Record | TransactionPlace::Block { .. } => false,
         TransactionPlace::Blobs { .. } => true,
         TransactionPlace::Outside(_) => return Err("  its bytes are outside\n".into()),
     };

@@ -4,6 +4,7 @@ use super::super::answer::Answer;
 use super::frame::{self, frame};
 use super::words::{bytes, count, many, moment};
 use crate::state::State;
+use crate::text::hex;
 use coppice_interface::segments::Segment;
 use coppice_interface::{BlockHeader, ReadError, TransactionPlace, UtxoGet, UtxoRecord};
 use maud::{Markup, html};
@@ -12,10 +13,6 @@ use maud::{Markup, html};
 const IDS: u32 = 1_000;
 /// Maximum bytes of a receipt that are shown.
 const RECEIPT: usize = 4_096;
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
 
 /// Decodes hexadecimal text, or returns `None` for other text.
 fn unhex(text: &str) -> Option<Vec<u8>> {
@@ -114,6 +111,7 @@ fn record(record: &UtxoRecord) -> Markup {
     let place = match &record.transaction {
         TransactionPlace::Record => "in the record".to_string(),
         TransactionPlace::Blobs { .. } => "in the BlobStore".into(),
+        TransactionPlace::Block { number, .. } => format!("in block {}, as long as it is kept", count(*number)),
         TransactionPlace::Outside(store) => format!("outside, in a store of type {:?}", store.store_type),
     };
     html! {

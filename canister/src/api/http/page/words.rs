@@ -1,6 +1,6 @@
 //! Numbers, the policy and the plan as text.
 
-use crate::export::is_of_exporters;
+use crate::export::is_of_guard;
 use crate::operation::health::holder;
 use crate::pruning::blocks::Policy;
 use crate::text::duration;
@@ -150,10 +150,10 @@ pub fn plan(plan: Option<&PrunePlan>) -> Vec<String> {
     let mut sentences = vec![format!("{why}, those below block {}.", count(plan.target))];
     match &plan.held_by {
         None | Some(HeldBy::Floor) => {}
-        Some(held_by) if is_of_exporters(held_by) && plan.blocks == 0 => {
+        Some(held_by) if is_of_guard(held_by) && plan.blocks == 0 => {
             sentences.push(format!("None of them may be pruned: they are held by {}.", holder(held_by)));
         }
-        Some(held_by) if is_of_exporters(held_by) => {
+        Some(held_by) if is_of_guard(held_by) => {
             sentences.push(format!(
                 "Only those below block {} may be pruned: the others are held by {}.",
                 count(plan.before),

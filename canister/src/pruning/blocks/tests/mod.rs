@@ -40,7 +40,7 @@ fn world(policy: PrunePolicyArg) -> World {
         chain,
         blobs,
         pruner,
-        constraints: Constraints { exported: None, stopped_since: None, min_liquid_cycles: 0 },
+        constraints: Constraints { exported: None, applying: None, stopped_since: None, min_liquid_cycles: 0 },
     }
 }
 

@@ -51,7 +51,7 @@ fn plan_of_a_change_predicts_the_next_run_after_it() {
         chain,
         blobs,
         pruner,
-        constraints: Constraints { exported: None, stopped_since: None, min_liquid_cycles: 0 },
+        constraints: Constraints { exported: None, applying: None, stopped_since: None, min_liquid_cycles: 0 },
     };
     world.append(4 * 95, CLASS as usize / 4 - 53, 1);
     let class = world.chain.log_class();

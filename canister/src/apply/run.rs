@@ -1,0 +1,247 @@
+//! Applying the next block, as far as one message goes.
+
+use super::position::{Applier, Phase, Position};
+use super::step::{self, Step};
+use super::window::{BodyError, Window};
+use super::{Stores, kept};
+use crate::chain::BlockMeta;
+use crate::platform;
+use crate::utxo::{Applying, Call, Hash, Refused};
+use coppice_interface::{BadHeight, MAX_HEIGHT, ReadError, UtxoApplied, UtxoApplyBlock, UtxoApplyError, UtxoApplyStop};
+
+/// Instructions after which a message begins no other transaction: a quarter of what it may execute.
+pub(super) const INSTRUCTIONS: u64 = 10_000_000_000;
+
+/// Outcome of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The answer.
+    pub applied: UtxoApplied,
+    /// The height of the block whose last transaction this message has applied.
+    pub finished: Option<u32>,
+}
+
+/// One message's part of a block.
+pub(super) struct Run<'a, 's> {
+    pub stores: &'a mut Stores<'s>,
+    pub block: Applying<'a>,
+    pub window: Window,
+    pub position: Position,
+    pub applied: UtxoApplied,
+    /// The transaction that is skipped if it is refused.
+    pub skip: Option<Hash>,
+    /// Value of the instruction counter at which no other transaction begins.
+    pub end: u64,
+    /// The position has moved in this message.
+    pub worked: bool,
+}
+
+/// Returns the error of a block that cannot be read.
+fn unread(error: ReadError) -> UtxoApplyError {
+    match error {
+        ReadError::Pruned { first_available } => UtxoApplyError::Pruned { first_available },
+        ReadError::Corrupt { why } => UtxoApplyError::Corrupt { why },
+        _ => UtxoApplyError::NotFound,
+    }
+}
+
+impl Applier {
+    /// Applies a part of the next block. Repeating the call for an applied block changes nothing.
+    ///
+    /// # Errors
+    /// [`UtxoApplyError`], and nothing has changed.
+    pub fn apply(
+        &mut self,
+        stores: &mut Stores,
+        arg: &UtxoApplyBlock,
+        by_operator: bool,
+    ) -> Result<Outcome, UtxoApplyError> {
+        if let Some(position) = self.position()
+            && (position.base..position.next).contains(&arg.number)
+        {
+            return Self::applied_before(stores, arg);
+        }
+        let (position, meta) = self.enter(stores, arg, by_operator)?;
+        let now = platform::instructions();
+        let settings = stores.settings;
+        let call = Call::at(arg.height, settings);
+        let mut run = Run {
+            block: Applying::new(call, arg.block_id, arg.missing_parents),
+            window: Window::new(meta),
+            position,
+            applied: UtxoApplied::default(),
+            skip: None,
+            end: now.saturating_add(INSTRUCTIONS),
+            worked: false,
+            stores,
+        };
+        run.stores.utxo.count_pages(true);
+        let ended = run.run(arg);
+        run.stores.utxo.count_pages(false);
+        let Run { position, applied, worked, .. } = run;
+        let finished = match ended {
+            Ok(finished) => finished,
+            // The next call meets the error again.
+            Err(_) if worked => None,
+            Err(error) => return Err(error),
+        };
+        self.set(Some(position));
+        let transactions = if finished.is_some() { meta.transactions } else { position.transaction };
+        Ok(Outcome { applied: UtxoApplied { has_more: finished.is_none(), transactions, ..applied }, finished })
+    }
+
+    /// Answers a repeated call for a block that is applied.
+    fn applied_before(stores: &Stores, arg: &UtxoApplyBlock) -> Result<Outcome, UtxoApplyError> {
+        let transactions = stores.chain.find(arg.number).map_or(0, |meta| meta.transactions);
+        // Nothing is known of a block that is pruned since.
+        if let Some((height, block_id)) = stores.chain.applied(arg.number) {
+            if height != arg.height {
+                return Err(UtxoApplyError::WrongHeight { expected: height });
+            }
+            if block_id != arg.block_id {
+                return Err(UtxoApplyError::OtherId { block_id });
+            }
+        }
+        Ok(Outcome { applied: UtxoApplied { transactions, ..UtxoApplied::default() }, finished: None })
+    }
+
+    /// Checks that the block is the next one. Returns the position in it, and its metadata.
+    fn enter(
+        &self,
+        stores: &Stores,
+        arg: &UtxoApplyBlock,
+        by_operator: bool,
+    ) -> Result<(Position, BlockMeta), UtxoApplyError> {
+        if stores.settings.require_extended {
+            return Err(UtxoApplyError::NotExtended);
+        }
+        match arg.height {
+            0 => return Err(BadHeight::Zero.into()),
+            1..=MAX_HEIGHT => {}
+            _ => return Err(BadHeight::TooHigh { most: MAX_HEIGHT }.into()),
+        }
+        let mut position = match self.position() {
+            Some(position) if position.next != arg.number => {
+                return Err(UtxoApplyError::NotNext { next: position.next });
+            }
+            Some(position) if position.height != arg.height => {
+                return Err(UtxoApplyError::WrongHeight { expected: position.height });
+            }
+            Some(position) if position.is_begun() && position.block_id != arg.block_id => {
+                return Err(UtxoApplyError::OtherId { block_id: position.block_id });
+            }
+            Some(position) => *position,
+            None if by_operator => Position {
+                base: arg.number,
+                next: arg.number,
+                height: arg.height,
+                block_id: 0,
+                hash: Default::default(),
+                transaction: 0,
+                offset: 0,
+                phase: Phase::Whole,
+                skipped: None,
+            },
+            None => return Err(UtxoApplyError::OperatorOnly),
+        };
+        // A rollback that is under way removes the blocks above its target.
+        if stores.chain.state().coming_head().is_none_or(|head| arg.number > head) {
+            return Err(UtxoApplyError::NotFound);
+        }
+        let meta = stores.chain.find(arg.number).map_err(unread)?;
+        let hash = stores.chain.hash(arg.number).unwrap_or_default();
+        if position.is_begun() && position.hash != hash {
+            let why = format!("block {} is another one than the block that is partly applied", arg.number);
+            return Err(UtxoApplyError::Corrupt { why });
+        }
+        (position.block_id, position.hash) = (arg.block_id, hash);
+        Ok((position, meta))
+    }
+}
+
+impl Run<'_, '_> {
+    /// Returns the error of a body at the position.
+    pub fn body_error(&self, error: BodyError) -> UtxoApplyError {
+        match error {
+            BodyError::Bad { at, why } => UtxoApplyError::BadBody { transaction: self.position.transaction, at, why },
+            BodyError::Corrupt(why) => UtxoApplyError::Corrupt { why },
+        }
+    }
+
+    /// Returns the error of a transaction at the position.
+    pub fn stop(&self, txid: &Hash, refused: Refused) -> UtxoApplyError {
+        match refused {
+            Refused::Memory(why) => UtxoApplyError::NoMemory(why),
+            Refused::Stopped(input, reason) => UtxoApplyStop {
+                number: self.position.next,
+                transaction: self.position.transaction,
+                txid: txid.into(),
+                input,
+                reason,
+            }
+            .into(),
+        }
+    }
+
+    /// Applies transactions until the message is full or the block is finished. Returns the height of a finished block.
+    fn run(&mut self, arg: &UtxoApplyBlock) -> Result<Option<u32>, UtxoApplyError> {
+        let count = self.window.transactions();
+        self.find_offset().map_err(|error| self.body_error(error))?;
+        self.check_skip(arg)?;
+        while self.position.transaction < count {
+            if step::group(self)? == Step::Full {
+                return Ok(None);
+            }
+        }
+        let (offset, len) = (self.position.offset, self.window.len());
+        if offset != len {
+            let why = format!("{} bytes after the last transaction", len - offset);
+            return Err(UtxoApplyError::BadBody { transaction: count, at: offset, why });
+        }
+        let Position { next, height, block_id, .. } = self.position;
+        self.stores.chain.note_applied(next, Some((height, block_id)));
+        self.position = Position {
+            next: next + 1,
+            height: height + 1,
+            block_id: 0,
+            transaction: 0,
+            offset: 0,
+            phase: Phase::Whole,
+            ..self.position
+        };
+        self.worked = true;
+        Ok(Some(height))
+    }
+
+    /// Finds the first byte of the next transaction, unless it is known. A block that is not begun is checked.
+    fn find_offset(&mut self) -> Result<(), BodyError> {
+        if self.position.offset > 0 {
+            return Ok(());
+        }
+        let Self { stores, window, position, .. } = self;
+        let source = (&*stores.chain, &*stores.blobs);
+        position.offset = window.offset_of(source, position.transaction)?;
+        if position.transaction == 0 {
+            kept::check_distinct(&window.ids(source, 0..window.transactions())?, position.offset)?;
+        }
+        Ok(())
+    }
+
+    /// Checks that `skip` names the next transaction. A repeated call that has skipped it already skips nothing.
+    fn check_skip(&mut self, arg: &UtxoApplyBlock) -> Result<(), UtxoApplyError> {
+        let Some(skip) = &arg.skip else { return Ok(()) };
+        let at = self.position.transaction;
+        let next = if at < self.window.transactions() {
+            let ids = self.window.ids((&*self.stores.chain, &*self.stores.blobs), at..at + 1);
+            ids.map_err(|error| self.body_error(error))?.first().copied()
+        } else {
+            None
+        };
+        if next.is_some_and(|next| next == skip.as_slice()) {
+            self.skip = next;
+        } else if self.position.skipped.is_none_or(|skipped| skipped != skip.as_slice()) {
+            return Err(UtxoApplyError::WrongSkip { at: next.unwrap_or_default().into() });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,279 @@
+//! The next transactions of a block: read, hashed together, and applied one by one.
+
+use super::position::Phase;
+use super::run::Run;
+use super::window::{BodyError, Source, Window, bad};
+use crate::platform;
+use crate::platform::limits::MOST_PAGES;
+use crate::storage::blob::BlobStore;
+use crate::utxo::{self, Body, Draft, Hash, Inputs, MAX_TRANSACTION, Parsed, Refused, Unhashed};
+use coppice_interface::{UtxoApplyError, UtxoRefusal};
+
+/// Transactions that are hashed together.
+const GROUP: u32 = 64;
+/// Bytes of a group's window; a longer transaction gets a window of its own.
+const WINDOW: u64 = 256 << 10;
+/// Inputs and outputs of the largest transaction that is applied in one message.
+const MOST_INPUTS: usize = 4_000;
+const MOST_OUTPUTS: usize = 200_000;
+/// Inputs of a large transaction that are checked, or spend, between two looks at the budget.
+const SLICE: usize = 1_000;
+/// Pages that an input changes: an entry, a head, and two of the index of records to delete.
+const INPUT_PAGES: u64 = 4;
+/// Pages that a record changes besides its bytes: its places in the table and in the indexes.
+const RECORD_PAGES: u64 = 48;
+/// Pages of records that a message reads before it checks no other inputs. The platform lets a message read 524,288.
+const MOST_READ: u64 = 200_000;
+
+/// Progress of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// There is room for more.
+    Done,
+    /// The message is full.
+    Full,
+}
+
+/// The reason why no transaction was read.
+enum Unread {
+    Body(BodyError),
+    /// It is too large.
+    Refused(UtxoRefusal),
+}
+
+/// Reads the transactions that begin at a byte of the body: at least one, at most `most` and as many as a window has. A large transaction
+/// is alone.
+fn read<'w>(window: &'w mut Window, source: Source, offset: u64, most: u32) -> Result<Vec<Unhashed<'w>>, Unread> {
+    let mut len = WINDOW;
+    loop {
+        match Unhashed::first(window.read(source, offset, len).map_err(Unread::Body)?) {
+            Ok(Some(_)) => break,
+            Ok(None) => len = (2 * len).min(MAX_TRANSACTION),
+            Err(UtxoRefusal::BadTransaction { offset: at, why }) => {
+                return Err(Unread::Body(bad(offset + at, why)));
+            }
+            Err(refusal) => return Err(Unread::Refused(refusal)),
+        }
+        if window.is_last() {
+            return Err(Unread::Body(bad(offset, "the body ends inside the transaction")));
+        }
+    }
+    let mut bytes = window.read(source, offset, 0).map_err(Unread::Body)?;
+    let mut group: Vec<Unhashed> = Vec::new();
+    while group.len() < most as usize
+        && let Ok(Some(next)) = Unhashed::first(bytes)
+    {
+        bytes = &bytes[next.raw().len()..];
+        match (is_large(&next), group.is_empty()) {
+            (true, false) => break,
+            (true, true) => return Ok(vec![next]),
+            _ => group.push(next),
+        }
+    }
+    Ok(group)
+}
+
+fn is_large(transaction: &Unhashed) -> bool {
+    transaction.inputs().len() > MOST_INPUTS || transaction.outputs() > MOST_OUTPUTS
+}
+
+/// Returns the pages that a transaction may change.
+fn pages(parsed: &Parsed, size: usize) -> u64 {
+    let (inputs, outputs) = (parsed.inputs.len(), parsed.outputs.len());
+    let heap = if outputs > SLICE { 49 * outputs } else { 0 };
+    RECORD_PAGES + (size + heap + 72 * outputs + 36 * inputs) as u64 / 4_096 + INPUT_PAGES * inputs as u64
+}
+
+/// Applies the next transactions that are read and hashed together.
+pub fn group(run: &mut Run) -> Result<Step, UtxoApplyError> {
+    let first = run.position.transaction;
+    let most = (run.window.transactions() - first).min(GROUP);
+    // The window is borrowed by the transactions, and the run goes on without it.
+    let meta = run.window.meta();
+    let mut window = std::mem::replace(&mut run.window, Window::new(meta));
+    let done = group_of(run, &mut window, most);
+    run.window = window;
+    done
+}
+
+fn group_of(run: &mut Run, window: &mut Window, most: u32) -> Result<Step, UtxoApplyError> {
+    let first = run.position.transaction;
+    let source: Source = (&*run.stores.chain, &*run.stores.blobs);
+    let ids = window.ids(source, first..first + most).map_err(|error| run.body_error(error))?;
+    let Some(next) = ids.first() else { return Ok(Step::Done) };
+    let mut group = match read(window, source, run.position.offset, most) {
+        Ok(group) => group,
+        Err(Unread::Body(error)) => return Err(run.body_error(error)),
+        Err(Unread::Refused(refusal)) => {
+            let refused = Refused::record(refusal);
+            if run.skip != Some(*next) {
+                return Err(run.stop(next, refused));
+            }
+            let mut skimmed = Window::new(window.meta());
+            let end = skimmed.end_of(source, run.position.offset).map_err(|error| run.body_error(error))?;
+            run.skipped(next, end);
+            return Ok(Step::Done);
+        }
+    };
+    if let [large] = group.as_slice()
+        && is_large(large)
+    {
+        let end = run.position.offset + large.raw().len() as u64;
+        let (txid, raw) = (*next, large.raw());
+        let Some(large) = group.pop() else { return Ok(Step::Done) };
+        return match run.large(large, &txid) {
+            Ok(Step::Full) => Ok(Step::Full),
+            Ok(Step::Done) => {
+                run.passed(raw.len());
+                Ok(Step::Done)
+            }
+            Err(Stop::Body(error)) => Err(run.body_error(error)),
+            Err(Stop::Refused(refused @ Refused::Stopped(..))) if run.skip == Some(txid) => {
+                drop(refused);
+                run.skipped(&txid, end);
+                Ok(Step::Done)
+            }
+            Err(Stop::Refused(refused)) => Err(run.stop(&txid, refused)),
+        };
+    }
+    utxo::hash(&mut group.iter_mut().collect::<Vec<_>>());
+    for (transaction, txid) in group.into_iter().zip(&ids) {
+        let (raw, parsed) = (transaction.raw(), transaction.parsed);
+        let changed = run.stores.utxo.pages_changed();
+        let is_full = changed + pages(&parsed, raw.len()) > MOST_PAGES || platform::instructions() > run.end;
+        if run.worked && is_full {
+            return Ok(Step::Full);
+        }
+        run.check_id(&parsed, txid).map_err(|error| run.body_error(error))?;
+        match run.apply(parsed, raw, true) {
+            Ok(_) => run.passed(raw.len()),
+            Err(Refused::Stopped(..)) if run.skip == Some(*txid) => {
+                run.skipped(txid, run.position.offset + raw.len() as u64);
+            }
+            Err(refused) => return Err(run.stop(txid, refused)),
+        }
+    }
+    Ok(Step::Done)
+}
+
+/// The reason why a large transaction stops.
+enum Stop {
+    Body(BodyError),
+    Refused(Refused),
+}
+
+impl From<Refused> for Stop {
+    fn from(refused: Refused) -> Self {
+        Self::Refused(refused)
+    }
+}
+
+impl Run<'_, '_> {
+    fn check_id(&self, parsed: &Parsed, indexed: &Hash) -> Result<(), BodyError> {
+        if parsed.txid == *indexed {
+            return Ok(());
+        }
+        Err(bad(self.position.offset, "the transaction's id is not that of the index segment"))
+    }
+
+    /// Moves to the transaction after one of `len` bytes.
+    fn passed(&mut self, len: usize) {
+        self.move_to(self.position.offset + len as u64);
+    }
+
+    fn skipped(&mut self, txid: &Hash, end: u64) {
+        self.position.skipped = Some(*txid);
+        self.skip = None;
+        self.move_to(end);
+    }
+
+    fn move_to(&mut self, offset: u64) {
+        self.position.transaction += 1;
+        (self.position.offset, self.position.phase, self.worked) = (offset, Phase::Whole, true);
+    }
+
+    /// Applies a transaction, with the spends of its inputs or without, and returns whether it may have been pruned.
+    fn apply(&mut self, parsed: Parsed, raw: &[u8], spends: bool) -> Result<bool, Refused> {
+        let (number, offset) = (self.position.next, self.position.offset);
+        let body = match self.stores.settings.copy_applied_transactions {
+            true => Body::Whole(raw),
+            false => Body::Kept { raw, number, offset },
+        };
+        let draft = Draft { parsed, size: raw.len() as u64, body };
+        let (chain, at) = (&*self.stores.chain, self.position.transaction);
+        let is_later = |blobs: &BlobStore, txid: &Hash| {
+            chain.position_in(blobs, number, txid).is_some_and(|position| position > at)
+        };
+        let done = self.stores.utxo.apply(self.stores.blobs, draft, &self.block, is_later, spends)?;
+        let applied = &mut self.applied;
+        applied.created += u32::from(done.created);
+        applied.pruned += u32::from(done.pruned);
+        applied.existed += u32::from(!done.created && !done.pruned);
+        applied.spent += done.spent;
+        applied.missing_parents += done.missing;
+        Ok(done.pruned)
+    }
+
+    /// Continues a transaction that takes several messages: checks its inputs, then creates its record, then spends. Returns `Done` once
+    /// the transaction is applied.
+    fn large(&mut self, mut transaction: Unhashed, txid: &Hash) -> Result<Step, Stop> {
+        let raw = transaction.raw();
+        let outpoints = transaction.inputs().to_vec();
+        let count = outpoints.len() as u32;
+        let slice = |first: u32| {
+            let outpoints = &outpoints[first as usize..(first as usize + SLICE).min(outpoints.len())];
+            (Inputs { txid, first, outpoints }, first + outpoints.len() as u32)
+        };
+        loop {
+            match self.position.phase {
+                Phase::Whole => self.position.phase = Phase::Check(0),
+                Phase::Check(first) if first < count => {
+                    if self.worked && self.has_read_enough() {
+                        return Ok(Step::Full);
+                    }
+                    let (inputs, next) = slice(first);
+                    self.applied.missing_parents += self.check(inputs)?;
+                    (self.position.phase, self.worked) = (Phase::Check(next), true);
+                }
+                Phase::Check(_) => {
+                    // The record may take all pages of a message.
+                    if self.stores.utxo.pages_changed() > 0 {
+                        return Ok(Step::Full);
+                    }
+                    utxo::hash(&mut [&mut transaction]);
+                    let parsed = transaction.parsed.clone();
+                    self.check_id(&parsed, txid).map_err(Stop::Body)?;
+                    if self.apply(parsed, raw, false)? {
+                        return Ok(Step::Done);
+                    }
+                    (self.position.phase, self.worked) = (Phase::Spend(0), true);
+                }
+                Phase::Spend(first) if first < count => {
+                    let changed = self.stores.utxo.pages_changed() + INPUT_PAGES * SLICE as u64;
+                    if self.worked && (changed > MOST_PAGES || self.has_read_enough()) {
+                        return Ok(Step::Full);
+                    }
+                    let (inputs, next) = slice(first);
+                    self.applied.spent += self.spend(inputs)?;
+                    (self.position.phase, self.worked) = (Phase::Spend(next), true);
+                }
+                Phase::Spend(_) => return Ok(Step::Done),
+            }
+        }
+    }
+
+    fn has_read_enough(&self) -> bool {
+        self.stores.utxo.pages_read() > MOST_READ || platform::instructions() > self.end
+    }
+
+    fn check(&mut self, inputs: Inputs) -> Result<u32, Refused> {
+        let (chain, number, at) = (&*self.stores.chain, self.position.next, self.position.transaction);
+        let blobs = &*self.stores.blobs;
+        let is_later = |txid: &Hash| chain.position_in(blobs, number, txid).is_some_and(|position| position > at);
+        self.stores.utxo.check_inputs(inputs, &self.block, is_later)
+    }
+
+    fn spend(&mut self, inputs: Inputs) -> Result<u32, Refused> {
+        self.stores.utxo.spend_inputs(inputs, &self.block)
+    }
+}

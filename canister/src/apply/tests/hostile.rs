@@ -1,0 +1,137 @@
+//! Bodies and index segments that are not what they should be.
+
+use super::world::*;
+use coppice_interface::*;
+use coppice_model::transactions::{Tx, var_int};
+
+/// The answer for a block with this body and these ids: transaction, byte, and reason. Nothing has changed.
+fn refused(body: Vec<u8>, ids: &[[u8; 32]]) -> (u32, u64, String) {
+    let mut w = World::new();
+    w.append_body(0, body, ids);
+    match w.step(&argument(0)) {
+        Err(UtxoApplyError::BadBody { transaction, at, why }) => {
+            assert_eq!((w.applier.status(), w.utxo.storage().records), (None, 0), "{why}");
+            (transaction, at, why)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn txs() -> [Tx; 3] {
+    [Tx::coinbase(0, 1), Tx::orphan(1, 2), Tx::orphan(2, 1)]
+}
+
+#[test]
+fn segment_that_is_no_block_is_refused() {
+    let tx = Tx::coinbase(0, 1);
+    let whole = body(&[&tx.raw]);
+    assert_eq!(refused(vec![], &[]), (0, 0, "the body has 0 bytes, and a block's header 80".into()));
+    assert_eq!(refused(vec![0; 79], &[]), (0, 0, "the body has 79 bytes, and a block's header 80".into()));
+    let no_number = (0, 80, "the number of transactions is no VarInt, or longer than it need be".into());
+    assert_eq!(refused(vec![0; 80], &[]), no_number);
+    assert_eq!(refused([&[0; 80][..], &[0xFD, 1]].concat(), &[tx.txid]), no_number);
+    assert_eq!(refused([&[0; 80][..], &[0xFD, 1, 0], &tx.raw].concat(), &[tx.txid]), no_number);
+    let text = "no block at all, but as many bytes as a header has, and some more: ".repeat(3).into_bytes();
+    assert_eq!(refused(text, &[]).2, "the body has 108 transactions, and the index segment 0");
+    assert_eq!(refused(whole.clone(), &[]).2, "the body has 1 transactions, and the index segment 0");
+    assert_eq!(refused(whole, &[tx.txid, [1; 32]]).2, "the body has 1 transactions, and the index segment 2");
+    let huge = [&[0; 80][..], &var_int(u64::MAX)].concat();
+    assert_eq!(refused(huge, &[]).2, format!("the body has {} transactions, and the index segment 0", u64::MAX));
+}
+
+#[test]
+fn truncated_body_is_refused_wherever_it_ends() {
+    let txs = txs();
+    let whole = body(&[&txs[0].raw]);
+    for len in 81..whole.len() {
+        let (transaction, at, why) = refused(whole[..len].to_vec(), &[txs[0].txid]);
+        assert_eq!((transaction, at), (0, 81), "{len}: {why}");
+        assert_eq!(why, "the body ends inside the transaction");
+    }
+}
+
+#[test]
+fn bytes_after_the_last_transaction_are_refused_and_the_transactions_can_be_taken_back() {
+    let txs = txs();
+    let whole = body(&[&txs[0].raw, &txs[1].raw]);
+    let end = whole.len() as u64;
+    let mut w = World::new();
+    w.append_body(0, [&whole[..], &[1, 2, 3]].concat(), &[txs[0].txid, txs[1].txid]);
+    assert_eq!(w.step(&argument(0)).map(|done| (done.has_more, done.created)), Ok((true, 2)));
+    let why = "3 bytes after the last transaction".to_string();
+    assert_eq!(w.step(&argument(0)), Err(UtxoApplyError::BadBody { transaction: 2, at: end, why }));
+    assert_eq!(w.applier.above(0), None);
+    assert_eq!(w.unapply(0), Ok(2));
+    assert_eq!(w.applier.status().map(|status| (status.next, status.transactions)), Some((0, 0)));
+}
+
+#[test]
+fn ids_that_are_not_those_of_the_index_segment_are_refused() {
+    let txs = txs();
+    let raws: Vec<&[u8]> = txs.iter().map(|tx| tx.raw.as_slice()).collect();
+    let [a, b, c] = [0, 1, 2].map(|at| txs[at].txid);
+    let why = "the transaction's id is not that of the index segment";
+    assert_eq!(refused(body(&raws), &[b, a, c]), (0, 81, why.into()));
+    assert_eq!(refused(body(&raws), &[a, b, b]).2, "transactions 1 and 2 have the same id in the index segment");
+    let doubled = body(&[raws[0], raws[1], raws[1]]);
+    assert_eq!(refused(doubled, &[a, b, b]).2, "transactions 1 and 2 have the same id in the index segment");
+    // Ids whose first bytes are equal are no duplicates.
+    let near: Vec<[u8; 32]> = (0..3).map(|last| std::array::from_fn(|at| if at == 31 { last } else { 5 })).collect();
+    assert_eq!(refused(body(&raws), &near), (0, 81, why.into()));
+    // The transactions before the wrong one stay applied.
+    let mut w = World::new();
+    w.append_body(0, body(&raws), &[a, b, [3; 32]]);
+    assert_eq!(w.step(&argument(0)).map(|done| (done.has_more, done.transactions)), Ok((true, 2)));
+    let at = 81 + (txs[0].raw.len() + txs[1].raw.len()) as u64;
+    assert_eq!(w.step(&argument(0)), Err(UtxoApplyError::BadBody { transaction: 2, at, why: why.into() }));
+}
+
+#[test]
+fn transaction_that_is_none_is_refused() {
+    let tx = Tx::coinbase(0, 1);
+    // The number of outputs is longer encoded than it need be.
+    let outputs = 4 + 1 + 36 + 7;
+    let raw = [&tx.raw[..outputs], &[0xFD, 1, 0], &tx.raw[outputs + 1..]].concat();
+    let (transaction, at, why) = refused(body(&[&raw]), &[tx.txid]);
+    assert_eq!((transaction, at), (0, 81 + outputs as u64), "{why}");
+}
+
+#[test]
+fn twice_spent_output_stops_the_transaction() {
+    let mut w = World::new();
+    let parent = Tx::orphan(0, 1);
+    let by = Tx::of(1, &[(parent.txid, 0), (parent.txid, 0)], 1);
+    w.append(0, &[parent.clone(), by.clone()]);
+    assert_eq!(w.step(&argument(0)).map(|done| (done.has_more, done.transactions)), Ok((true, 1)));
+    let Err(UtxoApplyError::Stopped(stop)) = w.step(&argument(0)) else { panic!("it is refused") };
+    let itself = Spender { txid: by.id(), vin: 0 };
+    let reason = UtxoApplyReason::Spend(UtxoSpendError::Spent { by: itself });
+    assert_eq!((stop.txid, stop.input, stop.reason), (by.id(), Some(1), reason));
+    assert_eq!((w.record(&by), w.record(&parent).unwrap().spent_utxos), (None, 0));
+}
+
+#[test]
+fn transaction_without_outputs_stops_the_block() {
+    let mut w = World::new();
+    let none = Tx::orphan(0, 0);
+    w.append(0, std::slice::from_ref(&none));
+    let Err(UtxoApplyError::Stopped(stop)) = w.step(&argument(0)) else { panic!("it is refused") };
+    assert_eq!((stop.input, stop.reason), (None, UtxoApplyReason::Create(UtxoCreateError::NoOutputs)));
+    assert!(w.step(&UtxoApplyBlock { skip: Some(none.id()), ..argument(0) }).is_ok());
+}
+
+#[test]
+fn transactions_of_a_kept_block_are_found_or_refused() {
+    let mut w = World::new();
+    let txs = txs();
+    w.append(0, &txs);
+    w.append_body(1, vec![9; 200], &[[1; 32]]);
+    let get = |number, position| crate::apply::transaction(&w.chain, &w.blobs, number, position);
+    for (at, tx) in txs.iter().enumerate() {
+        assert_eq!(get(0, at as u32), Ok(tx.raw.clone()));
+    }
+    for (number, position) in [(0, 3), (0, u32::MAX), (2, 0), (u64::MAX, 0)] {
+        assert_eq!(get(number, position), Err(UtxoRefusal::NotKept));
+    }
+    assert!(matches!(get(1, 0), Err(UtxoRefusal::BadTransaction { offset: 80, .. })), "{:?}", get(1, 0));
+}

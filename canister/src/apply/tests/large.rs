@@ -1,0 +1,113 @@
+//! Transactions that are applied over several messages, and those that are too large.
+
+use super::world::*;
+use crate::platform::native;
+use coppice_interface::*;
+use coppice_model::transactions::Tx;
+
+/// Parents with 3,000 outputs each, and a transaction that spends all of them.
+fn wide(parents: u64) -> (Vec<Tx>, Tx) {
+    let parents: Vec<Tx> = (0..parents).map(|salt| Tx::orphan(salt, 3_000)).collect();
+    let inputs: Vec<_> = parents.iter().flat_map(|tx| (0..3_000).map(|vout| (tx.txid, vout))).collect();
+    (parents, Tx::of(99, &inputs, 2))
+}
+
+#[test]
+fn large_transaction_equals_the_single_calls_at_each_message() {
+    let (parents, child) = wide(4);
+    let last = Tx::of(100, &[(child.txid, 1)], 1);
+    let mut all = parents.clone();
+    all.extend([child.clone(), last.clone()]);
+    let blocks = [parents.clone(), vec![Tx::coinbase(7, 1), child.clone(), last]];
+    let run = |applied: bool| {
+        let mut w = World::new();
+        w.settings.utxo_batch_size = 1_000;
+        for (number, txs) in (0..).zip(&blocks) {
+            w.append(number, txs);
+            if !applied {
+                w.single(&argument(number), txs, &all);
+                continue;
+            }
+            let (mut messages, mut spent) = (0, 0);
+            loop {
+                native::with(|world| (world.instructions, world.instructions_per_reading) = (0, 2_000_000_000));
+                let done = w.step(&argument(number)).unwrap();
+                (messages, spent) = (messages + 1, spent + done.spent);
+                if !done.has_more {
+                    break;
+                }
+                let before = w.seen(&all);
+                w.reopen();
+                assert_eq!(w.seen(&all), before);
+            }
+            assert_eq!((messages > 3, spent), if number == 1 { (true, 12_001) } else { (false, 0) }, "{messages}");
+        }
+        w.seen(&all)
+    };
+    assert_eq!(run(true), run(false));
+}
+
+#[test]
+fn inputs_of_a_large_transaction_are_checked_before_it_is_created() {
+    let (parents, child) = wide(2);
+    let thief = Tx::of(50, &[(parents[1].txid, 2_999)], 1);
+    let mut w = World::new();
+    w.append(0, &parents);
+    w.append(1, std::slice::from_ref(&child));
+    w.apply(&argument(0)).unwrap();
+    w.create(&thief.record(), 1_000).unwrap();
+    let call = w.call(1_000);
+    let spend = TransactionSpends { spender: thief.id(), spends: vec![parents[1].spend(2_999, 0)] };
+    w.utxo.spend(&spend, &call).unwrap();
+    let Err(UtxoApplyError::Stopped(stop)) = w.apply(&argument(1)) else { panic!("it is spent") };
+    assert_eq!((stop.transaction, stop.input), (0, Some(5_999)));
+    assert_eq!((w.record(&child), w.record(&parents[0]).unwrap().spent_utxos), (None, 0));
+    let done = w.apply(&UtxoApplyBlock { skip: Some(child.id()), ..argument(1) }).unwrap();
+    assert_eq!((done.has_more, done.created), (false, 0));
+}
+
+#[test]
+fn double_spend_between_two_messages_stops_a_large_transaction() {
+    let (parents, child) = wide(3);
+    let thief = Tx::of(50, &[(parents[2].txid, 2_999)], 1);
+    let mut w = World::new();
+    w.append(0, &parents);
+    w.append(1, std::slice::from_ref(&child));
+    w.apply(&argument(0)).unwrap();
+    native::with(|world| world.instructions_per_reading = 2_000_000_000);
+    while w.record(&child).is_none() {
+        native::with(|world| world.instructions = 0);
+        assert!(w.step(&argument(1)).unwrap().has_more);
+    }
+    native::with(|world| (world.instructions, world.instructions_per_reading) = (0, 0));
+    w.create(&thief.record(), 1_000).unwrap();
+    let call = w.call(1_000);
+    let theft = TransactionSpends { spender: thief.id(), spends: vec![parents[2].spend(2_999, 0)] };
+    w.utxo.spend(&theft, &call).unwrap();
+    let Err(UtxoApplyError::Stopped(stop)) = w.apply(&argument(1)) else { panic!("it is spent") };
+    assert_eq!(stop.input, Some(8_999));
+    // The half-applied block can be taken back, with the transaction's record.
+    assert_eq!(w.applier.above(0), Some(1));
+    assert_eq!(w.unapply(1), Ok(1));
+    assert_eq!(w.record(&child).unwrap().blocks, []);
+}
+
+#[test]
+fn transaction_above_the_limits_is_too_large_and_can_be_skipped() {
+    let outputs: Vec<(u64, Vec<u8>)> = vec![(1, vec![0x51; 20]); 1_000_001];
+    let many = Tx::new(&[(crate::testing::id(1), 0)], &outputs);
+    let long = Tx::new(&[(crate::testing::id(2), 0)], &[(1, vec![0x51; 33 << 20])]);
+    let small = Tx::orphan(3, 1);
+    for large in [many, long] {
+        let mut w = World::new();
+        w.append(0, &[small.clone(), large.clone(), Tx::orphan(4, 1)]);
+        assert_eq!(w.step(&argument(0)).map(|done| done.transactions), Ok(1));
+        let Err(UtxoApplyError::Stopped(stop)) = w.step(&argument(0)) else { panic!("it is too large") };
+        assert_eq!((stop.transaction, stop.txid, stop.input), (1, large.id(), None));
+        let is_too_large = matches!(stop.reason, UtxoApplyReason::Create(UtxoCreateError::TooLarge { .. }));
+        assert!(is_too_large, "{:?}", stop.reason);
+        let skip = UtxoApplyBlock { skip: Some(large.id()), ..argument(0) };
+        assert_eq!(w.apply(&skip).map(|done| (done.transactions, done.created)), Ok((3, 1)));
+        assert_eq!(w.utxo.storage().records, 2);
+    }
+}

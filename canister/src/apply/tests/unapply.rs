@@ -1,0 +1,167 @@
+//! Blocks that are taken back.
+
+use super::world::*;
+use crate::testing::audit;
+use crate::utxo::Order;
+use coppice_interface::*;
+use coppice_model::transactions::Tx;
+
+fn blocks() -> Vec<Vec<Tx>> {
+    let coinbases: Vec<Tx> = (0..5).map(|salt| Tx::coinbase(1_000 + salt, 2)).collect();
+    let a = Tx::of(1, &[(coinbases[0].txid, 0)], 3);
+    let b = Tx::of(2, &[(a.txid, 0), (coinbases[1].txid, 1)], 2);
+    let c = Tx::of(3, &[(a.txid, 1), (b.txid, 0)], 2);
+    let of_coinbase = Tx::of(4, &[(coinbases[2].txid, 0)], 1);
+    let more = [vec![], vec![], vec![a], vec![b, c], vec![of_coinbase]];
+    coinbases.into_iter().zip(more).map(|(first, more)| [vec![first], more].concat()).collect()
+}
+
+#[test]
+fn block_that_is_taken_back_leaves_its_records_unmined_with_their_spends() {
+    let blocks = blocks();
+    let mut w = World::new();
+    for (number, txs) in (0..).zip(&blocks) {
+        w.append(number, txs);
+    }
+    assert_eq!(w.unapply(0), Err(UtxoUnapplyError::NoneApplied));
+    (0..4).for_each(|number| assert!(w.apply(&argument(number)).is_ok()));
+    w.apply(&argument(4)).unwrap();
+    for wrong in [0, 3, 5, u64::MAX] {
+        let expected = if wrong == 5 { Ok(0) } else { Err(UtxoUnapplyError::NotLast { last: 4 }) };
+        assert_eq!(w.unapply(wrong), expected, "{wrong}");
+    }
+    assert_eq!(w.unapply(4), Ok(2));
+    assert_eq!(w.unapply(4), Ok(0), "a repeated call");
+    assert_eq!(w.applier.status(), Some(UtxoApplying { base: 0, next: 4, height: 1_004, transactions: 0 }));
+    let of = &blocks[4][1];
+    let record = w.record(of).unwrap();
+    assert_eq!((record.blocks, record.unmined_since, record.conflicting), (vec![], Some(1_004), false));
+    let coinbase = w.record(&blocks[4][0]).unwrap();
+    assert_eq!((coinbase.blocks, coinbase.conflicting), (vec![], true));
+    assert!(w.record(&blocks[2][0]).unwrap().spent_utxos > 0, "the spend stays");
+    // The block can be applied again; its coinbase is a double spend by then.
+    let Err(UtxoApplyError::Stopped(stop)) = w.apply(&argument(4)) else { panic!("the coinbase conflicts") };
+    assert_eq!((stop.transaction, stop.reason), (0, UtxoApplyReason::Conflicting));
+    audit();
+}
+
+#[test]
+fn taking_all_blocks_back_does_what_unsetting_them_does() {
+    let blocks = blocks();
+    let all = blocks.concat();
+    let run = |unapplied: bool| {
+        let mut w = World::new();
+        for (number, txs) in (0..).zip(&blocks) {
+            w.append(number, txs);
+            w.apply(&argument(number)).unwrap();
+        }
+        for number in (0..5).rev() {
+            if unapplied {
+                w.unapply(number).unwrap();
+                continue;
+            }
+            let UtxoApplyBlock { height, block_id, .. } = argument(number);
+            let set = UtxoSetMinedBatch {
+                height,
+                block_id,
+                block_height: height,
+                on_longest_chain: true,
+                unset: true,
+                items: vec![],
+            };
+            let call = w.call(height);
+            for tx in blocks[number as usize].iter().rev() {
+                w.utxo.set_mined(&set, &MinedTransaction { txid: tx.id(), subtree: 0 }, &call).unwrap();
+            }
+            let coinbase = blocks[number as usize][0].txid;
+            while w.utxo.set_conflicting(&coinbase, &call).unwrap().has_more {}
+        }
+        let mut seen = w.seen(&all);
+        for record in seen.records.iter_mut().flatten() {
+            record.0.conflicting_children.sort();
+        }
+        (seen, w.utxo.index(Order::UnminedSince))
+    };
+    assert_eq!(run(true), run(false));
+}
+
+#[test]
+fn bytes_in_a_block_are_copied_in_when_it_is_taken_back() {
+    for (most, external) in [(1 << 20, false), (0, true)] {
+        let mut w = World::new();
+        w.settings.copy_applied_transactions = false;
+        w.settings.max_tx_size_in_store = most;
+        let txs = [Tx::coinbase(0, 1), Tx::orphan(1, 300)];
+        w.append(0, &txs);
+        w.apply(&argument(0)).unwrap();
+        assert!(matches!(w.record(&txs[1]).unwrap().transaction, TransactionPlace::Block { .. }));
+        assert_eq!(w.unapply(0), Ok(2));
+        w.chain.reset();
+        for tx in &txs {
+            let place = w.record(tx).unwrap().transaction;
+            assert_eq!(matches!(place, TransactionPlace::Blobs { .. }), external, "{place:?}");
+            assert_eq!(w.transaction(tx), Ok(tx.raw.clone()));
+        }
+        let call = w.call(3_000);
+        for tx in &txs {
+            w.utxo.delete_by_id(&mut w.blobs, &tx.txid, &call).unwrap();
+        }
+        assert_eq!(w.blobs.kept_bytes(crate::storage::owners::EXTERNAL), 0);
+        assert_eq!(w.utxo.storage().records, 0);
+        audit();
+    }
+}
+
+#[test]
+fn record_of_two_blocks_keeps_the_other_one() {
+    let mut w = World::new();
+    let tx = Tx::orphan(1, 1);
+    w.append(0, &[Tx::coinbase(0, 1), tx.clone()]);
+    w.append(1, &[Tx::coinbase(1, 1), tx.clone()]);
+    w.apply(&argument(0)).unwrap();
+    assert_eq!(w.apply(&argument(1)).map(|done| (done.created, done.existed)), Ok((1, 1)));
+    assert_eq!(w.unapply(1), Ok(2));
+    let record = w.record(&tx).unwrap();
+    assert_eq!((record.blocks.len(), record.unmined_since), (1, None));
+}
+
+#[test]
+fn partly_applied_block_is_taken_back_from_where_it_stands() {
+    let mut w = World::new();
+    let bad = Tx::of(5, &[(crate::testing::id(5), 0)], 1);
+    let txs = [Tx::coinbase(0, 1), Tx::coinbase(1, 2), bad, Tx::orphan(2, 1)];
+    w.append(0, &txs[..1]);
+    w.append(1, &txs[1..]);
+    w.apply(&argument(0)).unwrap();
+    let refuse = UtxoApplyBlock { missing_parents: MissingParents::Refuse, ..argument(1) };
+    assert_eq!(w.step(&refuse).map(|done| (done.has_more, done.transactions)), Ok((true, 1)));
+    assert!(w.step(&refuse).is_err());
+    assert_eq!(w.step(&argument(0)).map(|done| done.has_more), Ok(false), "the block before is applied");
+    let other_id = UtxoApplyBlock { block_id: 1, ..argument(1) };
+    assert_eq!(w.step(&other_id), Err(UtxoApplyError::OtherId { block_id: 51 }));
+    assert_eq!((w.applier.above(0), w.applier.above(1)), (Some(1), None));
+    assert_eq!(w.unapply(0), Err(UtxoUnapplyError::NotLast { last: 1 }));
+    assert_eq!(w.unapply(1), Ok(1));
+    assert_eq!(w.applier.above(0), None);
+    assert!(w.record(&txs[1]).unwrap().conflicting);
+    // It is applied again under another id, without its coinbase.
+    let Err(UtxoApplyError::Stopped(stop)) = w.step(&other_id) else { panic!("the coinbase conflicts") };
+    assert_eq!(stop.reason, UtxoApplyReason::Conflicting);
+    let done = w.apply(&UtxoApplyBlock { skip: Some(txs[1].id()), ..other_id }).unwrap();
+    assert_eq!((done.transactions, done.created, done.missing_parents), (3, 2, 2));
+    assert_eq!(w.record(&txs[3]).unwrap().blocks[0].block_id, 1);
+}
+
+#[test]
+fn pruned_block_cannot_be_taken_back() {
+    let mut w = World::new();
+    for number in 0..3 {
+        w.append(number, &[Tx::coinbase(number, 1)]);
+    }
+    w.apply(&argument(0)).unwrap();
+    w.chain.remove_oldest(&mut w.blobs).unwrap();
+    assert_eq!(w.unapply(0), Err(UtxoUnapplyError::Pruned { first_available: 1 }));
+    // The chain goes on.
+    assert!(w.apply(&argument(1)).is_ok());
+    assert_eq!(w.apply(&argument(0)).map(|done| done.transactions), Ok(0), "nothing is known of it any more");
+}

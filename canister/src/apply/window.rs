@@ -1,0 +1,156 @@
+//! The body of a kept block, read in parts: 80-byte header ‖ VarInt n ‖ n × transaction, standard or with witnesses.
+
+use crate::chain::{BlockMeta, ChainStore, Segment};
+use crate::storage::blob::BlobStore;
+use crate::utxo::Hash;
+use bitcoin_slices::bsl::scan_len;
+use coppice_interface::segments::{ID, id_offset};
+
+/// Bytes of a block's header.
+const HEADER: u64 = 80;
+/// Bytes of a window unless more are wanted.
+const WINDOW: u64 = 256 << 10;
+
+/// The reason why a body was not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BodyError {
+    /// The bytes, at this place in the body, are not what they should be.
+    Bad {
+        /// The byte in the body, from 0.
+        at: u64,
+        /// The reason as a sentence.
+        why: String,
+    },
+    /// A blob of the log cannot be read.
+    Corrupt(String),
+}
+
+/// Returns the error of bytes that are no transaction.
+pub fn bad(at: u64, why: impl Into<String>) -> BodyError {
+    BodyError::Bad { at, why: why.into() }
+}
+
+/// The part of a body that is in memory.
+pub struct Window {
+    meta: BlockMeta,
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+/// The stores that have the body.
+pub type Source<'a> = (&'a ChainStore, &'a BlobStore);
+
+impl Window {
+    /// Returns the empty window of a block's body.
+    pub fn new(meta: BlockMeta) -> Self {
+        Self { meta, start: 0, bytes: Vec::new() }
+    }
+
+    /// Returns the bytes of the body.
+    pub fn len(&self) -> u64 {
+        u64::from(self.meta.lengths[Segment::Body.index()])
+    }
+
+    /// Returns the block.
+    pub fn meta(&self) -> BlockMeta {
+        self.meta
+    }
+
+    /// Returns the number of transactions of the block's index segment.
+    pub fn transactions(&self) -> u32 {
+        self.meta.transactions
+    }
+
+    fn segment(&self, (chain, blobs): Source, segment: Segment, at: u64, len: u64) -> Result<Vec<u8>, BodyError> {
+        let read = chain.read_part(blobs, &self.meta, (segment, at, len));
+        read.map(|bytes| bytes.into_vec()).map_err(|error| BodyError::Corrupt(error.to_string()))
+    }
+
+    /// Returns the ids of transactions in the index segment.
+    pub fn ids(&self, source: Source, transactions: std::ops::Range<u32>) -> Result<Vec<Hash>, BodyError> {
+        let len = ID as u64 * u64::from(transactions.end - transactions.start);
+        let bytes = self.segment(source, Segment::Index, id_offset(transactions.start), len)?;
+        Ok(bytes.as_chunks::<ID>().0.to_vec())
+    }
+
+    /// Returns the bytes from `at` on: at least `len`, or as many as the body has.
+    pub fn read(&mut self, source: Source, at: u64, len: u64) -> Result<&[u8], BodyError> {
+        let end = self.start + self.bytes.len() as u64;
+        let wanted = at.saturating_add(len).min(self.len());
+        if at < self.start || wanted > end {
+            let len = wanted.max(at.saturating_add(WINDOW).min(self.len())).saturating_sub(at);
+            self.bytes = Vec::new();
+            self.bytes = self.segment(source, Segment::Body, at.min(self.len()), len)?;
+            self.start = at;
+        }
+        Ok(&self.bytes[(at - self.start) as usize..])
+    }
+
+    /// Returns whether the window reaches the body's end.
+    pub fn is_last(&self) -> bool {
+        self.start + self.bytes.len() as u64 >= self.len()
+    }
+
+    /// Reads the header and the number of transactions, which must be that of the index segment. Returns the first byte of the first
+    /// transaction.
+    pub fn begin(&mut self, source: Source) -> Result<u64, BodyError> {
+        if self.len() < HEADER {
+            return Err(bad(0, format!("the body has {} bytes, and a block's header {HEADER}", self.len())));
+        }
+        let (count, at) = self.var_int(source, HEADER, "the number of transactions")?;
+        if count != u64::from(self.transactions()) {
+            let indexed = self.transactions();
+            return Err(bad(HEADER, format!("the body has {count} transactions, and the index segment {indexed}")));
+        }
+        Ok(at)
+    }
+
+    /// Reads a VarInt. Returns it, and the byte after it.
+    fn var_int(&mut self, source: Source, at: u64, what: &str) -> Result<(u64, u64), BodyError> {
+        let mut consumed = 0;
+        let count = scan_len(self.read(source, at, 9)?, &mut consumed);
+        let count = count.map_err(|_| bad(at, format!("{what} is no VarInt, or longer than it need be")))?;
+        Ok((count, at + consumed as u64))
+    }
+
+    fn skip(&self, at: u64, bytes: u64, what: &str) -> Result<u64, BodyError> {
+        let end = at.checked_add(bytes).filter(|end| *end <= self.len());
+        end.ok_or_else(|| bad(at, format!("the body ends inside {what}")))
+    }
+
+    /// Returns the byte after the transaction that begins at `at`, of any size. Nothing but lengths is read.
+    pub fn end_of(&mut self, source: Source, at: u64) -> Result<u64, BodyError> {
+        let mut at = self.skip(at, 4, "a transaction's version")?;
+        let is_witness = self.read(source, at, 2)?.starts_with(&[0, 1]);
+        at += if is_witness { 2 } else { 0 };
+        let (inputs, after) = self.var_int(source, at, "the number of inputs")?;
+        at = after;
+        for _ in 0..inputs {
+            at = self.skip(at, 36, "an input")?;
+            let (script, after) = self.var_int(source, at, "the length of a script")?;
+            at = self.skip(after, script.saturating_add(4), "an input")?;
+        }
+        let (outputs, after) = self.var_int(source, at, "the number of outputs")?;
+        at = after;
+        for _ in 0..outputs {
+            at = self.skip(at, 8, "an output")?;
+            let (script, after) = self.var_int(source, at, "the length of a script")?;
+            at = self.skip(after, script, "an output")?;
+        }
+        for _ in 0..if is_witness { inputs } else { 0 } {
+            let (items, after) = self.var_int(source, at, "the number of a witness's items")?;
+            at = after;
+            for _ in 0..items {
+                let (item, after) = self.var_int(source, at, "the length of a witness's item")?;
+                at = self.skip(after, item, "a witness")?;
+            }
+        }
+        self.skip(at, 4, "the lock time")
+    }
+
+    /// Returns the first byte of a transaction of the block.
+    pub fn offset_of(&mut self, source: Source, transaction: u32) -> Result<u64, BodyError> {
+        let first = self.begin(source)?;
+        (0..transaction).try_fold(first, |at, _| self.end_of(source, at))
+    }
+}

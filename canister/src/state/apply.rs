@@ -1,0 +1,90 @@
+//! Applying blocks to the UTXO records, with the height that a finished block notifies.
+
+use super::State;
+use crate::apply::{Applier, Outcome, Stores};
+use crate::logs::{
+    self,
+    audit::{Fields, field},
+};
+use crate::text::hex;
+use coppice_interface::{
+    NoMemory, Role, RollbackError, UtxoApplied, UtxoApplyBlock, UtxoApplyError, UtxoApplying, UtxoUnapplied,
+    UtxoUnapplyError,
+};
+use std::convert::Infallible;
+
+impl State {
+    fn shown_applying(&self) -> Fields {
+        let shown = self.applier.status().map_or("none".into(), |UtxoApplying { base, next, transactions, .. }| {
+            format!("from block {base} to block {next}, transaction {transactions}")
+        });
+        vec![field("applied", shown)]
+    }
+
+    fn applying(&mut self) -> (&mut Applier, Stores<'_>) {
+        let Self { applier, chain, utxo, blobs, config, .. } = self;
+        (applier, Stores { chain, utxo, blobs, settings: &config.utxo })
+    }
+
+    /// Applies a part of the next block. The message that finishes the block notifies its height. An operator's first block, and a skipped
+    /// transaction, are written to the audit log.
+    ///
+    /// # Errors
+    /// [`UtxoApplyError`]; nothing has changed.
+    pub fn apply_block(
+        &mut self,
+        arg: &UtxoApplyBlock,
+        missing_cycles: Option<u128>,
+    ) -> Result<UtxoApplied, UtxoApplyError> {
+        if let Some(missing) = missing_cycles {
+            return Err(NoMemory::LowCycles { missing }.into());
+        }
+        let is_first = self.applier.position().is_none();
+        let by_operator = self.caller_is(Role::Operator);
+        let step = |state: &mut Self| {
+            let (applier, mut stores) = state.applying();
+            let Outcome { applied, finished } = applier.apply(&mut stores, arg, by_operator)?;
+            if let Some(height) = finished {
+                // The block's height follows from the first one's, so it is not a feeder's claim.
+                if let Err(error) = state.utxo_pruner.notify_block(height, true, true) {
+                    logs::error(&format!("block {}: height {height} was not notified: {error}", arg.number));
+                }
+            }
+            Ok(applied)
+        };
+        if !(is_first && by_operator) && arg.skip.is_none() {
+            return step(self);
+        }
+        let skip = arg.skip.as_ref().map_or(String::new(), |txid| format!(", skip {}", hex(txid)));
+        let argument = format!("block {}, height {}{skip}", arg.number, arg.height);
+        self.noting("utxo_apply_block", argument, Self::shown_applying, step)
+    }
+
+    /// Takes a part of the last applied block back.
+    ///
+    /// # Errors
+    /// [`UtxoUnapplyError`]; nothing has changed.
+    pub fn unapply_block(&mut self, number: u64) -> Result<UtxoUnapplied, UtxoUnapplyError> {
+        // A producer's key that is stolen takes back no more blocks than it can roll back.
+        if ![Role::Producer, Role::UtxoFeeder].into_iter().any(|role| self.caller_is(role))
+            && let Some(below) = number.checked_sub(1)
+            && let Err(RollbackError::TooDeep { lowest }) =
+                self.chain.check_depth(below, self.config.max_rollback_blocks)
+        {
+            return Err(UtxoUnapplyError::TooDeep { lowest: lowest + 1 });
+        }
+        let (applier, mut stores) = self.applying();
+        applier.unapply(&mut stores, number)
+    }
+
+    /// Ends applying, and returns where it stood.
+    pub fn stop_applying(&mut self) -> Option<UtxoApplying> {
+        let Ok(ended) =
+            self.noting::<_, Infallible>("utxo_stop_applying", String::new(), Self::shown_applying, |state| {
+                let ended = state.applier.status();
+                state.applier.set(None);
+                Ok(ended)
+            });
+        ended
+    }
+}

@@ -1,0 +1,313 @@
+//! Applying a transaction of a block: its record is created, or set mined, and the outputs of its inputs are spent, all of it or nothing.
+//!
+//! A transaction whose spends do not fit a message is taken in parts: its inputs are checked ([`UtxoStore::check_inputs`]), its record is
+//! created without spends, and the spends follow ([`UtxoStore::spend_inputs`]).
+
+use super::call::{Call, if_found};
+use super::draft::{Draft, Terms};
+use super::mined::MinedChange;
+use super::parse::parse;
+use super::record::{EntryAddress, Hash, Head, REASSIGNED, flag, location};
+use super::scan::LOOKUP_PAGES;
+use super::spend::{Planned, Spends, Strictness};
+use super::store::{Found, UtxoStore};
+use crate::storage::blob::BlobStore;
+use crate::storage::memory::{self, refused};
+use crate::storage::slots::SlotId;
+use crate::storage::table::same_key;
+use coppice_interface::{
+    BlockRef, MinedIn, MissingParents, NoMemory, TransactionPlace, UtxoApplyReason, UtxoCreateError, UtxoRefusal,
+    UtxoSpendError,
+};
+
+/// The block whose transactions are applied.
+pub struct Applying<'a> {
+    /// The block's height, the time and the settings.
+    pub call: Call<'a>,
+    /// The block, as a new record keeps it.
+    pub mined: MinedIn,
+    /// Treatment of inputs whose parents have no record.
+    pub missing: MissingParents,
+}
+
+impl<'a> Applying<'a> {
+    /// Returns a block of the longest chain.
+    pub fn new(call: Call<'a>, block_id: u32, missing: MissingParents) -> Self {
+        let block = BlockRef { block_id, height: call.height, subtree: 0 };
+        Self { call, mined: MinedIn { blocks: vec![block], on_longest_chain: true }, missing }
+    }
+
+    fn block(&self) -> BlockRef {
+        self.mined.blocks[0]
+    }
+
+    fn change(&self, unset: bool) -> MinedChange {
+        MinedChange { block: self.block(), on_longest_chain: true, unset }
+    }
+}
+
+/// Outcome of a transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// The transaction had no record.
+    pub created: bool,
+    /// The record may have been pruned, so it was not created, and nothing was spent.
+    pub pruned: bool,
+    /// Outputs that were spent.
+    pub spent: u32,
+    /// Inputs that were passed over.
+    pub missing: u32,
+}
+
+/// The reason why a transaction was not applied. Nothing has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// Memory was refused.
+    Memory(NoMemory),
+    /// The input, if the reason is about one, and the reason.
+    Stopped(Option<u32>, UtxoApplyReason),
+}
+
+impl Refused {
+    /// Returns the refusal of a record.
+    pub fn record(refusal: UtxoRefusal) -> Self {
+        match refusal {
+            UtxoRefusal::NoMemory(why) => Self::Memory(why),
+            UtxoRefusal::Conflicting => Self::Stopped(None, UtxoApplyReason::Conflicting),
+            refusal => Self::Stopped(None, UtxoApplyReason::Create(UtxoCreateError::from(refusal))),
+        }
+    }
+
+    fn input(vin: u32, refusal: UtxoRefusal) -> Self {
+        match refusal {
+            UtxoRefusal::NoMemory(why) => Self::Memory(why),
+            refusal => Self::Stopped(Some(vin), UtxoApplyReason::Spend(UtxoSpendError::from(refusal))),
+        }
+    }
+}
+
+/// Inputs of one transaction, from a number on.
+#[derive(Clone, Copy)]
+pub struct Inputs<'a> {
+    /// The transaction's id.
+    pub txid: &'a Hash,
+    /// The number of the first input.
+    pub first: u32,
+    /// The outpoints that the inputs spend.
+    pub outpoints: &'a [(Hash, u32)],
+}
+
+impl UtxoStore {
+    /// Applies a transaction. `is_later` returns whether a transaction comes later in the block. Without `spends` the inputs are left to
+    /// [`spend_inputs`](Self::spend_inputs).
+    ///
+    /// # Errors
+    /// [`Refused`], and nothing has changed.
+    pub fn apply(
+        &mut self,
+        blobs: &mut BlobStore,
+        draft: Draft,
+        block: &Applying,
+        is_later: impl Fn(&BlobStore, &Hash) -> bool,
+        spends: bool,
+    ) -> Result<Applied, Refused> {
+        let txid = draft.parsed.txid;
+        let found = if_found(self.find_any(&txid)).map_err(Refused::record)?;
+        let outpoints = if spends { draft.parsed.inputs.as_slice() } else { &[] };
+        let inputs = Inputs { txid: &txid, first: 0, outpoints };
+        let is_later = |parent: &Hash| is_later(blobs, parent);
+        let Some(found) = found else {
+            let terms = Terms { mined: Some(&block.mined), ..Terms::default() };
+            match self.check_new(&draft, &terms, &block.call) {
+                Ok(()) => {}
+                Err(UtxoRefusal::Pruned) => return Ok(Applied { pruned: true, ..Applied::default() }),
+                Err(refusal) => return Err(Refused::record(refusal)),
+            }
+            let (spends, missing) = self.plan_inputs(inputs, block, block.missing, is_later)?;
+            let spent = spends.new_spends();
+            memory::creating_records(|| self.insert(blobs, draft, &terms, Some(&spends), &block.call))
+                .map_err(Refused::record)?;
+            return Ok(Applied { created: true, pruned: false, spent, missing });
+        };
+        self.check_existing(&found).map_err(Refused::record)?;
+        let missing = self.missing_of(&found, block).map_err(Refused::record)?;
+        let (spends, missing) = self.plan_inputs(inputs, block, missing, is_later)?;
+        let (_, spent) = self.mine(found, &block.change(false), Some(&spends), &block.call).map_err(Refused::record)?;
+        Ok(Applied { created: false, pruned: false, spent, missing })
+    }
+
+    /// Checks a record to which a block is added.
+    fn check_existing(&self, found: &Found) -> Result<(), UtxoRefusal> {
+        if found.head.is(flag::DELETING) {
+            return Err(UtxoRefusal::BeingDeleted);
+        }
+        if found.head.is(flag::CONFLICTING) { Err(UtxoRefusal::Conflicting) } else { Ok(()) }
+    }
+
+    /// Returns the treatment of missing parents of a record. A record that has the block already was applied before, and its parents may
+    /// have been pruned since.
+    fn missing_of(&self, found: &Found, block: &Applying) -> Result<MissingParents, UtxoRefusal> {
+        let is_applied = self.blocks(&found.head)?.iter().any(|known| known.block_id == block.block().block_id);
+        Ok(if is_applied { MissingParents::PassOver } else { block.missing })
+    }
+
+    /// Checks inputs, and changes nothing. Returns the number of inputs whose parents have no record.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn check_inputs(
+        &mut self,
+        inputs: Inputs,
+        block: &Applying,
+        is_later: impl Fn(&Hash) -> bool,
+    ) -> Result<u32, Refused> {
+        let missing = match if_found(self.find_any(inputs.txid)).map_err(Refused::record)? {
+            Some(found) => {
+                self.check_existing(&found).map_err(Refused::record)?;
+                self.missing_of(&found, block).map_err(Refused::record)?
+            }
+            None => block.missing,
+        };
+        Ok(self.plan_inputs(inputs, block, missing, is_later)?.1)
+    }
+
+    /// Spends the outputs of inputs that were checked, for a transaction whose record has the block. Returns the number of outputs that were
+    /// not spent before.
+    ///
+    /// # Errors
+    /// [`Refused`], and nothing has changed.
+    pub fn spend_inputs(&mut self, inputs: Inputs, block: &Applying) -> Result<u32, Refused> {
+        let (spends, _) = self.plan_inputs(inputs, block, MissingParents::PassOver, |_| false)?;
+        self.changing(spends.entries(), |store| store.make(&spends, &block.call)).map_err(Refused::record)
+    }
+
+    /// Checks and plans the spends of inputs. Returns them, and the number of inputs whose parents have no record.
+    fn plan_inputs(
+        &mut self,
+        inputs: Inputs,
+        block: &Applying,
+        missing: MissingParents,
+        is_later: impl Fn(&Hash) -> bool,
+    ) -> Result<(Spends, u32), Refused> {
+        let Inputs { txid, first, outpoints } = inputs;
+        let mut planned = Vec::with_capacity(outpoints.len());
+        let (mut above, mut passed) = (0, 0);
+        // Inputs often spend several outputs of one transaction.
+        let mut last: Option<(&Hash, Result<Found, UtxoRefusal>)> = None;
+        for ((parent, vout), vin) in outpoints.iter().zip(first..) {
+            if last.as_ref().is_none_or(|(known, _)| !same_key(known, parent)) {
+                self.changed.read += LOOKUP_PAGES;
+                let found = self.find_any(parent);
+                let may_be_later = match &found {
+                    Ok(found) => !found.head.mined(),
+                    Err(error) => *error == UtxoRefusal::TxNotFound,
+                };
+                if may_be_later && is_later(parent) {
+                    return Err(Refused::Stopped(Some(vin), UtxoApplyReason::BadOrder));
+                }
+                above += u32::from(found.as_ref().is_ok_and(|found| found.head.may_be_above(block.call.height)));
+                last = Some((parent, found));
+            }
+            let found = match &last {
+                Some((_, Ok(found))) if !found.head.is(flag::DELETING) => found,
+                Some((_, Err(error))) if *error != UtxoRefusal::TxNotFound => {
+                    return Err(Refused::input(vin, error.clone()));
+                }
+                gone => {
+                    // All outputs of a record that is being deleted are spent.
+                    let entry = match gone {
+                        Some((_, Ok(found))) => EntryAddress::entry(&self.slots, found.slot, &found.head, *vout),
+                        _ => Ok(None),
+                    };
+                    let entry = entry.map_err(|error| Refused::input(vin, error))?;
+                    if !entry.is_some_and(|entry| entry.held_by(txid, vin)) {
+                        if missing == MissingParents::Refuse {
+                            return Err(Refused::Stopped(Some(vin), UtxoApplyReason::MissingParent));
+                        }
+                        passed += 1;
+                    }
+                    continue;
+                }
+            };
+            let checked = self.check_spend(found, *vout, None, (txid, vin), &block.call, Strictness::All);
+            let (address, entry, new) = checked.map_err(|error| Refused::input(vin, error))?;
+            if new && entry.is(REASSIGNED) {
+                return Err(Refused::Stopped(Some(vin), UtxoApplyReason::NeedsHash));
+            }
+            planned.push(Planned { address, state: entry.state, vin, index: vin, new });
+        }
+        let mut twice = Vec::new();
+        let spends = Spends::new(*txid, planned, above, &mut twice);
+        match twice.into_iter().min_by_key(|refused| refused.spend) {
+            None => Ok((spends, passed)),
+            Some(refused) => Err(Refused::Stopped(Some(refused.spend), UtxoApplyReason::Spend(refused.error))),
+        }
+    }
+
+    /// Takes a block from a transaction's record, and returns whether the record had it. `bytes_of` reads the transaction's bytes in the block, the first byte and
+    /// their number, because a record that names them there gets them now.
+    ///
+    /// # Errors
+    /// [`UtxoRefusal`], and nothing has changed.
+    pub fn unapply(
+        &mut self,
+        blobs: &mut BlobStore,
+        txid: &Hash,
+        block: &Applying,
+        bytes_of: impl Fn(&BlobStore, u64, u64) -> Option<Vec<u8>>,
+    ) -> Result<bool, UtxoRefusal> {
+        let Some(found) = if_found(self.find(txid))? else { return Ok(false) };
+        let blocks = self.blocks(&found.head)?;
+        if !blocks.iter().any(|known| known.block_id == block.block().block_id) {
+            return Ok(false);
+        }
+        let Found { slot, head, .. } = &found;
+        if let TransactionPlace::Block { offset, .. } = location::of(&self.slots, *slot, head)? {
+            // Bytes that the block does not have are lost already.
+            let is_of = |bytes: &Vec<u8>| parse(bytes).is_ok_and(|parsed| parsed.txid == *txid);
+            if let Some(bytes) = bytes_of(blobs, offset, head.size).filter(is_of) {
+                self.copy_in(blobs, *slot, head, &bytes, &block.call)?;
+            }
+        }
+        let found = self.find(txid)?;
+        self.mine(found, &block.change(true), None, &block.call)?;
+        Ok(true)
+    }
+
+    /// Returns whether a transaction is a coinbase that no block has.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub fn is_lone_coinbase(&self, txid: &Hash) -> Result<bool, UtxoRefusal> {
+        let found = if_found(self.find(txid))?;
+        Ok(found.is_some_and(|found| found.head.is(flag::COINBASE) && found.head.blocks == 0))
+    }
+
+    /// Copies the bytes of a transaction that lie in a block into the store.
+    fn copy_in(
+        &mut self,
+        blobs: &mut BlobStore,
+        slot: SlotId,
+        head: &Head,
+        bytes: &[u8],
+        call: &Call,
+    ) -> Result<(), UtxoRefusal> {
+        let settings = call.settings;
+        let is_long = head.extra_pages > 0
+            || head.input_pages() > 0
+            || bytes.len() as u64 > u64::from(settings.max_tx_size_in_store);
+        let place = if settings.externalize_all || is_long {
+            let parts = location::store(blobs, bytes, settings.max_external_bytes)?;
+            self.changed.blobs += bytes.len() as u64 / 4_096 + 4 * parts.len() as u64;
+            self.set_flags(slot, (head.flags & !flag::KEPT) | flag::EXTERNAL);
+            location::encode_parts(&parts)
+        } else {
+            self.slots.reserve(&[(bytes.len() as u32, 1)]).map_err(refused)?;
+            let own = self.slots.allocate(bytes.len() as u32).map_err(refused)?;
+            self.slots.write(own, 0, bytes);
+            location::encode_slot(own)
+        };
+        self.slots.write(slot, head.transaction_at(), &place);
+        Ok(())
+    }
+}

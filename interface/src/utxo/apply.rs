@@ -1,0 +1,266 @@
+//! Applying kept blocks to the UTXO records, and taking them back (`docs/design.md` 6.1).
+
+use super::{UtxoCreateError, UtxoError, UtxoSpendError};
+use crate::Txid;
+use crate::error::{BadHeight, NoMemory};
+use candid::CandidType;
+use coppice_macros::native_docs;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Treatment of an input whose parent has no record.
+#[native_docs]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub enum MissingParents {
+    /// Pass over the input and count it: for a store that starts in the middle of a chain.
+    #[default]
+    PassOver,
+    /// Stop at the transaction.
+    Refuse,
+}
+
+/// A kept block to apply.
+#[native_docs]
+#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct UtxoApplyBlock {
+    /// The block's number in the kept chain.
+    pub number: u64,
+    /// The block's height, which becomes the chain's height.
+    pub height: u32,
+    /// The chain's own number of the block, as in `BlockRef`.
+    pub block_id: u32,
+    /// Treatment of inputs whose parents have no record.
+    pub missing_parents: MissingParents,
+    /// The transaction at which an earlier call stopped, to go on after it without applying it. The skip is written to
+    /// the audit log. Nothing is skipped if the transaction can be applied now.
+    pub skip: Option<Txid>,
+}
+
+/// Outcome of one slice of a block. The counts are those of this call.
+#[native_docs]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct UtxoApplied {
+    /// The block is not applied completely: repeat the call.
+    pub has_more: bool,
+    /// Transactions of the block that are applied, in this call and before.
+    pub transactions: u32,
+    /// Records that were created.
+    pub created: u32,
+    /// Records that existed and were set mined.
+    pub existed: u32,
+    /// Outputs that were spent, without those that their inputs held already.
+    pub spent: u32,
+    /// Inputs that were passed over, because their parents have no record.
+    pub missing_parents: u32,
+    /// Transactions for which `utxo_create` would return `Pruned`; they count as applied.
+    pub pruned: u32,
+}
+
+/// The reason why a transaction of a block was not applied.
+#[native_docs]
+#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
+pub enum UtxoApplyReason {
+    /// The record cannot be created.
+    #[error("no record can be created: {0}")]
+    Create(UtxoCreateError),
+    /// The input cannot spend its output.
+    #[error("the output cannot be spent: {0}")]
+    Spend(UtxoSpendError),
+    /// The transaction has a record that is marked as a double spend: `utxo_process_conflicting` can let it win.
+    #[error("the record is a double spend: let it win with utxo_process_conflicting")]
+    Conflicting,
+    /// The input spends from a later transaction of the same block.
+    #[error("the parent comes later in the same block")]
+    BadOrder,
+    /// The output was reassigned, and the body does not have the hash of its new owner: spend it with `utxo_spend`.
+    #[error("the output was reassigned: spend it with utxo_spend, which takes its new hash")]
+    NeedsHash,
+    /// The parent has no record, and `missing_parents` is `Refuse`.
+    #[error("the parent has no record")]
+    MissingParent,
+    /// A reason that this version does not know.
+    #[error("{message}")]
+    Other {
+        /// The reason as a stable word.
+        code: String,
+        /// The reason as a sentence.
+        message: String,
+    },
+}
+
+/// The transaction at which applying stopped. Resolve the reason and repeat the call, or skip the transaction.
+#[native_docs]
+#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
+#[error("block {number}, transaction {transaction}{}: {reason}", of_input(*.input))]
+pub struct UtxoApplyStop {
+    /// The block.
+    pub number: u64,
+    /// The transaction's position in the block, from 0.
+    pub transaction: u32,
+    /// The transaction's id.
+    pub txid: Txid,
+    /// The transaction's input, from 0; `null` if the reason is about the whole transaction.
+    pub input: Option<u32>,
+    /// The reason.
+    pub reason: UtxoApplyReason,
+}
+
+fn of_input(input: Option<u32>) -> String {
+    input.map_or_else(String::new, |input| format!(", input {input}"))
+}
+
+/// The reason why a block was not applied. Transactions before the one that is named stay applied.
+#[native_docs]
+#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
+pub enum UtxoApplyError {
+    /// The first block decides the height from which all others follow: an operator applies it.
+    #[error("no block is applied yet: an operator applies the first one")]
+    OperatorOnly,
+    /// Blocks are applied in order.
+    #[error("the next block to apply is {next}")]
+    NotNext {
+        /// The number of the next block.
+        next: u64,
+    },
+    /// The block has this height, one above the height of the block before it.
+    #[error("the block's height is {expected}, one above the height of the block before it")]
+    WrongHeight {
+        /// The block's height.
+        expected: u32,
+    },
+    /// The block is applied, or partly applied, under this id.
+    #[error("the block is applied under the id {block_id}")]
+    OtherId {
+        /// The id.
+        block_id: u32,
+    },
+    /// The chain does not have the block yet, or never had it.
+    #[error("there is no such block")]
+    NotFound,
+    /// The block was pruned, so its body is gone.
+    #[error("the block was pruned; the oldest kept block is {first_available}")]
+    Pruned {
+        /// The number of the oldest kept block.
+        first_available: u64,
+    },
+    /// The setting `require_extended` is on; the body of a block has no extended transactions.
+    #[error("require_extended is set, and the transactions of a block are not extended")]
+    NotExtended,
+    /// The height was refused.
+    #[error(transparent)]
+    BadHeight(#[from] BadHeight),
+    /// The body is not an 80-byte header, a VarInt count and the transactions of the index segment, in its order.
+    #[error("block body, transaction {transaction}, byte {at}: {why}")]
+    BadBody {
+        /// The position of the transaction, from 0.
+        transaction: u32,
+        /// The byte in the body, from 0.
+        at: u64,
+        /// The reason as a sentence.
+        why: String,
+    },
+    /// A transaction cannot be applied.
+    #[error(transparent)]
+    Stopped(#[from] UtxoApplyStop),
+    /// `skip` does not name the transaction at which applying stands.
+    #[error("skip names another transaction than the one at which applying stands")]
+    WrongSkip {
+        /// The transaction at which applying stands.
+        at: Txid,
+    },
+    /// Memory was refused. A repeated call goes on.
+    #[error(transparent)]
+    NoMemory(#[from] NoMemory),
+    /// Kept data cannot be read.
+    #[error("kept data cannot be read: {why}")]
+    Corrupt {
+        /// The reason as a sentence.
+        why: String,
+    },
+    /// A reason that this version does not know.
+    #[error("{message}")]
+    Other {
+        /// The reason as a stable word.
+        code: String,
+        /// The reason as a sentence.
+        message: String,
+    },
+}
+
+/// Outcome of one slice of taking a block back.
+#[native_docs]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct UtxoUnapplied {
+    /// The block is not taken back completely: repeat the call.
+    pub has_more: bool,
+    /// Transactions of the block that are still applied.
+    pub transactions: u32,
+    /// Records from which this call has taken the block.
+    pub unset: u32,
+}
+
+/// The reason why a block was not taken back. Transactions after the one that is named stay taken back.
+#[native_docs]
+#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
+pub enum UtxoUnapplyError {
+    /// No block is applied.
+    #[error("no block is applied")]
+    NoneApplied,
+    /// Blocks are taken back in order, the newest first.
+    #[error("the last applied block is {last}")]
+    NotLast {
+        /// The number of the last block that is applied, completely or partly.
+        last: u64,
+    },
+    /// Only a feeder of records takes back a block this far below the highest head (`max_rollback_blocks`).
+    #[error("only a feeder of records takes back blocks below {lowest} (max_rollback_blocks)")]
+    TooDeep {
+        /// The lowest block that a producer of blocks may take back.
+        lowest: u64,
+    },
+    /// The block was pruned, so the ids of its transactions are gone.
+    #[error("the block was pruned; the oldest kept block is {first_available}")]
+    Pruned {
+        /// The number of the oldest kept block.
+        first_available: u64,
+    },
+    /// The block cannot be taken from a record.
+    #[error("transaction {transaction}: {why}")]
+    Refused {
+        /// The position of the transaction, from 0.
+        transaction: u32,
+        /// The reason.
+        why: UtxoError,
+    },
+    /// Memory was refused. A repeated call goes on.
+    #[error(transparent)]
+    NoMemory(#[from] NoMemory),
+    /// Kept data cannot be read.
+    #[error("kept data cannot be read: {why}")]
+    Corrupt {
+        /// The reason as a sentence.
+        why: String,
+    },
+    /// A reason that this version does not know.
+    #[error("{message}")]
+    Other {
+        /// The reason as a stable word.
+        code: String,
+        /// The reason as a sentence.
+        message: String,
+    },
+}
+
+/// Progress of applying kept blocks to the records.
+#[native_docs]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct UtxoApplying {
+    /// The number of the first block that was applied.
+    pub base: u64,
+    /// The number of the next block to apply. Blocks from this one on are not pruned.
+    pub next: u64,
+    /// The height of the next block.
+    pub height: u32,
+    /// Transactions of the next block that are applied.
+    pub transactions: u32,
+}

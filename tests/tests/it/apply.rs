@@ -1,0 +1,283 @@
+//! Kept blocks applied to the UTXO records, and the parts of the canister that this touches: roles, heights, pruning, rollbacks, resets,
+//! upgrades, the audit log. `canister/src/apply/tests` compares the records with those of the single calls.
+
+use crate::utxo::get;
+use coppice_interface::*;
+use coppice_tests::blocks::hash;
+use coppice_tests::client::Answered;
+use coppice_tests::coppice::{Coppice, Who};
+use coppice_tests::transactions::{Tx, block};
+
+const HEIGHT: u32 = 800_000;
+
+fn argument(number: u64) -> UtxoApplyBlock {
+    UtxoApplyBlock {
+        number,
+        height: HEIGHT + number as u32,
+        block_id: number as u32,
+        missing_parents: MissingParents::PassOver,
+        skip: None,
+    }
+}
+
+fn apply_by(coppice: &Coppice, who: Who, arg: &UtxoApplyBlock) -> Result<UtxoApplied, UtxoApplyError> {
+    coppice.by(who).utxo_apply_block(arg).answer()
+}
+
+fn apply(coppice: &Coppice, number: u64) -> Result<UtxoApplied, UtxoApplyError> {
+    apply_by(coppice, Who::Producer, &argument(number))
+}
+
+fn unapply(coppice: &Coppice, number: u64) -> Result<UtxoUnapplied, UtxoUnapplyError> {
+    coppice.producer().utxo_unapply_block(number).answer()
+}
+
+fn applying(coppice: &Coppice) -> Option<UtxoApplying> {
+    coppice.storage().utxo.applying
+}
+
+/// A canister with blocks 0 to `blocks`, each with a coinbase and a transaction that spends from the block before, of which an operator
+/// has applied the first. Returns the transactions, block by block.
+fn chain(blocks: u64) -> (Coppice, Vec<Vec<Tx>>) {
+    let coppice = Coppice::new();
+    let mut all: Vec<Vec<Tx>> = Vec::new();
+    for number in 0..blocks {
+        let mut txs = vec![Tx::coinbase(number, 1)];
+        txs.push(match all.last() {
+            None => Tx::orphan(500, 2),
+            Some(before) => Tx::of(500 + number, &[(before[1].txid, 0)], 2),
+        });
+        coppice.append(&block(number, &txs)).unwrap();
+        all.push(txs);
+    }
+    apply_by(&coppice, Who::Controller, &argument(0)).unwrap();
+    (coppice, all)
+}
+
+fn current_height(coppice: &Coppice) -> u32 {
+    coppice.anyone().utxo_get_pruner_status().answer().current_height
+}
+
+#[test]
+fn operator_applies_the_first_block_and_a_feeder_all_others() {
+    let coppice = Coppice::new();
+    for number in 0..5 {
+        coppice.append(&block(number, &[Tx::coinbase(number, 1)])).unwrap();
+    }
+    coppice.grant(Who::Rival, Role::UtxoFeeder);
+    coppice.grant(Who::Archive, Role::BlockProducer);
+    assert_eq!(apply_by(&coppice, Who::Rival, &argument(1)), Err(UtxoApplyError::OperatorOnly));
+    assert_eq!(apply(&coppice, 1), Err(UtxoApplyError::OperatorOnly), "a producer is no operator");
+    for who in [Who::Archive, Who::Stranger, Who::Anonymous] {
+        let rejected = coppice.call::<Result<UtxoApplied, UtxoApplyError>>(who, "utxo_apply_block", (argument(1),));
+        assert!(rejected.is_err(), "{who:?}");
+    }
+    assert_eq!((applying(&coppice), current_height(&coppice)), (None, 0));
+    apply_by(&coppice, Who::Controller, &argument(1)).unwrap();
+    assert_eq!(current_height(&coppice), HEIGHT + 1, "the first height is not bounded");
+    assert_eq!(apply_by(&coppice, Who::Rival, &argument(2)).map(|done| done.created), Ok(1));
+    let wrong = UtxoApplyBlock { height: HEIGHT + 1_000, ..argument(3) };
+    assert_eq!(apply_by(&coppice, Who::Rival, &wrong), Err(UtxoApplyError::WrongHeight { expected: HEIGHT + 3 }));
+    assert_eq!(current_height(&coppice), HEIGHT + 2);
+    // Taking back is open to producers of blocks as well.
+    assert_eq!(coppice.by(Who::Archive).utxo_unapply_block(2).answer().map(|done| done.unset), Ok(1));
+    let rejected = coppice.call::<Option<UtxoApplying>>(Who::Rival, "utxo_stop_applying", ());
+    assert!(rejected.is_err());
+    let entries = coppice.operator().get_audit_log(None, 100).answer().entries;
+    let of = |method: &str| entries.iter().filter(|entry| entry.method == method).count();
+    assert_eq!((of("utxo_apply_block"), of("utxo_unapply_block")), (1, 0), "only the operator's call is an entry");
+}
+
+#[test]
+fn applied_heights_draw_nothing_from_the_bucket() {
+    let (coppice, _) = chain(6);
+    let settings = UtxoPrunerSettingsChange {
+        max_height_jump: Some(1),
+        heights_per_day: Some(1),
+        ..UtxoPrunerSettingsChange::default()
+    };
+    coppice.operator().utxo_set_pruner_settings(&settings).answer().unwrap();
+    for number in 1..6 {
+        apply(&coppice, number).unwrap();
+    }
+    assert_eq!(current_height(&coppice), HEIGHT + 5);
+    // A feeder's own notification still draws.
+    assert!(coppice.producer().utxo_notify_block(HEIGHT + 9, true).answer().is_err());
+    let persisted = coppice.anyone().utxo_get_pruner_status().answer().last_persisted_height;
+    assert_eq!(persisted, None, "the persisted height is the block persister's");
+}
+
+#[test]
+fn blocks_that_are_not_applied_are_not_pruned() {
+    let (coppice, _) = chain(8);
+    apply(&coppice, 1).unwrap();
+    coppice.set_policy(PrunePolicyArg { retain_blocks: Some(1), ..PrunePolicyArg::default() }).unwrap();
+    coppice.settle(100);
+    let status = coppice.prune_status();
+    assert_eq!((status.pruned_before_block, status.held_by), (2, Some(HeldBy::UtxoApply)));
+    assert_eq!(coppice.prune_now(1_000).blocks, 0);
+    assert_eq!(coppice.plan().unwrap().held_by, Some(HeldBy::UtxoApply));
+    coppice.pass(90_000);
+    let health = coppice.health();
+    assert!(health.problems.iter().any(|problem| problem.action.contains("utxo_stop_applying")), "{health:?}");
+    apply(&coppice, 2).unwrap();
+    coppice.settle(100);
+    assert_eq!(coppice.prune_status().pruned_before_block, 3);
+    let ended = coppice.operator().utxo_stop_applying().answer();
+    assert_eq!(ended, Some(UtxoApplying { base: 0, next: 3, height: HEIGHT + 3, transactions: 0 }));
+    assert_eq!(coppice.operator().utxo_stop_applying().answer(), None);
+    coppice.settle(100);
+    assert_eq!((coppice.prune_status().pruned_before_block, applying(&coppice)), (6, None));
+    // The operator begins again, at a block that is kept.
+    let gone = UtxoApplyError::Pruned { first_available: 6 };
+    assert_eq!(apply_by(&coppice, Who::Controller, &argument(3)), Err(gone));
+    assert_eq!(apply_by(&coppice, Who::Controller, &argument(6)).map(|done| done.missing_parents), Ok(1));
+}
+
+#[test]
+fn exporter_and_applying_hold_pruning_by_the_lower_bound() {
+    let (coppice, _) = chain(6);
+    coppice.register(Who::Exporter);
+    coppice.set_policy(PrunePolicyArg { retain_blocks: Some(1), ..PrunePolicyArg::default() }).unwrap();
+    assert_eq!(coppice.prune_status().held_by, Some(HeldBy::Exporter(Who::Exporter.name())));
+    coppice.ack(Who::Exporter, 3, &hash(3)).unwrap();
+    coppice.settle(100);
+    assert_eq!(
+        (coppice.prune_status().pruned_before_block, coppice.prune_status().held_by),
+        (1, Some(HeldBy::UtxoApply))
+    );
+    (1..6).for_each(|number| assert!(apply(&coppice, number).is_ok()));
+    coppice.settle(100);
+    assert_eq!(coppice.prune_status().pruned_before_block, 4, "the exporter's bound");
+}
+
+#[test]
+fn reorg_takes_blocks_back_first() {
+    let (coppice, all) = chain(6);
+    (1..6).for_each(|number| assert!(apply(&coppice, number).is_ok()));
+    let rolled_back = |number: u64| coppice.producer().rollback_to(number).answer();
+    assert_eq!(rolled_back(3), Err(RollbackError::Applied { number: 5 }));
+    assert_eq!(coppice.operator().rollback_to(3).answer(), Err(RollbackError::Applied { number: 5 }));
+    assert_eq!(unapply(&coppice, 4), Err(UtxoUnapplyError::NotLast { last: 5 }));
+    unapply(&coppice, 5).unwrap();
+    assert_eq!(rolled_back(3), Err(RollbackError::Applied { number: 4 }));
+    unapply(&coppice, 4).unwrap();
+    assert_eq!(rolled_back(3).map(|done| done.head), Ok(3));
+    for txs in &all[4..] {
+        let record = get(&coppice, &txs[1]).unwrap();
+        assert_eq!((record.blocks.len(), record.unmined_since.is_some()), (0, true));
+        assert!(get(&coppice, &txs[0]).unwrap().conflicting, "the coinbase is gone with its block");
+    }
+    // The other branch has one of the transactions.
+    let other = [Tx::coinbase(90, 1), all[4][1].clone()];
+    coppice.append(&block(4, &other)).unwrap();
+    let arg = UtxoApplyBlock { block_id: 104, ..argument(4) };
+    let done = apply_by(&coppice, Who::Producer, &arg).unwrap();
+    assert_eq!((done.created, done.existed, done.spent), (1, 1, 0));
+    assert_eq!(get(&coppice, &all[4][1]).unwrap().blocks[0].block_id, 104);
+}
+
+#[test]
+fn producer_of_blocks_takes_back_as_many_as_it_may_roll_back() {
+    let (coppice, _) = chain(6);
+    (1..6).for_each(|number| assert!(apply(&coppice, number).is_ok()));
+    coppice.grant(Who::Archive, Role::BlockProducer);
+    coppice.configure(ConfigChange { max_rollback_blocks: Some(2), ..ConfigChange::default() });
+    let back = |number: u64| coppice.by(Who::Archive).utxo_unapply_block(number).answer();
+    assert!(back(5).is_ok() && back(4).is_ok());
+    assert_eq!(back(3), Err(UtxoUnapplyError::TooDeep { lowest: 4 }));
+    assert!(unapply(&coppice, 3).is_ok());
+}
+
+#[test]
+fn reset_ends_applying_and_keeps_the_records() {
+    let (coppice, all) = chain(3);
+    apply(&coppice, 1).unwrap();
+    let reset = ResetChain { head_hash: hash(2).into(), drop_unexported: false };
+    let done = coppice.operator().reset_chain(&reset).answer().unwrap();
+    assert_eq!((done.blocks, done.utxo_records, applying(&coppice)), (3, 4, None));
+    assert!(get(&coppice, &all[1][1]).is_ok());
+    assert_eq!(unapply(&coppice, 1), Err(UtxoUnapplyError::NoneApplied));
+    coppice.pass(10);
+    coppice.append(&block(70, &[Tx::coinbase(70, 1)])).unwrap();
+    assert!(apply_by(&coppice, Who::Controller, &argument(70)).is_ok());
+}
+
+#[test]
+fn upgrade_between_any_two_messages_changes_nothing() {
+    let coppice = Coppice::new();
+    let parents: Vec<Tx> = (0..3).map(|salt| Tx::orphan(salt, 2_500)).collect();
+    let inputs: Vec<_> = parents.iter().flat_map(|tx| (0..2_500).map(|vout| (tx.txid, vout))).collect();
+    let child = Tx::of(50, &inputs, 1);
+    let txs = [vec![Tx::coinbase(1, 1)], parents, vec![child.clone()]].concat();
+    coppice.append(&block(0, &txs)).unwrap();
+    let mut sums = (0, 0);
+    loop {
+        let done = apply_by(&coppice, Who::Controller, &argument(0)).unwrap();
+        sums = (sums.0 + done.created, sums.1 + done.spent);
+        coppice.upgrade();
+        if !done.has_more {
+            break;
+        }
+    }
+    assert_eq!(sums, (5, 7_500));
+    assert_eq!(get(&coppice, &child).unwrap().blocks.len(), 1);
+    assert_eq!(applying(&coppice).map(|at| (at.next, at.transactions)), Some((1, 0)));
+    unapply(&coppice, 0).unwrap();
+    coppice.upgrade();
+    assert_eq!(applying(&coppice).map(|at| (at.next, at.transactions)), Some((0, 0)));
+    assert_eq!(get(&coppice, &child).unwrap().blocks.len(), 0);
+}
+
+#[test]
+fn conflict_is_resolved_from_the_kept_block() {
+    let (coppice, all) = chain(2);
+    let (first, second) = (Tx::of(1, &[(all[0][1].txid, 1)], 1), Tx::of(2, &[(all[0][1].txid, 1)], 1));
+    coppice.append(&block(2, &[Tx::coinbase(2, 1), second.clone()])).unwrap();
+    let create = |source, conflicting| {
+        let item = UtxoCreate { source, conflicting, ..first.record() };
+        coppice
+            .producer()
+            .utxo_create(&UtxoCreateBatch { height: HEIGHT, items: vec![item] })
+            .answer()
+            .results
+            .remove(0)
+    };
+    create(first.record().source, false).unwrap();
+    let spends = vec![TransactionSpends { spender: first.id(), spends: vec![all[0][1].spend(1, 0)] }];
+    coppice.producer().utxo_spend(&UtxoSpendBatch { height: HEIGHT, items: spends }).answer();
+    apply(&coppice, 1).unwrap();
+    assert_eq!(apply(&coppice, 2).map(|done| done.has_more), Ok(true));
+    let Err(UtxoApplyError::Stopped(stop)) = apply(&coppice, 2) else { panic!("a double spend") };
+    assert_eq!((stop.number, stop.transaction, stop.input, &stop.txid), (2, 1, Some(0), &second.id()));
+    let kept = |number, position| TransactionSource::Kept { number, position };
+    assert_eq!(create(kept(2, 2), true), Err(UtxoCreateError::NotKept));
+    assert_eq!(create(kept(9, 0), true), Err(UtxoCreateError::NotKept));
+    assert_eq!(create(kept(2, 1), true).map(|created| created.txid), Ok(second.id()));
+    let process = UtxoProcessConflicting { height: HEIGHT + 2, winners: vec![second.id()] };
+    assert!(!coppice.producer().utxo_process_conflicting(&process).answer().unwrap().has_more);
+    assert_eq!(apply(&coppice, 2).map(|done| (done.has_more, done.existed)), Ok((false, 1)));
+    assert!(get(&coppice, &first).unwrap().conflicting);
+}
+
+#[test]
+fn skipped_transaction_is_an_entry_of_the_audit_log() {
+    let (coppice, _) = chain(1);
+    let bad = Tx::of(9, &[([9; 32], 0)], 1);
+    coppice.append(&block(1, &[bad.clone(), Tx::orphan(10, 1)])).unwrap();
+    let refuse = UtxoApplyBlock { missing_parents: MissingParents::Refuse, ..argument(1) };
+    assert!(matches!(apply_by(&coppice, Who::Producer, &refuse), Err(UtxoApplyError::Stopped(_))));
+    let skip = UtxoApplyBlock { skip: Some(bad.id()), ..argument(1) };
+    // The parent of the second transaction may be missing.
+    assert_eq!(
+        apply_by(&coppice, Who::Producer, &skip).map(|done| done.created),
+        Ok(2),
+        "it is applied, because it can be"
+    );
+    let again = UtxoApplyBlock { skip: Some(bad.id()), ..refuse };
+    assert!(apply_by(&coppice, Who::Producer, &again).is_ok());
+    let entries = coppice.operator().get_audit_log(None, 100).answer().entries;
+    let skips = entries.iter().filter(|entry| entry.caller == Who::Producer.principal());
+    assert!(skips.clone().all(|entry| entry.method == "utxo_apply_block"));
+    assert_eq!(skips.map(|entry| entry.calls).sum::<u64>(), 2);
+}
