@@ -313,6 +313,10 @@ fn messages(rows: &[Row]) -> Vec<Line<'_>> {
     let records = [
         ("`utxo_create`, one record of one output", "create message"),
         ("`utxo_create`, 1,000 transactions of 374 bytes with two inputs and two outputs", "create batch message"),
+        (
+            "`utxo_apply_block`, a block of such transactions, which spend outputs of the block before it",
+            "apply message",
+        ),
         ("`utxo_set_mined`, one transaction", "set_mined message"),
         ("`utxo_spend`, one output", "spend message"),
     ];

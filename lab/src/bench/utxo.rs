@@ -6,15 +6,16 @@ use super::figure::Figure;
 use super::limits::{self, OUTPUTS};
 use super::price::Price;
 use super::subject::{Bench, Each, Subject};
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use bitcoin::hashes::Hash;
 use bitcoin::{OutPoint, Transaction, TxIn, TxOut, Txid, absolute, consensus, transaction};
 use candid::{CandidType, Encode};
 use coppice::utxo::set::utxo_hash;
 use coppice_host::{Checkpoint, Execution};
 use coppice_interface::{
-    Batch, Grant, MinedTransaction, RefusedSpend, Role, RoleError, Spend, TransactionSource, TransactionSpends,
-    UtxoCreate, UtxoCreateBatch, UtxoCreateError, UtxoCreated, UtxoError, UtxoHash, UtxoSetMinedBatch, UtxoSpendBatch,
+    AppendBlock, AppendError, Batch, BlockHash, Grant, MinedTransaction, MissingParents, RefusedSpend, Role, RoleError,
+    Spend, TransactionSource, TransactionSpends, UtxoApplied, UtxoApplyBlock, UtxoApplyError, UtxoCreate,
+    UtxoCreateBatch, UtxoCreateError, UtxoCreated, UtxoError, UtxoHash, UtxoSetMinedBatch, UtxoSpendBatch, segments,
 };
 use serde::de::DeserializeOwned;
 use serde_bytes::ByteBuf;
@@ -147,26 +148,36 @@ fn messages(bench: &Bench, from: &Checkpoint, n: u64, each: Each) -> Result<()> 
     measured.into_iter().try_for_each(|(op, message)| each(bench.of_message("utxo", op, 1, n, &message)))?;
     create_batch(bench, 1)?;
     let batch = create_batch(bench, 2)?;
-    each(bench.of_message("utxo", "create batch message", BATCH, n, &batch))
+    each(bench.of_message("utxo", "create batch message", BATCH, n, &batch))?;
+    each(bench.of_message("utxo", "apply message", BATCH, n, &apply_block(bench)?))
+}
+
+/// Returns [`BATCH`] transactions of 374 bytes, with two outputs and these inputs.
+fn batch_of(inputs: impl Fn(u32) -> [OutPoint; 2]) -> Vec<Transaction> {
+    let output = TxOut { value: bitcoin::Amount::ONE_BTC, script_pubkey: vec![0x51; 25].into() };
+    // As long as a signature and a key.
+    let input = |previous_output| TxIn { previous_output, script_sig: vec![7; 107].into(), ..TxIn::default() };
+    let one = |serial| Transaction {
+        version: transaction::Version::TWO,
+        lock_time: absolute::LockTime::ZERO,
+        input: inputs(serial).map(input).into(),
+        output: vec![output.clone(); 2],
+    };
+    (0..BATCH).map(one).collect()
+}
+
+/// Returns the outpoints of parents that have no record.
+fn unknown(number: u8) -> impl Fn(u32) -> [OutPoint; 2] {
+    move |serial| {
+        let mut parent = [0xB0 + number; 32];
+        parent[..4].copy_from_slice(&serial.to_le_bytes());
+        [0, 1].map(|vout| OutPoint::new(Txid::from_byte_array(parent), vout))
+    }
 }
 
 /// Creates records of [`BATCH`] transactions of 374 bytes in one message.
 fn create_batch(bench: &Bench, number: u8) -> Result<Execution> {
-    let input = |serial: u32, vout| {
-        let mut parent = [0xB0 + number; 32];
-        parent[..4].copy_from_slice(&serial.to_le_bytes());
-        // As long as a signature and a key.
-        let script_sig = vec![7; 107].into();
-        TxIn { previous_output: OutPoint::new(Txid::from_byte_array(parent), vout), script_sig, ..TxIn::default() }
-    };
-    let output = TxOut { value: bitcoin::Amount::ONE_BTC, script_pubkey: vec![0x51; 25].into() };
-    let items = (0..BATCH).map(|serial| {
-        let transaction = Transaction {
-            version: transaction::Version::TWO,
-            lock_time: absolute::LockTime::ZERO,
-            input: vec![input(serial, 0), input(serial, 1)],
-            output: vec![output.clone(); 2],
-        };
+    let items = batch_of(unknown(number)).into_iter().map(|transaction| {
         let source = TransactionSource::Raw(ByteBuf::from(consensus::serialize(&transaction)));
         UtxoCreate { source, mined: None, locked: Some(false), conflicting: false, fee: None, is_new: false }
     });
@@ -176,6 +187,51 @@ fn create_batch(bench: &Bench, number: u8) -> Result<Execution> {
     let created = done.results.iter().filter(|result| result.is_ok()).count();
     ensure!(created == BATCH as usize, "utxo_create: {created} of {BATCH} records were created");
     Ok(message)
+}
+
+/// Applies a block of [`BATCH`] transactions of 374 bytes in one message. Each of them spends two outputs of the block before it.
+fn apply_block(bench: &Bench) -> Result<Execution> {
+    let parents = batch_of(unknown(9));
+    let ids: Vec<Txid> = parents.iter().map(Transaction::compute_txid).collect();
+    let children = batch_of(|serial| {
+        // The outputs of one parent lie apart, as they do in most blocks.
+        let of = |nth: u32| ids[((serial + nth * BATCH / 2) % BATCH) as usize];
+        [OutPoint::new(of(0), 0), OutPoint::new(of(1), 1)]
+    });
+    let mut last = None;
+    for (number, transactions) in (0..).zip([parents, children]) {
+        bench.update::<Result<(), AppendError>>("append_block", Encode!(&block_of(number, &transactions))?)?.0?;
+        let missing_parents = MissingParents::PassOver;
+        let arg = UtxoApplyBlock { number, height: 1 + number as u32, block_id: 1, missing_parents, skip: None };
+        let (applied, message) =
+            bench.update::<Result<UtxoApplied, UtxoApplyError>>("utxo_apply_block", Encode!(&arg)?)?;
+        let UtxoApplied { has_more, created, spent, .. } = applied?;
+        let expected = (false, BATCH, 2 * BATCH * number as u32);
+        ensure!((has_more, created, spent) == expected, "utxo_apply_block: {created} created, {spent} spent");
+        last = Some(message);
+    }
+    last.context("two blocks were applied")
+}
+
+/// Returns a block with these transactions.
+fn block_of(number: u64, transactions: &[Transaction]) -> AppendBlock {
+    let mut body = vec![0; 80];
+    let count = u32::try_from(transactions.len()).expect("a block of the bench is small");
+    body.extend(consensus::serialize(&bitcoin::VarInt(u64::from(count))));
+    transactions.iter().for_each(|transaction| body.extend(consensus::serialize(transaction)));
+    let ids = transactions.iter().map(|transaction| transaction.compute_txid().to_byte_array());
+    let index = segments::encode_index(ids, std::iter::empty()).expect("ids alone fit");
+    let hash = |number: u64| BlockHash::from(number.to_le_bytes().to_vec());
+    AppendBlock {
+        number,
+        hash: hash(number + 1),
+        parent_hash: hash(number),
+        timestamp_secs: number,
+        body: body.into(),
+        index: index.into(),
+        ..AppendBlock::default()
+    }
+    .sealed()
 }
 
 fn one_by_one(bench: &Bench, number: u8) -> Result<Vec<(&'static str, Execution)>> {

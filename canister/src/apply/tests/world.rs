@@ -7,7 +7,7 @@ use crate::storage::blob::{BlobStore, Class};
 use crate::storage::memory;
 use crate::storage::places;
 use crate::testing::hash;
-use crate::utxo::{Call, Order, UtxoStore};
+use crate::utxo::{Ahead, Call, Order, UtxoStore};
 use candid::Principal;
 use coppice_interface::segments::encode_index;
 use coppice_interface::*;
@@ -168,7 +168,7 @@ impl World {
 
     pub fn create(&mut self, item: &UtxoCreate, height: u32) -> Result<UtxoCreated, UtxoRefusal> {
         let call = self.call(height);
-        self.utxo.create(&mut self.blobs, item, &call)
+        self.utxo.create(&mut self.blobs, item, &mut Ahead::default(), &call)
     }
 
     /// The spends of a transaction whose parents are among these.
@@ -187,7 +187,7 @@ impl World {
         let mined = MinedIn { blocks: vec![block], on_longest_chain: true };
         for tx in txs {
             let item = UtxoCreate { locked: None, mined: Some(mined.clone()), ..tx.record() };
-            match self.utxo.create(&mut self.blobs, &item, &call) {
+            match self.utxo.create(&mut self.blobs, &item, &mut Ahead::default(), &call) {
                 Ok(_) => {}
                 Err(UtxoRefusal::TxExists) => {
                     let set = UtxoSetMinedBatch {
