@@ -2,22 +2,20 @@
 //!
 //! ```text
 //! cell: 0 magic "CPAP"  4 version u16  6 set u8  7 phase u8  8 base u64  16 next u64  24 offset u64
-//!       32 height u32  36 id u32  40 transaction u32  44 input u32  48 hash length u8  49 skipped u8
-//!       64 hash 32  96 skipped transaction 32
+//!       32 height u32  36 id u32  40 transaction u32  44 input u32  48 hash length u8  64 hash 32
 //! ```
 
 use crate::chain::Hash as BlockHash;
 use crate::export::Guard;
 use crate::storage::memory::Region;
 use crate::storage::places;
-use crate::utxo::Hash;
 use coppice_interface::{HeldBy, UtxoApplying};
 use coppice_storage::bytes::{array_at, u32_at, u64_at};
 use coppice_storage::header::Header;
 use std::rc::Rc;
 
 const LAYOUT: Header = Header { name: "applying of blocks", magic: *b"CPAP", version: 1 };
-const BYTES: usize = 128;
+const BYTES: usize = 96;
 
 /// State of the transaction at the position.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,8 +48,6 @@ pub struct Position {
     pub offset: u64,
     /// State of the next transaction.
     pub phase: Phase,
-    /// The transaction that was skipped last.
-    pub skipped: Option<Hash>,
 }
 
 impl Position {
@@ -81,9 +77,8 @@ impl Position {
         for (at, word) in [(32, self.height), (36, self.block_id), (40, self.transaction), (44, input)] {
             put(at, &word.to_le_bytes());
         }
-        put(48, &[self.hash.as_slice().len() as u8, u8::from(self.skipped.is_some())]);
+        put(48, &[self.hash.as_slice().len() as u8]);
         put(64, self.hash.as_slice());
-        put(96, &self.skipped.unwrap_or_default());
         b
     }
 
@@ -105,7 +100,6 @@ impl Position {
             transaction: u32_at(b, 40),
             hash: BlockHash::stored(&array_at(b, 64), b[48]).ok_or_else(|| bad("the hash's length"))?,
             phase,
-            skipped: (b[49] == 1).then(|| array_at(b, 96)),
         })
     }
 }
@@ -174,7 +168,7 @@ mod tests {
     use crate::platform::native;
     use crate::storage::memory;
 
-    fn position(phase: Phase, skipped: Option<Hash>) -> Position {
+    fn position(phase: Phase) -> Position {
         Position {
             base: 0x0108,
             next: 0x0210,
@@ -184,7 +178,6 @@ mod tests {
             transaction: 0x28,
             offset: 0x0318,
             phase,
-            skipped,
         }
     }
 
@@ -197,19 +190,14 @@ mod tests {
         let mut applier = Applier::open(Rc::clone(&cells)).unwrap();
         assert_eq!(applier.position(), None);
         for (phase, code, input) in [(Phase::Whole, 0, 0), (Phase::Check(9), 1, 9), (Phase::Spend(10), 2, 10)] {
-            for skipped in [None, Some([5; 32])] {
-                let position = position(phase, skipped);
-                applier.set(Some(position));
-                let bytes: [u8; BYTES] = cells.read(places::APPLYING);
-                assert_eq!(bytes[..8], [b'C', b'P', b'A', b'P', 1, 0, 1, code]);
-                assert_eq!([u64_at(&bytes, 8), u64_at(&bytes, 16), u64_at(&bytes, 24)], [0x0108, 0x0210, 0x0318]);
-                assert_eq!([32, 36, 40, 44].map(|at| u32_at(&bytes, at)), [0x20, 0x24, 0x28, input]);
-                assert_eq!(
-                    (bytes[48], bytes[49], bytes[64], bytes[96]),
-                    (32, u8::from(skipped.is_some()), 7, if skipped.is_some() { 5 } else { 0 })
-                );
-                assert_eq!(Applier::open(Rc::clone(&cells)).unwrap().position(), Some(&position));
-            }
+            let position = position(phase);
+            applier.set(Some(position));
+            let bytes: [u8; BYTES] = cells.read(places::APPLYING);
+            assert_eq!(bytes[..8], [b'C', b'P', b'A', b'P', 1, 0, 1, code]);
+            assert_eq!([u64_at(&bytes, 8), u64_at(&bytes, 16), u64_at(&bytes, 24)], [0x0108, 0x0210, 0x0318]);
+            assert_eq!([32, 36, 40, 44].map(|at| u32_at(&bytes, at)), [0x20, 0x24, 0x28, input]);
+            assert_eq!((bytes[48], bytes[64]), (32, 7));
+            assert_eq!(Applier::open(Rc::clone(&cells)).unwrap().position(), Some(&position));
         }
         applier.set(None);
         assert_eq!(Applier::open(Rc::clone(&cells)).unwrap().position(), None);
@@ -224,7 +212,7 @@ mod tests {
 
     #[test]
     fn last_block_is_the_one_that_is_begun_or_the_one_before_it() {
-        let begun = position(Phase::Whole, None);
+        let begun = position(Phase::Whole);
         assert_eq!(begun.last(), Some(0x0210));
         let whole = Position { transaction: 0, offset: 0, ..begun };
         assert_eq!(whole.last(), Some(0x020F));

@@ -140,7 +140,6 @@ impl Applier {
                 transaction: 0,
                 offset: 0,
                 phase: Phase::Whole,
-                skipped: None,
             },
             None => return Err(UtxoApplyError::OperatorOnly),
         };
@@ -227,7 +226,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Checks that `skip` names the next transaction. A repeated call that has skipped it already skips nothing.
+    /// Checks that `skip` names the next transaction, or one before it: a repeated call, which skips nothing.
     fn check_skip(&mut self, arg: &UtxoApplyBlock) -> Result<(), UtxoApplyError> {
         let Some(skip) = &arg.skip else { return Ok(()) };
         let at = self.position.transaction;
@@ -239,7 +238,12 @@ impl Run<'_, '_> {
         };
         if next.is_some_and(|next| next == skip.as_slice()) {
             self.skip = next;
-        } else if self.position.skipped.is_none_or(|skipped| skipped != skip.as_slice()) {
+            return Ok(());
+        }
+        let Stores { chain, blobs, .. } = &*self.stores;
+        let before = Hash::try_from(skip.as_slice()).ok();
+        let before = before.and_then(|skip| chain.position_in(blobs, self.position.next, &skip));
+        if before.is_none_or(|before| before >= at) {
             return Err(UtxoApplyError::WrongSkip { at: next.unwrap_or_default().into() });
         }
         Ok(())

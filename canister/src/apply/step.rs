@@ -111,7 +111,7 @@ fn group_of(run: &mut Run, window: &mut Window, most: u32) -> Result<Step, UtxoA
             }
             let mut skimmed = Window::new(window.meta());
             let end = skimmed.end_of(source, run.position.offset).map_err(|error| run.body_error(error))?;
-            run.skipped(next, end);
+            run.skipped(end);
             return Ok(Step::Done);
         }
     };
@@ -130,7 +130,7 @@ fn group_of(run: &mut Run, window: &mut Window, most: u32) -> Result<Step, UtxoA
             Err(Stop::Body(error)) => Err(run.body_error(error)),
             Err(Stop::Refused(refused @ Refused::Stopped(..))) if run.skip == Some(txid) => {
                 drop(refused);
-                run.skipped(&txid, end);
+                run.skipped(end);
                 Ok(Step::Done)
             }
             Err(Stop::Refused(refused)) => Err(run.stop(&txid, refused)),
@@ -148,7 +148,7 @@ fn group_of(run: &mut Run, window: &mut Window, most: u32) -> Result<Step, UtxoA
         match run.apply(parsed, raw, true) {
             Ok(_) => run.passed(raw.len()),
             Err(Refused::Stopped(..)) if run.skip == Some(*txid) => {
-                run.skipped(txid, run.position.offset + raw.len() as u64);
+                run.skipped(run.position.offset + raw.len() as u64);
             }
             Err(refused) => return Err(run.stop(txid, refused)),
         }
@@ -181,8 +181,7 @@ impl Run<'_, '_> {
         self.move_to(self.position.offset + len as u64);
     }
 
-    fn skipped(&mut self, txid: &Hash, end: u64) {
-        self.position.skipped = Some(*txid);
+    fn skipped(&mut self, end: u64) {
         self.skip = None;
         self.move_to(end);
     }

@@ -225,6 +225,21 @@ fn repeated_skip_in_the_middle_of_a_block_skips_nothing_else() {
 }
 
 #[test]
+fn repeated_skip_of_a_transaction_that_was_applied_skips_nothing() {
+    let mut w = World::new();
+    let parent = Tx::orphan(7, 1);
+    let bad = [Tx::of(1, &[(parent.txid, 0)], 1), Tx::of(2, &[(crate::testing::id(2), 0)], 1)];
+    w.append(0, &[Tx::coinbase(3, 1), bad[0].clone(), bad[1].clone()]);
+    let arg = UtxoApplyBlock { missing_parents: MissingParents::Refuse, ..argument(0) };
+    assert_eq!(stopped(&mut w, &arg), (1, Some(0), UtxoApplyReason::MissingParent));
+    // The transaction can be applied now, and the one after it cannot.
+    w.create(&parent.record(), 900).unwrap();
+    let skip = UtxoApplyBlock { skip: Some(bad[0].id()), ..arg };
+    assert_eq!(w.step(&skip).map(|done| (done.has_more, done.transactions)), Ok((true, 2)));
+    assert_eq!(stopped(&mut w, &skip), (2, Some(0), UtxoApplyReason::MissingParent));
+}
+
+#[test]
 fn transaction_that_can_be_applied_is_not_skipped() {
     let mut w = World::new();
     let coinbase = Tx::coinbase(3, 1);
