@@ -108,6 +108,13 @@ fn records() -> BTreeMap<&'static str, u64> {
     let freeze = UtxoFreezeBatch { height, items: longest_batch(target) };
     let part = UtxoGetPart { txid: txid(), part: UtxoPart::Transaction, offset: N64, length: N64 };
     let begin = BeginTransaction { txid: txid(), length: N64, chunk_size: N32 };
+    let apply = UtxoApplyBlock {
+        number: N64,
+        height,
+        block_id: N32,
+        missing_parents: MissingParents::Refuse,
+        skip: Some(txid()),
+    };
     let cursor = UnminedCursor { created_at_ns: N64, txid: txid() };
     [
         ("utxo_unspend", length((&UtxoUnspendBatch { height, items: longest_batch(unspend) },))),
@@ -123,6 +130,9 @@ fn records() -> BTreeMap<&'static str, u64> {
         ("utxo_set_conflicting", length((&UtxoSetConflictingBatch { height, txids: txids() },))),
         ("utxo_process_conflicting", length((&UtxoProcessConflicting { height, winners: vec![txid(); WINNERS] },))),
         ("utxo_preserve", length((&UtxoPreserveBatch { until_height: height, txids: txids() },))),
+        ("utxo_apply_block", length((&apply,))),
+        ("utxo_unapply_block", length((N64,))),
+        ("utxo_stop_applying", length(())),
         ("utxo_begin_transaction", length((&begin,))),
         ("utxo_abort_transaction", length((&txid(),))),
         ("utxo_get", length((&UtxoGet { txid: txid(), first: N32, limit: N32, extra_pages_cursor: None },))),

@@ -1,8 +1,8 @@
 //! A typed client of the Coppice canister.
 //!
 //! [`Client`] has every method of the interface under its own name, with the types of `coppice_interface`. It also has methods for work
-//! that takes several calls: uploading blocks and transactions that are too large for a message, commits and rollbacks over several
-//! messages, batches of any size, and paged reads. Every error tells if and when a retry may succeed ([`Retry`]).
+//! that takes several calls: uploading blocks and transactions that are too large for a message; commits, rollbacks and applying blocks to the
+//! UTXO records over several messages; batches of any size; and paged reads. Every error tells if and when a retry may succeed ([`Retry`]).
 //!
 //! The client reaches the canister over a [`Transport`], a trait of two functions. Three transports are included, each a feature:
 //!
@@ -58,6 +58,7 @@ struct Readme;
 
 #[cfg(feature = "agent")]
 mod agent;
+mod apply;
 #[cfg(test)]
 mod arguments;
 mod batch;

@@ -145,6 +145,64 @@ impl Refusal for Vec<RefusedSpend> {
     }
 }
 
+impl Refusal for UtxoApplyReason {
+    fn retry(&self) -> Retry {
+        match self {
+            Self::Create(error) => error.retry(),
+            Self::Spend(error) => error.retry(),
+            _ => Never,
+        }
+    }
+
+    fn missing_cycles(&self) -> Option<u128> {
+        match self {
+            Self::Create(error) => error.missing_cycles(),
+            Self::Spend(error) => error.missing_cycles(),
+            _ => None,
+        }
+    }
+}
+
+impl Refusal for UtxoApplyError {
+    fn retry(&self) -> Retry {
+        match self {
+            // The block may still come.
+            Self::NotFound => Again,
+            // The caller has another branch.
+            Self::OtherId { .. } => Reorg,
+            Self::Stopped(stop) => stop.reason.retry(),
+            Self::NoMemory(why) => why.retry(),
+            _ => Never,
+        }
+    }
+
+    fn missing_cycles(&self) -> Option<u128> {
+        match self {
+            Self::Stopped(stop) => stop.reason.missing_cycles(),
+            Self::NoMemory(why) => why.missing_cycles(),
+            _ => None,
+        }
+    }
+}
+
+impl Refusal for UtxoUnapplyError {
+    fn retry(&self) -> Retry {
+        match self {
+            Self::Refused { why, .. } => why.retry(),
+            Self::NoMemory(why) => why.retry(),
+            _ => Never,
+        }
+    }
+
+    fn missing_cycles(&self) -> Option<u128> {
+        match self {
+            Self::Refused { why, .. } => why.missing_cycles(),
+            Self::NoMemory(why) => why.missing_cycles(),
+            _ => None,
+        }
+    }
+}
+
 impl Refusal for ConflictError {
     fn retry(&self) -> Retry {
         self.error.retry()

@@ -208,7 +208,7 @@ macro_rules! methods {
             /// height. A transaction that cannot be applied stops the block, and nothing of it has changed; it can be
             /// skipped. Applying an applied block again changes nothing. Callable by: `Producer`, `UtxoFeeder`,
             /// `Operator`.
-            update utxo_apply_block(arg: UtxoApplyBlock) -> UtxoApplied, or UtxoApplyError: APPLIERS, 190;
+            update utxo_apply_block(arg: UtxoApplyBlock) -> UtxoApplied, or UtxoApplyError: APPLIERS, 212;
             /// Takes the last applied block back, before a rollback: takes the block from its records, which stay with
             /// their spends, the last transaction first. The coinbase is marked as a double spend. One message does as
             /// much as fits: repeat the call while it has more. A producer of blocks takes back `max_rollback_blocks`.

@@ -110,6 +110,7 @@ fn classes_of_append_and_rollback_errors() {
                 RollbackError::AboveHead { head: 0 },
                 RollbackError::Pruned { first_available: 0 },
                 RollbackError::TooDeep { lowest: 0 },
+                RollbackError::Applied { number: 0 },
             ],
         ),
     ]);
@@ -278,6 +279,7 @@ fn classes_of_record_errors() {
                 UtxoCreateError::NotExtended { input: 0 },
                 UtxoCreateError::TooLarge { what: text(), limit: 0 },
                 UtxoCreateError::NoUpload,
+                UtxoCreateError::NotKept,
                 UtxoCreateError::TooMuchWork,
                 UtxoCreateError::Corrupt { why: text() },
             ],
@@ -346,6 +348,7 @@ fn classes_of_record_errors() {
                 UtxoError::BadArgument(BadArgument { field, why }),
                 UtxoError::TooLarge { what: text(), limit: 0 },
                 UtxoError::Outside(store),
+                UtxoError::NotKept,
                 UtxoError::TooMuchWork,
                 UtxoError::Corrupt { why: text() },
                 UtxoError::NotSpendable(Box::new(UtxoSpendError::Locked)),
@@ -355,6 +358,83 @@ fn classes_of_record_errors() {
     let conflict = |error| ConflictError { txid: Txid::default(), error };
     assert_eq!(conflict(UtxoError::NoMemory(NoMemory::OutOfSpace)).retry(), AfterPruning);
     assert_eq!(conflict(UtxoError::NotConflicting).retry(), Never);
+}
+
+#[test]
+fn classes_of_applying_errors() {
+    let by = || Spender { txid: Txid::default(), vin: 0 };
+    let memory = || NoMemory::OutOfSpace;
+    assert_classes(&[
+        (
+            AfterPruning,
+            &[
+                UtxoApplyReason::Create(UtxoCreateError::NoMemory(memory())),
+                UtxoApplyReason::Create(UtxoCreateError::ExternalFull { limit: 0 }),
+                UtxoApplyReason::Spend(UtxoSpendError::NoMemory(memory())),
+            ],
+        ),
+        (
+            Never,
+            &[
+                UtxoApplyReason::Create(UtxoCreateError::NoOutputs),
+                UtxoApplyReason::Spend(UtxoSpendError::Spent { by: by() }),
+                UtxoApplyReason::Conflicting,
+                UtxoApplyReason::BadOrder,
+                UtxoApplyReason::NeedsHash,
+                UtxoApplyReason::MissingParent,
+            ],
+        ),
+    ]);
+    let stop = |input, reason| {
+        UtxoApplyError::Stopped(UtxoApplyStop { number: 7, transaction: 3, txid: Txid::default(), input, reason })
+    };
+    let full = || UtxoApplyReason::Create(UtxoCreateError::NoMemory(memory()));
+    assert_classes(&[
+        (Again, &[UtxoApplyError::NotFound]),
+        (Reorg, &[UtxoApplyError::OtherId { block_id: 0 }]),
+        (AfterPruning, &[UtxoApplyError::NoMemory(memory()), stop(None, full())]),
+        (
+            Never,
+            &[
+                UtxoApplyError::OperatorOnly,
+                UtxoApplyError::NotNext { next: 0 },
+                UtxoApplyError::WrongHeight { expected: 0 },
+                UtxoApplyError::Pruned { first_available: 0 },
+                UtxoApplyError::NotExtended,
+                UtxoApplyError::BadHeight(BadHeight::Zero),
+                UtxoApplyError::BadBody { transaction: 0, at: 0, why: text() },
+                stop(Some(1), UtxoApplyReason::BadOrder),
+                UtxoApplyError::WrongSkip { at: Txid::default() },
+                UtxoApplyError::Corrupt { why: text() },
+            ],
+        ),
+    ]);
+    assert_classes(&[
+        (
+            AfterPruning,
+            &[
+                UtxoUnapplyError::NoMemory(memory()),
+                UtxoUnapplyError::Refused { transaction: 0, why: UtxoError::NoMemory(memory()) },
+            ],
+        ),
+        (
+            Never,
+            &[
+                UtxoUnapplyError::NoneApplied,
+                UtxoUnapplyError::NotLast { last: 0 },
+                UtxoUnapplyError::TooDeep { lowest: 0 },
+                UtxoUnapplyError::Pruned { first_available: 0 },
+                UtxoUnapplyError::Refused { transaction: 0, why: UtxoError::TxNotFound },
+                UtxoUnapplyError::Corrupt { why: text() },
+            ],
+        ),
+    ]);
+    let low = || NoMemory::LowCycles { missing: 9 };
+    let refused = UtxoUnapplyError::Refused { transaction: 0, why: UtxoError::NoMemory(low()) };
+    assert_eq!(UtxoApplyError::NoMemory(low()).missing_cycles(), Some(9));
+    assert_eq!(refused.missing_cycles(), Some(9));
+    assert_eq!(stop(None, UtxoApplyReason::Spend(UtxoSpendError::NoMemory(low()))).missing_cycles(), Some(9));
+    assert_eq!(stop(Some(2), UtxoApplyReason::NeedsHash).missing_cycles(), None);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! Each test begins after the current head and restores the settings that it found, so all tests share one canister, in any order. The
 //! caller has the [`ROLES`].
 
+mod applying;
 mod blocks;
 mod canister;
 mod chain;
@@ -61,5 +62,6 @@ tests! {
     held::a_refusal_names_the_holder_and_the_block_is_accepted_after_pruning,
     records::a_batch_of_any_size_is_answered_whole,
     records::a_transaction_larger_than_a_message_is_uploaded,
+    applying::a_block_is_applied_over_several_messages_and_taken_back,
     deletions::a_repeated_acquire_returns_the_same_lease,
 }
