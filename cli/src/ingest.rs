@@ -1,5 +1,5 @@
-//! `coppice ingest`: appends Bitcoin blocks from files, then looks up every block and every transaction. With `--utxo` the blocks are also
-//! replayed into the UTXO store.
+//! `coppice ingest`: appends Bitcoin blocks from files, then looks up every block and every transaction. With `--utxo` each block
+//! is also applied to the UTXO records.
 
 use crate::blk::{self, Found};
 use crate::client::{Client, Wait};
@@ -16,7 +16,7 @@ use anyhow::{Context, Result, bail, ensure};
 use bitcoin::Network;
 use bitcoin::constants::genesis_block;
 use bitcoin::hashes::Hash;
-use coppice_interface::{PrunePolicyArg, PrunePolicyChange, ReadError};
+use coppice_interface::{ProblemCode, PrunePolicyArg, PrunePolicyChange, ReadError};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -44,7 +44,8 @@ pub struct Plan {
     /// Blocks that the canister retains behind the head; older ones are pruned [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub retain_blocks: Option<u64>,
-    /// Also replay the blocks into the UTXO store: a record for each transaction, and a spend for each input
+    /// Also apply the blocks to the UTXO records: a record for each transaction, and a spend for each input. An operator applies the first
+    /// block
     #[arg(long)]
     pub utxo: bool,
     /// Blocks until a coinbase can be spent, 0 for the same block; for test chains. On a network the canister's own setting must be equal
@@ -169,7 +170,7 @@ pub fn feed_to(client: &Client<impl Site>, ordered: &Ordered, plan: Plan) -> Res
         }
         interval = Some(Duration::from_secs(new.timer_interval_secs));
     }
-    let mut fed = Fed { replay: utxo.then(|| Replay::start(client)).transpose()?, ..Fed::default() };
+    let mut fed = Fed { replay: utxo.then(|| Replay::start(client, first_block)).transpose()?, ..Fed::default() };
     fed.feed_all(client, &ordered.chain, first_block, there.blocks)?;
     let Fed { ledger, in_chunks, replay } = fed;
     if let Some(interval) = interval {
@@ -186,7 +187,8 @@ pub fn feed_to(client: &Client<impl Site>, ordered: &Ordered, plan: Plan) -> Res
     }
     let verified = verify(client, &ledger, oldest, Depth::All)?;
     let utxo = replay.map(|replay| replay.finish(client)).transpose()?;
-    healthy(client)?;
+    // This command has no block assembly, and leaves the pruning of records to the node that has one.
+    healthy(client, utxo.is_some().then_some(ProblemCode::UtxoPrunerWaits))?;
 
     let entries = ledger.entries();
     let (appended, pruned) = (Amount::of(entries), Amount::of(&entries[..(oldest - first_block) as usize]));
@@ -265,8 +267,7 @@ struct Fed {
 }
 
 impl Fed {
-    /// Appends the new blocks in order, and replays all blocks into the UTXO store, because an interrupted run may have stopped within any
-    /// of them.
+    /// Appends the new blocks in order, and replays all blocks, because an interrupted run may have stopped within any of them.
     fn feed_all(&mut self, client: &Client<impl Site>, chain: &[Found], first_block: u64, there: u64) -> Result<()> {
         let progress = Progress::new("appending", chain.len() as u64);
         for (number, found) in (first_block..).zip(chain) {

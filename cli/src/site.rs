@@ -1,8 +1,9 @@
 //! Site of a canister: how time passes there.
 
 use crate::client::{Client, Reach, Transport, Wait};
+use crate::say;
 use anyhow::{Result, ensure};
-use coppice_interface::PruneStatus;
+use coppice_interface::{Problem, ProblemCode, PruneStatus, Severity};
 use std::time::Duration;
 
 /// Time between two blocks, if the clock is simulated.
@@ -50,14 +51,17 @@ pub fn settle(client: &Client<impl Site>, interval: Duration) -> Result<PruneSta
     Ok(status)
 }
 
-/// Checks the canister's health.
+/// Checks the canister's health. Problems with the code `expected` become notes on stderr.
 ///
 /// # Errors
-/// When the canister reports a problem.
-pub fn healthy(client: &Client<impl Transport>) -> Result<()> {
-    let health = client.health().wait()?;
-    let problems: Vec<String> =
-        health.problems.iter().map(|problem| format!("{}: {}", problem.code, problem.message)).collect();
-    ensure!(health.healthy, "the canister is not healthy: {}", problems.join("; "));
+/// When the canister reports another problem than a notice.
+pub fn healthy(client: &Client<impl Transport>, expected: Option<ProblemCode>) -> Result<()> {
+    let problems = client.health().wait()?.problems;
+    let faults = problems.iter().filter(|problem| problem.severity != Severity::Notice);
+    let (noted, faults): (Vec<&Problem>, Vec<&Problem>) =
+        faults.partition(|problem| expected.is_some_and(|code| problem.code == code));
+    noted.iter().for_each(|problem| say!("note: {}; {}", problem.message, problem.action));
+    let faults: Vec<String> = faults.iter().map(|problem| format!("{}: {}", problem.code, problem.message)).collect();
+    ensure!(faults.is_empty(), "the canister is not healthy: {}", faults.join("; "));
     Ok(())
 }

@@ -6,10 +6,8 @@ use serde::Serialize;
 
 /// Methods that append blocks.
 const APPENDING: [&str; 4] = ["append_block", "begin_block", "put_block_chunk", "commit_block"];
-/// Methods that create UTXO records.
-const CREATING: [&str; 3] = ["utxo_create", "utxo_begin_transaction", "utxo_put_transaction_chunk"];
-/// The method that spends outputs.
-const SPENDING: &str = "utxo_spend";
+/// The method that applies blocks to the UTXO records.
+const APPLYING: &str = "utxo_apply_block";
 /// The prefix of the timer library's calls to its own canister.
 const TIMER_CALLS: &str = "<ic-cdk internal>";
 
@@ -23,10 +21,8 @@ pub struct Costs {
     pub append_instructions: u64,
     /// Instructions charged for them.
     pub append_charged: u64,
-    /// Instructions inside messages that create UTXO records, or upload parts of a transaction.
-    pub create_instructions: u64,
-    /// Instructions inside messages that spend outputs.
-    pub spend_instructions: u64,
+    /// Instructions inside messages that apply blocks to the UTXO records.
+    pub apply_instructions: u64,
     /// Firings of the timer.
     pub timer_firings: u64,
     /// Instructions inside everything that the timer starts: its firing, the library's calls to its canister, the daemon.
@@ -56,10 +52,8 @@ impl Costs {
             self.append_messages += 1;
             self.append_instructions += execution.instructions;
             self.append_charged += execution.instructions_charged;
-        } else if update(&CREATING) {
-            self.create_instructions += execution.instructions;
-        } else if update(&[SPENDING]) {
-            self.spend_instructions += execution.instructions;
+        } else if update(&[APPLYING]) {
+            self.apply_instructions += execution.instructions;
         }
     }
 }
@@ -83,13 +77,11 @@ pub struct Instructions {
     pub per_mb_pruned: u64,
 }
 
-/// Average instructions of UTXO records and spends.
+/// Average instructions of applying blocks to the UTXO records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct UtxoInstructions {
-    /// Inside messages that create records or upload transactions, per transaction.
-    pub per_transaction_created: u64,
-    /// Inside messages that spend, per output.
-    pub per_output_spent: u64,
+    /// Inside messages that apply blocks, per transaction, with its spends.
+    pub per_transaction_applied: u64,
 }
 
 fn share(sum: u64, by: u64) -> u64 {
@@ -133,20 +125,14 @@ impl Instructions {
 }
 
 impl UtxoInstructions {
-    /// Computes the averages.
-    pub fn new(costs: &Costs, transactions: u64, spent_outputs: u64) -> Self {
-        Self {
-            per_transaction_created: share(costs.create_instructions, transactions),
-            per_output_spent: share(costs.spend_instructions, spent_outputs),
-        }
+    /// Computes the average.
+    pub fn new(costs: &Costs, transactions: u64) -> Self {
+        Self { per_transaction_applied: share(costs.apply_instructions, transactions) }
     }
 
-    /// Returns the rows of a report.
-    pub fn rows(&self) -> [(&'static str, String); 2] {
-        [
-            ("instructions per record created, inside", count(self.per_transaction_created)),
-            ("instructions per output spent, inside", count(self.per_output_spent)),
-        ]
+    /// Returns the row of a report.
+    pub fn rows(&self) -> [(&'static str, String); 1] {
+        [("instructions per transaction applied, inside", count(self.per_transaction_applied))]
     }
 }
 
@@ -177,14 +163,13 @@ mod tests {
         costs.add(&execution(Kind::Timer, "", 16));
         costs.add(&execution(Kind::Update, "<ic-cdk internal> timer_executor", 32));
         costs.add(&execution(Kind::ReplyCallback, "<ic-cdk internal> timer_executor", 64));
-        costs.add(&execution(Kind::Update, "utxo_create", 128));
-        costs.add(&execution(Kind::Update, "utxo_spend", 256));
+        costs.add(&execution(Kind::Update, "utxo_apply_block", 128));
+        costs.add(&execution(Kind::Update, "utxo_create", 256));
         let expected = Costs {
             append_messages: 2,
             append_instructions: 3,
             append_charged: 2_003,
-            create_instructions: 128,
-            spend_instructions: 256,
+            apply_instructions: 128,
             timer_firings: 1,
             timer_instructions: 112,
             timer_charged: 3_112,

@@ -233,7 +233,7 @@ pub fn play(client: &Client<impl Site>, plan: Plan, begins_at: u64, origin: &Ori
         pruned.bytes,
         status.pruned_bytes
     );
-    healthy(client)?;
+    healthy(client, None)?;
     Ok(DemoReport {
         command: "demo",
         seed,

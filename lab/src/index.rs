@@ -102,7 +102,7 @@ pub fn copy(args: &IndexArgs, client: &Client<impl Site>, canister: String, begi
     let generator = Generator::new(args.seed, args.blocks, begins_at, BLOCK_INTERVAL.as_secs())?;
     let ledger = companion.feed("indexing", args.blocks, generator, |_, _| Ok(()))?;
     let status = settle(client, Duration::from_secs(policy.timer_interval_secs))?;
-    healthy(client)?;
+    healthy(client, None)?;
     let retained = (retain_blocks + 1).min(args.blocks);
     ensure!(
         status.pruned_blocks == args.blocks - retained,

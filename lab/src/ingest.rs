@@ -33,7 +33,7 @@ pub struct IngestReport {
     pub ingest: ingest::IngestReport,
     /// Instructions of the blocks.
     pub instructions: Instructions,
-    /// Instructions of their records, if the UTXO store got them, too.
+    /// Instructions of applying the blocks to the UTXO records, if they were applied.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub utxo_instructions: Option<UtxoInstructions>,
 }
@@ -67,7 +67,7 @@ pub fn run(wasm: Vec<u8>, ordered: &Ordered, plan: Plan) -> Result<IngestReport>
     let client = Embedded::start(wasm)?;
     let ingest = feed(&client, ordered, plan)?;
     let costs = client.transport().costs();
-    let of_records = |utxo: &Replayed| UtxoInstructions::new(&costs, utxo.transactions, utxo.spent_outputs);
+    let of_records = |utxo: &Replayed| UtxoInstructions::new(&costs, utxo.transactions + utxo.repeated);
     Ok(IngestReport {
         instructions: Instructions::new(&costs, ingest.appended, ingest.pruned),
         utxo_instructions: ingest.utxo.as_ref().map(of_records),

@@ -23,10 +23,13 @@ pub mod demo;
 pub mod demo_utxo;
 pub mod demonstration;
 pub mod embedded;
+pub mod form;
 pub mod index;
 pub mod ingest;
 pub mod quoted;
 pub mod serve;
+pub mod single_calls;
+pub mod spend_chain;
 pub mod wasm;
 
 /// The code in README.md compiles and runs.

@@ -87,11 +87,11 @@ struct Meddler {
 impl Transport for Meddler {
     async fn update(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
         let reply = self.inner.transport().update(method, arg.clone()).await?;
-        if method == "utxo_set_mined" && !self.done.load(Ordering::Relaxed) {
-            let mined: UtxoSetMinedBatch = candid::decode_one(&arg).unwrap();
-            if mined.height >= self.at && !mined.unset && !mined.items.is_empty() {
+        if method == "utxo_spend" && !self.done.load(Ordering::Relaxed) {
+            let spends: UtxoSpendBatch = candid::decode_one(&arg).unwrap();
+            if spends.height >= self.at && !spends.items.is_empty() {
                 self.done.store(true, Ordering::Relaxed);
-                let until = UtxoPreserveBatch { until_height: 1_000_000, txids: vec![mined.items[0].txid.clone()] };
+                let until = UtxoPreserveBatch { until_height: 1_000_000, txids: vec![spends.items[0].spender.clone()] };
                 self.inner.utxo_preserve(&until).await.unwrap();
             }
         }

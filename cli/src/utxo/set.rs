@@ -1,9 +1,8 @@
 //! The UTXO set that the blocks imply, with which the store is compared after the replay.
 
-use super::form;
 use crate::feed::sha256;
 use anyhow::{Context, Result, bail};
-use bitcoin::consensus::Encodable;
+use bitcoin::consensus::{Encodable, serialize};
 use bitcoin::hashes::Hash;
 use bitcoin::{OutPoint, Transaction, TxOut, Txid, VarInt};
 use std::collections::HashMap;
@@ -26,19 +25,12 @@ pub struct Record {
     pub coinbase: bool,
     /// The height of the first block with the transaction.
     pub height: u32,
-    /// SHA-256 of the bytes that were sent.
-    pub sent: [u8; 32],
+    /// SHA-256 of the transaction's bytes in its block.
+    pub sha256: [u8; 32],
     /// True if the record existed before, perhaps with another form of the bytes.
     pub existed: bool,
     /// The outputs; `None` for an output that is not a UTXO.
     pub outputs: Vec<Option<Output>>,
-}
-
-impl Record {
-    /// Returns how many outputs are UTXOs.
-    pub fn utxos(&self) -> u32 {
-        self.outputs.iter().flatten().count() as u32
-    }
 }
 
 /// An output that is a UTXO.
@@ -53,8 +45,8 @@ pub struct Output {
 /// The state of an output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Unspent. Value and script are kept for the extended form of the spender.
-    Unspent(TxOut),
+    /// Unspent, with its satoshis.
+    Unspent(u64),
     /// Spent by this input.
     Spent(Input),
 }
@@ -107,11 +99,6 @@ impl Set {
         &mut self.records[id as usize]
     }
 
-    /// Returns the height of the first block with a transaction, or `None` if none of the blocks has it.
-    pub fn height_of(&self, txid: &Txid) -> Option<u32> {
-        Some(self.records[*self.by_txid.get(txid)? as usize].height)
-    }
-
     /// Adds a transaction's outputs. Returns its position, and whether it is new: before BIP 30 two coinbases were repeated, and the later
     /// ones add nothing.
     pub fn add(&mut self, transaction: &Transaction, height: u32) -> (RecordId, bool) {
@@ -124,30 +111,13 @@ impl Set {
         let outputs = (0..).zip(&transaction.output).map(|(vout, output)| {
             is_utxo(output).then(|| Output {
                 hash: utxo_hash(OutPoint { txid, vout }, output),
-                state: State::Unspent(output.clone()),
+                state: State::Unspent(output.value.to_sat()),
             })
         });
         let outputs = outputs.collect();
-        let coinbase = transaction.is_coinbase();
-        self.records.push(Record { txid, coinbase, height, sent: [0; 32], existed: false, outputs });
+        let (coinbase, sha256) = (transaction.is_coinbase(), sha256(&serialize(transaction)));
+        self.records.push(Record { txid, coinbase, height, sha256, existed: false, outputs });
         (id, true)
-    }
-
-    /// Returns the bytes to send for a transaction that was added and has not spent anything yet, and the fee to send with them.
-    pub fn form(&mut self, id: RecordId, transaction: &Transaction) -> (Vec<u8>, Option<u64>) {
-        let unspent = |input: &bitcoin::TxIn| match &self.output(&input.previous_output)?.state {
-            State::Unspent(output) => Some(output),
-            State::Spent(_) => None,
-        };
-        let spent: Option<Vec<&TxOut>> = transaction.input.iter().map(unspent).collect();
-        let (bytes, fee) = form::of(transaction, spent.as_deref());
-        self.record_mut(id).sent = sha256(&bytes);
-        (bytes, fee)
-    }
-
-    fn output(&self, outpoint: &OutPoint) -> Option<&Output> {
-        let record = &self.records[*self.by_txid.get(&outpoint.txid)? as usize];
-        record.outputs.get(outpoint.vout as usize)?.as_ref()
     }
 
     /// Spends an output and returns its hash, or `None` if its transaction is in none of the blocks.
@@ -175,7 +145,7 @@ impl Set {
     pub fn unspent(&self) -> (u64, u64) {
         let outputs = self.records.iter().flat_map(|record| record.outputs.iter().flatten());
         outputs.fold((0, 0), |(count, satoshis), output| match &output.state {
-            State::Unspent(output) => (count + 1, satoshis.saturating_add(output.value.to_sat())),
+            State::Unspent(worth) => (count + 1, satoshis.saturating_add(*worth)),
             State::Spent(_) => (count, satoshis),
         })
     }

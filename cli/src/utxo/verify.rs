@@ -27,12 +27,15 @@ pub struct Verified {
     pub bytes: u64,
     /// Transactions without a record, whose outputs are not found either; their block is at or below the canister's `pruned_height`.
     pub pruned: u64,
+    /// Transactions with a record whose bytes were pruned with their block, because of the setting `copy_applied_transactions`.
+    pub not_kept: u64,
 }
 
 /// The expected state of an output.
 struct Expected<'a> {
     outpoint: OutPoint,
-    hash: &'a UtxoHash,
+    /// The UTXO hash; `None` for an output that is no UTXO.
+    hash: Option<&'a UtxoHash>,
     coinbase: bool,
     spender: Option<Input>,
 }
@@ -43,14 +46,19 @@ struct Expected<'a> {
 /// At the first answer that differs from the blocks.
 pub fn verify(client: &Client<impl Site>, set: &Set, height: u32, pruned_height: Option<u32>) -> Result<Verified> {
     let mut verified = Verified::default();
+    let copied = client.get_config().wait()?.utxo.copy_applied_transactions;
     let mut gone = HashSet::new();
     for record in set.records() {
         match read_back(client, record)? {
-            Some(bytes) => {
+            Found::Bytes(bytes) => {
                 verified.bytes += bytes;
                 verified.transactions += 1;
             }
-            None => {
+            Found::NotKept => {
+                ensure!(!copied, "transaction {} has a record, but its bytes are not kept", record.txid);
+                verified.not_kept += 1;
+            }
+            Found::Nothing => {
                 ensure!(Some(record.height) <= pruned_height, "transaction {} has no record", record.txid);
                 gone.insert(record.txid);
                 verified.pruned += 1;
@@ -59,19 +67,20 @@ pub fn verify(client: &Client<impl Site>, set: &Set, height: u32, pruned_height:
     }
     let of_others = set.foreign.iter().map(|foreign| Expected {
         outpoint: foreign.outpoint,
-        hash: &foreign.hash,
+        hash: Some(&foreign.hash),
         coinbase: false,
         spender: Some(foreign.by),
     });
     let expected: Vec<Expected> = set.records().iter().flat_map(outputs).chain(of_others).collect();
     let outpoints: Vec<OutPoint> = expected.iter().map(|expected| expected.outpoint).collect();
     for (expected, state) in expected.iter().zip(states(client, height, &outpoints)?) {
-        if gone.contains(&expected.outpoint.txid) {
-            ensure!(
-                state.status == SpendStatus::NotFound,
-                "{} has no record, but its state is {state:?}",
-                expected.outpoint
-            );
+        let outpoint = expected.outpoint;
+        if gone.contains(&outpoint.txid) {
+            ensure!(state.status == SpendStatus::NotFound, "{outpoint} has no record, but its state is {state:?}");
+            continue;
+        }
+        if expected.hash.is_none() {
+            ensure!(state.utxo_hash.is_none(), "{outpoint} can never be spent, but its state is {state:?}");
             continue;
         }
         let spent = check(set, expected, &state, height)?;
@@ -82,14 +91,13 @@ pub fn verify(client: &Client<impl Site>, set: &Set, height: u32, pruned_height:
 
 /// Returns the expected states of a transaction's outputs.
 fn outputs(record: &Record) -> impl Iterator<Item = Expected<'_>> {
-    let outputs = record.outputs.iter().zip(0..).filter_map(|(output, vout)| Some((output.as_ref()?, vout)));
-    outputs.map(|(output, vout)| Expected {
+    record.outputs.iter().zip(0..).map(|(output, vout)| Expected {
         outpoint: OutPoint { txid: record.txid, vout },
-        hash: &output.hash,
+        hash: output.as_ref().map(|output| &output.hash),
         coinbase: record.coinbase,
-        spender: match output.state {
-            State::Unspent(_) => None,
-            State::Spent(by) => Some(by),
+        spender: match output.as_ref().map(|output| &output.state) {
+            None | Some(State::Unspent(_)) => None,
+            Some(State::Spent(by)) => Some(*by),
         },
     })
 }
@@ -97,8 +105,9 @@ fn outputs(record: &Record) -> impl Iterator<Item = Expected<'_>> {
 /// Checks an output's state, and returns whether the output is spent.
 fn check(set: &Set, expected: &Expected, state: &UtxoSpendState, height: u32) -> Result<bool> {
     let Expected { outpoint, hash, coinbase, spender } = expected;
-    let found = state.utxo_hash.as_ref().is_some_and(|found| **found == hash[..]);
-    ensure!(found, "{outpoint} should have the hash {}, but its state is {state:?}", hex(&hash[..]));
+    let hash = hash.map_or(&[][..], |hash| &hash[..]);
+    let found = state.utxo_hash.as_ref().is_some_and(|found| **found == *hash);
+    ensure!(found, "{outpoint} should have the hash {}, but its state is {state:?}", hex(hash));
     match (spender, &state.spender) {
         (None, None) => {
             let ok = match state.status {
@@ -120,18 +129,29 @@ fn check(set: &Set, expected: &Expected, state: &UtxoSpendState, height: u32) ->
     }
 }
 
-/// Reads a transaction back, and returns its length in bytes, or `None` if it has no record.
-fn read_back(client: &Client<impl Site>, record: &Record) -> Result<Option<u64>> {
+/// The bytes of a transaction in the store.
+enum Found {
+    /// As many bytes.
+    Bytes(u64),
+    /// A record without bytes.
+    NotKept,
+    /// No record.
+    Nothing,
+}
+
+/// Reads a transaction back.
+fn read_back(client: &Client<impl Site>, record: &Record) -> Result<Found> {
     let txid = record.txid;
     match client.whole_transaction(&txid.to_byte_array().into()).wait()? {
         Ok((FileType::Tx, bytes)) => {
             // A record that existed before may hold another form of the transaction.
-            let same = sha256(&bytes) == record.sent || record.existed && form::txid(&bytes) == Some(txid);
+            let same = sha256(&bytes) == record.sha256 || record.existed && form::txid(&bytes) == Some(txid);
             ensure!(same, "transaction {txid} reads back as other data of {} bytes", bytes.len());
-            Ok(Some(bytes.len() as u64))
+            Ok(Found::Bytes(bytes.len() as u64))
         }
         Ok((FileType::Outputs, _)) => bail!("transaction {txid} was stored as outputs only"),
-        Err(UtxoError::TxNotFound) => Ok(None),
+        Err(UtxoError::NotKept) => Ok(Found::NotKept),
+        Err(UtxoError::TxNotFound) => Ok(Found::Nothing),
         Err(error) => bail!("transaction {txid} has a record that cannot be read: {error}"),
     }
 }
@@ -152,7 +172,7 @@ mod tests {
         let hash = [7; 32];
         let outpoint = OutPoint { txid: coinbase, vout: 0 };
         let check = |coinbase, expected, status: &SpendStatus, hash_there: [u8; 32], spender| {
-            let expected = Expected { outpoint, hash: &hash, coinbase, spender: expected };
+            let expected = Expected { outpoint, hash: Some(&hash), coinbase, spender: expected };
             let utxo_hash = Some(hash_there.into());
             check(&set, &expected, &UtxoSpendState { status: status.clone(), utxo_hash, spender }, 10).ok()
         };

@@ -13,17 +13,17 @@ use bitcoin::{
 /// Height of the first block.
 const FIRST: i64 = 1_000;
 
-/// Returns the blocks, and the transaction that is uploaded in chunks.
-pub fn chain() -> (Vec<Block>, Transaction) {
+/// Returns the blocks.
+pub fn chain() -> Vec<Block> {
     let mut blocks = Vec::new();
     (0..3).for_each(|_| push(&mut blocks, Vec::new()));
     let parent = spending(&blocks[0].txdata[0], 0, vec![output(30, vec![1]), output(20, vec![2])]);
     let long = spending(&parent, 0, vec![output(29, vec![3; 2_100_000])]);
     let heir = spending(&parent, 1, vec![output(19, vec![4])]);
     push(&mut blocks, vec![parent]);
-    push(&mut blocks, vec![long.clone()]);
+    push(&mut blocks, vec![long]);
     push(&mut blocks, vec![heir]);
-    (blocks, long)
+    blocks
 }
 
 /// Returns the blocks in the format of `blk*.dat`.

@@ -103,10 +103,12 @@ told!(
     RollbackError,
     TransactionUploadError,
     UploadError,
+    UtxoApplyError,
     UtxoCreateError,
     UtxoError,
     UtxoPrunerError,
-    UtxoSpendError
+    UtxoSpendError,
+    UtxoUnapplyError
 );
 
 impl Told for Vec<RefusedSpend> {

@@ -4,7 +4,6 @@ use crate::liar::Liar;
 use crate::world::World;
 use crate::{blocks, lab};
 use anyhow::Result;
-use bitcoin::hashes::Hash;
 use candid::Principal;
 use clap::Parser;
 use coppice::blob_worker::store::Store;
@@ -101,7 +100,7 @@ fn parse(args: &[&str]) -> Command {
 
 /// Ingests blocks of which an earlier run has appended the first.
 fn ingest(world: &mut World) -> Run {
-    let (blocks, long) = blocks::chain();
+    let blocks = blocks::chain();
     let [first, all] = ["first.dat", "all.dat"].map(|name| world.path(name));
     std::fs::write(&first, blocks::framed(&blocks[..1])).unwrap();
     std::fs::write(&all, blocks::framed(&blocks)).unwrap();
@@ -115,9 +114,6 @@ fn ingest(world: &mut World) -> Run {
     let utxo = UtxoSettingsChange { coinbase_maturity: Some(1), ..UtxoSettingsChange::default() };
     client.set_config(&ConfigChange { utxo: Some(utxo), ..ConfigChange::default() }).done().unwrap();
     feed_to(&client, &read(&[first.clone().into()]).unwrap(), plan(&first, &[]).blocks.plan).unwrap();
-    // An upload of the long transaction in another form, which the command replaces.
-    let txid = Txid::from(long.compute_txid().to_byte_array());
-    client.utxo_begin_transaction(&BeginTransaction { txid, length: 2_000_000, chunk_size: 1 << 20 }).done().unwrap();
     let args = plan(&all, &["--retain-blocks", "4"]);
     let ordered = read(&args.blocks.blk).unwrap();
     world.keep();

@@ -47,7 +47,7 @@ pub fn command(world: &mut World, name: &str) -> Run {
         }),
         "ingest" => {
             let path = world.path("all.dat");
-            std::fs::write(&path, blocks::framed(&blocks::chain().0)).unwrap();
+            std::fs::write(&path, blocks::framed(&blocks::chain())).unwrap();
             let args = ["coppice-lab", "ingest", "--utxo", "--coinbase-maturity", "1", "--blk", &path];
             let LabCommand::Ingest(args) = Cli::parse_from(args).command else { panic!("another command") };
             let ordered = read(&args.blocks.blk).unwrap();

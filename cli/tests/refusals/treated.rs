@@ -27,11 +27,8 @@ const AFTER: &str = "index after index --no-ack";
 /// By command, method and case: the beginnings of the command and of the case, or the whole command's options. The first row that matches
 /// counts.
 pub const TREATED: &[(&str, &str, &str, Treated)] = &[
-    // The replay needs a record, old or new; it then sets the block of an old one.
-    ("ingest", "utxo_create", "TxExists", Says("its block cannot be set: there is no record of the transaction")),
-    ("ingest", "utxo_spend", "CoinbaseImmature", Says("the coinbase can be spent from height 7 on")),
-    ("ingest", "utxo_get", "TxNotFound", Expected),
     ("ingest", "utxo_get_transaction", "TxNotFound", Says("has no record")),
+    ("ingest", "utxo_get_transaction", "NotKept", Says("has a record, but its bytes are not kept")),
     // A block that no reply holds is read in parts.
     ("coppice-lab ingest", "get_block", "TooLarge", Expected),
     // The demonstration asks for this refusal.

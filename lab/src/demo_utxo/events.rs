@@ -1,13 +1,15 @@
 //! Single events: a transaction that stays unmined, a reorg, a replay.
 
+use super::blocks::Made;
+use super::feed::InBlock;
 use super::ledger::Id;
 use super::plan::DEPTH;
 use super::story::{Aside, OnChain, Story};
+use crate::single_calls;
 use anyhow::{Context, Result, bail, ensure};
 use coppice::client::{Wait, told};
 use coppice::report::count;
 use coppice::site::Site;
-use coppice::utxo::send;
 use coppice_interface::*;
 
 /// Instructions of a tick while a run must be interrupted: enough for one record.
@@ -46,7 +48,7 @@ impl<S: Site> Story<'_, S> {
     /// Submits the transaction that will become old and unmined.
     pub fn see_old(&mut self, height: u32) -> Result<()> {
         let made = self.generator.of_last_outputs(height).context("no transaction has just one output left")?;
-        let ids = self.create(height, &[(&made, None)], false)?;
+        let ids = self.create(height, &[&made])?;
         self.spend(height, &ids)?;
         let parents: Vec<Id> = self.ledger.entry(ids[0]).inputs.iter().map(|(parent, _)| *parent).collect();
         let due = self.ledger.entry(parents[0]).delete_at.context("its parents are spent, and not due")?;
@@ -60,7 +62,7 @@ impl<S: Site> Story<'_, S> {
     }
 
     /// Returns the transactions of this block that were seen long before.
-    pub fn mined_late(&mut self, height: u32) -> Result<Vec<Id>> {
+    pub fn mined_late(&mut self, height: u32) -> Result<Vec<Aside>> {
         let mut mined = Vec::new();
         if height == self.plan.left_out_mined {
             mined.push(self.aside(1)?);
@@ -71,12 +73,12 @@ impl<S: Site> Story<'_, S> {
             old.stage = Stage::Mined;
             let aside = old.aside.clone();
             // A resubmission is still valid, because the transaction holds its outputs.
-            let new = send::spend(self.client, height, vec![(self.txid(aside.id), self.spends(aside.id))])?;
+            let new = single_calls::spend(self.client, height, vec![(self.txid(aside.id), self.spends(aside.id))])?;
             ensure!(new == 0, "{} already holds its outputs, but {new} outputs were spent again", self.txid(aside.id));
             mined.push(aside);
         }
         mined.iter().for_each(|aside| self.generator.release(&aside.made, height));
-        Ok(mined.iter().map(|aside| aside.id).collect())
+        Ok(mined)
     }
 
     /// Reports the next stage of the old unmined transaction, if it is reached.
@@ -157,15 +159,20 @@ impl<S: Site> Story<'_, S> {
 
         let rolled_back = self.roll_back(height)?;
         let (loser, left_out) = (self.aside(0)?, self.aside(1)?);
-        let winner = self.replace(&loser, height)?;
+        let winner = self.generator.rival(&loser.made);
         let mut mined = 0;
-        for OnChain { block, ids } in rolled_back {
-            let again = ids[1..].iter().filter(|id| **id != left_out.id);
-            let again: Vec<Id> = again.map(|id| if *id == loser.id { winner.id } else { *id }).collect();
+        for OnChain { block, transactions, .. } in rolled_back {
+            let again = transactions.into_iter().skip(1).filter(|of| of.id != left_out.id);
+            let again: Vec<InBlock> = again
+                .map(|of| match of.id == loser.id {
+                    true => InBlock { made: winner.clone(), id: None },
+                    false => of.into(),
+                })
+                .collect();
             mined += again.len() as u64;
-            self.mine_again(block.height, height, again)?;
+            self.mine_again(block.height, again, &loser)?;
         }
-        self.generator.release(&winner.made, height);
+        self.generator.release(&winner, height);
 
         self.await_tick()?;
         let (after, expected) =
@@ -178,65 +185,77 @@ impl<S: Site> Story<'_, S> {
         self.tell(height, event)
     }
 
-    /// Removes the last blocks from their transactions, the last block first. Returns those blocks, the first one first.
+    /// Takes the last blocks back, the last one first, and rolls the chain back. Returns those blocks, the first one first.
     fn roll_back(&mut self, height: u32) -> Result<Vec<OnChain>> {
         let rolled_back = self.chain.split_off((height - DEPTH) as usize);
-        for OnChain { block, ids } in rolled_back.iter().rev() {
-            self.set_mined(height, *block, true, ids)?;
+        for OnChain { block, transactions, .. } in rolled_back.iter().rev() {
+            let number = u64::from(block.height);
+            let taken = self.client.unapply(number).done()?;
+            let expected = UtxoUnapplied { unset: transactions.len() as u32, ..UtxoUnapplied::default() };
+            ensure!(taken == expected, "block {number} should be taken back as {expected:?}, but was as {taken:?}");
+            for of in transactions.iter().rev() {
+                self.ledger.set_mined(of.id, *block, true, block.height);
+            }
+            // The coinbase cannot be in any other block.
+            let coinbase = transactions[0].id;
+            self.ledger.set_conflicting(coinbase, block.height);
+            self.generator.forget(self.txid(coinbase));
         }
-        // Their coinbases cannot be in any other block.
-        let coinbases: Vec<Id> = rolled_back.iter().map(|block| block.ids[0]).collect();
-        let txids: Vec<_> = coinbases.iter().map(|id| self.key(*id)).collect();
-        let batch =
-            self.client.utxo_set_conflicting(&UtxoSetConflictingBatch { height, txids: txids.clone() }).wait()?;
-        ensure!(batch.results.len() == txids.len(), "utxo_set_conflicting leaves {} undone", batch.remaining);
-        for ((id, txid), result) in coinbases.into_iter().zip(txids).zip(batch.results) {
-            let fine = result.as_ref().is_ok_and(|conflict| conflict.marked == [txid]);
-            ensure!(fine, "coinbase {} alone should be marked as a double spend: {}", self.txid(id), told(&result));
-            self.ledger.set_conflicting(id, height);
-            self.generator.forget(self.txid(id));
-        }
+        self.client.roll_back_to(u64::from(height - DEPTH)).done()?;
         Ok(rolled_back)
     }
 
-    /// Submits another transaction that spends the same outputs as a rolled-back one, and makes it win.
-    fn replace(&mut self, loser: &Aside, height: u32) -> Result<Aside> {
-        let made = self.generator.rival(&loser.made);
-        let id = self.create(height, &[(&made, None)], true)?[0];
-        let item = self.item(id);
-        let by = self.key(loser.id);
-        let answer = self.client.utxo_spend(&UtxoSpendBatch { height, items: vec![item.clone()] }).wait()?;
-        let refused =
-            |error: &RefusedSpend| matches!(&error.error, UtxoSpendError::Spent { by: spender } if spender.txid == by);
-        let all = |errors: &Vec<RefusedSpend>| errors.len() == item.spends.len() && errors.iter().all(refused);
+    /// Adds a block of the new branch with these transactions. If one of them spends what the loser holds, the block stops there, and the
+    /// transaction wins.
+    fn mine_again(&mut self, height: u32, again: Vec<InBlock>, loser: &Aside) -> Result<()> {
+        let coinbase = InBlock { made: self.generator.coinbase(height, 1), id: None };
+        let mut transactions = [vec![coinbase], again].concat();
+        let block = self.append(height, &transactions)?;
+        // All rolled-back transactions have records, and the loser's rival has none.
+        let rival = (1..transactions.len()).find(|&at| transactions[at].id.is_none());
+        if let Some(at) = rival {
+            let stopped = self.ask_to_apply(block.0)?;
+            let spends = |stop: &UtxoApplyStop| {
+                let holder = &stop.reason;
+                matches!(holder, UtxoApplyReason::Spend(UtxoSpendError::Spent { by }) if by.txid == self.key(loser.id))
+            };
+            ensure!(
+                matches!(&stopped, Err(UtxoApplyError::Stopped(stop)) if stop.transaction as usize == at && spends(stop)),
+                "block {height} should stop at transaction {at}, whose outputs {} holds: {}",
+                self.txid(loser.id),
+                told(&stopped)
+            );
+            transactions[at].id = Some(self.win(height, at as u32, &transactions[at].made, loser)?);
+        }
+        self.apply(block, transactions, rival.unwrap_or(0))
+    }
+
+    /// Creates the record of a transaction of the last block, which spends the same outputs as the loser, and makes it win.
+    fn win(&mut self, height: u32, position: u32, made: &Made, loser: &Aside) -> Result<Id> {
+        let id = self.ledger.add(made, height, None, true)?;
+        let item = UtxoCreate {
+            source: TransactionSource::Kept { number: height.into(), position },
+            mined: None,
+            locked: Some(false),
+            conflicting: true,
+            fee: None,
+            is_new: false,
+        };
+        let created = self.client.utxo_create(&UtxoCreateBatch { height, items: vec![item] }).wait()?;
         ensure!(
-            matches!(&answer.results[..], [Err(errors)] if all(errors)),
-            "{} should not be able to spend outputs that {} holds: {}",
-            self.txid(id),
-            self.txid(loser.id),
-            spends_told(&answer)
+            matches!(&created.results[..], [Ok(created)] if created.txid == self.key(id)),
+            "the record of {} should be created from block {height}: {created:?}",
+            self.txid(id)
         );
         let resolved = self
             .client
             .utxo_process_conflicting(&UtxoProcessConflicting { height, winners: vec![self.key(id)] })
             .wait()?;
-        let fine = resolved
-            .as_ref()
-            .is_ok_and(|it| it.losers == [by] && it.spent as usize == item.spends.len() && !it.has_more);
+        let (by, spends) = (self.key(loser.id), self.spends(id).len());
+        let fine = resolved.as_ref().is_ok_and(|it| it.losers == [by] && it.spent as usize == spends && !it.has_more);
         ensure!(fine, "{} should win over {}: {}", self.txid(id), self.txid(loser.id), told(&resolved));
         self.ledger.win(id, loser.id, height);
-        Ok(Aside { id, made })
-    }
-
-    /// Adds a block of the new branch with these transactions, while the chain is at `height`.
-    fn mine_again(&mut self, block_height: u32, height: u32, again: Vec<Id>) -> Result<()> {
-        let block = self.next_block(block_height);
-        let coinbase = self.generator.coinbase(block_height, 1);
-        let mut ids = self.create(height, &[(&coinbase, Some(block))], false)?;
-        self.set_mined(height, block, false, &again)?;
-        ids.extend(again);
-        self.chain.push(OnChain { block, ids });
-        self.utxo_notify_block(block_height)
+        Ok(id)
     }
 
     /// The new branch is now longer: starts the block assembly again.

@@ -2,15 +2,49 @@
 
 use super::blocks::Made;
 use super::ledger::Id;
+use super::outside::Outside;
 use super::plan::DEPTH;
 use super::story::{Aside, OnChain, Story};
-use anyhow::{Context, Result, ensure};
+use crate::form;
+use crate::single_calls::{self, Block, NewRecord, Outcome};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use bitcoin::block::{Header, Version};
+use bitcoin::consensus::serialize;
 use bitcoin::hashes::Hash;
-use bitcoin::{TxOut, Txid};
-use coppice::site::Site;
-use coppice::utxo::form;
-use coppice::utxo::send::{self, Block, NewRecord, Outcome};
-use coppice_interface::{Spend, TransactionSpends, UtxoHash};
+use bitcoin::{BlockHash, CompactTarget, Transaction, TxMerkleNode, TxOut, Txid};
+use coppice::client::Wait;
+use coppice::feed;
+use coppice::site::{BLOCK_INTERVAL, Site};
+use coppice_interface::{
+    MissingParents, Spend, TransactionSpends, UtxoApplied, UtxoApplyBlock, UtxoApplyError, UtxoHash,
+};
+use std::collections::HashSet;
+
+/// One transaction in this many is seen before its block, and has a record then.
+const SEEN_EVERY: usize = 4;
+/// Unix seconds of height 0.
+const BEGINS_AT: u64 = 1_700_000_000;
+
+/// A transaction of a block.
+#[derive(Clone, Debug)]
+pub struct InBlock {
+    /// The transaction.
+    pub made: Made,
+    /// Its index in the ledger, if it has a record already.
+    pub id: Option<Id>,
+}
+
+impl InBlock {
+    fn new(made: Made) -> Self {
+        Self { made, id: None }
+    }
+}
+
+impl From<Aside> for InBlock {
+    fn from(aside: Aside) -> Self {
+        Self { made: aside.made, id: Some(aside.id) }
+    }
+}
 
 impl<S: Site> Story<'_, S> {
     /// Returns the next block id, for a height.
@@ -19,29 +53,29 @@ impl<S: Site> Story<'_, S> {
         Block { id: self.blocks, height }
     }
 
-    /// Creates the records of `made`, each with the block that contains it, or unmined.
-    pub fn create(&mut self, height: u32, made: &[(&Made, Option<Block>)], conflicting: bool) -> Result<Vec<Id>> {
+    /// Creates the records of transactions that no block has yet.
+    pub fn create(&mut self, height: u32, made: &[&Made]) -> Result<Vec<Id>> {
         let mut ids = Vec::with_capacity(made.len());
         let mut records = Vec::with_capacity(made.len());
-        for (made, mined) in made {
-            let id = self.ledger.add(made, height, *mined, conflicting)?;
+        for made in made {
+            let id = self.ledger.add(made, height, None, false)?;
             let spent: Vec<&TxOut> = made.spent.iter().collect();
-            let known = (!made.transaction.is_coinbase()).then_some(spent.as_slice());
-            let (bytes, fee) = form::of(&made.transaction, known);
+            let (bytes, fee) = form::of(&made.transaction, Some(&spent));
             let outside = match &mut self.outside {
                 Some(outside) => outside.put(made, self.ledger.entry(id))?.map(Box::new),
                 None => None,
             };
-            records.push(NewRecord { txid: self.txid(id), bytes, fee, mined: *mined, conflicting, outside });
+            records.push(NewRecord { txid: self.txid(id), bytes, fee, mined: None, conflicting: false, outside });
             ids.push(id);
         }
-        for (id, outcome) in ids.iter().zip(send::create(self.client, height, &records)?) {
-            let expected = self.ledger.entry(*id).utxos().count() as u32;
-            ensure!(
-                outcome == Outcome::Created { utxos: expected },
-                "transaction {} should be new, with {expected} UTXOs, but is {outcome:?}",
-                self.txid(*id)
-            );
+        for (id, outcome) in ids.iter().zip(single_calls::create(self.client, height, &records)?) {
+            let (txid, expected) = (self.txid(*id), self.ledger.entry(*id).utxos().count() as u32);
+            match outcome {
+                Outcome::Existed => bail!("{txid} should be new, but the transaction has a record already"),
+                Outcome::Created { utxos } => {
+                    ensure!(utxos == expected, "{txid} should have {expected} UTXOs, but has {utxos}");
+                }
+            }
         }
         Ok(ids)
     }
@@ -50,22 +84,13 @@ impl<S: Site> Story<'_, S> {
     pub fn spend(&mut self, height: u32, ids: &[Id]) -> Result<()> {
         let spends: Vec<(Txid, Vec<Spend>)> = ids.iter().map(|id| (self.txid(*id), self.spends(*id))).collect();
         let expected: usize = spends.iter().map(|(_, spends)| spends.len()).sum();
-        let new = send::spend(self.client, height, spends)?;
+        let new = single_calls::spend(self.client, height, spends)?;
         ensure!(new == expected as u64, "{expected} outputs should be spent, but {new} are");
         ids.iter().try_for_each(|id| self.ledger.spend(*id, height))
     }
 
-    /// Adds a block to transactions or, with `unset`, removes it from them.
-    pub fn set_mined(&mut self, height: u32, block: Block, unset: bool, ids: &[Id]) -> Result<()> {
-        let txids: Vec<Txid> = ids.iter().map(|id| self.txid(*id)).collect();
-        send::set_mined(self.client, height, block, unset, &txids)?;
-        ids.iter().for_each(|id| self.ledger.set_mined(*id, block, unset, height));
-        Ok(())
-    }
-
-    /// Adds a block: its transactions are seen, spend, and are mined.
+    /// Adds a block: some of its transactions are seen before it, with their spends; the others come with it.
     pub fn block(&mut self, height: u32) -> Result<()> {
-        let block = self.next_block(height);
         let coinbase = self.generator.coinbase(height, 0);
         let mut made = self.generator.block(height);
         let ordinary = made.len();
@@ -74,16 +99,122 @@ impl<S: Site> Story<'_, S> {
             made.extend((0..2).filter_map(|_| self.generator.aside(height)));
             ensure!(made.len() == ordinary + 2, "there is nothing to spend at height {height}");
         }
-        let records: Vec<(&Made, Option<Block>)> =
-            [(&coinbase, Some(block))].into_iter().chain(made.iter().map(|made| (made, None))).collect();
-        let mut ids = self.create(height, &records, false)?;
-        self.spend(height, &ids[1..])?;
-        self.set_aside.extend(ids[1 + ordinary..].iter().zip(&made[ordinary..]).map(Aside::new));
-        // Transactions that were seen before, and are mined only now.
-        ids.extend(self.mined_late(height)?);
-        self.set_mined(height, block, false, &ids[1..])?;
-        self.chain.push(OnChain { block, ids });
+        let seen: Vec<Made> = self.seen_before(&made);
+        let ids = self.create(height, &seen.iter().collect::<Vec<_>>())?;
+        self.spend(height, &ids)?;
+        let mut transactions = vec![InBlock::new(coinbase)];
+        let mut ids = seen.iter().map(|made| made.transaction.compute_txid()).zip(ids).peekable();
+        for made in made {
+            let txid = made.transaction.compute_txid();
+            let id = ids.next_if(|(seen, _)| *seen == txid).map(|(_, id)| id);
+            transactions.push(InBlock { made, id });
+        }
+        // Transactions that were seen long before, and are mined only now.
+        transactions.extend(self.mined_late(height)?.into_iter().map(InBlock::from));
+        let aside = 1 + ordinary..transactions.len();
+        self.append_and_apply(height, transactions)?;
+        if height == self.plan.reorg_at + 2 - DEPTH {
+            let OnChain { transactions, .. } = self.chain.last().context("there is no block")?;
+            self.set_aside.extend_from_slice(&transactions[aside]);
+        }
         Ok(())
+    }
+
+    /// Returns the transactions of a block that are seen before it, each after its parents.
+    fn seen_before(&self, made: &[Made]) -> Vec<Made> {
+        let mut needed = HashSet::new();
+        let mut seen = Vec::new();
+        for (at, made) in made.iter().enumerate().rev() {
+            let outside = self.outside.is_some() && Outside::<S>::takes(&made.transaction);
+            if outside || at.is_multiple_of(SEEN_EVERY) || needed.contains(&made.transaction.compute_txid()) {
+                needed.extend(made.transaction.input.iter().map(|input| input.previous_output.txid));
+                seen.push(made.clone());
+            }
+        }
+        seen.reverse();
+        seen
+    }
+
+    /// Appends a block after the last one, and applies it.
+    pub fn append_and_apply(&mut self, height: u32, transactions: Vec<InBlock>) -> Result<()> {
+        let block = self.append(height, &transactions)?;
+        self.apply(block, transactions, 0)
+    }
+
+    /// Appends a block after the last one, and returns it.
+    pub fn append(&mut self, height: u32, transactions: &[InBlock]) -> Result<(Block, BlockHash)> {
+        let parent = self.chain.last().map_or_else(BlockHash::all_zeros, |block| block.hash);
+        let txdata: Vec<Transaction> = transactions.iter().map(|of| of.made.transaction.clone()).collect();
+        let timestamp_secs = BEGINS_AT + u64::from(height) * BLOCK_INTERVAL.as_secs();
+        let header = Header {
+            version: Version::TWO,
+            prev_blockhash: parent,
+            merkle_root: TxMerkleNode::all_zeros(),
+            time: u32::try_from(timestamp_secs)?,
+            bits: CompactTarget::from_consensus(0x207F_FFFF),
+            nonce: 0,
+        };
+        let mut block = bitcoin::Block { header, txdata };
+        block.header.merkle_root = block.compute_merkle_root().context("a block without transactions")?;
+        let hash = block.block_hash();
+        let header = feed::Header {
+            number: height.into(),
+            hash: hash.to_byte_array(),
+            parent: parent.to_byte_array(),
+            timestamp_secs,
+        };
+        feed::send(self.client, &feed::block(&header, feed::bitcoin_segments(serialize(&block), &block)))?;
+        Ok((self.next_block(height), hash))
+    }
+
+    /// Applies the last block of the chain, of which the first `before` transactions are applied already, and enters all of them into the
+    /// ledger.
+    pub fn apply(
+        &mut self,
+        (block, hash): (Block, BlockHash),
+        transactions: Vec<InBlock>,
+        before: usize,
+    ) -> Result<()> {
+        let height = block.height;
+        self.applied += transactions.len() as u64;
+        let applied = self.ask_to_apply(block)?.map_err(|why| anyhow!("block {height}: {why}"))?;
+        let mut on_chain = Vec::with_capacity(transactions.len());
+        let mut expected = UtxoApplied { transactions: transactions.len() as u32, ..UtxoApplied::default() };
+        for (at, InBlock { made, id }) in transactions.into_iter().enumerate() {
+            let is_new = u32::from(at >= before);
+            let id = match id {
+                Some(id) => {
+                    expected.existed += is_new;
+                    self.ledger.set_mined(id, block, false, height);
+                    self.ledger.spend_again(id, height);
+                    id
+                }
+                None => {
+                    let id = self.ledger.add(&made, height, Some(block), false)?;
+                    self.ledger.spend(id, height)?;
+                    expected.created += is_new;
+                    expected.spent += is_new * self.ledger.entry(id).inputs.len() as u32;
+                    id
+                }
+            };
+            on_chain.push(Aside { id, made });
+        }
+        ensure!(applied == expected, "block {height} should be applied as {expected:?}, but was as {applied:?}");
+        self.chain.push(OnChain { block, hash, transactions: on_chain });
+        self.note_applied(height);
+        Ok(())
+    }
+
+    /// Applies the last block, and returns the canister's answer.
+    pub fn ask_to_apply(&self, block: Block) -> Result<Result<UtxoApplied, UtxoApplyError>> {
+        let arg = UtxoApplyBlock {
+            number: block.height.into(),
+            height: block.height,
+            block_id: block.id,
+            missing_parents: MissingParents::Refuse,
+            skip: None,
+        };
+        self.client.apply(&arg).wait()
     }
 
     /// Returns the spends of a transaction.

@@ -23,21 +23,11 @@ pub struct Jobs {
 }
 
 impl<S: Site> Story<'_, S> {
-    /// Notifies the canister of a block.
-    pub fn utxo_notify_block(&mut self, height: u32) -> Result<()> {
-        let trigger = self.client.utxo_notify_block(height, true).done()?;
+    /// Notes a block that was applied, of which the canister is thereby notified.
+    pub fn note_applied(&mut self, height: u32) {
         self.current = self.current.max(height);
-        match trigger {
-            UtxoNotifyOutcome::Scheduled(_) | UtxoNotifyOutcome::Underway(_) if self.persister.persisted() == 0 => {
-                self.jobs.due = true;
-            }
-            UtxoNotifyOutcome::PersisterActive { last_persisted_height } if last_persisted_height == self.persisted => {
-            }
-            // A block of another branch.
-            UtxoNotifyOutcome::Processed(_) if self.persister.persisted() == 0 => {}
-            other => bail!("utxo_notify_block at height {height}, with {} persisted: {other:?}", self.persisted),
-        }
-        Ok(())
+        // Once the persister runs, its blocks make jobs due.
+        self.jobs.due |= self.persister.persisted() == 0;
     }
 
     /// Notifies the canister of persisted blocks, one after the other.

@@ -3,9 +3,9 @@
 
 use super::blocks::Made;
 use super::plan::{MATURITY, Plan};
+use crate::single_calls::Block;
 use anyhow::{Context, Result, ensure};
 use bitcoin::{OutPoint, Txid};
-use coppice::utxo::send::Block;
 use coppice::utxo::set::{UtxoHash, is_utxo, utxo_hash};
 use coppice_interface::UtxoPrunerPhase;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -216,6 +216,15 @@ impl Ledger {
             self.evaluate(parent, height);
         }
         Ok(())
+    }
+
+    /// Spends the outputs of a transaction's inputs once more: their records stay from this height on, because a spend was just made.
+    pub fn spend_again(&mut self, id: Id, height: u32) {
+        for (parent, _) in self.entry(id).inputs.clone() {
+            if !self.entry(parent).deleted {
+                self.evaluate(parent, height);
+            }
+        }
     }
 
     /// Adds a block to a transaction or, with `unset`, removes it.

@@ -2,7 +2,7 @@
 //! the rest with a ledger.
 //!
 //! ```text
-//! coins ─▶ blocks ─▶ feed ─┬─▶ canister: create, spend, mined, notifications ◀── persister, which lags
+//! coins ─▶ blocks ─▶ feed ─┬─▶ canister: seen transactions, blocks, applied ◀── persister, which lags
 //!                          └─▶ ledger ◀── jobs that have ended    events: old and unmined, a reorg, a replay
 //! after the last block: verify, record by record, and report
 //! ```
@@ -60,11 +60,11 @@ pub fn command(args: &DemoArgs) -> Result<()> {
         true => play_outside(&client, client.transport().canister(), plan)?,
         false => play(&client, plan, None)?,
     };
-    let instructions = UtxoInstructions::new(&client.transport().costs(), report.transactions, report.spends);
+    let instructions = UtxoInstructions::new(&client.transport().costs(), report.applied);
     print(&UtxoDemoReport { instructions: Some(instructions), ..report }, *json)
 }
 
-/// Runs the demonstration on a canister without UTXO records: `blocks` blocks, with `retain_blocks` as `block_height_retention`; default:
+/// Runs the demonstration on a canister without blocks and UTXO records: `blocks` blocks, with `retain_blocks` as `block_height_retention`; default:
 /// as long as the length allows.
 ///
 /// # Errors
@@ -97,8 +97,9 @@ fn play<'a, S: Site>(client: &'a Client<S>, plan: Plan, outside: Option<Outside<
     let started = Instant::now();
     let (storage, status) = (client.get_storage_status(None).wait()?, client.utxo_get_pruner_status().wait()?);
     ensure!(
-        storage.utxo.records == 0 && status.current_height == 0,
-        "the canister has {} UTXO records and was notified of height {}; a demonstration needs an empty one",
+        storage.utxo.records == 0 && status.current_height == 0 && storage.blocks == 0,
+        "the canister has {} blocks and {} UTXO records, and was notified of height {}; a demonstration needs an empty one",
+        storage.blocks,
         storage.utxo.records,
         status.current_height
     );
@@ -109,7 +110,7 @@ fn play<'a, S: Site>(client: &'a Client<S>, plan: Plan, outside: Option<Outside<
     say!("verifying {} transactions", story.ledger.transactions());
     let verified = verify::verify(client, &story.ledger, plan.blocks)?;
     let outside = story.outside.as_ref().map(|outside| outside.verify(&story.ledger)).transpose()?;
-    healthy(client)?;
+    healthy(client, None)?;
     let (storage, status) = (client.get_storage_status(None).wait()?, client.utxo_get_pruner_status().wait()?);
     let (ledger, figures, totals) = (&story.ledger, story.jobs.figures, status.totals);
     let faults = totals.record_errors + totals.external_errors;
@@ -123,6 +124,7 @@ fn play<'a, S: Site>(client: &'a Client<S>, plan: Plan, outside: Option<Outside<
         parent_preservation_blocks: plan.preservation,
         transactions: ledger.transactions(),
         outputs: ledger.entries().map(|(_, entry)| entry.utxos().count() as u64).sum(),
+        applied: story.applied,
         spends: ledger.spends(),
         records_kept: storage.utxo.records,
         records_deleted: totals.records_deleted,
@@ -146,6 +148,9 @@ fn play<'a, S: Site>(client: &'a Client<S>, plan: Plan, outside: Option<Outside<
 
 /// Sets the settings that the story assumes, and starts the block assembly.
 fn set_up(client: &Client<impl Site>, plan: Plan) -> Result<UtxoPrunerSettings> {
+    // The records have what they need of a block that is applied.
+    let retain_blocks = Some(u64::from(plan.retention));
+    client.set_prune_policy(&PrunePolicyArg { retain_blocks, ..PrunePolicyArg::default() }).done()?;
     client
         .set_config(&ConfigChange {
             utxo: Some(UtxoSettingsChange {

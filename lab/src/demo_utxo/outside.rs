@@ -46,7 +46,8 @@ pub struct OutsideFigures {
 pub struct Outside<'a, S> {
     directory: PathBuf,
     worker: Run<'a, S>,
-    written: u64,
+    /// The transactions of the files that were written.
+    written: BTreeSet<bitcoin::Txid>,
 }
 
 impl<'a, S: Site> Outside<'a, S> {
@@ -80,7 +81,12 @@ impl<'a, S: Site> Outside<'a, S> {
             max_wait: Duration::from_secs(1),
         };
         let worker = Run::new(client, worker, options, stop, log);
-        Ok(Self { directory: directory.to_path_buf(), worker, written: 0 })
+        Ok(Self { directory: directory.to_path_buf(), worker, written: BTreeSet::new() })
+    }
+
+    /// Returns whether a transaction belongs outside.
+    pub fn takes(transaction: &bitcoin::Transaction) -> bool {
+        !transaction.is_coinbase() && transaction.output.len() >= OUTPUTS
     }
 
     /// Writes a transaction's file, if it belongs outside. Returns the source of its record in place of the bytes.
@@ -89,13 +95,13 @@ impl<'a, S: Site> Outside<'a, S> {
     /// When its file cannot be written.
     pub fn put(&mut self, made: &Made, entry: &Entry) -> Result<Option<OutsideTransaction>> {
         let transaction = &made.transaction;
-        if !belongs_outside(entry) {
+        if !Self::takes(transaction) {
             return Ok(None);
         }
         let bytes = serialize(transaction);
         let file = self.directory.join(format!("{}.tx", entry.txid));
         std::fs::write(&file, &bytes).with_context(|| format!("cannot write {}", file.display()))?;
-        self.written += 1;
+        self.written.insert(entry.txid);
         let txid = Txid::from(entry.txid.to_byte_array());
         let spent = |input: &bitcoin::TxIn| Outpoint {
             txid: input.previous_output.txid.to_byte_array().into(),
@@ -140,7 +146,7 @@ impl<'a, S: Site> Outside<'a, S> {
             std::fs::read_dir(&self.directory)?.map(|file| Ok(file?.file_name().to_string_lossy().into_owned()));
         let mut files: BTreeSet<String> = files.collect::<Result<_>>()?;
         files.retain(|name| name != blob_worker::MARKER);
-        let kept = ledger.entries().filter(|(_, entry)| !entry.deleted && belongs_outside(entry));
+        let kept = ledger.entries().filter(|(_, entry)| !entry.deleted && self.written.contains(&entry.txid));
         let expected: BTreeSet<String> = kept.map(|(_, entry)| format!("{}.tx", entry.txid)).collect();
         if let Some(file) = expected.symmetric_difference(&files).next() {
             let is = if files.contains(file) { "should be deleted, but exists" } else { "should exist, but does not" };
@@ -148,20 +154,16 @@ impl<'a, S: Site> Outside<'a, S> {
         }
         let figures = self.worker.figures();
         ensure!(
-            figures.deleted + files.len() as u64 == self.written,
+            figures.deleted + files.len() as u64 == self.written.len() as u64,
             "{} files were written, {} are left: {figures:?}",
-            self.written,
+            self.written.len(),
             files.len()
         );
         Ok(OutsideFigures {
-            written: self.written,
+            written: self.written.len() as u64,
             deleted: figures.deleted,
             leases: figures.leases,
             left: files.len() as u64,
         })
     }
-}
-
-fn belongs_outside(entry: &Entry) -> bool {
-    entry.spendable_at == 0 && entry.outputs.len() >= OUTPUTS
 }

@@ -63,6 +63,8 @@ pub struct UtxoDemoReport {
     pub transactions: u64,
     /// Their outputs that can be spent.
     pub outputs: u64,
+    /// Transactions of the blocks that were applied; those of both branches count twice.
+    pub applied: u64,
     /// Outputs that were spent.
     pub spends: u64,
     /// Records at the end.
@@ -81,7 +83,7 @@ pub struct UtxoDemoReport {
     pub jobs: JobFigures,
     /// Instructions of all jobs, per deleted record.
     pub instructions_per_record_deleted: u64,
-    /// Instructions of records and spends, if the canister runs in this process.
+    /// Instructions of applying the blocks, if the canister runs in this process.
     pub instructions: Option<UtxoInstructions>,
     /// Bytes of stable memory that records use.
     pub record_bytes: u64,

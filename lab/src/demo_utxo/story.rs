@@ -9,12 +9,13 @@ use super::persister::Persister;
 use super::plan::{LAG, MATURITY, Plan};
 use super::report::Row;
 use super::verify::verify;
+use crate::single_calls::Block;
 use anyhow::{Context, Result, bail};
+use bitcoin::BlockHash;
 use coppice::client::{Client, Wait};
 use coppice::progress::Progress;
 use coppice::report::count;
 use coppice::site::{BLOCK_INTERVAL, Site};
-use coppice::utxo::send::Block;
 use coppice_interface::UtxoPrunerSettings;
 
 /// Number of regular rows, which report only the chain's growth.
@@ -27,24 +28,19 @@ const LONG_LAG: u32 = *LAG.end() / 4 * 3;
 pub struct OnChain {
     /// The block.
     pub block: Block,
+    /// Its hash.
+    pub hash: BlockHash,
     /// Its transactions, the coinbase first.
-    pub ids: Vec<Id>,
+    pub transactions: Vec<Aside>,
 }
 
-/// A transaction whose outputs are not spent yet.
+/// A transaction that may come again: unmined, or in a block that may be rolled back.
 #[derive(Clone, Debug)]
 pub struct Aside {
     /// Its index in the ledger.
     pub id: Id,
     /// The transaction.
     pub made: Made,
-}
-
-impl Aside {
-    /// Creates it from its index and transaction.
-    pub fn new((id, made): (&Id, &Made)) -> Self {
-        Self { id: *id, made: made.clone() }
-    }
 }
 
 /// Events that are reported once, in this order.
@@ -69,7 +65,9 @@ pub struct Story<'a, S> {
     pub chain: Vec<OnChain>,
     /// The id of the last block; ids count blocks of all branches.
     pub blocks: u32,
-    /// The highest height notified to the canister.
+    /// Transactions of all applied blocks.
+    pub applied: u64,
+    /// The highest height of an applied block.
     pub current: u32,
     /// The highest persisted block notified to the canister.
     pub persisted: u32,
@@ -105,6 +103,7 @@ impl<'a, S: Site> Story<'a, S> {
             persister: Persister::new(&plan),
             chain: Vec::new(),
             blocks: 0,
+            applied: 0,
             current: 0,
             persisted: 0,
             settings,
@@ -143,7 +142,6 @@ impl<'a, S: Site> Story<'a, S> {
         if height == plan.old_seen {
             self.see_old(height)?;
         }
-        self.utxo_notify_block(height)?;
         if height == plan.reorg_at {
             self.reorg(height)?;
         } else {

@@ -1,9 +1,9 @@
-//! Sends records and spends to the canister.
+//! Sends single records and spends to the canister, as a node does for transactions that no block has yet.
 
-use crate::client::{Client, Transport, Wait};
 use anyhow::{Context, Result, bail, ensure};
 use bitcoin::Txid;
 use bitcoin::hashes::Hash;
+use coppice::client::{Client, Transport, Wait};
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
 
@@ -131,45 +131,10 @@ fn create_long(client: &Client<impl Transport>, height: u32, record: &NewRecord)
     outcome(&record.txid, batch.results.into_iter().next().context("utxo_create returned no result")?)
 }
 
-/// Sets transactions as mined in a block of the longest chain or, with `unset`, removes them from the block. Changes nothing if that is
-/// known already.
-///
-/// # Errors
-/// When the canister refuses.
-pub fn set_mined(
-    client: &Client<impl Transport>,
-    height: u32,
-    block: Block,
-    unset: bool,
-    txids: &[Txid],
-) -> Result<()> {
-    let BlockRef { block_id, height: block_height, subtree } = block.block_ref();
-    let item = |txid: &Txid| MinedTransaction { txid: txid.to_byte_array().into(), subtree };
-    let items = txids.iter().map(item).collect();
-    let batch = UtxoSetMinedBatch { height, block_id, block_height, on_longest_chain: true, unset, items };
-    let answers = pollster::block_on(client.utxo_set_mined_all(batch))?;
-    for (txid, answer) in txids.iter().zip(answers) {
-        answer.map_err(|error| anyhow::anyhow!("transaction {txid}: its block cannot be set: {error}"))?;
-    }
-    Ok(())
-}
-
-/// The error if a coinbase is spent before the canister allows it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("transaction {txid}, input {vin}: the coinbase can be spent from height {spendable_at} on")]
-pub struct Immature {
-    /// The transaction that spends it.
-    pub txid: Txid,
-    /// The first input that spends it.
-    pub vin: u32,
-    /// The first height at which it can be spent.
-    pub spendable_at: u32,
-}
-
 /// Spends outputs at a height, and returns how many were unspent before.
 ///
 /// # Errors
-/// When the canister refuses a spend; [`Immature`] if the coinbase is too young.
+/// When the canister refuses a spend.
 pub fn spend(client: &Client<impl Transport>, height: u32, spends: Vec<(Txid, Vec<Spend>)>) -> Result<u64> {
     let mut txids = Vec::new();
     let mut items = Vec::new();
@@ -188,9 +153,6 @@ pub fn spend(client: &Client<impl Transport>, height: u32, spends: Vec<(Txid, Ve
             Err(errors) => {
                 let first = errors.first().context("the canister refused a spend without a reason")?;
                 let vin = item.spends.get(first.spend as usize).map_or(0, |spend| spend.vin);
-                if let UtxoSpendError::CoinbaseImmature { spendable_at } = first.error {
-                    bail!(Immature { txid: *txid, vin, spendable_at });
-                }
                 bail!(
                     "transaction {txid}: the canister refuses {} of its spends, the first for input {vin}: {}",
                     errors.len(),
