@@ -1,6 +1,7 @@
 //! Tests of the command over a network. They wait more than they compute, so `scripts/test` runs them in parallel with the other tests, by
 //! the names of their modules.
 
+mod applied;
 mod blob_workers;
 mod bombs;
 mod first_deployment;
