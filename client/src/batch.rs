@@ -74,7 +74,7 @@ impl Item for UtxoCreate {
         let source = match &self.source {
             TransactionSource::Raw(bytes) => Size::of(bytes),
             TransactionSource::Uploaded(txid) => Size::of(txid),
-            TransactionSource::Kept { .. } => SMALL,
+            TransactionSource::Kept(_) => SMALL,
             TransactionSource::Outputs(PartialTransaction { outputs, .. }) => {
                 outputs.iter().fold(SMALL, |sum, output| sum + OUTPUT + Size::of(&output.script))
             }

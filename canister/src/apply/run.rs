@@ -12,6 +12,9 @@ use coppice_interface::{BadHeight, MAX_HEIGHT, ReadError, UtxoApplied, UtxoApply
 /// Instructions after which a message begins no other transaction: a quarter of what it may execute.
 pub(super) const INSTRUCTIONS: u64 = 10_000_000_000;
 
+/// Pages that a message reads before it begins no other transaction. The platform lets a message read 524,288.
+pub(super) const MOST_READ: u64 = 200_000;
+
 /// Outcome of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
@@ -19,6 +22,8 @@ pub struct Outcome {
     pub applied: UtxoApplied,
     /// The height of the block whose last transaction this message has applied.
     pub finished: Option<u32>,
+    /// The transaction was skipped that the argument names.
+    pub skipped: bool,
 }
 
 /// One message's part of a block.
@@ -34,6 +39,8 @@ pub(super) struct Run<'a, 's> {
     pub end: u64,
     /// The position has moved in this message.
     pub worked: bool,
+    /// A transaction was skipped.
+    pub skipped: bool,
 }
 
 /// Returns the error of a block that cannot be read.
@@ -73,12 +80,13 @@ impl Applier {
             skip: None,
             end: now.saturating_add(INSTRUCTIONS),
             worked: false,
+            skipped: false,
             stores,
         };
         run.stores.utxo.count_pages(true);
         let ended = run.run(arg);
         run.stores.utxo.count_pages(false);
-        let Run { position, applied, worked, .. } = run;
+        let Run { position, applied, worked, skipped, .. } = run;
         let finished = match ended {
             Ok(finished) => finished,
             // The next call meets the error again.
@@ -87,7 +95,11 @@ impl Applier {
         };
         self.set(Some(position));
         let transactions = if finished.is_some() { meta.transactions } else { position.transaction };
-        Ok(Outcome { applied: UtxoApplied { has_more: finished.is_none(), transactions, ..applied }, finished })
+        Ok(Outcome {
+            applied: UtxoApplied { has_more: finished.is_none(), transactions, ..applied },
+            finished,
+            skipped,
+        })
     }
 
     /// Answers a repeated call for a block that is applied.
@@ -102,7 +114,7 @@ impl Applier {
                 return Err(UtxoApplyError::OtherId { block_id });
             }
         }
-        Ok(Outcome { applied: UtxoApplied { transactions, ..UtxoApplied::default() }, finished: None })
+        Ok(Outcome { applied: UtxoApplied { transactions, ..UtxoApplied::default() }, finished: None, skipped: false })
     }
 
     /// Checks that the block is the next one. Returns the position in it, and its metadata.
@@ -185,17 +197,12 @@ impl Run<'_, '_> {
     /// Applies transactions until the message is full or the block is finished. Returns the height of a finished block.
     fn run(&mut self, arg: &UtxoApplyBlock) -> Result<Option<u32>, UtxoApplyError> {
         let count = self.window.transactions();
-        self.find_offset().map_err(|error| self.body_error(error))?;
+        self.find_offset()?;
         self.check_skip(arg)?;
         while self.position.transaction < count {
             if step::group(self)? == Step::Full {
                 return Ok(None);
             }
-        }
-        let (offset, len) = (self.position.offset, self.window.len());
-        if offset != len {
-            let why = format!("{} bytes after the last transaction", len - offset);
-            return Err(UtxoApplyError::BadBody { transaction: count, at: offset, why });
         }
         let Position { next, height, block_id, .. } = self.position;
         self.stores.chain.note_applied(next, Some((height, block_id)));
@@ -212,16 +219,29 @@ impl Run<'_, '_> {
         Ok(Some(height))
     }
 
-    /// Finds the first byte of the next transaction, unless it is known. A block that is not begun is checked.
-    fn find_offset(&mut self) -> Result<(), BodyError> {
+    /// Finds the first byte of the next transaction, unless it is known. The body of a block that is not begun is checked, so that a block
+    /// that can never be finished is not begun.
+    fn find_offset(&mut self) -> Result<(), UtxoApplyError> {
         if self.position.offset > 0 {
             return Ok(());
         }
         let Self { stores, window, position, .. } = self;
         let source = (&*stores.chain, &*stores.blobs);
-        position.offset = window.offset_of(source, position.transaction)?;
-        if position.transaction == 0 {
-            kept::check_distinct(&window.ids(source, 0..window.transactions())?, position.offset)?;
+        let offset = window.offset_of(source, position.transaction);
+        let checked = offset.map_err(|error| (0, error)).and_then(|offset| {
+            if position.transaction == 0 {
+                let ids = window.ids(source, 0..window.transactions());
+                ids.and_then(|ids| kept::check_distinct(&ids, offset)).map_err(|error| (0, error))?;
+                window.check_lengths(source, offset)?;
+            }
+            Ok(offset)
+        });
+        match checked {
+            Ok(offset) => position.offset = offset,
+            Err((transaction, BodyError::Bad { at, why })) => {
+                return Err(UtxoApplyError::BadBody { transaction, at, why });
+            }
+            Err((_, error)) => return Err(self.body_error(error)),
         }
         Ok(())
     }

@@ -1,16 +1,18 @@
 //! The next transactions of a block: read, hashed together, and applied one by one.
 
 use super::position::Phase;
-use super::run::Run;
+use super::run::{MOST_READ, Run};
 use super::window::{BodyError, Source, Window, bad};
 use crate::platform;
 use crate::platform::limits::MOST_PAGES;
 use crate::storage::blob::BlobStore;
 use crate::utxo::{self, Body, Draft, Hash, Inputs, MAX_TRANSACTION, Parsed, Refused, Unhashed};
-use coppice_interface::{UtxoApplyError, UtxoRefusal};
+use coppice_interface::{Spender, UtxoApplyError, UtxoApplyReason, UtxoRefusal, UtxoSpendError};
 
 /// Transactions that are hashed together.
 const GROUP: u32 = 64;
+/// Bytes after which a group ends.
+const GROUP_BYTES: usize = 64 << 10;
 /// Bytes of a group's window; a longer transaction gets a window of its own.
 const WINDOW: u64 = 256 << 10;
 /// Inputs and outputs of the largest transaction that is applied in one message.
@@ -22,8 +24,6 @@ const SLICE: usize = 1_000;
 const INPUT_PAGES: u64 = 4;
 /// Pages that a record changes besides its bytes: its places in the table and in the indexes.
 const RECORD_PAGES: u64 = 48;
-/// Pages of records that a message reads before it checks no other inputs. The platform lets a message read 524,288.
-const MOST_READ: u64 = 200_000;
 
 /// Progress of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,25 +44,42 @@ enum Unread {
 /// Reads the transactions that begin at a byte of the body: at least one, at most `most` and as many as a window has. A large transaction
 /// is alone.
 fn read<'w>(window: &'w mut Window, source: Source, offset: u64, most: u32) -> Result<Vec<Unhashed<'w>>, Unread> {
-    let mut len = WINDOW;
-    loop {
+    let mut is_whole = false;
+    // As many bytes as are there; then a window; then the whole transaction.
+    for attempt in 0..3 {
+        let len = match attempt {
+            0 => 1,
+            1 => WINDOW,
+            _ => window.end_of(source, offset).map_err(Unread::Body)? - offset,
+        };
+        if len > MAX_TRANSACTION {
+            return Err(Unread::Refused(utxo::too_long()));
+        }
         match Unhashed::first(window.read(source, offset, len).map_err(Unread::Body)?) {
-            Ok(Some(_)) => break,
-            Ok(None) => len = (2 * len).min(MAX_TRANSACTION),
+            Ok(Some(first)) if first.parsed.extended => {
+                return Err(Unread::Body(bad(offset, "the transaction is in the extended form, which no block has")));
+            }
+            Ok(first) => is_whole = first.is_some(),
             Err(UtxoRefusal::BadTransaction { offset: at, why }) => {
                 return Err(Unread::Body(bad(offset + at, why)));
             }
             Err(refusal) => return Err(Unread::Refused(refusal)),
         }
-        if window.is_last() {
-            return Err(Unread::Body(bad(offset, "the body ends inside the transaction")));
+        if is_whole {
+            break;
         }
     }
+    if !is_whole {
+        return Err(Unread::Body(bad(offset, "the body ends inside the transaction")));
+    }
     let mut bytes = window.read(source, offset, 0).map_err(Unread::Body)?;
-    let mut group: Vec<Unhashed> = Vec::new();
+    let (mut group, mut len): (Vec<Unhashed>, usize) = (Vec::new(), 0);
     while group.len() < most as usize
+        && len < GROUP_BYTES
         && let Ok(Some(next)) = Unhashed::first(bytes)
+        && !next.parsed.extended
     {
+        len += next.raw().len();
         bytes = &bytes[next.raw().len()..];
         match (is_large(&next), group.is_empty()) {
             (true, false) => break,
@@ -74,14 +91,14 @@ fn read<'w>(window: &'w mut Window, source: Source, offset: u64, most: u32) -> R
 }
 
 fn is_large(transaction: &Unhashed) -> bool {
-    transaction.inputs().len() > MOST_INPUTS || transaction.outputs() > MOST_OUTPUTS
+    let (inputs, outputs) = (transaction.inputs().len(), transaction.outputs());
+    inputs > MOST_INPUTS || outputs > MOST_OUTPUTS || pages(inputs, outputs, transaction.raw().len()) > MOST_PAGES
 }
 
 /// Returns the pages that a transaction may change.
-fn pages(parsed: &Parsed, size: usize) -> u64 {
-    let (inputs, outputs) = (parsed.inputs.len(), parsed.outputs.len());
+fn pages(inputs: usize, outputs: usize, size: usize) -> u64 {
     let heap = if outputs > SLICE { 49 * outputs } else { 0 };
-    RECORD_PAGES + (size + heap + 72 * outputs + 36 * inputs) as u64 / 4_096 + INPUT_PAGES * inputs as u64
+    RECORD_PAGES + (2 * size + heap + 72 * outputs + 36 * inputs) as u64 / 4_096 + INPUT_PAGES * inputs as u64
 }
 
 /// Applies the next transactions that are read and hashed together.
@@ -140,8 +157,8 @@ fn group_of(run: &mut Run, window: &mut Window, most: u32) -> Result<Step, UtxoA
     for (transaction, txid) in group.into_iter().zip(&ids) {
         let (raw, parsed) = (transaction.raw(), transaction.parsed);
         let changed = run.stores.utxo.pages_changed();
-        let is_full = changed + pages(&parsed, raw.len()) > MOST_PAGES || platform::instructions() > run.end;
-        if run.worked && is_full {
+        let pages = pages(parsed.inputs.len(), parsed.outputs.len(), raw.len());
+        if run.worked && (changed + pages > MOST_PAGES || run.has_read_enough()) {
             return Ok(Step::Full);
         }
         run.check_id(&parsed, txid).map_err(|error| run.body_error(error))?;
@@ -168,6 +185,18 @@ impl From<Refused> for Stop {
     }
 }
 
+/// Checks that no two inputs of a transaction spend one output.
+fn check_twice(outpoints: &[(Hash, u32)], txid: &Hash) -> Result<(), Refused> {
+    let mut sorted: Vec<u32> = (0..outpoints.len() as u32).collect();
+    sorted.sort_unstable_by_key(|vin| (outpoints[*vin as usize], *vin));
+    let twice = sorted.windows(2).filter(|pair| outpoints[pair[0] as usize] == outpoints[pair[1] as usize]);
+    let Some(&[vin, again]) = twice.min_by_key(|pair| pair[1]).and_then(|pair| pair.first_chunk()) else {
+        return Ok(());
+    };
+    let by = Spender { txid: txid.into(), vin };
+    Err(Refused::Stopped(Some(again), UtxoApplyReason::Spend(UtxoSpendError::Spent { by })))
+}
+
 impl Run<'_, '_> {
     fn check_id(&self, parsed: &Parsed, indexed: &Hash) -> Result<(), BodyError> {
         if parsed.txid == *indexed {
@@ -182,7 +211,7 @@ impl Run<'_, '_> {
     }
 
     fn skipped(&mut self, end: u64) {
-        self.skip = None;
+        (self.skip, self.skipped) = (None, true);
         self.move_to(end);
     }
 
@@ -225,7 +254,15 @@ impl Run<'_, '_> {
         };
         loop {
             match self.position.phase {
-                Phase::Whole => self.position.phase = Phase::Check(0),
+                Phase::Whole => {
+                    if self.worked {
+                        return Ok(Step::Full);
+                    }
+                    transaction.id();
+                    self.check_id(&transaction.parsed, txid).map_err(Stop::Body)?;
+                    check_twice(&outpoints, txid)?;
+                    self.position.phase = Phase::Check(0);
+                }
                 Phase::Check(first) if first < count => {
                     if self.worked && self.has_read_enough() {
                         return Ok(Step::Full);
@@ -235,13 +272,12 @@ impl Run<'_, '_> {
                     (self.position.phase, self.worked) = (Phase::Check(next), true);
                 }
                 Phase::Check(_) => {
-                    // The record may take all pages of a message.
-                    if self.stores.utxo.pages_changed() > 0 {
+                    // The record may take all that a message may change and read.
+                    if self.worked {
                         return Ok(Step::Full);
                     }
                     utxo::hash(&mut [&mut transaction]);
                     let parsed = transaction.parsed.clone();
-                    self.check_id(&parsed, txid).map_err(Stop::Body)?;
                     if self.apply(parsed, raw, false)? {
                         return Ok(Step::Done);
                     }

@@ -4,7 +4,7 @@
 //! transactions that spend from it.
 
 use super::position::{Applier, Phase, Position};
-use super::run::INSTRUCTIONS;
+use super::run::{INSTRUCTIONS, MOST_READ};
 use super::window::{BodyError, Window};
 use super::{Stores, kept};
 use crate::chain::BlockMeta;
@@ -18,8 +18,6 @@ use coppice_interface::{MissingParents, ReadError, UtxoRefusal, UtxoUnapplied, U
 const GROUP: u32 = 1_000;
 /// Pages that a record changes when it loses a block, besides copied bytes.
 const RECORD_PAGES: u64 = 48;
-/// Bytes of the longest transaction, in pages, which may be copied in.
-const COPIED_PAGES: u64 = 8_192;
 
 impl Applier {
     /// Takes a part of the last applied block back. Repeating the call for the block that was taken back last changes nothing.
@@ -40,13 +38,15 @@ impl Applier {
             _ => UtxoUnapplyError::Pruned { first_available: stores.chain.state().oldest },
         })?;
         let mut position = self.backwards(stores, position, &meta)?;
+        let before = position;
         stores.utxo.count_pages(true);
         let mut done = UtxoUnapplied::default();
         let ended = back(stores, &mut position, meta, &mut done);
         stores.utxo.count_pages(false);
         if let Err(error) = ended
-            && done == UtxoUnapplied::default()
+            && position == before
         {
+            // A repeated call meets the error again.
             return Err(error);
         }
         stores.chain.note_applied(number, None);
@@ -62,6 +62,11 @@ impl Applier {
             let more = u32::from(matches!(position.phase, Phase::Spend(_)));
             let transaction = position.transaction + more;
             return Ok(Position { transaction, offset: 0, phase: Phase::Whole, ..position });
+        }
+        // Blocks above were applied before applying began again at a lower block.
+        let above = (meta.number + 1..).take_while(|above| stores.chain.applied(*above).is_some());
+        if let Some(last) = above.last() {
+            return Err(UtxoUnapplyError::NotLast { last });
         }
         let Some((height, block_id)) = stores.chain.applied(meta.number) else {
             let why = format!("block {}: its record does not say under which id it is applied", meta.number);
@@ -82,17 +87,24 @@ fn back(
     let end = platform::instructions().saturating_add(INSTRUCTIONS);
     let block = Applying::new(Call::at(position.height, stores.settings), position.block_id, MissingParents::PassOver);
     let window = Window::new(meta);
+    let from = position.transaction;
     while position.transaction > 0 {
         let first = position.transaction.saturating_sub(GROUP);
         let ids = window.ids((&*stores.chain, &*stores.blobs), first..position.transaction);
-        for txid in ids.map_err(unread)?.iter().rev() {
-            let pages = stores.utxo.pages_changed()
-                + RECORD_PAGES
-                + if stores.settings.copy_applied_transactions { 0 } else { COPIED_PAGES };
-            if *done != UtxoUnapplied::default() && (pages > MOST_PAGES || platform::instructions() > end) {
+        let ids = ids.map_err(unread)?;
+        if ids.len() as u32 != position.transaction - first {
+            return Err(UtxoUnapplyError::Corrupt {
+                why: format!("block {}: its ids are not all there", position.next),
+            });
+        }
+        for txid in ids.iter().rev() {
+            let room = MOST_PAGES.saturating_sub(stores.utxo.pages_changed() + RECORD_PAGES);
+            let is_full = room == 0 || platform::instructions() > end || stores.utxo.pages_read() > MOST_READ;
+            let is_first = position.transaction == from;
+            if is_full && !is_first {
                 return Ok(());
             }
-            if !take(stores, position, &block, txid, done)? {
+            if !take(stores, position, &block, txid, (done, if is_first { u64::MAX } else { room }))? {
                 return Ok(());
             }
         }
@@ -112,7 +124,7 @@ fn take(
     position: &mut Position,
     block: &Applying,
     txid: &Hash,
-    done: &mut UtxoUnapplied,
+    (done, room): (&mut UtxoUnapplied, u64),
 ) -> Result<bool, UtxoUnapplyError> {
     let transaction = position.transaction - 1;
     let refused = |refusal: UtxoRefusal| match refusal {
@@ -121,7 +133,9 @@ fn take(
     };
     let (chain, number) = (&*stores.chain, position.next);
     let bytes_of = |blobs: &BlobStore, at: u64, len: u64| kept::bytes_of(chain, blobs, number, (at, len));
-    let taken = stores.utxo.unapply(stores.blobs, txid, block, bytes_of).map_err(refused)?;
+    let Some(taken) = stores.utxo.unapply(stores.blobs, txid, block, bytes_of, room).map_err(refused)? else {
+        return Ok(false);
+    };
     done.unset += u32::from(taken);
     let is_coinbase = transaction == 0 && stores.utxo.is_lone_coinbase(txid).map_err(refused)?;
     if is_coinbase {

@@ -70,7 +70,12 @@ impl Window {
     pub fn ids(&self, source: Source, transactions: std::ops::Range<u32>) -> Result<Vec<Hash>, BodyError> {
         let len = ID as u64 * u64::from(transactions.end - transactions.start);
         let bytes = self.segment(source, Segment::Index, id_offset(transactions.start), len)?;
-        Ok(bytes.as_chunks::<ID>().0.to_vec())
+        let ids = bytes.as_chunks::<ID>().0.to_vec();
+        if ids.len() as u64 * ID as u64 == len {
+            Ok(ids)
+        } else {
+            Err(BodyError::Corrupt("the ids are not all there".into()))
+        }
     }
 
     /// Returns the bytes from `at` on: at least `len`, or as many as the body has.
@@ -84,11 +89,6 @@ impl Window {
             self.start = at;
         }
         Ok(&self.bytes[(at - self.start) as usize..])
-    }
-
-    /// Returns whether the window reaches the body's end.
-    pub fn is_last(&self) -> bool {
-        self.start + self.bytes.len() as u64 >= self.len()
     }
 
     /// Reads the header and the number of transactions, which must be that of the index segment. Returns the first byte of the first
@@ -146,6 +146,21 @@ impl Window {
             }
         }
         self.skip(at, 4, "the lock time")
+    }
+
+    /// Checks that the body has its transactions, by their lengths, and nothing after them.
+    ///
+    /// # Errors
+    /// The error, and the position of the transaction.
+    pub fn check_lengths(&mut self, source: Source, first: u64) -> Result<(), (u32, BodyError)> {
+        let mut at = first;
+        for transaction in 0..self.transactions() {
+            at = self.end_of(source, at).map_err(|error| (transaction, error))?;
+        }
+        match self.len() - at {
+            0 => Ok(()),
+            rest => Err((self.transactions(), bad(at, format!("{rest} bytes after the last transaction")))),
+        }
     }
 
     /// Returns the first byte of a transaction of the block.

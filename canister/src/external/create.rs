@@ -6,7 +6,7 @@ use crate::chain::ChainStore;
 use crate::deletion::{DeletionQueue, Name};
 use crate::storage::blob::BlobStore;
 use crate::utxo::{Ahead, Call, UtxoStore};
-use coppice_interface::{TransactionSource, UtxoCreate, UtxoCreated, UtxoRefusal};
+use coppice_interface::{KeptTransaction, TransactionSource, UtxoCreate, UtxoCreated, UtxoRefusal};
 
 /// Creates a record; if its blob is external, the queue holds the blob. A transaction of a kept block is read from there.
 ///
@@ -22,7 +22,7 @@ pub fn create(
 ) -> Result<UtxoCreated, UtxoRefusal> {
     let outside = match &item.source {
         TransactionSource::Outside(outside) => outside,
-        TransactionSource::Kept { number, position } => {
+        TransactionSource::Kept(KeptTransaction { number, position }) => {
             let raw = apply::transaction(chain, blobs, *number, *position)?;
             let item = UtxoCreate { source: TransactionSource::Raw(raw.into()), ..item.clone() };
             return store.create(blobs, &item, &mut Ahead::default(), call);

@@ -11,6 +11,7 @@ use coppice_interface::{
     NoMemory, Role, RollbackError, UtxoApplied, UtxoApplyBlock, UtxoApplyError, UtxoApplying, UtxoUnapplied,
     UtxoUnapplyError,
 };
+use std::cell::Cell;
 use std::convert::Infallible;
 
 impl State {
@@ -41,9 +42,11 @@ impl State {
         }
         let is_first = self.applier.position().is_none();
         let by_operator = self.caller_is(Role::Operator);
+        let was_skipped = Cell::new(false);
         let step = |state: &mut Self| {
             let (applier, mut stores) = state.applying();
-            let Outcome { applied, finished } = applier.apply(&mut stores, arg, by_operator)?;
+            let Outcome { applied, finished, skipped } = applier.apply(&mut stores, arg, by_operator)?;
+            was_skipped.set(skipped);
             if let Some(height) = finished {
                 // The block's height follows from the first one's, so it is not a feeder's claim.
                 if let Err(error) = state.utxo_pruner.notify_block(height, true, true) {
@@ -57,7 +60,14 @@ impl State {
         }
         let skip = arg.skip.as_ref().map_or(String::new(), |txid| format!(", skip {}", hex(txid)));
         let argument = format!("block {}, height {}{skip}", arg.number, arg.height);
-        self.noting("utxo_apply_block", argument, Self::shown_applying, step)
+        // Calls of an hour share an entry, so each skipped transaction is a field of its own.
+        let shown = |state: &Self| {
+            let mut shown = state.shown_applying();
+            let skip = arg.skip.as_ref().map(|txid| field(&format!("skipped {}", hex(txid)), was_skipped.get()));
+            shown.extend(skip);
+            shown
+        };
+        self.noting("utxo_apply_block", argument, shown, step)
     }
 
     /// Takes a part of the last applied block back.

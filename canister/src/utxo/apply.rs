@@ -6,7 +6,7 @@
 use super::call::{Call, if_found};
 use super::draft::{Draft, Terms};
 use super::mined::MinedChange;
-use super::parse::parse;
+use super::parse::id;
 use super::record::{EntryAddress, Hash, Head, REASSIGNED, flag, location};
 use super::scan::LOOKUP_PAGES;
 use super::spend::{Planned, Spends, Strictness};
@@ -19,6 +19,11 @@ use coppice_interface::{
     BlockRef, MinedIn, MissingParents, NoMemory, TransactionPlace, UtxoApplyReason, UtxoCreateError, UtxoRefusal,
     UtxoSpendError,
 };
+
+/// Pages that a parent takes to read: its place in the table, its head, and an output on a page of its own with the directory.
+const PARENT_READ: u64 = LOOKUP_PAGES + 2;
+/// Pages that looking for a transaction in the chain's index reads: a bucket, a record, the log's directory and the id.
+const POSTING_READ: u64 = 5;
 
 /// The block whose transactions are applied.
 pub struct Applying<'a> {
@@ -42,7 +47,8 @@ impl<'a> Applying<'a> {
     }
 
     fn change(&self, unset: bool) -> MinedChange {
-        MinedChange { block: self.block(), on_longest_chain: true, unset }
+        // A record that another block has stays on or off the longest chain.
+        MinedChange { block: self.block(), on_longest_chain: !unset, unset }
     }
 }
 
@@ -112,12 +118,16 @@ impl UtxoStore {
         spends: bool,
     ) -> Result<Applied, Refused> {
         let txid = draft.parsed.txid;
+        self.changed.read += LOOKUP_PAGES;
         let found = if_found(self.find_any(&txid)).map_err(Refused::record)?;
         let outpoints = if spends { draft.parsed.inputs.as_slice() } else { &[] };
         let inputs = Inputs { txid: &txid, first: 0, outpoints };
         let is_later = |parent: &Hash| is_later(blobs, parent);
         let Some(found) = found else {
             let terms = Terms { mined: Some(&block.mined), ..Terms::default() };
+            if block.call.height <= self.root.pruned {
+                self.changed.read += PARENT_READ * draft.parsed.inputs.len() as u64;
+            }
             match self.check_new(&draft, &terms, &block.call) {
                 Ok(()) => {}
                 Err(UtxoRefusal::Pruned) => return Ok(Applied { pruned: true, ..Applied::default() }),
@@ -177,6 +187,9 @@ impl UtxoStore {
     /// # Errors
     /// [`Refused`], and nothing has changed.
     pub fn spend_inputs(&mut self, inputs: Inputs, block: &Applying) -> Result<u32, Refused> {
+        if let Some(found) = if_found(self.find_any(inputs.txid)).map_err(Refused::record)? {
+            self.check_existing(&found).map_err(Refused::record)?;
+        }
         let (spends, _) = self.plan_inputs(inputs, block, MissingParents::PassOver, |_| false)?;
         self.changing(spends.entries(), |store| store.make(&spends, &block.call)).map_err(Refused::record)
     }
@@ -196,12 +209,13 @@ impl UtxoStore {
         let mut last: Option<(&Hash, Result<Found, UtxoRefusal>)> = None;
         for ((parent, vout), vin) in outpoints.iter().zip(first..) {
             if last.as_ref().is_none_or(|(known, _)| !same_key(known, parent)) {
-                self.changed.read += LOOKUP_PAGES;
+                self.changed.read += PARENT_READ;
                 let found = self.find_any(parent);
                 let may_be_later = match &found {
                     Ok(found) => !found.head.mined(),
                     Err(error) => *error == UtxoRefusal::TxNotFound,
                 };
+                self.changed.read += if may_be_later { POSTING_READ } else { 0 };
                 if may_be_later && is_later(parent) {
                     return Err(Refused::Stopped(Some(vin), UtxoApplyReason::BadOrder));
                 }
@@ -244,34 +258,42 @@ impl UtxoStore {
         }
     }
 
-    /// Takes a block from a transaction's record, and returns whether the record had it. `bytes_of` reads the transaction's bytes in the block, the first byte and
-    /// their number, because a record that names them there gets them now.
+    /// Takes a block from a transaction's record, and returns whether the record had it. A record that names the transaction's bytes in the
+    /// block gets them now: `bytes_of` reads them, from the first byte and their number. Returns `None`, and changes nothing, if copying
+    /// them changes more pages than `room`.
     ///
     /// # Errors
-    /// [`UtxoRefusal`], and nothing has changed.
+    /// [`UtxoRefusal`]; the record still has the block.
     pub fn unapply(
         &mut self,
         blobs: &mut BlobStore,
         txid: &Hash,
         block: &Applying,
         bytes_of: impl Fn(&BlobStore, u64, u64) -> Option<Vec<u8>>,
-    ) -> Result<bool, UtxoRefusal> {
-        let Some(found) = if_found(self.find(txid))? else { return Ok(false) };
+        room: u64,
+    ) -> Result<Option<bool>, UtxoRefusal> {
+        let Some(found) = if_found(self.find(txid))? else { return Ok(Some(false)) };
         let blocks = self.blocks(&found.head)?;
         if !blocks.iter().any(|known| known.block_id == block.block().block_id) {
-            return Ok(false);
+            return Ok(Some(false));
         }
         let Found { slot, head, .. } = &found;
         if let TransactionPlace::Block { offset, .. } = location::of(&self.slots, *slot, head)? {
+            // The bytes on the heap, and in the store.
+            let pages = 2 * head.size / 4_096 + 16;
+            if pages > room {
+                return Ok(None);
+            }
+            self.changed.heap = self.changed.heap.max(head.size / 4_096);
             // Bytes that the block does not have are lost already.
-            let is_of = |bytes: &Vec<u8>| parse(bytes).is_ok_and(|parsed| parsed.txid == *txid);
+            let is_of = |bytes: &Vec<u8>| id(bytes).is_some_and(|found| found == *txid);
             if let Some(bytes) = bytes_of(blobs, offset, head.size).filter(is_of) {
                 self.copy_in(blobs, *slot, head, &bytes, &block.call)?;
             }
         }
         let found = self.find(txid)?;
         self.mine(found, &block.change(true), None, &block.call)?;
-        Ok(true)
+        Ok(Some(true))
     }
 
     /// Returns whether a transaction is a coinbase that no block has.

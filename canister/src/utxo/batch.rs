@@ -103,7 +103,7 @@ impl<A> BatchItem<A> for UtxoCreate {
                 (heap(outputs), outputs, outside.inputs.len())
             }
             // An uploaded transaction, or one in a block, may take all pages of a message.
-            TransactionSource::Uploaded(_) | TransactionSource::Kept { .. } => return u64::MAX,
+            TransactionSource::Uploaded(_) | TransactionSource::Kept(_) => return u64::MAX,
         };
         let record = (bytes + ENTRY as usize * outputs + INPUT as usize * inputs) as u64 / 4_096;
         let parents = if self.conflicting { PARENT * inputs as u64 } else { 0 };

@@ -12,7 +12,7 @@ use super::record::{
     STATE, UTXO, flag, location, parents,
 };
 use super::spend::Spends;
-use super::store::{Found, UtxoStore};
+use super::store::{Found, MOST_ENTRIES, UtxoStore};
 use crate::platform;
 use crate::storage::blob::{BlobPtr, BlobStore};
 use crate::storage::memory::{self, refused};
@@ -151,7 +151,7 @@ impl UtxoStore {
             }
             TransactionSource::Outside(outside) => Draft::outside(outside),
             // The caller reads the transaction from the block.
-            TransactionSource::Kept { .. } => Err(UtxoRefusal::NotKept),
+            TransactionSource::Kept(_) => Err(UtxoRefusal::NotKept),
         }
     }
 
@@ -307,7 +307,9 @@ impl UtxoStore {
             self.root.reserve(&self.slots, &entering, 0, &wanted).map_err(refused)?;
             return self.place(new, head, evaluated, call);
         };
-        if self.root.reserve(&self.slots, &entering, spends.entries(), &wanted).is_ok() {
+        // More entries would reserve too much memory.
+        let few = spends.entries() <= MOST_ENTRIES;
+        if few && self.root.reserve(&self.slots, &entering, spends.entries(), &wanted).is_ok() {
             self.place(new, head, evaluated, call)?;
             self.make(spends, call)?;
             return Ok(());

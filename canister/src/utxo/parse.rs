@@ -95,7 +95,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn too_long() -> UtxoRefusal {
+/// Returns the refusal of a transaction of more than 32 MiB.
+pub fn too_long() -> UtxoRefusal {
     UtxoRefusal::TooLarge { what: "bytes of a transaction".into(), limit: MAX_TRANSACTION }
 }
 
@@ -205,6 +206,12 @@ impl<'a> Unhashed<'a> {
         Ok(read)
     }
 
+    /// Computes the id, and returns it.
+    pub fn id(&mut self) -> Hash {
+        sha256::double_digests(&mut Ids { all: &mut [self], next: 0 }, 1);
+        self.parsed.txid
+    }
+
     /// Returns the outpoints that the inputs spend; none for a coinbase.
     pub fn inputs(&self) -> &[(Hash, u32)] {
         &self.parsed.inputs
@@ -233,6 +240,12 @@ impl<'a> Unhashed<'a> {
         self.pieces.iter().for_each(|piece| buffer.extend_from_slice(piece));
         Message::Written
     }
+}
+
+/// Returns the id of a whole transaction, or `None` if the bytes are none. Hashes no output.
+pub fn id(raw: &[u8]) -> Option<Hash> {
+    let mut transaction = Unhashed::whole(raw).ok()?;
+    Some(transaction.id())
 }
 
 /// Computes the ids of transactions, and the hashes of their outputs.

@@ -2,7 +2,7 @@
 
 use super::call::{check_height, hash_of, if_found};
 use super::encoding;
-use super::parse::parse;
+use super::parse::id;
 use super::record::extras::Extras;
 use super::record::location::{self, file_type};
 use super::record::{
@@ -135,7 +135,7 @@ impl UtxoStore {
             TransactionPlace::Blobs { parts, .. } => location::read(blobs, parts.iter().map(pointer), offset, len)?,
             TransactionPlace::Block { number, offset: at } => {
                 // Another block may have the number since.
-                let is_it = |bytes: &Vec<u8>| parse(bytes).is_ok_and(|parsed| parsed.txid == head.txid);
+                let is_it = |bytes: &Vec<u8>| id(bytes).is_some_and(|txid| txid == head.txid);
                 let whole = in_block(*number, *at, head.size).filter(is_it).ok_or(UtxoRefusal::NotKept)?;
                 whole[offset as usize..(offset + len) as usize].to_vec()
             }

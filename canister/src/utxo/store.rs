@@ -18,7 +18,7 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 
 /// Maximum entries in the indexes for which an operation reserves memory; an operation that may make more keeps a journal.
-const MOST_ENTRIES: u32 = 8;
+pub(super) const MOST_ENTRIES: u32 = 8;
 
 /// UTXO records.
 pub struct UtxoStore {

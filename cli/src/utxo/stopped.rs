@@ -150,7 +150,7 @@ mod tests {
         let create: UtxoCreateBatch = argument(&advice, "utxo_create");
         assert_eq!(create.height, 702_861);
         assert!(create.items[0].conflicting && create.items[0].mined.is_none());
-        assert_eq!(create.items[0].source, TransactionSource::Kept { number: 702_861, position: 3 });
+        assert_eq!(create.items[0].source, TransactionSource::Kept(KeptTransaction { number: 702_861, position: 3 }));
         let win: UtxoProcessConflicting = argument(&advice, "utxo_process_conflicting");
         assert_eq!((win.height, &win.winners[0]), (702_861, &txid.to_byte_array().into()));
         let skip: UtxoApplyBlock = argument(&advice, "utxo_apply_block");

@@ -32,7 +32,8 @@ pub struct UtxoApplyBlock {
     /// Treatment of inputs whose parents have no record.
     pub missing_parents: MissingParents,
     /// The transaction at which an earlier call stopped, to go on after it without applying it. The skip is written to
-    /// the audit log. Nothing is skipped if the transaction can be applied now.
+    /// the audit log. Nothing is skipped if the transaction can be applied now. A large transaction keeps its record
+    /// and the spends that earlier calls made.
     pub skip: Option<Txid>,
 }
 

@@ -65,13 +65,18 @@ pub enum TransactionSource {
     Outputs(PartialTransaction),
     /// The transaction's bytes are in an external blob.
     Outside(OutsideTransaction),
-    /// A transaction in the body of a kept block: the block's number, and the transaction's position in it, from 0.
-    Kept {
-        /// The block.
-        number: u64,
-        /// The transaction's position, from 0.
-        position: u32,
-    },
+    /// A transaction in the body of a kept block.
+    Kept(KeptTransaction),
+}
+
+/// The place of a transaction in a kept block.
+#[native_docs]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct KeptTransaction {
+    /// The block's number.
+    pub number: u64,
+    /// The transaction's position in the block, from 0.
+    pub position: u32,
 }
 
 /// A transaction of which only outputs are known.

@@ -234,7 +234,7 @@ impl<S: Site> Story<'_, S> {
     fn win(&mut self, height: u32, position: u32, made: &Made, loser: &Aside) -> Result<Id> {
         let id = self.ledger.add(made, height, None, true)?;
         let item = UtxoCreate {
-            source: TransactionSource::Kept { number: height.into(), position },
+            source: TransactionSource::Kept(KeptTransaction { number: height.into(), position }),
             mined: None,
             locked: Some(false),
             conflicting: true,

@@ -111,3 +111,65 @@ fn transaction_above_the_limits_is_too_large_and_can_be_skipped() {
         assert_eq!(w.utxo.storage().records, 2);
     }
 }
+
+#[test]
+fn output_that_a_large_transaction_spends_twice_stops_it_before_anything_changes() {
+    let (parents, _) = wide(2);
+    let mut inputs: Vec<_> = parents.iter().flat_map(|tx| (0..3_000).map(|vout| (tx.txid, vout))).collect();
+    inputs[5_500] = inputs[10];
+    let child = Tx::of(99, &inputs, 2);
+    let mut w = World::new();
+    w.append(0, &parents);
+    w.append(1, std::slice::from_ref(&child));
+    w.apply(&argument(0)).unwrap();
+    let before = w.seen(&parents);
+    let Err(UtxoApplyError::Stopped(stop)) = w.apply(&argument(1)) else { panic!("an output is spent twice") };
+    let by = Spender { txid: child.id(), vin: 10 };
+    assert_eq!((stop.input, stop.reason), (Some(5_500), UtxoApplyReason::Spend(UtxoSpendError::Spent { by })));
+    assert_eq!((w.record(&child), w.applier.status().map(|status| status.transactions)), (None, Some(0)));
+    assert_eq!(w.seen(&parents), before);
+}
+
+#[test]
+fn large_transaction_that_becomes_a_double_spend_between_two_messages_stops() {
+    let (parents, child) = wide(2);
+    let mut w = World::new();
+    w.append(0, &parents);
+    w.append(1, std::slice::from_ref(&child));
+    w.apply(&argument(0)).unwrap();
+    native::with(|world| world.instructions_per_reading = 2_000_000_000);
+    while w.record(&child).is_none() {
+        native::with(|world| world.instructions = 0);
+        assert!(w.step(&argument(1)).unwrap().has_more);
+    }
+    native::with(|world| (world.instructions, world.instructions_per_reading) = (0, 0));
+    let call = w.call(1_001);
+    while w.utxo.set_conflicting(&child.txid, &call).unwrap().has_more {}
+    let Err(UtxoApplyError::Stopped(stop)) = w.apply(&argument(1)) else { panic!("it is a double spend") };
+    assert_eq!(stop.reason, UtxoApplyReason::Conflicting);
+}
+
+#[test]
+fn message_that_reads_many_records_is_full() {
+    let parents: Vec<Tx> = (0..3_000).map(|salt| Tx::orphan(salt, 40)).collect();
+    let children: Vec<Tx> = (0..40u32)
+        .map(|vout| {
+            let inputs: Vec<_> = parents.iter().map(|parent| (parent.txid, vout)).collect();
+            Tx::of(9_000 + u64::from(vout), &inputs, 1)
+        })
+        .collect();
+    let mut w = World::new();
+    w.append(0, &parents);
+    w.append(1, &children);
+    w.apply(&argument(0)).unwrap();
+    let mut messages = 0;
+    loop {
+        let (done, touched) = native::touching(|| w.step(&argument(1)).unwrap());
+        assert!(touched.accessed.len() < 300_000 && touched.dirtied.len() < 17_408, "{}", touched.dirtied.len());
+        messages += 1;
+        if !done.has_more {
+            break;
+        }
+    }
+    assert!(messages >= 3, "{messages}");
+}

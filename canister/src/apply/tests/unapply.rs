@@ -165,3 +165,35 @@ fn pruned_block_cannot_be_taken_back() {
     assert!(w.apply(&argument(1)).is_ok());
     assert_eq!(w.apply(&argument(0)).map(|done| done.transactions), Ok(0), "nothing is known of it any more");
 }
+
+#[test]
+fn block_below_others_that_were_applied_before_is_not_taken_back() {
+    let mut w = World::new();
+    for number in 0..4 {
+        w.append(number, &[Tx::coinbase(number, 1)]);
+        w.apply(&argument(number)).unwrap();
+    }
+    // Applying ends, and begins again at a lower block.
+    w.applier.set(None);
+    w.apply(&argument(1)).unwrap();
+    assert_eq!(w.unapply(1), Err(UtxoUnapplyError::NotLast { last: 3 }));
+    w.apply(&argument(2)).unwrap();
+    w.apply(&argument(3)).unwrap();
+    assert_eq!((w.unapply(3), w.unapply(2), w.unapply(1)), (Ok(1), Ok(1), Ok(1)));
+}
+
+#[test]
+fn block_that_is_taken_back_and_applied_again_waits_for_its_coinbase_to_win() {
+    let mut w = World::new();
+    let txs = [Tx::coinbase(0, 1), Tx::orphan(1, 1)];
+    w.append(0, &txs);
+    w.apply(&argument(0)).unwrap();
+    w.unapply(0).unwrap();
+    let Err(UtxoApplyError::Stopped(stop)) = w.apply(&argument(0)) else { panic!("the coinbase conflicts") };
+    assert_eq!((stop.transaction, stop.reason), (0, UtxoApplyReason::Conflicting));
+    let call = w.call(1_000);
+    let process = UtxoProcessConflicting { height: 1_000, winners: vec![txs[0].id()] };
+    assert!(!w.utxo.process_conflicting(&process, &call).unwrap().has_more);
+    assert_eq!(w.apply(&argument(0)).map(|done| done.existed), Ok(2));
+    assert!(!w.record(&txs[0]).unwrap().conflicting);
+}

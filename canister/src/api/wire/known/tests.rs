@@ -130,6 +130,8 @@ fn source() -> impl Strategy<Value = TransactionSource> {
         txid().prop_map(TransactionSource::Uploaded),
         partial().prop_map(TransactionSource::Outputs),
         outside().prop_map(TransactionSource::Outside),
+        (any::<u64>(), any::<u32>())
+            .prop_map(|(number, position)| TransactionSource::Kept(KeptTransaction { number, position })),
     ]
 }
 
