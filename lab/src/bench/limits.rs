@@ -42,7 +42,7 @@ pub fn limit(price: Price, family: &str, op: &str, size: u32) -> Option<u64> {
         ("deletion", "lease with records", _) => (48_000, 54_100),
         ("utxo", "create message", _) => (400_000, 214_000),
         ("utxo", "apply message", _) => (60_000_000, 70_000_000),
-        ("utxo", "create batch message", _) => (46_000_000, 54_000_000),
+        ("utxo", "create batch message", _) => (50_500_000, 58_500_000),
         ("utxo", "set_mined message", _) => (400_000, 159_000),
         ("utxo", "spend message", _) => (400_000, 88_200),
         ("utxo", _, outputs) => return records_tomorrow(op, outputs).filter(|_| price == Price::Tomorrow),
