@@ -103,8 +103,8 @@ mod tests {
     use super::*;
     use candid::{IDLArgs, Principal};
     use coppice_interface::{
-        MissingParents, Spender, TransactionSource, UtxoApplyBlock, UtxoCreateBatch, UtxoProcessConflicting,
-        UtxoSpendBatch,
+        KeptTransaction, MissingParents, Spender, TransactionSource, UtxoApplyBlock, UtxoCreateBatch,
+        UtxoProcessConflicting, UtxoSpendBatch,
     };
 
     fn block() -> Block {
