@@ -129,6 +129,24 @@ fn messages_of_several_groups_and_different_lengths_are_all_hashed() {
 }
 
 #[test]
+fn fours_of_equal_and_of_different_lengths_are_padded() {
+    // The last block of a message of 56 to 63 bytes, or of 64 more, has no bytes of the message.
+    let lengths = [55, 56, 61, 63, 64, 119, 120, 125, 127, 128];
+    for form in [Form::Slice, Form::Written] {
+        for (a, b) in lengths.into_iter().flat_map(|a| lengths.map(|b| (a, b))) {
+            let of = |lengths: &[usize]| lengths.iter().map(|len| (form, bytes_of(*len))).collect::<Vec<_>>();
+            let in_turn = of(&[a, b].repeat(6));
+            let by_fours = of(&[[a; 4], [b; 4], [a; 4]].concat());
+            for messages in [in_turn, by_fours] {
+                assert_eq!(in_lanes(&messages), by_themselves(&messages), "{form:?}, {a} and {b} bytes");
+                let twice: Vec<_> = messages.iter().map(|(_, bytes)| expected(bytes, true)).collect();
+                assert_eq!(counted(&messages, messages.len(), true), twice, "{form:?}, {a} and {b} bytes");
+            }
+        }
+    }
+}
+
+#[test]
 fn double_digests_are_digests_of_digests() {
     for number in [0, 1, 3, 4, 5, GROUP, GROUP + 1] {
         let form = |at: usize| [Form::Slice, Form::Written, Form::Known][at % 3];
@@ -153,5 +171,7 @@ proptest! {
     ) {
         prop_assert_eq!(in_lanes(&messages), by_themselves(&messages));
         prop_assert_eq!(counted(&messages, 0, false), by_themselves(&messages));
+        let twice: Vec<_> = messages.iter().map(|(_, bytes)| expected(bytes, true)).collect();
+        prop_assert_eq!(counted(&messages, messages.len(), true), twice);
     }
 }
