@@ -221,7 +221,7 @@ impl Run<'_, '_> {
     }
 
     /// Applies a transaction, with the spends of its inputs or without, and returns whether it may have been pruned.
-    fn apply(&mut self, parsed: Parsed, raw: &[u8], spends: bool) -> Result<bool, Refused> {
+    fn apply(&mut self, parsed: Box<Parsed>, raw: &[u8], spends: bool) -> Result<bool, Refused> {
         let (number, offset) = (self.position.next, self.position.offset);
         let body = match self.stores.settings.copy_applied_transactions {
             true => Body::Whole(raw),

@@ -34,7 +34,7 @@ impl<'a> Ahead<'a> {
     ///
     /// # Errors
     /// `BadTransaction`, `TooLarge`.
-    pub fn parse(&mut self, raw: &[u8]) -> Result<Parsed, UtxoRefusal> {
+    pub fn parse(&mut self, raw: &[u8]) -> Result<Box<Parsed>, UtxoRefusal> {
         loop {
             while let Some((bytes, parsed)) = self.parsed.pop_front() {
                 if ptr::eq(bytes, raw) {

@@ -60,7 +60,7 @@ impl<'a> From<&'a UtxoCreate> for Terms<'a> {
 /// A record to create.
 pub struct Draft<'a> {
     /// The parsed transaction.
-    pub parsed: Parsed,
+    pub parsed: Box<Parsed>,
     /// Bytes of the transaction, in the form that was given.
     pub size: u64,
     /// The transaction's bytes.
@@ -110,7 +110,7 @@ pub(super) fn check_mined(mined: &MinedIn, call: &Call) -> Result<(), UtxoRefusa
 
 impl<'a> Draft<'a> {
     /// Returns the draft of a raw transaction.
-    pub(super) fn whole(raw: &'a [u8], parsed: Parsed) -> Self {
+    pub(super) fn whole(raw: &'a [u8], parsed: Box<Parsed>) -> Self {
         Self { parsed, size: raw.len() as u64, body: Body::Whole(raw) }
     }
 
@@ -157,7 +157,16 @@ impl<'a> Draft<'a> {
         let (version, lock_time, inputs) = (0, 0, Vec::new());
         let coinbase = partial.coinbase;
         Ok(Self {
-            parsed: Parsed { txid, version, lock_time, coinbase, extended: false, inputs, outputs, fee: None },
+            parsed: Box::new(Parsed {
+                txid,
+                version,
+                lock_time,
+                coinbase,
+                extended: false,
+                inputs,
+                outputs,
+                fee: None,
+            }),
             size: wrapper.len() as u64,
             body: Body::Wrapper(wrapper),
         })
@@ -186,7 +195,7 @@ impl<'a> Draft<'a> {
             return Err(bad("inputs", "a coinbase spends nothing"));
         }
         Ok(Self {
-            parsed: Parsed {
+            parsed: Box::new(Parsed {
                 txid: hash_of("txid", &outside.txid)?,
                 version: outside.version,
                 lock_time: outside.lock_time,
@@ -195,7 +204,7 @@ impl<'a> Draft<'a> {
                 inputs: inputs?,
                 outputs: outputs?,
                 fee: None,
-            },
+            }),
             size: outside.size,
             body: Body::Outside(&outside.store),
         })

@@ -103,8 +103,9 @@ pub fn too_long() -> UtxoRefusal {
 /// A parsed transaction whose hashes are computed by [`hash`].
 #[derive(Debug)]
 pub struct Unhashed<'a> {
-    /// The transaction; its id is zero and it has no outputs until they are hashed.
-    pub parsed: Parsed,
+    /// The transaction; its id is zero and it has no outputs until they are hashed. On the heap, because it moves several times, and each
+    /// move would take 200 instructions.
+    pub parsed: Box<Parsed>,
     /// The transaction's bytes, in the form that was given.
     raw: &'a [u8],
     /// The pieces of the standard form in order, if the bytes are in another form.
@@ -168,7 +169,7 @@ fn read<'a>(reader: &mut Reader<'a>, known: usize) -> Result<Unhashed<'a>, UtxoR
     }
     let fee = spent.zip(paid).filter(|_| extended && !coinbase).and_then(|(spent, paid)| spent.checked_sub(paid));
     let (txid, none) = (Hash::default(), Vec::new());
-    let parsed = Parsed { txid, version, lock_time, coinbase, extended, inputs, outputs: none, fee };
+    let parsed = Box::new(Parsed { txid, version, lock_time, coinbase, extended, inputs, outputs: none, fee });
     Ok(Unhashed { parsed, raw: &bytes[..reader.at], pieces, outputs })
 }
 
@@ -316,7 +317,7 @@ impl<'a> Messages<'a> for Outputs<'_, '_, 'a> {
 ///
 /// # Errors
 /// `BadTransaction`, `TooLarge`.
-pub fn parse(raw: &[u8]) -> Result<Parsed, UtxoRefusal> {
+pub fn parse(raw: &[u8]) -> Result<Box<Parsed>, UtxoRefusal> {
     let mut read = Unhashed::whole(raw)?;
     hash(&mut [&mut read]);
     Ok(read.parsed)

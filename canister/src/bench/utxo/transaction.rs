@@ -9,7 +9,7 @@ use serde_bytes::ByteBuf;
 /// A transaction, parsed and not.
 pub struct Transaction {
     pub raw: Vec<u8>,
-    pub parsed: Parsed,
+    pub parsed: Box<Parsed>,
     pub spends: TransactionSpends,
     pub spend_one: TransactionSpends,
     pub unspends: Vec<Unspend>,
@@ -44,7 +44,7 @@ impl Transaction {
             raw.extend([0x88, 0xAC]);
         }
         raw.extend([0; 4]);
-        let parsed = Parsed {
+        let parsed = Box::new(Parsed {
             txid: key(serial),
             version: 2,
             lock_time: 0,
@@ -53,7 +53,7 @@ impl Transaction {
             inputs: inputs.to_vec(),
             outputs: (0..u64::from(outputs)).map(|i| Some(key(serial ^ i << 32 ^ 1 << 60))).collect(),
             fee: None,
-        };
+        });
         let spend = |(vout, hash): (u32, &Option<[u8; 32]>)| Spend {
             txid: parsed.txid.into(),
             vout,
