@@ -8,11 +8,12 @@ use super::footprint;
 use super::parse::Parsed;
 use super::record::extras::Extras;
 use super::record::{
-    ENTRY, EXTRA, EntryAddress, HEAD_BLOCKS, Hash, Head, INPUT, INPUTS_OF_PAGE, Order, PAGE_HEAD, SPENDER_DELETED,
-    STATE, UTXO, flag, location, parents,
+    ENTRY, EXTRA, EntryAddress, HEAD, HEAD_BLOCKS, Hash, Head, INPUTS_OF_PAGE, Order, SPENDER_DELETED, STATE, UTXO,
+    flag, location, parents,
 };
 use super::spend::Spends;
 use super::store::{Found, MOST_ENTRIES, UtxoStore};
+use super::wanted::Wanted;
 use crate::platform;
 use crate::storage::blob::{BlobPtr, BlobStore};
 use crate::storage::memory::{self, refused};
@@ -24,8 +25,12 @@ use coppice_interface::{
     UtxoCreated, UtxoRefusal, UtxoSettings,
 };
 
-/// Bytes from which on a transaction is written by itself, and not copied into the record's buffer.
-const LONG_TAIL: usize = 4_096;
+/// The bytes of an unspent output after its hash.
+const UNSPENT: [u8; (ENTRY - STATE) as usize] = {
+    let mut bytes = [0; (ENTRY - STATE) as usize];
+    bytes[0] = UTXO as u8;
+    bytes
+};
 /// Maximum parents of a replayed transaction that a message looks up, because each parent has separate pages, in the table and as a record,
 /// and the platform lets a message read 524,288 pages.
 const MOST_LOOKUPS: u32 = 150_000;
@@ -40,32 +45,13 @@ fn page_bytes(number: u32, master: SlotId, outputs: &[Option<Hash>], out: &mut V
     entries_onto(outputs, out);
 }
 
-/// Returns the slots of a record, as pairs of bytes and count.
-fn wanted(head: &Head) -> Vec<(u32, u32)> {
-    let mut wanted = vec![(head.len(), 1)];
-    if head.extra_pages > 0 {
-        let last = head.outputs - head.batch * head.extra_pages;
-        wanted.push((PAGE_HEAD + ENTRY * head.batch, head.extra_pages - 1));
-        wanted.push((PAGE_HEAD + ENTRY * last, 1));
-    }
-    if head.input_pages() > 0 {
-        wanted.push((INPUT * INPUTS_OF_PAGE, head.input_pages()));
-    }
-    if head.blocks > HEAD_BLOCKS {
-        wanted.push((64 * (1 + head.blocks - HEAD_BLOCKS), 1));
-    }
-    wanted
-}
-
 fn entries_onto(outputs: &[Option<Hash>], out: &mut Vec<u8>) {
-    let start = out.len();
-    out.resize(start + outputs.len() * ENTRY as usize, 0);
-    let entries = out[start..].as_chunks_mut::<{ ENTRY as usize }>().0;
-    for (entry, output) in entries.iter_mut().zip(outputs) {
-        if let Some(hash) = output {
-            entry[..32].copy_from_slice(hash);
-            entry[STATE as usize] = UTXO as u8;
-        }
+    out.reserve(outputs.len() * ENTRY as usize);
+    for output in outputs {
+        // Copies of more than 64 bytes take 100 instructions more.
+        let (hash, rest) = output.as_ref().map_or((&[0; 32], &[0; UNSPENT.len()]), |hash| (hash, &UNSPENT));
+        out.extend_from_slice(hash);
+        out.extend_from_slice(rest);
     }
 }
 
@@ -206,7 +192,7 @@ impl UtxoStore {
         let parsed = &draft.parsed;
         let mut head = draft.head(terms, call);
         if !footprint::is_small(&draft) {
-            let heap = footprint::check(&self.slots, &draft, &head, terms.conflicting, &wanted(&head))?;
+            let heap = footprint::check(&self.slots, &draft, &head, terms.conflicting, Wanted::of(&head).as_slice())?;
             self.changed.heap = self.changed.heap.max(heap);
         }
         let stored = draft.store(blobs, &mut head, call)?;
@@ -291,25 +277,24 @@ impl UtxoStore {
         if head.len() > MAX_LEN {
             return Err(UtxoRefusal::TooLarge { what: "bytes of a record".into(), limit: u64::from(MAX_LEN) });
         }
-        let mut entering = Vec::with_capacity(3);
-        if !new.is_mined() {
-            let key = self.root.unmined_key(call.height);
-            entering.extend([(Order::UnminedSince, key), (Order::CreatedAt, head.created_secs())]);
-        }
         // A record with an unspent output is not due yet.
         let evaluated = head.is(flag::CONFLICTING) || head.total_utxos == 0;
-        if evaluated {
-            let highest = new.blocks().iter().map(|block| block.height).max();
-            entering.push((Order::DeleteAt, call.due(highest.unwrap_or(0))));
-        }
-        let wanted = wanted(head);
+        let highest = new.blocks().iter().map(|block| block.height).max();
+        let keys = [
+            (Order::UnminedSince, self.root.unmined_key(call.height)),
+            (Order::CreatedAt, head.created_secs()),
+            (Order::DeleteAt, call.due(highest.unwrap_or(0))),
+        ];
+        let entering = &keys[if new.is_mined() { 2 } else { 0 }..if evaluated { 3 } else { 2 }];
+        let wanted = Wanted::of(head);
+        let wanted = wanted.as_slice();
         let Some(spends) = spends.filter(|spends| !spends.is_empty()) else {
-            self.root.reserve(&self.slots, &entering, 0, &wanted).map_err(refused)?;
+            self.root.reserve(&self.slots, entering, 0, wanted).map_err(refused)?;
             return self.place(new, head, evaluated, call);
         };
         // More entries would reserve too much memory.
         let few = spends.entries() <= MOST_ENTRIES;
-        if few && self.root.reserve(&self.slots, &entering, spends.entries(), &wanted).is_ok() {
+        if few && self.root.reserve(&self.slots, entering, spends.entries(), wanted).is_ok() {
             self.place(new, head, evaluated, call)?;
             self.make(spends, call)?;
             return Ok(());
@@ -317,7 +302,7 @@ impl UtxoStore {
         // The record comes last, because its entry in the table is not undone.
         self.atomically(|store| {
             store.make(spends, call)?;
-            store.root.reserve(&store.slots, &entering, 0, &wanted).map_err(refused)?;
+            store.root.reserve(&store.slots, entering, 0, wanted).map_err(refused)?;
             store.place(new, head, evaluated, call)
         })
     }
@@ -334,8 +319,9 @@ impl UtxoStore {
             self.slots.free(slot);
             return Err(refused(error).into());
         }
-        let mut record = Vec::with_capacity(head.transaction_at() as usize + tail.len().min(LONG_TAIL));
-        head.encode_onto(&mut record);
+        // Three writes, because the platform prices a write at 20 instructions and a copy into one buffer at 100, besides one a byte.
+        self.slots.write(slot, 0, head.encode().as_flattened());
+        let mut record = Vec::with_capacity((head.transaction_at() - HEAD) as usize);
         entries_onto(&outputs[..head.own_outputs() as usize], &mut record);
         if head.input_pages() == 0 {
             inputs_onto(inputs, &mut record);
@@ -352,14 +338,10 @@ impl UtxoStore {
                 record.extend(self.put_page(&page).to_le_bytes());
             }
         }
-        if tail.len() < LONG_TAIL {
-            record.extend_from_slice(tail);
-            self.slots.write(slot, 0, &record);
-        } else {
-            self.slots.write(slot, 0, &record);
+        self.slots.write(slot, HEAD, &record);
+        if !tail.is_empty() {
             self.slots.write(slot, head.transaction_at(), tail);
         }
-
         extras
             .save(&mut self.slots, slot, head)
             .unwrap_or_else(|error| platform::trap(&format!("the record's blocks: memory was not reserved: {error}")));

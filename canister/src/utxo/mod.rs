@@ -32,7 +32,7 @@
 //!
 //! - `record/`: the layout of a record. `store`: find, evaluate, all or nothing. `order`: the four indexes. `call`, `limits`, `batch`.
 //! - `create`, with `ahead` (a batch, parsed in groups), `draft` (forms of a transaction), `parse`, `encoding`, `footprint` (pages it
-//!   changes), `upload`: a new record.
+//!   changes), `wanted` (its slots), `upload`: a new record.
 //! - `spend`, `unspend`, `mined` (blocks and locks), `freeze`, `preserve`: changes of a record. `read`: queries.
 //! - `conflict/`, `children`: double spends, and the lists of them.
 //! - `scan`, `spenders`, `delete`: for the pruner: walk an index, check a record, remove it.
@@ -65,6 +65,7 @@ mod spenders;
 mod store;
 mod unspend;
 mod upload;
+mod wanted;
 
 pub use ahead::Ahead;
 pub use apply::{Applied, Applying, Inputs, Refused};

@@ -83,33 +83,71 @@ impl Head {
         (head.batch > 0).then_some(head)
     }
 
-    /// Appends the head's bytes.
-    pub fn encode_onto(&self, out: &mut Vec<u8>) {
-        let start = out.len();
-        out.extend(MASTER);
-        out.extend(self.flags.to_le_bytes());
-        out.extend(self.batch.to_le_bytes());
-        out.extend(self.txid);
-        for word in [self.outputs, self.total_utxos, self.extra_pages, self.spent_extra] {
-            out.extend(word.to_le_bytes());
-        }
-        for word in [self.utxos, self.spent, self.frozen, self.frozen_extra, self.spending_height, self.extras] {
-            out.extend(word.to_le_bytes());
-        }
-        for long in [self.created_at_ns, self.fee, self.size] {
-            out.extend(long.to_le_bytes());
-        }
-        for word in [self.version, self.lock_time, self.inputs, self.transaction_len, self.blocks] {
-            out.extend(word.to_le_bytes());
-        }
-        for block in self.head_blocks {
-            out.extend(encode_block(block));
-        }
-        for link in self.links {
-            out.extend(link.encode());
-        }
-        out.extend(self.note.to_le_bytes());
-        debug_assert_eq!(out.len() - start, HEAD as usize);
+    /// Returns the head's bytes, as words. An array takes fewer instructions than appending each field to a vector, because each append
+    /// compares lengths.
+    pub fn encode(&self) -> [[u8; 4]; HEAD as usize / 4] {
+        let word = u32::to_le_bytes;
+        let long = |long: u64| [word(long as u32), word((long >> 32) as u32)];
+        let ([kind, layout], [flags, more_flags]) = (MASTER, self.flags.to_le_bytes());
+        let [id0, id1, id2, id3, id4, id5, id6, id7] = *self.txid.as_chunks().0.first_chunk().expect("32 bytes");
+        let ([created, created_high], [fee, fee_high], [size, size_high]) =
+            (long(self.created_at_ns), long(self.fee), long(self.size));
+        let [[a0, a1, a2], [b0, b1, b2]] =
+            self.head_blocks.map(|block| [word(block.block_id), word(block.height), word(block.subtree)]);
+        let [[c0, c1, c2], [d0, d1, d2], [e0, e1, e2], [f0, f1, f2]] =
+            self.links.map(|link| [word(link.key), word(link.previous), word(link.next)]);
+        [
+            [kind, layout, flags, more_flags],
+            word(self.batch),
+            id0,
+            id1,
+            id2,
+            id3,
+            id4,
+            id5,
+            id6,
+            id7,
+            word(self.outputs),
+            word(self.total_utxos),
+            word(self.extra_pages),
+            word(self.spent_extra),
+            word(self.utxos),
+            word(self.spent),
+            word(self.frozen),
+            word(self.frozen_extra),
+            word(self.spending_height),
+            word(self.extras),
+            created,
+            created_high,
+            fee,
+            fee_high,
+            size,
+            size_high,
+            word(self.version),
+            word(self.lock_time),
+            word(self.inputs),
+            word(self.transaction_len),
+            word(self.blocks),
+            a0,
+            a1,
+            a2,
+            b0,
+            b1,
+            b2,
+            c0,
+            c1,
+            c2,
+            d0,
+            d1,
+            d2,
+            e0,
+            e1,
+            e2,
+            f0,
+            f1,
+            f2,
+            word(self.note),
+        ]
     }
 
     /// Returns the maximum number of 4 KiB pages that hold the outputs.
@@ -301,9 +339,7 @@ mod tests {
             links: [link(148), link(160), link(172), link(184)],
             note: 196,
         };
-        let mut bytes = vec![0; 2];
-        head.encode_onto(&mut bytes);
-        let bytes: [u8; HEAD as usize] = bytes[2..].try_into().unwrap();
+        let bytes: [u8; HEAD as usize] = head.encode().as_flattened().try_into().unwrap();
         assert_eq!(Head::decode(&bytes), Some(head));
         for at in (40..80).step_by(4).chain((104..124).step_by(4)).chain((124..196).step_by(12)) {
             assert_eq!(bytes[at], at as u8, "each field lies where the module says");
