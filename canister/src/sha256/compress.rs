@@ -161,7 +161,7 @@ pub fn compress_digests(state: &mut [[u32; 4]; 8]) {
     let [w0, w1, w2, w3, w4, w5, w6, w7] = state.map(|word| load(&word));
     let (end, none, bits) = (splat(1 << 31), splat(0), splat(256));
     let mut w = [w0, w1, w2, w3, w4, w5, w6, w7, end, none, none, none, none, none, none, bits];
-    let mut sums = INITIAL.map(|word| splat(word));
+    let mut sums = INITIAL.map(|word| load(&[word; 4]));
     block!(sums, turns, w);
     for (word, sum) in state.iter_mut().zip(sums) {
         *word = store(sum);
