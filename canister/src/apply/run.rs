@@ -183,13 +183,13 @@ impl Run<'_, '_> {
     pub fn stop(&self, txid: &Hash, refused: Refused) -> UtxoApplyError {
         match refused {
             Refused::Memory(why) => UtxoApplyError::NoMemory(why),
-            Refused::Stopped(input, reason) => UtxoApplyStop {
+            Refused::Stopped(input, reason) => Box::new(UtxoApplyStop {
                 number: self.position.next,
                 transaction: self.position.transaction,
                 txid: txid.into(),
                 input,
                 reason,
-            }
+            })
             .into(),
         }
     }

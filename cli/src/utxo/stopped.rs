@@ -138,7 +138,7 @@ mod tests {
             coinbase_maturity: 100,
             caller: Principal::anonymous(),
         };
-        let error = UtxoApplyError::Stopped(stop);
+        let error = UtxoApplyError::Stopped(Box::new(stop));
         (txid, applied.explained(&error, &error.to_string()).to_string())
     }
 

@@ -162,7 +162,7 @@ pub enum UtxoApplyError {
     },
     /// A transaction cannot be applied.
     #[error(transparent)]
-    Stopped(#[from] UtxoApplyStop),
+    Stopped(#[from] Box<UtxoApplyStop>),
     /// `skip` does not name the transaction at which applying stands.
     #[error("skip names another transaction than the one at which applying stands")]
     WrongSkip {

@@ -74,7 +74,7 @@ pub async fn a_block_is_applied_over_several_messages_and_taken_back<T: Transpor
         input: Some(0),
         reason: UtxoApplyReason::MissingParent,
     };
-    assert_eq!(stop, expected);
+    assert_eq!(*stop, expected);
     // The coinbase is applied already. The transaction of many inputs takes a message of its own for its record.
     let first = client.utxo_apply_block(&passed).await.unwrap();
     let applied = client.apply(&passed).await.unwrap();

@@ -161,6 +161,11 @@ fn every_change_by_an_operator_or_an_admin_is_noted() {
     world.noted("cancel_blob_deletion", name(b"a"), [&two, &none, "Ok"]);
     world.noted("cancel_blob_deletion", name(b""), ["", "", "Empty"]);
 
+    let missing_parents = MissingParents::PassOver;
+    let apply = UtxoApplyBlock { number: 19, height: 5, block_id: 1, missing_parents, skip: None };
+    world.noted("utxo_apply_block", apply, ["", "", "BadBody"]);
+    world.noted("utxo_stop_applying", (), same);
+
     // The calls above include every method of operators and admins.
     let may = |roles: &[Role]| roles.contains(&Role::Operator) || roles.contains(&Role::Admin);
     let theirs = TABLE.iter().filter(|of| !of.is_query && may(of.roles));
