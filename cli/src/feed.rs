@@ -72,6 +72,17 @@ pub fn block(header: &Header, segments: Segments) -> AppendBlock {
     .sealed()
 }
 
+/// Returns a Bitcoin block whose bytes are `raw`, with its [`bitcoin_segments`], in the form that the canister accepts.
+pub fn bitcoin_block(number: u64, raw: Vec<u8>, decoded: &bitcoin::Block) -> AppendBlock {
+    let header = Header {
+        number,
+        hash: decoded.block_hash().to_byte_array(),
+        parent: decoded.header.prev_blockhash.to_byte_array(),
+        timestamp_secs: u64::from(decoded.header.time),
+    };
+    block(&header, bitcoin_segments(raw, decoded))
+}
+
 /// Bytes of a block's payload.
 pub fn payload_len(block: &AppendBlock) -> usize {
     block.body.len() + block.receipts.len() + block.index.len()

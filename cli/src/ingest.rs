@@ -3,7 +3,7 @@
 
 use crate::blk::{self, Found};
 use crate::client::{Client, Wait};
-use crate::feed::{self, Header};
+use crate::feed;
 use crate::ledger::Ledger;
 use crate::order::{Ordered, order};
 use crate::progress::Progress;
@@ -242,7 +242,10 @@ fn already_there(client: &Client<impl Site>, chain: &[Found]) -> Result<There> {
 }
 
 /// Returns the number of a chain's first block, and the reason for that number.
-fn number_of(first: &Found) -> Result<(u64, &'static str)> {
+///
+/// # Errors
+/// When the block cannot be read.
+pub fn number_of(first: &Found) -> Result<(u64, &'static str)> {
     let genesis = genesis_block(Network::Bitcoin).block_hash();
     if first.hash == genesis {
         return Ok((0, "the first block is mainnet's genesis"));
@@ -272,13 +275,7 @@ impl Fed {
         let progress = Progress::new("appending", chain.len() as u64);
         for (number, found) in (first_block..).zip(chain) {
             let (raw, transactions) = found.load()?;
-            let header = Header {
-                number,
-                hash: found.hash.to_byte_array(),
-                parent: found.header.prev_blockhash.to_byte_array(),
-                timestamp_secs: u64::from(found.header.time),
-            };
-            let block = feed::block(&header, feed::bitcoin_segments(raw, &transactions));
+            let block = feed::bitcoin_block(number, raw, &transactions);
             let new = number - first_block >= there;
             if new {
                 self.in_chunks += u64::from(feed::send(client, &block)?);

@@ -70,6 +70,8 @@ mod tests {
             (&["demo", "--retain-blocks", "0"], false),
             (&["demo", "--utxo", "--outside"], true),
             (&["demo", "--outside"], false),
+            (&["serve", "--blk", "a", "b", "--utxo", "--retain-blocks", "9"], true),
+            (&["serve", "--blk", "a", "--seed", "2"], false),
             (&["serve", "--minute-secs=0"], false),
             (&["serve", "--minute-secs=60"], true),
         ] {

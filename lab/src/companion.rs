@@ -98,12 +98,12 @@ impl<'a, T: Reach> Companion<'a, T> {
     /// whether it was sent in chunks. Returns the ledger of the blocks.
     ///
     /// # Errors
-    /// When the canister refuses a block or traps; as [`Engine::step`]; errors of `note`.
+    /// When the canister refuses a block or traps; as [`Engine::step`]; errors of `blocks` and `note`.
     pub fn feed(
         &mut self,
         what: &'static str,
         total: u64,
-        blocks: impl IntoIterator<Item = AppendBlock>,
+        blocks: impl IntoIterator<Item = Result<AppendBlock>>,
         mut note: impl FnMut(&AppendBlock, bool) -> Result<()>,
     ) -> Result<Ledger>
     where
@@ -112,6 +112,7 @@ impl<'a, T: Reach> Companion<'a, T> {
         let progress = Progress::new(what, total);
         let mut ledger = Ledger::default();
         for block in blocks {
+            let block = block?;
             let in_chunks = feed::send(self.client, &block)?;
             ledger.record(&block);
             note(&block, in_chunks)?;

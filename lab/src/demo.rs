@@ -210,7 +210,7 @@ pub fn play(client: &Client<impl Site>, plan: Plan, begins_at: u64, origin: &Ori
                 }
             }
         });
-        companion.feed("appending", blocks, receiver, note)
+        companion.feed("appending", blocks, receiver.into_iter().map(Ok), note)
     })?;
     let status = settle(client, Duration::from_secs(policy.timer_interval_secs))?;
 

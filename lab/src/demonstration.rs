@@ -1,4 +1,5 @@
-//! A canister with an endless chain: a block per minute, an exporter that copies it with pauses, and a policy that prunes behind both.
+//! A canister whose clock runs: with an endless chain, a block per minute, an exporter that copies it with pauses, and a policy that prunes
+//! behind both; or with a chain that is complete.
 
 use crate::chain_gen::Generator;
 use crate::embedded::Embedded;
@@ -24,10 +25,11 @@ const EVERY: u64 = 10;
 const CYCLE: u64 = 360;
 const ASLEEP: u64 = 80;
 
-/// A canister whose chain grows as time passes.
+/// A canister whose clock runs, and whose chain may grow.
 pub struct Demonstration<S = Embedded> {
     client: Arc<Client<S>>,
-    blocks: Generator,
+    /// The blocks to append, or `None` if the chain is complete.
+    blocks: Option<Generator>,
     /// Blocks appended so far.
     appended: u64,
     /// The last block, if the exporter has not acknowledged it yet.
@@ -63,7 +65,16 @@ impl<S: Site> Demonstration<S> {
             })
             .done()?;
         let blocks = Generator::new(seed, BLOCKS, begins_at, INTERVAL)?;
-        Ok(Self { client, blocks, appended: 0, last: None })
+        Ok(Self { client, blocks: Some(blocks), appended: 0, last: None })
+    }
+
+    /// Takes a canister whose chain is complete: only its clock runs. Everybody may read its log.
+    ///
+    /// # Errors
+    /// When the canister refuses the setting.
+    pub fn complete(client: Arc<Client<S>>) -> Result<Self> {
+        client.set_config(&ConfigChange { public_logs: Some(true), ..ConfigChange::default() }).done()?;
+        Ok(Self { client, blocks: None, appended: 0, last: None })
     }
 
     /// Returns the client of the canister.
@@ -71,12 +82,12 @@ impl<S: Site> Demonstration<S> {
         Arc::clone(&self.client)
     }
 
-    /// Simulates a minute: appends a block, lets the exporter acknowledge, and fires due timers.
+    /// Simulates a minute: appends the next block, lets the exporter acknowledge, and fires due timers.
     ///
     /// # Errors
     /// When the canister refuses something or traps.
     pub fn step(&mut self) -> Result<()> {
-        if let Some(block) = self.blocks.next() {
+        if let Some(block) = self.blocks.as_mut().and_then(Iterator::next) {
             feed::send(&self.client, &block)?;
             self.appended += 1;
             self.last = Some((block.number, block.hash));

@@ -1,18 +1,21 @@
-//! `coppice-lab index`: feeds a generated chain to an embedded canister, which prunes it behind the indexer.
+//! `coppice-lab index`: feeds a generated chain, or the blocks of files, to an embedded canister, which prunes them behind the indexer.
 
 use crate::args::{HostArgs, MIN_BLOCKS};
 use crate::chain_gen::Generator;
 use crate::companion::{Companion, Indexed};
 use crate::embedded::Embedded;
 use crate::wasm;
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use coppice::client::{Client, Wait};
 use coppice::index::origin::{Origin, Payload};
 use coppice::index::{self, DatabaseArgs, schema};
+use coppice::ingest::{number_of, read};
 use coppice::report::{self, Report, blocks};
 use coppice::site::{BLOCK_INTERVAL, Site, healthy, settle};
-use coppice_interface::PrunePolicyArg;
+use coppice::{feed, say};
+use coppice_interface::{AppendBlock, PrunePolicyArg};
 use serde::Serialize;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Options of `coppice-lab index`.
@@ -25,7 +28,13 @@ pub struct IndexArgs {
     /// Acknowledge with --payload headers, too: the canister may then prune payloads that no database has
     #[arg(long)]
     pub ack_headers: bool,
-    /// Blocks to append
+    /// Bitcoin blocks to append instead of generated ones: blk*.dat files, raw blocks, or directories of them, in any order
+    #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with_all = ["blocks", "seed"])]
+    pub blk: Vec<PathBuf>,
+    /// Number of the first block of the files [default: as `ingest`]
+    #[arg(long, value_name = "N", requires = "blk")]
+    pub first_number: Option<u64>,
+    /// Blocks to generate
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(MIN_BLOCKS..=700_000))]
     pub blocks: u64,
     /// Seed of the generated chain
@@ -87,27 +96,57 @@ pub fn run(args: &IndexArgs, wasm: Vec<u8>) -> Result<IndexReport> {
     copy(args, &client, site.canister().to_string(), site.now_secs())
 }
 
-/// Feeds a canister without blocks and copies its chain, while its timer prunes behind the indexer. The chain begins at a time in Unix
-/// seconds.
+/// Blocks to append, and their number.
+struct Source {
+    length: u64,
+    blocks: Box<dyn Iterator<Item = Result<AppendBlock>>>,
+}
+
+impl IndexArgs {
+    /// Returns the blocks of the files, which are read one by one, or else a generated chain that begins at a time in Unix seconds.
+    fn source(&self, begins_at: u64) -> Result<Source> {
+        if self.blk.is_empty() {
+            let blocks = Generator::new(self.seed, self.blocks, begins_at, BLOCK_INTERVAL.as_secs())?;
+            return Ok(Source { length: self.blocks, blocks: Box::new(blocks.map(Ok)) });
+        }
+        let chain = read(&self.blk)?.chain;
+        let (length, first) = (chain.len() as u64, chain.first().context("there are no blocks to append")?);
+        let (first_number, why) = match self.first_number {
+            Some(number) => (number, "by --first-number"),
+            None => number_of(first)?,
+        };
+        first_number.checked_add(length - 1).context("the last block number does not fit into 64 bits")?;
+        say!("{} from number {first_number} on ({why})", blocks(length));
+        let blocks = (first_number..).zip(chain).map(|(number, found)| {
+            let (raw, decoded) = found.load()?;
+            Ok(feed::bitcoin_block(number, raw, &decoded))
+        });
+        Ok(Source { length, blocks: Box::new(blocks) })
+    }
+}
+
+/// Feeds a canister without blocks and copies its chain, while its timer prunes behind the indexer. A generated chain begins at a time in
+/// Unix seconds.
 ///
 /// # Errors
-/// When the canister refuses something or traps, its timer does not prune, or the database differs from the appended blocks.
+/// When a file cannot be read, the canister refuses something or traps, its timer does not prune, or the database differs from the appended
+/// blocks.
 pub fn copy(args: &IndexArgs, client: &Client<impl Site>, canister: String, begins_at: u64) -> Result<IndexReport> {
     let started = Instant::now();
+    let Source { length, blocks: source } = args.source(begins_at)?;
     let origin = Origin { canister: canister.clone(), network: "embedded".into(), payload: args.database.payload };
     let mut companion = Companion::start(client, &args.database.database, &origin, args.database.tables())?;
-    let retain_blocks = args.retain_blocks.unwrap_or(args.blocks / 5);
+    let retain_blocks = args.retain_blocks.unwrap_or((length / 5).max(1));
     let policy = PrunePolicyArg { retain_blocks: Some(retain_blocks), ..PrunePolicyArg::default() };
     let policy = client.set_prune_policy(&policy).done()?.new;
-    let generator = Generator::new(args.seed, args.blocks, begins_at, BLOCK_INTERVAL.as_secs())?;
-    let ledger = companion.feed("indexing", args.blocks, generator, |_, _| Ok(()))?;
+    let ledger = companion.feed("indexing", length, source, |_, _| Ok(()))?;
     let status = settle(client, Duration::from_secs(policy.timer_interval_secs))?;
     healthy(client, None)?;
-    let retained = (retain_blocks + 1).min(args.blocks);
+    let retained = retain_blocks.saturating_add(1).min(length);
     ensure!(
-        status.pruned_blocks == args.blocks - retained,
+        status.pruned_blocks == length - retained,
         "{} should be pruned, but {} are",
-        blocks(args.blocks - retained),
+        blocks(length - retained),
         status.pruned_blocks
     );
     let checked = companion.verify(&ledger)?;
@@ -120,6 +159,16 @@ mod tests {
     use super::*;
     use crate::commands::{Cli, Command};
     use clap::Parser;
+
+    /// The files hold the chain, so nothing of it is generated.
+    #[test]
+    fn files_exclude_options_of_the_generated_chain() {
+        let parse = |more: &[&str]| Cli::try_parse_from([&["coppice-lab", "index"][..], more].concat()).is_ok();
+        assert!(parse(&["--blk", "a", "b", "--first-number", "7"]));
+        for more in [&["--blk", "a", "--seed", "2"][..], &["--blk", "a", "--blocks", "200"], &["--first-number", "7"]] {
+            assert!(!parse(more), "{more:?}");
+        }
+    }
 
     /// Nothing would be pruned, so the command would show nothing.
     #[test]

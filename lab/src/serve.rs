@@ -1,12 +1,17 @@
-//! `coppice-lab serve`: serves the dashboard of a demonstration with a running clock.
+//! `coppice-lab serve`: serves the pages of a canister with a running clock: a demonstration, or the blocks of files.
 
 use crate::args::HostArgs;
 use crate::demonstration::Demonstration;
-use crate::wasm;
-use anyhow::{Context, Result};
+use crate::embedded::Embedded;
+use crate::{ingest, wasm};
+use anyhow::{Context, Result, ensure};
 use coppice::gateway::Gateway;
+use coppice::ingest::{Plan, read};
+use coppice::report::{blocks, count};
 use coppice::say;
 use coppice::stop::exit_on_signals;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Simulated time before the page is first shown: a day, so that its plots are full.
@@ -21,8 +26,15 @@ pub struct ServeArgs {
     /// Seconds per minute of the demonstration, with at most three decimals
     #[arg(long = "minute-secs", value_name = "SECS", default_value = "1", value_parser = minute)]
     pub minute: Duration,
+    /// Show these Bitcoin blocks instead of generated ones: blk*.dat files, raw blocks, or directories of them, in any order. Each is
+    /// verified first, as by `ingest`
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    pub blk: Vec<PathBuf>,
+    /// The plan for these blocks.
+    #[command(flatten)]
+    pub plan: Plan,
     /// Seed of the generated chain
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "blk")]
     pub seed: u64,
     /// Common options.
     #[command(flatten)]
@@ -45,17 +57,34 @@ fn minute(text: &str) -> Result<Duration, String> {
 /// Serves until Ctrl-C or SIGTERM.
 ///
 /// # Errors
-/// When the port is in use, or the demonstration's canister refuses something.
+/// When the port is in use, a file cannot be read, or the canister refuses something.
 pub fn command(args: &ServeArgs) -> Result<()> {
     exit_on_signals()?;
-    let wasm = wasm::find(args.host.wasm.as_deref())?;
+    ensure!(!args.blk.is_empty() || args.plan == Plan::default(), "these options are for blocks of files (--blk)");
     let gateway = Gateway::bind(args.port)?;
-    let mut demonstration = Demonstration::start(wasm, args.seed)?;
-    say!("a day passes first …");
-    demonstration.pass(BEFORE)?;
+    let mut demonstration = args.demonstration()?;
     gateway.announce("/?refresh=5", args.host.json)?;
     say!("a minute of the demonstration takes {:?}; Ctrl-C ends it", args.minute);
     show(&gateway, &mut demonstration, args.minute)
+}
+
+impl ServeArgs {
+    /// Returns the canister to show: with the blocks of the files, or else with those of a day.
+    fn demonstration(&self) -> Result<Demonstration> {
+        let wasm = |args: &HostArgs| wasm::find(args.wasm.as_deref());
+        if self.blk.is_empty() {
+            let mut demonstration = Demonstration::start(wasm(&self.host)?, self.seed)?;
+            say!("a day passes first …");
+            demonstration.pass(BEFORE)?;
+            return Ok(demonstration);
+        }
+        let ordered = read(&self.blk)?;
+        let client = Embedded::start(wasm(&self.host)?)?;
+        let report = ingest::feed(&client, &ordered, self.plan)?;
+        let (first, last) = (count(report.first_block), count(report.last_block));
+        say!("the canister has {}, numbers {first} to {last}, all verified", blocks(report.appended.blocks));
+        Demonstration::complete(Arc::new(client))
+    }
 }
 
 /// Serves a demonstration while its clock runs.

@@ -21,7 +21,7 @@ use coppice_interface::{AppendBlock, ExportError, ExportPage, Exporter, PrunePol
 use coppice_lab::companion::Companion;
 use coppice_lab::embedded::Embedded;
 use coppice_lab::wasm;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -281,6 +281,41 @@ fn command_copies_a_chain_that_is_pruned_behind_it() {
     let output = coppice(&args);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && stderr.contains("200 blocks of another run"), "{stderr}");
+}
+
+/// Copies blocks of files into a database. Returns the command's report, and the places at which the database has a transaction.
+fn copied(blocks: &Path, more: &[&str], transaction: &str) -> (serde_json::Value, Vec<(u64, u32)>) {
+    let dir = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}/index.db", dir.path().display());
+    let args = ["index", "--json", "--database", &url, "--blk", blocks.to_str().unwrap()];
+    let output = coppice(&[&args[..], more].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let (wanted, page) = (Wanted::parse(transaction, None, Order::Display).unwrap(), Page { limit: 10, cursor: None });
+    let found = archive::read(&url, |archive| get(archive, &wanted, Order::Display, &page)).unwrap();
+    let places = found.transactions.iter().map(|of| (of.number, of.position)).collect();
+    (serde_json::from_slice(&output.stdout).unwrap(), places)
+}
+
+#[test]
+fn bitcoin_blocks_of_files_are_indexed_and_pruned() {
+    let dir = tempfile::tempdir().unwrap();
+    let block = dir.path().join("block.raw");
+    std::fs::write(&block, bitcoin_test_data::blocks::mainnet_702861()).unwrap();
+    let third = "2b22b06220e31781c94ccaa68f654d54749eb37a1ab0de9c3aadd27f075e434b";
+    let (report, found) = copied(&block, &[], third);
+    assert_eq!((&report["held"]["blocks"], &report["pruned_blocks"]), (&1.into(), &0.into()), "{report}");
+    assert_eq!(found, [(702_861, 2)]);
+    let (_, found) = copied(&block, &["--first-number", "7"], third);
+    assert_eq!(found, [(7, 2)]);
+    let output = coppice(&["index", "--blk", "no-such-file"]);
+    assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains("no-such-file"));
+
+    let Some(blocks) = std::env::var_os("COPPICE_BLOCKS").map(PathBuf::from) else { return };
+    let first = "0e3e2357e806b6cdb1f70b54c3a3a17b6714ee1f0e68bebb44a74b1efd512098";
+    let (report, found) = copied(&blocks, &[], first);
+    assert_eq!((&report["held"]["blocks"], &report["pruned_blocks"]), (&255.into(), &203.into()), "{report}");
+    assert_eq!(report["checked"]["verified_blocks"], 255);
+    assert_eq!(found, [(1, 0)]);
 }
 
 #[test]
