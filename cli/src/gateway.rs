@@ -11,14 +11,21 @@ use anyhow::{Context, Result};
 use axum::body::Body;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use candid::Principal;
 use coppice_interface::{HttpRequest, HttpResponse};
 use serde_bytes::ByteBuf;
 
 /// Headers that are passed on; a browser sends fewer.
 const MAX_HEADERS: usize = 100;
 
+/// Answers requests that are not for a page of the canister; returns `None` for a page.
+pub type Own = Box<dyn Fn(&Request) -> Option<Response> + Send + Sync>;
+
 /// A port of 127.0.0.1 that serves a canister's pages.
-pub struct Gateway(Server);
+pub struct Gateway {
+    server: Server,
+    own: Option<Own>,
+}
 
 impl Gateway {
     /// Listens on a port; 0 picks a free port.
@@ -26,29 +33,38 @@ impl Gateway {
     /// # Errors
     /// When the port is taken.
     pub fn bind(port: u16) -> Result<Self> {
-        Server::bind(port).map(Self).with_context(|| format!("cannot listen on 127.0.0.1:{port} (--port)"))
+        let server = Server::bind(port).with_context(|| format!("cannot listen on 127.0.0.1:{port} (--port)"))?;
+        Ok(Self { server, own: None })
+    }
+
+    /// Lets `own` answer requests before the canister does.
+    pub fn answering(self, own: Own) -> Self {
+        Self { own: Some(own), ..self }
     }
 
     /// Returns the base URL.
     pub fn url(&self) -> String {
-        self.0.url()
+        self.server.url()
     }
 
-    /// Prints the URL of a page on stdout, for the process that started this one.
+    /// Prints the URL of a page of a canister on stdout, as JSON with the canister, for the process that started this one.
     ///
     /// # Errors
     /// When the line cannot be written.
-    pub fn announce(&self, page: &str, json: bool) -> Result<()> {
+    pub fn announce(&self, page: &str, canister: Principal, json: bool) -> Result<()> {
         let url = format!("{}{page}", self.url());
-        let line = if json { serde_json::json!({ "url": url }).to_string() } else { url };
+        let line =
+            if json { serde_json::json!({ "url": url, "canister": canister.to_text() }).to_string() } else { url };
         Ok(terminal::print(&line)?)
     }
 
     /// Answers requests until [`stop`](Self::stop).
     pub fn serve(&self, canister: &Client<impl Transport>) {
-        while let Some(request) = self.0.recv() {
-            let answer = ask(canister, &request)
-                .unwrap_or_else(|error| (StatusCode::BAD_GATEWAY, format!("{error:#}\n")).into_response());
+        while let Some(request) = self.server.recv() {
+            let own = self.own.as_ref().and_then(|own| own(&request));
+            let answer = own.map_or_else(|| ask(canister, &request), Ok);
+            let answer =
+                answer.unwrap_or_else(|error| (StatusCode::BAD_GATEWAY, format!("{error:#}\n")).into_response());
             request.respond(answer);
         }
     }
@@ -71,7 +87,7 @@ impl Gateway {
 
     /// Ends [`serve`](Self::serve).
     pub fn stop(&self) {
-        self.0.unblock();
+        self.server.unblock();
     }
 }
 

@@ -72,6 +72,8 @@ mod tests {
             (&["demo", "--outside"], false),
             (&["serve", "--blk", "a", "b", "--utxo", "--retain-blocks", "9"], true),
             (&["serve", "--blk", "a", "--seed", "2"], false),
+            (&["serve", "--allow", "aaaaa-aa"], false),
+            (&["serve", "--api", "--allow", "aaaaa-aa"], true),
             (&["serve", "--minute-secs=0"], false),
             (&["serve", "--minute-secs=60"], true),
         ] {

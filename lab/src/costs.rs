@@ -9,7 +9,7 @@ const APPENDING: [&str; 4] = ["append_block", "begin_block", "put_block_chunk", 
 /// The method that applies blocks to the UTXO records.
 const APPLYING: &str = "utxo_apply_block";
 /// The prefix of the timer library's calls to its own canister.
-const TIMER_CALLS: &str = "<ic-cdk internal>";
+pub const TIMER_CALLS: &str = "<ic-cdk internal>";
 
 /// Costs of executions, as counted by the host: the instructions inside them, as `performance_counter` reports at their end, and the
 /// charged instructions, which are 1,000 more for each 4 KiB page of the heap that a message changed.

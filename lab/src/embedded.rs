@@ -1,13 +1,14 @@
 //! The canister in this process, on the embedded host.
 
-use crate::costs::Costs;
+use crate::costs::{Costs, TIMER_CALLS};
 use anyhow::{Context, Result, anyhow};
 use candid::Principal;
 use coppice::client::{Client, Failure, Reach, Transport, install_arg};
 use coppice::site::Site;
-use coppice_host::Host;
+use coppice_host::{Execution, Host, Kind};
 use coppice_interface::Role;
 use coppice_interface::methods::TABLE;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -25,6 +26,8 @@ pub struct Embedded {
     exporter: Principal,
     blob_worker: Principal,
     costs: Mutex<Costs>,
+    /// Whether callers from outside this process call the canister, too.
+    shared: AtomicBool,
 }
 
 impl Embedded {
@@ -43,7 +46,22 @@ impl Embedded {
         host.add_cycles(canister, CYCLES);
         host.try_install_canister(canister, wasm, install_arg(producer)?, Some(operator))
             .context("cannot install the canister")?;
-        Ok(Client::new(Self { host, canister, operator, producer, exporter, blob_worker, costs: Mutex::default() }))
+        Ok(Client::new(Self {
+            host,
+            canister,
+            operator,
+            producer,
+            exporter,
+            blob_worker,
+            costs: Mutex::default(),
+            shared: AtomicBool::new(false),
+        }))
+    }
+
+    /// Returns the host, for callers from outside this process. From now on a call or query that traps is an error of its caller only.
+    pub fn share(&self) -> Arc<Host> {
+        self.shared.store(true, Ordering::SeqCst);
+        Arc::clone(&self.host)
     }
 
     /// The canister's principal.
@@ -98,13 +116,22 @@ impl Reach for Embedded {
     }
 }
 
+/// Returns whether an execution belongs to a call from outside the canister.
+fn has_caller(execution: &Execution) -> bool {
+    use Kind::{InspectMessage, Query, ReplicatedQuery, Update};
+    let is_called = matches!(execution.kind, InspectMessage | Query | ReplicatedQuery | Update);
+    is_called && !execution.method.starts_with(TIMER_CALLS)
+}
+
 impl Site for Embedded {
     /// Fires the timers that come due in that time, and counts all executions: the host keeps only the last 10,000.
     fn pass(&self, time: Duration) -> Result<()> {
         self.host.advance_time(time);
         self.host.tick();
         let mut costs = self.costs.lock().unwrap_or_else(PoisonError::into_inner);
-        self.host.take_executions().iter().for_each(|execution| costs.add(execution));
+        let shared = self.shared.load(Ordering::SeqCst);
+        let executions = self.host.take_executions();
+        executions.iter().filter(|of| !(shared && has_caller(of))).for_each(|execution| costs.add(execution));
         costs.trap.as_ref().map_or(Ok(()), |trap| Err(anyhow!("{trap}")))
     }
 

@@ -13,6 +13,7 @@
 // All output goes through `coppice::terminal`.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+pub mod api;
 pub mod args;
 pub mod bench;
 pub mod chain_gen;
@@ -27,6 +28,7 @@ pub mod form;
 pub mod index;
 pub mod ingest;
 pub mod quoted;
+pub mod replica;
 pub mod serve;
 pub mod single_calls;
 pub mod spend_chain;

@@ -3,8 +3,9 @@
 use crate::args::HostArgs;
 use crate::demonstration::Demonstration;
 use crate::embedded::Embedded;
-use crate::{ingest, wasm};
+use crate::{api, ingest, wasm};
 use anyhow::{Context, Result, ensure};
+use candid::Principal;
 use coppice::gateway::Gateway;
 use coppice::ingest::{Plan, read};
 use coppice::report::{blocks, count};
@@ -36,6 +37,12 @@ pub struct ServeArgs {
     /// Seed of the generated chain
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "blk")]
     pub seed: u64,
+    /// Also answer agents, as the API of a network does: the URL is the network's, and its root key must be fetched
+    #[arg(long)]
+    pub api: bool,
+    /// Give a principal the roles of operator, admin, producer and blob worker, so that its calls change the canister
+    #[arg(long, value_name = "PRINCIPAL", num_args = 1.., requires = "api")]
+    pub allow: Vec<Principal>,
     /// Common options.
     #[command(flatten)]
     pub host: HostArgs,
@@ -61,9 +68,16 @@ fn minute(text: &str) -> Result<Duration, String> {
 pub fn command(args: &ServeArgs) -> Result<()> {
     exit_on_signals()?;
     ensure!(!args.blk.is_empty() || args.plan == Plan::default(), "these options are for blocks of files (--blk)");
-    let gateway = Gateway::bind(args.port)?;
+    let mut gateway = Gateway::bind(args.port)?;
     let mut demonstration = args.demonstration()?;
-    gateway.announce("/?refresh=5", args.host.json)?;
+    let client = demonstration.client();
+    let canister = client.transport().canister();
+    if args.api {
+        api::allow(&client, &args.allow)?;
+        gateway = gateway.answering(api::answers(&client)?);
+        say!("agents reach canister {canister} at {}", gateway.url());
+    }
+    gateway.announce("/?refresh=5", canister, args.host.json)?;
     say!("a minute of the demonstration takes {:?}; Ctrl-C ends it", args.minute);
     show(&gateway, &mut demonstration, args.minute)
 }

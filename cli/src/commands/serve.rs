@@ -28,8 +28,9 @@ pub fn command(args: &ServeArgs) -> Result<()> {
     exit_on_signals()?;
     let client = args.network.connect_for("serve")?;
     let gateway = Gateway::bind(args.port)?;
-    gateway.announce("/", args.json)?;
-    say!("canister {}; press Ctrl-C to end", client.transport().canister());
+    let canister = client.transport().canister();
+    gateway.announce("/", canister, args.json)?;
+    say!("canister {canister}; press Ctrl-C to end");
     gateway.serve(&client);
     Ok(())
 }

@@ -1,40 +1,20 @@
-//! The IC's HTTP interface over the embedded host, as far as an agent uses it to call, query and read the state.
+//! A gateway with faults, before the replica of the laboratory: it loses, forges, holds back and rejects.
 //!
-//! Answers are certified as on the platform: a hash tree whose root is signed with BLS by the key in `status`, and query answers signed by
-//! a node whose key is in that tree. Certificates carry the real time. The canister's clock advances by a second per request or, after
-//! [`Gateway::follow_the_clock`], like the real clock, with any offset.
+//! The canister's clock advances by a second per request or, after [`Gateway::follow_the_clock`], like the real clock, with any offset.
 
 use axum::body::{Body, Bytes};
 use axum::http::StatusCode;
 use candid::Principal;
-use coppice::http_server::{Request, Server};
+use coppice::http_server::{self, Server};
 use coppice_host::Host;
-use ic_certification::hash_tree::{fork, label, leaf};
-use ic_certification::{Certificate, HashTree};
-use ic_transport_types::{
-    Envelope, EnvelopeContent, NodeSignature, QueryResponse, RejectCode, RejectResponse, ReplyResponse, RequestId,
-    TransportCallResponse,
-};
-use ic_verify_bls_signature::PrivateKey;
-use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use coppice_lab::replica::{Answer, Replica, Request, is_filtered, rejection};
+use ic_transport_types::TransportCallResponse;
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime};
-
-/// DER prefix of a BLS public key.
-const BLS_DER: [u8; 37] = [
-    0x30, 0x81, 0x82, 0x30, 0x1D, 0x06, 0x0D, 0x2B, 0x06, 0x01, 0x04, 0x01, 0x82, 0xDC, 0x7C, 0x05, 0x03, 0x01, 0x02,
-    0x01, 0x06, 0x0C, 0x2B, 0x06, 0x01, 0x04, 0x01, 0x82, 0xDC, 0x7C, 0x05, 0x03, 0x02, 0x01, 0x03, 0x61, 0x00,
-];
-
-/// Texts in a reject by the ingress filter: the host's text, and the filter's own when it traps.
-const FILTERED: [&str; 2] = ["Canister rejected the message", "access denied: "];
-
-/// The outcome of a call.
-type Outcome = Result<Vec<u8>, RejectResponse>;
+use std::time::{Duration, Instant};
 
 /// A call that was executed.
 #[derive(Clone, Debug)]
@@ -72,9 +52,7 @@ pub enum Forged {
 struct Inner {
     host: Arc<Host>,
     server: Server,
-    root: PrivateKey,
-    node: ic_ed25519::PrivateKey,
-    calls: Mutex<BTreeMap<RequestId, Outcome>>,
+    replica: Replica,
     /// The number of next requests that fail with an error of the gateway.
     failures: AtomicU64,
     /// The number of requests that were answered.
@@ -109,11 +87,9 @@ impl Gateway {
     /// Starts a gateway on a free port.
     pub fn start(host: Arc<Host>) -> Self {
         let inner = Arc::new(Inner {
+            replica: Replica::new(host.clone()).unwrap(),
             host,
             server: Server::bind(0).unwrap(),
-            root: PrivateKey::deserialize(&[[0; 31].as_slice(), &[7]].concat()).unwrap(),
-            node: ic_ed25519::PrivateKey::generate_from_seed(b"node"),
-            calls: Mutex::default(),
             failures: AtomicU64::new(0),
             answered: AtomicU64::new(0),
             accept_only: AtomicBool::new(false),
@@ -171,14 +147,12 @@ impl Gateway {
 
     /// Returns the root key in DER.
     pub fn root_key(&self) -> Vec<u8> {
-        self.inner.root_key()
+        self.inner.replica.root_key()
     }
 
     /// Returns the subnet's certificate of a canister's certified data.
     pub fn certify(&self, canister: Principal, data: &[u8]) -> Vec<u8> {
-        let of = vec![(canister.as_slice().to_vec(), label(b"certified_data".to_vec(), leaf(data.to_vec())))];
-        let top = vec![(b"canister".to_vec(), tree(of)), (b"time".to_vec(), leaf(number(now())))];
-        self.inner.signed(tree(top))
+        self.inner.replica.certify(canister, data).unwrap()
     }
 
     /// Starts to record calls.
@@ -241,44 +215,8 @@ impl Drop for Gateway {
     }
 }
 
-fn cbor(value: &impl Serialize) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let mut serializer = serde_cbor::Serializer::new(&mut bytes);
-    serializer.self_describe().unwrap();
-    value.serialize(&mut serializer).unwrap();
-    bytes
-}
-
-fn now() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64
-}
-
-fn number(number: u64) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    leb128::write::unsigned(&mut bytes, number).unwrap();
-    bytes
-}
-
-/// Builds a tree of sorted labels, balanced, because a decoder accepts a limited number of levels.
-fn tree(mut branches: Vec<(Vec<u8>, HashTree)>) -> HashTree {
-    if branches.len() > 1 {
-        let right = branches.split_off(branches.len() / 2);
-        return fork(tree(branches), tree(right));
-    }
-    let (name, tree) = branches.pop().expect("a branch");
-    label(name, tree)
-}
-
 impl Inner {
-    fn root_key(&self) -> Vec<u8> {
-        [&BLS_DER[..], &self.root.public_key().serialize()].concat()
-    }
-
-    fn node_key(&self) -> Vec<u8> {
-        self.node.public_key().serialize_rfc8410_der()
-    }
-
-    fn answer(&self, request: Request) {
+    fn answer(&self, request: http_server::Request) {
         let path = request.path().rsplit('/').next().unwrap_or_default().to_string();
         let forged = self.own.lock().unwrap().as_mut().and_then(|own| own(&path));
         if let Some(forged) = forged {
@@ -297,8 +235,8 @@ impl Inner {
             return request.respond((StatusCode::from_u16(code).unwrap(), body));
         }
         let status = self.failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
-        let (code, answer) = if status.is_ok() {
-            (502, b"no replica behind the gateway".to_vec())
+        let Answer { status, body } = if status.is_ok() {
+            fails("no replica behind the gateway")
         } else {
             self.answered.fetch_add(1, Ordering::SeqCst);
             let passed = match &mut *self.follows.lock().unwrap() {
@@ -309,82 +247,48 @@ impl Inner {
             self.host.tick();
             self.reply(request.path(), request.asked.body())
         };
-        request.respond((StatusCode::from_u16(code).unwrap(), [("content-type", "application/cbor")], answer));
+        request.respond((status, [("content-type", "application/cbor")], body));
     }
 
-    fn reply(&self, url: &str, body: &[u8]) -> (u16, Vec<u8>) {
-        if url.ends_with("/status") {
-            let key = serde_cbor::Value::Bytes(self.root_key());
-            let health = serde_cbor::Value::Text("healthy".into());
-            let status = BTreeMap::from([("root_key", key), ("replica_health_status", health)]);
-            return (200, cbor(&status));
-        }
-        let envelope: Envelope<'_> = serde_cbor::from_slice(body).unwrap();
-        let id = envelope.content.to_request_id();
-        let sender = *envelope.content.sender();
-        let signed_by =
-            envelope.sender_pubkey.as_deref().map_or(Principal::anonymous(), Principal::self_authenticating);
-        assert_eq!(sender, signed_by, "the sender is not the signer");
-        match (url.rsplit('/').next().unwrap(), envelope.content.into_owned()) {
-            ("call", EnvelopeContent::Call { canister_id, method_name, arg, .. }) => {
-                if self.cut_off.lock().unwrap().contains(&(sender, method_name.clone())) {
-                    return (502, b"the call does not arrive".to_vec());
+    fn reply(&self, url: &str, body: &[u8]) -> Answer {
+        let replica = &self.replica;
+        match Request::read(url, body) {
+            Err(refused) => panic!("{url}: {}", String::from_utf8_lossy(&refused.body)),
+            Ok(Request::Status) => replica.status(),
+            Ok(Request::Call(call)) => {
+                if self.cut_off.lock().unwrap().contains(&(call.sender, call.method.clone())) {
+                    return fails("the call does not arrive");
                 }
-                if let Some(why) = self.rejected(&method_name) {
-                    return (200, cbor(&TransportCallResponse::NonReplicatedRejection(rejection(why))));
+                if let Some(why) = self.rejected(&call.method) {
+                    return replica.rejected(rejection(why)).unwrap();
                 }
-                let outcome = self
-                    .host
-                    .update_call(canister_id, sender, &method_name, arg.clone())
-                    .map_err(|reject| reject_of(&reject));
-                // The ingress filter's answer is that of one replica, and is not certified.
-                if let Err(reject) = &outcome
-                    && FILTERED.iter().any(|text| reject.reject_message.contains(text))
-                {
-                    return (200, cbor(&TransportCallResponse::NonReplicatedRejection(reject.clone())));
+                let outcome = replica.execute(&call);
+                let answer = replica.replied(&call, &outcome);
+                if is_filtered(&outcome) {
+                    return answer.unwrap();
                 }
-                self.calls.lock().unwrap().insert(id, outcome.clone());
-                self.wait_where_held(sender, &method_name);
-                if self.note(sender, method_name, arg, outcome.ok()) {
-                    return (502, b"the answer is lost".to_vec());
+                self.wait_where_held(call.sender, &call.method);
+                if self.note(call.sender, call.method, call.arg, outcome.ok()) {
+                    return fails("the answer is lost");
                 }
                 if self.accept_only.load(Ordering::SeqCst) {
-                    return (202, cbor(&TransportCallResponse::Accepted));
+                    let body = serde_cbor::to_vec(&TransportCallResponse::Accepted).unwrap();
+                    return Answer { status: StatusCode::ACCEPTED, body };
                 }
-                (200, cbor(&TransportCallResponse::Replied { certificate: self.certificate(Some(&id[..])) }))
+                answer
             }
-            ("query", EnvelopeContent::Query { canister_id, method_name, arg, .. }) => {
-                let answer = self.host.query_call(canister_id, sender, &method_name, arg);
-                let mut response = match self.rejected(&method_name).map_or(Ok(answer), Err) {
-                    Err(why) => QueryResponse::Rejected { reject: rejection(why), signatures: Vec::new() },
-                    Ok(Ok(arg)) => {
-                        let arg = match &mut *self.lie.lock().unwrap() {
-                            Some(lie) => lie(&method_name, arg),
-                            None => arg,
-                        };
-                        QueryResponse::Replied { reply: ReplyResponse { arg }, signatures: Vec::new() }
-                    }
-                    Ok(Err(reject)) => QueryResponse::Rejected { reject: reject_of(&reject), signatures: Vec::new() },
-                };
-                let timestamp = now();
-                let signature = self.node.sign_message(&response.signable(id, timestamp)).to_vec();
-                let identity = Principal::self_authenticating(self.node_key());
-                let signature = NodeSignature { timestamp, signature, identity };
-                match &mut response {
-                    QueryResponse::Replied { signatures, .. } | QueryResponse::Rejected { signatures, .. } => {
-                        signatures.push(signature);
-                    }
+            Ok(Request::Query(query)) => {
+                let mut outcome = replica.query(&query);
+                if let Some(why) = self.rejected(&query.method) {
+                    outcome = Err(rejection(why));
+                } else if let Some(lie) = &mut *self.lie.lock().unwrap() {
+                    outcome = outcome.map(|reply| lie(&query.method, reply));
                 }
-                (200, cbor(&response))
+                replica.signed(&query, outcome)
             }
-            ("read_state", EnvelopeContent::ReadState { paths, .. }) => {
-                let of_call = paths.iter().find(|path| path[0].as_bytes() == b"request_status");
-                let call = of_call.and_then(|path| Some(path.get(1)?.as_bytes()));
-                let certificate = serde_cbor::Value::Bytes(self.certificate(call));
-                (200, cbor(&BTreeMap::from([("certificate", certificate)])))
-            }
-            (what, _) => panic!("{what} at {url}"),
+            Ok(Request::ReadState(call)) => replica.state(call.as_ref()),
         }
+        .unwrap()
     }
 
     fn rejected(&self, method: &str) -> Option<String> {
@@ -413,62 +317,8 @@ impl Inner {
         }
         is_lost
     }
-
-    /// Returns a certificate of the whole state, with only the requested call, because answers of calls are long.
-    fn certificate(&self, call: Option<&[u8]>) -> Vec<u8> {
-        let subnet = Principal::self_authenticating(self.root_key());
-        let node = Principal::self_authenticating(self.node_key());
-        let leaf_of = |bytes: Vec<u8>| leaf(bytes);
-        let everything = vec![(Principal::from_slice(&[]), Principal::from_slice(&[0xFF; 29]))];
-        let ranges = serde_cbor::to_vec(&everything).unwrap();
-        let name = |name: &str| name.as_bytes().to_vec();
-        let calls = self.calls.lock().unwrap();
-        let asked: Vec<_> = calls.iter().filter(|(id, _)| call == Some(&id[..])).collect();
-        let mut top = Vec::new();
-        if !asked.is_empty() {
-            let asked = asked.into_iter().map(|(id, outcome)| {
-                let parts = match outcome {
-                    Ok(reply) => {
-                        vec![(name("reply"), leaf_of(reply.clone())), (name("status"), leaf_of(name("replied")))]
-                    }
-                    Err(reject) => vec![
-                        (name("error_code"), leaf_of(name(reject.error_code.as_deref().unwrap_or_default()))),
-                        (name("reject_code"), leaf_of(number(reject.reject_code as u64))),
-                        (name("reject_message"), leaf_of(name(&reject.reject_message))),
-                        (name("status"), leaf_of(name("rejected"))),
-                    ],
-                };
-                (id.to_vec(), tree(parts))
-            });
-            top.push((name("request_status"), tree(asked.collect())));
-        }
-        let nodes = tree(vec![(node.as_slice().to_vec(), tree(vec![(name("public_key"), leaf_of(self.node_key()))]))]);
-        let of_subnet = tree(vec![
-            (name("canister_ranges"), leaf_of(ranges)),
-            (name("node"), nodes),
-            (name("public_key"), leaf_of(self.root_key())),
-            (name("type"), leaf_of(name("system"))),
-        ]);
-        top.push((name("subnet"), tree(vec![(subnet.as_slice().to_vec(), of_subnet)])));
-        top.push((name("time"), leaf_of(number(now()))));
-        self.signed(tree(top))
-    }
-
-    fn signed(&self, tree: HashTree) -> Vec<u8> {
-        let message = [&b"\x0Dic-state-root"[..], &tree.digest()].concat();
-        let signature = self.root.sign(&message).serialize().to_vec();
-        cbor(&Certificate { tree, signature, delegation: None })
-    }
 }
 
-fn rejection(why: String) -> RejectResponse {
-    RejectResponse { reject_code: RejectCode::CanisterReject, reject_message: why, error_code: None }
-}
-
-fn reject_of(reject: &coppice_host::RejectResponse) -> RejectResponse {
-    RejectResponse {
-        reject_code: RejectCode::try_from(reject.reject_code as u64).unwrap(),
-        reject_message: reject.reject_message.clone(),
-        error_code: None,
-    }
+fn fails(why: &str) -> Answer {
+    Answer::refused(StatusCode::BAD_GATEWAY, why)
 }

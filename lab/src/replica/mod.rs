@@ -1,0 +1,243 @@
+//! HTTP interface of the Internet Computer over an embedded host, as far as an agent calls, queries and reads the state.
+//!
+//! ```text
+//! agent ── POST /api/v3/canister/ID/query ──▶ Request::read ──▶ Replica ──▶ Host
+//!       ◀── CBOR: a certificate, or an answer signed by a node ──┘
+//! ```
+//! An agent verifies the answers as on the platform: a certificate is a hash tree whose root is signed with BLS by the key in `status`, and a
+//! query's answer is signed by a node whose key is in that tree. Certificates carry the real time, whatever the canister's clock shows.
+//!
+//! **Limits.** The signature of a request is not verified, only that its sender belongs to its key. So the interface is for canisters
+//! without value, on 127.0.0.1.
+
+mod certificate;
+mod request;
+
+use anyhow::{Context, Result};
+use axum::http::StatusCode;
+use candid::Principal;
+use certificate::Keys;
+use coppice_host::{ErrorCode, Host};
+use ic_transport_types::{QueryResponse, RejectCode, RejectResponse, ReplyResponse, RequestId, TransportCallResponse};
+pub use request::{Call, Request};
+use serde::Serialize;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+/// Outcomes of calls that are kept for `read_state`; an agent asks for an outcome within minutes.
+const KEPT_CALLS: usize = 1_000;
+/// Texts in a reject by the ingress filter: the host's text, and the filter's own when it traps.
+const FILTERED: [&str; 2] = ["Canister rejected the message", "access denied: "];
+/// The first version of `call` that waits for the outcome.
+const SYNCHRONOUS: u8 = 3;
+
+/// The error code of a reject by the canister.
+const REJECTED: ErrorCode = ErrorCode::CanisterRejectedMessage;
+
+/// The reply to a call or query, or its reject.
+pub type Outcome = Result<Vec<u8>, RejectResponse>;
+
+/// An HTTP answer: status and body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// HTTP status.
+    pub status: StatusCode,
+    /// CBOR, or a text if the request was refused.
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    /// Returns the answer to a request that is refused.
+    pub fn refused(status: StatusCode, why: &str) -> Self {
+        Self { status, body: format!("{why}\n").into_bytes() }
+    }
+
+    fn ok(value: &impl Serialize) -> Result<Self> {
+        Ok(Self { status: StatusCode::OK, body: cbor(value)? })
+    }
+}
+
+/// The outcomes of the last calls, and their ids, the oldest first.
+#[derive(Default)]
+struct Calls {
+    outcomes: BTreeMap<RequestId, Outcome>,
+    order: VecDeque<RequestId>,
+}
+
+/// A subnet of one node, whose canisters are on an embedded host.
+pub struct Replica {
+    host: Arc<Host>,
+    keys: Keys,
+    calls: Mutex<Calls>,
+}
+
+impl Replica {
+    /// Creates a subnet with the same keys as any other of these subnets.
+    ///
+    /// # Errors
+    /// When the keys cannot be made.
+    pub fn new(host: Arc<Host>) -> Result<Self> {
+        Ok(Self { host, keys: Keys::new()?, calls: Mutex::default() })
+    }
+
+    /// Returns the root key in DER.
+    pub fn root_key(&self) -> Vec<u8> {
+        self.keys.root_key()
+    }
+
+    /// Returns the subnet's certificate of a canister's certified data.
+    ///
+    /// # Errors
+    /// When it cannot be encoded.
+    pub fn certify(&self, canister: Principal, data: &[u8]) -> Result<Vec<u8>> {
+        self.keys.of_data(canister, data, now())
+    }
+
+    /// Answers a request by its URL and body. A malformed request is refused.
+    ///
+    /// # Errors
+    /// When an answer cannot be encoded.
+    pub fn answer(&self, url: &str, body: &[u8]) -> Result<Answer> {
+        match Request::read(url, body) {
+            Err(refused) => Ok(refused),
+            Ok(Request::Status) => self.status(),
+            Ok(Request::Call(call)) => {
+                let outcome = self.execute(&call);
+                self.replied(&call, &outcome)
+            }
+            Ok(Request::Query(query)) => self.signed(&query, self.query(&query)),
+            Ok(Request::ReadState(call)) => self.state(call.as_ref()),
+        }
+    }
+
+    /// Answers a request for the status.
+    ///
+    /// # Errors
+    /// When the answer cannot be encoded.
+    pub fn status(&self) -> Result<Answer> {
+        let key = serde_cbor::Value::Bytes(self.root_key());
+        let health = serde_cbor::Value::Text("healthy".into());
+        Answer::ok(&BTreeMap::from([("root_key", key), ("replica_health_status", health)]))
+    }
+
+    /// Executes a call, unless the same message was executed already. The outcome is kept, unless the ingress filter rejects the call.
+    pub fn execute(&self, call: &Call) -> Outcome {
+        if let Some(outcome) = self.calls().outcomes.get(&call.id) {
+            return outcome.clone();
+        }
+        let outcome = self.host.update_call(call.canister, call.sender, &call.method, call.arg.clone());
+        let outcome = outcome.map_err(|reject| reject_of(&reject));
+        if !is_filtered(&outcome) {
+            let mut calls = self.calls();
+            calls.outcomes.insert(call.id, outcome.clone());
+            calls.order.push_back(call.id);
+            if calls.order.len() > KEPT_CALLS
+                && let Some(oldest) = calls.order.pop_front()
+            {
+                calls.outcomes.remove(&oldest);
+            }
+        }
+        outcome
+    }
+
+    /// Answers a call that was executed: with a certificate, or, in the interface's second version, with the promise of one.
+    ///
+    /// # Errors
+    /// When the answer cannot be encoded.
+    pub fn replied(&self, call: &Call, outcome: &Outcome) -> Result<Answer> {
+        match outcome {
+            // The ingress filter's answer is that of one replica, and is not certified.
+            Err(reject) if is_filtered(outcome) => self.rejected(reject.clone()),
+            _ if call.version < SYNCHRONOUS => Ok(Answer { status: StatusCode::ACCEPTED, body: Vec::new() }),
+            _ => Answer::ok(&TransportCallResponse::Replied { certificate: self.certificate(Some(&call.id))? }),
+        }
+    }
+
+    /// Answers a call that is not executed.
+    ///
+    /// # Errors
+    /// When the answer cannot be encoded.
+    pub fn rejected(&self, reject: RejectResponse) -> Result<Answer> {
+        Answer::ok(&TransportCallResponse::NonReplicatedRejection(reject))
+    }
+
+    /// Executes a query.
+    pub fn query(&self, query: &Call) -> Outcome {
+        let outcome = self.host.query_call(query.canister, query.sender, &query.method, query.arg.clone());
+        outcome.map_err(|reject| reject_of(&reject))
+    }
+
+    /// Answers a query, signed by the node.
+    ///
+    /// # Errors
+    /// When the answer cannot be encoded.
+    pub fn signed(&self, query: &Call, outcome: Outcome) -> Result<Answer> {
+        let mut response = match outcome {
+            Ok(arg) => QueryResponse::Replied { reply: ReplyResponse { arg }, signatures: Vec::new() },
+            Err(reject) => QueryResponse::Rejected { reject, signatures: Vec::new() },
+        };
+        let timestamp = now();
+        let signature = self.keys.by_node(&response.signable(query.id, timestamp), timestamp);
+        match &mut response {
+            QueryResponse::Replied { signatures, .. } | QueryResponse::Rejected { signatures, .. } => {
+                signatures.push(signature);
+            }
+        }
+        Answer::ok(&response)
+    }
+
+    /// Answers with a certificate of the state, and of one call's outcome.
+    ///
+    /// # Errors
+    /// When the answer cannot be encoded.
+    pub fn state(&self, call: Option<&RequestId>) -> Result<Answer> {
+        let certificate = serde_cbor::Value::Bytes(self.certificate(call)?);
+        Answer::ok(&BTreeMap::from([("certificate", certificate)]))
+    }
+
+    fn certificate(&self, call: Option<&RequestId>) -> Result<Vec<u8>> {
+        let calls = self.calls();
+        let asked = call.and_then(|id| calls.outcomes.get_key_value(id));
+        self.keys.of_state(asked, now())
+    }
+
+    fn calls(&self) -> MutexGuard<'_, Calls> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns a reject by the canister with this text.
+pub fn rejection(why: String) -> RejectResponse {
+    RejectResponse { reject_code: RejectCode::CanisterReject, reject_message: why, error_code: code(REJECTED) }
+}
+
+/// Returns an error code as text, without which the agent of JavaScript cannot verify a reject.
+fn code(code: ErrorCode) -> Option<String> {
+    Some(code.to_string())
+}
+
+fn reject_of(reject: &coppice_host::RejectResponse) -> RejectResponse {
+    RejectResponse {
+        reject_code: RejectCode::try_from(reject.reject_code as u64).unwrap_or(RejectCode::SysFatal),
+        reject_message: reject.reject_message.clone(),
+        error_code: code(reject.error_code),
+    }
+}
+
+/// Returns whether the ingress filter rejected a call, so that no certificate vouches for the reject.
+pub fn is_filtered(outcome: &Outcome) -> bool {
+    outcome.as_ref().is_err_and(|reject| FILTERED.iter().any(|text| reject.reject_message.contains(text)))
+}
+
+fn cbor(value: &impl Serialize) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut serializer = serde_cbor::Serializer::new(&mut bytes);
+    serializer.self_describe().and_then(|()| value.serialize(&mut serializer)).context("CBOR")?;
+    Ok(bytes)
+}
+
+/// Returns the real time, in nanoseconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
+}

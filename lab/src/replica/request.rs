@@ -1,0 +1,151 @@
+//! Requests of agents: the URL, and the envelope in CBOR.
+
+use super::Answer;
+use axum::http::StatusCode;
+use candid::Principal;
+use ic_transport_types::{Envelope, EnvelopeContent, RequestId};
+
+/// A call or query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// The version in the URL.
+    pub version: u8,
+    /// The request's id: the hash of its content.
+    pub id: RequestId,
+    /// The canister.
+    pub canister: Principal,
+    /// The caller.
+    pub sender: Principal,
+    /// The method.
+    pub method: String,
+    /// The argument in Candid.
+    pub arg: Vec<u8>,
+}
+
+/// A request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// The status, with the root key.
+    Status,
+    /// A replicated call.
+    Call(Call),
+    /// A query.
+    Query(Call),
+    /// The state, with the outcome of a call if one is named.
+    ReadState(Option<RequestId>),
+}
+
+impl Request {
+    /// Reads a request from its URL's path and its body.
+    ///
+    /// # Errors
+    /// The answer to a request that is not one of these, whose body is no envelope, or whose sender is another than its key's.
+    pub fn read(url: &str, body: &[u8]) -> Result<Self, Answer> {
+        let refused = |why: &str| Answer::refused(StatusCode::BAD_REQUEST, why);
+        let path = url.split('?').next().unwrap_or_default();
+        let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+        let (version, what) = match parts[..] {
+            ["api", version, "status"] => (version, "status"),
+            ["api", version, "canister" | "subnet", _, what] => (version, what),
+            _ => ("", ""),
+        };
+        let version = version.strip_prefix('v').and_then(|version| version.parse::<u8>().ok());
+        let Some(version) = version.filter(|version| (2..=4).contains(version)) else {
+            return Err(Answer::refused(StatusCode::NOT_FOUND, "there is no such path"));
+        };
+        if what == "status" {
+            return Ok(Self::Status);
+        }
+        let envelope: Envelope<'_> =
+            serde_cbor::from_slice(body).map_err(|error| refused(&format!("no envelope in CBOR: {error}")))?;
+        let id = envelope.content.to_request_id();
+        let sender = *envelope.content.sender();
+        let key = envelope.sender_pubkey.as_deref();
+        if sender != key.map_or(Principal::anonymous(), Principal::self_authenticating) {
+            return Err(refused("the sender is another than the key's"));
+        }
+        match (what, envelope.content.into_owned()) {
+            ("call", EnvelopeContent::Call { canister_id, method_name, arg, .. }) => {
+                Ok(Self::Call(Call { version, id, canister: canister_id, sender, method: method_name, arg }))
+            }
+            ("query", EnvelopeContent::Query { canister_id, method_name, arg, .. }) => {
+                Ok(Self::Query(Call { version, id, canister: canister_id, sender, method: method_name, arg }))
+            }
+            ("read_state", EnvelopeContent::ReadState { paths, .. }) => {
+                let mut calls = paths.iter().filter_map(|path| match &path[..] {
+                    [label, id, ..] if label.as_bytes() == b"request_status" => {
+                        id.as_bytes().try_into().ok().map(RequestId::new)
+                    }
+                    _ => None,
+                });
+                Ok(Self::ReadState(calls.next()))
+            }
+            _ => Err(refused("the envelope is of another request than the path")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::borrow::Cow;
+
+    fn envelope(sender: Principal, sender_pubkey: Option<Vec<u8>>) -> Vec<u8> {
+        let content = EnvelopeContent::Query {
+            ingress_expiry: 1,
+            sender,
+            canister_id: Principal::management_canister(),
+            method_name: "health".into(),
+            arg: b"DIDL\0\0".to_vec(),
+            nonce: None,
+            sender_info: None,
+        };
+        let content = Cow::Owned(content);
+        Envelope { content, sender_pubkey, sender_sig: None, sender_delegation: None }.encode_bytes()
+    }
+
+    fn status_of(url: &str, body: &[u8]) -> u16 {
+        Request::read(url, body).map_or_else(|refused| refused.status.as_u16(), |_| 200)
+    }
+
+    #[test]
+    fn requests_of_every_version_are_read_and_others_refused() {
+        let anonymous = envelope(Principal::anonymous(), None);
+        for (url, status) in [
+            ("/api/v2/status", 200),
+            ("/api/v2/canister/aaaaa-aa/query", 200),
+            ("/api/v3/canister/aaaaa-aa/query?x=y", 200),
+            ("/api/v4/canister/aaaaa-aa/call", 400),
+            ("/api/v2/canister/aaaaa-aa/nothing", 400),
+            ("/api/v1/canister/aaaaa-aa/query", 404),
+            ("/api/v5/canister/aaaaa-aa/query", 404),
+            ("/api/2/status", 404),
+            ("/api/v2/canister/query", 404),
+            ("/api/", 404),
+            ("", 404),
+        ] {
+            assert_eq!(status_of(url, &anonymous), status, "{url}");
+        }
+    }
+
+    #[test]
+    fn bodies_that_are_no_envelope_are_refused() {
+        let whole = envelope(Principal::anonymous(), None);
+        for end in 0..whole.len() {
+            assert_eq!(status_of("/api/v3/canister/aaaaa-aa/query", &whole[..end]), 400, "{end} bytes");
+        }
+        // Nesting deeper than the decoder accepts.
+        assert_eq!(status_of("/api/v3/canister/aaaaa-aa/query", &[0x81; 100_000]), 400);
+    }
+
+    #[test]
+    fn sender_of_another_key_is_refused() {
+        let (key, other) = (b"key".to_vec(), Principal::self_authenticating(b"other"));
+        let of = Principal::self_authenticating(&key);
+        let url = "/api/v3/canister/aaaaa-aa/query";
+        assert_eq!(status_of(url, &envelope(of, Some(key.clone()))), 200);
+        assert_eq!(status_of(url, &envelope(other, Some(key.clone()))), 400);
+        assert_eq!(status_of(url, &envelope(of, None)), 400);
+        assert_eq!(status_of(url, &envelope(Principal::anonymous(), Some(key))), 400);
+    }
+}

@@ -1,0 +1,96 @@
+//! `coppice-lab serve --api` and hostile requests. Agents of three languages call the interface in other tests.
+
+use crate::served::Served;
+use candid::Principal;
+use ic_transport_types::{Envelope, EnvelopeContent};
+use std::borrow::Cow;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+/// Returns status, headers and body of an answer.
+fn ask(served: &Served, method: &str, path: &str, body: &[u8]) -> (u16, String, Vec<u8>) {
+    let address = served.url.strip_prefix("http://").unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    let length = body.len();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
+    )
+    .unwrap();
+    stream.write_all(body).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+    let head = String::from_utf8(answer[..end].to_vec()).unwrap().to_lowercase();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), head, answer[end + 4..].to_vec())
+}
+
+fn envelope(served: &Served, is_call: bool, method: &str, arg: &[u8]) -> Vec<u8> {
+    let (sender, canister_id) = (Principal::anonymous(), Principal::from_text(&served.canister).unwrap());
+    let (method_name, arg) = (method.to_string(), arg.to_vec());
+    let (nonce, ingress_expiry, sender_info) = (None, u64::MAX, None);
+    let content = if is_call {
+        EnvelopeContent::Call { nonce, ingress_expiry, sender, canister_id, method_name, arg, sender_info }
+    } else {
+        EnvelopeContent::Query { nonce, ingress_expiry, sender, canister_id, method_name, arg, sender_info }
+    };
+    let content = Cow::Owned(content);
+    Envelope { content, sender_pubkey: None, sender_sig: None, sender_delegation: None }.encode_bytes()
+}
+
+fn contains(bytes: &[u8], text: &str) -> bool {
+    bytes.windows(text.len()).any(|window| window == text.as_bytes())
+}
+
+#[test]
+fn hostile_requests_are_refused_and_harm_nobody_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let block = dir.path().join("block.raw");
+    std::fs::write(&block, bitcoin_test_data::blocks::mainnet_702861()).unwrap();
+    let mut served = Served::start(&["--api", "--minute-secs=0.01", "--blk", block.to_str().unwrap()]);
+    let canister = format!("/api/v3/canister/{}", served.canister);
+    let (query, call) = (format!("{canister}/query"), format!("{canister}/call"));
+
+    let (status, head, body) = ask(&served, "GET", "/api/v2/status", b"");
+    assert!(status == 200 && head.contains("access-control-allow-origin: *") && contains(&body, "root_key"), "{head}");
+    assert_eq!(ask(&served, "OPTIONS", &query, b"").0, 204, "a browser's preflight");
+    assert_eq!(ask(&served, "GET", "/api/v2/nothing", b"").0, 404);
+    assert_eq!(ask(&served, "POST", &query, b"no envelope").0, 400);
+    assert_eq!(ask(&served, "POST", &call, &envelope(&served, false, "health", b"DIDL\0\0")).0, 400);
+
+    // Calls that are rejected or trap; the clock of the demonstration continues.
+    for method in ["health", "get_block", "append_block", "no_such_method", "http_request"] {
+        for arg in [&b"DIDL\0\0"[..], b"no Candid", b""] {
+            assert_eq!(ask(&served, "POST", &query, &envelope(&served, false, method, arg)).0, 200, "{method}");
+            assert_eq!(ask(&served, "POST", &call, &envelope(&served, true, method, arg)).0, 200, "{method}");
+        }
+    }
+    let answer = ask(&served, "POST", &query, &envelope(&served, false, "get_block", b"no Candid"));
+    assert!(
+        contains(&answer.2, "rejected") && contains(&answer.2, "IC0406"),
+        "{:?}",
+        String::from_utf8_lossy(&answer.2)
+    );
+    let (status, _, body) = ask(&served, "POST", &query, &envelope(&served, false, "health", b"DIDL\0\0"));
+    assert!(status == 200 && contains(&body, "replied"));
+
+    // The second version promises the outcome of a call.
+    let second = call.replace("v3", "v2");
+    assert_eq!(ask(&served, "POST", &second, &envelope(&served, true, "health", b"DIDL\0\0")).0, 200, "filtered");
+    let time = |served: &Served| ask(served, "GET", "/health", b"").2;
+    let before = time(&served);
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert_ne!(time(&served), before, "the clock runs");
+    assert!(served.runs());
+}
+
+#[test]
+fn without_the_option_no_agent_is_answered() {
+    let dir = tempfile::tempdir().unwrap();
+    let block = dir.path().join("block.raw");
+    std::fs::write(&block, bitcoin_test_data::blocks::mainnet_702861()).unwrap();
+    let served = Served::start(&["--blk", block.to_str().unwrap()]);
+    assert_eq!(ask(&served, "GET", "/api/v2/status", b"").0, 404);
+    let (status, _, body) = ask(&served, "GET", "/metrics", b"");
+    assert!(status == 200 && contains(&body, "\ncoppice_appended_blocks_total 1 "));
+}
