@@ -74,6 +74,9 @@ mod tests {
             (&["serve", "--blk", "a", "--seed", "2"], false),
             (&["serve", "--allow", "aaaaa-aa"], false),
             (&["serve", "--api", "--allow", "aaaaa-aa"], true),
+            (&["serve", "--trouble", "upload"], true),
+            (&["serve", "--trouble", "none"], false),
+            (&["serve", "--trouble", "cycles", "--blk", "a"], false),
             (&["serve", "--minute-secs=0"], false),
             (&["serve", "--minute-secs=60"], true),
         ] {

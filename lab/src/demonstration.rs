@@ -7,7 +7,7 @@ use anyhow::Result;
 use coppice::client::{Client, Wait};
 use coppice::feed;
 use coppice::site::Site;
-use coppice_interface::{BlockHash, ConfigChange, Exporter, PrunePolicyArg, Role};
+use coppice_interface::{AppendBlock, BlockHash, ConfigChange, Exporter, PrunePolicyArg, Role};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,6 +34,14 @@ pub struct Demonstration<S = Embedded> {
     appended: u64,
     /// The last block, if the exporter has not acknowledged it yet.
     last: Option<(u64, BlockHash)>,
+    /// The block that the canister refused last, which is sent again.
+    refused: Option<AppendBlock>,
+    /// Whether refused appends are repeated a minute later, instead of ending the demonstration.
+    tolerant: bool,
+    /// Whether the exporter acknowledges.
+    exports: bool,
+    /// Runs at the beginning of each minute.
+    every_minute: Option<Box<dyn Fn() + Send>>,
 }
 
 impl Demonstration {
@@ -65,7 +73,7 @@ impl<S: Site> Demonstration<S> {
             })
             .done()?;
         let blocks = Generator::new(seed, BLOCKS, begins_at, INTERVAL)?;
-        Ok(Self { client, blocks: Some(blocks), appended: 0, last: None })
+        Ok(Self::of(client, Some(blocks)))
     }
 
     /// Takes a canister whose chain is complete: only its clock runs. Everybody may read its log.
@@ -74,7 +82,27 @@ impl<S: Site> Demonstration<S> {
     /// When the canister refuses the setting.
     pub fn complete(client: Arc<Client<S>>) -> Result<Self> {
         client.set_config(&ConfigChange { public_logs: Some(true), ..ConfigChange::default() }).done()?;
-        Ok(Self { client, blocks: None, appended: 0, last: None })
+        Ok(Self::of(client, None))
+    }
+
+    fn of(client: Arc<Client<S>>, blocks: Option<Generator>) -> Self {
+        let (refused, every_minute) = (None, None);
+        Self { client, blocks, appended: 0, last: None, refused, tolerant: false, exports: true, every_minute }
+    }
+
+    /// From now on a refused block is sent again a minute later.
+    pub fn tolerate_refusals(&mut self) {
+        self.tolerant = true;
+    }
+
+    /// From now on the exporter acknowledges nothing.
+    pub fn stop_exporter(&mut self) {
+        self.exports = false;
+    }
+
+    /// Runs a function at the beginning of each minute from now on.
+    pub fn every_minute(&mut self, run: Box<dyn Fn() + Send>) {
+        self.every_minute = Some(run);
     }
 
     /// Returns the client of the canister.
@@ -87,12 +115,20 @@ impl<S: Site> Demonstration<S> {
     /// # Errors
     /// When the canister refuses something or traps.
     pub fn step(&mut self) -> Result<()> {
-        if let Some(block) = self.blocks.as_mut().and_then(Iterator::next) {
-            feed::send(&self.client, &block)?;
-            self.appended += 1;
-            self.last = Some((block.number, block.hash));
+        if let Some(run) = &self.every_minute {
+            run();
         }
-        let wakes = self.appended.is_multiple_of(EVERY) && self.appended % CYCLE >= ASLEEP;
+        if let Some(block) = self.refused.take().or_else(|| self.blocks.as_mut()?.next()) {
+            match feed::send(&self.client, &block) {
+                Ok(_) => {
+                    self.appended += 1;
+                    self.last = Some((block.number, block.hash));
+                }
+                Err(_) if self.tolerant => self.refused = Some(block),
+                Err(error) => return Err(error),
+            }
+        }
+        let wakes = self.exports && self.appended.is_multiple_of(EVERY) && self.appended % CYCLE >= ASLEEP;
         if let Some((number, hash)) = self.last.take_if(|_| wakes) {
             self.client.ack_exported(number, &hash).done()?;
         }

@@ -69,6 +69,11 @@ impl Embedded {
         self.canister
     }
 
+    /// Sets the canister's balance before its next message.
+    pub fn set_balance(&self, cycles: u128) {
+        self.host.faults().low_cycles(self.canister, cycles);
+    }
+
     /// Returns the canister's time, in Unix seconds.
     pub fn now_secs(&self) -> u64 {
         self.host.get_time_nanos() / 1_000_000_000

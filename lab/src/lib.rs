@@ -32,6 +32,7 @@ pub mod replica;
 pub mod serve;
 pub mod single_calls;
 pub mod spend_chain;
+pub mod trouble;
 pub mod wasm;
 
 /// The code in README.md compiles and runs.

@@ -3,6 +3,7 @@
 use crate::args::HostArgs;
 use crate::demonstration::Demonstration;
 use crate::embedded::Embedded;
+use crate::trouble::Trouble;
 use crate::{api, ingest, wasm};
 use anyhow::{Context, Result, ensure};
 use candid::Principal;
@@ -37,6 +38,9 @@ pub struct ServeArgs {
     /// Seed of the generated chain
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "blk")]
     pub seed: u64,
+    /// Show a canister in trouble: what its dashboard says, and which remedy it names
+    #[arg(long, value_name = "TROUBLE", conflicts_with = "blk")]
+    pub trouble: Option<Trouble>,
     /// Also answer agents, as the API of a network does: the URL is the network's, and its root key must be fetched
     #[arg(long)]
     pub api: bool,
@@ -90,6 +94,10 @@ impl ServeArgs {
             let mut demonstration = Demonstration::start(wasm(&self.host)?, self.seed)?;
             say!("a day passes first …");
             demonstration.pass(BEFORE)?;
+            if let Some(trouble) = self.trouble {
+                trouble.befall(&mut demonstration)?;
+                say!("the canister reports {:?}", trouble.problem());
+            }
             return Ok(demonstration);
         }
         let ordered = read(&self.blk)?;

@@ -8,6 +8,7 @@ use coppice::site::Site;
 use coppice_interface::*;
 use coppice_lab::demonstration::Demonstration;
 use coppice_lab::embedded::Embedded;
+use coppice_lab::trouble::Trouble;
 use serde_bytes::ByteBuf;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -84,6 +85,30 @@ fn failing_demonstration_ends_serving_with_its_error() {
     let ended = ended.recv_timeout(Duration::from_secs(600)).expect("it ends");
     let error = format!("{:#}", ended.unwrap_err());
     assert!(error.contains("the demonstration") && error.contains("access denied"), "{error}");
+}
+
+#[test]
+fn each_trouble_is_shown_with_its_problem_and_stays() {
+    for (trouble, verdict) in
+        [(Trouble::Exporter, "critical"), (Trouble::Cycles, "critical"), (Trouble::Upload, "warning")]
+    {
+        let mut demonstration = demonstration();
+        demonstration.pass(4 * HOUR).unwrap();
+        trouble.befall(&mut demonstration).unwrap();
+        demonstration.pass(3 * HOUR).unwrap();
+        let client = demonstration.client();
+        let now = expected(&client);
+        let problems = now["problems"].as_array().unwrap();
+        assert!(
+            now["verdict"] == verdict && problems.contains(&json!(format!("{:?}", trouble.problem()))),
+            "{trouble:?}: {now}"
+        );
+        let gateway = bind();
+        gateway.serve_while(&*client, || {
+            let (status, _, page) = ask(&gateway, "GET", "/");
+            assert!(status == 200 && page.contains(&format!("data-verdict=\"{verdict}\"")), "{trouble:?}");
+        });
+    }
 }
 
 /// Finds a program in the directories of `PATH`.
