@@ -10,6 +10,7 @@ use coppice_interface::StorageStatus;
 use indicatif::HumanCount;
 use serde::Serialize;
 use serde_json::Value;
+use std::io::{self, IsTerminal};
 use std::time::Instant;
 
 /// Maximum number of ranges in a line.
@@ -170,13 +171,30 @@ pub fn print_fields(figures: &impl Serialize, only_json: bool) -> Result<()> {
 pub fn print(report: &impl Report, only_json: bool) -> Result<()> {
     let json = serde_json::to_string(report)?;
     if !only_json {
-        if let Some(preface) = report.preface() {
-            terminal::print(&preface)?;
-        }
-        let rows = report.rows().into_iter().map(|(name, value)| (name, printable(&value).into_owned()));
-        terminal::print(&table(rows))?;
+        print_table(report)?;
     }
     Ok(terminal::print(&json)?)
+}
+
+fn print_table(report: &impl Report) -> Result<()> {
+    if let Some(preface) = report.preface() {
+        terminal::print(&preface)?;
+    }
+    let rows = report.rows().into_iter().map(|(name, value)| (name, printable(&value).into_owned()));
+    Ok(terminal::print(&table(rows))?)
+}
+
+/// Returns whether results are for programs: JSON is asked for, or stdout is not a terminal.
+pub fn is_for_programs(json: bool) -> bool {
+    json || !io::stdout().is_terminal()
+}
+
+/// Prints a report on stdout in one form: the table for people, or the JSON for programs.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn print_one_form(report: &impl Report, json: bool) -> Result<()> {
+    if is_for_programs(json) { print(report, true) } else { print_table(report) }
 }
 
 #[cfg(test)]

@@ -72,6 +72,8 @@ pub struct Companion<'a, T: Reach> {
     registered: bool,
     /// Blocks appended since its registration.
     appended: u64,
+    /// Whether it has missed turns.
+    stopped: bool,
 }
 
 impl<'a, T: Reach> Companion<'a, T> {
@@ -91,11 +93,17 @@ impl<'a, T: Reach> Companion<'a, T> {
             .register_exporter(&Exporter { name: NAME.into(), principal: client.transport().principal(Role::Exporter) })
             .done()?;
         let options = Options { ack_every: Some(ACK_EVERY), tables, ..Options::default() };
-        Ok(Self { client, engine: Engine::open(client, store, options, Onward)?, registered: true, appended: 0 })
+        Ok(Self {
+            client,
+            engine: Engine::open(client, store, options, Onward)?,
+            registered: true,
+            appended: 0,
+            stopped: false,
+        })
     }
 
     /// Feeds blocks, and lets the time of a block pass after each, then indexes them. `note` is called for every appended block, with
-    /// whether it was sent in chunks. Returns the ledger of the blocks.
+    /// whether it was sent in chunks, and returns whether the indexer runs. Returns the ledger of the blocks.
     ///
     /// # Errors
     /// When the canister refuses a block or traps; as [`Engine::step`]; errors of `blocks` and `note`.
@@ -104,7 +112,7 @@ impl<'a, T: Reach> Companion<'a, T> {
         what: &'static str,
         total: u64,
         blocks: impl IntoIterator<Item = Result<AppendBlock>>,
-        mut note: impl FnMut(&AppendBlock, bool) -> Result<()>,
+        mut note: impl FnMut(&AppendBlock, bool) -> Result<bool>,
     ) -> Result<Ledger>
     where
         T: Site,
@@ -115,8 +123,12 @@ impl<'a, T: Reach> Companion<'a, T> {
             let block = block?;
             let in_chunks = feed::send(self.client, &block)?;
             ledger.record(&block);
-            note(&block, in_chunks)?;
-            self.appended()?;
+            if note(&block, in_chunks)? {
+                self.appended()?;
+            } else {
+                self.appended += 1;
+                self.stopped = true;
+            }
             self.client.transport().pass(BLOCK_INTERVAL)?;
             progress.advance();
         }
@@ -125,13 +137,15 @@ impl<'a, T: Reach> Companion<'a, T> {
         Ok(ledger)
     }
 
-    /// Counts one more appended block. After the last block of the feeder's turn, the indexer takes its turn.
+    /// Counts one more appended block. After the last block of the feeder's turn, or after turns that it has missed, the indexer takes its
+    /// turn.
     ///
     /// # Errors
     /// As [`Engine::step`].
     pub fn appended(&mut self) -> Result<()> {
         self.appended += 1;
-        if self.appended.is_multiple_of(TURN) { self.catch_up() } else { Ok(()) }
+        let missed = std::mem::take(&mut self.stopped);
+        if missed || self.appended.is_multiple_of(TURN) { self.catch_up() } else { Ok(()) }
     }
 
     /// Indexes until every appended block is indexed.

@@ -1,10 +1,11 @@
-//! `coppice-lab demo`: appends a chain, which an indexer copies and the canister's own timer prunes behind the indexer, and finds the block
-//! at which stable memory stops growing.
+//! `coppice-lab demo`: appends a chain, which an indexer copies and the canister's own timer prunes behind the indexer. The indexer stops for
+//! a while, and after it has resumed, stable memory stops growing.
 
 use crate::args::{DemoArgs, HostArgs};
 use crate::chain_gen::Generator;
 use crate::companion::{Companion, Indexed};
 use crate::costs::Instructions;
+use crate::demo_story::{self, Step, Story};
 use crate::demo_utxo;
 use crate::embedded::Embedded;
 use crate::quoted;
@@ -15,14 +16,18 @@ use coppice::index::origin::{Origin, Payload};
 use coppice::index::tables::Tables;
 use coppice::report::{self, Amount, Report, Storage, amount, blocks, bytes, count, seconds_since, verified_rows};
 use coppice::site::{BLOCK_INTERVAL, Site, healthy, settle};
+use coppice::terminal;
 use coppice::verify::{Depth, Verified, verify};
-use coppice_interface::{AppendBlock, PrunePolicyArg};
+use coppice_interface::AppendBlock;
 use serde::Serialize;
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
 /// Default number of blocks.
 pub const BLOCKS: u64 = 600;
+/// The last line for people: the next command to try.
+const NEXT: &str =
+    "next: scripts/run serve --trouble exporter  # the dashboard of a canister whose indexer does not resume";
 /// Blocks generated ahead.
 const AHEAD: usize = 8;
 /// Part of the run, in tenths, within which growth must have stopped.
@@ -60,6 +65,8 @@ pub struct DemoReport {
     pub growth_stopped_at_block: Option<u64>,
     /// Number of blocks appended up to and including that block.
     pub growth_stopped_after_blocks: u64,
+    /// The events in order.
+    pub story: Vec<Step>,
     /// Instructions, if the canister runs in this process.
     pub instructions: Option<Instructions>,
     /// The indexer's work.
@@ -71,6 +78,10 @@ pub struct DemoReport {
 }
 
 impl Report for DemoReport {
+    fn preface(&self) -> Option<String> {
+        Some(demo_story::table(&self.story))
+    }
+
     fn rows(&self) -> Vec<(&'static str, String)> {
         let growth = match self.growth_stopped_at_block {
             None => "before the first".to_string(),
@@ -126,7 +137,10 @@ pub fn command(args: &DemoArgs) -> Result<()> {
     let blocks = args.blocks.unwrap_or(BLOCKS);
     let plan = Plan::new(blocks, args.retain_blocks, args.seed)?;
     let report = run(wasm::find(wasm.as_deref())?, plan)?;
-    report::print(&report, *json)?;
+    report::print_one_form(&report, *json)?;
+    if !report::is_for_programs(*json) {
+        terminal::print(NEXT)?;
+    }
     report.check_growth()?;
     let rows = report.rows();
     args.write.iter().try_for_each(|page| quoted::write(page, &rows))?;
@@ -184,20 +198,20 @@ pub fn play(client: &Client<impl Site>, plan: Plan, begins_at: u64, origin: &Ori
     let directory = tempfile::tempdir().context("no temporary directory")?;
     let database = format!("sqlite://{}", directory.path().join("index.db").display());
     let mut companion = Companion::start(client, &database, origin, Tables::NONE)?;
-    let policy = PrunePolicyArg { retain_blocks: Some(retain_blocks), ..PrunePolicyArg::default() };
-    let policy = client.set_prune_policy(&policy).done()?.new;
+    let policy = client.set_prune_policy(&demo_story::policy(retain_blocks)).done()?.new;
     let billed_bytes_at_first = client.get_storage_status(None).wait()?.billed_bytes;
 
     let generator = Generator::new(seed, blocks, begins_at, BLOCK_INTERVAL.as_secs())?;
     let first_block = generator.first();
     let (mut appended_in_chunks, mut billed_bytes, mut growth) = (0, billed_bytes_at_first, None);
+    let mut story = Story::new(blocks);
     let note = |block: &AppendBlock, in_chunks| {
         appended_in_chunks += u64::from(in_chunks);
         let billed = client.get_storage_status(None).wait()?.billed_bytes;
         if billed > billed_bytes {
             (billed_bytes, growth) = (billed, Some(block.number));
         }
-        Ok(())
+        story.appended(client, billed)
     };
     let ledger = std::thread::scope(|scope| {
         // Generating and hashing a block takes about as long as appending it.
@@ -248,6 +262,7 @@ pub fn play(client: &Client<impl Site>, plan: Plan, begins_at: u64, origin: &Ori
         billed_bytes_at_first,
         growth_stopped_at_block: growth,
         growth_stopped_after_blocks: growth.map_or(0, |block| block - first_block + 1),
+        story: story.end(&status, billed_bytes, growth),
         instructions: None,
         indexed,
         verified,

@@ -139,7 +139,7 @@ pub fn copy(args: &IndexArgs, client: &Client<impl Site>, canister: String, begi
     let retain_blocks = args.retain_blocks.unwrap_or((length / 5).max(1));
     let policy = PrunePolicyArg { retain_blocks: Some(retain_blocks), ..PrunePolicyArg::default() };
     let policy = client.set_prune_policy(&policy).done()?.new;
-    let ledger = companion.feed("indexing", length, source, |_, _| Ok(()))?;
+    let ledger = companion.feed("indexing", length, source, |_, _| Ok(true))?;
     let status = settle(client, Duration::from_secs(policy.timer_interval_secs))?;
     healthy(client, None)?;
     let retained = retain_blocks.saturating_add(1).min(length);

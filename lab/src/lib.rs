@@ -21,6 +21,7 @@ pub mod commands;
 pub mod companion;
 pub mod costs;
 pub mod demo;
+pub mod demo_story;
 pub mod demo_utxo;
 pub mod demonstration;
 pub mod embedded;

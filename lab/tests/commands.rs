@@ -21,7 +21,8 @@ fn wasm() -> Vec<u8> {
 
 #[test]
 fn small_demonstration_prunes_verifies_and_prints_one_line_of_json() {
-    let args = ["demo", "--blocks", "200", "--retain-blocks", "30", "--seed", "5", "--json"];
+    // Without `--json`, because stdout is not a terminal.
+    let args = ["demo", "--blocks", "200", "--retain-blocks", "30", "--seed", "5"];
     let output = Command::new(env!("CARGO_BIN_EXE_coppice-lab")).args(args).output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{stderr}");
@@ -42,9 +43,28 @@ fn demonstration_is_deterministic_and_equals_the_quoted_figures() {
     let run = || {
         let report = demo::run(wasm(), demo::Plan::new(demo::BLOCKS, None, 1).unwrap()).unwrap();
         report.check_growth().unwrap();
-        report.rows()
+        (report.rows(), report.story)
     };
-    let (first, again) = (run(), run());
+    let ((first, story), (again, same)) = (run(), run());
+    assert_eq!(story, same);
+    let told = [
+        "the first block is appended",
+        "the timer prunes the first blocks",
+        "the indexer stops",
+        "pruning waits for the indexer",
+        "high water: ",
+        "the indexer resumes",
+        "the timer has pruned ",
+        "the last block: stable memory has not grown since block ",
+    ];
+    assert_eq!(story.len(), told.len(), "{story:#?}");
+    for (step, event) in story.iter().zip(told) {
+        assert!(step.event.starts_with(event), "{step:?}");
+    }
+    assert!(story.is_sorted_by_key(|step| step.block), "{story:#?}");
+    let [.., high, resumes, pruned, last] = &story[..] else { panic!("{story:#?}") };
+    assert!(high.lag > 100 && pruned.lag < 16 && resumes.pruned == high.pruned && pruned.pruned > high.pruned);
+    assert!(last.kept_bytes < high.kept_bytes && last.billed_bytes == high.billed_bytes, "{story:#?}");
     let without_seconds = |rows: &[quoted::Row]| -> Vec<_> {
         rows.iter().filter(|(name, _)| *name != "seconds").cloned().collect::<Vec<quoted::Row>>()
     };
