@@ -1,6 +1,6 @@
 //! `coppice-lab serve --api` and hostile requests. Agents of three languages call the interface in other tests.
 
-use crate::served::Served;
+use crate::served::{Served, block};
 use candid::Principal;
 use ic_transport_types::{Envelope, EnvelopeContent};
 use std::borrow::Cow;
@@ -45,9 +45,7 @@ fn contains(bytes: &[u8], text: &str) -> bool {
 #[test]
 fn hostile_requests_are_refused_and_harm_nobody_else() {
     let dir = tempfile::tempdir().unwrap();
-    let block = dir.path().join("block.raw");
-    std::fs::write(&block, bitcoin_test_data::blocks::mainnet_702861()).unwrap();
-    let mut served = Served::start(&["--api", "--minute-secs=0.01", "--blk", block.to_str().unwrap()]);
+    let mut served = Served::start(&["--api", "--minute-secs=0.01", "--blk", &block(dir.path())]);
     let canister = format!("/api/v3/canister/{}", served.canister);
     let (query, call) = (format!("{canister}/query"), format!("{canister}/call"));
 
@@ -87,9 +85,7 @@ fn hostile_requests_are_refused_and_harm_nobody_else() {
 #[test]
 fn without_the_option_no_agent_is_answered() {
     let dir = tempfile::tempdir().unwrap();
-    let block = dir.path().join("block.raw");
-    std::fs::write(&block, bitcoin_test_data::blocks::mainnet_702861()).unwrap();
-    let served = Served::start(&["--blk", block.to_str().unwrap()]);
+    let served = Served::start(&["--blk", &block(dir.path())]);
     assert_eq!(ask(&served, "GET", "/api/v2/status", b"").0, 404);
     let (status, _, body) = ask(&served, "GET", "/metrics", b"");
     assert!(status == 200 && contains(&body, "\ncoppice_appended_blocks_total 1 "));

@@ -2,8 +2,11 @@
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+
+/// The principal of the identity in the pages.
+pub const PRINCIPAL: &str = "tek7g-2zmny-nzjwg-ansf7-rkxv6-z32x6-3flbb-ous5d-pygjx-wkhlc-jae";
 
 /// A canister that is served on a port of its own.
 pub struct Served {
@@ -42,6 +45,13 @@ impl Drop for Served {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Writes mainnet's block 702,861 to a file of a directory, and returns its path.
+pub fn block(directory: &Path) -> String {
+    let path = directory.join("block.raw");
+    std::fs::write(&path, bitcoin_test_data::blocks::mainnet_702861()).unwrap();
+    path.display().to_string()
 }
 
 /// The workspace.

@@ -1,11 +1,8 @@
 //! The TypeScript package in an empty project: the code of `docs/typescript.md`, against `serve --api`.
 
-use crate::served::{Served, adapted, code_of, not_run, root, succeed};
+use crate::served::{PRINCIPAL, Served, adapted, block, code_of, not_run, root, succeed};
 use std::path::Path;
 use std::process::Command;
-
-/// The principal of the identity in the page.
-const PRINCIPAL: &str = "tek7g-2zmny-nzjwg-ansf7-rkxv6-z32x6-3flbb-ous5d-pygjx-wkhlc-jae";
 
 /// Installs the packed package in an empty project. Returns `None` and prints a note without the package, or without npm's registry.
 fn install(project: &Path) -> Option<()> {
@@ -32,9 +29,7 @@ fn page_of_typescript_compiles_bundles_and_runs_with_the_packed_package() {
     if install(project).is_none() {
         return;
     }
-    let block = dir.path().join("block.raw");
-    std::fs::write(&block, bitcoin_test_data::blocks::mainnet_702861()).unwrap();
-    let served = Served::start(&["--api", "--allow", PRINCIPAL, "--blk", block.to_str().unwrap()]);
+    let served = Served::start(&["--api", "--allow", PRINCIPAL, "--blk", &block(project)]);
     let files = code_of("typescript.md");
     let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["client.ts", "more.ts", "identity.ts"]);
