@@ -2,6 +2,8 @@
 
 use crate::served::{Served, block};
 use candid::Principal;
+use coppice_interface::{Grant, Role};
+use ic_certification::Label;
 use ic_transport_types::{Envelope, EnvelopeContent};
 use std::borrow::Cow;
 use std::io::{Read, Write};
@@ -25,17 +27,23 @@ fn ask(served: &Served, method: &str, path: &str, body: &[u8]) -> (u16, String, 
     (head.split(' ').nth(1).unwrap().parse().unwrap(), head, answer[end + 4..].to_vec())
 }
 
+/// The public key of a caller with roles. Signatures are not verified.
+const KEY: &[u8] = b"key";
+
+fn envelope_of(content: EnvelopeContent) -> Vec<u8> {
+    let sender_pubkey = (*content.sender() != Principal::anonymous()).then(|| KEY.to_vec());
+    Envelope { content: Cow::Owned(content), sender_pubkey, sender_sig: None, sender_delegation: None }.encode_bytes()
+}
+
 fn envelope(served: &Served, is_call: bool, method: &str, arg: &[u8]) -> Vec<u8> {
     let (sender, canister_id) = (Principal::anonymous(), Principal::from_text(&served.canister).unwrap());
     let (method_name, arg) = (method.to_string(), arg.to_vec());
     let (nonce, ingress_expiry, sender_info) = (None, u64::MAX, None);
-    let content = if is_call {
+    envelope_of(if is_call {
         EnvelopeContent::Call { nonce, ingress_expiry, sender, canister_id, method_name, arg, sender_info }
     } else {
         EnvelopeContent::Query { nonce, ingress_expiry, sender, canister_id, method_name, arg, sender_info }
-    };
-    let content = Cow::Owned(content);
-    Envelope { content, sender_pubkey: None, sender_sig: None, sender_delegation: None }.encode_bytes()
+    })
 }
 
 fn contains(bytes: &[u8], text: &str) -> bool {
@@ -80,6 +88,39 @@ fn hostile_requests_are_refused_and_harm_nobody_else() {
     std::thread::sleep(std::time::Duration::from_millis(500));
     assert_ne!(time(&served), before, "the clock runs");
     assert!(served.runs());
+}
+
+/// Agents repeat a call whose answer they did not get, as the same message.
+#[test]
+fn call_of_the_second_version_is_executed_once_and_its_outcome_read_later() {
+    let (dir, sender) = (tempfile::tempdir().unwrap(), Principal::self_authenticating(KEY));
+    let served = Served::start(&["--api", "--allow", &sender.to_text(), "--blk", &block(dir.path())]);
+    let content = EnvelopeContent::Call {
+        nonce: Some(vec![1]),
+        ingress_expiry: u64::MAX,
+        sender,
+        canister_id: Principal::from_text(&served.canister).unwrap(),
+        method_name: "revoke_role".into(),
+        arg: candid::encode_one(Grant { principal: sender, role: Role::BlobWorker }).unwrap(),
+        sender_info: None,
+    };
+    let id = content.to_request_id();
+    let path = |what: &str| format!("/api/v2/canister/{}/{what}", served.canister);
+    let state = || {
+        let paths = vec![vec!["request_status".into(), Label::from_bytes(&id[..])]];
+        let read = EnvelopeContent::ReadState { ingress_expiry: u64::MAX, sender: Principal::anonymous(), paths };
+        ask(&served, "POST", &path("read_state"), &envelope_of(read))
+    };
+    assert!(!contains(&state().2, "request_status"), "the call is unknown");
+    for _ in 0..2 {
+        let (status, _, body) = ask(&served, "POST", &path("call"), &envelope_of(content.clone()));
+        assert_eq!((status, body.len()), (202, 0));
+        // A second execution would answer `false`: the role is gone.
+        let (status, _, body) = state();
+        let done = candid::encode_one(true).unwrap();
+        assert!(status == 200 && contains(&body, "replied"), "{status}");
+        assert!(body.windows(done.len()).any(|window| window == done), "the role was revoked");
+    }
 }
 
 #[test]
