@@ -1,6 +1,6 @@
 //! Certificates: hash trees of the state, signed by the subnet's key; and the node's signatures.
 
-use super::{Outcome, cbor};
+use super::answer::{Outcome, cbor};
 use anyhow::{Context, Result, anyhow};
 use candid::Principal;
 use ic_certification::hash_tree::{empty, fork, label, leaf};
@@ -27,7 +27,7 @@ impl Keys {
     /// When the root key is not valid.
     pub fn new() -> Result<Self> {
         let secret = [[0; 31].as_slice(), &[7]].concat();
-        let root = PrivateKey::deserialize(&secret).map_err(|error| anyhow!("the root key is not valid: {error:?}"))?;
+        let root = PrivateKey::deserialize(&secret).map_err(|_| anyhow!("the root key is not valid"))?;
         Ok(Self { root, node: ic_ed25519::PrivateKey::generate_from_seed(b"node") })
     }
 

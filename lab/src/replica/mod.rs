@@ -10,17 +10,18 @@
 //! **Limits.** The signature of a request is not verified, only that its sender belongs to its key. So the interface is for canisters
 //! without value, on 127.0.0.1.
 
+mod answer;
 mod certificate;
 mod request;
 
-use anyhow::{Context, Result};
+pub use answer::{Answer, Outcome};
+use anyhow::Result;
 use axum::http::StatusCode;
 use candid::Principal;
 use certificate::Keys;
 use coppice_host::{ErrorCode, Host};
 use ic_transport_types::{QueryResponse, RejectCode, RejectResponse, ReplyResponse, RequestId, TransportCallResponse};
 pub use request::{Call, Request};
-use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
@@ -34,29 +35,6 @@ const SYNCHRONOUS: u8 = 3;
 
 /// The error code of a reject by the canister.
 const REJECTED: ErrorCode = ErrorCode::CanisterRejectedMessage;
-
-/// The reply to a call or query, or its reject.
-pub type Outcome = Result<Vec<u8>, RejectResponse>;
-
-/// An HTTP answer: status and body.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
-    /// HTTP status.
-    pub status: StatusCode,
-    /// CBOR, or a text if the request was refused.
-    pub body: Vec<u8>,
-}
-
-impl Answer {
-    /// Returns the answer to a request that is refused.
-    pub fn refused(status: StatusCode, why: &str) -> Self {
-        Self { status, body: format!("{why}\n").into_bytes() }
-    }
-
-    fn ok(value: &impl Serialize) -> Result<Self> {
-        Ok(Self { status: StatusCode::OK, body: cbor(value)? })
-    }
-}
 
 /// The outcomes of the last calls, and their ids, the oldest first.
 #[derive(Default)]
@@ -228,13 +206,6 @@ fn reject_of(reject: &coppice_host::RejectResponse) -> RejectResponse {
 /// Returns whether the ingress filter rejected a call, so that no certificate vouches for the reject.
 pub fn is_filtered(outcome: &Outcome) -> bool {
     outcome.as_ref().is_err_and(|reject| FILTERED.iter().any(|text| reject.reject_message.contains(text)))
-}
-
-fn cbor(value: &impl Serialize) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let mut serializer = serde_cbor::Serializer::new(&mut bytes);
-    serializer.self_describe().and_then(|()| value.serialize(&mut serializer)).context("CBOR")?;
-    Ok(bytes)
 }
 
 /// Returns the real time, in nanoseconds since 1970.

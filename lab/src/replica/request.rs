@@ -1,6 +1,6 @@
 //! Requests of agents: the URL, and the envelope in CBOR.
 
-use super::Answer;
+use super::answer::Answer;
 use axum::http::StatusCode;
 use candid::Principal;
 use ic_transport_types::{Envelope, EnvelopeContent, RequestId};

@@ -1,0 +1,44 @@
+//! Answers of the replica: an HTTP status with CBOR, and the outcome of a call.
+
+use anyhow::{Context, Result};
+use axum::http::StatusCode;
+use ic_transport_types::RejectResponse;
+use serde::Serialize;
+
+/// The reply to a call or query, or its reject.
+pub type Outcome = Result<Vec<u8>, RejectResponse>;
+
+/// An HTTP answer: status and body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// HTTP status.
+    pub status: StatusCode,
+    /// CBOR, or a text if the request was refused.
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    /// Returns the answer to a request that is refused.
+    pub fn refused(status: StatusCode, why: &str) -> Self {
+        Self { status, body: format!("{why}\n").into_bytes() }
+    }
+
+    /// Returns the answer to a request that succeeds.
+    ///
+    /// # Errors
+    /// When the value cannot be encoded.
+    pub fn ok(value: &impl Serialize) -> Result<Self> {
+        Ok(Self { status: StatusCode::OK, body: cbor(value)? })
+    }
+}
+
+/// Encodes a value in CBOR, with the tag by which CBOR describes itself.
+///
+/// # Errors
+/// When the value cannot be encoded.
+pub fn cbor(value: &impl Serialize) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut serializer = serde_cbor::Serializer::new(&mut bytes);
+    serializer.self_describe().and_then(|()| value.serialize(&mut serializer)).context("CBOR")?;
+    Ok(bytes)
+}
