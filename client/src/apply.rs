@@ -100,7 +100,7 @@ mod tests {
             input: Some(1),
             reason: UtxoApplyReason::NeedsHash,
         };
-        let refused = UtxoApplyError::Stopped(stop);
+        let refused = UtxoApplyError::Stopped(Box::new(stop));
         let script = slice(Script::default(), 3, true);
         let script = script.answers("utxo_apply_block", Err::<UtxoApplied, _>(refused.clone()));
         let script = slice(script, 3, true);

@@ -386,7 +386,13 @@ fn classes_of_applying_errors() {
         ),
     ]);
     let stop = |input, reason| {
-        UtxoApplyError::Stopped(UtxoApplyStop { number: 7, transaction: 3, txid: Txid::default(), input, reason })
+        UtxoApplyError::Stopped(Box::new(UtxoApplyStop {
+            number: 7,
+            transaction: 3,
+            txid: Txid::default(),
+            input,
+            reason,
+        }))
     };
     let full = || UtxoApplyReason::Create(UtxoCreateError::NoMemory(memory()));
     assert_classes(&[
