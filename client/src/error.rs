@@ -1,6 +1,7 @@
 //! Errors of calls: refusals by the canister, and calls without an answer.
 
 use crate::{Refusal, Retry};
+use coppice_interface::HeldBy;
 use coppice_interface::access::RATE_LIMITED;
 use std::fmt;
 
@@ -33,6 +34,19 @@ impl<E: Refusal> Error<E> {
             Self::Refused(why) => why.retry(),
             Self::Call(error) => error.retry(),
         }
+    }
+
+    /// Returns what holds pruning back, if the canister refuses a block until something is pruned.
+    pub fn held_by(&self) -> Option<&HeldBy> {
+        match self {
+            Self::Refused(why) => why.held_by(),
+            Self::Call(_) => None,
+        }
+    }
+
+    /// Returns whether the chain of the caller and the chain of the canister differ ([`Retry::Reorg`]).
+    pub fn is_reorg(&self) -> bool {
+        self.retry() == Retry::Reorg
     }
 }
 
@@ -207,6 +221,21 @@ mod tests {
         }
         let text = Error::Refused(AppendError::Gap { expected: 5 }).to_string();
         assert_eq!(text, "the canister refuses: the number is too high: the next block is 5");
+    }
+
+    #[test]
+    fn holder_of_pruning_is_found_in_each_error_of_an_append() {
+        use coppice_interface::{AppendError, UploadError};
+        let held = AppendError::CapacityExhausted { held_by: HeldBy::PruneLag };
+        let uploaded = Error::Refused(UploadError::Append(held.clone()));
+        let appended = Error::Refused(held);
+        assert_eq!((appended.held_by(), uploaded.held_by()), (Some(&HeldBy::PruneLag), Some(&HeldBy::PruneLag)));
+        assert!(!appended.is_reorg() && !uploaded.is_reorg());
+        let conflict = Error::Refused(UploadError::Append(AppendError::Conflict));
+        assert!(conflict.is_reorg() && conflict.held_by().is_none());
+        let lost = CallError { method: "append_block".into(), failure: Failure::Lost("gone".into()) };
+        let lost = Error::<AppendError>::Call(lost);
+        assert!(!lost.is_reorg() && lost.held_by().is_none());
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! A typed client of the Coppice canister.
 //!
 //! [`Client`] has every method of the interface under its own name, with the types of `coppice_interface`. It also has methods for work
-//! that takes several calls: uploading blocks and transactions that are too large for a message; commits, rollbacks and applying blocks to the
-//! UTXO records over several messages; batches of any size; and paged reads. Every error tells if and when a retry may succeed ([`Retry`]).
+//! that takes several calls: following a chain through back-pressure and reorgs; uploading blocks and transactions that are too large for a
+//! message; commits, rollbacks and applying blocks to the UTXO records over several messages; batches of any size; and paged reads.
+//! [`Block`] makes blocks. Every error tells if and when a retry may succeed ([`Retry`]).
 //!
 //! The client reaches the canister over a [`Transport`], a trait of two functions. Three transports are included, each a feature:
 //!
@@ -15,42 +16,32 @@
 //! The client has no runtime of its own; its futures run in any runtime.
 //!
 //! ```
-//! use coppice_client::{Client, Error, Retry, Sent, Transport};
-//! use coppice_interface::{AppendBlock, AppendError, HeldBy, UploadError};
+//! use coppice_client::{Block, Client, Transport};
 //!
-//! /// Feeds a block. Returns `Ok(None)` when it is kept, or what holds pruning back. After an error of class `Retry::Again`, send the same
-//! /// block a little later: appending is idempotent.
-//! async fn feed<T: Transport>(client: &Client<T>, block: &AppendBlock) -> Result<Option<HeldBy>, Error<UploadError>> {
-//!     match client.send_block(block).await {
-//!         Ok(Sent::Whole | Sent::InChunks) => Ok(None),
-//!         // Send the same block again after something was pruned.
-//!         Err(Error::Refused(UploadError::Append(AppendError::CapacityExhausted { held_by }))) => Ok(Some(held_by)),
-//!         Err(error) => Err(error),
+//! /// Appends a block with one transaction, and returns what prevents it, if anything does. Appending is idempotent: after a lost answer,
+//! /// send the same block again.
+//! async fn append<T: Transport>(client: &Client<T>) -> Result<(), Box<dyn std::error::Error>> {
+//!     let block = Block::new(1, [1; 32], [0; 32], 1_700_000_000)
+//!         .body("any bytes")
+//!         .transaction([7; 32], Some(b"receipt"), &[b"a secondary key"])
+//!         .seal()?;
+//!     match client.send_block(&block).await {
+//!         Err(error) if error.held_by().is_some() => println!("the block waits for pruning: {:?}", error.held_by()),
+//!         Err(error) if error.is_reorg() => println!("the canister has another branch"),
+//!         sent => println!("{:?}", sent?),
 //!     }
-//! }
-//!
-//! /// Feeds a block, in at most ten attempts, with a `wait` in seconds of the caller's runtime.
-//! async fn feed_patiently<T: Transport>(
-//!     client: &Client<T>,
-//!     block: &AppendBlock,
-//!     wait: impl AsyncFn(u64),
-//! ) -> Result<Option<HeldBy>, Error<UploadError>> {
-//!     for seconds in 1..10 {
-//!         match feed(client, block).await {
-//!             Err(error) if error.retry() == Retry::Again => wait(seconds).await,
-//!             fed => return fed,
-//!         }
-//!     }
-//!     feed(client, block).await
+//!     Ok(())
 //! }
 //! ```
+//!
+//! [`Client::follow`] does all of it for a whole chain: it waits, repeats, and resolves reorgs.
 
 /// The page for client developers; its examples are compiled.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/client.md")]
 struct Page;
 
-/// The code in the repository's README.md and in this crate's compiles.
+/// The code in the repository's README.md, in this crate's compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 #[doc = include_str!("../README.md")]
@@ -62,11 +53,13 @@ mod apply;
 #[cfg(test)]
 mod arguments;
 mod batch;
+mod block;
 #[cfg(feature = "canister")]
 mod canister;
 mod completion;
 mod decode;
 mod error;
+mod follow;
 #[cfg(feature = "host")]
 mod host;
 mod methods;
@@ -81,10 +74,12 @@ mod upload;
 #[cfg(feature = "agent")]
 pub use agent::OverHttp;
 pub use batch::Interrupted;
+pub use block::{Block, SealError};
 #[cfg(feature = "canister")]
 pub use canister::InterCanister;
 pub use completion::Unfinished;
 pub use error::{CallError, Cause, Error, Failure, Reject, heard};
+pub use follow::{Chain, FollowError, Followed, Pause};
 #[cfg(feature = "host")]
 pub use host::Embedded;
 pub use pages::{ExportPager, HeaderPager, KeyPager};

@@ -27,13 +27,19 @@ pub trait Refusal: std::fmt::Debug {
     fn missing_cycles(&self) -> Option<u128> {
         None
     }
+
+    /// Returns what holds pruning back, if the canister refuses the call because pruning frees no space.
+    fn held_by(&self) -> Option<&HeldBy> {
+        None
+    }
 }
 
 use Retry::{AfterPruning, Again, Never, Reorg};
 
-/// Gives errors their class: cases of a class, cases that another error decides, and `Never` for the rest.
+/// Gives errors their class: cases of a class, a case that names what holds pruning back, cases that another error decides, and `Never` for
+/// the rest.
 macro_rules! classes {
-    ($($error:ident { $($class:ident: $pattern:pat,)* $(=> $($case:ident)|+)? })*) => {
+    ($($error:ident { $($class:ident: $pattern:pat,)* $(@held $held:ident,)? $(=> $($case:ident)|+)? })*) => {
         $(impl Refusal for $error {
             fn retry(&self) -> Retry {
                 match self {
@@ -47,6 +53,14 @@ macro_rules! classes {
             fn missing_cycles(&self) -> Option<u128> {
                 match self {
                     $($(Self::$case(error) => error.missing_cycles(),)+)?
+                    _ => None,
+                }
+            }
+
+            fn held_by(&self) -> Option<&HeldBy> {
+                match self {
+                    $(Self::$held { held_by } => Some(held_by),)?
+                    $($(Self::$case(error) => error.held_by(),)+)?
                     _ => None,
                 }
             }
@@ -76,6 +90,7 @@ classes! {
         Again: Self::RollbackUnderway { .. } | Self::ResetUnderway { .. },
         AfterPruning: Self::CapacityExhausted { .. },
         Reorg: Self::Conflict | Self::WrongParent { .. } | Self::Gap { .. },
+        @held CapacityExhausted,
         => NoMemory | UploadOpen
     }
     // A retry repeats the whole upload, as `send_block` does: an expired upload is begun again.

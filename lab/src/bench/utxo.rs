@@ -13,9 +13,9 @@ use candid::{CandidType, Encode};
 use coppice::utxo::set::utxo_hash;
 use coppice_host::{Checkpoint, Execution};
 use coppice_interface::{
-    AppendBlock, AppendError, Batch, BlockHash, Grant, MinedTransaction, MissingParents, RefusedSpend, Role, RoleError,
-    Spend, TransactionSource, TransactionSpends, UtxoApplied, UtxoApplyBlock, UtxoApplyError, UtxoCreate,
-    UtxoCreateBatch, UtxoCreateError, UtxoCreated, UtxoError, UtxoHash, UtxoSetMinedBatch, UtxoSpendBatch, segments,
+    AppendBlock, AppendError, Batch, Grant, MinedTransaction, MissingParents, RefusedSpend, Role, RoleError, Spend,
+    TransactionSource, TransactionSpends, UtxoApplied, UtxoApplyBlock, UtxoApplyError, UtxoCreate, UtxoCreateBatch,
+    UtxoCreateError, UtxoCreated, UtxoError, UtxoHash, UtxoSetMinedBatch, UtxoSpendBatch,
 };
 use serde::de::DeserializeOwned;
 use serde_bytes::ByteBuf;
@@ -219,19 +219,11 @@ fn block_of(number: u64, transactions: &[Transaction]) -> AppendBlock {
     let count = u32::try_from(transactions.len()).expect("a block of the bench is small");
     body.extend(consensus::serialize(&bitcoin::VarInt(u64::from(count))));
     transactions.iter().for_each(|transaction| body.extend(consensus::serialize(transaction)));
-    let ids = transactions.iter().map(|transaction| transaction.compute_txid().to_byte_array());
-    let index = segments::encode_index(ids, std::iter::empty()).expect("ids alone fit");
-    let hash = |number: u64| BlockHash::from(number.to_le_bytes().to_vec());
-    AppendBlock {
-        number,
-        hash: hash(number + 1),
-        parent_hash: hash(number),
-        timestamp_secs: number,
-        body: body.into(),
-        index: index.into(),
-        ..AppendBlock::default()
-    }
-    .sealed()
+    let hash = |number: u64| number.to_le_bytes();
+    let block = coppice_client::Block::new(number, hash(number + 1), hash(number), number).body(body);
+    let id = |transaction: &Transaction| transaction.compute_txid().to_byte_array();
+    let block = transactions.iter().fold(block, |block, transaction| block.transaction(id(transaction), None, &[]));
+    block.seal().expect("a block of the bench is small")
 }
 
 fn one_by_one(bench: &Bench, number: u8) -> Result<Vec<(&'static str, Execution)>> {

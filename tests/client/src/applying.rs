@@ -1,11 +1,9 @@
 //! Kept blocks that are applied to the UTXO records, and taken back.
 
-use crate::blocks::{append, next, seal, sha256};
+use crate::blocks::{append, next, sha256};
 use candid::Principal;
-use coppice_client::{Client, Error, Retry, Transport};
-use coppice_interface::segments::encode_index;
+use coppice_client::{Block, Client, Error, Retry, Transport};
 use coppice_interface::*;
-use serde_bytes::ByteBuf;
 
 /// Inputs of a transaction that takes more than one message.
 const INPUTS: u16 = 4_001;
@@ -38,19 +36,13 @@ fn coinbase(height: u32) -> Vec<u8> {
 }
 
 /// Returns a block of a coinbase and of a transaction that spends outputs of transactions without a record, with the second one's id.
-fn block((number, parent_hash): (u64, BlockHash)) -> (AppendBlock, Txid) {
+pub fn block((number, parent_hash): (u64, BlockHash)) -> (AppendBlock, Txid) {
     let unknown: Vec<([u8; 32], u32)> = (0..u32::from(INPUTS)).map(|vout| ([9; 32], vout)).collect();
     let transactions = [coinbase(number as u32), transaction(&unknown, number as u32)];
     let ids = transactions.each_ref().map(|raw| sha256(&sha256(raw)));
     let body = [&[7; 80][..], &[2], &transactions.concat()].concat();
-    let block = seal(AppendBlock {
-        number,
-        parent_hash,
-        timestamp_secs: 1_700_000_000 + number,
-        body: ByteBuf::from(body),
-        index: ByteBuf::from(encode_index(ids.into_iter(), [].into_iter()).unwrap()),
-        ..AppendBlock::default()
-    });
+    let block = Block::new(number, sha256(&body), parent_hash, 1_700_000_000 + number).body(body);
+    let block = ids.iter().fold(block, |block, id| block.transaction(*id, None, &[])).seal().unwrap();
     (block, ids[1].into())
 }
 

@@ -1,9 +1,7 @@
 //! Blocks to append after the current head.
 
-use coppice_client::{Client, Error, Transport};
-use coppice_interface::segments::{encode_index, encode_receipts};
-use coppice_interface::*;
-use serde_bytes::ByteBuf;
+use coppice_client::{Block, Client, Error, Transport};
+use coppice_interface::{AppendBlock, BlockHash, ReadError};
 use sha2::{Digest, Sha256};
 
 /// SHA-256.
@@ -27,24 +25,19 @@ pub async fn next<T: Transport>(client: &Client<T>) -> (u64, BlockHash) {
 
 /// A block with a body of `body` bytes and two transactions, the second of which has the key.
 pub fn block((number, parent_hash): (u64, BlockHash), body: usize, key: &[u8]) -> AppendBlock {
-    let body: Vec<u8> = (0..body).map(|at| (at as u64 ^ number) as u8).collect();
-    let ids = [id(number, 0), id(number, 1)];
-    seal(AppendBlock {
-        number,
-        parent_hash,
-        timestamp_secs: 1_700_000_000 + number,
-        body: ByteBuf::from(body),
-        receipts: ByteBuf::from(encode_receipts(&["one", "two!"]).unwrap()),
-        index: ByteBuf::from(encode_index(ids.into_iter(), [(1, key)].into_iter()).unwrap()),
-        ..AppendBlock::default()
-    })
+    branch(0, (number, parent_hash), body, key)
 }
 
-/// The block with the digests of its segments, and a hash of these.
-pub fn seal(block: AppendBlock) -> AppendBlock {
-    let mut block = block.sealed();
-    block.hash = sha256(&[&block.parent_hash[..], &block.sha256.each().map(|sum| &sum[..]).concat()].concat()).into();
-    block
+/// A [`block`] whose hash also depends on a branch, so that several blocks may follow a parent.
+pub fn branch(branch: u8, (number, parent_hash): (u64, BlockHash), body: usize, key: &[u8]) -> AppendBlock {
+    let body: Vec<u8> = (0..body).map(|at| (at as u64 ^ number) as u8).collect();
+    let hash = sha256(&[&parent_hash[..], &[branch], &body, key].concat());
+    Block::new(number, hash, parent_hash, 1_700_000_000 + number)
+        .body(body)
+        .transaction(id(number, 0), Some(b"one"), &[])
+        .transaction(id(number, 1), Some(b"two!"), &[key])
+        .seal()
+        .expect("the block is small")
 }
 
 /// Appends `count` blocks and returns them.

@@ -1,11 +1,10 @@
 //! Blocks, uploads, rollbacks, exports, keys.
 
-use crate::blocks::{append, block, id, next, seal};
+use crate::blocks::{append, block, branch, id, next, sha256};
 use candid::Principal;
 use coppice_client::{
-    CHUNK, Client, Error, ExportPager, Failure, HeaderPager, KeyPager, MAX_APPEND, Retry, Sent, Transport,
+    Block, CHUNK, Client, Error, ExportPager, Failure, HeaderPager, KeyPager, MAX_APPEND, Retry, Sent, Transport,
 };
-use coppice_interface::segments::encode_index;
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
 
@@ -42,11 +41,10 @@ pub async fn a_block_larger_than_a_message_is_sent_in_chunks<T: Transport>(clien
         assert!(header.hash == long.hash && read == long.body[..] && index == long.index[..], "{body}");
     }
     // Many references in few bytes.
-    let mut wide = block(next(client).await, 0, b"");
-    let ids: Vec<[u8; 32]> = (0..12_501u32).map(|position| id(wide.number, position)).collect();
-    wide.index = ByteBuf::from(encode_index(ids.into_iter(), [].into_iter()).unwrap());
-    wide.receipts = ByteBuf::new();
-    let wide = seal(wide);
+    let (number, parent) = next(client).await;
+    let wide = Block::new(number, sha256(&parent), parent, 0);
+    let wide = (0..12_501).fold(wide, |wide, position| wide.transaction(id(number, position), None, &[]));
+    let wide = wide.seal().unwrap();
     assert_eq!(client.send_block(&wide).await.unwrap(), Sent::InChunks);
     assert_eq!(client.get_head().await.unwrap().transactions, 12_501);
     assert_eq!(client.list_uploads().await.unwrap().block, None);
@@ -186,7 +184,7 @@ pub async fn the_subnet_answers_a_query_as_a_replica_does<T: Transport>(client: 
 pub async fn refusals_report_whether_a_retry_may_succeed<T: Transport>(client: &Client<T>, _: Principal) {
     let kept = append(client, 2, b"refused").await.pop().unwrap();
     let gap = AppendBlock { number: kept.number + 2, ..kept.clone() };
-    let other = seal(AppendBlock { body: ByteBuf::from([1]), ..kept.clone() });
+    let other = branch(1, (kept.number, kept.parent_hash.clone()), 1, b"");
     let parent = AppendBlock { number: kept.number + 1, parent_hash: [9; 32].into(), ..kept.clone() };
     let damaged = AppendBlock { body: ByteBuf::from([1]), ..block(next(client).await, 1, b"") };
     let unnamed = AppendBlock { hash: BlockHash::default(), ..block(next(client).await, 1, b"") };

@@ -1,0 +1,175 @@
+//! Copies the caller's chain to the canister, through back-pressure, lost answers and reorgs.
+
+mod chain;
+mod common;
+mod error;
+#[cfg(test)]
+mod tests;
+
+pub use chain::{Chain, Pause};
+pub use error::FollowError;
+
+use crate::{Client, Error, Retry, Transport};
+use coppice_interface::{BlockId, ReadError, RollbackError};
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// Result of [`Client::follow`]: the changes of this call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Followed {
+    /// Blocks that the canister accepted, including blocks that it already had when an answer was lost.
+    pub appended: u64,
+    /// Blocks that were rolled back. Blocks that the canister's own timer rolled back are not counted.
+    pub rolled_back: u64,
+    /// Blocks that were taken back from the UTXO records before the rollback.
+    pub unapplied: u64,
+}
+
+/// The head as the last answer has it.
+enum Head {
+    /// It must be read.
+    Unknown,
+    /// The canister has no block.
+    Empty,
+    Is(BlockId),
+}
+
+/// Result of one step.
+enum Step {
+    Progress,
+    /// The canister has every block of the chain.
+    End,
+}
+
+impl<T: Transport> Client<T> {
+    /// Appends the blocks of the caller's chain after the canister's head until the canister has all of them. For producers.
+    ///
+    /// - An empty canister begins with the chain's first block.
+    /// - If the canister refuses a block until something is pruned, or an answer is lost, the call waits by [`Chain::wait`] and repeats.
+    /// - On a reorg, the call finds the newest common block, takes back the applied blocks above it, newest first
+    ///   ([`unapply`](Self::unapply)), rolls back to the common block, and appends the chain's own blocks. A producer may do this
+    ///   `max_rollback_blocks` deep.
+    /// - If the canister's head is above the chain's last block and the two have that block in common, the call changes nothing.
+    ///
+    /// The call keeps nothing between attempts but the head: after an error, a restart or an upgrade, call it again. The head and the headers
+    /// for a rollback are read from the whole subnet, because one replica that lies could otherwise cause a rollback. Let one caller at a
+    /// time follow: two callers with different chains roll back each other's blocks.
+    ///
+    /// # Errors
+    /// [`FollowError`] of the first attempt that no wait helps, or after which `wait` returns false.
+    pub async fn follow<C: Chain + ?Sized>(&self, chain: &C) -> Result<Followed, FollowError> {
+        let (mut done, mut head) = (Followed::default(), Head::Unknown);
+        let (mut failures, mut read_again) = (0u32, false);
+        loop {
+            let error = match self.step(chain, &mut head, &mut done).await {
+                Ok(Step::End) => return Ok(done),
+                Ok(Step::Progress) => {
+                    (failures, read_again) = (0, false);
+                    continue;
+                }
+                Err(error) => error,
+            };
+            head = Head::Unknown;
+            match error.retry() {
+                Retry::Never => return Err(error),
+                // Another caller moved the head. Reading the head once more resolves it, without a wait.
+                Retry::Reorg if !read_again => {
+                    read_again = true;
+                    continue;
+                }
+                _ => {}
+            }
+            let after = Duration::from_secs(1 << failures.min(6)).min(Pause::MOST);
+            failures = failures.saturating_add(1);
+            if !chain.wait(&Pause { error: &error, after, failures }).await {
+                return Err(error);
+            }
+        }
+    }
+
+    /// Appends the next block, or resolves a reorg.
+    async fn step<C: Chain + ?Sized>(
+        &self,
+        chain: &C,
+        head: &mut Head,
+        done: &mut Followed,
+    ) -> Result<Step, FollowError> {
+        let range = chain.range().await.map_err(FollowError::Chain)?;
+        let Some((first, last)) = range.filter(|range| !range.is_empty()).map(RangeInclusive::into_inner) else {
+            return Ok(Step::End);
+        };
+        let was_read = matches!(head, Head::Unknown);
+        if was_read {
+            *head = match self.replicated().get_head().await {
+                Ok(header) => Head::Is(BlockId { number: header.number, hash: header.hash }),
+                Err(Error::Refused(ReadError::NotFound)) => Head::Empty,
+                Err(error) => return Err(FollowError::Read(error)),
+            };
+        }
+        let next = match &*head {
+            Head::Is(head) => head.number.saturating_add(1),
+            _ => first,
+        };
+        let block = if (first..=last).contains(&next) {
+            Some(common::block(chain, next).await?.ok_or(FollowError::Missing { number: next })?)
+        } else {
+            None
+        };
+        match (&*head, block) {
+            (Head::Is(head), Some(block)) if head.hash != block.parent_hash => {}
+            (_, Some(block)) => {
+                self.send_block(&block).await.map_err(|error| FollowError::Append { number: next, error })?;
+                done.appended += 1;
+                *head = Head::Is(BlockId { number: block.number, hash: block.hash });
+                return Ok(Step::Progress);
+            }
+            (Head::Is(head), None)
+                if common::hash(chain, first, head.number, last).await?.as_ref() == Some(&head.hash) =>
+            {
+                return Ok(Step::End);
+            }
+            // The range of the chain is empty.
+            (Head::Empty | Head::Unknown, None) => return Ok(Step::End),
+            (Head::Is(_), None) => {}
+        }
+        let Head::Is(old) = std::mem::replace(head, Head::Unknown) else { return Ok(Step::End) };
+        if !was_read {
+            // The chain changed since the last block. The canister's head may have changed, too.
+            return Ok(Step::Progress);
+        }
+        let Some(common) = self.common_block(chain, first, last, old.number).await? else {
+            return Err(FollowError::NoCommonBlock { head: old.number, first, last });
+        };
+        if common.number == old.number {
+            return Err(FollowError::Missing { number: next });
+        }
+        if common.number == last {
+            return Ok(Step::End);
+        }
+        self.take_back(common.number, done).await?;
+        *head = Head::Is(common);
+        Ok(Step::Progress)
+    }
+
+    /// Makes a kept block the head. Applied blocks above it are taken back from the UTXO records first.
+    async fn take_back(&self, to: u64, done: &mut Followed) -> Result<(), FollowError> {
+        let mut lowest = None;
+        loop {
+            match self.roll_back_to(to).await {
+                Ok(rollback) => {
+                    done.rolled_back = done.rolled_back.saturating_add(rollback.removed);
+                    return Ok(());
+                }
+                // The numbers must fall, because the loop would otherwise have no end.
+                Err(Error::Refused(RollbackError::Applied { number }))
+                    if lowest.is_none_or(|lowest| number < lowest) =>
+                {
+                    self.unapply(number).await.map_err(|error| FollowError::Unapply { number, error })?;
+                    lowest = Some(number);
+                    done.unapplied += 1;
+                }
+                Err(error) => return Err(FollowError::Rollback { to, error }),
+            }
+        }
+    }
+}
