@@ -1,43 +1,52 @@
-//! Blocks of this sequencer: the body holds the transactions, each after its length; the index holds their SHA-256 as ids.
+//! Blocks of this sequencer: the body holds the transactions, each after its length. A transaction is found by its SHA-256, and by its
+//! sender as the secondary key; its receipt is the time at which it was accepted, and the sender.
 
-use coppice_interface::segments::encode_index;
-use coppice_interface::{AppendBlock, BlockHash};
+use crate::queue::{Sealed, Waiting};
+use candid::{CandidType, Principal};
+use coppice_client::Block;
+use coppice_interface::AppendBlock;
+use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
 
 /// Bytes of a length in a body.
 pub const LENGTH: usize = 4;
 
-/// A block that is ready to send; Coppice may already have it.
-#[derive(Clone)]
-pub struct Sealed {
-    /// The block.
-    pub block: AppendBlock,
-    /// The number of its transactions.
-    pub transactions: usize,
+/// The receipt of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct Accepted {
+    /// When the sequencer accepted the transaction, in nanoseconds since 1970.
+    pub at: u64,
+    /// The caller who submitted it.
+    pub sender: Principal,
 }
 
-/// Makes the block after a parent from transactions, each found by its SHA-256. Returns `None` if there are no transactions.
-pub fn seal((number, parent_hash): (u64, BlockHash), transactions: &[ByteBuf]) -> Option<Sealed> {
+impl Accepted {
+    fn to_bytes(self) -> Vec<u8> {
+        [&self.at.to_le_bytes()[..], self.sender.as_slice()].concat()
+    }
+
+    /// Reads a receipt, or returns `None` if it is not one of this sequencer.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (at, sender) = bytes.split_first_chunk()?;
+        Some(Self { at: u64::from_le_bytes(*at), sender: Principal::try_from_slice(sender).ok()? })
+    }
+}
+
+/// Makes the block of a sealed header and its transactions: always the same block, so that it can be sent again after an upgrade.
+pub fn seal(sealed: &Sealed, transactions: &[Waiting]) -> AppendBlock {
     let mut body = Vec::new();
-    for transaction in transactions {
+    for Waiting { transaction, .. } in transactions {
         body.extend((transaction.len() as u32).to_le_bytes());
         body.extend_from_slice(transaction);
     }
-    let ids = transactions.iter().map(|transaction| Sha256::digest(transaction.as_slice()).into());
-    let index = encode_index(ids, [].into_iter()).expect("the number of transactions is small");
-    let block = AppendBlock {
-        number: number + 1,
-        parent_hash,
-        timestamp_secs: ic_cdk::api::time() / 1_000_000_000,
-        body: ByteBuf::from(body),
-        index: ByteBuf::from(index),
-        ..AppendBlock::default()
-    };
-    let mut block = block.sealed();
-    let hash = Sha256::new_with_prefix(&block.parent_hash).chain_update(&block.sha256.body).finalize();
-    block.hash = <[u8; 32]>::from(hash).into();
-    (!transactions.is_empty()).then_some(Sealed { block, transactions: transactions.len() })
+    let ids: Vec<[u8; 32]> = transactions.iter().map(|of| Sha256::digest(&of.transaction).into()).collect();
+    let hash: [u8; 32] = Sha256::new_with_prefix(&sealed.parent).chain_update(ids.concat()).finalize().into();
+    let block = Block::new(sealed.number, hash, &sealed.parent[..], sealed.timestamp_secs).body(body);
+    let block = ids.into_iter().zip(transactions).fold(block, |block, (id, Waiting { accepted, .. })| {
+        block.transaction(id, Some(&accepted.to_bytes()), &[accepted.sender.as_slice()])
+    });
+    block.seal().expect("the queue is smaller than a block may be")
 }
 
 /// Returns the transactions of a body, or `None` if the body is malformed.

@@ -1,30 +1,29 @@
 //! A minimal sequencer of a rollup: makes blocks of submitted transactions, and stores them in Coppice, which prunes old blocks. The
 //! canister needs the role `BlockProducer` there.
 //!
+//! - Each transaction can be found by its SHA-256 and by its sender, and has a receipt.
 //! - A sealed block is sent until Coppice has it: `append_block` is idempotent, so a lost reply does no harm.
 //! - If pruning is held back, `produce` returns who holds it. Transactions wait, and the same block is sent when there is room again.
 //! - If Coppice refuses a block for good, for example after a reorg, its transactions go into the next block.
-//! - The sequencer stores nothing of the chain: it reads the head and old blocks from Coppice.
-//!
-//! Waiting transactions are on the heap, and an upgrade loses them; a real sequencer keeps them in stable memory.
+//! - Waiting transactions and the sealed block are in stable memory, so an upgrade loses none of them. The sequencer stores nothing of the
+//!   chain: it reads the head and old blocks from Coppice.
 
 mod block;
+mod queue;
 
-use block::{LENGTH, Sealed, seal, split};
+pub use block::Accepted;
+use block::{seal, split};
 use candid::{CandidType, Principal};
-use coppice_client::{Client, Error, InterCanister, Refusal, Retry};
-use coppice_interface::{AppendError, HeldBy, ReadError, UploadError};
+use coppice_client::{Client, Error, InterCanister, KeyPager, Refusal, Retry};
+use coppice_interface::{HeldBy, ReadError};
 use ic_cdk::{init, post_upgrade, query, update};
+use queue::{Queue, Waiting};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
-/// Maximum number of waiting transactions.
-const MAX_WAITING: usize = 1_000;
-/// Maximum length of a transaction, in bytes.
-const MAX_TRANSACTION: usize = 10_000;
-/// Maximum length of a block's body, in bytes: the block with its index fits into one message, and its transactions into one reply.
-const MAX_BODY: usize = 1_850_000;
+/// Most transactions of a sender in one reply.
+const MAX_FOUND: u32 = 100;
 
 /// The result of `produce`.
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
@@ -41,26 +40,18 @@ pub enum Produced {
     Nothing,
 }
 
-#[derive(Default)]
-struct Sequencer {
-    coppice: Option<Principal>,
-    /// Transactions that Coppice may not have yet, those of the sealed block first.
-    waiting: Vec<ByteBuf>,
-    sealed: Option<Sealed>,
-    producing: bool,
-}
-
 thread_local! {
-    static SEQUENCER: RefCell<Sequencer> = RefCell::default();
+    static QUEUE: RefCell<Queue> = RefCell::new(Queue::open());
+    static PRODUCING: Cell<bool> = const { Cell::new(false) };
 }
 
-fn with<R>(run: impl FnOnce(&mut Sequencer) -> R) -> R {
-    SEQUENCER.with_borrow_mut(run)
+fn with<R>(run: impl FnOnce(&mut Queue) -> R) -> R {
+    QUEUE.with_borrow_mut(run)
 }
 
 #[init]
 fn init(coppice: Principal) {
-    with(|sequencer| sequencer.coppice = Some(coppice));
+    with(|queue| queue.set_coppice(coppice));
 }
 
 #[post_upgrade]
@@ -69,25 +60,14 @@ fn post_upgrade(coppice: Principal) {
 }
 
 fn coppice() -> Client<InterCanister> {
-    Client::new(InterCanister::new(with(|sequencer| sequencer.coppice).expect("the canister is installed")))
+    Client::new(InterCanister::new(with(|queue| queue.coppice())))
 }
 
 /// Queues a transaction for the next block, and returns how many wait.
 #[update]
 fn submit(transaction: ByteBuf) -> Result<u64, String> {
-    with(|Sequencer { waiting, .. }| {
-        if transaction.len() > MAX_TRANSACTION {
-            return Err(format!("a transaction may have at most {MAX_TRANSACTION} bytes"));
-        }
-        let bytes: usize = waiting.iter().chain([&transaction]).map(|transaction| LENGTH + transaction.len()).sum();
-        if waiting.len() >= MAX_WAITING || bytes > MAX_BODY {
-            return Err(format!(
-                "at most {MAX_WAITING} transactions and {MAX_BODY} bytes may wait: try again after the next block"
-            ));
-        }
-        waiting.push(transaction);
-        Ok(waiting.len() as u64)
-    })
+    let accepted = Accepted { at: ic_cdk::api::time(), sender: ic_cdk::api::msg_caller() };
+    with(|queue| queue.add(Waiting { transaction, accepted }))
 }
 
 /// A lock on `produce`: one call runs at a time, and dropping the lock, even by a trap, lets the next call run.
@@ -95,13 +75,13 @@ struct Turn;
 
 impl Turn {
     fn take() -> Option<Self> {
-        with(|sequencer| !std::mem::replace(&mut sequencer.producing, true)).then_some(Self)
+        (!PRODUCING.replace(true)).then_some(Self)
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        with(|sequencer| sequencer.producing = false);
+        PRODUCING.set(false);
     }
 }
 
@@ -110,45 +90,37 @@ impl Drop for Turn {
 async fn produce() -> Produced {
     let Some(_turn) = Turn::take() else { return Produced::Nothing };
     let client = coppice();
-    if with(|sequencer| sequencer.sealed.is_none()) {
-        let parent = match client.get_head().await {
-            Ok(head) => (head.number, head.hash),
-            Err(Error::Refused(ReadError::NotFound)) => (0, [0; 32].into()),
+    if with(|queue| queue.waiting().1.is_none()) {
+        let (number, parent) = match client.get_head().await {
+            Ok(head) => (head.number + 1, head.hash),
+            Err(Error::Refused(ReadError::NotFound)) => (1, [0; 32].into()),
             Err(error) => return failed(&error),
         };
-        with(|sequencer| sequencer.sealed = seal(parent, &sequencer.waiting));
+        with(|queue| queue.seal((number, &parent), ic_cdk::api::time() / 1_000_000_000));
     }
-    let Some(Sealed { block, transactions }) = with(|sequencer| sequencer.sealed.clone()) else {
-        return Produced::Nothing;
-    };
-    match client.send_block(&block).await {
+    let Some((sealed, transactions)) = with(|queue| queue.sealed()) else { return Produced::Nothing };
+    match client.send_block(&seal(&sealed, &transactions)).await {
         Ok(_) => {
-            with(|sequencer| {
-                sequencer.sealed = None;
-                sequencer.waiting.drain(..transactions);
-            });
-            Produced::Appended(block.number)
+            with(|queue| queue.remove_sealed());
+            Produced::Appended(sealed.number)
         }
-        Err(Error::Refused(UploadError::Append(AppendError::CapacityExhausted { held_by }))) => Produced::Held(held_by),
         Err(error) => {
             // Coppice refuses this block for good, so the next block is made after the current head. A lost reply leaves open whether an
             // earlier call was executed, so the same block is sent again.
-            if matches!(&error, Error::Refused(why) if is_final(why)) {
-                with(|sequencer| sequencer.sealed = None);
+            if error.is_reorg() || matches!(error, Error::Refused(_)) && error.retry() == Retry::Never {
+                with(|queue| queue.unseal());
             }
             failed(&error)
         }
     }
 }
 
-/// Returns whether the same block is refused again: for good, or because another block took its place in the chain.
-fn is_final(why: &impl Refusal) -> bool {
-    matches!(why.retry(), Retry::Never | Retry::Reorg)
-}
-
 fn failed<E: Refusal + std::fmt::Display>(error: &Error<E>) -> Produced {
-    let why = error.to_string();
-    if matches!(error.retry(), Retry::Never | Retry::Reorg) { Produced::Refused(why) } else { Produced::Later(why) }
+    match (error.held_by(), error.retry()) {
+        (Some(holder), _) => Produced::Held(holder.clone()),
+        (None, Retry::Never | Retry::Reorg) => Produced::Refused(error.to_string()),
+        (None, _) => Produced::Later(error.to_string()),
+    }
 }
 
 fn controller() -> Result<(), String> {
@@ -163,10 +135,32 @@ async fn transactions(number: u64) -> Result<Vec<ByteBuf>, String> {
     split(&body).ok_or_else(|| format!("block {number} was not made by this sequencer"))
 }
 
+/// Returns the newest kept transactions of a sender: block numbers, and positions in their blocks.
+#[update]
+async fn sent_by(sender: Principal) -> Result<Vec<(u64, u32)>, String> {
+    let (client, mut pager, mut found) = (coppice(), KeyPager::new(sender.as_slice(), MAX_FOUND), Vec::new());
+    // A page may be empty although more follow.
+    while found.len() < MAX_FOUND as usize
+        && let Some(page) = pager.next(&client).await.map_err(|error| error.to_string())?
+    {
+        found.extend(page.iter().map(|transaction| (transaction.block_number, transaction.position)));
+    }
+    found.truncate(MAX_FOUND as usize);
+    Ok(found)
+}
+
+/// Returns the receipt of a kept transaction, by the transaction's SHA-256.
+#[update]
+async fn receipt(id: ByteBuf) -> Result<Accepted, String> {
+    let receipt = coppice().get_receipt(id).await.map_err(|error| error.to_string())?;
+    Accepted::from_bytes(&receipt.bytes).ok_or_else(|| "the receipt is not one of this sequencer".into())
+}
+
 /// Returns how many transactions wait, including those of a sealed block, and the number of the sealed block.
 #[query]
 fn waiting() -> (u64, Option<u64>) {
-    with(|sequencer| (sequencer.waiting.len() as u64, sequencer.sealed.as_ref().map(|sealed| sealed.block.number)))
+    let (waiting, sealed) = with(|queue| queue.waiting());
+    (waiting, sealed.map(|sealed| sealed.number))
 }
 
 /// The code in README.md compiles and runs.

@@ -2,10 +2,10 @@
 
 use candid::utils::ArgumentEncoder;
 use candid::{CandidType, Principal, decode_one, encode_args};
+use coppice_client::Block;
 use coppice_ic::Reject;
-use coppice_interface::*;
-use coppice_sequencer::Produced;
-use coppice_tests::blocks::seal;
+use coppice_interface::{Grant, HeldBy, PrunePolicyArg, Role};
+use coppice_sequencer::{Accepted, Produced};
 use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who};
 use coppice_tests::wasm;
@@ -53,6 +53,21 @@ impl World {
         self.call(Who::Controller, "produce", ()).unwrap()
     }
 
+    fn upgrade(&self) {
+        let arg = encode_args((self.coppice.id,)).unwrap();
+        let wasm = wasm::example("coppice_sequencer");
+        self.coppice.ic.upgrade(self.sequencer, wasm, arg, Who::Controller.principal()).unwrap();
+    }
+
+    fn sent_by(&self, sender: Who) -> Result<Vec<(u64, u32)>, String> {
+        self.call(Who::Stranger, "sent_by", (sender.principal(),)).unwrap()
+    }
+
+    fn receipt(&self, transaction: &[u8]) -> Result<Accepted, String> {
+        let id = ByteBuf::from(Sha256::digest(transaction).to_vec());
+        self.call(Who::Stranger, "receipt", (id,)).unwrap()
+    }
+
     fn transactions(&self, number: u64) -> Result<Vec<ByteBuf>, String> {
         self.call(Who::Stranger, "transactions", (number,)).unwrap()
     }
@@ -85,6 +100,54 @@ fn blocks_go_to_coppice_and_are_read_back() {
     world.submit(b"after a reorg").unwrap();
     assert_eq!(world.produce(), Produced::Appended(4));
     assert_eq!(world.transactions(4), Ok(vec![ByteBuf::from(b"after a reorg".as_slice())]));
+}
+
+#[test]
+fn transactions_are_found_by_their_sender_and_have_receipts() {
+    let world = World::new();
+    let submit = |who: Who, transaction: &[u8]| {
+        let submitted: Result<u64, String> = world.call(who, "submit", (ByteBuf::from(transaction),)).unwrap();
+        submitted.unwrap();
+    };
+    submit(Who::Stranger, b"one");
+    submit(Who::Rival, b"two");
+    assert_eq!(world.produce(), Produced::Appended(1));
+    world.coppice.settle(60);
+    submit(Who::Rival, b"three");
+    assert_eq!(world.produce(), Produced::Appended(2));
+    assert_eq!(world.sent_by(Who::Rival), Ok(vec![(2, 0), (1, 1)]), "newest first");
+    assert_eq!((world.sent_by(Who::Stranger), world.sent_by(Who::Archive)), (Ok(vec![(1, 0)]), Ok(vec![])));
+    let [first, third] = [b"one".as_slice(), b"three"].map(|transaction| world.receipt(transaction).unwrap());
+    assert_eq!((first.sender, third.sender), (Who::Stranger.principal(), Who::Rival.principal()));
+    assert!(first.at < third.at, "{first:?} {third:?}");
+    assert!(world.receipt(b"four").is_err());
+}
+
+#[test]
+fn waiting_transactions_and_the_sealed_block_survive_an_upgrade() {
+    let world = World::new();
+    let controller = Who::Controller.principal();
+    world.submit(b"one").unwrap();
+    world.upgrade();
+    assert_eq!(world.waiting(), (1, None));
+    // A block is sealed and cannot be sent.
+    let grant = Grant { principal: world.sequencer, role: Role::BlockProducer };
+    assert!(world.coppice.operator().revoke_role(&grant).answer());
+    assert!(matches!(world.produce(), Produced::Refused(_)));
+    world.submit(b"two").unwrap();
+    world.upgrade();
+    assert_eq!(world.waiting(), (2, Some(1)));
+    world.coppice.operator().grant_role(&grant).answer().unwrap();
+    // Coppice is stopped in between.
+    world.coppice.ic.stop(world.coppice.id, controller).unwrap();
+    assert!(matches!(world.produce(), Produced::Later(_)));
+    world.upgrade();
+    world.coppice.ic.start(world.coppice.id, controller).unwrap();
+    assert_eq!(world.produce(), Produced::Appended(1));
+    assert_eq!(world.transactions(1), Ok(vec![ByteBuf::from(b"one".as_slice())]));
+    assert_eq!((world.waiting(), world.produce()), ((1, None), Produced::Appended(2)));
+    assert_eq!(world.transactions(2), Ok(vec![ByteBuf::from(b"two".as_slice())]));
+    assert_eq!((world.waiting(), world.receipt(b"two").unwrap().sender), ((0, None), Who::Stranger.principal()));
 }
 
 #[test]
@@ -144,9 +207,7 @@ fn a_stopped_coppice_is_retried_and_a_missing_role_is_reported() {
     assert_eq!(world.produce(), Produced::Appended(1));
     // Both canisters are upgraded in between.
     world.coppice.upgrade();
-    let wasm = wasm::example("coppice_sequencer");
-    let arg = encode_args((world.coppice.id,)).unwrap();
-    world.coppice.ic.upgrade(world.sequencer, wasm, arg, controller).unwrap();
+    world.upgrade();
     world.submit(b"two").unwrap();
     assert_eq!(world.produce(), Produced::Appended(2));
     assert_eq!(world.transactions(1), Ok(vec![ByteBuf::from(b"one".as_slice())]));
@@ -166,10 +227,7 @@ fn a_block_whose_number_is_taken_is_rebuilt_after_the_head() {
     }
     coppice.operator().grant_role(&grant).answer().unwrap();
     // Another producer's block takes the number meanwhile.
-    let mut others =
-        AppendBlock { number: 1, hash: [9; 32].into(), parent_hash: [0; 32].into(), ..AppendBlock::default() };
-    others.body = ByteBuf::from([5, 0, 0, 0, 1]);
-    seal(&mut others);
+    let others = Block::new(1, [9; 32], [0; 32], 0).body([5, 0, 0, 0, 1]).seal().unwrap();
     coppice.append(&others).unwrap();
     world.submit(b"two").unwrap();
     let Produced::Refused(why) = world.produce() else { panic!("the number is taken") };
@@ -185,16 +243,16 @@ fn a_block_whose_number_is_taken_is_rebuilt_after_the_head() {
 fn waiting_transactions_are_bounded_by_one_reply() {
     let world = World::new();
     let transaction = |at: u64| [&at.to_le_bytes()[..], &[7; 9_992]].concat();
-    // Each transaction takes 10,004 of 1,850,000 bytes.
-    for at in 0..184 {
+    // Each transaction takes 10,004 of 1,780,000 bytes.
+    for at in 0..177 {
         assert_eq!(world.submit(&transaction(at)), Ok(at + 1));
     }
-    assert!(world.submit(&transaction(184)).unwrap_err().contains("wait"));
-    assert_eq!(world.submit(&[1; 9_260]), Ok(185), "the last byte of them");
+    assert!(world.submit(&transaction(177)).unwrap_err().contains("wait"));
+    assert_eq!(world.submit(&[1; 9_288]), Ok(178), "the last byte of them");
     assert!(world.submit(&[]).unwrap_err().contains("wait"));
     assert_eq!(world.produce(), Produced::Appended(1));
     let read = world.transactions(1).unwrap();
-    assert_eq!((read.len(), read[183].as_slice(), read[184].len()), (185, &transaction(183)[..], 9_260));
+    assert_eq!((read.len(), read[176].as_slice(), read[177].len()), (178, &transaction(176)[..], 9_288));
     assert_eq!(world.submit(&[]), Ok(1));
 }
 

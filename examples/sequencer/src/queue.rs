@@ -1,0 +1,167 @@
+//! The state of the sequencer, in stable memory: waiting transactions in their order, and the header of the sealed block.
+
+use crate::block::{Accepted, LENGTH};
+use candid::{CandidType, Decode, Encode, Principal};
+use ic_stable_structures::memory_manager::{MemoryId, MemoryManager, VirtualMemory};
+use ic_stable_structures::storable::Bound;
+use ic_stable_structures::{DefaultMemoryImpl, StableBTreeMap, StableCell, Storable};
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+use std::borrow::Cow;
+
+/// Maximum number of waiting transactions.
+pub const MAX_WAITING: u64 = 1_000;
+/// Maximum length of a transaction, in bytes.
+pub const MAX_TRANSACTION: usize = 10_000;
+/// Maximum length of a block's body, in bytes: the block with its index and receipts fits into one message, and its transactions into one
+/// reply.
+pub const MAX_BODY: u64 = 1_780_000;
+
+/// A transaction that Coppice may not have yet.
+#[derive(Clone, Debug, CandidType, Serialize, Deserialize)]
+pub struct Waiting {
+    /// The transaction.
+    pub transaction: ByteBuf,
+    /// Its receipt.
+    pub accepted: Accepted,
+}
+
+/// The header of a block of the first waiting transactions, which is sent until Coppice has it or refuses it for good.
+#[derive(Clone, Debug, CandidType, Serialize, Deserialize)]
+pub struct Sealed {
+    /// The block's number.
+    pub number: u64,
+    /// The parent's hash.
+    pub parent: ByteBuf,
+    /// The block's time, in Unix seconds.
+    pub timestamp_secs: u64,
+    /// The number of its transactions.
+    pub transactions: u64,
+}
+
+/// All of the state besides the transactions.
+#[derive(Clone, Debug, Default, CandidType, Serialize, Deserialize)]
+struct State {
+    coppice: Option<Principal>,
+    sealed: Option<Sealed>,
+    /// The number of the first waiting transaction.
+    first: u64,
+    /// The number of the next transaction.
+    next: u64,
+    /// Bytes of a body of all waiting transactions.
+    bytes: u64,
+}
+
+macro_rules! storable {
+    ($($type:ident)*) => {
+        $(impl Storable for $type {
+            const BOUND: Bound = Bound::Unbounded;
+
+            fn to_bytes(&self) -> Cow<'_, [u8]> {
+                Encode!(self).expect("it can be encoded").into()
+            }
+
+            fn into_bytes(self) -> Vec<u8> {
+                self.to_bytes().into_owned()
+            }
+
+            fn from_bytes(bytes: Cow<'_, [u8]>) -> Self {
+                Decode!(&bytes, Self).expect("this canister wrote it")
+            }
+        })*
+    };
+}
+storable!(Waiting State);
+
+type Memory = VirtualMemory<DefaultMemoryImpl>;
+
+/// The queue. Each method leaves the memory consistent, because a message that traps changes nothing.
+pub struct Queue {
+    state: StableCell<State, Memory>,
+    transactions: StableBTreeMap<u64, Waiting, Memory>,
+}
+
+impl Queue {
+    /// Opens the queue, or creates it in empty memory.
+    pub fn open() -> Self {
+        let manager = MemoryManager::init(DefaultMemoryImpl::default());
+        Self {
+            state: StableCell::init(manager.get(MemoryId::new(0)), State::default()),
+            transactions: StableBTreeMap::init(manager.get(MemoryId::new(1))),
+        }
+    }
+
+    fn change(&mut self, change: impl FnOnce(&mut State)) {
+        let mut state = self.state.get().clone();
+        change(&mut state);
+        self.state.set(state);
+    }
+
+    /// Sets the principal of Coppice.
+    pub fn set_coppice(&mut self, coppice: Principal) {
+        self.change(|state| state.coppice = Some(coppice));
+    }
+
+    /// Returns the principal of Coppice.
+    pub fn coppice(&self) -> Principal {
+        self.state.get().coppice.expect("the canister is installed")
+    }
+
+    /// Returns the number of waiting transactions, and the sealed block.
+    pub fn waiting(&self) -> (u64, Option<Sealed>) {
+        (self.transactions.len(), self.state.get().sealed.clone())
+    }
+
+    /// Adds a transaction, and returns how many wait.
+    pub fn add(&mut self, waiting: Waiting) -> Result<u64, String> {
+        if waiting.transaction.len() > MAX_TRANSACTION {
+            return Err(format!("a transaction may have at most {MAX_TRANSACTION} bytes"));
+        }
+        let State { next, bytes, .. } = *self.state.get();
+        let bytes = bytes + (LENGTH + waiting.transaction.len()) as u64;
+        if self.transactions.len() >= MAX_WAITING || bytes > MAX_BODY {
+            return Err(format!(
+                "at most {MAX_WAITING} transactions and {MAX_BODY} bytes may wait: try again after the next block"
+            ));
+        }
+        self.transactions.insert(next, waiting);
+        self.change(|state| (state.next, state.bytes) = (next + 1, bytes));
+        Ok(self.transactions.len())
+    }
+
+    /// Seals all waiting transactions into a block after a parent, unless a block is sealed already or nothing waits.
+    pub fn seal(&mut self, (number, parent): (u64, &[u8]), timestamp_secs: u64) {
+        let transactions = self.transactions.len();
+        let sealed = Sealed { number, parent: ByteBuf::from(parent), timestamp_secs, transactions };
+        self.change(|state| {
+            if state.sealed.is_none() && transactions > 0 {
+                state.sealed = Some(sealed);
+            }
+        });
+    }
+
+    /// Returns the sealed block and its transactions.
+    pub fn sealed(&self) -> Option<(Sealed, Vec<Waiting>)> {
+        let State { sealed, first, .. } = self.state.get();
+        let sealed = sealed.clone()?;
+        let transactions = self.transactions.range(*first..first + sealed.transactions);
+        let transactions = transactions.map(|entry| entry.value()).collect();
+        Some((sealed, transactions))
+    }
+
+    /// Forgets the sealed block; its transactions wait for the next one.
+    pub fn unseal(&mut self) {
+        self.change(|state| state.sealed = None);
+    }
+
+    /// Removes the sealed block and its transactions, because Coppice has them.
+    pub fn remove_sealed(&mut self) {
+        let State { sealed, first, mut bytes, .. } = self.state.get().clone();
+        let end = first + sealed.map_or(0, |sealed| sealed.transactions);
+        for number in first..end {
+            let removed = self.transactions.remove(&number);
+            bytes -= removed.map_or(0, |removed| LENGTH + removed.transaction.len()) as u64;
+        }
+        self.change(|state| (state.sealed, state.first, state.bytes) = (None, end, bytes));
+    }
+}
