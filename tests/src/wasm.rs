@@ -20,7 +20,8 @@ pub fn canister() -> Vec<u8> {
 }
 
 /// The wasm of an example, or of a canister that calls this one: from the directory that `COPPICE_EXAMPLES` names, else from
-/// `scripts/build-examples`, run once per process. The packages are `coppice_sequencer`, `coppice_shelf` and `coppice_client_tests`.
+/// `scripts/build-examples`, run once per process. The packages are `coppice_hour`, `coppice_sequencer`, `coppice_shelf` and
+/// `coppice_client_tests`.
 ///
 /// # Panics
 /// If it cannot be read or built.

@@ -17,6 +17,7 @@ mod docs;
 mod export;
 mod health;
 mod hostile_arguments;
+mod hour;
 mod ingress_filter;
 mod interruption;
 mod keeps_up;
