@@ -10,8 +10,8 @@ use std::time::Duration;
 ///
 /// A slice and a vector of blocks are chains that do not wait.
 pub trait Chain {
-    /// Returns the numbers of the first and the last block, or `None` without blocks. Of an old chain, the blocks since the head of the
-    /// canister are enough, and some more for a reorg.
+    /// Returns the numbers of the first and the last block, or `None` without blocks. A chain needs only the blocks since the
+    /// canister's head, and as many below as a reorg may replace.
     ///
     /// # Errors
     /// When the chain cannot be read; [`follow`](crate::Client::follow) ends.

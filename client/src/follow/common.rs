@@ -1,7 +1,7 @@
 //! The newest block that the caller's chain and the canister have in common.
 
 use super::{Chain, FollowError};
-use crate::{Client, Error, HeaderPager, Transport};
+use crate::{Client, Error, Transport};
 use coppice_interface::{AppendBlock, BlockHash, BlockHeader, BlockId, ReadError};
 
 /// Headers in the first search below the head. Most reorgs are less deep.
@@ -68,9 +68,11 @@ impl<T: Transport> Client<T> {
 
     /// Returns headers from the whole subnet.
     async fn headers(&self, from: u64, to: u64) -> Result<Vec<BlockHeader>, Error<ReadError>> {
-        let (client, mut pager, mut headers) = (self.replicated(), HeaderPager::new(from, to), Vec::new());
-        while let Some(page) = pager.next(&client).await? {
-            headers.extend(page);
+        let (client, mut next, mut headers) = (self.replicated(), Some(from), Vec::new());
+        while let Some(from) = next {
+            let page = client.get_block_headers(from, to).await?;
+            headers.extend(page.headers);
+            next = page.next.filter(|next| from < *next && *next <= to);
         }
         Ok(headers)
     }

@@ -257,6 +257,24 @@ fn deep_reorg_is_searched_in_growing_pages_down_to_the_oldest_kept_block() {
 }
 
 #[test]
+fn page_of_headers_that_ends_early_is_continued_and_a_page_that_leads_nowhere_is_the_last() {
+    let page = |numbers: RangeInclusive<u64>, next| {
+        Ok::<_, ReadError>(HeaderPage {
+            headers: numbers.map(|number| header(b'a', number)).collect(),
+            next: Some(next),
+        })
+    };
+    let script = Script::default().head(b'a', 6).kept(1).answers("get_block_headers", page(1..=2, 3));
+    let script = script.headers(b'a', 3..=6).rolled_back(5, 1).appended(4);
+    assert_eq!(follow(script, &blocks(1..=9, 5)).unwrap(), Followed { appended: 4, rolled_back: 1, unapplied: 0 });
+    for next in [0, 1, 7, u64::MAX] {
+        let script = Script::default().head(b'a', 6).kept(1).answers("get_block_headers", page(1..=6, next));
+        let script = script.rolled_back(5, 1).appended(4);
+        assert_eq!(follow(script, &blocks(1..=9, 5)).unwrap().rolled_back, 1, "{next}");
+    }
+}
+
+#[test]
 fn chain_that_begins_above_the_head_or_after_another_parent_has_no_common_block() {
     let error = follow(Script::default().head(b'a', 3).kept(1), &blocks(5..=8, 100)).unwrap_err();
     assert!(matches!(error, FollowError::NoCommonBlock { head: 3, .. }), "{error:?}");

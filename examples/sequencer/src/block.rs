@@ -1,37 +1,11 @@
 //! Blocks of this sequencer: the body holds the transactions, each after its length. A transaction is found by its SHA-256, and by its
 //! sender as the secondary key; its receipt is the time at which it was accepted, and the sender.
 
-use crate::queue::{Sealed, Waiting};
-use candid::{CandidType, Principal};
+use crate::queue::{LENGTH, Sealed, Waiting};
 use coppice_client::Block;
 use coppice_interface::AppendBlock;
-use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
-
-/// Bytes of a length in a body.
-pub const LENGTH: usize = 4;
-
-/// The receipt of a transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-pub struct Accepted {
-    /// When the sequencer accepted the transaction, in nanoseconds since 1970.
-    pub at: u64,
-    /// The caller who submitted it.
-    pub sender: Principal,
-}
-
-impl Accepted {
-    fn to_bytes(self) -> Vec<u8> {
-        [&self.at.to_le_bytes()[..], self.sender.as_slice()].concat()
-    }
-
-    /// Reads a receipt, or returns `None` if it is not one of this sequencer.
-    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let (at, sender) = bytes.split_first_chunk()?;
-        Some(Self { at: u64::from_le_bytes(*at), sender: Principal::try_from_slice(sender).ok()? })
-    }
-}
 
 /// Makes the block of a sealed header and its transactions: always the same block, so that it can be sent again after an upgrade.
 pub fn seal(sealed: &Sealed, transactions: &[Waiting]) -> AppendBlock {

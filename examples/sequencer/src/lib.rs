@@ -11,12 +11,12 @@
 mod block;
 mod queue;
 
-pub use block::Accepted;
 use block::{seal, split};
 use candid::{CandidType, Principal};
 use coppice_client::{Client, Error, InterCanister, KeyPager, Refusal, Retry};
 use coppice_interface::{HeldBy, ReadError};
 use ic_cdk::{init, post_upgrade, query, update};
+pub use queue::Accepted;
 use queue::{Queue, Waiting};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;

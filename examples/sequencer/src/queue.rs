@@ -1,6 +1,5 @@
 //! The state of the sequencer, in stable memory: waiting transactions in their order, and the header of the sealed block.
 
-use crate::block::{Accepted, LENGTH};
 use candid::{CandidType, Decode, Encode, Principal};
 use ic_stable_structures::memory_manager::{MemoryId, MemoryManager, VirtualMemory};
 use ic_stable_structures::storable::Bound;
@@ -16,6 +15,31 @@ pub const MAX_TRANSACTION: usize = 10_000;
 /// Maximum length of a block's body, in bytes: the block with its index and receipts fits into one message, and its transactions into one
 /// reply.
 pub const MAX_BODY: u64 = 1_780_000;
+
+/// Bytes of a length in a body.
+pub const LENGTH: usize = 4;
+
+/// The receipt of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct Accepted {
+    /// When the sequencer accepted the transaction, in nanoseconds since 1970.
+    pub at: u64,
+    /// The caller who submitted it.
+    pub sender: Principal,
+}
+
+impl Accepted {
+    /// Returns the receipt's bytes.
+    pub fn to_bytes(self) -> Vec<u8> {
+        [&self.at.to_le_bytes()[..], self.sender.as_slice()].concat()
+    }
+
+    /// Reads a receipt, or returns `None` if it is not one of this sequencer.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (at, sender) = bytes.split_first_chunk()?;
+        Some(Self { at: u64::from_le_bytes(*at), sender: Principal::try_from_slice(sender).ok()? })
+    }
+}
 
 /// A transaction that Coppice may not have yet.
 #[derive(Clone, Debug, CandidType, Serialize, Deserialize)]
