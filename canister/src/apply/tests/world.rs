@@ -25,10 +25,13 @@ pub struct World {
     pub settings: UtxoSettings,
 }
 
+/// A record, and its transaction's bytes.
+pub type SeenRecord = (UtxoRecord, Result<Vec<u8>, UtxoRefusal>);
+
 /// All that is to be seen of some transactions.
 #[derive(Debug, PartialEq)]
 pub struct Seen {
-    pub records: Vec<Option<(UtxoRecord, Result<Vec<u8>, UtxoRefusal>)>>,
+    pub records: Vec<Option<SeenRecord>>,
     pub orders: Vec<Vec<(u32, Vec<[u8; 32]>)>>,
     pub storage: (u64, u64, u64, u64),
 }
