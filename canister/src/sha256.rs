@@ -14,14 +14,14 @@
 
 mod compress;
 mod lanes;
+mod padded;
 mod word;
 
-use compress::{INITIAL, compress, compress_digests, compress_known, digests_of, inputs};
+use compress::{compress, compress_digests, compress_known, digests_of, inputs};
 use lanes::Ended;
+pub use padded::Digest;
+use padded::{BLOCK, Block, FRESH, LANES, Padded, State};
 use sha2::{Digest as _, Sha256};
-
-/// A SHA-256 digest.
-pub type Digest = [u8; 32];
 
 /// The bytes of a message.
 pub enum Message<'a> {
@@ -33,12 +33,6 @@ pub enum Message<'a> {
     Known(Digest),
 }
 
-type Block = [u8; BLOCK];
-/// Words of a state, and of each word the lanes.
-type State = [[u32; LANES]; 8];
-
-const BLOCK: usize = 64;
-const LANES: usize = 4;
 /// Bytes after a message: a set bit, and the message's length in bits.
 const PADDING: usize = 9;
 /// Bytes that a message takes in the buffer besides its own, so that the buffer grows once.
@@ -53,17 +47,6 @@ const PAD: [u8; BLOCK] = {
     pad[0] = 0x80;
     pad
 };
-/// State of four messages before their first blocks.
-const FRESH: State = {
-    let mut state = [[0; LANES]; 8];
-    let mut at = 0;
-    while at < 8 {
-        state[at] = [INITIAL[at]; LANES];
-        at += 1;
-    }
-    state
-};
-
 /// Messages, and the use of their digests.
 pub trait Messages<'a> {
     /// Names a message.
@@ -143,27 +126,6 @@ struct Group<'a> {
     /// The digests of the messages that were hashed last.
     digests: Vec<Digest>,
     padding: Padding,
-}
-
-/// A message, and its padding: `blocks`, then blocks of the buffer.
-struct Padded<'a> {
-    blocks: &'a [Block],
-    /// The first block in the buffer, and the block after the last one.
-    tail: [usize; 2],
-    /// Bytes of the message.
-    len: u64,
-}
-
-impl Padded<'_> {
-    /// Returns how many blocks are before the buffer, and in it.
-    fn counts(&self) -> [usize; 2] {
-        [self.blocks.len(), self.tail[1].wrapping_sub(self.tail[0])]
-    }
-
-    /// Returns whether the last block has no bytes of the message, and no byte but zeros before the length.
-    fn ends_in_padding(&self) -> bool {
-        self.len % BLOCK as u64 >= (BLOCK - 8) as u64
-    }
 }
 
 /// The last block of a message, if it has no bytes of the message.

@@ -9,10 +9,11 @@
 //! and leaves nothing out. A transaction with more inputs or outputs than a message can take goes through two more states: its inputs are
 //! checked, then its record is created, then its inputs spend their outputs.
 //!
-//! **Files, in reading order**: `position` (the cell), `window` (a body in parts), `kept` (one transaction of a body), `run` (apply),
+//! **Files, in reading order**: `position` (the cell), `window` (a body in parts), `kept` (one transaction of a body), `message` (state and limits of one), `run` (apply),
 //! `step` (one transaction), `unapply`.
 
 mod kept;
+mod message;
 mod position;
 mod run;
 mod step;

@@ -1,7 +1,7 @@
 //! The next transactions of a block: read, hashed together, and applied one by one.
 
+use super::message::{MOST_READ, Run};
 use super::position::Phase;
-use super::run::{MOST_READ, Run};
 use super::window::{BodyError, Source, Window, bad};
 use crate::platform;
 use crate::platform::limits::MOST_PAGES;

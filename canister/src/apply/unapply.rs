@@ -3,8 +3,8 @@
 //! A record loses the block, and keeps its spends. The coinbase, which no other block can have, is marked as a double spend with all
 //! transactions that spend from it.
 
+use super::message::{INSTRUCTIONS, MOST_READ};
 use super::position::{Applier, Phase, Position};
-use super::run::{INSTRUCTIONS, MOST_READ};
 use super::window::{BodyError, Window};
 use super::{Stores, kept};
 use crate::chain::BlockMeta;

@@ -1,7 +1,7 @@
 //! Lanes for messages of different numbers of blocks: a lane whose message ends takes the next message.
 
 use super::compress::{INITIAL, compress, compress_digests, digests_of};
-use super::{Block, Digest, FRESH, LANES, Padded, State};
+use super::padded::{Block, Digest, FRESH, LANES, Padded, State};
 use sha2::block_api::compress256;
 use std::mem;
 

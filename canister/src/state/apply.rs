@@ -58,12 +58,14 @@ impl State {
         if !(is_first && by_operator) && arg.skip.is_none() {
             return step(self);
         }
-        let skip = arg.skip.as_ref().map_or(String::new(), |txid| format!(", skip {}", hex(txid)));
+        // A longer name is refused, and not shown.
+        let named = arg.skip.as_ref().map(|txid| hex(&txid[..txid.len().min(32)]));
+        let skip = named.as_ref().map_or(String::new(), |txid| format!(", skip {txid}"));
         let argument = format!("block {}, height {}{skip}", arg.number, arg.height);
         // Calls of an hour share an entry, so each skipped transaction is a field of its own.
         let shown = |state: &Self| {
             let mut shown = state.shown_applying();
-            let skip = arg.skip.as_ref().map(|txid| field(&format!("skipped {}", hex(txid)), was_skipped.get()));
+            let skip = named.as_ref().map(|txid| field(&format!("skipped {txid}"), was_skipped.get()));
             shown.extend(skip);
             shown
         };

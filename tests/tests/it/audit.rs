@@ -163,7 +163,7 @@ fn every_change_by_an_operator_or_an_admin_is_noted() {
 
     let missing_parents = MissingParents::PassOver;
     let apply = UtxoApplyBlock { number: 19, height: 5, block_id: 1, missing_parents, skip: None };
-    world.noted("utxo_apply_block", apply, ["", "", "BadBody"]);
+    world.noted("utxo_apply_block", apply, ["", "", "NotFound"]);
     world.noted("utxo_stop_applying", (), same);
 
     // The calls above include every method of operators and admins.

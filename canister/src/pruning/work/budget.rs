@@ -4,7 +4,7 @@
 //! free, or a dropped index entry; in a rollback, a removed reference. For UTXO records it is a record, a page, a parent or a spender.
 //! Instructions are measured so far and estimated for the next piece, because a piece that has begun must end.
 //!
-//! Pages are those of stable memory that the message changes and reads, at most [`MOST_PAGES`] and [`MOST_READ`]. Each op of a block changes
+//! Pages are those of stable memory that the message changes and reads, at most [`MOST_PAGES`] and `MOST_READ`. Each op of a block changes
 //! at most one page. Index entries share pages, so the tables count theirs, and a slice of a sweep stops where its room ends. Records
 //! count theirs in the same way (`admit_step`). Pages that all pieces of a message share, some 300, are part of the margin of `MOST_PAGES`.
 

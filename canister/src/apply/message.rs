@@ -1,0 +1,55 @@
+//! One message's part of a block: its state, its limits, and its errors.
+
+use super::Stores;
+use super::position::Position;
+use super::window::{BodyError, Window};
+use crate::utxo::{Applying, Hash, Refused};
+use coppice_interface::{UtxoApplied, UtxoApplyError, UtxoApplyStop};
+
+/// Instructions after which a message begins no other transaction: a quarter of what it may execute.
+pub(super) const INSTRUCTIONS: u64 = 10_000_000_000;
+
+/// Pages that a message reads before it begins no other transaction. The platform lets a message read 524,288.
+pub(super) const MOST_READ: u64 = 200_000;
+
+/// One message's part of a block.
+pub(super) struct Run<'a, 's> {
+    pub stores: &'a mut Stores<'s>,
+    pub block: Applying<'a>,
+    pub window: Window,
+    pub position: Position,
+    pub applied: UtxoApplied,
+    /// The transaction that is skipped if it is refused.
+    pub skip: Option<Hash>,
+    /// Value of the instruction counter at which no other transaction begins.
+    pub end: u64,
+    /// The position has moved in this message.
+    pub worked: bool,
+    /// A transaction was skipped.
+    pub skipped: bool,
+}
+
+impl Run<'_, '_> {
+    /// Returns the error of a body at the position.
+    pub fn body_error(&self, error: BodyError) -> UtxoApplyError {
+        match error {
+            BodyError::Bad { at, why } => UtxoApplyError::BadBody { transaction: self.position.transaction, at, why },
+            BodyError::Corrupt(why) => UtxoApplyError::Corrupt { why },
+        }
+    }
+
+    /// Returns the error of a transaction at the position.
+    pub fn stop(&self, txid: &Hash, refused: Refused) -> UtxoApplyError {
+        match refused {
+            Refused::Memory(why) => UtxoApplyError::NoMemory(why),
+            Refused::Stopped(input, reason) => Box::new(UtxoApplyStop {
+                number: self.position.next,
+                transaction: self.position.transaction,
+                txid: txid.into(),
+                input,
+                reason,
+            })
+            .into(),
+        }
+    }
+}
