@@ -72,7 +72,7 @@ pub struct Companion<'a, T: Reach> {
     registered: bool,
     /// Blocks appended since its registration.
     appended: u64,
-    /// Whether it has missed turns.
+    /// The indexer has missed turns.
     stopped: bool,
 }
 

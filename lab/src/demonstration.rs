@@ -36,9 +36,9 @@ pub struct Demonstration<S = Embedded> {
     last: Option<(u64, BlockHash)>,
     /// The block that the canister refused last, which is sent again.
     refused: Option<AppendBlock>,
-    /// Whether refused appends are repeated a minute later, instead of ending the demonstration.
+    /// Refused appends are repeated a minute later, instead of ending the demonstration.
     tolerant: bool,
-    /// Whether the exporter acknowledges.
+    /// The exporter acknowledges.
     exports: bool,
     /// Runs at the beginning of each minute.
     every_minute: Option<Box<dyn Fn() + Send>>,

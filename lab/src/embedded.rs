@@ -26,7 +26,7 @@ pub struct Embedded {
     exporter: Principal,
     blob_worker: Principal,
     costs: Mutex<Costs>,
-    /// Whether callers from outside this process call the canister, too.
+    /// Callers from outside this process call the canister, too.
     shared: AtomicBool,
 }
 

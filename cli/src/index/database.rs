@@ -129,7 +129,7 @@ pub struct Database {
     link: Link,
     runtime: Runtime,
     kind: Kind,
-    /// Whether the database is only read.
+    /// The database is only read.
     reads: bool,
 }
 
