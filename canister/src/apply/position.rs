@@ -40,7 +40,7 @@ pub struct Position {
     pub height: u32,
     /// Its id, once it is begun.
     pub block_id: u32,
-    /// Its hash, once it is begun; before that the hash of the last applied block, or an empty one.
+    /// Its hash, once it is begun; before that the hash of the block that was applied or taken back last, or an empty one.
     pub hash: BlockHash,
     /// Transactions of the next block that are applied.
     pub transaction: u32,

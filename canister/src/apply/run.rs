@@ -83,7 +83,7 @@ impl Applier {
     /// Answers a repeated call for a block that is applied.
     fn applied_before(stores: &Stores, arg: &UtxoApplyBlock) -> Result<Outcome, UtxoApplyError> {
         let transactions = stores.chain.find(arg.number).map_or(0, |meta| meta.transactions);
-        // Nothing is known of a block that is pruned since.
+        // The height and the id of a pruned block went with its record, so any are accepted.
         if let Some((height, block_id)) = stores.chain.applied(arg.number) {
             if height != arg.height {
                 return Err(UtxoApplyError::WrongHeight { expected: height });

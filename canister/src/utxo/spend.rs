@@ -26,7 +26,7 @@ pub(super) struct Planned {
 pub(super) struct Spends {
     spender: Hash,
     planned: Vec<Planned>,
-    /// Entries of the index of records to delete, besides one, that the spends may make.
+    /// Parents that may have a block above the call's height. Each may become due at a height of its own; all others at one height.
     above: u32,
 }
 
