@@ -12,6 +12,22 @@ fn wide(parents: u64) -> (Vec<Tx>, Tx) {
     (parents, Tx::of(99, &inputs, 2))
 }
 
+/// A store with the parents, in which block 1 is applied up to the record of the child; not all of its inputs have spent.
+fn half_applied(parents: &[Tx], child: &Tx) -> World {
+    let mut w = World::new();
+    w.append(0, parents);
+    w.append(1, std::slice::from_ref(child));
+    w.apply(&argument(0)).unwrap();
+    // Each look at the instructions takes a fifth of a message.
+    native::with(|world| world.instructions_per_reading = 2_000_000_000);
+    while w.record(child).is_none() {
+        native::with(|world| world.instructions = 0);
+        assert!(w.step(&argument(1)).unwrap().has_more);
+    }
+    native::with(|world| (world.instructions, world.instructions_per_reading) = (0, 0));
+    w
+}
+
 #[test]
 fn large_transaction_equals_the_single_calls_at_each_message() {
     let (parents, child) = wide(4);
@@ -70,16 +86,7 @@ fn inputs_of_a_large_transaction_are_checked_before_it_is_created() {
 fn double_spend_between_two_messages_stops_a_large_transaction() {
     let (parents, child) = wide(3);
     let thief = Tx::of(50, &[(parents[2].txid, 2_999)], 1);
-    let mut w = World::new();
-    w.append(0, &parents);
-    w.append(1, std::slice::from_ref(&child));
-    w.apply(&argument(0)).unwrap();
-    native::with(|world| world.instructions_per_reading = 2_000_000_000);
-    while w.record(&child).is_none() {
-        native::with(|world| world.instructions = 0);
-        assert!(w.step(&argument(1)).unwrap().has_more);
-    }
-    native::with(|world| (world.instructions, world.instructions_per_reading) = (0, 0));
+    let mut w = half_applied(&parents, &child);
     w.create(&thief.record(), 1_000).unwrap();
     let call = w.call(1_000);
     let theft = TransactionSpends { spender: thief.id(), spends: vec![parents[2].spend(2_999, 0)] };
@@ -133,16 +140,7 @@ fn output_that_a_large_transaction_spends_twice_stops_it_before_anything_changes
 #[test]
 fn large_transaction_that_becomes_a_double_spend_between_two_messages_stops() {
     let (parents, child) = wide(2);
-    let mut w = World::new();
-    w.append(0, &parents);
-    w.append(1, std::slice::from_ref(&child));
-    w.apply(&argument(0)).unwrap();
-    native::with(|world| world.instructions_per_reading = 2_000_000_000);
-    while w.record(&child).is_none() {
-        native::with(|world| world.instructions = 0);
-        assert!(w.step(&argument(1)).unwrap().has_more);
-    }
-    native::with(|world| (world.instructions, world.instructions_per_reading) = (0, 0));
+    let mut w = half_applied(&parents, &child);
     let call = w.call(1_001);
     while w.utxo.set_conflicting(&child.txid, &call).unwrap().has_more {}
     let Err(UtxoApplyError::Stopped(stop)) = w.apply(&argument(1)) else { panic!("it is a double spend") };
