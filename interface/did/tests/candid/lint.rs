@@ -185,14 +185,16 @@ fn shape(of: &str, typ: &IDLType, found: &mut Vec<String>) {
     }
 }
 
-/// Checks that a number which is a time or a duration, by its name or its comment, ends with its unit.
+/// Checks that a number which is a time or a duration, by its name or its comment, ends with its unit. The byte `at` which something lies is
+/// no time.
 fn unit(of: &str, name: &str, typ: &IDLType, docs: &str, found: &mut Vec<String>) {
     let (is_number, is_long) = number(typ);
     let is_named =
         TIMES.iter().any(|time| name.strip_suffix(time).is_some_and(|rest| rest.is_empty() || rest.ends_with('_')));
     let is_described = TIME_BEGINNINGS.iter().any(|words| docs.starts_with(words))
         || TIME_PHRASES.iter().any(|words| docs.contains(words));
-    let has_unit = UNITS.iter().any(|unit| name.ends_with(unit));
+    let is_byte = name == "at" && docs.starts_with("The byte ");
+    let has_unit = is_byte || UNITS.iter().any(|unit| name.ends_with(unit));
     if !has_unit && (is_long && is_named || is_number && is_described) {
         found.push(format!("{of}.{name} is a time without its unit: _secs or _ns"));
     }

@@ -78,6 +78,7 @@ fn each_rule_finds_a_planted_violation() {
             "  held_blocks : nat64;\n",
             "  held_blocks : nat64;\n  // The lag.\n  backlog : record { lag : opt nat64 };\n",
         ),
+        ("BadBody.at is a time", "    // The byte in the body, from 0.\n", "    // The end of the run.\n"),
         ("ListedBlobDeletion.ends is a time", "  until_ns : opt nat64;", "  ends : opt nat64;"),
         ("UtxoPrunerSettings.job_limit is a time", "  job_timeout_secs : nat64;", "  job_limit : nat32;"),
         (
