@@ -171,3 +171,21 @@ fn message_that_reads_many_records_is_full() {
     }
     assert!(messages >= 3, "{messages}");
 }
+
+#[test]
+fn message_that_changes_many_pages_is_full() {
+    // Each record has 352 pages of entries, and its bytes take 90 pages of a blob.
+    let txs: Vec<Tx> = (0..50).map(|salt| Tx::orphan(salt, 20_000)).collect();
+    let mut w = World::new();
+    w.append(0, &txs);
+    let mut messages = 0;
+    loop {
+        let (done, touched) = native::touching(|| w.step(&argument(0)).unwrap());
+        assert!(touched.dirtied.len() <= 17_408, "{}", touched.dirtied.len());
+        messages += 1;
+        if !done.has_more {
+            break;
+        }
+    }
+    assert!(messages > 1 && w.utxo.storage().records == 50, "{messages}");
+}
