@@ -64,11 +64,21 @@ fn bytes_after_the_last_transaction_are_refused_before_the_first_one_is_applied(
 }
 
 #[test]
-fn extended_transaction_is_refused() {
-    let tx = Tx::of(1, &[([1; 32], 0)], 1);
-    let extended = coppice_model::transactions::serialise(&tx.inputs, Some(&[(5, vec![1; 3])]), &tx.outputs);
-    let (transaction, at, why) = refused(body(&[&extended]), &[tx.txid]);
-    assert!(transaction <= 1 && at >= 81, "{why}");
+fn extended_transaction_is_refused_even_if_its_lengths_are_those_of_two_others() {
+    let form = |parent: [u8; 32]| {
+        let tx = Tx::of(1, &[(parent, 0)], 1);
+        let extended = coppice_model::transactions::serialise(&tx.inputs, Some(&[(5, vec![1; 3])]), &tx.outputs);
+        (tx, extended)
+    };
+    // By its lengths the extended form is a transaction of ten bytes, without inputs and outputs, and one that the parent's id describes: no
+    // witness and no input, and an output whose script is all that follows except the lock time.
+    let after = form([0; 32]).1.len() - 10;
+    let mut parent = [0; 32];
+    (parent[4], parent[6], parent[15]) = (1, 1, (after - 17 - 4) as u8);
+    let (tx, extended) = form(parent);
+    let hostile = [&[0; 80][..], &[2], &extended].concat();
+    let why = "the transaction is in the extended form, which no block has".to_string();
+    assert_eq!(refused(hostile, &[tx.txid, [1; 32]]), (0, 81, why));
 }
 
 #[test]
