@@ -98,7 +98,7 @@ impl Block {
         }
     }
 
-    /// Sets the body: any bytes, which the canister does not read.
+    /// Sets the body: any bytes. Only `utxo_apply_block` reads them, as an 80-byte header, a VarInt count and the transactions.
     #[must_use]
     pub fn body(self, bytes: impl Into<Vec<u8>>) -> Self {
         Self { body: bytes.into(), ..self }

@@ -126,6 +126,23 @@ fn record_of_two_blocks_keeps_the_other_one() {
 }
 
 #[test]
+fn record_off_the_longest_chain_stays_there_when_one_of_its_blocks_is_taken_back() {
+    let mut w = World::new();
+    let tx = Tx::orphan(1, 1);
+    w.append(0, &[Tx::coinbase(0, 1), tx.clone()]);
+    w.append(1, &[Tx::coinbase(1, 1), tx.clone()]);
+    w.apply(&argument(0)).unwrap();
+    w.apply(&argument(1)).unwrap();
+    let call = w.call(300);
+    w.utxo.set_on_longest_chain(&tx.txid, false, &call).unwrap();
+    let since = w.record(&tx).unwrap().unmined_since;
+    assert_eq!(w.unapply(1), Ok(2));
+    let record = w.record(&tx).unwrap();
+    assert_eq!((record.blocks.len(), record.unmined_since), (1, since));
+    assert!(since.is_some());
+}
+
+#[test]
 fn partly_applied_block_is_taken_back_from_where_it_stands() {
     let mut w = World::new();
     let bad = Tx::of(5, &[(crate::testing::id(5), 0)], 1);
