@@ -1,6 +1,6 @@
 //! Blocking calls of the client, and the errors after which a call is tried again.
 
-pub use coppice_client::{Client, Failure, Retry, Segments, Sent, Transport};
+pub use coppice_client::{Block, Client, Failure, Retry, Segments, Sent, Transport};
 
 use anyhow::{Result, anyhow};
 use backon::ExponentialBuilder;

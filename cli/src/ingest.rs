@@ -275,7 +275,7 @@ impl Fed {
         let progress = Progress::new("appending", chain.len() as u64);
         for (number, found) in (first_block..).zip(chain) {
             let (raw, transactions) = found.load()?;
-            let block = feed::bitcoin_block(number, raw, &transactions);
+            let block = feed::bitcoin_block(number, raw, &transactions)?;
             let new = number - first_block >= there;
             if new {
                 self.in_chunks += u64::from(feed::send(client, &block)?);

@@ -103,14 +103,15 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::feed::Header;
+    use crate::client::Block;
 
     #[test]
     fn repeated_id_is_found_at_its_last_occurrence() {
         let mut ledger = Ledger::default();
         for (number, ids) in [(5, [[1; 32], [2; 32]]), (6, [[3; 32], [1; 32]])] {
-            let header = Header { number, hash: [number as u8; 32], parent: [0; 32], timestamp_secs: 9 };
-            ledger.record(&feed::block(&header, [vec![0; 10], Vec::new(), feed::index_segment(ids.into_iter())]));
+            let block = Block::new(number, [number as u8; 32], [0; 32], 9).body([0; 10]);
+            let block = ids.into_iter().fold(block, |block, id| block.transaction(id, None, &[]));
+            ledger.record(&block.seal().unwrap());
         }
         assert_eq!((ledger.newest(&[1; 32]), ledger.newest(&[2; 32])), (Some((6, 1)), Some((5, 1))));
         assert_eq!(ledger.gone_before(6), [[2; 32]]);

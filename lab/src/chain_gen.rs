@@ -4,11 +4,10 @@
 //! the bytes of a retained window vary little.
 
 use anyhow::{Context, Result};
-use bitcoin::hashes::Hash;
-use coppice::feed::{self, Header};
+use coppice::client::Block;
+use coppice::feed;
 use coppice::random::Random;
-use coppice_interface::AppendBlock;
-use coppice_interface::segments::encode_receipts;
+use coppice_interface::{AppendBlock, BlockHash};
 
 /// Number of the one block that is mainnet's own, with its hash and parent.
 pub const REAL_NUMBER: u64 = 702_861;
@@ -26,23 +25,11 @@ const BYTES_PER_TRANSACTION: u64 = 400;
 /// Bytes of a receipt.
 const RECEIPT: std::ops::RangeInclusive<u64> = 40..=200;
 
-/// The payload of mainnet's block 702,861, with its hash and its parent's.
-struct Real {
-    segments: [Vec<u8>; 3],
-    hash: [u8; 32],
-    parent: [u8; 32],
-}
-
-impl Real {
-    fn new() -> Result<Self> {
-        let raw = bitcoin_test_data::blocks::mainnet_702861().to_vec();
-        let block: bitcoin::Block = bitcoin::consensus::deserialize(&raw).context("block 702,861 cannot be decoded")?;
-        Ok(Self {
-            hash: block.block_hash().to_byte_array(),
-            parent: block.header.prev_blockhash.to_byte_array(),
-            segments: feed::bitcoin_segments(raw, &block),
-        })
-    }
+/// Returns mainnet's block 702,861.
+fn real() -> Result<AppendBlock> {
+    let raw = bitcoin_test_data::blocks::mainnet_702861().to_vec();
+    let block: bitcoin::Block = bitcoin::consensus::deserialize(&raw).context("block 702,861 cannot be decoded")?;
+    feed::bitcoin_block(REAL_NUMBER, raw, &block)
 }
 
 /// Generates the blocks one after the other.
@@ -50,11 +37,11 @@ pub struct Generator {
     seed: u64,
     random: Random,
     deck: Vec<u64>,
-    real: Real,
+    real: AppendBlock,
     first: u64,
     end: u64,
     next: u64,
-    parent: [u8; 32],
+    parent: BlockHash,
     start_secs: u64,
     interval_secs: u64,
 }
@@ -73,11 +60,11 @@ impl Generator {
             seed,
             random: Random::new(seed),
             deck: Vec::new(),
-            real: Real::new()?,
+            real: real()?,
             first,
             end: first + blocks,
             next: first,
-            parent: feed::sha256(&seed.to_le_bytes()),
+            parent: feed::sha256(&seed.to_le_bytes()).into(),
             start_secs,
             interval_secs,
         })
@@ -94,7 +81,9 @@ impl Generator {
         bytes * 9 / 10 + self.random.below(bytes / 5)
     }
 
-    fn segments(&mut self, number: u64, body_len: u64) -> [Vec<u8>; 3] {
+    /// Adds a body and transactions to a block.
+    fn fill(&mut self, block: Block, body_len: u64) -> Block {
+        let (seed, number) = (self.seed.to_le_bytes(), self.next.to_le_bytes());
         let body = self.random.bytes(body_len as usize);
         let transactions = (body_len / BYTES_PER_TRANSACTION).max(1);
         let lengths: Vec<usize> = (0..transactions)
@@ -102,13 +91,11 @@ impl Generator {
             .collect();
         let bytes = self.random.bytes(lengths.iter().sum());
         let mut rest = &bytes[..];
-        let receipts: Vec<&[u8]> = lengths.into_iter().filter_map(|length| rest.split_off(..length)).collect();
-        let receipts = encode_receipts(&receipts).expect("a block is shorter than 32 bits count");
+        let receipts = lengths.into_iter().filter_map(|length| rest.split_off(..length));
         // Hashes of distinct inputs, so no id occurs twice.
-        let id = |position: u32| {
-            feed::sha256(&[&self.seed.to_le_bytes()[..], &number.to_le_bytes(), &position.to_le_bytes()].concat())
-        };
-        [body, receipts, feed::index_segment((0..transactions as u32).map(id))]
+        let id = |position: u32| feed::sha256(&[&seed[..], &number, &position.to_le_bytes()].concat());
+        let with = |block: Block, (position, receipt)| block.transaction(id(position), Some(receipt), &[]);
+        (0..).zip(receipts).fold(block.body(body), with)
     }
 }
 
@@ -120,21 +107,22 @@ impl Iterator for Generator {
             return None;
         }
         let (number, position) = (self.next, self.next - self.first);
-        let segments = if position % REAL_EVERY == REAL_EVERY / 2 {
-            self.real.segments.clone()
+        let hash: BlockHash = match number {
+            REAL_NUMBER => self.real.hash.clone(),
+            // The real block's parent gets its real hash.
+            _ if number + 1 == REAL_NUMBER => self.real.parent_hash.clone(),
+            _ => feed::sha256(&[&self.parent[..], &number.to_le_bytes()].concat()).into(),
+        };
+        let timestamp_secs = self.start_secs + position * self.interval_secs;
+        let parent_hash = self.parent.clone();
+        let block = if position % REAL_EVERY == REAL_EVERY / 2 {
+            AppendBlock { number, hash: hash.clone(), parent_hash, timestamp_secs, ..self.real.clone() }
         } else {
             let long = position % LONG_EVERY == LONG_EVERY / 2;
             let len = if long { LONG } else { self.body_len() };
-            self.segments(number, len)
+            let block = Block::new(number, hash.clone(), parent_hash, timestamp_secs);
+            self.fill(block, len).seal().expect("a generated block is within the limits")
         };
-        let hash = match number {
-            REAL_NUMBER => self.real.hash,
-            // The real block's parent gets its real hash.
-            _ if number + 1 == REAL_NUMBER => self.real.parent,
-            _ => feed::sha256(&[&self.parent[..], &number.to_le_bytes()].concat()),
-        };
-        let timestamp_secs = self.start_secs + position * self.interval_secs;
-        let block = feed::block(&Header { number, hash, parent: self.parent, timestamp_secs }, segments);
         self.parent = hash;
         self.next += 1;
         Some(block)
@@ -144,6 +132,7 @@ impl Iterator for Generator {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bitcoin::hashes::Hash;
     use std::collections::HashSet;
 
     fn chain(seed: u64, blocks: u64) -> Generator {

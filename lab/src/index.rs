@@ -119,7 +119,7 @@ impl IndexArgs {
         say!("{} from number {first_number} on ({why})", blocks(length));
         let blocks = (first_number..).zip(chain).map(|(number, found)| {
             let (raw, decoded) = found.load()?;
-            Ok(feed::bitcoin_block(number, raw, &decoded))
+            feed::bitcoin_block(number, raw, &decoded)
         });
         Ok(Source { length, blocks: Box::new(blocks) })
     }

@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 use candid::Principal;
-use coppice::client::{Client, Failure, Reach, Transport, Wait};
-use coppice::feed::{self, Header};
+use coppice::client::{Block, Client, Failure, Reach, Transport, Wait};
+use coppice::feed;
 use coppice::get::chain::Page;
 use coppice::get::what::{Order, Wanted};
 use coppice::get::{archive, get};
@@ -16,7 +16,7 @@ use coppice::ledger::Ledger;
 use coppice::random::Random;
 use coppice::site::Site;
 use coppice_client::KeyPager;
-use coppice_interface::segments::{Index, Receipts, encode_index, encode_receipts};
+use coppice_interface::segments::{Index, Receipts};
 use coppice_interface::{AppendBlock, ExportError, ExportPage, Exporter, PrunePolicyArg, Role};
 use coppice_lab::companion::Companion;
 use coppice_lab::embedded::Embedded;
@@ -46,11 +46,12 @@ impl Feeder<'_> {
         let body: Vec<u8> = (0..body).map(|_| self.random.word() as u8).collect();
         let ids: Vec<[u8; 32]> =
             (0..self.random.below(5)).map(|_| feed::sha256(&self.random.word().to_le_bytes())).collect();
-        let header = Header { number, hash, parent, timestamp_secs: self.client.transport().now_secs() };
-        let keys: Vec<(u32, [u8; 1])> = (0..ids.len() as u32).map(|at| (at, [self.random.below(KEYS) as u8])).collect();
-        let index = encode_index(ids.iter().copied(), keys.iter().map(|(at, key)| (*at, &key[..]))).unwrap();
-        let receipts: Vec<&[u8]> = ids.iter().map(|id| &id[..usize::from(id[0]) % 32]).collect();
-        let block = feed::block(&header, [body, encode_receipts(&receipts).unwrap(), index]);
+        let block = Block::new(number, hash, parent, self.client.transport().now_secs()).body(body);
+        let with = |block: Block, id: [u8; 32]| {
+            let key = [self.random.below(KEYS) as u8];
+            block.transaction(id, Some(&id[..usize::from(id[0]) % 32]), &[&key])
+        };
+        let block = ids.into_iter().fold(block, with).seal().unwrap();
         feed::send(self.client, &block).unwrap();
         self.chain.push(block);
     }

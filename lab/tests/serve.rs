@@ -1,8 +1,8 @@
 //! `coppice-lab serve`: the pages of a canister on a local port, and the dashboard in a real browser.
 
 use candid::Principal;
-use coppice::client::{Client, Reach, Wait};
-use coppice::feed::{self, Header};
+use coppice::client::{Block, Client, Reach, Wait};
+use coppice::feed;
 use coppice::gateway::Gateway;
 use coppice::site::Site;
 use coppice_interface::*;
@@ -284,12 +284,9 @@ fn browser_shows_a_new_a_held_and_a_full_canister() {
         let append_until = |from: u64, code: ProblemCode| {
             (from..400).find(|&number| {
                 let hash = |number: u64| feed::sha256(&number.to_le_bytes());
-                let timestamp_secs = canister.transport().now_secs();
-                let header =
-                    Header { number, hash: hash(number), parent: hash(number.wrapping_sub(1)), timestamp_secs };
-                let block =
-                    feed::block(&header, [vec![7; 200_000], Vec::new(), feed::index_segment(std::iter::empty())]);
-                let _ = feed::send(canister, &block);
+                let (parent, now) = (hash(number.wrapping_sub(1)), canister.transport().now_secs());
+                let block = Block::new(number, hash(number), parent, now).body([7; 200_000]);
+                let _ = feed::send(canister, &block.seal().unwrap());
                 canister.transport().pass(Duration::from_secs(600)).unwrap();
                 raised(code)
             })

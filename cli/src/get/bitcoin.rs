@@ -107,13 +107,13 @@ pub fn decoded(transaction: &Transaction, order: Order) -> Decoded {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::feed::{bitcoin_segments, ids_of};
+    use crate::feed::{bitcoin_block, ids_of};
 
     fn mainnet() -> (Vec<u8>, Vec<[u8; ID]>) {
         let raw = bitcoin_test_data::blocks::mainnet_702861().to_vec();
         let block: bitcoin::Block = bitcoin::consensus::deserialize(&raw).unwrap();
-        let [body, _, index] = bitcoin_segments(raw, &block);
-        (body, ids_of(&index).to_vec())
+        let made = bitcoin_block(702_861, raw, &block).unwrap();
+        (made.body.into_vec(), ids_of(&made.index).to_vec())
     }
 
     #[test]

@@ -243,9 +243,9 @@ transaction 4a5e1e4baab89f3a32518a88c31bc87f618f76673e2cc77ab2127b7afdeda33b
     fn page_shows_the_output_for_a_mainnet_transaction() {
         let raw = bitcoin_test_data::blocks::mainnet_702861().to_vec();
         let block: bitcoin::Block = bitcoin::consensus::deserialize(&raw).unwrap();
-        let [_, receipts, index] = crate::feed::bitcoin_segments(raw, &block);
-        let index = Index::parse(&index).unwrap();
-        let receipts = Receipts::parse(&receipts, index.transactions()).unwrap();
+        let made = crate::feed::bitcoin_block(702_861, raw, &block).unwrap();
+        let index = Index::parse(&made.index).unwrap();
+        let receipts = Receipts::parse(&made.receipts, index.transactions()).unwrap();
         let transaction = &block.txdata[2];
         let found = found(vec![Transaction {
             number: 702_861,

@@ -3,8 +3,8 @@
 use crate::bombs::bombs;
 use crate::net::Net;
 use anyhow::Result;
-use coppice::client::{Client, Wait};
-use coppice::feed::{self, Header};
+use coppice::client::{Block, Client, Wait};
+use coppice::feed;
 use coppice::index::assemble::cursor_after;
 use coppice::index::engine::Engine;
 use coppice::index::origin::{Origin, Payload};
@@ -14,9 +14,7 @@ use coppice::index::tables::Tables;
 use coppice::ledger::{Entry, Ledger};
 use coppice::network::Network;
 use coppice_client::Embedded;
-use coppice_interface::{
-    AppendBlock, BlockHash, ExportChunk, ExportCursor, ExportError, ExportPage, Exporter, PrunePolicyArg,
-};
+use coppice_interface::{BlockHash, ExportChunk, ExportCursor, ExportError, ExportPage, Exporter, PrunePolicyArg};
 use proptest::prelude::*;
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
@@ -273,10 +271,9 @@ impl<'a> World<'a> {
         };
         let hash = feed::sha256(&[&parent[..], &self.salt.to_le_bytes()].concat());
         let ids = (0..self.salt % 4).map(|at| feed::sha256(&[&hash[..], &at.to_le_bytes()].concat()));
-        let index = feed::index_segment(ids.collect::<Vec<_>>().into_iter());
-        let body = (0..body).map(|at| (u64::from(at) * 31 + self.salt) as u8).collect();
-        let header = Header { number, hash, parent, timestamp_secs: 1_700_000_000 + self.salt };
-        let block: AppendBlock = feed::block(&header, [body, Vec::new(), index]);
+        let body: Vec<u8> = (0..body).map(|at| (u64::from(at) * 31 + self.salt) as u8).collect();
+        let block = Block::new(number, hash, parent, 1_700_000_000 + self.salt).body(body);
+        let block = ids.fold(block, |block, id| block.transaction(id, None, &[])).seal().unwrap();
         feed::send(self.feeder, &block).unwrap();
         let mut ledger = Ledger::default();
         ledger.record(&block);
@@ -469,8 +466,8 @@ fn feed_on(feeder: &Client<Embedded>, blocks: std::ops::Range<u16>) {
     for at in blocks {
         let hash = |at: u16| feed::sha256(&at.to_le_bytes());
         let (number, parent) = (FIRST + u64::from(at), hash(at.wrapping_sub(1)));
-        let header = Header { number, hash: hash(at), parent, timestamp_secs: 1_700_000_000 + u64::from(at) };
-        feed::send(feeder, &feed::block(&header, [vec![at as u8; 3_000], Vec::new(), Vec::new()])).unwrap();
+        let block = Block::new(number, hash(at), parent, 1_700_000_000 + u64::from(at)).body([at as u8; 3_000]);
+        feed::send(feeder, &block.seal().unwrap()).unwrap();
     }
 }
 

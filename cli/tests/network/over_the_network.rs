@@ -2,13 +2,12 @@
 
 use crate::net::Net;
 use candid::Principal;
-use coppice::client::{Client, Failure, Reach, Transport, Wait};
-use coppice::feed::{self, Header};
+use coppice::client::{Block, Client, Failure, Reach, Transport, Wait};
+use coppice::feed;
 use coppice::index::origin::{Origin, Payload};
 use coppice::network::{Network, NetworkArgs};
 use coppice::site::Site;
 use coppice_host::Host;
-use coppice_interface::segments::{encode_index, encode_receipts};
 use coppice_interface::{Exporter, PrunePolicyArg, Role};
 use coppice_lab::demo;
 use std::path::Path;
@@ -91,11 +90,11 @@ fn get_prints_the_same_from_canister_and_database() {
     let client = net.client();
     let head = client.get_head().done().unwrap();
     let ids = [[1; 32], std::array::from_fn(|at| at as u8)];
-    let index = encode_index(ids.into_iter(), [(1, &b"alice"[..]), (0, &[0xff]), (0, b"alice")].into_iter()).unwrap();
-    let receipts = encode_receipts(&[&b"none"[..], b"two"]).unwrap();
-    let header =
-        Header { number: 702_862, hash: [9; 32], parent: (**head.hash).try_into().unwrap(), timestamp_secs: 1 };
-    feed::send(&client, &feed::block(&header, [b"no Bitcoin".to_vec(), receipts, index])).unwrap();
+    let block = Block::new(702_862, [9; 32], head.hash, 1)
+        .body("no Bitcoin")
+        .transaction(ids[0], Some(b"none"), &[&[0xff], b"alice"])
+        .transaction(ids[1], Some(b"two"), &[b"alice"]);
+    feed::send(&client, &block.seal().unwrap()).unwrap();
     let principal = client.transport().principal(Role::Exporter);
     client.register_exporter(&Exporter { name: "indexer".into(), principal }).done().unwrap();
     let indexed = json(&net.run(&["index", "--until-caught-up", "--database", &net.database()]));
@@ -172,8 +171,7 @@ fn get_prints_the_same_from_canister_and_database() {
     assert!(error(&own(&[&"ab".repeat(32)])).contains("--order"));
     assert!(error(&net.run(&["get", "702860"])).contains("block 702860: "));
 
-    let header = Header { number: 702_863, hash: [8; 32], parent: [9; 32], timestamp_secs: 2 };
-    feed::send(&client, &feed::block(&header, Default::default())).unwrap();
+    feed::send(&client, &Block::new(702_863, [8; 32], [9; 32], 2).seal().unwrap()).unwrap();
     let policy = PrunePolicyArg { retain_blocks: Some(1), ..PrunePolicyArg::default() };
     client.set_prune_policy(&policy).done().unwrap();
     client.prune_now(1_000).done().unwrap();

@@ -8,12 +8,12 @@ use candid::Principal;
 use clap::Parser;
 use coppice::blob_worker::store::Store;
 use coppice::blob_worker::stores::Stores;
-use coppice::client::{Client, Wait};
+use coppice::client::{Block, Client, Wait};
 use coppice::commands::blob_worker::{BlobWorkerArgs, Init, delete, mark_stores};
 use coppice::commands::get::from_canister;
 use coppice::commands::index::{IndexArgs, copy};
 use coppice::commands::{Cli, Command};
-use coppice::feed::{self, Header};
+use coppice::feed;
 use coppice::gateway::Gateway;
 use coppice::get::print;
 use coppice::index::DatabaseArgs;
@@ -21,7 +21,6 @@ use coppice::index::origin::{Origin, Payload};
 use coppice::ingest::{feed_to, read};
 use coppice::report;
 use coppice::stop::Stop;
-use coppice_interface::segments::encode_index;
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
 use std::io::{Read, Write};
@@ -124,9 +123,8 @@ fn ingest(world: &mut World) -> Run {
 fn append(client: &Client<Liar>, numbers: std::ops::Range<u64>) {
     let hash = |number: u64| feed::sha256(&number.to_le_bytes());
     for number in numbers {
-        let header =
-            Header { number, hash: hash(number), parent: hash(number - 1), timestamp_secs: 1_700_000_000 + number };
-        feed::send(client, &feed::block(&header, [vec![7; 1_000], Vec::new(), Vec::new()])).unwrap();
+        let block = Block::new(number, hash(number), hash(number - 1), 1_700_000_000 + number).body([7; 1_000]);
+        feed::send(client, &block.seal().unwrap()).unwrap();
     }
 }
 
@@ -188,9 +186,9 @@ fn index_after_no_ack(world: &mut World) -> Run {
 
 /// Looks up a block, a transaction or a key.
 fn get(world: &mut World, kind: &str) -> Run {
-    let index = encode_index([[1; 32], [2; 32]].into_iter(), [(1, &b"key"[..])].into_iter()).unwrap();
-    let header = Header { number: 1, hash: [1; 32], parent: [0; 32], timestamp_secs: 1_700_000_000 };
-    feed::send(&world.client(None), &feed::block(&header, [vec![7; 1_000], Vec::new(), index])).unwrap();
+    let block = Block::new(1, [1; 32], [0; 32], 1_700_000_000).body([7; 1_000]);
+    let block = block.transaction([1; 32], None, &[]).transaction([2; 32], None, &[b"key"]);
+    feed::send(&world.client(None), &block.seal().unwrap()).unwrap();
     world.keep();
     let id = "02".repeat(32);
     let what = match kind {

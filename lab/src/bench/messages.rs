@@ -3,10 +3,9 @@
 use super::subject::{Bench, Each, Subject};
 use anyhow::{Result, anyhow, ensure};
 use candid::{Decode, Encode, Principal};
+use coppice_client::Block;
 use coppice_host::{Execution, Kind, largest_argument};
-use coppice_interface::segments::{ID, encode_index, encode_receipts};
 use coppice_interface::*;
-use serde_bytes::ByteBuf;
 use sha2::{Digest, Sha256};
 use std::time::Duration;
 
@@ -24,23 +23,11 @@ fn hash(number: u64) -> BlockHash {
 /// Returns a block of `body` bytes with `transactions` transactions, each with a receipt of 100 bytes.
 fn block(number: u64, body: usize, transactions: u32) -> AppendBlock {
     let id = |position: u32| Sha256::digest([number.to_le_bytes(), u64::from(position).to_be_bytes()].concat()).into();
-    let ids: Vec<[u8; ID]> = (0..transactions).map(id).collect();
     // Every block has other bytes than the one before, whose heap pages would otherwise be unchanged and free.
     let fill = number as u8;
-    let receipts = encode_receipts(&vec![[fill; 100]; transactions as usize]).expect("the receipts fit");
-    let index = encode_index(ids.into_iter(), [].into_iter()).expect("the ids fit");
-    let parent_hash = hash(number.wrapping_sub(1));
-    let [body, receipts, index] = [vec![fill; body], receipts, index].map(ByteBuf::from);
-    AppendBlock {
-        number,
-        hash: hash(number),
-        parent_hash,
-        timestamp_secs: 0,
-        body,
-        receipts,
-        index,
-        sha256: [0; 3].map(|of| hash(of).into()).into(),
-    }
+    let block = Block::new(number, hash(number), hash(number.wrapping_sub(1)), 0).body(vec![fill; body]);
+    let with = |block: Block, position| block.transaction(id(position), Some(&[fill; 100]), &[]);
+    (0..transactions).fold(block, with).seal().expect("a block of the bench is small")
 }
 
 impl Bench {

@@ -157,13 +157,7 @@ impl<S: Site> Story<'_, S> {
         let mut block = bitcoin::Block { header, txdata };
         block.header.merkle_root = block.compute_merkle_root().context("a block without transactions")?;
         let hash = block.block_hash();
-        let header = feed::Header {
-            number: height.into(),
-            hash: hash.to_byte_array(),
-            parent: parent.to_byte_array(),
-            timestamp_secs,
-        };
-        feed::send(self.client, &feed::block(&header, feed::bitcoin_segments(serialize(&block), &block)))?;
+        feed::send(self.client, &feed::bitcoin_block(height.into(), serialize(&block), &block)?)?;
         Ok((self.next_block(height), hash))
     }
 

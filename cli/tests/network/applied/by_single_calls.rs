@@ -4,7 +4,7 @@ use bitcoin::consensus::serialize;
 use bitcoin::hashes::Hash;
 use bitcoin::{Block, OutPoint, Transaction, TxOut, Txid};
 use coppice::client::{Client, Transport};
-use coppice::feed::{self, Header};
+use coppice::feed;
 use coppice::utxo::set::utxo_hash;
 use coppice_interface::{AppendBlock, MinedTransaction, Spend, UtxoSetMinedBatch};
 use coppice_lab::form;
@@ -22,13 +22,7 @@ pub enum Form {
 
 /// Returns a Bitcoin block as it is appended.
 pub fn payload(number: u64, block: &Block) -> AppendBlock {
-    let header = Header {
-        number,
-        hash: block.block_hash().to_byte_array(),
-        parent: block.header.prev_blockhash.to_byte_array(),
-        timestamp_secs: block.header.time.into(),
-    };
-    feed::block(&header, feed::bitcoin_segments(serialize(block), block))
+    feed::bitcoin_block(number, serialize(block), block).unwrap()
 }
 
 /// Bytes of a block as it is appended.
