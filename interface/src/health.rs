@@ -87,9 +87,11 @@ pub enum ProblemCode {
     /// The memory of UTXO records has reached `max_utxo_bytes`, or the deletion queue `max_deletion_rows`: new records
     /// or rows are refused.
     RecordsFull,
-    /// An upload is kept open for more than an hour: by `upload_expiry_secs` if it is abandoned, or, for a block, by
-    /// repeated calls.
+    /// The upload of a block is kept open for more than an hour, by `upload_expiry_secs` or by repeated calls: no other
+    /// block can be appended.
     UploadStuck,
+    /// The upload of a transaction has had no call for more than an hour, and `upload_expiry_secs` keeps it open.
+    TransactionUploadStuck,
     /// An exporter has no key since an admin revoked its role, and holds back pruning.
     ExporterKeyless,
     /// Deletions are stopped: nothing is pruned, and workers get no blob to delete.
@@ -104,7 +106,7 @@ pub enum ProblemCode {
 
 impl ProblemCode {
     /// All codes, in their order.
-    pub const ALL: [Self; 42] = [
+    pub const ALL: [Self; 43] = [
         Self::TimerOverdue,
         Self::PruneBehind,
         Self::PruningOff,
@@ -142,6 +144,7 @@ impl ProblemCode {
         Self::RecordsNearFull,
         Self::RecordsFull,
         Self::UploadStuck,
+        Self::TransactionUploadStuck,
         Self::ExporterKeyless,
         Self::DeletionsStopped,
         Self::NoProducer,

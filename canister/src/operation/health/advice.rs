@@ -194,11 +194,14 @@ fn entry(code: ProblemCode) -> (Severity, &'static str, Command) {
         ),
         Code::RecordsNearFull => (Warning, RECORDS_ACTION, UTXO_BYTES),
         Code::RecordsFull => (Critical, RECORDS_ACTION, UTXO_BYTES),
-        Code::UploadStuck => (
+        Code::UploadStuck => {
+            (Critical, "Continue the upload with its producer, or drop it as an operator.", call("abort_block", "(…)"))
+        }
+        Code::TransactionUploadStuck => (
             Warning,
-            "Continue the upload with its producer, or abort it; or lower upload_expiry_secs (set_config) for a while, so that the daemon drops it: \
-             this drops other uploads with rarer calls, too.",
-            call("abort_block", "(…)"),
+            "Continue with its producer (list_uploads), or call utxo_abort_transaction; or lower upload_expiry_secs for a while, so that the \
+             daemon drops it: this drops other uploads with rarer calls, too.",
+            call("set_config", "(record { upload_expiry_secs = opt 120 })"),
         ),
         Code::NoProducer => (
             Notice,

@@ -57,45 +57,54 @@ pub(super) fn stale_head(state: &State, since: &Since) -> Option<Finding> {
     Some(finding(ProblemCode::HeadStale, message).since_secs(Some(appended_at)))
 }
 
-/// Returns a finding about an upload that stays open: it is idle and does not expire yet, or calls keep a block's upload from expiring
-/// while no block is appended. The next tick drops an expired upload; if no tick comes, another problem reports that.
+/// Returns a finding about the upload of a block that stays open: it is idle and does not expire yet, or calls keep it from expiring while no
+/// block is appended. The next tick drops an expired upload; if no tick comes, another problem reports that.
 pub(super) fn stuck_upload(state: &State, since: &Since) -> Option<Finding> {
-    let (now, expiry) = (platform::time_secs(), state.config.upload_expiry_secs);
-    let is_long = |secs: u64| now.saturating_sub(secs) > PATIENCE_SECS;
-    let stays = |touched: &u64| now < touched.saturating_add(expiry);
-    let worded = |secs: u64, what: String| finding(ProblemCode::UploadStuck, what).since_secs(Some(secs));
-    let left = |touched: u64, what: &str| {
-        let long = duration(now - touched);
-        let message = format!("{what} has been idle for {long}, and upload_expiry_secs = {expiry} keeps it open");
-        worded(touched, message)
-    };
-    let block = state.chain.upload_touched().filter(|touched| stays(touched) && !state.chain.is_aborting());
-    let block = block.and_then(|touched| {
-        let open = state.chain.upload_progress();
-        let (number, missing) = open.map_or((0, 0), |open| (open.number, open.progress.missing));
-        if is_long(touched) {
-            let action = abort_block(number, "Continue the upload with its producer, or drop it as an operator.");
-            return Some(left(touched, &format!("the upload of block {number}")).with_action(action));
-        }
-        // Successive uploads that append blocks are no problem, so the time counts from the last append.
-        let open = since.of(ProblemCode::UploadOpen)? / NS;
-        let open = appended_at(state, since, now).map_or(open, |appended| appended.max(open));
-        let message = format!(
-            "calls have kept the upload of block {number} open for {} without an append: {} {} missing",
-            duration(now.saturating_sub(open)),
-            many(missing.into(), "chunk"),
-            if missing == 1 { "is" } else { "are" }
-        );
-        let text =
-            "If its missing chunks (list_uploads) do not decrease, drop it as an operator, and check its producer.";
-        is_long(open).then(|| worded(open, message).with_action(abort_block(number, text)))
-    });
-    let transaction = || state.utxo.uploads.touched().filter(|touched| stays(touched) && is_long(*touched));
-    block.or_else(|| {
-        let text = "Continue with its producer (list_uploads), or call utxo_abort_transaction; or lower upload_expiry_secs for a while, \
-             so that the daemon drops it: this drops other uploads with rarer calls, too.";
-        let command = Command::call("set_config", "(record { upload_expiry_secs = opt 120 })");
-        let worded = |touched| left(touched, "the upload of a transaction").with_action(Action::new(text, command));
-        transaction().map(worded)
-    })
+    let touched =
+        state.chain.upload_touched().filter(|&touched| stays(state, touched) && !state.chain.is_aborting())?;
+    let open = state.chain.upload_progress();
+    let (number, missing) = open.map_or((0, 0), |open| (open.number, open.progress.missing));
+    if is_long(touched) {
+        let action = abort_block(number, "Continue the upload with its producer, or drop it as an operator.");
+        let message = idle(state, touched, &format!("the upload of block {number}"));
+        return Some(finding(ProblemCode::UploadStuck, message).since_secs(Some(touched)).with_action(action));
+    }
+    // Successive uploads that append blocks are no problem, so the time counts from the last append.
+    let now = platform::time_secs();
+    let open = since.of(ProblemCode::UploadOpen)? / NS;
+    let open = appended_at(state, since, now).map_or(open, |appended| appended.max(open));
+    let message = format!(
+        "calls have kept the upload of block {number} open for {} without an append: {} {} missing",
+        duration(now.saturating_sub(open)),
+        many(missing.into(), "chunk"),
+        if missing == 1 { "is" } else { "are" }
+    );
+    let text = "If its missing chunks (list_uploads) do not decrease, drop it as an operator, and check its producer.";
+    let found = || finding(ProblemCode::UploadStuck, message).since_secs(Some(open));
+    is_long(open).then(|| found().with_action(abort_block(number, text)))
+}
+
+/// Returns a finding about the upload of a transaction that is idle and does not expire yet.
+pub(super) fn stuck_transaction(state: &State) -> Option<Finding> {
+    let touched = state.utxo.uploads.touched().filter(|&touched| stays(state, touched) && is_long(touched))?;
+    let message = idle(state, touched, "the upload of a transaction");
+    Some(finding(ProblemCode::TransactionUploadStuck, message).since_secs(Some(touched)))
+}
+
+/// Returns whether an upload whose last call came at `touched`, in Unix seconds, has not expired.
+fn stays(state: &State, touched: u64) -> bool {
+    platform::time_secs() < touched.saturating_add(state.config.upload_expiry_secs)
+}
+
+/// Returns whether a time in Unix seconds is too long ago for an open upload.
+fn is_long(secs: u64) -> bool {
+    platform::time_secs().saturating_sub(secs) > PATIENCE_SECS
+}
+
+fn idle(state: &State, touched: u64, what: &str) -> String {
+    let long = duration(platform::time_secs() - touched);
+    format!(
+        "{what} has been idle for {long}, and upload_expiry_secs = {} keeps it open",
+        state.config.upload_expiry_secs
+    )
 }

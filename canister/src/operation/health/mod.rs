@@ -68,6 +68,7 @@ pub fn findings(state: &State, due: Option<&Due>, deep: bool) -> Vec<Finding> {
     }
     found.extend(head::open_upload(state));
     found.extend(head::stuck_upload(state, &state.history.since));
+    found.extend(head::stuck_transaction(state));
     found.extend(head::stale_head(state, &state.history.since));
     if deep {
         found.extend(not_set_up(state));

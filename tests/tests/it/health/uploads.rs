@@ -29,7 +29,7 @@ fn an_abandoned_block_upload_is_reported() {
     coppice.pass(110);
     let says =
         "the upload of block 0 has been idle for 1 h, and upload_expiry_secs = 18446744073709551615 keeps it open";
-    let raised = |says: &str| raised(&coppice, ProblemCode::UploadStuck, Severity::Warning, says);
+    let raised = |says: &str| raised(&coppice, ProblemCode::UploadStuck, Severity::Critical, says);
     let problem = raised(says);
     assert!(problem.since_ns.abs_diff(begun) <= 5 * NS, "{problem:?}, begun at {begun}");
     assert!(page(&coppice).contains("UploadStuck"));
@@ -67,7 +67,7 @@ fn an_abandoned_transaction_upload_is_reported() {
     coppice.pass(30);
     let raised = || {
         let says = "the upload of a transaction has been idle for 1 h, and upload_expiry_secs = 2592000 keeps it open";
-        let problem = raised(&coppice, ProblemCode::UploadStuck, Severity::Warning, says);
+        let problem = raised(&coppice, ProblemCode::TransactionUploadStuck, Severity::Warning, says);
         assert!(problem.action.contains("utxo_abort_transaction"), "{problem:?}");
     };
     raised();
@@ -78,7 +78,7 @@ fn an_abandoned_transaction_upload_is_reported() {
         raised();
         assert!(coppice.by(who).utxo_abort_transaction(&arg.txid).answer().unwrap());
     }
-    cleared(&coppice, ProblemCode::UploadStuck);
+    cleared(&coppice, ProblemCode::TransactionUploadStuck);
     coppice.producer().utxo_begin_transaction(&arg).answer().unwrap();
     coppice.pass(HOUR + 10);
     raised();
@@ -116,7 +116,7 @@ fn a_block_upload_that_calls_keep_open_is_reported() {
     coppice.upgrade();
     touch(3);
     let says = "calls have kept the upload of block 9 open for 1 h 3 min without an append: 6 chunks are missing";
-    let problem = raised(&coppice, ProblemCode::UploadStuck, Severity::Warning, says);
+    let problem = raised(&coppice, ProblemCode::UploadStuck, Severity::Critical, says);
     assert!(problem.action.contains("abort_block") && !problem.action.contains("upload_expiry_secs"), "{problem:?}");
     assert!(coppice.operator().abort_block(9).answer().unwrap());
     assert_eq!(health(&coppice).problems, []);
