@@ -13,6 +13,7 @@
 mod answer;
 mod certificate;
 mod request;
+mod signature;
 
 pub use answer::{Answer, Outcome};
 use anyhow::Result;

@@ -1,6 +1,7 @@
 //! Requests of agents: the URL, and the envelope in CBOR.
 
 use super::answer::Answer;
+use super::signature;
 use axum::http::StatusCode;
 use candid::Principal;
 use ic_transport_types::{Envelope, EnvelopeContent, RequestId};
@@ -39,7 +40,7 @@ impl Request {
     /// Reads a request from its URL's path and its body.
     ///
     /// # Errors
-    /// The answer to a request that is not one of these, whose body is no envelope, or whose sender is another than its key's.
+    /// The answer to a request that is not one of these, whose body is no envelope, or that its sender has not signed.
     pub fn read(url: &str, body: &[u8]) -> Result<Self, Answer> {
         let refused = |why: &str| Answer::refused(StatusCode::BAD_REQUEST, why);
         let path = url.split('?').next().unwrap_or_default();
@@ -59,11 +60,8 @@ impl Request {
         let envelope: Envelope<'_> =
             serde_cbor::from_slice(body).map_err(|error| refused(&format!("no envelope in CBOR: {error}")))?;
         let id = envelope.content.to_request_id();
+        signature::check(&envelope).map_err(refused)?;
         let sender = *envelope.content.sender();
-        let key = envelope.sender_pubkey.as_deref();
-        if sender != key.map_or(Principal::anonymous(), Principal::self_authenticating) {
-            return Err(refused("the sender is another than the key's"));
-        }
         match (what, envelope.content.into_owned()) {
             ("call", EnvelopeContent::Call { canister_id, method_name, arg, .. }) => {
                 Ok(Self::Call(Call { version, id, canister: canister_id, sender, method: method_name, arg }))
@@ -90,10 +88,10 @@ mod tests {
     use super::*;
     use std::borrow::Cow;
 
-    fn envelope(sender: Principal, sender_pubkey: Option<Vec<u8>>) -> Vec<u8> {
+    fn anonymous() -> Vec<u8> {
         let content = EnvelopeContent::Query {
             ingress_expiry: 1,
-            sender,
+            sender: Principal::anonymous(),
             canister_id: Principal::management_canister(),
             method_name: "health".into(),
             arg: b"DIDL\0\0".to_vec(),
@@ -101,7 +99,7 @@ mod tests {
             sender_info: None,
         };
         let content = Cow::Owned(content);
-        Envelope { content, sender_pubkey, sender_sig: None, sender_delegation: None }.encode_bytes()
+        Envelope { content, sender_pubkey: None, sender_sig: None, sender_delegation: None }.encode_bytes()
     }
 
     fn status_of(url: &str, body: &[u8]) -> u16 {
@@ -110,7 +108,7 @@ mod tests {
 
     #[test]
     fn requests_of_every_version_are_read_and_others_refused() {
-        let anonymous = envelope(Principal::anonymous(), None);
+        let anonymous = anonymous();
         for (url, status) in [
             ("/api/v2/status", 200),
             ("/api/v2/canister/aaaaa-aa/query", 200),
@@ -130,22 +128,11 @@ mod tests {
 
     #[test]
     fn bodies_that_are_no_envelope_are_refused() {
-        let whole = envelope(Principal::anonymous(), None);
+        let whole = anonymous();
         for end in 0..whole.len() {
             assert_eq!(status_of("/api/v3/canister/aaaaa-aa/query", &whole[..end]), 400, "{end} bytes");
         }
         // Nesting deeper than the decoder accepts.
         assert_eq!(status_of("/api/v3/canister/aaaaa-aa/query", &[0x81; 100_000]), 400);
-    }
-
-    #[test]
-    fn sender_of_another_key_is_refused() {
-        let (key, other) = (b"key".to_vec(), Principal::self_authenticating(b"other"));
-        let of = Principal::self_authenticating(&key);
-        let url = "/api/v3/canister/aaaaa-aa/query";
-        assert_eq!(status_of(url, &envelope(of, Some(key.clone()))), 200);
-        assert_eq!(status_of(url, &envelope(other, Some(key.clone()))), 400);
-        assert_eq!(status_of(url, &envelope(of, None)), 400);
-        assert_eq!(status_of(url, &envelope(Principal::anonymous(), Some(key))), 400);
     }
 }

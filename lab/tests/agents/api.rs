@@ -4,6 +4,7 @@ use crate::served::{Served, block};
 use candid::Principal;
 use coppice_interface::{Grant, Role};
 use ic_certification::Label;
+use ic_ed25519::PrivateKey;
 use ic_transport_types::{Envelope, EnvelopeContent};
 use std::borrow::Cow;
 use std::io::{Read, Write};
@@ -27,12 +28,20 @@ fn ask(served: &Served, method: &str, path: &str, body: &[u8]) -> (u16, String, 
     (head.split(' ').nth(1).unwrap().parse().unwrap(), head, answer[end + 4..].to_vec())
 }
 
-/// The public key of a caller with roles. Signatures are not verified.
-const KEY: &[u8] = b"key";
+/// Returns the key of a caller with roles.
+fn key() -> PrivateKey {
+    PrivateKey::deserialize_raw_32(&[7; 32])
+}
+
+fn caller() -> Principal {
+    Principal::self_authenticating(key().public_key().serialize_rfc8410_der())
+}
 
 fn envelope_of(content: EnvelopeContent) -> Vec<u8> {
-    let sender_pubkey = (*content.sender() != Principal::anonymous()).then(|| KEY.to_vec());
-    Envelope { content: Cow::Owned(content), sender_pubkey, sender_sig: None, sender_delegation: None }.encode_bytes()
+    let signs = *content.sender() != Principal::anonymous();
+    let sender_pubkey = signs.then(|| key().public_key().serialize_rfc8410_der());
+    let sender_sig = signs.then(|| key().sign_message(&content.to_request_id().signable()).to_vec());
+    Envelope { content: Cow::Owned(content), sender_pubkey, sender_sig, sender_delegation: None }.encode_bytes()
 }
 
 fn envelope(served: &Served, is_call: bool, method: &str, arg: &[u8]) -> Vec<u8> {
@@ -93,7 +102,7 @@ fn hostile_requests_are_refused_and_harm_nobody_else() {
 /// Agents repeat a call whose answer they did not get, as the same message.
 #[test]
 fn call_of_the_second_version_is_executed_once_and_its_outcome_read_later() {
-    let (dir, sender) = (tempfile::tempdir().unwrap(), Principal::self_authenticating(KEY));
+    let (dir, sender) = (tempfile::tempdir().unwrap(), caller());
     let served = Served::start(&["--api", "--allow", &sender.to_text(), "--blk", &block(dir.path())]);
     let content = EnvelopeContent::Call {
         nonce: Some(vec![1]),
