@@ -22,16 +22,12 @@ const CORS: [(&str, &str); 3] = [
     ("access-control-allow-headers", "content-type, cookie"),
 ];
 
-/// Returns the answers to agents, by a replica with the canister's host.
-///
-/// # Errors
-/// When the replica's keys cannot be made.
-pub fn answers(client: &Client<Embedded>) -> Result<Own> {
-    let replica = Replica::new(client.transport().share())?;
-    Ok(Box::new(move |request| {
+/// Returns the answers of a replica to agents.
+pub fn answers(replica: Replica) -> Own {
+    Box::new(move |request| {
         let path = request.path();
         path.starts_with(PREFIX).then(|| answer(&replica, request.asked.method(), path, request.asked.body()))
-    }))
+    })
 }
 
 fn answer(replica: &Replica, method: &Method, path: &str, body: &[u8]) -> Response {

@@ -28,6 +28,7 @@ pub mod embedded;
 pub mod form;
 pub mod index;
 pub mod ingest;
+pub mod producer;
 pub mod quoted;
 pub mod replica;
 pub mod serve;

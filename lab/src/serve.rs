@@ -1,10 +1,11 @@
-//! `coppice-lab serve`: serves the pages of a canister with a running clock: a demonstration, or the blocks of files.
+//! `coppice-lab serve`: serves the pages of a canister with a running clock: a demonstration, the blocks of files, or a producer's blocks.
 
 use crate::args::HostArgs;
 use crate::demonstration::Demonstration;
 use crate::embedded::Embedded;
+use crate::replica::Replica;
 use crate::trouble::Trouble;
-use crate::{api, ingest, wasm};
+use crate::{api, ingest, producer, wasm};
 use anyhow::{Context, Result, ensure};
 use candid::Principal;
 use coppice::gateway::Gateway;
@@ -41,6 +42,10 @@ pub struct ServeArgs {
     /// Show a canister in trouble: what its dashboard says, and which remedy it names
     #[arg(long, value_name = "TROUBLE", conflicts_with = "blk")]
     pub trouble: Option<Trouble>,
+    /// Begin with an empty canister, and install a canister of your own that feeds it: a wasm file. Its argument is the principal of Coppice,
+    /// and it gets the role Producer
+    #[arg(long, value_name = "WASM", requires = "api", conflicts_with_all = ["blk", "trouble", "seed"])]
+    pub producer: Option<PathBuf>,
     /// Also answer agents, as the API of a network does: the URL is the network's, and its root key must be fetched
     #[arg(long)]
     pub api: bool,
@@ -78,8 +83,13 @@ pub fn command(args: &ServeArgs) -> Result<()> {
     let canister = client.transport().canister();
     if args.api {
         api::allow(&client, &args.allow)?;
-        gateway = gateway.answering(api::answers(&client)?);
+        let replica = Replica::new(client.transport().share())?;
+        gateway = gateway.answering(api::answers(replica));
         say!("agents reach canister {canister} at {}", gateway.url());
+        if let Some(wasm) = &args.producer {
+            let producer = producer::install(&client, wasm)?;
+            say!("canister {producer} is {}", wasm.display());
+        }
     }
     gateway.announce("/?refresh=5", canister, args.host.json)?;
     say!("a minute of the demonstration takes {:?}; Ctrl-C ends it", args.minute);
@@ -87,9 +97,12 @@ pub fn command(args: &ServeArgs) -> Result<()> {
 }
 
 impl ServeArgs {
-    /// Returns the canister to show: with the blocks of the files, or else with those of a day.
+    /// Returns the canister to show: empty for a producer, with the blocks of the files, or else with those of a day.
     fn demonstration(&self) -> Result<Demonstration> {
         let wasm = |args: &HostArgs| wasm::find(args.wasm.as_deref());
+        if self.producer.is_some() {
+            return Demonstration::complete(Arc::new(Embedded::start(wasm(&self.host)?)?));
+        }
         if self.blk.is_empty() {
             let mut demonstration = Demonstration::start(wasm(&self.host)?, self.seed)?;
             say!("a day passes first …");

@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use steps::{call, is_printed, steps};
 
 /// Returns the icp-cli that `COPPICE_ICP` names, or that `scripts/setup --with-icp` installed.
-fn icp() -> Option<PathBuf> {
+pub fn icp() -> Option<PathBuf> {
     let installed = "../target/icp-cli/node_modules/@icp-sdk/icp-cli-linux-x64/bin/icp";
     let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join(installed);
     let named = std::env::var_os("COPPICE_ICP").map(PathBuf::from);

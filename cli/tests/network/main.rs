@@ -8,6 +8,7 @@ mod first_deployment;
 #[path = "../gateway/mod.rs"]
 mod gateway;
 mod hostile;
+mod hour_page;
 mod lying_replica;
 mod net;
 mod over_http;

@@ -5,10 +5,8 @@
 //!       ◀── CBOR: a certificate, or an answer signed by a node ──┘
 //! ```
 //! An agent verifies the answers as on the platform: a certificate is a hash tree whose root is signed with BLS by the key in `status`, and a
-//! query's answer is signed by a node whose key is in that tree. Certificates carry the real time, whatever the canister's clock shows.
-//!
-//! **Limits.** The signature of a request is not verified, only that its sender belongs to its key. So the interface is for canisters
-//! without value, on 127.0.0.1.
+//! query's answer is signed by a node whose key is in that tree. Certificates carry the real time, whatever the canister's clock shows; so
+//! requests do not expire.
 
 mod answer;
 mod certificate;

@@ -1,0 +1,99 @@
+//! The last step of `docs/client.md`: the canister of the page feeds Coppice on a local network, icp-cli calls both, and an indexer copies the
+//! chain. The commands are the page's own, run by a shell.
+
+use crate::first_deployment::icp;
+use coppice::client::{Client, Wait};
+use coppice::gateway::Gateway;
+use coppice_interface::ReadError;
+use coppice_lab::demonstration::Demonstration;
+use coppice_lab::embedded::Embedded;
+use coppice_lab::replica::Replica;
+use coppice_lab::{api, producer, serve, wasm};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The wasm of `examples/hour`, which has the page's code.
+fn sequencer() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let directory = std::env::var_os("COPPICE_EXAMPLES").map_or_else(|| root.join("target"), PathBuf::from);
+    let wasm = directory.join("coppice_hour.wasm");
+    if !wasm.is_file() {
+        assert!(Command::new(root.join("scripts/build-examples")).status().unwrap().success());
+    }
+    wasm
+}
+
+/// Returns the two code blocks of the page's last step: the server's, and the caller's.
+fn commands() -> [String; 2] {
+    let page = include_str!("../../../docs/client.md");
+    let (_, step) = page.split_once("### 6. ").unwrap();
+    let mut blocks = step.split("```sh\n").skip(1).map(|rest| rest.split_once("```").unwrap().0.to_string());
+    [blocks.next().unwrap(), blocks.next().unwrap()]
+}
+
+#[test]
+fn last_step_of_the_hour_finds_pruned_payments_in_the_database() {
+    let Some(icp) = icp() else {
+        println!("not run: there is no icp-cli (COPPICE_ICP names none, and scripts/setup --with-icp installed none)");
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    std::fs::create_dir(path("bin")).unwrap();
+    std::os::unix::fs::symlink(icp, path("bin/icp")).unwrap();
+    let shell = |script: &str| -> String {
+        let bin = format!("{}:{}", path("bin"), std::env::var("PATH").unwrap());
+        let mut bash = Command::new("bash");
+        bash.args(["-euc", script]).current_dir(dir.path()).env("HOME", dir.path()).env("PATH", bin);
+        let Output { status, stdout, stderr } = bash.env("DO_NOT_TRACK", "1").output().unwrap();
+        let [stdout, stderr] = [stdout, stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        assert!(status.success(), "{script}\n{stdout}\n{stderr}");
+        stdout
+    };
+    let [server, calls] = commands();
+    let (new, serving) = server.trim().split_once('\n').unwrap();
+    shell(new);
+    let options = "../coppice/scripts/run serve --api --producer wasm/sequencer.wasm --allow \"$(icp identity principal --identity me)\"";
+    assert_eq!(serving, options);
+    let me = shell("icp identity principal --identity me").trim().parse().unwrap();
+
+    coppice_host::set_module_cache(coppice_host::default_module_cache());
+    let named = std::env::var_os("COPPICE_WASM").map(PathBuf::from);
+    let client: Arc<Client<Embedded>> = Arc::new(Embedded::start(wasm::find(named.as_deref()).unwrap()).unwrap());
+    api::allow(&client, &[me]).unwrap();
+    let sequencer = producer::install(&client, &sequencer()).unwrap();
+    assert_eq!([client.transport().canister(), sequencer].map(|id| calls.contains(&id.to_text())), [true; 2]);
+    let replica = Replica::new(client.transport().share()).unwrap();
+    let gateway = Gateway::bind(0).unwrap().answering(api::answers(replica));
+    let url = gateway.url();
+    let mut demonstration = Demonstration::complete(Arc::clone(&client)).unwrap();
+    // Until the process ends.
+    std::thread::spawn(move || serve::show(&gateway, &mut demonstration, Duration::from_millis(100)));
+
+    let database = format!("sqlite://{}", path("chain.db"));
+    let of_page = [
+        ("http://127.0.0.1:8080", &*url),
+        ("postgres://user@localhost/chain", &database),
+        ("../coppice/scripts/run", env!("CARGO_BIN_EXE_coppice")),
+        ("../coppice/candid", concat!(env!("CARGO_MANIFEST_DIR"), "/../candid")),
+    ];
+    let calls = of_page.iter().fold(calls, |calls, (of_page, here)| {
+        assert!(calls.contains(of_page), "{of_page} is missing:\n{calls}");
+        calls.replace(of_page, here)
+    });
+    let (calls, get) = calls.trim().rsplit_once('\n').unwrap();
+    let output = shell(calls);
+    assert!(output.contains("indexed in this run"), "{output}");
+    // The indexer's acknowledgement lets Coppice prune.
+    let pruned = || matches!(client.get_block(1u64).wait(), Ok(Err(ReadError::Pruned { .. })));
+    let waited = (0..600).any(|_| {
+        std::thread::sleep(Duration::from_millis(100));
+        pruned()
+    });
+    assert!(waited, "block 1 is kept");
+    let found = shell(get);
+    let blocks: Vec<&str> = found.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(blocks.ends_with(&["6", "5", "4", "3", "2", "1"]), "{found}");
+}
