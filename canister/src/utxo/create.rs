@@ -313,7 +313,6 @@ impl UtxoStore {
         let (tail, batch) = (new.tail, head.batch as usize);
         let extras =
             Extras { blocks: new.blocks().iter().skip(HEAD_BLOCKS as usize).copied().collect(), ..Extras::default() };
-        self.changed.table += 3;
         let slot = self.slots.allocate(head.len()).map_err(refused)?;
         if let Err(error) = self.table.insert(self.table.hash(&head.txid), u64::from(slot)) {
             self.slots.free(slot);

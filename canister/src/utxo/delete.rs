@@ -277,10 +277,7 @@ impl UtxoStore {
         if let Some(own) = location::own_slot(&self.slots, slot, head) {
             self.slots.free(own);
         }
-        let buckets = self.table.stats().buckets;
         self.table.remove(self.table.hash(&head.txid), u64::from(slot));
-        // An undone split changes two more buckets.
-        self.changed.table += if self.table.stats().buckets == buckets { 1 } else { 3 };
         self.slots.free(slot);
         self.root.records -= 1;
         self.root.pages -= u64::from(head.extra_pages);

@@ -37,8 +37,6 @@ pub struct UtxoStore {
 /// Upper bound of the pages that this message has changed, besides the pages of the records' slots.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Changed {
-    /// Pages of the hash table.
-    pub table: u64,
     /// Pages of the BlobStore, and those that other code has changed ([`UtxoStore::note_pages`]).
     pub blobs: u64,
     /// Pages of the heap: the most of any one record, because the next record reuses them.
@@ -262,6 +260,7 @@ impl UtxoStore {
     pub fn count_pages(&mut self, counted: bool) {
         self.changed = Changed::default();
         self.slots.count_pages(counted);
+        self.table.count_pages(counted);
     }
 
     /// Counts pages that other code has changed in this message.
@@ -281,6 +280,6 @@ impl UtxoStore {
 
     /// Returns the pages that this message has changed since counting began: of records, their table, and new blobs.
     pub fn pages_changed(&self) -> u64 {
-        self.slots.pages_changed() + self.changed.table.min(self.table.pages()) + self.changed.blobs + self.changed.heap
+        self.slots.pages_changed() + self.table.pages_changed() + self.changed.blobs + self.changed.heap
     }
 }

@@ -121,8 +121,8 @@ impl<P: Platform> HashTable<P> {
         (header.buckets + u64::from(header.overflow_used)) * BUCKET / 4_096
     }
 
-    /// Starts or stops counting the pages of 4 KiB that [`sweep`](Self::sweep) and [`change`](Self::change) change, each once. Each page of
-    /// buckets that is taken from the arena or given back counts up to 4 besides. Insertions are not counted.
+    /// Starts or stops counting the pages of 4 KiB that the table changes, each once. Each page of buckets that is taken from the arena or
+    /// given back counts up to 4 besides.
     pub fn count_pages(&mut self, counted: bool) {
         self.pool.changed = counted.then(Pages::default);
     }
@@ -179,6 +179,7 @@ impl<P: Platform> HashTable<P> {
             self.insert_overflow(primary, head, entry)?;
         }
         self.pool.header.entries += 1;
+        self.pool.note(Pages::add_header);
         self.pool.save_entries();
         if self.is_dense() {
             self.split();
@@ -200,7 +201,8 @@ impl<P: Platform> HashTable<P> {
     }
 
     #[inline]
-    fn push(&self, bucket: BucketRef, mut head: Head, entry: Entry) {
+    fn push(&mut self, bucket: BucketRef, mut head: Head, entry: Entry) {
+        self.pool.note_bucket(bucket);
         let slot = head.push(entry.hash);
         self.pool.set_entry(bucket, slot, entry);
         self.pool.set_head(bucket, &head);
@@ -217,6 +219,7 @@ impl<P: Platform> HashTable<P> {
         let new = self.pool.take_overflow()?;
         self.push(new, Head::new(head.next()), entry);
         head.set_next(new);
+        self.pool.note_bucket(primary);
         self.pool.set_head(primary, &head);
         self.pool.save();
         Ok(())
@@ -308,6 +311,7 @@ impl<P: Platform> HashTable<P> {
                 (entry.hash == hash).then_some((slot, entry.value))
             });
             if let Some((slot, before)) = found {
+                self.pool.note_bucket(at);
                 self.pool.set_entry(at, slot, Entry { hash, value });
                 return Ok(Some(before));
             }

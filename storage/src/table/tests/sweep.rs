@@ -148,7 +148,13 @@ proptest! {
             let hash = if narrow { random % 97 * 128 } else { random % 20_000 };
             clock += 1;
             match kind {
-                0..=4 => prop_assert_eq!(table.put(hash, clock).unwrap(), model.insert(hash, clock)),
+                0..=4 => {
+                    table.count_pages(true);
+                    let (put, touched) = twin::touching(|| table.put(hash, clock).unwrap());
+                    prop_assert!(touched.dirtied.len() as u64 <= table.pages_changed());
+                    table.count_pages(false);
+                    prop_assert_eq!(put, model.insert(hash, clock));
+                }
                 5 => {
                     table.count_pages(true);
                     let (_, touched) = twin::touching(|| table.change(hash, |_| Change::Out));
