@@ -2,16 +2,22 @@
 //!
 //! ```text
 //! pages are numbered as if the memory lay in one piece
-//! 0          250 MiB          256 MiB - 4 KiB        256 MiB
-//! ├ lines of chunks ┤ …       ├ header ┤             ├ payload of the arena …
+//! 0                  252 MiB                       264 MiB                    264 MiB + 8 KiB         272 MiB
+//! ├ lines of chunks …├ lower levels of the sets …  ├ counters, upper levels   ├ header of the store … ├ payload of the arena …
 //! ```
 
 use crate::OS_PAGE;
 
+/// Where the words of the arena's sets begin: of blocks of 64 granules, and of 64 such blocks. The lines of 2^23 chunks end before.
+const SETS: [u64; 2] = [252 << 20, 262 << 20];
+/// Where the arena's counters are, and the upper levels of its sets.
+const COUNTERS: u64 = 264 << 20;
+/// Where the store's header is.
+const HEADER: u64 = COUNTERS + 2 * OS_PAGE;
 /// Where the payload begins.
-const PAYLOAD: u64 = 256 << 20;
-/// Pages of the arena's sets and counters that change when granules are taken or given back.
-const OF_ARENA: u64 = 3;
+const PAYLOAD: u64 = 272 << 20;
+/// Granules of a page of the sets' first level: 64 lines of 64 bytes, each of 64 granules.
+const GRANULES_OF_PAGE: u64 = 64 * 64;
 
 /// A bit for each of 4,096 pages.
 type Bits = [u64; 64];
@@ -48,12 +54,15 @@ impl Pages {
     /// Adds the header.
     #[inline]
     pub fn add_header(&mut self) {
-        self.add(PAYLOAD - OS_PAGE, 1);
+        self.add(HEADER, 1);
     }
 
-    /// Adds the pages of the arena that taking or giving back granules changes, besides that of their lines.
-    pub fn add_granules(&mut self) {
-        self.count += OF_ARENA;
+    /// Adds the pages of the arena that taking a granule or giving it back changes, besides that of its line.
+    pub fn add_granule(&mut self, granule: u64) {
+        self.add(SETS[0] + granule / GRANULES_OF_PAGE * OS_PAGE, 1);
+        self.add(SETS[1] + granule / GRANULES_OF_PAGE / 64 * OS_PAGE, 1);
+        // The counters, and the upper levels of the sets.
+        self.add(COUNTERS, 2 * OS_PAGE);
     }
 
     /// Adds a page that is in none of the parts above.

@@ -145,7 +145,7 @@ impl<P: Platform> Slots<P> {
             journal.taken.push(granule);
         }
         if let Some(pages) = &mut self.changed {
-            pages.add_granules();
+            pages.add_granule(granule);
         }
         Ok(granule)
     }
@@ -154,7 +154,7 @@ impl<P: Platform> Slots<P> {
     pub(super) fn give(&mut self, granule: u64) {
         self.forget(granule);
         if let Some(pages) = &mut self.changed {
-            pages.add_granules();
+            pages.add_granule(granule);
         }
         self.arena.give_granules(self.owner, granule);
     }

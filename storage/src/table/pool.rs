@@ -150,7 +150,7 @@ impl<P: Platform> Pool<P> {
     /// Takes a page of the arena. The line is cleared, because the page may have been an overflow page before.
     pub fn take_page(&mut self) -> Result<PageRef, GrowError> {
         let granule = self.arena.take_granules(self.owner, 1)?;
-        self.note(Pages::add_granules);
+        self.note(|pages| pages.add_granule(granule));
         self.put_line(granule, &[0; 16]);
         // The arena has fewer than 2^23 granules.
         Ok(granule as PageRef + 1)
@@ -161,7 +161,7 @@ impl<P: Platform> Pool<P> {
         let granule = u64::from(page) - 1;
         self.arena.give_granules(self.owner, granule);
         self.note(|pages| {
-            pages.add_granules();
+            pages.add_granule(granule);
             pages.add_line(granule);
         });
     }

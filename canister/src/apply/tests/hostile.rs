@@ -1,6 +1,7 @@
 //! Bodies and index segments that are not what they should be.
 
 use super::world::*;
+use crate::utxo::MAX_TRANSACTION;
 use coppice_interface::*;
 use coppice_model::transactions::{Tx, var_int};
 
@@ -150,4 +151,29 @@ fn transactions_of_a_kept_block_are_found_or_refused() {
         assert_eq!(get(number, position), Err(UtxoRefusal::NotKept));
     }
     assert!(matches!(get(1, 0), Err(UtxoRefusal::BadTransaction { offset: 80, .. })), "{:?}", get(1, 0));
+    w.chain.poison_record(0);
+    let damaged = crate::apply::transaction(&w.chain, &w.blobs, 0, 0);
+    assert!(matches!(damaged, Err(UtxoRefusal::Corrupt { .. })), "{damaged:?}");
+}
+
+#[test]
+fn longest_transaction_of_a_kept_block_is_found_and_a_longer_one_is_too_large() {
+    let mut w = World::new();
+    let long = |len: u64| {
+        let tx = Tx::orphan(1, 1);
+        // The script of the only input fills the rest; its length takes five bytes instead of one.
+        let (before, after) = tx.raw.split_at(4 + 1 + 36);
+        let after = &after[1 + usize::from(after[0])..];
+        let script = len as usize - before.len() - 5 - after.len();
+        [before, &[0xFE], &(script as u32).to_le_bytes(), &vec![1; script], after].concat()
+    };
+    for (number, more) in [(0, 0), (1, 1)] {
+        let raw = long(MAX_TRANSACTION + more);
+        w.append_body(number, body(&[&raw]), &[[1; 32]]);
+        let found = crate::apply::transaction(&w.chain, &w.blobs, number, 0);
+        match more {
+            0 => assert!(found == Ok(raw)),
+            _ => assert!(matches!(found, Err(UtxoRefusal::TooLarge { limit: MAX_TRANSACTION, .. }))),
+        }
+    }
 }
