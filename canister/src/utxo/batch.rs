@@ -117,7 +117,8 @@ impl UtxoStore {
         let end = platform::instructions().saturating_add(INSTRUCTIONS);
         let mut results = Vec::with_capacity(items.len().min(MAX_RESULTS));
         let mut bytes = 0;
-        self.count_pages(true);
+        // No item follows a single one.
+        self.count_pages(items.len() > 1);
         for item in items.iter().take(MAX_RESULTS) {
             // The first item always runs, so that the smallest budget makes progress.
             if !results.is_empty() {
