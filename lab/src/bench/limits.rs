@@ -33,7 +33,7 @@ pub fn limit(price: Price, family: &str, op: &str, size: u32) -> Option<u64> {
         // A pruned record; and its share of a tick of a billion instructions that prunes 30,000.
         ("utxo", "prune", _) => (22_000, 32_100),
         ("utxo", "prune_scattered", _) => (24_000, 51_800),
-        ("utxo", "prune_tick", _) => (1_000_000_000 / 30_000, 33_300),
+        ("utxo", "prune_tick", _) => (1_000_000_000 / 30_000, 30_600),
         ("utxo", "nothing_new", _) => (50_000_000, 220_000),
         // The cost added to a message by counting it, and a scrape with 100 exporters.
         ("observe", "count", _) => (2_000, 2_000),

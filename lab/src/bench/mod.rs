@@ -38,6 +38,9 @@ pub struct BenchArgs {
     /// Only this family: blob, index, sweep, chain, utxo, deletion or observe
     #[arg(long, value_name = "NAME", value_parser = ["blob", "index", "sweep", "chain", "utxo", "deletion", "observe"])]
     pub family: Option<String>,
+    /// The UTXO store alone, among this many records, without limits
+    #[arg(long, value_name = "N", conflicts_with = "family", value_parser = clap::value_parser!(u64).range(1_000..=10_000_000))]
+    pub records: Option<u64>,
     /// The bench wasm, raw or gzipped
     #[arg(long, value_name = "PATH", env = "COPPICE_BENCH_WASM", default_value = "target/coppice-bench.wasm")]
     pub wasm: PathBuf,
@@ -48,10 +51,10 @@ pub struct BenchArgs {
     #[arg(long)]
     pub json: bool,
     /// Write the tables of figures into these pages; all families are measured
-    #[arg(long, value_name = "PAGE", num_args = 1.., conflicts_with = "family")]
+    #[arg(long, value_name = "PAGE", num_args = 1.., conflicts_with_all = ["family", "records"])]
     pub write: Vec<PathBuf>,
     /// End with an error if the tables of a page have different figures
-    #[arg(long, value_name = "PAGE", num_args = 1.., conflicts_with_all = ["family", "write"])]
+    #[arg(long, value_name = "PAGE", num_args = 1.., conflicts_with_all = ["family", "records", "write"])]
     pub check: Vec<PathBuf>,
 }
 
@@ -78,15 +81,15 @@ fn families(subject: &Subject, only: Option<&str>, each: Each) -> Result<()> {
 }
 
 /// Measures at both prices concurrently, and passes each row on once both figures exist.
-fn rows(wasm: &[u8], only: Option<&str>, mut each: impl FnMut(Row)) -> Result<()> {
+fn rows(wasm: &[u8], only: Option<&str>, records: Option<u64>, mut each: impl FnMut(Row)) -> Result<()> {
     // Compiles the wasm once, instead of in both threads at the same time.
-    Bench::start(&Subject { wasm, price: Price::Today })?;
+    Bench::start(&Subject { wasm, price: Price::Today, records })?;
     thread::scope(|scope| {
         let [(today, of_today), (tomorrow, of_tomorrow)] = [Price::Today, Price::Tomorrow].map(|price| {
             let (to, from) = mpsc::channel();
             let measuring = scope.spawn(move || {
                 // If the other measurement has failed, the receiver is gone.
-                families(&Subject { wasm, price }, only, &mut |figure| Ok(to.send(figure)?))
+                families(&Subject { wasm, price, records }, only, &mut |figure| Ok(to.send(figure)?))
             });
             (measuring, from)
         });
@@ -109,7 +112,8 @@ pub fn command(args: &BenchArgs) -> Result<()> {
     let wasm = std::fs::read(&args.wasm)
         .with_context(|| format!("cannot read {}; scripts/bench builds it", args.wasm.display()))?;
     let mut all = Vec::new();
-    rows(&wasm, args.family.as_deref(), |row| {
+    let only = args.records.map_or(args.family.as_deref(), |_| Some("utxo"));
+    rows(&wasm, only, args.records, |row| {
         if args.json {
             let printed = serde_json::to_string(&row).map_err(io::Error::from).and_then(|line| terminal::print(&line));
             if let Err(error) = printed {

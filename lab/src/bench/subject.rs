@@ -31,6 +31,8 @@ pub struct Subject<'a> {
     pub wasm: &'a [u8],
     /// The price.
     pub price: Price,
+    /// The only number of UTXO records among which the store is measured.
+    pub records: Option<u64>,
 }
 
 impl Subject<'_> {

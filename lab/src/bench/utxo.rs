@@ -75,8 +75,34 @@ impl Side {
     }
 }
 
-/// Measures all sides, the peers first, because the costs of the plain map set the store's limits.
+/// Measures each operation of a side among `n` records. Returns the bench as it was before.
+fn among(subject: &Subject, n: u64, side: Side) -> Result<(Bench, Checkpoint, Vec<Figure>)> {
+    subject.say(&format!("utxo: {n} records, {side:?}"));
+    let bench = Bench::start(subject)?;
+    bench.fill("bench_fill_utxo", (n, side))?;
+    let bytes = bench.call::<u64>("bench_utxo_bytes", (side,))? as f64 / n as f64;
+    let from = bench.host.checkpoint();
+    let mut measured = Vec::new();
+    for outputs in OUTPUTS {
+        for op in OPS.into_iter().filter(|op| side.has(op, outputs)) {
+            let figure = measure(&bench, &from, op, side, outputs, n)?;
+            // The existing records have two outputs.
+            measured.push(Figure { bytes: ((op, outputs) == ("create", 2)).then_some(bytes), ..figure });
+        }
+    }
+    for (op, rounds) in PRUNE.into_iter().filter(|(op, _)| side == Side::Coppice || *op == "prune") {
+        measured.push(prune(&bench, &from, op, side, rounds, n)?);
+    }
+    Ok((bench, from, measured))
+}
+
+/// Measures all sides, the peers first, because the costs of the plain map set the store's limits; or the store alone among as many records
+/// as the subject names.
 pub fn utxo(subject: &Subject, each: Each) -> Result<()> {
+    if let Some(n) = subject.records {
+        let (.., measured) = among(subject, n, Side::Coppice)?;
+        return measured.into_iter().try_for_each(each);
+    }
     let mut plain: Vec<Figure> = Vec::new();
     let mut small: Vec<Figure> = Vec::new();
     for n in NUMBERS {
@@ -85,22 +111,7 @@ pub fn utxo(subject: &Subject, each: Each) -> Result<()> {
             if side == Side::Rows && n != NUMBERS[1] {
                 continue;
             }
-            subject.say(&format!("utxo: {n} records, {side:?}"));
-            let bench = Bench::start(subject)?;
-            bench.fill("bench_fill_utxo", (n, side))?;
-            let bytes = bench.call::<u64>("bench_utxo_bytes", (side,))? as f64 / n as f64;
-            let from = bench.host.checkpoint();
-            let mut measured = Vec::new();
-            for outputs in OUTPUTS {
-                for op in OPS.into_iter().filter(|op| side.has(op, outputs)) {
-                    let figure = measure(&bench, &from, op, side, outputs, n)?;
-                    // The existing records have two outputs.
-                    measured.push(Figure { bytes: ((op, outputs) == ("create", 2)).then_some(bytes), ..figure });
-                }
-            }
-            for (op, rounds) in PRUNE.into_iter().filter(|(op, _)| side == Side::Coppice || *op == "prune") {
-                measured.push(prune(&bench, &from, op, side, rounds, n)?);
-            }
+            let (bench, from, measured) = among(subject, n, side)?;
             for mut figure in measured {
                 match side {
                     Side::Records => plain.push(figure.clone()),
