@@ -137,6 +137,22 @@ fn first_block_is_an_operators() {
 }
 
 #[test]
+fn block_that_is_pruned_damaged_or_not_there_is_not_applied() {
+    let mut w = World::new();
+    (0..3).for_each(|number| w.append(number, &[Tx::coinbase(number, 1)]));
+    w.chain.remove_oldest(&mut w.blobs).unwrap();
+    assert_eq!(w.step(&argument(0)), Err(UtxoApplyError::Pruned { first_available: 1 }));
+    assert_eq!(w.step(&argument(3)), Err(UtxoApplyError::NotFound));
+    w.chain.poison_record(1);
+    let damaged = w.step(&argument(1));
+    assert!(matches!(damaged, Err(UtxoApplyError::Corrupt { .. })), "{damaged:?}");
+    assert_eq!(
+        (w.step(&argument(2)).map(|done| done.created), w.applier.guard().map(|hold| hold.before)),
+        (Ok(1), Some(3))
+    );
+}
+
+#[test]
 fn block_without_transactions_is_applied_at_once() {
     let mut w = World::new();
     w.append(0, &[]);
