@@ -21,7 +21,7 @@ crates_of() {
 }
 
 build_with_progress() {
-  local what="$1" time="$2" mark="$3" log progress code=0 last="$SECONDS" begun="$SECONDS" of="" first="" built
+  local what="$1" time="$2" mark="$3" log progress code=0 last="$SECONDS" begun="$SECONDS" of="" first="" waits="" built
   shift 3
   if [[ ! -d "$mark" ]]; then
     first=1
@@ -37,6 +37,10 @@ build_with_progress() {
   (
     while kill -0 "$$" 2>/dev/null; do
       sleep 1
+      if [[ -z "$waits" ]] && grep -q '^ *Blocking ' "$log"; then
+        waits=1
+        echo "building $what: waiting for another build in the same directory" >&2
+      fi
       if ((SECONDS - last >= ${COPPICE_PROGRESS_SECS:-60})); then
         last="$SECONDS"
         # In later builds cargo does not report crates that are already built, so there is no total.

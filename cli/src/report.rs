@@ -92,6 +92,11 @@ pub fn blocks(number: u64) -> String {
     if number == 1 { "1 block".into() } else { format!("{} blocks", count(number)) }
 }
 
+/// Formats a number of transactions.
+pub fn transactions(number: u64) -> String {
+    if number == 1 { "1 transaction".into() } else { format!("{} transactions", count(number)) }
+}
+
 /// Formats ranges of block numbers, at most 20 of them.
 pub fn ranges(ranges: &[(u64, u64)]) -> String {
     let one = |&(first, last): &(u64, u64)| match last - first {
@@ -109,17 +114,17 @@ pub fn seconds_since(moment: Instant) -> f64 {
 
 /// Formats an amount for a table.
 pub fn amount(amount: Amount) -> String {
-    format!("{}, {} transactions, {}", blocks(amount.blocks), count(amount.transactions), bytes(amount.bytes))
+    format!("{}, {}, {}", blocks(amount.blocks), transactions(amount.transactions), bytes(amount.bytes))
 }
 
 /// Returns the rows at the end of each report.
 pub fn verified_rows(verified: Verified, seconds: f64) -> Vec<(&'static str, String)> {
-    let found = format!("{} transactions, {} receipts", count(verified.transactions), count(verified.receipts));
+    let found = format!("{}, {} receipts", transactions(verified.transactions), count(verified.receipts));
     let read_back = format!("{}, {}", blocks(verified.blocks), bytes(verified.bytes));
     let mut rows = vec![("verified: read back to the same SHA-256", read_back), ("verified: found by id", found)];
     if verified.pruned_blocks > 0 {
         rows.push(("verified: answer Pruned", blocks(verified.pruned_blocks)));
-        rows.push(("verified: not found any more", format!("{} transactions", count(verified.pruned_transactions))));
+        rows.push(("verified: not found any more", transactions(verified.pruned_transactions)));
     }
     rows.push(("seconds", format!("{seconds:.1}")));
     rows

@@ -312,8 +312,8 @@ pub struct Block {
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
 pub enum ReadError {
-    /// There is no such block, transaction or receipt.
-    #[error("there is no such block, transaction or receipt")]
+    /// There is no such block, transaction or receipt. A transaction of a pruned block is not found, either.
+    #[error("there is no such block; or the transaction or receipt was pruned, or never existed")]
     NotFound,
     /// The block was pruned.
     #[error("the block was pruned; the oldest kept block is {first_available}")]

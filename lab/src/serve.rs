@@ -49,7 +49,8 @@ pub struct ServeArgs {
     /// Also answer agents, as the API of a network does: the URL is the network's, and its root key must be fetched
     #[arg(long)]
     pub api: bool,
-    /// Give a principal the roles of operator, admin, producer and blob worker, so that its calls change the canister
+    /// Give a principal the roles of operator, admin, producer and blob worker, so that its calls change the canister; it also controls the
+    /// canister of --producer
     #[arg(long, value_name = "PRINCIPAL", num_args = 1.., requires = "api")]
     pub allow: Vec<Principal>,
     /// Common options.
@@ -87,7 +88,7 @@ pub fn command(args: &ServeArgs) -> Result<()> {
         gateway = gateway.answering(api::answers(replica));
         say!("agents reach canister {canister} at {}", gateway.url());
         if let Some(wasm) = &args.producer {
-            let producer = producer::install(&client, wasm)?;
+            let producer = producer::install(&client, wasm, &args.allow)?;
             say!("canister {producer} is {}", wasm.display());
         }
     }

@@ -190,7 +190,8 @@ pub(super) fn block(chain: &mut impl Chain, number: u64, order: Order, page: &Pa
 
 /// Finds the transactions with an id.
 pub(super) fn transactions(chain: &mut impl Chain, id: &[u8; ID], order: Order, page: &Page) -> Result<Found> {
-    let name = format!("transaction {}, in {} order (--order has another)", order.show(id), order.name());
+    let name =
+        format!("transaction {} in {} order; try --order {}", order.show(id), order.name(), order.other().name());
     let list = chain.places(id, page.cursor.as_deref(), page.limit).with_context(|| name.clone())?;
     ensure!(!list.items.is_empty() || page.cursor.is_some(), "no block here has {name}");
     let mut transactions = Vec::new();
@@ -207,12 +208,19 @@ pub(super) fn transactions(chain: &mut impl Chain, id: &[u8; ID], order: Order, 
     Ok(Found { transactions, cursor: list.cursor, note: chain.why_only_newest(), ..found(chain, order) })
 }
 
+/// Returns a hint if a key may be an id that lacks digits.
+fn mistyped(key: &[u8]) -> String {
+    let digits = 2 * ID;
+    let is_id = (digits - 8..digits).contains(&key.len()) && key.iter().all(u8::is_ascii_hexdigit);
+    if is_id { format!("; an id has {digits} hexadecimal digits, and this has {}", key.len()) } else { String::new() }
+}
+
 /// Finds the transactions with a key.
-pub(super) fn with_key(chain: &mut impl Chain, key: &[u8], order: Order, page: &Page) -> Result<Found> {
-    let list = chain.with_key(key, page.cursor.as_deref(), page.limit)?;
-    let key = shown_key(key);
+pub(super) fn with_key(chain: &mut impl Chain, key_bytes: &[u8], order: Order, page: &Page) -> Result<Found> {
+    let list = chain.with_key(key_bytes, page.cursor.as_deref(), page.limit)?;
+    let key = shown_key(key_bytes);
     let is_empty = list.items.is_empty() && page.cursor.is_none() && list.cursor.is_none();
-    ensure!(!is_empty, "no transaction has the key {key}");
+    ensure!(!is_empty, "no transaction has the key {key}{}", mistyped(key_bytes));
     let item = |Keyed { place: Place { number, position }, block_hash, id }| Transaction {
         number,
         position,

@@ -23,6 +23,14 @@ impl Order {
         crate::verify::hex(&bytes)
     }
 
+    /// Returns the other order.
+    pub fn other(self) -> Self {
+        match self {
+            Self::Display => Self::Internal,
+            Self::Internal => Self::Display,
+        }
+    }
+
     /// Returns the order's name, as the option has it.
     pub fn name(self) -> &'static str {
         match self {

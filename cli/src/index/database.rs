@@ -173,7 +173,8 @@ impl Database {
     pub fn open_to_read(url: &str) -> Result<Self> {
         let kind = Kind::of(url)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let context = || format!("cannot open the {} database; coppice index makes it", kind.name());
+        let made = "coppice index makes its tables, and createdb a database of PostgreSQL";
+        let context = || format!("cannot open the {} database; {made}", kind.name());
         let link = match kind {
             Kind::Sqlite => {
                 let options =

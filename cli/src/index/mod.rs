@@ -31,7 +31,7 @@ pub mod tables;
 mod tests;
 
 use crate::client::Reach;
-use crate::report::{Report, blocks, bytes, count, ranges, seconds_since};
+use crate::report::{Report, blocks, bytes, count, ranges, seconds_since, transactions};
 use anyhow::{Result, ensure};
 use engine::Engine;
 use origin::Payload;
@@ -72,15 +72,12 @@ impl Report for IndexReport {
             ("canister", self.canister.clone()),
             ("database", self.database.into()),
             ("holds blocks", format!("{} to {}", number(held.first), number(held.last))),
-            ("holds", format!("{}, {} transactions", blocks(held.blocks), count(held.transactions))),
+            ("holds", format!("{}, {}", blocks(held.blocks), transactions(held.transactions))),
             ("missing between these blocks", blocks(held.gap_blocks)),
             ("removed by reorgs, and kept", blocks(held.orphaned_blocks)),
             ("unconfirmed (of one replica)", blocks(held.unconfirmed_blocks)),
             ("confirmed by the subnet in this run", blocks(figures.confirmed)),
-            (
-                "indexed in this run",
-                format!("{}, {} transactions", blocks(figures.blocks), count(figures.transactions)),
-            ),
+            ("indexed in this run", format!("{}, {}", blocks(figures.blocks), transactions(figures.transactions))),
             ("verified: SHA-256 of every segment", bytes(figures.bytes)),
             ("stored earlier, rows made in this run", blocks(figures.filled_blocks)),
             ("blocks without rows in keys", count(held.blocks_without_keys)),

@@ -63,7 +63,7 @@ fn last_step_of_the_hour_finds_pruned_payments_in_the_database() {
     let named = std::env::var_os("COPPICE_WASM").map(PathBuf::from);
     let client: Arc<Client<Embedded>> = Arc::new(Embedded::start(wasm::find(named.as_deref()).unwrap()).unwrap());
     api::allow(&client, &[me]).unwrap();
-    let sequencer = producer::install(&client, &sequencer()).unwrap();
+    let sequencer = producer::install(&client, &sequencer(), &[me]).unwrap();
     assert_eq!([client.transport().canister(), sequencer].map(|id| calls.contains(&id.to_text())), [true; 2]);
     let replica = Replica::new(client.transport().share()).unwrap();
     let gateway = Gateway::bind(0).unwrap().answering(api::answers(replica));

@@ -23,10 +23,10 @@ pub fn remedy_of_holder(held_by: &HeldBy) -> Option<Action> {
     let action = match held_by {
         HeldBy::Exporter(name) => Action::new(
             format!(
-                "Check exporter {name}, which must acknowledge the due blocks. If it is gone for good, an admin removes it, and blocks that \
-                 it has not copied are pruned."
+                "Start or repair exporter {name}, which must acknowledge the due blocks. If it is gone for good, an admin calls \
+                 remove_exporter, and blocks that it has not copied are lost."
             ),
-            Command::call("remove_exporter", format!("(record {{ name = \"{name}\"; drop_guard = true }})")),
+            Command::Query("get_export_status", "()"),
         ),
         HeldBy::KeylessExporter(name) => another_key(name),
         HeldBy::NoExporter => Action::new(

@@ -143,8 +143,14 @@ fn missing_things_and_wrong_cursors_are_reported_with_the_reason() {
             let why = error(&url, &Wanted::Block(number));
             assert_eq!(why, format!("there is no block {number} here: {reason}"));
         }
-        assert!(error(&url, &Wanted::Transaction([9; 32])).contains("--order"));
+        let no_id = error(&url, &Wanted::Transaction([9; 32]));
+        assert!(no_id.contains("in internal order; try --order display"), "{no_id}");
         assert!(error(&url, &Wanted::Key(b"none".to_vec())).contains("no transaction has the key none"));
+        let mistyped = |digits: usize| error(&url, &Wanted::Key(vec![b'7'; digits]));
+        let hint = |digits: usize| format!("an id has 64 hexadecimal digits, and this has {digits}");
+        for (digits, helps) in [(55, false), (56, true), (63, true), (64, false)] {
+            assert_eq!(mistyped(digits).contains(&hint(digits)), helps, "{digits}: {}", mistyped(digits));
+        }
         for (wanted, cursor) in [
             (Wanted::Block(11), "x"),
             (Wanted::Block(11), "9"),
@@ -189,7 +195,7 @@ fn reader_opens_only_databases_of_the_indexer_and_changes_nothing() {
     let wanted = Wanted::Block(10);
     let url = server.fresh();
     let why = error(&url, &wanted);
-    assert!(why.contains("coppice index makes it"), "{why}");
+    assert!(why.contains("coppice index makes its tables"), "{why}");
     assert!(!std::path::Path::new(url.trim_start_matches("sqlite://")).exists(), "a reader creates no file");
     Database::open(&url).unwrap().transaction(|tx| tx.define("CREATE TABLE other (n {key})")).unwrap();
     assert!(error(&url, &wanted).contains("no tables of coppice index"));
