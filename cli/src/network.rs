@@ -23,6 +23,8 @@ const MAINNET: [&str; 4] = ["icp-api.io", "icp0.io", "ic0.app", "internetcompute
 const MAX_RESPONSE: usize = 4 << 20;
 /// The longest wait for the network's root key.
 const ROOT_KEY: Duration = Duration::from_secs(30);
+/// The longest wait for the answer to a query.
+const QUERY: Duration = Duration::from_secs(60);
 /// Interval of the checks for the timer's progress.
 const POLL: Duration = Duration::from_secs(2);
 /// Maximum number of these checks: five minutes in all.
@@ -167,8 +169,10 @@ impl Network {
                 let is_unsigned = cause.downcast_ref().map(discriminant) == unsigned;
                 let mut why = anyhow!(cause).context(url.clone());
                 if is_unsigned {
-                    why = why
-                        .context("its answers are not signed by the mainnet; for a local network use --fetch-root-key");
+                    why = why.context(match self.fetch_root_key {
+                        true => "its answers are not signed with the root key that it reports",
+                        false => "its answers are not signed by the mainnet; for a local network use --fetch-root-key",
+                    });
                 }
                 Failure::Transport(why.into())
             }
@@ -183,7 +187,11 @@ impl Transport for Network {
     }
 
     async fn query(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
-        self.wait(self.canister.query(method, arg))
+        let answered = async {
+            let query = tokio::time::timeout(QUERY, self.canister.query(method, arg));
+            query.await.unwrap_or_else(|late| Err(Failure::Lost(late.into())))
+        };
+        self.wait(answered)
     }
 }
 

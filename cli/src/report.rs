@@ -156,50 +156,37 @@ fn words(value: &Value) -> String {
     }
 }
 
-/// Prints figures on stdout: a table of their fields, unless `only_json` is set, and the JSON.
-///
-/// # Errors
-/// When they cannot be written.
-pub fn print_fields(figures: &impl Serialize, only_json: bool) -> Result<()> {
-    let value = serde_json::to_value(figures)?;
-    if let Some(fields) = value.as_object().filter(|_| !only_json) {
-        let rows = fields.iter().map(|(name, value)| (name.replace('_', " "), words(value)));
-        terminal::print(&table(rows))?;
-    }
-    Ok(terminal::print(&serde_json::to_string(figures)?)?)
-}
-
-/// Prints a report on stdout: the table, unless `only_json` is set, and the JSON.
-///
-/// # Errors
-/// When it cannot be written.
-pub fn print(report: &impl Report, only_json: bool) -> Result<()> {
-    let json = serde_json::to_string(report)?;
-    if !only_json {
-        print_table(report)?;
-    }
-    Ok(terminal::print(&json)?)
-}
-
-fn print_table(report: &impl Report) -> Result<()> {
-    if let Some(preface) = report.preface() {
-        terminal::print(&preface)?;
-    }
-    let rows = report.rows().into_iter().map(|(name, value)| (name, printable(&value).into_owned()));
-    Ok(terminal::print(&table(rows))?)
-}
-
 /// Returns whether results are for programs: JSON is asked for, or stdout is not a terminal.
 pub fn is_for_programs(json: bool) -> bool {
     json || !io::stdout().is_terminal()
 }
 
-/// Prints a report on stdout in one form: the table for people, or the JSON for programs.
+/// Prints figures on stdout: a table of their fields for people, or the JSON for programs.
+///
+/// # Errors
+/// When they cannot be written.
+pub fn print_fields(figures: &impl Serialize, json: bool) -> Result<()> {
+    let value = serde_json::to_value(figures)?;
+    let Some(fields) = value.as_object().filter(|_| !is_for_programs(json)) else {
+        return Ok(terminal::print(&serde_json::to_string(figures)?)?);
+    };
+    let rows = fields.iter().map(|(name, value)| (name.replace('_', " "), words(value)));
+    Ok(terminal::print(&table(rows))?)
+}
+
+/// Prints a report on stdout: the table for people, or the JSON for programs.
 ///
 /// # Errors
 /// When it cannot be written.
-pub fn print_one_form(report: &impl Report, json: bool) -> Result<()> {
-    if is_for_programs(json) { print(report, true) } else { print_table(report) }
+pub fn print(report: &impl Report, json: bool) -> Result<()> {
+    if is_for_programs(json) {
+        return Ok(terminal::print(&serde_json::to_string(report)?)?);
+    }
+    if let Some(preface) = report.preface() {
+        terminal::print(&preface)?;
+    }
+    let rows = report.rows().into_iter().map(|(name, value)| (name, printable(&value).into_owned()));
+    Ok(terminal::print(&table(rows))?)
 }
 
 #[cfg(test)]

@@ -141,14 +141,15 @@ pub fn write_line(line: &str) {
     stderr().note(Level::Info, "note", line);
 }
 
-/// Writes lines to stdout.
+/// Writes lines to stdout, if it is not a pipe that nobody reads any more.
 ///
 /// # Errors
 /// When stdout is closed or full.
 pub fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    writeln!(out, "{}", printable_lines(text))?;
-    out.flush()
+    let written = writeln!(out, "{}", printable_lines(text)).and_then(|()| out.flush());
+    // The reader of a pipe, such as `head`, wants no more.
+    written.or_else(|error| if error.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })
 }
 
 /// Writes a line to stderr, with the arguments of `format!`.

@@ -21,6 +21,8 @@ const PREFIX: &str = "coppice_host:";
 pub(crate) const MEMORY: &str = "coppice_host:memory";
 /// The export name of the table.
 pub(crate) const TABLE: &str = "coppice_host:table";
+/// Hooks of the platform that this host does not have.
+const NOT_RUN: [&str; 2] = ["canister_heartbeat", "canister_on_low_wasm_memory"];
 /// The export name of the former `start` function.
 pub(crate) const START: &str = "coppice_host:start";
 
@@ -38,6 +40,8 @@ pub(crate) enum InvalidModule {
     Parse(#[from] wasmparser::BinaryReaderError),
     #[error("Wasm module has an invalid import: {0}")]
     Import(String),
+    #[error("the embedded host does not run {0}")]
+    NotRun(String),
     #[error("Wasm module has an invalid export: {0}")]
     Export(String),
     #[error("{0}")]
@@ -139,6 +143,9 @@ impl Rewritten {
                 Payload::ExportSection(reader) => {
                     for export in reader.clone() {
                         let export = export?;
+                        if NOT_RUN.contains(&export.name) {
+                            return Err(InvalidModule::NotRun(export.name.into()));
+                        }
                         if export.name.starts_with(PREFIX) {
                             return Err(InvalidModule::Export(export.name.into()));
                         }
@@ -186,6 +193,15 @@ impl Rewritten {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn module_with_a_hook_that_the_host_lacks_is_refused() {
+        for name in NOT_RUN {
+            let wasm = wat::parse_str(format!(r#"(module (func (export "{name}")))"#)).unwrap();
+            let refused = Rewritten::new(&wasm).err().map(|error| error.to_string());
+            assert_eq!(refused, Some(format!("the embedded host does not run {name}")));
+        }
+    }
 
     #[test]
     fn start_and_hidden_state_become_exports() {

@@ -34,6 +34,9 @@ fn answer(replica: &Replica, method: &Method, path: &str, body: &[u8]) -> Respon
     if method == Method::OPTIONS {
         return (StatusCode::NO_CONTENT, CORS).into_response();
     }
+    if method != Method::GET && method != Method::POST {
+        return (StatusCode::METHOD_NOT_ALLOWED, CORS).into_response();
+    }
     let answer = replica.answer(path, body);
     let Answer { status, body } =
         answer.unwrap_or_else(|error| Answer::refused(StatusCode::INTERNAL_SERVER_ERROR, &format!("{error:#}")));

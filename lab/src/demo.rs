@@ -137,7 +137,7 @@ pub fn command(args: &DemoArgs) -> Result<()> {
     let blocks = args.blocks.unwrap_or(BLOCKS);
     let plan = Plan::new(blocks, args.retain_blocks, args.seed)?;
     let report = run(wasm::find(wasm.as_deref())?, plan)?;
-    report::print_one_form(&report, *json)?;
+    report::print(&report, *json)?;
     if !report::is_for_programs(*json) {
         terminal::print(NEXT)?;
     }

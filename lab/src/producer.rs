@@ -4,8 +4,12 @@ use crate::embedded::Embedded;
 use anyhow::{Context, Result, anyhow};
 use candid::{Encode, Principal};
 use coppice::client::{Client, Wait};
+use coppice::say;
+use coppice_host::Host;
 use coppice_interface::{Grant, Role};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Cycles of the producer, besides the host's.
 const CYCLES: u128 = 1_000_000_000_000_000;
@@ -26,4 +30,60 @@ pub fn install(client: &Client<Embedded>, wasm: &Path, controllers: &[Principal]
     set.map_err(|reject| anyhow!("its controllers: {}", reject.reject_message))?;
     client.grant_role(&Grant { principal: producer, role: Role::Producer }).done()?;
     Ok(producer)
+}
+
+/// The log of a canister, as far as it was not printed yet.
+pub struct Log {
+    host: Arc<Host>,
+    canister: Principal,
+    /// Number of the next record to print.
+    next: AtomicU64,
+}
+
+impl Log {
+    /// Begins with the first record.
+    pub fn of(client: &Client<Embedded>, canister: Principal) -> Self {
+        Self { host: client.transport().share(), canister, next: AtomicU64::new(0) }
+    }
+
+    /// Returns the new records: debug output, and `[TRAP]: ` with the message of a trap.
+    pub fn new_lines(&self) -> Vec<String> {
+        let records = self.host.fetch_canister_logs(self.canister);
+        let next = self.next.swap(records.last().map_or(0, |last| last.idx + 1), Ordering::Relaxed);
+        let new = records.into_iter().filter(|record| record.idx >= next);
+        new.map(|record| String::from_utf8_lossy(&record.content).into_owned()).collect()
+    }
+
+    /// Prints the new records.
+    pub fn print(&self) {
+        self.new_lines().iter().for_each(|line| say!("canister {}: {line}", self.canister));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A module whose update method `f` traps.
+    const TRAPS: &[u8] =
+        b"\0asm\x01\0\0\0\x01\x04\x01\x60\0\0\x03\x02\x01\0\x07\x15\x01\x11canister_update f\0\0\x0a\x05\x01\x03\0\0\x0b";
+
+    #[test]
+    fn traps_of_the_producer_are_told_once() {
+        let named = std::env::var_os("COPPICE_WASM").map(std::path::PathBuf::from);
+        coppice_host::set_module_cache(coppice_host::default_module_cache());
+        let client = Embedded::start(crate::wasm::find(named.as_deref()).unwrap()).unwrap();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), TRAPS).unwrap();
+        let me = Principal::self_authenticating(b"me");
+        let log = Log::of(&client, install(&client, file.path(), &[me]).unwrap());
+        let host = client.transport().share();
+        host.update_call(log.canister, me, "f", Vec::new()).unwrap_err();
+        let lines = log.new_lines();
+        assert!(lines.len() == 1 && lines[0].starts_with("[TRAP]: "), "{lines:?}");
+        assert_eq!(log.new_lines(), [""; 0]);
+        std::fs::write(file.path(), "no module").unwrap();
+        let refused = format!("{:#}", install(&client, file.path(), &[]).unwrap_err());
+        assert!(refused.contains(&file.path().display().to_string()), "{refused}");
+    }
 }

@@ -90,6 +90,8 @@ pub fn command(args: &ServeArgs) -> Result<()> {
         if let Some(wasm) = &args.producer {
             let producer = producer::install(&client, wasm, &args.allow)?;
             say!("canister {producer} is {}", wasm.display());
+            let log = producer::Log::of(&client, producer);
+            demonstration.every_minute(Box::new(move || log.print()));
         }
     }
     gateway.announce("/?refresh=5", canister, args.host.json)?;

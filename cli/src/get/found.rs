@@ -81,8 +81,9 @@ pub struct Whole {
     pub of: u32,
     /// Its keys, each as a text, or as `0x` and hexadecimal digits; `None` if the chain has no payloads.
     pub keys: Option<Vec<String>>,
-    /// Its receipt, in hexadecimal digits, if it has one.
-    pub receipt: Option<String>,
+    /// Its receipt, in hexadecimal digits; `Some(None)` if it has none, and `None` if the chain has no payloads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<Option<String>>,
     /// Its content, if the block's body is a Bitcoin block.
     pub bitcoin: Option<Decoded>,
 }
@@ -114,7 +115,12 @@ impl Contents {
     fn transactions(&self, positions: Range<u32>, order: Order) -> Result<Vec<Transaction>> {
         let (header, index) = (&self.header, self.index()?);
         let (ids, wanted) = (index.all_ids(), positions.start as usize..positions.end as usize);
-        let receipts = self.receipts.as_ref().and_then(|receipts| Receipts::parse(receipts, index.transactions()).ok());
+        let parse = |receipts| {
+            Receipts::parse(receipts, index.transactions()).map_err(|bad| {
+                anyhow!("the receipts of block {} are malformed at byte {}: {}", header.number, bad.at, bad.why)
+            })
+        };
+        let receipts = self.receipts.as_deref().filter(|receipts| !receipts.is_empty()).map(parse).transpose()?;
         let bodies = self.body.as_ref().and_then(|body| bitcoin::transactions(body, ids, wanted.clone()));
         let mut keys = vec![Vec::new(); wanted.len()];
         for key in index.each_key().filter(|key| positions.contains(&key.transaction)) {
@@ -133,7 +139,7 @@ impl Contents {
                 timestamp_secs: header.timestamp_secs,
                 of: index.transactions(),
                 keys: self.body.is_some().then_some(keys),
-                receipt: receipt.map(hex),
+                receipt: self.receipts.is_some().then(|| receipt.map(hex)),
                 bitcoin: bodies.as_ref().map(|bodies| bitcoin::decoded(&bodies[at], order)),
             };
             let (id, block_hash) = (order.show(id), order.show(&header.hash));

@@ -11,6 +11,8 @@ use time::UtcDateTime;
 
 /// Inputs, outputs or keys of a transaction that are printed at most.
 const MOST: usize = 100;
+/// The keys or the receipt of a transaction in a database of headers.
+const UNKNOWN: &str = "unknown: no payloads are kept";
 /// Characters of a script or a receipt that are printed at most.
 const CHARACTERS: usize = 80;
 
@@ -55,7 +57,7 @@ fn of_block(block: &Block) -> String {
         ("parent", block.parent_hash.clone()),
         ("time", moment(block.timestamp_secs)),
         ("transactions", count(block.transactions.into())),
-        ("keys", block.keys.map_or("unknown: no payloads are kept".into(), |keys| count(keys.into()))),
+        ("keys", block.keys.map_or(UNKNOWN.into(), |keys| count(keys.into()))),
     ];
     for (name, (length, sha256)) in
         ["body", "receipts", "index"].into_iter().zip(block.lengths.iter().zip(&block.sha256))
@@ -71,8 +73,10 @@ fn of_block(block: &Block) -> String {
 fn listed(transactions: &[Transaction]) -> String {
     let whole = |each: fn(&Whole) -> bool| transactions.iter().any(|of| of.whole.as_ref().is_some_and(each));
     let (of_block, bitcoin) = (whole(|_| true), whole(|whole| whole.bitcoin.is_some()));
-    let (receipts, keys) =
-        (whole(|whole| whole.receipt.is_some()), whole(|whole| whole.keys.iter().flatten().next().is_some()));
+    let (receipts, keys) = (
+        whole(|whole| whole.receipt.iter().flatten().next().is_some()),
+        whole(|whole| whole.keys.iter().flatten().next().is_some()),
+    );
     let mut table = Table::new();
     table.load_style(NOTHING);
     let header =
@@ -83,7 +87,7 @@ fn listed(transactions: &[Transaction]) -> String {
         let whole = transaction.whole.as_ref();
         let decoded = whole.and_then(|whole| whole.bitcoin.as_ref());
         let number = |of: fn(&Decoded) -> usize| decoded.map_or(String::new(), |decoded| count(of(decoded) as u64));
-        let receipt = whole.and_then(|whole| whole.receipt.as_ref());
+        let receipt = whole.and_then(|whole| whole.receipt.as_ref()?.as_ref());
         let keys_of = whole.and_then(|whole| whole.keys.as_ref()).map(|keys| keys.join(" ")).unwrap_or_default();
         let row = [
             (!of_block, transaction.number.to_string()),
@@ -112,13 +116,20 @@ fn of_transaction(transaction: &Transaction) -> String {
     rows.push(("time".into(), moment(whole.timestamp_secs)));
     rows.push(("position".into(), format!("{}, in a block of {}", transaction.position, count(whole.of.into()))));
     let keys = match &whole.keys {
-        None => "unknown: no payloads are kept".into(),
+        None => UNKNOWN.into(),
         Some(keys) if keys.is_empty() => "none".into(),
         Some(keys) => some(keys.iter().cloned()).join(" "),
     };
     rows.push(("keys".into(), keys));
-    let receipt = |receipt: &String| format!("{} bytes: 0x{}", count(receipt.len() as u64 / 2), cut(receipt));
-    rows.push(("receipt".into(), whole.receipt.as_ref().map_or("none".into(), receipt)));
+    let receipt = match &whole.receipt {
+        None => UNKNOWN.into(),
+        Some(None) => "none".into(),
+        Some(Some(receipt)) => match receipt.len() / 2 {
+            1 => format!("1 byte: 0x{receipt}"),
+            bytes => format!("{} bytes: 0x{}", count(bytes as u64), cut(receipt)),
+        },
+    };
+    rows.push(("receipt".into(), receipt));
     if let Some(decoded) = &whole.bitcoin {
         let Decoded { version, lock_time, bytes, weight, satoshis, inputs, outputs } = decoded;
         let (bytes, weight) = (count(*bytes as u64), count(*weight));
@@ -212,7 +223,7 @@ mod tests {
             timestamp_secs: genesis.header.time.into(),
             of: 1,
             keys: Some(vec!["alice".into(), "0xff".into()]),
-            receipt: Some("01".repeat(100)),
+            receipt: Some(Some("01".repeat(100))),
             bitcoin: Some(decoded(&genesis.txdata[0], Order::Display)),
         }
     }
@@ -257,7 +268,7 @@ transaction 4a5e1e4baab89f3a32518a88c31bc87f618f76673e2cc77ab2127b7afdeda33b
                 timestamp_secs: 1_767_227_475,
                 of: index.transactions(),
                 keys: Some(Vec::new()),
-                receipt: receipts.get(2).map(crate::verify::hex),
+                receipt: Some(receipts.get(2).map(crate::verify::hex)),
                 bitcoin: Some(decoded(transaction, Order::Display)),
             }),
         }]);

@@ -75,7 +75,10 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
 
     /// Asks again by an update call, because the query's answer is not trusted.
     fn ask_again(&mut self, queried: Option<Answer>) -> Result<(Answer, Word)> {
-        let answer = self.ask_next()?;
+        let answer = self.ask_next().map_err(|error| match is_rejected(&error) {
+            true => error.context(said(queried.as_ref())),
+            false => error,
+        })?;
         Ok(self.instead_of(queried.as_ref(), answer))
     }
 
@@ -166,6 +169,20 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
     /// Asks for the next block by update calls.
     pub(super) fn doubt(&mut self) {
         (self.doubt, self.at_rest, self.next) = (true, false, Next::Pull);
+    }
+}
+
+/// Returns a query's answer that an update call must confirm, in words.
+fn said(queried: Option<&Answer>) -> String {
+    match queried {
+        Some(Err(error)) => format!("one replica says: {error}"),
+        Some(Ok(page)) => match page.chunks.first() {
+            Some(chunk) => {
+                format!("one replica says that the next block is {}, so blocks before it are missing", chunk.number)
+            }
+            None => "one replica says that there is nothing new".into(),
+        },
+        None => "one replica's answer does not fit".into(),
     }
 }
 

@@ -4,7 +4,7 @@
 //! `schema.rs`); only this file distinguishes them. `commit` returns only after the data is on disk, whatever the server's default, because
 //! the canister may prune acknowledged blocks at once.
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use sqlx::postgres::{PgConnectOptions, PgRow};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteRow, SqliteSynchronous};
 use sqlx::{AssertSqlSafe, Connection, Decode, Executor, Row as _, Sqlite, SqliteConnection, Transaction, Type};
@@ -12,6 +12,7 @@ use sqlx::{PgConnection, Postgres};
 use std::str::FromStr;
 use std::time::Duration;
 use tokio::runtime::Runtime;
+use url::{Host, Url};
 
 /// The longest time that SQLite waits for another process's lock.
 const BUSY: Duration = Duration::from_secs(30);
@@ -84,6 +85,16 @@ impl Kind {
     }
 }
 
+/// Reads the URL of a PostgreSQL database. The driver would look up an IPv6 address with its brackets as a name.
+fn postgres(url: &str) -> Result<PgConnectOptions> {
+    let options = PgConnectOptions::from_str(url)?;
+    let parsed = Url::parse(url).ok();
+    Ok(match parsed.as_ref().and_then(Url::host) {
+        Some(Host::Ipv6(address)) => options.host(&address.to_string()),
+        _ => options,
+    })
+}
+
 enum Link {
     Sqlite(SqliteConnection),
     Postgres(PgConnection),
@@ -125,8 +136,8 @@ macro_rules! statement {
 
 /// A connection. Dropping it rolls back an open transaction.
 pub struct Database {
-    // Declared before the runtime, which it needs when it is dropped.
-    link: Link,
+    /// `None` once it is closed.
+    link: Option<Link>,
     runtime: Runtime,
     kind: Kind,
     /// The database is only read.
@@ -153,17 +164,22 @@ impl Database {
                     .busy_timeout(BUSY)
                     .pragma("cache_size", SQLITE_CACHE)
                     .pragma("wal_autocheckpoint", SQLITE_CHECKPOINT);
-                Link::Sqlite(runtime.block_on(SqliteConnection::connect_with(&options)).with_context(context)?)
+                let mut link = runtime.block_on(SqliteConnection::connect_with(&options)).with_context(context)?;
+                // The canister prunes what was acknowledged.
+                let file = sqlx::query_scalar("SELECT file FROM pragma_database_list WHERE name = 'main'");
+                let file: String = runtime.block_on(file.fetch_one(&mut link)).with_context(context)?;
+                ensure!(!file.is_empty(), "the database would be lost with this command: write sqlite://FILE");
+                Link::Sqlite(link)
             }
             Kind::Postgres => {
-                let options = PgConnectOptions::from_str(url)
+                let options = postgres(url)
                     .with_context(context)?
                     .application_name("coppice index")
                     .options([("synchronous_commit", "on")]);
                 Link::Postgres(runtime.block_on(PgConnection::connect_with(&options)).with_context(context)?)
             }
         };
-        Ok(Self { link, runtime, kind, reads: false })
+        Ok(Self { link: Some(link), runtime, kind, reads: false })
     }
 
     /// Connects to an existing database, only to read it.
@@ -182,11 +198,11 @@ impl Database {
                 Link::Sqlite(runtime.block_on(SqliteConnection::connect_with(&options)).with_context(context)?)
             }
             Kind::Postgres => {
-                let options = PgConnectOptions::from_str(url).with_context(context)?.application_name("coppice get");
+                let options = postgres(url).with_context(context)?.application_name("coppice get");
                 Link::Postgres(runtime.block_on(PgConnection::connect_with(&options)).with_context(context)?)
             }
         };
-        Ok(Self { link, runtime, kind, reads: true })
+        Ok(Self { link: Some(link), runtime, kind, reads: true })
     }
 
     /// Returns the kind of database.
@@ -200,7 +216,7 @@ impl Database {
     /// The error of `work`; when the database fails.
     pub fn transaction<R>(&mut self, work: impl FnOnce(&mut Tx<'_>) -> Result<R>) -> Result<R> {
         let runtime = &self.runtime;
-        let link = match &mut self.link {
+        let link = match self.link.as_mut().context("the database is closed")? {
             Link::Sqlite(link) if self.reads => Open::Sqlite(runtime.block_on(link.begin())?),
             // Takes the write lock at once, because a lock that is taken later may be refused.
             Link::Sqlite(link) => Open::Sqlite(runtime.block_on(link.begin_with("BEGIN IMMEDIATE"))?),
@@ -215,6 +231,19 @@ impl Database {
         let result = work(&mut tx)?;
         either!(Open, tx.link, link => runtime.block_on(link.commit())).context("cannot commit")?;
         Ok(result)
+    }
+}
+
+/// Closes the connection, so that SQLite moves its write-ahead log into the file.
+impl Drop for Database {
+    fn drop(&mut self) {
+        let closed = match self.link.take() {
+            Some(Link::Sqlite(link)) => self.runtime.block_on(link.close()),
+            Some(Link::Postgres(link)) => self.runtime.block_on(link.close()),
+            None => Ok(()),
+        };
+        // Everything is committed, and the next connection reads the log.
+        drop(closed);
     }
 }
 
@@ -354,6 +383,42 @@ mod tests {
         assert_eq!(Kind::of("postgresql://localhost/x").unwrap(), Kind::Postgres);
         assert!(Kind::of("mysql://localhost/x").unwrap_err().to_string().contains("mysql"));
         assert!(Kind::of("coppice.db").unwrap_err().to_string().contains("sqlite://"));
+    }
+
+    #[test]
+    fn address_of_a_server_may_be_ipv6() {
+        for (url, host) in [
+            ("postgres://u@[::1]:5499/x", "::1"),
+            ("postgresql://u@[2001:db8::2]/x", "2001:db8::2"),
+            ("postgres://u@127.0.0.1/x", "127.0.0.1"),
+            ("postgres://u@localhost/x", "localhost"),
+        ] {
+            assert_eq!(postgres(url).unwrap().get_host(), host);
+        }
+    }
+
+    /// The canister prunes what was acknowledged, so a database must outlive the command.
+    #[test]
+    fn database_in_memory_is_refused() {
+        for url in ["sqlite://", "sqlite:", "sqlite::memory:", "sqlite://:memory:", "sqlite://?mode=memory"] {
+            let why = Database::open(url).err().map(|why| format!("{why:#}")).unwrap_or_default();
+            assert!(why.contains("write sqlite://FILE"), "{url}: {why}");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let named = format!("sqlite://{}/x.db?mode=memory", dir.path().display());
+        assert!(Database::open(&named).is_err());
+    }
+
+    #[test]
+    fn closed_database_is_one_file() {
+        let dir = tempfile::tempdir().unwrap();
+        for _ in 0..20 {
+            let mut database = Database::open(&format!("sqlite://{}/a.db", dir.path().display())).unwrap();
+            database.transaction(|tx| tx.define("CREATE TABLE IF NOT EXISTS t (n {key})")).unwrap();
+            assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 3, "the log and its index");
+            drop(database);
+            assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+        }
     }
 
     #[test]

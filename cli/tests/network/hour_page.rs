@@ -85,7 +85,7 @@ fn last_step_of_the_hour_finds_pruned_payments_in_the_database() {
     });
     let (calls, get) = calls.trim().rsplit_once('\n').unwrap();
     let output = shell(calls);
-    assert!(output.contains("indexed in this run"), "{output}");
+    assert!(output.contains("\"command\":\"index\""), "{output}");
     // The indexer's acknowledgement lets Coppice prune.
     let pruned = || matches!(client.get_block(1u64).wait(), Ok(Err(ReadError::Pruned { .. })));
     let waited = (0..600).any(|_| {

@@ -45,10 +45,10 @@ impl Request {
         let refused = |why: &str| Answer::refused(StatusCode::BAD_REQUEST, why);
         let path = url.split('?').next().unwrap_or_default();
         let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
-        let (version, what) = match parts[..] {
-            ["api", version, "status"] => (version, "status"),
-            ["api", version, "canister" | "subnet", _, what] => (version, what),
-            _ => ("", ""),
+        let (version, what, of) = match parts[..] {
+            ["api", version, "status"] => (version, "status", ""),
+            ["api", version, "canister" | "subnet", of, what] => (version, what, of),
+            _ => ("", "", ""),
         };
         let version = version.strip_prefix('v').and_then(|version| version.parse::<u8>().ok());
         let Some(version) = version.filter(|version| (2..=4).contains(version)) else {
@@ -62,6 +62,13 @@ impl Request {
         let id = envelope.content.to_request_id();
         signature::check(&envelope).map_err(refused)?;
         let sender = *envelope.content.sender();
+        if let EnvelopeContent::Call { canister_id, .. } | EnvelopeContent::Query { canister_id, .. } =
+            &*envelope.content
+            && *canister_id != Principal::management_canister()
+            && Principal::from_text(of).ok() != Some(*canister_id)
+        {
+            return Err(refused("the URL names another canister than the envelope"));
+        }
         match (what, envelope.content.into_owned()) {
             ("call", EnvelopeContent::Call { canister_id, method_name, arg, .. }) => {
                 Ok(Self::Call(Call { version, id, canister: canister_id, sender, method: method_name, arg }))
@@ -123,6 +130,26 @@ mod tests {
             ("", 404),
         ] {
             assert_eq!(status_of(url, &anonymous), status, "{url}");
+        }
+    }
+
+    #[test]
+    fn url_of_another_canister_is_refused() {
+        let canister = Principal::from_slice(&[1; 10]);
+        let content = EnvelopeContent::Query {
+            ingress_expiry: 1,
+            sender: Principal::anonymous(),
+            canister_id: canister,
+            method_name: "health".into(),
+            arg: b"DIDL\0\0".to_vec(),
+            nonce: None,
+            sender_info: None,
+        };
+        let envelope =
+            Envelope { content: Cow::Owned(content), sender_pubkey: None, sender_sig: None, sender_delegation: None };
+        for (of, status) in [(canister.to_text(), 200), ("aaaaa-aa".into(), 400), ("nonsense".into(), 400)] {
+            let url = format!("/api/v3/canister/{of}/query");
+            assert_eq!(status_of(&url, &envelope.encode_bytes()), status, "{of}");
         }
     }
 

@@ -70,6 +70,7 @@ fn hostile_requests_are_refused_and_harm_nobody_else() {
     assert!(status == 200 && head.contains("access-control-allow-origin: *") && contains(&body, "root_key"), "{head}");
     assert_eq!(ask(&served, "OPTIONS", &query, b"").0, 204, "a browser's preflight");
     assert_eq!(ask(&served, "GET", "/api/v2/nothing", b"").0, 404);
+    assert_eq!(ask(&served, "DELETE", "/api/v2/status", b"").0, 405);
     assert_eq!(ask(&served, "POST", &query, b"no envelope").0, 400);
     assert_eq!(ask(&served, "POST", &call, &envelope(&served, false, "health", b"DIDL\0\0")).0, 400);
 

@@ -334,8 +334,9 @@ fn reader_without_a_role_cannot_follow_a_reorg_and_changes_nothing() {
     client.transport().chain().roll_back_to(12);
     client.transport().chain().append(2, &[20]);
     let before = dump(&url);
-    let error = engine(&client, &url, reader).catch_up().unwrap_err().to_string();
-    assert!(error.contains("--identity") && error.contains("Nothing was changed"), "{error}");
+    let error = format!("{:#}", engine(&client, &url, reader).catch_up().unwrap_err());
+    let reason = "one replica says: the chain was reorganised above block 12";
+    assert!([reason, "--identity", "Nothing was changed"].iter().all(|part| error.contains(part)), "{error}");
     assert_eq!(dump(&url), before);
     client.transport().chain().registered = true;
     let mut with_role = engine(&client, &url, reader);
