@@ -206,7 +206,7 @@ fn archive_answers_by_id(url: &str, block: &AppendBlock) {
         let [found] = &found.transactions[..] else { panic!("one block") };
         assert_eq!((found.number, found.position), (block.number, position));
         let whole = found.whole.as_ref().unwrap();
-        assert_eq!(whole.receipt.flatten(), receipts.get(position).map(|bytes| Order::Internal.show(bytes)));
+        assert_eq!(whole.receipt.clone().flatten(), receipts.get(position).map(|bytes| Order::Internal.show(bytes)));
         assert_eq!(whole.keys.as_ref().map(Vec::len), Some(1));
     }
 }
