@@ -141,7 +141,7 @@ pub fn write_line(line: &str) {
     stderr().note(Level::Info, "note", line);
 }
 
-/// Writes lines to stdout, if it is not a pipe that nobody reads any more.
+/// Writes lines to stdout. A pipe whose reader has ended takes none, without an error.
 ///
 /// # Errors
 /// When stdout is closed or full.
