@@ -84,15 +84,15 @@ pub fn command(args: &ServeArgs) -> Result<()> {
     let canister = client.transport().canister();
     if args.api {
         api::allow(&client, &args.allow)?;
-        let replica = Replica::new(client.transport().share())?;
-        gateway = gateway.answering(api::answers(replica));
-        say!("agents reach canister {canister} at {}", gateway.url());
         if let Some(wasm) = &args.producer {
             let producer = producer::install(&client, wasm, &args.allow)?;
             say!("canister {producer} is {}", wasm.display());
             let log = producer::Log::of(&client, producer);
             demonstration.every_minute(Box::new(move || log.print()));
         }
+        let replica = Replica::new(client.transport().share())?;
+        gateway = gateway.answering(api::answers(replica));
+        say!("agents reach canister {canister} at {}", gateway.url());
     }
     gateway.announce("/?refresh=5", canister, args.host.json)?;
     say!("a minute of the demonstration takes {:?}; Ctrl-C ends it", args.minute);
