@@ -12,20 +12,11 @@
 
 use super::assemble::Misfit;
 use super::engine::{Engine, Next, ensure_registered};
-use super::steps::{Checkpoint, Event};
+use super::steps::{Checkpoint, Event, Word};
 use crate::client::{BELIEVED, Reach, Wait, is_hearsay, is_rejected, may_pass};
 use anyhow::Result;
 use coppice_interface::{ExportCursor, ExportError, ExportPage, Role};
 use std::mem::discriminant;
-
-/// The source of an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Word {
-    /// One replica's answer to a query.
-    Query,
-    /// The canister's answer to an update call, certified by the subnet.
-    Update,
-}
 
 type Answer = Result<ExportPage, ExportError>;
 

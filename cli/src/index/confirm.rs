@@ -12,12 +12,10 @@
 //! unchanged, are listed, and delay nothing. As after a reorg, a doubt removes nothing: if nothing proves that the database holds the
 //! canister's chain, the run ends without a change.
 
-use super::ask::Word;
 use super::assemble::{Misfit, cursor_after};
 use super::change::Compared;
 use super::engine::{Engine, Next, ensure_registered, late};
-use super::reorg::RollBack;
-use super::steps::{Checkpoint, Event, Step};
+use super::steps::{Checkpoint, Event, RollBack, Step, Word};
 use crate::client::{Reach, Wait, is_rejected};
 use crate::report::ranges;
 use anyhow::{Result, bail, ensure};

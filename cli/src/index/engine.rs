@@ -13,11 +13,9 @@
 //! committed blocks are acknowledged. So a run may end between any two steps: the next run opens the database, acknowledges its blocks
 //! again (which changes nothing if the first acknowledgement arrived), and continues at the cursor, even in the middle of a block.
 
-use super::ask::Word;
 use super::assemble::{Assembly, Misfit, SEGMENTS, Tip};
-use super::reorg::RollBack;
 use super::rest::Rest;
-use super::steps::{Checkpoint, Event, Figures, Onward, Options, Step};
+use super::steps::{Checkpoint, Event, Figures, Onward, Options, RollBack, Step, Word};
 use super::store::Store;
 use crate::client::{Client, Hearsay, Reach, Wait, is_rejected};
 use crate::report::blocks;

@@ -1,10 +1,9 @@
 //! The engine's steps that write to the database: a page, or a gap.
 
-use super::ask::Word;
 use super::assemble::{Assembly, Misfit, Taken, cursor_after};
 use super::change::{Change, Damaged};
 use super::engine::{Engine, Next, place};
-use super::steps::{Checkpoint, Event, Figures, Step};
+use super::steps::{Checkpoint, Event, Figures, Step, Word};
 use crate::client::Reach;
 use anyhow::{Error, Result, bail, ensure};
 use coppice_interface::{ExportChunk, ExportCursor, ExportPage};

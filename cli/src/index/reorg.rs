@@ -5,30 +5,10 @@
 //! the database belongs to another chain, and ends the run. Removed blocks go to `orphaned`.
 
 use super::engine::{Engine, Next};
-use super::steps::{Checkpoint, Event, Step};
+use super::steps::{Checkpoint, Event, RollBack, Step};
 use crate::client::Reach;
 use anyhow::{Result, ensure};
 use coppice_interface::ExportCursor;
-
-/// A rollback: the blocks that stay, and the position from which the copy continues.
-#[derive(Debug)]
-pub(super) struct RollBack {
-    /// The newest block that stays, stored or not; `None` if no block stays.
-    pub ancestor: Option<u64>,
-    /// The cursor after that block, or `None` to continue at the oldest kept block.
-    pub cursor: Option<ExportCursor>,
-    /// The reason, a sentence, if the removed blocks came by query and differ from the subnet's.
-    pub forged: Option<String>,
-    /// A block that is removed and that the canister no longer has.
-    pub gap: Option<u64>,
-}
-
-impl RollBack {
-    /// A rollback of all blocks above `ancestor`, as the canister reports it.
-    pub fn above(ancestor: Option<u64>, cursor: Option<ExportCursor>) -> Self {
-        Self { ancestor, cursor, forged: None, gap: None }
-    }
-}
 
 impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
     /// Follows a reorg above a block.

@@ -1,8 +1,7 @@
 //! The indexer's main loop: runs steps, waits while there is nothing to do, and ends on a stop or at the head.
 
-use super::ask::Word;
 use super::engine::{Engine, ensure_registered};
-use super::steps::{Checkpoint, Event, Figures};
+use super::steps::{Checkpoint, Event, Figures, Word};
 use crate::client::{Client, Reach, Trials, waits};
 use crate::progress::{Bar, target};
 use crate::say;

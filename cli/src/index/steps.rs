@@ -1,7 +1,8 @@
-//! Options, events and counts of an engine.
+//! Options, events and counts of an engine, and the values that its parts pass to each other.
 
 use super::tables::Tables;
 use anyhow::Result;
+use coppice_interface::ExportCursor;
 use serde::Serialize;
 
 /// Options of an engine.
@@ -26,6 +27,35 @@ impl Options {
     /// answer of an update call.
     pub fn by_query(&self) -> bool {
         self.ack_every.is_none()
+    }
+}
+
+/// The source of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Word {
+    /// One replica's answer to a query.
+    Query,
+    /// The canister's answer to an update call, certified by the subnet.
+    Update,
+}
+
+/// A rollback: the blocks that stay, and the position from which the copy continues.
+#[derive(Debug)]
+pub(super) struct RollBack {
+    /// The newest block that stays, stored or not; `None` if no block stays.
+    pub ancestor: Option<u64>,
+    /// The cursor after that block, or `None` to continue at the oldest kept block.
+    pub cursor: Option<ExportCursor>,
+    /// The reason, a sentence, if the removed blocks came by query and differ from the subnet's.
+    pub forged: Option<String>,
+    /// A block that is removed and that the canister no longer has.
+    pub gap: Option<u64>,
+}
+
+impl RollBack {
+    /// A rollback of all blocks above `ancestor`, as the canister reports it.
+    pub fn above(ancestor: Option<u64>, cursor: Option<ExportCursor>) -> Self {
+        Self { ancestor, cursor, forged: None, gap: None }
     }
 }
 
