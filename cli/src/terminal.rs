@@ -141,15 +141,14 @@ pub fn write_line(line: &str) {
     stderr().note(Level::Info, "note", line);
 }
 
-/// Writes lines to stdout. A pipe whose reader has ended takes none, without an error.
+/// Writes lines to stdout.
 ///
 /// # Errors
 /// When stdout is closed or full.
 pub fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    let written = writeln!(out, "{}", printable_lines(text)).and_then(|()| out.flush());
-    // The reader of a pipe, such as `head`, wants no more.
-    written.or_else(|error| if error.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })
+    writeln!(out, "{}", printable_lines(text))?;
+    out.flush()
 }
 
 /// Writes a line to stderr, with the arguments of `format!`.

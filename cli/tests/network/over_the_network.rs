@@ -167,6 +167,13 @@ fn get_prints_the_same_from_canister_and_database() {
         "{shown}"
     );
     assert!(!shown.contains('{'), "JSON is printed only with --json: {shown}");
+    // The reader of the pipe has ended.
+    let mut unread = Command::new(env!("CARGO_BIN_EXE_coppice"));
+    unread.args(["get", "702861", "--database", &net.database()]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut unread = unread.spawn().unwrap();
+    drop(unread.stdout.take());
+    let ended = unread.wait_with_output().unwrap();
+    assert!(ended.status.success() && ended.stderr.is_empty(), "{ended:?}");
     assert!(error(&own(&["bob"])).contains("no transaction has the key bob"));
     assert!(error(&own(&[&"ab".repeat(32)])).contains("--order"));
     assert!(error(&net.run(&["get", "702860"])).contains("block 702860: "));
