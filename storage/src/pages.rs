@@ -92,3 +92,61 @@ impl Pages {
         self.recent[(last % 8) as usize] = last;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arena::MAX_GRANULES;
+
+    /// Returns the number of pages after each change.
+    fn counts(changes: &[fn(&mut Pages)]) -> Vec<u64> {
+        let mut pages = Pages::default();
+        let count = |change: &fn(&mut Pages)| {
+            change(&mut pages);
+            pages.count
+        };
+        changes.iter().map(count).collect()
+    }
+
+    #[test]
+    fn page_counts_once() {
+        let payload: [fn(&mut Pages); 5] = [
+            |pages| pages.add_payload(4_000, 96),
+            |pages| pages.add_payload(0, 4_096),
+            |pages| pages.add_payload(4_095, 2),
+            |pages| pages.add_payload(8 * 4_096, 1),
+            |pages| pages.add_payload(4_000, 8_193),
+        ];
+        assert_eq!(counts(&payload), [1, 1, 2, 3, 4]);
+        let lines: [fn(&mut Pages); 3] =
+            [|pages| pages.add_line(0), |pages| pages.add_line(127), |pages| pages.add_line(128)];
+        assert_eq!(counts(&lines), [1, 1, 2]);
+    }
+
+    /// A line of a set's first level spans 64 granules, a page 64 lines; so does a page of the second level with lines of the first.
+    #[test]
+    fn granule_counts_a_page_of_each_level_and_the_counters() {
+        let granules: [fn(&mut Pages); 5] = [
+            |pages| pages.add_granule(0),
+            |pages| pages.add_granule(64 * 64 - 1),
+            |pages| pages.add_granule(64 * 64),
+            |pages| pages.add_granule(64 * 64 * 64 - 1),
+            |pages| pages.add_granule(64 * 64 * 64),
+        ];
+        assert_eq!(counts(&granules), [4, 4, 5, 6, 8]);
+    }
+
+    #[test]
+    fn parts_share_no_page_even_at_the_end_of_the_arena() {
+        let all: [fn(&mut Pages); 7] = [
+            |pages| pages.add_line(0),
+            |pages| pages.add_line(MAX_GRANULES - 1),
+            |pages| pages.add_granule(0),
+            |pages| pages.add_granule(MAX_GRANULES - 1),
+            Pages::add_header,
+            |pages| pages.add_payload(0, 1),
+            Pages::add_other,
+        ];
+        assert_eq!(counts(&all), [1, 2, 6, 8, 9, 10, 11]);
+    }
+}
