@@ -40,6 +40,8 @@ pub struct Network {
     url: String,
     /// Fetch the root key before the first call.
     fetch_root_key: bool,
+    /// The longest wait for the answer to a query.
+    query: Duration,
 }
 
 thread_local! {
@@ -70,6 +72,10 @@ impl NetworkArgs {
     /// # Errors
     /// [`Exit`] with [`WRONG_LINE`] if no network is named; when the identity cannot be read, or `--fetch-root-key` is set for the mainnet.
     pub fn connect(&self) -> Result<Client<Network>> {
+        self.connect_within(QUERY)
+    }
+
+    fn connect_within(&self, query: Duration) -> Result<Client<Network>> {
         let (Some(url), Some(canister)) = (&self.network, self.canister) else {
             return Err(Exit::error(WRONG_LINE, UNNAMED));
         };
@@ -87,7 +93,7 @@ impl NetworkArgs {
             refuse_mainnet(url)?;
         }
         let (url, fetch_root_key) = (url.to_string(), self.fetch_root_key);
-        Ok(Client::new(Network { canister, runtime, principal, url, fetch_root_key }))
+        Ok(Client::new(Network { canister, runtime, principal, url, fetch_root_key, query }))
     }
 
     /// Does the same for a command that `coppice-lab` also has.
@@ -188,7 +194,7 @@ impl Transport for Network {
 
     async fn query(&self, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Failure> {
         let answered = async {
-            let query = tokio::time::timeout(QUERY, self.canister.query(method, arg));
+            let query = tokio::time::timeout(self.query, self.canister.query(method, arg));
             query.await.unwrap_or_else(|late| Err(Failure::Lost(late.into())))
         };
         self.wait(answered)
@@ -276,6 +282,16 @@ mod tests {
         let error = untrusting.get_head().wait().err().unwrap();
         assert!(may_pass(&error), "{error:#}");
         assert!(args("ftp://127.0.0.1").connect().is_err());
+    }
+
+    #[test]
+    fn query_that_is_never_answered_is_lost_after_its_limit() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let args = args(&format!("http://{}", listener.local_addr().unwrap()));
+        let (began, client) = (std::time::Instant::now(), args.connect_within(Duration::from_millis(300)).unwrap());
+        let error = client.get_head().wait().err().unwrap();
+        assert!(may_pass(&error) && format!("{error:#}").contains("does not answer"), "{error:#}");
+        assert!(began.elapsed() < Duration::from_secs(20), "the query must end before the agent's own time-out");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::applying;
 use crate::blocks::{append, branch, next};
+use crate::held::hold_back;
 use candid::Principal;
 use coppice_client::{Cause, Chain, Client, FollowError, Followed, Pause, Retry, Transport};
 use coppice_interface::*;
@@ -91,12 +92,7 @@ impl<T: Transport> Chain for Exported<'_, T> {
 }
 
 pub async fn a_chain_waits_while_pruning_is_held_back<T: Transport>(client: &Client<T>, caller: Principal) {
-    let name = "slow".to_string();
-    client.register_exporter(&Exporter { name: name.clone(), principal: caller }).await.unwrap();
-    let kept = client.get_prune_status().await.unwrap().capacity_bytes;
-    let target_bytes = Some(kept + (4 << 20));
-    let policy = PrunePolicyArg { target_bytes, min_kept_blocks: Some(1), ..PrunePolicyArg::default() };
-    client.set_prune_policy(&policy).await.unwrap();
+    let name = hold_back(client, caller).await;
     let blocks = chain(0, next(client).await, 30, 300_000);
     let error = client.follow(&blocks).await.unwrap_err();
     assert_eq!((error.retry(), error.held_by()), (Retry::AfterPruning, Some(&HeldBy::Exporter(name.clone()))));

@@ -5,16 +5,22 @@ use candid::Principal;
 use coppice_client::{Client, Error, Retry, Transport};
 use coppice_interface::*;
 
-pub async fn a_refusal_names_the_holder_and_the_block_is_accepted_after_pruning<T: Transport>(
-    client: &Client<T>,
-    caller: Principal,
-) {
+/// Registers the caller as an exporter that acknowledges nothing, with room for 4 MiB more, and returns the exporter's name.
+pub async fn hold_back<T: Transport>(client: &Client<T>, caller: Principal) -> String {
     let name = "slow".to_string();
     client.register_exporter(&Exporter { name: name.clone(), principal: caller }).await.unwrap();
     let kept = client.get_prune_status().await.unwrap().capacity_bytes;
     let target_bytes = Some(kept + (4 << 20));
     let policy = PrunePolicyArg { target_bytes, min_kept_blocks: Some(1), ..PrunePolicyArg::default() };
     client.set_prune_policy(&policy).await.unwrap();
+    name
+}
+
+pub async fn a_refusal_names_the_holder_and_the_block_is_accepted_after_pruning<T: Transport>(
+    client: &Client<T>,
+    caller: Principal,
+) {
+    let name = hold_back(client, caller).await;
     let mut held = None;
     for _ in 0..100 {
         let block = block(next(client).await, 300_000, b"held");

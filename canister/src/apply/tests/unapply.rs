@@ -112,14 +112,20 @@ fn bytes_in_a_block_are_copied_in_when_it_is_taken_back() {
     }
 }
 
-#[test]
-fn record_of_two_blocks_keeps_the_other_one() {
+/// Returns a world with a transaction that two applied blocks have.
+fn mined_twice() -> (World, Tx) {
     let mut w = World::new();
     let tx = Tx::orphan(1, 1);
     w.append(0, &[Tx::coinbase(0, 1), tx.clone()]);
     w.append(1, &[Tx::coinbase(1, 1), tx.clone()]);
     w.apply(&argument(0)).unwrap();
     assert_eq!(w.apply(&argument(1)).map(|done| (done.created, done.existed)), Ok((1, 1)));
+    (w, tx)
+}
+
+#[test]
+fn record_of_two_blocks_keeps_the_other_one() {
+    let (mut w, tx) = mined_twice();
     assert_eq!(w.unapply(1), Ok(2));
     let record = w.record(&tx).unwrap();
     assert_eq!((record.blocks.len(), record.unmined_since), (1, None));
@@ -127,12 +133,7 @@ fn record_of_two_blocks_keeps_the_other_one() {
 
 #[test]
 fn record_off_the_longest_chain_stays_there_when_one_of_its_blocks_is_taken_back() {
-    let mut w = World::new();
-    let tx = Tx::orphan(1, 1);
-    w.append(0, &[Tx::coinbase(0, 1), tx.clone()]);
-    w.append(1, &[Tx::coinbase(1, 1), tx.clone()]);
-    w.apply(&argument(0)).unwrap();
-    w.apply(&argument(1)).unwrap();
+    let (mut w, tx) = mined_twice();
     let call = w.call(300);
     w.utxo.set_on_longest_chain(&tx.txid, false, &call).unwrap();
     let since = w.record(&tx).unwrap().unmined_since;
