@@ -199,16 +199,19 @@ impl Chaos<'_> {
         }
     }
 
-    /// Runs one undisturbed worker until no due row is left.
+    /// Runs undisturbed workers, one after the other, until no due row is left.
     fn drain(&self) {
         self.net.gateway.fail(0);
         self.bucket.delete();
-        self.net.host.advance_time(Duration::from_secs(31));
-        self.net.host.tick();
-        let mut command = self.worker(&["--until-empty"]);
-        let output = command.stdout(Stdio::piped()).stderr(Stdio::piped()).output().unwrap();
-        let report = json(&output, 0);
-        assert_eq!((&report["failed"], &report["undone"]), (&0.into(), &0.into()), "{report}");
+        // A call of a killed worker may arrive after its death, and lease rows once more: the second worker finds them.
+        for _ in 0..2 {
+            self.net.host.advance_time(Duration::from_secs(31));
+            self.net.host.tick();
+            let mut command = self.worker(&["--until-empty"]);
+            let output = command.stdout(Stdio::piped()).stderr(Stdio::piped()).output().unwrap();
+            let report = json(&output, 0);
+            assert_eq!((&report["failed"], &report["undone"]), (&0.into(), &0.into()), "{report}");
+        }
     }
 
     fn check(&self) {
@@ -278,8 +281,8 @@ fn every_blob_is_accounted_for_after_chaos() {
             assert_eq!(worker.try_wait().unwrap(), None, "a worker ended: {:?}", chaos.happened);
         }
     }
+    wait_for("a worker deletes blobs", || metric(&net, "processed_total") > 0.0);
     let gone = metric(&net, "processed_total");
-    assert!(gone > 0.0, "{:?}", chaos.happened);
     for worker in &mut chaos.workers {
         worker.kill().unwrap();
         worker.wait().unwrap();
