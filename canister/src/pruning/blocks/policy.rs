@@ -64,14 +64,23 @@ impl Policy for PrunePolicy {
     }
 }
 
+/// Returns the least target, in whole MiB, whose high water is `room` bytes above its low water, or `None` if there is none.
+fn least_target(room: u64, headroom_ratio_bps: u32) -> Option<u64> {
+    let headroom = Some(u64::from(headroom_ratio_bps)).filter(|headroom| *headroom > 0)?;
+    Some((room * 2 * BPS).div_ceil(headroom).next_multiple_of(1 << 20))
+}
+
 fn check(policy: &PrunePolicy, class: Class) -> Result<(), PruneError> {
     let invalid = |field: &str, why: String| Err(PruneError::BadArgument(BadArgument { field: field.into(), why }));
     let (low, high, emergency) = (policy.low_water(), policy.high_water(), policy.emergency());
     let room = 2 * u64::from(class.size());
     if policy.target_bytes > 0 && low.saturating_add(room) > high {
+        let raise = match least_target(room, policy.headroom_ratio_bps) {
+            Some(least) => format!("target_bytes to {least} at least, or headroom_ratio_bps"),
+            None => "headroom_ratio_bps".into(),
+        };
         let why = format!(
-            "low water {low} + two blobs of the log ({room}) must not be above high water {high}: raise target_bytes or \
-             headroom_ratio_bps"
+            "low water {low} + two blobs of the log ({room}) must not be above high water {high}: raise {raise}"
         );
         return invalid("target_bytes", why);
     }
@@ -124,6 +133,30 @@ mod tests {
             }
             assert_eq!(policy(0).target_for(u64::MAX), u64::MAX);
         }
+    }
+
+    #[test]
+    fn refused_target_is_told_the_least_one() {
+        for headroom_ratio_bps in [1, 3, 700, 1_999, 2_000, 4_000] {
+            for class in [1 << 16, 1 << 20, 1 << 22].map(|size| Class::of_size(size).unwrap()) {
+                let least = least_target(2 * u64::from(class.size()), headroom_ratio_bps).unwrap();
+                let arg = |target_bytes| PrunePolicyArg {
+                    target_bytes: Some(target_bytes),
+                    headroom_ratio_bps: Some(headroom_ratio_bps),
+                    emergency_ratio_bps: Some(10_000),
+                    ..PrunePolicyArg::default()
+                };
+                policy_of(&arg(least), class).unwrap();
+                let Err(PruneError::BadArgument(refused)) = policy_of(&arg(least - (1 << 20)), class) else {
+                    assert_eq!(least, 1 << 20, "a target of 0 is none");
+                    continue;
+                };
+                assert!(
+                    refused.why.ends_with(&format!("raise target_bytes to {least} at least, or headroom_ratio_bps"))
+                );
+            }
+        }
+        assert_eq!(least_target(2 << 20, 0), None);
     }
 
     #[test]
