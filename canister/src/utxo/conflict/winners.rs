@@ -8,7 +8,7 @@ use crate::storage::slots::SlotId;
 use crate::utxo::call::{Call, bad, hash_of, if_found};
 use crate::utxo::record::{EntryAddress, Hash, SPENDER_CONFLICTING, SPENDER_DELETED, SPENT, flag, inputs, parents};
 use crate::utxo::spend::Strictness;
-use crate::utxo::store::{Changed, Found, UtxoStore};
+use crate::utxo::store::{Found, UtxoStore};
 use coppice_interface::{
     ConflictError, ConflictResolution, Spender, UtxoError, UtxoProcessConflicting, UtxoRefusal, UtxoSpendError,
 };
@@ -49,10 +49,9 @@ impl UtxoStore {
         arg: &UtxoProcessConflicting,
         call: &Call,
     ) -> Result<ConflictResolution, ConflictError> {
-        self.changed = Changed::default();
-        self.slots.count_pages(true);
+        self.count_pages(true);
         let done = self.resolve(arg, call);
-        self.slots.count_pages(false);
+        self.count_pages(false);
         done
     }
 
