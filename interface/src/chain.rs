@@ -313,7 +313,7 @@ pub struct Block {
 #[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
 pub enum ReadError {
     /// There is no such block, transaction or receipt. A transaction of a pruned block is not found, either.
-    #[error("there is no such block; or the transaction or receipt was pruned, or never existed")]
+    #[error("there is no such block, transaction or receipt; transactions of pruned blocks are not found, either")]
     NotFound,
     /// The block was pruned.
     #[error("the block was pruned; the oldest kept block is {first_available}")]
