@@ -203,11 +203,11 @@ macro_rules! methods {
             update utxo_preserve(arg: UtxoPreserveBatch) -> Batch<Result<bool, UtxoError>>: UTXO_FEEDERS, 330_062;
             /// Creates the records of a kept block's transactions, spends the outputs of their inputs, and sets the
             /// transactions mined, in the block's order. The result equals that of `utxo_create`, `utxo_spend` and
-            /// `utxo_set_mined`. Blocks are applied in order; an operator applies the first one, at any height. One
-            /// message does as much as fits: repeat the call while it has more. The last one notifies the block's
-            /// height. A transaction that cannot be applied stops the block, and nothing of it has changed; it can be
-            /// skipped. Applying an applied block again changes nothing. Callable by: `Producer`, `UtxoFeeder`,
-            /// `Operator`.
+            /// `utxo_set_mined`, except that a coinbase without a block is no double spend any more. Blocks are applied
+            /// in order; an operator applies the first one, at any height. One message does as much as fits: repeat the
+            /// call while it has more. The last one notifies the block's height. A transaction that cannot be applied
+            /// stops the block, and nothing of it has changed; it can be skipped. Applying an applied block again
+            /// changes nothing. Callable by: `Producer`, `UtxoFeeder`, `Operator`.
             update utxo_apply_block(arg: UtxoApplyBlock) -> UtxoApplied, or UtxoApplyError: APPLIERS, 212;
             /// Takes the last applied block back, before a rollback: takes the block from its records, which stay with
             /// their spends, the last transaction first. The coinbase is marked as a double spend. One message does as

@@ -27,6 +27,8 @@ pub enum Phase {
     Check(u32),
     /// A large transaction: its record has the block, and its inputs before this one have spent their outputs.
     Spend(u32),
+    /// A coinbase that is taken back: its record has lost the block, and is not marked yet with all that spend from it.
+    Mark,
 }
 
 /// The next transaction to apply.
@@ -51,9 +53,9 @@ pub struct Position {
 }
 
 impl Position {
-    /// Returns whether a part of the next block is applied.
+    /// Returns whether a part of the next block is applied, or not taken back yet.
     pub fn is_begun(&self) -> bool {
-        self.transaction > 0 || self.offset > 0
+        self.transaction > 0 || self.offset > 0 || self.phase == Phase::Mark
     }
 
     /// Returns the last block that is applied, completely or partly.
@@ -68,6 +70,7 @@ impl Position {
             Phase::Whole => (0, 0),
             Phase::Check(input) => (1, input),
             Phase::Spend(input) => (2, input),
+            Phase::Mark => (3, 0),
         };
         put(0, &LAYOUT.encode());
         put(6, &[1, phase]);
@@ -89,6 +92,7 @@ impl Position {
             0 => Phase::Whole,
             1 => Phase::Check(input),
             2 => Phase::Spend(input),
+            3 => Phase::Mark,
             other => return Err(bad(&format!("phase {other}"))),
         };
         Ok(Self {
@@ -189,7 +193,8 @@ mod tests {
         cells.reserve(places::END).unwrap();
         let mut applier = Applier::open(Rc::clone(&cells)).unwrap();
         assert_eq!(applier.position(), None);
-        for (phase, code, input) in [(Phase::Whole, 0, 0), (Phase::Check(9), 1, 9), (Phase::Spend(10), 2, 10)] {
+        let phases = [(Phase::Whole, 0, 0), (Phase::Check(9), 1, 9), (Phase::Spend(10), 2, 10), (Phase::Mark, 3, 0)];
+        for (phase, code, input) in phases {
             let position = position(phase);
             applier.set(Some(position));
             let bytes: [u8; BYTES] = cells.read(places::APPLYING);
@@ -206,7 +211,7 @@ mod tests {
             assert!(Applier::open(Rc::clone(&cells)).is_err(), "byte {at}");
             cells.write(places::APPLYING, &LAYOUT.encode());
         }
-        cells.write(places::APPLYING + 6, &[1, 3]);
+        cells.write(places::APPLYING + 6, &[1, 4]);
         assert!(Applier::open(cells).is_err());
     }
 
@@ -216,6 +221,7 @@ mod tests {
         assert_eq!(begun.last(), Some(0x0210));
         let whole = Position { transaction: 0, offset: 0, ..begun };
         assert_eq!(whole.last(), Some(0x020F));
+        assert_eq!(Position { phase: Phase::Mark, ..whole }.last(), Some(0x0210));
         assert_eq!(Position { base: whole.next, ..whole }.last(), None);
         assert_eq!(Position { base: 0, next: 0, ..whole }.last(), None);
     }

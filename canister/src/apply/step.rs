@@ -254,7 +254,7 @@ impl Run<'_, '_> {
         };
         loop {
             match self.position.phase {
-                Phase::Whole => {
+                Phase::Whole | Phase::Mark => {
                     if self.worked {
                         return Ok(Step::Full);
                     }

@@ -1,7 +1,7 @@
 //! Taking the last applied block back: the last transaction first, as far as one message goes.
 //!
 //! A record loses the block, and keeps its spends. The coinbase, which no other block can have, is marked as a double spend with all
-//! transactions that spend from it.
+//! transactions that spend from it, in as many messages as that takes ([`Phase::Mark`]).
 
 use super::message::{INSTRUCTIONS, MOST_READ};
 use super::position::{Applier, Phase, Position};
@@ -25,11 +25,11 @@ impl Applier {
     /// # Errors
     /// [`UtxoUnapplyError`], and nothing has changed.
     pub fn unapply(&mut self, stores: &mut Stores, number: u64) -> Result<UtxoUnapplied, UtxoUnapplyError> {
-        let position = *self.position().ok_or(UtxoUnapplyError::NoneApplied)?;
-        if number == position.next && !position.is_begun() {
+        let before = *self.position().ok_or(UtxoUnapplyError::NoneApplied)?;
+        if number == before.next && !before.is_begun() {
             return Ok(UtxoUnapplied::default());
         }
-        let last = position.last().ok_or(UtxoUnapplyError::NoneApplied)?;
+        let last = before.last().ok_or(UtxoUnapplyError::NoneApplied)?;
         if number != last {
             return Err(UtxoUnapplyError::NotLast { last });
         }
@@ -37,14 +37,14 @@ impl Applier {
             ReadError::Corrupt { why } => UtxoUnapplyError::Corrupt { why },
             _ => UtxoUnapplyError::Pruned { first_available: stores.chain.state().oldest },
         })?;
-        let mut position = self.backwards(stores, position, &meta)?;
-        let before = position;
+        let from = self.backwards(stores, before, &meta)?;
+        let mut position = from;
         stores.utxo.count_pages(true);
         let mut done = UtxoUnapplied::default();
         let ended = back(stores, &mut position, meta, &mut done);
         stores.utxo.count_pages(false);
         if let Err(error) = ended
-            && position == before
+            && [before, from].contains(&position)
         {
             // A repeated call meets the error again.
             return Err(error);
@@ -58,8 +58,8 @@ impl Applier {
     /// Returns the position from which a block is taken back.
     fn backwards(&self, stores: &Stores, position: Position, meta: &BlockMeta) -> Result<Position, UtxoUnapplyError> {
         if position.is_begun() {
-            // A large transaction whose record has the block.
-            let more = u32::from(matches!(position.phase, Phase::Spend(_)));
+            // A large transaction whose record has the block, or a coinbase that is marked further.
+            let more = u32::from(matches!(position.phase, Phase::Spend(_) | Phase::Mark));
             let transaction = position.transaction + more;
             return Ok(Position { transaction, offset: 0, phase: Phase::Whole, ..position });
         }
@@ -137,14 +137,14 @@ fn take(
         return Ok(false);
     };
     done.unset += u32::from(taken);
-    let is_coinbase = transaction == 0 && stores.utxo.is_lone_coinbase(txid).map_err(refused)?;
-    if is_coinbase {
-        let marked = stores.utxo.set_conflicting(txid, &block.call).map_err(refused)?;
-        if marked.has_more {
-            done.has_more = true;
+    position.transaction = transaction;
+    if transaction == 0 {
+        position.phase = Phase::Mark;
+        let is_coinbase = stores.utxo.is_lone_coinbase(txid).map_err(refused)?;
+        if is_coinbase && stores.utxo.set_conflicting(txid, &block.call).map_err(refused)?.has_more {
             return Ok(false);
         }
+        position.phase = Phase::Whole;
     }
-    position.transaction = transaction;
     Ok(true)
 }

@@ -46,9 +46,9 @@ impl<'a> Applying<'a> {
         self.mined.blocks[0]
     }
 
-    fn change(&self, unset: bool) -> MinedChange {
+    fn change(&self, unset: bool, clears: u16) -> MinedChange {
         // A record that another block has stays on or off the longest chain.
-        MinedChange { block: self.block(), on_longest_chain: !unset, unset }
+        MinedChange { block: self.block(), on_longest_chain: !unset, unset, clears }
     }
 }
 
@@ -139,19 +139,23 @@ impl UtxoStore {
                 .map_err(Refused::record)?;
             return Ok(Applied { created: true, pruned: false, spent, missing });
         };
-        self.check_existing(&found).map_err(Refused::record)?;
+        // A coinbase without a block is a double spend because it lost its block.
+        let returns = draft.parsed.coinbase && is_lone_coinbase(&found.head);
+        let clears = if returns { flag::LOCKED | flag::CONFLICTING } else { flag::LOCKED };
+        self.check_existing(&found.head, clears).map_err(Refused::record)?;
         let missing = self.missing_of(&found, block).map_err(Refused::record)?;
         let (spends, missing) = self.plan_inputs(inputs, block, missing, is_later)?;
-        let (_, spent) = self.mine(found, &block.change(false), Some(&spends), &block.call).map_err(Refused::record)?;
+        let change = block.change(false, clears);
+        let (_, spent) = self.mine(found, &change, Some(&spends), &block.call).map_err(Refused::record)?;
         Ok(Applied { created: false, pruned: false, spent, missing })
     }
 
-    /// Checks a record to which a block is added.
-    fn check_existing(&self, found: &Found) -> Result<(), UtxoRefusal> {
-        if found.head.is(flag::DELETING) {
+    /// Checks a record to which a block is added, and which loses some flags thereby.
+    fn check_existing(&self, head: &Head, clears: u16) -> Result<(), UtxoRefusal> {
+        if head.is(flag::DELETING) {
             return Err(UtxoRefusal::BeingDeleted);
         }
-        if found.head.is(flag::CONFLICTING) { Err(UtxoRefusal::Conflicting) } else { Ok(()) }
+        if head.is(flag::CONFLICTING & !clears) { Err(UtxoRefusal::Conflicting) } else { Ok(()) }
     }
 
     /// Returns the treatment of missing parents of a record. A record that has the block already was applied before, and its parents may
@@ -173,7 +177,7 @@ impl UtxoStore {
     ) -> Result<u32, Refused> {
         let missing = match if_found(self.find_any(inputs.txid)).map_err(Refused::record)? {
             Some(found) => {
-                self.check_existing(&found).map_err(Refused::record)?;
+                self.check_existing(&found.head, 0).map_err(Refused::record)?;
                 self.missing_of(&found, block).map_err(Refused::record)?
             }
             None => block.missing,
@@ -188,7 +192,7 @@ impl UtxoStore {
     /// [`Refused`], and nothing has changed.
     pub fn spend_inputs(&mut self, inputs: Inputs, block: &Applying) -> Result<u32, Refused> {
         if let Some(found) = if_found(self.find_any(inputs.txid)).map_err(Refused::record)? {
-            self.check_existing(&found).map_err(Refused::record)?;
+            self.check_existing(&found.head, 0).map_err(Refused::record)?;
         }
         let (spends, _) = self.plan_inputs(inputs, block, MissingParents::PassOver, |_| false)?;
         self.changing(spends.entries(), |store| store.make(&spends, &block.call)).map_err(Refused::record)
@@ -292,7 +296,7 @@ impl UtxoStore {
             }
         }
         let found = self.find(txid)?;
-        self.mine(found, &block.change(true), None, &block.call)?;
+        self.mine(found, &block.change(true, flag::LOCKED), None, &block.call)?;
         Ok(Some(true))
     }
 
@@ -301,8 +305,7 @@ impl UtxoStore {
     /// # Errors
     /// `Corrupt`.
     pub fn is_lone_coinbase(&self, txid: &Hash) -> Result<bool, UtxoRefusal> {
-        let found = if_found(self.find(txid))?;
-        Ok(found.is_some_and(|found| found.head.is(flag::COINBASE) && found.head.blocks == 0))
+        Ok(if_found(self.find(txid))?.is_some_and(|found| is_lone_coinbase(&found.head)))
     }
 
     /// Copies the bytes of a transaction that lie in a block into the store.
@@ -332,4 +335,8 @@ impl UtxoStore {
         self.slots.write(slot, head.transaction_at(), &place);
         Ok(())
     }
+}
+
+fn is_lone_coinbase(head: &Head) -> bool {
+    head.is(flag::COINBASE) && head.blocks == 0
 }

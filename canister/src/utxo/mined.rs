@@ -16,6 +16,8 @@ pub(super) struct MinedChange {
     pub on_longest_chain: bool,
     /// True to remove the block.
     pub unset: bool,
+    /// Flags that the record loses.
+    pub clears: u16,
 }
 
 impl UtxoStore {
@@ -73,8 +75,8 @@ impl UtxoStore {
         call.check_block(block.block_height)?;
         let found = self.find(&hash_of("txid", &item.txid)?)?;
         let UtxoSetMinedBatch { block_id, block_height: height, on_longest_chain, unset, .. } = *block;
-        let change =
-            MinedChange { block: BlockRef { block_id, height, subtree: item.subtree }, on_longest_chain, unset };
+        let block = BlockRef { block_id, height, subtree: item.subtree };
+        let change = MinedChange { block, on_longest_chain, unset, clears: flag::LOCKED };
         let blocks = self.mine(found, &change, None, call)?.0;
         Ok(blocks.iter().map(|block| block.block_id).collect())
     }
@@ -114,8 +116,8 @@ impl UtxoStore {
                 store.set_blocks(slot, &mut head, &blocks)?;
             }
             store.change_unmined(slot, &head, since)?;
-            if head.is(flag::LOCKED) {
-                store.set_flags(slot, head.flags & !flag::LOCKED);
+            if head.is(of.clears) {
+                store.set_flags(slot, head.flags & !of.clears);
             }
             store.evaluate(slot, call)?;
             spends.map_or(Ok(0), |spends| store.make(spends, call))

@@ -57,6 +57,8 @@ fn interrupted_messages_change_nothing() {
     assert_eq!(w.seen(&all), applied);
     let w = interrupted(w, &all, |w| w.unapply_step(1).unwrap().has_more);
     assert_eq!(w.seen(&all), back);
+    let w = interrupted(w, &all, |w| w.step(&argument(1)).unwrap().has_more);
+    assert_eq!(w.seen(&all), applied);
     audit();
 }
 

@@ -1,7 +1,7 @@
 //! Blocks that are taken back.
 
 use super::world::*;
-use crate::testing::audit;
+use crate::testing::{audit, overwrite};
 use crate::utxo::Order;
 use coppice_interface::*;
 use coppice_model::transactions::Tx;
@@ -39,9 +39,6 @@ fn block_that_is_taken_back_leaves_its_records_unmined_with_their_spends() {
     let coinbase = w.record(&blocks[4][0]).unwrap();
     assert_eq!((coinbase.blocks, coinbase.conflicting), (vec![], true));
     assert!(w.record(&blocks[2][0]).unwrap().spent_utxos > 0, "the spend stays");
-    // The block can be applied again; its coinbase is a double spend by then.
-    let Err(UtxoApplyError::Stopped(stop)) = w.apply(&argument(4)) else { panic!("the coinbase conflicts") };
-    assert_eq!((stop.transaction, stop.reason), (0, UtxoApplyReason::Conflicting));
     audit();
 }
 
@@ -162,11 +159,10 @@ fn partly_applied_block_is_taken_back_from_where_it_stands() {
     assert_eq!(w.unapply(1), Ok(1));
     assert_eq!(w.applier.above(0), None);
     assert!(w.record(&txs[1]).unwrap().conflicting);
-    // It is applied again under another id, without its coinbase.
-    let Err(UtxoApplyError::Stopped(stop)) = w.step(&other_id) else { panic!("the coinbase conflicts") };
-    assert_eq!(stop.reason, UtxoApplyReason::Conflicting);
-    let done = w.apply(&UtxoApplyBlock { skip: Some(txs[1].id()), ..other_id }).unwrap();
-    assert_eq!((done.transactions, done.created, done.missing_parents), (3, 2, 2));
+    // It is applied again under another id.
+    let done = w.apply(&other_id).unwrap();
+    assert_eq!((done.transactions, done.created, done.existed, done.missing_parents), (3, 2, 1, 2));
+    assert!(!w.record(&txs[1]).unwrap().conflicting);
     assert_eq!(w.record(&txs[3]).unwrap().blocks[0].block_id, 1);
 }
 
@@ -201,17 +197,114 @@ fn block_below_others_that_were_applied_before_is_not_taken_back() {
 }
 
 #[test]
-fn block_that_is_taken_back_and_applied_again_waits_for_its_coinbase_to_win() {
+fn blocks_that_are_taken_back_and_applied_again_leave_the_same_records() {
+    let (blocks, mut w) = (blocks(), World::new());
+    for (number, txs) in (0..).zip(&blocks) {
+        w.append(number, txs);
+        w.apply(&argument(number)).unwrap();
+    }
+    let all = blocks.concat();
+    let before = w.seen(&all);
+    (2..5).rev().for_each(|number| assert!(w.unapply(number).is_ok()));
+    assert_eq!(w.apply(&argument(2)).map(|done| done.existed), Ok(2));
+    assert_eq!(w.apply(&argument(3)).map(|done| done.existed), Ok(3));
+    // The coinbase returns with its block; a transaction that spends from it has to win.
+    let done = w.step(&argument(4)).unwrap();
+    assert_eq!((done.has_more, done.transactions), (true, 1));
+    let Err(UtxoApplyError::Stopped(stop)) = w.step(&argument(4)) else { panic!("its parent was a double spend") };
+    assert_eq!((stop.transaction, stop.reason), (1, UtxoApplyReason::Conflicting));
+    let call = w.call(1_004);
+    let process = UtxoProcessConflicting { height: 1_004, winners: vec![blocks[4][1].id()] };
+    assert!(!w.utxo.process_conflicting(&process, &call).unwrap().has_more);
+    assert_eq!(w.apply(&argument(4)).map(|done| done.transactions), Ok(2));
+    assert_eq!(w.seen(&all), before);
+    audit();
+}
+
+#[test]
+fn block_whose_coinbase_is_half_marked_is_applied_or_taken_back_further() {
+    // A slice marks at most 5,000 transactions.
+    let many = 5_100;
+    let coinbase = Tx::coinbase(0, many);
     let mut w = World::new();
-    let txs = [Tx::coinbase(0, 1), Tx::orphan(1, 1)];
+    w.append(0, std::slice::from_ref(&coinbase));
+    w.append(1, &[Tx::coinbase(1, 1)]);
+    let spenders: Vec<Tx> = (0..many).map(|vout| Tx::of(u64::from(vout), &[(coinbase.txid, vout)], 1)).collect();
+    w.append(2, &[vec![Tx::coinbase(2, 1)], spenders.clone()].concat());
+    (0..3).for_each(|number| assert!(w.apply(&argument(number)).is_ok()));
+    (1..3).rev().for_each(|number| assert!(w.unapply(number).is_ok()));
+    let coinbase = |w: &World| {
+        let record = w.record(&coinbase).unwrap();
+        (record.blocks.len(), record.conflicting)
+    };
+    let half = UtxoUnapplied { has_more: true, transactions: 0, unset: 1 };
+    assert_eq!((w.unapply_step(0), coinbase(&w)), (Ok(half), (0, true)));
+    assert_eq!((w.applier.guard().map(|guard| guard.before), w.applier.position().unwrap().last()), (Some(0), Some(0)));
+    w.reopen();
+    // The block is applied again.
+    assert_eq!(w.apply(&argument(0)).map(|done| (done.existed, done.transactions)), Ok((1, 1)));
+    assert_eq!((coinbase(&w), w.applier.status().map(|status| status.next)), ((1, false), Some(1)));
+    // It is taken back to its end.
+    let unmarked = |w: &World| spenders.iter().filter(|tx| !w.record(tx).unwrap().conflicting).count();
+    assert!((1..many as usize).contains(&unmarked(&w)));
+    assert_eq!((w.unapply(0), coinbase(&w)), (Ok(1), (0, true)));
+    assert_eq!((unmarked(&w), w.unapply(0), w.applier.position().unwrap().last()), (0, Ok(0), None));
+    audit();
+}
+
+#[test]
+fn coinbase_that_cannot_be_marked_keeps_its_block_half_taken_back() {
+    let mut w = World::new();
+    let coinbase = Tx::coinbase(0, 1);
+    let spender = Tx::of(1, &[(coinbase.txid, 0)], 1);
+    w.append(0, std::slice::from_ref(&coinbase));
+    w.apply(&argument(0)).unwrap();
+    w.create(&UtxoCreate { locked: None, ..spender.record() }, 1_002).unwrap();
+    let call = w.call(1_002);
+    let spends = vec![coinbase.spend(0, 0)];
+    w.utxo.spend(&TransactionSpends { spender: spender.id(), spends }, &call).unwrap();
+    let slot = w.utxo.slot_of(&spender.txid);
+    overwrite(slot, 0, &[9]);
+    assert_eq!(w.unapply_step(0), Ok(UtxoUnapplied { has_more: true, transactions: 0, unset: 1 }));
+    for _ in 0..2 {
+        let refused = w.unapply_step(0);
+        assert!(matches!(refused, Err(UtxoUnapplyError::Refused { transaction: 0, .. })), "{refused:?}");
+        assert_eq!(w.applier.position().unwrap().last(), Some(0), "a rollback is refused");
+    }
+    overwrite(slot, 0, &[1]);
+    assert_eq!((w.unapply(0), w.applier.position().unwrap().last()), (Ok(0), None));
+    assert!(w.record(&coinbase).unwrap().conflicting && w.record(&spender).unwrap().conflicting);
+}
+
+#[test]
+fn double_spend_that_is_no_coinbase_by_its_bytes_stays_one() {
+    let mut w = World::new();
+    let tx = Tx::of(1, &[([9; 32], 0)], 1);
+    let source = TransactionSource::Outputs(PartialTransaction {
+        txid: tx.id(),
+        coinbase: true,
+        total_outputs: 1,
+        outputs: vec![],
+    });
+    w.create(&UtxoCreate { source, conflicting: true, ..tx.record() }, 1_000).unwrap();
+    w.append(0, &[Tx::coinbase(0, 1), tx.clone()]);
+    let done = w.step(&argument(0)).unwrap();
+    assert_eq!((done.has_more, done.transactions), (true, 1));
+    let Err(UtxoApplyError::Stopped(stop)) = w.step(&argument(0)) else { panic!("the record is a double spend") };
+    assert_eq!((stop.transaction, stop.reason), (1, UtxoApplyReason::Conflicting));
+}
+
+#[test]
+fn double_spend_with_a_block_stays_one() {
+    let mut w = World::new();
+    let txs = [Tx::coinbase(0, 1)];
     w.append(0, &txs);
     w.apply(&argument(0)).unwrap();
-    w.unapply(0).unwrap();
-    let Err(UtxoApplyError::Stopped(stop)) = w.apply(&argument(0)) else { panic!("the coinbase conflicts") };
-    assert_eq!((stop.transaction, stop.reason), (0, UtxoApplyReason::Conflicting));
     let call = w.call(1_000);
-    let process = UtxoProcessConflicting { height: 1_000, winners: vec![txs[0].id()] };
-    assert!(!w.utxo.process_conflicting(&process, &call).unwrap().has_more);
-    assert_eq!(w.apply(&argument(0)).map(|done| done.existed), Ok(2));
-    assert!(!w.record(&txs[0]).unwrap().conflicting);
+    w.utxo.set_conflicting(&txs[0].txid, &call).unwrap();
+    w.applier.set(None);
+    w.chain.note_applied(0, None);
+    let again = UtxoApplyBlock { block_id: 1, ..argument(0) };
+    let Err(UtxoApplyError::Stopped(stop)) = w.apply(&again) else { panic!("another block has the coinbase") };
+    assert_eq!((stop.transaction, stop.reason), (0, UtxoApplyReason::Conflicting));
 }

@@ -1,4 +1,5 @@
-//! A reorg of 50 blocks: the store equals one that has only seen the other branch, except for the records of the abandoned one.
+//! A reorg of 50 blocks: the store equals one that has only seen the other branch, except for the records of the abandoned one. Then a
+//! reorg back.
 
 use super::by_single_calls::payload;
 use super::same::{bytes, record, unmined};
@@ -8,7 +9,7 @@ use bitcoin::hashes::Hash;
 use bitcoin::{Block, OutPoint, Transaction, Txid};
 use coppice::client::{Client, Wait};
 use coppice_client::Embedded;
-use coppice_interface::{MissingParents, UtxoApplyBlock};
+use coppice_interface::{MissingParents, UtxoApplyBlock, UtxoRecord};
 use coppice_lab::spend_chain::{self, FIRST, MATURITY, Shape};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -27,6 +28,16 @@ fn feed(client: &Client<Embedded>, first: u32, block_id: u32, blocks: &[Block]) 
     }
 }
 
+/// Unapplies and rolls back the blocks above a height, the newest first.
+fn take_back(client: &Client<Embedded>, fork: u32, blocks: &[Block]) {
+    for (above, block) in blocks.iter().enumerate().rev() {
+        let number = u64::from(fork) + 1 + above as u64;
+        assert!(client.roll_back_to(number - 1).done().is_err(), "the block is applied");
+        assert_eq!(client.unapply(number).done().unwrap().unset as usize, block.txdata.len());
+    }
+    client.roll_back_to(fork.into()).done().unwrap();
+}
+
 fn writer(net: &Net) -> Client<Embedded> {
     Client::new(Embedded::new(net.host.clone(), net.canister, net.principal))
 }
@@ -40,20 +51,15 @@ fn transactions(blocks: &[Block]) -> impl Iterator<Item = &Transaction> {
 }
 
 #[test]
-fn reorg_of_50_blocks_leaves_the_store_of_the_other_branch() {
+fn reorgs_of_50_blocks_there_and_back_leave_the_store_of_each_branch() {
     let chain = spend_chain::blocks(SHAPE);
     let branch = spend_chain::branch(&chain, DEPTH, LEAVE);
     let (trunk, rolled_back) = chain.split_at(chain.len() - DEPTH);
-    let (fork, last) = (FIRST + trunk.len() as u32 - 1, FIRST + chain.len() as u32 - 1);
-    let [reorged, straight] = [(); 2].map(|()| net(MATURITY));
+    let fork = FIRST + trunk.len() as u32 - 1;
+    let [reorged, straight, first] = [(); 3].map(|()| net(MATURITY));
     let client = writer(&reorged);
     feed(&client, FIRST, 1, &chain);
-    for number in (u64::from(fork) + 1..=u64::from(last)).rev() {
-        assert!(client.roll_back_to(number - 1).done().is_err(), "the block is applied");
-        let taken = client.unapply(number).done().unwrap();
-        assert_eq!(taken.unset as usize, chain[(number - u64::from(FIRST)) as usize].txdata.len());
-    }
-    client.roll_back_to(fork.into()).done().unwrap();
+    take_back(&client, fork, rolled_back);
     feed(&client, fork + 1, 10_000, &branch);
     let other = writer(&straight);
     feed(&other, FIRST, 1, trunk);
@@ -101,4 +107,20 @@ fn reorg_of_50_blocks_leaves_the_store_of_the_other_branch() {
         assert!(record.blocks.is_empty() && record.unmined_since > Some(fork), "{record:?}");
         assert_eq!(record.conflicting, transaction.is_coinbase());
     }
+    // Back to the first branch.
+    take_back(&client, fork, &branch);
+    feed(&client, fork + 1, 1 + trunk.len() as u32, rolled_back);
+    feed(&writer(&first), FIRST, 1, &chain);
+    let first = reader(&first);
+    for transaction in transactions(&chain) {
+        let txid = id(transaction.compute_txid());
+        let (found, expected) = (record(&one, &txid), record(&first, &txid));
+        // The other branch may have spent the last output later.
+        assert!(found.delete_at_height >= expected.delete_at_height, "{found:?}, {expected:?}");
+        let delete_at_height = expected.delete_at_height.and(found.delete_at_height);
+        assert_eq!(found, UtxoRecord { delete_at_height, ..expected });
+        assert!(bytes(&one, &txid) == bytes(&first, &txid), "{txid:?}");
+    }
+    let coinbases = branch.iter().map(|block| id(block.txdata[0].compute_txid())).collect();
+    assert_eq!((unmined(&one), unmined(&first)), (coinbases, BTreeSet::new()));
 }
