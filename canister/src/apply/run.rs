@@ -174,7 +174,7 @@ impl Run<'_, '_> {
         Ok(Some(height))
     }
 
-    /// Finds the first byte of the next transaction, unless it is known. The body of a block that is not begun is checked, so that a block
+    /// Finds the first byte of the next transaction, unless it is known. Before the first transaction the body is checked, so that a block
     /// that can never be finished is not begun.
     fn find_offset(&mut self) -> Result<(), UtxoApplyError> {
         if self.position.offset > 0 {

@@ -139,7 +139,7 @@ impl UtxoStore {
                 .map_err(Refused::record)?;
             return Ok(Applied { created: true, pruned: false, spent, missing });
         };
-        // A coinbase without a block is a double spend because it lost its block.
+        // A coinbase is a double spend only as long as no block has it.
         let returns = draft.parsed.coinbase && is_lone_coinbase(&found.head);
         let clears = if returns { flag::LOCKED | flag::CONFLICTING } else { flag::LOCKED };
         self.check_existing(&found.head, clears).map_err(Refused::record)?;

@@ -225,7 +225,7 @@ pub enum UtxoUnapplyError {
         /// The number of the oldest kept block.
         first_available: u64,
     },
-    /// The block cannot be taken from a record.
+    /// The block cannot be taken from a record, or the coinbase that lost it cannot be marked as a double spend.
     #[error("transaction {transaction}: {why}")]
     Refused {
         /// The position of the transaction, from 0.

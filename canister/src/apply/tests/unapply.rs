@@ -271,6 +271,19 @@ fn coinbase_that_cannot_be_marked_keeps_its_block_half_taken_back() {
         assert!(matches!(refused, Err(UtxoUnapplyError::Refused { transaction: 0, .. })), "{refused:?}");
         assert_eq!(w.applier.position().unwrap().last(), Some(0), "a rollback is refused");
     }
+    // A record that got the block again meanwhile loses it, and the answer counts it.
+    let UtxoApplyBlock { height, block_id, .. } = argument(0);
+    let set = UtxoSetMinedBatch {
+        height,
+        block_id,
+        block_height: height,
+        on_longest_chain: true,
+        unset: false,
+        items: vec![],
+    };
+    w.utxo.set_mined(&set, &MinedTransaction { txid: coinbase.id(), subtree: 0 }, &call).unwrap();
+    assert_eq!(w.unapply_step(0), Ok(UtxoUnapplied { has_more: true, transactions: 0, unset: 1 }));
+    assert!(w.unapply_step(0).is_err());
     overwrite(slot, 0, &[1]);
     assert_eq!((w.unapply(0), w.applier.position().unwrap().last()), (Ok(0), None));
     assert!(w.record(&coinbase).unwrap().conflicting && w.record(&spender).unwrap().conflicting);
