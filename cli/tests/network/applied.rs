@@ -131,7 +131,7 @@ fn generated_chain_costs_less_than_by_single_calls_and_leaves_equal_records() {
         "{transactions} transactions in {payload} bytes of blocks; bytes in are {of_blocks} thousandths of the blocks"
     );
     eprintln!(
-        "applying costs 1/{} % of the single calls, 1/{} % in the standard form",
+        "the single calls cost {} hundredths of applying, in the standard form {}",
         hundredths(old),
         hundredths(bare)
     );
