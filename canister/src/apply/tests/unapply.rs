@@ -290,6 +290,28 @@ fn coinbase_that_cannot_be_marked_keeps_its_block_half_taken_back() {
 }
 
 #[test]
+fn first_transaction_is_marked_only_if_it_is_a_coinbase_without_a_block() {
+    let mut w = World::new();
+    let (coinbase, orphan) = (Tx::coinbase(0, 1), Tx::orphan(1, 1));
+    w.append(0, std::slice::from_ref(&coinbase));
+    w.append(1, std::slice::from_ref(&orphan));
+    (0..2).for_each(|number| assert!(w.apply(&argument(number)).is_ok()));
+    let set = UtxoSetMinedBatch {
+        height: 1_001,
+        block_id: 9,
+        block_height: 1_000,
+        on_longest_chain: true,
+        unset: false,
+        items: vec![],
+    };
+    let call = w.call(1_001);
+    w.utxo.set_mined(&set, &MinedTransaction { txid: coinbase.id(), subtree: 0 }, &call).unwrap();
+    assert_eq!((w.unapply(1), w.unapply(0)), (Ok(1), Ok(1)));
+    let seen = |tx: &Tx| w.record(tx).map(|record| (record.blocks.len(), record.conflicting));
+    assert_eq!((seen(&coinbase), seen(&orphan)), (Some((1, false)), Some((0, false))));
+}
+
+#[test]
 fn double_spend_that_is_no_coinbase_by_its_bytes_stays_one() {
     let mut w = World::new();
     let tx = Tx::of(1, &[([9; 32], 0)], 1);
