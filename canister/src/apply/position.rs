@@ -53,7 +53,7 @@ pub struct Position {
 }
 
 impl Position {
-    /// Returns whether a part of the next block is applied, or not taken back yet.
+    /// Returns whether the next block is applied in part, or taken back in part.
     pub fn is_begun(&self) -> bool {
         self.transaction > 0 || self.offset > 0 || self.phase == Phase::Mark
     }

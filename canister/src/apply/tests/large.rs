@@ -2,6 +2,7 @@
 
 use super::world::*;
 use crate::platform::native;
+use crate::testing::overwrite;
 use coppice_interface::*;
 use coppice_model::transactions::Tx;
 
@@ -188,4 +189,24 @@ fn message_that_changes_many_pages_is_full() {
         }
     }
     assert!(messages > 1 && w.utxo.storage().records == 50, "{messages}");
+}
+
+#[test]
+fn large_coinbase_that_is_half_marked_is_applied_again() {
+    let coinbase = Tx::coinbase(0, 200_001);
+    let spender = Tx::of(1, &[(coinbase.txid, 0)], 1);
+    let mut w = World::new();
+    w.append(0, std::slice::from_ref(&coinbase));
+    w.apply(&argument(0)).unwrap();
+    w.create(&UtxoCreate { locked: None, ..spender.record() }, 1_002).unwrap();
+    let call = w.call(1_002);
+    let spends = vec![coinbase.spend(0, 0)];
+    w.utxo.spend(&TransactionSpends { spender: spender.id(), spends }, &call).unwrap();
+    // The spender cannot be read, so marking does not end.
+    overwrite(w.utxo.slot_of(&spender.txid), 0, &[9]);
+    assert!(w.unapply_step(0).unwrap().has_more && w.unapply_step(0).is_err());
+    let coinbase = |w: &World| w.record(&coinbase).map(|record| (record.blocks.len(), record.conflicting));
+    assert_eq!(coinbase(&w).map(|(blocks, _)| blocks), Some(0));
+    assert_eq!(w.apply(&argument(0)).map(|done| (done.existed, done.transactions)), Ok((1, 1)));
+    assert_eq!((coinbase(&w), w.applier.position().unwrap().last()), (Some((1, false)), Some(0)));
 }

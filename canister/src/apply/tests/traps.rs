@@ -26,7 +26,7 @@ fn interrupted(mut w: World, all: &[Tx], message: impl Fn(&mut World) -> bool) -
     let mut traps = 0;
     let mut has_more = true;
     while has_more {
-        let before = (w.seen(all), w.applier.status());
+        let before = (w.seen(all), w.applier.position().copied());
         for at in (0..).step_by(3) {
             native::with(|world| world.trap_after = Some(at));
             let ended = native::message(|| message(&mut w));
@@ -36,7 +36,7 @@ fn interrupted(mut w: World, all: &[Tx], message: impl Fn(&mut World) -> bool) -
             }
             traps += 1;
             w.reopen();
-            assert!((w.seen(all), w.applier.status()) == before, "trap at {at}");
+            assert!((w.seen(all), w.applier.position().copied()) == before, "trap at {at}");
             audit();
         }
     }
