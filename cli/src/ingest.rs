@@ -8,21 +8,25 @@ use crate::ledger::Ledger;
 use crate::order::{Ordered, order};
 use crate::progress::Progress;
 use crate::report::{Amount, Report, Storage, amount, blocks, count, seconds_since, verified_rows};
+use crate::rules::NetworkRules;
 use crate::say;
 use crate::site::{BLOCK_INTERVAL, Site, healthy, settle};
 use crate::utxo::{self, Replay, Replayed};
 use crate::verify::{Depth, Verified, verify};
-use anyhow::{Context, Result, bail, ensure};
-use bitcoin::Network;
-use bitcoin::constants::genesis_block;
+use anyhow::{Context, Error, Result, anyhow, bail, ensure};
+use bitcoin::BlockHash;
 use bitcoin::hashes::Hash;
-use coppice_interface::{ProblemCode, PrunePolicyArg, PrunePolicyChange, ReadError};
+use coppice_interface::{BlockHeader, ProblemCode, PrunePolicyArg, PrunePolicyChange, ReadError};
 use serde::Serialize;
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// The largest `coinbase_maturity` that a canister accepts.
 const MAX_MATURITY: i64 = u32::MAX as i64 / 2;
+
+/// The newest blocks of a canister among which the last common block is sought: those of a page of headers.
+const NEWEST: u64 = 1_000;
 
 /// Options that name blocks, and the plan for them.
 #[derive(Clone, Debug, clap::Args)]
@@ -30,6 +34,10 @@ pub struct BlocksArgs {
     /// blk*.dat files, raw blocks, or directories of them (*.dat, *.blk, *.raw), in any order
     #[arg(long, value_name = "PATH", num_args = 1.., required = true, env = "COPPICE_BLOCKS")]
     pub blk: Vec<PathBuf>,
+    /// Network by whose rules the blocks are checked: work, Merkle root, witnesses. Difficulty adjustments are not checked, because they
+    /// need headers that the files may lack [default: by the files' magic; mainnet for raw blocks]
+    #[arg(long, value_name = "NAME")]
+    pub network_rules: Option<NetworkRules>,
     /// The plan.
     #[command(flatten)]
     pub plan: Plan,
@@ -38,7 +46,7 @@ pub struct BlocksArgs {
 /// Options for the ingest of blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::Args)]
 pub struct Plan {
-    /// Number of the first block [default: 0 for mainnet's genesis, 1 for the next block, else the height in the block's coinbase, else 0]
+    /// Number of the first block [default: 0 for a network's genesis, 1 for the next block, else the height in the block's coinbase, else 0]
     #[arg(long, value_name = "N")]
     pub first_number: Option<u64>,
     /// Blocks that the canister retains behind the head; older ones are pruned [default: all]
@@ -71,7 +79,7 @@ pub struct IngestReport {
     pub already_there_blocks: u64,
     /// Appended blocks that were too long for an ingress message and were uploaded in chunks.
     pub appended_in_chunks: u64,
-    /// Blocks of the files that are not part of the longest chain.
+    /// Blocks of the files that are not part of the chain with the most work, or follow a block without a good copy.
     pub left_out_blocks: u64,
     /// Blocks that were found more than once.
     pub duplicate_blocks: u64,
@@ -112,17 +120,21 @@ impl Report for IngestReport {
     }
 }
 
-/// Finds the blocks of files and puts them in order. Reports on stderr which parts were skipped and which blocks are left out.
+/// Finds the blocks of files, checks them and puts them in order. Reports on stderr which parts were skipped and which blocks are left out.
 ///
 /// # Errors
-/// When a file cannot be read, or no block is found.
-pub fn read(paths: &[PathBuf]) -> Result<Ordered> {
-    let scan = blk::scan(paths)?;
+/// When a file cannot be read, no block is found, or the first block of the chain has no good copy.
+pub fn read(paths: &[PathBuf], rules: Option<NetworkRules>) -> Result<Ordered> {
+    let scan = blk::scan(paths, rules)?;
     scan.notes.iter().for_each(|note| say!("note: {note}"));
-    let ordered = order(scan.blocks);
+    let ordered = order(scan);
     ordered.left_out.iter().for_each(|run| say!("note: {run}"));
+    ordered.strangers.iter().for_each(|stranger| say!("note: {stranger}"));
     if ordered.duplicates > 0 {
         say!("note: {} found more than once", blocks(ordered.duplicates as u64));
+    }
+    if ordered.chain.is_empty() {
+        ordered.check_whole()?;
     }
     Ok(ordered)
 }
@@ -200,7 +212,7 @@ pub fn feed_to(client: &Client<impl Site>, ordered: &Ordered, plan: Plan) -> Res
         appended,
         already_there_blocks: there.blocks,
         appended_in_chunks: in_chunks,
-        left_out_blocks: ordered.left_out.iter().map(|run| run.blocks as u64).sum(),
+        left_out_blocks: ordered.left_out_blocks(),
         duplicate_blocks: ordered.duplicates as u64,
         pruned,
         utxo,
@@ -229,10 +241,7 @@ fn already_there(client: &Client<impl Site>, chain: &[Found]) -> Result<There> {
     let blocks = match chain.iter().position(|found| *head.hash == found.hash.to_byte_array()) {
         Some(at) => at as u64 + 1,
         None if chain.first().is_some_and(is_child) => 0,
-        None => bail!(
-            "the canister's head, number {}, is neither one of these blocks nor the parent of the first, so the blocks cannot be appended",
-            head.number
-        ),
+        None => return Err(apart(client, &head, chain)?),
     };
     let number = (head.number + 1).checked_sub(blocks);
     Ok(There {
@@ -241,17 +250,56 @@ fn already_there(client: &Client<impl Site>, chain: &[Found]) -> Result<There> {
     })
 }
 
+/// Explains why blocks cannot follow the canister's head, and names what helps.
+fn apart(client: &Client<impl Site>, head: &BlockHeader, chain: &[Found]) -> Result<Error> {
+    let oldest = client.get_prune_status().wait()?.oldest_kept_block.unwrap_or(head.number);
+    let from = oldest.max((head.number + 1).saturating_sub(NEWEST));
+    let newest = client.get_block_headers(from, head.number).wait()?;
+    let newest = newest.map_err(|error| anyhow!("the canister's newest blocks cannot be read: {error}"))?.headers;
+    let before = chain.first().map(|first| first.header.prev_blockhash);
+    let known: HashSet<BlockHash> = chain.iter().map(|found| found.hash).chain(before).collect();
+    let hash = |header: &BlockHeader| BlockHash::from_slice(&header.hash).unwrap_or_else(|_| BlockHash::all_zeros());
+    let common = newest.iter().rev().find(|header| known.contains(&hash(header)));
+    let there = format!("the canister's head, number {} ({})", head.number, hash(head));
+    let Some(common) = common else {
+        return Ok(anyhow!(
+            "{there}, is not among these blocks and not the parent of the first, and neither are the {} below it: name files whose \
+             blocks follow the head, or the canister of these blocks",
+            blocks((newest.len() as u64).saturating_sub(1))
+        ));
+    };
+    let number = common.number;
+    if chain.last().is_some_and(|last| last.hash == hash(common)) {
+        return Ok(anyhow!(
+            "{there}, is ahead of these blocks, which end with its block {number}: name the files with the blocks above"
+        ));
+    }
+    let applied = client.get_storage_status(None).wait()?.utxo.applying.map_or(0, |applying| applying.next);
+    let take_back = match applied.checked_sub(1).filter(|&last| last > number) {
+        Some(last) => format!(
+            "take the blocks above it back from the UTXO records, from block {last} down: utxo_unapply_block '({last} : nat64)'; then \
+             make it the head"
+        ),
+        None => "make it the head".into(),
+    };
+    Ok(anyhow!(
+        "{there}, is on another branch than these blocks; the last block of both is number {number} ({}): {take_back}: rollback_to \
+         '({number} : nat64)', which a producer may call within max_rollback_blocks, and an admin always. Then start this command again",
+        hash(common)
+    ))
+}
+
 /// Returns the number of a chain's first block, and the reason for that number.
 ///
 /// # Errors
 /// When the block cannot be read.
 pub fn number_of(first: &Found) -> Result<(u64, &'static str)> {
-    let genesis = genesis_block(Network::Bitcoin).block_hash();
-    if first.hash == genesis {
-        return Ok((0, "the first block is mainnet's genesis"));
+    let geneses = NetworkRules::ALL.map(NetworkRules::genesis);
+    if geneses.contains(&first.hash) {
+        return Ok((0, "the first block is the genesis of its network"));
     }
-    if first.header.prev_blockhash == genesis {
-        return Ok((1, "the first block follows mainnet's genesis"));
+    if geneses.contains(&first.header.prev_blockhash) {
+        return Ok((1, "the first block follows the genesis of its network"));
     }
     let (_, block) = first.load()?;
     // Blocks of version 2 and above hold their height (BIP 34); before that rule was enforced, a few hold something else.

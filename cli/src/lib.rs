@@ -35,6 +35,7 @@ pub mod order;
 pub mod progress;
 pub mod random;
 pub mod report;
+pub mod rules;
 pub mod site;
 pub mod size;
 pub mod stop;

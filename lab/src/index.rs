@@ -11,6 +11,7 @@ use coppice::index::origin::{Origin, Payload};
 use coppice::index::{self, DatabaseArgs, schema};
 use coppice::ingest::{number_of, read};
 use coppice::report::{self, Report, blocks};
+use coppice::rules::NetworkRules;
 use coppice::site::{BLOCK_INTERVAL, Site, healthy, settle};
 use coppice::{feed, say};
 use coppice_interface::{AppendBlock, PrunePolicyArg};
@@ -31,6 +32,9 @@ pub struct IndexArgs {
     /// Bitcoin blocks to append instead of generated ones: blk*.dat files, raw blocks, or directories of them, in any order
     #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with_all = ["blocks", "seed"])]
     pub blk: Vec<PathBuf>,
+    /// Network by whose rules the blocks of the files are checked [default: as `ingest`]
+    #[arg(long, value_name = "NAME", requires = "blk")]
+    pub network_rules: Option<NetworkRules>,
     /// Number of the first block of the files [default: as `ingest`]
     #[arg(long, value_name = "N", requires = "blk")]
     pub first_number: Option<u64>,
@@ -109,7 +113,9 @@ impl IndexArgs {
             let blocks = Generator::new(self.seed, self.blocks, begins_at, BLOCK_INTERVAL.as_secs())?;
             return Ok(Source { length: self.blocks, blocks: Box::new(blocks.map(Ok)) });
         }
-        let chain = read(&self.blk)?.chain;
+        let ordered = read(&self.blk, self.network_rules)?;
+        ordered.check_whole()?;
+        let chain = ordered.chain;
         let (length, first) = (chain.len() as u64, chain.first().context("there are no blocks to append")?);
         let (first_number, why) = match self.first_number {
             Some(number) => (number, "by --first-number"),

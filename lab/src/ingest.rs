@@ -52,11 +52,12 @@ impl Report for IngestReport {
 /// Feeds the blocks and prints the report.
 ///
 /// # Errors
-/// As [`run`].
+/// As [`read`] and [`run`]; when the chain ends before a block without a good copy.
 pub fn command(args: &IngestArgs) -> Result<()> {
-    let ordered = read(&args.blocks.blk)?;
+    let ordered = read(&args.blocks.blk, args.blocks.network_rules)?;
     let report = run(wasm::find(args.host.wasm.as_deref())?, &ordered, args.blocks.plan)?;
-    report::print(&report, args.host.json)
+    report::print(&report, args.host.json)?;
+    ordered.check_whole()
 }
 
 /// Feeds a chain to an embedded canister, with the plan's `coinbase_maturity`, and verifies every block and every transaction.

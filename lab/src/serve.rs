@@ -11,6 +11,7 @@ use candid::Principal;
 use coppice::gateway::Gateway;
 use coppice::ingest::{Plan, read};
 use coppice::report::{blocks, count};
+use coppice::rules::NetworkRules;
 use coppice::say;
 use coppice::stop::exit_on_signals;
 use std::path::PathBuf;
@@ -33,6 +34,9 @@ pub struct ServeArgs {
     /// verified first, as by `ingest`
     #[arg(long, value_name = "PATH", num_args = 1..)]
     pub blk: Vec<PathBuf>,
+    /// Network by whose rules these blocks are checked [default: as `ingest`]
+    #[arg(long, value_name = "NAME", requires = "blk")]
+    pub network_rules: Option<NetworkRules>,
     /// The plan for these blocks.
     #[command(flatten)]
     pub plan: Plan,
@@ -116,7 +120,8 @@ impl ServeArgs {
             }
             return Ok(demonstration);
         }
-        let ordered = read(&self.blk)?;
+        let ordered = read(&self.blk, self.network_rules)?;
+        ordered.check_whole()?;
         let client = Embedded::start(wasm(&self.host)?)?;
         let report = ingest::feed(&client, &ordered, self.plan)?;
         let (first, last) = (count(report.first_block), count(report.last_block));

@@ -86,7 +86,7 @@ fn mainnet_blocks_1_to_255_go_in_whole() {
         writeln!(std::io::stderr(), "{note}").unwrap();
         return;
     };
-    let ordered = coppice::ingest::read(&[blocks]).unwrap();
+    let ordered = coppice::ingest::read(&[blocks], None).unwrap();
     let report = ingest::run(wasm(), &ordered, Plan::default()).unwrap().ingest;
     assert_eq!((report.first_block, report.last_block), (1, 255));
     assert_eq!(report.last_hash, "00000000d0a75c861fabf9ff7b92022f60e4afeed9331fe5aa073d8e4706fe3c");

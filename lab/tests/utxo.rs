@@ -43,7 +43,7 @@ fn replay(client: &Client<impl Site>, ordered: &Ordered) -> (IngestReport, Repla
 fn read(bytes: &[u8]) -> (tempfile::TempDir, Ordered) {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("blocks.dat"), bytes).unwrap();
-    let ordered = ingest::read(&[dir.path().to_path_buf()]).unwrap();
+    let ordered = ingest::read(&[dir.path().to_path_buf()], None).unwrap();
     (dir, ordered)
 }
 
@@ -55,7 +55,7 @@ fn mainnet_blocks_1_to_255_leave_the_set_that_they_imply() {
         writeln!(std::io::stderr(), "{note}").unwrap();
         return;
     };
-    let ordered = ingest::read(&[blocks]).unwrap();
+    let ordered = ingest::read(&[blocks], None).unwrap();
     let blocks: Vec<bitcoin::Block> = ordered.chain.iter().map(|found| found.load().unwrap().1).collect();
     let expected = Expected::of(1, &blocks);
     assert_eq!(
@@ -89,7 +89,7 @@ fn single_real_block_is_ingested_with_its_in_block_spends_and_repetition_changes
 
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("block.raw"), raw).unwrap();
-    let ordered = ingest::read(&[dir.path().to_path_buf()]).unwrap();
+    let ordered = ingest::read(&[dir.path().to_path_buf()], None).unwrap();
     let client = start();
     let (_, first) = replay(&client, &ordered);
     let (transactions, spent) = (block.txdata.len() as u64, expected.spent.len() as u64);

@@ -22,9 +22,10 @@ pub struct IngestArgs {
 /// Feeds the blocks and prints the report.
 ///
 /// # Errors
-/// As [`feed_to`]; when the network cannot be used.
+/// As [`read`] and [`feed_to`]; when the network cannot be used, or the chain ends before a block without a good copy.
 pub fn command(args: &IngestArgs) -> Result<()> {
     let client = args.network.connect_for("ingest")?;
-    let ordered = read(&args.blocks.blk)?;
-    report::print(&feed_to(&client, &ordered, args.blocks.plan)?, args.json)
+    let ordered = read(&args.blocks.blk, args.blocks.network_rules)?;
+    report::print(&feed_to(&client, &ordered, args.blocks.plan)?, args.json)?;
+    ordered.check_whole()
 }

@@ -23,11 +23,11 @@ use std::time::Duration;
 /// Bytes of a signed message besides its argument, at most.
 const ENVELOPE: usize = 400;
 
-/// Returns blocks in the format of `blk*.dat`.
+/// Returns blocks in the format of regtest's `blk*.dat`.
 fn framed(blocks: &[Block]) -> Vec<u8> {
     let frame = |block: &Block| {
         let raw = serialize(block);
-        [&[0xF9, 0xBE, 0xB4, 0xD9][..], &(raw.len() as u32).to_le_bytes(), &raw].concat()
+        [&[0xFA, 0xBF, 0xB5, 0xDA][..], &(raw.len() as u32).to_le_bytes(), &raw].concat()
     };
     blocks.iter().flat_map(frame).collect()
 }
@@ -113,7 +113,7 @@ fn generated_chain_costs_less_than_by_single_calls_and_leaves_equal_records() {
     let [applied, extended, standard] = [(); 3].map(|()| net(MATURITY));
     let file = applied.path("blocks.dat");
     std::fs::write(&file, framed(&blocks)).unwrap();
-    let ordered = read(&[file.into()]).unwrap();
+    let ordered = read(&[file.into()], None).unwrap();
 
     let plan = Plan { utxo: true, ..Plan::default() };
     let new = costs(&applied, || drop(feed_to(&Split::of(&applied), &ordered, plan).unwrap()));
@@ -146,7 +146,7 @@ fn mainnet_blocks_1_to_255_leave_equal_records_both_ways() {
         eprintln!("not run: mainnet blocks 1 to 255 both ways; COPPICE_BLOCKS names no directory of blocks");
         return;
     };
-    let ordered = read(std::slice::from_ref(&files)).unwrap();
+    let ordered = read(std::slice::from_ref(&files), None).unwrap();
     let blocks: Vec<Block> = ordered.chain.iter().map(|found| found.load().unwrap().1).collect();
     assert_eq!(blocks.len(), 255);
     let [applied, standard] = [(); 2].map(|()| net(100));

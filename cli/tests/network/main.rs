@@ -11,6 +11,7 @@ mod hostile;
 mod hour_page;
 mod lying_replica;
 mod net;
+mod odd_files;
 mod over_http;
 mod over_the_network;
 mod s3;

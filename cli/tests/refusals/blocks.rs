@@ -30,7 +30,7 @@ pub fn chain() -> Vec<Block> {
 pub fn framed(blocks: &[Block]) -> Vec<u8> {
     let frame = |block: &Block| {
         let raw = serialize(block);
-        [&[0xF9, 0xBE, 0xB4, 0xD9][..], &(raw.len() as u32).to_le_bytes(), &raw].concat()
+        [&[0xFA, 0xBF, 0xB5, 0xDA][..], &(raw.len() as u32).to_le_bytes(), &raw].concat()
     };
     blocks.iter().flat_map(frame).collect()
 }

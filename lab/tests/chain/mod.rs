@@ -176,11 +176,11 @@ fn ask<R: candid::CandidType + DeserializeOwned>(client: &Client<impl Transport>
     candid::decode_one(&reply.unwrap()).unwrap()
 }
 
-/// Returns blocks in the format of `blk*.dat`.
+/// Returns blocks in the format of regtest's `blk*.dat`.
 pub fn framed(blocks: &[Block]) -> Vec<u8> {
     let frame = |block: &Block| {
         let raw = serialize(block);
-        [&[0xF9, 0xBE, 0xB4, 0xD9][..], &(raw.len() as u32).to_le_bytes(), &raw].concat()
+        [&[0xFA, 0xBF, 0xB5, 0xDA][..], &(raw.len() as u32).to_le_bytes(), &raw].concat()
     };
     blocks.iter().flat_map(frame).collect()
 }
@@ -200,6 +200,11 @@ fn output(satoshis: u64, script: Vec<u8>) -> TxOut {
     TxOut { value: Amount::from_sat(satoshis), script_pubkey: ScriptBuf::from(script) }
 }
 
+/// Returns a transaction in no block, with one output.
+pub fn spending_one(outpoint: OutPoint) -> Transaction {
+    spending(&[outpoint], vec![output(1, vec![7])])
+}
+
 fn spending(outpoints: &[OutPoint], outputs: Vec<TxOut>) -> Transaction {
     let input = |outpoint: &OutPoint| TxIn {
         previous_output: *outpoint,
@@ -213,6 +218,20 @@ fn spending(outpoints: &[OutPoint], outputs: Vec<TxOut>) -> Transaction {
 
 fn of(transaction: &Transaction, vout: u32) -> OutPoint {
     OutPoint { txid: transaction.compute_txid(), vout }
+}
+
+/// Adds the output that commits to the block's witnesses, if there are any.
+fn commit_to_witnesses(block: &mut Block) {
+    let mut inputs = block.txdata.iter().flat_map(|transaction| &transaction.input);
+    if inputs.all(|input| input.witness.is_empty()) {
+        return;
+    }
+    let root = block.witness_root().unwrap();
+    let commitment = Block::compute_witness_commitment(&root, &[0; 32]);
+    let script = [&[0x6A, 0x24, 0xAA, 0x21, 0xA9, 0xED][..], commitment.as_byte_array()].concat();
+    let coinbase = &mut block.txdata[0];
+    coinbase.input[0].witness = Witness::from_slice(&[[0; 32]]);
+    coinbase.output.push(output(0, script));
 }
 
 impl Chain {
@@ -301,6 +320,7 @@ impl Chain {
         }
         block.txdata = vec![coinbase];
         block.txdata.extend(transactions);
+        commit_to_witnesses(&mut block);
         // Blocks of version 2 state their height.
         block.header.version = bitcoin::block::Version::TWO;
         block.header.bits = CompactTarget::from_consensus(0x207F_FFFF);

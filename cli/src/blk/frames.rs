@@ -1,0 +1,170 @@
+//! Scan of a file: finds each block, and checks the block at once.
+//!
+//! A torn frame must not hide the blocks after it. So a block's own length counts, not that of its frame, and after anything that is no
+//! good block the scan goes on at the next magic.
+
+use super::file::{Content, Form, Source};
+use super::found::{Found, Scan};
+use crate::report::blocks;
+use crate::rules::{Fault, NetworkRules, header_of};
+use bitcoin::block::Header;
+use bitcoin::consensus::encode::deserialize_partial;
+use bitcoin::{Block, BlockHash};
+use std::rc::Rc;
+
+/// Bytes of magic and length.
+const FRAME: usize = 8;
+/// Bytes of the shortest frame: with a header and the number of transactions.
+const SHORTEST: usize = FRAME + 81;
+
+/// The contents of a frame.
+enum Contents {
+    /// No header with its work.
+    Nothing,
+    /// A block whose target is above the network's limit.
+    Easy(Header),
+    /// A block with its length; or the reason why it is not a good one.
+    Block(Header, Result<usize, Fault>),
+}
+
+/// Decodes and checks the block at the beginning of some bytes.
+fn contents(rules: NetworkRules, bytes: &[u8]) -> Contents {
+    let Some(header) = header_of(bytes) else { return Contents::Nothing };
+    if !rules.allows(&header) {
+        return Contents::Easy(header);
+    }
+    let checked = match deserialize_partial::<Block>(bytes) {
+        Ok((block, len)) => rules.check(&block).map(|()| len),
+        Err(_) => Err(Fault::Undecodable),
+    };
+    Contents::Block(header, checked)
+}
+
+/// A file that is being scanned.
+pub struct Frames<'a> {
+    scan: &'a mut Scan,
+    source: Rc<Source>,
+    rules: NetworkRules,
+    /// Headers that were found.
+    headers: u64,
+    /// Blocks above the network's limit, and the first of them with its position.
+    easy: (u64, Option<(BlockHash, usize)>),
+}
+
+impl<'a> Frames<'a> {
+    /// Begins the scan of a file.
+    pub fn new(scan: &'a mut Scan, source: Rc<Source>, rules: NetworkRules) -> Self {
+        Self { scan, source, rules, headers: 0, easy: (0, None) }
+    }
+
+    /// Adds the file's blocks to the scan, and notes what is no good block. Returns whether the file has a header, or only zeros.
+    pub fn read(mut self, content: &Content) -> bool {
+        match self.source.form {
+            Form::Zeros => self.note("the file holds only zeros"),
+            Form::Raw => self.raw(&content.bytes),
+            Form::Framed(network) => self.framed(content, network.magic()),
+        }
+        if let (count, Some((first, at))) = self.easy {
+            let (rules, were) = (self.rules, blocks(count));
+            self.note(&format!(
+                "{were} refused, the first at byte {at}, {first}: the target is easier than {rules} allows; --network-rules names the \
+                 rules of another network"
+            ));
+        }
+        self.headers > 0 || self.source.form == Form::Zeros
+    }
+
+    fn note(&mut self, note: &str) {
+        self.scan.notes.push(format!("{}: {note}", self.source.path.display()));
+    }
+
+    fn raw(&mut self, bytes: &[u8]) {
+        match contents(self.rules, bytes) {
+            Contents::Nothing => {}
+            Contents::Easy(header) => self.easy(header, 0),
+            Contents::Block(header, checked) => {
+                self.add(header, 0, checked);
+                if let Some(more) =
+                    checked.ok().and_then(|len| bytes.get(len..)).filter(|more| more.iter().any(|&byte| byte != 0))
+                {
+                    self.note(&format!("{} bytes after the block are skipped", more.len()));
+                }
+            }
+        }
+    }
+
+    fn framed(&mut self, content: &Content, magic: [u8; 4]) {
+        let Content { bytes, zeros_from } = content;
+        // True after a fault that was noted, until the next block.
+        let mut is_noted = false;
+        let mut at = 0;
+        loop {
+            at += bytes[at..].iter().take_while(|&&byte| byte == 0).count();
+            if at >= *zeros_from {
+                return;
+            }
+            let frame = &bytes[at..];
+            let offset = at + FRAME;
+            let block = bytes.get(offset..).filter(|_| frame.starts_with(&magic)).unwrap_or_default();
+            let skip = || next(frame, magic);
+            match contents(self.rules, block) {
+                Contents::Nothing => {
+                    let skip = skip();
+                    if !is_noted {
+                        let end = if at + skip == bytes.len() { "the rest of the file" } else { "skipped" };
+                        self.note(&format!("{skip} bytes from byte {at} on are not a block: {end}"));
+                    }
+                    if skip >= SHORTEST {
+                        self.scan.lost.get_or_insert((Rc::clone(&self.source.path), at));
+                    }
+                    (at, is_noted) = (at + skip, true);
+                }
+                Contents::Easy(header) => {
+                    self.easy(header, at);
+                    (at, is_noted) = (at + skip(), true);
+                }
+                Contents::Block(header, checked) => {
+                    self.add(header, offset, checked);
+                    (at, is_noted) = match checked {
+                        Err(_) => (at + skip(), true),
+                        Ok(len) => (offset + len, self.compare(at, frame, len)),
+                    };
+                }
+            }
+        }
+    }
+
+    fn easy(&mut self, header: Header, at: usize) {
+        self.headers += 1;
+        let (count, first) = &mut self.easy;
+        *count += 1;
+        first.get_or_insert((header.block_hash(), at));
+    }
+
+    /// Notes a frame that has another length than its block, and returns whether it has.
+    fn compare(&mut self, at: usize, frame: &[u8], len: usize) -> bool {
+        let stated = frame[4..].first_chunk().map_or(0, |length| u32::from_le_bytes(*length) as usize);
+        if stated != len {
+            self.note(&format!(
+                "the frame at byte {at} states {stated} bytes, but its block has {len}: the block's length counts"
+            ));
+        }
+        stated != len
+    }
+
+    fn add(&mut self, header: Header, offset: usize, checked: Result<usize, Fault>) {
+        self.headers += 1;
+        let (hash, source, rules) = (header.block_hash(), Rc::clone(&self.source), self.rules);
+        if let Err(fault) = checked {
+            self.note(&format!("{hash} at byte {offset}: {fault}"));
+        }
+        let (len, fault) = (checked.unwrap_or(0), checked.err());
+        self.scan.add(Found { source, offset: offset as u64, len, header, hash, rules, fault });
+    }
+}
+
+/// Returns the bytes up to the next magic, or to the end.
+fn next(frame: &[u8], magic: [u8; 4]) -> usize {
+    let after = frame.get(1..).unwrap_or_default();
+    after.windows(4).position(|bytes| bytes == magic).map_or(frame.len(), |skip| skip + 1)
+}
