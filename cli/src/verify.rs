@@ -6,8 +6,8 @@ use crate::ledger::{Entry, Ledger};
 use crate::progress::Progress;
 use crate::random::Random;
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use coppice_interface::ReadError;
 use coppice_interface::segments::{ID, Receipts};
+use coppice_interface::{BlockHeader, ReadError};
 use serde::Serialize;
 use serde_bytes::ByteBuf;
 
@@ -57,19 +57,28 @@ pub fn verify(client: &Client<impl Transport>, ledger: &Ledger, oldest: u64, dep
     let (gone, kept) = entries.split_at(entries.partition_point(|entry| entry.number < oldest));
     let last = kept.last().context("no block is kept")?;
     let head = client.get_head().wait()?.map_err(|error| anyhow!("the canister has no head: {error}"))?;
-    ensure!(last.is(&head), "the head is not the last appended block: {head:?}");
+    ensure!(last.is(&head), "the head is not the last appended block, number {}, but {}", last.number, named(&head));
     let storage = client.get_storage_status(None).wait()?;
     let status = client.get_prune_status().wait()?;
     let expected = (kept.len() as u64, kept.iter().map(Entry::bytes).sum());
     let found: (u64, u64) = (storage.blocks, storage.payload_bytes);
     // The canister may hold older blocks that are not in the ledger.
     let before = status.oldest_kept_block.is_some_and(|kept| entries.first().is_some_and(|entry| kept < entry.number));
-    ensure!(before || found == expected, "blocks and payload bytes should be {expected:?}, but are {found:?}");
+    ensure!(
+        before || found == expected,
+        "the canister should have {} blocks with {} payload bytes, but has {} with {}",
+        expected.0,
+        expected.1,
+        found.0,
+        found.1
+    );
     // Stale entries count until a sweep removes them, including those that newer entries have replaced.
     let (ids, counted) = (ledger.different_from(oldest), storage.index_entries..=status.transaction_index.entries);
     ensure!(
         before || counted.contains(&ids),
-        "{ids} different transactions are kept, but the index has {counted:?} entries"
+        "{ids} different transactions are kept, but the index has {} to {} entries",
+        counted.start(),
+        counted.end()
     );
 
     let mut verified = Verified::default();
@@ -138,7 +147,7 @@ fn read_back(client: &Client<impl Transport>, entry: &Entry) -> Result<Segments>
         Ok(block) => block,
         Err(error) => bail!("block {number} is kept, but cannot be read: {error}"),
     };
-    ensure!(entry.is(&header), "block {number} has another header than the appended block: {header:?}");
+    ensure!(entry.is(&header), "block {number} has another header than the appended block: {}", named(&header));
     for (segment, expected) in segments.iter().zip(entry.sha256.each()) {
         let found = sha256(segment);
         ensure!(
@@ -186,7 +195,13 @@ fn look_up(
     }
     for location in locations {
         let found = (location.block_number, location.position);
-        ensure!(Some(found) == expected, "transaction {} is found at {found:?}, not at {expected:?}", hex(id));
+        ensure!(
+            Some(found) == expected,
+            "transaction {} is found {}, not {}",
+            hex(id),
+            place(found),
+            expected.map_or("anywhere".into(), place)
+        );
         // If the id recurs in a later block, the check of that block compares the hash.
         ensure!(
             !is_here || location.block_hash == entry.hash,
@@ -196,6 +211,22 @@ fn look_up(
         );
     }
     Ok(receipt.is_some())
+}
+
+/// Returns a header's number, hash and time in words.
+fn named(header: &BlockHeader) -> String {
+    format!(
+        "block {} with the hash {}, {} transactions and the time {}",
+        header.number,
+        hex(&header.hash[..]),
+        header.transactions,
+        header.timestamp_secs
+    )
+}
+
+/// Returns a transaction's place in words.
+fn place((block, position): (u64, u32)) -> String {
+    format!("in block {block} at position {position}")
 }
 
 /// Returns hexadecimal digits.

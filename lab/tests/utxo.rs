@@ -8,6 +8,7 @@ use chain::{Chain, Expected};
 use coppice::client::{Client, Failure, Reach, Transport, Wait};
 use coppice::ingest::{self, IngestReport, Plan};
 use coppice::order::Ordered;
+use coppice::report::Report;
 use coppice::site::Site;
 use coppice::utxo::Replayed;
 use coppice_interface::*;
@@ -260,7 +261,69 @@ fn store_that_differs_from_the_blocks_is_detected() {
     let items = vec![TransactionSpends { spender: [9; 32].into(), spends: vec![spend] }];
     client.utxo_spend(&UtxoSpendBatch { height, items }).wait().unwrap().results[0].as_ref().unwrap();
     let error = ingest::feed_to(&client, &ordered, UTXO).err().unwrap();
-    assert!(format!("{error:#}").contains(&format!("{outpoint} should be unspent")), "{error:#}");
+    let error = format!("{error:#}");
+    assert!(error.contains(&format!("{outpoint} should be unspent")) && !error.contains('{'), "{error}");
+}
+
+/// A node spends outputs for its mempool while the command applies blocks.
+#[test]
+fn output_held_by_an_unmined_record_is_counted_and_by_a_mined_one_refused() {
+    let chain = Chain::new();
+    let (expected, height) = (Expected::of(chain::FIRST, &chain.blocks), chain.height());
+    let (_dir, ordered) = read(&chain.bytes());
+    let client = start();
+    let (_, before) = replay(&client, &ordered);
+    assert_eq!(before.verified.held, 0);
+    let (&outpoint, output) = expected.unspent.iter().find(|(_, output)| !output.coinbase).unwrap();
+    let transaction = chain::spending_one(outpoint);
+    let txid: Txid = chain::internal(transaction.compute_txid()).into();
+    let spend = Spend {
+        txid: chain::internal(outpoint.txid).into(),
+        vout: outpoint.vout,
+        utxo_hash: UtxoHash::from(output.hash),
+        vin: 0,
+    };
+    let items = vec![TransactionSpends { spender: txid.clone(), spends: vec![spend] }];
+    client.utxo_spend(&UtxoSpendBatch { height, items }).wait().unwrap().results[0].as_ref().unwrap();
+    let item = UtxoCreate {
+        source: TransactionSource::Raw(bitcoin::consensus::serialize(&transaction).into()),
+        mined: None,
+        locked: None,
+        conflicting: false,
+        fee: None,
+        is_new: false,
+    };
+    client.utxo_create(&UtxoCreateBatch { height, items: vec![item] }).wait().unwrap().results[0].as_ref().unwrap();
+
+    let (report, utxo) = replay(&client, &ordered);
+    assert_eq!((utxo.verified.held, utxo.verified.unspent), (1, before.verified.unspent));
+    assert_eq!((utxo.verified.spent, utxo.records), (before.verified.spent, before.records + 1));
+    let held = report.rows().into_iter().find(|(name, _)| name.contains("held by transactions in no block"));
+    assert_eq!(held.unwrap().1, "1 output");
+
+    let mut set = UtxoSetMinedBatch {
+        height,
+        block_id: height + 1,
+        block_height: height + 1,
+        on_longest_chain: true,
+        unset: false,
+        items: vec![MinedTransaction { txid, subtree: 0 }],
+    };
+    // A block above these is not yet among them; one of these would have spent the output.
+    for (block, is_refused) in [(height + 1, false), (height, true)] {
+        (set.block_id, set.block_height) = (block, block);
+        client.utxo_set_mined(&set).wait().unwrap().results[0].as_ref().unwrap();
+        let result = ingest::feed_to(&client, &ordered, UTXO);
+        assert_eq!(result.is_err(), is_refused, "{block}");
+        if let Err(error) = result {
+            let error = format!("{error:#}");
+            assert!(
+                error.contains(&format!("{outpoint} should be unspent, but {}", transaction.compute_txid())),
+                "{error}"
+            );
+            assert!(error.contains(&format!("a block at height {height}")) && !error.contains('{'), "{error}");
+        }
+    }
 }
 
 /// Appends blocks without applying them.

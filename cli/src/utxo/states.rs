@@ -1,10 +1,11 @@
 //! Reads the states of outputs from the store.
 
 use crate::client::{Client, Transport, Wait};
+use crate::verify::hex;
 use anyhow::{Result, anyhow, bail};
-use bitcoin::OutPoint;
 use bitcoin::hashes::Hash;
-use coppice_interface::{Outpoint, UtxoGetSpend, UtxoSpendState};
+use bitcoin::{OutPoint, Txid};
+use coppice_interface::{Outpoint, SpendStatus, Spender, UtxoGetSpend, UtxoSpendState};
 
 /// Maximum number of outputs per query.
 const OUTPOINTS: usize = 5_000;
@@ -28,4 +29,27 @@ pub fn states(client: &Client<impl Transport>, height: u32, outpoints: &[OutPoin
         states.extend(answers);
     }
     Ok(states)
+}
+
+/// Returns an input as "TXID, input N".
+pub fn spender(by: &Spender) -> String {
+    let txid = Txid::from_slice(&by.txid[..]).map_or_else(|_| hex(&by.txid[..]), |txid| txid.to_string());
+    format!("{txid}, input {}", by.vin)
+}
+
+/// Returns an output's state as the end of a sentence.
+pub fn in_words(state: &UtxoSpendState) -> String {
+    let UtxoSpendState { status, utxo_hash, spender: by } = state;
+    let status = match status {
+        SpendStatus::Ok => "can be spent".into(),
+        SpendStatus::Spent => "is spent".into(),
+        SpendStatus::Immature { spendable_at } => format!("can be spent from height {spendable_at} on"),
+        SpendStatus::NotFound => "does not exist".into(),
+        SpendStatus::Frozen => "is frozen".into(),
+        SpendStatus::Conflicting => "is of a double spend".into(),
+        SpendStatus::Locked => "is locked".into(),
+    };
+    let by = by.as_ref().map(|by| format!(", spent by {}", spender(by))).unwrap_or_default();
+    let hash = utxo_hash.as_ref().map(|hash| format!(", with the hash {}", hex(&hash[..]))).unwrap_or_default();
+    format!("the store says that it {status}{by}{hash}")
 }

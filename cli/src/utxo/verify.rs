@@ -2,7 +2,7 @@
 
 use super::form;
 use super::set::{Input, Record, Set, State, UtxoHash};
-use super::states::states;
+use super::states::{in_words, spender, states};
 use crate::client::{Client, Wait};
 use crate::feed::sha256;
 use crate::site::Site;
@@ -10,15 +10,18 @@ use crate::verify::hex;
 use anyhow::{Result, bail, ensure};
 use bitcoin::OutPoint;
 use bitcoin::hashes::Hash;
-use coppice_interface::{FileType, SpendStatus, UtxoError, UtxoSpendState};
+use coppice_interface::{FileType, SpendStatus, Spender, UtxoError, UtxoGet, UtxoSpendState};
 use serde::Serialize;
 use std::collections::HashSet;
 
 /// The result of the verification.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Verified {
-    /// Unspent outputs with the right hash, which can be spent or are of an immature coinbase.
+    /// Outputs with the right hash that no block spends.
     pub unspent: u64,
+    /// Part of `unspent`: those that a transaction in no block spends, for example one of a node's mempool. The others can be spent or are
+    /// of an immature coinbase.
+    pub held: u64,
     /// Outputs with the right hash that are spent by the right input.
     pub spent: u64,
     /// Transactions whose bytes were read back.
@@ -76,17 +79,44 @@ pub fn verify(client: &Client<impl Site>, set: &Set, height: u32, pruned_height:
     for (expected, state) in expected.iter().zip(states(client, height, &outpoints)?) {
         let outpoint = expected.outpoint;
         if gone.contains(&outpoint.txid) {
-            ensure!(state.status == SpendStatus::NotFound, "{outpoint} has no record, but its state is {state:?}");
+            ensure!(state.status == SpendStatus::NotFound, "{outpoint} has no record, but {}", in_words(&state));
             continue;
         }
         if expected.hash.is_none() {
-            ensure!(state.utxo_hash.is_none(), "{outpoint} can never be spent, but its state is {state:?}");
+            ensure!(state.utxo_hash.is_none(), "{outpoint} can never be spent, but {}", in_words(&state));
             continue;
         }
-        let spent = check(set, expected, &state, height)?;
-        *if spent { &mut verified.spent } else { &mut verified.unspent } += 1;
+        match check(set, expected, &state, height)? {
+            Checked::Unspent => verified.unspent += 1,
+            Checked::Spent => verified.spent += 1,
+            Checked::Held(by) => {
+                check_holder(client, outpoint, by, height)?;
+                verified.unspent += 1;
+                verified.held += 1;
+            }
+        }
     }
     Ok(verified)
+}
+
+/// Checks that the spender of an output that no block spends has a record, and is in no block up to this height: a node spends outputs for
+/// its mempool before a block has the transaction.
+fn check_holder(client: &Client<impl Site>, outpoint: OutPoint, by: &Spender, height: u32) -> Result<()> {
+    let arg = UtxoGet { txid: by.txid.clone(), first: 0, limit: 0, extra_pages_cursor: None };
+    let spender = spender(by);
+    match client.utxo_get(&arg).wait()? {
+        Err(UtxoError::TxNotFound) => bail!("{outpoint} should be unspent, but {spender}, without a record, spends it"),
+        Err(error) => bail!("{outpoint} is spent by {spender}, whose record cannot be read: {error}"),
+        Ok(record) => {
+            let mined = record.blocks.iter().filter(|_| record.unmined_since.is_none()).map(|block| block.height).min();
+            match mined.filter(|&mined| mined <= height) {
+                None => Ok(()),
+                Some(mined) => {
+                    bail!("{outpoint} should be unspent, but {spender} of a block at height {mined} spends it")
+                }
+            }
+        }
+    }
 }
 
 /// Returns the expected states of a transaction's outputs.
@@ -102,12 +132,24 @@ fn outputs(record: &Record) -> impl Iterator<Item = Expected<'_>> {
     })
 }
 
-/// Checks an output's state, and returns whether the output is spent.
-fn check(set: &Set, expected: &Expected, state: &UtxoSpendState, height: u32) -> Result<bool> {
+/// An output whose state was checked.
+#[derive(Debug, PartialEq, Eq)]
+enum Checked<'a> {
+    /// It can be spent, or is of an immature coinbase.
+    Unspent,
+    /// The right input spends it.
+    Spent,
+    /// Another input spends it, but no block does.
+    Held(&'a Spender),
+}
+
+/// Checks an output's state.
+fn check<'a>(set: &Set, expected: &Expected, state: &'a UtxoSpendState, height: u32) -> Result<Checked<'a>> {
     let Expected { outpoint, hash, coinbase, spender } = expected;
     let hash = hash.map_or(&[][..], |hash| &hash[..]);
     let found = state.utxo_hash.as_ref().is_some_and(|found| **found == *hash);
-    ensure!(found, "{outpoint} should have the hash {}, but its state is {state:?}", hex(hash));
+    ensure!(found, "{outpoint} should have the hash {}, but {}", hex(hash), in_words(state));
+    let is_spent = state.status == SpendStatus::Spent;
     match (spender, &state.spender) {
         (None, None) => {
             let ok = match state.status {
@@ -115,17 +157,17 @@ fn check(set: &Set, expected: &Expected, state: &UtxoSpendState, height: u32) ->
                 SpendStatus::Immature { spendable_at } => *coinbase && spendable_at > height,
                 _ => false,
             };
-            ensure!(ok, "{outpoint} should be unspent, but its state is {state:?}");
-            Ok(false)
+            ensure!(ok, "{outpoint} should be unspent, but {}", in_words(state));
+            Ok(Checked::Unspent)
         }
-        (Some((id, vin)), Some(by)) => {
+        (None, Some(by)) if is_spent => Ok(Checked::Held(by)),
+        (None, Some(_)) => bail!("{outpoint} should be unspent, but {}", in_words(state)),
+        (Some((id, vin)), by) => {
             let txid = set.records()[*id as usize].txid;
-            let ok = state.status == SpendStatus::Spent && *by.txid == txid.to_byte_array() && by.vin == *vin;
-            ensure!(ok, "{outpoint} should be spent by {txid}, input {vin}, but its state is {state:?}");
-            Ok(true)
+            let ok = by.as_ref().is_some_and(|by| *by.txid == txid.to_byte_array() && by.vin == *vin);
+            ensure!(ok && is_spent, "{outpoint} should be spent by {txid}, input {vin}, but {}", in_words(state));
+            Ok(Checked::Spent)
         }
-        (None, Some(_)) => bail!("{outpoint} should be unspent, but its state is {state:?}"),
-        (Some(_), None) => bail!("{outpoint} should be spent, but its state is {state:?}"),
     }
 }
 
@@ -159,7 +201,6 @@ fn read_back(client: &Client<impl Site>, record: &Record) -> Result<Found> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coppice_interface::Spender;
 
     #[test]
     fn only_states_that_the_blocks_imply_pass() {
@@ -174,25 +215,29 @@ mod tests {
         let check = |coinbase, expected, status: &SpendStatus, hash_there: [u8; 32], spender| {
             let expected = Expected { outpoint, hash: Some(&hash), coinbase, spender: expected };
             let utxo_hash = Some(hash_there.into());
-            check(&set, &expected, &UtxoSpendState { status: status.clone(), utxo_hash, spender }, 10).ok()
+            let state = UtxoSpendState { status: status.clone(), utxo_hash, spender };
+            check(&set, &expected, &state, 10).map(|checked| format!("{checked:?}")).map_err(|error| error.to_string())
         };
         let (ok, spent) = (SpendStatus::Ok, SpendStatus::Spent);
         let immature = |spendable_at| SpendStatus::Immature { spendable_at };
-        assert_eq!(check(false, None, &ok, hash, None), Some(false));
-        assert_eq!(check(true, None, &immature(11), hash, None), Some(false));
-        assert_eq!(check(false, Some((1, 3)), &spent, hash, by(spender, 3)), Some(true));
+        assert_eq!(check(false, None, &ok, hash, None).unwrap(), "Unspent");
+        assert_eq!(check(true, None, &immature(11), hash, None).unwrap(), "Unspent");
+        assert_eq!(check(false, Some((1, 3)), &spent, hash, by(spender, 3)).unwrap(), "Spent");
+        assert!(check(false, None, &spent, hash, by(spender, 3)).unwrap().starts_with("Held"));
         for refused in [
             check(false, None, &ok, [8; 32], None),
             check(false, None, &immature(11), hash, None),
             check(true, None, &immature(10), hash, None),
             check(false, None, &SpendStatus::Locked, hash, None),
-            check(false, None, &spent, hash, by(spender, 3)),
+            check(false, None, &spent, [8; 32], by(spender, 3)),
+            check(false, None, &SpendStatus::Frozen, hash, by(spender, 3)),
             check(false, Some((1, 3)), &ok, hash, None),
             check(false, Some((1, 3)), &spent, hash, by(spender, 4)),
             check(false, Some((1, 3)), &spent, hash, by(coinbase, 3)),
             check(false, Some((1, 3)), &SpendStatus::Frozen, hash, by(spender, 3)),
         ] {
-            assert_eq!(refused, None);
+            let sentence = refused.unwrap_err();
+            assert!(sentence.contains("but the store says that") && !sentence.contains(['{', '[']), "{sentence}");
         }
     }
 }
