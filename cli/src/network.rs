@@ -4,6 +4,7 @@ use crate::client::{Client, Failure, GivesUp, Reach, Transport};
 use crate::exit::{Exit, WRONG_LINE};
 use crate::site::Site;
 use crate::stop::unless;
+use crate::terminal::{Level, stderr};
 use anyhow::{Context, Result, anyhow, ensure};
 use candid::Principal;
 use coppice_client::{OverHttp, Reject};
@@ -15,7 +16,7 @@ use std::mem::discriminant;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::runtime::Runtime;
-use url::Url;
+use url::{Host, Url};
 
 /// Domains of the mainnet, whose root key is built in and must not be fetched.
 const MAINNET: [&str; 4] = ["icp-api.io", "icp0.io", "ic0.app", "internetcomputer.org"];
@@ -23,6 +24,8 @@ const MAINNET: [&str; 4] = ["icp-api.io", "icp0.io", "ic0.app", "internetcompute
 const MAX_RESPONSE: usize = 4 << 20;
 /// The longest wait for the network's root key.
 const ROOT_KEY: Duration = Duration::from_secs(30);
+/// The longest wait for an HTTP response on this machine: the agent's own limit.
+const CALL: Duration = Duration::from_secs(360);
 /// The longest wait for the answer to a query.
 const QUERY: Duration = Duration::from_secs(60);
 /// Interval of the checks for the timer's progress.
@@ -86,7 +89,10 @@ impl NetworkArgs {
         let identity = identity(self.identity.as_deref())?;
         let principal = identity.sender().map_err(|why| anyhow!("the identity has no principal: {why}"))?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let agent = Agent::builder().with_url(url.as_str()).with_boxed_identity(identity);
+        let mut agent = Agent::builder().with_url(url.as_str()).with_boxed_identity(identity);
+        if is_loopback(url) {
+            agent = agent.with_http_client(unproxied()?);
+        }
         let agent = agent.with_max_response_body_size(MAX_RESPONSE).build()?;
         let canister = OverHttp::new(agent, canister);
         if self.fetch_root_key {
@@ -117,9 +123,45 @@ fn refuse_mainnet(url: &Url) -> Result<()> {
     Ok(())
 }
 
+/// Returns whether a URL names this machine, which a proxy elsewhere cannot reach.
+pub fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => {
+            let name = name.trim_end_matches('.').to_ascii_lowercase();
+            name == "localhost" || name.ends_with(".localhost")
+        }
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.to_canonical().is_loopback(),
+        None => false,
+    }
+}
+
+/// Returns the agent's own HTTP client, but without the proxy that the environment names (`HTTP_PROXY`).
+fn unproxied() -> Result<reqwest::Client> {
+    Ok(reqwest::Client::builder().tls_backend_rustls().timeout(CALL).no_proxy().build()?)
+}
+
+/// Warns of a private key that other users of the machine can read or change. systemd shows its credentials with rights of the group,
+/// because the service's user reads them by an access list.
+#[cfg(unix)]
+fn warn_of_others(path: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    let credentials = std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
+    let is_credential = credentials.is_some_and(|directory| path.starts_with(directory));
+    let others = if is_credential { 0o007 } else { 0o077 };
+    let mode = std::fs::metadata(path).map_or(0, |file| file.permissions().mode() & 0o777);
+    if mode & others != 0 {
+        let path = path.display();
+        let why = format!("other users can read or change the private key {path} (mode {mode:03o}): chmod 600 {path}");
+        stderr().note(Level::Warn, "identity", &why);
+    }
+}
+
 fn identity(path: Option<&Path>) -> Result<Box<dyn Identity>> {
     let Some(path) = path else { return Ok(Box::new(AnonymousIdentity)) };
     let pem = std::fs::read(path).with_context(|| format!("cannot read the identity {}", path.display()))?;
+    #[cfg(unix)]
+    warn_of_others(path);
     // Each parser refuses the keys of the other curves.
     let identity = Secp256k1Identity::from_pem(&pem).map(|identity| Box::new(identity) as Box<dyn Identity>);
     let identity = identity.or_else(|_| Prime256v1Identity::from_pem(&pem).map(|identity| Box::new(identity) as _));
@@ -242,6 +284,24 @@ mod tests {
         }
         for url in ["http://127.0.0.1:4943", "http://localhost", "https://noticp-api.io", "http://[::1]:8000"] {
             refuse_mainnet(&url.parse().unwrap()).unwrap();
+        }
+    }
+
+    #[test]
+    fn only_this_machine_is_reached_without_a_proxy() {
+        for url in [
+            "http://127.0.0.1:4943",
+            "http://127.9.8.7",
+            "http://LOCALHOST./",
+            "http://a.localhost:8",
+            "http://[::1]:8",
+        ] {
+            assert!(is_loopback(&url.parse().unwrap()), "{url}");
+        }
+        for url in
+            ["https://icp-api.io", "http://notlocalhost", "http://localhost.io", "http://10.0.0.1", "http://[fe80::1]"]
+        {
+            assert!(!is_loopback(&url.parse().unwrap()), "{url}");
         }
     }
 

@@ -141,14 +141,16 @@ pub fn write_line(line: &str) {
     stderr().note(Level::Info, "note", line);
 }
 
-/// Writes lines to stdout.
+/// Writes lines to stdout. A reader that has ended, such as `head`, wants no more.
 ///
 /// # Errors
-/// When stdout is closed or full.
+/// When stdout is full.
 pub fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    writeln!(out, "{}", printable_lines(text))?;
-    out.flush()
+    match writeln!(out, "{}", printable_lines(text)).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        printed => printed,
+    }
 }
 
 /// Writes a line to stderr, with the arguments of `format!`.

@@ -189,3 +189,87 @@ fn serve_prints_its_url_and_ends_by_sigint_or_sigterm() {
         assert_eq!(child.wait().unwrap().code(), Some(i32::from(coppice::stop::INTERRUPTED)), "{signal}");
     }
 }
+
+/// `head` reads one line and ends.
+#[test]
+fn closed_pipe_ends_the_command_quietly() {
+    let sizes: Vec<String> = (1..=3_650).map(|days| days.to_string()).collect();
+    for more in [&[][..], &["--json"]] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_coppice"))
+            .args(["size", "--block-bytes", "1000", "--transactions", "1", "--days"])
+            .args(&sizes)
+            .args(more)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut reader = BufReader::with_capacity(1, child.stdout.take().unwrap());
+        reader.read_line(&mut String::new()).unwrap();
+        drop(reader);
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn identity_that_others_can_read_is_warned_of() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("key.pem");
+    let key = ic_ed25519::PrivateKey::generate_from_seed(b"a test key");
+    std::fs::write(&path, key.serialize_pkcs8_pem(ic_ed25519::PrivateKeyFormat::Pkcs8v2)).unwrap();
+    let other = dir.path().display().to_string();
+    for (mode, credentials, is_warned) in [
+        (0o600, None, false),
+        (0o400, None, false),
+        (0o640, None, true),
+        (0o604, None, true),
+        (0o644, None, true),
+        (0o440, Some(&*other), false),
+        (0o444, Some(&*other), true),
+        (0o440, Some("/elsewhere"), true),
+    ] {
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_coppice"));
+        command
+            .args(["get", "7", "--network", "http://127.0.0.1:1", "--canister", "aaaaa-aa", "--identity"])
+            .arg(&path);
+        command.env_remove("CREDENTIALS_DIRECTORY").envs(credentials.map(|path| ("CREDENTIALS_DIRECTORY", path)));
+        let stderr = String::from_utf8(command.output().unwrap().stderr).unwrap();
+        let warning = format!("key.pem (mode {mode:03o}): chmod 600 ");
+        assert_eq!(stderr.contains(&warning), is_warned, "{mode:o} {credentials:?}: {stderr}");
+    }
+}
+
+#[test]
+fn proxy_of_the_environment_is_not_used_for_this_machine() {
+    let proxy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    proxy.set_nonblocking(true).unwrap();
+    let url = format!("http://{}", proxy.local_addr().unwrap());
+    let asked = |network: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_coppice"));
+        command.args(["get", "7", "--canister", "aaaaa-aa", "--network", network]);
+        for name in ["NO_PROXY", "no_proxy", "http_proxy", "ALL_PROXY", "all_proxy", "REQUEST_METHOD"] {
+            command.env_remove(name);
+        }
+        let mut child = command.env("HTTP_PROXY", &url).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        // The proxy hangs up, so the command ends.
+        loop {
+            if proxy.accept().is_ok() {
+                child.kill().unwrap();
+                child.wait().unwrap();
+                return true;
+            }
+            if child.try_wait().unwrap().is_some() {
+                return proxy.accept().is_ok();
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    };
+    for here in ["http://127.0.0.1:1", "http://localhost:1", "http://[::1]:1"] {
+        assert!(!asked(here), "{here}");
+    }
+    // Another machine is reached by the proxy.
+    assert!(asked("http://canister.invalid"));
+}

@@ -2,6 +2,7 @@
 
 use super::store::{FAILED_REQUESTS, Store, UNANSWERED};
 use super::times::ATTEMPT;
+use crate::network::is_loopback;
 use anyhow::{Context as _, Result};
 use async_trait::async_trait;
 use http_body_util::{BodyExt as _, Limited};
@@ -19,6 +20,9 @@ use url::Url;
 
 /// Blobs per request, if the store deletes many at once.
 pub const BULK: usize = 1_000;
+
+/// Every host, in the form of `NO_PROXY`: all names and all addresses.
+const EVERY_HOST: &str = "*,0.0.0.0/0,::/0";
 
 /// Longest response, in bytes, because an endless one would take all memory. The longest honest response names 1,000 blobs that could not
 /// be deleted, by keys of 1,024 bytes.
@@ -55,6 +59,13 @@ pub fn open(environment: AmazonS3Builder, url: Url, most: Duration) -> Result<St
     let keys = [AmazonS3ConfigKey::S3Endpoint, AmazonS3ConfigKey::Endpoint];
     let endpoint = keys.iter().find_map(|key| builder.get_config_value(key));
     let endpoint = endpoint.map(|endpoint| endpoint.trim_end_matches('/').to_string());
+    // A proxy that the environment names cannot reach this machine. The library can only replace that proxy, by one that no host uses.
+    let is_near = endpoint.as_ref().and_then(|endpoint| endpoint.parse().ok()).is_some_and(|url| is_loopback(&url));
+    let [proxy, excludes] = [ClientConfigKey::ProxyUrl, ClientConfigKey::ProxyExcludes].map(AmazonS3ConfigKey::Client);
+    let builder = match endpoint.as_ref().filter(|_| is_near && builder.get_config_value(&proxy).is_none()) {
+        Some(endpoint) => builder.with_config(proxy, endpoint).with_config(excludes, EVERY_HOST),
+        None => builder,
+    };
     let store = builder.with_http_connector(Counting).build();
     let store =
         store.with_context(|| format!("{url}: S3 cannot be set up from the environment; check the variables AWS_…"))?;

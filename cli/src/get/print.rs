@@ -7,7 +7,6 @@ use crate::terminal::{self, printable};
 use anyhow::Result;
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
-use std::io;
 use time::UtcDateTime;
 
 /// Inputs, outputs or keys of a transaction that are printed at most.
@@ -17,16 +16,13 @@ const UNKNOWN: &str = "unknown: no payloads are kept";
 /// Characters of a script or a receipt that are printed at most.
 const CHARACTERS: usize = 80;
 
-/// Prints the answer on stdout: for people, or as a line of JSON. A reader that has ended, such as `head`, wants no more.
+/// Prints the answer on stdout: for people, or as a line of JSON.
 ///
 /// # Errors
 /// When it cannot be written.
 pub fn print(found: &Found, only_json: bool) -> Result<()> {
     let text = if only_json { serde_json::to_string(found)? } else { text(found) };
-    match terminal::print(&text) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        printed => Ok(printed?),
-    }
+    Ok(terminal::print(&text)?)
 }
 
 /// Returns the answer as text.

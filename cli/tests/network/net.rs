@@ -38,7 +38,9 @@ impl Net {
     pub fn with(init: impl FnOnce(Principal) -> InitArg) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let key = PrivateKey::generate_from_seed(b"operator");
-        std::fs::write(dir.path().join("key.pem"), key.serialize_pkcs8_pem(PrivateKeyFormat::Pkcs8v2)).unwrap();
+        let path = dir.path().join("key.pem");
+        std::fs::write(&path, key.serialize_pkcs8_pem(PrivateKeyFormat::Pkcs8v2)).unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
         let principal = Principal::self_authenticating(key.public_key().serialize_rfc8410_der());
         let host = Arc::new(Host::new());
         let controller = Principal::self_authenticating(b"controller");

@@ -345,3 +345,25 @@ fn markers_above_a_store_in_a_bucket_are_found_and_forbidden_ones_ignored() {
     assert!(above([forbidden, (503, ""), none]).unwrap_err().contains("/a: its marker cannot be read"));
     assert!(above([none, none, (200, "<html>busy</html>")]).unwrap_err().contains("/a/b: its marker cannot be read"));
 }
+
+/// A proxy gets the whole URL in a request, a server only the path.
+#[test]
+fn s3_server_on_this_machine_is_asked_without_a_proxy() {
+    use object_store::aws::AmazonS3Builder;
+    use std::io::{BufRead as _, BufReader};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let builder = AmazonS3Builder::new()
+        .with_endpoint(format!("http://{}", listener.local_addr().unwrap()))
+        .with_allow_http(true)
+        .with_access_key_id("a")
+        .with_secret_access_key("b");
+    let store = s3::open(builder, "s3://bucket/tx".parse().unwrap(), Duration::from_millis(500)).unwrap();
+    let request = std::thread::spawn(move || {
+        let mut line = String::new();
+        BufReader::new(listener.accept().unwrap().0).read_line(&mut line).unwrap();
+        line
+    });
+    runtime().block_on(store.marker()).unwrap_err();
+    let line = request.join().unwrap();
+    assert!(line.contains(" /bucket/tx/"), "{line}");
+}
