@@ -67,6 +67,17 @@ pub struct ScheduledBlobDeletion {
     pub was_leased: bool,
 }
 
+/// A row that was cancelled.
+#[native_docs]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub struct CancelledBlobDeletion {
+    /// The row's number.
+    pub id: u64,
+    /// A worker reported the blob as deleted while deletions were stopped (`set_deletions_stopped`): the blob may be
+    /// gone.
+    pub reported_deleted: bool,
+}
+
 /// The state of a row. A row has one state at a time.
 #[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]
@@ -117,6 +128,9 @@ pub struct ListedBlobDeletion {
     /// The moment at which the row's lease expires, or at which its delay ends, in Unix nanoseconds; `null` in other
     /// states.
     pub until_ns: Option<u64>,
+    /// A worker reported the blob as deleted while deletions were stopped (`set_deletions_stopped`): the blob may be
+    /// gone. Scheduling the row anew clears this mark.
+    pub reported_deleted: bool,
 }
 
 /// A page of rows with their states, from `list_blob_deletions`. A call looks at no more than 10,000 rows: a page may
@@ -259,6 +273,9 @@ pub struct StoreDeletions {
     pub dead: u64,
     /// The lowest height of the waiting rows; `null` if no row waits.
     pub oldest_due: Option<u32>,
+    /// The moment since which the oldest due row has been due, in Unix nanoseconds, to half an hour, whether the row
+    /// waits, is leased or waits for the delay after a failed attempt; `null` if no row is due.
+    pub due_since_ns: Option<u64>,
 }
 
 /// Status of the deletion queue.
@@ -345,7 +362,7 @@ pub struct RetriedBlobDeletions {
     pub skipped: Vec<u64>,
 }
 
-/// The reason why a call was refused. Nothing has changed.
+/// The reason why a call was refused. Nothing has changed, except marks on rows with `Stopped`.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
 pub enum BlobDeletionError {
@@ -397,7 +414,8 @@ pub enum BlobDeletionError {
     /// The lease was completed.
     #[error("the lease was completed")]
     Completed,
-    /// Deletions are stopped (`set_deletions_stopped`): leases are neither granted nor extended.
+    /// Deletions are stopped (`set_deletions_stopped`): leases are neither granted nor extended, and reports delete
+    /// nothing. The rows that a report names as completed are marked: see `reported_deleted`.
     #[error("deletions are stopped: an admin starts them with set_deletions_stopped(false)")]
     Stopped,
     /// The queue has reached `max_deletion_rows`: new rows are refused.

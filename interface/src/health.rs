@@ -73,8 +73,7 @@ pub enum ProblemCode {
     UtxoPrunerWaits,
     /// A job of the UTXO pruner has existed for more than an hour, and that pruner is switched off.
     UtxoPrunerOff,
-    /// External blobs that are due have waited for more than six hours, and no worker has leased a blob of their store
-    /// type.
+    /// An external blob has been due for more than six hours and is not deleted, however often workers have leased it.
     BlobDeletionsWait,
     /// A blob worker has as many leases as allowed, and has completed none for an hour while rows wait.
     BlobLeasesIdle,

@@ -297,7 +297,8 @@ macro_rules! methods {
                 -> Vec<BlobDeletion>: ANYONE, 4_630;
             /// Reports the outcome of deletions that were not leased. At most 10,000 numbers; numbers for which the
             /// message had no room are `remaining`. A repeated call reports completed rows as `already` done, but
-            /// counts failures again. Callable by: `BlobWorker`.
+            /// counts failures again. While deletions are stopped, the answer is `Stopped`, and completed rows are only
+            /// marked (`reported_deleted`). Callable by: `BlobWorker`.
             update complete_blob_deletions(arg: CompleteBlobDeletions)
                 -> CompletedBlobDeletions, or BlobDeletionError: BLOB_WORKERS, 160_098;
             /// Tries dead letters again from the start, as many as the message has room for. Repeat the call for dead
@@ -306,26 +307,29 @@ macro_rules! methods {
                 -> RetriedBlobDeletions, or BlobDeletionError: OPERATORS, 160_122;
             /// Ends the live leases of a principal, and returns their number. Their rows wait again after at most a
             /// quarter of the lease's time, the longest that a request for a blob may take. `revoke_role` does the same
-            /// for a blob worker. A repeated call returns 0. Callable by: `Operator`.
+            /// for a blob worker, and `set_deletions_stopped` for all. A repeated call returns 0. Callable by: `Operator`.
             update end_blob_deletion_leases(holder: Principal) -> u64: OPERATORS, 76;
             /// Schedules the deletion of a blob that no record names. An existing row keeps its number, gets the
             /// height, and is tried from the start, even if it was leased; a repeated call does this again. Callable
             /// by: `Producer`, `UtxoFeeder`, `Operator`.
             update schedule_blob_deletion(arg: ScheduleBlobDeletion)
                 -> ScheduledBlobDeletion, or BlobDeletionError: SCHEDULERS, 2_286;
-            /// Removes a blob's row from the queue, and returns whether there was one. A repeated call returns `false`.
-            /// Callable by: `Producer`, `UtxoFeeder`, `Operator`.
-            update cancel_blob_deletion(name: BlobName) -> bool, or BlobDeletionError: SCHEDULERS, 2_250;
+            /// Removes a blob's row from the queue. `null`: there is no such row, as after a repeated call. Callable by:
+            /// `Producer`, `UtxoFeeder`, `Operator`.
+            update cancel_blob_deletion(name: BlobName)
+                -> Option<CancelledBlobDeletion>, or BlobDeletionError: SCHEDULERS, 2_250;
             /// Returns rows of the queue that match the filter, by number. A call looks at no more than 10,000 rows:
             /// there are more pages while there is a cursor. Callable by: anyone.
             query list_blob_deletions(arg: ListBlobDeletions) -> BlobDeletionList: ANYONE, 294;
             /// Removes a row from the queue, with the record that waits for it, and returns whether the row is gone.
             /// `false`: there is no such row, its height is above `up_to_height`, or it is a dead letter that stays
-            /// because its record could not be removed. A repeated call returns `false`. Callable by: `BlobWorker`.
+            /// because its record could not be removed. A repeated call returns `false`. While deletions are stopped,
+            /// the answer is `Stopped`, and the row is only marked (`reported_deleted`). Callable by: `BlobWorker`.
             update remove_blob_deletion(id: u64, up_to_height: Option<u32>)
                 -> bool, or BlobDeletionError: BLOB_WORKERS, 46;
             /// Counts a failure of a row that is not leased, and makes it a dead letter at `max_retries`; a
-            /// `max_retries` of 0 means 1. A repeated call counts again. Callable by: `BlobWorker`.
+            /// `max_retries` of 0 means 1. A repeated call counts again. `Stopped` while deletions are stopped. Callable
+            /// by: `BlobWorker`.
             update increment_blob_deletion_retry(id: u64, max_retries: u32)
                 -> BlobDeletionRetry, or BlobDeletionError: BLOB_WORKERS, 40;
             /// Leases rows whose height has come. Returns `null` if no row is due, and while deletions are stopped.
@@ -336,14 +340,15 @@ macro_rules! methods {
                 -> Option<BlobDeletionLease>, or BlobDeletionError: BLOB_WORKERS, 4_904;
             /// Extends a lease of the caller until `lock_timeout_secs` from now, at most 43,200; 0 means 300. A lease
             /// that would expire later is unchanged. Returns the moment of expiry in Unix nanoseconds; a repeated call
-            /// counts from its own time. Refused while deletions are stopped: leases then expire, but can be completed
-            /// until they do. Callable by: `BlobWorker`.
+            /// counts from its own time. `Stopped` while deletions are stopped, which ends all leases: the worker must
+            /// begin no further request to a store. Callable by: `BlobWorker`.
             update extend_blob_deletion_batch(token: ByteBuf, lock_timeout_secs: u64)
                 -> u64, or BlobDeletionError: BLOB_WORKERS, 102;
             /// Reports the outcome of leased rows, at most 2,000 numbers, and ends the lease once no number is
             /// `remaining`. The caller must hold the lease. Repeating the call that ended the lease returns the same
             /// answer. Earlier calls may also be repeated: rows that were handled are `already` done, and no failure
-            /// counts twice. Callable by: `BlobWorker`.
+            /// counts twice. While deletions are stopped, the answer is `Stopped`, and completed rows are only marked
+            /// (`reported_deleted`). Callable by: `BlobWorker`.
             update complete_blob_deletion_batch(arg: CompleteBlobDeletionBatch)
                 -> CompletedBlobDeletions, or BlobDeletionError: BLOB_WORKERS, 32_210;
             /// Returns the status of the deletion queue. Callable by: anyone.
@@ -351,9 +356,9 @@ macro_rules! methods {
         }
         operation {
             /// Stops deletions, or starts them again. Only admins start them. While deletions are stopped, ticks and
-            /// calls prune no block and no UTXO record, and workers get no blob to delete; rollbacks, resets, the
-            /// expiry of uploads and sweeps of the indexes continue. The switch survives upgrades. Repeating the call
-            /// changes nothing. Callable by: `Operator`, `Admin`.
+            /// calls prune no block and no UTXO record, and workers get no blob to delete: all leases end, and workers'
+            /// reports only mark rows. Rollbacks, resets, the expiry of uploads and sweeps of the indexes continue. The
+            /// switch survives upgrades. Repeating the call changes nothing. Callable by: `Operator`, `Admin`.
             update set_deletions_stopped(stopped: bool) -> (), or DeletionsError: GUARDIANS, 16;
             /// Returns the settings in force. Callable by: anyone.
             query get_config() -> Config: ANYONE, 12;

@@ -64,6 +64,10 @@ pub struct Row {
     pub at: At,
     /// The lease under which it last failed; 0: none.
     pub failed_under: u64,
+    /// True if its blob was reported as deleted while deletions were stopped.
+    pub reported: bool,
+    /// The half hour since which it has been due; `None` if it waits and was never leased.
+    pub due_since: Option<u64>,
 }
 
 /// A lease.
@@ -133,6 +137,8 @@ pub struct Model {
     pub ids: u64,
     /// Number of leases ever granted.
     pub given: u64,
+    /// Half hours in which a message ran, each with the lowest height that was not due.
+    pub marks: Vec<(u64, u32)>,
     /// Scheduled, cancelled, processed, not found, errors, given up, expired, completed, unknown, ended, dropped.
     pub counters: [u64; 11],
 }
@@ -200,9 +206,10 @@ impl Model {
         }
     }
 
-    /// Ends the leases of a holder.
-    pub fn end_leases(&mut self, who: Principal, now: u64) -> u64 {
-        let live = self.leases.iter().filter(|(_, lease)| lease.stage == Stage::Live && lease.holder == who);
+    /// Ends the leases of a holder, or all.
+    pub fn end_leases(&mut self, who: Option<Principal>, now: u64) -> u64 {
+        let is_meant = |lease: &Lease| who.is_none_or(|who| lease.holder == who);
+        let live = self.leases.iter().filter(|(_, lease)| lease.stage == Stage::Live && is_meant(lease));
         let live: Vec<u64> = live.map(|(number, _)| *number).collect();
         for number in &live {
             self.end(*number, Stage::Ended, None);
@@ -216,6 +223,7 @@ impl Model {
 
     /// Expires leases and ends back-offs. Every message except the pruner's begins with this.
     pub fn notice(&mut self, now: u64) {
+        self.advance(now);
         let mut due: Vec<_> = self
             .leases
             .iter()
@@ -243,6 +251,38 @@ impl Model {
         self.drop_leases();
     }
 
+    fn advance(&mut self, now: u64) {
+        let (at, (last, due_below)) = (now / NS / 1_800, self.marks.last().copied().unwrap_or_default());
+        if at > last {
+            self.marks.push((at, due_below));
+        }
+    }
+
+    /// Notes the height up to which rows are due.
+    pub fn note_due(&mut self, due: Option<u32>, now: u64) {
+        self.advance(now);
+        self.marks.last_mut().unwrap().1 = due.map_or(0, |due| due.saturating_add(1));
+    }
+
+    fn height_due_since(&self, height: u32) -> Option<u64> {
+        self.marks.iter().rev().take_while(|(_, due_below)| height < *due_below).last().map(|(at, _)| *at)
+    }
+
+    /// Begins the life of a row that waits: if it is due, it is due from now on.
+    fn begin(&mut self, id: u64) {
+        let Some(row) = self.rows.get(&id).filter(|row| row.at == At::Waiting) else { return };
+        let due_since = self.height_due_since(row.height).and(self.marks.last()).map(|(at, _)| *at);
+        self.rows.get_mut(&id).unwrap().due_since = due_since;
+    }
+
+    /// Returns the time since which the oldest due row of a store has been due: the end of its half hour.
+    pub fn due_since(&self, store_type: StoreType) -> Option<u64> {
+        let is_pending = |row: &&Row| matches!(row.at, At::Waiting | At::Leased(_) | At::BackingOff(_));
+        let rows = self.rows.values().filter(is_pending).filter(|row| row.name.store_type == store_type);
+        let since = rows.filter_map(|row| row.due_since.or(self.height_due_since(row.height)));
+        since.min().map(|at| (at + 1) * 1_800 * NS)
+    }
+
     /// Drops the oldest dead-letter rows without a record above the limit. Every message ends with this.
     pub fn bound_dead(&mut self, most: usize) {
         let alone = self.rows.iter().filter(|(_, row)| row.at == At::Dead && row.txid.is_none());
@@ -256,14 +296,29 @@ impl Model {
     fn add(&mut self, name: &BlobName, height: u32, txid: Option<u8>, at: At) -> u64 {
         self.ids += 1;
         let name = name.clone();
-        self.rows.insert(self.ids, Row { name, height, retries: 0, last_retry: 0, txid, at, failed_under: 0 });
+        self.rows.insert(
+            self.ids,
+            Row {
+                name,
+                height,
+                retries: 0,
+                last_retry: 0,
+                txid,
+                at,
+                failed_under: 0,
+                reported: false,
+                due_since: None,
+            },
+        );
+        self.begin(self.ids);
         self.ids
     }
 
     fn reschedule(&mut self, id: u64, height: u32) {
         self.put(id, At::Waiting);
         let row = self.rows.get_mut(&id).unwrap();
-        (row.height, row.retries, row.last_retry, row.failed_under) = (height, 0, 0, 0);
+        (row.height, row.retries, row.last_retry, row.failed_under, row.reported) = (height, 0, 0, 0, false);
+        self.begin(id);
     }
 
     /// `schedule_blob_deletion`.
@@ -310,10 +365,10 @@ impl Model {
     }
 
     /// `cancel_blob_deletion`.
-    pub fn cancel(&mut self, name: &BlobName) -> Result<bool, BlobDeletionError> {
+    pub fn cancel(&mut self, name: &BlobName) -> Result<Option<CancelledBlobDeletion>, BlobDeletionError> {
         let Some((id, txid)) = self.named(name).map(|(id, row)| (id, row.txid)) else {
             self.counters[3] += 1;
-            return Ok(false);
+            return Ok(None);
         };
         if txid.is_some() {
             return Err(BlobDeletionError::HoldsRecord);
@@ -321,9 +376,9 @@ impl Model {
         if self.is_leased(id) {
             return Err(BlobDeletionError::Leased);
         }
-        self.rows.remove(&id);
+        let reported_deleted = self.rows.remove(&id).unwrap().reported;
         self.counters[1] += 1;
-        Ok(true)
+        Ok(Some(CancelledBlobDeletion { id, reported_deleted }))
     }
 
     /// Returns the matching rows that wait, in order.
@@ -378,7 +433,12 @@ impl Model {
         }
         self.given += 1;
         let number = self.given;
-        rows.iter().for_each(|id| self.put(*id, At::Leased(number)));
+        for id in &rows {
+            self.put(*id, At::Leased(number));
+            let since = self.height_due_since(self.rows[id].height).or(self.marks.last().map(|(at, _)| *at));
+            let row = self.rows.get_mut(id).unwrap();
+            row.due_since = row.due_since.or(since);
+        }
         let length = if arg.lock_timeout_secs == 0 { 300 } else { arg.lock_timeout_secs } * NS;
         let request = arg.request.as_ref().map(|request| request.to_vec());
         let (unknown, stage, done) = (BTreeSet::new(), Stage::Live, [0; 3]);
@@ -442,6 +502,41 @@ impl Model {
             self.drop_leases();
         }
         Ok(done)
+    }
+
+    /// A report without a lease while deletions are stopped.
+    pub fn report(&mut self, ids: &[u64], up_to: Option<u32>) -> BlobDeletionError {
+        self.mark(ids, None, up_to);
+        BlobDeletionError::Stopped
+    }
+
+    /// `complete_blob_deletion_batch` while deletions are stopped.
+    pub fn report_batch(
+        &mut self,
+        who: Principal,
+        token: Token,
+        said: &Said,
+    ) -> Result<CompletedBlobDeletions, BlobDeletionError> {
+        match self.shown(who, token) {
+            Ok(Err(answer)) => return Ok(answer),
+            Ok(Ok(_)) | Err(BlobDeletionError::Expired) => {}
+            Err(error) => return Err(error),
+        }
+        let rows = self.leases.get(&token.unwrap()).filter(|_| said.rest).map(|lease| lease.rows.clone());
+        let is_other = |id: &u64| said.failed.contains(id) || said.unknown.contains(id);
+        let rest: Vec<u64> = rows.into_iter().flatten().filter(|id| !is_other(id)).collect();
+        self.mark(&said.completed, token, None);
+        self.mark(&rest, token, None);
+        Err(BlobDeletionError::Stopped)
+    }
+
+    fn mark(&mut self, ids: &[u64], lease: Option<u64>, up_to: Option<u32>) {
+        for id in ids.iter().filter(|id| self.rows.contains_key(id)).copied().collect::<Vec<_>>() {
+            let row = &self.rows[&id];
+            let is_of_another = self.is_leased(id) && lease.is_none_or(|lease| row.at != At::Leased(lease));
+            let is_meant = row.at != At::Held && up_to.is_none_or(|most| row.height <= most) && !is_of_another;
+            self.rows.get_mut(&id).unwrap().reported |= is_meant;
+        }
     }
 
     /// Completes rows that are not leased. Without a lease, there is neither a back-off nor an unknown fate.
@@ -556,6 +651,7 @@ impl Model {
             self.rows.get_mut(&id).unwrap().failed_under = number;
         }
         self.put(id, At::Dead);
+        self.rows.get_mut(&id).unwrap().due_since = None;
         self.counters[5] += 1;
     }
 
@@ -628,6 +724,7 @@ impl Model {
             match self.rows.get_mut(&id).filter(|row| row.at == At::Dead) {
                 Some(row) => {
                     (row.retries, row.at, row.failed_under) = (0, At::Waiting, 0);
+                    self.begin(id);
                     done.retried += 1;
                 }
                 None => done.skipped.push(id),

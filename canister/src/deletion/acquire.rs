@@ -72,10 +72,11 @@ impl DeletionQueue {
         extended.unwrap_or(Err(BlobDeletionError::UnknownToken))
     }
 
-    /// Ends the live leases of a holder and returns their number. Their rows return after a quarter of the lease's length, the longest time
-    /// that a request for a blob may take.
-    pub fn end_leases(&mut self, holder: Principal, now_ns: u64) -> u64 {
-        let is_live = |lease: &Lease| lease.stage == Stage::Live && lease.holder == holder;
+    /// Ends the live leases of a holder, or all live leases, and returns their number. Their rows return after a quarter of the lease's
+    /// length, the longest time that a request for a blob may take.
+    pub fn end_leases(&mut self, holder: Option<Principal>, now_ns: u64) -> u64 {
+        let is_meant = |lease: &Lease| holder.is_none_or(|holder| lease.holder == holder);
+        let is_live = |lease: &Lease| lease.stage == Stage::Live && is_meant(lease);
         let ended = self.message(now_ns, |store| {
             let mut ended = 0;
             while let Some(number) = store.leases.earliest(is_live)
@@ -224,7 +225,6 @@ impl Store {
             if let Some(mut row) = Row::read(&self.slots, slot).filter(|row| row.state == BlobDeletionState::Waiting) {
                 row.lease = token.number;
                 self.move_to(&mut row, BlobDeletionState::Leased);
-                self.taken[row.store_type as usize] = true;
                 rows.extend(row.shown(&self.slots));
             }
         }

@@ -22,7 +22,7 @@ use coppice_interface::{
 use std::collections::BTreeSet;
 
 /// Maximum row numbers in a completion without a lease.
-const MAX_ROWS: usize = 10_000;
+pub const MAX_ROWS: usize = 10_000;
 /// Longest back-off of a row.
 const MAX_BACK_OFF_SECS: u64 = 3_600;
 
@@ -295,7 +295,6 @@ impl Store {
     /// Removes a row whose blob is deleted, and its record. If the record cannot be removed, gives the row up, or returns `None` if the row
     /// was dead already.
     fn succeeded(&mut self, row: &mut Row, completion: &mut impl Completion) -> Option<RecordEnd> {
-        self.taken[row.store_type as usize] = true;
         let end = row.txid.map_or(RecordEnd::Gone, |txid| completion.record_end(&txid));
         match end {
             RecordEnd::Gone => {
@@ -314,7 +313,6 @@ impl Store {
         if !was_leased && row.state != BlobDeletionState::Leased {
             row.lease = 0;
         }
-        self.taken[row.store_type as usize] = true;
         row.retries = row.retries.saturating_add(1);
         row.last_retry = failures.now_ns;
         self.root.tally(Counter::Errors, 1);

@@ -62,7 +62,7 @@ counters! {
     Seconds "pruner_blob_deletion_duration_seconds_sum"
     /// Completed leases whose rows of unknown fate returned at expiry.
     Unknown "coppice_pruner_blob_deletion_leases_unknown_total"
-    /// Leases ended by an operator.
+    /// Leases ended by an operator, or by a stop of deletions.
     Ended "coppice_pruner_blob_deletion_leases_ended_total"
     /// Dead-letter rows that were dropped because there were too many.
     Dropped "coppice_pruner_blob_deletion_dead_dropped_total"

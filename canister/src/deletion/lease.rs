@@ -15,7 +15,7 @@
 //! Live ─ expires ──────────────────────▶ Over: all rows are free ─▶ each row returns to its lane ─▶ the lease is dropped
 //!      ─ is completed, no row unknown ─▶ Over
 //!      ─ is completed, some unknown ───▶ Completed: these rows stay ─ expires ─▶ Over
-//!      ─ an operator ends it ──────────▶ Ended: all rows stay ─ expires, within a quarter of its length ─▶ Over
+//!      ─ it is ended, or all are ──────▶ Ended: all rows stay ─ expires, within a quarter of its length ─▶ Over
 //! ```
 //! The rows of a lease form a ring in the order in which they were given. The slot is allocated with the first lease, so a canister without
 //! leases pays nothing.
@@ -56,7 +56,7 @@ pub enum Stage {
     Over,
     /// The lease was completed: its rows of unknown fate stay until it expires, the others return to their lanes.
     Completed,
-    /// An operator ended the lease: all its rows stay until requests for them are over.
+    /// An operator ended the lease, or stopped deletions: all its rows stay until requests for them are over.
     Ended,
 }
 

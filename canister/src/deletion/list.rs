@@ -1,10 +1,11 @@
 //! Queries: lists, counts and status of the queue; and [`Merge`], which gives the rows of several treaps in one order, also to `acquire`.
 
 use super::answer::limit;
-use super::header::{Counter, METRICS, STORES};
+use super::header::{Counter, METRICS};
 use super::lease::Stage;
 use super::row::{Name, Row, at};
 use super::{DeletionQueue, Store};
+use crate::platform::limits::NS;
 use crate::storage::slots::treap::Key;
 use crate::storage::slots::{SlotId, buckets, radix};
 use candid::Principal;
@@ -63,28 +64,15 @@ impl DeletionQueue {
     pub fn describe(&self, name: &Name) -> String {
         let store = self.store.as_ref().filter(|_| name.check().is_ok());
         let row = store.and_then(|store| store.find_name(name, store.hash(name)));
-        row.map_or("none".into(), |row| format!("row {} from height {}, {:?}", row.id, row.height, row.state))
+        row.map_or("none".into(), |row| {
+            let reported = if row.reported { ", reported deleted" } else { "" };
+            format!("row {} from height {}, {:?}{reported}", row.id, row.height, row.state)
+        })
     }
 
     /// Returns the number of dead-letter rows.
     pub fn dead_count(&self) -> u64 {
         self.store.as_ref().map_or(0, |store| store.root.count(BlobDeletionState::Dead))
-    }
-
-    /// Returns the store types of which a worker has leased a row, or has taken or completed one since the last
-    /// [`forget_taken`](Self::forget_taken). Reads no row.
-    pub fn taken(&self) -> [bool; STORES] {
-        let Some(store) = &self.store else { return [false; STORES] };
-        let is_live = store.leases.open.iter().any(|lease| lease.stage != Stage::Over);
-        let leased = &store.root.counts[BlobDeletionState::Leased as usize];
-        std::array::from_fn(|at| store.taken[at] || is_live && leased[at] > 0)
-    }
-
-    /// Resets [`taken`](Self::taken).
-    pub fn forget_taken(&mut self) {
-        if let Some(store) = &mut self.store {
-            store.taken = [false; STORES];
-        }
     }
 
     /// Returns the lowest height of a waiting row of this store type; reads some dozen nodes of a treap per lane. Skips rows that cannot be
@@ -172,6 +160,7 @@ impl DeletionQueue {
                 backing_off: count(BlobDeletionState::BackingOff),
                 dead: count(BlobDeletionState::Dead),
                 oldest_due: self.first_waiting(store_type),
+                due_since_ns: self.due_since(store_type).map(|secs| secs * NS),
             }
         };
         let stores: Vec<_> = StoreType::ALL.map(of).into();
@@ -223,6 +212,7 @@ impl Store {
             BlobDeletionState::BackingOff => Some(row.order),
             _ => None,
         };
-        Some(ListedBlobDeletion { row: row.shown(&self.slots)?, state: row.state, until_ns: until })
+        let reported_deleted = row.reported;
+        Some(ListedBlobDeletion { row: row.shown(&self.slots)?, state: row.state, until_ns: until, reported_deleted })
     }
 }

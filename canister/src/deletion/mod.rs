@@ -19,32 +19,33 @@
 //!
 //! ```text
 //! slots of the arena; region DELETIONS has their header
-//!   first slot: header: roots of hash chains and treaps, counts ‖ 76 lanes, each with the root of its treap      on the heap, too
+//!   first slot: header: roots of hash chains and treaps, counts ‖ 76 lanes, each with the root of its treap ‖ ages  on the heap, too
 //!   one slot:   256 leases, each with the first row of its ring ‖ 256 ends: on the heap, too ‖ row numbers of the ends' replies
 //!   a row each: state, order and treap node, or neighbours in a lease's ring ‖ chains ‖ name ‖ record's txid
 //! ```
 //! **One message.** `api/endpoints/deletion.rs` calls a method of [`DeletionQueue`], which calls `message`:
 //!
-//! 1. `Store::notice` notices the passage of time, within a share of the budget: leases that have expired are over at once, and their
+//! 1. `Ages::advance` begins a half hour, and `Store::notice` notices the passage of time, within a share of the budget: leases that have expired are over at once, and their
 //!    rows return to their lanes one by one, as do rows whose back-off has ended.
 //! 2. The operation runs on the `Store`.
-//! 3. `Store::bound_dead` drops dead-letter rows above the limit, and `Store::write` writes what has changed of header, lanes and leases.
+//! 3. `Store::bound_dead` drops dead-letter rows above the limit, and `Store::write` writes what has changed of header, lanes, ages and leases.
 //!
 //! **Between messages** a row is in the place of its state and in no other, its name is unique, the counts agree with the rows, the heap
 //! agrees with stable memory, and a leased row belongs to a lease of the table.
 //!
 //! **Files, in reading order**
 //!
-//! - `row`, `lane`, `lease`, `header`: what is stored; `token`, `ring`, `leases`, `ends`: parts of a lease, and the table of leases. This
+//! - `row`, `lane`, `lease`, `header`, `ages`: what is stored; `token`, `ring`, `leases`, `ends`: parts of a lease, and the table of leases. This
 //!   file moves rows and runs messages.
 //! - `schedule`: rows come, are cancelled, and are held by records.
 //! - `acquire`: leases begin, are extended and end; the passage of time.
-//! - `complete`: workers report rows. `retry`: dead-letter rows come back, or are dropped.
+//! - `complete`: workers report rows. `reported`: the same while deletions are stopped. `retry`: dead-letter rows come back, or are dropped.
 //! - `list`: queries. `answer`: results and checks of arguments.
 //!
 //! A new operation is a method that calls `message`; a new state is a case of `Store::enter` and `Store::change_treap`.
 
 mod acquire;
+mod ages;
 mod answer;
 mod complete;
 mod ends;
@@ -53,6 +54,7 @@ mod lane;
 mod lease;
 mod leases;
 mod list;
+mod reported;
 mod retry;
 mod ring;
 mod row;
@@ -65,10 +67,11 @@ use crate::storage::slots::treap::Treap;
 use crate::storage::slots::{SlotId, Slots, buckets};
 use crate::storage::{OpenError, owners};
 use crate::{logs, platform};
+use ages::{Ages, FIRST};
 pub use complete::{Completion, RecordEnd};
-use coppice_interface::{BlobDeletionState, StoreType};
+use coppice_interface::BlobDeletionState;
 use header::Root;
-use lane::{Lanes, MAX_LANES, ROOT_AND_LANES};
+use lane::{Lanes, MAX_LANES};
 use leases::Leases;
 pub use row::Name;
 use row::{Row, at};
@@ -115,12 +118,11 @@ impl Default for Limits {
 /// Contents of a queue that has had a row.
 struct Store {
     slots: Slots,
-    /// The header, mirrored on the heap, as are lanes and leases.
+    /// The header, mirrored on the heap, as are lanes, ages and leases.
     root: Root,
     lanes: Lanes,
+    ages: Ages,
     leases: Leases,
-    /// Store types of which workers have taken or completed a row since the last [`DeletionQueue::forget_taken`]. On the heap.
-    taken: [bool; StoreType::ALL.len()],
 }
 
 /// Budget of a message.
@@ -150,8 +152,8 @@ impl DeletionQueue {
         let load = |slots: Slots| -> Result<Store, String> {
             let root = Root::load(&slots)?;
             let leases = Leases::load(&slots, root.leases, root.ended)?;
-            let lanes = Lanes::load(&slots)?;
-            Ok(Store { slots, root, lanes, leases, taken: Default::default() })
+            let (lanes, ages) = (Lanes::load(&slots)?, Ages::load(&slots)?);
+            Ok(Store { slots, root, lanes, ages, leases })
         };
         let region = memory::region(memory::DELETIONS);
         let slots = if region.is_empty() { None } else { Some(Self::slots()?) };
@@ -184,15 +186,15 @@ impl DeletionQueue {
                 }
             })?;
             // The leases have their slot from the beginning, because a worker that deletes blobs frees memory, and must not need any.
-            slots.reserve(&[(ROOT_AND_LANES, 1), (Leases::LEN, 1)])?;
-            let (slot, leases) = (slots.allocate(ROOT_AND_LANES)?, Leases::create(&mut slots)?);
+            slots.reserve(&[(FIRST, 1), (Leases::LEN, 1)])?;
+            let (slot, leases) = (slots.allocate(FIRST)?, Leases::create(&mut slots)?);
             slots.set_root(slot);
             let root = Root { leases: leases.slot(), ..Root::new(self.seed) };
             root.save(&mut slots);
-            // The slot may hold old bytes, so zeros clear the lanes.
-            slots.write(slot, header::ROOT, &[0; (ROOT_AND_LANES - header::ROOT) as usize]);
-            let lanes = Lanes::new();
-            self.store = Some(Store { slots, root, lanes, leases, taken: Default::default() });
+            // The slot may hold old bytes, so zeros clear lanes and ages.
+            slots.write(slot, header::ROOT, &[0; (FIRST - header::ROOT) as usize]);
+            let (lanes, ages) = (Lanes::new(), Ages::default());
+            self.store = Some(Store { slots, root, lanes, ages, leases });
         }
         self.store.as_mut().ok_or(GrowError::OutOfSpace)
     }
@@ -210,6 +212,7 @@ impl DeletionQueue {
     fn within<T>(&mut self, now_ns: u64, budget: &Budget, run: impl FnOnce(&mut Store) -> T) -> Option<T> {
         let most = self.limits.dead;
         let message = |store: &mut Store| {
+            store.ages.advance(now_ns);
             store.notice(now_ns, budget);
             let result = run(store);
             store.bound_dead(most, &Budget::new(SHARE_INSTRUCTIONS, MOST_PAGES));
@@ -291,6 +294,7 @@ impl Store {
             BlobDeletionState::BackingOff => row.order,
             BlobDeletionState::Held | BlobDeletionState::Leased | BlobDeletionState::Dead => 0,
         };
+        self.ages.enter(row);
         row.save(&mut self.slots);
         self.root.counts[state as usize][row.store_type as usize] += 1;
         self.root.dead_alone += u64::from(row.is_dead_alone());
@@ -306,6 +310,7 @@ impl Store {
     /// Removes a row from its place.
     fn leave(&mut self, row: &Row) {
         self.root.counts[row.state as usize][row.store_type as usize] -= 1;
+        self.ages.leave(row);
         self.root.dead_alone -= u64::from(row.is_dead_alone());
         if row.state != BlobDeletionState::Leased {
             self.change_treap(row, Treap::remove);
@@ -346,6 +351,7 @@ impl Store {
         let result = run(self);
         self.leases.save(&mut self.slots);
         self.lanes.save(&mut self.slots);
+        self.ages.save(&mut self.slots);
         self.root.save(&mut self.slots);
         let pages = self.slots.pages_changed();
         self.slots.count_pages(false);

@@ -1,14 +1,16 @@
 //! Row of the queue: its layout in a slot.
 //!
 //! ```text
-//!  0 kind u8 3   1 version u8 2   2 state u8   3 u8: lane × 2, + 1 with a UTXO record   4 retries u32   8 last retry u64   16 lease u64
-//! 24 delete at height u32        28 order u64 ‖ id u64 ‖ 3 links u32: a treap's node (`slots::treap`) with the key (order, id);
-//!                                                              the links of a leased row: previous, next in the lease's ring
-//! 56 next by name u32            60 next by id u32            64 hash of the name u32
-//! 68 store type u8   69 bytes of the file type u8   70 bytes of the key u16   72 txid 32   104 file type ‖ key
+//!  0 kind u8 3   1 version u8 3   2 state u8, + 128: reported deleted   3 u8: lane × 2, + 1 with a UTXO record   4 retries u32   8 last retry u64   16 lease u64
+//! 24 delete at height u32   28 due since u32, in half hours (`ages.rs`); 0: not counted
+//! 32 order u64 ‖ id u64 ‖ 3 links u32: a treap's node (`slots::treap`) with the key (order, id);
+//!                                     the links of a leased row: previous, next in the lease's ring
+//! 60 next by name u32            64 next by id u32            68 hash of the name u32
+//! 72 store type u8   73 bytes of the file type u8   74 bytes of the key u16   76 txid 32   108 file type ‖ key
 //! ```
 //! The order of a waiting row is its height; of a row that backs off, the end of the back-off; of a leased row of unknown fate, 1; of other
-//! rows, 0. A row is of *unknown fate* if its holder has reported that the blob's store did not answer.
+//! rows, 0. A row is of *unknown fate* if its holder has reported that the blob's store did not answer. A row is *reported deleted* if a
+//! worker reported its blob as deleted while deletions were stopped (`reported.rs`).
 
 use super::answer::{Answer, has_bytes};
 use crate::storage::slots::{SlotId, Slots};
@@ -19,25 +21,29 @@ use coppice_storage::bytes::{u32_at, u64_at};
 use serde_bytes::ByteBuf;
 
 /// Bytes before the file type.
-const HEAD: u32 = 104;
-const KIND: [u8; 2] = [3, 2];
+const HEAD: u32 = 108;
+const KIND: [u8; 2] = [3, 3];
 /// Bytes of the longest file type.
 pub const MAX_TYPE: usize = 32;
 
 /// Flag: the row has a UTXO record.
 const RECORD: u8 = 1;
+/// Flag of the state's byte: the row is reported deleted.
+const REPORTED: u8 = 128;
 
 /// Offsets of the parts that are written separately.
 pub mod at {
     /// Node of the treap.
-    pub const NODE: u32 = 28;
+    pub const NODE: u32 = 32;
     /// Links of a leased row to the previous and the next row.
-    pub const BEFORE: u32 = 44;
-    pub const AFTER: u32 = 48;
-    pub const BY_NAME: u32 = 56;
-    pub const BY_ID: u32 = 60;
+    pub const BEFORE: u32 = 48;
+    pub const AFTER: u32 = 52;
+    pub const BY_NAME: u32 = 60;
+    pub const BY_ID: u32 = 64;
     /// End of the fields that change with a row's state, except the links.
-    pub const LINKS: usize = 44;
+    pub const LINKS: usize = 48;
+    /// Transaction id of the row's record.
+    pub const TXID: u32 = 76;
 }
 
 /// Name of an external blob.
@@ -96,6 +102,8 @@ pub struct Row {
     /// The lease of the row, or the lease under which it last failed; 0 if none.
     pub lease: u64,
     pub height: u32,
+    /// Half hour since which the row has been due; 0: not counted.
+    pub due_since: u32,
     pub order: u64,
     pub id: u64,
     pub hash: u32,
@@ -105,6 +113,8 @@ pub struct Row {
     type_len: u8,
     key_len: u16,
     pub txid: Option<[u8; 32]>,
+    /// True if a worker reported the blob as deleted while deletions were stopped.
+    pub reported: bool,
 }
 
 impl Row {
@@ -117,6 +127,7 @@ impl Row {
             last_retry: 0,
             lease: 0,
             height: 0,
+            due_since: 0,
             order: 0,
             id,
             hash,
@@ -125,6 +136,7 @@ impl Row {
             type_len: name.file_type.len() as u8,
             key_len: name.key.len() as u16,
             txid: None,
+            reported: false,
         }
     }
 
@@ -141,19 +153,21 @@ impl Row {
             }
             Some(Self {
                 slot,
-                state: *BlobDeletionState::ALL.get(usize::from(b[2]))?,
+                state: *BlobDeletionState::ALL.get(usize::from(b[2] & !REPORTED))?,
                 retries: word(4),
                 last_retry: long(8),
                 lease: long(16),
                 height: word(24),
-                order: long(28),
-                id: long(36),
-                hash: word(64),
-                store_type: *StoreType::ALL.get(usize::from(b[68]))?,
+                due_since: word(28),
+                order: long(32),
+                id: long(40),
+                hash: word(68),
+                store_type: *StoreType::ALL.get(usize::from(b[72]))?,
                 lane: b[3] >> 1,
-                type_len: b[69],
-                key_len: u16::from_le_bytes([b[70], b[71]]),
-                txid: (b[3] & RECORD != 0).then(|| *b[72..].first_chunk().expect("32 bytes")),
+                type_len: b[73],
+                key_len: u16::from_le_bytes([b[74], b[75]]),
+                txid: (b[3] & RECORD != 0).then(|| *b[76..].first_chunk().expect("32 bytes")),
+                reported: b[2] & REPORTED != 0,
             })
         })?;
         slots.holds(slot, u64::from(HEAD) + row.tail_len() as u64).then_some(row)
@@ -176,13 +190,15 @@ impl Row {
     fn head(&self) -> [u8; at::LINKS] {
         let mut b = [0; at::LINKS];
         let flags = self.lane << 1 | if self.txid.is_some() { RECORD } else { 0 };
-        b[..4].copy_from_slice(&[KIND[0], KIND[1], self.state as u8, flags]);
+        let state = self.state as u8 | if self.reported { REPORTED } else { 0 };
+        b[..4].copy_from_slice(&[KIND[0], KIND[1], state, flags]);
         b[4..8].copy_from_slice(&self.retries.to_le_bytes());
         b[8..16].copy_from_slice(&self.last_retry.to_le_bytes());
         b[16..24].copy_from_slice(&self.lease.to_le_bytes());
         b[24..28].copy_from_slice(&self.height.to_le_bytes());
-        b[28..36].copy_from_slice(&self.order.to_le_bytes());
-        b[36..44].copy_from_slice(&self.id.to_le_bytes());
+        b[28..32].copy_from_slice(&self.due_since.to_le_bytes());
+        b[32..40].copy_from_slice(&self.order.to_le_bytes());
+        b[40..48].copy_from_slice(&self.id.to_le_bytes());
         b
     }
 
@@ -202,7 +218,7 @@ impl Row {
 
     /// Writes the record of the row.
     pub fn save_txid(&self, slots: &mut Slots) {
-        slots.write(self.slot, 72, &self.txid.unwrap_or_default());
+        slots.write(self.slot, at::TXID, &self.txid.unwrap_or_default());
     }
 
     /// Returns whether the row has this name.

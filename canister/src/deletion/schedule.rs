@@ -10,7 +10,9 @@ use super::header::Counter;
 use super::row::{Name, Row};
 use super::{DeletionQueue, MAX_LANES, Store};
 use crate::storage::memory::{self, GrowError, refused};
-use coppice_interface::{BlobDeletionError, BlobDeletionState, NoMemory, ScheduledBlobDeletion, UtxoRefusal};
+use coppice_interface::{
+    BlobDeletionError, BlobDeletionState, CancelledBlobDeletion, NoMemory, ScheduledBlobDeletion, UtxoRefusal,
+};
 
 /// Outcome of scheduling the blob of a record that is being deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,26 +39,26 @@ impl DeletionQueue {
         })
     }
 
-    /// Removes a row that is not leased and has no record. Returns whether there was one.
+    /// Removes a row that is not leased and has no record. Returns the row, or `None` if there was none.
     ///
     /// # Errors
     /// `Empty`, `TooLarge`, `HoldsRecord`, `Leased`; nothing has changed.
-    pub fn cancel(&mut self, name: &Name, now_ns: u64) -> Answer<bool> {
+    pub fn cancel(&mut self, name: &Name, now_ns: u64) -> Answer<Option<CancelledBlobDeletion>> {
         name.check()?;
         let cancelled = self.message(now_ns, |store| match store.find_name(name, store.hash(name)) {
             None => {
                 store.root.tally(Counter::NotFound, 1);
-                Ok(false)
+                Ok(None)
             }
             Some(row) if row.txid.is_some() => Err(BlobDeletionError::HoldsRecord),
             Some(row) if store.is_leased(&row) => Err(BlobDeletionError::Leased),
             Some(row) => {
                 store.remove(&row);
                 store.root.tally(Counter::Cancelled, 1);
-                Ok(true)
+                Ok(Some(CancelledBlobDeletion { id: row.id, reported_deleted: row.reported }))
             }
         });
-        cancelled.unwrap_or(Ok(false))
+        cancelled.unwrap_or(Ok(None))
     }
 
     /// Checks that a record that names this blob may be created, and reserves the memory for [`hold`](Self::hold).
@@ -135,6 +137,7 @@ impl Store {
             row.save_txid(&mut self.slots);
         }
         (row.height, row.retries, row.last_retry, row.lease) = (height, 0, 0, 0);
+        (row.reported, row.due_since) = (false, 0);
         self.enter(row, BlobDeletionState::Waiting);
     }
 

@@ -7,7 +7,7 @@
 //! ```text
 //! cell:    0 magic "CPHI"  4 version u16  6 reserved u16  8 appended blocks u64  16 time of that count u64 (Unix seconds)
 //!          24 reserved  64 start times of 64 codes u64 each (Unix nanoseconds; 0: not raised)
-//!          576 start times of waiting blobs of 6 store types u64 each (Unix seconds; 0: none wait)  624 reserved, up to 2,048
+//!          576 reserved, up to 2,048
 //! samples: minute m of the epoch has slot m % 1,440 of the day; half hour h has slot h % 1,488 of the month
 //! sample:  0 Unix seconds u64  8 kept bytes u64  16 appended blocks u64  24 pruned blocks u64  32 backlog in blocks u32
 //!          36 billed pages u32  40 reusable bytes u64  48 instructions u64  56 held blocks u32  60 reserved u32
@@ -17,7 +17,7 @@
 use crate::storage::OpenError;
 use crate::storage::memory::{Region, WASM_PAGE};
 use crate::storage::places;
-use coppice_interface::{ProblemCode, StoreType};
+use coppice_interface::ProblemCode;
 use coppice_storage::bytes::{array_at, u64_at};
 use coppice_storage::header::Header;
 use coppice_storage::ring::Ring;
@@ -30,10 +30,7 @@ pub const EVERY: u64 = 60;
 pub const COARSE_EVERY: u64 = 1_800;
 const CODES_AT: usize = 64;
 const CODES: usize = 64;
-const STORES_AT: usize = CODES_AT + 8 * CODES;
-/// Store types of the deletion queue.
-pub const STORES: usize = StoreType::ALL.len();
-const BYTES: usize = STORES_AT + 8 * STORES;
+const BYTES: usize = CODES_AT + 8 * CODES;
 
 /// A sample of the canister's state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -121,7 +118,6 @@ pub struct Since {
     appended: u64,
     appended_at: u64,
     codes: [u64; CODES],
-    untaken: [u64; STORES],
 }
 
 impl Since {
@@ -135,7 +131,6 @@ impl Since {
             appended: word(8),
             appended_at: word(16),
             codes: std::array::from_fn(|code| word(CODES_AT + 8 * code)),
-            untaken: std::array::from_fn(|store| word(STORES_AT + 8 * store)),
         })
     }
 
@@ -144,8 +139,7 @@ impl Since {
         bytes[..8].copy_from_slice(&LAYOUT.encode());
         bytes[8..16].copy_from_slice(&self.appended.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.appended_at.to_le_bytes());
-        bytes[CODES_AT..STORES_AT].copy_from_slice(self.codes.map(u64::to_le_bytes).as_flattened());
-        bytes[STORES_AT..].copy_from_slice(self.untaken.map(u64::to_le_bytes).as_flattened());
+        bytes[CODES_AT..].copy_from_slice(self.codes.map(u64::to_le_bytes).as_flattened());
         cells.write(places::HISTORY, &bytes);
     }
 
@@ -164,23 +158,6 @@ impl Since {
         // If the clock was set back, the recorded time must not stay in the future.
         if self.appended != appended || self.appended_at == 0 || self.appended_at > at_secs {
             (self.appended, self.appended_at) = (appended, at_secs);
-        }
-    }
-
-    /// Store types with due blobs that wait for a worker, and since when, in Unix seconds.
-    pub fn untaken(&self) -> impl Iterator<Item = (StoreType, u64)> {
-        StoreType::ALL.into_iter().zip(self.untaken).filter(|(_, since)| *since > 0)
-    }
-
-    /// Records the store types from which workers have taken blobs, and those with waiting blobs if that was looked up.
-    pub fn note_untaken(&mut self, taken: [bool; STORES], wait: Option<[bool; STORES]>, now_secs: u64) {
-        for (at, since) in self.untaken.iter_mut().enumerate() {
-            match wait.map(|wait| wait[at]) {
-                _ if taken[at] => *since = 0,
-                Some(false) => *since = 0,
-                Some(true) if *since == 0 || *since > now_secs => *since = now_secs,
-                _ => {}
-            }
         }
     }
 

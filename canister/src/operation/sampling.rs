@@ -6,7 +6,7 @@ use crate::platform::{self, meter};
 use crate::pruning::blocks::Due;
 use crate::state::State;
 use crate::storage::memory::billed_pages;
-use coppice_interface::{ProblemCode, StoreType};
+use coppice_interface::ProblemCode;
 
 /// Takes a sample if one is due. Each message that changes state calls it, and each tick.
 #[inline]
@@ -47,12 +47,8 @@ fn sample(state: &mut State, now_secs: u64, before: u64) {
         state.chain.state().appended_blocks,
         state.chain.appended_at().map_or(now_secs, |at| at.min(now_secs)),
     );
-    let wait = deep.then(|| {
-        let due = health::blobs_due(state);
-        StoreType::ALL.map(|store| state.deletions.first_waiting(store).is_some_and(|height| Some(height) <= due))
-    });
-    since.note_untaken(state.deletions.taken(), wait, now_secs);
-    state.deletions.forget_taken();
+    let blobs_due = health::blobs_due(state);
+    state.deletions.note_due(blobs_due, now_ns);
     // `HeadUnreadable` is checked only in deep samples; other samples keep its start time.
     let found = health::findings(state, due.as_ref(), deep).into_iter().map(|found| (found.code, found.since));
     let kept = since.of(ProblemCode::HeadUnreadable).filter(|_| !deep);

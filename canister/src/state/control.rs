@@ -81,7 +81,7 @@ impl State {
                 state.exporters.revoke(grant.principal);
             }
             if grant.role == Role::BlobWorker {
-                state.deletions.end_leases(grant.principal, platform::time_ns());
+                state.deletions.end_leases(Some(grant.principal), platform::time_ns());
             }
             state.save_config();
             Ok(revoked)
@@ -153,8 +153,9 @@ impl State {
         })
     }
 
-    /// Stops deletions, or restarts them. On a stop the record pruner's running job ends, and its height waits. Only an admin restarts
-    /// deletions, because the key that deletes too much may be an operator's.
+    /// Stops deletions, or restarts them. On a stop the record pruner's running job ends, and its height waits; all leases of blob workers end,
+    /// and their rows stay leased while requests for the blobs may run. Only an admin restarts deletions, because the key that deletes too
+    /// much may be an operator's.
     ///
     /// # Errors
     /// `AdminOnly`; nothing has changed.
@@ -169,6 +170,7 @@ impl State {
                 state.save_config();
                 if stopped {
                     state.utxo_pruner.stop();
+                    state.deletions.end_leases(None, platform::time_ns());
                 }
             }
             Ok(())

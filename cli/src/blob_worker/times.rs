@@ -5,7 +5,7 @@
 //! | lease | `--lease-secs`, 30 s to 43,200 s | 1 | it is extended when half of it is over |
 //! | request to a store | a quarter of the lease | 1/4 | a request that is begun late ends before the lease does |
 //! | attempt within a request | an eighth of the lease | 1/8 | a second attempt fits the request |
-//! | marker's age before deletion | 5 s, or a sixteenth of the lease | 1/60 | a disk may be unmounted while a call hangs |
+//! | age of the marker and of the canister's answer before a request | 5 s, or a sixteenth of the lease | 1/60 | a disk may be unmounted, or deletions stopped, while a call hangs |
 //! | marker's answer once it was late | 5 s | 1/60 | a store that hangs holds up no other |
 //! | call of the canister | 60 s, or a quarter of what is left, 10 s at least | 1/5 | there is time to ask again |
 //! | wait between attempts | 0.25 s, doubling up to `--max-wait-secs`; within a lease a sixteenth of it | 1/16 | an error passes or repeats |
@@ -34,7 +34,7 @@ impl Share {
 pub const REQUEST: Share = Share { of: 4, most: Duration::MAX };
 /// The longest attempt within a request.
 pub const ATTEMPT: Share = Share { of: 2, most: Duration::MAX };
-/// The maximum age of a look at the markers when blobs are deleted.
+/// The maximum age of a look at the markers, and of the canister's answer that the lease is live, when a request begins.
 pub const FRESH: Share = Share { of: 16, most: Duration::from_secs(5) };
 /// The longest wait between attempts within a lease.
 pub const PAUSE: Share = Share { of: 16, most: Duration::MAX };

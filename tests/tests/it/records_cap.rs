@@ -280,7 +280,7 @@ fn rows_of_the_queue_are_refused_at_their_cap() {
     coppice.operator().retry_blob_deletions(&RetryBlobDeletions::Ids(vec![2])).answer().unwrap();
     assert_eq!(schedule(5), Err(BlobDeletionError::TooManyRows { limit: 1 }));
     let name = BlobName { blob_key: ByteBuf::from([3]), file_type: "tx".into(), store_type: StoreType::Tx };
-    assert_eq!(coppice.producer().cancel_blob_deletion(&name).answer(), Ok(true));
+    assert!(coppice.producer().cancel_blob_deletion(&name).answer().unwrap().is_some());
     assert_eq!(schedule(5), Err(BlobDeletionError::TooManyRows { limit: 1 }));
     most(2);
     schedule(5).unwrap();

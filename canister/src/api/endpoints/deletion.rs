@@ -53,7 +53,7 @@ pub fn schedule_blob_deletion(arg: ScheduleBlobDeletion) -> Result<ScheduledBlob
     })
 }
 
-pub fn cancel_blob_deletion(name: BlobName) -> Result<bool, BlobDeletionError> {
+pub fn cancel_blob_deletion(name: BlobName) -> Result<Option<CancelledBlobDeletion>, BlobDeletionError> {
     scheduling("cancel_blob_deletion", &name, |state, now| state.deletions.cancel(&Name::from(&name), now))
 }
 
@@ -69,18 +69,28 @@ pub fn get_pending_blob_deletions(height: u32, limit: u32, selectors: Option<Vec
 }
 
 pub fn remove_blob_deletion(id: u64, up_to_height: Option<u32>) -> Result<bool, BlobDeletionError> {
-    message(|state, _| {
+    let up_to = up_to_height.unwrap_or(u32::MAX);
+    message(|state, now| {
+        if state.deletions_stopped.is_some() {
+            return state.deletions.report_row(id, up_to, now);
+        }
         let (pruner, mut records) = state.utxo_pruner();
-        pruner.remove_deletion(&mut records, id, up_to_height.unwrap_or(u32::MAX))
+        pruner.remove_deletion(&mut records, id, up_to)
     })
 }
 
 pub fn increment_blob_deletion_retry(id: u64, max_retries: u32) -> Result<BlobDeletionRetry, BlobDeletionError> {
-    message(|state, now| state.deletions.increment(id, max_retries, now))
+    message(|state, now| match state.deletions_stopped {
+        None => state.deletions.increment(id, max_retries, now),
+        Some(_) => Err(BlobDeletionError::Stopped),
+    })
 }
 
 pub fn complete_blob_deletions(arg: CompleteBlobDeletions) -> Result<CompletedBlobDeletions, BlobDeletionError> {
-    message(|state, _| {
+    message(|state, now| {
+        if state.deletions_stopped.is_some() {
+            return state.deletions.report(&arg, now);
+        }
         let (pruner, mut records) = state.utxo_pruner();
         pruner.complete_deletions(&mut records, &arg)
     })
@@ -106,7 +116,10 @@ pub fn complete_blob_deletion_batch(
     arg: CompleteBlobDeletionBatch,
 ) -> Result<CompletedBlobDeletions, BlobDeletionError> {
     counted(Hot::CompleteDeletions, || {
-        message(|state, _| {
+        message(|state, now| {
+            if state.deletions_stopped.is_some() {
+                return state.deletions.report_batch(caller(), &arg, now);
+            }
             let (pruner, mut records) = state.utxo_pruner();
             pruner.complete_lease(&mut records, caller(), &arg)
         })
@@ -124,7 +137,7 @@ pub fn retry_blob_deletions(arg: RetryBlobDeletions) -> Result<RetriedBlobDeleti
 pub fn end_blob_deletion_leases(holder: candid::Principal) -> u64 {
     let Ok(ended) = message(|state, now| {
         noting(state, "end_blob_deletion_leases", holder, |state| {
-            Ok::<_, Infallible>(state.deletions.end_leases(holder, now))
+            Ok::<_, Infallible>(state.deletions.end_leases(Some(holder), now))
         })
     });
     ended

@@ -136,14 +136,14 @@ fn leases_are_limited_per_holder() {
 fn leases_ended_by_an_operator_return_rows_after_a_quarter_of_their_length() {
     let mut queue = fresh();
     fill(&mut queue, 3);
-    assert_eq!(queue.end_leases(worker(1), NOW), 0);
+    assert_eq!(queue.end_leases(Some(worker(1)), NOW), 0);
     let request = Some(ByteBuf::from([1]));
     let hours = AcquireBlobDeletions { lock_timeout_secs: 43_200, request: request.clone(), ..want(1) };
     let long = queue.acquire(worker(1), &hours, 0, NOW).unwrap().unwrap();
     let short = acquire(&mut queue, 1, 1, NOW);
     acquire(&mut queue, 2, 1, NOW);
     let now = short.expires_at_ns - 10 * NS;
-    assert_eq!((queue.end_leases(worker(1), now), queue.end_leases(worker(1), now)), (2, 0));
+    assert_eq!((queue.end_leases(Some(worker(1)), now), queue.end_leases(Some(worker(1)), now)), (2, 0));
     queue = open();
     for token in [&long.token, &short.token] {
         let said = batch(token, &[1, 2], &[], 1);

@@ -14,18 +14,61 @@ const NS: u64 = 1_000_000_000;
 
 #[derive(Clone, Debug)]
 enum Op {
-    Schedule { blob: u8, height: u32 },
-    Hold { blob: u8, txid: u8 },
-    ScheduleRecord { blob: u8, height: u32, txid: u8 },
+    Schedule {
+        blob: u8,
+        height: u32,
+    },
+    Hold {
+        blob: u8,
+        txid: u8,
+    },
+    ScheduleRecord {
+        blob: u8,
+        height: u32,
+        txid: u8,
+    },
     Cancel(u8),
-    Acquire { who: u8, arg: AcquireBlobDeletions, reached: u32 },
-    End(u8),
-    Extend { who: u8, token: u8, secs: u64 },
-    CompleteBatch { who: u8, token: u8, said: Said },
+    Acquire {
+        who: u8,
+        arg: AcquireBlobDeletions,
+        reached: u32,
+    },
+    /// Ends the leases of one worker, or of all.
+    End(Option<u8>),
+    Extend {
+        who: u8,
+        token: u8,
+        secs: u64,
+    },
+    CompleteBatch {
+        who: u8,
+        token: u8,
+        said: Said,
+    },
     Complete(Said),
-    Remove { id: u64, up_to: Option<u32>, kept: bool },
-    Increment { id: u64, max: u32 },
+    Remove {
+        id: u64,
+        up_to: Option<u32>,
+        kept: bool,
+    },
+    /// Reports while deletions are stopped.
+    ReportBatch {
+        who: u8,
+        token: u8,
+        said: Said,
+    },
+    Report(Said),
+    ReportRow {
+        id: u64,
+        up_to: Option<u32>,
+    },
+    Increment {
+        id: u64,
+        max: u32,
+    },
     Retry(RetryBlobDeletions),
+    /// Rows up to this height are due.
+    Due(Option<u32>),
     Tick,
     Upgrade,
 }
@@ -93,10 +136,14 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (0u8..2, any::<u8>(), secs()).prop_map(|(who, token, secs)| Op::Extend { who, token, secs }),
         6 => (0u8..2, any::<u8>(), said()).prop_map(|(who, token, said)| Op::CompleteBatch { who, token, said }),
         2 => said().prop_map(Op::Complete),
-        1 => (0u64..16, up_to, any::<bool>()).prop_map(|(id, up_to, kept)| Op::Remove { id, up_to, kept }),
-        1 => (0u8..2).prop_map(Op::End),
+        1 => (0u64..16, up_to.clone(), any::<bool>()).prop_map(|(id, up_to, kept)| Op::Remove { id, up_to, kept }),
+        2 => (0u8..2, any::<u8>(), said()).prop_map(|(who, token, said)| Op::ReportBatch { who, token, said }),
+        1 => said().prop_map(Op::Report),
+        1 => (0u64..16, up_to).prop_map(|(id, up_to)| Op::ReportRow { id, up_to }),
+        1 => prop::option::of(0u8..2).prop_map(Op::End),
         1 => (0u64..16, 0u32..4).prop_map(|(id, max)| Op::Increment { id, max }),
         2 => retry.prop_map(Op::Retry),
+        2 => prop::option::of(height()).prop_map(Op::Due),
         1 => Just(Op::Tick),
         1 => Just(Op::Upgrade),
     ]
@@ -108,7 +155,7 @@ fn step() -> impl Strategy<Value = (Op, i64, Option<u64>)> {
     let passes = prop_oneof![
         6 => Just(0i64),
         3 => 1i64..30,
-        1 => prop_oneof![Just(300i64), Just(4_000), Just(43_200)],
+        1 => prop_oneof![Just(300i64), Just(2_000), Just(4_000), Just(43_200)],
         1 => -500i64..0
     ];
     (op(), passes, prop::option::weighted(0.2, 0u64..150))
@@ -196,26 +243,17 @@ impl Run {
             }
             Op::Extend { who: of, token, secs } => text(self.queue.extend(who(of), &self.token(token).0, secs, now)),
             Op::CompleteBatch { who: of, token, said } => {
-                let arg = CompleteBlobDeletionBatch {
-                    token: ByteBuf::from(self.token(token).0),
-                    completed_ids: said.completed.clone(),
-                    failed_ids: said.failed.clone(),
-                    max_retries: said.max_retries,
-                    unknown_ids: Some(said.unknown.clone()),
-                    rest: said.rest.then_some(BlobDeletionRest::Completed),
-                };
+                let arg = batch(self.token(token).0, &said);
                 text(self.queue.complete_batch(who(of), &arg, (now, said.base_secs), &mut ends(&said)))
             }
-            Op::Complete(said) => {
-                let arg = CompleteBlobDeletions {
-                    completed_ids: said.completed.clone(),
-                    failed_ids: said.failed.clone(),
-                    max_retries: said.max_retries,
-                    up_to_height: said.up_to,
-                };
-                text(self.queue.complete(&arg, now, &mut ends(&said)).unwrap())
+            Op::Complete(said) => text(self.queue.complete(&single(&said), now, &mut ends(&said)).unwrap()),
+            Op::ReportBatch { who: of, token, said } => {
+                let arg = batch(self.token(token).0, &said);
+                text(self.queue.report_batch(who(of), &arg, now))
             }
-            Op::End(of) => text(self.queue.end_leases(who(of), now)),
+            Op::Report(said) => text(self.queue.report(&single(&said), now).unwrap_err()),
+            Op::ReportRow { id, up_to } => text(self.queue.report_row(id, up_to.unwrap_or(u32::MAX), now).unwrap_err()),
+            Op::End(of) => text(self.queue.end_leases(of.map(who), now)),
             Op::Remove { id, up_to, kept } => {
                 let end = if kept { RecordEnd::Kept } else { RecordEnd::Gone };
                 let ends = &mut Ends { end, ..gone() };
@@ -223,6 +261,10 @@ impl Run {
             }
             Op::Increment { id, max } => text(self.queue.increment(id, max, now)),
             Op::Retry(which) => text(self.queue.retry(&which, now).unwrap()),
+            Op::Due(due) => {
+                self.queue.note_due(due, now);
+                String::new()
+            }
             Op::Tick => {
                 self.queue.tick(now);
                 String::new()
@@ -237,7 +279,7 @@ impl Run {
     /// Returns the model's reply as text.
     fn model(&mut self, op: &Op) -> String {
         let now = self.now;
-        let is_message = !matches!(op, Op::Hold { .. } | Op::ScheduleRecord { .. } | Op::Upgrade);
+        let is_message = !matches!(op, Op::Hold { .. } | Op::ScheduleRecord { .. } | Op::Due(_) | Op::Upgrade);
         if is_message {
             self.model.notice(now);
         }
@@ -271,10 +313,20 @@ impl Run {
                 text(self.model.complete_batch(who(of), token, &said, now))
             }
             Op::Complete(said) => text(self.model.complete(&said, now)),
-            Op::End(of) => text(self.model.end_leases(who(of), now)),
+            Op::ReportBatch { who: of, token, said } => {
+                let token = self.token(token).1;
+                text(self.model.report_batch(who(of), token, &said))
+            }
+            Op::Report(said) => text(self.model.report(&said.completed, said.up_to)),
+            Op::ReportRow { id, up_to } => text(self.model.report(&[id], up_to)),
+            Op::End(of) => text(self.model.end_leases(of.map(who), now)),
             Op::Remove { id, up_to, kept } => text(self.model.remove(id, up_to, kept)),
             Op::Increment { id, max } => text(self.model.increment(id, max, now)),
             Op::Retry(which) => text(self.model.retry(&which)),
+            Op::Due(due) => {
+                self.model.note_due(due, now);
+                String::new()
+            }
             Op::Tick | Op::Upgrade => String::new(),
         }
     }
@@ -291,7 +343,7 @@ impl Run {
         prop_assert_eq!(listed.cursor, None);
         prop_assert_eq!(listed.rows.len(), model.rows.len());
         for (shown, (id, row)) in listed.rows.iter().zip(&model.rows) {
-            let ListedBlobDeletion { row: found, state, until_ns: until } = shown;
+            let ListedBlobDeletion { row: found, state, until_ns: until, reported_deleted } = shown;
             let name = BlobName {
                 blob_key: found.blob_key.clone(),
                 file_type: found.file_type.clone(),
@@ -305,7 +357,7 @@ impl Run {
                 At::BackingOff(until) => Some(until),
                 _ => None,
             };
-            prop_assert_eq!(*until, expected);
+            prop_assert_eq!((*until, *reported_deleted), (expected, row.reported));
         }
         // The places in their order; a row in two places would be listed twice.
         let pending = |height| queue.pending(height, 1_000, None).iter().map(|row| row.id).collect::<Vec<_>>();
@@ -349,6 +401,10 @@ impl Run {
             prop_assert_eq!(counted, BlobDeletionState::ALL.map(count));
             let oldest = model.waiting(u32::MAX, &[of.store_type], None).first().map(|id| model.rows[id].height);
             prop_assert_eq!(of.oldest_due, oldest);
+            // Marks beyond these may be merged.
+            if model.marks.len() <= 24 {
+                prop_assert_eq!(of.due_since_ns, model.due_since(of.store_type));
+            }
         }
         prop_assert_eq!(queue.dead_count(), at(|at| *at == At::Dead).count() as u64);
         let queued = at(|at| matches!(at, At::Waiting | At::Leased(_) | At::BackingOff(_))).count() as u64;
@@ -361,6 +417,26 @@ impl Run {
         let due = expected_due(model);
         prop_assert_eq!(queue.next_event(), ends.chain(due).min());
         Ok(())
+    }
+}
+
+fn batch(token: Vec<u8>, said: &Said) -> CompleteBlobDeletionBatch {
+    CompleteBlobDeletionBatch {
+        token: ByteBuf::from(token),
+        completed_ids: said.completed.clone(),
+        failed_ids: said.failed.clone(),
+        max_retries: said.max_retries,
+        unknown_ids: Some(said.unknown.clone()),
+        rest: said.rest.then_some(BlobDeletionRest::Completed),
+    }
+}
+
+fn single(said: &Said) -> CompleteBlobDeletions {
+    CompleteBlobDeletions {
+        completed_ids: said.completed.clone(),
+        failed_ids: said.failed.clone(),
+        max_retries: said.max_retries,
+        up_to_height: said.up_to,
     }
 }
 

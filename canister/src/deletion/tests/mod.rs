@@ -1,3 +1,4 @@
+mod ages;
 mod ends;
 mod histories;
 mod lanes;
@@ -124,7 +125,7 @@ fn a_queue_without_rows_has_no_memory() {
     assert_eq!(done, CompletedBlobDeletions { skipped: vec![1, u64::MAX, 2], ..Default::default() });
     assert_eq!(queue.acquire(worker(1), &want(0), 0, NOW), Ok(None));
     assert_eq!(queue.extend(worker(1), &[1; 40], 0, NOW), Err(BlobDeletionError::UnknownToken));
-    assert_eq!(queue.cancel(&name(b"a"), NOW), Ok(false));
+    assert_eq!(queue.cancel(&name(b"a"), NOW), Ok(None));
     assert_eq!(queue.increment(1, 1, NOW), Err(BlobDeletionError::NotFound));
     assert_eq!((queue.remove(1, u32::MAX, NOW, &mut gone()), queue.next_event()), (Ok(false), None));
     assert_eq!(queue.status().stores.len(), 6);
@@ -156,7 +157,7 @@ fn rows_without_room_in_a_message_remain_for_the_next() {
 /// Returns the offsets of waiting rows in the arena: a row begins with its kind, version and state.
 fn waiting() -> Vec<u64> {
     let arena = memory::arena().unwrap();
-    let is_row = |at: &u64| arena.payload().read::<4>(*at) == [3, 2, BlobDeletionState::Waiting as u8, 0];
+    let is_row = |at: &u64| arena.payload().read::<4>(*at) == [3, 3, BlobDeletionState::Waiting as u8, 0];
     (8..arena.end()).step_by(128).filter(is_row).collect()
 }
 
@@ -166,7 +167,7 @@ fn row_of_another_version_is_not_read() {
     fill(&mut queue, 1);
     let arena = memory::arena().unwrap();
     let (region, at) = (arena.payload(), waiting()[0]);
-    for (byte, wrong) in [(0, 4), (1, 0), (1, 1), (1, 3), (2, 5)] {
+    for (byte, wrong) in [(0, 4), (1, 0), (1, 2), (1, 4), (2, 5)] {
         let right: [u8; 1] = region.read(at + byte);
         region.write(at + byte, &[wrong]);
         assert_eq!(
@@ -180,24 +181,6 @@ fn row_of_another_version_is_not_read() {
     }
     assert_eq!(queue.first_waiting(StoreType::Tx), Some(0));
     assert_eq!((queue.pending(1, 0, None).len(), complete(&mut queue, &[1], &[], 9).removed), (1, 1));
-}
-
-#[test]
-fn taken_names_the_stores_of_leased_and_completed_rows() {
-    let mut queue = fresh();
-    assert_eq!(queue.taken(), [false; 6], "there is no queue");
-    fill(&mut queue, 2);
-    let only_tx = std::array::from_fn(|at| at == StoreType::Tx as usize);
-    assert_eq!(queue.taken(), [false; 6]);
-    let lease = acquire(&mut queue, 1, 1, NOW);
-    assert_eq!(queue.taken(), only_tx);
-    queue.forget_taken();
-    assert_eq!(queue.taken(), only_tx, "the lease lives");
-    let id = lease.rows[0].id;
-    queue.complete_batch(worker(1), &batch(&lease.token, &[id], &[], 9), (NOW, 0), &mut gone()).unwrap();
-    assert_eq!(queue.taken(), only_tx, "a row was dealt with");
-    queue.forget_taken();
-    assert_eq!(queue.taken(), [false; 6]);
 }
 
 /// A tick reads the first waiting row, so damage there must not stop other work.
@@ -214,11 +197,11 @@ fn first_waiting_row_is_found_or_none_despite_damage() {
         rows[..lost].iter().for_each(|row| region.write(row + 1, &[9]));
         assert_eq!(queue.first_waiting(StoreType::Tx), first, "{lost}");
     }
-    rows.iter().for_each(|row| region.write(row + 1, &[2]));
+    rows.iter().for_each(|row| region.write(row + 1, &[3]));
     // Links of the first row that lead to itself, and to no slot.
     let first = rows.iter().find(|row| region.read(**row + 24) == 0_u32.to_le_bytes()).unwrap();
     for link in [(first / 128) as u32 + 1, u32::MAX] {
-        region.write(first + 44, &link.to_le_bytes());
+        region.write(first + 48, &link.to_le_bytes());
         assert_eq!(queue.first_waiting(StoreType::Tx), None);
         assert_eq!(queue.status().stores[StoreType::Tx as usize].oldest_due, None);
     }

@@ -163,16 +163,6 @@ fn the_layout_is_what_it_was() {
     assert_eq!(header.as_slice(), begin);
     let code = 64 + 8 * ProblemCode::CyclesLow as u64;
     assert_eq!(cells.read_u64(places::HISTORY + code), (T + 60) * NS);
-    let name = crate::deletion::Name { key: b"key", file_type: "tx", store_type: StoreType::BlockPersister };
-    mutate(|state| state.deletions.schedule(&name, 0, T * NS)).unwrap();
-    // Nothing is due within the safety window.
-    mutate(|state| state.utxo_pruner.notify_block(20, false, true)).unwrap();
-    for secs in [120, COARSE_EVERY, 2 * COARSE_EVERY] {
-        at(T + secs);
-        mutate(sampling::note);
-    }
-    let untaken: [u64; STORES] = std::array::from_fn(|nth| cells.read_u64(places::HISTORY + 576 + 8 * nth as u64));
-    assert_eq!(untaken, [0, 0, 0, 0, T + COARSE_EVERY, 0]);
     assert_eq!(cells.read_u64(places::HISTORY + 64 + 8 * 63), 0);
     for (byte, wrong) in [(0, b'X'), (4, 0), (4, 2), (5, 1)] {
         let before: [u8; 8] = cells.read(places::HISTORY);

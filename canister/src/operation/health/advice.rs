@@ -172,7 +172,8 @@ fn entry(code: ProblemCode) -> (Severity, &'static str, Command) {
         ),
         Code::BlobDeletionsWait => (
             Warning,
-            "Start a worker (coppice blob-worker) with a --store for these blobs; get_blob_deletion_status has the rows and leases.",
+            "Start a worker (coppice blob-worker) with a --store for these blobs. If one runs, read its log, because its store may be down; end the \
+             leases of a worker that deletes nothing (end_blob_deletion_leases). get_blob_deletion_status has the rows and leases.",
             Command::Query("get_blob_deletion_status", "()"),
         ),
         Code::BlobLeasesIdle => (

@@ -1,12 +1,12 @@
-//! Findings about external blobs that are due and that no worker takes.
+//! Findings about external blobs that are due and that no worker deletes.
 
 use super::finding::{Finding, finding};
-use crate::logs::history::Since;
 use crate::platform;
 use crate::state::State;
-use coppice_interface::{BLOB_SAFETY_WINDOW, ProblemCode, StoreType};
+use crate::text::duration;
+use coppice_interface::{BLOB_SAFETY_WINDOW, ProblemCode, StoreDeletions, StoreType};
 
-/// Seconds for which due blobs may wait before `health` reports a problem.
+/// Seconds for which a blob may be due before `health` reports a problem.
 const PATIENCE_SECS: u64 = 6 * 3_600;
 /// Seconds for which a worker at its limit of leases may complete nothing.
 const IDLE_SECS: u64 = 3_600;
@@ -28,26 +28,24 @@ pub(super) fn idle_holder(state: &State) -> Option<Finding> {
     Some(finding(ProblemCode::BlobLeasesIdle, message).since_secs(Some(secs)))
 }
 
-/// Returns a finding about store types of which no worker has taken a blob for too long. Only `deep` checks look up whether the blobs still
-/// wait.
-pub(super) fn untaken(state: &State, since: &Since, deep: bool) -> Option<Finding> {
-    let (now, taken) = (platform::time_secs(), state.deletions.taken());
-    let has_lasted =
-        |&(store, secs): &(StoreType, u64)| now.saturating_sub(secs) > PATIENCE_SECS && !taken[store as usize];
-    let waits = since.untaken().filter(has_lasted);
-    if !deep {
-        let secs = waits.map(|(_, secs)| secs).min()?;
-        return Some(finding(ProblemCode::BlobDeletionsWait, "").since_secs(Some(secs)));
-    }
-    let due = blobs_due(state)?;
-    let first = |store| state.deletions.first_waiting(store).filter(|&height| height <= due);
-    let still: Vec<_> = waits.filter_map(|(store, secs)| Some((store, secs, first(store)?))).collect();
-    let (secs, height) = (still.iter().map(|of| of.1).min()?, still.iter().map(|of| of.2).min()?);
-    let stores: Vec<String> = still.iter().map(|(store, ..)| format!("{store:?}")).collect();
-    let message = format!(
-        "no worker takes the due external blobs of store type {}: the first is due from height {height} on, and workers may take \
-         blobs that are due at {due}",
-        stores.join(", ")
-    );
-    Some(finding(ProblemCode::BlobDeletionsWait, message).since_secs(Some(secs)))
+/// Returns a finding about store types with a blob that has been due for too long, whether its row waits, is leased or backs off.
+pub(super) fn overdue(state: &State) -> Option<Finding> {
+    let now = platform::time_secs();
+    let since = |store| Some((store, state.deletions.due_since(store)?));
+    let overdue: Vec<(StoreType, u64)> = StoreType::ALL
+        .into_iter()
+        .filter_map(since)
+        .filter(|(_, secs)| now.saturating_sub(*secs) > PATIENCE_SECS)
+        .collect();
+    let first = overdue.iter().map(|(_, secs)| *secs).min()?;
+    let status = state.deletions.status();
+    let stores = overdue.iter().map(|(store, secs)| {
+        let StoreDeletions { waiting, leased, backing_off, .. } = status.stores[*store as usize];
+        let age = duration(now - secs);
+        format!(
+            "store type {store:?}, the oldest for {age} ({waiting} wait, {leased} are leased, {backing_off} back off)"
+        )
+    });
+    let message = format!("external blobs are due and not deleted: {}", stores.collect::<Vec<_>>().join("; "));
+    Some(finding(ProblemCode::BlobDeletionsWait, message).since_secs(Some(first)))
 }

@@ -63,7 +63,9 @@ pub fn findings(state: &State, due: Option<&Due>, deep: bool) -> Vec<Finding> {
     found.extend(records::findings(&state.utxo_pruner, &state.config.utxo, &state.deletions));
     // Workers get no blob while deletions are stopped.
     if state.deletions_stopped.is_none() {
-        found.extend(deletions::untaken(state, &state.history.since, deep));
+        if deep {
+            found.extend(deletions::overdue(state));
+        }
         found.extend(deletions::idle_holder(state));
     }
     found.extend(head::open_upload(state));

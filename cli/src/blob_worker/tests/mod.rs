@@ -91,6 +91,10 @@ pub struct State {
     pub secs: BTreeSet<u64>,
     /// By row: the number of leases with the row.
     pub leased: BTreeMap<u64, u32>,
+    /// Deletions are stopped.
+    pub stopped: bool,
+    /// The reports that were answered with `Stopped`.
+    pub reports: Vec<CompleteBlobDeletionBatch>,
     /// All calls are refused, as for an identity without the role.
     pub refuses: bool,
     given: u64,
@@ -242,7 +246,16 @@ impl State {
         let store_type = StoreType::Tx;
         BlobDeletionStatus {
             deletions_stopped_since_ns: None,
-            stores: vec![StoreDeletions { store_type, held, waiting, leased, backing_off, dead, oldest_due: None }],
+            stores: vec![StoreDeletions {
+                store_type,
+                held,
+                waiting,
+                leased,
+                backing_off,
+                dead,
+                oldest_due: None,
+                due_since_ns: None,
+            }],
             rows: waiting,
             max_rows: 0,
             oldest_due: None,
@@ -318,6 +331,7 @@ impl Transport for Fake {
             "get_pending_blob_deletions" => {
                 let (height, rows, selectors): (u32, u32, Option<Vec<BlobSelector>>) = read(&arg);
                 let mut due = state.due(height, &selectors.unwrap());
+                due.retain(|_| !state.stopped);
                 due.truncate(rows as usize);
                 written(due)
             }
@@ -342,6 +356,9 @@ impl Fake {
         if state.acquire_hangs {
             state.acquires();
             return Err(self.hang(state));
+        }
+        if state.stopped {
+            return Ok(Ok(None));
         }
         if state.later > 0 {
             state.later -= 1;
@@ -382,6 +399,9 @@ impl Fake {
 
     fn extend(&self, token: &[u8], secs: u64) -> Answer<u64> {
         let mut state = self.called()?;
+        if state.stopped {
+            return Ok(Err(BlobDeletionError::Stopped));
+        }
         state.secs.insert(secs);
         state.extended += 1;
         let lives = state.leases.iter().any(|lease| lease.token == token && !lease.ended);
@@ -394,6 +414,10 @@ impl Fake {
         let token = &done.token[..];
         if let Some((_, _, answer)) = state.ended.iter().find(|(ended, ..)| ended == token) {
             return Ok(Ok(answer.clone()));
+        }
+        if state.stopped {
+            state.reports.push(done.clone());
+            return Ok(Err(BlobDeletionError::Stopped));
         }
         let Some(at) = state.leases.iter().position(|lease| lease.token == token) else {
             return Ok(Err(BlobDeletionError::Expired));

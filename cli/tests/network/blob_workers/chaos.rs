@@ -120,15 +120,16 @@ impl Chaos<'_> {
             8..=10 => {
                 let Some(blob) = self.some_due() else { return };
                 let name = Self::name(blob);
-                let cancelled: Result<bool, BlobDeletionError> = call(self.net, "cancel_blob_deletion", name);
+                let cancelled: Result<Option<CancelledBlobDeletion>, BlobDeletionError> =
+                    call(self.net, "cancel_blob_deletion", name);
                 match cancelled {
-                    Ok(true) if self.is_there(blob) => {
+                    Ok(Some(_)) if self.is_there(blob) => {
                         self.fates[blob as usize] = Fate::Cancelled;
                         "cancelled"
                     }
                     // A worker deleted the blob and could not report it.
-                    Ok(true) => "cancelled after its deletion, unreported",
-                    Ok(false) => "cancelled after its deletion",
+                    Ok(Some(_)) => "cancelled after its deletion, unreported",
+                    Ok(None) => "cancelled after its deletion",
                     Err(BlobDeletionError::Leased) => "cancelled during its deletion",
                     Err(error) => panic!("{error:?}"),
                 }

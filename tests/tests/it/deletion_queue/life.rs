@@ -84,7 +84,9 @@ fn schedule(coppice: &Coppice, of: u64, height: u32) -> ScheduledBlobDeletion {
 fn time_passes(coppice: &Coppice, secs: u64) {
     for _ in 0..2 {
         coppice.pass(secs);
-        assert!(!retry_call::<bool>(coppice, Who::Producer, "cancel_blob_deletion", (name(999),)));
+        let cancelled: Option<CancelledBlobDeletion> =
+            retry_call(coppice, Who::Producer, "cancel_blob_deletion", (name(999),));
+        assert_eq!(cancelled, None);
         coppice.pass(1);
     }
 }
@@ -119,7 +121,9 @@ fn life(coppice: &Coppice, mut step: impl FnMut(&Coppice)) {
     step(coppice);
     let nine = RetryBlobDeletions::Ids(vec![9]);
     retry_call::<RetriedBlobDeletions>(coppice, Who::Controller, "retry_blob_deletions", (nine,));
-    assert!(retry_call::<bool>(coppice, Who::Producer, "cancel_blob_deletion", (name(7),)));
+    let cancelled: Option<CancelledBlobDeletion> =
+        retry_call(coppice, Who::Producer, "cancel_blob_deletion", (name(7),));
+    assert!(cancelled.is_some());
     step(coppice);
     let retry: BlobDeletionRetry = retry_call(coppice, OTHER, "increment_blob_deletion_retry", (1u64, 1u32));
     assert!(retry.should_remove);

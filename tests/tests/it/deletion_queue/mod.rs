@@ -233,7 +233,8 @@ fn the_individual_calls_lose_no_row() {
     let cancel = || coppice.operator().cancel_blob_deletion(&name(5)).answer();
     let by_stranger = coppice.by(WORKER).cancel_blob_deletion(&name(5)).try_answer();
     assert!(by_stranger.unwrap_err().message.contains("access denied"));
-    assert_eq!((cancel(), cancel()), (Ok(true), Ok(false)));
+    let cancelled = CancelledBlobDeletion { id: 2, reported_deleted: false };
+    assert_eq!((cancel(), cancel()), (Ok(Some(cancelled)), Ok(None)));
 }
 
 #[test]

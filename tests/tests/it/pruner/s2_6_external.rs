@@ -141,23 +141,23 @@ fn s2_6_2_an_outputs_file_without_inputs_is_deleted_too() {
     assert_eq!((kept_bytes(&world), world.record(&tx)), (0, None));
 }
 
-/// The worker deleted the blob before deletions were stopped: its record is deleted, and no other one.
+/// The worker deleted the blob before deletions were stopped, and reports it after: no record is deleted before the restart.
 #[test]
-fn s2_6_2_completing_a_blob_while_deletions_are_stopped_deletes_its_record() {
+fn s2_6_2_report_of_a_blob_while_deletions_are_stopped_keeps_its_record() {
     let world = with_worker();
     let (_, child) = scheduled(&world, &[7; 32]);
-    let later = Tx::orphan(5, 1);
-    outside(&world, &[(&later, store(&[8; 32], FileType::Tx, StoreType::Tx))]);
     let (row, worker) = (pending(&world, 20).remove(0), world.coppice.by(Who::Archive));
     let stop = |stopped: bool| world.coppice.operator().set_deletions_stopped(stopped).answer().unwrap();
     stop(true);
     assert_eq!((pending(&world, u32::MAX), world.prune_manually(30)), (vec![], Err(UtxoPrunerError::Stopped)));
-    assert_eq!(complete(&world, &[row.id], &[], 3).removed, 1);
-    assert_eq!((world.record(&child), world.record(&later).is_some()), (None, true));
-    assert_eq!(worker.remove_blob_deletion(row.id, None).answer(), Ok(false));
+    let report = CompleteBlobDeletions { completed_ids: vec![row.id], max_retries: 3, ..Default::default() };
+    assert_eq!(worker.complete_blob_deletions(&report).answer(), Err(BlobDeletionError::Stopped));
+    assert_eq!(worker.remove_blob_deletion(row.id, None).answer(), Err(BlobDeletionError::Stopped));
+    let listed = world.coppice.anyone().list_blob_deletions(&ListBlobDeletions::default()).answer().rows.remove(0);
+    assert!(listed.reported_deleted && listed.row.id == row.id && world.record(&child).is_some(), "{listed:?}");
     stop(false);
-    world.prune(30);
-    assert_eq!(pending(&world, 30).len(), 1);
+    assert_eq!(complete(&world, &[row.id], &[], 3).removed, 1);
+    assert_eq!(world.record(&child), None);
 }
 
 #[test]
@@ -329,7 +329,7 @@ fn s2_6_4_no_two_records_name_the_same_blob() {
         world.coppice.producer().schedule_blob_deletion(&manual).answer()
     };
     assert_eq!(schedule(), Err(BlobDeletionError::HoldsRecord));
-    let cancelled: Result<bool, BlobDeletionError> = world.coppice.producer().cancel_blob_deletion(&name()).answer();
+    let cancelled = world.coppice.producer().cancel_blob_deletion(&name()).answer();
     assert_eq!((cancelled, pending(&world, u32::MAX)), (Err(BlobDeletionError::HoldsRecord), vec![]));
     let again = create(&world.coppice, 10, vec![outside_record(&first, same())]).results;
     assert_eq!(again, [Err(UtxoCreateError::TxExists)], "repeated, in case the answer was lost");

@@ -188,7 +188,12 @@ impl State {
                 assert_eq!(arg.state, Some(BlobDeletionState::Dead), "the machine lists dead-letter rows");
                 let rows = self.rows.values().filter(|(_, dead)| *dead).map(|(row, _)| row.clone()).collect();
                 let (rows, cursor) = page(rows, arg.cursor, arg.limit);
-                let listed = |row| ListedBlobDeletion { row, state: BlobDeletionState::Dead, until_ns: None };
+                let listed = |row| ListedBlobDeletion {
+                    row,
+                    state: BlobDeletionState::Dead,
+                    until_ns: None,
+                    reported_deleted: false,
+                };
                 reply(BlobDeletionList { rows: rows.into_iter().map(listed).collect(), cursor })
             }
             "get_storage_status" => reply(self.storage()),
