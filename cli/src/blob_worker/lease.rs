@@ -1,9 +1,13 @@
-//! Remaining time of a lease, by a clock that keeps running while the machine sleeps.
+//! Remaining time of a lease, by a clock that keeps running while the machine sleeps; and whether the canister has lately said that the
+//! lease is live.
+//!
+//! A request to a store begins only on a *fresh answer*: the canister granted or extended the lease when it was asked at most
+//! [`FRESH`] ago. An operator who stops deletions, or ends the lease, thereby stops all further requests.
 //!
 //! The canister's clock decides when a lease ends, and the machine's clock may be an hour off. So the worker counts the lease's length from
 //! the moment of its first request: the canister cannot have started the lease earlier.
 
-use super::times::REQUEST;
+use super::times::{FRESH, REQUEST};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -51,19 +55,32 @@ impl Moment {
 #[derive(Debug)]
 pub struct Term {
     length: Duration,
+    known: Mutex<Known>,
+}
+
+/// The holder's knowledge of its lease.
+#[derive(Clone, Copy, Debug)]
+struct Known {
     /// The end of the lease, or `None` after it was ended.
-    ends: Mutex<Option<Moment>>,
+    ends: Option<Moment>,
+    /// The moment of the last question whose answer may be used, or `None` if the answer was used up.
+    asked: Option<Moment>,
+    /// A request waits for a fresh answer.
+    is_wanted: bool,
 }
 
 impl Term {
     /// The term of a lease of this length that was requested at `asked`.
     pub fn new(length: Duration, asked: Moment) -> Self {
-        Self { length, ends: Mutex::new(Some(asked.after(length))) }
+        Self {
+            length,
+            known: Mutex::new(Known { ends: Some(asked.after(length)), asked: Some(asked), is_wanted: false }),
+        }
     }
 
     /// Returns the time that surely remains.
     pub fn left(&self) -> Duration {
-        self.ends().map_or(Duration::ZERO, Moment::left)
+        self.known().ends.map_or(Duration::ZERO, Moment::left)
     }
 
     /// Returns the longest that one request to a store may take.
@@ -78,17 +95,36 @@ impl Term {
 
     /// Extends the lease by its whole length, counted from the request at `asked`.
     pub fn extended(&self, asked: Moment) {
-        let mut ends = self.ends();
-        *ends = ends.map(|_| asked.after(self.length));
+        let mut known = self.known();
+        known.ends = known.ends.map(|_| asked.after(self.length));
+        known.asked = Some(asked);
     }
 
     /// Ends the lease.
     pub fn end(&self) {
-        *self.ends() = None;
+        self.known().ends = None;
     }
 
-    fn ends(&self) -> MutexGuard<'_, Option<Moment>> {
-        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns whether a request may begin: the canister's answer is fresh. Otherwise the request wants another answer.
+    pub fn may_begin(&self) -> bool {
+        let mut known = self.known();
+        let is_fresh = known.asked.is_some_and(|asked| asked.elapsed() <= FRESH.of(self.length));
+        known.is_wanted = !is_fresh;
+        is_fresh
+    }
+
+    /// Returns whether a request waits for a fresh answer.
+    pub fn is_wanted(&self) -> bool {
+        self.known().is_wanted
+    }
+
+    /// Uses the last answer up: the next request needs another one.
+    pub fn use_up(&self) {
+        self.known().asked = None;
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -111,6 +147,21 @@ mod tests {
         term.end();
         term.extended(Moment::now());
         assert_eq!(term.left(), Duration::ZERO, "an ended lease stays ended");
+    }
+
+    #[test]
+    fn answer_is_fresh_for_five_seconds_or_until_it_is_used_up() {
+        let ago = |secs| Moment::ago(Duration::from_secs(secs));
+        let term = Term::new(Duration::from_secs(1_000), ago(4));
+        assert!(term.may_begin() && !term.is_wanted());
+        term.extended(ago(6));
+        assert!(!term.may_begin() && term.is_wanted());
+        term.extended(Moment::now());
+        assert!(term.may_begin() && !term.is_wanted());
+        term.use_up();
+        assert!(!term.may_begin() && term.is_wanted());
+        let short = Term::new(Duration::from_secs(32), ago(3));
+        assert!(!short.may_begin(), "a sixteenth of the lease");
     }
 
     /// `CLOCK_MONOTONIC` stops while the machine sleeps, so it is never ahead of the boot clock.

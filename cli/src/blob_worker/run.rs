@@ -1,12 +1,15 @@
 //! Rounds of a worker: lease rows, delete their blobs, report to the canister.
 //!
 //! ```text
-//! acquire ∥ markers ─▶ delete, extending ─▶ markers again ─▶ complete ─▶ next lease
+//! acquire ∥ markers ─▶ delete, asking ─▶ markers again ─▶ complete ─▶ next lease
 //!                      └────────── acquire the next lease ──────────┘
 //! ```
 //! The worker retries whatever the network or a store fails to do, without end, after waits that double and are randomised. A refusal by
 //! the canister ends the worker. A store that fails is held: the worker leases no rows of it for a while. The worker reports nothing about
 //! a blob whose fate it does not know.
+//!
+//! The worker asks the canister before each bulk request, by extending its lease. Once the canister answers `Stopped`, the worker begins no
+//! further request: it reports what it deleted, drops the lease that it asked for meanwhile, and waits.
 
 mod calls;
 mod complete;
@@ -62,6 +65,8 @@ pub struct Run<'a, T> {
     looked_at: Cell<Option<Moment>>,
     /// Rows that count in [`Figures::undone`].
     undone: RefCell<BTreeSet<u64>>,
+    /// The canister has answered that deletions are stopped.
+    deletions_stopped: Cell<bool>,
 }
 
 impl<'a, T: Reach + Sync> Run<'a, T> {
@@ -75,6 +80,7 @@ impl<'a, T: Reach + Sync> Run<'a, T> {
             options,
             figures: RefCell::default(),
             undone: RefCell::default(),
+            deletions_stopped: Cell::default(),
         }
     }
 
@@ -108,6 +114,8 @@ impl<'a, T: Reach + Sync> Run<'a, T> {
                 },
                 Given::Lease(lease, asked) => {
                     next = self.work_while_asking(&lease, asked)?;
+                    // The stop has ended the next lease, too.
+                    next = next.filter(|_| !self.deletions_stopped.take());
                     if self.options.once {
                         break;
                     }
@@ -187,8 +195,8 @@ impl<'a, T: Reach + Sync> Run<'a, T> {
         let mut attempts = waits(self.options.max_wait.min(PAUSE.of(self.options.lease)));
         let mut next = Moment::now();
         let mut extend = || {
-            if term.is_half_over() && next.left().is_zero() {
-                self.extend(lease, &term);
+            let is_due = term.is_half_over() || term.is_wanted();
+            if is_due && next.left().is_zero() && !self.extend(lease, &term) {
                 next = Moment::now().after(attempts.next().unwrap_or_default());
             }
             self.calls.log.progress(&self.figures());

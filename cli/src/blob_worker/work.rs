@@ -1,6 +1,7 @@
 //! Deletes the blobs of a lease in parallel requests, while the caller can extend the lease.
 //!
-//! A request starts only if the lease lasts longer than the request may take, and is cut off after that time. After an error of a store no
+//! A request starts only if the canister's answer that the lease is live is fresh ([`Term::may_begin`]), and if the lease lasts longer than
+//! the request may take; it is cut off after that time. A request for many blobs uses the answer up. After an error of a store no
 //! further request to it starts, and its remaining rows are put back.
 
 use super::lease::Term;
@@ -17,10 +18,12 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// The longest time between two calls of `meanwhile`.
-const PULSE: Duration = Duration::from_millis(200);
+const PULSE: Duration = Duration::from_millis(50);
+/// The time between two looks of a request whether the canister's answer has come.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// The fates of the rows of a lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -184,18 +187,27 @@ impl Lease {
         if let Some(why) = self.failed[store].get() {
             return all_left(why);
         }
-        if self.stop.is_set() {
-            return all_left("");
-        }
         let most = self.term.most();
-        if self.term.left() < most {
-            return all_left("the lease ends before the store would have answered");
+        loop {
+            if self.stop.is_set() {
+                return all_left("");
+            }
+            if self.term.left() < most {
+                return all_left("the lease ends before the store would have answered");
+            }
+            if self.term.may_begin() {
+                break;
+            }
+            sleep(LOOK).await;
         }
         let of = &self.stores.0[store];
         let mut fates = timeout(most, of.delete(targets)).await.unwrap_or_else(|_| {
             let why = format!("it does not answer within {:.1} s, a quarter of the lease", most.as_secs_f64());
             vec![Fate::Unknown(why); targets.len()]
         });
+        if of.chunk > 1 {
+            self.term.use_up();
+        }
         // A disk that was unmounted refuses blobs that were never on the mount point.
         let is_named = |fate: &Fate| matches!(fate, Fate::Named(_));
         if fates.iter().any(is_named) {

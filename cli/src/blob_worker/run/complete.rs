@@ -15,30 +15,37 @@ use std::time::Instant;
 
 /// Returns whether a lease has ended other than by completion.
 fn is_over(error: &BlobDeletionError) -> bool {
-    use BlobDeletionError::{Completed, Expired, NotHolder, UnknownToken};
-    matches!(error, UnknownToken | NotHolder | Expired | Completed)
+    use BlobDeletionError::{Completed, Expired, NotHolder, Stopped, UnknownToken};
+    matches!(error, UnknownToken | NotHolder | Expired | Completed | Stopped)
 }
 
 impl<T: Reach + Sync> Run<'_, T> {
-    /// Extends a lease, if the canister answers.
-    pub(super) fn extend(&self, lease: &BlobDeletionLease, term: &Term) {
+    /// Extends a lease, and returns whether the canister has answered that the lease is live.
+    pub(super) fn extend(&self, lease: &BlobDeletionLease, term: &Term) -> bool {
         let (asked, secs) = (Moment::now(), self.options.lease.as_secs());
         self.calls.limit(Instant::now(), self.calls.most_of(term));
         let (event, why) = match self.calls.client.extend_blob_deletion_batch(&lease.token, secs).wait() {
             Ok(Ok(_)) => {
                 term.extended(asked);
                 self.figures.borrow_mut().extended += 1;
-                return;
+                return true;
             }
             Ok(Err(why)) => {
                 if is_over(&why) {
                     term.end();
+                    self.note_stop(&why);
                 }
                 ("lease", format!("the queue reports {why}"))
             }
             Err(error) => ("canister", format!("{error:#}")),
         };
         self.calls.log.warn(event, &format!("the lease could not be extended: {why}"));
+        false
+    }
+
+    /// Remembers that deletions are stopped, if the canister has answered that.
+    fn note_stop(&self, why: &BlobDeletionError) {
+        self.deletions_stopped.set(self.deletions_stopped.get() || *why == BlobDeletionError::Stopped);
     }
 
     /// Logs the failures of a lease, each with the blob's name.
@@ -99,7 +106,12 @@ impl<T: Reach + Sync> Run<'_, T> {
             unknown_ids: Some(unknown.clone()).filter(|ids| !ids.is_empty()),
             rest: is_rest.then_some(BlobDeletionRest::Completed),
         };
-        let answer = self.report_until_accepted(&done, gone.len() + failed.len(), term)?;
+        let mut answer = self.report_until_accepted(&done, gone.len() + failed.len(), term)?;
+        if is_rest && answer == Err(BlobDeletionError::Stopped) {
+            // The canister marks the rows, and may know those of a lease that has ended by their numbers only.
+            let named = CompleteBlobDeletionBatch { completed_ids: gone.clone(), rest: None, ..done };
+            answer = self.report_until_accepted(&named, gone.len() + failed.len(), term)?;
+        }
         self.count_undone(outcome, answer.is_err());
         let Ok(answer) = answer else {
             self.figures.borrow_mut().late += gone.len() as u64;
@@ -136,6 +148,7 @@ impl<T: Reach + Sync> Run<'_, T> {
             match self.calls.attempt("completing", &mut trials, complete)? {
                 Ok(answer) => return Ok(Ok(answer)),
                 Err((why, Some(over))) if is_over(&over) => {
+                    self.note_stop(&over);
                     let why = format!("too late to report the deletions; another worker repeats them: {why}");
                     self.calls.log.warn("lease", &why);
                     return Ok(Err(over));

@@ -6,6 +6,7 @@ mod leases;
 mod markers;
 mod progress;
 mod rounds;
+mod stopped;
 
 use super::super::contents::NAME;
 use super::super::stores::Stores;
