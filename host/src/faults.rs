@@ -5,7 +5,7 @@
 //! `canister_inspect_message` do not count. An injected trap rolls back exactly as a real one; its message contains
 //! [`INJECTED_FAULT`](crate::INJECTED_FAULT).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use candid::Principal;
@@ -81,6 +81,7 @@ pub(crate) struct Plan {
     balances: Vec<(Principal, u128)>,
     upgrades: BTreeMap<u64, PlannedUpgrade>,
     upgrade_results: Vec<Result<(), RejectResponse>>,
+    random: VecDeque<Result<Vec<u8>, String>>,
 }
 
 /// A handle on the faults of a host; clones share the plan.
@@ -152,6 +153,18 @@ impl Faults {
         let mut plan = self.plan();
         let at = plan.messages + k;
         plan.upgrades.insert(at, PlannedUpgrade { canister, wasm, arg });
+    }
+
+    /// Answers the next `raw_rand` without a planned answer with this reply, which need not be Candid, or with a reject.
+    pub fn answer_random(&self, reply: Result<Vec<u8>, String>) {
+        self.plan().random.push_back(reply);
+    }
+
+    pub(crate) fn take_random(&self) -> Option<Result<Vec<u8>, String>> {
+        let mut plan = self.plan();
+        let planned = plan.random.pop_front();
+        plan.injected += u64::from(planned.is_some());
+        planned
     }
 
     /// Returns the results of planned upgrades since the last call, in order.

@@ -22,7 +22,8 @@
 //!   set how full the subnet is, and so how many cycles growing memory reserves. An installation reserves as it grows, not at its end, and
 //!   a growing message sees the whole subnet, not the share of one core.
 //! - The clock moves only by [`Host::advance_time`] and [`Host::set_time`].
-//! - The management canister answers `raw_rand`, from a fixed seed, and rejects everything else.
+//! - The management canister answers `raw_rand`, from a fixed seed or as [`Faults::answer_random`] plans, and rejects everything
+//!   else.
 //! - A module with `canister_heartbeat` or `canister_on_low_wasm_memory` is refused; timers run.
 //! - A query's data certificate is the certified data itself, unsigned. Queries can't make calls.
 //! - A timer that comes due while the canister is frozen or stopped waits until the canister runs again. As on the platform, a timer that
