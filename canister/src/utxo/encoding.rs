@@ -92,7 +92,7 @@ pub fn is_utxo(satoshis: u64, script: &[u8]) -> bool {
 
 /// Returns TxInpoints: u32 LE parents ‖ their ids, by first occurrence ‖ for each, u32 LE count ‖ u32 LE vouts.
 pub fn inpoints(inputs: &[(Hash, u32)]) -> Vec<u8> {
-    let mut indices = std::collections::HashMap::new();
+    let mut indices = std::collections::BTreeMap::new();
     let mut parents: Vec<(&Hash, Vec<u32>)> = Vec::new();
     for (txid, vout) in inputs {
         let index = *indices.entry(txid).or_insert_with(|| {

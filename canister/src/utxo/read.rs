@@ -40,7 +40,7 @@ impl UtxoStore {
         let blocks = self.blocks(&head)?;
         let mut utxos = Vec::new();
         let mut deleted_children: Vec<Txid> = Vec::new();
-        let mut known = std::collections::HashSet::new();
+        let mut known = std::collections::BTreeSet::new();
         entries(&self.slots, slot, &head, (arg.first, arg.limit.min(MAX_ENTRIES)), |_, _, entry| {
             utxos.push(entry.shown());
             if entry.is(SPENDER_DELETED) && known.insert(entry.spender.0) {

@@ -22,7 +22,7 @@ use super::store::{Found, UtxoStore};
 use crate::platform;
 use crate::storage::slots::SlotId;
 use coppice_interface::{Conflict, Outpoint, Spender, Unspend, UtxoHash, UtxoRefusal};
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use walk::{Enters, Walk};
 
 /// Maximum transactions that a slice marks, and outputs that it reports; more would not fit in the reply.
@@ -161,7 +161,7 @@ impl UtxoStore {
         call.check()?;
         let txid = hash_of("txid", txid)?;
         let Found { slot, head, .. } = self.find(&txid)?;
-        let (mut slice, none) = (Slice::new(), HashSet::new());
+        let (mut slice, none) = (Slice::new(), BTreeSet::new());
         let mut walk = Walk::new(Enters::Unmarked, &none, slice.deadline);
         self.walk(&mut walk, (txid, slot))?;
         if head.is(flag::CONFLICTING) && !walk.complete && walk.done.is_empty() {

@@ -6,7 +6,7 @@ use crate::storage::slots::SlotId;
 use crate::utxo::record::{ENTRY, Hash, Head, SPENDER_CONFLICTING, SPENT, entries, flag};
 use crate::utxo::store::UtxoStore;
 use coppice_interface::UtxoRefusal;
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 /// Outputs whose spenders are read at a time: a path of thousands of transactions is kept.
 const CHUNK: u32 = 100;
@@ -26,13 +26,13 @@ pub(super) enum Enters {
 /// State of a walk.
 pub(super) struct Walk<'a> {
     enters: Enters,
-    winners: &'a HashSet<Hash>,
+    winners: &'a BTreeSet<Hash>,
     deadline: u64,
     read: u64,
     /// Transactions that were entered.
-    pub seen: HashSet<SlotId>,
+    pub seen: BTreeSet<SlotId>,
     /// Winners that spend from an entered transaction.
-    pub met: HashSet<Hash>,
+    pub met: BTreeSet<Hash>,
     /// Finished transactions: all descendants of each come before it in this list.
     pub done: Vec<(Hash, SlotId)>,
     /// True if no transaction is left to enter.
@@ -56,7 +56,7 @@ impl Step {
 }
 
 impl<'a> Walk<'a> {
-    pub fn new(enters: Enters, winners: &'a HashSet<Hash>, deadline: u64) -> Self {
+    pub fn new(enters: Enters, winners: &'a BTreeSet<Hash>, deadline: u64) -> Self {
         let (seen, met, done) = Default::default();
         Self { enters, winners, deadline, read: 0, seen, met, done, complete: true }
     }

@@ -12,7 +12,7 @@ use crate::utxo::store::{Found, UtxoStore};
 use coppice_interface::{
     ConflictError, ConflictResolution, Spender, UtxoError, UtxoProcessConflicting, UtxoRefusal, UtxoSpendError,
 };
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Pages of lists that the last step reads to remove the winners; the walk before may read the rest of the pages that the platform lets a
 /// message read.
@@ -62,7 +62,7 @@ impl UtxoStore {
         };
         call.check().map_err(unnamed)?;
         let mut winners: Vec<Winner> = Vec::new();
-        let mut names = HashSet::new();
+        let mut names = BTreeSet::new();
         for winner in &arg.winners {
             let named = |error: UtxoRefusal| ConflictError { txid: winner.clone(), error: error.into() };
             let txid = hash_of("txid", winner).map_err(named)?;
@@ -110,8 +110,8 @@ impl UtxoStore {
 
     /// Checks the winners' inputs. Other transactions that hold these outputs are the losers.
     fn contest(&self, winners: Vec<Winner>, slice: &Slice, call: &Call) -> Result<Contest, ConflictError> {
-        let (mut contested, mut losers, mut taken) = (Vec::new(), Vec::new(), HashMap::new());
-        let mut known = HashSet::new();
+        let (mut contested, mut losers, mut taken) = (Vec::new(), Vec::new(), BTreeMap::new());
+        let mut known = BTreeSet::new();
         for Winner { txid, inputs, .. } in &winners {
             for (outpoint, vin) in inputs.iter().zip(0_u32..) {
                 let named = |error| of(&outpoint.0, error);
@@ -152,8 +152,8 @@ impl UtxoStore {
     }
 
     /// Returns whether a winner spends from a loser, directly or through other double spends.
-    fn descends(&self, winner: &Winner, names: &HashSet<Hash>, walk: &mut Walk) -> Result<bool, UtxoRefusal> {
-        let mut known = HashSet::new();
+    fn descends(&self, winner: &Winner, names: &BTreeSet<Hash>, walk: &mut Walk) -> Result<bool, UtxoRefusal> {
+        let mut known = BTreeSet::new();
         let mut next: Vec<Hash> = winner.inputs.iter().map(|(parent, _)| *parent).collect();
         while let Some(txid) = next.pop() {
             if names.contains(&txid) || !known.insert(txid) {
@@ -206,7 +206,7 @@ impl UtxoStore {
             return Err(unnamed(UtxoRefusal::TooMuchWork));
         }
         // 2: mark the losers' descendants, and release what losers and descendants hold. Only the last slice releases contested outputs.
-        let is_contested: HashSet<EntryAddress> = contested.iter().map(|hold| hold.address).collect();
+        let is_contested: BTreeSet<EntryAddress> = contested.iter().map(|hold| hold.address).collect();
         for (number, (txid, slot)) in walk.done.iter().enumerate() {
             let begun = number > 0 || !done.losers.is_empty();
             if begun && slice.is_full(self, *slot, done.losers.len(), done.unspent.len()) {

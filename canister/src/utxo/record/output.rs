@@ -95,7 +95,7 @@ impl Entry {
 }
 
 /// The place of an output's entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EntryAddress {
     pub master: SlotId,
     /// The number of the page; 0: the master.
