@@ -179,8 +179,10 @@ impl<'a> Printer<'a> {
     fn named(&mut self, name: &str) -> anyhow::Result<String> {
         let types = self.types;
         let declared = types.get(name).with_context(|| format!("{name} is not declared"))?;
-        if let Content::Type(of) = &declared.content {
-            return self.candid(of);
+        match &declared.content {
+            Content::Type(of) => return self.candid(of),
+            Content::Nothing => return Ok("null".into()),
+            Content::Record(_) | Content::Variant(_) => {}
         }
         if self.printed.insert(name.into()) {
             self.declare(name, &declared.comment, &declared.content)?;

@@ -18,7 +18,7 @@ pub struct Field {
 
 /// Content of a type, or of a field.
 pub enum Content {
-    /// An alternative that carries nothing.
+    /// Nothing: of an alternative, or of a type without fields.
     Nothing,
     /// Another type.
     Type(Type),
@@ -77,6 +77,7 @@ impl Types {
                 Item::Struct(of) => {
                     let content = match &of.fields {
                         Fields::Unnamed(only) if only.unnamed.len() == 1 => Content::Type(only.unnamed[0].ty.clone()),
+                        Fields::Unit => Content::Nothing,
                         fields => Content::Record(named(fields)),
                     };
                     let parameter = of.generics.type_params().next().map(|of| of.ident.to_string());
