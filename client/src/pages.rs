@@ -15,7 +15,9 @@ use serde_bytes::ByteBuf;
 /// - `Pruned`: create a new pager without a cursor, which begins at the oldest kept block. The blocks pruned before it are lost to this
 ///   reader. With a `common_ancestor`, remove everything read above it: it is no longer on the chain.
 /// - `Reset`: create a new pager without a cursor. Everything read so far belongs to another chain.
-/// - `BadCursor`: no page ever ended with this cursor.
+/// - `Restored`: find the newest common block by `get_block_headers`, keep everything read above it elsewhere, and
+///   [`resume`](Self::resume) there.
+/// - `BadCursor`: the cursor is invalid or, if a query answers, its block is unknown to one replica.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExportPager {
     cursor: Option<ExportCursor>,

@@ -75,7 +75,8 @@ pub enum ExportError {
         /// part of the chain, or may not be.
         common_ancestor: Option<u64>,
     },
-    /// The answer comes from a replica that has not reached the cursor yet: ask again.
+    /// The answer to a query comes from a replica that has not reached the cursor yet: ask again, and after a while by an
+    /// update call, which never answers this.
     #[error("the replica lags behind the cursor: ask again")]
     Behind {
         /// The number of that replica's head; `null` if it has no block.
@@ -96,8 +97,19 @@ pub enum ExportError {
         /// The number of the oldest kept block; `null` if there is none.
         first_available: Option<u64>,
     },
-    /// No page ended with this cursor.
-    #[error("the cursor is of no page: {why}")]
+    /// The answer to an update call: the cursor is ahead of the chain, or its block was never part of the chain, and no
+    /// prune, rollback or reset explains this. The canister was restored from a snapshot, or the reader's blocks belong to
+    /// another canister: find the newest common block by `get_block_headers`, and keep the blocks above it, which may exist
+    /// nowhere else.
+    #[error(
+        "the chain does not have the cursor's block: the canister was restored, or the cursor belongs to another chain"
+    )]
+    Restored {
+        /// The head's number; `null` if there is no block.
+        head: Option<u64>,
+    },
+    /// The cursor is invalid. A query also answers this if the replica does not know the cursor's block.
+    #[error("invalid cursor: {why}")]
     BadCursor {
         /// The reason as a sentence.
         why: String,

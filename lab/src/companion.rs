@@ -4,6 +4,7 @@
 use anyhow::{Result, ensure};
 use coppice::client::{Client, Reach, Trials, Wait};
 use coppice::feed;
+use coppice::index::database::Access;
 use coppice::index::engine::Engine;
 use coppice::index::origin::Origin;
 use coppice::index::steps::{Event, Figures, Onward, Options};
@@ -81,7 +82,7 @@ impl<'a, T: Reach> Companion<'a, T> {
     ///
     /// # Errors
     /// When the canister refuses, or the database cannot be used.
-    pub fn start(client: &'a Client<T>, database: &str, origin: &Origin, tables: Tables) -> Result<Self> {
+    pub fn start(client: &'a Client<T>, database: impl Into<Access>, origin: &Origin, tables: Tables) -> Result<Self> {
         let mut store = Store::open(database, origin)?;
         let held = store.held()?;
         ensure!(

@@ -13,6 +13,7 @@ use coppice::ingest::{number_of, read};
 use coppice::report::{self, Report, blocks};
 use coppice::rules::NetworkRules;
 use coppice::site::{BLOCK_INTERVAL, Site, healthy, settle};
+use coppice::stop::Stop;
 use coppice::{feed, say};
 use coppice_interface::{AppendBlock, PrunePolicyArg};
 use serde::Serialize;
@@ -141,7 +142,8 @@ pub fn copy(args: &IndexArgs, client: &Client<impl Site>, canister: String, begi
     let started = Instant::now();
     let Source { length, blocks: source } = args.source(begins_at)?;
     let origin = Origin { canister: canister.clone(), network: "embedded".into(), payload: args.database.payload };
-    let mut companion = Companion::start(client, &args.database.database, &origin, args.database.tables())?;
+    let mut companion =
+        Companion::start(client, args.database.access(&Stop::default()), &origin, args.database.tables())?;
     let retain_blocks = args.retain_blocks.unwrap_or((length / 5).max(1));
     let policy = PrunePolicyArg { retain_blocks: Some(retain_blocks), ..PrunePolicyArg::default() };
     let policy = client.set_prune_policy(&policy).done()?.new;

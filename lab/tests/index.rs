@@ -82,6 +82,7 @@ fn index(client: &Client<Embedded>, url: &str, random: &mut Random, pages: Optio
         ack_every: Some(2),
         skip_damaged: false,
         accept_reset: false,
+        accept_restore: false,
         keep_orphaned: 1_000,
         tables,
     };

@@ -2,10 +2,17 @@
 //! a segment of 256 MiB takes as many pages as it has megabytes.
 //!
 //! The canister keeps no state of readers: the cursor contains the number and the hash of their block. If that block was rolled back, the
-//! chain's history of rollbacks gives the place to resume.
+//! chain's history of rollbacks gives the place to resume. A block that the chain does not explain is treated by who answers:
+//!
+//! | the cursor | a query | a replicated call |
+//! |---|---|---|
+//! | is ahead of the head, or of the count of rollbacks | `Behind`: the replica may lag | `Restored` |
+//! | has a block that was never part of the chain | `BadCursor` | `Restored` |
+//!
+//! All replicas agree on the answer of a replicated call, so none of them lags: the canister was restored from a snapshot.
 
 use crate::chain::{BlockRecord, ChainStore, Hash, Segment};
-use crate::platform::limits::MAX_REPLY;
+use crate::platform::{self, limits::MAX_REPLY};
 use crate::storage::blob::BlobStore;
 use coppice_interface::{BlockHash, ExportChunk, ExportCursor, ExportError, ExportPage, ReadError};
 use serde_bytes::ByteBuf;
@@ -94,10 +101,14 @@ impl Point {
                 return Err(ExportError::Reset { first_available });
             }
         }
+        let ahead = cursor.rollbacks > chain.rollbacks().count();
+        // A replica that has executed neither a rollback nor a reset may still have the cursor's block.
+        if ahead && platform::in_replicated_execution() {
+            return Err(unknown(chain));
+        }
         if state.started && number < state.oldest && !(whole && number + 1 == state.oldest) {
             // A replica that has not executed a reset yet has other blocks.
-            let late = cursor.rollbacks > chain.rollbacks().count();
-            return Err(if late { ExportError::Behind { head: state.head() } } else { pruned(chain, cursor) });
+            return Err(if ahead { unknown(chain) } else { pruned(chain, cursor) });
         }
         if hash_of(chain, number)?.is_none_or(|hash| hash != cursor.hash) {
             return Err(elsewhere(chain, cursor));
@@ -169,13 +180,20 @@ fn pruned(chain: &ChainStore, cursor: &ExportCursor) -> ExportError {
     ExportError::Pruned { first_available, common_ancestor: common_ancestor(chain, cursor) }
 }
 
+/// Returns the error for a cursor that is ahead of the chain: in a query, this replica may lag; all replicas together do not.
+fn unknown(chain: &ChainStore) -> ExportError {
+    let head = chain.state().head();
+    if platform::in_replicated_execution() { ExportError::Restored { head } } else { ExportError::Behind { head } }
+}
+
 /// Returns the error for a reader whose block is not in the chain.
 fn elsewhere(chain: &ChainStore, cursor: &ExportCursor) -> ExportError {
     let state = chain.state();
     let Some(common_ancestor) = common_ancestor(chain, cursor) else {
-        // A single replica executes a query and may lag by a block or a reorg.
-        if cursor.rollbacks > chain.rollbacks().count() || state.head().is_none_or(|head| cursor.number > head) {
-            return ExportError::Behind { head: state.head() };
+        let ahead =
+            cursor.rollbacks > chain.rollbacks().count() || state.head().is_none_or(|head| cursor.number > head);
+        if ahead || platform::in_replicated_execution() {
+            return unknown(chain);
         }
         return bad(format!("block {} with this hash was never part of this chain", cursor.number));
     };

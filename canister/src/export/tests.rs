@@ -214,6 +214,60 @@ fn invalid_cursor_is_refused() {
     assert!(why(&world, whole(4, 9)).contains("block 4"), "no rollback went so deep");
 }
 
+/// All replicas agree on the answer of a replicated call, so that none of them lags.
+#[test]
+fn replicated_call_answers_restored_to_a_cursor_that_nothing_explains() {
+    let mut world = world();
+    let of = |world: &World, cursor: ExportCursor| {
+        let queried = world.page(Some(cursor.clone()), 0);
+        native::with(|world| world.replicated = true);
+        let called = world.page(Some(cursor), 0);
+        native::with(|world| world.replicated = false);
+        (queried, called)
+    };
+    let restored = |head| Err(ExportError::Restored { head });
+    let behind = |head| Err(ExportError::Behind { head });
+    assert_eq!(of(&world, whole(3, 0)), (behind(None), restored(None)), "an empty chain");
+    world.append_fork(0..10, 0, 100);
+    world.roll_back(6);
+    world.append_fork(7..10, 1, 100);
+    let count = world.chain.rollbacks().count();
+    let with = |number, fork, rollbacks| ExportCursor { rollbacks, ..whole(number, fork) };
+    for (number, fork) in [(10, 0), (10, 1), (u64::MAX, 1)] {
+        assert_eq!(
+            of(&world, with(number, fork, count)),
+            (behind(Some(9)), restored(Some(9))),
+            "{number}: ahead of the head"
+        );
+    }
+    assert_eq!(of(&world, with(2, 9, count + 1)), (behind(Some(9)), restored(Some(9))), "ahead of the rollbacks");
+    assert_eq!(
+        of(&world, with(2, 0, count + 1)).1,
+        restored(Some(9)),
+        "ahead of the rollbacks, with a block of the chain"
+    );
+    for (number, segment) in [(8, 3), (8, 1), (2, 3), (9, 0)] {
+        let (queried, called) = of(&world, ExportCursor { segment, ..with(number, 9, count) });
+        assert!(matches!(queried, Err(ExportError::BadCursor { .. })), "{queried:?}");
+        assert_eq!(called, restored(Some(9)), "{number}: never a block of this chain");
+    }
+    // What a rollback or a prune explains, and what is malformed, is answered alike.
+    let same = |world: &World, cursor: ExportCursor| {
+        let (queried, called) = of(world, cursor);
+        assert_eq!(queried, called);
+        called.unwrap_err()
+    };
+    assert!(matches!(same(&world, with(9, 0, 0)), ExportError::Reorged { common_ancestor: 6, .. }));
+    assert!(matches!(same(&world, ExportCursor { segment: 4, ..with(50, 0, 0) }), ExportError::BadCursor { .. }));
+    assert!(matches!(same(&world, ExportCursor { offset: 1, ..with(9, 1, count) }), ExportError::BadCursor { .. }));
+    let long = ExportCursor { segment: 0, offset: 101, ..with(9, 1, count) };
+    assert!(matches!(same(&world, long), ExportError::BadCursor { .. }));
+    world.prune(8);
+    assert!(matches!(same(&world, with(2, 9, count)), ExportError::Pruned { common_ancestor: None, .. }));
+    assert_eq!(of(&world, with(2, 0, count + 1)).1, restored(Some(9)), "a prune explains nothing that is ahead");
+    assert!(of(&world, with(8, 1, count)).1.is_ok());
+}
+
 #[test]
 fn damaged_block_is_named_with_the_next_cursor() {
     let mut world = world();

@@ -38,12 +38,18 @@ pub struct IndexArgs {
     /// After a reset of the canister's chain, remove all blocks of the old chain from the database and start with the new chain
     #[arg(long)]
     pub accept_reset: bool,
+    /// After the canister was restored from a snapshot, move all blocks that it lacks to the table orphaned, where they stay, and continue
+    #[arg(long)]
+    pub accept_restore: bool,
     /// End at the head instead of waiting for more blocks
     #[arg(long)]
     pub until_caught_up: bool,
     /// Longest wait between two attempts, in seconds: at the head, or after an error of the network
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     pub max_wait_secs: u64,
+    /// Longest time without a committed change while the database fails, in seconds; then the command ends
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
+    pub database_retry_secs: u64,
     /// Payload bytes per page [default: as many as a reply holds]
     #[arg(long, value_name = "BYTES", default_value_t = 0, hide_default_value = true)]
     pub page_bytes: u64,
@@ -86,12 +92,16 @@ pub fn command(args: &IndexArgs) -> Result<()> {
 /// As [`Engine::step`]; when the canister or the database cannot be used.
 pub fn copy(args: &IndexArgs, client: &Client<impl Reach>, origin: &Origin, stop: &Stop) -> Result<IndexReport> {
     let started = Instant::now();
-    let store = Store::open(&args.database.database, origin)?;
+    let store = Store::open(args.database.access(stop), origin)?;
     let ack_every = args.acknowledges().then_some(args.ack_every);
     if !args.acknowledges() && !args.no_ack {
         say!("note: nothing is acknowledged, because no payloads are kept; use --ack-headers to acknowledge anyway");
     }
-    let until = Until { caught_up: args.until_caught_up, max_wait: args.max_wait() };
+    let until = Until {
+        caught_up: args.until_caught_up,
+        max_wait: args.max_wait(),
+        database_retry: Duration::from_secs(args.database_retry_secs),
+    };
     run::bound_calls(client, stop, run::LAST_CALL);
     let mut retried = 0;
     if ack_every.is_some() {
@@ -103,6 +113,7 @@ pub fn copy(args: &IndexArgs, client: &Client<impl Reach>, origin: &Origin, stop
         ack_every,
         skip_damaged: args.skip_damaged,
         accept_reset: args.accept_reset,
+        accept_restore: args.accept_restore,
         keep_orphaned: args.keep_orphaned,
         tables: args.database.tables(),
     };

@@ -10,8 +10,9 @@
 //!
 //! So the answer of a query alone never removes a block, leaves a gap, acknowledges anything or sets the lag.
 
+use super::acknowledge::ensure_registered;
 use super::assemble::Misfit;
-use super::engine::{Engine, Next, ensure_registered};
+use super::engine::{Engine, Next};
 use super::steps::{Checkpoint, Event, Word};
 use crate::client::{BELIEVED, Reach, Wait, is_hearsay, is_rejected, may_pass};
 use anyhow::Result;

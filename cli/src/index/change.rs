@@ -39,13 +39,22 @@ pub enum Compared {
     },
 }
 
+/// The removed blocks that stay in `orphaned`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// The newest blocks that reorgs and resets removed, up to this number.
+    Newest(u64),
+    /// All of them, for good: the canister was restored, so the blocks may exist nowhere else.
+    All,
+}
+
 /// A change in progress.
 pub struct Change<'a, 'b> {
     pub(super) tx: &'a mut Tx<'b>,
     payload: Payload,
     /// The number of this removal, larger than that of any earlier change.
     removal: i64,
-    another_chain: bool,
+    forgets_pruned: bool,
     /// The tables to fill.
     pub(super) tables: Tables,
     /// The blocks whose rows these tables have.
@@ -60,12 +69,12 @@ impl<'a, 'b> Change<'a, 'b> {
         removal: i64,
         (tables, through): (Tables, Through),
     ) -> Self {
-        Self { tx, payload, removal, another_chain: false, tables, through }
+        Self { tx, payload, removal, forgets_pruned: false, tables, through }
     }
 
-    /// Returns whether everything was removed, so that nothing known about the old chain is valid any more.
-    pub(super) fn is_of_another_chain(&self) -> bool {
-        self.another_chain
+    /// Returns whether the canister has another chain or an earlier state now, so that what it reported as pruned is not valid any more.
+    pub(super) fn forgets_pruned(&self) -> bool {
+        self.forgets_pruned
     }
 
     /// Stores a chunk of an incomplete block.
@@ -301,16 +310,16 @@ impl<'a, 'b> Change<'a, 'b> {
         self.tx.execute(sql, &[int(first)?.into(), int(last)?.into(), why.as_str().into()]).map(drop)
     }
 
-    /// Removes everything above a block, or everything, and returns how many whole blocks were removed. `orphaned` then holds the newest
-    /// `keep` blocks that were ever removed.
+    /// Removes everything above a block, or everything, and returns how many whole blocks were removed. `orphaned` then holds the blocks
+    /// to keep.
     ///
     /// # Errors
     /// When the database fails.
-    pub fn remove_above(&mut self, block: Option<u64>, keep: u64) -> Result<u64> {
+    pub fn remove_above(&mut self, block: Option<u64>, keep: Keep) -> Result<u64> {
         let above: Value<'_> = block.map_or(Ok(-1), int)?.into();
-        self.another_chain = block.is_none();
+        self.forgets_pruned = block.is_none() || keep == Keep::All;
         self.drop_incomplete()?;
-        self.orphan_above(above, i64::try_from(keep).unwrap_or(i64::MAX))?;
+        self.orphan_above(above, keep)?;
         self.tx.execute("DELETE FROM parts WHERE number > $1", &[above])?;
         self.tx.execute("DELETE FROM transactions WHERE number > $1", &[above])?;
         self.tx.execute("DELETE FROM keys WHERE number > $1", &[above])?;
@@ -321,11 +330,16 @@ impl<'a, 'b> Change<'a, 'b> {
         self.tx.execute("DELETE FROM blocks WHERE number > $1", &[above])
     }
 
-    /// Copies the newest `keep` blocks above a block to `orphaned`, and deletes the oldest rows beyond `keep` there.
-    fn orphan_above(&mut self, above: Value<'_>, keep: i64) -> Result<()> {
+    /// Copies the blocks above a block to `orphaned`, as far as they are kept, and deletes the oldest rows of reorgs and resets beyond the
+    /// limit there.
+    fn orphan_above(&mut self, above: Value<'_>, keep: Keep) -> Result<()> {
+        let (most, restored) = match keep {
+            Keep::Newest(most) => (i64::try_from(most).unwrap_or(i64::MAX), 0_i64),
+            Keep::All => (i64::MAX, 1_i64),
+        };
         let blocks =
-            "INSERT INTO orphaned SELECT $2, blocks.* FROM blocks WHERE number > $1 ORDER BY number DESC LIMIT $3";
-        self.tx.execute(blocks, &[above, self.removal.into(), keep.into()])?;
+            "INSERT INTO orphaned SELECT $2, $4, blocks.* FROM blocks WHERE number > $1 ORDER BY number DESC LIMIT $3";
+        self.tx.execute(blocks, &[above, self.removal.into(), most.into(), restored.into()])?;
         let theirs = [
             "INSERT INTO orphaned_transactions SELECT $2, transactions.* FROM transactions \
              WHERE number > $1 AND number IN (SELECT number FROM orphaned WHERE removal = $2)",
@@ -335,13 +349,20 @@ impl<'a, 'b> Change<'a, 'b> {
         for sql in theirs {
             self.tx.execute(sql, &[above, self.removal.into()])?;
         }
-        let first_beyond = "SELECT removal, number FROM orphaned ORDER BY removal DESC, number DESC LIMIT 1 OFFSET $1";
-        let Some(row) = self.tx.one(first_beyond, &[keep.into()])? else { return Ok(()) };
+        if keep == Keep::All {
+            return Ok(());
+        }
+        let first_beyond = "SELECT removal, number FROM orphaned WHERE restored = 0 \
+                            ORDER BY removal DESC, number DESC LIMIT 1 OFFSET $1";
+        let Some(row) = self.tx.one(first_beyond, &[most.into()])? else { return Ok(()) };
         let (removal, number): (i64, i64) = (row.get(0)?, row.get(1)?);
+        // A removal is of a restored canister as a whole.
         let beyond = [
-            "DELETE FROM orphaned WHERE removal < $1 OR removal = $1 AND number <= $2",
-            "DELETE FROM orphaned_transactions WHERE removal < $1 OR removal = $1 AND number <= $2",
-            "DELETE FROM orphaned_parts WHERE removal < $1 OR removal = $1 AND number <= $2",
+            "DELETE FROM orphaned_transactions WHERE (removal < $1 OR removal = $1 AND number <= $2) \
+             AND removal NOT IN (SELECT removal FROM orphaned WHERE restored = 1)",
+            "DELETE FROM orphaned_parts WHERE (removal < $1 OR removal = $1 AND number <= $2) \
+             AND removal NOT IN (SELECT removal FROM orphaned WHERE restored = 1)",
+            "DELETE FROM orphaned WHERE (removal < $1 OR removal = $1 AND number <= $2) AND restored = 0",
         ];
         for sql in beyond {
             self.tx.execute(sql, &[removal.into(), number.into()])?;

@@ -12,9 +12,10 @@
 //! unchanged, are listed, and delay nothing. As after a reorg, a doubt removes nothing: if nothing proves that the database holds the
 //! canister's chain, the run ends without a change.
 
-use super::assemble::{Misfit, cursor_after};
+use super::acknowledge::ensure_registered;
+use super::assemble::cursor_after;
 use super::change::Compared;
-use super::engine::{Engine, Next, ensure_registered, late};
+use super::engine::{Engine, Next, late};
 use super::steps::{Checkpoint, Event, RollBack, Step, Word};
 use crate::client::{Reach, Wait, is_rejected};
 use crate::report::ranges;
@@ -121,7 +122,7 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
             _ => format!("the subnet has another block {number}"),
         };
         let Some(before) = number.checked_sub(1) else {
-            return Ok(Some(RollBack { ancestor: None, cursor: None, forged: Some(why), gap: None }));
+            return Ok(Some(RollBack { forged: Some(why), ..RollBack::above(None, None) }));
         };
         let below = self.store.hash_and_confirmed(before)?.filter(|(hash, _)| *hash != header.parent_hash.as_slice());
         let is_above_confirmed = below.as_ref().is_some_and(|(_, confirmed)| *confirmed);
@@ -146,7 +147,7 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
             None => (Some(before), None),
             Some(_) => (before.checked_sub(1), Some(before)),
         };
-        Ok(Some(RollBack { ancestor, cursor, forged: Some(why), gap }))
+        Ok(Some(RollBack { forged: Some(why), gap, ..RollBack::above(ancestor, cursor) }))
     }
 
     /// Handles a block number that the canister does not have: it is above the head, or below the start of the chain.
@@ -179,7 +180,10 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
             let rollbacks = self.cursor.as_ref().map_or(0, |cursor| cursor.rollbacks);
             let cursor = Some(cursor_after(head.number, &head.hash, rollbacks));
             let forged = Some(format!("the subnet's chain ends at block {}", head.number));
-            return self.roll_back(&RollBack { ancestor: Some(head.number), cursor, forged, gap: None });
+            return self.roll_back(&RollBack { forged, ..RollBack::above(Some(head.number), cursor) });
+        }
+        if self.restored {
+            return self.restore(&late(Some(head.number)));
         }
         // The next page shows whether this is a reorg or a reset.
         self.next = Next::Pull;
@@ -190,7 +194,7 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
     fn all_confirmed(&mut self) -> Result<Event> {
         self.unconfirmed = None;
         if let Some(why) = self.lost.take() {
-            return Err(Misfit(why).into());
+            return self.restore(&why);
         }
         self.next = if self.is_behind_with_acks() { Next::Acknowledge } else { Next::Pull };
         let left = self.store.unconfirmed_ranges(RANGES)?;

@@ -8,20 +8,21 @@
 //!                                Pruned ─────────▶ the next pull is from the oldest kept block; the gap is noted with that page
 //!                                Corrupt ────────▶ the block is skipped
 //!                                Reorged, Reset ─▶ rolled back
+//!                                Restored ───────▶ blocks above the newest common one move to `orphaned` (`restore.rs`)
 //! ```
 //! Answers of queries are trusted only where nothing depends on them (`ask.rs`). Data and cursor are committed in one transaction, and only
 //! committed blocks are acknowledged. So a run may end between any two steps: the next run opens the database, acknowledges its blocks
-//! again (which changes nothing if the first acknowledgement arrived), and continues at the cursor, even in the middle of a block.
+//! again (which changes nothing if the first acknowledgement arrived), and continues at the cursor, even in the middle of a block. After the
+//! connection to the database has ended, the next step does the same, whatever became of the last commit.
 
 use super::assemble::{Assembly, Misfit, SEGMENTS, Tip};
 use super::rest::Rest;
 use super::steps::{Checkpoint, Event, Figures, Onward, Options, RollBack, Step, Word};
 use super::store::Store;
-use crate::client::{Client, Hearsay, Reach, Wait, is_rejected};
+use crate::client::{Client, Reach};
 use crate::report::blocks;
-use anyhow::{Result, anyhow, bail, ensure};
-use candid::Principal;
-use coppice_interface::{AckError, BlockHeader, ExportCursor, ExportError, Role};
+use anyhow::{Result, bail, ensure};
+use coppice_interface::{BlockHeader, ExportCursor, ExportError};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -61,9 +62,12 @@ pub struct Engine<'a, T, C = Onward> {
     pub(super) doubt: bool,
     /// The first block that may be unconfirmed and that the canister may still have. Nothing is acknowledged before this is `None`.
     pub(super) unconfirmed: Option<u64>,
-    /// The canister does not know the cursor, and forged blocks that came by query may be the cause; with the error to raise otherwise.
+    /// The cursor's block was never part of the canister's chain, perhaps because a replica forged blocks; else this is the reason to
+    /// [`restore`](Self::restore).
     pub(super) lost: Option<String>,
-    /// The last block that differed from the subnet's although the block below was confirmed. The next page was asked for since.
+    /// The canister's last page was `Restored`.
+    pub(super) restored: bool,
+    /// The last block that differed from the subnet's although the block below was confirmed, and the page after it was already requested.
     pub(super) disputed: Option<u64>,
     /// The head in the last page, if an update call returned the page.
     pub(super) head: Option<u64>,
@@ -86,52 +90,68 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
     ///
     /// # Errors
     /// When the database fails.
-    pub fn open(client: &'a Client<T>, mut store: Store, options: Options, checkpoint: C) -> Result<Self> {
-        let (cursor, at) = store.load()?;
-        let unconfirmed = match options.by_query() {
-            true => None,
-            false => store.unconfirmed_from(0, 1)?.map(|(first, _)| first),
-        };
-        store.fill_tables(options.tables);
-        let unfilled = store.count_unfilled()?;
-        let note = (unfilled > 0).then(|| {
-            format!(
-                "{} in the database lack rows in the tables keys or receipts: the rows are made from the stored segments before new \
-                 blocks come",
-                blocks(unfilled)
-            )
-        });
+    pub fn open(client: &'a Client<T>, store: Store, options: Options, checkpoint: C) -> Result<Self> {
         let began = Instant::now();
         let mut engine = Self {
             client,
             store,
             checkpoint,
             options,
-            next: Next::Fill,
-            cursor,
-            at,
+            next: Next::Pull,
+            cursor: None,
+            at: Assembly::default(),
             acknowledged: None,
             pending: 0,
             refused: None,
             at_rest: false,
             doubt: false,
-            unconfirmed,
+            unconfirmed: None,
             lost: None,
+            restored: false,
             disputed: None,
             head: None,
             rest: Rest::default(),
             refusals: 0,
             clock: Box::new(move || began.elapsed()),
-            note,
+            note: None,
             figures: Figures::default(),
         };
-        if unfilled == 0 {
-            engine.next = engine.after_fill();
-        }
-        if !options.by_query() {
-            engine.forget_unconfirmed()?;
-        }
+        engine.begin()?;
         Ok(engine)
+    }
+
+    /// Reads the position of the copy from the database, and plans the first step.
+    fn begin(&mut self) -> Result<()> {
+        (self.cursor, self.at) = self.store.load()?;
+        self.unconfirmed = match self.options.by_query() {
+            true => None,
+            false => self.store.unconfirmed_from(0, 1)?.map(|(first, _)| first),
+        };
+        (self.acknowledged, self.refused, self.lost, self.disputed) = (None, None, None, None);
+        (self.at_rest, self.restored, self.head) = (false, false, None);
+        self.store.fill_tables(self.options.tables);
+        let unfilled = self.store.count_unfilled()?;
+        self.next = if unfilled == 0 { self.after_fill() } else { Next::Fill };
+        if unfilled > 0 {
+            self.note = Some(format!(
+                "{} in the database lack rows in the tables keys or receipts: the rows are made from the stored segments before new \
+                 blocks come",
+                blocks(unfilled)
+            ));
+        }
+        if !self.options.by_query() {
+            self.forget_unconfirmed()?;
+        }
+        Ok(())
+    }
+
+    /// Opens the database again, after which the copy continues at the position that is committed there.
+    fn reopen(&mut self) -> Result<Event> {
+        self.store.reopen()?;
+        self.begin()?;
+        self.measure_lag(self.at.expected);
+        let place = self.tip().map_or("its first block".into(), |tip| format!("block {tip}"));
+        Ok(Event::Note(format!("the database is open again: the copy has reached {place}")))
     }
 
     /// Uses another clock.
@@ -184,21 +204,16 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
         }
     }
 
-    /// Acknowledges stored blocks that were not acknowledged yet, if this run acknowledges.
-    ///
-    /// # Errors
-    /// As [`step`](Self::step).
-    pub fn acknowledge_all(&mut self) -> Result<()> {
-        let may = self.unconfirmed.is_none() && self.is_behind_with_acks();
-        if may { self.acknowledge().map(drop) } else { Ok(()) }
-    }
-
-    /// Runs the next step. After an error of the transport the step may be repeated.
+    /// Runs the next step. After an error of the transport the step may be repeated. After the connection to the database has ended, the
+    /// next step opens it again.
     ///
     /// # Errors
     /// When the canister cannot be reached, hands out data that does not fit or is damaged, or refuses the acknowledgement; when the
     /// database fails.
     pub fn step(&mut self) -> Result<Event> {
+        if self.store.is_lost() {
+            return self.reopen();
+        }
         match std::mem::replace(&mut self.next, Next::Pull) {
             Next::Fill => self.fill(),
             Next::Acknowledge if self.unconfirmed.is_some() => self.confirm(),
@@ -245,60 +260,17 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
         self.head.is_some() && self.head == self.tip() && self.at.block.is_none()
     }
 
-    pub(super) fn is_behind_with_acks(&self) -> bool {
-        self.options.ack_every.is_some()
-            && self.at.tip.is_some()
-            && self.at.tip != self.acknowledged
-            && self.at.tip != self.refused
-    }
-
-    fn acknowledge(&mut self) -> Result<Event> {
-        let Some(tip) = self.at.tip.clone() else { return Ok(Event::Went) };
-        self.checkpoint.reached(Step::Acknowledge)?;
-        let answer = match self.client.ack_exported(tip.number, &tip.hash[..].into()).wait() {
-            Err(error) => {
-                // Repeat the acknowledgement after the error.
-                self.next = Next::Acknowledge;
-                // The ingress filter refuses callers without the role; the status shows whether that is the reason.
-                if is_rejected(&error) {
-                    ensure_registered(self.client, Word::Update)?;
-                }
-                return Err(error);
-            }
-            Ok(answer) => answer,
-        };
-        self.pending = 0;
-        match answer {
-            Ok(bound) => {
-                self.figures.acks += 1;
-                self.figures.acknowledged_before = Some(bound);
-                self.acknowledged = Some(tip);
-                self.refused = None;
-                self.next = if self.is_at_head() { Next::Rest } else { Next::Pull };
-            }
-            Err(AckError::NotRegistered { .. }) => return Err(not_registered(self.client)),
-            // The next page reports a reorg, or a later block can be acknowledged.
-            Err(error) => {
-                let note = format!("block {} is not acknowledged yet: {error}", tip.number);
-                self.refused = Some(tip);
-                self.checkpoint.reached(Step::Acknowledged)?;
-                return Ok(Event::Note(note));
-            }
-        }
-        self.checkpoint.reached(Step::Acknowledged)?;
-        Ok(Event::Went)
-    }
-
     fn pull(&mut self) -> Result<Event> {
         self.checkpoint.reached(Step::Pull)?;
         let (answer, word) = self.ask()?;
         self.checkpoint.reached(Step::Pulled)?;
         if word == Word::Update {
             self.at_rest = answer.as_ref().is_ok_and(|page| page.chunks.is_empty());
+            self.restored = matches!(answer, Err(ExportError::Restored { .. }));
         }
         let page = match answer {
             Ok(page) => page,
-            Err(error) => return self.no_page(error, word),
+            Err(error) => return self.no_page(error),
         };
         let rollbacks = |cursor: Option<&ExportCursor>| cursor.map_or(0, |cursor| cursor.rollbacks);
         if word == Word::Query && rollbacks(page.cursor.as_ref()) < rollbacks(self.cursor.as_ref()) {
@@ -340,7 +312,7 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
         self.store_page(&page, word)
     }
 
-    fn no_page(&mut self, error: ExportError, word: Word) -> Result<Event> {
+    fn no_page(&mut self, error: ExportError) -> Result<Event> {
         match error {
             ExportError::Pruned { first_available, common_ancestor } => {
                 ensure!(self.cursor.is_some(), "the canister reports its oldest block, {first_available}, as pruned");
@@ -376,21 +348,13 @@ impl<'a, T: Reach, C: Checkpoint> Engine<'a, T, C> {
                 );
                 self.reset()
             }
-            // Blocks that came by query may have been forged.
-            ExportError::Behind { .. } if word == Word::Update && self.unconfirmed.is_some() => {
-                self.next = Next::Confirm;
-                Ok(Event::Went)
-            }
             ExportError::Behind { head } => Ok(Event::Behind(late(head))),
+            ExportError::Restored { head } => self.is_restored(head),
             ExportError::BadCursor { why } => {
                 let why = format!(
                     "the canister does not know this database's position in the chain ({why}): the database holds another chain, \
                      or the canister was installed anew. Nothing was changed"
                 );
-                if self.unconfirmed.is_some() {
-                    (self.lost, self.next) = (Some(why), Next::Confirm);
-                    return Ok(Event::Went);
-                }
                 self.misfit(Word::Update, Misfit(why))
             }
             ExportError::Other { code, message } => bail!("the canister refuses the page ({code}): {message}"),
@@ -442,42 +406,5 @@ pub(super) fn late(head: Option<u64>) -> String {
     format!(
         "the canister reports {head} as its head, which is lower than the indexed blocks: the replica is late or, if this lasts, \
          the canister was installed anew"
-    )
-}
-
-/// Checks that the caller may acknowledge, by a query or an update call.
-///
-/// # Errors
-/// When the caller is not a registered exporter, as [`Hearsay`] if only one replica reports it; when the canister cannot be reached.
-pub(super) fn ensure_registered<T: Reach>(client: &Client<T>, word: Word) -> Result<()> {
-    let principal = client.transport().principal(Role::Exporter);
-    if principal == Principal::anonymous() {
-        return Err(not_registered(client));
-    }
-    let status = match word {
-        Word::Query => client.get_export_status().wait(),
-        Word::Update => client.replicated().get_export_status().wait(),
-    };
-    match status {
-        Ok(status) if status.exporters.iter().any(|exporter| exporter.principal == Some(principal)) => Ok(()),
-        Ok(_) if word == Word::Update => Err(not_registered(client)),
-        Ok(_) => Err(Hearsay(format!("a replica reports that {:#}", not_registered(client))).into()),
-        // The ingress filter refuses callers without a role.
-        Err(error) if is_rejected(&error) => Err(error.context(not_registered(client))),
-        Err(error) => Err(error),
-    }
-}
-
-fn not_registered<T: Reach>(client: &Client<T>) -> anyhow::Error {
-    let principal = client.transport().principal(Role::Exporter);
-    if principal == Principal::anonymous() {
-        return anyhow!(
-            "the anonymous caller cannot acknowledge: name a key with --identity, or use --no-ack to read without acknowledging"
-        );
-    }
-    anyhow!(
-        "{principal} is not a registered exporter, so it may not acknowledge; an operator registers it with \
-         register_exporter(record {{ name = \"indexer\"; \"principal\" = principal \"{principal}\" }}), or an admin under a name whose key was \
-         revoked (see get_export_status); use --no-ack to read without acknowledging"
     )
 }

@@ -25,6 +25,19 @@ pub struct FakeBlock {
     pub digests: [Vec<u8>; 3],
 }
 
+/// Why a cursor is invalid whose block a replica does not know.
+const UNKNOWN: &str = "no such block";
+
+/// The state of a canister, to be restored later.
+#[derive(Clone)]
+pub struct Snapshot {
+    blocks: BTreeMap<u64, FakeBlock>,
+    rollbacks: Vec<u64>,
+    reset: u64,
+    first: u64,
+    bound: u64,
+}
+
 type OnAck = Box<dyn FnMut(u64, &[u8]) -> Result<()> + Send>;
 /// The answer to an export call.
 pub type Answer = Result<ExportPage, ExportError>;
@@ -115,6 +128,32 @@ impl Chain {
         ExportCursor { segment, offset, ..cursor_after(number, &hash, self.rollbacks.len() as u64) }
     }
 
+    /// Returns the state that a snapshot of the canister has.
+    pub fn snapshot(&self) -> Snapshot {
+        let Self { blocks, rollbacks, reset, first, bound, .. } = self;
+        Snapshot { blocks: blocks.clone(), rollbacks: rollbacks.clone(), reset: *reset, first: *first, bound: *bound }
+    }
+
+    /// Restores the canister from a snapshot.
+    pub fn restore(&mut self, snapshot: &Snapshot) {
+        let Snapshot { blocks, rollbacks, reset, first, bound } = snapshot.clone();
+        (self.blocks, self.rollbacks, self.reset, self.first, self.bound) = (blocks, rollbacks, reset, first, bound);
+    }
+
+    /// Answers an update call, for which no replica lags.
+    fn export_replicated(&self, cursor: Option<ExportCursor>, max_bytes: u64) -> Result<ExportPage, ExportError> {
+        let restored = ExportError::Restored { head: self.head() };
+        let is_ahead = |at: &ExportCursor| at.rollbacks > self.rollbacks.len() as u64;
+        if cursor.as_ref().is_some_and(|at| is_ahead(at) || self.head().is_none() && !self.is_of_before(at)) {
+            return Err(restored);
+        }
+        self.export(cursor, max_bytes).map_err(|error| match error {
+            ExportError::Behind { .. } => restored,
+            ExportError::BadCursor { why } if why == UNKNOWN => restored,
+            other => other,
+        })
+    }
+
     fn export(&self, cursor: Option<ExportCursor>, max_bytes: u64) -> Result<ExportPage, ExportError> {
         if cursor.as_ref().is_some_and(|at| self.is_of_before(at)) {
             return Err(ExportError::Reset { first_available: self.blocks.keys().next().copied() });
@@ -139,7 +178,7 @@ impl Chain {
                 if kept.is_none_or(|hash| hash != &**at.hash) {
                     return Err(match lowest {
                         None if at.number > head => ExportError::Behind { head: Some(head) },
-                        None => ExportError::BadCursor { why: "no such block".into() },
+                        None => ExportError::BadCursor { why: UNKNOWN.into() },
                         Some(lowest) if lowest + 1 < oldest => pruned,
                         Some(lowest) => {
                             // An inexact chain returns one block lower.
@@ -199,9 +238,12 @@ impl Chain {
         Ok(ExportPage { chunks, cursor: next, head: Some(head) })
     }
 
-    fn answer(&mut self, arg: &[u8]) -> Result<Answer> {
+    fn answer(&mut self, arg: &[u8], replicated: bool) -> Result<Answer> {
         let (cursor, max_bytes): (Option<ExportCursor>, u64) = candid::decode_args(arg)?;
-        let mut answer = self.export(cursor, max_bytes);
+        let mut answer = match replicated {
+            true => self.export_replicated(cursor, max_bytes),
+            false => self.export(cursor, max_bytes),
+        };
         if let Some(garble) = &mut self.garble {
             garble(&mut answer);
         }
@@ -340,7 +382,7 @@ impl Fake {
                 if !chain.registered {
                     bail!("the caller has no role");
                 }
-                Ok(candid::encode_one(chain.answer(arg)?)?)
+                Ok(candid::encode_one(chain.answer(arg, true)?)?)
             }
             "get_export_status" => self.asked(method, arg),
             "get_block_headers" => {
@@ -363,7 +405,7 @@ impl Fake {
         match method {
             "export_blocks" => {
                 chain.asked.0 += 1;
-                let mut answer = chain.answer(arg)?;
+                let mut answer = chain.answer(arg, false)?;
                 if let Some(mut lie) = chain.lie.take() {
                     answer = lie(&chain, answer);
                     chain.lie = Some(lie);

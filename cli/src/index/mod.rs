@@ -7,6 +7,7 @@
 //!      └───── ack_exported ────┴───────────── committed blocks only ──────┘
 //! ```
 
+mod acknowledge;
 mod ask;
 pub mod assemble;
 pub mod change;
@@ -15,10 +16,12 @@ pub mod database;
 pub mod engine;
 #[cfg(test)]
 mod fake;
+pub mod held;
 pub mod origin;
 mod page;
 mod reorg;
 mod rest;
+mod restore;
 mod rows;
 pub mod run;
 pub mod schema;
@@ -32,13 +35,15 @@ mod tests;
 
 use crate::client::Reach;
 use crate::report::{Report, blocks, bytes, count, ranges, seconds_since, transactions};
+use crate::stop::Stop;
 use anyhow::{Result, ensure};
+use database::{Access, Limits};
 use engine::Engine;
+use held::Held;
 use origin::Payload;
 use serde::Serialize;
 use std::time::Instant;
 use steps::Figures;
-use store::Held;
 use tables::Tables;
 
 /// Maximum number of ranges in a report.
@@ -132,6 +137,12 @@ pub struct DatabaseArgs {
     /// Allow PostgreSQL on another machine without sslmode=verify-full; machines in between can then read and change all data
     #[arg(long)]
     pub insecure_database: bool,
+    /// Allow a database that a crash of its machine may empty: PostgreSQL with fsync = off, or SQLite on NFS, SMB or FUSE
+    #[arg(long)]
+    pub volatile_database: bool,
+    /// Limits of its calls.
+    #[command(flatten)]
+    pub limits: Limits,
     /// Parts of each block's payload to keep; all parts are verified
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = Payload::All)]
     pub payload: Payload,
@@ -155,6 +166,11 @@ impl DatabaseArgs {
             "--receipts needs --payload all, because a database without payloads has no receipts"
         );
         secure::ensure_allowed(&self.database, self.insecure_database)
+    }
+
+    /// Returns how to reach the database, in a run that `stop` ends.
+    pub fn access(&self, stop: &Stop) -> Access {
+        Access { url: self.database.clone(), volatile: self.volatile_database, limits: self.limits, stop: stop.clone() }
     }
 
     /// Returns the tables to fill.

@@ -4,6 +4,7 @@
 //! answer of an update call (`ask.rs`), reports as not part of its chain, and never removes on a doubt: an ancestor with another hash in
 //! the database belongs to another chain, and ends the run. Removed blocks go to `orphaned`.
 
+use super::change::Keep;
 use super::engine::{Engine, Next};
 use super::steps::{Checkpoint, Event, RollBack, Step};
 use crate::client::Reach;
@@ -14,12 +15,14 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
     /// Follows a reorg above a block.
     pub(super) fn reorged(&mut self, ancestor: u64, cursor: ExportCursor) -> Result<Event> {
         let own = self.store.hash_of(ancestor)?;
-        ensure!(
-            cursor.number == ancestor && own.is_none_or(|own| *cursor.hash == own),
-            "the canister names block {ancestor} as the newest common block, but this database has another block there: the database \
-             holds another chain, or the canister was installed anew. Nothing was changed"
-        );
-        self.refuse_below_pruned(ancestor)?;
+        if cursor.number != ancestor || own.is_some_and(|own| *cursor.hash != own) {
+            return self.restore(&format!(
+                "the canister names block {ancestor} as the newest common block, but this database has another block there"
+            ));
+        }
+        if let Some(why) = self.below_pruned(ancestor) {
+            return self.restore(&why);
+        }
         self.roll_back(&RollBack::above(Some(ancestor), Some(cursor)))
     }
 
@@ -37,21 +40,30 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
 
     /// Refuses a rollback below blocks that the canister had reported as pruned, because these cannot be rolled back.
     pub(super) fn refuse_below_pruned(&self, ancestor: u64) -> Result<()> {
-        let before = self.store.pruned_before().filter(|&before| ancestor.saturating_add(1) < before);
+        let why = self.below_pruned(ancestor);
         ensure!(
-            before.is_none(),
-            "the canister names block {ancestor} as the newest common block, but had reported before that blocks below {} are pruned, \
-             which no reorg reaches: it was installed anew, or is not the canister of this database. Nothing was changed",
-            before.unwrap_or_default()
+            why.is_none(),
+            "{}: it was installed anew, or is not the canister of this database. Nothing was changed",
+            why.unwrap_or_default()
         );
         Ok(())
+    }
+
+    /// Returns why blocks above an ancestor cannot have been rolled back, if the canister had reported higher blocks as pruned.
+    fn below_pruned(&self, ancestor: u64) -> Option<String> {
+        let before = self.store.pruned_before().filter(|&before| ancestor.saturating_add(1) < before)?;
+        Some(format!(
+            "the canister names block {ancestor} as the newest common block, but had reported before that blocks below {before} are pruned, \
+             which no reorg reaches"
+        ))
     }
 
     /// Removes the blocks above an ancestor. The next step asks for the next page.
     pub(super) fn roll_back(&mut self, plan: &RollBack) -> Result<Event> {
         self.next = Next::Pull;
         self.checkpoint.reached(Step::Write)?;
-        let (checkpoint, keep) = (&mut self.checkpoint, self.options.keep_orphaned);
+        let (checkpoint, newest) = (&mut self.checkpoint, Keep::Newest(self.options.keep_orphaned));
+        let keep = if self.restored || plan.restored { Keep::All } else { newest };
         let removed = self.store.change(|change| {
             let removed = change.remove_above(plan.ancestor, keep)?;
             if let Some(gap) = plan.gap {
@@ -69,6 +81,14 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
             self.figures.unconfirmed += 1;
             self.checkpoint.reached(Step::Committed)?;
             return Ok(Event::Note(format!("{removed} unconfirmed blocks are removed and asked for again: {why}")));
+        }
+        if let (true, Some(ancestor)) = (plan.restored, plan.ancestor) {
+            (self.restored, self.lost) = (false, None);
+            self.checkpoint.reached(Step::Committed)?;
+            return Ok(Event::Note(format!(
+                "the canister was restored from a snapshot: {removed} blocks above block {ancestor} moved to the table orphaned, where they \
+                 stay"
+            )));
         }
         self.figures.reorgs += 1;
         self.checkpoint.reached(Step::Committed)?;

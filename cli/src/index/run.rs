@@ -1,6 +1,8 @@
 //! The indexer's main loop: runs steps, waits while there is nothing to do, and ends on a stop or at the head.
 
-use super::engine::{Engine, ensure_registered};
+use super::acknowledge::ensure_registered;
+use super::database;
+use super::engine::Engine;
 use super::steps::{Checkpoint, Event, Figures, Word};
 use crate::client::{Client, Reach, Trials, waits};
 use crate::progress::{Bar, target};
@@ -9,7 +11,7 @@ use crate::stop::Stop;
 use anyhow::{Result, bail};
 use backon::BackoffBuilder as _;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Consecutive failed attempts after which a run that ends at the head gives up.
 const PATIENCE: u32 = 20;
@@ -23,6 +25,8 @@ pub struct Until {
     pub caught_up: bool,
     /// The longest wait between two attempts.
     pub max_wait: Duration,
+    /// The longest time without a committed change while the database fails.
+    pub database_retry: Duration,
 }
 
 /// The longest time that a call may still take once the run is to end.
@@ -71,7 +75,26 @@ fn retried<R>(until: &Until, stop: &Stop, retried: &mut u64, mut work: impl FnMu
     }
 }
 
-/// Runs an engine until the run ends. Errors that are not final ([`Trials`]) are retried.
+/// The time for which the database has failed.
+#[derive(Default)]
+struct Failing {
+    /// The first failure, and the number of committed changes then.
+    since: Option<(Instant, i64)>,
+}
+
+impl Failing {
+    /// Records a failure. Returns how long the database has failed.
+    fn failed(&mut self, revision: i64) -> Duration {
+        self.since.get_or_insert((Instant::now(), revision)).0.elapsed()
+    }
+
+    /// Records a step without a failure. A connection alone is no recovery, because the next commit may fail like the last one.
+    fn went(&mut self, revision: i64, caught_up: bool) {
+        self.since = self.since.filter(|(_, before)| !caught_up && *before >= revision);
+    }
+}
+
+/// Runs an engine until the run ends. Errors that are not final ([`Trials`]) are retried, and a database that fails is opened again.
 ///
 /// # Errors
 /// As [`Engine::step`], except for errors that are retried.
@@ -80,12 +103,17 @@ pub fn run<T: Reach, C: Checkpoint>(engine: &mut Engine<'_, T, C>, until: &Until
     let bar = Bar::new("indexing", "blocks", target());
     let mut delays = waits(until.max_wait).build();
     let (mut noted, mut in_vain, mut trials, mut is_late) = (None, 0, Trials::default(), false);
+    let mut failing = Failing::default();
     while !stop.is_set() {
         let event = engine.step();
+        if event.is_ok() {
+            failing.went(engine.store().revision(), event.as_ref().is_ok_and(|event| *event == Event::CaughtUp));
+        }
         (in_vain, is_late) = match &event {
             Ok(Event::Behind(_)) => (in_vain + 1, true),
             // A canister that lags answers other calls between two pages.
             Ok(Event::Went) if is_late => (in_vain, true),
+            Err(error) if database::is_lost(error) => (in_vain, is_late),
             Err(_) => (in_vain + 1, is_late),
             Ok(_) => (0, false),
         };
@@ -94,7 +122,7 @@ pub fn run<T: Reach, C: Checkpoint>(engine: &mut Engine<'_, T, C>, until: &Until
         }
         let enough = until.caught_up && in_vain > PATIENCE;
         match event {
-            Ok(Event::CaughtUp) if until.caught_up => return Ok(()),
+            Ok(Event::CaughtUp) if until.caught_up => break,
             Ok(Event::CaughtUp) => stop.wait(delays.next().unwrap_or(until.max_wait)),
             // An answer alone is not progress, because the canister also answers at the head.
             Ok(Event::Went) => {}
@@ -111,6 +139,22 @@ pub fn run<T: Reach, C: Checkpoint>(engine: &mut Engine<'_, T, C>, until: &Until
             Ok(Event::Note(note)) => {
                 bar.suspend(|| say!("note: {note}"));
                 delays = waits(until.max_wait).build();
+            }
+            Err(error) if database::is_lost(&error) => {
+                if stop.is_set() {
+                    return Err(error);
+                }
+                let (time, limit) = (failing.failed(engine.store().revision()), until.database_retry.as_secs());
+                if time >= until.database_retry {
+                    return Err(error.context(format!(
+                        "nothing was committed for {} s: database retry limit ({limit} s, --database-retry-secs) reached",
+                        time.as_secs()
+                    )));
+                }
+                engine.count_retried(1);
+                let delay = delays.next().unwrap_or(until.max_wait);
+                bar.suspend(|| say!("{error:#}; opening the database again in {:.1} s", delay.as_secs_f64()));
+                stop.wait(delay);
             }
             Err(error) if !enough && trials.may_retry(&error) => {
                 engine.count_retried(1);
@@ -129,7 +173,8 @@ pub fn run<T: Reach, C: Checkpoint>(engine: &mut Engine<'_, T, C>, until: &Until
         bar.show(blocks, lag.unwrap_or_default(), behind);
     }
     bound_calls(engine.client, stop, LAST_ACK);
-    engine.acknowledge_all()
+    engine.acknowledge_all()?;
+    engine.store().ensure_in_place()
 }
 
 #[cfg(test)]
@@ -144,9 +189,24 @@ mod tests {
     }
 
     #[test]
+    fn database_fails_until_a_change_is_committed_or_the_head_is_reached() {
+        let mut failing = Failing::default();
+        let step = Duration::from_millis(20);
+        assert!(failing.failed(7) < step);
+        std::thread::sleep(step);
+        failing.went(7, false);
+        assert!(failing.failed(7) >= step, "it was opened again, and nothing more");
+        failing.went(8, false);
+        assert!(failing.failed(8) < step);
+        std::thread::sleep(step);
+        failing.went(8, true);
+        assert!(failing.failed(8) < step);
+    }
+
+    #[test]
     fn only_passing_errors_are_retried() {
         let stop = Stop::default();
-        let until = |caught_up| Until { caught_up, max_wait: Duration::from_millis(1) };
+        let until = |caught_up| Until { caught_up, max_wait: Duration::from_millis(1), database_retry: Duration::ZERO };
         let work = |until: Until, good_after: u64, error: fn() -> anyhow::Error| {
             let (mut tries, mut again) = (0, 0);
             let result = retried(&until, &stop, &mut again, || {

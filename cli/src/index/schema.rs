@@ -4,10 +4,11 @@
 //! row. `blocks.confirmed` is 1 if the subnet vouches for the row, and 0 if only one replica does. `keys` and `receipts` answer what the
 //! canister answered by key and by transaction (`rows.rs`). `gaps` lists missing blocks and the reasons; `state` and `incomplete` hold the
 //! position of the copy, in JSON. `orphaned` and its two companion tables hold the newest blocks that a reorg, a reset or the subnet's
-//! headers removed, up to a bound. `docs/database.md` describes the tables for readers.
+//! headers removed, up to a bound, and with `restored` 1 the blocks that a restored canister lacks, for good. `docs/database.md` describes
+//! the tables for readers.
 
 /// The version of this schema. A database with another version is refused.
-pub const VERSION: i64 = 6;
+pub const VERSION: i64 = 7;
 
 /// Bytes of the longest segment in a block's row; longer segments stay in `parts`.
 pub const INLINE: u64 = 8 << 20;
@@ -30,7 +31,8 @@ const BLOCK: &str = "\
     index_segment {bytes}";
 
 /// All tables. `{block}` stands for [`BLOCK`]; the other words in braces are those of [`Tx::define`](super::database::Tx::define). In the
-/// tables of removed blocks, a later removal has a larger `removal`; the other columns are those of the original table, in the same order.
+/// tables of removed blocks, a later removal has a larger `removal`; the other columns, except `restored`, are those of the original table,
+/// in the same order.
 const TABLES: &str = "
 CREATE TABLE state (
     id {key} CHECK (id = 1),
@@ -88,11 +90,13 @@ CREATE TABLE gaps (
 );
 CREATE TABLE orphaned (
     removal BIGINT NOT NULL,
+    restored BIGINT NOT NULL,
     number BIGINT NOT NULL,
     {block},
     PRIMARY KEY (removal, number)
 );
 CREATE INDEX orphaned_by_hash ON orphaned (hash);
+CREATE INDEX orphaned_restored ON orphaned (removal) WHERE restored = 1;
 CREATE TABLE orphaned_transactions (
     removal BIGINT NOT NULL,
     number BIGINT NOT NULL,
@@ -130,5 +134,6 @@ confirmed), transactions (number, position, id), keys (key, number, position), r
 why), state; views blocks_displayed and transactions_displayed, with hashes and ids in display order. A segment longer than 8 MiB is not in its block's \
 row but in parts (number, segment, starts_at, bytes), in the order of starts_at. A block is in blocks once it is whole and \
 verified; confirmed is 1 if the subnet vouches for its header and digests, and 0 if only one replica does. Blocks that a reorg, a \
-reset or the subnet's headers removed are in orphaned, orphaned_transactions and orphaned_parts, each with the column removal first. \
+reset, a restored canister or the subnet's headers removed are in orphaned, orphaned_transactions and orphaned_parts, each with the \
+column removal first; orphaned.restored is 1 for blocks that a restored canister lacks, which stay. \
 docs/database.md describes the tables, with queries.";

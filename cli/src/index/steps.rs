@@ -16,6 +16,8 @@ pub struct Options {
     pub skip_damaged: bool,
     /// Allows a reset of the canister's chain to remove everything stored.
     pub accept_reset: bool,
+    /// Follows a canister that was restored from a snapshot: blocks that the canister lacks move to `orphaned`.
+    pub accept_restore: bool,
     /// The number of removed blocks, the newest ones, that are kept in `orphaned`.
     pub keep_orphaned: u64,
     /// The tables to fill besides those of blocks and transactions.
@@ -50,12 +52,14 @@ pub(super) struct RollBack {
     pub forged: Option<String>,
     /// A block that is removed and that the canister no longer has.
     pub gap: Option<u64>,
+    /// The canister was restored from a snapshot.
+    pub restored: bool,
 }
 
 impl RollBack {
     /// A rollback of all blocks above `ancestor`, as the canister reports it.
     pub fn above(ancestor: Option<u64>, cursor: Option<ExportCursor>) -> Self {
-        Self { ancestor, cursor, forged: None, gap: None }
+        Self { ancestor, cursor, forged: None, gap: None, restored: false }
     }
 }
 

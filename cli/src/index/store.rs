@@ -1,44 +1,22 @@
-//! The database of one canister's chain: its origin, the position of the copy, and its contents.
+//! The database of one canister's chain: its origin, the position of the copy, and its changes. `held.rs` reads its contents.
 
 use super::assemble::{Assembly, SEGMENTS, Tip};
 use super::change::{Change, int};
-use super::database::{Database, Kind, Row, Tx, Value};
+use super::database::{Access, Database, Kind, Lost, Row, Tx, Value};
 use super::origin::{Origin, Payload};
 use super::schema::{self, VERSION};
 use super::tables::{Tables, Through};
-use crate::ledger::Entry;
 use anyhow::{Context, Error, Result, ensure};
 use coppice_interface::ExportCursor;
-use serde::Serialize;
-
-/// The contents of a database.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Held {
-    /// Number of the oldest block.
-    pub first: Option<u64>,
-    /// Number of the newest block.
-    pub last: Option<u64>,
-    /// Blocks.
-    pub blocks: u64,
-    /// Transactions.
-    pub transactions: u64,
-    /// Blocks missing between others.
-    pub gap_blocks: u64,
-    /// Unconfirmed blocks, which only one replica vouches for.
-    pub unconfirmed_blocks: u64,
-    /// Blocks that a reorg or a reset removed, as far as they are kept.
-    pub orphaned_blocks: u64,
-    /// Blocks whose keys are not in `keys`.
-    pub blocks_without_keys: u64,
-    /// Blocks whose receipts are not in `receipts`.
-    pub blocks_without_receipts: u64,
-}
 
 /// The database of one canister's chain.
 pub struct Store {
-    database: Database,
-    payload: Payload,
+    pub(super) database: Database,
+    origin: Origin,
+    /// The number of changes that were committed.
     revision: i64,
+    /// The connection was opened again, so that an earlier commit may still arrive.
+    reopened: bool,
     /// The committed value.
     pruned_before: Option<u64>,
     /// A newer value, to be committed with the next change.
@@ -49,12 +27,15 @@ pub struct Store {
     through: Through,
 }
 
-fn number(row: &Row, column: usize) -> Result<u64> {
+/// The error if another process changes the database.
+const ANOTHER: &str = "another indexer writes to this database: stop one of them";
+
+pub(super) fn number(row: &Row, column: usize) -> Result<u64> {
     let value: i64 = row.get(column)?;
     u64::try_from(value).with_context(|| format!("the database holds {value} instead of a non-negative number"))
 }
 
-fn optional(row: &Row, column: usize) -> Result<Option<u64>> {
+pub(super) fn optional(row: &Row, column: usize) -> Result<Option<u64>> {
     let value: Option<i64> = row.get(column)?;
     value
         .map(|value| {
@@ -82,17 +63,26 @@ impl Store {
     ///
     /// # Errors
     /// When it cannot be opened, holds the chain of another canister, was begun with another `--payload`, or has another schema.
-    pub fn open(url: &str, origin: &Origin) -> Result<Self> {
-        let mut database = Database::open(url)?;
-        let (revision, pruned_before, through) = database.transaction(|tx| {
-            if !tx.has_table("state")? {
-                tx.define(&schema::tables())?;
-                let sql = "INSERT INTO state (id, schema_version, canister, network, payload, revision) \
-                           VALUES (1, $1, $2, $3, $4, 0)";
-                let Origin { canister, network, payload } = origin;
-                let values = [VERSION.into(), canister.as_str().into(), network.as_str().into(), payload.name().into()];
-                tx.execute(sql, &values)?;
+    pub fn open(access: impl Into<Access>, origin: &Origin) -> Result<Self> {
+        let mut database = Database::open(access)?;
+        database.transaction(|tx| {
+            if tx.has_table("state")? {
+                return Ok(());
             }
+            tx.define(&schema::tables())?;
+            let sql = "INSERT INTO state (id, schema_version, canister, network, payload, revision) \
+                       VALUES (1, $1, $2, $3, $4, 0)";
+            let Origin { canister, network, payload } = origin;
+            let values = [VERSION.into(), canister.as_str().into(), network.as_str().into(), payload.name().into()];
+            tx.execute(sql, &values).map(drop)
+        })?;
+        Self::of(database, origin)
+    }
+
+    /// Reads the state of a database that has the tables.
+    fn of(mut database: Database, origin: &Origin) -> Result<Self> {
+        let (revision, pruned_before, through) = database.transaction(|tx| {
+            ensure!(tx.has_table("state")?, "the database has no tables of coppice index any more");
             check_version(tx)?;
             let sql = "SELECT canister, payload, revision, pruned_before, keys_through, receipts_through FROM state";
             let row = tx.one(sql, &[])?.context("the database has no row in the table state")?;
@@ -110,13 +100,64 @@ impl Store {
             let through = Through { keys: optional(&row, 4)?, receipts: optional(&row, 5)? };
             Ok((row.get(2)?, optional(&row, 3)?, through))
         })?;
-        let (payload, tables) = (origin.payload, Tables::NONE);
-        Ok(Self { database, payload, revision, pruned_before, newly_pruned: None, tables, through })
+        let (origin, tables) = (origin.clone(), Tables::NONE);
+        Ok(Self { database, origin, revision, reopened: false, pruned_before, newly_pruned: None, tables, through })
+    }
+
+    /// Returns whether the connection has ended.
+    pub(super) fn is_lost(&self) -> bool {
+        self.database.is_lost()
+    }
+
+    /// Returns the number of changes that were committed.
+    pub(super) fn revision(&self) -> i64 {
+        self.revision
+    }
+
+    /// Opens the connection again, and reads whether the last change was committed.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); when the database lacks committed changes, or has changes of another process.
+    pub(super) fn reopen(&mut self) -> Result<()> {
+        let database = Database::open_existing(self.database.access().clone())?;
+        let fresh = Self::of(database, &self.origin)?;
+        ensure!(
+            fresh.revision >= self.revision,
+            "the database has lost committed changes: it is at change {}, and change {} was committed. Blocks that the canister may have \
+             pruned are missing. Nothing was changed; continue with the newest copy of the database",
+            fresh.revision,
+            self.revision
+        );
+        ensure!(fresh.revision <= self.revision + 1, ANOTHER);
+        *self = Self { reopened: true, newly_pruned: self.newly_pruned, tables: self.tables, ..fresh };
+        Ok(())
+    }
+
+    /// Checks, in a new transaction, that the database holds a block, where the next run looks for it.
+    ///
+    /// # Errors
+    /// When it does not; when the database fails.
+    pub(super) fn ensure_kept(&mut self, tip: &Tip) -> Result<()> {
+        self.ensure_in_place()?;
+        ensure!(
+            self.hash_of(tip.number)?.is_some_and(|hash| hash == tip.hash),
+            "the database does not hold block {}, which was committed: another process has changed it. Nothing more is acknowledged",
+            tip.number
+        );
+        self.ensure_in_place()
+    }
+
+    /// Checks that the database is where the next run looks for it.
+    ///
+    /// # Errors
+    /// When a file was deleted, moved or replaced.
+    pub fn ensure_in_place(&self) -> Result<()> {
+        self.database.ensure_in_place()
     }
 
     /// Sets the tables that later changes fill. A database without payloads has nothing to fill them with.
     pub(super) fn fill_tables(&mut self, tables: Tables) {
-        self.tables = if self.payload == Payload::All { tables } else { Tables::NONE };
+        self.tables = if self.origin.payload == Payload::All { tables } else { Tables::NONE };
     }
 
     /// Returns how many stored blocks lack rows in the tables to fill.
@@ -179,71 +220,14 @@ impl Store {
         Ok(self.hash_and_confirmed(block)?.map(|(hash, _)| hash))
     }
 
-    /// Returns the contents of the database.
+    /// Returns the number and hash of the newest stored block from `first` to `last`.
     ///
     /// # Errors
     /// When the database fails.
-    pub fn held(&mut self) -> Result<Held> {
-        self.database.transaction(|tx| {
-            let sql = "SELECT min(number), max(number), count(*), (SELECT count(*) FROM transactions), \
-                       (SELECT CAST(sum(last - first + 1) AS BIGINT) FROM gaps), \
-                       (SELECT count(*) FROM blocks WHERE confirmed = 0), (SELECT count(*) FROM orphaned), \
-                       (SELECT count(*) FROM blocks WHERE number > (SELECT coalesce(keys_through, -1) FROM state)), \
-                       (SELECT count(*) FROM blocks WHERE number > (SELECT coalesce(receipts_through, -1) FROM state)) \
-                       FROM blocks";
-            let row = tx.one(sql, &[])?.context("no answer")?;
-            Ok(Held {
-                first: optional(&row, 0)?,
-                last: optional(&row, 1)?,
-                blocks: number(&row, 2)?,
-                transactions: number(&row, 3)?,
-                gap_blocks: optional(&row, 4)?.unwrap_or_default(),
-                unconfirmed_blocks: number(&row, 5)?,
-                orphaned_blocks: number(&row, 6)?,
-                blocks_without_keys: number(&row, 7)?,
-                blocks_without_receipts: number(&row, 8)?,
-            })
-        })
-    }
-
-    /// Returns the first unconfirmed block from `from` on, and the last unconfirmed block among the `most` numbers from there on.
-    ///
-    /// # Errors
-    /// When the database fails.
-    pub fn unconfirmed_from(&mut self, from: u64, most: u64) -> Result<Option<(u64, u64)>> {
-        // No block number has more than 63 bits.
-        let Ok(from) = int(from) else { return Ok(None) };
-        self.database.transaction(|tx| {
-            let sql = "SELECT min(number) FROM blocks WHERE confirmed = 0 AND number >= $1";
-            let row = tx.one(sql, &[from.into()])?.context("no answer")?;
-            let Some(first) = optional(&row, 0)? else { return Ok(None) };
-            let sql = "SELECT max(number) FROM blocks WHERE confirmed = 0 AND number >= $1 AND number <= $2";
-            let end = i64::try_from(first.saturating_add(most - 1)).unwrap_or(i64::MAX);
-            let row = tx.one(sql, &[int(first)?.into(), end.into()])?.context("no answer")?;
-            Ok(Some((first, number(&row, 0)?)))
-        })
-    }
-
-    /// Returns the unconfirmed blocks as ranges of numbers, both inclusive: the lowest `most` ranges.
-    ///
-    /// # Errors
-    /// When the database fails.
-    pub fn unconfirmed_ranges(&mut self, most: i64) -> Result<Vec<(u64, u64)>> {
-        // Within a range, the difference between number and row number is constant.
-        let sql = "SELECT min(number), max(number) FROM \
-                   (SELECT number, number - row_number() OVER (ORDER BY number) AS away FROM blocks WHERE confirmed = 0) \
-                   AS unconfirmed GROUP BY away ORDER BY min(number) LIMIT $1";
-        let rows = self.database.transaction(|tx| tx.all(sql, &[most.into()]))?;
-        rows.iter().map(|row| Ok((number(row, 0)?, number(row, 1)?))).collect()
-    }
-
-    /// Returns whether the subnet vouches for any block from `from` on.
-    ///
-    /// # Errors
-    /// When the database fails.
-    pub fn has_confirmed_from(&mut self, from: u64) -> Result<bool> {
-        let sql = "SELECT 1 FROM blocks WHERE confirmed <> 0 AND number >= $1 LIMIT 1";
-        Ok(self.one(sql, &[int(from)?.into()])?.is_some())
+    pub(super) fn newest_of(&mut self, first: u64, last: u64) -> Result<Option<(u64, Vec<u8>)>> {
+        let sql = "SELECT number, hash FROM blocks WHERE number >= $1 AND number <= $2 ORDER BY number DESC LIMIT 1";
+        let row = self.one(sql, &[int(first)?.into(), int(last)?.into()])?;
+        row.map(|row| Ok((number(&row, 0)?, row.get(1)?))).transpose()
     }
 
     /// Returns the hash of a stored block, and whether the subnet vouches for the block.
@@ -253,39 +237,6 @@ impl Store {
     pub fn hash_and_confirmed(&mut self, block: u64) -> Result<Option<(Vec<u8>, bool)>> {
         let row = self.one("SELECT hash, confirmed FROM blocks WHERE number = $1", &[int(block)?.into()])?;
         row.map(|row| Ok((row.get(0)?, row.get::<i64>(1)? != 0))).transpose()
-    }
-
-    /// Returns how many of these blocks are stored unchanged, with the same number of transaction ids. The ids themselves are compared for
-    /// every sixteenth block.
-    ///
-    /// # Errors
-    /// When the database fails.
-    pub fn count_same(&mut self, entries: &[Entry]) -> Result<u64> {
-        let sql = "SELECT hash, parent_hash, timestamp_secs, body_length, receipts_length, index_length, body_sha256, \
-                   receipts_sha256, index_sha256, (SELECT count(*) FROM transactions WHERE number = $1) \
-                   FROM blocks WHERE number = $1";
-        self.database.transaction(|tx| {
-            let mut same = 0;
-            for entry in entries {
-                let Some(row) = tx.one(sql, &[int(entry.number)?.into()])? else { continue };
-                let mut is_same =
-                    *row.get::<Vec<u8>>(0)? == **entry.hash && *row.get::<Vec<u8>>(1)? == **entry.parent_hash;
-                is_same &= row.get::<i64>(2)? as u64 == entry.timestamp_secs;
-                for (column, (length, sha256)) in (3..).zip(entry.lengths.each().into_iter().zip(entry.sha256.each())) {
-                    is_same &= number(&row, column)? == *length;
-                    is_same &= *row.get::<Vec<u8>>(column + SEGMENTS)? == ***sha256;
-                }
-                is_same &= number(&row, 9)? == u64::from(entry.transactions);
-                if entry.number % 16 == 0 {
-                    let sql = "SELECT id FROM transactions WHERE number = $1 ORDER BY position";
-                    let rows = tx.all(sql, &[int(entry.number)?.into()])?;
-                    let ids = rows.iter().map(|row| row.get::<Vec<u8>>(0)).collect::<Result<Vec<_>>>()?;
-                    is_same &= crate::feed::sha256(&ids.concat()) == entry.ids_sha256;
-                }
-                same += u64::from(is_same);
-            }
-            Ok(same)
-        })
     }
 
     /// Returns whether any stored block lacks rows in the tables to fill.
@@ -308,15 +259,18 @@ impl Store {
         &mut self,
         work: impl FnOnce(&mut Change<'_, '_>) -> Result<(R, Option<ExportCursor>)>,
     ) -> Result<R> {
-        let (payload, revision, rows) = (self.payload, self.revision, (self.tables, self.through));
+        let (payload, revision, rows) = (self.origin.payload, self.revision, (self.tables, self.through));
         let pruned_before = self.pruned_before.max(self.newly_pruned);
+        let reopened = self.reopened;
         let (result, pruned_before, through) = self.database.transaction(|tx| {
             let sql = "UPDATE state SET revision = revision + 1 WHERE revision = $1";
             let alone = tx.execute(sql, &[revision.into()])? == 1;
-            ensure!(alone, "another indexer writes to this database: stop one of them");
+            // The position is read again.
+            ensure!(alone || !reopened, Lost("a change was committed after its connection had ended".into()));
+            ensure!(alone, ANOTHER);
             let mut change = Change::new(tx, payload, revision, rows);
             let (result, cursor) = work(&mut change)?;
-            let pruned_before = pruned_before.filter(|_| !change.is_of_another_chain());
+            let pruned_before = pruned_before.filter(|_| !change.forgets_pruned());
             let text = cursor.as_ref().map(serde_json::to_string).transpose()?;
             let through = change.through;
             let numbers = [pruned_before, through.keys, through.receipts].map(|of| of.map(int).transpose());
@@ -327,6 +281,7 @@ impl Store {
             Ok((result, pruned_before, through))
         })?;
         self.revision += 1;
+        self.reopened = false;
         self.through = through;
         (self.pruned_before, self.newly_pruned) = (pruned_before, None);
         Ok(result)

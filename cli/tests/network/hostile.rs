@@ -4,110 +4,19 @@
 use crate::bombs::bombs;
 use crate::gateway::Forged;
 use crate::net::Net;
+use crate::running::{Running, json, stderr_of, wait_for};
 use coppice::client::{Reach, Wait};
 use coppice::terminal::printable_lines;
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
-use std::io::Read;
 use std::path::Path;
-use std::process::{Child, ChildStderr, Command, Output, Stdio};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
 /// Blocks of the chain.
 const BLOCKS: u64 = 20;
 /// Maximum memory of a command, in bytes: the test build uses some 100 MB, and an endless body would take gigabytes within seconds.
 const MAX_MEMORY: u64 = 400 << 20;
-
-fn wait_for(what: &str, mut is: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !is() {
-        // A longer wait means a hang.
-        assert!(started.elapsed() < Duration::from_secs(300), "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-/// A process and its stderr so far. Dropping it kills the process.
-struct Running {
-    child: Child,
-    log: Arc<Mutex<Vec<u8>>>,
-    reads: Option<JoinHandle<()>>,
-}
-
-impl Running {
-    fn start(mut command: Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let log: Arc<Mutex<Vec<u8>>> = Arc::default();
-        let (mut stderr, written): (ChildStderr, _) = (child.stderr.take().unwrap(), log.clone());
-        let reads = std::thread::spawn(move || {
-            let mut bytes = [0; 4096];
-            while let Ok(count) = stderr.read(&mut bytes)
-                && count > 0
-            {
-                written.lock().unwrap().extend(&bytes[..count]);
-            }
-        });
-        Self { child, log, reads: Some(reads) }
-    }
-
-    fn log(&self) -> String {
-        String::from_utf8_lossy(&self.log.lock().unwrap()).into_owned()
-    }
-
-    /// Waits until stderr contains a text this many times.
-    fn wait_for_line(&mut self, what: &str, times: usize) {
-        wait_for(what, || {
-            let ended = self.child.try_wait().unwrap();
-            let many = self.log().matches(what).count();
-            assert!(ended.is_none() || many >= times, "{ended:?}: {}", self.log());
-            many >= times
-        });
-    }
-
-    /// Returns the peak memory of the process.
-    fn memory(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-        peak.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
-    }
-
-    /// Ends the command by SIGTERM, within the time that a service manager waits.
-    fn terminate(mut self) -> Output {
-        let asked = Instant::now();
-        assert!(Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap().success());
-        wait_for("SIGTERM ends it", || self.child.try_wait().unwrap().is_some());
-        assert!(asked.elapsed() < Duration::from_secs(60), "{:?}", asked.elapsed());
-        self.end()
-    }
-
-    /// Waits until the command has ended.
-    fn end(mut self) -> Output {
-        let mut stdout = Vec::new();
-        self.child.stdout.take().unwrap().read_to_end(&mut stdout).unwrap();
-        let status = self.child.wait().unwrap();
-        self.reads.take().unwrap().join().unwrap();
-        let stderr = self.log.lock().unwrap().clone();
-        Output { status, stdout, stderr }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
-}
-
-fn stderr_of(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn json(output: &Output) -> serde_json::Value {
-    assert!(output.status.success(), "{}", stderr_of(output));
-    serde_json::from_slice(&output.stdout).unwrap()
-}
 
 /// Creates a canister with a chain, a registered indexer, and a due blob in a marked directory.
 fn world() -> (Net, String) {

@@ -147,6 +147,7 @@ impl Way {
             ack_every: (self == Self::Replicated).then_some(2),
             skip_damaged: true,
             accept_reset: true,
+            accept_restore: true,
             keep_orphaned: 1_000,
             tables: Tables::default(),
         }

@@ -4,15 +4,18 @@
 mod applied;
 mod blob_workers;
 mod bombs;
+
 mod first_deployment;
 #[path = "../gateway/mod.rs"]
 mod gateway;
 mod hostile;
 mod hour_page;
+mod index_database;
 mod lying_replica;
 mod net;
 mod odd_files;
 mod over_http;
 mod over_the_network;
+mod running;
 mod s3;
 mod served_pages;

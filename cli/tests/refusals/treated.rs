@@ -53,6 +53,8 @@ pub const TREATED: &[(&str, &str, &str, Treated)] = &[
     (AFTER, "get_head", "NotFound", Says(NO_HEAD)),
     (AFTER, "get_block_headers", "NotFound", Says("the canister reports block 5 as its head, which is lower")),
     (AFTER, "get_block_headers", "Corrupt", Says("so the block cannot be confirmed: because of a sample")),
+    (AFTER, "export_blocks", "Restored", Says("does not know this database's position in the chain, block")),
+    ("index", "export_blocks", "Restored", Says("that it was restored, although it was asked for its oldest block")),
     ("index", "export_blocks", "Corrupt", Says(UNREADABLE)),
     ("index", "export_blocks", "Reset", Says(NOT_ITS_ORDER)),
     ("index", "export_blocks", "Reorged", Says(AGAIN)),

@@ -150,6 +150,7 @@ fn classes_of_read_and_export_errors() {
             &[
                 ExportError::Pruned { first_available: 0, common_ancestor: None },
                 ExportError::Reset { first_available: None },
+                ExportError::Restored { head: None },
                 ExportError::BadCursor { why: text() },
                 ExportError::Corrupt { number: 0, why: text(), next: None },
             ],

@@ -271,6 +271,55 @@ fn a_reorg_moves_acknowledgements_back_and_readers_learn_of_it() {
     assert_eq!(old, Err(AckError::WrongHash { expected: blocks[3].hash.clone() }));
 }
 
+/// A canister that is restored from a snapshot lacks blocks, and then continues along another branch. Queries may come from a replica that
+/// lags; the answer of an update call says that no replica has the reader's block.
+#[test]
+fn update_call_names_a_restored_canister_to_a_reader_that_is_ahead() {
+    let (coppice, host) = Coppice::embedded(default_arg());
+    let controller = Some(Who::Controller.principal());
+    coppice.register(Who::Exporter);
+    coppice.append_plain(0..10, 100);
+    let snapshot = host.take_canister_snapshot(coppice.id, controller, None).unwrap();
+    coppice.append_plain(10..16, 100);
+    let cursor = coppice.export(None, 0).unwrap().cursor.unwrap();
+    let inside =
+        coppice.export(Some(ExportCursor { number: 12, hash: hash(12).into(), ..cursor.clone() }), 10).unwrap().cursor;
+    coppice.producer().rollback_to(14u64).answer().unwrap();
+    let rolled_back =
+        coppice.export(Some(ExportCursor { number: 8, hash: hash(8).into(), ..cursor.clone() }), 0).unwrap().cursor;
+    assert_eq!(rolled_back.as_ref().unwrap().rollbacks, 1);
+    host.load_canister_snapshot(coppice.id, controller, snapshot.id).unwrap();
+    let called = |cursor: Option<ExportCursor>| -> Result<ExportPage, ExportError> {
+        coppice.by(Who::Exporter).replicated().export_blocks(cursor, 0u64).answer()
+    };
+    let restored = |head| Err(ExportError::Restored { head: Some(head) });
+    for cursor in [Some(cursor.clone()), inside.clone(), rolled_back.clone()] {
+        assert_eq!(called(cursor.clone()), restored(9), "{cursor:?}");
+        assert_eq!(coppice.export(cursor, 0), Err(ExportError::Behind { head: Some(9) }));
+    }
+    // The same blocks again: the reader's block is of the chain once more.
+    coppice.append_plain(10..16, 100);
+    assert_eq!(called(Some(cursor.clone())), coppice.export(Some(cursor.clone()), 0));
+    // Another branch, which is lower than the reader, then higher.
+    coppice.producer().rollback_to(9u64).answer().unwrap();
+    assert!(
+        matches!(called(Some(cursor.clone())), Err(ExportError::Reorged { common_ancestor: 9, .. })),
+        "a rollback explains it"
+    );
+    let other = ExportCursor { hash: hash(99).into(), rollbacks: 1, ..cursor };
+    let mut parent = BlockHash::from(hash(9));
+    for number in 10..20 {
+        let mut fork = plain(number, 3, 100);
+        (fork.hash, fork.parent_hash) = (hash(number ^ 1 << 40).into(), parent);
+        parent = fork.hash.clone();
+        coppice.append(&fork).unwrap();
+        assert_eq!(called(Some(other.clone())), restored(number), "block 15 was never part of this chain");
+    }
+    coppice.upgrade();
+    assert_eq!(called(Some(other.clone())), restored(19));
+    assert!(matches!(coppice.export(Some(other), 0), Err(ExportError::BadCursor { .. })), "one replica");
+}
+
 /// Registering an exporter grants the role, and removing it revokes the role.
 #[test]
 fn the_role_is_granted_and_revoked_with_the_exporter() {

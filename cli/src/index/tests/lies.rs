@@ -11,7 +11,7 @@ use std::sync::Mutex;
 type Lie = fn(&Chain, Answer) -> Answer;
 
 /// Lies about the position and the state of the chain.
-const ANSWERS: [(&str, Lie); 14] = [
+const ANSWERS: [(&str, Lie); 16] = [
     ("pruned", |chain, _| Err(ExportError::Pruned { first_available: head(chain), common_ancestor: None })),
     ("pruned and reorganised", |chain, _| {
         Err(ExportError::Pruned { first_available: head(chain), common_ancestor: Some(10) })
@@ -23,6 +23,8 @@ const ANSWERS: [(&str, Lie); 14] = [
     }),
     ("reset", |_, _| Err(ExportError::Reset { first_available: Some(3) })),
     ("another chain", |_, _| Err(ExportError::BadCursor { why: "no".into() })),
+    ("restored, with another chain", |chain, _| Err(ExportError::Restored { head: chain.head() })),
+    ("restored, and behind", |_, _| Err(ExportError::Restored { head: Some(3) })),
     ("damaged", |chain, answer| {
         let number = first(&answer).unwrap_or_else(|| head(chain) + 1);
         Err(ExportError::Corrupt { number, why: "no".into(), next: Some(cursor(chain, number)) })
@@ -144,7 +146,7 @@ impl Watch {
 }
 
 fn options_that_let_go() -> Options {
-    Options { skip_damaged: true, accept_reset: true, ..options() }
+    Options { skip_damaged: true, accept_reset: true, accept_restore: true, ..options() }
 }
 
 /// Appends, rolls back and prunes while a replica lies in every answer, or in every second or third one.
@@ -410,7 +412,7 @@ fn ancestor_below_pruned_blocks_is_refused() {
         assert_eq!(dump(&url), before);
         // The block below the oldest may be the ancestor of a reorg of all kept blocks.
         client.transport().chain().garble = Some(Box::new(|answer| {
-            if let Err(ExportError::BadCursor { .. }) = answer {
+            if let Err(ExportError::BadCursor { .. } | ExportError::Restored { .. }) = answer {
                 *answer = Err(ExportError::Pruned { first_available: 20, common_ancestor: Some(19) });
             }
         }));

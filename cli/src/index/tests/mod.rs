@@ -2,6 +2,7 @@
 
 mod acknowledge;
 mod confirm;
+mod connections;
 mod copies;
 mod deaths;
 mod lies;
@@ -10,9 +11,10 @@ mod readers;
 mod refusals;
 mod resets;
 mod rest;
+mod restores;
 mod rows;
 
-use super::database::{Database, Row, Value};
+use super::database::{Access, Database, Row, Value};
 use super::engine::Engine;
 use super::fake::{Chain, Fake};
 use super::origin::{Origin, Payload};
@@ -31,12 +33,18 @@ fn origin(payload: Payload) -> Origin {
     Origin { canister: "aaaaa-aa".into(), network: "memory".into(), payload }
 }
 
+/// Returns access to a database of a test, whose server may sync nothing to disk.
+fn access(url: &str) -> Access {
+    Access { volatile: true, ..url.into() }
+}
+
 fn options() -> Options {
     Options {
         page_bytes: 1_000,
         ack_every: Some(3),
         skip_damaged: false,
         accept_reset: false,
+        accept_restore: false,
         keep_orphaned: 100,
         tables: Tables { keys: true, receipts: true },
     }
@@ -85,7 +93,7 @@ impl Server for Postgres {
     fn fresh(&mut self) -> String {
         let Self { url, schema } = &self;
         let sql = format!("DROP SCHEMA IF EXISTS {schema} CASCADE; CREATE SCHEMA {schema}");
-        Database::open(url).unwrap().transaction(|tx| tx.define(&sql)).unwrap();
+        Database::open(access(url)).unwrap().transaction(|tx| tx.define(&sql)).unwrap();
         let sign = if url.contains('?') { '&' } else { '?' };
         format!("{url}{sign}options[search_path]={schema}")
     }
@@ -128,7 +136,7 @@ fn dump(url: &str) -> Vec<String> {
         ("SELECT first, last, why FROM gaps ORDER BY first", "iit"),
     ];
     let mut lines = Vec::new();
-    Database::open(url)
+    Database::open(access(url))
         .unwrap()
         .transaction(|tx| {
             for (sql, columns) in tables {
@@ -152,7 +160,7 @@ fn dump(url: &str) -> Vec<String> {
 }
 
 fn engine<'a>(client: &'a Client<Fake>, url: &str, options: Options) -> Engine<'a, Fake> {
-    Engine::open(client, Store::open(url, &origin(Payload::All)).unwrap(), options, Onward).unwrap()
+    Engine::open(client, Store::open(access(url), &origin(Payload::All)).unwrap(), options, Onward).unwrap()
 }
 
 fn chain(bodies: &[usize]) -> Client<Fake> {
@@ -166,7 +174,7 @@ type Stored = (Vec<u8>, [Vec<u8>; 3], i64);
 
 /// Returns the contents of each stored block, assembled as a reader does it.
 fn stored(url: &str) -> HashMap<u64, Stored> {
-    let mut database = Database::open(url).unwrap();
+    let mut database = Database::open(access(url)).unwrap();
     database
         .transaction(|tx| {
             let mut blocks = HashMap::new();

@@ -1,26 +1,27 @@
 //! A connection to the database, SQLite or PostgreSQL, and its transactions.
 //!
 //! Both databases understand `$1`, `ON CONFLICT`, recursive queries and transactional DDL, so every statement is written once (`store.rs`,
-//! `schema.rs`); only this file distinguishes them. `commit` returns only after the data is on disk, whatever the server's default, because
-//! the canister may prune acknowledged blocks at once.
+//! `schema.rs`); only this directory distinguishes them. `commit` returns only after the data is on disk, whatever the server's default,
+//! because the canister may prune acknowledged blocks at once.
+//!
+//! - `access.rs`: the URL, the conditions of its use, and the limits of calls.
+//! - `postgres.rs`: the settings of a transaction, directly or through a pooler.
+//! - `sqlite.rs`: the settings of a file, and whether it is still there.
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
-use sqlx::postgres::{PgConnectOptions, PgRow};
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteRow, SqliteSynchronous};
+mod access;
+mod postgres;
+mod sqlite;
+
+pub use access::{Access, Limits, Lost, is_lost};
+
+use access::{Call, Calls};
+use anyhow::{Context, Result, bail};
+use postgres::Session;
+use sqlite::Files;
+use sqlx::postgres::PgRow;
+use sqlx::sqlite::SqliteRow;
 use sqlx::{AssertSqlSafe, Connection, Decode, Executor, Row as _, Sqlite, SqliteConnection, Transaction, Type};
 use sqlx::{PgConnection, Postgres};
-use std::str::FromStr;
-use std::time::Duration;
-use tokio::runtime::Runtime;
-use url::{Host, Url};
-
-/// The longest time that SQLite waits for another process's lock.
-const BUSY: Duration = Duration::from_secs(30);
-/// SQLite's page cache, in KiB (negative by SQLite's convention); large, because the index of transaction ids is written at random.
-const SQLITE_CACHE: &str = "-262144";
-
-/// Pages of SQLite's write-ahead log between two checkpoints; large, because a page that changes often is then copied back once.
-const SQLITE_CHECKPOINT: &str = "65536";
 
 /// A value for a placeholder of a statement. Integers have 64 bits in all columns.
 #[derive(Clone, Copy, Debug)]
@@ -85,19 +86,10 @@ impl Kind {
     }
 }
 
-/// Reads the URL of a PostgreSQL database. The driver would look up an IPv6 address with its brackets as a name.
-fn postgres(url: &str) -> Result<PgConnectOptions> {
-    let options = PgConnectOptions::from_str(url)?;
-    let parsed = Url::parse(url).ok();
-    Ok(match parsed.as_ref().and_then(Url::host) {
-        Some(Host::Ipv6(address)) => options.host(&address.to_string()),
-        _ => options,
-    })
-}
-
 enum Link {
-    Sqlite(SqliteConnection),
-    Postgres(PgConnection),
+    /// With the open files, unless the database is only read.
+    Sqlite(SqliteConnection, Option<Files>),
+    Postgres(PgConnection, Session),
 }
 
 enum Open<'a> {
@@ -119,10 +111,11 @@ macro_rules! either {
     };
 }
 
-/// Builds a statement with its values, for the database that the context implies.
+/// Builds a statement with its values, for the database that the context implies. A pooler hands each transaction another connection, which
+/// does not know the statements that an earlier one has named; SQLite keeps them.
 macro_rules! statement {
-    ($sql:expr, $values:expr) => {{
-        let mut query = sqlx::query($sql);
+    ($sql:expr, $values:expr, $named:expr) => {{
+        let mut query = sqlx::query($sql).persistent($named);
         for value in $values {
             query = match *value {
                 Value::Int(value) => query.bind(value),
@@ -136,9 +129,9 @@ macro_rules! statement {
 
 /// A connection. Dropping it rolls back an open transaction.
 pub struct Database {
-    /// `None` once it is closed.
+    /// `None` once it is closed or lost.
     link: Option<Link>,
-    runtime: Runtime,
+    calls: Calls,
     kind: Kind,
     /// The database is only read.
     reads: bool,
@@ -148,61 +141,49 @@ impl Database {
     /// Connects, and creates an SQLite file if there is none.
     ///
     /// # Errors
-    /// When the URL is invalid, or the database cannot be reached.
-    pub fn open(url: &str) -> Result<Self> {
-        let kind = Kind::of(url)?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        // Errors do not repeat the URL, because it may hold a password.
-        let context = || format!("cannot open the {} database", kind.name());
-        let link = match kind {
-            Kind::Sqlite => {
-                let options = SqliteConnectOptions::from_str(url)
-                    .with_context(context)?
-                    .create_if_missing(true)
-                    .journal_mode(SqliteJournalMode::Wal)
-                    .synchronous(SqliteSynchronous::Full)
-                    .busy_timeout(BUSY)
-                    .pragma("cache_size", SQLITE_CACHE)
-                    .pragma("wal_autocheckpoint", SQLITE_CHECKPOINT);
-                let mut link = runtime.block_on(SqliteConnection::connect_with(&options)).with_context(context)?;
-                // The canister prunes what was acknowledged.
-                let file = sqlx::query_scalar("SELECT file FROM pragma_database_list WHERE name = 'main'");
-                let file: String = runtime.block_on(file.fetch_one(&mut link)).with_context(context)?;
-                ensure!(!file.is_empty(), "the database would be lost with this command: write sqlite://FILE");
-                Link::Sqlite(link)
-            }
-            Kind::Postgres => {
-                let options = postgres(url)
-                    .with_context(context)?
-                    .application_name("coppice index")
-                    .options([("synchronous_commit", "on")]);
-                Link::Postgres(runtime.block_on(PgConnection::connect_with(&options)).with_context(context)?)
-            }
-        };
-        Ok(Self { link: Some(link), runtime, kind, reads: false })
+    /// When the URL is invalid, or the database cannot be reached, or a crash may lose its commits.
+    pub fn open(access: impl Into<Access>) -> Result<Self> {
+        Self::connect(access.into(), false, true)
+    }
+
+    /// Connects to an existing database.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); when there is no such SQLite file.
+    pub fn open_existing(access: impl Into<Access>) -> Result<Self> {
+        Self::connect(access.into(), false, false)
     }
 
     /// Connects to an existing database, only to read it.
     ///
     /// # Errors
     /// When the URL is invalid, or the database does not exist or cannot be reached.
-    pub fn open_to_read(url: &str) -> Result<Self> {
-        let kind = Kind::of(url)?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let made = "coppice index makes its tables, and createdb a database of PostgreSQL";
-        let context = || format!("cannot open the {} database; {made}", kind.name());
+    pub fn open_to_read(access: impl Into<Access>) -> Result<Self> {
+        Self::connect(access.into(), true, false)
+    }
+
+    fn connect(access: Access, reads: bool, creates: bool) -> Result<Self> {
+        let kind = Kind::of(&access.url)?;
+        let calls = Calls::new(access)?;
+        // Errors do not repeat the URL, because it may hold a password.
+        let made = if reads { "; coppice index makes its tables, and createdb a database of PostgreSQL" } else { "" };
+        let context = || format!("cannot open the {} database{made}", kind.name());
         let link = match kind {
             Kind::Sqlite => {
-                let options =
-                    SqliteConnectOptions::from_str(url).with_context(context)?.read_only(true).busy_timeout(BUSY);
-                Link::Sqlite(runtime.block_on(SqliteConnection::connect_with(&options)).with_context(context)?)
+                let options = sqlite::options(&calls.access, reads, creates).with_context(context)?;
+                let (link, read_back) = calls.make(Call::Connect, sqlite::connect(&options)).with_context(context)?;
+                let files = if reads { None } else { Some(read_back.check()?) };
+                Link::Sqlite(link, files)
             }
             Kind::Postgres => {
-                let options = postgres(url).with_context(context)?.application_name("coppice get");
-                Link::Postgres(runtime.block_on(PgConnection::connect_with(&options)).with_context(context)?)
+                let (options, search_path) = postgres::options(&calls.access.url).with_context(context)?;
+                let name = if reads { "coppice get" } else { "coppice index" };
+                let options = options.application_name(name);
+                let link = calls.make(Call::Connect, PgConnection::connect_with(&options)).with_context(context)?;
+                Link::Postgres(link, Session::new(search_path))
             }
         };
-        Ok(Self { link: Some(link), runtime, kind, reads: true })
+        Ok(Self { link: Some(link), calls, kind, reads })
     }
 
     /// Returns the kind of database.
@@ -210,26 +191,60 @@ impl Database {
         self.kind
     }
 
-    /// Runs `work` as one transaction: all of it is committed to disk, or none of it if `work` returns an error.
+    /// Returns how the database is reached.
+    pub fn access(&self) -> &Access {
+        &self.calls.access
+    }
+
+    /// Returns whether the connection has ended, so that the database is to be opened again.
+    pub fn is_lost(&self) -> bool {
+        self.link.is_none()
+    }
+
+    /// Checks that a committed row is where the next run looks for it: in SQLite, that the paths are those of the open files.
+    ///
+    /// # Errors
+    /// When a file was deleted, moved or replaced.
+    pub fn ensure_in_place(&self) -> Result<()> {
+        match &self.link {
+            Some(Link::Sqlite(_, Some(files))) => files.check(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Runs `work` as one transaction: all of it is committed to disk, or none of it if `work` returns an error. After [`Lost`] whether it
+    /// was committed is unknown, and the connection has ended.
     ///
     /// # Errors
     /// The error of `work`; when the database fails.
     pub fn transaction<R>(&mut self, work: impl FnOnce(&mut Tx<'_>) -> Result<R>) -> Result<R> {
-        let runtime = &self.runtime;
-        let link = match self.link.as_mut().context("the database is closed")? {
-            Link::Sqlite(link) if self.reads => Open::Sqlite(runtime.block_on(link.begin())?),
+        let result = self.run(work);
+        if self.calls.gave_up() || result.as_ref().is_err_and(is_lost) {
+            self.link = None;
+        }
+        result
+    }
+
+    fn run<R>(&mut self, work: impl FnOnce(&mut Tx<'_>) -> Result<R>) -> Result<R> {
+        let (calls, reads) = (&self.calls, self.reads);
+        let Access { limits, volatile, .. } = &calls.access;
+        let link = self.link.as_mut().ok_or_else(|| Lost("the connection to the database has ended".into()))?;
+        let open = match link {
+            Link::Sqlite(link, _) if reads => Open::Sqlite(calls.make(Call::Statement, link.begin())?),
             // Takes the write lock at once, because a lock that is taken later may be refused.
-            Link::Sqlite(link) => Open::Sqlite(runtime.block_on(link.begin_with("BEGIN IMMEDIATE"))?),
-            // All statements of a reader see the same blocks.
-            Link::Postgres(link) if self.reads => {
-                let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-                Open::Postgres(runtime.block_on(link.begin_with(begin))?)
+            Link::Sqlite(link, _) => Open::Sqlite(calls.make(Call::Statement, link.begin_with("BEGIN IMMEDIATE"))?),
+            Link::Postgres(link, session) => {
+                // All statements of a reader see the same blocks.
+                let begin = if reads { "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" } else { "BEGIN" };
+                let mut open = calls.make(Call::Statement, link.begin_with(begin))?;
+                let row = calls.make(Call::Statement, session.begin(&mut open, limits, reads))?;
+                session.check(&row, reads, *volatile)?;
+                Open::Postgres(open)
             }
-            Link::Postgres(link) => Open::Postgres(runtime.block_on(link.begin())?),
         };
-        let mut tx = Tx { link, runtime };
+        let mut tx = Tx { link: open, calls };
         let result = work(&mut tx)?;
-        either!(Open, tx.link, link => runtime.block_on(link.commit())).context("cannot commit")?;
+        either!(Open, tx.link, link => calls.make(Call::Commit, link.commit())).context("cannot commit")?;
         Ok(result)
     }
 }
@@ -238,8 +253,8 @@ impl Database {
 impl Drop for Database {
     fn drop(&mut self) {
         let closed = match self.link.take() {
-            Some(Link::Sqlite(link)) => self.runtime.block_on(link.close()),
-            Some(Link::Postgres(link)) => self.runtime.block_on(link.close()),
+            Some(Link::Sqlite(link, _)) => self.calls.make(Call::Close, link.close()),
+            Some(Link::Postgres(link, _)) => self.calls.make(Call::Close, link.close()),
             None => Ok(()),
         };
         // Everything is committed, and the next connection reads the log.
@@ -276,7 +291,7 @@ fn with_displayed(sql: &str, kind: Kind) -> String {
 /// An open transaction. Dropping it rolls it back.
 pub struct Tx<'a> {
     link: Open<'a>,
-    runtime: &'a Runtime,
+    calls: &'a Calls,
 }
 
 impl Tx<'_> {
@@ -297,7 +312,7 @@ impl Tx<'_> {
             .fold(sql.into(), |sql: String, (name, word)| sql.replace(name, word));
         let sql = with_displayed(&sql, self.link.kind());
         let sql = sqlx::raw_sql(AssertSqlSafe(sql));
-        either!(Open, &mut self.link, tx => self.runtime.block_on(tx.execute(sql)).map(drop))
+        either!(Open, &mut self.link, tx => self.calls.make(Call::Statement, tx.execute(sql)).map(drop))
             .context("the tables cannot be created")
     }
 
@@ -319,10 +334,17 @@ impl Tx<'_> {
     /// # Errors
     /// When the database fails.
     pub fn execute(&mut self, sql: &'static str, values: &[Value<'_>]) -> Result<u64> {
-        either!(Open, &mut self.link, tx => {
-            self.runtime.block_on(statement!(sql, values).execute(&mut **tx)).map(|done| done.rows_affected())
-        })
-        .map_err(|error| failed(sql, error))
+        let done = match &mut self.link {
+            Open::Sqlite(tx) => {
+                let done = statement!(sql, values, true).execute(&mut **tx);
+                self.calls.make(Call::Statement, done).map(|done| done.rows_affected())
+            }
+            Open::Postgres(tx) => {
+                let done = statement!(sql, values, false).execute(&mut **tx);
+                self.calls.make(Call::Statement, done).map(|done| done.rows_affected())
+            }
+        };
+        done.map_err(|error| failed(sql, error))
     }
 
     /// Runs a query for at most one row.
@@ -338,21 +360,23 @@ impl Tx<'_> {
     /// # Errors
     /// When the database fails.
     pub fn all(&mut self, sql: &'static str, values: &[Value<'_>]) -> Result<Vec<Row>> {
-        let runtime = self.runtime;
-        match &mut self.link {
-            Open::Sqlite(tx) => runtime
-                .block_on(statement!(sql, values).fetch_all(&mut **tx))
-                .map(|rows| rows.into_iter().map(Row::Sqlite).collect()),
-            Open::Postgres(tx) => runtime
-                .block_on(statement!(sql, values).fetch_all(&mut **tx))
-                .map(|rows| rows.into_iter().map(Row::Postgres).collect()),
-        }
-        .map_err(|error| failed(sql, error))
+        let rows = match &mut self.link {
+            Open::Sqlite(tx) => {
+                let rows = statement!(sql, values, true).fetch_all(&mut **tx);
+                self.calls.make(Call::Statement, rows).map(|rows| rows.into_iter().map(Row::Sqlite).collect())
+            }
+            Open::Postgres(tx) => {
+                let rows = statement!(sql, values, false).fetch_all(&mut **tx);
+                self.calls.make(Call::Statement, rows).map(|rows| rows.into_iter().map(Row::Postgres).collect())
+            }
+        };
+        rows.map_err(|error| failed(sql, error))
     }
 }
 
-fn failed(sql: &str, error: sqlx::Error) -> anyhow::Error {
-    anyhow!(error).context(format!("the database refuses the statement {sql}"))
+/// Names the statement that failed. A database that is gone has refused nothing.
+fn failed(sql: &str, error: anyhow::Error) -> anyhow::Error {
+    if is_lost(&error) { error } else { error.context(format!("the database refuses the statement {sql}")) }
 }
 
 /// A row of a result.
@@ -383,18 +407,6 @@ mod tests {
         assert_eq!(Kind::of("postgresql://localhost/x").unwrap(), Kind::Postgres);
         assert!(Kind::of("mysql://localhost/x").unwrap_err().to_string().contains("mysql"));
         assert!(Kind::of("coppice.db").unwrap_err().to_string().contains("sqlite://"));
-    }
-
-    #[test]
-    fn address_of_a_server_may_be_ipv6() {
-        for (url, host) in [
-            ("postgres://u@[::1]:5499/x", "::1"),
-            ("postgresql://u@[2001:db8::2]/x", "2001:db8::2"),
-            ("postgres://u@127.0.0.1/x", "127.0.0.1"),
-            ("postgres://u@localhost/x", "localhost"),
-        ] {
-            assert_eq!(postgres(url).unwrap().get_host(), host);
-        }
     }
 
     /// The canister prunes what was acknowledged, so a database must outlive the command.

@@ -1,0 +1,73 @@
+//! `coppice index` with databases that fail: servers that crash, poolers, proxies that go silent, files that are moved, and a canister that
+//! is restored from a snapshot. Nothing is acknowledged that a crash can lose.
+
+mod files;
+mod pooler;
+mod restore;
+mod servers;
+mod silence;
+
+use crate::net::Net;
+use crate::running::wait_for;
+use coppice::client::{Reach, Wait};
+use coppice_interface::*;
+use coppice_lab::chain_gen::Generator;
+use std::process::Command;
+
+/// Blocks of the chain at first.
+const BLOCKS: u64 = 20;
+/// Blocks that are appended later, at most.
+const MORE: u64 = 40;
+
+/// A canister with a chain and a registered indexer.
+struct World {
+    net: Net,
+    blocks: Vec<AppendBlock>,
+    appended: usize,
+}
+
+impl World {
+    fn new() -> Self {
+        let net = Net::start();
+        let client = net.client();
+        let principal = client.transport().principal(Role::Exporter);
+        client.register_exporter(&Exporter { name: "indexer".into(), principal }).done().unwrap();
+        let blocks = Generator::new(3, BLOCKS + MORE, 1_700_000_000, 15).unwrap().collect();
+        let mut world = Self { net, blocks, appended: 0 };
+        world.append(BLOCKS as usize);
+        world
+    }
+
+    fn append(&mut self, blocks: usize) {
+        let client = self.net.client();
+        for block in &self.blocks[self.appended..self.appended + blocks] {
+            coppice::feed::send(&client, block).unwrap();
+        }
+        self.appended += blocks;
+    }
+
+    /// Returns the number of the next block after the head.
+    fn next(&self) -> u64 {
+        self.blocks[self.appended - 1].number + 1
+    }
+
+    fn index(&self, database: &str, args: &[&str]) -> Command {
+        let every: &[&str] = if args.contains(&"--no-ack") { &[] } else { &["--ack-every", "5"] };
+        self.net.command(&[&["index", "--database", database, "--max-wait-secs", "1"], every, args].concat())
+    }
+
+    /// Returns the number below which the indexer has acknowledged all blocks.
+    fn bound(&self) -> u64 {
+        let reply = self.net.host.query_call(
+            self.net.canister,
+            self.net.principal,
+            "get_export_status",
+            candid::encode_args(()).unwrap(),
+        );
+        candid::decode_one::<ExportStatus>(&reply.unwrap()).unwrap().exporters[0].exported_before_block
+    }
+
+    fn wait_until_acknowledged(&self) {
+        wait_for("all blocks are acknowledged", || self.bound() == self.next());
+    }
+}
