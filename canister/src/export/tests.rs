@@ -251,7 +251,7 @@ fn replicated_call_answers_restored_to_a_cursor_that_nothing_explains() {
         assert!(matches!(queried, Err(ExportError::BadCursor { .. })), "{queried:?}");
         assert_eq!(called, restored(Some(9)), "{number}: never a block of this chain");
     }
-    // What a rollback or a prune explains, and what is malformed, is answered alike.
+    // Cursors that a rollback or a prune explains, and malformed cursors, get the same answer from both.
     let same = |world: &World, cursor: ExportCursor| {
         let (queried, called) = of(world, cursor);
         assert_eq!(queried, called);

@@ -190,8 +190,9 @@ fn reorg_of_a_restored_canister_is_followed_with_the_option() {
         running.catch_up().unwrap();
         let common = if pruned > 10 { 13 } else { 14 };
         assert_eq!(rows(&url, RESTORED), (common + 1..20).collect::<Vec<i64>>());
-        assert_eq!(client.transport().chain().bound, client.transport().chain().head().unwrap() + 1);
-        // What the canister had reported as pruned is forgotten: a later reorg is followed.
+        let head = client.transport().chain().head().unwrap();
+        assert_eq!(client.transport().chain().bound, head + 1);
+        // The earlier report of pruned blocks is forgotten: a later reorg is followed.
         client.transport().chain().roll_back_to(13);
         client.transport().chain().append(4, &[6; 2]);
         running.catch_up().unwrap();

@@ -172,7 +172,7 @@ impl Drop for Pooler {
     }
 }
 
-/// What a proxy does with a connection's bytes.
+/// The treatment of a connection's bytes by a proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mute {
     /// Passes them on.
