@@ -4,7 +4,6 @@
 mod applied;
 mod blob_workers;
 mod bombs;
-
 mod first_deployment;
 #[path = "../gateway/mod.rs"]
 mod gateway;
