@@ -19,7 +19,7 @@ use crate::trap::Trap;
 /// The envelope is CBOR with the field names of the interface specification, as a PocketIC server builds it: a tag, and a map with only
 /// `content`, because that server's callers don't sign. Besides method and argument it has about 150 bytes. A signed envelope has another
 /// 137 for an Ed25519 key and its signature (`sender_pubkey`, `sender_sig`), and agents use 16 bytes for the nonce.
-fn envelope_bytes(canister: Principal, sender: Principal, method: usize, argument: usize) -> u64 {
+pub(crate) fn envelope_bytes(canister: Principal, sender: Principal, method: usize, argument: usize) -> u64 {
     const TAG: usize = 3;
     const MAP_OF_ONE: usize = 1;
     // A map of unstated length, with an end mark.
@@ -33,11 +33,14 @@ fn envelope_bytes(canister: Principal, sender: Principal, method: usize, argumen
     (TAG + MAP_OF_ONE + OPEN_MAP + NUMBER + strings) as u64
 }
 
+/// Bytes that the platform adds to an envelope before it compares the sum with its limit: the message's id. The id costs nothing.
+const MESSAGE_ID: usize = 32;
+
 /// Returns the length of the longest argument that an unsigned ingress message of this sender to this method can hold, in bytes. A signed
 /// message holds 137 bytes less, and an agent's nonce takes 8 more.
 pub fn largest_argument(canister: Principal, sender: Principal, method: &str) -> usize {
     const LONG: usize = 65_536;
-    MAX_INGRESS + LONG - envelope_bytes(canister, sender, method.len(), LONG) as usize
+    MAX_INGRESS + LONG - MESSAGE_ID - envelope_bytes(canister, sender, method.len(), LONG) as usize
 }
 
 /// Returns the length of a text or byte string in CBOR, with its length prefix.
@@ -61,8 +64,10 @@ impl Subnet {
         payload: Vec<u8>,
     ) -> Result<MessageId, RejectResponse> {
         let bytes = envelope_bytes(canister, sender, method.len(), payload.len());
-        if bytes > MAX_INGRESS as u64 {
-            let message = format!("BadIngressMessage: {bytes} bytes with the envelope, and at most {MAX_INGRESS}");
+        let counted = bytes + MESSAGE_ID as u64;
+        if counted > MAX_INGRESS as u64 {
+            let message =
+                format!("BadIngressMessage: {counted} bytes with the envelope and the id, and at most {MAX_INGRESS}");
             return Err(RejectResponse::new(ErrorCode::SubnetOversubscribed, message));
         }
         self.apply_faults();
@@ -180,6 +185,6 @@ mod tests {
         assert_eq!([0, 23, 24, 255, 256, 65_535, 65_536].map(beside), [150, 150, 151, 151, 152, 152, 154]);
         assert_eq!(beside(2_000_000), 154);
         assert_eq!(envelope_bytes(canister, Principal::anonymous(), 7, 0), 128);
-        assert_eq!(largest_argument(canister, sender, "1234567"), MAX_INGRESS - 154 - 7);
+        assert_eq!(largest_argument(canister, sender, "1234567"), MAX_INGRESS - 154 - 7 - 32);
     }
 }

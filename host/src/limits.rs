@@ -13,7 +13,7 @@ pub(crate) const MAX_WASM_PAGES: u64 = 500 * (1 << 30) / WASM_PAGE;
 
 /// Bytes of the largest argument of a call between canisters, and of the largest reply to an update: 2 MiB.
 pub const MAX_PAYLOAD: usize = 2 << 20;
-/// Bytes of the largest ingress message, its envelope included.
+/// Bytes of the largest ingress message, its envelope and the 32 bytes of its id included.
 pub const MAX_INGRESS: usize = 2_097_152;
 /// Bytes of the largest reply to a query: 3 MiB.
 pub const MAX_QUERY_REPLY: usize = 3 << 20;

@@ -45,9 +45,9 @@ fn explicit_reject_and_refused_inspection_are_returned() {
 fn argument_above_the_limit_is_refused() {
     let (host, canister) = installed();
     update(&host, canister, "grow_heap", &[64]).unwrap();
-    // A server counts the envelope, too: 121 bytes besides method and argument, and four more for a long length.
+    // A server counts the envelope, too: 121 bytes besides method and argument, four more for a long length, and the message's id.
     let most = largest_argument(canister, ANYONE, "echo");
-    assert_eq!(most, 2_097_152 - 121 - 4 - "echo".len());
+    assert_eq!(most, 2_097_152 - 121 - 4 - 32 - "echo".len());
     let reply = host.update_call(canister, ANYONE, "echo", vec![7; most]).unwrap();
     assert_eq!(reply.len(), most);
     let reject = host.update_call(canister, ANYONE, "echo", vec![7; most + 1]).unwrap_err();

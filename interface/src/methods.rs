@@ -6,8 +6,8 @@
 use crate::Role;
 use crate::access::*;
 
-/// Bytes of the longest ingress message of the platform, including its envelope, which takes some 310 bytes besides the
-/// argument.
+/// Bytes of the longest ingress message of the platform, including its envelope and its id, which take some 340 bytes
+/// besides the argument.
 pub const INGRESS: u64 = 2 << 20;
 
 /// Bytes of the longest argument of a query that is called as an update; queries with a longer argument can only be
