@@ -43,6 +43,8 @@ pub(crate) struct State {
     pub(crate) certified_data: Vec<u8>,
     pub(crate) contexts: BTreeMap<u64, CallContext>,
     pub(crate) callbacks: BTreeMap<u64, Callback>,
+    /// Bytes of the canister's snapshots.
+    pub(crate) snapshot_bytes: u64,
     pub(crate) next_id: u64,
     pub(crate) log: Log,
 }
@@ -63,14 +65,20 @@ impl State {
             certified_data: Vec::new(),
             contexts: BTreeMap::new(),
             callbacks: BTreeMap::new(),
+            snapshot_bytes: 0,
             next_id: 0,
             log: Log::default(),
         }
     }
 
-    /// Bytes of heap, stable memory and module.
-    pub(crate) fn memory_usage(&self) -> u64 {
+    /// Bytes of heap, stable memory and module, which a snapshot copies.
+    pub(crate) fn own_bytes(&self) -> u64 {
         self.heap.bytes() + self.stable.bytes() + self.code.as_ref().map_or(0, |code| code.size)
+    }
+
+    /// Bytes that are paid for: those of the canister and of its snapshots.
+    pub(crate) fn memory_usage(&self) -> u64 {
+        self.own_bytes() + self.snapshot_bytes
     }
 
     /// Returns the balance below which nothing runs.
@@ -81,6 +89,24 @@ impl State {
     /// Returns the cycles above the freezing threshold.
     pub(crate) fn liquid(&self) -> u128 {
         self.balance.saturating_sub(self.freezing_limit())
+    }
+
+    /// Pays `price` for a change by which the memory grows by `bytes`, and reserves cycles for them if the subnet is above its threshold.
+    /// Fails, and changes nothing, if the balance does not cover all of this above the freezing threshold.
+    pub(crate) fn pay_for_growth(&mut self, bytes: u64, price: u128, saturation: Saturation) -> Result<(), Trap> {
+        let (limit, reservation) = (self.settings.reserved_cycles_limit, saturation.reservation(bytes));
+        if reservation > 0 && self.reserved + reservation > limit {
+            let exceeded_by = self.reserved + reservation - limit;
+            return Err(Trap::ReservedCyclesLimitExceededInMemoryGrow { bytes, limit, exceeded_by });
+        }
+        let storage = cycles::freezing_limit(self.memory_usage() + bytes, self.settings.freezing_seconds);
+        let needed = price + reservation + storage.saturating_sub(self.reserved + reservation);
+        if self.balance < needed {
+            return Err(Trap::InsufficientCyclesInMemoryGrow { bytes, missing: needed - self.balance });
+        }
+        self.balance -= price + reservation;
+        self.reserved += reservation;
+        Ok(())
     }
 
     pub(crate) fn exports(&self, name: &str) -> bool {

@@ -1,4 +1,7 @@
 //! Installs, upgrades and reinstalls code, completely or not at all.
+//!
+//! An installation is one message: it sets 300 G instructions aside, for compiling the module and for all hooks together. The messages that
+//! bring the module are paid before it.
 
 use candid::Principal;
 
@@ -8,6 +11,7 @@ use crate::cycles;
 use crate::engine;
 use crate::execution::Kind;
 use crate::heap::HeapImage;
+use crate::ingress::envelope_bytes;
 use crate::instance::{Entry, Instance};
 use crate::module::START;
 use crate::reject::{ErrorCode, RejectResponse, no_code, out_of_cycles};
@@ -45,17 +49,24 @@ impl Subnet {
             (Mode::Upgrade, None) => return Err(no_code(id)),
             _ => {}
         }
-        let needed = cycles::execution(limit);
+        let management = Principal::management_canister();
+        let envelope = |bytes| envelope_bytes(management, sender, "install_code".len(), bytes);
+        let bringing = cycles::bringing(wasm.len(), arg.len(), envelope);
+        let needed = bringing + cycles::execution(limit);
         if state.liquid() < needed {
             return Err(out_of_cycles(id, needed + state.freezing_limit() - state.balance));
         }
-        let code = engine::compile(wasm).map_err(|error| {
+        let compiled = engine::compile(wasm);
+        let unpacked = compiled.as_ref().map_or(wasm.len() as u64, |code| code.unpacked);
+        let compiling = cycles::compiling(unpacked).min(limit);
+        let (canister, mut around) = self.split(id)?;
+        canister.state.balance -= bringing + cycles::execution(compiling);
+        let code = compiled.map_err(|error| {
             let message = format!("Error from Canister {id}: Canister's Wasm module is not valid: {error}");
             RejectResponse::new(ErrorCode::CanisterInvalidWasm, message)
         })?;
-        let (canister, mut around) = self.split(id)?;
         let before = canister.state.clone();
-        let mut hooks = Hooks { limit, arg, sender, around: &mut around };
+        let mut hooks = Hooks { limit: limit - compiling, arg, sender, around: &mut around };
         let result = hooks.install(canister, mode, code);
         if let Err(trap) = &result {
             let failed = std::mem::replace(&mut canister.state, before);
@@ -70,7 +81,7 @@ impl Subnet {
     }
 }
 
-/// The hooks of an installation, which share one instruction limit.
+/// The hooks of an installation, which share one instruction limit and one fee.
 struct Hooks<'a, 'b> {
     limit: u64,
     arg: Vec<u8>,
@@ -119,6 +130,8 @@ impl Hooks<'_, '_> {
             answered: true,
             ..Input::default()
         };
+        // The fee has been paid with the compilation.
+        canister.state.balance += cycles::EXECUTION;
         let job = Job { kind, entry: Entry::Export(export.into()), input, limit: self.limit, prepaid: None };
         let done = canister.execute(job, self.around);
         self.limit -= done.instructions;

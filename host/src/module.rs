@@ -55,6 +55,8 @@ pub(crate) struct CanisterModule {
     pub(crate) hash: [u8; 32],
     /// Bytes of the module as installed.
     pub(crate) size: u64,
+    /// Bytes of the module after decompression.
+    pub(crate) unpacked: u64,
     /// Names of the exported mutable globals.
     pub(crate) globals: Vec<String>,
     exports: HashSet<String>,
@@ -76,6 +78,7 @@ impl CanisterModule {
             pre,
             hash,
             size: wasm.len() as u64,
+            unpacked: unpacked.len() as u64,
             globals: rewritten.globals,
             exports: rewritten.exports,
         })

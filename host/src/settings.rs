@@ -90,7 +90,7 @@ pub struct CanisterStatus {
     pub module_hash: Option<Vec<u8>>,
     /// Its controllers.
     pub controllers: Vec<Principal>,
-    /// Bytes of heap, stable memory and module together.
+    /// Bytes of heap, stable memory, module and snapshots together.
     pub memory_size: u64,
     /// Bytes of the heap.
     pub wasm_memory_size: u64,

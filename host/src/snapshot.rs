@@ -1,17 +1,32 @@
 //! Snapshots of a canister, and checkpoints of the whole host.
 //!
-//! Both hold clones of canister states, which share their pages with the live states until either side writes.
+//! Both hold clones of memories, which share their pages with the live ones until either side writes.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use candid::Principal;
 
 use crate::canister::{Canister, State};
+use crate::cycles;
+use crate::heap::HeapImage;
 use crate::host::{Host, or_anonymous};
+use crate::module::CanisterModule;
 use crate::reject::{ErrorCode, RejectResponse};
+use crate::stable_memory::StableMemory;
 use crate::subnet::{Shared, Subnet};
 
-/// A snapshot of a canister: heap, globals, stable memory, code, settings, cycles, timer, certified data and log.
+/// The contents of a snapshot: the parts of a canister that come back when it is loaded.
+#[derive(Clone)]
+pub(crate) struct Contents {
+    heap: HeapImage,
+    stable: StableMemory,
+    code: Option<Arc<CanisterModule>>,
+    certified_data: Vec<u8>,
+    bytes: u64,
+}
+
+/// A snapshot of a canister: heap, globals, stable memory, code and certified data. Settings, cycles, timer and log are not part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     /// The id of the snapshot.
@@ -30,10 +45,11 @@ pub struct Checkpoint {
 }
 
 impl Host {
-    /// Takes a snapshot of a canister. It replaces `replace_snapshot`, if given.
+    /// Takes a snapshot of a canister. It replaces `replace_snapshot`, if given. The snapshot costs 2 G instructions and one per byte; its
+    /// bytes count for the freezing threshold, and are paid for like the canister's.
     ///
     /// # Errors
-    /// When there is no such canister or snapshot, or the sender isn't a controller.
+    /// When there is no such canister or snapshot, the sender isn't a controller, or the balance is too low.
     pub fn take_canister_snapshot(
         &self,
         canister: Principal,
@@ -41,24 +57,36 @@ impl Host {
         replace_snapshot: Option<Vec<u8>>,
     ) -> Result<Snapshot, RejectResponse> {
         let mut subnet = self.subnet();
-        let state = subnet.controlled(canister, or_anonymous(sender), "take_canister_snapshot")?.state.clone();
-        if let Some(old) = replace_snapshot {
-            subnet.find_snapshot(canister, &old)?;
-            subnet.shared.snapshots.remove(&old);
-        }
+        let state = &subnet.controlled(canister, or_anonymous(sender), "take_canister_snapshot")?.state;
+        let contents = Contents {
+            heap: state.heap.clone(),
+            stable: state.stable.clone(),
+            code: state.code.clone(),
+            certified_data: state.certified_data.clone(),
+            bytes: state.own_bytes(),
+        };
+        let bytes = contents.bytes;
+        let replaced = match &replace_snapshot {
+            Some(old) => subnet.find_snapshot(canister, old)?.bytes,
+            None => 0,
+        };
+        subnet.pay_for_growth(canister, bytes.saturating_sub(replaced), cycles::taking(bytes))?;
+        replace_snapshot.iter().for_each(|old| drop(subnet.shared.snapshots.remove(old)));
+        let state = &mut subnet.canister(canister)?.state;
+        state.snapshot_bytes = state.snapshot_bytes + bytes - replaced;
         subnet.shared.next_message += 1;
         let id = [&subnet.shared.next_message.to_be_bytes()[..], canister.as_slice()].concat();
-        let snapshot =
-            Snapshot { id: id.clone(), taken_at_timestamp: subnet.shared.time, total_size: state.memory_usage() };
-        subnet.shared.snapshots.insert(id, (canister, state));
+        let snapshot = Snapshot { id: id.clone(), taken_at_timestamp: subnet.shared.time, total_size: bytes };
+        subnet.shared.snapshots.insert(id, (canister, contents));
         Ok(snapshot)
     }
 
-    /// Restores a canister from a snapshot: heap, globals, stable memory, code, settings, cycles, timer, log. Calls in progress stay: their
-    /// answers go to the restored code, as on the platform.
+    /// Restores a canister from a snapshot: heap, globals, stable memory, code and certified data. Settings, cycles, timer and log stay as
+    /// they are, and so do calls in progress: their answers go to the restored code. It costs 2 G instructions, one per byte, and a
+    /// hundredth of compiling the module.
     ///
     /// # Errors
-    /// When there is no such canister or snapshot, or the sender isn't a controller.
+    /// When there is no such canister or snapshot, the sender isn't a controller, or the balance is too low.
     pub fn load_canister_snapshot(
         &self,
         canister: Principal,
@@ -67,14 +95,15 @@ impl Host {
     ) -> Result<(), RejectResponse> {
         let mut subnet = self.subnet();
         subnet.controlled(canister, or_anonymous(sender), "load_canister_snapshot")?;
-        let restored = subnet.find_snapshot(canister, &snapshot_id)?.clone();
+        let Contents { heap, stable, code, certified_data, bytes } =
+            subnet.find_snapshot(canister, &snapshot_id)?.clone();
+        let growth = bytes.saturating_sub(subnet.canister(canister)?.state.own_bytes());
+        let unpacked = code.as_ref().map_or(0, |code| code.unpacked);
+        subnet.pay_for_growth(canister, growth, cycles::loading(bytes, unpacked))?;
         let canister = subnet.canister(canister)?;
-        let now = std::mem::replace(&mut canister.state, restored);
-        canister.state.contexts = now.contexts;
-        canister.state.callbacks = now.callbacks;
-        canister.state.next_id = now.next_id;
-        canister.state.status = now.status;
-        canister.state.version = now.version + 1;
+        let state = &mut canister.state;
+        (state.heap, state.stable, state.code, state.certified_data) = (heap, stable, code, certified_data);
+        state.version += 1;
         canister.instance = None;
         Ok(())
     }
@@ -91,8 +120,9 @@ impl Host {
     ) -> Result<(), RejectResponse> {
         let mut subnet = self.subnet();
         subnet.controlled(canister, or_anonymous(sender), "delete_canister_snapshot")?;
-        subnet.find_snapshot(canister, &snapshot_id)?;
+        let bytes = subnet.find_snapshot(canister, &snapshot_id)?.bytes;
         subnet.shared.snapshots.remove(&snapshot_id);
+        subnet.canister(canister)?.state.snapshot_bytes -= bytes;
         Ok(())
     }
 
@@ -115,9 +145,24 @@ impl Host {
 }
 
 impl Subnet {
-    fn find_snapshot(&self, canister: Principal, id: &[u8]) -> Result<&State, RejectResponse> {
+    /// Pays for a change that makes a canister's memory grow, and for its storage. Fails if the balance does not cover both above the
+    /// freezing threshold.
+    fn pay_for_growth(&mut self, id: Principal, bytes: u64, price: u128) -> Result<(), RejectResponse> {
+        let (canister, around) = self.split(id)?;
+        canister.state.pay_for_growth(bytes, price, around.saturation).map_err(|trap| trap.reject(id))
+    }
+
+    /// Deletes a canister's snapshots.
+    pub(crate) fn delete_snapshots(&mut self, id: Principal) {
+        self.shared.snapshots.retain(|_, (owner, _)| *owner != id);
+        if let Some(canister) = self.canisters.get_mut(&id) {
+            canister.state.snapshot_bytes = 0;
+        }
+    }
+
+    fn find_snapshot(&self, canister: Principal, id: &[u8]) -> Result<&Contents, RejectResponse> {
         match self.shared.snapshots.get(id) {
-            Some((owner, state)) if *owner == canister => Ok(state),
+            Some((owner, contents)) if *owner == canister => Ok(contents),
             _ => {
                 let message = format!("Could not find the snapshot for canister {canister}");
                 Err(RejectResponse::new(ErrorCode::CanisterSnapshotNotFound, message))

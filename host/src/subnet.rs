@@ -14,6 +14,7 @@ use crate::limits::Limits;
 use crate::reject::{ErrorCode, RejectResponse, not_found};
 use crate::rounds::Rounds;
 use crate::settings::Settings;
+use crate::snapshot::Contents;
 
 /// Cycles a canister starts with, as on PocketIC.
 pub(crate) const DEFAULT_CYCLES: u128 = 100_000_000_000_000;
@@ -63,7 +64,7 @@ pub(crate) struct Shared {
     pub(crate) next_message: u64,
     pub(crate) next_canister: u64,
     pub(crate) next_random: u64,
-    pub(crate) snapshots: BTreeMap<Vec<u8>, (Principal, State)>,
+    pub(crate) snapshots: BTreeMap<Vec<u8>, (Principal, Contents)>,
     pub(crate) rounds: Rounds,
 }
 
@@ -185,6 +186,7 @@ impl Subnet {
                 None => {
                     state.balance = 0;
                     self.uninstall(id, "Canister has been uninstalled: it ran out of cycles");
+                    self.delete_snapshots(id);
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Installation, upgrade, timers, stopping, storage, snapshots.
+//! Installation, upgrade, timers, stopping, storage, checkpoints.
 
 mod common;
 
@@ -10,10 +10,6 @@ use coppice_host::{CanisterSettings, ErrorCode, Host, Kind, Limits, Principal, S
 
 const PRE_UPGRADE_TRAPS: &str = r#"(func (export "canister_pre_upgrade") (call $do_bump) (call $boom))"#;
 const POST_UPGRADE_TRAPS: &str = r#"(func (export "canister_post_upgrade") (call $do_bump) (call $boom))"#;
-const HOOKS: &str = r#"
-  (func (export "canister_pre_upgrade") (call $do_bump))
-  (func (export "canister_post_upgrade") (drop (call $args)) (i64.store (i32.const 8) (call $arg (i32.const 0))))
-  (func (export "canister_init") (drop (call $args)) (i64.store (i32.const 8) (call $arg (i32.const 0))))"#;
 
 #[test]
 fn installation_runs_start_and_init() {
@@ -253,19 +249,6 @@ fn storage_is_charged_and_low_balance_freezes() {
     );
 }
 
-/// Returns a canister on a subnet whose usage is halfway between the reservation threshold and its capacity.
-fn half_full() -> (Host, Principal) {
-    let (host, canister) = installed();
-    let gib = 1 << 30;
-    host.set_limits(Limits {
-        subnet_reservation_bytes: 100 * gib,
-        subnet_bytes: 200 * gib,
-        subnet_bytes_elsewhere: 150 * gib,
-        ..Limits::default()
-    });
-    (host, canister)
-}
-
 #[test]
 fn growing_above_the_threshold_reserves_cycles() {
     let (host, canister) = half_full();
@@ -335,31 +318,6 @@ fn timer_of_a_frozen_canister_waits() {
     host.add_cycles(canister, balance);
     assert!(host.step());
     assert_eq!(state(&host, canister).firings, 1);
-}
-
-#[test]
-fn loading_a_snapshot_restores_everything() {
-    let (host, canister) = installed();
-    update(&host, canister, "bump", &[]).unwrap();
-    update(&host, canister, "set_timer", &[u64::MAX]).unwrap();
-    let snapshot = host.take_canister_snapshot(canister, None, None).unwrap();
-    let before = host.canister_status(canister, None).unwrap();
-    update(&host, canister, "bump", &[]).unwrap();
-    update(&host, canister, "grow_heap", &[5]).unwrap();
-    host.upgrade_canister(canister, wasm_with(HOOKS), bytes(&[1]), None).unwrap();
-    host.set_controllers(canister, None, vec![ANYONE, Principal::from_slice(&[1])]).unwrap();
-    let version = host.canister_status(canister, None).unwrap().version;
-    host.load_canister_snapshot(canister, None, snapshot.id.clone()).unwrap();
-    let mut after = host.canister_status(canister, None).unwrap();
-    assert_eq!(after.version, version + 1);
-    after.version = before.version;
-    assert_eq!(after, before);
-    assert_eq!(state(&host, canister), bumped(1));
-    update(&host, canister, "bump", &[]).unwrap();
-    host.load_canister_snapshot(canister, None, snapshot.id.clone()).unwrap();
-    assert_eq!(state(&host, canister), bumped(1), "later changes do not affect a snapshot");
-    host.delete_canister_snapshot(canister, None, snapshot.id.clone()).unwrap();
-    assert_eq!(code(host.load_canister_snapshot(canister, None, snapshot.id)), ErrorCode::CanisterSnapshotNotFound);
 }
 
 #[test]

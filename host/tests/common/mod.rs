@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "every test uses a part of it")]
 
-use coppice_host::{ErrorCode, Host, Principal, RejectResponse};
+use coppice_host::{ErrorCode, Host, Limits, Principal, RejectResponse};
 
 /// The caller of the tests.
 pub const ANYONE: Principal = Principal::anonymous();
@@ -24,6 +24,25 @@ pub fn installed() -> (Host, Principal) {
     let host = Host::new();
     let canister = host.create_canister();
     host.install_canister(canister, wasm(), vec![], None);
+    (host, canister)
+}
+
+/// Hooks that write their first argument to the heap.
+pub const HOOKS: &str = r#"
+  (func (export "canister_pre_upgrade") (call $do_bump))
+  (func (export "canister_post_upgrade") (drop (call $args)) (i64.store (i32.const 8) (call $arg (i32.const 0))))
+  (func (export "canister_init") (drop (call $args)) (i64.store (i32.const 8) (call $arg (i32.const 0))))"#;
+
+/// Returns a canister on a subnet whose usage is halfway between the reservation threshold and its capacity.
+pub fn half_full() -> (Host, Principal) {
+    let (host, canister) = installed();
+    let gib = 1 << 30;
+    host.set_limits(Limits {
+        subnet_reservation_bytes: 100 * gib,
+        subnet_bytes: 200 * gib,
+        subnet_bytes_elsewhere: 150 * gib,
+        ..Limits::default()
+    });
     (host, canister)
 }
 
