@@ -47,14 +47,14 @@ use coppice_interface::CanisterArg;
 use ic_cdk::{init, inspect_message, post_upgrade};
 use operation::daemon;
 
-#[init]
+#[init(decode_with = "wire::canister_arg::of_init")]
 fn init(arg: Option<CanisterArg>) {
     state::init(arg).unwrap_or_else(|why| platform::trap(&format!("install: {why}")));
     http::certify();
     state::mutate(daemon::arm);
 }
 
-#[post_upgrade(decode_with = "wire::decode_canister_arg")]
+#[post_upgrade(decode_with = "wire::canister_arg::of_upgrade")]
 fn post_upgrade(arg: Option<CanisterArg>) {
     state::upgrade(arg).unwrap_or_else(|why| platform::trap(&format!("upgrade: {why}")));
     http::certify();

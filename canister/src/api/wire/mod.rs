@@ -7,6 +7,7 @@
 //! *Encoding*: `candid` builds and writes the whole type table of a reply each time, which takes 200,000 instructions for `variant { Ok;
 //! Err : AppendError }`, ten times the cost of appending a small block. The tables of updates' replies are therefore cached.
 
+pub mod canister_arg;
 mod header;
 mod known;
 mod quota;
@@ -15,7 +16,6 @@ use crate::platform;
 use candid::ser::ValueSerializer;
 use candid::utils::{ArgumentDecoder, decode_args_with_config};
 use candid::{CandidType, DecoderConfig};
-use coppice_interface::CanisterArg;
 use header::{header, must};
 use known::Known;
 use quota::quotas;
@@ -73,14 +73,6 @@ pub fn answer<T: CandidType + 'static>(value: T) -> Vec<u8> {
 /// Encodes a reply without the cache, because the platform discards the heap changes of most queries.
 pub fn encode<T: CandidType>(value: T) -> Vec<u8> {
     must(candid::encode_one(value))
-}
-
-/// Decodes the optional argument of an installation or an upgrade.
-pub fn decode_canister_arg(bytes: Vec<u8>) -> Option<CanisterArg> {
-    if bytes.is_empty() || bytes == NOTHING {
-        return None;
-    }
-    candid::decode_one(&bytes).unwrap_or_else(|error| platform::trap(&undecodable(&error)))
 }
 
 #[cfg(test)]
@@ -148,15 +140,5 @@ mod tests {
             println!("{what}: {bytes} bytes, {cost} units");
             assert!(cost < DECODING_QUOTA, "{what}: {cost}");
         }
-    }
-
-    #[test]
-    fn canister_argument_is_optional() {
-        assert_eq!(decode_canister_arg(Vec::new()), None);
-        assert_eq!(decode_canister_arg(candid::encode_args(()).unwrap()), None);
-        assert_eq!(decode_canister_arg(encode(None::<CanisterArg>)), None);
-        let arg = CanisterArg::Init(InitArg { log_class: Some(65_536), ..InitArg::default() });
-        assert_eq!(decode_canister_arg(encode(arg.clone())), Some(arg.clone()), "a plain value is an `opt` too");
-        assert_eq!(decode_canister_arg(encode(Some(arg.clone()))), Some(arg));
     }
 }
