@@ -235,6 +235,19 @@ impl Coppice {
         self.operator().set_config(&change).answer().expect("the settings make sense")
     }
 
+    /// Keeps all timers except the safety timer from firing: without this, a timer that is due may fire between any two calls.
+    pub fn hold_timers(&self) {
+        let (min_liquid_cycles, feed_min_liquid_cycles) = (Some(u128::MAX), Some(1));
+        self.configure(ConfigChange { min_liquid_cycles, feed_min_liquid_cycles, ..ConfigChange::default() });
+    }
+
+    /// Ends [`Coppice::hold_timers`].
+    pub fn release_timers(&self) {
+        let Config { min_liquid_cycles, feed_min_liquid_cycles, .. } = Config::default();
+        let (min_liquid_cycles, feed_min_liquid_cycles) = (Some(min_liquid_cycles), Some(feed_min_liquid_cycles));
+        self.configure(ConfigChange { min_liquid_cycles, feed_min_liquid_cycles, ..ConfigChange::default() });
+    }
+
     /// `plan_prune`, by the policy in force.
     pub fn plan(&self) -> Result<PrunePlan, PruneError> {
         self.plan_with(None)

@@ -80,10 +80,12 @@ fn each_refusal_names_its_reason_and_changes_nothing() {
     let few = PrunePolicyArg { max_ops_per_tick: Some(1), retain_blocks: Some(100), ..PrunePolicyArg::default() };
     coppice.set_policy(few).unwrap();
     coppice.append_plain(9..20, 10);
+    coppice.hold_timers();
     let done = coppice.producer().rollback_to(8u64).answer().unwrap();
     assert!(done.has_more);
     let underway = Err(ResetError::RollbackUnderway { to: 8 });
     assert_eq!(reset_with(&coppice, &hash(done.head), true), underway);
+    coppice.release_timers();
     coppice.pass(60);
     while coppice.head() != Some(8) {
         coppice.pass(60);
@@ -112,6 +114,7 @@ fn the_chain_restarts_at_any_number_and_old_data_is_not_found() {
         coppice.set_policy(PrunePolicyArg { retain_blocks: Some(3), ..PrunePolicyArg::default() }).unwrap();
         coppice.prune_now(1_000);
         has_only(&coppice, 102..106, 0, &[100, 101]);
+        coppice.hold_timers();
         let done = reset(&coppice, 105);
         assert!(done.blocks == 4 && done.left > 4, "{done:?}");
         assert_eq!((coppice.head(), coppice.chain()), (None, vec![]));
@@ -121,6 +124,7 @@ fn the_chain_restarts_at_any_number_and_old_data_is_not_found() {
         let begin = upload(&plain(at, 1, 10), 10).0;
         let waits = coppice.producer().begin_block(&begin).answer();
         assert_eq!(waits, Err(AppendError::ResetUnderway { left: done.left }));
+        coppice.release_timers();
         coppice.upgrade();
         coppice.pass(60);
         cleared(&coppice);
