@@ -277,6 +277,7 @@ impl UtxoStore {
         if head.len() > MAX_LEN {
             return Err(UtxoRefusal::TooLarge { what: "bytes of a record".into(), limit: u64::from(MAX_LEN) });
         }
+        head.created_at_ns = self.root.next_created(head.created_at_ns);
         // A record with an unspent output is not due yet.
         let evaluated = head.is(flag::CONFLICTING) || head.total_utxos == 0;
         let highest = new.blocks().iter().map(|block| block.height).max();
@@ -344,11 +345,12 @@ impl UtxoStore {
         extras
             .save(&mut self.slots, slot, head)
             .unwrap_or_else(|error| platform::trap(&format!("the record's blocks: memory was not reserved: {error}")));
+        self.root.created = head.created_at_ns;
         self.root.records += 1;
         self.root.pages += u64::from(head.extra_pages);
         self.root.save_counts(&mut self.slots);
         if !new.is_mined() {
-            self.set_unmined(slot, head, Some(call.height));
+            self.set_unmined(slot, head, Some(self.root.unmined_key(call.height)));
         }
         if evaluated {
             self.evaluate(slot, call)?;
@@ -365,13 +367,10 @@ impl UtxoStore {
         slot
     }
 
-    /// Enters a record in the indexes of unmined records, or removes it. Memory is reserved.
-    pub(super) fn set_unmined(&mut self, slot: SlotId, head: &Head, since: Option<u32>) {
+    /// Enters a record in the indexes of unmined records, under a key of [`Order::UnminedSince`], or removes it. Memory is reserved.
+    pub(super) fn set_unmined(&mut self, slot: SlotId, head: &Head, key: Option<u32>) {
         let [_, unmined, _, created] = head.links;
-        if since != head.unmined_since() {
-            let key = since.map(|since| self.root.unmined_key(since));
-            self.root.set(&mut self.slots, Order::UnminedSince, slot, unmined, key);
-        }
-        self.root.set(&mut self.slots, Order::CreatedAt, slot, created, since.map(|_| head.created_secs()));
+        self.root.set(&mut self.slots, Order::UnminedSince, slot, unmined, key);
+        self.root.set(&mut self.slots, Order::CreatedAt, slot, created, key.map(|_| head.created_secs()));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::call::{Call, hash_of};
 use super::record::extras::Extras;
-use super::record::{HEAD_BLOCKS, Head, Order, at, encode_block, flag};
+use super::record::{HEAD_BLOCKS, Head, LATE, Order, at, encode_block, flag};
 use super::spend::Spends;
 use super::store::{Found, UtxoStore};
 use crate::storage::slots::SlotId;
@@ -102,14 +102,11 @@ impl UtxoStore {
             Some(at) if of.unset => drop(blocks.remove(at)),
             _ => {}
         }
-        let since = if of.unset && there.is_none() {
-            head.unmined_since()
-        } else if blocks.is_empty() {
-            Some(call.height)
-        } else if of.on_longest_chain {
-            None
-        } else {
-            head.unmined_since()
+        let since = match head.unmined_since() {
+            since if of.unset && there.is_none() => since,
+            since if blocks.is_empty() => since.or(Some(call.height)),
+            _ if of.on_longest_chain => None,
+            since => since,
         };
         let mut change = |store: &mut Self| {
             if blocks.len() as u32 != head.blocks {
@@ -128,23 +125,35 @@ impl UtxoStore {
         Ok((blocks, spent))
     }
 
-    /// Enters a record in the indexes of unmined records, or removes it. Memory for two entries is reserved, or a journal has begun.
+    /// Enters a record in the indexes of unmined records as late, or removes it; a record that is there stays. Memory for two entries is
+    /// reserved, or a journal has begun.
     ///
     /// # Errors
     /// `OutOfSpace`, `LowCycles`, only in a journal, and nothing has changed.
     fn change_unmined(&mut self, slot: SlotId, head: &Head, since: Option<u32>) -> Result<(), UtxoRefusal> {
-        let before = head.unmined_since();
-        if let Some(height) = since
-            && before != since
-        {
-            let key = self.root.unmined_key(height);
-            let entering = [(Order::UnminedSince, key), (Order::CreatedAt, head.created_secs())];
-            self.reserve_more(&entering)?;
-            if before.is_none() {
-                self.root.count_revert(&mut self.slots);
-            }
+        let key = match since {
+            Some(_) if head.unmined_since().is_some() => return Ok(()),
+            // Its parents may be due already, because the transaction was mined when they were spent.
+            Some(height) => Some(height | LATE),
+            None => None,
+        };
+        if let Some(key) = key {
+            self.reserve_more(&[(Order::UnminedSince, key), (Order::CreatedAt, head.created_secs())])?;
+            self.root.count_revert(&mut self.slots);
         }
-        self.set_unmined(slot, head, since);
+        self.set_unmined(slot, head, key);
+        Ok(())
+    }
+
+    /// Marks a record as late if it is unmined, because it spends from now on. The operation keeps a journal.
+    ///
+    /// # Errors
+    /// `OutOfSpace`, `LowCycles`.
+    pub(super) fn mark_late(&mut self, slot: SlotId, head: &Head) -> Result<(), UtxoRefusal> {
+        let Some(height) = head.unmined_since() else { return Ok(()) };
+        let key = height | LATE;
+        self.reserve_more(&[(Order::UnminedSince, key)])?;
+        self.root.set(&mut self.slots, Order::UnminedSince, slot, head.link(Order::UnminedSince), Some(key));
         Ok(())
     }
 

@@ -1,14 +1,17 @@
 //! Ordered indexes: records by height, exact after every operation (`slots::rings`); and the store's first slot, which has their roots.
 //!
 //! ```text
-//! the first slot: 0 records u64  8 extra pages u64
-//!                 16 a line for each of the four indexes: root u32, complement of the lowest entered key u32 (0: none), records u64
-//!                 80 reverts u64   88 run u32   92 the run's bound u32   96 the cutoff u32
-//!                100 pruned height u32
+//! the first slot: 0 records u64  8 extra pages u64   16 created u64
+//!                 24 a line for each of the four indexes: root u32, complement of the lowest entered key u32 (0: none), records u64
+//!                 88 reverts u64   96 run u32   100 the run's bound u32   104 the cutoff u32
+//!                108 pruned height u32
 //! ```
 //! The run is that of the pruner (`pruning/records/`), which sets its heights here so that the store can mark records that enter an index
-//! where the run has passed. An unmined record that enters below the cutoff is *late*: the highest bit of its key is set, so that it comes
-//! after all others until a run has examined it ([`LATE`]). A record that becomes due up to the bound gets the run's number as its note.
+//! where the run has passed. A record that becomes due up to the bound gets the run's number as its note.
+//!
+//! An unmined record is *late* if its parents may be due before it is old: one that was mined before, a double spend that has won, and a
+//! new record below the cutoff. The highest bit of its key is set ([`LATE`]), so that it comes after all others until a run has
+//! examined it.
 
 use super::record::{LATE, Order};
 use crate::storage::memory::GrowError;
@@ -17,13 +20,15 @@ use crate::storage::slots::rings::{self, Link, Rings};
 use crate::storage::slots::{SlotId, Slots};
 use coppice_storage::bytes::{u32_at, u64_at};
 
-const ROOT: u32 = 104;
+const ROOT: u32 = 112;
+/// Offset of the lines.
+const LINES: u32 = 24;
 /// Offset of the end of the lines, and of the number of reverts.
-const REVERTS: u32 = 80;
+const REVERTS: u32 = 88;
 /// Offset of the run's window.
-const WINDOW: u32 = 88;
+const WINDOW: u32 = 96;
 /// Offset of the pruned height.
-const PRUNED: u32 = 100;
+const PRUNED: u32 = 108;
 
 /// The store's counters and the roots of its indexes, mirrored on the heap and written through.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,6 +37,8 @@ pub struct Root {
     pub records: u64,
     /// Extra pages.
     pub pages: u64,
+    /// The largest `created_at_ns` of any record ever created.
+    pub created: u64,
     /// Number of reverted spends and mined flags; a check of spenders is invalid after a revert.
     pub reverts: u64,
     /// The run that is under way.
@@ -60,7 +67,7 @@ struct Index {
 }
 
 fn line(order: Order) -> u32 {
-    16 + 16 * order as u32
+    LINES + 16 * order as u32
 }
 
 impl Root {
@@ -82,15 +89,17 @@ impl Root {
         }
         let bytes: [u8; ROOT as usize] = slots.read(slots.root(), 0);
         let long = |at: usize| u64_at(&bytes, at);
-        let mut root = Self { records: long(0), pages: long(8), ..Self::default() };
-        for (order, index) in root.indexes.iter_mut().enumerate() {
-            let word = long(16 + 16 * order);
-            let rings = Rings { tree: word as u32, count: long(24 + 16 * order) };
+        let mut root = Self { records: long(0), pages: long(8), created: long(16), ..Self::default() };
+        for (order, index) in Order::ALL.into_iter().zip(&mut root.indexes) {
+            let at = line(order) as usize;
+            let word = long(at);
+            let rings = Rings { tree: word as u32, count: long(at + 8) };
             *index = Index { rings, lowest: (word >> 32) as u32 };
         }
         let word = |at: usize| u32_at(&bytes, at);
+        let window = WINDOW as usize;
         root.reverts = long(REVERTS as usize);
-        root.window = RunWindow { run: word(88), bound: word(92), cutoff: word(96) };
+        root.window = RunWindow { run: word(window), bound: word(window + 4), cutoff: word(window + 8) };
         root.pruned = word(PRUNED as usize);
         Ok(root)
     }
@@ -117,15 +126,20 @@ impl Root {
         slots.write(slots.root(), WINDOW, words.as_flattened());
     }
 
-    /// Returns the key of a record that is unmined since a height, and enters now.
+    /// Returns the key of a new record that is unmined since a height.
     pub fn unmined_key(&self, since: u32) -> u32 {
         if since < self.window.cutoff { since | LATE } else { since }
     }
 
-    /// Writes the numbers of records and pages.
+    /// Returns the `created_at_ns` of the next record: the time, or the nanosecond after the last record's if that is later, so that
+    /// records of one message differ.
+    pub fn next_created(&self, now_ns: u64) -> u64 {
+        now_ns.max(self.created.saturating_add(1))
+    }
+
+    /// Writes the numbers of records and pages, and the last record's `created_at_ns`.
     pub fn save_counts(&self, slots: &mut Slots) {
-        let both = u128::from(self.records) | u128::from(self.pages) << 64;
-        slots.write(slots.root(), 0, &both.to_le_bytes());
+        slots.write(slots.root(), 0, [self.records, self.pages, self.created].map(u64::to_le_bytes).as_flattened());
     }
 
     fn save(&self, slots: &mut Slots, order: Order) {
@@ -206,7 +220,8 @@ impl Root {
         let mut bytes = [0; REVERTS as usize];
         bytes[..8].copy_from_slice(&self.records.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.pages.to_le_bytes());
-        for (Index { rings, lowest }, bytes) in self.indexes.iter().zip(bytes[16..].chunks_exact_mut(16)) {
+        bytes[16..24].copy_from_slice(&self.created.to_le_bytes());
+        for (Index { rings, lowest }, bytes) in self.indexes.iter().zip(bytes[LINES as usize..].chunks_exact_mut(16)) {
             bytes[..4].copy_from_slice(&rings.tree.to_le_bytes());
             bytes[4..8].copy_from_slice(&lowest.to_le_bytes());
             bytes[8..].copy_from_slice(&rings.count.to_le_bytes());

@@ -205,8 +205,8 @@ impl UtxoStore {
         })
     }
 
-    /// Returns unmined transactions by `created_at_ns`, then id. Reads all transactions of each second that a page touches, so that a cursor
-    /// stays valid when its transaction is deleted.
+    /// Returns unmined transactions by `created_at_ns`. Reads all transactions of each second that a page touches, so that a cursor stays
+    /// valid when its transaction is deleted.
     ///
     /// # Errors
     /// `BadArgument` if the cursor's txid does not have 32 bytes.

@@ -164,13 +164,30 @@ impl UtxoStore {
         self.root.forget_lowest(&mut self.slots, Order::DeleteAt);
     }
 
-    /// Returns whether an unmined record has entered below the cutoff and no run has examined it.
-    pub fn has_late(&self, cutoff: u32) -> bool {
-        let first = self.root.next_key(&self.slots, Order::UnminedSince, LATE);
-        cutoff > 0 && first.is_some_and(|key| key < cutoff | LATE)
+    /// Returns the lowest height at which a record is examined for deletion, if there is one.
+    pub fn first_due(&self) -> Option<u32> {
+        self.root.next_key(&self.slots, Order::DeleteAt, 0)
     }
 
-    /// Moves an unmined record that entered late to its height, after a run has examined it.
+    /// Returns the number of records that are examined for deletion at heights `from` to `to`, at most `most`.
+    pub fn count_due(&self, (from, to): (u32, u32), most: usize) -> usize {
+        let (mut count, mut next) = (0, Some(from));
+        while let Some(key) = next.and_then(|from| self.root.next_key(&self.slots, Order::DeleteAt, from))
+            && key <= to
+            && count < most
+        {
+            count += self.root.under(&self.slots, Order::DeleteAt, key).take(most - count).count();
+            next = key.checked_add(1);
+        }
+        count
+    }
+
+    /// Returns whether no run has examined a late record yet.
+    pub fn has_late(&self) -> bool {
+        self.root.next_key(&self.slots, Order::UnminedSince, LATE).is_some()
+    }
+
+    /// Moves a late record to its height, after a run has examined it.
     ///
     /// # Errors
     /// `OutOfSpace`, `LowCycles`, and nothing has changed.

@@ -208,7 +208,7 @@ pub enum UtxoPrunerPhase {
 #[native_docs]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct UtxoPruneCounts {
-    /// Phase 1: old unmined transactions that were examined.
+    /// Phase 1: examined unmined transactions: old ones, and those that were mined before or have won as double spends.
     pub old_unmined: u64,
     /// Phase 1: preserved parents; a parent counts once for each transaction that needs it.
     pub parents_preserved: u64,

@@ -228,7 +228,7 @@ pub struct UnminedCursor {
     pub txid: Txid,
 }
 
-/// Unmined transactions by `created_at_ns`, then by id. A transaction that stays unmined is listed exactly once; one that
+/// Unmined transactions by `created_at_ns`, which no two records share. A transaction that stays unmined is listed exactly once; one that
 /// becomes unmined during the listing is listed if its place is after the cursor.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]

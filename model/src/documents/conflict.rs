@@ -237,7 +237,9 @@ impl Store {
             self.unlist_with(winner, &parents_of);
         }
         for winner in &winners {
-            self.records.get_mut(winner).expect("it has a record").conflicting = false;
+            let record = self.records.get_mut(winner).expect("it has a record");
+            record.conflicting = false;
+            record.late = record.unmined_since.map(|_| self.message);
         }
         touched.extend(&winners);
         touched.iter().for_each(|id| self.evaluate(id, call.height));

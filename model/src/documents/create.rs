@@ -35,7 +35,9 @@ impl Store {
         record.locked = item.locked.unwrap_or(blocks.is_empty());
         record.conflicting = item.conflicting;
         record.fee = item.fee;
-        record.created = moment;
+        let (from, to) = self.last_created;
+        record.created = (moment.0.max(from + 1), moment.1.max(to + 1));
+        self.last_created = record.created;
         // `coinbase_block_height + 100`, by its highest block; without a block, by the height of the call.
         let own = record.highest_block().unwrap_or(height);
         record.spending_height = is_coinbase(tx).then_some(own + self.rules.maturity);

@@ -7,15 +7,16 @@ impl Store {
     /// An item of `utxo_set_mined`. Returns the blocks that contain the transaction afterwards.
     pub fn set_mined(&mut self, call: &UtxoSetMinedBatch, item: &MinedTransaction) -> Result<Vec<u32>, UtxoError> {
         self.check_heights(&[call.height, call.block_height])?;
+        let message = self.message;
         let record = self.find(&item.txid)?;
         record.locked = false;
         let has = record.blocks.iter().any(|block| block.block_id == call.block_id);
         if call.unset && has {
             record.blocks.retain(|block| block.block_id != call.block_id);
             if record.blocks.is_empty() {
-                record.unmined_since = Some(call.height);
+                record.set_unmined(Some(call.height), message);
             } else if call.on_longest_chain {
-                record.unmined_since = None;
+                record.set_unmined(None, message);
             }
         } else if !call.unset {
             if !has {
@@ -23,7 +24,7 @@ impl Store {
                 record.blocks.push(BlockRef { block_id: call.block_id, height: call.block_height, subtree });
             }
             if call.on_longest_chain {
-                record.unmined_since = None;
+                record.set_unmined(None, message);
             }
         }
         let blocks = record.blocks.iter().map(|block| block.block_id).collect();
@@ -34,11 +35,12 @@ impl Store {
     /// An item of `utxo_set_on_longest_chain`.
     pub fn set_on_longest_chain(&mut self, height: u32, txid: &Txid, on_longest_chain: bool) -> Result<(), UtxoError> {
         self.check_heights(&[height])?;
+        let message = self.message;
         let record = self.find(txid)?;
         if on_longest_chain && record.blocks.is_empty() {
             return Err(UtxoError::NotMined);
         }
-        record.unmined_since = if on_longest_chain { None } else { record.unmined_since.or(Some(height)) };
+        record.set_unmined((!on_longest_chain).then_some(height), message);
         self.evaluate(&id(txid), height);
         Ok(())
     }

@@ -58,6 +58,8 @@ pub struct Store {
     pub current: u32,
     /// The highest persisted block.
     pub persisted: Option<u32>,
+    /// The height of the block assembly.
+    pub assembly: Option<u32>,
     /// The largest height that a call may name, by the status.
     pub most: u32,
     /// The highest block of any record that was deleted as spent.
@@ -66,6 +68,10 @@ pub struct Store {
     pub message: u64,
     /// For each record, the last message that changed it, except by pruning.
     pub touched: BTreeMap<Id, u64>,
+    /// The times between which the last record was created; each record is created later than the one before.
+    pub last_created: (u64, u64),
+    /// The last message in which a run was done: it has examined all late records.
+    pub examined: u64,
 }
 
 impl Store {
@@ -76,10 +82,13 @@ impl Store {
             rules,
             current: 0,
             persisted: None,
+            assembly: None,
             most: MAX_HEIGHT,
             pruned: None,
             message: 0,
             touched: BTreeMap::new(),
+            last_created: (0, 0),
+            examined: 0,
         }
     }
 

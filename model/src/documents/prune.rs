@@ -1,7 +1,7 @@
 //! Runs of the pruner. The canister decides how far a message goes. The model checks each step, and at the end of a job that none is
 //! missing.
 
-use super::{Id, Store, Verdict, hex};
+use super::{Id, Record, Store, Verdict, hex};
 use coppice_interface::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,11 +38,27 @@ pub struct Run {
 }
 
 impl Store {
-    /// Returns the transactions that old unmined ones spend from.
+    /// Returns the transactions that old unmined ones spend from, and those that late ones spend from which no run has examined.
     fn protected(&self, run: &Run) -> BTreeSet<Id> {
         let cutoff = run.heights.cutoff();
-        let old = self.records.values().filter(|record| record.unmined_since.is_some_and(|since| since < cutoff));
-        old.flat_map(|record| record.parents()).collect()
+        let late = |record: &Record| record.late.is_some_and(|late| late > self.examined);
+        let old = |record: &&Record| record.unmined_since.is_some_and(|since| since < cutoff) || late(record);
+        self.records.values().filter(old).flat_map(|record| record.parents()).collect()
+    }
+
+    /// Returns a live unmined transaction that spends from a record, unless it was made so long after the spend that it is still young when
+    /// the record is due: its own height, or a longer retention since, contradicts the height of the spend.
+    fn live_child(&self, id: &Id) -> Option<Id> {
+        let record = &self.records[id];
+        let touched = self.touched.get(id).copied().unwrap_or(0);
+        let lives = |spender: &Id| {
+            let Some(child) = self.records.get(spender).filter(|child| !child.conflicting) else { return false };
+            let Some(since) = child.unmined_since else { return false };
+            let young = Some(since + self.rules.unmined) >= record.delete_at;
+            !young || child.late.is_some_and(|late| late >= touched)
+        };
+        let holds = record.utxos().filter(|(_, output)| !output.spender_deleted);
+        holds.filter_map(|(_, output)| Some(output.spender?.0)).find(lives)
     }
 
     /// Applies the work of a pruner's message, by the records after it. Returns the number of deleted records.
@@ -78,6 +94,9 @@ impl Store {
         }
         let gone: Vec<Id> = before.records.keys().filter(|id| !seen.contains_key(*id)).copied().collect();
         for id in &gone {
+            if let Some(child) = before.live_child(id) {
+                return Err(format!("{} is deleted, and the live unmined {} spends from it", hex(id), hex(&child)));
+            }
             let why: Vec<String> = runs.iter().filter_map(|run| before.reason_to_keep(id, run)).collect();
             ensure!(!runs.is_empty() && why.len() < runs.len(), "{} is deleted: {why:?}", hex(id));
         }
@@ -85,6 +104,9 @@ impl Store {
         gone.iter().for_each(|id| self.delete(id, current));
         for run in runs.iter().filter(|run| run.completed) {
             self.check_complete(run)?;
+        }
+        if runs.iter().any(|run| run.completed) {
+            self.examined = self.message;
         }
         Ok(gone.len() as u64)
     }
@@ -105,7 +127,7 @@ impl Store {
         if !record.eligible() {
             return Some("it is not eligible".into());
         }
-        self.protected(run).contains(id).then(|| "an old unmined transaction spends from it".into())
+        self.protected(run).contains(id).then(|| "an old or late unmined transaction spends from it".into())
     }
 
     /// Deletes a record. Its surviving parents record the deletion, or get back outputs that a double spend held.
@@ -137,18 +159,21 @@ impl Store {
             let expired = record.preserve_until.is_some_and(|until| until <= run.heights.current);
             ensure!(!expired, "{} was preserved until {:?} and still is preserved", hex(id), record.preserve_until);
         }
-        if !run.whole {
-            return Ok(());
-        }
         let cutoff = run.heights.cutoff();
         let until = run.heights.current + self.rules.preservation;
         for (id, record) in self.records.iter().filter(|(id, _)| settled(id)) {
-            if record.unmined_since.is_none_or(|since| since >= cutoff) {
-                continue;
-            }
-            for parent in record.parents().into_iter().filter(settled) {
+            let old = run.whole && record.unmined_since.is_some_and(|since| since < cutoff);
+            let late = record.late.filter(|late| *late > self.examined);
+            // A run that was dropped may have examined a late record at a lower height, and a call may have changed the parent since.
+            let (least, changed) = match late {
+                _ if old => (until, u64::MAX),
+                Some(late) => (run.heights.current + 1, late),
+                None => continue,
+            };
+            let unchanged = |id: &Id| settled(id) && self.touched.get(id).is_none_or(|at| *at <= changed);
+            for parent in record.parents().into_iter().filter(unchanged) {
                 let kept = self.records.get(&parent).map(|parent| parent.preserve_until);
-                let is_kept = kept.is_none_or(|kept| kept >= Some(until));
+                let is_kept = kept.is_none_or(|kept| kept >= Some(least));
                 ensure!(is_kept, "{}, a parent of {}, is preserved until {kept:?}", hex(&parent), hex(id));
             }
         }

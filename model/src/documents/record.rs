@@ -35,6 +35,8 @@ pub struct Record {
     pub blocks: Vec<BlockRef>,
     /// The height since which the longest chain has not contained it.
     pub unmined_since: Option<u32>,
+    /// The message in which it last became unmined after it was mined, or won as an unmined double spend.
+    pub late: Option<u64>,
     /// True if its outputs cannot be spent yet.
     pub locked: bool,
     /// True if it is a double spend.
@@ -83,6 +85,7 @@ impl Record {
             batch,
             blocks: Vec::new(),
             unmined_since: None,
+            late: None,
             locked: false,
             conflicting: false,
             conflicting_children: Vec::new(),
@@ -130,6 +133,15 @@ impl Record {
     /// Returns the highest block that contains it.
     pub fn highest_block(&self) -> Option<u32> {
         self.blocks.iter().map(|block| block.height).max()
+    }
+
+    /// Sets the height since which it is unmined, in a message, or that it is mined. A height that is set stays.
+    pub fn set_unmined(&mut self, since: Option<u32>, message: u64) {
+        if since.is_none() {
+            (self.unmined_since, self.late) = (None, None);
+        } else if self.unmined_since.is_none() {
+            (self.unmined_since, self.late) = (since, Some(message));
+        }
     }
 
     /// Returns whether nothing more can happen to it: it is a double spend; or all of it is spent, nothing is frozen, it is on the longest

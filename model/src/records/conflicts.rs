@@ -160,7 +160,9 @@ impl Records {
             }
             touched.insert(parent);
         }
-        self.get_mut(winner).expect("it was checked before").conflicting = false;
+        let record = self.get_mut(winner).expect("it was checked before");
+        record.conflicting = false;
+        record.late = record.unmined_since.is_some();
         for (parent, _) in &inputs {
             self.get_mut(parent).expect("it was checked before").conflicting_children.remove(winner);
         }

@@ -58,6 +58,8 @@ pub struct Record {
     pub blocks: Vec<BlockRef>,
     /// The height since which the longest chain has not contained it.
     pub unmined_since: Option<u32>,
+    /// It was mined before, or has won as a double spend, and no run has examined it since.
+    pub late: bool,
     /// The height until which it is preserved.
     pub preserve_until: Option<u32>,
     /// The height at which it is deleted.
@@ -157,6 +159,17 @@ impl Record {
         self.utxos().all(|output| output.hold.is_some() && !output.frozen)
     }
 
+    /// Sets the height since which it is unmined, or that it is mined. A height that is set stays.
+    fn set_unmined(&mut self, since: Option<u32>) {
+        self.late = since.is_some() && (self.late || self.unmined_since.is_none());
+        self.unmined_since = since.and(self.unmined_since.or(since));
+    }
+
+    /// Returns true if it spends in no block of the longest chain, and may still come into one.
+    pub fn is_live_unmined(&self) -> bool {
+        self.unmined_since.is_some() && !self.conflicting && !self.deleting
+    }
+
     /// Returns true if nothing more can happen to it.
     pub fn eligible(&self) -> bool {
         let on_longest_chain = !self.blocks.is_empty() && self.unmined_since.is_none();
@@ -247,6 +260,7 @@ impl Records {
             conflicting_children: BTreeSet::new(),
             blocks: item.mined.as_ref().map_or(Vec::new(), |mined| mined.blocks.clone()),
             unmined_since: (!item.mined.as_ref().is_some_and(|mined| mined.on_longest_chain)).then_some(at.height),
+            late: false,
             preserve_until: None,
             delete_at_height: None,
             deleting: false,
@@ -349,9 +363,9 @@ impl Records {
         if set.unset && !there {
             // The record does not have the block, so nothing is removed.
         } else if record.blocks.is_empty() {
-            record.unmined_since = Some(at.height);
+            record.set_unmined(Some(at.height));
         } else if set.on_longest_chain {
-            record.unmined_since = None;
+            record.set_unmined(None);
         }
         record.locked = false;
         record.evaluate(at);
@@ -376,11 +390,11 @@ impl Records {
         is_height(at.height, at.most)?;
         let record = self.get_mut(txid)?;
         if !is {
-            record.unmined_since.get_or_insert(at.height);
+            record.set_unmined(Some(at.height));
         } else if record.blocks.is_empty() {
             return Err(UtxoError::NotMined);
         } else {
-            record.unmined_since = None;
+            record.set_unmined(None);
         }
         record.evaluate(at);
         Ok(())

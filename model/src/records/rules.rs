@@ -58,12 +58,20 @@ impl Settings {
 }
 
 impl Records {
-    /// Returns the parents of the old unmined transactions that `counts` accepts. The caller decides about records being deleted.
+    /// Returns the parents of the old or late unmined transactions that `counts` accepts. The caller decides about records being deleted.
     pub fn parents_of_old(&self, cutoff: u32, counts: impl Fn(&Txid, &Record) -> bool) -> BTreeSet<Txid> {
         let old = |(txid, record): &(&Txid, &Record)| {
-            record.unmined_since.is_some_and(|since| since < cutoff) && counts(txid, record)
+            let old = record.late || record.unmined_since.is_some_and(|since| since < cutoff);
+            old && counts(txid, record)
         };
         self.0.iter().filter(old).flat_map(|(_, record)| record.parents()).collect()
+    }
+
+    /// Returns the live unmined transactions that hold outputs of a record.
+    pub fn live_unmined_spenders<'a>(&'a self, record: &'a Record) -> impl Iterator<Item = (&'a Txid, &'a Record)> {
+        let holds = record.holds().filter(|hold| !hold.deleted);
+        let spenders = holds.filter_map(|hold| self.0.get_key_value(&hold.by));
+        spenders.filter(|(_, spender)| spender.is_live_unmined())
     }
 
     /// Returns the class of an output's spender in defensive mode, and how many blocks a recently mined spender still lacks. A deleted

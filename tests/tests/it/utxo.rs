@@ -277,6 +277,24 @@ fn unmined_transactions_are_listed_by_creation_time_and_id() {
 }
 
 #[test]
+fn unmined_transactions_of_one_message_are_listed_in_its_order() {
+    let coppice = Coppice::new();
+    let mut txs = vec![Tx::orphan(1, 1)];
+    for salt in 2..40 {
+        let parent = txs.last().unwrap().txid;
+        txs.push(Tx::of(salt, &[(parent, 0)], 1));
+    }
+    let (first, rest) = txs.split_at(30);
+    all_ok(create(&coppice, 5, first.iter().map(Tx::record).collect()));
+    coppice.upgrade();
+    all_ok(create(&coppice, 5, rest.iter().map(Tx::record).collect()));
+    let listed = coppice.anyone().utxo_list_unmined(&None, 0u32).answer().unwrap().transactions;
+    assert!(listed.windows(2).all(|pair| pair[0].created_at_ns < pair[1].created_at_ns));
+    let listed: Vec<Txid> = listed.into_iter().map(|one| one.txid).collect();
+    assert_eq!(listed, txs.iter().map(Tx::id).collect::<Vec<_>>(), "each child after its parent");
+}
+
+#[test]
 fn more_than_a_page_of_one_second_is_listed_while_statuses_change() {
     let coppice = Coppice::new();
     let txs: Vec<Tx> = (0..40).map(|salt| Tx::orphan(salt, 1)).collect();
@@ -297,7 +315,11 @@ fn more_than_a_page_of_one_second_is_listed_while_statuses_change() {
         all_ok(set_mined(&coppice, 6, 1, &[&txs[page % 2]], true));
         all_ok(set_mined(&coppice, 6, 1, &[&txs[(page + 1) % 2]], false));
     }
-    assert!(listed.windows(2).all(|pair| pair[0] < pair[1]), "all of one second, by id, and each once");
+    let places: Vec<_> = listed.iter().map(|id| txs.iter().position(|tx| tx.id() == *id)).collect();
+    assert!(
+        places.windows(2).all(|pair| pair[0] < pair[1]),
+        "all of one second, in the order of creation, and each once"
+    );
     assert!(
         txs[2..].iter().all(|tx| listed.contains(&tx.id())),
         "a transaction unmined when its position was reached is listed"

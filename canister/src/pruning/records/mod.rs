@@ -19,7 +19,8 @@
 //! **Between messages**
 //!
 //! - At most one job is pending and one is running. A run belongs to the running job, or is left by a job that timed out.
-//! - No record is deleted in a run before phase 1 has examined all old unmined transactions that `passes` requires.
+//! - No record is deleted in a run before phase 1 has examined all late unmined transactions, and all old ones that `passes` requires.
+//!   So no record is deleted while a live unmined one spends from it (`docs/design.md` 7).
 //! - A record that is being deleted is either in the index of records to delete, or waits for its row in the deletion queue.
 //!
 //! **Files, in reading order**
@@ -143,6 +144,9 @@ impl UtxoPruner {
     }
 
     /// Makes phase 1 skip an unmined record that is unreadable, or its parents that are unreadable.
+        if self.safe_height(utxo, self.stored.current) > before {
+            self.make_due(utxo);
+        }
     ///
     /// # Errors
     /// `NotBlocking`, `TooMany`.

@@ -3,11 +3,13 @@
 //!
 //! ```text
 //! run          full pass at height h │ other passes                                 │ full pass at h + min(preservation / 8, retention)
-//! examines     all old unmined       │ those between the last cutoff and this one, and late ones │ all old unmined
+//! examines     all old unmined       │ those between the last cutoff and this one   │ all old unmined
 //! ```
+//! Each run examines all late records (`utxo/order.rs`) first.
+//!
 //! **Correctness.** A parent is preserved until `parent_preservation_blocks` after the pass that preserved it, and the next full pass comes
-//! at most an eighth of that later. Records that have become old since lie between the two cutoffs. Records that entered below the first
-//! cutoff are marked by the store, and examined first. A parent that had no record, or was not preserved, when its child was examined,
+//! at most an eighth of that later. Records that have become old since lie between the two cutoffs. Records that were created below the first
+//! cutoff are late. A parent that had no record, or was not preserved, when its child was examined,
 //! enters the index of records to delete at least `block_height_retention` blocks after the height of the call that makes it eligible. A
 //! full pass comes before that height. If the call reports an old height, or a setting has changed, a full pass precedes the next deletion.
 

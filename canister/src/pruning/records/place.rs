@@ -114,11 +114,6 @@ impl Run {
         lines.into_iter().flatten().for_each(|line| crate::logs::info(&line));
     }
 
-    /// Returns whether phase 1 has yet to examine records that are unmined since this height.
-    pub fn will_reach(&self, since: u32) -> bool {
-        self.phase == UtxoPrunerPhase::PreserveParents && self.cursor.key < since
-    }
-
     /// Returns the place of a pass: its cursor; and the record after that, with the input at which it continues.
     pub(super) fn place(&mut self, late: bool) -> (&mut Cursor, &mut Option<(Cursor, u32)>) {
         if late { (&mut self.late_cursor, &mut self.late) } else { (&mut self.cursor, &mut self.part) }

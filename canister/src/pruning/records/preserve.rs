@@ -24,24 +24,22 @@ pub fn ops(of: &Candidate, from: u32) -> u64 {
     1 + u64::from((of.head.inputs - from.min(of.head.inputs)).min(STEP_INPUTS))
 }
 
-/// Preserves the next parents of an old unmined record, from input `from` on. A `late` record became old and unmined where the phase had
-/// already passed; it is examined before more is deleted, and then moves to its regular place in the index.
+/// Preserves the next parents of an old or late unmined record, from input `from` on. A `late` record then moves to its regular place in
+/// the index.
 ///
 /// # Errors
 /// The reason that the whole run ends. The steps done for this record can be repeated.
 pub fn step(run: &Run, message: &mut Message, of: &Candidate, from: u32, late: bool) -> Result<Step, UtxoJobEnd> {
-    if !late || !run.will_reach(of.head.unmined_since().unwrap_or(0)) {
-        let set_aside = is_set_aside(message, of.slot, &of.head.txid);
-        let until = run.heights.current.saturating_add(message.settings.parent_preservation_blocks);
-        message.counts.old_unmined += u64::from(from == 0);
-        match message.records.utxo.preserve_parents(of, (from, STEP_INPUTS), until, set_aside) {
-            Ok(preserved) => message.counts.parents_preserved += preserved,
-            Err((parent, error)) => return Err(blocked(of.slot, &of.head.txid, Some(&parent), error)),
-        }
-        let next = from.saturating_add(STEP_INPUTS);
-        if next < of.head.inputs {
-            return Ok(Step::More(next));
-        }
+    let set_aside = is_set_aside(message, of.slot, &of.head.txid);
+    let until = run.heights.current.saturating_add(message.settings.parent_preservation_blocks);
+    message.counts.old_unmined += u64::from(from == 0);
+    match message.records.utxo.preserve_parents(of, (from, STEP_INPUTS), until, set_aside) {
+        Ok(preserved) => message.counts.parents_preserved += preserved,
+        Err((parent, error)) => return Err(blocked(of.slot, &of.head.txid, Some(&parent), error)),
+    }
+    let next = from.saturating_add(STEP_INPUTS);
+    if next < of.head.inputs {
+        return Ok(Step::More(next));
     }
     // A late record that cannot be moved is examined again in the next pass.
     let is_moved = late && message.records.utxo.clear_late(of).is_ok();

@@ -5,7 +5,7 @@
 //! continue_run: the phases ─▶ pass: one index, up to a height ─▶ walk: its records ─▶ preserve::step | expire::step | delete::step
 //!                                                                (walk.rs)
 //! ```
-//! A *late* record became old and unmined where phase 1 of this run had passed. A pass over late records comes first in each message.
+//! A pass over *late* records (`utxo/order.rs`) comes first in each message, whatever the phase.
 
 use super::delete;
 use super::place::{Durations, Run};
@@ -26,8 +26,7 @@ pub fn continue_run(
     now_ns: u64,
 ) -> Result<PruneProgress, UtxoJobEnd> {
     loop {
-        // Late records that are old and unmined come first.
-        let late = message.records.utxo.has_late(run.heights.cutoff);
+        let late = message.records.utxo.has_late();
         let mut stopped = if late { pass(run, message, true)? } else { None };
         if stopped.is_none() {
             stopped = pass(run, message, false)?;
@@ -47,12 +46,12 @@ pub fn continue_run(
 }
 
 /// Returns the terms of a pass: its phase, its index, and the highest height whose records are examined, or `None` if there is nothing to
-/// do. The `late` pass always belongs to phase 1: it examines old unmined records that entered where that phase had already passed.
+/// do. The `late` pass always belongs to phase 1, and examines all late records, young ones too.
 fn terms(run: &Run, message: &Message, late: bool) -> (UtxoPrunerPhase, Order, Option<u32>) {
     let heights = &run.heights;
     let young = heights.cutoff.checked_sub(1);
     match run.phase {
-        _ if late => (PreserveParents, Order::UnminedSince, young.map(|last| LATE | last)),
+        _ if late => (PreserveParents, Order::UnminedSince, Some(u32::MAX)),
         PreserveParents => (PreserveParents, Order::UnminedSince, young),
         ExpirePreservations => (ExpirePreservations, Order::PreserveUntil, Some(heights.current)),
         DeleteAtHeight => (DeleteAtHeight, Order::DeleteAt, delete::last(run, &message.settings)),

@@ -271,8 +271,9 @@ impl UtxoStore {
             }
         }
         for Winner { txid, slot, inputs } in winners {
-            let flags = self.head(*slot).flags;
-            self.set_flags(*slot, flags & !flag::CONFLICTING);
+            let head = self.head(*slot);
+            self.set_flags(*slot, head.flags & !flag::CONFLICTING);
+            self.mark_late(*slot, &head).map_err(|error| (Some(*txid), error))?;
             for parent in parents(inputs) {
                 let listed =
                     if self.changed.read > MOST_LISTED { Err(UtxoRefusal::TooMuchWork) } else { slice.check(self) };

@@ -125,6 +125,6 @@ impl Order {
     }
 }
 
-/// Highest bit of a key of [`Order::UnminedSince`], which no height has: the record entered late, below the cutoff up to which a run has
-/// passed. The rest of the key is the height.
+/// Highest bit of a key of [`Order::UnminedSince`], which no height has: the record is late (`utxo/order.rs`), and no run has examined it.
+/// The rest of the key is the height.
 pub const LATE: u32 = 1 << 31;

@@ -37,7 +37,7 @@ fn record_has_every_field_and_returns_its_bytes() {
         conflicting: false,
         conflicting_children: vec![],
         unmined_since: Some(1_000),
-        created_at_ns: NOW,
+        created_at_ns: NOW + 1,
         preserve_until: None,
         postponed_until: None,
         delete_at_height: None,

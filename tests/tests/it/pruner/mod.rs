@@ -7,6 +7,7 @@
 
 mod heights;
 mod jobs;
+mod reorgs;
 mod replays;
 mod s2_1_settings;
 mod s2_2_triggers;

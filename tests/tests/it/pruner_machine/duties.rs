@@ -52,6 +52,7 @@ impl Machine {
             self.remember_kept(&now, |_| false);
         }
         self.check_counts(tick)?;
+        self.note_examined(tick);
         self.update_run(tick, view, verdicts, kept_before);
         Ok(())
     }
@@ -137,6 +138,19 @@ impl Machine {
             self.seen("a parent is preserved in the middle of a run");
         }
         Ok(())
+    }
+
+    /// Forgets that records are late once all their parents are preserved.
+    fn note_examined(&mut self, tick: &Tick) {
+        let Some(until) = tick.scope.preserves_until().first().copied() else { return };
+        let is_kept = |parent: &Txid| {
+            let Ok(record) = self.records.get(parent) else { return true };
+            record.preserve_until.is_some_and(|until_now| until_now >= until)
+        };
+        let late = self.records.0.iter().filter(|(_, record)| record.late && record.parents().iter().all(is_kept));
+        let examined: Vec<Txid> = late.map(|(txid, _)| *txid).collect();
+        self.seen_often("a late record is examined", examined.len() as u64);
+        examined.iter().for_each(|txid| self.records.0.get_mut(txid).expect("it is there").late = false);
     }
 
     /// Records whose preservation this tick ended. If the end makes a record due at or below the run's bound, which only a manual run above

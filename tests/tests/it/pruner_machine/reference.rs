@@ -38,6 +38,8 @@ faults! {
     SkipsPhaseOne,
     /// Phase 1 is done once, even if transactions become unmined later.
     ExaminesOnce,
+    /// A transaction that becomes unmined again counts as old only after its retention.
+    ForgetsReverted,
     /// Preservations never end.
     NeverExpires,
     /// Preservations end a block early.

@@ -76,19 +76,23 @@ impl Scope {
         self.cutoffs().min().unwrap_or(0)
     }
 
-    /// Parents that phase 1 preserves by all possible cutoffs.
+    /// Parents of old unmined transactions by all possible cutoffs, and of late ones: phase 1 preserves them.
     pub fn surely_preserved(&self, records: &Records) -> BTreeSet<Txid> {
         records.parents_of_old(self.surely_old(), |_, record| !record.deleting)
     }
 
     /// Surely preserved parents with a child that was old and unmined when the run began.
     fn preserved_at_first(&self, records: &Records) -> BTreeSet<Txid> {
-        records.parents_of_old(self.surely_old(), |txid, record| !record.deleting && !self.late.contains(txid))
+        records.parents_of_old(self.surely_old(), |txid, record| {
+            !record.deleting && !record.late && !self.late.contains(txid)
+        })
     }
 
-    /// Surely preserved parents with a child that became so in the middle of the run.
+    /// Surely preserved parents with a child that became so in the middle of the run, or is late.
     pub fn preserved_late(&self, records: &Records) -> BTreeSet<Txid> {
-        records.parents_of_old(self.surely_old(), |txid, record| !record.deleting && self.late.contains(txid))
+        records.parents_of_old(self.surely_old(), |txid, record| {
+            !record.deleting && (record.late || self.late.contains(txid))
+        })
     }
 
     /// Parents that phase 1 may preserve.
@@ -290,7 +294,14 @@ impl Machine {
         let due = record.preserve_until.is_some() || scope.heights.iter().any(is_due);
         ensure!(due, "its height is above every safe one of {:?}", scope.heights);
         let parent = scope.surely_preserved(before).contains(txid);
-        ensure!(!parent, "it is the parent of an old unmined transaction");
+        ensure!(!parent, "it is the parent of an old or late unmined transaction");
+        // A spender that is still young when the record is due was made by a call whose height contradicts that of the spend, or the
+        // retentions have changed since.
+        let unmined = scope.settings.iter().map(Settings::unmined_retention).max().unwrap_or(0);
+        let young = |since: u32| record.delete_at_height.is_none_or(|due| since + unmined >= due);
+        let mut spenders = before.live_unmined_spenders(record);
+        let old = spenders.find(|(_, spender)| spender.unmined_since.is_some_and(|since| !young(since)));
+        ensure!(old.is_none(), "a live unmined transaction spends from it: {old:?}");
         if !settings.pruner.utxo_defensive_enabled {
             return Ok(());
         }

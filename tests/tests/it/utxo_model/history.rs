@@ -46,7 +46,7 @@ pub enum Kind {
     Mine,
     /// Takes a block from transactions.
     Unmine,
-    /// Removes a block from all its transactions, and mines some of them in another one.
+    /// Removes the last blocks, down to any depth, from all their transactions, and mines some of these in another block.
     Reorg,
     /// Puts transactions on the longest chain, or removes them from it.
     Longest,
@@ -98,7 +98,7 @@ const WEIGHTS: [(Kind, u64); 28] = [
     (Kind::Unspend, 4),
     (Kind::Mine, 10),
     (Kind::Unmine, 4),
-    (Kind::Reorg, 2),
+    (Kind::Reorg, 4),
     (Kind::Longest, 3),
     (Kind::Lock, 3),
     (Kind::Freeze, 3),

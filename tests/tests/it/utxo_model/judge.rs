@@ -90,7 +90,7 @@ pub fn spendable(coppice: &Coppice, store: &Store, txs: &[Rc<Tx>], height: u32) 
     Ok(())
 }
 
-/// Checks that `utxo_list_unmined` lists each unmined record once, by `created_at_ns` and id, in pages of any size.
+/// Checks that `utxo_list_unmined` lists each unmined record once, by `created_at_ns`, in pages of any size.
 pub fn unmined(coppice: &Coppice, seen: &BTreeMap<Id, UtxoRecord>, limit: u32) -> Verdict {
     let row = |record: &UtxoRecord| {
         Some(UnminedTransaction {
@@ -104,7 +104,10 @@ pub fn unmined(coppice: &Coppice, seen: &BTreeMap<Id, UtxoRecord>, limit: u32) -
         })
     };
     let mut expected: Vec<UnminedTransaction> = seen.values().filter_map(row).collect();
-    expected.sort_by_key(|one| (one.created_at_ns, one.txid.to_vec()));
+    expected.sort_by_key(|one| one.created_at_ns);
+    if let Some(pair) = expected.windows(2).find(|pair| pair[0].created_at_ns == pair[1].created_at_ns) {
+        return Err(format!("two records are created at the same time: {pair:?}"));
+    }
     let (mut listed, mut cursor) = (Vec::new(), None);
     loop {
         let page = coppice.anyone().utxo_list_unmined(&cursor, limit).answer();

@@ -101,7 +101,7 @@ fn locking_keeps_a_double_spend_and_unlocking_gives_it_a_height_again() {
 }
 
 #[test]
-fn a_record_that_loses_its_last_block_is_unmined_from_then_on() {
+fn a_record_that_loses_its_last_block_is_unmined_from_then_on_unless_it_was_before() {
     let mut s = Service::new();
     let tx = Tx::orphan(1, 1);
     s.make(&tx);
@@ -111,10 +111,14 @@ fn a_record_that_loses_its_last_block_is_unmined_from_then_on() {
     assert_eq!(s.get(&tx).unmined_since, Some(1_000));
     s.w.height = 1_020;
     s.set_mined(&tx, block(5, 1_010), false, true);
-    assert_eq!(s.get(&tx).unmined_since, Some(1_020));
+    assert_eq!(s.get(&tx).unmined_since, Some(1_000), "a height that is set stays");
+    s.set_mined(&tx, block(6, 1_020), true, false);
     s.w.height = 1_030;
-    s.set_mined(&tx, block(5, 1_010), false, true);
-    assert_eq!(s.get(&tx).unmined_since, Some(1_020), "the record had no block to lose");
+    s.set_mined(&tx, block(6, 1_020), false, true);
+    assert_eq!(s.get(&tx).unmined_since, Some(1_030));
+    s.w.height = 1_040;
+    s.set_mined(&tx, block(6, 1_020), false, true);
+    assert_eq!(s.get(&tx).unmined_since, Some(1_030), "the record had no block to lose");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Passes of phase 1 over old unmined records.
 
 use super::service::Service;
-use crate::utxo::tests::world::{Tx, block};
+use crate::utxo::tests::world::{Tx, block, raw};
 use coppice_interface::*;
 
 /// Returns old unmined transactions, one per salt, each with a mined parent.
@@ -76,14 +76,32 @@ fn record_that_enters_below_the_cutoff_is_examined_alone() {
 }
 
 #[test]
-fn late_record_that_a_pass_will_reach_is_examined_once() {
+fn late_record_is_preserved_at_once_even_if_the_pass_will_reach_it() {
     let mut s = Service::new();
     old(&mut s, 0..2);
     s.prune(1_300);
     s.w.height = 1_001;
     old(&mut s, 7..9);
     s.set(UtxoPrunerSettingsChange { parent_preservation_blocks: Some(2_000), ..Default::default() });
-    assert_eq!(s.prune(1_301).counts.old_unmined, 4, "it is a full pass");
+    assert_eq!(s.prune(1_301).counts.old_unmined, 2 + 4, "it is a full pass");
+}
+
+#[test]
+fn unmined_double_spend_that_wins_is_examined_before_its_parent_is_deleted() {
+    let mut s = Service::new();
+    let parent = Tx::orphan(1, 1);
+    let [holder, winner] = [2, 3].map(|salt| Tx::of(salt, &[(parent.txid, 0)], 1));
+    [&parent, &holder].into_iter().for_each(|tx| s.make_mined(tx));
+    s.spend_one(&parent, 0, &holder).unwrap();
+    s.w.height = 1_150;
+    s.create(&UtxoCreate { conflicting: true, ..raw(&winner) }).unwrap();
+    s.prune(1_250);
+    // A call with an old height does not change the height at which the parent is due.
+    s.w.height = 1_000;
+    s.process(&[&winner]).unwrap();
+    assert_eq!((s.get(&parent).delete_at_height, s.get(&winner).unmined_since), (Some(1_288), Some(1_150)));
+    let job = s.prune(1_288);
+    assert_eq!((job.counts.old_unmined, s.get(&parent).preserve_until), (1, Some(1_288 + 1_440)));
 }
 
 #[test]

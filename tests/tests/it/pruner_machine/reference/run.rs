@@ -2,7 +2,7 @@
 
 use super::{Fault, Run, State};
 use coppice_interface::*;
-use coppice_model::records::{At, Spent, Txid};
+use coppice_model::records::{At, Record, Spent, Txid};
 
 type Count = fn(&mut UtxoPruneCounts) -> &mut u64;
 
@@ -59,7 +59,8 @@ impl State {
                     let Some(txid) = self.next_due(run) else { return true };
                     // The record may have been made after its children were examined.
                     let cutoff = settings.cutoff(run.heights.0);
-                    let fault = self.has(Fault::ExaminesOnce) || self.has(Fault::SkipsPhaseOne);
+                    let fault = [Fault::ExaminesOnce, Fault::SkipsPhaseOne, Fault::ForgetsReverted];
+                    let fault = fault.into_iter().any(|fault| self.has(fault));
                     if !fault && self.records.parents_of_old(cutoff, |_, record| !record.deleting).contains(&txid) {
                         run.walked.clear();
                         run.phase = UtxoPrunerPhase::PreserveParents;
@@ -77,14 +78,17 @@ impl State {
     fn next_old(&self, run: &Run) -> Option<Txid> {
         let cutoff = self.settings.cutoff(run.heights.0);
         let skipped = self.has(Fault::SkipsPhaseOne);
-        let old = self.records.0.iter().filter(|(_, record)| {
-            !skipped && !record.deleting && record.unmined_since.is_some_and(|since| since < cutoff)
-        });
-        old.map(|(txid, _)| *txid).find(|txid| !run.walked.contains(txid))
+        let is_late = |record: &Record| record.late && !self.has(Fault::ForgetsReverted);
+        let old = |(txid, record): &(&Txid, &Record)| {
+            is_late(record) || record.unmined_since.is_some_and(|since| since < cutoff) && !run.walked.contains(*txid)
+        };
+        let mut all = self.records.0.iter().filter(|(_, record)| !skipped && !record.deleting);
+        all.find(old).map(|(txid, _)| *txid)
     }
 
     fn preserve_parents(&mut self, old: &Txid, run: &mut Run, counts: &mut UtxoPruneCounts) -> i64 {
         run.walked.insert(*old);
+        self.records.0.get_mut(old).expect("it is there").late = false;
         let parents = self.records.0[old].parents();
         let ops = 1 + parents.len() as i64;
         for parent in parents {

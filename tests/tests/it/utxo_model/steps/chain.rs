@@ -61,25 +61,34 @@ impl Player {
     }
 
     pub(super) fn reorg(&mut self, random: &mut Random) -> Verdict {
-        let old = self.blocks.len() as u64;
-        if old == 0 {
+        let all = self.blocks.len();
+        if all == 0 {
             return Ok(());
         }
-        let from = self.blocks[random.below(old) as usize];
-        let had = |tx: &&Rc<Tx>| {
-            let record = self.store.records.get(&tx.txid);
-            record.is_some_and(|record| record.blocks.iter().any(|block| block.block_id == from.0))
-        };
-        let txs: Vec<Rc<Tx>> = self.txs.iter().filter(had).cloned().collect();
-        if txs.is_empty() {
+        let depth = if random.below(3) == 0 { all } else { 1 + random.below(all as u64) as usize };
+        let mut unmined: Vec<Rc<Tx>> = Vec::new();
+        for from in self.blocks[all - depth..].to_vec().into_iter().rev() {
+            let had = |tx: &&Rc<Tx>| {
+                let record = self.store.records.get(&tx.txid);
+                record.is_some_and(|record| record.blocks.iter().any(|block| block.block_id == from.0))
+            };
+            let txs: Vec<Rc<Tx>> = self.txs.iter().filter(had).cloned().collect();
+            if txs.is_empty() {
+                continue;
+            }
+            self.mined_in(random, from, &txs, true)?;
+            unmined.retain(|tx| txs.iter().all(|other| other.txid != tx.txid));
+            unmined.extend(txs);
+        }
+        if unmined.is_empty() {
             return Ok(());
         }
         self.saw("a reorg", 1);
-        self.mined_in(random, from, &txs, true)?;
+        self.saw("a reorg of several blocks", u64::from(depth > 1));
         self.tip += 1;
-        let to = (self.blocks.len() as u32 + 1, self.tip);
+        let to = (all as u32 + 1, self.tip);
         self.blocks.push(to);
-        let some: Vec<Rc<Tx>> = txs.into_iter().filter(|_| random.below(3) > 0).collect();
+        let some: Vec<Rc<Tx>> = unmined.into_iter().filter(|_| random.below(3) > 0).collect();
         if some.is_empty() { Ok(()) } else { self.mined_in(random, to, &some, false) }
     }
 
