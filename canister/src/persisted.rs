@@ -72,7 +72,7 @@ fn records() {
             state.utxo.spend(&spends, &call).unwrap();
         }
         state.utxo.create(&mut state.blobs, &raw(&old), &mut Ahead::default(), &call).unwrap();
-        state.utxo_pruner.set_assembly(UtxoBlockAssemblyState::Running);
+        state.utxo_pruner.set_assembly(UtxoBlockAssemblyState::Running, None, &state.config.utxo);
         let change = UtxoPrunerSettingsChange { max_instructions_per_tick: Some(1), ..Default::default() };
         state.utxo_pruner.set_settings(&change, &settings).unwrap();
     });

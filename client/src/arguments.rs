@@ -142,7 +142,7 @@ fn records() -> BTreeMap<&'static str, u64> {
         ("utxo_list_unmined", length((Some(&cursor), N32))),
         ("utxo_notify_block_persisted", length((N32,))),
         ("utxo_notify_block", length((N32, true))),
-        ("utxo_set_block_assembly_state", length((UtxoBlockAssemblyState::NotRunning,))),
+        ("utxo_set_block_assembly_state", length((UtxoBlockAssemblyState::NotRunning, Some(N32)))),
         ("utxo_prune", length((N32,))),
         ("utxo_set_heights", length((&UtxoSetHeights { current: N32, persisted: Some(N32), processed: N32 },))),
         ("utxo_cancel_prune_job", length((N64,))),

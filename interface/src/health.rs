@@ -73,6 +73,8 @@ pub enum ProblemCode {
     UtxoPrunerWaits,
     /// A job of the UTXO pruner has existed for more than an hour, and that pruner is switched off.
     UtxoPrunerOff,
+    /// UTXO records that have been due for a day's blocks exist, and have for more than an hour.
+    RecordsOverdue,
     /// An external blob has been due for more than six hours and is not deleted, however often workers have leased it.
     BlobDeletionsWait,
     /// A blob worker has as many leases as allowed, and has completed none for an hour while rows wait.
@@ -105,7 +107,7 @@ pub enum ProblemCode {
 
 impl ProblemCode {
     /// All codes, in their order.
-    pub const ALL: [Self; 43] = [
+    pub const ALL: [Self; 44] = [
         Self::TimerOverdue,
         Self::PruneBehind,
         Self::PruningOff,
@@ -136,6 +138,7 @@ impl ProblemCode {
         Self::DeadBlobDeletions,
         Self::UtxoPrunerWaits,
         Self::UtxoPrunerOff,
+        Self::RecordsOverdue,
         Self::BlobDeletionsWait,
         Self::BlobLeasesIdle,
         Self::ExternalNearFull,

@@ -258,9 +258,11 @@ macro_rules! methods {
             /// Repeating a height returns its outcome. Callable by: `Producer`, `UtxoFeeder`.
             update utxo_notify_block(height: u32, mined_set: bool)
                 -> UtxoNotifyOutcome, or UtxoPrunerError: UTXO_FEEDERS, 26;
-            /// Reports whether the block assembly runs: records are pruned only while it runs. Repeating the call
-            /// changes nothing. Callable by: `Producer`, `UtxoFeeder`.
-            update utxo_set_block_assembly_state(assembly: UtxoBlockAssemblyState) -> (): UTXO_FEEDERS, 44;
+            /// Reports whether the block assembly runs, and up to which height it has processed the chain. Records are
+            /// pruned only while it runs, and only up to its height; a `height` of `null` bounds nothing. Repeating the
+            /// call changes nothing. Callable by: `Producer`, `UtxoFeeder`.
+            update utxo_set_block_assembly_state(assembly: UtxoBlockAssemblyState, height: Option<u32>)
+                -> (): UTXO_FEEDERS, 60;
             /// Prunes records as if the chain were at this height now, over as many ticks as needed, even if the timer
             /// is switched off. The block assembly must run. 0 is refused, and so is a height above the highest
             /// notified one, if any height was notified. Calling again prunes the records that are left. Callable by:

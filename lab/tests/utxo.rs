@@ -221,7 +221,7 @@ fn replay_after_pruning_of_records_finds_the_rest() {
     client.set_config(&ConfigChange { utxo: Some(at_once), ..ConfigChange::default() }).done().unwrap();
     let (_, first) = replay(&client, &ordered);
     assert_eq!((first.left_out_blocks, first.verified.pruned), (0, 0));
-    client.utxo_set_block_assembly_state(UtxoBlockAssemblyState::Running).wait().unwrap();
+    client.utxo_set_block_assembly_state(UtxoBlockAssemblyState::Running, None).wait().unwrap();
     client.utxo_notify_block_persisted(chain.height()).done().unwrap();
     for _ in 0..100 {
         client.transport().pass(Duration::from_secs(60)).unwrap();

@@ -353,6 +353,8 @@ pub struct UtxoPrunerStatus {
     pub deletions_stopped_since_ns: Option<u64>,
     /// The state of the block assembly, as last reported.
     pub block_assembly: UtxoBlockAssemblyState,
+    /// The height of the block assembly, as last reported: no record is deleted above it; `null` if it was not reported.
+    pub block_assembly_height: Option<u32>,
     /// The highest height ever notified.
     pub current_height: u32,
     /// The highest height that a feeder may notify now, by `max_height_jump` and `heights_per_day`. It also bounds

@@ -138,7 +138,7 @@ impl<S: Site> Story<'_, S> {
         let persisted = self.persister.catch_up(height);
         self.notify_persisted(persisted)?;
         self.await_status("a job is due", |status| status.running.is_some() || status.pending.is_none())?;
-        self.client.utxo_set_block_assembly_state(UtxoBlockAssemblyState::NotRunning).wait()?;
+        self.client.utxo_set_block_assembly_state(UtxoBlockAssemblyState::NotRunning, None).wait()?;
         self.assembling = false;
         self.await_status("the block assembly stopped", |status| status.running.is_none())?;
         let stopped = self.jobs.figures.stopped;
@@ -260,7 +260,7 @@ impl<S: Site> Story<'_, S> {
 
     /// The new branch is now longer: starts the block assembly again.
     pub fn resume(&mut self) -> Result<()> {
-        self.client.utxo_set_block_assembly_state(UtxoBlockAssemblyState::Running).wait()?;
+        self.client.utxo_set_block_assembly_state(UtxoBlockAssemblyState::Running, None).wait()?;
         self.assembling = true;
         self.set_instructions(self.settings.max_instructions_per_tick)
     }

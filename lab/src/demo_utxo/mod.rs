@@ -173,6 +173,6 @@ fn set_up(client: &Client<impl Site>, plan: Plan) -> Result<UtxoPrunerSettings> 
             ..UtxoPrunerSettingsChange::default()
         })
         .done()?;
-    client.utxo_set_block_assembly_state(UtxoBlockAssemblyState::Running).wait()?;
+    client.utxo_set_block_assembly_state(UtxoBlockAssemblyState::Running, None).wait()?;
     Ok(settings)
 }

@@ -140,7 +140,7 @@ fn every_change_by_an_operator_or_an_admin_is_noted() {
     world.noted("utxo_set_heights", heights, [before, after, "Ok"]);
     world.noted("utxo_cancel_prune_job", 1u64, ["pending = job 1", "pending = none", "Ok"]);
     world.noted("utxo_cancel_prune_job", 1u64, ["", "", "NotOpen"]);
-    world.coppice.producer().utxo_set_block_assembly_state(UtxoBlockAssemblyState::Running).answer();
+    world.coppice.producer().utxo_set_block_assembly_state(UtxoBlockAssemblyState::Running, None).answer();
     // Records that are due above the height are left to a second job.
     let before = "last_processed_height = 300; pending = none";
     world.noted("utxo_prune", 350u32, [before, "last_processed_height = 350; pending = job 3", "Ok"]);

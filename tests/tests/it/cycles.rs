@@ -395,7 +395,7 @@ fn due_blocks_are_pruned_or_health_reports_missing_cycles() {
         (1_000, 1_100, 180),
     ] {
         let (coppice, host) = by_age(min * G, days);
-        coppice.producer().utxo_set_block_assembly_state(UtxoBlockAssemblyState::Running).answer();
+        coppice.producer().utxo_set_block_assembly_state(UtxoBlockAssemblyState::Running, None).answer();
         coppice.producer().utxo_notify_block(1_000, true).answer().unwrap();
         // An interval timer makes one call for each missed firing, and each call sets cycles aside: the last firings are on time.
         for secs in [601; 160].into_iter().chain([10; 30]) {

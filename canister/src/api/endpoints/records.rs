@@ -64,8 +64,8 @@ pub fn utxo_notify_block(height: u32, mined_set: bool) -> Result<UtxoNotifyOutco
     })
 }
 
-pub fn utxo_set_block_assembly_state(assembly: UtxoBlockAssemblyState) {
-    message(|state| state.utxo_pruner.set_assembly(assembly));
+pub fn utxo_set_block_assembly_state(assembly: UtxoBlockAssemblyState, height: Option<u32>) {
+    message(|state| state.utxo_pruner.set_assembly(assembly, height, &state.config.utxo));
 }
 
 pub fn utxo_prune(height: u32) -> Result<UtxoPruneJob, UtxoPrunerError> {

@@ -395,7 +395,14 @@ impl Text {
             plain("coppice_pruner_persisted_height", f64::from(metrics.last_persisted_height.unwrap_or(0))),
         ]);
         metrics.metrics.extend(state.deletions.status().metrics);
-        self.services(&metrics.metrics)
+        self.services(&metrics.metrics)?;
+        let help = "Blocks since the oldest UTXO record that is not deleted was due.";
+        let oldest = state.utxo_pruner.overdue(&state.utxo, &state.config.utxo).map_or(0, |overdue| overdue.age());
+        self.plain(("coppice_utxo_due_oldest_blocks", Kind::Gauge, help, f64::from(oldest)))?;
+        let help =
+            "UTXO records that are due and not deleted, by the least blocks since then; 10,000 are 10,000 or more.";
+        let ages = state.utxo_pruner.due_by_age(&state.utxo).map(|(age, count)| (age, count as f64));
+        self.by(("coppice_utxo_due_records", Kind::Gauge, help), "blocks", ages)
     }
 }
 

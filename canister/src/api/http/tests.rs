@@ -135,7 +135,7 @@ fn responses_to_update_calls_name_the_subnet() {
 fn fail_to_preserve(error: UtxoRefusal) {
     mutate(|state| {
         let (pruner, records) = state.utxo_pruner();
-        pruner.set_assembly(UtxoBlockAssemblyState::Running);
+        pruner.set_assembly(UtxoBlockAssemblyState::Running, None, &UtxoSettings::default());
         pruner.notify_block(1_300, true, false).unwrap();
         pruner.fail(crate::pruning::records::blocked(7, &[0; 32], None, error), records.settings);
     });

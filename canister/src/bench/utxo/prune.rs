@@ -36,7 +36,7 @@ fn scattered(prepared: &mut Prepared, count: u64) -> (Vec<Transaction>, Vec<Tran
 
 /// Settings with which a tick does everything that is due.
 fn set_up(state: &mut State, old_from: u32, instructions: u64) -> Result<(), String> {
-    state.utxo_pruner.set_assembly(UtxoBlockAssemblyState::Running);
+    state.utxo_pruner.set_assembly(UtxoBlockAssemblyState::Running, None, &state.config.utxo);
     let change = UtxoPrunerSettingsChange {
         unmined_tx_retention: Some(UtxoUnminedRetention::Blocks(old_from)),
         utxo_chunk_group_limit: Some(10_000),

@@ -163,7 +163,12 @@ fn entry(code: ProblemCode) -> (Severity, &'static str, Command) {
         Code::UtxoPrunerWaits => (
             Warning,
             "Start the block assembly, and report that with a feeder's call.",
-            call("utxo_set_block_assembly_state", "(variant { Running })"),
+            call("utxo_set_block_assembly_state", "(variant { Running }, null)"),
+        ),
+        Code::RecordsOverdue => (
+            Warning,
+            "See the jobs and the heights in the pruner's status; have the height that lags reported again.",
+            Command::Query("utxo_get_pruner_status", "()"),
         ),
         Code::UtxoPrunerOff => (
             Warning,

@@ -60,7 +60,7 @@ pub fn findings(state: &State, due: Option<&Due>, deep: bool) -> Vec<Finding> {
     if deep {
         found.extend(head::unreadable(state));
     }
-    found.extend(records::findings(&state.utxo_pruner, &state.config.utxo, &state.deletions));
+    found.extend(records::findings(&state.utxo_pruner, &state.utxo, &state.config.utxo, &state.deletions));
     // Workers get no blob while deletions are stopped.
     if state.deletions_stopped.is_none() {
         if deep {

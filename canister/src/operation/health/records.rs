@@ -4,8 +4,9 @@ use super::action::{Action, Command};
 use super::finding::{Finding, finding};
 use super::sentences::remedy;
 use crate::deletion::DeletionQueue;
-use crate::pruning::records::{HeightTrouble, Trouble, UtxoPruner, cannot_preserve};
+use crate::pruning::records::{HeightTrouble, Overdue, Trouble, UtxoPruner, cannot_preserve};
 use crate::text::hex;
+use crate::utxo::UtxoStore;
 use coppice_interface::{ProblemCode, UtxoJobTrigger, UtxoSettings};
 
 /// Seconds for which a job may wait for the block assembly, which stops during a reorg or a restart.
@@ -13,11 +14,22 @@ const ASSEMBLY_PATIENCE_SECS: u64 = 3_600;
 /// Seconds for which the pruner may be switched off while there is a job, for example during an operator's investigation.
 const OFF_PATIENCE_SECS: u64 = 3_600;
 
-/// Returns findings about jobs, skipped records, heights and dead-letter rows.
-pub fn findings(pruner: &UtxoPruner, utxo: &UtxoSettings, deletions: &DeletionQueue) -> Vec<Finding> {
+/// Blocks since a record was due, before it is reported: a day's.
+const OVERDUE_BLOCKS: u32 = 144;
+/// Seconds for which there may be such a record, for example while a chain is ingested.
+const OVERDUE_PATIENCE_SECS: u64 = 3_600;
+
+/// Returns findings about jobs, skipped and overdue records, heights and dead-letter rows.
+pub fn findings(
+    pruner: &UtxoPruner,
+    records: &UtxoStore,
+    utxo: &UtxoSettings,
+    deletions: &DeletionQueue,
+) -> Vec<Finding> {
     let (mut found, trouble) = (Vec::new(), pruner.trouble());
     left_alone(&trouble, &mut found);
     jobs(&trouble, &mut found);
+    found.extend(pruner.overdue(records, utxo).and_then(overdue));
     heights(&pruner.height_trouble(), utxo.block_height_retention, &mut found);
     match deletions.dead_count() {
         0 => {}
@@ -94,6 +106,26 @@ fn jobs(trouble: &Trouble<'_>, found: &mut Vec<Finding>) {
             format!("job {} for height {} of UTXO records is due, and pruner_enabled is off", job.id, job.height);
         found.push(finding(ProblemCode::UtxoPrunerOff, message).lasting(OFF_PATIENCE_SECS));
     }
+}
+
+/// Returns a finding about records that are due and not deleted, with the reason if a setting or a height is one.
+fn overdue(overdue: Overdue) -> Option<Finding> {
+    let Overdue { due, current, safe, bounds, is_disabled } = overdue;
+    if overdue.age() < OVERDUE_BLOCKS {
+        return None;
+    }
+    let [persisted, assembly] = bounds.map(|bound| bound.filter(|height| *height < due));
+    let reason = match (persisted, assembly) {
+        _ if is_disabled => "disable_dah_cleaner is on".into(),
+        (_, Some(height)) => format!("the block assembly is at height {height}"),
+        (Some(height), None) => format!("blocks are persisted up to height {height}"),
+        (None, None) => format!("the safe height is {safe}, and no run has deleted them"),
+    };
+    let blocks = overdue.age();
+    let message = format!(
+        "UTXO records that were due at height {due} exist at height {current}, {blocks} blocks later: {reason}"
+    );
+    Some(finding(ProblemCode::RecordsOverdue, message).lasting(OVERDUE_PATIENCE_SECS))
 }
 
 fn heights(trouble: &HeightTrouble, retention: u32, found: &mut Vec<Finding>) {

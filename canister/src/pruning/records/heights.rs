@@ -151,11 +151,11 @@ impl UtxoPruner {
         job
     }
 
-    /// Creates a job for records that may be deleted and were not. A job deletes only up to the height that was persisted when it began,
-    /// and triggers that arrived while it was open created no other job.
+    /// Creates a job for records that may be deleted and were not. A job deletes only up to the safe height when it began, and triggers that
+    /// arrived while it was open created no other job.
     pub(super) fn make_due(&mut self, utxo: &UtxoSettings) {
         let safe = self.safe_height(utxo, self.stored.current);
-        if self.stored.persisted > 0 && safe > self.stored.processed && self.stored.pending.is_none() {
+        if safe > self.stored.processed && self.stored.pending.is_none() {
             self.make_pending(safe, UtxoJobTrigger::Due);
         }
     }
@@ -165,11 +165,12 @@ impl UtxoPruner {
         let stored = &self.stored;
         let retentions = [stored.smallest_retention, utxo.block_height_retention];
         let smallest = retentions.into_iter().filter(|retention| *retention != 0).min().unwrap_or(0);
-        match (stored.persisted, stored.settings.safe_height_rule) {
-            (0, _) => current,
-            (persisted, UtxoSafeHeightRule::Persisted) => current.min(persisted),
-            (persisted, UtxoSafeHeightRule::PersistedPlusRetention) => current.min(persisted.saturating_add(smallest)),
-        }
+        let persisted = match (stored.persisted, stored.settings.safe_height_rule) {
+            (0, _) => None,
+            (persisted, UtxoSafeHeightRule::Persisted) => Some(persisted),
+            (persisted, UtxoSafeHeightRule::PersistedPlusRetention) => Some(persisted.saturating_add(smallest)),
+        };
+        [persisted, stored.assembly_height].into_iter().flatten().fold(current, u32::min)
     }
 
     /// Returns the chain height that all phases of a starting job use. For an operator's job this is the given height, at most the notified

@@ -29,7 +29,7 @@
 //! - `tick`, `run`, `walk`, `step`, `place`: one message, its phases, the walk over an index, and the place at which it continues.
 //! - `preserve`, `expire`, `delete`: the step of each phase. `passes`: the records that phase 1 must examine.
 //! - `complete`: records whose external blob a worker has deleted. `repair`: an operator's corrections.
-//! - `stored`, `jobs`: the persisted state. `status`, `metrics`, `skipped`: for operators.
+//! - `stored`, `jobs`: the persisted state. `status`, `metrics`, `overdue`, `skipped`: for operators.
 //!
 //! A new condition that keeps a record belongs in `delete`, a new trigger in `heights`, a new count in `status::add`.
 
@@ -42,6 +42,7 @@ mod heights;
 mod jobs;
 mod metrics;
 mod notified;
+mod overdue;
 mod passes;
 mod place;
 mod preserve;
@@ -64,6 +65,7 @@ use coppice_interface::{
 };
 pub use feeds::NotifiedHeight;
 pub use notified::HeightTrouble;
+pub use overdue::Overdue;
 #[cfg(test)]
 pub use preserve::blocked;
 pub use status::{Trouble, cannot_preserve};
@@ -133,20 +135,22 @@ impl UtxoPruner {
         }
     }
 
-    /// Sets whether the block assembly runs; the next tick acts on the change. Stopping the assembly ends the run, so a later run starts
-    /// anew.
-    pub fn set_assembly(&mut self, state: UtxoBlockAssemblyState) {
+    /// Sets whether the block assembly runs, and its height; the next tick acts on the change. Stopping the assembly ends the run, so a
+    /// later run starts anew. A higher safe height makes a job.
+    pub fn set_assembly(&mut self, state: UtxoBlockAssemblyState, height: Option<u32>, utxo: &UtxoSettings) {
+        let before = self.safe_height(utxo, self.stored.current);
         self.stored.assembly_running = state == UtxoBlockAssemblyState::Running;
+        self.stored.assembly_height = height;
         if !self.stored.assembly_running {
             self.end_run();
+        }
+        if self.safe_height(utxo, self.stored.current) > before {
+            self.make_due(utxo);
         }
         self.save();
     }
 
     /// Makes phase 1 skip an unmined record that is unreadable, or its parents that are unreadable.
-        if self.safe_height(utxo, self.stored.current) > before {
-            self.make_due(utxo);
-        }
     ///
     /// # Errors
     /// `NotBlocking`, `TooMany`.

@@ -102,6 +102,7 @@ impl UtxoPruner {
                 true => UtxoBlockAssemblyState::Running,
                 false => UtxoBlockAssemblyState::NotRunning,
             },
+            block_assembly_height: stored.assembly_height,
             current_height: stored.current,
             most_height: self.most_height(),
             last_persisted_height: Some(stored.persisted).filter(|height| *height > 0),

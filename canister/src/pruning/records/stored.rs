@@ -34,6 +34,8 @@ pub(super) struct Stored {
     pub settings: UtxoPrunerSettings,
     /// True while the block assembly runs, as a feeder has reported.
     pub assembly_running: bool,
+    /// The height of the block assembly, as a feeder has reported.
+    pub assembly_height: Option<u32>,
     /// The highest height ever notified, by either method.
     pub current: u32,
     /// The highest height notified as persisted; 0 if none was.

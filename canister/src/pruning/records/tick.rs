@@ -237,7 +237,10 @@ impl UtxoPruner {
                 job.progress = PruneProgress::Finished;
                 (self.stored.blocked_by, self.stored.trapped) = (None, None);
                 self.end(job, UtxoJobState::Completed, None);
-                self.make_due(utxo);
+                // Without a bound, only triggers make jobs: a notified block may not be mined yet.
+                if self.stored.persisted > 0 || self.stored.assembly_height.is_some() {
+                    self.make_due(utxo);
+                }
             }
             Ok(more) => {
                 job.progress = more;

@@ -270,6 +270,7 @@ impl State {
             settings: UtxoPrunerSettings::default(),
             deletions_stopped_since_ns: None,
             block_assembly: UtxoBlockAssemblyState::Running,
+            block_assembly_height: None,
             current_height: self.heights.current,
             most_height: 0,
             last_persisted_height: Some(self.heights.persisted),

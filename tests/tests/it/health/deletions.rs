@@ -11,7 +11,7 @@ const NAMED: u32 = 14;
 fn start() -> Coppice {
     let coppice = Coppice::new();
     coppice.grant(Who::BlobWorker, Role::BlobWorker);
-    coppice.producer().utxo_set_block_assembly_state(Running).answer();
+    coppice.producer().utxo_set_block_assembly_state(Running, None).answer();
     coppice
 }
 

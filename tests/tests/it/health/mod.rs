@@ -45,9 +45,14 @@ fn cleared(coppice: &Coppice, code: ProblemCode) {
 
 /// The dashboard's HTML.
 fn page(coppice: &Coppice) -> String {
+    page_at(coppice, "/")
+}
+
+/// The page with this URL.
+fn page_at(coppice: &Coppice, url: &str) -> String {
     let request = HttpRequest {
         method: "GET".into(),
-        url: "/".into(),
+        url: url.into(),
         headers: Vec::new(),
         body: Default::default(),
         certificate_version: None,

@@ -176,3 +176,67 @@ fn transaction_data_near_and_at_its_limit_is_reported() {
     assert!(!near() && !full());
     assert_eq!(health(coppice).problems, []);
 }
+
+/// Records due at 20 are not deleted, because the block assembly, then the persister, then a setting bounds deletions.
+#[test]
+fn records_due_for_144_blocks_are_reported_after_an_hour() {
+    let world = World::new();
+    let coppice = &world.coppice;
+    let txs = crate::pruner::world::orphans(0..3);
+    world.make_spent(10, &txs);
+    let gauges = |what: &str| -> Vec<String> {
+        let name = format!("coppice_utxo_due_{what}");
+        let lines: Vec<String> =
+            page_at(coppice, "/metrics").lines().filter(|line| line.starts_with(&name)).map(Into::into).collect();
+        lines.iter().map(|line| line.split(' ').take(2).collect::<Vec<_>>().join(" ")).collect()
+    };
+    let by_age = |counts: [u32; 3]| -> Vec<String> {
+        let line = |(age, count): (&str, u32)| format!("coppice_utxo_due_records{{blocks=\"{age}\"}} {count}");
+        ["0", "6", "144"].into_iter().zip(counts).map(line).collect()
+    };
+    let hour = || (0..7).for_each(|_| coppice.pass(600));
+    world.assembly_at(19);
+    world.prune(19);
+    assert_eq!(gauges("oldest"), ["coppice_utxo_due_oldest_blocks 0"]);
+    assert_eq!(gauges("records"), by_age([0; 3]));
+    for (height, counts) in [(20, [3, 0, 0]), (25, [3, 0, 0]), (26, [0, 3, 0]), (163, [0, 3, 0])] {
+        world.prune(height);
+        assert_eq!(gauges("records"), by_age(counts), "at {height}");
+    }
+    hour();
+    assert_eq!(health(coppice).problems, []);
+    world.prune(164);
+    assert_eq!(gauges("oldest"), ["coppice_utxo_due_oldest_blocks 144"]);
+    assert_eq!(gauges("records"), by_age([0, 0, 3]));
+    coppice.pass(600);
+    assert_eq!(health(coppice).problems, [], "not for an hour yet");
+    hour();
+    let says = "due at height 20 exist at height 164, 144 blocks later: the block assembly is at height 19";
+    raised(coppice, ProblemCode::RecordsOverdue, Severity::Warning, says);
+    // The assembly is up to date again, and a setting keeps the records.
+    let disable = |disable: bool| {
+        world.set(UtxoPrunerSettingsChange { disable_dah_cleaner: Some(disable), ..Default::default() });
+    };
+    disable(true);
+    world.assembly_at(164);
+    raised(coppice, ProblemCode::RecordsOverdue, Severity::Warning, "disable_dah_cleaner is on");
+    disable(false);
+    world.finish(world.status().pending.unwrap().id);
+    assert_eq!(world.count(&txs), 0);
+    cleared(coppice, ProblemCode::RecordsOverdue);
+    assert_eq!(gauges("records"), by_age([0; 3]));
+}
+
+#[test]
+fn records_above_the_persisted_height_are_reported_with_that_height() {
+    let world = World::new();
+    let coppice = &world.coppice;
+    world.make_spent(10, &crate::pruner::world::orphans(0..1));
+    world.prune(19);
+    world.block(140, true);
+    (0..8).for_each(|_| coppice.pass(600));
+    world.block(164, true);
+    (0..8).for_each(|_| coppice.pass(600));
+    let says = "due at height 20 exist at height 164, 144 blocks later: blocks are persisted up to height 19";
+    raised(coppice, ProblemCode::RecordsOverdue, Severity::Warning, says);
+}

@@ -101,3 +101,55 @@ fn s2_3_safety_check_a_short_stop_restarts_the_run() {
     assert_eq!(world.heights(&txs[3]), (None, Some(20 + PRESERVATION)));
     assert_eq!(world.skipped("block_assembly_not_running"), 0.0);
 }
+
+#[test]
+fn s2_3_safety_check_no_record_is_deleted_above_the_height_of_the_assembly() {
+    let world = World::new();
+    let txs = orphans(0..4);
+    // Due at 20 to 23.
+    for (height, tx) in (10..).zip(&txs) {
+        world.make_spent(height, std::slice::from_ref(tx));
+    }
+    world.assembly_at(20);
+    let job = world.prune(22);
+    assert_eq!((job.current_height, job.safe_height), (Some(22), Some(20)));
+    assert_eq!(world.have_records(&txs), [false, true, true, true]);
+    let status = world.status();
+    assert_eq!((status.block_assembly_height, status.safe_height, status.last_processed_height), (Some(20), 20, 20));
+    // A higher height makes a job for what the lower one has left; the same height makes none.
+    world.assembly_at(21);
+    let due = world.status().pending.unwrap();
+    assert_eq!((due.trigger, due.height), (UtxoJobTrigger::Due, 21));
+    assert_eq!(world.finish(due.id).counts.records_deleted, 1);
+    world.coppice.upgrade();
+    world.assembly_at(21);
+    assert_eq!(world.status().pending, None);
+    // A lower height bounds, too, and no height bounds nothing.
+    world.assembly_at(0);
+    assert_eq!((world.prune(23).counts.records_deleted, world.status().safe_height), (0, 0));
+    world.assembly(Running);
+    let done = world.finish(world.status().pending.unwrap().id);
+    assert_eq!((done.safe_height, done.counts.records_deleted, world.count(&txs)), (Some(23), 2, 0));
+    world.assembly_at(u32::MAX);
+    assert_eq!((world.status().safe_height, world.status().pending), (23, None));
+}
+
+/// Without a block persister, too. The run's safe height falls with the assembly's.
+#[test]
+fn s2_3_safety_check_an_assembly_that_falls_back_in_the_middle_of_a_run_protects_records() {
+    let world = World::new();
+    world.slow();
+    let (low, high) = (orphans(0..2), orphans(10..12));
+    world.make_spent(10, &low);
+    world.make_spent(80, &high);
+    world.assembly_at(100);
+    let job = World::scheduled(world.block(100, true));
+    world.ticks(1);
+    world.assembly_at(50);
+    let done = world.finish(job.id);
+    assert_eq!((done.safe_height, done.counts.records_deleted), (Some(50), 2));
+    assert_eq!((world.count(&low), world.count(&high), world.status().last_processed_height), (0, 2, 50));
+    world.assembly_at(90);
+    let done = world.finish(world.status().pending.unwrap().id);
+    assert_eq!((done.safe_height, done.counts.records_deleted, world.count(&high)), (Some(90), 2, 0));
+}

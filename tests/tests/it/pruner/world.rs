@@ -91,7 +91,13 @@ impl World {
 
     /// `utxo_set_block_assembly_state`.
     pub fn assembly(&self, state: UtxoBlockAssemblyState) {
-        self.coppice.producer().utxo_set_block_assembly_state(state).answer()
+        self.coppice.producer().utxo_set_block_assembly_state(state, None).answer()
+    }
+
+    /// As [`World::assembly`], running, with its height.
+    pub fn assembly_at(&self, height: u32) {
+        let running = UtxoBlockAssemblyState::Running;
+        self.coppice.producer().utxo_set_block_assembly_state(running, Some(height)).answer()
     }
 
     /// Makes unmined records with spendable outputs.

@@ -353,7 +353,7 @@ impl Machine {
     pub fn assembly(&mut self, running: bool) -> Outcome {
         self.note(format!("the assembly {}", if running { "runs" } else { "stops" }));
         let state = if running { UtxoBlockAssemblyState::Running } else { UtxoBlockAssemblyState::NotRunning };
-        self.call::<()>(Who::Producer, "utxo_set_block_assembly_state", (state,))?;
+        self.call::<()>(Who::Producer, "utxo_set_block_assembly_state", (state, None::<u32>))?;
         self.running = running;
         // A stopped run begins anew, even if no tick saw the stop.
         if !running && self.view.as_ref().is_some_and(|view| view.status.running.is_some()) {

@@ -99,7 +99,7 @@ impl Player {
         };
         coppice.operator().utxo_set_pruner_settings(&change).answer().map_err(|error| format!("{error:?}"))?;
         coppice.grant(Who::Alert, Role::Alert);
-        coppice.producer().utxo_set_block_assembly_state(UtxoBlockAssemblyState::Running).answer();
+        coppice.producer().utxo_set_block_assembly_state(UtxoBlockAssemblyState::Running, None).answer();
         let status = coppice.anyone().utxo_get_pruner_status().answer();
         Ok(Self {
             store: Store::new(rules),
@@ -272,7 +272,7 @@ impl Player {
             UtxoJobTrigger::Manual => job.height.min(store.current),
             _ => store.current,
         };
-        let to = expected.min(store.persisted.unwrap_or(expected));
+        let to = [store.persisted, store.assembly].into_iter().flatten().fold(expected, u32::min);
         if (current, safe) == (expected, to) {
             return Ok(());
         }

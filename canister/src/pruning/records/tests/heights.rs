@@ -185,7 +185,7 @@ fn wrong_notifications_can_be_repaired() {
     s.set(UtxoPrunerSettingsChange { max_height_jump: Some(NONE - 1), ..Default::default() });
     let txs: Vec<Tx> = (0..3).map(|i| Tx::orphan(10 + i, 1)).collect();
     txs.iter().for_each(|tx| s.make_due(tx));
-    s.pruner.set_assembly(UtxoBlockAssemblyState::NotRunning);
+    s.assembly(UtxoBlockAssemblyState::NotRunning);
     s.pruner.notify_persisted(4_000_000, false).unwrap();
     // An operator notices before a deletion: cancels the job and keeps the heights.
     let set_to = set(&mut s, 1_100, Some(1_050), 1_000).unwrap();
@@ -197,7 +197,7 @@ fn wrong_notifications_can_be_repaired() {
     assert_eq!((heights, status.pending), ((1_100, Some(1_050), 1_000), Some(due)));
     assert_eq!(status.last_job.unwrap().end, Some(UtxoJobEnd::HeightsSet));
     s.reopen();
-    s.pruner.set_assembly(UtxoBlockAssemblyState::Running);
+    s.assembly(UtxoBlockAssemblyState::Running);
     s.settle();
     assert_eq!((s.status().last_processed_height, s.status().totals.records_deleted), (1_050, 0));
     // Without a persister blocks are triggers again.

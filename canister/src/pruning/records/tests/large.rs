@@ -39,11 +39,11 @@ fn parents_of_many_inputs_are_marked_over_several_messages_irreversibly() {
 
     // The run is interrupted and dropped; the next run finishes the deletion.
     s.reopen();
-    s.pruner.set_assembly(UtxoBlockAssemblyState::NotRunning);
+    s.assembly(UtxoBlockAssemblyState::NotRunning);
     s.tick(1);
     assert_eq!(s.status().last_job.unwrap().state, UtxoJobState::Cancelled);
     assert!(s.get(&child).being_deleted);
-    s.pruner.set_assembly(UtxoBlockAssemblyState::Running);
+    s.assembly(UtxoBlockAssemblyState::Running);
     s.settle();
     assert!(!s.there(&child));
     assert_eq!(s.status().totals.records_deleted, 1);

@@ -228,7 +228,7 @@ fn kept_records_of_a_run_are_logged_once_with_the_first_ten_transactions() {
     s.set(UtxoPrunerSettingsChange { max_instructions_per_tick: Some(1), ..Default::default() });
     s.pruner.notify_block(1_576, true, false).unwrap();
     (0..4).for_each(|_| s.tick(10));
-    s.pruner.set_assembly(UtxoBlockAssemblyState::NotRunning);
+    s.assembly(UtxoBlockAssemblyState::NotRunning);
     s.tick(10);
     assert!(said().len() == 3 && !said()[2].contains(" more"), "{:?}", said());
 }
@@ -255,10 +255,10 @@ fn records_kept_by_wrong_heights_are_examined_after_the_heights_are_set() {
         if interrupted {
             s.set(UtxoPrunerSettingsChange { max_instructions_per_tick: Some(1), ..Default::default() });
             s.tick(10);
-            s.pruner.set_assembly(UtxoBlockAssemblyState::NotRunning);
+            s.assembly(UtxoBlockAssemblyState::NotRunning);
             s.tick(10);
             s.reopen();
-            s.pruner.set_assembly(UtxoBlockAssemblyState::Running);
+            s.assembly(UtxoBlockAssemblyState::Running);
         }
         s.settle();
         let there = |s: &Service| all.iter().filter(|(parent, _)| s.there(parent)).count();

@@ -162,10 +162,10 @@ fn run_dropped_in_phase_1_does_not_count_as_a_pass() {
     s.set(UtxoPrunerSettingsChange { max_instructions_per_tick: Some(1), ..Default::default() });
     s.pruner.notify_block(1_300, true, false).unwrap();
     s.tick(1);
-    s.pruner.set_assembly(UtxoBlockAssemblyState::NotRunning);
+    s.assembly(UtxoBlockAssemblyState::NotRunning);
     s.tick(1);
     s.reopen();
-    s.pruner.set_assembly(UtxoBlockAssemblyState::Running);
+    s.assembly(UtxoBlockAssemblyState::Running);
     s.settle();
     assert!(all.iter().all(|one| until(&s, one) == Some(2_740)));
     assert_eq!(s.status().last_job.unwrap().counts.old_unmined, 6);

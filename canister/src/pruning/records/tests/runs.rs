@@ -58,10 +58,10 @@ fn a_reorg_between_two_ticks_loses_nothing() {
     s.tick(1);
     // A reorg that ends before the timer fires: one of the due records is unmined again, and its parent must be kept.
     let child = Tx::of(300, &[(txs[2].txid, 0)], 1);
-    s.pruner.set_assembly(UtxoBlockAssemblyState::NotRunning);
+    s.assembly(UtxoBlockAssemblyState::NotRunning);
     s.set_mined(&txs[3], block(900, 900), true, true);
     s.make(&child);
-    s.pruner.set_assembly(UtxoBlockAssemblyState::Running);
+    s.assembly(UtxoBlockAssemblyState::Running);
     s.settle();
     assert!(s.there(&txs[3]) && s.get(&txs[2]).preserve_until.is_some());
     assert_eq!(s.status().last_job.unwrap().counts.records_deleted, 2);

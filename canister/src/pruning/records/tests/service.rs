@@ -45,8 +45,13 @@ impl Service {
         let w = World::new();
         let (queue, pruner) = open();
         let mut service = Self { w, queue, pruner };
-        service.pruner.set_assembly(UtxoBlockAssemblyState::Running);
+        service.assembly(UtxoBlockAssemblyState::Running);
         service
+    }
+
+    /// Reports the block assembly, without a height.
+    pub fn assembly(&mut self, state: UtxoBlockAssemblyState) {
+        self.pruner.set_assembly(state, None, &self.w.settings);
     }
 
     pub fn reopen(&mut self) {
@@ -93,10 +98,11 @@ impl Service {
         self.pruner.status(&self.w.settings, &self.queue)
     }
 
-    /// Returns the problems except `HeightJumpWide`.
+    /// Returns the problems, except `HeightJumpWide`, and `RecordsOverdue`, which each halted run causes.
     pub fn problems(&self) -> Vec<Finding> {
-        let mut found = crate::operation::health::records::findings(&self.pruner, &self.w.settings, &self.queue);
-        found.retain(|found| found.code != ProblemCode::HeightJumpWide);
+        let mut found =
+            crate::operation::health::records::findings(&self.pruner, &self.w.store, &self.w.settings, &self.queue);
+        found.retain(|found| ![ProblemCode::HeightJumpWide, ProblemCode::RecordsOverdue].contains(&found.code));
         found
     }
 

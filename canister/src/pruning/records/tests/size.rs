@@ -253,10 +253,10 @@ fn record_with_very_many_pages_is_deleted_over_interrupted_messages() {
             assert!(record.being_deleted);
             left.push((s.store.storage().extra_pages, record.conflicting_children.len()));
             // The run is dropped and starts anew.
-            s.pruner.set_assembly(UtxoBlockAssemblyState::NotRunning);
+            s.assembly(UtxoBlockAssemblyState::NotRunning);
             s.tick(1);
             s.reopen();
-            s.pruner.set_assembly(UtxoBlockAssemblyState::Running);
+            s.assembly(UtxoBlockAssemblyState::Running);
         }
         let expected = if outputs {
             vec![(3_499, 0), (2_499, 0), (1_499, 0), (499, 0)]

@@ -50,7 +50,7 @@ impl State {
                 reply(Ok::<_, UtxoPrunerError>(self.settings.pruner.clone()))
             }
             "utxo_set_block_assembly_state" => {
-                let (state,): (UtxoBlockAssemblyState,) = args(arg);
+                let (state, _): (UtxoBlockAssemblyState, Option<u32>) = args(arg);
                 self.running = state == UtxoBlockAssemblyState::Running;
                 // A stopped run begins anew.
                 if !self.running && self.running_job().is_some() {
@@ -299,6 +299,7 @@ impl State {
         let rows = |dead: bool| self.rows.values().filter(|(_, is)| *is == dead).count() as u64;
         UtxoPrunerStatus {
             settings: self.settings.pruner.clone(),
+            block_assembly_height: None,
             block_assembly: match self.running {
                 true => UtxoBlockAssemblyState::Running,
                 false => UtxoBlockAssemblyState::NotRunning,

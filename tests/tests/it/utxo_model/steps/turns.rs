@@ -94,8 +94,13 @@ impl Player {
     pub(super) fn assembly(&mut self, random: &mut Random) -> Verdict {
         let running = random.below(3) > 0;
         let state = if running { UtxoBlockAssemblyState::Running } else { UtxoBlockAssemblyState::NotRunning };
-        self.note(format!("  utxo_set_block_assembly_state {state:?}"));
-        self.call(|coppice| coppice.producer().utxo_set_block_assembly_state(state).try_answer())?;
+        let height = (random.below(2) == 0).then(|| self.tip.saturating_sub(random.below(4) as u32));
+        self.note(format!("  utxo_set_block_assembly_state {state:?} {height:?}"));
+        let answer =
+            self.call(|coppice| coppice.producer().utxo_set_block_assembly_state(state, height).try_answer())?;
+        if answer.is_some() {
+            self.store.assembly = height;
+        }
         self.judge_run()
     }
 
@@ -160,7 +165,8 @@ impl Player {
     pub fn end(&mut self) -> Verdict {
         self.trap = None;
         self.note("the end".into());
-        self.coppice.producer().utxo_set_block_assembly_state(UtxoBlockAssemblyState::Running).answer();
+        self.coppice.producer().utxo_set_block_assembly_state(UtxoBlockAssemblyState::Running, None).answer();
+        self.store.assembly = None;
         self.set_pace(PACES[3], None)?;
         self.tip = self.tip.max(self.store.current) + 12;
         let height = self.tip;
