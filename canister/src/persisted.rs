@@ -203,7 +203,7 @@ fn another_version_of_a_cell_is_refused() {
 fn another_header_of_the_region_of_cells_is_refused() {
     busy();
     let cells = memory::region(memory::CELLS);
-    for header in [[0; 8], *b"CPCE\x02\0\0\0"] {
+    for header in [[0; 8], *b"CPCE\x01\0\0\0"] {
         cells.write(0, &header);
         assert!(upgrade().unwrap_err().contains("cells"), "{header:?}");
     }

@@ -2,6 +2,7 @@
 
 use crate::chain::ChainStore;
 use crate::platform::native;
+use crate::storage::HashKey;
 use crate::storage::blob::{BlobStore, Class};
 use crate::storage::memory;
 use crate::storage::owners;
@@ -18,6 +19,11 @@ use std::rc::Rc;
 pub fn histories(few: u32) -> proptest::test_runner::Config {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(few);
     proptest::test_runner::Config { cases, ..Default::default() }
+}
+
+/// A hash key.
+pub fn hash_key() -> HashKey {
+    HashKey::of([7; 16])
 }
 
 /// The hash of block `number` on fork `fork`.
@@ -131,5 +137,5 @@ pub fn reopen(log_class: u32) -> (ChainStore, BlobStore) {
     let cells = Rc::new(memory::region(memory::CELLS));
     cells.reserve(places::END).unwrap();
     let blobs = BlobStore::open(memory::arena().unwrap());
-    (ChainStore::open(cells, Class::of_size(log_class).unwrap(), 3).unwrap(), blobs)
+    (ChainStore::open(cells, Class::of_size(log_class).unwrap(), hash_key()).unwrap(), blobs)
 }

@@ -2,12 +2,15 @@
 
 pub use coppice_client::{CHUNK, MAX_APPEND};
 
-use crate::client::{Block, Client, Sent, Transport, Wait};
+use crate::client::{Block, Client, Outcome, Sent, Transport};
+use crate::site::Site;
 use anyhow::{Context, Result};
 use bitcoin::hashes::Hash;
-use coppice_interface::AppendBlock;
+use coppice_client::Error;
 use coppice_interface::segments::{ID, Index};
+use coppice_interface::{AppendBlock, AppendError, UploadError};
 use sha2::{Digest, Sha256};
+use std::time::Duration;
 
 /// SHA-256 of some bytes.
 pub fn sha256(bytes: &[u8]) -> [u8; 32] {
@@ -47,13 +50,35 @@ pub fn payload_len(block: &AppendBlock) -> usize {
     block.body.len() + block.receipts.len() + block.index.len()
 }
 
+/// Waits of a second for a new canister to draw its hash key; its safety timer repeats a draw that was lost every ten minutes.
+const WAITS: u32 = 900;
+
 /// Appends a block, in chunks if one message cannot hold it or enter all of its references. Returns whether it went in chunks.
 ///
 /// # Errors
 /// When the canister cannot be reached or refuses the block.
 pub fn send(client: &Client<impl Transport>, block: &AppendBlock) -> Result<bool> {
-    let sent = client.send_block(block).done().with_context(|| format!("block {}", block.number))?;
-    Ok(sent == Sent::InChunks)
+    answer(block, pollster::block_on(client.send_block(block)))
+}
+
+/// As [`send`], to a canister that may have been installed a moment ago: waits until it is ready.
+///
+/// # Errors
+/// As [`send`].
+pub fn send_when_ready(client: &Client<impl Site>, block: &AppendBlock) -> Result<bool> {
+    for _ in 0..WAITS {
+        match pollster::block_on(client.send_block(block)) {
+            Err(Error::Refused(UploadError::Append(AppendError::NotReady(_)))) => {
+                client.transport().await_timer(Duration::from_secs(1))?;
+            }
+            sent => return answer(block, sent),
+        }
+    }
+    send(client, block)
+}
+
+fn answer(block: &AppendBlock, sent: std::result::Result<Sent, Error<UploadError>>) -> Result<bool> {
+    Ok(sent.done().with_context(|| format!("block {}", block.number))? == Sent::InChunks)
 }
 
 #[cfg(test)]

@@ -326,7 +326,7 @@ impl Fed {
             let block = feed::bitcoin_block(number, raw, &transactions)?;
             let new = number - first_block >= there;
             if new {
-                self.in_chunks += u64::from(feed::send(client, &block)?);
+                self.in_chunks += u64::from(feed::send_when_ready(client, &block)?);
             }
             if let Some(replay) = &mut self.replay {
                 replay.block(client, number, &transactions)?;

@@ -68,6 +68,12 @@ macro_rules! classes {
     };
 }
 
+impl Refusal for NotReady {
+    fn retry(&self) -> Retry {
+        Again
+    }
+}
+
 impl Refusal for NoMemory {
     /// Pruning frees space, and new blocks use it before memory grows.
     fn retry(&self) -> Retry {
@@ -91,7 +97,7 @@ classes! {
         AfterPruning: Self::CapacityExhausted { .. },
         Reorg: Self::Conflict | Self::WrongParent { .. } | Self::Gap { .. },
         @held CapacityExhausted,
-        => NoMemory | UploadOpen
+        => NotReady | NoMemory | UploadOpen
     }
     // A retry repeats the whole upload, as `send_block` does: an expired upload is begun again.
     UploadError {
@@ -115,14 +121,14 @@ classes! {
     BlobDeletionError {
         Again: Self::Leased | Self::TooManyLeases { .. },
         AfterPruning: Self::TooManyRows { .. },
-        => NoMemory
+        => NotReady | NoMemory
     }
     UtxoPrunerError {}
     // Pruning deletes the record that is in the way, or makes room for a new one. `CoinbaseImmature` and `FrozenUntil` depend on the
     // height of the call: a call with a greater height may succeed.
     UtxoRefusal {
         AfterPruning: Self::BeingDeleted | Self::ExternalFull { .. } | Self::TooManyRows { .. },
-        => NoMemory
+        => NotReady | NoMemory
     }
     // A retry repeats the whole upload, as `upload_transaction` does: an expired upload is begun again.
     TransactionUploadError {

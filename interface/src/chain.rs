@@ -1,6 +1,6 @@
 //! Blocks, uploads and reads.
 
-use crate::error::{NoMemory, UploadOpen};
+use crate::error::{NoMemory, NotReady, UploadOpen};
 use crate::{BlobPtr, BlockHash, BySegment, HeldBy};
 use candid::CandidType;
 use coppice_macros::native_docs;
@@ -146,6 +146,9 @@ pub enum AppendError {
         /// The reason why pruning does not free space.
         held_by: HeldBy,
     },
+    /// The canister enters nothing yet: send the call again.
+    #[error(transparent)]
+    NotReady(#[from] NotReady),
     /// Memory was refused.
     #[error(transparent)]
     NoMemory(#[from] NoMemory),

@@ -2,7 +2,7 @@
 
 use super::{Metric, StoreType};
 use crate::Txid;
-use crate::error::NoMemory;
+use crate::error::{NoMemory, NotReady};
 use candid::{CandidType, Principal};
 use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
@@ -424,6 +424,9 @@ pub enum BlobDeletionError {
         /// The most rows.
         limit: u64,
     },
+    /// The canister enters nothing yet: send the call again.
+    #[error(transparent)]
+    NotReady(#[from] NotReady),
     /// Memory was refused.
     #[error(transparent)]
     NoMemory(#[from] NoMemory),

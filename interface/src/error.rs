@@ -1,5 +1,6 @@
-//! Reasons that several errors share: memory, heights, arguments, open uploads.
+//! Reasons that several errors share: readiness, memory, heights, arguments, open uploads.
 
+use candid::types::{Serializer, Type, TypeInner};
 use candid::{CandidType, Principal};
 use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
@@ -35,6 +36,23 @@ pub enum NoMemory {
         /// The number of cycles above the limit; 0 in the status of a job, because every caller may read the status.
         missing: u128,
     },
+}
+
+/// The canister enters nothing yet, because it has not drawn its hash key. It draws the key in the first seconds after an
+/// installation; `health` reports a key that is late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
+#[error("the canister draws its hash key, which takes some seconds after an installation: send the call again")]
+pub struct NotReady;
+
+/// `null`, so that the case of an error has no payload.
+impl CandidType for NotReady {
+    fn _ty() -> Type {
+        TypeInner::Null.into()
+    }
+
+    fn idl_serialize<S: Serializer>(&self, serializer: S) -> Result<(), S::Error> {
+        serializer.serialize_null(())
+    }
 }
 
 /// A height that was refused.

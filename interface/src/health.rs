@@ -29,6 +29,8 @@ pub enum ProblemCode {
     /// Liquid cycles do not pay for three timer calls, some 126 G on 13 nodes; or they did not, and no caller with a
     /// role has sent an update since: no timer runs.
     TimersStopped,
+    /// The hash key is not drawn yet: blocks, UTXO records and blobs to delete are refused as `NotReady`.
+    NotReady,
     /// Cycles are missing for the growth of stable memory.
     GrowthUnpaid,
     /// The growth of stable memory would reserve more cycles than `reserved_cycles_limit` allows.
@@ -117,6 +119,7 @@ impl ProblemCode {
         Self::CyclesLow,
         Self::FeedingRefused,
         Self::TimersStopped,
+        Self::NotReady,
         Self::GrowthUnpaid,
         Self::ReservationLimit,
         Self::MemoryNearCap,

@@ -46,6 +46,8 @@ impl Embedded {
         host.add_cycles(canister, CYCLES);
         host.try_install_canister(canister, wasm, install_arg(producer)?, Some(operator))
             .context("cannot install the canister")?;
+        // Its first timer draws the hash key, so that it is ready.
+        host.tick();
         Ok(Client::new(Self {
             host,
             canister,

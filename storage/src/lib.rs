@@ -11,7 +11,7 @@
 //! | [`arena`] | the allocator of payload memory: slots of 64 KiB to 4 MiB that split and join |
 //! | [`blob`] | blobs of up to 4 MiB |
 //! | [`slots`] | slots of 128 bytes to 4 MiB in the arena, and ordered indexes that are linked through them |
-//! | [`table`] | a hash table with bulk removal of old entries (sweeps) |
+//! | [`table`], [`HashKey`] | a hash table with bulk removal of old entries (sweeps); the secret key of its hash |
 //!
 //! The platform is a type parameter: [`Platform`] on a canister, [`twin::Twin`] in native tests.
 
@@ -24,6 +24,7 @@ mod error;
 #[cfg(test)]
 mod fixture;
 mod growth;
+mod hash_key;
 pub mod header;
 mod manager;
 mod pages;
@@ -38,6 +39,7 @@ pub mod twin;
 
 pub use error::{GrowError, OpenError};
 pub use growth::{Growth, Terms};
+pub use hash_key::{HashKey, KEY};
 pub use manager::Manager;
 pub use platform::Platform;
 pub use region::Region;

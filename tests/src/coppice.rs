@@ -117,9 +117,29 @@ impl Coppice {
     }
 
     fn on(ic: Box<dyn Ic>, arg: InitArg) -> Self {
+        let coppice = Self::just_installed(ic, arg);
+        coppice.await_ready();
+        coppice
+    }
+
+    /// A new canister that has not drawn its hash key yet.
+    pub fn just_installed(ic: Box<dyn Ic>, arg: InitArg) -> Self {
         let id = ic.create_canister(Who::Controller.principal());
         ic.install(id, wasm::canister(), init_arg(arg), Who::Controller.principal());
         Self { ic, id }
+    }
+
+    /// Waits until the canister has drawn its hash key.
+    ///
+    /// # Panics
+    /// If it draws none.
+    pub fn await_ready(&self) {
+        let is_ready = || !self.health().problems.iter().any(|problem| problem.code == ProblemCode::NotReady);
+        let mut rounds = 0..100;
+        while !is_ready() {
+            assert!(rounds.next().is_some(), "no hash key is drawn");
+            self.ic.tick();
+        }
     }
 
     /// The client with `who` as the caller.

@@ -11,7 +11,7 @@ use crate::storage::blob::BlobStore;
 use crate::storage::memory::refused;
 use crate::storage::owners;
 use coppice_interface::segments::{Index, Segment, check_receipts};
-use coppice_interface::{AppendBlock, AppendError, NoMemory};
+use coppice_interface::{AppendBlock, AppendError, NoMemory, NotReady};
 use sha2::{Digest, Sha256};
 use std::ops::Range;
 
@@ -132,8 +132,11 @@ impl ChainStore {
         }
     }
 
-    /// Checks the cycles, the capacity and the block number limit for the next block.
+    /// Checks the hash key, the cycles, the capacity and the block number limit for the next block.
     pub(super) fn admit(&self, draft: &Draft, admission: &Admission) -> Result<(), AppendError> {
+        if !self.index.is_keyed() {
+            return Err(NotReady.into());
+        }
         if let Some(missing) = admission.missing_cycles {
             return Err(AppendError::NoMemory(NoMemory::LowCycles { missing }));
         }

@@ -6,10 +6,10 @@ use super::records::{BlockMeta, Hash, RecordStore};
 use super::reorgs::Rollbacks;
 use super::state::ChainState;
 use super::upload;
-use crate::storage::HashTable;
 use crate::storage::blob::{BlobStore, Class};
 use crate::storage::memory::{self, Region};
 use crate::storage::owners;
+use crate::storage::{HashKey, HashTable};
 use coppice_interface::{BLOCK_BYTES, REFERENCE_BYTES};
 use std::rc::Rc;
 
@@ -45,7 +45,7 @@ impl ChainStore {
     ///
     /// # Errors
     /// A sentence: memory could not be grown, or a header was not written by this code.
-    pub fn open(cells: Rc<Region>, log_class: Class, hash_seed: u64) -> Result<Self, String> {
+    pub fn open(cells: Rc<Region>, log_class: Class, key: HashKey) -> Result<Self, String> {
         upload::cell::check(&cells)?;
         let arena = memory::arena()?;
         Ok(Self {
@@ -64,9 +64,9 @@ impl ChainStore {
                 memory::region(memory::TRANSACTION_INDEX),
                 arena.clone(),
                 owners::TRANSACTION_INDEX,
-                hash_seed,
+                key.clone(),
             )?,
-            keys: HashTable::open(memory::region(memory::KEY_INDEX), arena, owners::KEY_INDEX, hash_seed)?,
+            keys: HashTable::open(memory::region(memory::KEY_INDEX), arena, owners::KEY_INDEX, key)?,
         })
     }
 

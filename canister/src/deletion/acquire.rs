@@ -213,7 +213,7 @@ impl Store {
         if self.leases.open.iter().filter(|lease| !lease.is_done()).count() >= MAX_LEASES {
             return Err(BlobDeletionError::TooManyLeases { limit: MAX_LEASES as u64 });
         }
-        let token = Token::new(self.root.seed, self.root.next_lease, times[0], caller);
+        let token = Token::new(self.root.secret, self.root.next_lease, times[0], caller);
         let request = arg.request.as_ref().map(|request| request.to_vec());
         self.leases.add(token, caller, request, due, times);
         self.root.next_lease += 1;

@@ -3,7 +3,7 @@
 //! ```text
 //! words of 64 bits:  0 "CPDQ" ‖ version u16 ‖ 0   1 next row's number   2 roots of the chains: by name ‖ by number
 //!                    3…8 treaps of dead rows, a word for each store type: alone ‖ with a record
-//!                    9 treap of rows that back off ‖ slot of the leases   10 next lease's number   11 leases that ended   12 seed
+//!                    9 treap of rows that back off ‖ slot of the leases   10 next lease's number   11 leases that ended   12 secret
 //!                    13 dead rows alone   14…43 rows: 5 states × 6 store types   44… counters; then the lanes
 //! ```
 //! A dead-letter row without a UTXO record is *alone*; only such rows are dropped if there are too many.
@@ -12,7 +12,7 @@ use crate::storage::slots::{SlotId, Slots};
 use coppice_interface::{BlobDeletionState, StoreType};
 use coppice_storage::header::Header;
 
-const LAYOUT: Header = Header { name: "deletion queue", magic: *b"CPDQ", version: 2 };
+const LAYOUT: Header = Header { name: "deletion queue", magic: *b"CPDQ", version: 3 };
 /// Number of store types.
 pub const STORES: usize = StoreType::ALL.len();
 const STATES: usize = BlobDeletionState::ALL.len();
@@ -87,8 +87,8 @@ pub struct Root {
     pub next_lease: u64,
     /// Number of leases that ever ended.
     pub ended: u64,
-    /// Seed of hashes, priorities and tokens.
-    pub seed: u64,
+    /// Secret from which priorities and tokens are made.
+    pub secret: u64,
     /// Rows by state and store type.
     pub counts: [[u64; STORES]; STATES],
     /// Values by [`Counter`].
@@ -101,8 +101,8 @@ const fn both(low: SlotId, high: SlotId) -> u64 {
 
 impl Root {
     /// Returns the header of an empty queue.
-    pub fn new(seed: u64) -> Self {
-        Self { next_id: 1, next_lease: 1, seed, ..Self::default() }
+    pub fn new(secret: u64) -> Self {
+        Self { next_id: 1, next_lease: 1, secret, ..Self::default() }
     }
 
     /// Reads the header.
@@ -122,7 +122,7 @@ impl Root {
         let mut root = Self { next_id: word(1), by_name, by_id, backing_off, leases, ..Self::default() };
         root.dead = std::array::from_fn(|store| halves(DEAD + store).into());
         (root.next_lease, root.ended) = (word(COUNTS - 4), word(COUNTS - 3));
-        (root.seed, root.dead_alone) = (word(COUNTS - 2), word(COUNTS - 1));
+        (root.secret, root.dead_alone) = (word(COUNTS - 2), word(COUNTS - 1));
         for (at, count) in root.counts.as_flattened_mut().iter_mut().enumerate() {
             *count = word(COUNTS + at);
         }
@@ -143,7 +143,7 @@ impl Root {
         }
         let leases = [both(self.backing_off, self.leases), self.next_lease, self.ended];
         words[DEAD + STORES..COUNTS - 2].copy_from_slice(&leases);
-        words[COUNTS - 2..COUNTS].copy_from_slice(&[self.seed, self.dead_alone]);
+        words[COUNTS - 2..COUNTS].copy_from_slice(&[self.secret, self.dead_alone]);
         words[COUNTS..COUNTERS].copy_from_slice(self.counts.as_flattened());
         words[COUNTERS..].copy_from_slice(&self.counters);
         slots.write(slots.root(), 0, words.map(u64::to_le_bytes).as_flattened());

@@ -65,7 +65,7 @@ use crate::storage::memory::{self, GrowError};
 use crate::storage::slots::radix::{self, MOST_NODES, NODE};
 use crate::storage::slots::treap::Treap;
 use crate::storage::slots::{SlotId, Slots, buckets};
-use crate::storage::{OpenError, owners};
+use crate::storage::{HashKey, OpenError, owners};
 use crate::{logs, platform};
 use ages::{Ages, FIRST};
 pub use complete::{Completion, RecordEnd};
@@ -76,8 +76,9 @@ use leases::Leases;
 pub use row::Name;
 use row::{Row, at};
 pub use schedule::Scheduled;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+/// Text whose hash is the secret of a new queue.
+const SECRET: &[u8] = b"deletion queue";
 /// Bits of a name's hash that select its chain: chains stay short up to some million rows.
 const NAME_BITS: u32 = 20;
 /// Maximum pages that a message changes, besides those of its last row: 60 MiB of the 75 MiB above which the platform slows a canister
@@ -92,7 +93,7 @@ const SHARE_INSTRUCTIONS: u64 = 500_000_000;
 /// Queue of external blobs to delete.
 pub struct DeletionQueue {
     store: Option<Store>,
-    seed: u64,
+    key: HashKey,
     limits: Limits,
 }
 
@@ -123,6 +124,8 @@ struct Store {
     lanes: Lanes,
     ages: Ages,
     leases: Leases,
+    /// The hash key of names.
+    key: HashKey,
 }
 
 /// Budget of a message.
@@ -144,21 +147,24 @@ impl Budget {
 }
 
 impl DeletionQueue {
-    /// Opens the queue; `seed` is used if a queue is created later. The cost does not depend on the number of rows.
+    /// Opens the queue, whose names are hashed under `key`. The cost does not depend on the number of rows.
     ///
     /// # Errors
     /// A sentence that names the fault of the queue.
-    pub fn open(seed: u64) -> Result<Self, String> {
+    pub fn open(key: HashKey) -> Result<Self, String> {
         let load = |slots: Slots| -> Result<Store, String> {
             let root = Root::load(&slots)?;
             let leases = Leases::load(&slots, root.leases, root.ended)?;
             let (lanes, ages) = (Lanes::load(&slots)?, Ages::load(&slots)?);
-            Ok(Store { slots, root, lanes, ages, leases })
+            Ok(Store { slots, root, lanes, ages, leases, key: key.clone() })
         };
         let region = memory::region(memory::DELETIONS);
         let slots = if region.is_empty() { None } else { Some(Self::slots()?) };
         let store = slots.filter(|slots| slots.root() != 0).map(load).transpose()?;
-        Ok(Self { store, seed, limits: Limits::default() })
+        if store.is_some() && !key.is_set() {
+            return Err("deletion queue: it is there without a hash key".into());
+        }
+        Ok(Self { store, key, limits: Limits::default() })
     }
 
     /// Sets the bounds.
@@ -189,12 +195,12 @@ impl DeletionQueue {
             slots.reserve(&[(FIRST, 1), (Leases::LEN, 1)])?;
             let (slot, leases) = (slots.allocate(FIRST)?, Leases::create(&mut slots)?);
             slots.set_root(slot);
-            let root = Root { leases: leases.slot(), ..Root::new(self.seed) };
+            let root = Root { leases: leases.slot(), ..Root::new(self.key.hash(SECRET)) };
             root.save(&mut slots);
             // The slot may hold old bytes, so zeros clear lanes and ages.
             slots.write(slot, header::ROOT, &[0; (FIRST - header::ROOT) as usize]);
-            let (lanes, ages) = (Lanes::new(), Ages::default());
-            self.store = Some(Store { slots, root, lanes, ages, leases });
+            let (lanes, ages, key) = (Lanes::new(), Ages::default(), self.key.clone());
+            self.store = Some(Store { slots, root, lanes, ages, leases, key });
         }
         self.store.as_mut().ok_or(GrowError::OutOfSpace)
     }
@@ -224,11 +230,11 @@ impl DeletionQueue {
 
 impl Store {
     fn treap(&self) -> Treap {
-        Treap { at: at::NODE, seed: self.root.seed }
+        Treap { at: at::NODE, seed: self.root.secret }
     }
 
     fn hash(&self, name: &Name) -> u32 {
-        (xxh3_64_with_seed(&name.bytes(), self.root.seed) >> 32) as u32
+        (self.key.hash(&name.bytes()) >> 32) as u32
     }
 
     fn find(&self, id: u64) -> Option<Row> {

@@ -11,7 +11,7 @@ use super::row::{Name, Row};
 use super::{DeletionQueue, MAX_LANES, Store};
 use crate::storage::memory::{self, GrowError, refused};
 use coppice_interface::{
-    BlobDeletionError, BlobDeletionState, CancelledBlobDeletion, NoMemory, ScheduledBlobDeletion, UtxoRefusal,
+    BlobDeletionError, BlobDeletionState, CancelledBlobDeletion, NoMemory, NotReady, ScheduledBlobDeletion, UtxoRefusal,
 };
 
 /// Outcome of scheduling the blob of a record that is being deleted.
@@ -28,9 +28,13 @@ impl DeletionQueue {
     /// and its retries restart at 0.
     ///
     /// # Errors
-    /// `Empty`, `TooLarge`, `TooMany`, `HoldsRecord`, `TooManyRows`, `RecordsFull`, `OutOfSpace`, `LowCycles`; nothing has changed.
+    /// `Empty`, `TooLarge`, `NotReady`, `TooMany`, `HoldsRecord`, `TooManyRows`, `RecordsFull`, `OutOfSpace`, `LowCycles`; nothing has
+    /// changed.
     pub fn schedule(&mut self, name: &Name, height: u32, now_ns: u64) -> Answer<ScheduledBlobDeletion> {
         name.check()?;
+        if !self.key.is_set() {
+            return Err(NotReady.into());
+        }
         let most = self.limits.rows;
         memory::creating_records(|| {
             self.get_or_make().map_err(refused)?;

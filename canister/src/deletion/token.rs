@@ -11,9 +11,9 @@ pub struct Token {
 }
 
 impl Token {
-    pub fn new(seed: u64, number: u64, now_ns: u64, holder: Principal) -> Self {
+    pub fn new(secret: u64, number: u64, now_ns: u64, holder: Principal) -> Self {
         let mut hash = Sha256::new();
-        [seed, number, now_ns].iter().for_each(|word| hash.update(word.to_le_bytes()));
+        [secret, number, now_ns].iter().for_each(|word| hash.update(word.to_le_bytes()));
         hash.update(holder.as_slice());
         Self { number, digest: hash.finalize().into() }
     }

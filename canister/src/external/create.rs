@@ -11,7 +11,7 @@ use coppice_interface::{KeptTransaction, TransactionSource, UtxoCreate, UtxoCrea
 /// Creates a record; if its blob is external, the queue holds the blob. A transaction of a kept block is read from there.
 ///
 /// # Errors
-/// As [`UtxoStore::create`]; `BlobTaken` if another record names the blob, `BeingDeleted` if the blob is queued. Nothing has changed.
+/// `NotReady` until the hash key is set. As [`UtxoStore::create`]; `BlobTaken` if another record names the blob, `BeingDeleted` if the blob is queued. Nothing has changed.
 pub fn create(
     store: &mut UtxoStore,
     (chain, blobs): (&ChainStore, &mut BlobStore),
@@ -20,6 +20,7 @@ pub fn create(
     batch: &mut Ahead,
     call: &Call,
 ) -> Result<UtxoCreated, UtxoRefusal> {
+    store.check_ready()?;
     let outside = match &item.source {
         TransactionSource::Outside(outside) => outside,
         TransactionSource::Kept(KeptTransaction { number, position }) => {

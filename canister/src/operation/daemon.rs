@@ -7,6 +7,7 @@
 //! | UTXO records | interval, so that each step has its own message | while there is a job |
 //! | deletion queue | one-shot | while there is a lease, or a row that backs off |
 //! | growth | one-shot | by memory that a tick for records needs |
+//! | hash key | one-shot | until a key is stored: by the hooks, by a draw that failed, and by each firing of the safety timer |
 //!
 //! An idle canister pays only for the safety timer.
 //!
@@ -19,6 +20,8 @@
 //! costs little.
 //!
 //! Each function takes the state. Only the closures of timers borrow the global one.
+
+mod key;
 
 use crate::operation::sampling;
 use crate::platform::cycles::{self, Pause};
@@ -41,6 +44,7 @@ pub fn arm(state: &mut State) {
     cycles::set_pause(None);
     arm_net(state);
     arm_soon(state);
+    key::arm(state, 0);
     judge(state, cycles::set_aside_by_hooks(state.config.nodes));
 }
 
@@ -87,6 +91,7 @@ fn change_pause(state: &mut State, before: Option<Pause>, pause: Option<Pause>) 
     if pause.is_some() {
         Timer::Blocks.cancel();
         Timer::Deletions.cancel();
+        Timer::Key.cancel();
         (state.clock.blocks_at, state.clock.due, state.clock.deletions_at) = (None, None, None);
     }
     if pause == Some(Pause::UntilACall) {
@@ -96,6 +101,7 @@ fn change_pause(state: &mut State, before: Option<Pause>, pause: Option<Pause>) 
         arm_net(state);
     }
     arm_soon(state);
+    key::arm(state, 0);
     arm_uploads(state);
     arm_undo(state);
     arm_records(state);
@@ -240,6 +246,7 @@ fn tick_net(state: &mut State) {
     let now = platform::time_ns();
     let planned = replace(&mut state.clock.net_at, now + NET_SECS * NS);
     cycles::learn();
+    key::arm(state, 0);
     // Firings between `planned` and now trapped or were missed.
     fire_blocks(state, Timer::Net, planned + now.saturating_sub(planned) / (NET_SECS * NS) * (NET_SECS * NS));
 }

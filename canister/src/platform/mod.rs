@@ -138,6 +138,24 @@ pub fn canister_self() -> Principal {
     twinned!(ic_cdk::api::canister_self(), Principal::management_canister())
 }
 
+/// Asks the subnet for 32 secret bytes, and passes the Candid reply on; an error says why there is none.
+pub fn draw(then: impl FnOnce(Result<Vec<u8>, String>) + 'static) {
+    #[cfg(target_family = "wasm")]
+    ic_cdk::futures::spawn(async move {
+        use ic_cdk::call::Call;
+        let call = Call::bounded_wait(Principal::management_canister(), "raw_rand");
+        let reply = call.await.map(ic_cdk::call::Response::into_bytes);
+        then(reply.map_err(|why| why.to_string()));
+    });
+    #[cfg(not(target_family = "wasm"))]
+    then(native::with(|world| world.drawn.clone()));
+}
+
+/// The hash key of a native canister, which cannot wait for a reply; `None` on the platform.
+pub fn preset_hash_key() -> Option<[u8; coppice_storage::KEY]> {
+    twinned!(None, native::with(|world| world.hash_key))
+}
+
 /// Makes the platform run all due timers right after this message.
 pub fn wake_timers() {
     #[cfg(target_family = "wasm")]

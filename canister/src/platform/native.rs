@@ -17,6 +17,10 @@ pub struct World {
     pub instructions_per_reading: u64,
     /// Cycles that must be liquid when a timer fires.
     pub timer_call_cycles: u128,
+    /// The hash key of new canisters; `None` leaves them without one.
+    pub hash_key: Option<[u8; coppice_storage::KEY]>,
+    /// The reply to each draw of secret bytes.
+    pub drawn: Result<Vec<u8>, String>,
     /// The sender of the message.
     pub caller: Principal,
     /// The method that an ingress message calls.
@@ -48,6 +52,8 @@ impl Default for World {
             instructions: 0,
             instructions_per_reading: 0,
             timer_call_cycles: 42_100_000_000,
+            hash_key: Some([7; coppice_storage::KEY]),
+            drawn: Err("no reply".into()),
             caller: Principal::anonymous(),
             method: String::new(),
             argument_bytes: 0,

@@ -21,6 +21,8 @@ pub enum Timer {
     Records,
     /// The one-shot for the deletion queue.
     Deletions,
+    /// The one-shot that draws the hash key.
+    Key,
 }
 
 #[cfg(target_family = "wasm")]
@@ -30,7 +32,7 @@ thread_local! {
 
 impl Timer {
     /// The number of kinds.
-    pub const KINDS: usize = 5;
+    pub const KINDS: usize = 6;
 
     /// Fires `tick` once, `after_ns` nanoseconds from now. `replaces` cancels the timer's earlier one-shot, which otherwise still fires.
     pub fn once(self, after_ns: u64, replaces: bool, tick: impl FnOnce() + 'static) {

@@ -33,6 +33,8 @@ pub struct Clock {
     pub sampled_secs: u64,
     /// Due time of the timer that was last logged as overdue.
     pub logged_overdue: u64,
+    /// True if a draw of the hash key without a reply was logged.
+    pub logged_draw: bool,
     /// True if refused memory growth was logged.
     pub logged_refused: bool,
     /// Time of each timer's last firing.
@@ -60,7 +62,7 @@ impl State {
             Timer::Net => Some(self.clock.net_at).filter(|&at| at > 0),
             Timer::Records => self.clock.records_every.map(|_| self.utxo_pruner.next_tick_ns),
             Timer::Deletions => self.clock.deletions_at,
-            Timer::Growth => None,
+            Timer::Growth | Timer::Key => None,
         }
     }
 
@@ -80,7 +82,7 @@ impl State {
             Timer::Blocks => self.overdue_secs(),
             Timer::Net => NET_SECS,
             Timer::Records => self.clock.records_every.unwrap_or_default(),
-            Timer::Deletions | Timer::Growth => QUEUE_SECS,
+            Timer::Deletions | Timer::Growth | Timer::Key => QUEUE_SECS,
         };
         let is_overdue = |timer, due| now.saturating_sub(due) > slack_secs(timer) * NS;
         FIRING

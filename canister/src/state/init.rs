@@ -1,7 +1,7 @@
 //! Opening of the state: at installation, and after an upgrade.
 
 use super::clock::Clock;
-use super::{STATE, State, mutate};
+use super::{STATE, State, key, mutate};
 use crate::apply::Applier;
 use crate::chain::ChainStore;
 use crate::deletion::DeletionQueue;
@@ -19,7 +19,6 @@ use crate::utxo::UtxoStore;
 use crate::{logs, platform};
 use coppice_interface::{CanisterArg, Config, Grant, ProblemCode, Role};
 use std::rc::Rc;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Creates the state of a new canister.
 ///
@@ -44,7 +43,12 @@ pub fn init(arg: Option<CanisterArg>) -> Result<(), String> {
     cells.reserve(places::END).map_err(|error| error.to_string())?;
     places::HEADER.write(&cells, 0);
     open(cells, config::Stored { config, roles, ..config::Stored::default() })?;
-    mutate(|state| state.save_config());
+    mutate(|state| {
+        state.save_config();
+        if let Some(key) = platform::preset_hash_key() {
+            state.set_key(key);
+        }
+    });
     Ok(())
 }
 
@@ -75,15 +79,16 @@ fn open(cells: Rc<Region>, stored: config::Stored) -> Result<(), String> {
     let history = History::open(Rc::clone(&cells))?;
     pruner.behind_since_secs = history.since.of(ProblemCode::PruneBehind).map(|since_ns| since_ns / 1_000_000_000);
     logs::open(Rc::clone(&cells))?;
+    let key = key::load(&cells)?;
     let mut state = State {
         roles,
         deletions_stopped,
         records,
         blobs: BlobStore::open(arena),
-        chain: ChainStore::open(Rc::clone(&cells), config.class(), hash_seed())?,
-        utxo: UtxoStore::open(Rc::clone(&cells), hash_seed())?,
+        chain: ChainStore::open(Rc::clone(&cells), config.class(), key.clone())?,
+        utxo: UtxoStore::open(Rc::clone(&cells), key.clone())?,
         applier: Applier::open(Rc::clone(&cells))?,
-        deletions: DeletionQueue::open(hash_seed())?,
+        deletions: DeletionQueue::open(key.clone())?,
         pruner,
         utxo_pruner: UtxoPruner::open(Rc::clone(&cells))?,
         exporters: Exporters::open(Rc::clone(&cells))?,
@@ -91,14 +96,10 @@ fn open(cells: Rc<Region>, stored: config::Stored) -> Result<(), String> {
         history,
         clock: Clock::default(),
         cells,
+        key,
         config,
     };
     state.bound_feeding();
     STATE.set(Some(state));
     Ok(())
-}
-
-/// The hash seed of new hash tables: different for each canister and installation.
-fn hash_seed() -> u64 {
-    xxh3_64_with_seed(platform::canister_self().as_slice(), platform::time_ns())
 }

@@ -4,6 +4,7 @@ mod apply;
 pub mod clock;
 mod control;
 mod init;
+mod key;
 mod noted;
 mod records;
 pub mod tally;
@@ -24,6 +25,7 @@ use crate::pruning::blocks::{Constraints, Due, Pruner};
 use crate::pruning::records::UtxoPruner;
 use crate::settings::config::{self, RecordsCap, Settings as _};
 use crate::settings::roles::Roles;
+use crate::storage::HashKey;
 use crate::storage::blob::{BlobStore, Class};
 use crate::storage::memory::Region;
 use crate::utxo::UtxoStore;
@@ -35,6 +37,8 @@ use std::rc::Rc;
 /// The stores and the settings.
 pub struct State {
     cells: Rc<Region>,
+    /// The hash key of all tables; unset until it is drawn and stored.
+    pub key: HashKey,
     /// The settings in force.
     pub config: Config,
     /// Grants of roles.

@@ -4,7 +4,9 @@ use coppice_storage::header::Header;
 use coppice_storage::ring::Ring;
 
 /// Header of the region, at its first byte.
-pub const HEADER: Header = Header { name: "cells", magic: *b"CPCE", version: 1 };
+pub const HEADER: Header = Header { name: "cells", magic: *b"CPCE", version: 2 };
+/// The hash key, as CBOR after its length; up to 64 bytes.
+pub const KEY: u64 = 64;
 /// The settings and the roles, as CBOR after its length; up to 64 KiB.
 pub const CONFIG: u64 = 65_536;
 /// The chain's state; up to 4 KiB.

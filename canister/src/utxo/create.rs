@@ -153,6 +153,7 @@ impl UtxoStore {
         by: Principal,
         now: u64,
     ) -> Result<UploadProgress, TransactionUploadError> {
+        self.check_ready().map_err(UtxoRefusal::from)?;
         self.check_absent(&hash_of("txid", &arg.txid)?)?;
         self.uploads.begin(blobs, arg, settings, by, now)
     }

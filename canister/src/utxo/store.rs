@@ -6,14 +6,14 @@ use super::record::extras::Extras;
 use super::record::{Due, HEAD, Hash, Head, Order, at, flag};
 use super::upload::Uploads;
 use crate::platform;
-use crate::storage::HashTable;
 use crate::storage::memory::{self, Region, refused};
 use crate::storage::owners;
 use crate::storage::slots::radix::{MOST_NODES, NODE};
 use crate::storage::slots::rings;
 use crate::storage::slots::{SlotId, Slots};
 use crate::storage::table::same_key;
-use coppice_interface::{UtxoRefusal, UtxoStorage};
+use crate::storage::{HashKey, HashTable};
+use coppice_interface::{NotReady, UtxoRefusal, UtxoStorage};
 use std::cell::OnceCell;
 use std::rc::Rc;
 
@@ -64,15 +64,23 @@ impl UtxoStore {
     ///
     /// # Errors
     /// A sentence if memory could not be grown, or this code did not write a header.
-    pub fn open(cells: Rc<Region>, hash_seed: u64) -> Result<Self, String> {
+    pub fn open(cells: Rc<Region>, key: HashKey) -> Result<Self, String> {
         let arena = memory::arena()?;
         let mut slots = Slots::open(memory::region(memory::UTXO_SLOTS), arena.clone(), owners::RECORDS)?;
         let root = match slots.root() {
             0 => Root::create(&mut slots).map_err(|error| format!("UTXO store: {error}"))?,
             _ => Root::load(&slots)?,
         };
-        let table = HashTable::open(memory::region(memory::UTXO_INDEX), arena, owners::UTXO_INDEX, hash_seed)?;
+        let table = HashTable::open(memory::region(memory::UTXO_INDEX), arena, owners::UTXO_INDEX, key)?;
         Ok(Self { table, slots, root, changed: Changed::default(), uploads: Uploads::open(cells)? })
+    }
+
+    /// Checks that records can be entered in the table.
+    ///
+    /// # Errors
+    /// [`NotReady`] until the hash key is set.
+    pub fn check_ready(&self) -> Result<(), NotReady> {
+        if self.table.is_keyed() { Ok(()) } else { Err(NotReady) }
     }
 
     /// Returns the numbers of records, and their memory.

@@ -50,6 +50,8 @@ impl Net {
         let named = std::env::var_os("COPPICE_WASM").map(PathBuf::from);
         let arg = candid::encode_one(Some(CanisterArg::Init(init(principal)))).unwrap();
         host.install_canister(canister, wasm::find(named.as_deref()).unwrap(), arg, Some(controller));
+        // Its first timer draws the hash key, so that it is ready.
+        host.tick();
         Self { gateway: Gateway::start(host.clone()), host, canister, principal, dir }
     }
 

@@ -33,6 +33,8 @@ impl World {
         let named = std::env::var_os("COPPICE_WASM").map(PathBuf::from);
         let arg = candid::encode_one(Some(CanisterArg::Init(init))).unwrap();
         host.install_canister(canister, wasm::find(named.as_deref()).unwrap(), arg, Some(principal));
+        // Its first timer draws the hash key, so that it is ready.
+        host.tick();
         let world = Self { host, canister, principal, dir: tempfile::tempdir().unwrap(), checkpoint: None };
         let client = world.client(None);
         client.grant_role(&Grant { principal, role: Role::BlobWorker }).done().unwrap();

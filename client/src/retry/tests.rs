@@ -44,6 +44,7 @@ fn classes_of_append_and_rollback_errors() {
         (
             Again,
             &[
+                AppendError::NotReady(NotReady),
                 AppendError::UploadOpen(UploadOpen { by, expires_at_secs }),
                 AppendError::RollbackUnderway { to: 0 },
                 AppendError::ResetUnderway { left: 0 },
@@ -218,7 +219,14 @@ fn classes_of_operation_errors() {
         ],
     )]);
     assert_classes(&[
-        (Again, &[BlobDeletionError::Leased, BlobDeletionError::TooManyLeases { limit: 0 }]),
+        (
+            Again,
+            &[
+                BlobDeletionError::NotReady(NotReady),
+                BlobDeletionError::Leased,
+                BlobDeletionError::TooManyLeases { limit: 0 },
+            ],
+        ),
         (
             AfterPruning,
             &[
@@ -254,6 +262,7 @@ fn classes_of_record_errors() {
     let bad = || (text(), text());
     let (field, why) = bad();
     assert_classes(&[
+        (Again, &[UtxoCreateError::NotReady(NotReady)]),
         (
             AfterPruning,
             &[

@@ -5,6 +5,8 @@ mod shelf;
 
 pub use shelf::{KEPT, Memory, Shelf};
 
+use candid::Principal;
+use ic_cdk::call::Call;
 use ic_cdk::{init, post_upgrade, query, update};
 use platform::Ic;
 use serde_bytes::ByteBuf;
@@ -31,10 +33,22 @@ fn post_upgrade() {
     init();
 }
 
-/// Puts a document and returns its number, or the reason why it is refused.
+/// Puts a document and returns its number, or the reason why it is refused. The first call draws the hash key.
 #[update]
-fn put(name: String, content: ByteBuf) -> Result<u64, String> {
+async fn put(name: String, content: ByteBuf) -> Result<u64, String> {
+    if !with(|shelf| shelf.is_keyed()) {
+        let random = random().await?;
+        with(|shelf| shelf.set_key(random));
+    }
     with(|shelf| shelf.put(&name, &content))
+}
+
+/// Returns 16 secret bytes of the subnet.
+async fn random() -> Result<[u8; 16], String> {
+    let call = Call::bounded_wait(Principal::management_canister(), "raw_rand");
+    let reply = call.await.map_err(|error| error.to_string())?;
+    let bytes: ByteBuf = reply.candid().map_err(|error| error.to_string())?;
+    bytes.first_chunk().copied().ok_or_else(|| format!("raw_rand gave {} bytes", bytes.len()))
 }
 
 /// Returns the newest document of a name.

@@ -7,7 +7,8 @@
 //!        0         4,096               8,192
 //! ```
 //! An index entry goes stale when its document leaves the ring. Entries are not removed one by one: after each 1,500 documents a sweep
-//! begins, and each document does one slice of it. Two names with one hash replace each other, as one pair in 2^64 does.
+//! begins, and each document does one slice of it. Two names with one hash replace each other, as one pair in 2^64 does. Callers choose
+//! names, so names are hashed under a secret key, which is set before the first document.
 
 use coppice_storage::arena::{Arena, Owner, Shares};
 use coppice_storage::blob::{BlobPtr, BlobStore};
@@ -15,7 +16,7 @@ use coppice_storage::cell::Cell;
 use coppice_storage::header::Header;
 use coppice_storage::ring::Ring;
 use coppice_storage::table::HashTable;
-use coppice_storage::{Layout, Manager, Platform, Region};
+use coppice_storage::{HashKey, KEY, Layout, Manager, Platform, Region};
 use serde::{Deserialize, Serialize};
 
 /// Documents that are kept.
@@ -32,7 +33,7 @@ const LAYOUT: Layout = Layout { regions: 5, reserved_cycles: (CELLS, 4_096) };
 const DOCUMENTS: Owner = Owner::new(0);
 const NAMES: Owner = Owner::new(1);
 const TERMS: Shares = Shares { counted: &[], reserve: 0 };
-const STATE: Cell = Cell { at: 0, capacity: 4_096, header: Header { name: "shelf", magic: *b"SHLF", version: 1 } };
+const STATE: Cell = Cell { at: 0, capacity: 4_096, header: Header { name: "shelf", magic: *b"SHLF", version: 2 } };
 const POINTERS: Ring = Ring { at: 8_192, slots: KEPT, len: 24 };
 
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
@@ -41,6 +42,8 @@ struct State {
     written: u64,
     /// The bucket at which the sweep of the index continues, if one is running.
     sweep: Option<u64>,
+    /// The hash key of the index, once it is set.
+    key: Option<[u8; KEY]>,
 }
 
 /// The memory of a shelf.
@@ -63,6 +66,7 @@ pub struct Shelf<P: Platform> {
     arena: Arena<P>,
     blobs: BlobStore<P>,
     index: HashTable<P>,
+    key: HashKey,
     state: State,
 }
 
@@ -77,16 +81,34 @@ impl<P: Platform> Shelf<P> {
         cells.reserve(POINTERS.end()).map_err(|error| error.to_string())?;
         let arena = Arena::open(ARENA.map(|id| manager.region(id)), TERMS)?;
         let blobs = BlobStore::open(arena.clone());
-        let index = HashTable::open(manager.region(INDEX), arena.clone(), NAMES, P::now_ns())?;
-        let state = STATE.load(&cells)?.unwrap_or_default();
-        Ok(Self { manager, cells, arena, blobs, index, state })
+        let state: State = STATE.load(&cells)?.unwrap_or_default();
+        let key = state.key.map_or_else(HashKey::default, HashKey::of);
+        let index = HashTable::open(manager.region(INDEX), arena.clone(), NAMES, key.clone())?;
+        Ok(Self { manager, cells, arena, blobs, index, key, state })
+    }
+
+    /// Returns whether the hash key is set.
+    pub fn is_keyed(&self) -> bool {
+        self.key.is_set()
+    }
+
+    /// Stores the hash key, then sets it. A key that is set stays.
+    pub fn set_key(&mut self, bytes: [u8; KEY]) {
+        if !self.is_keyed() {
+            self.state.key = Some(bytes);
+            STATE.keep(&self.cells, &self.state);
+            self.key.set(bytes);
+        }
     }
 
     /// Puts a document, in place of the oldest one if the shelf is full, and returns its number.
     ///
     /// # Errors
-    /// A sentence: the document is too long, or memory is refused. Nothing has changed.
+    /// A sentence: there is no hash key, the document is too long, or memory is refused. Nothing has changed.
     pub fn put(&mut self, name: &str, content: &[u8]) -> Result<u64, String> {
+        if !self.is_keyed() {
+            return Err("the hash key is not set".into());
+        }
         if name.len() > MAX_NAME || content.len() > MAX_CONTENT {
             return Err(format!("a name has at most {MAX_NAME} bytes, and a document {MAX_CONTENT}"));
         }

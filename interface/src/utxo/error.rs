@@ -3,7 +3,7 @@
 
 use super::{ExternalStore, Spender};
 use crate::UtxoHash;
-use crate::error::{BadArgument, BadHeight, NoMemory};
+use crate::error::{BadArgument, BadHeight, NoMemory, NotReady};
 use candid::CandidType;
 use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
@@ -66,6 +66,8 @@ pub enum UtxoCreateError {
     NotKept,
     /// The item needs more instructions, or changed pages, than one message has.
     TooMuchWork,
+    /// The canister enters nothing yet: send the item again.
+    NotReady(NotReady),
     /// Memory was refused.
     NoMemory(NoMemory),
     /// The record cannot be decoded, so its state is unknown.
@@ -333,6 +335,9 @@ pub enum UtxoRefusal {
     /// The item needs more instructions, or changed pages, than one message has.
     #[error("the item needs more than one message: split it")]
     TooMuchWork,
+    /// The canister enters nothing yet: send the item again.
+    #[error(transparent)]
+    NotReady(#[from] NotReady),
     /// Memory was refused.
     #[error(transparent)]
     NoMemory(#[from] NoMemory),
@@ -427,6 +432,7 @@ part! {
         NoUpload,
         NotKept,
         TooMuchWork,
+        NotReady(why),
         NoMemory(why),
         Corrupt { why },
     }

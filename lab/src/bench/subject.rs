@@ -65,6 +65,8 @@ impl Bench {
         let wasm = subject.wasm.to_vec();
         host.try_install_canister(canister, wasm.clone(), arg, Some(operator))
             .context("cannot install the bench wasm")?;
+        // Its first timer draws the hash key, so that it is ready.
+        host.tick();
         Ok(Self { price: subject.price, host, canister, operator, wasm })
     }
 

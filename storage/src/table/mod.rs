@@ -5,16 +5,16 @@
 //!
 //! **Design.** Linear hashing: an insertion splits one bucket if the table is fuller than `LOAD` percent, so no operation
 //! depends on the table's size. A bucket has 512 bytes (eight to a page). Its head has a 16-bit tag for each entry, so that
-//! a search reads 64 bytes and the entries whose tag matches. Keys are not stored: an entry is the key's seeded 64-bit hash
-//! (XXH3) and a word of the owner, who verifies a candidate against the key where the key is stored anyway. Several entries
-//! may share a hash, so a key may occur several times.
+//! a search reads 64 bytes and the entries whose tag matches. Keys are not stored: an entry is the key's 64-bit hash under a
+//! secret [`HashKey`] and a word of the owner, who verifies a candidate against the key where the key is stored anyway. Several
+//! entries may share a hash, so a key may occur several times.
 //! Buckets that fill up before their turn to split get overflow buckets. A chain is packed: only its primary bucket (after a
 //! sweep) and the overflow bucket added last may have room, so an insertion looks at no more than two buckets.
 //! Buckets lie in pages of the arena. Splits are undone below 25 percent, one by each [`remove`](HashTable::remove) and some by each slice
 //! of a sweep, and a page without a bucket in use is given back.
 //!
-//! The seed is derived at creation from time and canister id. It is not a secret: a producer that searches for colliding ids
-//! only makes its own chains longer.
+//! The hash key is a secret, because users of a chain choose keys. A chooser who knew the hash could fill one bucket, whose chain each
+//! insertion and look-up of that bucket walks. The owner of the table stores the hash key and sets it before the first insertion.
 //!
 //! There are two ways to use a table, and an owner uses only one of them. [`put`](HashTable::put), [`get`](HashTable::get) and
 //! [`sweep`](HashTable::sweep) keep one value per hash. [`insert`](HashTable::insert), [`visit`](HashTable::visit) and
@@ -30,10 +30,9 @@ pub use sweep::Slice;
 
 use crate::arena::{Arena, Class, Owner};
 use crate::pages::Pages;
-use crate::{GrowError, OpenError, Platform, Region};
+use crate::{GrowError, HashKey, OpenError, Platform, Region};
 use bucket::{BUCKET, Entry, Head, SLOTS, next_of, search};
 use pool::{BucketRef, PAGE_BUCKETS, Pool};
-use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Buckets of a slice of a sweep.
 pub const SLICE_BUCKETS: u64 = PAGE_BUCKETS;
@@ -74,6 +73,7 @@ pub enum Change {
 /// A table from hashes to words.
 pub struct HashTable<P: Platform> {
     pool: Pool<P>,
+    key: HashKey,
     /// Number of insertions before one is refused.
     #[cfg(any(test, feature = "testing"))]
     failing_in: Option<u64>,
@@ -81,28 +81,37 @@ pub struct HashTable<P: Platform> {
 
 impl<P: Platform> HashTable<P> {
     /// Opens the table of a region, or creates an empty one there. Its pages are granules of the arena that `owner` takes; an owner has one
-    /// table.
+    /// table. `key` is the hash key, which may be set after the table is opened.
     ///
     /// # Errors
-    /// [`OpenError`].
-    pub fn open(region: Region<P>, arena: Arena<P>, owner: Owner, hash_seed: u64) -> Result<Self, OpenError> {
+    /// [`OpenError`]; `Corrupt` if the table has entries and the hash key is not set, because no entry could be found again.
+    pub fn open(region: Region<P>, arena: Arena<P>, owner: Owner, key: HashKey) -> Result<Self, OpenError> {
         let pool = if region.is_empty() {
-            let created = Pool::create(region, arena, owner, hash_seed);
+            let created = Pool::create(region, arena, owner);
             created.map_err(|why| OpenError::Grow { name: pool::LAYOUT.name, why })?
         } else {
             Pool::open(region, arena, owner)?
         };
+        if pool.header.entries > 0 && !key.is_set() {
+            return Err(OpenError::Corrupt { name: pool::LAYOUT.name, why: "entries without a hash key".into() });
+        }
         Ok(Self {
             pool,
+            key,
             #[cfg(any(test, feature = "testing"))]
             failing_in: None,
         })
     }
 
+    /// Returns whether the hash key is set: before, nothing may be entered.
+    pub fn is_keyed(&self) -> bool {
+        self.key.is_set()
+    }
+
     /// The hash of a key.
     #[inline]
     pub fn hash(&self, key: &[u8]) -> u64 {
-        xxh3_64_with_seed(key, self.pool.header.hash_seed)
+        self.key.hash(key)
     }
 
     /// Returns the fill statistics.

@@ -6,7 +6,7 @@
 //! │ 64 KiB   │ segment → granule + 1   │ ────────────────▶ │ 128 × 512 │ …   │ 128 × 512 │ …
 //! └──────────┴─────────────────────────┘                   └───────────┘     └───────────┘
 //! header: 0 magic "CPHT"  4 version u16  8 buckets u64  16 entries u64  24 first overflow page with room u32
-//!         28 overflow buckets in use u32  32 hash seed u64
+//!         28 overflow buckets in use u32
 //! ```
 //! Segment `s` holds the primary buckets `128·s …`. Overflow pages have a list of their own (`overflow`).
 //!
@@ -22,7 +22,7 @@ use crate::pages::Pages;
 use crate::{GrowError, OpenError, Platform, Region, WASM_PAGE};
 
 /// The header of a table.
-pub const LAYOUT: Layout = Layout { name: "hash table", magic: *b"CPHT", version: 2 };
+pub const LAYOUT: Layout = Layout { name: "hash table", magic: *b"CPHT", version: 3 };
 /// Buckets of a page, and of a segment.
 pub const PAGE_BUCKETS: u64 = GRANULE / BUCKET;
 const SEGMENTS: u64 = 1 << 19;
@@ -32,7 +32,6 @@ const BUCKETS: u64 = 8;
 const ENTRIES: u64 = 16;
 const ROOM: u64 = 24;
 const OVERFLOW_USED: u64 = 28;
-const HASH_SEED: u64 = 32;
 
 /// Location of a page: granule + 1. 0 is none.
 pub type PageRef = u32;
@@ -56,8 +55,6 @@ pub struct Header {
     pub room: PageRef,
     /// Overflow buckets in use.
     pub overflow_used: u32,
-    /// Seed of the hash function.
-    pub hash_seed: u64,
 }
 
 /// The memory of a table.
@@ -72,9 +69,8 @@ pub struct Pool<P: Platform> {
 
 impl<P: Platform> Pool<P> {
     /// Creates a pool with its first segment, whose buckets are empty.
-    pub fn create(region: Region<P>, arena: Arena<P>, owner: Owner, hash_seed: u64) -> Result<Self, GrowError> {
-        let header = Header { hash_seed, ..Header::default() };
-        let mut pool = Self { region, arena, owner, header, changed: None };
+    pub fn create(region: Region<P>, arena: Arena<P>, owner: Owner) -> Result<Self, GrowError> {
+        let mut pool = Self { region, arena, owner, header: Header::default(), changed: None };
         let first = pool.take_page()?;
         if let Err(error) = pool.region.reserve(REGION) {
             pool.give_page(first);
@@ -98,7 +94,6 @@ impl<P: Platform> Pool<P> {
             entries: region.read_u64(ENTRIES),
             room: region.read_u32(ROOM),
             overflow_used: region.read_u32(OVERFLOW_USED),
-            hash_seed: region.read_u64(HASH_SEED),
         };
         if !(PAGE_BUCKETS..=SEGMENTS * PAGE_BUCKETS).contains(&header.buckets) {
             return Err(OpenError::Corrupt { name: LAYOUT.name, why: format!("{} buckets", header.buckets) });
@@ -116,8 +111,8 @@ impl<P: Platform> Pool<P> {
     /// Writes the whole header.
     pub fn save(&mut self) {
         self.note(Pages::add_header);
-        let Header { buckets, entries, room, overflow_used, hash_seed } = self.header;
-        let words = [buckets, entries, u64::from(room) | u64::from(overflow_used) << 32, hash_seed];
+        let Header { buckets, entries, room, overflow_used } = self.header;
+        let words = [buckets, entries, u64::from(room) | u64::from(overflow_used) << 32];
         self.region.write(BUCKETS, words.map(u64::to_le_bytes).as_flattened());
     }
 

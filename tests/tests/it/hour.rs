@@ -33,6 +33,8 @@ impl World {
         let init = InitArg { log_class, operators: vec![me], producers: vec![sequencer], ..InitArg::default() };
         let arg = Encode!(&Some(CanisterArg::Init(init))).unwrap();
         host.install_canister(coppice, wasm("coppice"), arg, None);
+        // Its first timer draws the hash key, so that it is ready.
+        host.tick();
         host.install_canister(sequencer, wasm("sequencer"), Encode!(&coppice).unwrap(), None);
         let operator = Client::new(Embedded::new(Arc::clone(&host), coppice, me));
         Self { host, sequencer, operator }

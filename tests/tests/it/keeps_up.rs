@@ -150,8 +150,8 @@ fn an_upgrade_from_another_layout_is_refused() {
     let (coppice, host) = Coppice::embedded(default_arg());
     coppice.append_plain(0..3, 100);
     let mut memory = host.get_stable_memory(coppice.id);
-    // The magic of the chain's state, and of the records; the version follows each.
-    for (magic, version) in [(*b"CPCH", 2u8), (*b"CPBR", 3)] {
+    // The magics of the cells, the chain's state, the block records and a table; the version follows each.
+    for (magic, version) in [(*b"CPCE", 2u8), (*b"CPCH", 2), (*b"CPBR", 3), (*b"CPHT", 3)] {
         let at = memory.chunks(4_096).position(|page| page[..4] == magic && page[4] == version).expect("it is there");
         let at = at * 4_096;
         memory[at + 4] = 1;
@@ -165,5 +165,5 @@ fn an_upgrade_from_another_layout_is_refused() {
         memory = host.get_stable_memory(coppice.id);
     }
     coppice.upgrade();
-    assert_eq!(coppice.head(), Some(4));
+    assert_eq!(coppice.head(), Some(6));
 }

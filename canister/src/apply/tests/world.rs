@@ -6,7 +6,7 @@ use crate::platform::native;
 use crate::storage::blob::{BlobStore, Class};
 use crate::storage::memory;
 use crate::storage::places;
-use crate::testing::hash;
+use crate::testing::{hash, hash_key};
 use crate::utxo::{Ahead, Call, Order, UtxoStore};
 use candid::Principal;
 use coppice_interface::segments::encode_index;
@@ -82,8 +82,8 @@ impl World {
         cells.reserve(places::END).unwrap();
         let arena = memory::arena().unwrap();
         Self {
-            chain: ChainStore::open(Rc::clone(&cells), Class::of_size(CLASS).unwrap(), 3).unwrap(),
-            utxo: UtxoStore::open(Rc::clone(&cells), 5).unwrap(),
+            chain: ChainStore::open(Rc::clone(&cells), Class::of_size(CLASS).unwrap(), hash_key()).unwrap(),
+            utxo: UtxoStore::open(Rc::clone(&cells), hash_key()).unwrap(),
             blobs: BlobStore::open(arena),
             applier: Applier::open(cells).unwrap(),
             settings,

@@ -8,6 +8,7 @@ mod tokens;
 use super::token::Token;
 use super::*;
 use crate::platform::native;
+use crate::testing::hash_key;
 use candid::Principal;
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
@@ -38,12 +39,7 @@ impl Completion for Ends<'_> {
 
 fn open() -> DeletionQueue {
     memory::forget();
-    // Each upgrade draws a new seed; the queue keeps its own.
-    DeletionQueue::open(native::with(|world| {
-        world.time_ns += 1;
-        world.time_ns
-    }))
-    .unwrap()
+    DeletionQueue::open(hash_key()).unwrap()
 }
 
 /// Returns an empty queue.
@@ -215,13 +211,15 @@ fn another_version_of_the_queue_is_not_opened() {
     drop(queue);
     let arena = memory::arena().unwrap();
     let region = arena.payload();
-    for (byte, wrong) in [(0, b'X'), (4, 0), (4, 1), (4, 3)] {
+    for (byte, wrong) in [(0, b'X'), (4, 0), (4, 2), (4, 4)] {
         let right: [u8; 1] = region.read(at + byte);
         region.write(at + byte, &[wrong]);
         memory::forget();
-        assert!(DeletionQueue::open(1).is_err(), "byte {byte}");
+        assert!(DeletionQueue::open(hash_key()).is_err(), "byte {byte}");
         region.write(at + byte, &right);
     }
+    memory::forget();
+    assert!(DeletionQueue::open(HashKey::default()).is_err(), "no name is found without the hash key");
     assert_eq!(open().pending_count(), 1);
 }
 

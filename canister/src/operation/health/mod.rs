@@ -34,13 +34,17 @@ pub fn findings(state: &State, due: Option<&Due>, deep: bool) -> Vec<Finding> {
     let mut found = Vec::new();
     if let Some((timer, due)) = state.overdue(platform::time_ns()) {
         let timer = match timer {
-            Timer::Blocks | Timer::Net | Timer::Growth => "blocks",
+            Timer::Blocks | Timer::Net | Timer::Growth | Timer::Key => "blocks",
             Timer::Records => "UTXO records",
             Timer::Deletions => "the deletion queue",
         };
         let late = platform::time_ns().saturating_sub(due) / NS;
         let message = format!("the timer for {timer} is overdue by {}", duration(late));
         found.push(Finding { since: Some(due), ..finding(ProblemCode::TimerOverdue, message) });
+    }
+    if !state.key.is_set() {
+        let message = "the hash key is not drawn yet: blocks, UTXO records and blobs to delete are refused as NotReady";
+        found.push(finding(ProblemCode::NotReady, message));
     }
     let State { pruner, chain, blobs, .. } = state;
     found.extend(blocks::due((pruner, chain, blobs), || state.constraints(), due, deep));

@@ -5,6 +5,7 @@ use crate::platform::native;
 use crate::storage::memory;
 use crate::storage::owners;
 use crate::storage::places;
+use crate::testing::hash_key;
 use candid::Principal;
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
@@ -291,7 +292,7 @@ fn each_producer_has_its_own_upload() {
     assert_eq!(w.store.uploads.list(60).len(), 2);
     let [version] = cells.read(places::TRANSACTION_PLACES + 4);
     cells.write(places::TRANSACTION_PLACES + 4, &[version + 1]);
-    assert!(crate::utxo::UtxoStore::open(std::rc::Rc::new(memory::region(memory::CELLS)), 3).is_err());
+    assert!(crate::utxo::UtxoStore::open(std::rc::Rc::new(memory::region(memory::CELLS)), hash_key()).is_err());
 }
 
 /// Pages begin with the first page, whichever output is asked for, and continue at the cursor.

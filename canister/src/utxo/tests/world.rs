@@ -4,6 +4,7 @@ use crate::platform::native;
 use crate::storage::blob::BlobStore;
 use crate::storage::memory;
 use crate::storage::places;
+use crate::testing::hash_key;
 use crate::utxo::{Ahead, Call, Hash, UtxoStore};
 use coppice_interface::*;
 pub use coppice_model::transactions::{Tx, serialise};
@@ -164,5 +165,5 @@ impl World {
 fn open() -> (UtxoStore, BlobStore) {
     let cells = Rc::new(memory::region(memory::CELLS));
     cells.reserve(places::END).unwrap();
-    (UtxoStore::open(cells, 5).unwrap(), BlobStore::open(memory::arena().unwrap()))
+    (UtxoStore::open(cells, hash_key()).unwrap(), BlobStore::open(memory::arena().unwrap()))
 }

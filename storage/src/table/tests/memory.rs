@@ -22,9 +22,9 @@ fn the_layout_is_part_of_the_format() {
     }
     let region = fixture::region(fixture::INDEX);
     let header: [u8; 48] = region.read(0);
-    assert_eq!(header[..8], *b"CPHT\x02\0\0\0");
+    assert_eq!(header[..8], *b"CPHT\x03\0\0\0");
     assert_eq!(header[8..24], [128, 0, 0, 0, 0, 0, 0, 0, 29, 0, 0, 0, 0, 0, 0, 0]);
-    assert_eq!(header[24..48], [3, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(header[24..48], [3, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(region.read(65_536), [1, 0, 0, 0, 0, 0, 0, 0], "the directory");
     assert_eq!(table.pool.primary(5), 128 + 5);
     let primary: [u8; 16] = table.pool.arena.payload().read(5 * BUCKET);
@@ -39,13 +39,13 @@ fn the_layout_is_part_of_the_format() {
 fn another_version_and_an_impossible_size_are_not_opened() {
     drop(fresh());
     let region = fixture::region(fixture::INDEX);
-    let open = || HashTable::open(fixture::region(fixture::INDEX), fixture::arena(), OWNER, 1).err();
+    let open = || HashTable::open(fixture::region(fixture::INDEX), fixture::arena(), OWNER, HashKey::of([1; 16])).err();
     assert_eq!(open(), None);
     region.write(8, &[127]);
     assert!(matches!(open(), Some(OpenError::Corrupt { .. })));
     region.write(4, &[1]);
     assert!(matches!(open(), Some(OpenError::Header { found: (_, 1), .. })));
-    assert_eq!(LAYOUT.version, 2);
+    assert_eq!(LAYOUT.version, 3);
 }
 
 #[test]

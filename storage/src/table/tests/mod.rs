@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const OWNER: Owner = fixture::UPLOAD;
 
 fn open() -> HashTable<Twin> {
-    HashTable::open(fixture::region(fixture::INDEX), fixture::arena(), OWNER, 1).unwrap()
+    HashTable::open(fixture::region(fixture::INDEX), fixture::arena(), OWNER, HashKey::of([1; 16])).unwrap()
 }
 
 /// Opens the table again, as an upgrade does.
@@ -96,6 +96,33 @@ fn refused_growth_leaves_the_table_as_it_was() {
     fixture::manager().set_max_pages(u64::MAX);
     table.insert(7, inserted).unwrap();
     assert!(table.remove(7, 0));
+}
+
+#[test]
+fn keys_that_share_a_bucket_under_another_key_are_spread() {
+    let (mut table, other) = (fresh(), HashKey::default());
+    other.set([0; 16]);
+    let chosen = (0u64..).map(u64::to_le_bytes).filter(|key| other.hash(key).is_multiple_of(1_024)).take(20_000);
+    for (key, value) in chosen.zip(0..) {
+        table.insert(table.hash(&key), value).unwrap();
+    }
+    let stats = table.stats();
+    assert!(stats.buckets > 1_000 && stats.overflow_buckets * 5 < stats.buckets, "{stats:?}");
+}
+
+#[test]
+fn table_with_entries_is_not_opened_without_its_key() {
+    let unkeyed = || HashTable::open(fixture::region(fixture::INDEX), fixture::arena(), OWNER, HashKey::default());
+    drop(fresh());
+    let key = HashKey::default();
+    let mut table = HashTable::open(fixture::region(fixture::INDEX), fixture::arena(), OWNER, key.clone()).unwrap();
+    assert!(key.set([1; 16]), "set after the table is opened");
+    table.insert(table.hash(b"key"), 5).unwrap();
+    assert!(matches!(unkeyed().err(), Some(OpenError::Corrupt { .. })));
+    let mut table = reopen(table);
+    assert_eq!(table.get(table.hash(b"key")), Some(5));
+    assert!(table.remove(table.hash(b"key"), 5));
+    assert!(unkeyed().is_ok());
 }
 
 proptest! {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::storage::owners;
-use crate::testing::audit;
+use crate::testing::{audit, hash_key};
 use crate::utxo::tests::world::{NOW, Tx, raw};
 use crate::utxo::{Ahead, Call, UtxoStore};
 use coppice_interface::{AppendError, MAX_HEIGHT, NoMemory, RECORDS_RESERVE, UtxoRefusal, UtxoSettings};
@@ -71,7 +71,7 @@ impl Both {
 fn memory_of_records_serves_blocks_and_memory_of_blocks_serves_records() {
     let blocks = world(PrunePolicyArg { retain_blocks: Some(1), ..policy() });
     let cells = Rc::new(memory::region(memory::CELLS));
-    let records = UtxoStore::open(cells, 5).unwrap();
+    let records = UtxoStore::open(cells, hash_key()).unwrap();
     let mut both = Both { blocks, records, settings: UtxoSettings::default(), salt: 0 };
     both.blocks.append(2, 1_000, 1);
     // The first record of each kind grows what is not in the arena.

@@ -7,7 +7,7 @@ use crate::platform::native;
 use crate::pruning::records::UtxoPruner;
 use crate::storage::memory;
 use crate::storage::places;
-use crate::testing::overwrite;
+use crate::testing::{hash_key, overwrite};
 use crate::utxo::tests::world::{Tx, World, block, mined, raw};
 use coppice_interface::*;
 use std::ops::{Deref, DerefMut};
@@ -36,7 +36,7 @@ impl DerefMut for Service {
 fn open() -> (DeletionQueue, UtxoPruner) {
     let cells = Rc::new(memory::region(memory::CELLS));
     cells.reserve(places::END).unwrap();
-    (DeletionQueue::open(3).unwrap(), UtxoPruner::open(cells).unwrap())
+    (DeletionQueue::open(hash_key()).unwrap(), UtxoPruner::open(cells).unwrap())
 }
 
 impl Service {
