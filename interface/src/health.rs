@@ -109,7 +109,7 @@ pub enum ProblemCode {
 
 impl ProblemCode {
     /// All codes, in their order.
-    pub const ALL: [Self; 44] = [
+    pub const ALL: [Self; 45] = [
         Self::TimerOverdue,
         Self::PruneBehind,
         Self::PruningOff,
