@@ -29,8 +29,8 @@ pub enum ProblemCode {
     /// Liquid cycles do not pay for three timer calls, some 126 G on 13 nodes; or they did not, and no caller with a
     /// role has sent an update since: no timer runs.
     TimersStopped,
-    /// The hash key is not drawn yet: blocks, UTXO records and blobs to delete are refused as `NotReady`.
-    NotReady,
+    /// Liquid cycles are below 400 G on 13 nodes: below 311 G the platform refuses an upgrade.
+    UpgradeUnpaid,
     /// Cycles are missing for the growth of stable memory.
     GrowthUnpaid,
     /// The growth of stable memory would reserve more cycles than `reserved_cycles_limit` allows.
@@ -109,7 +109,7 @@ pub enum ProblemCode {
 
 impl ProblemCode {
     /// All codes, in their order.
-    pub const ALL: [Self; 45] = [
+    pub const ALL: [Self; 44] = [
         Self::TimerOverdue,
         Self::PruneBehind,
         Self::PruningOff,
@@ -119,7 +119,7 @@ impl ProblemCode {
         Self::CyclesLow,
         Self::FeedingRefused,
         Self::TimersStopped,
-        Self::NotReady,
+        Self::UpgradeUnpaid,
         Self::GrowthUnpaid,
         Self::ReservationLimit,
         Self::MemoryNearCap,

@@ -8,7 +8,7 @@ use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The argument of installation and upgrade.
+/// The argument of installation and upgrade. An argument of another type, or with a field that is no setting, is refused.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum CanisterArg {
@@ -56,8 +56,8 @@ settings! {
     /// The seconds after which an upload without a call is aborted, at least 1.
     upload_expiry_secs: u64 = 120, 1..=u64::MAX;
     /// The liquid cycles below which the daemon does not prune. Only its ten-minute timer runs then, and checks whether
-    /// cycles have been added.
-    min_liquid_cycles: u128 = 100_000_000_000;
+    /// cycles have been added. With the default a canister on 13 nodes that still prunes can be upgraded.
+    min_liquid_cycles: u128 = UPGRADE_RESERVE;
     /// The liquid cycles below which calls that feed the canister are refused with `LowCycles`: `append_block`,
     /// `begin_block`, `commit_block`, `utxo_create` and `schedule_blob_deletion`. Pruning continues down to
     /// `min_liquid_cycles`. 0: `min_liquid_cycles` plus the cost of 30 days of the timer for blocks.
@@ -108,6 +108,17 @@ pub const IDLE_INSTRUCTIONS: u64 = 70_000;
 pub fn cycles_of_ticks(timer_interval_secs: u64, secs: u64, nodes: u32) -> u128 {
     let armed = if timer_interval_secs < NET_SECS { secs / timer_interval_secs.max(1) } else { 0 };
     u128::from(secs / NET_SECS + armed) * FIRING_CYCLES * u128::from(nodes) / 13
+}
+
+/// Liquid cycles below which the platform refuses an upgrade on a subnet of 13 nodes: 300 G that it sets aside for the
+/// instructions, and 11 G for bringing a module that is not compressed in chunks. An upgrade uses some 25 G of them.
+pub const UPGRADE_CYCLES: u128 = 311_000_000_000;
+/// Liquid cycles on a subnet of 13 nodes below which `health` reports that an upgrade will soon be refused.
+pub const UPGRADE_RESERVE: u128 = 400_000_000_000;
+
+/// Returns the cycles of taking a snapshot of `bytes` on a subnet of 13 nodes, without its storage.
+pub fn cycles_of_a_snapshot(bytes: u64) -> u128 {
+    2_005_000_000 + u128::from(bytes)
 }
 
 /// Most pages of 64 KiB of a canister's stable memory: 500 GiB.

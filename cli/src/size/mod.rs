@@ -58,6 +58,7 @@ mod tests {
     use super::*;
     use crate::commands::{Cli, Command};
     use clap::Parser;
+    use coppice_interface::cycles_of_ticks;
 
     /// Nanoseconds of a millisecond.
     const MS: u64 = NS / 1_000;
@@ -204,6 +205,27 @@ mod tests {
         // The deposit creates the canister, keeps it from freezing, and feeds it for 30 days.
         let least = 500_000_000_000 + plain.storage_cycles * 180 / 365 + plain.feeding_cycles * 30 / 365;
         assert!((least..least + 2_000_000_000_000).contains(&plain.deposit_cycles), "{plain:?}");
+    }
+
+    /// A deposit leaves what an upgrade needs after its 30 days, and with a snapshot, too, if the freezing threshold is halved first.
+    #[test]
+    fn deposit_pays_for_an_upgrade_and_half_the_threshold_for_its_snapshot() {
+        let chain = Workload { interval_ns: 600 * NS, days: 30, ..CHAIN };
+        for records in [0, 1_000_000_000] {
+            let size = Size::of(Workload { records, ..chain });
+            let half_a_year = size.storage_cycles * 180 / 365;
+            let spent = 500_000_000_000
+                + (size.storage_cycles + size.feeding_cycles + size.daemon_cycles) * 30 / 365
+                + cycles_of_ticks(60, 30 * DAY, 13);
+            let liquid = size.deposit_cycles - spent - half_a_year;
+            assert!(liquid > size.upgrade_cycles && size.upgrade_cycles > 310_000_000_000, "{liquid}: {size:?}");
+            // The storage of a snapshot for 180 days is a multiple of what is left.
+            let snapshot = size.snapshot_cycles - half_a_year;
+            assert!(size.snapshot_cycles > 10 * liquid, "{liquid}: {size:?}");
+            // With a threshold of 90 days the canister and its snapshot need what the canister alone needs with 180 days.
+            let feeding_stopped = liquid + cycles_of_ticks(60, 30 * DAY, 13);
+            assert!(snapshot < feeding_stopped, "{snapshot}, {feeding_stopped}: {size:?}");
+        }
     }
 
     #[test]

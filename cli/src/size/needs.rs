@@ -3,7 +3,10 @@
 use super::memory;
 use super::workload::Workload;
 use crate::feed;
-use coppice_interface::{BLOCK_BYTES, Config, FIRING_CYCLES, NET_SECS, PrunePolicy, REFERENCE_BYTES, cycles_of_ticks};
+use coppice_interface::{
+    BLOCK_BYTES, Config, FIRING_CYCLES, NET_SECS, PrunePolicy, REFERENCE_BYTES, UPGRADE_CYCLES, cycles_of_a_snapshot,
+    cycles_of_ticks,
+};
 use serde::Serialize;
 
 /// Seconds of a day and of a year.
@@ -66,9 +69,14 @@ pub struct Size {
     pub billed_bytes: u64,
     /// The least `max_stable_pages` for the target, the records and the reserve.
     pub max_stable_pages: u64,
-    /// Cycles to deploy with: they create the canister, keep the plateau above the freezing threshold, and pay for 30 days before feeding
-    /// is refused.
+    /// Cycles to deploy with: they create the canister, keep the plateau above the freezing threshold, pay for 30 days before feeding
+    /// is refused, and leave what an upgrade needs.
     pub deposit_cycles: u128,
+    /// Liquid cycles that an upgrade of the plateau needs without a snapshot.
+    pub upgrade_cycles: u128,
+    /// Liquid cycles that an upgrade needs if a snapshot of the plateau is taken before it, under production's freezing threshold: the
+    /// snapshot's bytes need the storage of that threshold once more.
+    pub snapshot_cycles: u128,
     /// Cycles per year for stable memory.
     pub storage_cycles: u128,
     /// Cycles per year for the messages with the blocks and the records, sent from outside.
@@ -124,6 +132,10 @@ impl Size {
                 + left
                 + of_days(storage_cycles, FREEZING_DAYS)
                 + of_days(all_cycles, DEPOSIT_DAYS),
+            upgrade_cycles: UPGRADE_CYCLES,
+            snapshot_cycles: UPGRADE_CYCLES
+                + cycles_of_a_snapshot(billed_bytes)
+                + of_days(storage_cycles, FREEZING_DAYS),
             storage_cycles,
             feeding_cycles,
             calling_cycles: a_year(executed + messages * CALL + bytes_in * CALL_BYTE),

@@ -49,6 +49,8 @@ mod stolen_keys;
 mod stop;
 mod tomorrow;
 mod traps;
+mod upgrade_argument;
+mod upgrade_cycles;
 mod uploads;
 mod utxo;
 mod utxo_model;

@@ -4,12 +4,12 @@ use super::finding::{Finding, finding};
 use crate::platform::cycles::{self, Pause};
 use crate::state::State;
 use crate::storage::memory::{self, GrowError, WASM_PAGE};
-use coppice_interface::ProblemCode;
+use coppice_interface::{ProblemCode, UPGRADE_CYCLES, UPGRADE_RESERVE};
 
 /// Buckets of memory that must be affordable in advance.
 pub(super) const AHEAD_BUCKETS: u64 = 4;
 
-/// Adds findings about cycles: too few for pruning, feeding, timers or memory growth.
+/// Adds findings about cycles: too few for pruning, feeding, an upgrade, timers or memory growth.
 pub(super) fn findings(state: &State, found: &mut Vec<Finding>) {
     let (liquid, pause) = (cycles::between_messages(), cycles::pause());
     let low = if liquid < state.config.min_liquid_cycles {
@@ -26,6 +26,14 @@ pub(super) fn findings(state: &State, found: &mut Vec<Finding>) {
         let message =
             "liquid cycles are below feed_min_liquid_cycles: blocks, UTXO records and blobs to delete are refused";
         found.push(finding(ProblemCode::FeedingRefused, message));
+    }
+    let of_nodes = |cycles: u128| cycles * u128::from(state.config.nodes) / 13;
+    if liquid < of_nodes(UPGRADE_RESERVE) {
+        let [reserve, needed] = [UPGRADE_RESERVE, UPGRADE_CYCLES].map(|cycles| of_nodes(cycles) / 1_000_000_000);
+        let message = format!(
+            "liquid cycles are below {reserve} G: the platform refuses an upgrade when they are below {needed} G"
+        );
+        found.push(finding(ProblemCode::UpgradeUnpaid, message));
     }
     let stopped = if !cycles::pay_timers(liquid) {
         Some("liquid cycles do not pay for timers: no timer runs")

@@ -9,6 +9,8 @@ use candid::types::value::IDLArgs;
 use candid::types::{Function, Type, TypeInner};
 use candid_parser::parse_idl_args;
 use candid_parser::utils::CandidSource;
+use coppice_host::{CanisterSettings, ErrorCode};
+use coppice_interface::UPGRADE_CYCLES;
 use coppice_tests::blocks::hash;
 use coppice_tests::coppice::{Coppice, Who};
 use std::path::{Path, PathBuf};
@@ -151,27 +153,65 @@ fn the_calls_of_the_ten_steps_print_the_pages_output() {
     coppice.pass(60);
 
     let commands: Vec<&str> = steps[8].commands.iter().map(|(command, _)| command.as_str()).collect();
-    let manages =
-        |verb: &str| commands.iter().position(|command| command.starts_with(&format!("icp canister {verb} ")));
-    let order = ["stop", "snapshot create", "install", "start", "call"].map(manages);
-    assert!(order.is_sorted() && order.iter().all(Option::is_some), "{order:?}: {commands:?}");
-    let argument = commands[order[2].unwrap()].split('\'').nth(1).unwrap();
+    let words: Vec<String> =
+        commands.iter().filter_map(|command| command.strip_prefix("icp canister ")).map(verb).collect();
+    let order = [
+        "settings update",
+        "stop",
+        "snapshot create",
+        "install",
+        "start",
+        "call",
+        "snapshot delete",
+        "settings update",
+    ];
+    assert_eq!(words, order);
+    let argument = commands[3].split('\'').nth(1).unwrap();
     let argument = parse_idl_args(argument).unwrap().to_bytes().unwrap();
+    let threshold = |command: &str| {
+        let days = command.split("--freezing-threshold ").nth(1).and_then(|rest| rest.split('d').next()).unwrap();
+        let secs = Some(days.parse::<u64>().unwrap() * 86_400);
+        let settings = CanisterSettings { freezing_threshold: secs, ..CanisterSettings::default() };
+        host.update_canister_settings(coppice.id, Some(controller), settings).unwrap();
+    };
+    let status = || host.canister_status(coppice.id, Some(controller)).unwrap();
+    let take = || host.take_canister_snapshot(coppice.id, Some(controller), None);
+    // The balance covers the threshold of 180 days and an upgrade, and so a snapshot under half the threshold.
+    threshold(commands[7]);
+    let frozen = status().freezing_limit;
+    host.faults().low_cycles(coppice.id, frozen + UPGRADE_CYCLES + 8_000_000_000);
+    coppice.ic.tick();
+    assert_eq!(take().unwrap_err().error_code, ErrorCode::InsufficientCyclesInMemoryGrow);
+    threshold(commands[0]);
     coppice.ic.stop(coppice.id, controller).unwrap();
-    let snapshot = host.take_canister_snapshot(coppice.id, Some(controller), None).unwrap();
+    let snapshot = take().unwrap();
+    assert!(status().freezing_limit <= frozen, "{:?}", status());
     coppice.ic.upgrade(coppice.id, coppice_tests::wasm::canister(), argument, controller).unwrap();
     coppice.ic.start(coppice.id, controller).unwrap();
+    host.add_cycles(coppice.id, 10_000_000_000_000);
     assert_eq!(step(9, controller), 1);
     coppice.append_plain(5..8, 1_000);
 
     coppice.ic.stop(coppice.id, controller).unwrap();
-    host.load_canister_snapshot(coppice.id, Some(controller), snapshot.id).unwrap();
+    let before = status();
+    host.load_canister_snapshot(coppice.id, Some(controller), snapshot.id.clone()).unwrap();
+    assert!(status().cycles < before.cycles && status().global_timer == before.global_timer, "{:?}", status());
     coppice.ic.start(coppice.id, controller).unwrap();
     assert_eq!((step(10, controller), coppice.head()), (1, Some(4)));
-    // The chain continues from the snapshot: the blocks since then are appended again.
+    host.delete_canister_snapshot(coppice.id, Some(controller), snapshot.id).unwrap();
+    threshold(commands[7]);
+    // The chain continues from the snapshot: the blocks since then are appended again, and the timers fire.
     coppice.append_plain(5..9, 1_000);
-    coppice.pass(60);
+    let ticks = coppice.prune_status().ticks;
+    coppice.pass(600);
+    assert!(coppice.prune_status().ticks > ticks);
     assert_eq!((coppice.head(), coppice.health().healthy), (Some(8), true));
+}
+
+/// Returns the words of a command of `icp canister` up to its first option or argument.
+fn verb(command: &str) -> String {
+    let words = command.split_whitespace().take_while(|word| *word != "coppice" && !word.starts_with('-'));
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// The page's icp-cli commands that need no network: keys, their principals, and their files.
@@ -209,7 +249,9 @@ fn icp_cli_has_the_commands_of_the_page() {
         let Some(arguments) = command.strip_prefix("icp ") else { continue };
         let words = arguments.split(" '").next().unwrap_or_default().split_whitespace();
         let names: Vec<&str> = words.clone().take_while(|word| !word.starts_with('-') && *word != "coppice").collect();
-        let names = &names[..names.len().min(if names[0] == "canister" && names[1] == "snapshot" { 3 } else { 2 })];
+        let groups = ["snapshot", "settings"];
+        let depth = if names[0] == "canister" && groups.contains(&names[1]) { 3 } else { 2 };
+        let names = &names[..names.len().min(depth)];
         let help = |names: &[&str]| {
             let mut run = Command::new(&icp);
             run.args(names).arg("--help").env("HOME", home.path()).env("DO_NOT_TRACK", "1");
