@@ -1,7 +1,7 @@
 //! Writes that take several calls: blocks and transactions in chunks, commits and rollbacks over several messages.
 
 use crate::{Client, Error, Transport};
-use coppice_interface::segments::{Index, SLICE};
+use coppice_interface::segments::Index;
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
 
@@ -9,6 +9,8 @@ use serde_bytes::ByteBuf;
 pub const MAX_APPEND: usize = 1_900_000;
 /// Bytes of a chunk.
 pub const CHUNK: u32 = 1 << 20;
+/// Transactions and keys above which a block is sent in chunks at once, because a message has no room for more in large indexes.
+const MOST_REFERENCES: u64 = 10_000;
 
 /// The way a block was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,8 +22,8 @@ pub enum Sent {
 }
 
 impl<T: Transport> Client<T> {
-    /// Appends a block: by `append_block`, or in chunks if one message cannot hold it or cannot enter all of its transactions and keys. For
-    /// producers.
+    /// Appends a block: by `append_block`, or in chunks if one message cannot hold it or cannot enter all of its transactions and keys. The
+    /// canister may find only by entering them that they do not fit (`TooLarge`); then the block is sent in chunks, too. For producers.
     ///
     /// A repeated call is Ok: a block that is already kept changes nothing, and an interrupted upload continues.
     ///
@@ -30,9 +32,12 @@ impl<T: Transport> Client<T> {
     pub async fn send_block(&self, block: &AppendBlock) -> Result<Sent, Error<UploadError>> {
         let segments = [&block.body, &block.receipts, &block.index].map(|segment| segment.as_slice());
         let bytes: usize = segments.iter().map(|segment| segment.len()).sum();
-        if bytes <= MAX_APPEND && references(&block.index) <= SLICE {
-            self.append_block(block).await.map_err(|error| error.map(UploadError::Append))?;
-            return Ok(Sent::Whole);
+        if bytes <= MAX_APPEND && references(&block.index) <= MOST_REFERENCES {
+            match self.append_block(block).await {
+                Ok(()) => return Ok(Sent::Whole),
+                Err(Error::Refused(AppendError::TooLarge { .. })) => {}
+                Err(error) => return Err(error.map(UploadError::Append)),
+            }
         }
         let begin = BeginBlock {
             number: block.number,
@@ -181,6 +186,19 @@ mod tests {
         let client = Client::new(Script::default().answers("append_block", Err::<(), _>(held.clone())));
         let error = block_on(client.send_block(&AppendBlock::default())).unwrap_err();
         assert!(matches!(&error, Error::Refused(UploadError::Append(why)) if *why == held), "{error:?}");
+    }
+
+    #[test]
+    fn block_for_which_a_message_has_no_room_is_uploaded_in_chunks() {
+        let no_room = AppendError::TooLarge { what: "references: upload the block".into(), limit: 99 };
+        let client = Client::new(
+            Script::default()
+                .answers("append_block", Err::<(), _>(no_room))
+                .answers("begin_block", Ok::<_, AppendError>(UploadProgress { chunks: 0, missing: 0 }))
+                .answers("commit_block", Ok::<_, UploadError>(Commit::Done)),
+        );
+        assert_eq!(block_on(client.send_block(&AppendBlock::default())).unwrap(), Sent::InChunks);
+        client.transport().ended();
     }
 
     #[test]

@@ -46,9 +46,9 @@ macro_rules! methods {
     ($callback:ident) => {
         $callback! {
         blocks {
-            /// Appends a block in one message. The argument has at most 2 MiB. A block with more than 12,500
-            /// transactions and keys (100,000 while the index is small) is refused as `TooLarge`: use `begin_block` for
-            /// larger blocks. An empty hash is refused as `BadEncoding`. Appending the same block again returns `Ok`
+            /// Appends a block in one message. The argument has at most 2 MiB. If the message has no room for all of the
+            /// block's transactions and keys (10,000 nearly always do), the block is refused as `TooLarge`: use
+            /// `begin_block` for larger blocks. An empty hash is refused as `BadEncoding`. Appending the same block again returns `Ok`
             /// and changes nothing, so callers may retry after a lost reply. Callable by: `Producer`, `BlockProducer`.
             update append_block(block: AppendBlock) -> (), or AppendError: BLOCK_PRODUCERS, INGRESS;
             /// Begins the upload of a block that is larger than a message. One upload is open at a time. The block has

@@ -22,10 +22,6 @@ pub const MAX_KEY: u16 = 64;
 pub const MAX_BLOCK: u64 = 256 << 20;
 /// Most transactions and keys of a block, together.
 pub const MAX_ENTRIES: u64 = 100_000;
-/// Most transactions and keys that a message enters while the indexes are large: a page each, and a few more for
-/// overflow and splits, stay below 75 MiB together with all other changes of a message. A larger block takes several
-/// messages, through `begin_block`.
-pub const SLICE: u64 = 12_500;
 
 /// One of a block's three payload segments.
 #[native_docs]

@@ -11,7 +11,8 @@
 //! | [`arena`] | the allocator of payload memory: slots of 64 KiB to 4 MiB that split and join |
 //! | [`blob`] | blobs of up to 4 MiB |
 //! | [`slots`] | slots of 128 bytes to 4 MiB in the arena, and ordered indexes that are linked through them |
-//! | [`table`], [`HashKey`] | a hash table with bulk removal of old entries (sweeps); the secret key of its hash |
+//! | [`table`] | a hash table with bulk removal of old entries (sweeps) |
+//! | [`Meter`] | the instructions and pages after which a message's loop ends |
 //!
 //! The platform is a type parameter: [`Platform`] on a canister, [`twin::Twin`] in native tests.
 
@@ -27,6 +28,7 @@ mod growth;
 mod hash_key;
 pub mod header;
 mod manager;
+mod meter;
 mod pages;
 mod platform;
 mod region;
@@ -41,6 +43,7 @@ pub use error::{GrowError, OpenError};
 pub use growth::{Growth, Terms};
 pub use hash_key::{HashKey, KEY};
 pub use manager::Manager;
+pub use meter::Meter;
 pub use platform::Platform;
 pub use region::Region;
 pub use shared::Layout;

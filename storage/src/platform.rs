@@ -16,6 +16,9 @@ pub trait Platform: 'static {
     /// Returns the nanoseconds since the Unix epoch. They stand still within a message.
     fn now_ns() -> u64;
 
+    /// Returns the instructions that this message has executed so far.
+    fn instructions() -> u64;
+
     /// Ends the message and undoes all that it did. For broken invariants only.
     fn trap(message: &str) -> !;
 }

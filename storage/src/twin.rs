@@ -20,6 +20,12 @@ pub struct Touched {
 pub struct World {
     /// Nanoseconds since the Unix epoch.
     pub time_ns: u64,
+    /// The instruction counter's reading.
+    pub instructions: u64,
+    /// Instructions that each reading adds to the counter, so that tests can reach limits.
+    pub instructions_per_reading: u64,
+    /// Instructions that each access to stable memory adds to the counter, so that tests can count what is walked.
+    pub instructions_per_access: u64,
     /// Cycles above the freezing threshold.
     pub liquid_cycles: u128,
     /// Cycles below the freezing threshold.
@@ -56,6 +62,9 @@ impl Default for World {
     fn default() -> Self {
         Self {
             time_ns: 1_700_000_000_000_000_000,
+            instructions: 0,
+            instructions_per_reading: 0,
+            instructions_per_access: 0,
             liquid_cycles: 100_000_000_000_000,
             frozen_cycles: 0,
             page_threshold: 0,
@@ -159,6 +168,13 @@ impl Platform for Twin {
         with(|world| world.time_ns)
     }
 
+    fn instructions() -> u64 {
+        with(|world| {
+            world.instructions = world.instructions.saturating_add(world.instructions_per_reading);
+            world.instructions
+        })
+    }
+
     fn trap(message: &str) -> ! {
         panic!("{message}")
     }
@@ -171,6 +187,7 @@ pub struct SparseMemory;
 impl SparseMemory {
     /// Counts an access, and traps if that is planned, without output, because the trap is no failure of the test.
     fn access(world: &mut World) {
+        world.instructions = world.instructions.saturating_add(world.instructions_per_access);
         match &mut world.trap_after {
             None => {}
             Some(0) => {

@@ -8,7 +8,7 @@ use coppice_storage::blob::{BlobPtr, BlobStore, Class};
 use coppice_storage::slots::{SlotId, Slots};
 use coppice_storage::table::HashTable;
 use coppice_storage::twin::{self, Twin};
-use coppice_storage::{Layout, Manager};
+use coppice_storage::{Layout, Manager, Meter};
 use std::collections::VecDeque;
 
 const MIB: u64 = 1 << 20;
@@ -116,7 +116,7 @@ impl World {
     fn sweep(&mut self, bound: u64) {
         let mut from = Some(0);
         while let Some(at) = from {
-            from = self.keys.sweep(at, bound, bound, u64::MAX).next;
+            from = self.keys.sweep(at, bound, bound, Meter::unlimited()).next;
         }
     }
 

@@ -1,19 +1,21 @@
-//! Appending a block: every check that can refuse it comes first, then every change. One reservation is an exception: entering the ids
-//! shows how many links they need, and the tables are reverted if the log has no room for these. Uploads (`upload/`) use the same checks
+//! Appending a block: every check that can refuse it comes first, then every change. Two refusals are an exception: entering the references
+//! shows whether a message has room for them, and how many links they need. The tables are reverted if the message has no room for the
+//! references, or the log none for the links. Uploads (`upload/`) use the same checks
 //! and the same `commit`.
 
 use super::draft::{Admission, Draft, Standing, too_large};
+use super::postings::keys::EnteredKeys;
 use super::postings::links::links_len;
 use super::records::{BlockMeta, BlockRecord};
 use super::store::{ChainStore, MAX_SPAN};
 use super::transit::{EnterError, Entered};
+use crate::storage::Meter;
 use crate::storage::blob::BlobStore;
 use crate::storage::memory::refused;
 use crate::storage::owners;
 use coppice_interface::segments::{Index, Segment, check_receipts};
 use coppice_interface::{AppendBlock, AppendError, NoMemory, NotReady};
 use sha2::{Digest, Sha256};
-use std::ops::Range;
 
 impl ChainStore {
     /// Appends a block. Appending the same block again returns Ok and changes nothing.
@@ -49,20 +51,21 @@ impl ChainStore {
         }
         self.admit(&draft, admission)?;
 
-        if index.references() > self.slice() {
-            return Err(too_large("references: upload the block", self.slice()));
-        }
         self.pass_damaged_tail(blobs);
         let start = self.state.log_tail;
         let least = self.log_end_of(start + draft.payload_len() + links_len(index.keys()));
         self.log.reserve(blobs, owners::CHAIN, self.state.log_first, self.state.log_end..least).map_err(refused)?;
         self.reserve_records(&draft, &index)?;
         let mut meta = self.meta_of(&draft, &index, now);
-        let all = (0..meta.transactions, 0..meta.keys);
-        let entered = self.enter(blobs, &meta, &index, all).map_err(|error| match error {
+        let entered = self.metered(index.references(), |chain, meter| chain.enter(blobs, &meta, &index, (0, 0), meter));
+        let entered = entered.map_err(|error| match error {
             EnterError::Grow(error) => AppendError::from(refused(error)),
             EnterError::Unreadable(why) => crate::platform::trap(&format!("append: {why}")),
         })?;
+        if entered.references() < index.references() {
+            self.revert_entered(&entered);
+            return Err(too_large("references: upload the block", entered.references()));
+        }
         // The number of id links is known only now.
         meta.id_links = entered.ids.links.len() as u32;
         let end = self.log_end_of(meta.log_end());
@@ -160,19 +163,24 @@ impl ChainStore {
         Ok(())
     }
 
-    /// Enters some of the block's ids and keys, or none of them on an error. Earlier ids and keys of the block must be there already.
+    /// Enters the block's ids and keys from these numbers on, as far as the meter has room, or none of them on an error. Earlier ids and keys
+    /// of the block must be there already.
     pub(super) fn enter(
         &mut self,
         blobs: &BlobStore,
         meta: &BlockMeta,
         index: &Index,
-        (ids, keys): (Range<u32>, Range<u32>),
+        (ids, keys): (u32, u32),
+        meter: &mut Meter,
     ) -> Result<Entered, EnterError> {
         if !self.state.started {
             self.state.base = meta.number;
         }
-        let ids = self.insert_ids(blobs, meta, index, ids)?;
-        match self.insert_keys(meta.number, index, keys) {
+        let ids = self.insert_ids(blobs, meta, index, ids, meter)?;
+        if ids.end() < index.transactions() {
+            return Ok(Entered { ids, keys: EnteredKeys::default() });
+        }
+        match self.insert_keys(meta.number, index, keys, meter) {
             Ok(keys) => Ok(Entered { ids, keys }),
             Err(error) => {
                 ids.revert(&mut self.index);

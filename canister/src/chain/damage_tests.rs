@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::platform::native;
+use crate::storage::Meter;
 use crate::storage::blob::BlobStore;
 use crate::storage::memory::GrowError;
 use crate::storage::owners;
@@ -109,7 +110,7 @@ fn rollback_next_to_wrong_records_releases_no_blob_of_a_kept_block() {
                 assert_eq!(removed.faults, Vec::<String>::new(), "{what}");
                 check_space(&chain, &blobs);
             }
-            chain.sweep(IndexTable::Ids, u64::MAX);
+            chain.sweep(IndexTable::Ids, Meter::unlimited());
             assert_eq!(chain.index_stats().entries, 2, "{what}: the sweep drops what damage left");
             // Nothing is lost for good: only the head's own part of the log is kept.
             let head = chain.meta(19).unwrap();
@@ -292,10 +293,10 @@ fn postings_left_by_damage_are_dropped_by_the_sweep() {
     assert_eq!(chain.index_stats().entries, 1 + 9 + 50);
     // A sweep keeps them while a block with their number is kept, and drops them afterwards.
     chain.remove_oldest(&mut blobs).unwrap();
-    chain.sweep(IndexTable::Ids, u64::MAX);
+    chain.sweep(IndexTable::Ids, Meter::unlimited());
     assert_eq!(chain.index_stats().entries, 1 + 8 + 50);
     (0..4).for_each(|_| drop(chain.remove_oldest(&mut blobs).unwrap()));
-    assert_eq!(chain.sweep(IndexTable::Ids, u64::MAX).dropped, 4 + 50);
+    assert_eq!(chain.sweep(IndexTable::Ids, Meter::unlimited()).dropped, 4 + 50);
     assert_eq!((chain.index_stats().entries, chain.debt(IndexTable::Ids).debt), (1 + 4, 0));
     assert!(gone(&chain, &blobs));
 }
@@ -360,7 +361,7 @@ fn skipped_block_loses_only_its_own_blobs() {
             check_space(&chain, &blobs);
         }
         assert_eq!(chain.payload_bytes(), chain.meta(11).unwrap().payload_len());
-        chain.sweep(IndexTable::Ids, u64::MAX);
+        chain.sweep(IndexTable::Ids, Meter::unlimited());
         assert_eq!((chain.index_stats().entries, chain.debt(IndexTable::Ids).debt), (2, 0));
     }
     let (mut chain, mut blobs) = chain_of(1);
@@ -412,7 +413,7 @@ fn rollback_with_damaged_key_links_still_removes_the_ids() {
         chain.begin_rollback(0);
         let mut faults = Vec::new();
         while chain.rollback_left().is_some() {
-            faults.extend(chain.continue_rollback(&mut blobs, slice).faults);
+            faults.extend(chain.continue_rollback(&mut blobs, slice, Meter::unlimited()).faults);
         }
         assert!(faults.iter().any(|fault| fault.contains("links of its keys")), "{faults:?}");
         assert_eq!((chain.index_stats().entries, chain.key_stats().entries), (1, 3), "slices of {slice}");
@@ -428,7 +429,7 @@ fn reset_may_drop_a_rollback_that_cannot_finish() {
         chain.begin_rollback(2);
         chain.small_slices = Some(1);
         if begun {
-            assert!(chain.continue_rollback(&mut blobs, 1).began);
+            assert!(chain.continue_rollback(&mut blobs, 1, Meter::unlimited()).began);
         }
         let head = chain.hash(chain.state().head().unwrap()).unwrap();
         assert_eq!(chain.check_reset(head.as_slice(), false, 120), Err(ResetError::RollbackUnderway { to: 2 }));

@@ -3,6 +3,7 @@
 //! that is partly in the indexes is never visible.
 
 use super::*;
+use crate::storage::Meter;
 use crate::storage::blob::{BlobStore, Class};
 use crate::storage::owners;
 use crate::testing::{block, fresh, histories, id, reopen, with_keys};
@@ -113,13 +114,18 @@ impl World {
         let (chain, blobs) = fresh(CLASS);
         let model = Model::new(first, CLASS, Principal::anonymous(), 0);
         let mut world = Self { chain, blobs, model, readers: Default::default(), colliding, slice };
-        world.chain.few_hashes = colliding;
+        world.mask_hashes();
         world
     }
 
     fn reopen(&mut self) {
         (self.chain, self.blobs) = reopen(CLASS);
-        self.chain.few_hashes = self.colliding;
+        self.mask_hashes();
+    }
+
+    /// Makes all ids and keys share four hashes.
+    fn mask_hashes(&mut self) {
+        self.chain.mask_hashes(if self.colliding { 3 } else { u64::MAX });
     }
 
     fn make(&mut self, Draft { body, ids, keys }: &Draft) -> Made {
@@ -211,7 +217,7 @@ impl World {
             }
             if i == stop_at {
                 self.prune();
-                self.chain.sweep(IndexTable::Ids, u64::MAX);
+                self.chain.sweep(IndexTable::Ids, Meter::unlimited());
             }
         }
         self.chain.small_slices = Some(self.slice);
@@ -276,7 +282,7 @@ impl World {
         assert_eq!(self.chain.check_rollback(to, 120), Ok(()));
         self.chain.begin_rollback(to);
         while self.chain.rollback_left().is_some() {
-            let done = self.chain.continue_rollback(&mut self.blobs, self.slice);
+            let done = self.chain.continue_rollback(&mut self.blobs, self.slice, Meter::unlimited());
             assert_eq!(done.faults, Vec::<String>::new());
             if done.began {
                 self.model.roll_back(self.model.next() - 2);
@@ -338,7 +344,7 @@ impl World {
                 self.upload(made, *chunk, *order, *stop_at, *refused);
             }
             Step::Prune(count) => (0..*count).for_each(|_| self.prune()),
-            Step::Sweep(table) => drop(self.chain.sweep(*table, u64::MAX)),
+            Step::Sweep(table) => drop(self.chain.sweep(*table, Meter::unlimited())),
             Step::Rollback(count) => {
                 let Some(head) = self.model.head() else { return };
                 self.roll_back(head.saturating_sub(u64::from(*count)).max(self.model.oldest()));
@@ -402,7 +408,7 @@ impl World {
             assert_eq!(self.chain.receipt(&self.blobs, &id).unwrap().bytes, vec![position as u8; 5]);
         }
         for table in [IndexTable::Ids, IndexTable::Keys] {
-            self.chain.sweep(table, u64::MAX);
+            self.chain.sweep(table, Meter::unlimited());
             assert_eq!(self.chain.debt(table).debt, 0);
         }
         self.check();

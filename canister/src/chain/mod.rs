@@ -28,7 +28,7 @@
 //! - `postings/`: the references in the two tables and in the log, look-up by key, sweeps. `read`: all other look-ups.
 //! - `remove`: the oldest block, for pruning. `rollback`: the head. `reset`: all blocks. `reorgs`: the history that readers need.
 //! - `transit`: a block whose references are entered or removed over several messages.
-//! - Tests: `tests`, `key_tests`, `damage_tests`; `histories` compares random histories with a model.
+//! - Tests: `tests`, `key_tests`, `damage_tests`, `collisions`; `histories` compares random histories with a model.
 //!
 //! A new operation is a file with methods of [`ChainStore`], and an endpoint in `api/endpoints/blocks.rs`.
 
@@ -59,6 +59,8 @@ pub use state::{ChainState, Sweep};
 pub use store::ChainStore;
 pub use upload::MAX_CHUNK;
 
+#[cfg(test)]
+mod collisions;
 #[cfg(test)]
 mod damage_tests;
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use super::records::{BlockMeta, BlockRecord};
 use super::store::ChainStore;
 use crate::platform::limits::MAX_REPLY;
+use crate::storage::Meter;
 use crate::storage::blob::BlobStore;
 use crate::storage::named;
 use crate::storage::table::same_key;
@@ -15,8 +16,13 @@ use serde_bytes::ByteBuf;
 /// Headers of the longest page: 240 KB.
 pub const MAX_HEADERS: usize = 1_000;
 
-/// Postings of other ids that a look-up reads at most. Reaching the limit takes a producer that searches for ids with equal hashes.
-const MOST_POSTINGS: u32 = 10_000;
+/// Instructions after which a look-up reads no other posting: some 15,000 postings, of three pages each.
+const LOOK_UP: u64 = 50_000_000;
+
+/// Returns the meter of a look-up that follows the links of postings.
+pub(super) fn look_up_meter() -> Meter {
+    Meter::lasting(LOOK_UP, u64::MAX)
+}
 
 /// Result of checking a posting.
 enum PostingMatch {
@@ -173,7 +179,8 @@ impl ChainStore {
     pub fn location(&self, blobs: &BlobStore, id: &[u8]) -> Result<TransactionLocation, ReadError> {
         let id: &[u8; ID] = id.try_into().map_err(|_| ReadError::NotFound)?;
         let Some(mut posting) = self.index.get(self.id_hash(id)) else { return Err(ReadError::NotFound) };
-        for _ in 0..MOST_POSTINGS {
+        let mut meter = look_up_meter();
+        while meter.has_room(0) {
             // Nearly always the newest posting of the hash has the wanted id.
             match self.match_posting(blobs, posting, id)? {
                 PostingMatch::Found(location) => return Ok(location),
@@ -189,13 +196,14 @@ impl ChainStore {
             }
         }
         let number = self.index_position(posting).map_or(0, |(number, _)| number);
-        Err(corrupt(number, format!("more than {MOST_POSTINGS} other ids have the hash of this one")))
+        Err(corrupt(number, "too many other ids have the hash of this one"))
     }
 
     /// Returns the last position of a transaction in block `number`; `None` if the block does not have it, or that cannot be read.
     pub fn position_in(&self, blobs: &BlobStore, number: u64, id: &[u8; ID]) -> Option<u32> {
         let mut posting = self.index.get(self.id_hash(id))?;
-        for _ in 0..MOST_POSTINGS {
+        let mut meter = look_up_meter();
+        while meter.has_room(0) {
             let (at, position) = self.reachable(posting).filter(|(at, _)| *at >= number)?;
             if at == number && matches!(self.match_posting(blobs, posting, id), Ok(PostingMatch::Found(_))) {
                 return Some(position);

@@ -117,7 +117,7 @@ impl ChainStore {
 mod tests {
     use super::*;
     use crate::chain::{Admission, IndexTable};
-    use crate::storage::memory;
+    use crate::storage::{Meter, memory};
     use crate::testing::{block, fresh, hash, id, reopen};
     use coppice_interface::AppendError;
 
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(left, [BLOCKS + log, 300 + log, log - MOST_BLOBS]);
         assert_eq!(blobs.kept_bytes(owners::CHAIN), 0);
         while chain.debt(IndexTable::Ids).debt > 0 || chain.debt(IndexTable::Ids).sweeping {
-            chain.sweep(IndexTable::Ids, u64::MAX);
+            chain.sweep(IndexTable::Ids, Meter::unlimited());
         }
         assert_eq!(chain.index_stats().entries, 0, "all of it was stale");
         let billed = memory::billed_pages();

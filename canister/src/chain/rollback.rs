@@ -11,6 +11,7 @@
 use super::records::{BlockMeta, Numbers, PAGE_RECORDS};
 use super::state::{Transit, Way};
 use super::store::ChainStore;
+use crate::storage::Meter;
 use crate::storage::blob::BlobStore;
 use coppice_interface::RollbackError;
 use coppice_interface::segments::{Index, Segment};
@@ -19,7 +20,7 @@ use std::ops::Range;
 /// Work that a running rollback must still do for its next block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RollbackLeft {
-    /// References to remove, plus 1.
+    /// References to remove, plus 1 for the record and the log's part.
     pub ops: u64,
     /// Pages of records and of the arena that change with the last op.
     pub pages: u64,
@@ -30,8 +31,10 @@ pub struct RollbackLeft {
 pub struct RolledBack {
     /// True if the head went down by one.
     pub began: bool,
-    /// References that were removed.
-    pub references: u64,
+    /// True if the block is removed completely.
+    pub finished: bool,
+    /// References that were removed, plus 1 if the block is removed completely.
+    pub ops: u64,
     /// Unreadable data that was skipped.
     pub faults: Vec<String>,
 }
@@ -90,9 +93,9 @@ impl ChainStore {
         Some(RollbackLeft { ops: references + 1, pages: 1 + 2 * blobs })
     }
 
-    /// Continues the running rollback: lowers the head unless a block is in transit, then removes at most `most` of that block's
-    /// references.
-    pub fn continue_rollback(&mut self, blobs: &mut BlobStore, most: u64) -> RolledBack {
+    /// Continues the running rollback: lowers the head unless a block is in transit, then removes that block's references, as far as `most`
+    /// ops and the meter allow. The op after the last reference removes the block's record and its part of the log.
+    pub fn continue_rollback(&mut self, blobs: &mut BlobStore, most: u64, meter: Meter) -> RolledBack {
         let mut done = RolledBack::default();
         let Some(to) = self.state.rollback_to else { return done };
         if self.state.transit.is_none() {
@@ -104,13 +107,18 @@ impl ChainStore {
             done.began = true;
             self.lower_head();
         }
-        match self.remove_transit_slice(blobs, most.min(self.slice())) {
-            Ok(references) => done.references = references,
+        #[cfg(test)]
+        let meter = meter.of_steps(self.small_slices.unwrap_or(u64::MAX));
+        let mut meter = meter.after(self.pages_changed());
+        match self.remove_transit_slice(blobs, most, &mut meter) {
+            Ok(references) => done.ops = references,
             Err(why) => done.faults.push(why),
         }
-        if self.state.transit.is_some_and(|transit| transit.references() > 0) {
+        if done.ops == most || self.state.transit.is_some_and(|transit| transit.references() > 0) {
             self.save();
         } else {
+            done.ops += 1;
+            done.finished = true;
             self.finish_head(blobs, &mut done.faults);
         }
         done
@@ -186,35 +194,41 @@ impl ChainStore {
         below.into_iter().find(|below| possible.contains(below)).unwrap_or(self.state.references)
     }
 
-    /// Removes the last references of the block in transit from the indexes, at most `most`, and returns their number. After an error all
-    /// its remaining keys, or all its remaining ids, stay in the index, and are not tried again.
-    pub(super) fn remove_transit_slice(&mut self, blobs: &BlobStore, most: u64) -> Result<u64, String> {
+    /// Removes the last references of the block in transit from the indexes, at most `most` and as far as the meter has room, and returns
+    /// their number. After an error all its remaining keys, or all its remaining ids, stay in the index, and are not tried again.
+    pub(super) fn remove_transit_slice(
+        &mut self,
+        blobs: &BlobStore,
+        most: u64,
+        meter: &mut Meter,
+    ) -> Result<u64, String> {
         let Some(mut transit) = self.state.transit else { return Ok(0) };
         let (ids, keys) = transit.last(most);
-        let gone = (ids.len() + keys.len()) as u64;
+        let before = transit.references();
         let meta = self.records.meta(transit.number);
         let taken = match meta {
             // `remove_record` reports the damaged record later.
-            None if transit.way == Way::RolledBack => Ok([Ok(()), Ok(())]),
+            None if transit.way == Way::RolledBack => Ok([Ok(keys.start), Ok(ids.start)]),
             None => Err("its record cannot be decoded".into()),
-            Some(meta) => self.remove_from_indexes(blobs, &meta, (ids.clone(), keys.clone())),
+            Some(meta) => self.remove_from_indexes(blobs, &meta, (ids, keys), meter),
         };
-        let [keys_taken, ids_taken] = taken.unwrap_or_else(|why| [Err(why), Err(String::new())]);
-        transit.keys = if keys_taken.is_ok() { keys.start } else { 0 };
-        transit.ids = if ids_taken.is_ok() { ids.start } else { 0 };
+        let [keys_left, ids_left] = taken.unwrap_or_else(|why| [Err(why), Err(String::new())]);
+        (transit.keys, transit.ids) = (*keys_left.as_ref().unwrap_or(&0), *ids_left.as_ref().unwrap_or(&0));
         self.state.transit = Some(transit);
-        keys_taken.and(ids_taken).map(|()| gone).map_err(|why| format!("block {}: {why}", transit.number))
+        let gone = before - transit.references();
+        keys_left.and(ids_left).map(|_| gone).map_err(|why| format!("block {}: {why}", transit.number))
     }
 
-    /// Removes ids and keys; returns one result for the keys and one for the ids.
+    /// Removes ids and keys; returns how many keys, and how many ids, are left below the removed ones.
     fn remove_from_indexes(
         &mut self,
         blobs: &BlobStore,
         meta: &BlockMeta,
         (ids, keys): (Range<u32>, Range<u32>),
-    ) -> Result<[Result<(), String>; 2], String> {
+        meter: &mut Meter,
+    ) -> Result<[Result<u32, String>; 2], String> {
         if ids.is_empty() && keys.is_empty() {
-            return Ok([Ok(()), Ok(())]);
+            return Ok([Ok(keys.start), Ok(ids.start)]);
         }
         let mut bytes = Vec::new();
         let range = meta.segment_start(Segment::Index)..meta.payload_end();
@@ -223,9 +237,11 @@ impl ChainStore {
         if (index.transactions(), index.keys()) != (meta.transactions, meta.keys) {
             return Err("its index segment: not as many transactions and keys as its record says".into());
         }
-        let keys = if keys.is_empty() { Ok(0) } else { self.remove_keys(blobs, meta, &index, keys) };
-        let ids = if ids.is_empty() { Ok(0) } else { self.remove_ids(blobs, meta, &index, ids) };
-        Ok([keys.map(drop), ids.map(drop)])
+        let first = keys.start;
+        let keys = if keys.is_empty() { Ok(first) } else { self.remove_keys(blobs, meta, &index, keys, meter) };
+        let waits = ids.is_empty() || keys.as_ref().is_ok_and(|left| *left > first);
+        let ids = if waits { Ok(ids.end) } else { self.remove_ids(blobs, meta, &index, ids, meter) };
+        Ok([keys, ids])
     }
 }
 
@@ -252,7 +268,7 @@ impl ChainStore {
         let (before, mut out) = (entries(self), HeadOut::default());
         self.begin_rollback(self.state.next - 2);
         while let Some(left) = self.rollback_left() {
-            out.faults.extend(self.continue_rollback(blobs, left.ops).faults);
+            out.faults.extend(self.continue_rollback(blobs, left.ops, Meter::unlimited()).faults);
         }
         (out.number, out.entries) = (self.state.next, before - entries(self));
         Some(out)

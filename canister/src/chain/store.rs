@@ -32,9 +32,6 @@ pub struct ChainStore {
     pub(super) faults: Vec<String>,
     /// Time of the last append in Unix seconds; 0 if there was none since the canister started.
     pub(super) appended_at: u64,
-    /// Makes all ids and keys share four hashes.
-    #[cfg(test)]
-    pub(super) few_hashes: bool,
     /// Limits a slice to so many references.
     #[cfg(test)]
     pub(crate) small_slices: Option<u64>,
@@ -53,8 +50,6 @@ impl ChainStore {
             rollbacks: Rollbacks::load(&cells)?,
             faults: Vec::new(),
             appended_at: 0,
-            #[cfg(test)]
-            few_hashes: false,
             #[cfg(test)]
             small_slices: None,
             cells,
@@ -207,6 +202,13 @@ impl ChainStore {
 
     pub(super) fn save(&self) {
         self.state.save(&self.cells);
+    }
+
+    /// Clears all other bits of the hashes of ids and keys.
+    #[cfg(test)]
+    pub(crate) fn mask_hashes(&mut self, mask: u64) {
+        self.index.mask_hashes(mask);
+        self.keys.mask_hashes(mask);
     }
 
     /// Points the log's blob `blob` to a location that was never allocated.

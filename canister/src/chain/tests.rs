@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::platform::native;
+use crate::storage::Meter;
 use crate::storage::blob::BlobStore;
 use crate::storage::memory::{self, GrowError};
 use crate::storage::owners;
@@ -59,7 +60,7 @@ fn repeated_id_resolves_to_its_newest_block_until_that_is_removed() {
     assert_eq!(at(&chain, &blobs), Err(ReadError::NotFound), "swept or not");
     assert_eq!(chain.remove_oldest(&mut blobs), None, "the head is never removed");
     assert_eq!((chain.index_stats().entries, chain.debt(IndexTable::Ids).debt), (5, 6));
-    assert_eq!(chain.sweep(IndexTable::Ids, u64::MAX).dropped, 4);
+    assert_eq!(chain.sweep(IndexTable::Ids, Meter::unlimited()).dropped, 4);
     assert_eq!((chain.index_stats().entries, chain.debt(IndexTable::Ids).debt), (1, 0));
     assert_eq!(at(&chain, &blobs), Err(ReadError::NotFound));
     // The same again, with a rollback before the prune.
@@ -118,7 +119,7 @@ fn ids_are_entered_whole_or_not_at_all() {
     let index = Index::parse(&bytes).unwrap();
     chain.index.fail_after(50);
     let meta = BlockMeta { number: 2, transactions: 200, id_links: 0, ..chain.meta(1).unwrap() };
-    let refused = chain.insert_ids(&blobs, &meta, &index, 0..200).err();
+    let refused = chain.insert_ids(&blobs, &meta, &index, 0, &mut Meter::unlimited()).err();
     assert_eq!(refused, Some(transit::EnterError::Grow(GrowError::OutOfSpace)));
     assert_eq!((*chain.state(), chain.index_stats().entries), (state, entries));
     assert_eq!(chain.location(&blobs, &id(1)).unwrap().block_number, 1);
@@ -157,7 +158,7 @@ fn damage_is_skipped_with_its_space_accounted_for() {
     assert_eq!(chain.location(&blobs, &id(2)).unwrap().block_number, 10);
     // The sums in the records give the damaged block's references.
     assert_eq!((chain.state().references, chain.state().pruned_references), (11, 9));
-    chain.sweep(IndexTable::Ids, u64::MAX);
+    chain.sweep(IndexTable::Ids, Meter::unlimited());
     assert_eq!((chain.index_stats().entries, chain.debt(IndexTable::Ids).debt), (2, 0));
 }
 
@@ -189,7 +190,7 @@ fn id_whose_newest_block_is_damaged_is_corrupt_and_not_found_after_rollback() {
 #[test]
 fn forward_link_of_an_id_is_corrupt() {
     let (mut chain, mut blobs) = fresh(64 << 10);
-    chain.few_hashes = true;
+    chain.mask_hashes(3);
     let of_one_hash: Vec<_> = (0..40).map(id).filter(|id| chain.id_hash(id) == 0).take(3).collect();
     append(&mut chain, &mut blobs, &block(0, &of_one_hash[..2], 10)).unwrap();
     append(&mut chain, &mut blobs, &block(1, &of_one_hash[1..], 10)).unwrap();
@@ -247,7 +248,7 @@ fn id_in_every_block_and_thousands_of_times_in_one_is_pruned_and_rolled_back() {
     }
     while chain.remove_oldest(&mut blobs).is_some() {}
     assert_eq!(chain.location(&blobs, &everywhere).unwrap().block_number, 300);
-    chain.sweep(IndexTable::Ids, u64::MAX);
+    chain.sweep(IndexTable::Ids, Meter::unlimited());
     assert_eq!(chain.index_stats().entries, 2);
 }
 

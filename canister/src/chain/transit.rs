@@ -1,9 +1,10 @@
 //! A block that is entered into the indexes, or taken out of them, over several messages.
 //!
 //! **Constraint.** A block has up to 100,000 references. In a large index each lies on a page of its own. Entering all of them, or
-//! taking them out, would change 500 MiB in one message, and the platform allows a fraction of that.
+//! taking them out, would change 500 MiB in one message, and the platform allows a fraction of that. References that share a bucket of
+//! the index take millions of instructions each, because each search walks the bucket's chain.
 //!
-//! **Design.** A message enters, or takes out, a *slice* of [`SLICE`] references. At most one block, the one after the head, is partly
+//! **Design.** A message enters, or takes out, a *slice*: as many references as a [`Meter`] of instructions and pages has room for. At most one block, the one after the head, is partly
 //! in the indexes: the block *in transit*. Its number is `next` (for a first block, its own number), so readers do not see the block.
 //! A reader that finds one of its postings follows the posting's link to older ones, so the block hides nothing.
 //!
@@ -18,11 +19,18 @@
 use super::postings::ids::EnteredIds;
 use super::postings::keys::EnteredKeys;
 use super::store::ChainStore;
+use crate::storage::Meter;
 use crate::storage::memory::GrowError;
-use coppice_interface::segments::{MAX_ENTRIES, SLICE};
 
-/// Pages of 4 KiB in both tables up to which a slice is a whole block, because even changing all of them fits a message.
-const SMALL_TABLES: u64 = 15_000;
+/// Instructions after which a message enters or takes out no other reference. An append that enters only a part of its block takes that part
+/// out again, which takes no more than entering it did.
+const INSTRUCTIONS: u64 = 1_000_000_000;
+/// References whose pages are not counted: each changes some three pages, and counting them would make a small append several per cent
+/// dearer.
+const FEW: u64 = 1_000;
+/// Pages of 4 KiB in both tables after which a message enters or takes out no other reference. One reference changes at most 3,600 pages more,
+/// if a bucket of 100,000 entries is split.
+const PAGES: u64 = 13_000;
 
 /// Index entries of a block's slice, and what they replaced.
 pub(super) struct Entered {
@@ -44,13 +52,24 @@ impl From<GrowError> for EnterError {
     }
 }
 
+impl Entered {
+    /// References that were entered.
+    pub fn references(&self) -> u64 {
+        self.ids.count() + u64::from(self.keys.count())
+    }
+}
+
 impl ChainStore {
-    /// References that one message may enter or take out.
-    pub(super) fn slice(&self) -> u64 {
+    /// Runs a part of a message that enters at most `references` references, or takes them out, with its meter. Pages are not counted for few
+    /// references, nor for small tables, because a message may change all their pages.
+    pub(super) fn metered<T>(&mut self, references: u64, run: impl FnOnce(&mut Self, &mut Meter) -> T) -> T {
+        let meter = Meter::new(INSTRUCTIONS, PAGES);
         #[cfg(test)]
-        if let Some(small) = self.small_slices {
-            return small;
-        }
-        if self.index.pages() + self.keys.pages() > SMALL_TABLES { SLICE } else { MAX_ENTRIES }
+        let meter = meter.of_steps(self.small_slices.unwrap_or(u64::MAX));
+        let mut meter = meter;
+        self.count_pages(references > FEW && self.index.pages() + self.keys.pages() > PAGES);
+        let result = run(self, &mut meter);
+        self.count_pages(false);
+        result
     }
 }

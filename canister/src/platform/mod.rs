@@ -45,6 +45,10 @@ impl coppice_storage::Platform for Ic {
         time_ns()
     }
 
+    fn instructions() -> u64 {
+        instructions()
+    }
+
     fn trap(message: &str) -> ! {
         trap(message)
     }
@@ -62,13 +66,7 @@ pub fn time_secs() -> u64 {
 
 /// Instructions that this message has executed so far.
 pub fn instructions() -> u64 {
-    twinned!(
-        ic_cdk::api::performance_counter(0),
-        native::with(|world| {
-            world.instructions += world.instructions_per_reading;
-            world.instructions
-        })
-    )
+    twinned!(ic_cdk::api::performance_counter(0), <twin::Twin as coppice_storage::Platform>::instructions())
 }
 
 /// Cycles above the freezing threshold: what the canister may still spend.

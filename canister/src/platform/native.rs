@@ -9,12 +9,8 @@ use std::ops::{Deref, DerefMut};
 
 /// The state that answers the platform's calls.
 pub struct World {
-    /// Stable memory, cycles and time, swapped in while [`with`] runs.
+    /// Stable memory, instructions, cycles and time, swapped in while [`with`] runs.
     memory: twin::World,
-    /// The instruction counter's reading.
-    pub instructions: u64,
-    /// Instructions that each reading adds to the counter, so that tests can reach limits.
-    pub instructions_per_reading: u64,
     /// Cycles that must be liquid when a timer fires.
     pub timer_call_cycles: u128,
     /// The hash key of new canisters; `None` leaves them without one.
@@ -49,8 +45,6 @@ impl Default for World {
     fn default() -> Self {
         Self {
             memory: twin::World::default(),
-            instructions: 0,
-            instructions_per_reading: 0,
             timer_call_cycles: 42_100_000_000,
             hash_key: Some([7; coppice_storage::KEY]),
             drawn: Err("no reply".into()),

@@ -13,10 +13,11 @@ impl State {
         let (mut fell, mut faults) = (0, 0);
         self.chain.count_pages(true);
         while let Some(left) = self.chain.rollback_left() {
-            let Ok(ops) = budget.admit_part(left.ops, left.pages) else { break };
+            let Ok((ops, meter)) = budget.admit_part(left.ops, left.pages) else { break };
             let changed = self.chain.pages_changed();
-            let done = self.chain.continue_rollback(&mut self.blobs, ops);
-            budget.charge(0, self.chain.pages_changed() - changed, 0);
+            let done = self.chain.continue_rollback(&mut self.blobs, ops, meter);
+            let end = if done.finished { left.pages } else { 0 };
+            budget.charge(done.ops, self.chain.pages_changed() - changed + end, 0);
             fell += u64::from(done.began);
             faults += done.faults.len() as u64;
             for fault in &done.faults {

@@ -41,5 +41,8 @@ pub mod slots {
     pub type Slots = coppice_storage::slots::Slots<super::Ic>;
 }
 
+/// The meter of a message.
+pub type Meter = coppice_storage::Meter<Ic>;
+
 /// A hash table in the canister's stable memory.
 pub type HashTable = table::HashTable<Ic>;

@@ -110,18 +110,22 @@ impl UtxoStore {
     /// Finds the record of a transaction, also while it is being deleted.
     #[inline]
     pub(super) fn find_any(&self, txid: &Hash) -> Result<Found, UtxoRefusal> {
-        let mut found = Err(UtxoRefusal::TxNotFound);
-        self.table.visit(self.table.hash(txid), |value| {
+        let mut damaged = None;
+        let found = self.table.find(self.table.hash(txid), |value| {
             let slot = value as SlotId;
             match self.read_head(slot) {
-                Some(head) if same_key(&head.txid, txid) => found = Ok(Found { slot, head, extras: OnceCell::new() }),
-                None if found.is_err() => {
-                    found = Err(UtxoRefusal::Corrupt { why: format!("the record in slot {slot} cannot be decoded") });
+                Some(head) if same_key(&head.txid, txid) => Some(Found { slot, head, extras: OnceCell::new() }),
+                Some(_) => None,
+                None => {
+                    damaged = Some(slot);
+                    None
                 }
-                _ => {}
             }
         });
-        found
+        found.ok_or_else(|| match damaged {
+            Some(slot) => UtxoRefusal::Corrupt { why: format!("the record in slot {slot} cannot be decoded") },
+            None => UtxoRefusal::TxNotFound,
+        })
     }
 
     /// Finds the record of a transaction, hidden once it is being deleted.
@@ -145,6 +149,12 @@ impl UtxoStore {
     /// Reads the head of a record, or returns `None` if the slot has none.
     pub(super) fn read_head(&self, slot: SlotId) -> Option<Box<Head>> {
         self.decode_head(slot).map(Box::new)
+    }
+
+    /// Clears all other bits of the hashes of ids.
+    #[cfg(test)]
+    pub fn mask_hashes(&mut self, mask: u64) {
+        self.table.mask_hashes(mask);
     }
 
     /// Reads the head of a record that was found before.

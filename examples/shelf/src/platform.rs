@@ -21,6 +21,10 @@ impl Platform for Ic {
         api::time()
     }
 
+    fn instructions() -> u64 {
+        api::performance_counter(0)
+    }
+
     fn trap(message: &str) -> ! {
         api::trap(message)
     }

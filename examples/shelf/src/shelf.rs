@@ -16,7 +16,7 @@ use coppice_storage::cell::Cell;
 use coppice_storage::header::Header;
 use coppice_storage::ring::Ring;
 use coppice_storage::table::HashTable;
-use coppice_storage::{HashKey, KEY, Layout, Manager, Platform, Region};
+use coppice_storage::{Layout, Manager, Meter, Platform, Region};
 use serde::{Deserialize, Serialize};
 
 /// Documents that are kept.
@@ -172,7 +172,7 @@ impl<P: Platform> Shelf<P> {
         let due = written.is_multiple_of(KEPT).then_some(0);
         if let Some(bucket) = self.state.sweep.or(due) {
             let oldest = POINTERS.kept(written).start;
-            self.state.sweep = self.index.sweep(bucket, oldest, oldest, u64::MAX).next;
+            self.state.sweep = self.index.sweep(bucket, oldest, oldest, Meter::unlimited()).next;
         }
     }
 }

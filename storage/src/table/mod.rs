@@ -17,7 +17,7 @@
 //! insertion and look-up of that bucket walks. The owner of the table stores the hash key and sets it before the first insertion.
 //!
 //! There are two ways to use a table, and an owner uses only one of them. [`put`](HashTable::put), [`get`](HashTable::get) and
-//! [`sweep`](HashTable::sweep) keep one value per hash. [`insert`](HashTable::insert), [`visit`](HashTable::visit) and
+//! [`sweep`](HashTable::sweep) keep one value per hash. [`insert`](HashTable::insert), [`find`](HashTable::find) and
 //! [`remove`](HashTable::remove) keep any number; removing the oldest of `n` equal hashes reads up to `n / 28` buckets.
 
 mod bucket;
@@ -77,6 +77,9 @@ pub struct HashTable<P: Platform> {
     /// Number of insertions before one is refused.
     #[cfg(any(test, feature = "testing"))]
     failing_in: Option<u64>,
+    /// Bits of the hash that keys have.
+    #[cfg(any(test, feature = "testing"))]
+    mask: u64,
 }
 
 impl<P: Platform> HashTable<P> {
@@ -100,6 +103,8 @@ impl<P: Platform> HashTable<P> {
             key,
             #[cfg(any(test, feature = "testing"))]
             failing_in: None,
+            #[cfg(any(test, feature = "testing"))]
+            mask: u64::MAX,
         })
     }
 
@@ -111,7 +116,16 @@ impl<P: Platform> HashTable<P> {
     /// The hash of a key.
     #[inline]
     pub fn hash(&self, key: &[u8]) -> u64 {
-        self.key.hash(key)
+        let hash = xxh3_64_with_seed(key, self.pool.header.hash_seed);
+        #[cfg(any(test, feature = "testing"))]
+        let hash = hash & self.mask;
+        hash
+    }
+
+    /// Clears all other bits of each key's hash: 3 leaves four hashes, and `!0xFFFF` leaves keys of one bucket.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn mask_hashes(&mut self, mask: u64) {
+        self.mask = mask;
     }
 
     /// Returns the fill statistics.
@@ -234,24 +248,22 @@ impl<P: Platform> HashTable<P> {
         Ok(())
     }
 
-    /// Calls `visit` with every value under `hash`, in no particular order.
+    /// Passes the values under `hash` to `each`, in no particular order, until it returns something.
     #[inline(always)]
-    pub fn visit(&self, hash: u64, mut visit: impl FnMut(u64)) {
+    pub fn find<T>(&self, hash: u64, mut each: impl FnMut(u64) -> Option<T>) -> Option<T> {
         let mut at = self.pool.primary(self.bucket_of(hash));
         loop {
-            at = self.pool.head_with(at, |head| {
-                let _: Option<()> = search(head, hash, |slot| {
+            let (found, next) = self.pool.head_with(at, |head| {
+                let found = search(head, hash, |slot| {
                     let entry = self.pool.entry(at, slot);
-                    if entry.hash == hash {
-                        visit(entry.value);
-                    }
-                    None
+                    if entry.hash == hash { each(entry.value) } else { None }
                 });
-                next_of(head)
+                (found, next_of(head))
             });
-            if at == 0 {
-                return;
+            if found.is_some() || next == 0 {
+                return found;
             }
+            at = next;
         }
     }
 
@@ -300,9 +312,7 @@ impl<P: Platform> HashTable<P> {
     /// Returns the value under `hash`, in a table with one value per hash.
     #[inline]
     pub fn get(&self, hash: u64) -> Option<u64> {
-        let mut found = None;
-        self.visit(hash, |value| found = Some(value));
-        found
+        self.find(hash, Some)
     }
 
     /// Replaces the value under `hash`, or adds it, and returns the previous value. Replacing is never refused.

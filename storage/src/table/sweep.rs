@@ -22,7 +22,7 @@ use super::pool::{BucketRef, PAGE_BUCKETS};
 use super::resize::Unsplit;
 use super::{Entry, HashTable};
 use crate::pages::Pages;
-use crate::{OS_PAGE, Platform};
+use crate::{Meter, OS_PAGE, Platform};
 
 /// Splits that one slice undoes at most. They read two segments and write one, as splits and sweeps of as many buckets do.
 const UNSPLITS: u64 = PAGE_BUCKETS;
@@ -58,17 +58,19 @@ impl<P: Platform> HashTable<P> {
     /// Drops the entries of one segment, from bucket `from` on, whose value is below `bound`. Also counts the dropped entries whose value
     /// is not below `first_bound`. Then undoes some splits if the table is sparse.
     ///
-    /// While changed pages are counted ([`count_pages`](Self::count_pages)), the slice stops before it changes more than `room` more pages,
-    /// unless it is about to make the first change that is counted. So a chain that is longer than any room is swept all the same.
-    pub fn sweep(&mut self, from: u64, bound: u64, first_bound: u64, room: u64) -> Slice {
-        let most = self.pages_changed().saturating_add(room);
-        let mut slice = self.sweep_segment(from, bound, first_bound, most);
+    /// The slice stops at a chain, or at a split, for which the meter has no room. While changed pages are counted
+    /// ([`count_pages`](Self::count_pages)), the slice also stops before it changes more pages than the meter has room for, unless it is about
+    /// to make the first change that is counted. So a chain that is longer than any room is swept all the same.
+    pub fn sweep(&mut self, from: u64, bound: u64, first_bound: u64, meter: Meter<P>) -> Slice {
+        let mut meter = meter.after(self.pages_changed());
+        let most = meter.pages();
+        let mut slice = self.sweep_segment(from, bound, first_bound, &mut meter);
         if slice.next.is_some() {
             return slice;
         }
         let mut shrinks = true;
         for _ in 0..UNSPLITS {
-            if !self.is_sparse() {
+            if !self.is_sparse() || !meter.has_room(0) {
                 break;
             }
             match self.unsplit(bound, most) {
@@ -95,7 +97,8 @@ impl<P: Platform> HashTable<P> {
     }
 
     /// Sweeps one segment, from bucket `from` on. The result continues at a bucket of the segment if there was no room for its change.
-    fn sweep_segment(&mut self, from: u64, bound: u64, first_bound: u64, most: u64) -> Slice {
+    fn sweep_segment(&mut self, from: u64, bound: u64, first_bound: u64, meter: &mut Meter<P>) -> Slice {
+        let most = meter.pages();
         let end = ((from / PAGE_BUCKETS + 1) * PAGE_BUCKETS).min(self.pool.header.buckets);
         if from >= end {
             return Slice::default();
@@ -111,6 +114,10 @@ impl<P: Platform> HashTable<P> {
             let next = bucket::next_in(bytes);
             if next != 0 {
                 read += 1;
+                if !meter.has_room(0) {
+                    stopped = Some(bucket);
+                    break;
+                }
                 if !self.is_left_alone(next, bound) {
                     let Some((gone, overflow)) = self.sweep_chain(bucket, bound, most) else {
                         stopped = Some(bucket);

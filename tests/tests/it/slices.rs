@@ -19,8 +19,8 @@ const LARGE: u64 = 22;
 const SMALL: u64 = 2;
 /// The number of the next block.
 const NEXT: u64 = LARGE + SMALL;
-/// References that a message enters or removes.
-const SLICE: u64 = 12_500;
+/// Range of the references that a message enters or removes in the large indexes.
+const SLICE: std::ops::Range<u64> = 9_000..15_000;
 /// Limits of a message: instructions, and changed 4 KiB pages, heap and stable memory together.
 const INSTRUCTIONS: u64 = 2_000_000_000;
 const DIRTIED: u64 = (75 << 20) / 4_096;
@@ -149,14 +149,14 @@ fn a_commit_enters_a_slice_per_message_and_is_invisible_before_the_last() {
         let before = view(&coppice, &block);
         put(&coppice, &block);
         assert_eq!(view(&coppice, &block), before);
-        for entered in (SLICE..MOST).step_by(SLICE as usize) {
-            assert_eq!(commit(&coppice, &block), Ok(Commit::HasMore { entered, of: MOST }), "{what}");
+        let mut entered = 0;
+        while let Some(now) = enter_slice(&coppice, &block, entered) {
+            entered = now;
             assert_eq!(view(&coppice, &block), before, "{what}: {entered} are entered");
             assert!(matches!(coppice.append(&plain(NEXT, 1, 10)), Err(AppendError::UploadOpen(UploadOpen { .. }))));
             coppice.upgrade();
             assert_eq!(view(&coppice, &block), before, "{what}: {entered} are entered, after an upgrade");
         }
-        assert_eq!(commit(&coppice, &block), Ok(Commit::Done), "{what}");
         assert_eq!(commit(&coppice, &block), Ok(Commit::Done), "{what}: again");
         assert_small(&host, &format!("a commit of {what}"));
         assert_eq!(coppice.head(), Some(NEXT));
@@ -194,12 +194,25 @@ fn roll_back(coppice: &Coppice, to: u64, between: impl Fn(&Coppice)) {
     panic!("it does not end");
 }
 
+/// Commits the next slice after `before` references, and returns how many are entered, or `None` if the block is.
+fn enter_slice(coppice: &Coppice, block: &AppendBlock, before: u64) -> Option<u64> {
+    match commit(coppice, block) {
+        Ok(Commit::HasMore { entered, of: MOST }) => {
+            assert!(SLICE.contains(&(entered - before)), "{entered} after {before}");
+            Some(entered)
+        }
+        done => {
+            assert_eq!(done, Ok(Commit::Done));
+            assert!(MOST - before < SLICE.end, "all after {before}");
+            None
+        }
+    }
+}
+
 /// Commits the first `slices` slices.
 fn enter_slices(coppice: &Coppice, block: &AppendBlock, slices: u64) {
     put(coppice, block);
-    for i in 1..=slices {
-        assert_eq!(commit(coppice, block), Ok(Commit::HasMore { entered: i * SLICE, of: MOST }));
-    }
+    (0..slices).fold(0, |entered, _| enter_slice(coppice, block, entered).unwrap());
 }
 
 /// Runs ticks until the upload is gone, with an upgrade in between. Returns the number of rounds.
@@ -256,13 +269,13 @@ fn an_abandoned_commit_expires_and_is_undone() {
     let [_, (_, block), _] = next_blocks();
     let (coppice, host) = large();
     let (before, storage) = (view(&coppice, &block), coppice.storage());
-    enter_slices(&coppice, &block, 7);
+    enter_slices(&coppice, &block, 6);
     coppice.pass(100);
     assert_eq!(view(&coppice, &block), before);
     // Continuing the commit extends the expiry.
-    assert_eq!(commit(&coppice, &block), Ok(Commit::Done));
+    while commit(&coppice, &block) != Ok(Commit::Done) {}
     roll_back(&coppice, NEXT - 1, |_| {});
-    enter_slices(&coppice, &block, 7);
+    enter_slices(&coppice, &block, 6);
     coppice.pass(100);
     assert!(coppice.anyone().list_uploads().answer().block.is_some());
     host.take_executions();
@@ -364,12 +377,18 @@ fn prunes_sweeps_and_rollbacks_with_the_largest_settings_keep_each_message_small
     let entries = (status.transaction_index.entries, status.key_index.entries);
     assert_eq!((entries, coppice.head()), ((2 * HALF, 2 * HALF), Some(12)), "{status:?}");
     // The tables have fewer entries, but as many pages as before.
-    let refused = coppice.append(&with_ids_and_keys(13, &ids(13, 0..SLICE + 1), &[]));
-    assert_eq!(refused, Err(too_large()));
+    too_large(coppice.append(&with_ids_and_keys(13, &ids(13, 0..SLICE.end), &[])));
 }
 
-fn too_large() -> AppendError {
-    AppendError::TooLarge { what: "references: upload the block".into(), limit: SLICE }
+/// Asserts that a block was refused as too large, and returns how many references would have had room.
+fn too_large(refused: Result<(), AppendError>) -> u64 {
+    match refused {
+        Err(AppendError::TooLarge { what, limit }) if what == "references: upload the block" => {
+            assert!(SLICE.contains(&limit), "{limit}");
+            limit
+        }
+        other => panic!("{other:?}"),
+    }
 }
 
 /// A message may append one slice into a large index, and no more.
@@ -377,17 +396,20 @@ fn too_large() -> AppendError {
 fn append_of_more_than_a_slice_to_a_large_index_is_refused() {
     let (coppice, host) = large();
     let before = view(&coppice, &plain(NEXT, 1, 10));
-    let one_more = with_ids_and_keys(NEXT, &ids(NEXT, 0..SLICE / 2 + 1), &ids(NEXT, HALF..HALF + SLICE / 2));
-    assert_eq!(coppice.append(&one_more), Err(too_large()));
+    let half = SLICE.end / 2;
+    let more = with_ids_and_keys(NEXT, &ids(NEXT, 0..half), &ids(NEXT, HALF..HALF + half));
+    let most = too_large(coppice.append(&more));
     assert_eq!(view(&coppice, &plain(NEXT, 1, 10)), before);
-    let ids_and_keys = with_ids_and_keys(NEXT, &ids(NEXT, 0..SLICE / 2), &ids(NEXT, SLICE / 2..SLICE));
+    // Splits that the refused block has made take fewer pages now, and others more.
+    let most = most - 200;
+    let ids_and_keys = with_ids_and_keys(NEXT, &ids(NEXT, 0..most / 2), &ids(NEXT, most / 2..most));
     assert_eq!(coppice.append(&ids_and_keys), Ok(()));
-    let only_ids = with_ids_and_keys(NEXT + 1, &ids(NEXT + 1, 0..SLICE), &[]);
+    let only_ids = with_ids_and_keys(NEXT + 1, &ids(NEXT + 1, 0..SLICE.start), &[]);
     assert_eq!(coppice.append(&only_ids), Ok(()));
-    let only_ids = with_ids_and_keys(NEXT + 2, &ids(0, 0..SLICE), &[]);
+    let only_ids = with_ids_and_keys(NEXT + 2, &ids(0, 0..SLICE.start), &[]);
     assert_eq!(coppice.append(&only_ids), Ok(()), "of a kept block");
     assert_small(&host, "appending the most that a message may");
     // In a small index all references of a block are entered at once.
     let (coppice, _) = Coppice::embedded(default_arg());
-    assert_eq!(coppice.append(&with_ids_and_keys(0, &ids(0, 0..SLICE + 1), &[])), Ok(()));
+    assert_eq!(coppice.append(&with_ids_and_keys(0, &ids(0, 0..SLICE.end), &[])), Ok(()));
 }

@@ -24,9 +24,9 @@ use super::sweep::IndexTable;
 use crate::chain::records::BlockMeta;
 use crate::chain::store::ChainStore;
 use crate::chain::transit::{EnterError, Entered};
-use crate::storage::HashTable;
 use crate::storage::blob::BlobStore;
 use crate::storage::table::Change;
+use crate::storage::{HashTable, Meter};
 use coppice_interface::segments::{ID, Index};
 use std::ops::Range;
 
@@ -60,14 +60,20 @@ impl EnteredIds {
         self.replaced.iter().map(|&(_, posting)| posting)
     }
 
-    /// Restores the table.
-    pub fn revert(&self, table: &mut HashTable) {
-        self.undo(table, self.hashes.len());
+    /// Number of ids.
+    pub fn count(&self) -> u64 {
+        self.hashes.len() as u64
     }
 
-    fn undo(&self, table: &mut HashTable, done: usize) {
+    /// Position after the last id.
+    pub fn end(&self) -> u32 {
+        self.from + self.hashes.len() as u32
+    }
+
+    /// Restores the table.
+    pub fn revert(&self, table: &mut HashTable) {
         let mut replaced = self.replaced.iter().rev().peekable();
-        for (position, &hash) in (self.from..self.from + done as u32).zip(&self.hashes[..done]).rev() {
+        for (position, &hash) in (self.from..self.end()).zip(&self.hashes).rev() {
             let before = replaced.next_if(|&&(at, _)| at == position).map(|&(_, posting)| posting);
             table.change(hash, |_| before.map_or(Change::Out, Change::To));
         }
@@ -83,14 +89,11 @@ impl ChainStore {
     /// The hash under which the table has an id's newest posting.
     #[inline]
     pub(in crate::chain) fn id_hash(&self, id: &[u8; ID]) -> u64 {
-        let hash = self.index.hash(id);
-        #[cfg(test)]
-        let hash = if self.few_hashes { hash & 3 } else { hash };
-        hash
+        self.index.hash(id)
     }
 
-    /// Makes the postings of some of the block's ids the newest ones, or none of them on an error. All earlier ids of the block are there
-    /// already, with `meta.id_links` links.
+    /// Makes the postings of the block's ids from number `from` on the newest ones, as far as the meter has room, or none of them on an
+    /// error. All earlier ids of the block are there already, with `meta.id_links` links.
     ///
     /// # Errors
     /// [`EnterError`]; nothing has changed.
@@ -99,73 +102,78 @@ impl ChainStore {
         blobs: &BlobStore,
         meta: &BlockMeta,
         index: &Index,
-        positions: Range<u32>,
+        from: u32,
+        meter: &mut Meter,
     ) -> Result<EnteredIds, EnterError> {
-        let ids = index.ids().skip(positions.start as usize).take(positions.len());
-        let hashes = ids.map(|id| self.id_hash(id)).collect();
-        let mut entered = EnteredIds { from: positions.start, hashes, ..EnteredIds::default() };
+        let mut entered = EnteredIds { from, ..EnteredIds::default() };
+        entered.hashes.reserve((index.transactions() - from) as usize);
         let first = self.index_value(meta.number, 0);
-        for (position, &hash) in positions.clone().zip(&entered.hashes) {
-            match self.index.put(hash, first | u64::from(position)) {
-                Ok(None) => {}
-                Ok(Some(before)) => entered.replaced.push((position, before)),
-                Err(error) => {
-                    entered.undo(&mut self.index, (position - positions.start) as usize);
-                    return Err(error.into());
-                }
+        for (position, id) in (from..).zip(index.ids().skip(from as usize)) {
+            if !meter.has_room(self.pages_changed()) {
+                break;
+            }
+            let hash = self.id_hash(id);
+            let entering = self.index.put(hash, first | u64::from(position)).map_err(EnterError::from);
+            let linked = entering.and_then(|before| {
+                entered.hashes.push(hash);
+                let Some(before) = before else { return Ok(()) };
+                entered.replaced.push((position, before));
+                self.link(blobs, meta, index, &mut entered, (position, before)).map_err(EnterError::Unreadable)
+            });
+            if let Err(error) = linked {
+                entered.revert(&mut self.index);
+                return Err(error);
             }
         }
-        if let Err(why) = self.link(blobs, meta, index, &mut entered) {
-            entered.revert(&mut self.index);
-            return Err(EnterError::Unreadable(why));
-        }
+        entered.links.retain(|&(_, posting)| posting != NONE);
         Ok(entered)
     }
 
-    /// Finds the links that the replaced postings require. A posting of an earlier kept block gets a link; so does one of this block if its
-    /// id is another one with the same hash. If it is the same id again, the later occurrence takes over the earlier one's link.
-    fn link(&self, blobs: &BlobStore, meta: &BlockMeta, index: &Index, entered: &mut EnteredIds) -> Result<(), String> {
+    /// Adds the link that a replaced posting requires. A posting of an earlier kept block gets a link; so does one of this block if its
+    /// id is another one with the same hash. If it is the same id again, the later occurrence takes over the earlier one's link, which then
+    /// leads to `NONE`.
+    fn link(
+        &self,
+        blobs: &BlobStore,
+        meta: &BlockMeta,
+        index: &Index,
+        entered: &mut EnteredIds,
+        (position, before): (u32, u64),
+    ) -> Result<(), String> {
         let (number, from) = (meta.number, entered.from);
-        let mut gone = false;
-        for &(position, before) in &entered.replaced {
-            let Some((block, earlier)) = self.index_position(before) else { continue };
-            if block != number {
-                // A posting that outlived a damaged block may name a block that is not there yet.
-                if self.state.started && block >= self.state.oldest && block < number {
-                    entered.links.push((position, before));
-                }
-                continue;
-            }
-            // A posting with another hash or a later position was not entered by this block either.
-            let hash = entered.hashes[(position - from) as usize];
-            let hash_there = match earlier.checked_sub(from) {
-                Some(in_slice) => entered.hashes.get(in_slice as usize).copied(),
-                None => index.id(earlier).map(|id| self.id_hash(id)),
-            };
-            if earlier >= position || hash_there != Some(hash) {
-                continue;
-            }
-            if index.id(earlier) != index.id(position) {
+        let Some((block, earlier)) = self.index_position(before) else { return Ok(()) };
+        if block != number {
+            // A posting that outlived a damaged block may name a block that is not there yet.
+            if self.state.started && block >= self.state.oldest && block < number {
                 entered.links.push((position, before));
-            } else if earlier < from {
-                if let Some((link, inherited)) = self.id_link(blobs, meta, earlier)? {
-                    entered.taken_over.push(link);
-                    entered.links.push((position, inherited));
-                }
-            } else if let Ok(at) = entered.links.binary_search_by_key(&earlier, |&(position, _)| position) {
-                let inherited = std::mem::replace(&mut entered.links[at].1, NONE);
-                gone = true;
+            }
+            return Ok(());
+        }
+        // A posting with another hash or a later position was not entered by this block either.
+        let hash = entered.hashes[(position - from) as usize];
+        let hash_there = match earlier.checked_sub(from) {
+            Some(in_slice) => entered.hashes.get(in_slice as usize).copied(),
+            None => index.id(earlier).map(|id| self.id_hash(id)),
+        };
+        if earlier >= position || hash_there != Some(hash) {
+            return Ok(());
+        }
+        if index.id(earlier) != index.id(position) {
+            entered.links.push((position, before));
+        } else if earlier < from {
+            if let Some((link, inherited)) = self.id_link(blobs, meta, earlier)? {
+                entered.taken_over.push(link);
                 entered.links.push((position, inherited));
             }
-        }
-        if gone {
-            entered.links.retain(|&(_, posting)| posting != NONE);
+        } else if let Ok(at) = entered.links.binary_search_by_key(&earlier, |&(position, _)| position) {
+            let inherited = std::mem::replace(&mut entered.links[at].1, NONE);
+            entered.links.push((position, inherited));
         }
         Ok(())
     }
 
-    /// Takes the block's last ids out of the table. For each of them the posting before it becomes the newest again, if that posting's
-    /// block is kept. Returns the number of removed entries.
+    /// Takes the block's last ids out of the table, as far as the meter has room. For each of them the posting before it becomes the newest
+    /// again, if that posting's block is kept. Returns the first position that was taken out.
     ///
     /// # Errors
     /// A sentence: the links cannot be read. Nothing has changed.
@@ -175,28 +183,30 @@ impl ChainStore {
         meta: &BlockMeta,
         index: &Index,
         positions: Range<u32>,
-    ) -> Result<u64, String> {
+        meter: &mut Meter,
+    ) -> Result<u32, String> {
         let mut links = Vec::new();
         let range = meta.id_links_start()..meta.log_end();
         self.log.read_onto(blobs, &mut links, range).map_err(|error| format!("the links of its ids: {error}"))?;
         let mut links = links.as_chunks().0.iter().map(split_link).rev().peekable();
-        let mut removed = 0;
         // From the last to the first, because among postings of one hash each leads to the one before it.
-        for position in positions.rev() {
+        for position in positions.clone().rev() {
+            if !meter.has_room(self.pages_changed()) {
+                return Ok(position + 1);
+            }
             let Some(id) = index.id(position) else { continue };
             let posting = self.index_value(meta.number, position);
             while links.next_if(|&(at, _)| at > position).is_some() {}
             let before = links.next_if(|&(at, _)| at == position).map(|(_, before)| before);
             let before = before.filter(|&before| before < posting && self.is_above_bound(before));
             let hash = self.id_hash(id);
-            let changed = self.index.change(hash, |newest| match before {
+            self.index.change(hash, |newest| match before {
                 _ if newest != posting => Change::Keep,
                 Some(before) => Change::To(before),
                 None => Change::Out,
             });
-            removed += u64::from(changed.is_some() && before.is_none());
         }
-        Ok(removed)
+        Ok(positions.start)
     }
 
     /// Returns whether a posting's block is not pruned.

@@ -23,6 +23,7 @@
 use super::links::{LINK, NONE, split_link};
 use crate::chain::records::BlockMeta;
 use crate::chain::store::ChainStore;
+use crate::storage::Meter;
 use crate::storage::blob::BlobStore;
 use crate::storage::memory::GrowError;
 use crate::storage::table::Change;
@@ -41,6 +42,11 @@ pub(in crate::chain) struct EnteredKeys {
 }
 
 impl EnteredKeys {
+    /// Number of keys.
+    pub fn count(&self) -> u32 {
+        self.hashes.len() as u32
+    }
+
     /// The replaced postings, of kept and of pruned blocks.
     pub fn replaced(&self) -> impl Iterator<Item = u64> {
         self.before.iter().flatten().copied()
@@ -61,14 +67,11 @@ impl ChainStore {
     /// The hash under which the table has a key's newest posting.
     #[inline]
     pub(in crate::chain) fn key_hash(&self, key: &[u8]) -> u64 {
-        let hash = self.keys.hash(key);
-        #[cfg(test)]
-        let hash = if self.few_hashes { hash & 3 } else { hash };
-        hash
+        self.keys.hash(key)
     }
 
-    /// Makes the postings of some of the block's keys the newest ones, or none of them on an error. All earlier keys of the block, in the
-    /// order of entering, are there already.
+    /// Makes the postings of the block's keys, from the `from`-th one in the order of entering, the newest ones, as far as the meter has
+    /// room, or none of them on an error. All earlier keys of the block are there already.
     ///
     /// # Errors
     /// [`GrowError`]; nothing has changed.
@@ -76,27 +79,36 @@ impl ChainStore {
         &mut self,
         number: u64,
         index: &Index,
-        slice: Range<u32>,
+        from: u32,
+        meter: &mut Meter,
     ) -> Result<EnteredKeys, GrowError> {
-        if slice.is_empty() {
+        if from == index.keys() {
             return Ok(EnteredKeys::default());
         }
         let keys: Vec<Key> = index.each_key().collect();
         let mut order = order_of(&keys);
-        order.truncate(slice.end as usize);
-        order.drain(..slice.start as usize);
-        let hashes: Vec<u64> = order.iter().map(|&key| self.key_hash(keys[key as usize].bytes)).collect();
-        let mut entered = EnteredKeys { before: Vec::with_capacity(order.len()), order, hashes, links: Vec::new() };
+        order.drain(..from as usize);
+        let (hashes, before) = (Vec::with_capacity(order.len()), Vec::with_capacity(order.len()));
+        let mut entered = EnteredKeys { order, hashes, before, links: Vec::new() };
         let first = self.index_value(number, 0);
-        for (&key, &hash) in entered.order.iter().zip(&entered.hashes) {
+        for at in 0..entered.order.len() {
+            if !meter.has_room(self.pages_changed()) {
+                break;
+            }
+            let key = entered.order[at];
+            let hash = self.key_hash(keys[key as usize].bytes);
             match self.keys.put(hash, first | u64::from(key)) {
-                Ok(there) => entered.before.push(there),
+                Ok(there) => {
+                    entered.hashes.push(hash);
+                    entered.before.push(there);
+                }
                 Err(error) => {
                     self.revert_keys(&entered);
                     return Err(error);
                 }
             }
         }
+        entered.order.truncate(entered.hashes.len());
         entered.links = self.links_of(number, &keys, &entered);
         Ok(entered)
     }
@@ -141,8 +153,8 @@ impl ChainStore {
         }
     }
 
-    /// Takes the block's last keys out of the table, in reverse order. For each hash the posting before becomes the newest again, if that
-    /// posting's block is kept. Returns the number of removed entries.
+    /// Takes the block's last keys out of the table, in reverse order, as far as the meter has room. For each hash the posting before becomes
+    /// the newest again, if that posting's block is kept. Returns the number, in the order of entering, of the first key that was taken out.
     ///
     /// # Errors
     /// A sentence: the links cannot be read. Nothing has changed.
@@ -152,27 +164,31 @@ impl ChainStore {
         meta: &BlockMeta,
         index: &Index,
         slice: Range<u32>,
-    ) -> Result<u64, String> {
+        meter: &mut Meter,
+    ) -> Result<u32, String> {
         let mut links = Vec::new();
         let range = meta.payload_end()..meta.id_links_start();
         self.log.read_onto(blobs, &mut links, range).map_err(|error| format!("the links of its keys: {error}"))?;
         let links = links.as_chunks::<LINK>().0;
         let keys: Vec<Key> = index.each_key().collect();
-        let mut removed = 0;
-        for &key in order_of(&keys)[slice.start as usize..slice.end as usize].iter().rev() {
+        let order = order_of(&keys);
+        for at in slice.clone().rev() {
+            if !meter.has_room(self.pages_changed()) {
+                return Ok(at + 1);
+            }
+            let key = order[at as usize];
             let posting = self.index_value(meta.number, key);
             let (previous, _) = split_link(&links[key as usize]);
             // The heir is the posting that becomes the newest. Within the block a list leads to earlier transactions, whose keys may have
             // higher numbers.
             let is_heir = |&heir: &u64| heir != posting && heir >> 24 <= posting >> 24 && self.is_above_bound(heir);
             let heir = Some(previous).filter(is_heir);
-            let changed = self.keys.change(self.key_hash(keys[key as usize].bytes), |newest| match heir {
+            self.keys.change(self.key_hash(keys[key as usize].bytes), |newest| match heir {
                 _ if newest != posting => Change::Keep,
                 Some(heir) => Change::To(heir),
                 None => Change::Out,
             });
-            removed += u64::from(changed.is_some() && heir.is_none());
         }
-        Ok(removed)
+        Ok(slice.start)
     }
 }

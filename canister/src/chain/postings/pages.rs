@@ -1,12 +1,13 @@
 //! Look-up of a secondary key: its postings from the newest on, a page at a time.
 //!
 //! A list belongs to a hash, and a posting in it may have outlived a damaged block, so every posting is checked: the key in the
-//! segment must match, and positions must fall from one posting to the next. A call reads a bounded number of postings.
+//! segment must match, and positions must fall from one posting to the next. A call ends by its meter, with a cursor.
 //!
 //! The canister keeps no state about its readers. A cursor names the last posting read, by block, hash and number; the list after
 //! that posting only ever loses its end. A reader is told if blocks that it has seen were rolled back since.
 
 use super::links::{LINK, NONE, split_link};
+use crate::chain::read::look_up_meter;
 use crate::chain::records::Hash;
 use crate::chain::store::ChainStore;
 use crate::storage::blob::BlobStore;
@@ -16,8 +17,6 @@ use serde_bytes::ByteBuf;
 
 /// Transactions of the longest page.
 pub const MAX_KEY_PAGE: u32 = 1_000;
-/// Postings that one call reads: about 30 M instructions.
-const MOST_POSTINGS: u32 = 10_000;
 
 /// A key that is looked up.
 struct Wanted<'a> {
@@ -113,15 +112,13 @@ impl ChainStore {
             Some(cursor) => self.resume(blobs, cursor, &wanted)?,
         };
         let mut transactions = Vec::with_capacity(limit as usize);
-        for looked_at in 0..MOST_POSTINGS {
-            if self.is_end(next) || transactions.len() == limit as usize {
-                break;
-            }
+        let (mut meter, mut is_first) = (look_up_meter(), true);
+        while !self.is_end(next) && transactions.len() < limit as usize && meter.has_room(0) {
             match self.step(blobs, next, &mut point, &wanted, &mut transactions) {
-                Ok(previous) => next = previous,
+                Ok(previous) => (next, is_first) = (previous, false),
+                Err(error) if is_first => return Err(error),
                 // The transactions before the error are returned; the call for the next page reports the error.
-                Err(_) if looked_at > 0 => break,
-                Err(error) => return Err(error),
+                Err(_) => break,
             }
         }
         let first = transactions.first().map(|first: &KeyTransaction| first.block_number);

@@ -14,7 +14,7 @@
 use crate::chain::records::BlockMeta;
 use crate::chain::state::Sweep;
 use crate::chain::store::ChainStore;
-use crate::storage::{HashTable, SLICE_BUCKETS, Slice};
+use crate::storage::{HashTable, Meter, SLICE_BUCKETS, Slice};
 use serde::{Deserialize, Serialize};
 
 /// One of the two indexes.
@@ -108,14 +108,14 @@ impl ChainStore {
         self.sweep_state(table).cursor().unwrap_or(0) / SLICE_BUCKETS * SLICE_BUCKETS
     }
 
-    /// Sweeps one slice of 64 KiB, starting a sweep if none is running. While pages are counted, the slice changes at most `room` pages,
-    /// except for a table's first change, and may therefore end early.
-    pub fn sweep(&mut self, table: IndexTable, room: u64) -> Slice {
+    /// Sweeps one slice of 64 KiB, starting a sweep if none is running. The slice ends early if the meter has no room for a chain, or, while
+    /// pages are counted, for a change that is not the table's first one.
+    pub fn sweep(&mut self, table: IndexTable, meter: Meter) -> Slice {
         // Newer blocks have higher postings, so one comparison of words decides.
         let stale_below = self.state.bound() << 24;
         let (entries, sweep) = self.swept(table);
         let late_from = sweep.bound << 24;
-        let slice = entries.sweep(sweep.cursor - 1, stale_below, late_from, room);
+        let slice = entries.sweep(sweep.cursor - 1, stale_below, late_from, meter);
         sweep.dropped += slice.dropped;
         sweep.since = sweep.since.saturating_sub(slice.late);
         sweep.before = sweep.before.saturating_sub(slice.dropped - slice.late);

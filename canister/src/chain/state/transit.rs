@@ -1,6 +1,6 @@
 //! Block in transit: words of the chain's cell (`chain/transit.rs`).
 
-use coppice_interface::segments::{Index, MAX_ENTRIES};
+use coppice_interface::segments::MAX_ENTRIES;
 use std::ops::Range;
 
 /// Direction of a block in transit.
@@ -52,18 +52,6 @@ impl Transit {
     /// References that are in the indexes.
     pub fn references(&self) -> u64 {
         u64::from(self.ids) + u64::from(self.keys)
-    }
-
-    /// The ids and keys to enter next, at most `most`.
-    pub(in crate::chain) fn next(&self, index: &Index, most: u64) -> (Range<u32>, Range<u32>) {
-        let ids = self.ids..index.transactions().min(self.ids.saturating_add(most.min(MAX_ENTRIES) as u32));
-        let left = most.min(MAX_ENTRIES) as u32 - ids.len() as u32;
-        let keys = self.keys..if ids.end == index.transactions() {
-            index.keys().min(self.keys.saturating_add(left))
-        } else {
-            self.keys
-        };
-        (ids, keys)
     }
 
     /// The ids and keys to take out next, at most `most`.

@@ -115,8 +115,9 @@ impl ChainStore {
         mut meta: BlockMeta,
         index: &Index,
     ) -> Result<(), UploadError> {
-        let (ids, keys) = transit.next(index, self.slice());
-        let entered = self.enter(blobs, &meta, index, (ids.clone(), keys.clone()))?;
+        let (from, left) = ((transit.ids, transit.keys), index.references() - transit.references());
+        let entered = self.metered(left, |chain, meter| chain.enter(blobs, &meta, index, from, meter))?;
+        let (ids, keys) = (entered.ids.end(), transit.keys + entered.keys.count());
         let links_before = meta.id_links;
         meta.id_links += entered.ids.links.len() as u32;
         // The number of links is known only now; they lie after the range that the upload has reserved.
@@ -125,7 +126,7 @@ impl ChainStore {
             self.revert_entered(&entered);
             return Err(AppendError::from(refused(error)).into());
         }
-        let done = ids.end == meta.transactions && keys.end == meta.keys;
+        let done = ids == meta.transactions && keys == meta.keys;
         let whole = self.state.log_end..transit.log_end;
         if done && whole.clone().any(|blob| !self.log.is_used(blobs, blob)) {
             self.revert_entered(&entered);
@@ -140,7 +141,7 @@ impl ChainStore {
             crate::platform::trap(&format!("commit_block: the links cannot be written: {why}; abort it"));
         }
         self.settle_replaced(&entered);
-        (transit.ids, transit.keys, transit.log_end) = (ids.end, keys.end, end);
+        (transit.ids, transit.keys, transit.log_end) = (ids, keys, end);
         if !done {
             self.put_record(&upload.draft, meta);
             self.state.transit = Some(transit);

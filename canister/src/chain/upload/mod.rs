@@ -212,8 +212,9 @@ impl ChainStore {
     pub fn continue_abort(&mut self, blobs: &mut BlobStore) {
         let Some(upload) = self.upload().filter(|_| self.is_aborting()) else { return };
         let number = upload.draft.number;
-        let slice = self.slice();
-        if let Err(why) = self.remove_transit_slice(blobs, slice) {
+        let left = self.state.transit.map_or(0, |transit| transit.references());
+        let removed = self.metered(left, |chain, meter| chain.remove_transit_slice(blobs, left, meter));
+        if let Err(why) = removed {
             self.faults.push(why);
         }
         if self.state.transit.is_some_and(|transit| transit.references() > 0) {

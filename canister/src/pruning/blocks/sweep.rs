@@ -132,12 +132,12 @@ fn sweep(
             chain.skip_slice(table);
             Slice::default()
         } else {
-            chain.sweep(table, budget.room())
+            chain.sweep(table, budget.meter())
         };
         budget.charge(slice.dropped, chain.pages_changed() - changed, slice.read);
         match chain.sweep_state(table).cursor() {
-            // No bucket fits the room that is left.
-            next if next.is_some() && next == at => return Err(StopReason::Pages),
+            // The meter has no room for the next bucket.
+            next if next.is_some() && next == at => return Err(budget.limit_met()),
             next => {
                 swept.slices += 1;
                 swept.dropped += slice.dropped;

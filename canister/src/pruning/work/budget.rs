@@ -2,7 +2,8 @@
 //!
 //! An *op* is the unit in which callers count their work. For blocks it is a block, one of the two transitions of a blob that becomes
 //! free, or a dropped index entry; in a rollback, a removed reference. For UTXO records it is a record, a page, a parent or a spender.
-//! Instructions are measured so far and estimated for the next piece, because a piece that has begun must end.
+//! Instructions are measured so far and estimated for the next piece, because a piece that has begun must end. A slice of a sweep, and a part
+//! of a rollback, end by a [`Meter`] instead, because the chains that they walk may have any length.
 //!
 //! Pages are those of stable memory that the message changes and reads, at most [`MOST_PAGES`] and `MOST_READ`. Each op of a block changes
 //! at most one page. Index entries share pages, so the tables count theirs, and a slice of a sweep stops where its room ends. Records
@@ -10,6 +11,7 @@
 
 use crate::platform;
 use crate::platform::limits::MOST_PAGES;
+use crate::storage::Meter;
 use coppice_interface::StopReason;
 
 /// Estimated instructions of an op, rounded up generously: some 5,000, and 15,000 more if the platform charges for each page touched, of a
@@ -19,10 +21,11 @@ const INSTRUCTIONS_PER_OP: u64 = 25_000;
 const INSTRUCTIONS_PER_BLOCK: u64 = 60_000;
 /// Estimated instructions of a slice of a sweep, which reads and writes 16 pages and a few pages of overflow.
 const INSTRUCTIONS_PER_SLICE: u64 = 1_000_000;
-/// Ops that a first part of divisible work gets even if the budget is smaller, and without which no later part begins for want of pages.
+/// Ops and pages that a first part of divisible work gets even if the budget is smaller, and without which no later part begins.
 const LEAST_PART: u64 = 1_000;
-/// Pages that removing one reference from an index changes at most: its bucket's, and those of both ends of its chain.
-const PAGES_PER_REFERENCE: u64 = 3;
+/// Instructions that a first part gets even if the budget is smaller, because reading the index segment of the largest block takes tens of
+/// millions.
+const LEAST_INSTRUCTIONS: u64 = 100_000_000;
 
 /// Maximum pages that a tick reads of records, of their table and of lists of double spends, or of the indexes. The platform lets a message
 /// read 524,288; the rest is a margin because some reads touch one page more.
@@ -136,30 +139,34 @@ impl Budget {
         MOST_PAGES.saturating_sub(self.changed)
     }
 
-    /// Takes at most `ops` from the budget for references that are removed from the indexes, which can stop after any of them. `end` is the
-    /// number of pages that the last op changes besides; it is taken with that op. Returns the number of ops taken, which is never 0. The
-    /// tables count the pages of references, and [`charge`](Self::charge) takes them.
+    /// Admits a part of removing `ops` references from the indexes, which can stop after any of them. Returns the number of ops that the part
+    /// may take, which is never 0, and its meter, which leaves room for the `end` pages that the last op changes besides. Only the part
+    /// shows what it takes, so [`charge`](Self::charge) takes it.
     ///
     /// # Errors
-    /// The limit that is used up; nothing was taken.
-    pub fn admit_part(&mut self, ops: u64, end: u64) -> Result<u64, StopReason> {
-        let instructions = self.instructions_end.saturating_sub(platform::instructions() + INSTRUCTIONS_PER_BLOCK);
-        let pages = self.room().saturating_sub(end) / PAGES_PER_REFERENCE;
-        let granted = ops.min(self.ops_left).min(instructions / INSTRUCTIONS_PER_OP);
-        if granted == 0 && self.admitted {
-            return Err(if self.ops_left == 0 { StopReason::Ops } else { StopReason::Instructions });
+    /// The limit that is used up.
+    pub fn admit_part(&mut self, ops: u64, end: u64) -> Result<(u64, Meter), StopReason> {
+        let (now, least) = (platform::instructions(), ops.min(LEAST_PART));
+        let pages = self.room().saturating_sub(end);
+        if !std::mem::replace(&mut self.admitted, true) {
+            let instructions_end = self.instructions_end.max(now.saturating_add(LEAST_INSTRUCTIONS));
+            return Ok((ops.min(self.ops_left.max(LEAST_PART)), Meter::new(instructions_end, pages.max(LEAST_PART))));
         }
-        if pages < granted.min(LEAST_PART) && self.admitted {
-            return Err(StopReason::Pages);
+        let estimate = INSTRUCTIONS_PER_BLOCK + least * INSTRUCTIONS_PER_OP;
+        if self.ops_left == 0 {
+            Err(StopReason::Ops)
+        } else if now.saturating_add(estimate) > self.instructions_end {
+            Err(StopReason::Instructions)
+        } else if pages < least {
+            Err(StopReason::Pages)
+        } else {
+            Ok((ops.min(self.ops_left), Meter::new(self.instructions_end, pages)))
         }
-        let granted = granted.min(pages);
-        let granted = if self.admitted { granted } else { granted.max(ops.min(LEAST_PART)) };
-        self.admitted = true;
-        self.ops_left = self.ops_left.saturating_sub(granted);
-        if granted == ops {
-            self.changed = self.changed.saturating_add(end);
-        }
-        Ok(granted)
+    }
+
+    /// Returns the meter of an admitted slice.
+    pub fn meter(&self) -> Meter {
+        Meter::new(self.instructions_end, self.room())
     }
 
     /// Checks that a slice of a sweep may be done. The numbers of dropped entries and of pages are known only after the slice, so
@@ -184,9 +191,14 @@ impl Budget {
         Ok(())
     }
 
-    /// Takes an op for each entry that a slice dropped, and the pages that the tables changed and read.
-    pub fn charge(&mut self, dropped: u64, changed: u64, read: u64) {
-        self.ops_left = self.ops_left.saturating_sub(dropped);
+    /// Returns the limit that stopped a slice.
+    pub fn limit_met(&self) -> StopReason {
+        if platform::instructions() >= self.instructions_end { StopReason::Instructions } else { StopReason::Pages }
+    }
+
+    /// Takes the ops of a slice or a part (an op for each entry that was dropped), and the pages that the tables changed and read.
+    pub fn charge(&mut self, ops: u64, changed: u64, read: u64) {
+        self.ops_left = self.ops_left.saturating_sub(ops);
         self.changed = self.changed.saturating_add(changed);
         self.read = self.read.saturating_add(read);
     }
@@ -252,19 +264,24 @@ mod tests {
     #[test]
     fn parts_of_a_rollback_stop_before_their_pages_exceed_the_message() {
         native::reset();
-        let third = MOST_PAGES / 3;
+        let part = |budget: &mut Budget, ops, end| budget.admit_part(ops, end).map(|(ops, meter)| (ops, meter.pages()));
         let mut budget = Budget::new(1_000_000, 1 << 40);
-        assert_eq!(budget.admit_part(100_000, 50), Ok((MOST_PAGES - 50) / 3));
-        budget.charge(0, MOST_PAGES - 3_000, 0);
-        assert_eq!(budget.admit_part(100_000, 0), Ok(1_000));
+        assert_eq!(part(&mut budget, 100_000, 50), Ok((100_000, MOST_PAGES - 50)));
+        budget.charge(0, MOST_PAGES - 1_000, 0);
+        assert_eq!(part(&mut budget, 100_000, 0), Ok((100_000, 1_000)));
         budget.charge(0, 1, 0);
-        assert_eq!(budget.admit_part(100_000, 0), Err(StopReason::Pages), "less than the least part");
-        assert_eq!(budget.admit_part(10, 2_999), Err(StopReason::Pages), "the end has no room");
-        assert_eq!((budget.admit_part(10, 2_900), budget.room()), (Ok(10), 99), "the end is taken with the last op");
+        assert_eq!(part(&mut budget, 100_000, 0), Err(StopReason::Pages), "less than the least part");
+        assert_eq!(part(&mut budget, 10, 990), Err(StopReason::Pages), "the end has no room");
+        assert_eq!(part(&mut budget, 10, 989), Ok((10, 10)), "the end has room");
         // The first part, whatever its end changes.
         let mut budget = Budget::new(1, 1);
-        assert_eq!((budget.admit_part(7, MOST_PAGES + 1), budget.room()), (Ok(7), 0));
-        let mut budget = Budget::new(third, 1 << 40);
-        assert_eq!((budget.admit_part(third, 0), budget.admit_part(1, 0)), (Ok(third), Err(StopReason::Ops)));
+        assert_eq!(part(&mut budget, 7, MOST_PAGES + 1), Ok((7, 1_000)));
+        budget.charge(7, 0, 0);
+        assert_eq!(part(&mut budget, 1, 0), Err(StopReason::Ops));
+        let mut budget = Budget::new(5_000, 1 << 40);
+        assert_eq!(part(&mut budget, 5_001, 0), Ok((5_000, MOST_PAGES)));
+        native::with(|world| world.instructions = (1 << 40) - 1_000_000);
+        assert_eq!(part(&mut budget, 100_000, 0), Err(StopReason::Instructions));
+        assert_eq!(part(&mut budget, 2, 0), Ok((2, MOST_PAGES)), "a small part");
     }
 }

@@ -3,6 +3,7 @@
 use super::super::pool::{LAYOUT, PAGE_BUCKETS, page_of};
 use super::super::resize::Unsplit;
 use super::*;
+use crate::Meter;
 use crate::arena::{BLOCK, GRANULE};
 use crate::twin;
 
@@ -63,7 +64,7 @@ fn a_million_entries_leave_one_page_after_sweeps() {
     let mut from = Some(0);
     while let Some(at) = from {
         let before = table.stats();
-        let (slice, touched) = twin::touching(|| table.sweep(at, million, 0, u64::MAX));
+        let (slice, touched) = twin::touching(|| table.sweep(at, million, 0, Meter::unlimited()));
         let undone = before.buckets - table.stats().buckets;
         assert!(undone <= PAGE_BUCKETS);
         // One segment is swept, two are joined, and there are the directory, the arena's own pages, and overflow buckets.
@@ -190,7 +191,8 @@ fn a_damaged_page_is_not_written() {
     assert!(table.remove(6, 1));
     assert_eq!(values(&table, 5).len(), 3 * SLOTS + 1, "a search goes on");
     assert!(table.read_chain(table.pool.primary(5)).is_none());
-    let swept = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| table.sweep(0, u64::MAX, 0, u64::MAX)));
+    let swept =
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| table.sweep(0, u64::MAX, 0, Meter::unlimited())));
     assert!(swept.is_err(), "the slice is for the caller to skip");
     assert!(content(&table) == before);
 }

@@ -32,9 +32,11 @@ fn fresh() -> HashTable<Twin> {
 
 fn values(table: &HashTable<Twin>, hash: u64) -> BTreeSet<u64> {
     let mut values = BTreeSet::new();
-    table.visit(hash, |value| {
+    let end: Option<()> = table.find(hash, |value| {
         assert!(values.insert(value), "{value} twice");
+        None
     });
+    assert_eq!(end, None);
     values
 }
 

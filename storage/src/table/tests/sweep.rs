@@ -3,6 +3,7 @@
 use super::super::pool::PAGE_BUCKETS;
 use super::super::{Change, HashTable, Slice, TableStats};
 use super::{audit, fresh, reopen};
+use crate::Meter;
 use crate::fixture::histories;
 use crate::twin::{self, Twin};
 use proptest::prelude::*;
@@ -12,7 +13,7 @@ use std::collections::BTreeMap;
 fn walk(table: &mut HashTable<Twin>, bound: u64, first_bound: u64) -> (u64, u64, u64) {
     let (mut from, mut slices, mut dropped, mut late) = (Some(0), 0, 0, 0);
     while let Some(at) = from {
-        let slice = table.sweep(at, bound, first_bound, u64::MAX);
+        let slice = table.sweep(at, bound, first_bound, Meter::unlimited());
         (slices, dropped, late) = (slices + 1, dropped + slice.dropped, late + slice.late);
         from = slice.next;
     }
@@ -33,13 +34,13 @@ fn walk_drops_stale_entries_only() {
     for i in 0..n {
         assert_eq!(table.get(hash(&table, i)), (i >= n / 9).then_some(i));
     }
-    assert_eq!(table.sweep(buckets, u64::MAX, 0, u64::MAX), Slice::default());
+    assert_eq!(table.sweep(buckets, u64::MAX, 0, Meter::unlimited()), Slice::default());
     audit(&table);
     let (slices, dropped, _) = walk(&mut table, u64::MAX, 0);
     assert_eq!(dropped, n - n / 9);
     assert!(slices <= 2 * buckets.div_ceil(PAGE_BUCKETS), "{slices} slices");
     assert_eq!(table.stats(), TableStats { entries: 0, overflow_buckets: 0, buckets: PAGE_BUCKETS });
-    let nothing = table.sweep(0, u64::MAX, 0, u64::MAX);
+    let nothing = table.sweep(0, u64::MAX, 0, Meter::unlimited());
     assert_eq!((nothing.next, nothing.dropped, nothing.late), (None, 0, 0));
     audit(&table);
 }
@@ -63,7 +64,7 @@ fn walk_in_messages(table: &mut HashTable<Twin>, bound: u64, room: u64) -> (u64,
         let (_, touched) = twin::touching(|| {
             loop {
                 let left = room.saturating_sub(table.pages_changed());
-                let slice = table.sweep(at, bound, bound, left);
+                let slice = table.sweep(at, bound, bound, Meter::of_pages(left));
                 dropped += slice.dropped;
                 let is_full = slice.next == Some(at);
                 from = slice.next;
@@ -110,15 +111,15 @@ fn chain_longer_than_the_room_is_swept_as_the_first_change_only() {
     let overflow = table.stats().overflow_buckets;
     assert!(overflow > 100, "{overflow}");
     table.count_pages(true);
-    let first = table.sweep(0, 2, 2, 50);
+    let first = table.sweep(0, 2, 2, Meter::of_pages(50));
     assert_eq!((first.next, first.dropped), (Some(5), 1), "the chain does not fit after a change");
     assert_eq!(
-        table.sweep(5, 2, 2, 50),
+        table.sweep(5, 2, 2, Meter::of_pages(50)),
         Slice { next: Some(5), read: first.read - 1, ..Slice::default() },
         "still not"
     );
     table.count_pages(true);
-    let slice = table.sweep(5, 2, 2, 0);
+    let slice = table.sweep(5, 2, 2, Meter::of_pages(0));
     assert!(slice.dropped >= 28 * u64::from(overflow as u32), "{slice:?}");
     assert!(slice.read >= u64::from(overflow as u32), "{slice:?}");
     assert_eq!(table.stats().entries, 0);
@@ -167,7 +168,7 @@ proptest! {
                     let bound = (first + random % 16).min(clock);
                     let room = [0, 1, random % 64, u64::MAX][(random / 64 % 4) as usize];
                     table.count_pages(true);
-                    let (slice, touched) = twin::touching(|| table.sweep(from, bound, first, room));
+                    let (slice, touched) = twin::touching(|| table.sweep(from, bound, first, Meter::of_pages(room)));
                     let changed = table.pages_changed();
                     prop_assert!(touched.dirtied.len() as u64 <= changed, "{} of {}", touched.dirtied.len(), changed);
                     table.count_pages(false);

@@ -1,0 +1,139 @@
+//! Meter of a message: the instructions and changed pages after which a loop takes no further step.
+//!
+//! **Constraint.** Whoever chooses keys can choose keys of one bucket, and then each search walks a chain of thousands of buckets. So the cost
+//! of a step is known only after the step, and a number of steps bounds nothing.
+//!
+//! **Design.** A loop asks before each step. The first step always has room, so that the smallest budget makes progress. Reading the
+//! platform's counter takes 200 instructions, so the meter reads it before every 16th step only: 15 steps more, of 15 M instructions each in
+//! a chain of 100,000 entries, are part of the margin of every budget.
+
+use crate::Platform;
+use std::marker::PhantomData;
+
+/// Steps from one reading of the counter to the next.
+const EVERY: u64 = 16;
+
+/// What a message may still execute and change.
+pub struct Meter<P> {
+    /// Value of the instruction counter at which no further step begins.
+    end: u64,
+    /// Instructions from the first reading of the counter to the end, until the counter is read.
+    lasts: Option<u64>,
+    /// Number of changed pages at which no further step begins.
+    pages: u64,
+    /// Steps that were admitted or refused.
+    steps: u64,
+    /// True once the counter has reached `end`.
+    is_over: bool,
+    #[cfg(any(test, feature = "testing"))]
+    most_steps: u64,
+    platform: PhantomData<P>,
+}
+
+impl<P: Platform> Meter<P> {
+    /// Returns a meter that ends at this value of the instruction counter, or after this number of changed pages.
+    pub fn new(end: u64, pages: u64) -> Self {
+        Self {
+            end,
+            lasts: None,
+            pages,
+            steps: 0,
+            is_over: false,
+            #[cfg(any(test, feature = "testing"))]
+            most_steps: u64::MAX,
+            platform: PhantomData,
+        }
+    }
+
+    /// Returns a meter that ends so many instructions after its first reading of the counter, or after this number of changed pages. Fewer
+    /// than 16 steps read no counter.
+    pub fn lasting(instructions: u64, pages: u64) -> Self {
+        Self { lasts: Some(instructions), ..Self::of_pages(pages) }
+    }
+
+    /// Returns a meter that ends after this number of changed pages.
+    pub fn of_pages(pages: u64) -> Self {
+        Self::new(u64::MAX, pages)
+    }
+
+    /// Returns a meter that never ends.
+    pub fn unlimited() -> Self {
+        Self::of_pages(u64::MAX)
+    }
+
+    /// Limits the meter to `steps` steps.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn of_steps(self, steps: u64) -> Self {
+        Self { most_steps: steps, ..self }
+    }
+
+    /// Counts pages from a count that has reached `changed` already.
+    pub fn after(self, changed: u64) -> Self {
+        Self { pages: self.pages.saturating_add(changed), ..self }
+    }
+
+    /// Returns the number of changed pages at which no further step begins.
+    pub fn pages(&self) -> u64 {
+        self.pages
+    }
+
+    /// Returns whether the last reading of the counter was at the end or after it.
+    pub fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Returns whether another step may begin, after a message has changed `changed` pages. The first step always may.
+    #[inline]
+    pub fn has_room(&mut self, changed: u64) -> bool {
+        let step = self.steps;
+        self.steps = step.wrapping_add(1);
+        #[cfg(any(test, feature = "testing"))]
+        if step >= self.most_steps {
+            return false;
+        }
+        if step == 0 {
+            return true;
+        }
+        if step.is_multiple_of(EVERY) && !self.is_over {
+            let now = P::instructions();
+            if let Some(lasts) = self.lasts.take() {
+                self.end = now.saturating_add(lasts);
+            }
+            self.is_over = now >= self.end;
+        }
+        !self.is_over && changed < self.pages
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::twin::{self, Twin};
+
+    /// Returns the number of steps that a meter admits, if each step takes so many instructions and changes so many pages.
+    fn steps(mut meter: Meter<Twin>, instructions: u64, pages: u64) -> u64 {
+        twin::reset();
+        let mut steps = 0;
+        while steps < 1_000 && meter.has_room(steps * pages) {
+            steps += 1;
+            twin::with(|world| world.instructions += instructions);
+        }
+        assert!(steps == 1_000 || !meter.has_room(steps * pages), "a meter that has ended stays so");
+        steps
+    }
+
+    #[test]
+    fn first_step_has_room_and_later_ones_end_at_the_limit_met_first() {
+        assert_eq!(steps(Meter::new(0, 0), 1, 1), 1);
+        assert_eq!(steps(Meter::new(0, u64::MAX), 1, 1), 16, "the counter is read before every 16th step");
+        assert_eq!(steps(Meter::new(160, u64::MAX), 10, 1), 16);
+        assert_eq!(steps(Meter::new(161, u64::MAX), 10, 1), 32);
+        assert_eq!(steps(Meter::new(161, 12), 10, 3), 4);
+        assert_eq!(steps(Meter::lasting(0, u64::MAX), 10, 1), 16);
+        assert_eq!(steps(Meter::lasting(160, u64::MAX), 10, 1), 32);
+        assert_eq!(steps(Meter::lasting(161, u64::MAX), 10, 1), 48);
+        assert_eq!(steps(Meter::of_pages(12).after(3), 10, 3), 5);
+        assert_eq!(steps(Meter::unlimited(), u64::MAX / 1_000, u64::MAX / 1_001), 1_000);
+        assert_eq!(steps(Meter::unlimited().of_steps(7), 1, 1), 7);
+    }
+}
