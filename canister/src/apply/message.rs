@@ -23,6 +23,8 @@ pub(super) struct Run<'a, 's> {
     pub skip: Option<Hash>,
     /// Value of the instruction counter at which no other transaction begins.
     pub end: u64,
+    /// The next transaction is applied in parts, although it is not large, because its parents take too many instructions to find.
+    pub in_parts: bool,
     /// The position has moved in this message.
     pub worked: bool,
     /// A transaction was skipped.
@@ -42,6 +44,7 @@ impl Run<'_, '_> {
     pub fn stop(&self, txid: &Hash, refused: Refused) -> UtxoApplyError {
         match refused {
             Refused::Memory(why) => UtxoApplyError::NoMemory(why),
+            Refused::Parts => crate::platform::trap("apply: a transaction in parts was not begun"),
             Refused::Stopped(input, reason) => Box::new(UtxoApplyStop {
                 number: self.position.next,
                 transaction: self.position.transaction,

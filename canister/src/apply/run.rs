@@ -57,6 +57,7 @@ impl Applier {
             applied: UtxoApplied::default(),
             skip: None,
             end: now.saturating_add(INSTRUCTIONS),
+            in_parts: false,
             worked: false,
             skipped: false,
             stores,

@@ -132,8 +132,11 @@ fn group_of(run: &mut Run, window: &mut Window, most: u32) -> Result<Step, UtxoA
             return Ok(Step::Done);
         }
     };
+    // A transaction that was begun in parts goes on so.
+    let in_parts = run.in_parts || !matches!(run.position.phase, Phase::Whole | Phase::Mark);
+    group.truncate(if in_parts { 1 } else { group.len() });
     if let [large] = group.as_slice()
-        && is_large(large)
+        && (in_parts || is_large(large))
     {
         let end = run.position.offset + large.raw().len() as u64;
         let (txid, raw) = (*next, large.raw());
@@ -164,6 +167,12 @@ fn group_of(run: &mut Run, window: &mut Window, most: u32) -> Result<Step, UtxoA
         run.check_id(&parsed, txid).map_err(|error| run.body_error(error))?;
         match run.apply(parsed, raw, true) {
             Ok(_) => run.passed(raw.len()),
+            // Another message may have room for all of it.
+            Err(Refused::Parts) if run.worked => return Ok(Step::Full),
+            Err(Refused::Parts) => {
+                run.in_parts = true;
+                return Ok(Step::Done);
+            }
             Err(Refused::Stopped(..)) if run.skip == Some(*txid) => {
                 run.skipped(run.position.offset + raw.len() as u64);
             }
@@ -218,6 +227,7 @@ impl Run<'_, '_> {
     fn move_to(&mut self, offset: u64) {
         self.position.transaction += 1;
         (self.position.offset, self.position.phase, self.worked) = (offset, Phase::Whole, true);
+        self.in_parts = false;
     }
 
     /// Applies a transaction, with the spends of its inputs or without, and returns whether it may have been pruned.
@@ -232,7 +242,7 @@ impl Run<'_, '_> {
         let is_later = |blobs: &BlobStore, txid: &Hash| {
             chain.position_in(blobs, number, txid).is_some_and(|position| position > at)
         };
-        let done = self.stores.utxo.apply(self.stores.blobs, draft, &self.block, is_later, spends)?;
+        let done = self.stores.utxo.apply(self.stores.blobs, draft, &self.block, is_later, (spends, self.end))?;
         let applied = &mut self.applied;
         applied.created += u32::from(done.created);
         applied.pruned += u32::from(done.pruned);
@@ -250,7 +260,7 @@ impl Run<'_, '_> {
         let count = outpoints.len() as u32;
         let slice = |first: u32| {
             let outpoints = &outpoints[first as usize..(first as usize + SLICE).min(outpoints.len())];
-            (Inputs { txid, first, outpoints }, first + outpoints.len() as u32)
+            Inputs { txid, first, outpoints }
         };
         loop {
             match self.position.phase {
@@ -267,9 +277,9 @@ impl Run<'_, '_> {
                     if self.worked && self.has_read_enough() {
                         return Ok(Step::Full);
                     }
-                    let (inputs, next) = slice(first);
-                    self.applied.missing_parents += self.check(inputs)?;
-                    (self.position.phase, self.worked) = (Phase::Check(next), true);
+                    let (checked, missing) = self.check(slice(first))?;
+                    self.applied.missing_parents += missing;
+                    (self.position.phase, self.worked) = (Phase::Check(first + checked), true);
                 }
                 Phase::Check(_) => {
                     // The record may take all that a message may change and read.
@@ -288,9 +298,9 @@ impl Run<'_, '_> {
                     if self.worked && (changed > MOST_PAGES || self.has_read_enough()) {
                         return Ok(Step::Full);
                     }
-                    let (inputs, next) = slice(first);
-                    self.applied.spent += self.spend(inputs)?;
-                    (self.position.phase, self.worked) = (Phase::Spend(next), true);
+                    let (done, spent) = self.spend(slice(first))?;
+                    self.applied.spent += spent;
+                    (self.position.phase, self.worked) = (Phase::Spend(first + done), true);
                 }
                 Phase::Spend(_) => return Ok(Step::Done),
             }
@@ -301,14 +311,14 @@ impl Run<'_, '_> {
         self.stores.utxo.pages_read() > MOST_READ || platform::instructions() > self.end
     }
 
-    fn check(&mut self, inputs: Inputs) -> Result<u32, Refused> {
+    fn check(&mut self, inputs: Inputs) -> Result<(u32, u32), Refused> {
         let (chain, number, at) = (&*self.stores.chain, self.position.next, self.position.transaction);
         let blobs = &*self.stores.blobs;
         let is_later = |txid: &Hash| chain.position_in(blobs, number, txid).is_some_and(|position| position > at);
-        self.stores.utxo.check_inputs(inputs, &self.block, is_later)
+        self.stores.utxo.check_inputs(inputs, &self.block, (is_later, self.end))
     }
 
-    fn spend(&mut self, inputs: Inputs) -> Result<u32, Refused> {
-        self.stores.utxo.spend_inputs(inputs, &self.block)
+    fn spend(&mut self, inputs: Inputs) -> Result<(u32, u32), Refused> {
+        self.stores.utxo.spend_inputs(inputs, &self.block, self.end)
     }
 }

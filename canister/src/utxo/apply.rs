@@ -11,6 +11,7 @@ use super::record::{EntryAddress, Hash, Head, REASSIGNED, flag, location};
 use super::scan::LOOKUP_PAGES;
 use super::spend::{Planned, Spends, Strictness};
 use super::store::{Found, UtxoStore};
+use crate::storage::Meter;
 use crate::storage::blob::BlobStore;
 use crate::storage::memory::{self, refused};
 use crate::storage::slots::SlotId;
@@ -70,6 +71,8 @@ pub struct Applied {
 pub enum Refused {
     /// Memory was refused.
     Memory(NoMemory),
+    /// Looking up the parents takes more instructions than the message has: the inputs must be checked and spent in parts.
+    Parts,
     /// The input, if the reason is about one, and the reason.
     Stopped(Option<u32>, UtxoApplyReason),
 }
@@ -103,9 +106,18 @@ pub struct Inputs<'a> {
     pub outpoints: &'a [(Hash, u32)],
 }
 
+/// Planned spends of inputs.
+struct Plan {
+    spends: Spends,
+    /// Inputs that were checked.
+    inputs: u32,
+    /// Checked inputs whose parents have no record.
+    passed: u32,
+}
+
 impl UtxoStore {
     /// Applies a transaction. `is_later` returns whether a transaction comes later in the block. Without `spends` the inputs are left to
-    /// [`spend_inputs`](Self::spend_inputs).
+    /// [`spend_inputs`](Self::spend_inputs). All parents must be found before the instruction counter reaches `end`.
     ///
     /// # Errors
     /// [`Refused`], and nothing has changed.
@@ -115,7 +127,7 @@ impl UtxoStore {
         draft: Draft,
         block: &Applying,
         is_later: impl Fn(&BlobStore, &Hash) -> bool,
-        spends: bool,
+        (spends, end): (bool, u64),
     ) -> Result<Applied, Refused> {
         let txid = draft.parsed.txid;
         self.changed.read += LOOKUP_PAGES;
@@ -133,7 +145,7 @@ impl UtxoStore {
                 Err(UtxoRefusal::Pruned) => return Ok(Applied { pruned: true, ..Applied::default() }),
                 Err(refusal) => return Err(Refused::record(refusal)),
             }
-            let (spends, missing) = self.plan_inputs(inputs, block, block.missing, is_later)?;
+            let (spends, missing) = self.plan_all(inputs, block, block.missing, (is_later, end))?;
             let spent = spends.new_spends();
             memory::creating_records(|| self.insert(blobs, draft, &terms, Some(&spends), &block.call))
                 .map_err(Refused::record)?;
@@ -144,7 +156,7 @@ impl UtxoStore {
         let clears = if returns { flag::LOCKED | flag::CONFLICTING } else { flag::LOCKED };
         self.check_existing(&found.head, clears).map_err(Refused::record)?;
         let missing = self.missing_of(&found, block).map_err(Refused::record)?;
-        let (spends, missing) = self.plan_inputs(inputs, block, missing, is_later)?;
+        let (spends, missing) = self.plan_all(inputs, block, missing, (is_later, end))?;
         let change = block.change(false, clears);
         let (_, spent) = self.mine(found, &change, Some(&spends), &block.call).map_err(Refused::record)?;
         Ok(Applied { created: false, pruned: false, spent, missing })
@@ -165,7 +177,8 @@ impl UtxoStore {
         Ok(if is_applied { MissingParents::PassOver } else { block.missing })
     }
 
-    /// Checks inputs, and changes nothing. Returns the number of inputs whose parents have no record.
+    /// Checks inputs, and changes nothing, until the instruction counter reaches `end`. Returns the number of inputs that were checked, and
+    /// how many of them have a parent without a record.
     ///
     /// # Errors
     /// [`Refused`].
@@ -173,8 +186,8 @@ impl UtxoStore {
         &mut self,
         inputs: Inputs,
         block: &Applying,
-        is_later: impl Fn(&Hash) -> bool,
-    ) -> Result<u32, Refused> {
+        (is_later, end): (impl Fn(&Hash) -> bool, u64),
+    ) -> Result<(u32, u32), Refused> {
         let missing = match if_found(self.find_any(inputs.txid)).map_err(Refused::record)? {
             Some(found) => {
                 self.check_existing(&found.head, 0).map_err(Refused::record)?;
@@ -182,37 +195,58 @@ impl UtxoStore {
             }
             None => block.missing,
         };
-        Ok(self.plan_inputs(inputs, block, missing, is_later)?.1)
+        let planned = self.plan_inputs(inputs, block, missing, (is_later, end))?;
+        Ok((planned.inputs, planned.passed))
     }
 
-    /// Spends the outputs of inputs that were checked, for a transaction whose record has the block. Returns the number of outputs that were
-    /// not spent before.
+    /// Spends the outputs of inputs that were checked, for a transaction whose record has the block, until the instruction counter reaches
+    /// `end`. Returns the number of inputs that are done, and the number of outputs that were not spent before.
     ///
     /// # Errors
     /// [`Refused`], and nothing has changed.
-    pub fn spend_inputs(&mut self, inputs: Inputs, block: &Applying) -> Result<u32, Refused> {
+    pub fn spend_inputs(&mut self, inputs: Inputs, block: &Applying, end: u64) -> Result<(u32, u32), Refused> {
         if let Some(found) = if_found(self.find_any(inputs.txid)).map_err(Refused::record)? {
             self.check_existing(&found.head, 0).map_err(Refused::record)?;
         }
-        let (spends, _) = self.plan_inputs(inputs, block, MissingParents::PassOver, |_| false)?;
-        self.changing(spends.entries(), |store| store.make(&spends, &block.call)).map_err(Refused::record)
+        let Plan { spends, inputs, .. } =
+            self.plan_inputs(inputs, block, MissingParents::PassOver, (|_: &Hash| false, end))?;
+        let spent = self.changing(spends.entries(), |store| store.make(&spends, &block.call));
+        Ok((inputs, spent.map_err(Refused::record)?))
     }
 
-    /// Checks and plans the spends of inputs. Returns them, and the number of inputs whose parents have no record.
+    /// Plans the spends of all inputs of a transaction. Returns them, and the number of inputs whose parents have no record.
+    fn plan_all(
+        &mut self,
+        inputs: Inputs,
+        block: &Applying,
+        missing: MissingParents,
+        until: (impl Fn(&Hash) -> bool, u64),
+    ) -> Result<(Spends, u32), Refused> {
+        let all = inputs.outpoints.len();
+        let plan = self.plan_inputs(inputs, block, missing, until)?;
+        if (plan.inputs as usize) < all { Err(Refused::Parts) } else { Ok((plan.spends, plan.passed)) }
+    }
+
+    /// Checks and plans the spends of inputs until the instruction counter reaches `end`, but at least of the first input.
     fn plan_inputs(
         &mut self,
         inputs: Inputs,
         block: &Applying,
         missing: MissingParents,
-        is_later: impl Fn(&Hash) -> bool,
-    ) -> Result<(Spends, u32), Refused> {
+        (is_later, end): (impl Fn(&Hash) -> bool, u64),
+    ) -> Result<Plan, Refused> {
         let Inputs { txid, first, outpoints } = inputs;
+        let (mut meter, mut count) = (Meter::new(end, u64::MAX), outpoints.len() as u32);
         let mut planned = Vec::with_capacity(outpoints.len());
         let (mut above, mut passed) = (0, 0);
         // Inputs often spend several outputs of one transaction.
         let mut last: Option<(&Hash, Result<Found, UtxoRefusal>)> = None;
         for ((parent, vout), vin) in outpoints.iter().zip(first..) {
             if last.as_ref().is_none_or(|(known, _)| !same_key(known, parent)) {
+                if !meter.has_room(0) {
+                    count = vin - first;
+                    break;
+                }
                 self.changed.read += PARENT_READ;
                 let found = self.find_any(parent);
                 let may_be_later = match &found {
@@ -257,7 +291,7 @@ impl UtxoStore {
         let mut twice = Vec::new();
         let spends = Spends::new(*txid, planned, above, &mut twice);
         match twice.into_iter().min_by_key(|refused| refused.spend) {
-            None => Ok((spends, passed)),
+            None => Ok(Plan { spends, inputs: count, passed }),
             Some(refused) => Err(Refused::Stopped(Some(refused.spend), UtxoApplyReason::Spend(refused.error))),
         }
     }

@@ -5,6 +5,7 @@ use super::ahead::Ahead;
 use super::call::{Call, hash_of, if_found};
 use super::draft::{Body, Draft, Terms, check_mined, utxos_among};
 use super::footprint;
+use super::limits::LookUps;
 use super::parse::Parsed;
 use super::record::extras::Extras;
 use super::record::{
@@ -33,7 +34,7 @@ const UNSPENT: [u8; (ENTRY - STATE) as usize] = {
 };
 /// Maximum parents of a replayed transaction that a message looks up, because each parent has separate pages, in the table and as a record,
 /// and the platform lets a message read 524,288 pages.
-const MOST_LOOKUPS: u32 = 150_000;
+const MOST_PARENTS: u32 = 150_000;
 
 /// Writes the bytes of a page; the head is zero except for the kind, the number, the UTXOs and the master.
 fn page_bytes(number: u32, master: SlotId, outputs: &[Option<Hash>], out: &mut Vec<u8>) {
@@ -203,7 +204,11 @@ impl UtxoStore {
         let new = NewRecord { parsed, tail: &stored.tail, mined: terms.mined };
         let made = if terms.conflicting {
             self.atomically(|store| {
-                parents(&parsed.inputs).iter().try_for_each(|parent| store.add_child(parent, &parsed.txid))?;
+                let mut look_ups = LookUps::new();
+                parents(&parsed.inputs).iter().try_for_each(|parent| {
+                    look_ups.count()?;
+                    store.add_child(parent, &parsed.txid)
+                })?;
                 store.put(&new, &mut head, None, call)
             })
         } else {
@@ -247,13 +252,15 @@ impl UtxoStore {
         if blocks.is_empty() || blocks.iter().any(|block| block.height > self.root.pruned) {
             return Ok(());
         }
-        let (mut has_parent, mut last, mut lookups): (_, Option<(&Hash, Option<Found>)>, _) = (false, None, 0);
+        let (mut has_parent, mut last, mut known): (_, Option<(&Hash, Option<Found>)>, _) = (false, None, 0);
+        let mut look_ups = LookUps::new();
         for ((parent, vout), vin) in parsed.inputs.iter().zip(0..) {
-            if last.as_ref().is_none_or(|(known, _)| !same_key(known, parent)) {
-                lookups += 1;
-                if lookups > MOST_LOOKUPS {
+            if last.as_ref().is_none_or(|(last, _)| !same_key(last, parent)) {
+                known += 1;
+                if known > MOST_PARENTS {
                     return Err(UtxoRefusal::TooMuchWork);
                 }
+                look_ups.count()?;
                 last = Some((parent, if_found(self.find_any(parent))?));
             }
             let Some((_, Some(found))) = &last else { continue };

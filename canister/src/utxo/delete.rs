@@ -8,7 +8,7 @@
 //! 5. `remove` frees the rest.
 
 use super::call::Call;
-use super::limits::STEP_PAGES;
+use super::limits::{STEP_PAGES, step_meter};
 use super::record::{
     self, EntryAddress, HEAD_BLOCKS, Hash, Order, SPENDER_DELETED, at, flag, inputs_from, location, page_slot, pages,
 };
@@ -56,8 +56,8 @@ pub struct MarkedOutputs {
 }
 
 impl UtxoStore {
-    /// Returns the outputs that at most `most` inputs, from `first` on, spend from parents that have a record. Covers fewer inputs of a
-    /// double spend if many others are listed with its parents.
+    /// Returns the outputs that at most `most` inputs, from `first` on, spend from parents that have a record. Covers fewer inputs if finding
+    /// the parents takes too many instructions, or if many others are listed with the parents of a double spend.
     ///
     /// # Errors
     /// `Corrupt` if a parent has a record that cannot be read, or if the record's blocks cannot be read, whose heights refuse a replay.
@@ -69,9 +69,13 @@ impl UtxoStore {
         let mut held = Vec::with_capacity(inputs.len());
         // A found record is kept as `find` returns it, because moving one costs 370 instructions.
         let mut last: Option<(&Hash, Result<Found, UtxoRefusal>)> = None;
-        let (mut listed, mut end) = (0, inputs.len());
+        let (mut listed, mut end, mut meter) = (0, inputs.len(), step_meter());
         for (((parent, vout), vin), at) in inputs.iter().zip(first..).zip(0..) {
             if last.as_ref().is_none_or(|(known, _)| !same_key(known, parent)) {
+                if !meter.has_room(0) {
+                    end = at;
+                    break;
+                }
                 self.changed.read += PARENT_PAGES;
                 match &last.insert((parent, self.find(parent))).1 {
                     Ok(_) | Err(UtxoRefusal::TxNotFound) => {}

@@ -1,6 +1,7 @@
 //! Size limits of a transaction and of a message.
 
 use super::record::{ENTRY, INPUT};
+use crate::storage::Meter;
 use coppice_interface::UtxoRefusal;
 
 /// Bytes of the longest transaction.
@@ -19,6 +20,47 @@ pub const PAGE: u64 = 4_096;
 pub const OUTPUT: u64 = 16 + 33;
 /// Pages that entering a double spend with a parent changes, with the journal.
 pub const PARENT: u64 = 4;
+
+/// Instructions of look-ups after which a step that can be continued ends. A look-up takes some 5,000 instructions, and millions if
+/// thousands of records share its bucket of the table.
+const STEP: u64 = 1_000_000_000;
+/// Instructions of look-ups after which an operation that cannot be continued gives up: a batch begins no operation after 10 billion, and a
+/// message has 40 billion.
+const OPERATION: u64 = 10_000_000_000;
+
+/// Returns the meter of a step's look-ups.
+pub fn step_meter() -> Meter {
+    Meter::lasting(STEP, u64::MAX)
+}
+
+/// Meter of an operation's look-ups.
+pub struct LookUps(Meter);
+
+impl LookUps {
+    /// Returns the meter of an operation that begins.
+    pub fn new() -> Self {
+        Self(Meter::lasting(OPERATION, u64::MAX))
+    }
+
+    /// Returns the meter of a query, which may execute 5 billion instructions.
+    pub fn of_a_query() -> Self {
+        Self(Meter::lasting(2 * STEP, u64::MAX))
+    }
+
+    /// Returns whether the operation gives up.
+    pub fn is_over(&self) -> bool {
+        self.0.is_over()
+    }
+
+    /// Counts a look-up.
+    ///
+    /// # Errors
+    /// `TooMuchWork`.
+    #[inline]
+    pub fn count(&mut self) -> Result<(), UtxoRefusal> {
+        if self.0.has_room(0) { Ok(()) } else { Err(UtxoRefusal::TooMuchWork) }
+    }
+}
 
 /// Checks the pages that a creation changes.
 ///

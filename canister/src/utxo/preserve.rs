@@ -1,6 +1,7 @@
 //! Preserving records until a height: by a call, and for phase 1 of the pruner, which preserves parents and later lets it expire.
 
 use super::call::{Call, check_height, hash_of, if_found};
+use super::limits::step_meter;
 use super::record::{Hash, Order, inputs_from, parents};
 use super::scan::{Candidate, LOOKUP_PAGES};
 use super::store::{Found, UtxoStore};
@@ -36,8 +37,9 @@ impl UtxoStore {
         Ok(true)
     }
 
-    /// Preserves the parents of an unmined record's inputs `first` to `first + most`, and returns the number of parents that have a
-    /// record. Skips parents that cannot be read if `set_aside`.
+    /// Preserves the parents of an unmined record's inputs from `first` on, at most `most`. Returns the number of parents that have a record,
+    /// and the next input: an earlier one than `first + most` if finding the parents takes too many instructions. Skips parents that cannot be
+    /// read if `set_aside`.
     ///
     /// # Errors
     /// [`Blocked`]; earlier parents may be preserved.
@@ -47,23 +49,32 @@ impl UtxoStore {
         (first, most): (u32, u32),
         until: u32,
         set_aside: bool,
-    ) -> Result<u64, Blocked> {
-        let mut preserved = 0;
+    ) -> Result<(u64, u32), Blocked> {
+        let (mut preserved, mut meter) = (0, step_meter());
         // Until this height, which may be above every block's; a later height stays.
         let inputs = match inputs_from(&self.slots, of.slot, &of.head, (first, most)) {
             Ok(inputs) => inputs,
             Err(_) if set_aside => Vec::new(),
             Err(error) => return Err((of.head.txid, error)),
         };
-        for parent in parents(&inputs) {
+        let parents = parents(&inputs);
+        let mut is_done = vec![false; parents.len()];
+        for ((parent, _), input) in inputs.iter().zip(first..) {
+            match parents.binary_search(parent) {
+                Ok(nth) if !std::mem::replace(&mut is_done[nth], true) => {}
+                _ => continue,
+            }
+            if !meter.has_room(0) {
+                return Ok((preserved, input));
+            }
             self.changed.read += LOOKUP_PAGES;
-            match self.preserve_found(&parent, |before| (before < Some(until)).then_some(until)) {
+            match self.preserve_found(parent, |before| (before < Some(until)).then_some(until)) {
                 Ok(there) => preserved += u64::from(there),
                 Err(UtxoRefusal::Corrupt { .. }) if set_aside => {}
-                Err(error) => return Err((parent, error)),
+                Err(error) => return Err((*parent, error)),
             }
         }
-        Ok(preserved)
+        Ok((preserved, first.saturating_add(most)))
     }
 
     /// Clears an expired preservation, and enters the record in [`Order::DeleteAt`] if it is eligible.

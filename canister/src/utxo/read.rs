@@ -2,6 +2,7 @@
 
 use super::call::{check_height, hash_of, if_found};
 use super::encoding;
+use super::limits::LookUps;
 use super::parse::id;
 use super::record::extras::Extras;
 use super::record::location::{self, file_type};
@@ -153,16 +154,17 @@ impl UtxoStore {
     /// Returns for each output whether it could be spent at the height `at`, which may be at most `most`.
     ///
     /// # Errors
-    /// `BadHeight`, `TooLarge`, `BadArgument`, `Corrupt`. A missing output is no error.
+    /// `BadHeight`, `TooLarge`, `BadArgument`, `TooMuchWork`, `Corrupt`. A missing output is no error.
     pub fn spend_states(&self, outpoints: &[Outpoint], at: u32, most: u32) -> Result<Vec<UtxoSpendState>, UtxoRefusal> {
         check_height(at, most)?;
         if outpoints.len() > MAX_OUTPOINTS {
             return Err(UtxoRefusal::TooLarge { what: "outpoints".into(), limit: MAX_OUTPOINTS as u64 });
         }
-        let mut last: Option<(Hash, Option<Found>)> = None;
+        let (mut last, mut look_ups): (Option<(Hash, Option<Found>)>, _) = (None, LookUps::of_a_query());
         let state = |outpoint: &Outpoint| {
             let txid = hash_of("txid", &outpoint.txid)?;
             if last.as_ref().is_none_or(|(known, _)| *known != txid) {
+                look_ups.count()?;
                 last = Some((txid, if_found(self.find(&txid))?));
             }
             match &last {

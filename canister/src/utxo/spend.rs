@@ -1,6 +1,7 @@
 //! Spending outputs: all spends of a transaction are checked and planned, then sorted by address, then written.
 
 use super::call::{Call, hash_of};
+use super::limits::LookUps;
 use super::record::extras::Extras;
 use super::record::{Entry, EntryAddress, FROZEN, Hash, Head, REASSIGNED, SPENDER_DELETED, SPENT, flag};
 use super::store::{Found, UtxoStore};
@@ -169,13 +170,13 @@ impl UtxoStore {
         let spender = hash_of("spender", &transaction.spender).map_err(whole)?;
         let mut planned: Vec<Planned> = Vec::with_capacity(transaction.spends.len());
         let mut errors = Vec::new();
-        let (mut last, mut above): (Option<Found>, u32) = (None, 0);
+        let (mut last, mut above, mut look_ups): (Option<Found>, u32, _) = (None, 0, LookUps::new());
         for (spend, index) in transaction.spends.iter().zip(0..u32::MAX) {
-            match self.plan((spend, index), &spender, call, (&mut last, &mut above)) {
+            match self.plan((spend, index), &spender, call, (&mut last, &mut above, &mut look_ups)) {
                 Ok(plan) => planned.push(plan),
                 Err(error) => errors.push(RefusedSpend { spend: index, error: error.into() }),
             }
-            if errors.len() == MOST_ERRORS {
+            if errors.len() == MOST_ERRORS || look_ups.is_over() {
                 break;
             }
         }
@@ -225,7 +226,7 @@ impl UtxoStore {
         (spend, index): (&Spend, u32),
         spender: &Hash,
         call: &Call,
-        (last, above): (&mut Option<Found>, &mut u32),
+        (last, above, look_ups): (&mut Option<Found>, &mut u32, &mut LookUps),
     ) -> Result<Planned, UtxoRefusal> {
         let txid = hash_of("txid", &spend.txid)?;
         let hash = hash_of("utxo_hash", &spend.utxo_hash)?;
@@ -233,6 +234,7 @@ impl UtxoStore {
         let found = match last {
             Some(found) if same_key(&found.head.txid, &txid) => found,
             _ => {
+                look_ups.count()?;
                 let found = last.insert(self.find(&txid)?);
                 // All others become due at one height, which is one entry of the index.
                 *above += u32::from(found.head.may_be_above(call.height));

@@ -2,6 +2,7 @@
 //! kept. A spender is *stable* if it is mined, and its highest block is at least the retention below the run's height.
 
 use super::call::if_found;
+use super::limits::step_meter;
 use super::record::{Entry, Hash, SPENDER_DELETED, SPENT, entries, flag};
 use super::scan::{Candidate, LOOKUP_PAGES};
 use super::store::UtxoStore;
@@ -30,7 +31,8 @@ impl UtxoStore {
         self.set_flags(of.slot, of.head.flags | flag::CHECKED);
     }
 
-    /// Returns the reason that a spender of a range of outputs, the first and their number, is not stable, if one is not.
+    /// Returns the reason that a spender of a range of outputs, the first and their number, is not stable, if one is not, and the next output:
+    /// an earlier one than that after the range if finding the spenders takes too many instructions.
     ///
     /// # Errors
     /// `Corrupt`.
@@ -40,20 +42,26 @@ impl UtxoStore {
         outputs: (u32, u32),
         current: u32,
         retention: u32,
-    ) -> Result<Option<Unstable>, UtxoRefusal> {
+    ) -> Result<(Option<Unstable>, u32), UtxoRefusal> {
         let mut result = Ok(None);
+        let (mut next, mut meter) = (None, step_meter());
         let mut last: Option<Hash> = None;
         let mut read = 0;
-        entries(&self.slots, of.slot, &of.head, outputs, |_, _, entry| {
+        entries(&self.slots, of.slot, &of.head, outputs, |vout, _, entry| {
             let known = last.is_some_and(|last| same_key(&last, &entry.spender.0));
-            if matches!(result, Ok(None)) && entry.is(SPENT) && !entry.is(SPENDER_DELETED) && !known {
+            if next.is_none() && matches!(result, Ok(None)) && entry.is(SPENT) && !entry.is(SPENDER_DELETED) && !known {
+                if !meter.has_room(0) {
+                    next = Some(vout);
+                    return;
+                }
                 last = Some(entry.spender.0);
                 read += LOOKUP_PAGES;
                 result = self.unstable(&entry, current, retention);
             }
         })?;
         self.changed.read += read;
-        result
+        let (first, count) = outputs;
+        Ok((result?, next.unwrap_or(first.saturating_add(count)).min(of.head.outputs)))
     }
 
     fn unstable(&self, entry: &Entry, current: u32, retention: u32) -> Result<Option<Unstable>, UtxoRefusal> {

@@ -210,3 +210,60 @@ fn large_coinbase_that_is_half_marked_is_applied_again() {
     assert_eq!(w.apply(&argument(0)).map(|done| (done.existed, done.transactions)), Ok((1, 1)));
     assert_eq!((coinbase(&w), w.applier.position().unwrap().last()), (Some((1, false)), Some(0)));
 }
+
+/// The look-ups of each of 1,200 parents walk a chain as long as that of 100,000 records.
+#[test]
+fn transaction_whose_parents_share_a_bucket_is_applied_in_parts_within_each_message() {
+    const PARENTS: u64 = 1_200;
+    let parents: Vec<Tx> = (0..PARENTS).map(|salt| Tx::orphan(salt, 1)).collect();
+    let inputs: Vec<_> = parents.iter().map(|tx| (tx.txid, 0)).collect();
+    let (child, next) = (Tx::of(99, &inputs, 2), Tx::orphan(9_999, 1));
+    let all: Vec<Tx> = parents.iter().chain([&child, &next]).cloned().collect();
+    let run = |of_access: u64| {
+        let mut w = World::new();
+        w.utxo.mask_hashes(!0xF_FFFF);
+        w.append(0, &parents);
+        w.append(1, &[child.clone(), next.clone()]);
+        w.apply(&argument(0)).unwrap();
+        let (mut messages, mut spent) = (0, 0);
+        loop {
+            native::with(|world| (world.instructions, world.instructions_per_access) = (0, of_access));
+            let done = w.step(&argument(1)).unwrap();
+            let took = native::with(|world| world.instructions);
+            assert!(took < 15_000_000_000, "{took}");
+            (messages, spent) = (messages + 1, spent + done.spent);
+            if !done.has_more {
+                break;
+            }
+            w.reopen();
+            w.utxo.mask_hashes(!0xF_FFFF);
+        }
+        native::with(|world| world.instructions_per_access = 0);
+        assert_eq!(u64::from(spent), PARENTS);
+        (messages, w.seen(&all))
+    };
+    let (whole, seen) = run(0);
+    let (parts, same) = run(300_000);
+    assert_eq!((whole, parts > 3, same == seen), (1, true, true), "{parts}");
+}
+
+/// An item of a batch gives up before its message traps, and changes nothing.
+#[test]
+fn spend_whose_parents_share_a_bucket_gives_up() {
+    let parents: Vec<Tx> = (0..1_200).map(|salt| Tx::orphan(salt, 1)).collect();
+    let mut w = World::new();
+    w.utxo.mask_hashes(!0xF_FFFF);
+    w.append(0, &parents);
+    w.apply(&argument(0)).unwrap();
+    let spends: Vec<Spend> = (0..).zip(&parents).map(|(vin, parent)| parent.spend(0, vin)).collect();
+    let spend = TransactionSpends { spender: Tx::orphan(77, 1).id(), spends };
+    let call = w.call(1_001);
+    native::with(|world| world.instructions_per_access = 600_000);
+    let refused = w.utxo.spend(&spend, &call).unwrap_err();
+    let took = native::with(|world| std::mem::take(&mut world.instructions));
+    assert_eq!(refused.iter().map(|refused| &refused.error).collect::<Vec<_>>(), [&UtxoSpendError::TooMuchWork]);
+    assert!(took < 15_000_000_000, "{took}");
+    native::with(|world| world.instructions_per_access = 0);
+    assert!(parents.iter().all(|parent| w.record(parent).unwrap().spent_utxos == 0));
+    assert_eq!(w.utxo.spend(&spend, &call), Ok(1_200));
+}

@@ -62,9 +62,8 @@ fn check_spenders(run: &mut Run, message: &mut Message, of: &Candidate, first: u
     let Message { records, settings, counts, .. } = message;
     let most = settings.utxo_defensive_batch_read_size;
     let (current, retention) = (run.heights.current, records.settings.block_height_retention);
-    let Some(why) = records.utxo.unstable_child(of, (first, most), current, retention)? else {
-        return Ok(Step::Checked(first.saturating_add(most).min(of.head.outputs)));
-    };
+    let (why, next) = records.utxo.unstable_child(of, (first, most), current, retention)?;
+    let Some(why) = why else { return Ok(Step::Checked(next)) };
     let (count, blocks) = match why {
         Unstable::Unmined => (&mut counts.skipped_child_unmined, blocks_until(retention)),
         Unstable::Recent(stable_at) => (&mut counts.skipped_child_recent, stable_at - current),

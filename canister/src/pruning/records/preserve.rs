@@ -33,11 +33,13 @@ pub fn step(run: &Run, message: &mut Message, of: &Candidate, from: u32, late: b
     let set_aside = is_set_aside(message, of.slot, &of.head.txid);
     let until = run.heights.current.saturating_add(message.settings.parent_preservation_blocks);
     message.counts.old_unmined += u64::from(from == 0);
-    match message.records.utxo.preserve_parents(of, (from, STEP_INPUTS), until, set_aside) {
-        Ok(preserved) => message.counts.parents_preserved += preserved,
+    let next = match message.records.utxo.preserve_parents(of, (from, STEP_INPUTS), until, set_aside) {
+        Ok((preserved, next)) => {
+            message.counts.parents_preserved += preserved;
+            next
+        }
         Err((parent, error)) => return Err(blocked(of.slot, &of.head.txid, Some(&parent), error)),
-    }
-    let next = from.saturating_add(STEP_INPUTS);
+    };
     if next < of.head.inputs {
         return Ok(Step::More(next));
     }
