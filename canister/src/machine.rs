@@ -166,24 +166,28 @@ impl Machine {
                 self.world.meets("appends without memory");
                 self.check();
                 // The same block fits once memory is available again.
-                while self.sent(|| append(&made.block)) == Err(AppendError::NoMemory(NoMemory::OutOfSpace)) {
+                let mut answer = self.sent(|| append(&made.block));
+                while answer == Err(AppendError::NoMemory(NoMemory::OutOfSpace)) {
                     assert!(self.world.refused);
+                    answer = self.sent(|| append(&made.block));
                 }
-                self.model.append(made, self.world.now());
+                self.appended(made, answer);
             }
-            (answer, None) => {
-                let small = made.references() <= self.slice;
-                if small {
-                    assert_eq!(answer, Ok(()));
-                    assert_eq!(self.sent(|| append(&made.block)), Ok(()), "again changes nothing");
-                    self.model.append(made, self.world.now());
-                } else {
-                    assert!(matches!(answer, Err(AppendError::TooLarge { limit, .. }) if limit == self.slice));
-                    self.open(made, 60_000, None);
-                    self.put(usize::MAX);
-                    self.commit(u8::MAX);
-                }
-            }
+            (answer, None) => self.appended(made, answer),
+        }
+    }
+
+    /// A block for which there is memory is appended, or is too large for a message and is uploaded.
+    fn appended(&mut self, made: Made, answer: Result<(), AppendError>) {
+        if made.references() <= self.slice {
+            assert_eq!(answer, Ok(()));
+            assert_eq!(self.sent(|| append(&made.block)), Ok(()), "again changes nothing");
+            self.model.append(made, self.world.now());
+        } else {
+            assert!(matches!(answer, Err(AppendError::TooLarge { limit, .. }) if limit == self.slice));
+            self.open(made, 60_000, None);
+            self.put(usize::MAX);
+            self.commit(u8::MAX);
         }
     }
 

@@ -230,7 +230,7 @@ fn transaction_whose_parents_share_a_bucket_is_applied_in_parts_within_each_mess
             native::with(|world| (world.instructions, world.instructions_per_access) = (0, of_access));
             let done = w.step(&argument(1)).unwrap();
             let took = native::with(|world| world.instructions);
-            assert!(took < 15_000_000_000, "{took}");
+            assert!(took < 25_000_000_000, "{took}");
             (messages, spent) = (messages + 1, spent + done.spent);
             if !done.has_more {
                 break;
@@ -243,7 +243,7 @@ fn transaction_whose_parents_share_a_bucket_is_applied_in_parts_within_each_mess
         (messages, w.seen(&all))
     };
     let (whole, seen) = run(0);
-    let (parts, same) = run(300_000);
+    let (parts, same) = run(600_000);
     assert_eq!((whole, parts > 3, same == seen), (1, true, true), "{parts}");
 }
 
