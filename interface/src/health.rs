@@ -31,6 +31,8 @@ pub enum ProblemCode {
     TimersStopped,
     /// Liquid cycles are below 400 G on 13 nodes: below 311 G the platform refuses an upgrade.
     UpgradeUnpaid,
+    /// The hash key is not drawn yet: blocks, UTXO records and blobs to delete are refused as `NotReady`.
+    NotReady,
     /// Cycles are missing for the growth of stable memory.
     GrowthUnpaid,
     /// The growth of stable memory would reserve more cycles than `reserved_cycles_limit` allows.
@@ -120,6 +122,7 @@ impl ProblemCode {
         Self::FeedingRefused,
         Self::TimersStopped,
         Self::UpgradeUnpaid,
+        Self::NotReady,
         Self::GrowthUnpaid,
         Self::ReservationLimit,
         Self::MemoryNearCap,

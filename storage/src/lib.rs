@@ -11,7 +11,7 @@
 //! | [`arena`] | the allocator of payload memory: slots of 64 KiB to 4 MiB that split and join |
 //! | [`blob`] | blobs of up to 4 MiB |
 //! | [`slots`] | slots of 128 bytes to 4 MiB in the arena, and ordered indexes that are linked through them |
-//! | [`table`] | a hash table with bulk removal of old entries (sweeps) |
+//! | [`table`], [`HashKey`] | a hash table with bulk removal of old entries (sweeps); the secret key of its hash |
 //! | [`Meter`] | the instructions and pages after which a message's loop ends |
 //!
 //! The platform is a type parameter: [`Platform`] on a canister, [`twin::Twin`] in native tests.

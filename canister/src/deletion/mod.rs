@@ -199,7 +199,8 @@ impl DeletionQueue {
             root.save(&mut slots);
             // The slot may hold old bytes, so zeros clear lanes and ages.
             slots.write(slot, header::ROOT, &[0; (FIRST - header::ROOT) as usize]);
-            let (lanes, ages, key) = (Lanes::new(), Ages::default(), self.key.clone());
+            let (lanes, ages) = (Lanes::new(), Ages::default());
+            let key = self.key.clone();
             self.store = Some(Store { slots, root, lanes, ages, leases, key });
         }
         self.store.as_mut().ok_or(GrowError::OutOfSpace)

@@ -16,7 +16,7 @@ use coppice_storage::cell::Cell;
 use coppice_storage::header::Header;
 use coppice_storage::ring::Ring;
 use coppice_storage::table::HashTable;
-use coppice_storage::{Layout, Manager, Meter, Platform, Region};
+use coppice_storage::{HashKey, KEY, Layout, Manager, Meter, Platform, Region};
 use serde::{Deserialize, Serialize};
 
 /// Documents that are kept.

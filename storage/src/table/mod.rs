@@ -116,7 +116,7 @@ impl<P: Platform> HashTable<P> {
     /// The hash of a key.
     #[inline]
     pub fn hash(&self, key: &[u8]) -> u64 {
-        let hash = xxh3_64_with_seed(key, self.pool.header.hash_seed);
+        let hash = self.key.hash(key);
         #[cfg(any(test, feature = "testing"))]
         let hash = hash & self.mask;
         hash

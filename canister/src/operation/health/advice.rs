@@ -75,6 +75,12 @@ fn entry(code: ProblemCode) -> (Severity, &'static str, Command) {
             Command::TopUp,
         ),
         Code::UpgradeUnpaid => (Warning, "Top the canister up before you upgrade it.", Command::TopUp),
+        Code::NotReady => (
+            Critical,
+            "Wait: a draw takes some seconds after an installation, and is repeated. The log has the reason of a draw that failed; timers \
+             need cycles.",
+            ERRORS,
+        ),
         Code::GrowthUnpaid => {
             (Critical, "Top the canister up before an append that needs memory to grow is refused.", Command::TopUp)
         }
