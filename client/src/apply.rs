@@ -98,6 +98,7 @@ mod tests {
             transaction: 3,
             txid: [9; 32].into(),
             input: Some(1),
+            output: None,
             reason: UtxoApplyReason::NeedsHash,
         };
         let refused = UtxoApplyError::Stopped(Box::new(stop));

@@ -67,6 +67,9 @@ pub enum ProblemCode {
     /// `max_height_jump` is above `block_height_retention`: a feeder can cause the immediate deletion of records that
     /// retention would keep.
     HeightJumpWide,
+    /// A transaction of the next block cannot be applied to the UTXO records: pruning is held until the reason is
+    /// resolved.
+    ApplyingStopped,
     /// A block upload is open: no other block can be appended.
     UploadOpen,
     /// No block was appended for `max_head_age_secs`.
@@ -139,6 +142,7 @@ impl ProblemCode {
         Self::HeightsRefused,
         Self::HeightsUnlimited,
         Self::HeightJumpWide,
+        Self::ApplyingStopped,
         Self::UploadOpen,
         Self::HeadStale,
         Self::DeadBlobDeletions,

@@ -3,8 +3,8 @@
 use super::Stores;
 use super::position::Position;
 use super::window::{BodyError, Window};
-use crate::utxo::{Applying, Hash, Refused};
-use coppice_interface::{UtxoApplied, UtxoApplyError, UtxoApplyStop};
+use crate::utxo::{Applying, Hash, Input, Refused};
+use coppice_interface::{Outpoint, UtxoApplied, UtxoApplyError, UtxoApplyStop};
 
 /// Instructions after which a message begins no other transaction: a quarter of what it may execute.
 pub(super) const INSTRUCTIONS: u64 = 10_000_000_000;
@@ -49,7 +49,8 @@ impl Run<'_, '_> {
                 number: self.position.next,
                 transaction: self.position.transaction,
                 txid: txid.into(),
-                input,
+                input: input.map(|input| input.vin),
+                output: input.map(|Input { outpoint: (txid, vout), .. }| Outpoint { txid: txid.into(), vout }),
                 reason,
             })
             .into(),

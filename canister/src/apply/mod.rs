@@ -10,13 +10,14 @@
 //! checked, then its record is created, then its inputs spend their outputs.
 //!
 //! **Files, in reading order**: `position` (the cell), `window` (a body in parts), `kept` (one transaction of a body), `message` (state and limits of one), `run` (apply),
-//! `step` (one transaction), `unapply`.
+//! `step` (one transaction), `stop` (the reason why it is not applied), `unapply`.
 
 mod kept;
 mod message;
 mod position;
 mod run;
 mod step;
+mod stop;
 #[cfg(test)]
 mod tests;
 mod unapply;
@@ -25,6 +26,7 @@ mod window;
 pub use kept::{bytes_of, transaction};
 pub use position::Applier;
 pub use run::Outcome;
+pub use stop::Stop;
 
 use crate::chain::ChainStore;
 use crate::storage::blob::BlobStore;

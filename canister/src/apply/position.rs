@@ -5,11 +5,12 @@
 //!       32 height u32  36 id u32  40 transaction u32  44 input u32  48 hash length u8  64 hash 32
 //! ```
 
+use super::stop::Stop;
 use crate::chain::Hash as BlockHash;
 use crate::export::Guard;
 use crate::storage::memory::Region;
 use crate::storage::places;
-use coppice_interface::{HeldBy, UtxoApplying};
+use coppice_interface::{HeldBy, UtxoApplyStop, UtxoApplying};
 use coppice_storage::bytes::{array_at, u32_at, u64_at};
 use coppice_storage::header::Header;
 use std::rc::Rc;
@@ -108,10 +109,11 @@ impl Position {
     }
 }
 
-/// The position, and its cell.
+/// The position, and why applying stands there; each has a cell.
 pub struct Applier {
     cells: Rc<Region>,
     position: Option<Position>,
+    stop: Option<Stop>,
 }
 
 impl Applier {
@@ -131,7 +133,8 @@ impl Applier {
                 other => return Err(format!("{}: set is {other}", LAYOUT.name)),
             }
         };
-        Ok(Self { cells, position })
+        let stop = Stop::load(&cells)?;
+        Ok(Self { cells, position, stop })
     }
 
     /// Returns the position; `None` if no block is applied.
@@ -139,9 +142,30 @@ impl Applier {
         self.position.as_ref()
     }
 
-    /// Saves a position; `None` ends applying.
+    /// Returns why applying stands at its position, if a transaction there could not be applied.
+    pub fn stop(&self) -> Option<&Stop> {
+        self.stop.as_ref()
+    }
+
+    /// Keeps the reason why applying stands at its position. A repeated reason keeps its time.
+    pub fn note_stop(&mut self, stop: &UtxoApplyStop, now_ns: u64) {
+        let text = stop.to_string();
+        if self.position.is_some() && self.stop.as_ref().is_none_or(|known| known.text != text) {
+            self.set_stop(Some(Stop { since_ns: now_ns, text }));
+        }
+    }
+
+    fn set_stop(&mut self, stop: Option<Stop>) {
+        if stop != self.stop {
+            Stop::save(stop.as_ref(), &self.cells);
+            self.stop = stop;
+        }
+    }
+
+    /// Saves a position; `None` ends applying. A stop ends with its position.
     pub fn set(&mut self, position: Option<Position>) {
         if position != self.position {
+            self.set_stop(None);
             self.position = position;
             let mut none = [0; BYTES];
             none[..8].copy_from_slice(&LAYOUT.encode());

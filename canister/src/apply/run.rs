@@ -34,7 +34,7 @@ impl Applier {
     /// Applies a part of the next block. Repeating the call for an applied block changes nothing.
     ///
     /// # Errors
-    /// [`UtxoApplyError`], and nothing has changed.
+    /// [`UtxoApplyError`], and nothing has changed, except that a stop is kept for `health`.
     pub fn apply(
         &mut self,
         stores: &mut Stores,
@@ -66,13 +66,18 @@ impl Applier {
         let ended = run.run(arg);
         run.stores.utxo.count_pages(false);
         let Run { position, applied, worked, skipped, .. } = run;
+        if worked || ended.is_ok() {
+            self.set(Some(position));
+        }
+        if let Err(UtxoApplyError::Stopped(stop)) = &ended {
+            self.note_stop(stop, call.now_ns);
+        }
         let finished = match ended {
             Ok(finished) => finished,
             // The next call meets the error again.
             Err(_) if worked => None,
             Err(error) => return Err(error),
         };
-        self.set(Some(position));
         let transactions = if finished.is_some() { meta.transactions } else { position.transaction };
         Ok(Outcome {
             applied: UtxoApplied { has_more: finished.is_none(), transactions, ..applied },

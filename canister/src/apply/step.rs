@@ -6,7 +6,7 @@ use super::window::{BodyError, Source, Window, bad};
 use crate::platform;
 use crate::platform::limits::MOST_PAGES;
 use crate::storage::blob::BlobStore;
-use crate::utxo::{self, Body, Draft, Hash, Inputs, MAX_TRANSACTION, Parsed, Refused, Unhashed};
+use crate::utxo::{self, Body, Draft, Hash, Input, Inputs, MAX_TRANSACTION, Parsed, Refused, Unhashed};
 use coppice_interface::{Spender, UtxoApplyError, UtxoApplyReason, UtxoRefusal, UtxoSpendError};
 
 /// Transactions that are hashed together.
@@ -203,6 +203,7 @@ fn check_twice(outpoints: &[(Hash, u32)], txid: &Hash) -> Result<(), Refused> {
         return Ok(());
     };
     let by = Spender { txid: txid.into(), vin };
+    let again = Input { vin: again, outpoint: outpoints[again as usize] };
     Err(Refused::Stopped(Some(again), UtxoApplyReason::Spend(UtxoSpendError::Spent { by })))
 }
 

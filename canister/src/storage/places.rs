@@ -29,6 +29,10 @@ pub const TRANSACTION_PLACES: u64 = TRANSACTION_UPLOAD + TRANSACTION_UPLOAD_LEN 
 pub const UTXO_PRUNER: u64 = 139_264;
 /// The position of applying blocks to the UTXO records; 128 bytes.
 pub const APPLYING: u64 = 176_128;
+/// The stop of applying.
+pub const APPLY_STOP: u64 = 180_224;
+/// Bytes of that cell.
+pub const APPLY_STOP_LEN: usize = 1_024;
 /// Cycles reserved for storage (u128), and when they were read (u64, Unix nanoseconds).
 pub const RESERVED: u64 = 258_048;
 /// Finished jobs of the record pruner, each as CBOR after its length.

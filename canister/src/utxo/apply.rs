@@ -74,7 +74,14 @@ pub enum Refused {
     /// Looking up the parents takes more instructions than the message has: the inputs must be checked and spent in parts.
     Parts,
     /// The input, if the reason is about one, and the reason.
-    Stopped(Option<u32>, UtxoApplyReason),
+    Stopped(Option<Input>, UtxoApplyReason),
+}
+
+/// An input of the transaction that is applied, and the output that it spends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Input {
+    pub vin: u32,
+    pub outpoint: (Hash, u32),
 }
 
 impl Refused {
@@ -87,10 +94,10 @@ impl Refused {
         }
     }
 
-    fn input(vin: u32, refusal: UtxoRefusal) -> Self {
+    fn input(input: Input, refusal: UtxoRefusal) -> Self {
         match refusal {
             UtxoRefusal::NoMemory(why) => Self::Memory(why),
-            refusal => Self::Stopped(Some(vin), UtxoApplyReason::Spend(UtxoSpendError::from(refusal))),
+            refusal => Self::Stopped(Some(input), UtxoApplyReason::Spend(UtxoSpendError::from(refusal))),
         }
     }
 }
@@ -242,6 +249,7 @@ impl UtxoStore {
         // Inputs often spend several outputs of one transaction.
         let mut last: Option<(&Hash, Result<Found, UtxoRefusal>)> = None;
         for ((parent, vout), vin) in outpoints.iter().zip(first..) {
+            let input = Input { vin, outpoint: (*parent, *vout) };
             if last.as_ref().is_none_or(|(known, _)| !same_key(known, parent)) {
                 if !meter.has_room(0) {
                     count = vin - first;
@@ -255,7 +263,7 @@ impl UtxoStore {
                 };
                 self.changed.read += if may_be_later { POSTING_READ } else { 0 };
                 if may_be_later && is_later(parent) {
-                    return Err(Refused::Stopped(Some(vin), UtxoApplyReason::BadOrder));
+                    return Err(Refused::Stopped(Some(input), UtxoApplyReason::BadOrder));
                 }
                 above += u32::from(found.as_ref().is_ok_and(|found| found.head.may_be_above(block.call.height)));
                 last = Some((parent, found));
@@ -263,7 +271,7 @@ impl UtxoStore {
             let found = match &last {
                 Some((_, Ok(found))) if !found.head.is(flag::DELETING) => found,
                 Some((_, Err(error))) if *error != UtxoRefusal::TxNotFound => {
-                    return Err(Refused::input(vin, error.clone()));
+                    return Err(Refused::input(input, error.clone()));
                 }
                 gone => {
                     // All outputs of a record that is being deleted are spent.
@@ -271,10 +279,10 @@ impl UtxoStore {
                         Some((_, Ok(found))) => EntryAddress::entry(&self.slots, found.slot, &found.head, *vout),
                         _ => Ok(None),
                     };
-                    let entry = entry.map_err(|error| Refused::input(vin, error))?;
+                    let entry = entry.map_err(|error| Refused::input(input, error))?;
                     if !entry.is_some_and(|entry| entry.held_by(txid, vin)) {
                         if missing == MissingParents::Refuse {
-                            return Err(Refused::Stopped(Some(vin), UtxoApplyReason::MissingParent));
+                            return Err(Refused::Stopped(Some(input), UtxoApplyReason::MissingParent));
                         }
                         passed += 1;
                     }
@@ -282,9 +290,9 @@ impl UtxoStore {
                 }
             };
             let checked = self.check_spend(found, *vout, None, (txid, vin), &block.call, Strictness::All);
-            let (address, entry, new) = checked.map_err(|error| Refused::input(vin, error))?;
+            let (address, entry, new) = checked.map_err(|error| Refused::input(input, error))?;
             if new && entry.is(REASSIGNED) {
-                return Err(Refused::Stopped(Some(vin), UtxoApplyReason::NeedsHash));
+                return Err(Refused::Stopped(Some(input), UtxoApplyReason::NeedsHash));
             }
             planned.push(Planned { address, state: entry.state, vin, index: vin, new });
         }
@@ -292,7 +300,11 @@ impl UtxoStore {
         let spends = Spends::new(*txid, planned, above, &mut twice);
         match twice.into_iter().min_by_key(|refused| refused.spend) {
             None => Ok(Plan { spends, inputs: count, passed }),
-            Some(refused) => Err(Refused::Stopped(Some(refused.spend), UtxoApplyReason::Spend(refused.error))),
+            Some(refused) => {
+                let vin = refused.spend;
+                let input = Input { vin, outpoint: outpoints[(vin - first) as usize] };
+                Err(Refused::Stopped(Some(input), UtxoApplyReason::Spend(refused.error)))
+            }
         }
     }
 

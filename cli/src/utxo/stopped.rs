@@ -103,8 +103,8 @@ mod tests {
     use super::*;
     use candid::{IDLArgs, Principal};
     use coppice_interface::{
-        KeptTransaction, MissingParents, Spender, TransactionSource, UtxoApplyBlock, UtxoCreateBatch,
-        UtxoProcessConflicting, UtxoSpendBatch,
+        KeptTransaction, MissingParents, Outpoint as SpentOutput, Spender, TransactionSource, UtxoApplyBlock,
+        UtxoCreateBatch, UtxoProcessConflicting, UtxoSpendBatch,
     };
 
     fn block() -> Block {
@@ -129,6 +129,7 @@ mod tests {
             transaction: 3,
             txid: txid.to_byte_array().into(),
             input: Some(0),
+            output: Some(SpentOutput { txid: [9; 32].into(), vout: 4 }),
             reason,
         };
         let applied = Applied {

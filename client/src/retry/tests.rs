@@ -401,6 +401,7 @@ fn classes_of_applying_errors() {
             transaction: 3,
             txid: Txid::default(),
             input,
+            output: None,
             reason,
         }))
     };

@@ -1,6 +1,6 @@
 //! Applying kept blocks to the UTXO records, and taking them back (`docs/design.md` 6.1).
 
-use super::{UtxoCreateError, UtxoError, UtxoSpendError};
+use super::{Outpoint, UtxoCreateError, UtxoError, UtxoSpendError};
 use crate::Txid;
 use crate::error::{BadHeight, NoMemory};
 use candid::CandidType;
@@ -89,10 +89,28 @@ pub enum UtxoApplyReason {
     },
 }
 
+impl UtxoApplyReason {
+    /// Returns the method that made the output or the record unspendable, and the way back, as the end of a sentence; empty if no call made it
+    /// so.
+    fn set_by(&self) -> &'static str {
+        match self {
+            Self::Spend(UtxoSpendError::Frozen) => " (by utxo_freeze; undo with utxo_unfreeze)",
+            Self::Spend(UtxoSpendError::FrozenUntil { .. }) => " (by utxo_reassign)",
+            Self::Spend(UtxoSpendError::Locked) => " (by utxo_create or utxo_set_locked; undo with utxo_set_locked)",
+            Self::Spend(UtxoSpendError::Conflicting) => {
+                " (by utxo_set_conflicting or utxo_process_conflicting; undo with utxo_process_conflicting)"
+            }
+            Self::Conflicting => " (by utxo_set_conflicting or utxo_process_conflicting)",
+            Self::NeedsHash => " (by utxo_reassign)",
+            _ => "",
+        }
+    }
+}
+
 /// The transaction at which applying stopped. Resolve the reason and repeat the call, or skip the transaction.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
-#[error("block {number}, transaction {transaction}{}: {reason}", of_input(*.input))]
+#[error("block {number}, transaction {transaction}{}{}: {reason}{}", of_input(*.input), of_output(.output.as_ref()), .reason.set_by())]
 pub struct UtxoApplyStop {
     /// The block.
     pub number: u64,
@@ -102,12 +120,19 @@ pub struct UtxoApplyStop {
     pub txid: Txid,
     /// The transaction's input, from 0; `null` if the reason is about the whole transaction.
     pub input: Option<u32>,
+    /// The output that the input spends; `null` if the reason is about the whole transaction.
+    pub output: Option<Outpoint>,
     /// The reason.
     pub reason: UtxoApplyReason,
 }
 
 fn of_input(input: Option<u32>) -> String {
     input.map_or_else(String::new, |input| format!(", input {input}"))
+}
+
+fn of_output(output: Option<&Outpoint>) -> String {
+    let hex = |txid: &Txid| txid.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    output.map_or_else(String::new, |Outpoint { txid, vout }| format!(", output {vout} of {}", hex(txid)))
 }
 
 /// The reason why a block was not applied. Transactions before the one that is named stay applied.

@@ -64,6 +64,7 @@ pub async fn a_block_is_applied_over_several_messages_and_taken_back<T: Transpor
         transaction: 1,
         txid: wide.clone(),
         input: Some(0),
+        output: Some(Outpoint { txid: [9; 32].into(), vout: 0 }),
         reason: UtxoApplyReason::MissingParent,
     };
     assert_eq!(*stop, expected);

@@ -1,103 +1,401 @@
-//! The table of stolen keys, in `SECURITY.md` and `docs/operations.md`, compared with the access table: a role or a method in only one of
-//! them fails the test.
+//! The table of stolen keys, in `SECURITY.md` and `docs/operations.md`. Each row is played: a stolen key does its worst, and the levers of the
+//! row end it.
 
-use coppice_interface::Role;
+use crate::stop::{stop, with_an_operator_and_an_admin};
 use coppice_interface::methods::TABLE;
+use coppice_interface::*;
+use coppice_tests::blocks::{hash, plain, upload};
+use coppice_tests::client::Answered;
+use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, default_arg};
+use coppice_tests::transactions::{Tx, block};
+use serde_bytes::ByteBuf;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// The lines of a page's table.
-fn table(text: &str) -> Vec<&str> {
-    let lines = text.lines().skip_while(|line| !line.starts_with("| role | give it to |"));
-    lines.take_while(|line| line.starts_with('|')).collect()
+/// The holder of the stolen key.
+const THIEF: Who = Who::Rival;
+const HEIGHT: u32 = 800_000;
+
+fn page(path: &str) -> String {
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)).unwrap()
+}
+
+/// The rows of a page's table, each with its cells.
+fn table(page: &str) -> Vec<Vec<String>> {
+    let lines = page.lines().skip_while(|line| !line.starts_with("| role | give it to |"));
+    let rows = lines.take_while(|line| line.starts_with('|')).skip(2);
+    rows.map(|row| row.trim_matches('|').split(" | ").map(|cell| cell.trim().into()).collect()).collect()
 }
 
 /// The names in code style in a cell, without arguments.
-fn names(cell: &str) -> Vec<&str> {
+fn names(cell: &str) -> BTreeSet<&str> {
     cell.split('`').skip(1).step_by(2).map(|name| name.split('(').next().unwrap_or(name)).collect()
 }
 
-/// The roles that may call a method, any of which suffices; `None` if there is no such method, or if anyone may call it.
-fn roles_of(method: &str) -> Option<&'static [Role]> {
-    TABLE.iter().find(|of| of.name == method).map(|of| of.roles).filter(|roles| !roles.is_empty())
-}
-
 fn methods_of(role: Role) -> BTreeSet<&'static str> {
-    let names = TABLE.iter().map(|of| of.name);
-    names.filter(|name| roles_of(name).is_some_and(|roles| roles.contains(&role))).collect()
+    TABLE.iter().filter(|of| of.roles.contains(&role)).map(|of| of.name).collect()
 }
 
-/// The methods that a cell names, directly or by a role.
-fn methods_named(cell: &str) -> BTreeSet<&str> {
-    let role = |name: &str| Role::ALL.into_iter().find(|role| format!("{role:?}") == name);
-    names(cell)
-        .into_iter()
-        .flat_map(|name| role(name).map_or_else(|| vec![name], |role| methods_of(role).into_iter().collect()))
-        .collect()
-}
-
-/// Returns the faults of the table: missing, superfluous and wrong entries.
-fn problems(rows: &[&str]) -> Vec<String> {
-    let mut found = Vec::new();
-    let cells =
-        |row: &str| -> Vec<String> { row.trim_matches('|').split(" | ").map(|cell| cell.trim().into()).collect() };
-    let rows: Vec<Vec<String>> = rows.iter().skip(2).map(|row| cells(row)).collect();
-    let mut wanted: Vec<(String, Vec<Role>)> =
-        Role::ALL.map(|role| (format!("`{role:?}`"), vec![role])).into_iter().collect();
-    wanted.push(("controllers".into(), vec![Role::Operator, Role::Admin]));
-    for row in rows.iter().filter(|row| !wanted.iter().any(|(name, _)| *name == row[0])) {
-        found.push(format!("{} is no role", row[0]));
-    }
-    for (name, roles) in wanted {
-        let mut its = rows.iter().filter(|row| row[0] == name);
-        let (Some(row), None) = (its.next(), its.next()) else {
-            found.push(format!("{name} has not one row"));
-            continue;
-        };
-        let [_, holder, may, worst, lever] = row.as_slice() else {
-            found.push(format!("{name} has not five cells"));
-            continue;
-        };
-        if holder.is_empty() || worst.is_empty() {
-            found.push(format!("{name}: an empty cell"));
-        }
-        let all: BTreeSet<&str> = roles.iter().flat_map(|&role| methods_of(role)).collect();
-        found.extend(all.symmetric_difference(&methods_named(may)).map(|method| format!("{name}: {method}")));
-        // Another role must have the remedy, or a controller, who stands above all roles.
-        let of_others = |method: &str| roles_of(method).is_some_and(|may| may.iter().any(|role| !roles.contains(role)));
-        if !names(lever).into_iter().any(of_others) && !lever.contains("controller") {
-            found.push(format!("{name}: no other role has the remedy"));
-        }
-        let unknown = names(lever).into_iter().filter(|name| roles_of(name).is_none());
-        found.extend(unknown.map(|method| format!("{name}: the lever {method} is no role's method")));
-    }
-    found
+/// Asserts that the levers of a role's row are these methods.
+fn assert_levers(role: &str, levers: &[&str]) {
+    let table = table(&page("SECURITY.md"));
+    let row = table.iter().find(|row| row[0].trim_matches('`') == role).unwrap();
+    let methods: BTreeSet<&str> =
+        names(&row[4]).into_iter().filter(|name| TABLE.iter().any(|of| of.name == *name)).collect();
+    assert_eq!(methods, levers.iter().copied().collect(), "{role}");
 }
 
 #[test]
-fn each_role_is_listed_with_its_methods_worst_case_and_anothers_remedy() {
-    let read =
-        |path: &str| std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)).unwrap();
-    let (security, operations) = (read("SECURITY.md"), read("docs/operations.md"));
-    assert_eq!(table(&security), table(&operations), "the table of both pages is the same");
-    assert_eq!(problems(&table(&security)), [""; 0]);
-    // The check finds each planted fault.
-    for (from, to, finds) in [
-        ("| `Alert` |", "| `Alarm` |", vec!["`Alarm` is no role", "`Alert` has not one row"]),
-        ("`utxo_freeze`, ", "", vec!["`Alert`: utxo_freeze"]),
-        ("`ack_exported`", "`ack_exported`, `prune_now`", vec!["`Exporter`: prune_now"]),
-        ("| auditors |", "|  |", vec!["`Observer`: an empty cell"]),
-        ("all of `Operator` and `Admin`", "all of `Admin`", vec!["controllers: abort_block"]),
-        ("| `revoke_role` |", "| `get_audit_log` |", vec![]),
-        ("| `revoke_role` |", "| `forget_it` |", vec!["`Observer`: no other role has the remedy"]),
-        ("by a controller, whose rights no admin takes", "", vec!["`Admin`: no other role has the remedy"]),
-    ] {
-        assert!(security.contains(from), "nothing to plant in: {from}");
-        let planted = security.replace(from, to);
-        let found = problems(&table(&planted));
-        for finding in &finds {
-            assert!(found.iter().any(|found| found == finding), "{to}: {found:?}");
-        }
-        assert_eq!(found.is_empty(), finds.is_empty(), "{to}: {found:?}");
+fn both_pages_have_a_row_for_each_role_with_all_of_its_methods() {
+    let rows = table(&page("SECURITY.md"));
+    assert_eq!(rows, table(&page("docs/operations.md")));
+    let roles = Role::ALL.map(|role| format!("`{role:?}`")).into_iter().chain(["controllers".into()]);
+    let listed: BTreeSet<String> = rows.iter().map(|row| row[0].clone()).collect();
+    assert_eq!((listed, rows.len()), (roles.collect(), Role::ALL.len() + 1));
+    for (row, role) in
+        rows.iter().flat_map(|row| Some((row, Role::ALL.into_iter().find(|role| row[0] == format!("`{role:?}`"))?)))
+    {
+        let named = names(&row[2]).into_iter().flat_map(|name| {
+            match Role::ALL.into_iter().find(|of| format!("{of:?}") == name) {
+                Some(of) => methods_of(of),
+                None => [TABLE.iter().find(|of| of.name == name).unwrap().name].into(),
+            }
+        });
+        assert_eq!(named.collect::<BTreeSet<_>>(), methods_of(role), "{role:?}");
     }
+    let said = "requests already sent cannot be called back";
+    assert!(page("SECURITY.md").contains(said) && page("docs/operations.md").contains(said));
+}
+
+/// A canister with an operator, an admin, and a thief with this role.
+fn with_thief(role: Role) -> Coppice {
+    let coppice = Coppice::new();
+    with_an_operator_and_an_admin(&coppice);
+    coppice.grant(THIEF, role);
+    coppice
+}
+
+fn revoke(coppice: &Coppice, by: Who, role: Role) {
+    assert!(coppice.by(by).revoke_role(&Grant { principal: THIEF.principal(), role }).answer());
+}
+
+fn retain(coppice: &Coppice, blocks: u64) {
+    let policy = PrunePolicyArg { retain_blocks: Some(blocks), min_kept_blocks: Some(0), ..PrunePolicyArg::default() };
+    coppice.set_policy(policy).unwrap();
+}
+
+fn pruned_before(coppice: &Coppice) -> u64 {
+    coppice.prune_status().pruned_before_block
+}
+
+fn argument(number: u64) -> UtxoApplyBlock {
+    UtxoApplyBlock {
+        number,
+        height: HEIGHT + number as u32,
+        block_id: number as u32,
+        missing_parents: MissingParents::PassOver,
+        skip: None,
+    }
+}
+
+/// Appends blocks 0 to 4, each with a transaction that spends from the block before, and applies the first two. Returns these transactions.
+fn chain(coppice: &Coppice) -> Vec<Tx> {
+    let mut all: Vec<Tx> = Vec::new();
+    for number in 0..5 {
+        let tx = match all.last() {
+            None => Tx::orphan(500, 2),
+            Some(before) => Tx::of(500 + number, &[(before.txid, 0)], 2),
+        };
+        coppice.append(&block(number, &[Tx::coinbase(number, 1), tx.clone()])).unwrap();
+        all.push(tx);
+    }
+    coppice.operator().utxo_apply_block(&argument(0)).answer().unwrap();
+    coppice.producer().utxo_apply_block(&argument(1)).answer().unwrap();
+    all
+}
+
+/// Appends blocks after those of [`chain`] until the canister refuses one. Returns its number.
+fn fill(coppice: &Coppice) -> u64 {
+    let target_bytes = Some(20 * u64::from(LOG_CLASS));
+    let policy = PrunePolicyArg { target_bytes, min_kept_blocks: Some(0), ..PrunePolicyArg::default() };
+    coppice.set_policy(policy).unwrap();
+    for number in 5..1_000 {
+        if let Err(error) = coppice.append(&block(number, &[Tx::coinbase(number, 1_500)])) {
+            assert_eq!(error, AppendError::CapacityExhausted { held_by: HeldBy::UtxoApply });
+            return number;
+        }
+        coppice.pass(60);
+    }
+    panic!("the canister never refuses a block");
+}
+
+/// Ends applying, and asserts that the refused block is accepted then.
+fn assert_stop_applying_frees_appends(coppice: &Coppice, refused: u64) {
+    assert!(coppice.by(Who::Operator).utxo_stop_applying().answer().is_some());
+    (0..3).for_each(|_| coppice.pass(60));
+    coppice.append(&block(refused, &[Tx::coinbase(refused, 1_500)])).unwrap();
+}
+
+fn problem(coppice: &Coppice, code: ProblemCode) -> Problem {
+    let problems = coppice.anyone().health().answer().problems;
+    problems.into_iter().find(|problem| problem.code == code).unwrap_or_else(|| panic!("{code} is not raised"))
+}
+
+#[test]
+fn stolen_block_producer_is_ended() {
+    assert_levers("BlockProducer", &["set_deletions_stopped", "revoke_role", "abort_block", "rollback_to"]);
+    let coppice = with_thief(Role::BlockProducer);
+    coppice.append_plain(0..20, 10);
+    retain(&coppice, 15);
+    let thief = coppice.by(THIEF);
+    (20..30).for_each(|number| thief.append_block(&plain(number, 3, 10)).answer().unwrap());
+    let (begin, _) = upload(&plain(30, 2, 1_000), 600);
+    thief.begin_block(&begin).answer().unwrap();
+    coppice.settle(100);
+    assert_eq!(pruned_before(&coppice), 15);
+    stop(&coppice, Who::Operator, true).unwrap();
+    revoke(&coppice, Who::Admin, Role::BlockProducer);
+    assert!(thief.append_block(&plain(30, 3, 10)).try_answer().is_err());
+    assert_eq!(coppice.by(Who::Operator).abort_block(30).answer(), Ok(true));
+    coppice.by(Who::Admin).rollback_to(19).answer().unwrap();
+    coppice.pass(600);
+    assert_eq!((coppice.head(), pruned_before(&coppice)), (Some(19), 15));
+    coppice.append(&plain(20, 3, 10)).unwrap();
+}
+
+#[test]
+fn stolen_utxo_feeder_is_ended() {
+    let levers = [
+        "set_deletions_stopped",
+        "revoke_role",
+        "utxo_set_heights",
+        "utxo_cancel_prune_job",
+        "cancel_blob_deletion",
+        "utxo_stop_applying",
+    ];
+    assert_levers("UtxoFeeder", &levers);
+    let coppice = with_thief(Role::UtxoFeeder);
+    chain(&coppice);
+    let (thief, operator) = (coppice.by(THIEF), coppice.by(Who::Operator));
+    // Heights, and a blob that no record names.
+    let name = BlobName { blob_key: ByteBuf::from([1]), file_type: "tx".into(), store_type: StoreType::Tx };
+    thief.schedule_blob_deletion(&ScheduleBlobDeletion { name: name.clone(), delete_at_height: 1 }).answer().unwrap();
+    thief.utxo_notify_block(HEIGHT + 100, true).answer().unwrap();
+    stop(&coppice, Who::Operator, true).unwrap();
+    revoke(&coppice, Who::Admin, Role::UtxoFeeder);
+    assert!(thief.utxo_notify_block(HEIGHT + 101, true).try_answer().is_err());
+    let heights = UtxoSetHeights { current: HEIGHT + 1, persisted: None, processed: HEIGHT + 1 };
+    operator.utxo_set_heights(&heights).answer().unwrap();
+    let job = coppice.anyone().utxo_get_pruner_status().answer().pending.expect("the height has made a job");
+    operator.utxo_cancel_prune_job(job.id).answer().unwrap();
+    assert_eq!(operator.cancel_blob_deletion(&name).answer().unwrap().map(|row| row.reported_deleted), Some(false));
+    stop(&coppice, Who::Admin, false).unwrap();
+    let status = coppice.anyone().utxo_get_pruner_status().answer();
+    assert_eq!((status.current_height, status.pending), (HEIGHT + 1, None));
+    // Blocks are taken back until pruning is held.
+    coppice.grant(THIEF, Role::UtxoFeeder);
+    for number in [1, 0] {
+        thief.utxo_unapply_block(number).answer().unwrap();
+    }
+    let refused = fill(&coppice);
+    revoke(&coppice, Who::Admin, Role::UtxoFeeder);
+    assert_stop_applying_frees_appends(&coppice, refused);
+}
+
+#[test]
+fn stolen_producer_is_ended() {
+    assert_levers("Producer", &["revoke_role"]);
+    let coppice = with_thief(Role::Producer);
+    let thief = coppice.by(THIEF);
+    thief.append_block(&plain(0, 3, 10)).answer().unwrap();
+    thief.utxo_notify_block(10, true).answer().unwrap();
+    revoke(&coppice, Who::Admin, Role::Producer);
+    assert!(thief.append_block(&plain(1, 3, 10)).try_answer().is_err());
+    assert!(thief.utxo_notify_block(11, true).try_answer().is_err());
+}
+
+/// The thief freezes an output that the next block spends.
+#[test]
+fn stolen_alert_is_ended() {
+    assert_levers("Alert", &["utxo_stop_applying", "revoke_role", "grant_role", "utxo_unfreeze", "utxo_reassign"]);
+    let coppice = with_thief(Role::Alert);
+    let txs = chain(&coppice);
+    let target = FreezeTarget { txid: txs[1].id(), vout: Some(0), utxo_hash: None };
+    let freeze = UtxoFreezeBatch { height: HEIGHT + 1, items: vec![target] };
+    assert_eq!(coppice.by(THIEF).utxo_freeze(&freeze).answer().results, [Ok(1)]);
+    let apply = || coppice.producer().utxo_apply_block(&argument(2)).answer();
+    // The first call applies the coinbase.
+    apply().unwrap();
+    let Err(UtxoApplyError::Stopped(stopped)) = apply() else { panic!("the output is frozen") };
+    let output = Outpoint { txid: txs[1].id(), vout: 0 };
+    assert_eq!((stopped.txid.clone(), stopped.input, stopped.output.clone()), (txs[2].id(), Some(0), Some(output)));
+    assert_eq!(stopped.reason, UtxoApplyReason::Spend(UtxoSpendError::Frozen));
+    let hex: String = txs[1].txid.iter().map(|byte| format!("{byte:02x}")).collect();
+    let says = format!(
+        "output 0 of {hex}: the output cannot be spent: the output is frozen (by utxo_freeze; undo with utxo_unfreeze)"
+    );
+    assert!(stopped.to_string().ends_with(&says), "{stopped}");
+    let since = problem(&coppice, ProblemCode::ApplyingStopped).since_ns;
+    let refused = fill(&coppice);
+    coppice.upgrade();
+    let stopped = problem(&coppice, ProblemCode::ApplyingStopped);
+    assert!(stopped.message.ends_with(&says) && stopped.since_ns == since, "{stopped:?}");
+    let full = problem(&coppice, ProblemCode::CapacityExhausted);
+    assert!(full.message.contains(&says) && full.action.contains("utxo_stop_applying"), "{full:?}");
+    assert_stop_applying_frees_appends(&coppice, refused);
+    let problems = coppice.anyone().health().answer().problems;
+    assert!(problems.iter().all(|problem| problem.code != ProblemCode::ApplyingStopped), "{problems:?}");
+    revoke(&coppice, Who::Admin, Role::Alert);
+    assert!(coppice.by(THIEF).utxo_freeze(&freeze).try_answer().is_err());
+    let grant = Grant { principal: Who::Alert.principal(), role: Role::Alert };
+    coppice.by(Who::Admin).grant_role(&grant).answer().unwrap();
+    assert_eq!(coppice.by(Who::Alert).utxo_unfreeze(&freeze).answer().results, [Ok(1)]);
+}
+
+/// A new key of the role frees the output before appends are refused, and the feeder goes on.
+#[test]
+fn unfrozen_output_lets_the_feeder_go_on() {
+    let coppice = with_thief(Role::Alert);
+    let txs = chain(&coppice);
+    let target = FreezeTarget { txid: txs[1].id(), vout: Some(0), utxo_hash: None };
+    let freeze = UtxoFreezeBatch { height: HEIGHT + 1, items: vec![target] };
+    assert_eq!(coppice.by(THIEF).utxo_freeze(&freeze).answer().results, [Ok(1)]);
+    let apply = |number| coppice.producer().utxo_apply_block(&argument(number)).answer();
+    apply(2).unwrap();
+    assert!(apply(2).is_err());
+    problem(&coppice, ProblemCode::ApplyingStopped);
+    coppice.grant(Who::Alert, Role::Alert);
+    assert_eq!(coppice.by(Who::Alert).utxo_unfreeze(&freeze).answer().results, [Ok(1)]);
+    for number in 2..5 {
+        assert!(!apply(number).unwrap().has_more);
+    }
+    let problems = coppice.anyone().health().answer().problems;
+    assert!(problems.iter().all(|problem| problem.code != ProblemCode::ApplyingStopped), "{problems:?}");
+}
+
+#[test]
+fn stolen_exporter_is_ended() {
+    assert_levers("Exporter", &["set_deletions_stopped", "revoke_role", "register_exporter"]);
+    let coppice = Coppice::new();
+    with_an_operator_and_an_admin(&coppice);
+    coppice.register(THIEF);
+    coppice.append_plain(0..20, 10);
+    retain(&coppice, 1);
+    coppice.ack(THIEF, 9, &hash(9)).unwrap();
+    coppice.settle(100);
+    assert_eq!(pruned_before(&coppice), 10, "blocks that were not copied are pruned");
+    stop(&coppice, Who::Operator, true).unwrap();
+    coppice.ack(THIEF, 14, &hash(14)).unwrap();
+    coppice.pass(600);
+    assert_eq!(pruned_before(&coppice), 10);
+    revoke(&coppice, Who::Admin, Role::Exporter);
+    let ack = (19u64, ByteBuf::from(hash(19)));
+    assert!(coppice.call::<Result<u64, AckError>>(THIEF, "ack_exported", ack).is_err());
+    let exporter = Exporter { name: THIEF.name(), principal: Who::Archive.principal() };
+    coppice.by(Who::Admin).register_exporter(&exporter).answer().unwrap();
+    stop(&coppice, Who::Admin, false).unwrap();
+    coppice.settle(100);
+    assert_eq!(pruned_before(&coppice), 15, "the name still holds pruning at its bound");
+}
+
+#[test]
+fn stolen_blob_worker_is_ended() {
+    assert_levers("BlobWorker", &["set_deletions_stopped", "revoke_role", "retry_blob_deletions"]);
+    let coppice = with_thief(Role::BlobWorker);
+    for key in 0..10u8 {
+        let name = BlobName { blob_key: ByteBuf::from([key]), file_type: "tx".into(), store_type: StoreType::Tx };
+        coppice
+            .producer()
+            .schedule_blob_deletion(&ScheduleBlobDeletion { name, delete_at_height: 1 })
+            .answer()
+            .unwrap();
+    }
+    let thief = coppice.by(THIEF);
+    assert_eq!(thief.remove_blob_deletion(1, None).answer(), Ok(true));
+    assert!(thief.increment_blob_deletion_retry(2, 1).answer().unwrap().should_remove);
+    let ask = AcquireBlobDeletions { height: 1, limit: 5, lock_timeout_secs: 43_200, ..Default::default() };
+    let lease = thief.acquire_blob_deletion_batch(&ask).answer().unwrap().unwrap();
+    stop(&coppice, Who::Operator, true).unwrap();
+    let all = CompleteBlobDeletionBatch {
+        token: lease.token.clone(),
+        rest: Some(BlobDeletionRest::Completed),
+        ..Default::default()
+    };
+    assert_eq!(thief.complete_blob_deletion_batch(&all).answer(), Err(BlobDeletionError::Stopped));
+    assert_eq!(thief.remove_blob_deletion(9, None).answer(), Err(BlobDeletionError::Stopped));
+    revoke(&coppice, Who::Admin, Role::BlobWorker);
+    assert!(thief.acquire_blob_deletion_batch(&ask).try_answer().is_err());
+    let dead = RetryBlobDeletions::StoreType(StoreType::Tx);
+    assert_eq!(coppice.by(Who::Operator).retry_blob_deletions(&dead).answer().unwrap().retried, 1);
+    stop(&coppice, Who::Admin, false).unwrap();
+    coppice.pass(10_900);
+    let pending = coppice.anyone().get_pending_blob_deletions(1, 0, None).answer();
+    assert_eq!(pending.iter().map(|row| row.id).collect::<Vec<_>>(), (2..=10).collect::<Vec<_>>());
+}
+
+#[test]
+fn stolen_operator_is_ended() {
+    assert_levers("Operator", &["set_deletions_stopped", "revoke_role", "remove_exporter"]);
+    let coppice = with_thief(Role::Operator);
+    coppice.append_plain(0..20, 10);
+    let thief = coppice.by(THIEF);
+    let policy = PrunePolicyArg { retain_blocks: Some(10), min_kept_blocks: Some(0), ..PrunePolicyArg::default() };
+    thief.set_prune_policy(&policy).answer().unwrap();
+    coppice.settle(100);
+    assert_eq!(pruned_before(&coppice), 10);
+    let exporter = Exporter { name: "thief".into(), principal: THIEF.principal() };
+    thief.register_exporter(&exporter).answer().unwrap();
+    stop(&coppice, Who::Operator, true).unwrap();
+    thief.set_prune_policy(&PrunePolicyArg { retain_blocks: Some(1), ..policy }).answer().unwrap();
+    assert_eq!(thief.prune_now(1_000).answer(), Err(PruneError::Stopped));
+    assert_eq!(stop(&coppice, THIEF, false), Err(DeletionsError::AdminOnly));
+    revoke(&coppice, Who::Admin, Role::Operator);
+    assert!(thief.set_prune_policy(&PrunePolicyArg::default()).try_answer().is_err());
+    let exporter = RemoveExporter { name: "thief".into(), drop_guard: true };
+    coppice.by(Who::Admin).remove_exporter(&exporter).answer().unwrap();
+    coppice.pass(600);
+    assert_eq!((pruned_before(&coppice), coppice.head()), (10, Some(19)));
+}
+
+#[test]
+fn stolen_observer_is_ended() {
+    assert_levers("Observer", &["revoke_role"]);
+    let coppice = with_thief(Role::Observer);
+    coppice.by(THIEF).get_audit_log(None, 10).answer();
+    revoke(&coppice, Who::Admin, Role::Observer);
+    assert!(coppice.by(THIEF).get_audit_log(None, 10).try_answer().is_err());
+}
+
+#[test]
+fn stolen_admin_is_ended_by_a_controller() {
+    assert_levers("Admin", &["revoke_role"]);
+    let coppice = with_thief(Role::Admin);
+    coppice.append_plain(0..3, 10);
+    let thief = coppice.by(THIEF);
+    let mine = |role| Grant { principal: THIEF.principal(), role };
+    thief.grant_role(&mine(Role::Operator)).answer().unwrap();
+    assert!(thief.revoke_role(&Grant { principal: Who::Admin.principal(), role: Role::Admin }).answer());
+    let head = coppice.anyone().get_head().answer().unwrap();
+    thief.reset_chain(&ResetChain { head_hash: head.hash, drop_unexported: true }).answer().unwrap();
+    for role in [Role::Admin, Role::Operator] {
+        revoke(&coppice, Who::Controller, role);
+    }
+    assert!(thief.grant_role(&mine(Role::Admin)).try_answer().is_err());
+    coppice.grant(Who::Admin, Role::Admin);
+}
+
+#[test]
+fn stolen_controller_is_ended_by_another_controller() {
+    assert_levers("controllers", &[]);
+    let (coppice, host) = Coppice::embedded(default_arg());
+    let set = |by: Who, controllers: &[Who]| {
+        let controllers = controllers.iter().map(|who| who.principal()).collect();
+        host.set_controllers(coppice.id, Some(by.principal()), controllers)
+    };
+    set(Who::Controller, &[Who::Controller, THIEF]).unwrap();
+    let change = ConfigChange { public_logs: Some(true), ..ConfigChange::default() };
+    coppice.by(THIEF).set_config(&change).answer().unwrap();
+    set(Who::Controller, &[Who::Controller]).unwrap();
+    assert!(coppice.by(THIEF).set_config(&change).try_answer().is_err());
+    assert!(set(THIEF, &[THIEF]).is_err());
 }

@@ -152,6 +152,12 @@ fn entry(code: ProblemCode) -> (Severity, &'static str, Command) {
             "Set max_height_jump to the blocks of a day, and heights_per_day to twice as many: 144 and 288 for Bitcoin.",
             call("utxo_set_pruner_settings", "(record { max_height_jump = opt 144; heights_per_day = opt 288 })"),
         ),
+        Code::ApplyingStopped => (
+            Warning,
+            "Undo what the message names, or leave the transaction out (utxo_apply_block with `skip`); if a key was stolen, revoke_role first. \
+             If appends are refused, end applying, which frees pruning at once.",
+            call("utxo_stop_applying", "()"),
+        ),
         Code::UploadOpen => (
             Notice,
             "The producer commits the upload; an operator may drop it, and it expires by itself.",

@@ -1,6 +1,7 @@
 //! Findings about pruning of blocks: lag, exporters, damage, and a target that is too small.
 
 use super::action::{Action, Command};
+use super::advice::advice;
 use super::finding::{Finding, finding};
 use super::sentences::{another_key, holder, remedy_of_holder};
 use crate::chain::ChainStore;
@@ -9,7 +10,7 @@ use crate::pruning::blocks::{Constraints, Damage, Due, ExportHeld, Policy as _, 
 use crate::state::State;
 use crate::storage::blob::BlobStore;
 use crate::text::{duration, many};
-use coppice_interface::{ProblemCode, PruneStatus};
+use coppice_interface::{HeldBy, ProblemCode, PruneStatus};
 
 /// Seconds for which ticks may end with work left.
 const PATIENCE_SECS: u64 = 600;
@@ -84,6 +85,24 @@ fn export_held(pruner: &Pruner, chain: &ChainStore, held: &ExportHeld, due: &Due
     finding(ProblemCode::ExportHeld, message).with_action(remedy_of_holder(held_by))
 }
 
+/// Adds the reason why applying stands to a finding, if applying holds pruning.
+pub(super) fn with_stop(state: &State, found: Finding, held_by: &HeldBy) -> Finding {
+    match state.applier.stop().filter(|_| *held_by == HeldBy::UtxoApply) {
+        None => found,
+        Some(stop) => {
+            let message = format!("{}; applying has stopped at {}", found.message, stop.text);
+            Finding { message, action: Some(Box::new(advice(ProblemCode::ApplyingStopped).1)), ..found }
+        }
+    }
+}
+
+/// Returns a finding if a transaction of the next block cannot be applied.
+pub(super) fn stopped_applying(state: &State) -> Option<Finding> {
+    let stop = state.applier.stop()?;
+    let message = format!("applying has stopped at {}", stop.text);
+    Some(Finding { since: Some(stop.since_ns), ..finding(ProblemCode::ApplyingStopped, message) })
+}
+
 /// Returns a finding if appends are refused because kept bytes have reached emergency water.
 pub(super) fn exhausted(state: &State, deep: bool) -> Option<Finding> {
     let State { pruner, chain, blobs, .. } = state;
@@ -93,7 +112,8 @@ pub(super) fn exhausted(state: &State, deep: bool) -> Option<Finding> {
     }
     let held_by = pruner.exhausted(chain, blobs, || state.constraints())?;
     let message = format!("emergency water is reached, appends are refused; held by {}", holder(&held_by));
-    Some(finding(ProblemCode::CapacityExhausted, message).with_action(remedy_of_holder(&held_by)))
+    let found = finding(ProblemCode::CapacityExhausted, message).with_action(remedy_of_holder(&held_by));
+    Some(with_stop(state, found, &held_by))
 }
 
 /// Returns a finding if the head and the block before it exceed the target.

@@ -47,7 +47,13 @@ pub fn findings(state: &State, due: Option<&Due>, deep: bool) -> Vec<Finding> {
         found.push(finding(ProblemCode::NotReady, message));
     }
     let State { pruner, chain, blobs, .. } = state;
-    found.extend(blocks::due((pruner, chain, blobs), || state.constraints(), due, deep));
+    let of_due = blocks::due((pruner, chain, blobs), || state.constraints(), due, deep);
+    let held_by = due.and_then(|due| due.held_by.as_ref());
+    found.extend(of_due.into_iter().map(|of| match held_by.filter(|_| of.code == ProblemCode::ExportHeld) {
+        Some(held_by) => blocks::with_stop(state, of, held_by),
+        None => of,
+    }));
+    found.extend(blocks::stopped_applying(state));
     found.extend(state.deletions_stopped.map(|since| {
         let message =
             "set_deletions_stopped(true): no block and no UTXO record is pruned, and workers get no blob to delete";
