@@ -135,6 +135,24 @@ pub fn regions_begin(log_class: u32) -> u64 {
     9 * BUCKET + directory.next_multiple_of(BUCKET)
 }
 
+/// Bytes of stable memory that a chain with a target needs besides its target: the regions besides the arena, a bucket in which the arena
+/// may end, and the reserve.
+fn besides_target(log_class: u32) -> u64 {
+    regions_begin(log_class) + BUCKET + RECORDS_RESERVE
+}
+
+/// Returns the least `max_stable_pages` with which a chain of blobs of `log_class` reaches its target while UTXO records keep `utxo_bytes`.
+pub fn least_pages(target_bytes: u64, log_class: u32, utxo_bytes: u64) -> u64 {
+    let bytes = target_bytes.saturating_add(besides_target(log_class));
+    (1 + bytes / WASM_PAGE + utxo_bytes.div_ceil(WASM_PAGE)).max(MIN_STABLE_PAGES)
+}
+
+/// Returns the greatest target that [`least_pages`] allows, in whole MiB; 0 if there is none.
+pub fn greatest_target(max_stable_pages: u64, log_class: u32, utxo_bytes: u64) -> u64 {
+    let pages = max_stable_pages.saturating_sub(utxo_bytes.div_ceil(WASM_PAGE));
+    (pages * WASM_PAGE).saturating_sub(1 + besides_target(log_class)) >> 20 << 20
+}
+
 /// A role of a principal; `docs/design.md` 8 has the table.
 #[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, CandidType, Serialize, Deserialize)]

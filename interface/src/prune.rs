@@ -21,14 +21,14 @@ settings! {
     /// Pruning is switched on. While it is off, the timer prunes no block; `prune_now` still does.
     pruning_enabled: bool = true;
     /// The bytes of the chain (`capacity_bytes` of the status) at which the capacity trigger aims; 0 switches it off.
-    /// Low water plus two blobs of the log must not exceed high water.
+    /// Low water plus two blobs of the log must not exceed high water. A new target must fit below `max_stable_pages`.
     target_bytes: u64 = 0;
     /// The number of days for which blocks are retained; 0 switches retention by age off.
     retain_days: u64 = 0;
     /// The number of blocks below the head that are retained; 0 switches retention by number off.
     retain_blocks: u64 = 0;
     /// The headroom in basis points, at most 10,000: high water is `target·(10000 − headroom/2)/10000`, low water
-    /// `target·(10000 − headroom)/10000`.
+    /// `target·(10000 − headroom)/10000` of the effective target (`water_marks` of the status).
     headroom_ratio_bps: u32 = 2_000, 0..=10_000;
     /// Emergency water in basis points, at most 10,000: appends are refused once the chain has `target·emergency/10000`
     /// bytes. High water must be below it.
@@ -320,10 +320,13 @@ pub const BLOCK_BYTES: u64 = 256;
 /// Bytes that each transaction and key of a block adds: an index entry, with its share of empty space.
 pub const REFERENCE_BYTES: u64 = 32;
 
-/// Watermarks: bytes, compared with `capacity_bytes`.
+/// Watermarks of the capacity trigger: bytes, compared with `capacity_bytes`.
 #[native_docs]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct WaterMarks {
+    /// The effective target, of which the marks are shares: the smaller of `target_bytes` and the bytes that the chain
+    /// can have under `max_stable_pages`, beside all other data and with 16 MiB left for one append.
+    pub target: u64,
     /// High water: above it, pruning by capacity begins.
     pub high: u64,
     /// Low water: at or below it, pruning by capacity ends.

@@ -13,6 +13,9 @@ use crate::storage::{HashKey, HashTable};
 use coppice_interface::{BLOCK_BYTES, REFERENCE_BYTES};
 use std::rc::Rc;
 
+/// Bytes of the arena that one `append_block` takes at most: 2 MiB of payload and 1.2 MiB of links in blobs, a page of block records, and
+/// 9.3 MiB of pages of both indexes for [`MAX_ENTRIES`](coppice_interface::segments::MAX_ENTRIES) references.
+const APPEND_ROOM: u64 = 16 << 20;
 /// Number of blocks that can follow the first one: the index has 40-bit block numbers.
 pub(super) const MAX_SPAN: u64 = 1 << 40;
 
@@ -160,6 +163,18 @@ impl ChainStore {
         blobs.kept_bytes(owners::CHAIN)
             + self.state.blocks() * BLOCK_BYTES
             + self.state.kept_references() * REFERENCE_BYTES
+    }
+
+    /// Bytes that the chain can have under the cap on stable memory, as [`capacity_bytes`](Self::capacity_bytes) counts them: those that it
+    /// has, those of an open upload, and those that its log can still take, with room left for one append. Cycles do not count.
+    pub fn most_bytes(&self, blobs: &BlobStore) -> u64 {
+        let class = self.log.class();
+        let of_upload = self.upload().map_or(0, |upload| {
+            let blobs = self.upload_blobs(&upload);
+            blobs.end - blobs.start
+        });
+        let more = of_upload.saturating_add(blobs.arena().room(class)).saturating_mul(u64::from(class.size()));
+        self.capacity_bytes(blobs).saturating_add(more).saturating_sub(APPEND_ROOM)
     }
 
     /// References of the blocks below a kept one. If the block's record is damaged, the next readable record after it is used.

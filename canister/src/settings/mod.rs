@@ -1,4 +1,5 @@
 //! Settings and roles.
 
 pub mod config;
+pub mod fit;
 pub mod roles;

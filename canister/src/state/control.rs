@@ -6,7 +6,7 @@ use crate::logs::audit::{Fields, field, fields};
 use crate::pruning::blocks::Piece;
 use crate::pruning::blocks::policy::Policy as _;
 use crate::pruning::records::Settings as _;
-use crate::settings::config::Settings as _;
+use crate::settings::fit;
 use crate::state::tally;
 use crate::{logs, platform};
 use coppice_interface::{
@@ -32,6 +32,7 @@ impl State {
             let retention = state.config.utxo.block_height_retention;
             let config = state.config.changed(change)?;
             state.utxo_pruner.settings().check_retentions(&config.utxo, "block_height_retention")?;
+            fit::check_caps(&state.config, &config, state.pruner.policy().map_or(0, |policy| policy.target_bytes))?;
             state.config = config;
             state.save_config();
             if state.config.utxo.block_height_retention != retention {
@@ -145,7 +146,7 @@ impl State {
         let shown = |state: &Self| fields(&state.pruner.policy());
         self.noting("set_prune_policy", format!("{change:?}"), shown, |state| {
             let old = state.pruner.policy().cloned();
-            let new = old.clone().unwrap_or_default().changed_for(change, state.config.class())?;
+            let new = old.clone().unwrap_or_default().changed_for(change, &state.config)?;
             state.pruner.set_policy(new.clone());
             // The cap on records depends on the policy's target.
             state.save_config();

@@ -1,6 +1,6 @@
 //! Stable memory of a chain: the billed bytes, and the least page limit with which the chain reaches its target.
 
-use coppice_interface::{BUCKET, RECORDS_RESERVE, WASM_PAGE, regions_begin};
+use coppice_interface::{BUCKET, WASM_PAGE};
 
 /// Bytes for which the regions' sets are sized: the limit of a canister.
 const GIB_500: u64 = 500 << 30;
@@ -9,12 +9,10 @@ const RECORD_BYTES: u64 = 500;
 /// More bytes than any canister can hold.
 pub const FAR_TOO_MUCH: u64 = 1 << 50;
 
-/// Returns the least page limit with which a chain reaches its target: the target, the regions besides the arena, a bucket in
-/// which the arena may end, the records and their reserve. An empty canister needs 5,120 pages.
+/// Returns the least page limit with which a chain reaches its target, and as many pages more as the records take.
 pub fn least_pages(target_bytes: u64, log_class: u64, records: u64) -> u64 {
-    let bytes = target_bytes + regions_begin(log_class as u32) + BUCKET + RECORDS_RESERVE;
     let of_records = (records * RECORD_BYTES).div_ceil(WASM_PAGE);
-    (1 + bytes / WASM_PAGE).max(5_120) + of_records
+    coppice_interface::least_pages(target_bytes, log_class as u32, 0) + of_records
 }
 
 /// Returns the stable memory that blocks with these bytes, ids, keys and records need, in whole buckets of each region.

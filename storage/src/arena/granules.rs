@@ -14,7 +14,7 @@
 //! cleared: its generation stays with the granule for ever, whichever slot the granule belongs to.
 
 use super::class::{BLOCK, BLOCK_GRANULES, Class, GRANULE, Owner};
-use crate::{GrowError, Platform, Region};
+use crate::{BUCKET, GrowError, Platform, Region};
 
 const ENTRY: u64 = 16;
 const LINES: u64 = BLOCK_GRANULES * ENTRY;
@@ -147,6 +147,11 @@ impl<P: Platform> GranuleTable<P> {
     /// Reserves memory for the entries of an arena of `arena_end` bytes, a multiple of a block.
     pub fn reserve(&self, arena_end: u64) -> Result<(), GrowError> {
         self.0.reserve(arena_end / BLOCK * TABLE_BLOCK)
+    }
+
+    /// Bytes by which the table must grow for an arena of `arena_end` bytes: whole buckets.
+    pub fn growth(&self, arena_end: u64) -> u64 {
+        (arena_end / BLOCK * TABLE_BLOCK).saturating_sub(self.0.size()).next_multiple_of(BUCKET)
     }
 
     #[inline(always)]

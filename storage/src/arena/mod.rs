@@ -202,6 +202,15 @@ impl<P: Platform> Arena<P> {
         free + (self.payload().size() - self.end()) / u64::from(class.size())
     }
 
+    /// Slots of a class that can be taken under the cap on raw pages, if no other store takes memory: free ones, those that larger free ones
+    /// split into, and those of the bytes by which the arena can grow.
+    pub fn room(&self, class: Class) -> u64 {
+        self.with(|state| {
+            let free = demand::left(state.counters.all_free(), &Demand::default(), class).max(0) as u64;
+            free + state.growable(self.payload()) / u64::from(class.size())
+        })
+    }
+
     /// Bytes that can be taken without growing memory: free slots, and the payload region's unused end.
     pub fn reusable_bytes(&self) -> u64 {
         let free = |state: &State<P>| -> u64 {

@@ -145,9 +145,8 @@ impl<P: Platform> State<P> {
         if kept > 0 {
             let available = left(self.counters.all_free(), &all, class);
             if available < kept as i64 {
-                let room = payload.room().saturating_sub(self.counters.arena_end()) / BLOCK * BLOCK;
-                let growable = (room / u64::from(class.size())).min(1 << 32) as i64;
-                if available + growable < kept as i64 {
+                let growable = self.growable(payload) / u64::from(class.size());
+                if available + (growable as i64) < kept as i64 {
                     return Err(GrowError::OutOfSpace);
                 }
             }
@@ -161,6 +160,14 @@ impl<P: Platform> State<P> {
                 Ok(())
             }
         }
+    }
+
+    /// Bytes by which the arena can grow under the cap on raw pages if no other store grows: whole blocks.
+    pub(super) fn growable(&self, payload: &Region<P>) -> u64 {
+        let (room, most) = (payload.room(), MAX_GRANULES * GRANULE);
+        // The table of entries grows with the arena, from the same pages.
+        let end = room.saturating_sub(self.granules.growth(room.min(most))).min(most);
+        end.saturating_sub(self.counters.arena_end()) / BLOCK * BLOCK
     }
 
     /// Adds blocks at the arena's end, all free, and returns the first granule. The caller enters them in the index, or takes them.

@@ -493,6 +493,32 @@ fn agrees_with_a_model() {
     assert_eq!(model.free.len() as u64, model.blocks);
 }
 
+/// The room of a class is the number of slots that can be taken until growth is refused, with holes and a table of entries that must grow.
+#[test]
+fn room_is_the_number_of_slots_that_can_be_taken() {
+    for (buckets, holes) in [(3, 0), (3, 7), (5, 40), (2_060, 1)] {
+        for kib in [64, 256, 1_024, 4_096] {
+            let arena = fresh();
+            fixture::manager().set_max_pages(1 + buckets * 256);
+            twin::with(|world| world.max_pages = 9_000_000);
+            let taken: Vec<_> = (0..holes * 3).map(|_| arena.take_granules(RECORDS, 1).unwrap()).collect();
+            taken.iter().step_by(3).for_each(|granule| arena.give_granules(RECORDS, *granule));
+            let room = arena.room(class(kib));
+            assert!(buckets < 100 || room > 2_050 * BUCKET / (u64::from(kib) << 10), "{room} of {kib} KiB");
+            arena.reserve(LOG, &[(class(kib), room)]).unwrap();
+            assert_eq!(
+                arena.reserve(LOG, &[(class(kib), room + 1)]),
+                Err(GrowError::OutOfSpace),
+                "{buckets} buckets, {holes} holes, {kib} KiB"
+            );
+            let one = arena.take(LOG, class(kib), 1).unwrap();
+            assert_eq!(arena.room(class(kib)), room - 1);
+            arena.give(one.granule, arena.entry(one.granule).unwrap().unwrap());
+            assert_eq!(arena.room(class(kib)), room);
+        }
+    }
+}
+
 /// At 500 GiB: the last block, refused growth, and the far end of every structure.
 #[test]
 fn the_largest_arena() {

@@ -15,6 +15,7 @@ mod deploy;
 mod deploy_page;
 mod docs;
 mod export;
+mod full_arena;
 mod hash_key;
 mod health;
 mod hostile_arguments;

@@ -193,13 +193,20 @@ fn the_cap_follows_the_settings_and_removes_no_record() {
     let target = |bytes: u64| {
         world.coppice.set_policy(PrunePolicyArg { target_bytes: Some(bytes), ..PrunePolicyArg::default() }).unwrap();
     };
-    for (bytes, cap) in [(2 * TARGET, by_default - TARGET), (0, (640 * MIB - RESERVE) / 2), (600 * MIB, 0)] {
+    // The last target is the greatest that fits: a bucket more stays free.
+    for (bytes, cap) in [(2 * TARGET, by_default - TARGET), (0, (640 * MIB - RESERVE) / 2), (351 * MIB, 17 * MIB)] {
         target(bytes);
         assert_eq!(storage(&world).max_bytes, cap, "with a target of {bytes}");
     }
-    assert_eq!(large(5), Err(UtxoCreateError::NoMemory(NoMemory::RecordsFull { limit: 0 })));
+    let more = PrunePolicyArg { target_bytes: Some(352 * MIB), ..PrunePolicyArg::default() };
+    let refused = world.coppice.operator().set_prune_policy(&more).answer().unwrap_err();
+    assert!(refused.to_string().contains(&format!("{} at most", 351 * MIB)), "{refused}");
+    let half = UtxoSettingsChange { max_utxo_bytes: Some(18 * MIB), ..Default::default() };
+    let refused = configure(&world.coppice, half).unwrap_err();
+    assert!(refused.to_string().starts_with("max_utxo_bytes: "), "{refused}");
+    assert_eq!(large(5), Err(UtxoCreateError::NoMemory(NoMemory::RecordsFull { limit: 17 * MIB })));
     world.coppice.upgrade();
-    assert_eq!(storage(&world).max_bytes, 0);
+    assert_eq!(storage(&world).max_bytes, 17 * MIB);
     target(TARGET);
     assert!(large(5).is_ok());
 }

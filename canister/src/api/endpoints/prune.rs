@@ -1,7 +1,6 @@
 //! Endpoints for pruning of blocks: policy, switch, runs and status.
 
 use crate::operation::daemon;
-use crate::settings::config::Settings as _;
 use crate::state::{mutate, read};
 use coppice_interface::*;
 
@@ -29,7 +28,7 @@ pub fn acknowledge_faults(up_to: u64) -> u64 {
 
 pub fn plan_prune(change: Option<PrunePolicyArg>) -> Result<PrunePlan, PruneError> {
     read(|state| {
-        let change = change.as_ref().map(|change| (change, state.config.class()));
+        let change = change.as_ref().map(|change| (change, &state.config));
         state.pruner.plan(&state.chain, &state.blobs, &state.constraints(), change)
     })
 }

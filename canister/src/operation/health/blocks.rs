@@ -9,6 +9,7 @@ use crate::platform;
 use crate::pruning::blocks::{Constraints, Damage, Due, ExportHeld, Policy as _, Pruner};
 use crate::state::State;
 use crate::storage::blob::BlobStore;
+use crate::storage::memory::{self, WASM_PAGE};
 use crate::text::{duration, many};
 use coppice_interface::{HeldBy, ProblemCode, PruneStatus};
 
@@ -111,27 +112,48 @@ pub(super) fn exhausted(state: &State, deep: bool) -> Option<Finding> {
         return pruner.at_emergency(chain, blobs).then(|| finding(ProblemCode::CapacityExhausted, ""));
     }
     let held_by = pruner.exhausted(chain, blobs, || state.constraints())?;
-    let message = format!("emergency water is reached, appends are refused; held by {}", holder(&held_by));
+    let bounded =
+        pruner.marks(chain, blobs).zip(pruner.policy()).filter(|(marks, policy)| marks.target < policy.target_bytes);
+    let bounded = bounded.map_or(String::new(), |(marks, policy)| {
+        format!(
+            " ({} bytes, because max_stable_pages does not leave target_bytes, {})",
+            marks.emergency, policy.target_bytes
+        )
+    });
+    let message = format!("emergency water{bounded} is reached, appends are refused; held by {}", holder(&held_by));
     let found = finding(ProblemCode::CapacityExhausted, message).with_action(remedy_of_holder(&held_by));
     Some(with_stop(state, found, &held_by))
 }
 
 /// Returns a finding if the head and the block before it exceed the target.
 pub fn too_small(pruner: &Pruner, chain: &ChainStore, blobs: &BlobStore) -> Option<Finding> {
-    let (policy, kept) = (pruner.policy()?, pruner.above_smallest_target(chain, blobs)?);
+    let (policy, (kept, marks)) = (pruner.policy()?, pruner.above_smallest_target(chain, blobs)?);
     let target = policy.target_for(kept);
-    let (water, mark) = match policy.emergency() {
+    let (water, mark) = match marks.emergency {
         emergency if kept >= emergency => ("emergency", emergency),
-        _ => ("high", policy.high_water()),
+        _ => ("high", marks.high),
     };
-    let message = format!(
+    let taken = format!(
         "the head and the block before it, which capacity leaves, take {kept} bytes, and {water} water is at {mark}: appends go on; \
-         blocks of this size need a target_bytes of {target} at least"
+         blocks of this size need"
     );
+    if target > policy.target_bytes {
+        let action = Action::new(
+            "Raise target_bytes.",
+            Command::call("set_prune_policy", format!("(record {{ target_bytes = opt {target} }})")),
+        );
+        return Some(
+            finding(ProblemCode::FloorHolds, format!("{taken} a target_bytes of {target} at least"))
+                .with_action(action),
+        );
+    }
+    // The target suffices, and memory does not.
+    let pages = memory::manager().max_pages() + (target - marks.target).div_ceil(WASM_PAGE);
     let action = Action::new(
-        "Raise target_bytes.",
-        Command::call("set_prune_policy", format!("(record {{ target_bytes = opt {target} }})")),
+        "Raise max_stable_pages.",
+        Command::call("set_config", format!("(record {{ max_stable_pages = opt {pages} }})")),
     );
+    let message = format!("{taken} max_stable_pages of {pages} at least");
     Some(finding(ProblemCode::FloorHolds, message).with_action(action))
 }
 

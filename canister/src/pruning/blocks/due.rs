@@ -11,7 +11,7 @@ use crate::chain::{BlockMeta, ChainStore};
 use crate::export::Guard;
 use crate::platform;
 use crate::storage::blob::BlobStore;
-use coppice_interface::{HeldBy, PrunePolicy, PruneReason};
+use coppice_interface::{HeldBy, PrunePolicy, PruneReason, WaterMarks};
 
 /// Blocks below the head that the capacity trigger keeps: one, so that a reorg of one block is possible.
 pub const CAPACITY_FLOOR: u64 = 1;
@@ -52,10 +52,10 @@ fn wanted(policy: &PrunePolicy, chain: &ChainStore, blobs: &BlobStore, to_low_wa
     let aged = aged_below(policy, chain, head);
     let retention = retained_from(policy, head, aged);
     let kept = chain.capacity_bytes(blobs);
-    let fires = policy.target_bytes > 0 && (kept > policy.high_water() || to_low_water && kept > policy.low_water());
-    let too_much = if fires { kept - policy.low_water() } else { 0 };
+    let fires = |marks: &WaterMarks| kept > marks.high || to_low_water && kept > marks.low;
+    let too_much = policy.marks(|| chain.most_bytes(blobs)).filter(fires).map(|marks| kept - marks.low);
     let last = head.saturating_sub(CAPACITY_FLOOR);
-    let (capacity, too_few) = if fires { before_freeing(chain, last, too_much) } else { (0, false) };
+    let (capacity, too_few) = too_much.map_or((0, false), |bytes| before_freeing(chain, last, bytes));
     let target = retention.max(capacity);
     let reason = if capacity > retention { PruneReason::Capacity } else { PruneReason::Retention };
     let floor_holds = aged > target || too_few && target <= last.max(chain.state().oldest);

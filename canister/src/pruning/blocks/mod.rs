@@ -54,7 +54,7 @@ use crate::logs::audit::{Fields, field};
 use crate::storage::blob::BlobStore;
 use crate::storage::memory::Region;
 use crate::storage::places;
-use coppice_interface::PrunePolicy;
+use coppice_interface::{PrunePolicy, WaterMarks};
 use coppice_storage::cell::Cell;
 use coppice_storage::header::Header;
 use std::borrow::Cow;
@@ -178,8 +178,13 @@ impl Pruner {
         }
     }
 
+    /// Returns the watermarks in force, or `None` without the capacity trigger.
+    pub fn marks(&self, chain: &ChainStore, blobs: &BlobStore) -> Option<WaterMarks> {
+        self.policy()?.marks(|| chain.most_bytes(blobs))
+    }
+
     fn above_low_water(&self, chain: &ChainStore, blobs: &BlobStore) -> bool {
-        self.policy().is_some_and(|policy| chain.capacity_bytes(blobs) > policy.low_water())
+        self.marks(chain, blobs).is_some_and(|marks| chain.capacity_bytes(blobs) > marks.low)
     }
 
     /// Acknowledges the first `up_to` faults. If these are all faults, also acknowledges the lost slots and lets ticks retry the work that

@@ -6,8 +6,8 @@ use super::{Pruner, run};
 use crate::chain::ChainStore;
 use crate::pruning::blocks::policy::Policy as _;
 use crate::pruning::work::budget::Budget;
-use crate::storage::blob::{BlobStore, Class};
-use coppice_interface::{HeldBy, PruneError, PrunePlan, PrunePolicyArg, PruneProgress};
+use crate::storage::blob::BlobStore;
+use coppice_interface::{Config, HeldBy, PruneError, PrunePlan, PrunePolicyArg, PruneProgress};
 
 impl Pruner {
     /// Returns the plan of the next run with the policy's budget: by the policy in force, or by that policy after `change`.
@@ -19,13 +19,13 @@ impl Pruner {
         chain: &ChainStore,
         blobs: &BlobStore,
         constraints: &Constraints,
-        change: Option<(&PrunePolicyArg, Class)>,
+        change: Option<(&PrunePolicyArg, &Config)>,
     ) -> Result<PrunePlan, PruneError> {
         let guard = constraints.guard();
         let (policy, to_low_water) = match change {
             None => (self.policy().cloned().ok_or(PruneError::NoPolicy)?, self.stored.to_low_water),
             // A new policy resets the capacity trigger: pruning down to low water starts only above high water.
-            Some((change, class)) => (self.policy().cloned().unwrap_or_default().changed_for(change, class)?, false),
+            Some((change, config)) => (self.policy().cloned().unwrap_or_default().changed_for(change, config)?, false),
         };
         let due = due(&policy, chain, blobs, guard.as_ref(), to_low_water);
         let floor_block = floor_block(&policy, chain, blobs, to_low_water);

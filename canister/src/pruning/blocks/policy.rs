@@ -1,7 +1,13 @@
 //! Pruning policy: checked settings, and the watermarks derived from them (`docs/design.md` 4).
+//!
+//! The watermarks are shares of the *effective target*: the smaller of `target_bytes` and the bytes that the chain can have under
+//! `max_stable_pages` ([`ChainStore::most_bytes`](crate::chain::ChainStore::most_bytes)). So pruning begins, and appends name what holds it
+//! back, before the arena is full, whatever else takes memory.
 
+use crate::settings::config::Settings as _;
+use crate::settings::fit;
 use crate::storage::blob::Class;
-use coppice_interface::{BadArgument, PruneError, PrunePolicy, PrunePolicyArg};
+use coppice_interface::{BadArgument, Config, PruneError, PrunePolicy, PrunePolicyArg, WaterMarks};
 
 const BPS: u64 = 10_000;
 /// Seconds of a day.
@@ -14,27 +20,26 @@ fn share(bytes: u64, numerator: u64) -> u64 {
 
 /// Checks and derived values of a policy.
 pub trait Policy: Sized {
-    /// Returns the policy after a change, for a log of blobs of `class`.
+    /// Returns the policy after a change, for a log with the class and the caps of `config`.
     ///
     /// # Errors
     /// [`PruneError::BadArgument`] with the field and the reason.
-    fn changed_for(&self, change: &PrunePolicyArg, class: Class) -> Result<Self, PruneError>;
+    fn changed_for(&self, change: &PrunePolicyArg, config: &Config) -> Result<Self, PruneError>;
     /// Returns the blocks below the head that age leaves; a smaller `retain_blocks` replaces this floor.
     fn floor(&self) -> u64;
-    /// Returns the kept bytes above which the capacity trigger fires; 0 without the trigger.
-    fn high_water(&self) -> u64;
-    /// Returns the kept bytes down to which the capacity trigger prunes; 0 without the trigger.
-    fn low_water(&self) -> u64;
-    /// Returns the kept bytes at which appends are refused; 0 without the capacity trigger.
-    fn emergency(&self) -> u64;
+    /// Returns the watermarks of a chain that can have at most `most` bytes, or `None` without the capacity trigger.
+    fn marks(&self, most: impl FnOnce() -> u64) -> Option<WaterMarks>;
     /// Returns the least `target_bytes`, in whole MiB, whose high water is at least `kept` bytes.
     fn target_for(&self, kept: u64) -> u64;
 }
 
 impl Policy for PrunePolicy {
-    fn changed_for(&self, change: &PrunePolicyArg, class: Class) -> Result<Self, PruneError> {
+    fn changed_for(&self, change: &PrunePolicyArg, config: &Config) -> Result<Self, PruneError> {
         let policy = self.changed(change)?;
-        check(&policy, class)?;
+        check(&policy, config.class())?;
+        if policy.target_bytes != self.target_bytes {
+            fit::check_target(config, policy.target_bytes)?;
+        }
         Ok(policy)
     }
 
@@ -45,16 +50,18 @@ impl Policy for PrunePolicy {
         }
     }
 
-    fn high_water(&self) -> u64 {
-        share(self.target_bytes, 2 * BPS - u64::from(self.headroom_ratio_bps))
-    }
-
-    fn low_water(&self) -> u64 {
-        share(self.target_bytes, 2 * (BPS - u64::from(self.headroom_ratio_bps)))
-    }
-
-    fn emergency(&self) -> u64 {
-        share(self.target_bytes, 2 * u64::from(self.emergency_ratio_bps))
+    fn marks(&self, most: impl FnOnce() -> u64) -> Option<WaterMarks> {
+        if self.target_bytes == 0 {
+            return None;
+        }
+        let target = self.target_bytes.min(most());
+        let headroom = u64::from(self.headroom_ratio_bps);
+        Some(WaterMarks {
+            target,
+            low: share(target, 2 * (BPS - headroom)),
+            high: share(target, 2 * BPS - headroom),
+            emergency: share(target, 2 * u64::from(self.emergency_ratio_bps)),
+        })
     }
 
     fn target_for(&self, kept: u64) -> u64 {
@@ -72,9 +79,9 @@ fn least_target(room: u64, headroom_ratio_bps: u32) -> Option<u64> {
 
 fn check(policy: &PrunePolicy, class: Class) -> Result<(), PruneError> {
     let invalid = |field: &str, why: String| Err(PruneError::BadArgument(BadArgument { field: field.into(), why }));
-    let (low, high, emergency) = (policy.low_water(), policy.high_water(), policy.emergency());
+    let Some(WaterMarks { low, high, emergency, .. }) = policy.marks(|| u64::MAX) else { return Ok(()) };
     let room = 2 * u64::from(class.size());
-    if policy.target_bytes > 0 && low.saturating_add(room) > high {
+    if low.saturating_add(room) > high {
         let raise = match least_target(room, policy.headroom_ratio_bps) {
             Some(least) => format!("target_bytes to {least} at least, or headroom_ratio_bps"),
             None => "headroom_ratio_bps".into(),
@@ -84,7 +91,7 @@ fn check(policy: &PrunePolicy, class: Class) -> Result<(), PruneError> {
         );
         return invalid("target_bytes", why);
     }
-    if policy.target_bytes > 0 && high >= emergency {
+    if high >= emergency {
         let why = format!(
             "high water {high} must be below emergency water {emergency}: raise emergency_ratio_bps or \
              headroom_ratio_bps"
@@ -103,8 +110,16 @@ mod tests {
         Class::of_size(1 << 20).unwrap()
     }
 
+    fn config_of(class: Class) -> Config {
+        Config { log_class: class.size(), ..Config::default() }
+    }
+
     fn policy_of(change: &PrunePolicyArg, class: Class) -> Result<PrunePolicy, PruneError> {
-        PrunePolicy::default().changed_for(change, class)
+        PrunePolicy::default().changed_for(change, &config_of(class))
+    }
+
+    fn marks(policy: &PrunePolicy) -> WaterMarks {
+        policy.marks(|| u64::MAX).unwrap()
     }
 
     fn field(arg: PrunePolicyArg) -> String {
@@ -115,11 +130,19 @@ mod tests {
     }
 
     #[test]
-    fn water_marks_are_shares_of_the_target() {
-        let policy = PrunePolicy { target_bytes: 1_000_000, ..PrunePolicy::default() };
-        assert_eq!((policy.low_water(), policy.high_water(), policy.emergency()), (800_000, 900_000, 950_000));
-        let policy = PrunePolicy { target_bytes: u64::MAX, ..PrunePolicy::default() };
-        assert!(policy.low_water() < policy.high_water() && policy.high_water() < policy.emergency());
+    fn water_marks_are_shares_of_the_effective_target() {
+        let policy = |target_bytes| PrunePolicy { target_bytes, ..PrunePolicy::default() };
+        let whole = WaterMarks { target: 1_000_000, low: 800_000, high: 900_000, emergency: 950_000 };
+        for most in [1_000_000, 1_000_001, u64::MAX] {
+            assert_eq!(policy(1_000_000).marks(|| most), Some(whole));
+        }
+        for target in [1_000_001, 1 << 40, u64::MAX] {
+            assert_eq!(policy(target).marks(|| 1_000_000), Some(whole), "the chain cannot reach its target");
+        }
+        assert_eq!(policy(0).marks(|| unreachable!("it is not needed")), None);
+        assert_eq!(policy(1).marks(|| 0), Some(WaterMarks { target: 0, low: 0, high: 0, emergency: 0 }));
+        let WaterMarks { low, high, emergency, .. } = marks(&policy(u64::MAX));
+        assert!(low < high && high < emergency);
     }
 
     #[test]
@@ -128,8 +151,8 @@ mod tests {
             let policy = |target_bytes| PrunePolicy { target_bytes, headroom_ratio_bps, ..PrunePolicy::default() };
             for kept in [1, (1 << 20) - 1, 1 << 20, 943_718, 943_719, 123_456_789_012, 1 << 60] {
                 let target = policy(0).target_for(kept);
-                assert!(target % (1 << 20) == 0 && policy(target).high_water() >= kept, "{kept}");
-                assert!(policy(target - (1 << 20)).high_water() < kept, "{kept}");
+                assert!(target % (1 << 20) == 0 && marks(&policy(target)).high >= kept, "{kept}");
+                assert!(policy(target - (1 << 20)).marks(|| u64::MAX).is_none_or(|less| less.high < kept), "{kept}");
             }
             assert_eq!(policy(0).target_for(u64::MAX), u64::MAX);
         }
@@ -164,16 +187,18 @@ mod tests {
         let arg = PrunePolicyArg::default;
         let first = PrunePolicyArg { target_bytes: Some(1 << 30), retain_days: Some(30), ..arg() };
         let first = policy_of(&first, class()).unwrap();
-        assert_eq!(first.changed_for(&arg(), class()), Ok(first.clone()));
-        let second = first.changed_for(&PrunePolicyArg { retain_blocks: Some(9), ..arg() }, class()).unwrap();
+        assert_eq!(first.changed_for(&arg(), &config_of(class())), Ok(first.clone()));
+        let second =
+            first.changed_for(&PrunePolicyArg { retain_blocks: Some(9), ..arg() }, &config_of(class())).unwrap();
         assert_eq!(second, PrunePolicy { retain_blocks: 9, ..first.clone() });
-        let third = second.changed_for(&PrunePolicyArg { target_bytes: Some(0), ..arg() }, class()).unwrap();
+        let third =
+            second.changed_for(&PrunePolicyArg { target_bytes: Some(0), ..arg() }, &config_of(class())).unwrap();
         assert_eq!(third, PrunePolicy { target_bytes: 0, ..second.clone() });
         // Conflicting settings are refused even if they come in different calls.
         let narrow = PrunePolicyArg { headroom_ratio_bps: Some(10), ..arg() };
-        let error = second.changed_for(&narrow, class());
+        let error = second.changed_for(&narrow, &config_of(class()));
         assert!(matches!(error, Err(PruneError::BadArgument(BadArgument { field, .. })) if field == "target_bytes"));
-        assert!(third.changed_for(&narrow, class()).is_ok());
+        assert!(third.changed_for(&narrow, &config_of(class())).is_ok());
     }
 
     #[test]

@@ -7,10 +7,9 @@ use crate::chain::{ChainStore, IndexTable};
 use crate::export::is_of_guard;
 use crate::platform;
 use crate::platform::limits::NS;
-use crate::pruning::blocks::policy::Policy as _;
 use crate::storage::blob::BlobStore;
 use crate::storage::owners;
-use coppice_interface::{HeldBy, PruneBacklog, PrunePolicy, PruneStatus, WaterMarks};
+use coppice_interface::{HeldBy, PruneBacklog, PruneStatus, WaterMarks};
 
 /// Due blocks that exporters, or the lack of one, hold back for too long.
 pub struct ExportHeld {
@@ -40,14 +39,14 @@ impl Pruner {
     /// The capacity trigger never frees the newest blocks, so refusing appends because of these blocks alone would last for ever. The
     /// reservation of an open upload does not count.
     pub fn at_emergency(&self, chain: &ChainStore, blobs: &BlobStore) -> bool {
-        let emergency = self.policy().map_or(0, PrunePolicy::emergency);
-        emergency > 0 && chain.capacity_bytes(blobs) >= emergency && can_free(chain)
+        can_free(chain) && self.marks(chain, blobs).is_some_and(|marks| chain.capacity_bytes(blobs) >= marks.emergency)
     }
 
-    /// Returns the kept bytes if they are above high water although only the head and the block before it are kept. Appends go on then.
-    pub fn above_smallest_target(&self, chain: &ChainStore, blobs: &BlobStore) -> Option<u64> {
-        let (policy, kept) = (self.policy()?, chain.capacity_bytes(blobs));
-        (policy.target_bytes > 0 && kept > policy.high_water() && !can_free(chain)).then_some(kept)
+    /// Returns the kept bytes and the watermarks if the bytes are above high water although only the head and the block before it are kept.
+    /// Appends go on then.
+    pub fn above_smallest_target(&self, chain: &ChainStore, blobs: &BlobStore) -> Option<(u64, WaterMarks)> {
+        let (marks, kept) = (self.marks(chain, blobs)?, chain.capacity_bytes(blobs));
+        (kept > marks.high && !can_free(chain)).then_some((kept, marks))
     }
 
     /// Returns the reason that appends are refused at the emergency mark, if they are.
@@ -122,21 +121,20 @@ impl Pruner {
         let (policy, _) = self.policy().zip(held_by).filter(|_| self.is_enabled())?;
         let (now, kept) = (platform::time_secs(), chain.capacity_bytes(blobs));
         let secs = self.stored.held_since.map_or(0, |since| now.saturating_sub(since));
-        let (limited, patience) = (policy.target_bytes > 0, policy.max_export_lag_secs);
-        let is_full = limited && kept > policy.high_water();
+        let (marks, patience) = (self.marks(chain, blobs), policy.max_export_lag_secs);
+        let is_full = marks.is_some_and(|marks| kept > marks.high);
         let is_raised = is_full || secs > patience;
-        let room = policy.emergency().saturating_sub(kept);
-        let until_emergency = match limited && (wanted || !is_raised) {
-            true if room == 0 => Some(0),
-            true => self.rates.secs_until(chain.state(), room, now),
-            false => None,
+        let until_emergency = match marks.filter(|_| wanted || !is_raised) {
+            Some(marks) if kept >= marks.emergency => Some(0),
+            Some(marks) => self.rates.secs_until(chain.state(), marks.emergency - kept, now),
+            None => None,
         };
         let soon = until_emergency.is_some_and(|secs| secs < patience);
         (is_raised || soon).then(|| ExportHeld {
             since: self.stored.held_since,
             secs,
             is_full,
-            is_limited: limited,
+            is_limited: marks.is_some(),
             until_emergency,
             is_rate_known: self.rates.are_known(now),
         })
@@ -175,11 +173,7 @@ impl Pruner {
             head: state.head(),
             estimated_kept_bytes: blobs.kept_bytes(owners::CHAIN),
             capacity_bytes: chain.capacity_bytes(blobs),
-            water_marks: self.policy().filter(|policy| policy.target_bytes > 0).map(|policy| WaterMarks {
-                high: policy.high_water(),
-                low: policy.low_water(),
-                emergency: policy.emergency(),
-            }),
+            water_marks: self.marks(chain, blobs),
             last_run: self.stored.last_run.clone(),
             runs: self.stored.runs,
             ticks: self.ticks,

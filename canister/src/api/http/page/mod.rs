@@ -159,7 +159,7 @@ impl View<'_> {
                         (figure("pruned", prune.pruned_blocks, &count(prune.pruned_blocks))) " pruned" }))
                 (tile("Bytes kept", figure("kept_bytes", prune.capacity_bytes, &bytes(prune.capacity_bytes)),
                     html! { @match &prune.water_marks {
-                        Some(marks) => (format!("{:.0} % of emergency water", prune.capacity_bytes as f64 / marks.emergency as f64 * 100.0)),
+                        Some(marks) => (format!("{:.0} % of emergency water", prune.capacity_bytes as f64 / marks.emergency.max(1) as f64 * 100.0)),
                         None => "no limit of bytes",
                     } }))
                 (tile("Backlog", figure("backlog", prune.backlog.blocks, &count(prune.backlog.blocks)), html! { (empty) }))
@@ -364,7 +364,7 @@ impl View<'_> {
         html! {
             section.card {
                 h3 { "Policy" }
-                @for sentence in words::policy(pruner.policy(), pruner.is_enabled()) { p { (sentence) } }
+                @for sentence in words::policy(pruner.policy(), self.prune.water_marks.as_ref(), pruner.is_enabled()) { p { (sentence) } }
             }
             section.card {
                 h3 { "Plan" }

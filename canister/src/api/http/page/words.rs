@@ -4,7 +4,7 @@ use crate::export::is_of_guard;
 use crate::operation::health::holder;
 use crate::pruning::blocks::Policy;
 use crate::text::duration;
-use coppice_interface::{HeldBy, PrunePlan, PrunePolicy, PruneProgress, PruneReason, StopReason};
+use coppice_interface::{HeldBy, PrunePlan, PrunePolicy, PruneProgress, PruneReason, StopReason, WaterMarks};
 use time::UtcDateTime;
 
 /// Formats a number with thousands separators.
@@ -76,8 +76,8 @@ pub fn blocks(number: u64) -> String {
     many(number, "block")
 }
 
-/// Describes a policy in sentences.
-pub fn policy(policy: Option<&PrunePolicy>, enabled: bool) -> Vec<String> {
+/// Describes a policy and its watermarks in sentences.
+pub fn policy(policy: Option<&PrunePolicy>, marks: Option<&WaterMarks>, enabled: bool) -> Vec<String> {
     let Some(policy) = policy else {
         return vec!["No policy is set: nothing is ever pruned.".into()];
     };
@@ -95,15 +95,23 @@ pub fn policy(policy: Option<&PrunePolicy>, enabled: bool) -> Vec<String> {
             blocks(kept)
         )),
     }
-    if policy.target_bytes == 0 {
-        sentences.push("No limit of bytes is set.".into());
-    } else {
-        sentences.push(format!(
-            "Above {} (high water) the oldest blocks are pruned until {} are left (low water); at {} (emergency water) appends are refused.",
-            bytes(policy.high_water()),
-            bytes(policy.low_water()),
-            bytes(policy.emergency())
-        ));
+    match marks {
+        None => sentences.push("No limit of bytes is set.".into()),
+        Some(marks) => {
+            sentences.push(format!(
+                "Above {} (high water) the oldest blocks are pruned until {} are left (low water); at {} (emergency water) appends are refused.",
+                bytes(marks.high),
+                bytes(marks.low),
+                bytes(marks.emergency)
+            ));
+            if marks.target < policy.target_bytes {
+                sentences.push(format!(
+                    "max_stable_pages leaves the chain {} of its target of {}.",
+                    bytes(marks.target),
+                    bytes(policy.target_bytes)
+                ));
+            }
+        }
     }
     match policy.floor() {
         0 => {}
@@ -202,9 +210,9 @@ mod tests {
 
     #[test]
     fn policy_is_described_in_sentences() {
-        assert_eq!(policy(None, false), ["No policy is set: nothing is ever pruned."]);
+        assert_eq!(policy(None, None, false), ["No policy is set: nothing is ever pruned."]);
         let arg = PrunePolicy { retain_days: 30, target_bytes: 1 << 30, ..PrunePolicy::default() };
-        let sentences = policy(Some(&arg), true).join(" ");
+        let sentences = policy(Some(&arg), arg.marks(|| u64::MAX).as_ref(), true).join(" ");
         for part in [
             "Pruning is on.",
             "older than 30 days.",
@@ -215,7 +223,13 @@ mod tests {
         ] {
             assert!(sentences.contains(part), "{part}: {sentences}");
         }
-        let sentences = policy(Some(&PrunePolicy { retain_blocks: 1, ..PrunePolicy::default() }), false).join(" ");
+        assert!(!sentences.contains("max_stable_pages"), "{sentences}");
+        let sentences = policy(Some(&arg), arg.marks(|| 1 << 29).as_ref(), true).join(" ");
+        for part in ["Above 460.8 MiB", "leaves the chain 512.0 MiB of its target of 1.0 GiB"] {
+            assert!(sentences.contains(part), "{part}: {sentences}");
+        }
+        let count = PrunePolicy { retain_blocks: 1, ..PrunePolicy::default() };
+        let sentences = policy(Some(&count), None, false).join(" ");
         assert!(
             sentences.contains("switched off")
                 && sentences.contains("more than 1 block behind")

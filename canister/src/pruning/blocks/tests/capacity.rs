@@ -22,7 +22,7 @@ fn capacity_prunes_from_high_to_low_water_ignoring_retention() {
         assert_eq!(world.prune(1).blocks, 1);
         runs += 1;
     }
-    let low = world.pruner.policy().unwrap().low_water();
+    let low = world.status().water_marks.unwrap().low;
     assert_eq!((world.oldest(), runs), (before, before));
     assert!(kept(&world) <= low && kept(&world) + u64::from(CLASS) + 352 > low, "{} of {low}", kept(&world));
     world.append(5, CLASS as usize - 57, 1);
@@ -73,7 +73,7 @@ fn a_damaged_head_does_not_stop_the_capacity_trigger() {
         assert!(world.prune(1_000).blocks > 0);
     }
     assert_eq!(world.exhausted(), None);
-    assert!(world.chain.capacity_bytes(&world.blobs) <= world.pruner.policy().unwrap().low_water());
+    assert!(world.chain.capacity_bytes(&world.blobs) <= world.status().water_marks.unwrap().low);
     world.append(1, 10, 1);
 }
 
@@ -100,7 +100,7 @@ fn a_sweep_for_capacity_is_one_run_down_to_low_water() {
     assert!(world.chain.state().pruned_blocks > 12);
     assert!(reasons.iter().all(|(reason, _)| *reason == PruneReason::Capacity), "{reasons:?}");
     assert_eq!(world.status().runs, 1);
-    assert!(world.chain.capacity_bytes(&world.blobs) <= world.pruner.policy().unwrap().low_water());
+    assert!(world.chain.capacity_bytes(&world.blobs) <= world.status().water_marks.unwrap().low);
 }
 
 /// One damaged record among few large blocks: the bound moves to the next readable block.
@@ -115,7 +115,7 @@ fn a_damaged_record_does_not_stop_the_capacity_trigger() {
         (0..3).for_each(|_| world.tick());
         assert_eq!((world.exhausted(), world.due()), (None, None), "record {damaged}");
         let kept = world.chain.capacity_bytes(&world.blobs);
-        assert!(kept <= world.pruner.policy().unwrap().low_water(), "record {damaged}: {kept}");
+        assert!(kept <= world.status().water_marks.unwrap().low, "record {damaged}: {kept}");
     }
 }
 

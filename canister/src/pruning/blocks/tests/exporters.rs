@@ -50,7 +50,7 @@ fn capacity_never_passes_the_guard() {
     while world.due().is_some() {
         world.tick();
     }
-    let low = world.pruner.policy().unwrap().low_water();
+    let low = world.status().water_marks.unwrap().low;
     assert!(world.chain.capacity_bytes(&world.blobs) <= low, "down to low water, hysteresis and all");
 }
 

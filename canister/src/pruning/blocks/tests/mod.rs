@@ -9,12 +9,13 @@ use crate::pruning::work::budget::Budget;
 use crate::storage::memory;
 use crate::testing::{block, fresh, id};
 use coppice_interface::{
-    HeldBy, ProblemCode, PruneError, PrunePolicyArg, PruneProgress, PruneReason, PruneRun, PruneStatus, StopReason,
-    SweepPhase,
+    Config, HeldBy, ProblemCode, PruneError, PrunePolicyArg, PruneProgress, PruneReason, PruneRun, PruneStatus,
+    StopReason, SweepPhase,
 };
 
 mod capacity;
 mod exporters;
+mod full;
 mod plan;
 mod records;
 mod retention;
@@ -31,11 +32,21 @@ struct World {
     constraints: Constraints,
 }
 
+/// Returns the default policy after a change, for a chain.
+fn changed(change: &PrunePolicyArg, chain: &ChainStore) -> PrunePolicy {
+    let config = Config { log_class: chain.log_class().size(), ..Config::default() };
+    PrunePolicy::default().changed_for(change, &config).unwrap()
+}
+
 fn world(policy: PrunePolicyArg) -> World {
-    let (chain, blobs) = fresh(CLASS);
+    world_of(CLASS, policy)
+}
+
+fn world_of(log_class: u32, policy: PrunePolicyArg) -> World {
+    let (chain, blobs) = fresh(log_class);
     let cells = Rc::new(memory::region(memory::CELLS));
     let mut pruner = Pruner::open(cells).unwrap();
-    pruner.set_policy(PrunePolicy::default().changed_for(&policy, chain.log_class()).unwrap());
+    pruner.set_policy(changed(&policy, &chain));
     World {
         chain,
         blobs,
@@ -57,7 +68,7 @@ impl World {
     }
 
     fn set_policy(&mut self, policy: PrunePolicyArg) {
-        self.pruner.set_policy(PrunePolicy::default().changed_for(&policy, self.chain.log_class()).unwrap());
+        self.pruner.set_policy(changed(&policy, &self.chain));
     }
 
     fn due(&self) -> Option<(PruneReason, u64)> {

@@ -54,9 +54,9 @@ fn plan_of_a_change_predicts_the_next_run_after_it() {
         constraints: Constraints { exported: None, applying: None, stopped_since: None, min_liquid_cycles: 0 },
     };
     world.append(4 * 95, CLASS as usize / 4 - 53, 1);
-    let class = world.chain.log_class();
+    let config = Config { log_class: CLASS, ..Config::default() };
     let plan = |world: &World, change: &PrunePolicyArg| {
-        world.pruner.plan(&world.chain, &world.blobs, &world.constraints, Some((change, class)))
+        world.pruner.plan(&world.chain, &world.blobs, &world.constraints, Some((change, &config)))
     };
     let in_force = |world: &World| world.pruner.plan(&world.chain, &world.blobs, &world.constraints, None);
     assert_eq!(in_force(&world), Err(PruneError::NoPolicy));
@@ -81,7 +81,7 @@ fn plan_of_a_change_predicts_the_next_run_after_it() {
         let would = plan(&world, &change).unwrap();
         let again = plan(&world, &change).unwrap();
         assert_eq!(would, again, "nothing has changed");
-        let policy = world.pruner.policy().cloned().unwrap_or_default().changed_for(&change, class).unwrap();
+        let policy = world.pruner.policy().cloned().unwrap_or_default().changed_for(&change, &config).unwrap();
         world.pruner.set_policy(policy.clone());
         assert_eq!(in_force(&world).unwrap(), would, "{change:?}");
         let run = world.prune(policy.max_ops_per_tick);

@@ -32,7 +32,7 @@ fn the_shorter_of_age_and_count_decides() {
     world.append(10, 100, DAY / 2);
     assert_eq!(world.due(), Some((PruneReason::Retention, 6)), "by count 6, by age 5");
     let policy = PrunePolicyArg { retain_days: Some(2), retain_blocks: Some(5), ..policy() };
-    world.pruner.set_policy(PrunePolicy::default().changed_for(&policy, world.chain.log_class()).unwrap());
+    world.pruner.set_policy(changed(&policy, &world.chain));
     assert_eq!(world.due(), Some((PruneReason::Retention, 5)), "by count 4, by age 5");
 }
 
