@@ -1,6 +1,6 @@
 //! A block in the making: its transactions with receipts and secondary keys become the three segments.
 
-use coppice_interface::segments::{EncodeError, ID, MAX_BLOCK, MAX_ENTRIES, encode_index, encode_receipts};
+use coppice_interface::segments::{EncodeError, ID, MAX_BLOCK, MAX_ENTRIES, MAX_NUMBER, encode_index, encode_receipts};
 use coppice_interface::{AppendBlock, BlockHash, BySegment};
 use serde_bytes::ByteBuf;
 
@@ -36,8 +36,8 @@ pub struct Block {
 /// The reason why a block cannot be sealed: the canister would refuse it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SealError {
-    /// The number is `u64::MAX`, which no block may have.
-    #[error("the block's number is too high")]
+    /// The number is above 2^63 - 1, which is the number of the last possible block.
+    #[error("the block's number is too high: {MAX_NUMBER} at most")]
     Number,
     /// The block's hash does not have 1 to 32 bytes.
     #[error("the block's hash has {bytes} bytes, not 1 to 32")]
@@ -122,7 +122,7 @@ impl Block {
     /// [`SealError`] if the canister would refuse the block, wherever it belongs.
     pub fn seal(self) -> Result<AppendBlock, SealError> {
         let Self { number, hash, parent_hash, timestamp_secs, body, ids, receipts, keys } = self;
-        if number == u64::MAX {
+        if number > MAX_NUMBER {
             return Err(SealError::Number);
         }
         if !(1..=MAX_HASH).contains(&hash.len()) {
@@ -207,8 +207,8 @@ mod tests {
 
     #[test]
     fn each_limit_of_the_canister_is_an_error_of_seal() {
-        assert_eq!(Block::new(u64::MAX, [1; 32], [0; 32], 0).seal(), Err(SealError::Number));
-        assert!(Block::new(u64::MAX - 1, [1; 32], [0; 32], 0).seal().is_ok());
+        assert_eq!(Block::new(1 << 63, [1; 32], [0; 32], 0).seal(), Err(SealError::Number));
+        assert!(Block::new((1 << 63) - 1, [1; 32], [0; 32], 0).seal().is_ok());
         let hashed = |hash: usize, parent: usize| {
             Block::new(1, BlockHash::from(vec![1; hash]), BlockHash::from(vec![1; parent]), 0).seal().map(|_| ())
         };

@@ -225,13 +225,13 @@ mod tests {
 
     #[test]
     fn holder_of_pruning_is_found_in_each_error_of_an_append() {
-        use coppice_interface::{AppendError, UploadError};
+        use coppice_interface::{AppendError, BlockField, UploadError};
         let held = AppendError::CapacityExhausted { held_by: HeldBy::PruneLag };
         let uploaded = Error::Refused(UploadError::Append(held.clone()));
         let appended = Error::Refused(held);
         assert_eq!((appended.held_by(), uploaded.held_by()), (Some(&HeldBy::PruneLag), Some(&HeldBy::PruneLag)));
         assert!(!appended.is_reorg() && !uploaded.is_reorg());
-        let conflict = Error::Refused(UploadError::Append(AppendError::Conflict));
+        let conflict = Error::Refused(UploadError::Append(AppendError::Conflict { differs: vec![BlockField::Hash] }));
         assert!(conflict.is_reorg() && conflict.held_by().is_none());
         let lost = CallError { method: "append_block".into(), failure: Failure::Lost("gone".into()) };
         let lost = Error::<AppendError>::Call(lost);

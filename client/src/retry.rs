@@ -39,11 +39,11 @@ use Retry::{AfterPruning, Again, Never, Reorg};
 /// Gives errors their class: cases of a class, a case that names what holds pruning back, cases that another error decides, and `Never` for
 /// the rest.
 macro_rules! classes {
-    ($($error:ident { $($class:ident: $pattern:pat,)* $(@held $held:ident,)? $(=> $($case:ident)|+)? })*) => {
+    ($($error:ident { $($class:ident: $pattern:pat $(if $guard:expr)?,)* $(@held $held:ident,)? $(=> $($case:ident)|+)? })*) => {
         $(impl Refusal for $error {
             fn retry(&self) -> Retry {
                 match self {
-                    $($pattern => $class,)*
+                    $($pattern $(if $guard)? => $class,)*
                     $($(Self::$case(error) => error.retry(),)+)?
                     #[allow(unreachable_patterns)]
                     _ => Never,
@@ -95,7 +95,9 @@ classes! {
     AppendError {
         Again: Self::RollbackUnderway { .. } | Self::ResetUnderway { .. },
         AfterPruning: Self::CapacityExhausted { .. },
-        Reorg: Self::Conflict | Self::WrongParent { .. } | Self::Gap { .. },
+        Reorg: Self::WrongParent { .. } | Self::Gap { .. },
+        // A block that is kept with other contents is no reorg: its producer must mend one of the two.
+        Reorg: Self::Conflict { differs } if differs.iter().any(|field| field.is_of_another_block()),
         @held CapacityExhausted,
         => NotReady | NoMemory | UploadOpen
     }

@@ -12,7 +12,8 @@ use thiserror::Error;
 #[native_docs]
 #[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct AppendBlock {
-    /// The block's number: the head's number plus one; any number for the first block.
+    /// The block's number: the head's number plus one; any number for the first block. At most 2^63 - 1, because an
+    /// index database holds no greater number.
     pub number: u64,
     /// The block's hash: opaque, 1 to 32 bytes.
     pub hash: BlockHash,
@@ -36,7 +37,8 @@ pub struct AppendBlock {
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct BeginBlock {
-    /// The block's number: the head's number plus one; any number for the first block.
+    /// The block's number: the head's number plus one; any number for the first block. At most 2^63 - 1, because an
+    /// index database holds no greater number.
     pub number: u64,
     /// The block's hash: opaque, 1 to 32 bytes.
     pub hash: BlockHash,
@@ -95,13 +97,66 @@ pub struct BlockId {
     pub hash: BlockHash,
 }
 
+/// A field in which a block differs from the kept block with its number.
+#[native_docs]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+pub enum BlockField {
+    /// The hash: another block has the number.
+    Hash,
+    /// The parent's hash.
+    ParentHash,
+    /// The time.
+    Timestamp,
+    /// The length or the SHA-256 of the body.
+    Body,
+    /// The length or the SHA-256 of the receipts.
+    Receipts,
+    /// The length or the SHA-256 of the index.
+    Index,
+    /// The kept block's header cannot be decoded, so nothing can be compared.
+    Unreadable,
+}
+
+impl BlockField {
+    /// Returns whether a block with this difference is another one than the kept block, as far as that is known.
+    pub fn is_of_another_block(self) -> bool {
+        matches!(self, Self::Hash | Self::Unreadable)
+    }
+}
+
+fn conflict(differs: &[BlockField]) -> String {
+    if differs.contains(&BlockField::Hash) {
+        return "a block with another hash has this number: roll back before appending it".into();
+    }
+    if differs.contains(&BlockField::Unreadable) {
+        return "the kept block with this number cannot be read: roll back to its parent and append it again".into();
+    }
+    let named = differs.iter().map(|field| match field {
+        BlockField::Hash => "hash",
+        BlockField::ParentHash => "parent",
+        BlockField::Timestamp => "time",
+        BlockField::Body => "body",
+        BlockField::Receipts => "receipts",
+        BlockField::Index => "index",
+        BlockField::Unreadable => "header",
+    });
+    format!(
+        "the block is kept with another {}: to replace it, roll back to its parent and append it again",
+        named.collect::<Vec<_>>().join(", ")
+    )
+}
+
 /// The reason why a block was not appended. Nothing has changed.
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
 pub enum AppendError {
-    /// The number belongs to another block, which is kept; for a reorg, roll back first and then append.
-    #[error("a block with another hash has this number: roll back before appending it")]
-    Conflict,
+    /// The block that is kept under this number differs. After a reorg, roll back first and then append; the same holds
+    /// to replace a block by one with the same hash.
+    #[error("{}", conflict(differs))]
+    Conflict {
+        /// The fields in which the block differs from the kept one.
+        differs: Vec<BlockField>,
+    },
     /// The number is too high.
     #[error("the number is too high: the next block is {expected}")]
     Gap {

@@ -177,9 +177,9 @@ pub struct AcquireBlobDeletions {
     pub lock_timeout_secs: u64,
     /// The stores of the leased rows; empty: all stores.
     pub store_types: Vec<StoreType>,
-    /// A name for the call, 1 to 64 bytes, for retries after a lost reply: the same caller with the same name gets the
-    /// same lease again while it is live; `Completed` or `Expired` while the lease is among the last 256 that ended.
-    /// `null`: each call makes a lease.
+    /// A name for the call, 1 to 64 bytes, for retries after a lost reply: the same caller with the same arguments gets
+    /// the same lease again while it is live, and `OtherRequest` with other arguments; `Completed` or `Expired` while
+    /// the lease is among the last 256 that ended. `null`: each call makes a lease.
     pub request: Option<ByteBuf>,
     /// The rows that the worker can handle, at most 64 selectors: other rows are not leased. `null`: all rows of
     /// `store_types`.
@@ -402,6 +402,9 @@ pub enum BlobDeletionError {
         /// The most leases.
         limit: u64,
     },
+    /// A live lease of the caller has this `request` with other arguments.
+    #[error("a live lease of this request was asked for with other arguments: repeat these, or use another request")]
+    OtherRequest,
     /// No current or recent lease has this token.
     #[error("no live or recent lease has this token")]
     UnknownToken,

@@ -49,12 +49,15 @@ macro_rules! methods {
             /// Appends a block in one message. The argument has at most 2 MiB. If the message has no room for all of the
             /// block's transactions and keys (10,000 nearly always do), the block is refused as `TooLarge`: use
             /// `begin_block` for larger blocks. An empty hash is refused as `BadEncoding`. Appending the same block again returns `Ok`
-            /// and changes nothing, so callers may retry after a lost reply. Callable by: `Producer`, `BlockProducer`.
+            /// and changes nothing, so callers may retry after a lost reply; a kept block whose parent, time, lengths
+            /// or declared SHA-256 differ is a `Conflict`. With `verify_segments` off the declared SHA-256 are not
+            /// compared with the bytes, so that false ones pass. Callable by: `Producer`, `BlockProducer`.
             update append_block(block: AppendBlock) -> (), or AppendError: BLOCK_PRODUCERS, INGRESS;
             /// Begins the upload of a block that is larger than a message. One upload is open at a time. The block has
             /// at most 256 MiB, 16,384 chunks, and 100,000 transactions and keys. Beginning the same upload again
-            /// returns its progress; if the block is kept already, the progress has no missing chunks. A `chunk_size`
-            /// of 0 and an empty hash are refused as `BadEncoding`. Callable by: `Producer`, `BlockProducer`.
+            /// returns its progress; if the block is kept already, the progress has no missing chunks, and a kept block
+            /// that differs is a `Conflict` as in `append_block`. A `chunk_size` of 0 and an empty hash are refused as
+            /// `BadEncoding`. Callable by: `Producer`, `BlockProducer`.
             update begin_block(block: BeginBlock) -> UploadProgress, or AppendError: BLOCK_PRODUCERS, 604;
             /// Stores a chunk of the open upload. Producers may only write to their own upload. Chunks may arrive in
             /// any order. Sending the same chunk again returns `Ok`; other bytes under the same number are refused.
@@ -161,8 +164,9 @@ macro_rules! methods {
             /// held the output: a repeated call returns `false`. Callable by: `Producer`, `UtxoFeeder`.
             update utxo_unspend(arg: UtxoUnspendBatch) -> Batch<Result<bool, UtxoError>>: UTXO_FEEDERS, 1_070_154;
             /// Adds a block to transactions, or takes it from them. One message handles as many items of the batch as
-            /// fit. Returns the ids of the blocks that have the transaction now; repeating the call changes nothing.
-            /// Callable by: `Producer`, `UtxoFeeder`.
+            /// fit. Returns the ids of the blocks that have the transaction now; repeating the call changes nothing. An
+            /// id that the transaction has at another height or in another subtree is refused as `OtherBlock`; `unset`
+            /// looks at the id only. Callable by: `Producer`, `UtxoFeeder`.
             update utxo_set_mined(arg: UtxoSetMinedBatch) -> Batch<Result<Vec<u32>, UtxoError>>: UTXO_FEEDERS, 370_156;
             /// Records whether the blocks of transactions are on the longest chain. One message handles as many items
             /// of the batch as fit; repeating the call changes nothing. Callable by: `Producer`, `UtxoFeeder`.
@@ -336,7 +340,8 @@ macro_rules! methods {
                 -> BlobDeletionRetry, or BlobDeletionError: BLOB_WORKERS, 40;
             /// Leases rows whose height has come. Returns `null` if no row is due, and while deletions are stopped.
             /// There are at most 256 leases, and at most `max_leases_per_holder` of one caller. While the lease is
-            /// live, the same caller with the same `request` gets the same lease again, and no other lease for it.
+            /// live, the same caller with the same `request` gets the same lease again, and no other lease for it; with
+            /// other arguments `OtherRequest`.
             /// Callable by: `BlobWorker`.
             update acquire_blob_deletion_batch(arg: AcquireBlobDeletions)
                 -> Option<BlobDeletionLease>, or BlobDeletionError: BLOB_WORKERS, 4_904;

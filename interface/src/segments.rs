@@ -18,6 +18,8 @@ use std::ops;
 pub const ID: usize = 32;
 /// Bytes of the longest secondary key.
 pub const MAX_KEY: u16 = 64;
+/// Number of the last possible block: index databases hold 63 bits.
+pub const MAX_NUMBER: u64 = i64::MAX as u64;
 /// Bytes of the largest block.
 pub const MAX_BLOCK: u64 = 256 << 20;
 /// Most transactions and keys of a block, together.

@@ -77,6 +77,8 @@ pub struct Lease {
     pub holder: Principal,
     /// The id of the request for it.
     pub request: Option<Vec<u8>>,
+    /// The arguments of the request.
+    pub arg: AcquireBlobDeletions,
     /// The height up to which its rows were chosen.
     pub height: u32,
     /// The time at which it expires.
@@ -408,8 +410,9 @@ impl Model {
     ) -> Result<Option<u64>, BlobDeletionError> {
         if let Some(request) = arg.request.as_ref().map(|request| request.to_vec()) {
             let same = |lease: &Lease| lease.holder == who && lease.request.as_ref() == Some(&request);
-            if let Some((number, _)) = self.leases.iter().find(|(_, lease)| lease.stage == Stage::Live && same(lease)) {
-                return Ok(Some(*number));
+            let live = self.leases.iter().find(|(_, lease)| lease.stage == Stage::Live && same(lease));
+            if let Some((number, lease)) = live {
+                return if lease.arg == *arg { Ok(Some(*number)) } else { Err(BlobDeletionError::OtherRequest) };
             }
             let same = |ended: &&Ended| ended.holder == who && ended.request.as_ref() == Some(&request);
             if let Some(ended) = self.ended.iter().rev().find(same) {
@@ -442,8 +445,18 @@ impl Model {
         let length = if arg.lock_timeout_secs == 0 { 300 } else { arg.lock_timeout_secs } * NS;
         let request = arg.request.as_ref().map(|request| request.to_vec());
         let (unknown, stage, done) = (BTreeSet::new(), Stage::Live, [0; 3]);
-        let lease =
-            Lease { holder: who, request, height, expires_at_ns: now + length, length, rows, unknown, stage, done };
+        let lease = Lease {
+            holder: who,
+            request,
+            arg: arg.clone(),
+            height,
+            expires_at_ns: now + length,
+            length,
+            rows,
+            unknown,
+            stage,
+            done,
+        };
         self.leases.insert(number, lease);
         Ok(Some(number))
     }

@@ -44,7 +44,7 @@ impl Applier {
         if let Some(position) = self.position()
             && (position.base..position.next).contains(&arg.number)
         {
-            return Self::applied_before(stores, arg);
+            return Self::applied_before(stores, arg, position);
         }
         let (position, meta) = self.enter(stores, arg, by_operator)?;
         let now = platform::instructions();
@@ -87,16 +87,16 @@ impl Applier {
     }
 
     /// Answers a repeated call for a block that is applied.
-    fn applied_before(stores: &Stores, arg: &UtxoApplyBlock) -> Result<Outcome, UtxoApplyError> {
+    fn applied_before(stores: &Stores, arg: &UtxoApplyBlock, at: &Position) -> Result<Outcome, UtxoApplyError> {
         let transactions = stores.chain.find(arg.number).map_or(0, |meta| meta.transactions);
-        // The height and the id of a pruned block went with its record, so any are accepted.
-        if let Some((height, block_id)) = stores.chain.applied(arg.number) {
-            if height != arg.height {
-                return Err(UtxoApplyError::WrongHeight { expected: height });
-            }
-            if block_id != arg.block_id {
-                return Err(UtxoApplyError::OtherId { block_id });
-            }
+        // Heights follow each other. The id of a pruned block went with its record, so any is accepted.
+        let height = u64::from(at.height).saturating_sub(at.next - arg.number) as u32;
+        if height != arg.height {
+            return Err(UtxoApplyError::WrongHeight { expected: height });
+        }
+        if let Some((_, block_id)) = stores.chain.applied(arg.number).filter(|(_, block_id)| *block_id != arg.block_id)
+        {
+            return Err(UtxoApplyError::OtherId { block_id });
         }
         Ok(Outcome { applied: UtxoApplied { transactions, ..UtxoApplied::default() }, finished: None, skipped: false })
     }

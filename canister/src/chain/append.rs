@@ -14,11 +14,11 @@ use crate::storage::blob::BlobStore;
 use crate::storage::memory::refused;
 use crate::storage::owners;
 use coppice_interface::segments::{Index, Segment, check_receipts};
-use coppice_interface::{AppendBlock, AppendError, NoMemory, NotReady};
+use coppice_interface::{AppendBlock, AppendError, BlockField, NoMemory, NotReady};
 use sha2::{Digest, Sha256};
 
 impl ChainStore {
-    /// Appends a block. Appending the same block again returns Ok and changes nothing.
+    /// Appends a block. Appending the same block again returns Ok and changes nothing; a block that differs from the kept one is refused.
     ///
     /// # Errors
     /// [`AppendError`]; nothing has changed.
@@ -37,18 +37,20 @@ impl ChainStore {
             segments.map(|bytes| bytes.len() as u64),
             &block.sha256,
         )?;
+        let verify = || match admission.verify_segments {
+            true => Segment::ALL
+                .into_iter()
+                .try_for_each(|segment| draft.verify(segment, Sha256::digest(segments[segment.index()]).into())),
+            false => Ok(()),
+        };
         if let Standing::Known = self.standing(&draft)? {
-            return Ok(());
+            return verify();
         }
         self.check_no_upload_or_reset(admission)?;
         let index = Index::parse(&block.index)?;
         draft.check_entries(&index)?;
         check_receipts(&block.receipts, block.receipts.len() as u64, index.transactions())?;
-        if admission.verify_segments {
-            for segment in Segment::ALL {
-                draft.verify(segment, Sha256::digest(segments[segment.index()]).into())?;
-            }
-        }
+        verify()?;
         self.admit(&draft, admission)?;
 
         self.pass_damaged_tail(blobs);
@@ -111,8 +113,9 @@ impl ChainStore {
             return Err(AppendError::Pruned { first_available: state.oldest });
         }
         if draft.number < state.next {
-            let known = self.hash(draft.number) == Some(draft.hash);
-            return if known { Ok(Standing::Known) } else { Err(AppendError::Conflict) };
+            let kept = self.records.get(draft.number);
+            let differs = kept.map_or_else(|| vec![BlockField::Unreadable], |kept| draft.differences(&kept));
+            return if differs.is_empty() { Ok(Standing::Known) } else { Err(AppendError::Conflict { differs }) };
         }
         if draft.number > state.next {
             return Err(AppendError::Gap { expected: state.next });

@@ -1,9 +1,9 @@
 //! A new block that is not yet part of the chain, and the conditions under which it is admitted.
 
-use super::records::{Hash, MAX_HASH};
+use super::records::{BlockRecord, Hash, MAX_HASH};
 use candid::Principal;
-use coppice_interface::segments::{BadSegment, Index, MAX_BLOCK, MAX_ENTRIES, MAX_KEY, Segment};
-use coppice_interface::{AppendError, BySegment, HeldBy};
+use coppice_interface::segments::{BadSegment, Index, MAX_BLOCK, MAX_ENTRIES, MAX_KEY, MAX_NUMBER, Segment};
+use coppice_interface::{AppendError, BlockField, BySegment, HeldBy};
 use serde_bytes::ByteBuf;
 
 /// Bytes of the largest index segment: every entry is a key of maximum length.
@@ -69,8 +69,8 @@ impl Draft {
         lengths: [u64; 3],
         sha256: &BySegment<ByteBuf>,
     ) -> Result<Self, AppendError> {
-        if number == u64::MAX {
-            return Err(too_large("number", u64::MAX - 1));
+        if number > MAX_NUMBER {
+            return Err(too_large("number", MAX_NUMBER));
         }
         let hash_of = |name: &str, bytes: &[u8]| Hash::new(bytes).ok_or_else(|| too_large(name, MAX_HASH as u64));
         let (hash, parent) = (hash_of("hash", hashes.0)?, hash_of("parent_hash", hashes.1)?);
@@ -97,6 +97,23 @@ impl Draft {
 
     pub fn payload_len(&self) -> u64 {
         self.lengths.iter().map(|&len| u64::from(len)).sum()
+    }
+
+    /// Returns the fields in which the block differs from a kept one. Declared digests are compared, not bytes.
+    pub fn differences(&self, kept: &BlockRecord) -> Vec<BlockField> {
+        let segment = |segment: Segment| {
+            let at = segment.index();
+            (self.lengths[at], self.sha256[at]) != (kept.meta.lengths[at], kept.sha256[at])
+        };
+        let all = [
+            (BlockField::Hash, self.hash != kept.hash),
+            (BlockField::ParentHash, self.parent != kept.parent),
+            (BlockField::Timestamp, self.timestamp_secs != kept.meta.timestamp_secs),
+            (BlockField::Body, segment(Segment::Body)),
+            (BlockField::Receipts, segment(Segment::Receipts)),
+            (BlockField::Index, segment(Segment::Index)),
+        ];
+        all.into_iter().filter(|(_, differs)| *differs).map(|(field, _)| field).collect()
     }
 
     /// Checks a segment's digest against the declared one.

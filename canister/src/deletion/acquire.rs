@@ -16,6 +16,8 @@ use candid::Principal;
 use coppice_interface::{
     AcquireBlobDeletions, BlobDeletionError, BlobDeletionLease, BlobDeletionState, CompletedBlobDeletions,
 };
+use coppice_storage::bytes::u32_at;
+use sha2::{Digest, Sha256};
 
 /// Seconds of a lease if the caller gives none.
 const DEFAULT_SECS: u64 = 300;
@@ -27,6 +29,15 @@ const MAX_SECS: u64 = 43_200;
 /// `TooLarge`.
 fn length(secs: u64) -> Answer<u64> {
     Ok(NS * at_most("seconds of a lease", if secs == 0 { DEFAULT_SECS } else { secs }, MAX_SECS)?)
+}
+
+/// Digest of a named request's arguments, by which a repeated call is told from another one; 0 without a name.
+fn digest(arg: &AcquireBlobDeletions) -> u32 {
+    let mut bytes = Vec::new();
+    if arg.request.is_none() || ciborium::into_writer(arg, &mut bytes).is_err() {
+        return 0;
+    }
+    u32_at(&Sha256::digest(&bytes), 0)
 }
 
 impl DeletionQueue {
@@ -190,9 +201,13 @@ impl Store {
         times: [u64; 2],
     ) -> Answer<Option<BlobDeletionLease>> {
         let live = |lease: &&Lease| lease.stage == Stage::Live && lease.holder == caller;
+        let arguments = digest(arg);
         if let Some(request) = arg.request.as_ref().map(|request| &request[..]) {
             let same = |lease: &&Lease| live(lease) && lease.request.as_deref() == Some(request);
             if let Some(lease) = self.leases.open.iter().find(same) {
+                if lease.arguments != arguments {
+                    return Err(BlobDeletionError::OtherRequest);
+                }
                 let rows = lease.rows(&self.slots).filter_map(|row| row.shown(&self.slots)).collect();
                 return Ok(Some(lease.given(rows)));
             }
@@ -215,7 +230,7 @@ impl Store {
         }
         let token = Token::new(self.root.secret, self.root.next_lease, times[0], caller);
         let request = arg.request.as_ref().map(|request| request.to_vec());
-        self.leases.add(token, caller, request, due, times);
+        self.leases.add(token, caller, (request, arguments), due, times);
         self.root.next_lease += 1;
         self.root.tally(Counter::Acquired, 1);
         let mut rows = Vec::new();

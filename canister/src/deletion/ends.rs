@@ -63,6 +63,7 @@ impl End {
             holder,
             stage,
             request,
+            arguments: 0,
             height,
             rows,
             first,

@@ -5,7 +5,7 @@
 //! one slot:  256 × lease, 192 bytes ─ 256 × end, 168 bytes ─ 256 × 2,000 × number u64: skipped rows, then rows done already
 //! lease:   0 number u64, 0: none   8 digest 32   40 holder: length u8 ‖ 29   70 stage u8   71 request: length u8 ‖ 64
 //!        136 removed u32   140 retries u32   144 dead u32   148 rows u32   152 rows of unknown fate u32   156 expires at u64
-//!        164 height u32   168 first row u32   172 acquired at u64   180 length in ns u64
+//!        164 height u32   168 first row u32   172 acquired at u64   180 length in ns u64   188 digest of the request's arguments u32
 //! end:   the first 168 bytes of a lease, with these changes: expires at: time of the end; stage: completed or over; rows: number of
 //!        skipped rows; rows of unknown fate: number of rows done already (`ends.rs`).
 //! ```
@@ -75,6 +75,8 @@ pub struct Lease {
     pub stage: Stage,
     /// The holder's name for the request, by which a repeated `acquire` finds the lease.
     pub request: Option<Vec<u8>>,
+    /// Digest of the request's arguments; 0 without a name.
+    pub arguments: u32,
     /// Rows up to this height were due.
     pub height: u32,
     /// Number of rows in the ring.
@@ -118,6 +120,7 @@ impl Lease {
             first: u32_at(b, 168),
             acquired_at_ns: u64_at(b, 172),
             length: u64_at(b, 180),
+            arguments: u32_at(b, 188),
             place,
             changed: false,
         })
@@ -136,6 +139,7 @@ impl Lease {
         b[156..164].copy_from_slice(&self.expires_at_ns.to_le_bytes());
         b[164..172].copy_from_slice([self.height, self.first].map(u32::to_le_bytes).as_flattened());
         b[172..188].copy_from_slice([self.acquired_at_ns, self.length].map(u64::to_le_bytes).as_flattened());
+        b[188..].copy_from_slice(&self.arguments.to_le_bytes());
         b
     }
 

@@ -62,7 +62,14 @@ impl Leases {
     }
 
     /// Adds a lease without rows. The lease may take the index of a lease that is done, which [`save`](Self::save) clears first.
-    pub fn add(&mut self, token: Token, holder: Principal, request: Option<Vec<u8>>, height: u32, times: [u64; 2]) {
+    pub fn add(
+        &mut self,
+        token: Token,
+        holder: Principal,
+        (request, arguments): (Option<Vec<u8>>, u32),
+        height: u32,
+        times: [u64; 2],
+    ) {
         let mut taken = [false; MAX_LEASES];
         self.open.iter().filter(|lease| !lease.is_done()).for_each(|lease| taken[lease.place as usize] = true);
         let place = taken.iter().position(|taken| !taken).expect("there are fewer than that") as u32;
@@ -72,6 +79,7 @@ impl Leases {
             holder,
             stage: Stage::Live,
             request,
+            arguments,
             height,
             rows: 0,
             first: 0,

@@ -22,7 +22,7 @@ macro_rules! reasons {
 }
 
 reasons! {
-    Conflict = AppendError::Conflict,
+    Conflict = AppendError::Conflict { .. },
     Gap = AppendError::Gap { .. },
     WrongParent = AppendError::WrongParent { .. },
     Pruned = AppendError::Pruned { .. },
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn refusal_is_counted_under_its_variant_name() {
         let all = [
-            AppendError::Conflict,
+            AppendError::Conflict { differs: Vec::new() },
             AppendError::Gap { expected: 1 },
             AppendError::WrongParent { expected: [1; 32].into() },
             AppendError::Pruned { first_available: 1 },

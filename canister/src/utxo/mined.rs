@@ -61,10 +61,16 @@ impl UtxoStore {
         Ok(())
     }
 
-    /// Adds a block to a transaction, or removes it, and returns the ids of the transaction's blocks.
+    /// Checks that a record does not have a block's id with another height or subtree.
+    fn check_same(&self, head: &Head, block: &BlockRef) -> Result<(), UtxoRefusal> {
+        let known = self.blocks(head)?.into_iter().find(|known| known.block_id == block.block_id);
+        known.filter(|known| known != block).map_or(Ok(()), |block| Err(UtxoRefusal::OtherBlock { block }))
+    }
+
+    /// Adds a block to a transaction, or removes the block with its id, and returns the ids of the transaction's blocks.
     ///
     /// # Errors
-    /// [`UtxoRefusal`], and nothing has changed.
+    /// [`UtxoRefusal`], and nothing has changed: `OtherBlock` if the added block's id has another height or subtree.
     pub fn set_mined(
         &mut self,
         block: &UtxoSetMinedBatch,
@@ -76,6 +82,9 @@ impl UtxoStore {
         let found = self.find(&hash_of("txid", &item.txid)?)?;
         let UtxoSetMinedBatch { block_id, block_height: height, on_longest_chain, unset, .. } = *block;
         let block = BlockRef { block_id, height, subtree: item.subtree };
+        if !unset {
+            self.check_same(&found.head, &block)?;
+        }
         let change = MinedChange { block, on_longest_chain, unset, clears: flag::LOCKED };
         let blocks = self.mine(found, &change, None, call)?.0;
         Ok(blocks.iter().map(|block| block.block_id).collect())

@@ -299,16 +299,20 @@ fn chain_that_starts_at_zero_is_followed() {
     assert!(matches!(error, FollowError::NoCommonBlock { head: 0, first: 0, last: 1 }), "{error:?}");
 }
 
+fn other_block() -> AppendError {
+    AppendError::Conflict { differs: vec![BlockField::Hash, BlockField::Body] }
+}
+
 #[test]
 fn another_callers_block_is_noticed_by_the_refusal_and_replaced() {
-    let script = Script::default().head(b'a', 5).append(Err(AppendError::Conflict)).head(b'c', 6).kept(1);
+    let script = Script::default().head(b'a', 5).append(Err(other_block())).head(b'c', 6).kept(1);
     let page = HeaderPage { headers: vec![header(b'a', 5), header(b'c', 6)], next: None };
     let script = script.answers("get_block_headers", Ok::<_, ReadError>(page)).rolled_back(5, 1).appended(1);
     let chain = blocks(5..=6, 100);
     assert_eq!(follow(script, &chain).unwrap(), Followed { appended: 1, rolled_back: 1, unapplied: 0 });
     // A second refusal in a row without progress waits.
-    let script = Script::default().head(b'a', 5).append(Err(AppendError::Conflict));
-    let script = script.head(b'a', 5).append(Err(AppendError::Conflict));
+    let script = Script::default().head(b'a', 5).append(Err(other_block()));
+    let script = script.head(b'a', 5).append(Err(other_block()));
     let error = follow(script, &chain).unwrap_err();
     assert_eq!(error.retry(), Retry::Reorg);
 }

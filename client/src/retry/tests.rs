@@ -62,7 +62,8 @@ fn classes_of_append_and_rollback_errors() {
         (
             Reorg,
             &[
-                AppendError::Conflict,
+                AppendError::Conflict { differs: vec![BlockField::Hash, BlockField::Body] },
+                AppendError::Conflict { differs: vec![BlockField::Unreadable] },
                 AppendError::Gap { expected: 0 },
                 AppendError::WrongParent { expected: BlockHash::default() },
             ],
@@ -70,6 +71,7 @@ fn classes_of_append_and_rollback_errors() {
         (
             Never,
             &[
+                AppendError::Conflict { differs: vec![BlockField::ParentHash, BlockField::Receipts] },
                 AppendError::Pruned { first_available: 0 },
                 AppendError::TooLarge { what: text(), limit: 0 },
                 AppendError::BadEncoding { segment: 0, offset: 0, why: text() },
@@ -88,7 +90,7 @@ fn classes_of_append_and_rollback_errors() {
             ],
         ),
         (AfterPruning, &[UploadError::Append(full())]),
-        (Reorg, &[UploadError::Append(AppendError::Conflict)]),
+        (Reorg, &[UploadError::Append(AppendError::Conflict { differs: vec![BlockField::Hash] })]),
         (
             Never,
             &[
@@ -245,6 +247,7 @@ fn classes_of_operation_errors() {
                 BlobDeletionError::Empty { what: text() },
                 BlobDeletionError::TooLarge { what: text(), limit: 0 },
                 BlobDeletionError::TooMany { limit: 0 },
+                BlobDeletionError::OtherRequest,
                 BlobDeletionError::UnknownToken,
                 BlobDeletionError::NotHolder,
                 BlobDeletionError::Expired,
@@ -351,6 +354,7 @@ fn classes_of_record_errors() {
                 UtxoError::AlreadyFrozen,
                 UtxoError::UtxoNotFrozen,
                 UtxoError::NotMined,
+                UtxoError::OtherBlock { block: BlockRef { block_id: 0, height: 0, subtree: 0 } },
                 UtxoError::NotConflicting,
                 UtxoError::WinnerLoses,
                 UtxoError::BadHeight(BadHeight::Zero),

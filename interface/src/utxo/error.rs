@@ -1,7 +1,7 @@
 //! Errors of operations on records: one for creation, one for spends, one for other operations; and [`UtxoRefusal`],
 //! which includes all of them.
 
-use super::{ExternalStore, Spender};
+use super::{BlockRef, ExternalStore, Spender};
 use crate::UtxoHash;
 use crate::error::{BadArgument, BadHeight, NoMemory, NotReady};
 use candid::CandidType;
@@ -166,6 +166,11 @@ pub enum UtxoError {
     UtxoNotFrozen,
     /// No block has the transaction, so the longest chain does not have it either.
     NotMined,
+    /// The transaction has a block with this id already, at another height or in another subtree.
+    OtherBlock {
+        /// The block that the record has.
+        block: BlockRef,
+    },
     /// The transaction is not conflicting; only a conflicting transaction can win.
     NotConflicting,
     /// The winner spends an output of a transaction that loses to a winner.
@@ -274,6 +279,15 @@ pub enum UtxoRefusal {
     /// No block has the transaction, so the longest chain does not have it either.
     #[error("no block has the transaction")]
     NotMined,
+    /// The transaction has a block with this id already, at another height or in another subtree.
+    #[error(
+        "the transaction has block {} at height {} in subtree {}: take it back with unset, or use another id",
+        block.block_id, block.height, block.subtree
+    )]
+    OtherBlock {
+        /// The block that the record has.
+        block: BlockRef,
+    },
     /// The transaction is not conflicting; only a conflicting transaction can win.
     #[error("the transaction is not conflicting")]
     NotConflicting,
@@ -467,6 +481,7 @@ part! {
         AlreadyFrozen,
         UtxoNotFrozen,
         NotMined,
+        OtherBlock { block },
         NotConflicting,
         WinnerLoses,
         BadHeight(height),

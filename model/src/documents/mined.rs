@@ -9,8 +9,13 @@ impl Store {
         self.check_heights(&[call.height, call.block_height])?;
         let message = self.message;
         let record = self.find(&item.txid)?;
+        let block = BlockRef { block_id: call.block_id, height: call.block_height, subtree: item.subtree };
+        let there = record.blocks.iter().find(|known| known.block_id == call.block_id).copied();
+        if let Some(known) = there.filter(|known| !call.unset && *known != block) {
+            return Err(UtxoError::OtherBlock { block: known });
+        }
         record.locked = false;
-        let has = record.blocks.iter().any(|block| block.block_id == call.block_id);
+        let has = there.is_some();
         if call.unset && has {
             record.blocks.retain(|block| block.block_id != call.block_id);
             if record.blocks.is_empty() {
@@ -20,8 +25,7 @@ impl Store {
             }
         } else if !call.unset {
             if !has {
-                let subtree = item.subtree;
-                record.blocks.push(BlockRef { block_id: call.block_id, height: call.block_height, subtree });
+                record.blocks.push(block);
             }
             if call.on_longest_chain {
                 record.set_unmined(None, message);

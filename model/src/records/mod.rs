@@ -353,14 +353,15 @@ impl Records {
         is_height(at.height, at.most)?;
         is_height(set.block_height.max(1), at.most)?;
         let record = self.get_mut(&item.txid)?;
-        let there = record.blocks.iter().any(|block| block.block_id == set.block_id);
-        if set.unset {
-            record.blocks.retain(|block| block.block_id != set.block_id);
-        } else if !there {
-            let (block_id, height, subtree) = (set.block_id, set.block_height, item.subtree);
-            record.blocks.push(BlockRef { block_id, height, subtree });
+        let block = BlockRef { block_id: set.block_id, height: set.block_height, subtree: item.subtree };
+        let there = record.blocks.iter().find(|known| known.block_id == set.block_id).copied();
+        match there {
+            _ if set.unset => record.blocks.retain(|block| block.block_id != set.block_id),
+            Some(known) if known != block => return Err(UtxoError::OtherBlock { block: known }),
+            Some(_) => {}
+            None => record.blocks.push(block),
         }
-        if set.unset && !there {
+        if set.unset && there.is_none() {
             // The record does not have the block, so nothing is removed.
         } else if record.blocks.is_empty() {
             record.set_unmined(Some(at.height));

@@ -30,7 +30,64 @@ fn a_repeated_block_is_ok_and_another_with_its_number_a_conflict() {
     }
     assert_eq!(coppice.storage(), before);
     let other = AppendBlock { hash: hash(99).into(), ..plain(7, 2, 300) };
-    assert_eq!(refused(&coppice, &other), AppendError::Conflict);
+    assert_eq!(refused(&coppice, &other), AppendError::Conflict { differs: vec![BlockField::Hash] });
+}
+
+/// A producer that mends a block and sends it again under the same hash is told that the kept one differs, and in what.
+#[test]
+fn known_block_with_other_contents_is_a_conflict_that_names_them() {
+    use BlockField::*;
+    let coppice = with_head_at(7);
+    coppice.append(&plain(8, 2, 300)).unwrap();
+    let sealed = |change: &dyn Fn(&mut AppendBlock)| {
+        let mut block = plain(8, 2, 300);
+        change(&mut block);
+        seal(&mut block);
+        block
+    };
+    let mended: Vec<(AppendBlock, Vec<BlockField>)> = vec![
+        (sealed(&|block| block.parent_hash = hash(6).into()), vec![ParentHash]),
+        (sealed(&|block| block.timestamp_secs += 1), vec![Timestamp]),
+        (sealed(&|block| block.body[0] ^= 1), vec![Body]),
+        (sealed(&|block| *block.receipts.last_mut().unwrap() ^= 1), vec![Receipts]),
+        (sealed(&|block| block.receipts = ByteBuf::new()), vec![Receipts]),
+        (sealed(&|block| block.index = plain(9, 2, 0).index), vec![Index]),
+        (AppendBlock { hash: hash(8).into(), parent_hash: hash(7).into(), ..plain(9, 3, 10) }, vec![]),
+    ];
+    for (mut block, mut differs) in mended {
+        if differs.is_empty() {
+            (block.number, differs) = (8, vec![Timestamp, Body, Receipts, Index]);
+        }
+        let conflict = AppendError::Conflict { differs: differs.clone() };
+        assert_eq!(refused(&coppice, &block), conflict);
+        let (begin, _) = blocks::upload(&block, 1_000);
+        assert_eq!(coppice.producer().begin_block(&begin).answer(), Err(conflict.clone()));
+        let said = conflict.to_string();
+        assert!(said.contains("is kept with another") && said.contains("roll back"), "{said}");
+    }
+    let (mut begin, _) = blocks::upload(&plain(8, 2, 300), 1_000);
+    begin.lengths[0] += 1;
+    let longer = coppice.producer().begin_block(&begin).answer();
+    assert_eq!(longer, Err(AppendError::Conflict { differs: vec![Body] }));
+    assert_eq!(coppice.append(&plain(8, 2, 300)), Ok(()));
+}
+
+/// Digests are declared: with `verify_segments` off other bytes under the same digests pass as the kept block, and with it on they do not.
+#[test]
+fn other_bytes_under_the_digests_of_a_known_block_are_refused_only_if_digests_are_verified() {
+    let coppice = with_head_at(0);
+    let verify = |verify_segments: bool| {
+        coppice.configure(ConfigChange { verify_segments: Some(verify_segments), ..ConfigChange::default() });
+    };
+    let mut other = plain(0, 2, 300);
+    other.body[5] ^= 1;
+    verify(true);
+    assert!(matches!(refused(&coppice, &other), AppendError::BadEncoding { segment: 0, offset: 0, .. }));
+    verify(false);
+    assert_eq!(coppice.append(&other), Ok(()), "lengths and declared digests are the same");
+    assert_eq!(coppice.block(0).unwrap().body, plain(0, 2, 300).body, "the kept bytes are the first ones");
+    other.body.push(0);
+    assert_eq!(refused(&coppice, &other), AppendError::Conflict { differs: vec![BlockField::Body] });
 }
 
 #[test]
@@ -61,7 +118,9 @@ fn an_oversized_part_is_refused_with_its_limit() {
     let long = BlockHash::from([1; 33]);
     assert_eq!(too_large(AppendBlock { hash: long.clone(), ..plain(1, 0, 0) }), ("hash".into(), 32));
     assert_eq!(too_large(AppendBlock { parent_hash: long, ..plain(1, 0, 0) }), ("parent_hash".into(), 32));
-    assert_eq!(too_large(AppendBlock { number: u64::MAX, ..plain(1, 0, 0) }), ("number".into(), u64::MAX - 1));
+    for number in [1 << 63, u64::MAX] {
+        assert_eq!(too_large(AppendBlock { number, ..plain(1, 0, 0) }), ("number".into(), (1 << 63) - 1));
+    }
     // 200,000 keys of zero bytes take 1.2 MB.
     let mut index = blocks::index(&[id(1)]);
     index.truncate(36);

@@ -108,7 +108,7 @@ fn each_refusal_names_its_reason_and_changes_nothing() {
 
 #[test]
 fn the_chain_restarts_at_any_number_and_old_data_is_not_found() {
-    for at in [0, 1, 99, 100, 103, 104, 105, 106, 1_000, 1 << 40, 1 << 62, u64::MAX - 9, u64::MAX - 3] {
+    for at in [0, 1, 99, 100, 103, 104, 105, 106, 1_000, 1 << 40, 1 << 62, (1 << 63) - 9, (1 << 63) - 3] {
         let coppice = Coppice::new();
         (100..106).for_each(|number| coppice.append(&shared(number, 0)).unwrap());
         coppice.set_policy(PrunePolicyArg { retain_blocks: Some(3), ..PrunePolicyArg::default() }).unwrap();
@@ -151,20 +151,26 @@ fn the_chain_restarts_at_any_number_and_old_data_is_not_found() {
     }
 }
 
-/// The highest number, which no block may have, is refused after a reset, too, and the chain can begin elsewhere.
+/// A number that no index database can hold is refused as the first one, and the chain can begin and end at the last possible number.
 #[test]
-fn the_number_that_no_block_may_have_is_refused_after_a_reset_too() {
+fn first_number_of_more_than_63_bits_is_refused_after_a_reset_too() {
+    const LAST: u64 = (1 << 63) - 1;
     let coppice = Coppice::new();
     coppice.append_plain(0..3, 10);
     reset(&coppice, 2);
     coppice.pass(60);
     cleared(&coppice);
-    let refused = coppice.append(&plain(u64::MAX, 1, 10));
-    assert_eq!(refused, Err(AppendError::TooLarge { what: "number".into(), limit: u64::MAX - 1 }));
-    coppice.append(&plain(u64::MAX - 1, 1, 10)).unwrap();
-    assert_eq!(coppice.head(), Some(u64::MAX - 1));
-    assert_eq!(coppice.location(plain_id(u64::MAX - 1, 0)), Ok((u64::MAX - 1, 0)));
-    assert_eq!(reset(&coppice, u64::MAX - 1).blocks, 1);
+    let too_large = AppendError::TooLarge { what: "number".into(), limit: LAST };
+    for number in [u64::MAX, LAST + 1] {
+        assert_eq!(coppice.append(&plain(number, 1, 10)), Err(too_large.clone()));
+        let (begin, _) = upload(&plain(number, 1, 10), 100);
+        assert_eq!(coppice.producer().begin_block(&begin).answer(), Err(too_large.clone()));
+    }
+    coppice.append(&plain(LAST, 1, 10)).unwrap();
+    assert_eq!(coppice.head(), Some(LAST));
+    assert_eq!(coppice.location(plain_id(LAST, 0)), Ok((LAST, 0)));
+    assert_eq!(coppice.append(&plain(LAST + 1, 1, 10)), Err(too_large));
+    assert_eq!(reset(&coppice, LAST).blocks, 1);
     coppice.pass(60);
     cleared(&coppice);
     coppice.append_plain(0..2, 10);

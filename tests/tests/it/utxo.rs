@@ -372,3 +372,32 @@ fn a_cap_on_memory_refuses_records_and_loses_none() {
     let first = Tx::new(&[([1; 32], 0)], &[(5, vec![0x51; 3_000])]);
     assert!(get(&coppice, &first).is_ok());
 }
+
+/// A block's id under another height or subtree is no repetition, and the record keeps the block that it has.
+#[test]
+fn set_mined_of_a_known_id_at_another_height_or_subtree_is_refused() {
+    let coppice = Coppice::new();
+    let tx = Tx::new(&[([1; 32], 0)], &[(5, vec![0x51])]);
+    all_ok(create(&coppice, 10, vec![tx.record()]));
+    let set = |block_id: u32, block_height: u32, subtree: u32, unset: bool| {
+        let items = vec![MinedTransaction { txid: tx.id(), subtree }];
+        let set = UtxoSetMinedBatch { height: 20, block_id, block_height, on_longest_chain: true, unset, items };
+        coppice.producer().utxo_set_mined(&set).answer().results.remove(0)
+    };
+    // Two blocks are kept in the record itself, and more of them in another place.
+    for block_id in 0..4 {
+        assert!(set(block_id, 11, 3, false).is_ok());
+    }
+    let before = get(&coppice, &tx).unwrap();
+    for block_id in 0..4 {
+        let block = BlockRef { block_id, height: 11, subtree: 3 };
+        assert_eq!(set(block_id, 11, 3, false), Ok(vec![0, 1, 2, 3]));
+        for (height, subtree) in [(12, 3), (11, 4), (10, 0)] {
+            let refused = set(block_id, height, subtree, false);
+            assert_eq!(refused, Err(UtxoError::OtherBlock { block }), "{block_id} at {height} in {subtree}");
+        }
+    }
+    assert_eq!(get(&coppice, &tx).unwrap(), before);
+    assert_eq!(set(1, 99, 0, true), Ok(vec![0, 2, 3]), "unset looks at the id only");
+    assert_eq!(set(1, 12, 4, false), Ok(vec![0, 2, 3, 1]));
+}

@@ -124,6 +124,10 @@ fn blocks_are_applied_in_order_and_an_applied_one_again_changes_nothing() {
     w.reopen();
     assert_eq!(w.step(&argument(2)), Ok(one));
     assert_eq!(w.step(&argument(1)), Ok(again));
+    // The height of a pruned block is known from the position; its number of transactions is not.
+    (0..2).for_each(|_| _ = w.chain.remove_oldest(&mut w.blobs).unwrap());
+    assert_eq!(w.step(&other_height), Err(UtxoApplyError::WrongHeight { expected: 1_001 }));
+    assert_eq!(w.step(&argument(1)), Ok(UtxoApplied::default()));
 }
 
 #[test]

@@ -142,7 +142,13 @@ fn repeated_request_returns_the_live_lease() {
     let first = queue.acquire(worker(1), &named(1), 0, NOW).unwrap().unwrap();
     assert_eq!(queue.acquire(worker(1), &named(1), 0, NOW + 5), Ok(Some(first.clone())));
     let asked_for_more = AcquireBlobDeletions { limit: 9, height: 1, ..named(1) };
-    assert_eq!(queue.acquire(worker(1), &asked_for_more, 0, NOW), Ok(Some(first.clone())));
+    assert_eq!(queue.acquire(worker(1), &asked_for_more, 0, NOW), Err(BlobDeletionError::OtherRequest));
+    let mut queue = open();
+    assert_eq!(
+        queue.acquire(worker(1), &asked_for_more, 0, NOW),
+        Err(BlobDeletionError::OtherRequest),
+        "after an upgrade as well"
+    );
     // Rows that have left the lease are not given again.
     queue.schedule(&name(&0u64.to_le_bytes()), 50, NOW).unwrap();
     let again = queue.acquire(worker(1), &named(1), 0, NOW).unwrap().unwrap();

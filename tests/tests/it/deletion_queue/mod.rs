@@ -174,6 +174,20 @@ fn a_repeated_lease_call_returns_the_lost_answer() {
     assert_eq!(acquire(&coppice, WORKER, wanted(4, Some(b"run 1"))).as_ref(), Some(&lease));
     let other = acquire(&coppice, OTHER, wanted(4, Some(b"run 1"))).unwrap();
     assert_eq!(ids(&other.rows), [5, 6, 7, 8], "a request is its caller's");
+    // The same name for other rows, or for another time, is another request.
+    let same = || wanted(4, Some(b"run 1"));
+    let selector = BlobSelector { store_type: StoreType::Block, file_type: None };
+    for arg in [
+        AcquireBlobDeletions { limit: 5, ..same() },
+        AcquireBlobDeletions { height: 9, ..same() },
+        AcquireBlobDeletions { lock_timeout_secs: 301, ..same() },
+        AcquireBlobDeletions { safety_window: Some(3), ..same() },
+        AcquireBlobDeletions { store_types: vec![StoreType::Block], ..same() },
+        AcquireBlobDeletions { selectors: Some(vec![selector]), ..same() },
+    ] {
+        let refused = coppice.by(WORKER).acquire_blob_deletion_batch(&arg).answer();
+        assert_eq!(refused, Err(BlobDeletionError::OtherRequest), "{arg:?}");
+    }
     let done = complete_lease(&coppice, WORKER, &lease, (&[1, 2, 9], &[3])).unwrap();
     coppice.upgrade();
     assert_eq!(complete_lease(&coppice, WORKER, &lease, (&[1, 2, 9], &[3])), Ok(done));

@@ -97,7 +97,10 @@ fn refusals_and_rollbacks_are_counted() {
     assert!(append(7, &[], 10).is_err() && append(9, &[], 10).is_err());
     let mut other = block(1, &[], 11);
     other.hash = [9; 32].into();
-    assert_eq!(blocks::append_block(other), Err(AppendError::Conflict));
+    assert_eq!(
+        blocks::append_block(other),
+        Err(AppendError::Conflict { differs: vec![BlockField::Hash, BlockField::Body] })
+    );
     native::with(|world| world.liquid_cycles = 500_000_000_000);
     mutate(crate::operation::daemon::watch_cycles);
     assert!(matches!(append(3, &[], 10), Err(AppendError::NoMemory(NoMemory::LowCycles { .. }))));
