@@ -114,7 +114,7 @@ pub enum ProblemCode {
 
 impl ProblemCode {
     /// All codes, in their order.
-    pub const ALL: [Self; 44] = [
+    pub const ALL: [Self; 47] = [
         Self::TimerOverdue,
         Self::PruneBehind,
         Self::PruningOff,

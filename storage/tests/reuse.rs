@@ -8,7 +8,7 @@ use coppice_storage::blob::{BlobPtr, BlobStore, Class};
 use coppice_storage::slots::{SlotId, Slots};
 use coppice_storage::table::HashTable;
 use coppice_storage::twin::{self, Twin};
-use coppice_storage::{Layout, Manager, Meter};
+use coppice_storage::{HashKey, Layout, Manager, Meter};
 use std::collections::VecDeque;
 
 const MIB: u64 = 1 << 20;
@@ -53,7 +53,7 @@ impl World {
         Self {
             blobs: BlobStore::open(arena.clone()),
             slots: Slots::open(region(9), arena.clone(), RECORDS).unwrap(),
-            keys: HashTable::open(region(10), arena, KEYS, 1).unwrap(),
+            keys: HashTable::open(region(10), arena, KEYS, HashKey::of([1; 16])).unwrap(),
             manager,
             kept: VecDeque::new(),
             next_key: 0,

@@ -26,7 +26,6 @@ mod window;
 pub use kept::{bytes_of, transaction};
 pub use position::Applier;
 pub use run::Outcome;
-pub use stop::Stop;
 
 use crate::chain::ChainStore;
 use crate::storage::blob::BlobStore;

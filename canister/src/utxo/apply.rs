@@ -80,7 +80,9 @@ pub enum Refused {
 /// An input of the transaction that is applied, and the output that it spends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Input {
+    /// Its number in the transaction.
     pub vin: u32,
+    /// The parent's id and the number of the output.
     pub outpoint: (Hash, u32),
 }
 
