@@ -90,7 +90,7 @@ mod tests {
         changed.open_queries = true;
         changed.utxo.block_height_retention = 7;
         let expected = [
-            change("min_liquid_cycles", Some("100000000000"), Some(&u128::MAX.to_string())),
+            change("min_liquid_cycles", Some("400000000000"), Some(&u128::MAX.to_string())),
             change("open_queries", Some("false"), Some("true")),
             change("utxo.block_height_retention", Some("288"), Some("7")),
         ];

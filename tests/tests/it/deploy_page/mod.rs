@@ -189,6 +189,8 @@ fn the_calls_of_the_ten_steps_print_the_pages_output() {
     coppice.ic.upgrade(coppice.id, coppice_tests::wasm::canister(), argument, controller).unwrap();
     coppice.ic.start(coppice.id, controller).unwrap();
     host.add_cycles(coppice.id, 10_000_000_000_000);
+    // The safety timer notices the top-up.
+    coppice.pass(600);
     assert_eq!(step(9, controller), 1);
     coppice.append_plain(5..8, 1_000);
 
