@@ -7,6 +7,7 @@ mod audit;
 mod capacity;
 mod client;
 mod clocks;
+mod collisions;
 mod cycles;
 mod daemon;
 mod dashboard;
