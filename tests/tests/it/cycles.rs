@@ -512,7 +512,7 @@ fn feeding_is_refused_for_low_cycles_while_pruning_continues() {
     coppice.producer().abort_block(20).answer().unwrap();
     assert!(low(coppice.append(&plain(20, 1, 10))));
     assert!(low(coppice.producer().begin_block(&begin).answer().map(|_| ())));
-    assert_eq!(coppice.append(&plain(19, 1, 10)), Ok(()), "a kept block needs no cycles");
+    assert_eq!(coppice.append(&plain(19, 3, 10)), Ok(()), "a kept block needs no cycles");
     let items = vec![Tx::orphan(1, 2).record()];
     let created = coppice.producer().utxo_create(&UtxoCreateBatch { height: 1, items }).answer();
     assert!(
