@@ -1,6 +1,6 @@
 //! Meter of a message: the instructions and changed pages after which a loop takes no further step.
 //!
-//! **Constraint.** Whoever chooses keys can choose keys of one bucket, and then each search walks a chain of thousands of buckets. So the cost
+//! **Constraint.** A chooser of keys can choose keys of one bucket, and then each search walks a chain of thousands of buckets. So the cost
 //! of a step is known only after the step, and a number of steps bounds nothing.
 //!
 //! **Design.** A loop asks before each step. The first step always has room, so that the smallest budget makes progress. Reading the
@@ -13,7 +13,7 @@ use std::marker::PhantomData;
 /// Steps from one reading of the counter to the next.
 const EVERY: u64 = 16;
 
-/// What a message may still execute and change.
+/// Rest of a message: the instructions and changed pages that its loop may still use.
 pub struct Meter<P> {
     /// Value of the instruction counter at which no further step begins.
     end: u64,

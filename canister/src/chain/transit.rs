@@ -26,7 +26,7 @@ use crate::storage::memory::GrowError;
 /// out again, which takes no more than entering it did.
 const INSTRUCTIONS: u64 = 1_000_000_000;
 /// References whose pages are not counted: each changes some three pages, and counting them would make a small append several per cent
-/// dearer.
+/// more expensive.
 const FEW: u64 = 1_000;
 /// Pages of 4 KiB in both tables after which a message enters or takes out no other reference. One reference changes at most 3,600 pages more,
 /// if a bucket of 100,000 entries is split.

@@ -67,11 +67,16 @@ impl Records {
         self.0.iter().filter(old).flat_map(|(_, record)| record.parents()).collect()
     }
 
-    /// Returns the live unmined transactions that hold outputs of a record.
-    pub fn live_unmined_spenders<'a>(&'a self, record: &'a Record) -> impl Iterator<Item = (&'a Txid, &'a Record)> {
+    /// Returns the live unmined transactions that hold outputs of a record and have it among their parents. A feeder may name a spender that
+    /// has no such input.
+    pub fn live_unmined_spenders<'a>(
+        &'a self,
+        txid: &'a Txid,
+        record: &'a Record,
+    ) -> impl Iterator<Item = (&'a Txid, &'a Record)> {
         let holds = record.holds().filter(|hold| !hold.deleted);
         let spenders = holds.filter_map(|hold| self.0.get_key_value(&hold.by));
-        spenders.filter(|(_, spender)| spender.is_live_unmined())
+        spenders.filter(|(_, spender)| spender.is_live_unmined() && spender.parents().contains(txid))
     }
 
     /// Returns the class of an output's spender in defensive mode, and how many blocks a recently mined spender still lacks. A deleted

@@ -299,7 +299,7 @@ impl Machine {
         // retentions have changed since.
         let unmined = scope.settings.iter().map(Settings::unmined_retention).max().unwrap_or(0);
         let young = |since: u32| record.delete_at_height.is_none_or(|due| since + unmined >= due);
-        let mut spenders = before.live_unmined_spenders(record);
+        let mut spenders = before.live_unmined_spenders(txid, record);
         let old = spenders.find(|(_, spender)| spender.unmined_since.is_some_and(|since| !young(since)));
         ensure!(old.is_none(), "a live unmined transaction spends from it: {old:?}");
         if !settings.pruner.utxo_defensive_enabled {
