@@ -112,12 +112,15 @@ fn bench_fill_blobs(n: u64) -> Result<(), String> {
     mutate(|state| (0..n).try_for_each(|_| said(state.blobs.allocate(65_536, owners::CHAIN)).map(drop)))
 }
 
+/// Instructions after which a message that fills an index appends no other block: an append has room for 1 G of its message.
+const FILL: u64 = 500_000_000;
+
 /// Appends blocks until the chain's index has `n` entries. Returns whether it has; call it repeatedly until true.
 #[update(guard = "access::bench")]
 fn bench_fill_index(n: u64) -> Result<bool, String> {
     PREPARED.with_borrow_mut(|prepared| {
         mutate(|state| {
-            for _ in 0..50 {
+            while instructions() < FILL {
                 let first = prepared.entries;
                 let ids = IDS.min(n - first);
                 if ids == 0 {

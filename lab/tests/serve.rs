@@ -364,9 +364,10 @@ fn everything_at_once(canister: &Client<Embedded>) {
         upload_expiry_secs: Some(86_400),
         ..ConfigChange::default()
     };
-    canister.set_config(&change).done().unwrap();
+    // The target first, because a cap that leaves it no room is refused.
     let small = PrunePolicyArg { target_bytes: Some(64 << 20), ..PrunePolicyArg::default() };
     canister.set_prune_policy(&small).done().unwrap();
+    canister.set_config(&change).done().unwrap();
     canister
         .set_prune_policy(&PrunePolicyArg { pruning_enabled: Some(true), ..PrunePolicyArg::default() })
         .done()

@@ -1,7 +1,8 @@
 //! Secondary keys: blocks of one transaction with 10,000 keys, no two the same.
 
-use super::{PREPARED, Prepared, append, block, key, said};
+use super::{FILL, PREPARED, Prepared, append, block, key, said};
 use crate::api::access;
+use crate::platform::instructions;
 use crate::state::{State, mutate};
 use coppice_interface::AppendBlock;
 use coppice_interface::segments::encode_index;
@@ -29,7 +30,7 @@ fn next(state: &State, first: u64, keys: u64) -> AppendBlock {
 fn bench_fill_keys(n: u64) -> Result<bool, String> {
     PREPARED.with_borrow_mut(|prepared| {
         mutate(|state| {
-            for _ in 0..50 {
+            while instructions() < FILL {
                 let keys = KEYS.min(n - prepared.entries);
                 if keys == 0 {
                     return Ok(true);

@@ -80,6 +80,8 @@ pub struct Ledger {
     due: BTreeSet<(u32, Id)>,
     unmined: BTreeSet<(u32, Id)>,
     preserved: BTreeSet<(u32, Id)>,
+    /// Unmined transactions that were mined before, or have won, since the last run: the next run preserves their parents.
+    late: BTreeSet<Id>,
     /// The height at which phase 1 last examined all old unmined transactions, and then the limit for old ones in its last pass.
     full_pass: Option<u32>,
     cutoff: u32,
@@ -110,6 +112,7 @@ impl Ledger {
             due: BTreeSet::new(),
             unmined: BTreeSet::new(),
             preserved: BTreeSet::new(),
+            late: BTreeSet::new(),
             full_pass: None,
             cutoff: 0,
             done: Done::default(),
@@ -234,8 +237,12 @@ impl Ledger {
         if !unset {
             entry.blocks.push(block);
         }
+        let was_mined = entry.unmined_since.is_none();
         let since = if entry.blocks.is_empty() { entry.unmined_since.or(Some(height)) } else { None };
         self.set_unmined(id, since);
+        if was_mined && since.is_some() {
+            self.late.insert(id);
+        }
         self.evaluate(id, height);
     }
 
@@ -249,6 +256,9 @@ impl Ledger {
     pub fn win(&mut self, winner: Id, loser: Id, height: u32) {
         self.set_conflicting(loser, height);
         self.entries[winner as usize].conflicting = false;
+        if self.entry(winner).unmined_since.is_some() {
+            self.late.insert(winner);
+        }
         for ((parent, vout), vin) in self.entry(winner).inputs.clone().into_iter().zip(0..) {
             if let Some(output) = &mut self.entries[parent as usize].outputs[vout as usize] {
                 (output.spender, output.spender_deleted) = (Some((winner, vin)), false);
@@ -271,7 +281,8 @@ impl Ledger {
         }
         if reached > UtxoPrunerPhase::PreserveParents || completed {
             (self.full_pass, self.cutoff) = (if all { Some(current) } else { self.full_pass }, cutoff);
-            let old: Vec<Id> = self.unmined.range((from, 0)..(cutoff, 0)).map(|(_, id)| *id).collect();
+            let mut old: Vec<Id> = self.unmined.range((from, 0)..(cutoff, 0)).map(|(_, id)| *id).collect();
+            old.extend(std::mem::take(&mut self.late));
             let parents: BTreeSet<Id> = old.iter().flat_map(|id| &self.entry(*id).inputs).map(|(id, _)| *id).collect();
             for id in parents.into_iter().filter(|id| !self.entry(*id).deleted).collect::<Vec<_>>() {
                 let entry = &mut self.entries[id as usize];
@@ -316,6 +327,9 @@ impl Ledger {
     }
 
     fn set_unmined(&mut self, id: Id, since: Option<u32>) {
+        if since.is_none() {
+            self.late.remove(&id);
+        }
         enter(&mut self.unmined, id, &mut self.entries[id as usize].unmined_since, since);
     }
 
