@@ -50,8 +50,8 @@ pub fn payload_len(block: &AppendBlock) -> usize {
     block.body.len() + block.receipts.len() + block.index.len()
 }
 
-/// Waits of a second for a new canister to draw its hash key; its safety timer repeats a draw that was lost every ten minutes.
-const WAITS: u32 = 900;
+/// Waits of a second for a new canister to draw its hash key. A lost draw is repeated after ten minutes: the command then ends with the refusal.
+const WAITS: u32 = 30;
 
 /// Appends a block, in chunks if one message cannot hold it or enter all of its references. Returns whether it went in chunks.
 ///

@@ -27,6 +27,8 @@ const AFTER: &str = "index after index --no-ack";
 /// By command, method and case: the beginnings of the command and of the case, or the whole command's options. The first row that matches
 /// counts.
 pub const TREATED: &[(&str, &str, &str, Treated)] = &[
+    // A block that no message has room for is uploaded.
+    ("ingest", "append_block", "TooLarge", Expected),
     ("ingest", "utxo_get_transaction", "TxNotFound", Says("has no record")),
     ("ingest", "utxo_get_transaction", "NotKept", Says("has a record, but its bytes are not kept")),
     // A block that no reply holds is read in parts.

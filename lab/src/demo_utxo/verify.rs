@@ -93,7 +93,7 @@ fn record(client: &Client<impl Site>, ledger: &Ledger, entry: &Entry, children: 
     let limit = entry.outputs.len() as u32;
     let found = match client.utxo_get(&UtxoGet { txid: key(txid), first: 0, limit, extra_pages_cursor: None }).wait()? {
         Ok(found) => found,
-        Err(error) => anyhow::bail!("transaction {txid} should have a record: {error}; {entry:?}"),
+        Err(error) => anyhow::bail!("transaction {txid} should have a record: {error}"),
     };
     let same = |what: &str, expected: &dyn std::fmt::Debug, found: &dyn std::fmt::Debug| {
         let [expected, found] = [expected, found].map(|value| format!("{value:?}"));
