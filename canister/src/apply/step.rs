@@ -148,12 +148,12 @@ fn group_of(run: &mut Run, window: &mut Window, most: u32) -> Result<Step, UtxoA
                 Ok(Step::Done)
             }
             Err(Stop::Body(error)) => Err(run.body_error(error)),
-            Err(Stop::Refused(refused @ Refused::Stopped(..))) if run.skip == Some(txid) => {
+            Err(Stop::Refused(refused)) if matches!(*refused, Refused::Stopped(..)) && run.skip == Some(txid) => {
                 drop(refused);
                 run.skipped(end);
                 Ok(Step::Done)
             }
-            Err(Stop::Refused(refused)) => Err(run.stop(&txid, refused)),
+            Err(Stop::Refused(refused)) => Err(run.stop(&txid, *refused)),
         };
     }
     utxo::hash(&mut group.iter_mut().collect::<Vec<_>>());
@@ -185,12 +185,12 @@ fn group_of(run: &mut Run, window: &mut Window, most: u32) -> Result<Step, UtxoA
 /// The reason why a large transaction stops.
 enum Stop {
     Body(BodyError),
-    Refused(Refused),
+    Refused(Box<Refused>),
 }
 
 impl From<Refused> for Stop {
     fn from(refused: Refused) -> Self {
-        Self::Refused(refused)
+        Self::Refused(Box::new(refused))
     }
 }
 

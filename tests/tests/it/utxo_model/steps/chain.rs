@@ -67,7 +67,8 @@ impl Player {
         }
         let depth = if random.below(3) == 0 { all } else { 1 + random.below(all as u64) as usize };
         let mut unmined: Vec<Rc<Tx>> = Vec::new();
-        for from in self.blocks[all - depth..].to_vec().into_iter().rev() {
+        let taken_back = self.blocks[all - depth..].to_vec();
+        for from in taken_back.into_iter().rev() {
             let had = |tx: &&Rc<Tx>| {
                 let record = self.store.records.get(&tx.txid);
                 record.is_some_and(|record| record.blocks.iter().any(|block| block.block_id == from.0))
