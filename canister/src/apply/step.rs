@@ -148,12 +148,12 @@ fn group_of(run: &mut Run, window: &mut Window, most: u32) -> Result<Step, UtxoA
                 Ok(Step::Done)
             }
             Err(Stop::Body(error)) => Err(run.body_error(error)),
-            Err(Stop::Refused(refused)) if matches!(*refused, Refused::Stopped(..)) && run.skip == Some(txid) => {
+            Err(Stop::Refused(refused @ Refused::Stopped(..))) if run.skip == Some(txid) => {
                 drop(refused);
                 run.skipped(end);
                 Ok(Step::Done)
             }
-            Err(Stop::Refused(refused)) => Err(run.stop(&txid, *refused)),
+            Err(Stop::Refused(refused)) => Err(run.stop(&txid, refused)),
         };
     }
     utxo::hash(&mut group.iter_mut().collect::<Vec<_>>());
@@ -185,12 +185,12 @@ fn group_of(run: &mut Run, window: &mut Window, most: u32) -> Result<Step, UtxoA
 /// The reason why a large transaction stops.
 enum Stop {
     Body(BodyError),
-    Refused(Box<Refused>),
+    Refused(Refused),
 }
 
 impl From<Refused> for Stop {
     fn from(refused: Refused) -> Self {
-        Self::Refused(Box::new(refused))
+        Self::Refused(refused)
     }
 }
 
@@ -255,6 +255,7 @@ impl Run<'_, '_> {
 
     /// Continues a transaction that takes several messages: checks its inputs, then creates its record, then spends. Returns `Done` once
     /// the transaction is applied.
+    #[expect(clippy::result_large_err, reason = "a stop ends the message, so that its size costs nothing")]
     fn large(&mut self, mut transaction: Unhashed, txid: &Hash) -> Result<Step, Stop> {
         let raw = transaction.raw();
         let outpoints = transaction.inputs().to_vec();

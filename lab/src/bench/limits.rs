@@ -19,7 +19,7 @@ pub fn limit(price: Price, family: &str, op: &str, size: u32) -> Option<u64> {
         ("blob", "release", _) => (3_150, 4_400),
         // Six splits and six joins: 8,000 for either.
         ("blob", "split_join", _) => (9_400, 9_600),
-        ("blob", "open", _) => (1_450_000, 1_750_000),
+        ("blob", "open", _) => (1_550_000, 1_880_000),
         ("index", "insert", _) => (4_200, 9_000),
         ("index", "get", _) => (3_000, 10_100),
         ("index", "remove", _) => (4_000, 8_250),
@@ -27,7 +27,7 @@ pub fn limit(price: Price, family: &str, op: &str, size: u32) -> Option<u64> {
         ("index", "key_find", _) => (6_000, 15_400),
         ("index", "key_remove", _) => (4_000, 8_350),
         ("sweep", "prune", _) => (1_200, 1_710),
-        ("chain", "append", 100) => (100_000, 130_000),
+        ("chain", "append", 100) => (100_000, 134_000),
         ("chain", "idle firing", _) => (100_000, 105_000),
         ("chain", "refused at the door", _) => (16_000, 16_000),
         // A pruned record; and its share of a tick of a billion instructions that prunes 30,000.
