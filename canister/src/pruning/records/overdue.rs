@@ -47,7 +47,7 @@ impl UtxoPruner {
         })
     }
 
-    /// Returns the number of due records of each age, at most [`MOST_COUNTED`], by the lowest age in blocks.
+    /// Returns the number of due records of each age, at most 10,000, by the lowest age in blocks.
     pub fn due_by_age(&self, records: &UtxoStore) -> impl Iterator<Item = (&'static str, usize)> {
         let current = self.stored.current;
         let next = AGES.into_iter().skip(1).map(|(_, age)| Some(age)).chain([None]);
