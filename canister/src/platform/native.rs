@@ -35,6 +35,8 @@ pub struct World {
     pub certified_data: [u8; 32],
     /// Ids of records whose reading traps.
     pub trapping: Vec<[u8; 32]>,
+    /// True if the names of all deletion rows share a chain.
+    pub one_chain: bool,
     /// The times at which armed timers fire next, in nanoseconds since the Unix epoch.
     pub timers: BTreeMap<u8, u64>,
     /// The logged lines.
@@ -57,6 +59,7 @@ impl Default for World {
             replicated: false,
             certified_data: [0; 32],
             trapping: Vec::new(),
+            one_chain: false,
             timers: BTreeMap::new(),
             log: Vec::new(),
         }

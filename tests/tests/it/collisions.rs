@@ -9,11 +9,8 @@ use coppice_tests::coppice::{Coppice, default_arg};
 use serde_bytes::ByteBuf;
 use std::sync::Arc;
 
-/// Keys of the bucket, in blocks of so many.
-const MANY: u64 = 30_000;
+/// Keys of a block.
 const OF_BLOCK: u64 = 10_000;
-/// Low bits that the keys' hashes share: a table of 30,000 entries has fewer than 2^11 buckets.
-const BITS: u32 = 11;
 /// Limits of a message: instructions, and changed 4 KiB pages, heap and stable memory together.
 const INSTRUCTIONS: u64 = 2_000_000_000;
 const PAGES: u64 = 17_408;
@@ -31,9 +28,15 @@ fn with_key(bytes: [u8; KEY]) -> (Coppice, Arc<Host>) {
     (coppice, host)
 }
 
-/// Keys whose hashes share their low bits.
+/// Keys of one bucket: `COPPICE_COLLIDING_KEYS`, rounded to blocks, or 30,000.
+fn many() -> u64 {
+    let wanted = std::env::var("COPPICE_COLLIDING_KEYS").map(|keys| keys.parse().expect("a number of keys"));
+    wanted.unwrap_or(30_000u64).next_multiple_of(OF_BLOCK)
+}
+
+/// Keys whose hashes share so many low bits that a table of all keys has fewer buckets.
 fn colliding(key: &HashKey, count: u64) -> Vec<[u8; 8]> {
-    let mask = (1 << BITS) - 1;
+    let mask = (count / 16).next_power_of_two() - 1;
     (0u64..).map(u64::to_le_bytes).filter(|bytes| key.hash(bytes) & mask == 5).take(count as usize).collect()
 }
 
@@ -65,21 +68,22 @@ fn assert_small(host: &Host, what: &str) -> usize {
 fn keys_of_one_bucket_come_are_found_swept_and_rolled_back_within_each_message() {
     let bytes = [7; KEY];
     let (coppice, host) = with_key(bytes);
-    let keys = colliding(&HashKey::of(bytes), MANY + 5_000);
+    let many = many();
+    let keys = colliding(&HashKey::of(bytes), many + 5_000);
     coppice.append(&keyed(0, &[])).unwrap();
     let of = |number: u64| &keys[((number - 1) * OF_BLOCK) as usize..(number * OF_BLOCK) as usize];
     host.take_executions();
-    (1..=MANY / OF_BLOCK).for_each(|number| coppice.upload(&keyed(number, of(number)), 1 << 20).unwrap());
+    (1..=many / OF_BLOCK).for_each(|number| coppice.upload(&keyed(number, of(number)), 1 << 20).unwrap());
     assert!(assert_small(&host, "uploads") > 10);
 
     // Too large for an append, and later uploaded.
-    let next = MANY / OF_BLOCK + 1;
-    let more = keyed(next, &keys[MANY as usize..]);
+    let next = many / OF_BLOCK + 1;
+    let more = keyed(next, &keys[many as usize..]);
     let refused = coppice.append(&more);
     let Err(AppendError::TooLarge { what, limit }) = refused else { panic!("{refused:?}") };
     assert!(what.contains("upload the block") && limit < 5_000, "{what}: {limit}");
-    assert_eq!(coppice.storage().key_entries, MANY);
-    coppice.append(&keyed(next, &keys[MANY as usize..][..10])).unwrap();
+    assert_eq!(coppice.storage().key_entries, many);
+    coppice.append(&keyed(next, &keys[many as usize..][..10])).unwrap();
     assert_small(&host, "appends");
 
     for number in 1..next {
@@ -87,7 +91,7 @@ fn keys_of_one_bucket_come_are_found_swept_and_rolled_back_within_each_message()
             assert_eq!(coppice.find_all(&key, 0), [(number, 0)]);
         }
     }
-    assert_eq!(coppice.find_all(&keys[MANY as usize + 50], 0), []);
+    assert_eq!(coppice.find_all(&keys[many as usize + 50], 0), []);
     assert_small(&host, "look-ups");
 
     loop {

@@ -1,4 +1,5 @@
 mod ages;
+mod collisions;
 mod ends;
 mod histories;
 mod lanes;
