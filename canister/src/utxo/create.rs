@@ -9,8 +9,8 @@ use super::limits::LookUps;
 use super::parse::Parsed;
 use super::record::extras::Extras;
 use super::record::{
-    ENTRY, EXTRA, EntryAddress, HEAD, HEAD_BLOCKS, Hash, Head, INPUTS_OF_PAGE, Order, SPENDER_DELETED, STATE, UTXO,
-    flag, location, parents,
+    ENTRY, EXTRA, EntryAddress, HEAD, HEAD_BLOCKS, Hash, Head, INPUTS_OF_PAGE, LATE, Order, SPENDER_DELETED, STATE,
+    UTXO, flag, location, parents,
 };
 use super::spend::Spends;
 use super::store::{Found, MOST_ENTRIES, UtxoStore};
@@ -69,6 +69,8 @@ struct NewRecord<'a> {
     /// The last bytes: the transaction, or its location.
     tail: &'a [u8],
     mined: Option<&'a MinedIn>,
+    /// The record's key among unmined records, if the record is not mined.
+    unmined: u32,
 }
 
 impl NewRecord<'_> {
@@ -201,7 +203,12 @@ impl UtxoStore {
         // The pages of the bytes, one of the blobs' table, and one of the free blobs.
         let written = |part: &BlobPtr| u64::from(part.len).div_ceil(4_096) + 2;
         self.changed.blobs += stored.blobs.iter().map(written).sum::<u64>();
-        let new = NewRecord { parsed, tail: &stored.tail, mined: terms.mined };
+        let unmined = if terms.mined.is_some_and(|mined| mined.on_longest_chain) {
+            0
+        } else {
+            self.unmined_key(parsed, terms, call)
+        };
+        let new = NewRecord { parsed, tail: &stored.tail, mined: terms.mined, unmined };
         let made = if terms.conflicting {
             self.atomically(|store| {
                 let mut look_ups = LookUps::new();
@@ -273,6 +280,14 @@ impl UtxoStore {
         if has_parent || terms.is_new { Ok(()) } else { Err(UtxoRefusal::Pruned) }
     }
 
+    /// Returns the key of a new unmined record. The record is late if it is old at once, or if one of its parents is due before it is old: its
+    /// outputs were spent long before the record was created. A double spend that wins is late then.
+    fn unmined_key(&self, parsed: &Parsed, terms: &Terms, call: &Call) -> u32 {
+        let (since, young) = (call.height, self.root.window.retention);
+        let due_first = || !terms.conflicting && self.has_parent_due_by(&parsed.inputs, since.saturating_add(young));
+        if self.root.is_old(since) || due_first() { since | LATE } else { since }
+    }
+
     /// Reserves memory, writes the record and its pages, enters the record in the table and the indexes, and makes the planned spends. If it
     /// fails, nothing has changed, or [`atomically`](Self::atomically) undoes the change.
     fn put(
@@ -290,7 +305,7 @@ impl UtxoStore {
         let evaluated = head.is(flag::CONFLICTING) || head.total_utxos == 0;
         let highest = new.blocks().iter().map(|block| block.height).max();
         let keys = [
-            (Order::UnminedSince, self.root.unmined_key(call.height)),
+            (Order::UnminedSince, new.unmined),
             (Order::CreatedAt, head.created_secs()),
             (Order::DeleteAt, call.due(highest.unwrap_or(0))),
         ];
@@ -358,7 +373,7 @@ impl UtxoStore {
         self.root.pages += u64::from(head.extra_pages);
         self.root.save_counts(&mut self.slots);
         if !new.is_mined() {
-            self.set_unmined(slot, head, Some(self.root.unmined_key(call.height)));
+            self.set_unmined(slot, head, Some(new.unmined));
         }
         if evaluated {
             self.evaluate(slot, call)?;

@@ -3,24 +3,24 @@
 //! ```text
 //! the first slot: 0 records u64  8 extra pages u64   16 created u64
 //!                 24 a line for each of the four indexes: root u32, complement of the lowest entered key u32 (0: none), records u64
-//!                 88 reverts u64   96 run u32   100 the run's bound u32   104 the cutoff u32
-//!                108 pruned height u32
+//!                 88 reverts u64   96 run u32   100 the run's bound u32   104 the cutoff u32   108 the retention u32
+//!                112 pruned height u32
 //! ```
 //! The run is that of the pruner (`pruning/records/`), which sets its heights here so that the store can mark records that enter an index
 //! where the run has passed. A record that becomes due up to the bound gets the run's number as its note.
 //!
-//! An unmined record is *late* if its parents may be due before it is old: one that was mined before, a double spend that has won, and a
-//! new record below the cutoff. The highest bit of its key is set ([`LATE`]), so that it comes after all others until a run has
-//! examined it.
+//! An unmined record is *late* if its parents may be due before it is old: one that was mined before, a double spend that has won, a new
+//! record below the cutoff, and a new record with a parent that is due before the record is old. The highest bit of its key is set
+//! ([`LATE`]), so that it comes after all others until a run has examined it.
 
-use super::record::{LATE, Order};
+use super::record::Order;
 use crate::storage::memory::GrowError;
 use crate::storage::slots::radix::{self, MOST_NODES, NODE};
 use crate::storage::slots::rings::{self, Link, Rings};
 use crate::storage::slots::{SlotId, Slots};
 use coppice_storage::bytes::{u32_at, u64_at};
 
-const ROOT: u32 = 112;
+const ROOT: u32 = 116;
 /// Offset of the lines.
 const LINES: u32 = 24;
 /// Offset of the end of the lines, and of the number of reverts.
@@ -28,7 +28,7 @@ const REVERTS: u32 = 88;
 /// Offset of the run's window.
 const WINDOW: u32 = 96;
 /// Offset of the pruned height.
-const PRUNED: u32 = 108;
+const PRUNED: u32 = 112;
 
 /// The store's counters and the roots of its indexes, mirrored on the heap and written through.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,6 +57,8 @@ pub struct RunWindow {
     pub bound: u32,
     /// Unmined records below this height are old.
     pub cutoff: u32,
+    /// Blocks after which an unmined record is old.
+    pub retention: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,7 +101,12 @@ impl Root {
         let word = |at: usize| u32_at(&bytes, at);
         let window = WINDOW as usize;
         root.reverts = long(REVERTS as usize);
-        root.window = RunWindow { run: word(window), bound: word(window + 4), cutoff: word(window + 8) };
+        root.window = RunWindow {
+            run: word(window),
+            bound: word(window + 4),
+            cutoff: word(window + 8),
+            retention: word(window + 12),
+        };
         root.pruned = word(PRUNED as usize);
         Ok(root)
     }
@@ -122,13 +129,13 @@ impl Root {
     /// Sets the heights of a run that begins, or ends.
     pub fn set_window(&mut self, slots: &mut Slots, window: RunWindow) {
         self.window = window;
-        let words = [window.run, window.bound, window.cutoff].map(u32::to_le_bytes);
+        let words = [window.run, window.bound, window.cutoff, window.retention].map(u32::to_le_bytes);
         slots.write(slots.root(), WINDOW, words.as_flattened());
     }
 
-    /// Returns the key of a new record that is unmined since a height.
-    pub fn unmined_key(&self, since: u32) -> u32 {
-        if since < self.window.cutoff { since | LATE } else { since }
+    /// Returns whether a new record that is unmined since a height is old at once.
+    pub fn is_old(&self, since: u32) -> bool {
+        since < self.window.cutoff
     }
 
     /// Returns the `created_at_ns` of the next record: the time, or the nanosecond after the last record's if that is later, so that

@@ -2,14 +2,22 @@
 
 use super::call::{Call, check_height, hash_of, if_found};
 use super::limits::step_meter;
-use super::record::{Hash, Order, inputs_from, parents};
+use super::record::{Hash, Head, Order, inputs_from, parents};
 use super::scan::{Candidate, LOOKUP_PAGES};
 use super::store::{Found, UtxoStore};
 use crate::storage::memory::refused;
+use crate::storage::table::same_key;
 use coppice_interface::{BadHeight, MAX_HEIGHT, UtxoRefusal};
+
+/// Parents of a new unmined transaction that a message looks up at most, because each parent has separate pages.
+const MOST_PARENTS: u32 = 10_000;
 
 /// A parent that cannot be preserved, and the reason.
 pub type Blocked = (Hash, UtxoRefusal);
+
+fn is_due_by(head: &Head, height: u32) -> bool {
+    head.delete_at().is_some_and(|due| due <= height)
+}
 
 impl UtxoStore {
     /// Keeps a transaction from being deleted until a height, and returns whether the transaction has a record.
@@ -21,12 +29,20 @@ impl UtxoStore {
             return Err(UtxoRefusal::BadHeight(BadHeight::Zero));
         }
         check_height(until, MAX_HEIGHT)?;
-        self.preserve_found(&hash_of("txid", txid)?, |_| Some(until))
+        Ok(self.preserve_found(&hash_of("txid", txid)?, until, |_| true)?.is_some())
     }
 
-    fn preserve_found(&mut self, txid: &Hash, to: impl Fn(Option<u32>) -> Option<u32>) -> Result<bool, UtxoRefusal> {
-        let Some(Found { slot, head, .. }) = if_found(self.find(txid))? else { return Ok(false) };
-        let Some(until) = to(head.key(Order::PreserveUntil)) else { return Ok(true) };
+    /// Preserves a record that `wanted` accepts. Returns whether it does, or `None` if the transaction has no record.
+    fn preserve_found(
+        &mut self,
+        txid: &Hash,
+        until: u32,
+        wanted: impl Fn(&Head) -> bool,
+    ) -> Result<Option<bool>, UtxoRefusal> {
+        let Some(Found { slot, head, .. }) = if_found(self.find(txid))? else { return Ok(None) };
+        if !wanted(&head) {
+            return Ok(Some(false));
+        }
         self.check_links(slot, &head, [Order::PreserveUntil, Order::DeleteAt])?;
         self.root.reserve(&self.slots, &[(Order::PreserveUntil, until)], 0, &[]).map_err(refused)?;
         let preserved = head.link(Order::PreserveUntil);
@@ -34,12 +50,12 @@ impl UtxoStore {
             self.set_delete_at(slot, head.due(), None);
         }
         self.root.set(&mut self.slots, Order::PreserveUntil, slot, preserved, Some(until));
-        Ok(true)
+        Ok(Some(true))
     }
 
-    /// Preserves the parents of an unmined record's inputs from `first` on, at most `most`. Returns the number of parents that have a record,
-    /// and the next input: an earlier one than `first + most` if finding the parents takes too many instructions. Skips parents that cannot be
-    /// read if `set_aside`.
+    /// Preserves the parents of an unmined record's inputs from `first` on, at most `most`; with `due_by` only those that are due at or below
+    /// that height. Returns the number of preserved parents, those that were preserved before included, and the next input: an earlier one than
+    /// `first + most` if finding the parents takes too many instructions. Skips parents that cannot be read if `set_aside`.
     ///
     /// # Errors
     /// [`Blocked`]; earlier parents may be preserved.
@@ -47,7 +63,7 @@ impl UtxoStore {
         &mut self,
         of: &Candidate,
         (first, most): (u32, u32),
-        until: u32,
+        (until, due_by): (u32, Option<u32>),
         set_aside: bool,
     ) -> Result<(u64, u32), Blocked> {
         let (mut preserved, mut meter) = (0, step_meter());
@@ -68,13 +84,34 @@ impl UtxoStore {
                 return Ok((preserved, input));
             }
             self.changed.read += LOOKUP_PAGES;
-            match self.preserve_found(parent, |before| (before < Some(until)).then_some(until)) {
-                Ok(there) => preserved += u64::from(there),
+            let wanted = |head: &Head| match due_by {
+                None => head.key(Order::PreserveUntil) < Some(until),
+                Some(height) => is_due_by(head, height),
+            };
+            match self.preserve_found(parent, until, wanted) {
+                Ok(Some(now)) => preserved += u64::from(now || due_by.is_none()),
+                Ok(None) => {}
                 Err(UtxoRefusal::Corrupt { .. }) if set_aside => {}
                 Err(error) => return Err((*parent, error)),
             }
         }
         Ok((preserved, first.saturating_add(most)))
+    }
+
+    /// Returns whether a new unmined transaction has a parent that is due at or below a height. A transaction with more than
+    /// [`MOST_PARENTS`] parents counts as one that has.
+    pub(super) fn has_parent_due_by(&self, inputs: &[(Hash, u32)], height: u32) -> bool {
+        let (mut meter, mut last, mut known) = (step_meter(), None, 0);
+        inputs.iter().any(|(parent, _)| {
+            if last.replace(parent).is_some_and(|last| same_key(last, parent)) {
+                return false;
+            }
+            known += 1;
+            // A parent that cannot be read is not deleted.
+            known > MOST_PARENTS
+                || !meter.has_room(0)
+                || self.find(parent).is_ok_and(|found| is_due_by(&found.head, height))
+        })
     }
 
     /// Clears an expired preservation, and enters the record in [`Order::DeleteAt`] if it is eligible.

@@ -47,6 +47,10 @@ impl Store {
             extra_pages: record.extra_pages(),
             external: record.external(),
         };
+        let endangered = !on_longest_chain && record.parents().iter().any(|parent| self.is_due_by(parent, height));
+        if endangered {
+            self.endangered.insert(tx.txid);
+        }
         self.records.insert(tx.txid, record);
         if item.conflicting {
             self.list_with_parents(&tx.txid);

@@ -72,6 +72,8 @@ pub struct Store {
     pub last_created: (u64, u64),
     /// The last message in which a run was done: it has examined all late records.
     pub examined: u64,
+    /// Transactions that were created when one of their parents was due before they are old: a run may preserve all their parents.
+    pub endangered: BTreeSet<Id>,
 }
 
 impl Store {
@@ -89,6 +91,7 @@ impl Store {
             touched: BTreeMap::new(),
             last_created: (0, 0),
             examined: 0,
+            endangered: BTreeSet::new(),
         }
     }
 

@@ -46,18 +46,28 @@ impl Store {
         self.records.values().filter(old).flat_map(|record| record.parents()).collect()
     }
 
-    /// Returns a live unmined transaction that spends from a record, unless it was made so long after the spend that it is still young when
-    /// the record is due: its own height, or a longer retention since, contradicts the height of the spend.
-    fn live_child(&self, id: &Id) -> Option<Id> {
-        let record = &self.records[id];
-        let touched = self.touched.get(id).copied().unwrap_or(0);
-        let lives = |spender: &Id| {
-            let Some(child) = self.records.get(spender).filter(|child| !child.conflicting) else { return false };
-            let Some(since) = child.unmined_since else { return false };
-            let young = Some(since + self.rules.unmined) >= record.delete_at;
-            !young || child.late.is_some_and(|late| late >= touched)
+    /// Returns whether a record is due before a transaction that is unmined since a height is old.
+    pub(super) fn is_due_by(&self, id: &Id, since: u32) -> bool {
+        let due = self.records.get(id).and_then(|record| record.delete_at);
+        due.is_some_and(|due| due <= since + self.rules.unmined)
+    }
+
+    /// Returns whether a run may preserve a record.
+    fn may_preserve(&self, id: &Id, run: &Run) -> bool {
+        let endangers = |(child, record): (&Id, &Record)| {
+            let due = record.unmined_since.is_some_and(|since| self.is_due_by(id, since));
+            (due || self.endangered.contains(child)) && record.parents().contains(id)
         };
-        let holds = record.utxos().filter(|(_, output)| !output.spender_deleted);
+        self.protected(run).contains(id) || self.records.iter().any(endangers)
+    }
+
+    /// Returns a live unmined transaction that spends from a record. A feeder may name a spender that has no such input.
+    fn live_child(&self, id: &Id) -> Option<Id> {
+        let lives = |spender: &Id| {
+            let child = self.records.get(spender).filter(|child| !child.conflicting && child.unmined_since.is_some());
+            child.is_some_and(|child| child.parents().contains(id))
+        };
+        let holds = self.records[id].utxos().filter(|(_, output)| !output.spender_deleted);
         holds.filter_map(|(_, output)| Some(output.spender?.0)).find(lives)
     }
 
@@ -70,7 +80,7 @@ impl Store {
                 (was, is) if was == is => {}
                 (was, Some(until)) => {
                     let asks = |run: &&Run| {
-                        until == run.heights.current + self.rules.preservation && before.protected(run).contains(id)
+                        until == run.heights.current + self.rules.preservation && before.may_preserve(id, run)
                     };
                     ensure!(
                         runs.iter().any(|run| asks(&run)),

@@ -1,17 +1,23 @@
-//! Choice of the old unmined records that phase 1 examines in a run. Examining all of them in each run would repeat work, because a parent
+//! Choice of the unmined records that phase 1 examines in a run. Examining all of them in each run would repeat work, because a parent
 //! stays preserved for a while.
 //!
 //! ```text
 //! run          full pass at height h │ other passes                                 │ full pass at h + min(preservation / 8, retention)
-//! examines     all old unmined       │ those between the last cutoff and this one   │ all old unmined
+//! examines     all unmined           │ those between the last cutoff and this one   │ all unmined
 //! ```
-//! Each run examines all late records (`utxo/order.rs`) first.
+//! Each run examines all late records (`utxo/order.rs`) first. A full pass examines young records, too: of a young record only those parents
+//! are preserved that are due before the record is old.
 //!
-//! **Correctness.** A parent is preserved until `parent_preservation_blocks` after the pass that preserved it, and the next full pass comes
-//! at most an eighth of that later. Records that have become old since lie between the two cutoffs. Records that were created below the first
-//! cutoff are late. A parent that had no record, or was not preserved, when its child was examined,
-//! enters the index of records to delete at least `block_height_retention` blocks after the height of the call that makes it eligible. A
-//! full pass comes before that height. If the call reports an old height, or a setting has changed, a full pass precedes the next deletion.
+//! **Correctness.** Let a run be about to delete a parent that is due at `k`, and let a live unmined child be unmined since `s`.
+//!
+//! - *The child is old* (`s` is below the cutoff). A parent is preserved until `parent_preservation_blocks` after the pass that preserved it,
+//!   and the next full pass comes at most an eighth of that later. Records that have become old since lie between the two cutoffs. Records
+//!   that were created below the first cutoff are late. A parent that had no record, or was not preserved, when its child was examined,
+//!   enters the index of records to delete at least `block_height_retention` blocks after the height of the call that makes it eligible. A
+//!   full pass comes before that height. If the call reports an old height, or a setting has changed, a full pass precedes the next deletion.
+//! - *The child is young*, so `k` is at most `s` + `unmined_tx_retention`. If the parent was due when the child was created, the child is
+//!   late. If the parent became due after that, the last full pass either followed and preserved the parent, or precedes the parent's entry
+//!   into the index of records to delete, and then this run begins with a full pass. A child that becomes unmined again is late.
 
 use super::UtxoPruner;
 use super::place::{FullPass, Heights, PassTerms, Run};
@@ -50,9 +56,15 @@ impl UtxoPruner {
             utxo.forget_due();
         }
         self.stored.runs = self.stored.runs.checked_add(1).unwrap_or(1);
-        utxo.set_window(RunWindow { run: self.stored.runs, bound: heights.safe, cutoff: heights.cutoff });
+        let terms = self.pass_terms(settings);
+        utxo.set_window(RunWindow {
+            run: self.stored.runs,
+            bound: heights.safe,
+            cutoff: heights.cutoff,
+            retention: terms.unmined_retention,
+        });
         let from = if full { 0 } else { self.stored.cutoff };
-        let full = full.then(|| self.pass_terms(settings));
+        let full = full.then_some(terms);
         let mut run = Run::begin(self.stored.runs, heights, (from, full), now_ns);
         run.again = self.stored.look_again;
         run

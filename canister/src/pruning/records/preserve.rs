@@ -1,10 +1,10 @@
 //! Phase 1: preserves the parents of old unmined transactions (`pruner-service.md` 2.3). Any failure ends the run, because a child that is
 //! resubmitted after its parent was deleted would miss its inputs.
 
-use super::place::Run;
+use super::place::{PassTerms, Run};
 use super::step::{Message, Step};
 use crate::external::complete::STEP_INPUTS;
-use crate::utxo::{Candidate, Cursor};
+use crate::utxo::{Candidate, Cursor, flag};
 use coppice_interface::{Txid, UtxoBlockedBy, UtxoJobEnd, UtxoRefusal};
 
 /// Returns the end of a run that could not preserve parents. The reason has no number of missing cycles, because all callers may read
@@ -24,16 +24,25 @@ pub fn ops(of: &Candidate, from: u32) -> u64 {
     1 + u64::from((of.head.inputs - from.min(of.head.inputs)).min(STEP_INPUTS))
 }
 
-/// Preserves the next parents of an old or late unmined record, from input `from` on. A `late` record then moves to its regular place in
-/// the index.
+/// Returns the height up to which the parents of a young record are preserved (of a double spend none), or `None` if all parents of the
+/// record are.
+fn due_by(run: &Run, of: &Candidate, late: bool) -> Option<u32> {
+    let since = of.head.unmined_since().filter(|since| !late && *since >= run.heights.cutoff)?;
+    let young = |terms: PassTerms| since.saturating_add(terms.unmined_retention);
+    run.full.map(|terms| if of.head.is(flag::CONFLICTING) { 0 } else { young(terms) })
+}
+
+/// Preserves the next parents of an unmined record, from input `from` on: all parents of an old or late record, and those of a young record
+/// that are due before it is old. A `late` record then moves to its regular place in the index.
 ///
 /// # Errors
 /// The reason that the whole run ends. The steps done for this record can be repeated.
 pub fn step(run: &Run, message: &mut Message, of: &Candidate, from: u32, late: bool) -> Result<Step, UtxoJobEnd> {
     let set_aside = is_set_aside(message, of.slot, &of.head.txid);
     let until = run.heights.current.saturating_add(message.settings.parent_preservation_blocks);
-    message.counts.old_unmined += u64::from(from == 0);
-    let next = match message.records.utxo.preserve_parents(of, (from, STEP_INPUTS), until, set_aside) {
+    let due_by = due_by(run, of, late);
+    message.counts.old_unmined += u64::from(from == 0 && due_by.is_none());
+    let next = match message.records.utxo.preserve_parents(of, (from, STEP_INPUTS), (until, due_by), set_aside) {
         Ok((preserved, next)) => {
             message.counts.parents_preserved += preserved;
             next

@@ -49,10 +49,10 @@ pub fn continue_run(
 /// do. The `late` pass always belongs to phase 1, and examines all late records, young ones too.
 fn terms(run: &Run, message: &Message, late: bool) -> (UtxoPrunerPhase, Order, Option<u32>) {
     let heights = &run.heights;
-    let young = heights.cutoff.checked_sub(1);
+    let oldest = if run.full.is_some() { Some(LATE - 1) } else { heights.cutoff.checked_sub(1) };
     match run.phase {
         _ if late => (PreserveParents, Order::UnminedSince, Some(u32::MAX)),
-        PreserveParents => (PreserveParents, Order::UnminedSince, young),
+        PreserveParents => (PreserveParents, Order::UnminedSince, oldest),
         ExpirePreservations => (ExpirePreservations, Order::PreserveUntil, Some(heights.current)),
         DeleteAtHeight => (DeleteAtHeight, Order::DeleteAt, delete::last(run, &message.settings)),
     }

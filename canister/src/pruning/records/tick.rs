@@ -2,6 +2,7 @@
 
 use super::place::At;
 use super::run;
+use super::settings::Settings as _;
 use super::status::cannot_preserve;
 use super::step::Message;
 use super::{MAX_PASSED_OVER, UtxoPruner};
@@ -212,7 +213,8 @@ impl UtxoPruner {
         let Message { records, found, counts, .. } = message;
         job.counts = counts;
         if self.stored.run.is_none() {
-            records.utxo.set_window(RunWindow { cutoff: self.stored.cutoff, ..RunWindow::default() });
+            let retention = self.stored.settings.unmined_retention(records.settings);
+            records.utxo.set_window(RunWindow { run: 0, bound: 0, cutoff: self.stored.cutoff, retention });
         }
         records.utxo.count_pages(false);
         marker::ended(&mut self.stored.marker, found);

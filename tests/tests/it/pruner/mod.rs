@@ -22,3 +22,4 @@ mod stories;
 mod unset;
 mod winners;
 pub mod world;
+mod young;

@@ -87,6 +87,21 @@ impl Machine {
             run.late.extend(late.map(|(txid, _)| *txid));
         }
         (self.dues, self.unmined) = (now, unmined);
+        self.note_endangered();
+    }
+
+    /// Notes the unmined transactions with a parent that is due before they are old.
+    fn note_endangered(&mut self) {
+        self.longest_unmined = self.longest_unmined.max(self.settings.unmined_retention());
+        let is_due_by = |parent: &Txid, height: u32| {
+            self.records.0.get(parent).and_then(|parent| parent.delete_at_height).is_some_and(|due| due <= height)
+        };
+        let is_endangered = |record: &Record| {
+            let old = record.unmined_since.map(|since| since + self.longest_unmined);
+            old.is_some_and(|old| record.parents().iter().any(|parent| is_due_by(parent, old)))
+        };
+        let endangered = self.records.0.iter().filter(|(_, record)| is_endangered(record));
+        self.endangered.extend(endangered.map(|(txid, _)| *txid));
     }
 
     /// Remembers the records that a run has kept, or may have kept. `surely`: the run has examined the record.

@@ -63,6 +63,10 @@ pub struct Machine {
     pub dues: BTreeMap<Txid, Option<u32>>,
     /// The `unmined_since` of each record when it was last seen.
     pub unmined: BTreeMap<Txid, Option<u32>>,
+    /// Transactions that were unmined while a parent was due before they are old: a run may preserve all their parents.
+    pub endangered: BTreeSet<Txid>,
+    /// The longest `unmined_tx_retention` so far.
+    pub longest_unmined: u32,
     /// Memory is full, and memory was full at some time.
     pub full: bool,
     pub was_full: bool,
@@ -107,6 +111,8 @@ impl Machine {
             recheck_kept: false,
             dues: BTreeMap::new(),
             unmined: BTreeMap::new(),
+            endangered: BTreeSet::new(),
+            longest_unmined: 0,
             full: false,
             was_full: false,
             fillers: Fillers::default(),

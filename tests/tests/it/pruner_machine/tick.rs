@@ -241,9 +241,11 @@ impl Machine {
         match shown {
             (Some(until), None) => {
                 ensure!(scope.preserves_until().contains(&until), "nothing is preserved until then");
+                let spends_from =
+                    |child: &Txid| before.0.get(child).is_some_and(|child| child.parents().contains(txid));
                 ensure!(
-                    scope.perhaps_preserved(before).contains(txid),
-                    "it is not the parent of an old unmined transaction"
+                    scope.perhaps_preserved(before).contains(txid) || self.endangered.iter().any(spends_from),
+                    "it is neither the parent of an old unmined transaction, nor due before a young one is old"
                 );
                 done.preserved.insert(*txid);
             }
@@ -295,13 +297,8 @@ impl Machine {
         ensure!(due, "its height is above every safe one of {:?}", scope.heights);
         let parent = scope.surely_preserved(before).contains(txid);
         ensure!(!parent, "it is the parent of an old or late unmined transaction");
-        // A spender that is still young when the record is due was made by a call whose height contradicts that of the spend, or the
-        // retentions have changed since.
-        let unmined = scope.settings.iter().map(Settings::unmined_retention).max().unwrap_or(0);
-        let young = |since: u32| record.delete_at_height.is_none_or(|due| since + unmined >= due);
-        let mut spenders = before.live_unmined_spenders(txid, record);
-        let old = spenders.find(|(_, spender)| spender.unmined_since.is_some_and(|since| !young(since)));
-        ensure!(old.is_none(), "a live unmined transaction spends from it: {old:?}");
+        let spender = before.live_unmined_spenders(txid, record).next();
+        ensure!(spender.is_none(), "a live unmined transaction spends from it: {spender:?}");
         if !settings.pruner.utxo_defensive_enabled {
             return Ok(());
         }

@@ -96,6 +96,7 @@ fn unmined_double_spend_that_wins_is_examined_before_its_parent_is_deleted() {
     s.w.height = 1_150;
     s.create(&UtxoCreate { conflicting: true, ..raw(&winner) }).unwrap();
     s.prune(1_250);
+    assert_eq!(s.get(&parent).preserve_until, None, "a double spend does not keep its parent");
     // A call with an old height does not change the height at which the parent is due.
     s.w.height = 1_000;
     s.process(&[&winner]).unwrap();

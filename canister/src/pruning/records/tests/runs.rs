@@ -37,7 +37,7 @@ fn parents_of_a_late_old_unmined_record_are_preserved_before_more_is_deleted() {
 }
 
 #[test]
-fn new_unmined_record_leaves_the_run_unchanged() {
+fn new_unmined_record_keeps_only_its_own_parent_from_the_run() {
     let mut s = Service::new();
     let txs = due(&mut s, 4);
     s.set(one_record_a_tick());
@@ -46,7 +46,8 @@ fn new_unmined_record_leaves_the_run_unchanged() {
     s.w.height = 1_250;
     s.make(&Tx::of(200, &[(txs[3].txid, 0)], 1));
     s.settle();
-    assert_eq!((s.status().totals.records_deleted, s.status().totals.old_unmined), (4, 0));
+    assert_eq!((s.status().totals.records_deleted, s.status().totals.old_unmined), (3, 1));
+    assert_eq!(s.get(&txs[3]).preserve_until, Some(2_740), "the record is not old before 1,394");
 }
 
 #[test]
