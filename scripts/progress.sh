@@ -37,7 +37,8 @@ build_with_progress() {
   (
     while kill -0 "$$" 2>/dev/null; do
       sleep 1
-      if [[ -z "$waits" ]] && grep -q '^ *Blocking ' "$log"; then
+      # Cargo's package cache is common to all directories, so that two builds of one script wait for each other there.
+      if [[ -z "$waits" ]] && grep '^ *Blocking ' "$log" | grep -qv 'package cache'; then
         waits=1
         echo "building $what: waiting for another build in the same directory" >&2
       fi

@@ -63,6 +63,22 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
+    fn help_of_the_script_lists_the_commands_of_both_programs() {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/run");
+        let output = std::process::Command::new(script).arg("--help").output().unwrap();
+        let printed = String::from_utf8(output.stdout).unwrap();
+        let shown = |lines: &str| lines.lines().filter(|line| line.starts_with("  ")).map(str::to_string).collect();
+        let (ours, theirs) = printed.split_once("With --network").unwrap();
+        let [ours, theirs]: [Vec<String>; 2] = [shown(ours), shown(theirs)];
+        let of = |command: clap::Command| -> Vec<String> {
+            let line = |of: &clap::Command| format!("  {:<11}  {}", of.get_name(), of.get_about().unwrap());
+            command.get_subcommands().map(line).collect()
+        };
+        assert_eq!(ours.iter().map(|line| line.replace(" (default)", "")).collect::<Vec<_>>(), of(Cli::command()));
+        assert_eq!(theirs, of(coppice::commands::Cli::command()));
+    }
+
+    #[test]
     fn command_line_accepts_and_refuses_these_options() {
         Cli::command().debug_assert();
         for (args, ok) in [
