@@ -3,20 +3,41 @@
 //! ```text
 //! browser ── HTTP ──▶ 127.0.0.1:PORT ── http_request, a query ──▶ canister: in this process, or on a network
 //! ```
+//! One replica answers a query, and may lie. So a browser gets text from it and nothing that acts: the gateway sets the content security
+//! policy, the type and the length, passes only some headers, and follows no redirect. A page's own reload becomes a header of the gateway.
 
 use crate::client::{Client, Transport, Wait};
 use crate::http_server::{Request, Server};
 use crate::terminal;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use axum::body::Body;
-use axum::http::StatusCode;
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use candid::Principal;
 use coppice_interface::{HttpRequest, HttpResponse};
 use serde_bytes::ByteBuf;
 
-/// Headers that are passed on; a browser sends fewer.
+/// Headers of a request that are passed on; a browser sends fewer.
 const MAX_HEADERS: usize = 100;
+/// Headers of an answer that are passed on, besides its type: no browser acts on them.
+const PASSED: [&str; 4] = ["allow", "x-coppice-source", "ic-certificate", "ic-certificateexpression"];
+/// Types of an answer that are passed on; others become the second one.
+const TYPES: [&str; 4] =
+    [HTML, "text/plain; charset=utf-8", "text/plain; version=0.0.4; charset=utf-8", "application/json; charset=utf-8"];
+const HTML: &str = "text/html; charset=utf-8";
+/// The attribute with which a page acts like a header; the gateway writes another one in its place.
+const ACTING: (&str, &str) = ("http-equiv", "data-equiv");
+/// Headers that the gateway sets: a page may load and run nothing, except its own style.
+const OWN: [(HeaderName, &str); 4] = [
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; \
+         frame-ancestors 'none'",
+    ),
+    (header::CACHE_CONTROL, "no-store"),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::REFERRER_POLICY, "no-referrer"),
+];
 
 /// Answers requests that are not for a page of the canister; returns `None` for a page.
 pub type Own = Box<dyn Fn(&Request) -> Option<Response> + Send + Sync>;
@@ -103,8 +124,99 @@ fn ask(canister: &Client<impl Transport>, request: &Request) -> Result<Response>
         body: ByteBuf::new(),
         certificate_version: Some(2),
     };
-    let HttpResponse { status_code, headers, body, .. } = canister.http_request(&asked).wait()?;
-    let begun = Response::builder().status(status_code);
-    let response = headers.into_iter().fold(begun, |response, (name, value)| response.header(name, value));
-    response.body(Body::from(body.into_vec())).context("the canister's answer is not valid HTTP")
+    inert(canister.http_request(&asked).wait()?)
+}
+
+/// Returns the answer of a replica without anything in it that acts in a browser.
+///
+/// # Errors
+/// When the answer is a redirect, or not valid HTTP.
+fn inert(answer: HttpResponse) -> Result<Response> {
+    let HttpResponse { status_code, headers, body, .. } = answer;
+    ensure!(
+        matches!(status_code, 200 | 400..600),
+        "the replica's answer has the status {status_code}, which no page has"
+    );
+    let value =
+        |of: &str| headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(of)).map(|(_, value)| value.as_str());
+    let content_type = TYPES.into_iter().find(|known| Some(*known) == value("content-type")).unwrap_or(TYPES[1]);
+    let mut response = Response::builder().status(status_code).header(header::CONTENT_TYPE, content_type);
+    for (name, value) in PASSED.iter().filter_map(|name| Some((*name, value(name)?))) {
+        response = response.header(name, value);
+    }
+    for (name, value) in OWN {
+        response = response.header(name, HeaderValue::from_static(value));
+    }
+    let mut body = body.into_vec();
+    if content_type == HTML {
+        let (page, reload) = without_acting(&String::from_utf8_lossy(&body));
+        body = page.into_bytes();
+        if let Some(secs) = reload {
+            response = response.header(header::REFRESH, secs);
+        }
+    }
+    // The server sets the length.
+    response.body(Body::from(body)).context("the replica's answer is not valid HTTP")
+}
+
+/// Returns a page whose elements do not act like headers, and the seconds after which the page wants to be reloaded.
+fn without_acting(page: &str) -> (String, Option<u32>) {
+    let lower = page.to_ascii_lowercase();
+    let reload = lower.split_once("<meta http-equiv=\"refresh\" content=\"").and_then(|(_, rest)| rest.split_once('"'));
+    let (mut kept, mut from) = (String::with_capacity(page.len()), 0);
+    for (at, found) in lower.match_indices(ACTING.0) {
+        kept.push_str(&page[from..at]);
+        kept.push_str(ACTING.1);
+        from = at + found.len();
+    }
+    kept.push_str(&page[from..]);
+    (kept, reload.and_then(|(secs, _)| secs.parse().ok()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_keeps_its_reload_and_loses_what_acts_like_a_header() {
+        let own = "<html><meta http-equiv=\"refresh\" content=\"30\"><body>Block</body>";
+        assert_eq!(without_acting(own), (own.replace("http-", "data-"), Some(30)));
+        assert_eq!(without_acting("<p>Ünder</p>"), ("<p>Ünder</p>".into(), None));
+        for lie in [
+            "<meta http-equiv=\"refresh\" content=\"0;url=http://evil\">",
+            "<META HTTP-EQUIV=refresh content='0;url=http://evil'>",
+            "<meta content=\"0;url=http://evil\" <meta http-equiv=\"refresh\" content=\"\">",
+            "<meta http-http-equivequiv=refresh content=0;//evil>",
+            "<meta http-equiv=\"set-cookie\" content=\"a=b\">",
+        ] {
+            let (page, reload) = without_acting(lie);
+            assert!(!page.to_ascii_lowercase().contains(ACTING.0), "{page}");
+            assert_eq!((reload, page.len()), (None, lie.len()), "{lie}");
+        }
+        // A page in another encoding is read as UTF-8, which the header names.
+        let wide: Vec<u8> = "<meta http-equiv".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let body = [&[0xFF, 0xFE], &wide[..]].concat();
+        let answer = |status_code, of: &str, body: &[u8]| {
+            let headers = [("Content-Type", of), ("Location", "http://evil"), ("X-Coppice-Source", "one replica")];
+            let headers = headers.map(|(name, value)| (name.to_string(), value.to_string())).to_vec();
+            HttpResponse { status_code, headers, body: body.to_vec().into(), upgrade: None }
+        };
+        let shown = inert(answer(200, HTML, &body)).unwrap();
+        assert_eq!(shown.headers()[header::CONTENT_TYPE], HTML);
+        let read = pollster::block_on(axum::body::to_bytes(shown.into_body(), 1_000)).unwrap();
+        assert!(!read.starts_with(&[0xFF]) && std::str::from_utf8(&read).is_ok());
+        for (of, shown) in [(TYPES[2], TYPES[2]), ("image/svg+xml", TYPES[1]), ("text/html; charset=utf-16", TYPES[1])]
+        {
+            let headers = inert(answer(503, of, b"")).unwrap().headers().clone();
+            assert_eq!(
+                (&headers[header::CONTENT_TYPE], headers.get(header::LOCATION)),
+                (&HeaderValue::from_static(shown), None)
+            );
+            assert_eq!(headers["x-coppice-source"], "one replica");
+        }
+        for status in [0, 100, 101, 199, 201, 204, 301, 302, 307, 399, 600, u16::MAX] {
+            assert!(inert(answer(status, HTML, b"")).is_err(), "{status}");
+        }
+        assert!(inert(answer(599, HTML, b"")).is_ok());
+    }
 }

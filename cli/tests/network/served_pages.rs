@@ -58,6 +58,83 @@ fn serve_command_shows_a_canister_of_a_network() {
     assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("coppice_healthy 1 "), "{answer}");
 }
 
+/// A page that would act in the reader's browser, from a replica that signs it.
+#[test]
+fn page_of_a_lying_replica_is_shown_without_anything_that_acts() {
+    let net = Net::start();
+    let gateway = Gateway::bind(0).unwrap();
+    let (client, address) = (net.client(), gateway.url().replace("http://", ""));
+    let truth = std::thread::scope(|scope| {
+        scope.spawn(|| gateway.serve(&client));
+        let truth = get(&address, "/?refresh=7");
+        let lies = |status_code: u16, headers: &[(&str, &str)], body: &str| {
+            let headers = headers.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+            let body = ByteBuf::from(body.as_bytes());
+            let lie = Encode!(&Answer { status_code, headers, body, upgrade: None }).unwrap();
+            net.gateway.lie(Some(Box::new(move |_, _| lie.clone())));
+            get(&address, "/").to_ascii_lowercase()
+        };
+        let page = "<html><meta http-equiv=\"refresh\" content=\"0;url=http://evil\"><script>fetch('http://evil')</script></html>";
+        let headers = [
+            ("Content-Type", "text/html; charset=utf-8"),
+            ("Content-Security-Policy", "default-src * 'unsafe-inline'"),
+            ("Set-Cookie", "session=evil"),
+            ("Location", "http://evil"),
+            ("Refresh", "0;url=http://evil"),
+            ("Content-Length", "5"),
+            ("Transfer-Encoding", "chunked"),
+            ("Content-Encoding", "gzip"),
+            ("Access-Control-Allow-Origin", "*"),
+            ("Clear-Site-Data", "\"*\""),
+            ("Cache-Control", "max-age=31536000"),
+            ("X-Coppice-Source", "one replica"),
+        ];
+        let shown = lies(200, &headers, page);
+        let (head, body) = shown.split_once("\r\n\r\n").unwrap();
+        assert_eq!(body.len(), page.len(), "the length is that of the body");
+        assert!(
+            head.contains(&format!("content-length: {}\r\n", page.len())) && !body.contains("http-equiv"),
+            "{shown}"
+        );
+        assert!(
+            head.contains("content-security-policy: default-src 'none';") && head.contains("cache-control: no-store")
+        );
+        let named: Vec<&str> = head.lines().skip(1).filter_map(|line| line.split(':').next()).collect();
+        let mut expected = vec!["content-type", "x-coppice-source", "content-security-policy", "cache-control"];
+        expected.extend(["x-content-type-options", "referrer-policy", "content-length", "connection", "date"]);
+        let sorted = |mut names: Vec<&str>| {
+            names.sort_unstable();
+            names.join(" ")
+        };
+        assert_eq!(sorted(named), sorted(expected), "{head}");
+        for status in [100, 204, 302, 307, 700] {
+            let shown = lies(status, &headers, page);
+            assert!(shown.starts_with("http/1.1 502") && !shown.contains("evil"), "{status}: {shown}");
+        }
+        let shown = lies(200, &[("Content-Type", "image/svg+xml"), ("X-Coppice-Source", "a\r\nset-cookie: b=c")], page);
+        assert!(shown.starts_with("http/1.1 502") && !shown.contains("cookie"), "{shown}");
+        let shown = lies(200, &[("Content-Type", "image/svg+xml")], page);
+        assert!(shown.contains("content-type: text/plain; charset=utf-8\r\n"), "{shown}");
+        gateway.stop();
+        truth
+    });
+    // The canister's own page keeps its policy, and its reload as a header.
+    assert!(truth.starts_with("HTTP/1.1 200") && truth.contains("\r\nrefresh: 7\r\n"), "{truth}");
+    let asked = Asked {
+        method: "GET".into(),
+        url: "/".into(),
+        headers: Vec::new(),
+        body: ByteBuf::new(),
+        certificate_version: None,
+    };
+    let reply =
+        net.host.query_call(net.canister, Principal::anonymous(), "http_request", Encode!(&asked).unwrap()).unwrap();
+    for (name, value) in Decode!(&reply, Answer).unwrap().headers {
+        let is_kept = truth.contains(&format!("\r\n{}: {value}\r\n", name.to_ascii_lowercase()));
+        assert!(is_kept || name == "IC-Certificate", "{name}: {value}: {truth}");
+    }
+}
+
 /// The embedded host's data certificate is only the certified data; this test lets the subnet sign them, and verifies with a gateway's own
 /// code.
 #[test]
