@@ -396,6 +396,13 @@ pub enum BlobDeletionError {
         /// The most that is allowed.
         limit: u64,
     },
+    /// The file type differs only in case from another one: a file system that ignores case would have one file for both.
+    /// The other one is `tx`, `outputs`, or one that has rows, in any store.
+    #[error("the file type differs only in case from {file_type}, which is in use: write it like that")]
+    OtherCase {
+        /// The file type in use.
+        file_type: String,
+    },
     /// The number of leases has reached its limit, or the caller has as many as allowed (`max_leases_per_holder`).
     #[error("{limit} leases are live, which is the most: complete one, or wait")]
     TooManyLeases {

@@ -333,7 +333,19 @@ impl Model {
                 self.reschedule(id, height);
                 ScheduledBlobDeletion { id, was_leased }
             }
-            None => ScheduledBlobDeletion { id: self.add(name, height, None, At::Waiting), was_leased: false },
+            None => {
+                let always = StoreType::ALL.into_iter().flat_map(|store| ["tx", "outputs"].map(|of| (store, of)));
+                let rows = self.rows.values().map(|row| (row.name.store_type, row.name.file_type.as_str()));
+                let used: Vec<(StoreType, &str)> = always.chain(rows).collect();
+                let is_other =
+                    |(_, used): &&(_, &str)| *used != name.file_type && used.eq_ignore_ascii_case(&name.file_type);
+                if let Some((_, other)) = used.iter().find(is_other)
+                    && !used.contains(&(name.store_type, &name.file_type))
+                {
+                    return Err(BlobDeletionError::OtherCase { file_type: (*other).into() });
+                }
+                ScheduledBlobDeletion { id: self.add(name, height, None, At::Waiting), was_leased: false }
+            }
         };
         self.counters[0] += 1;
         Ok(scheduled)

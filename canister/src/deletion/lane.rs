@@ -5,12 +5,14 @@
 //! 0 root of the treap u32   4 store type u8   5 bytes of the file type u8   6 file type 32   40 rows u64, in all states
 //! ```
 //! The first twelve lanes, of `tx` and `outputs` in each store, always exist, because UTXO records name these. Each of the other 64 is
-//! created for its first row and freed with its last.
+//! created for its first row and freed with its last. No two lanes have file types that differ only in case, because a file system that
+//! ignores case would have one file for two rows; `tx` and `outputs` are always taken, so that no row stands in the way of a record.
 
+use super::answer::Answer;
 use super::header::{ROOT, STORES};
 use super::row::{MAX_TYPE, Name};
 use crate::storage::slots::{SlotId, Slots};
-use coppice_interface::{BlobSelector, StoreType};
+use coppice_interface::{BlobDeletionError, BlobSelector, StoreType};
 use coppice_storage::bytes::u64_at;
 
 /// Maximum lanes besides the fixed ones.
@@ -130,12 +132,27 @@ impl Lanes {
         self.all.iter().skip(FIXED).position(|lane| lane.as_ref().is_some_and(is_it)).map(|at| FIXED + at)
     }
 
-    /// Returns whether a lane for this name exists or can be created.
-    pub fn admits(&self, name: &Name) -> bool {
-        self.find(name).is_some() || self.all.iter().any(Option::is_none)
+    /// Checks that a lane for this name exists or can be created.
+    ///
+    /// # Errors
+    /// `OtherCase`, `TooMany`.
+    pub fn admit(&self, name: &Name) -> Answer<()> {
+        // The lane of a file type has excluded its other spellings.
+        if self.find(name).is_some() {
+            return Ok(());
+        }
+        if let Some(used) = self
+            .all()
+            .find(|lane| lane.file_type.eq_ignore_ascii_case(name.file_type) && lane.file_type != name.file_type)
+        {
+            return Err(BlobDeletionError::OtherCase { file_type: used.file_type.clone() });
+        }
+        let has_room = self.all.iter().any(Option::is_none);
+        has_room.then_some(()).ok_or(BlobDeletionError::TooMany { limit: MAX_LANES as u64 })
     }
 
-    /// Returns the lane of a new row of this name, after creating the lane if needed. Assumes that [`admits`](Self::admits) was true.
+    /// Returns the lane of a new row of this name, after creating the lane if needed. Assumes that the name was
+    /// [admitted](Self::admit).
     pub fn enter(&mut self, name: &Name) -> u8 {
         let free = || self.all.iter().position(Option::is_none);
         let at = self.find(name).or_else(free).expect("a lane is free because the name was admitted");

@@ -71,7 +71,7 @@ use ages::{Ages, FIRST};
 pub use complete::{Completion, RecordEnd};
 use coppice_interface::BlobDeletionState;
 use header::Root;
-use lane::{Lanes, MAX_LANES};
+use lane::Lanes;
 use leases::Leases;
 pub use row::Name;
 use row::{Row, at};

@@ -8,7 +8,7 @@
 use super::answer::Answer;
 use super::header::Counter;
 use super::row::{Name, Row};
-use super::{DeletionQueue, MAX_LANES, Store};
+use super::{DeletionQueue, Store};
 use crate::storage::memory::{self, GrowError, refused};
 use coppice_interface::{
     BlobDeletionError, BlobDeletionState, CancelledBlobDeletion, NoMemory, NotReady, ScheduledBlobDeletion, UtxoRefusal,
@@ -28,8 +28,8 @@ impl DeletionQueue {
     /// and its retries restart at 0.
     ///
     /// # Errors
-    /// `Empty`, `TooLarge`, `NotReady`, `TooMany`, `HoldsRecord`, `TooManyRows`, `RecordsFull`, `OutOfSpace`, `LowCycles`; nothing has
-    /// changed.
+    /// `Empty`, `TooLarge`, `NotReady`, `OtherCase`, `TooMany`, `HoldsRecord`, `TooManyRows`, `RecordsFull`, `OutOfSpace`, `LowCycles`;
+    /// nothing has changed.
     pub fn schedule(&mut self, name: &Name, height: u32, now_ns: u64) -> Answer<ScheduledBlobDeletion> {
         name.check()?;
         if !self.key.is_set() {
@@ -121,10 +121,8 @@ impl Store {
                 (row.id, was_leased)
             }
             None if self.root.rows() >= most => return Err(BlobDeletionError::TooManyRows { limit: most }),
-            None if !self.lanes.admits(name) => {
-                return Err(BlobDeletionError::TooMany { limit: MAX_LANES as u64 });
-            }
             None => {
+                self.lanes.admit(name)?;
                 self.reserve(name, hash).map_err(refused)?;
                 (self.add(name, hash, None, height, BlobDeletionState::Waiting).id, false)
             }

@@ -247,6 +247,7 @@ fn classes_of_operation_errors() {
                 BlobDeletionError::Empty { what: text() },
                 BlobDeletionError::TooLarge { what: text(), limit: 0 },
                 BlobDeletionError::TooMany { limit: 0 },
+                BlobDeletionError::OtherCase { file_type: text() },
                 BlobDeletionError::OtherRequest,
                 BlobDeletionError::UnknownToken,
                 BlobDeletionError::NotHolder,

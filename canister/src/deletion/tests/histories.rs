@@ -128,10 +128,10 @@ fn op() -> impl Strategy<Value = Op> {
     ];
     let up_to = prop::option::weighted(0.3, 0u32..6);
     prop_oneof![
-        8 => (0u8..12, height()).prop_map(|(blob, height)| Op::Schedule { blob, height }),
+        8 => (0u8..15, height()).prop_map(|(blob, height)| Op::Schedule { blob, height }),
         1 => (0u8..12, 0u8..2).prop_map(|(blob, txid)| Op::Hold { blob, txid }),
         2 => (0u8..12, height(), 0u8..2).prop_map(|(blob, height, txid)| Op::ScheduleRecord { blob, height, txid }),
-        1 => (0u8..12).prop_map(Op::Cancel),
+        1 => (0u8..15).prop_map(Op::Cancel),
         5 => acquire,
         2 => (0u8..2, any::<u8>(), secs()).prop_map(|(who, token, secs)| Op::Extend { who, token, secs }),
         6 => (0u8..2, any::<u8>(), said()).prop_map(|(who, token, said)| Op::CompleteBatch { who, token, said }),
@@ -176,7 +176,8 @@ fn open() -> DeletionQueue {
 fn blob(of: u8) -> BlobName {
     let store_type = StoreType::ALL[usize::from(of % 6)];
     let file_type = TYPES[usize::from(of) % 3];
-    BlobName { blob_key: ByteBuf::from(vec![of; 1 + usize::from(of) % 5]), file_type: file_type.into(), store_type }
+    let file_type = if of < 12 { file_type.into() } else { file_type.to_uppercase() };
+    BlobName { blob_key: ByteBuf::from(vec![of; 1 + usize::from(of) % 5]), file_type, store_type }
 }
 
 /// Formats a reply as text, because the types of queue and model differ.

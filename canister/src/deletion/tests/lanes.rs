@@ -1,5 +1,6 @@
 //! Lanes: a worker gets the rows that it serves, whatever other rows wait at lower heights.
 
+use super::super::lane::MAX_LANES;
 use super::*;
 
 fn of<'a>(key: &'a [u8], store_type: StoreType, file_type: &'a str) -> Name<'a> {
@@ -96,6 +97,52 @@ fn sixty_fifth_lane_is_refused_and_empty_lanes_are_freed() {
     queue = open();
     let found = queue.pending(1, 0, Some(&[select(StoreType::Temp, Some(&types[64]))]));
     assert_eq!(ids(&found), [77]);
+}
+
+#[test]
+fn file_type_that_differs_in_case_from_one_in_use_is_refused() {
+    use StoreType::{Subtree, Temp, Tx};
+    let mut queue = fresh();
+    let schedule = |queue: &mut DeletionQueue, key: u8, store_type, of_type: &str| {
+        queue.schedule(&of(&[key], store_type, of_type), 1, NOW).map(|scheduled| scheduled.id)
+    };
+    let refused = |used: &str| Err(BlobDeletionError::OtherCase { file_type: used.into() });
+    // UTXO records have their file types always in use.
+    for store_type in StoreType::ALL {
+        assert_eq!(schedule(&mut queue, 1, store_type, "TX"), refused("tx"));
+        assert_eq!(schedule(&mut queue, 1, store_type, "Outputs"), refused("outputs"));
+    }
+    assert_eq!(queue.rows().0, 0);
+    assert_eq!(schedule(&mut queue, 1, Subtree, "subtreeData"), Ok(1));
+    assert_eq!(schedule(&mut queue, 1, Subtree, "subtreedata"), refused("subtreeData"), "the same blob");
+    assert_eq!(schedule(&mut queue, 2, Subtree, "SubtreeData"), refused("subtreeData"), "another blob");
+    assert_eq!(schedule(&mut queue, 2, Temp, "SUBTREEDATA"), refused("subtreeData"), "another store");
+    assert_eq!(schedule(&mut queue, 2, Temp, "subtreeData"), Ok(2));
+    assert_eq!(schedule(&mut queue, 1, Subtree, "subtreeMeta"), Ok(3), "capitals are allowed");
+    assert_eq!(schedule(&mut queue, 1, Tx, "\u{e9}"), Ok(4));
+    queue = open();
+    assert_eq!(schedule(&mut queue, 3, Subtree, "subtreedata"), refused("subtreeData"), "after an upgrade as well");
+    // A dead-letter row is a row; the last row gives the file type back.
+    assert_eq!(queue.cancel(&of(&[1], Subtree, "subtreeData"), NOW).unwrap().unwrap().id, 1);
+    assert_eq!(queue.increment(2, 1, NOW).map(|retry| retry.should_remove), Ok(true));
+    assert_eq!(schedule(&mut queue, 3, Subtree, "subtreedata"), refused("subtreeData"));
+    assert_eq!(queue.cancel(&of(&[2], Temp, "subtreeData"), NOW).unwrap().unwrap().id, 2);
+    assert_eq!(schedule(&mut queue, 3, Subtree, "subtreedata"), Ok(5));
+    assert_eq!(schedule(&mut queue, 1, Subtree, "subtreeData"), refused("subtreedata"));
+    // A record's blob is held whatever else is scheduled.
+    assert_eq!(queue.admits(&name(b"record"), &[1; 32]), Ok(()));
+    assert!(queue.hold(&name(b"record"), &[1; 32]) > 0);
+}
+
+#[test]
+fn other_case_is_refused_with_all_lanes_taken() {
+    let mut queue = fresh();
+    for at in 0..MAX_LANES {
+        queue.schedule(&of(b"key", StoreType::Temp, &format!("type-{at}")), 1, NOW).unwrap();
+    }
+    let mut schedule = |of_type| queue.schedule(&of(b"key", StoreType::Block, of_type), 1, NOW);
+    assert_eq!(schedule("TYPE-63"), Err(BlobDeletionError::OtherCase { file_type: "type-63".into() }));
+    assert_eq!(schedule("TYPE-64"), Err(BlobDeletionError::TooMany { limit: 64 }));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! may call which method; expiry by time; and a life of the queue with a trap or an upgrade at every message. Exact and large cases are in
 //! the canister's own tests.
 
+mod file_types;
 mod life;
 mod stopped;
 
