@@ -10,6 +10,15 @@ pub const NAME: &str = "coppice-blob-store.json";
 /// The version of the marker's format.
 pub(super) const FORMAT: u32 = 1;
 
+/// A marker that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its contents.
+    pub contents: Contents,
+    /// Its version: a bucket names one if versioning is on or was on, and then keeps what is deleted.
+    pub version: Option<String>,
+}
+
 /// The contents of a marker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contents {

@@ -65,7 +65,7 @@ impl Layout {
             return Err("its key is empty".into());
         }
         let has_checksum = on_disk && *self != Self::Hex;
-        if has_checksum && file_type.ends_with(CHECKSUM) {
+        if has_checksum && file_type.to_ascii_lowercase().ends_with(CHECKSUM) {
             return Err(format!("its file type {file_type:?} is that of another blob's checksum"));
         }
         let mut key = row.blob_key.to_vec();
@@ -159,6 +159,11 @@ mod tests {
         // A checksum cannot be scheduled as a blob of its own.
         let checksum = row(&[1], "tx.sha256");
         assert!(paths(&teranode(0), &checksum, true).unwrap_err().contains("checksum"));
+        let capitals = row(&[1], "tx.SHA256");
+        assert!(
+            paths(&teranode(0), &capitals, true).unwrap_err().contains("checksum"),
+            "a file system may ignore case"
+        );
         assert!(paths(&teranode(0), &checksum, false).is_ok() && paths(&Layout::Hex, &checksum, true).is_ok());
     }
 

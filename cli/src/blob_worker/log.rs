@@ -63,6 +63,11 @@ impl Log {
         self.bar.suspend(|| self.lines.note(Level::Warn, event, message));
     }
 
+    /// Writes a note at once.
+    pub fn note(&self, event: &str, message: &str) {
+        self.bar.suspend(|| self.lines.note(Level::Info, event, message));
+    }
+
     /// Updates the reported progress.
     pub fn progress(&self, figures: &Figures) {
         self.bar.show(figures.deleted, figures.waiting, failures(figures));

@@ -1,6 +1,7 @@
 //! Marker checks: a worker touches a store only if the store's marker names the worker's canister. A wrong prefix, or a directory that is
 //! not mounted, looks like a store in which all blobs are absent, so a missing marker stops the worker. Another canister's marker in a
-//! folder above, or in one that the layout writes into, means that two canisters would own the same objects.
+//! folder above, or in one that the layout writes into, means that two canisters would own the same objects. Blobs that the marker, or one
+//! above or below, names for another store type would be the same files as the worker's, and the worker would delete a live record's blob.
 
 use super::contents::{Contents, FORMAT, NAME};
 use super::place::Selector;
@@ -23,35 +24,66 @@ fn expected(store: &Store, canister: Principal) -> Contents {
     }
 }
 
-/// Checks that a store belongs to a canister, by its marker and, if `above` is set, by the markers in the folders above it.
+/// Checks that a store belongs to a canister and keeps no versions, by its marker and, until these were right once, by the markers above
+/// and below.
 ///
 /// # Errors
-/// [`Exit`] with [`WRONG_STORE`] if the store does not belong to the canister; when a marker cannot be read.
-pub async fn look(store: &Store, canister: Principal, above: bool) -> Result<()> {
+/// [`Exit`] with [`WRONG_STORE`] if the store does not belong to the canister, or keeps versions; when a marker cannot be read.
+pub async fn look(store: &Store, canister: Principal) -> Result<()> {
     // Each request to a file system costs a thread, so one that hangs gets no second request before it has answered the first.
-    let (store, turn) = (store.clone(), store.looks.clone().lock_owned().await);
+    let (store, mut near_is_right) = (store.clone(), store.looks.clone().lock_owned().await);
     let look = async move {
-        let _turn = turn;
-        let above = if above { store.markers_above().await? } else { Vec::new() };
-        check(&store, canister, store.marker().await?.as_ref())?;
-        above.iter().try_for_each(|(at, above)| check_near(&store, canister, at, above))
+        let found = store.marker().await?;
+        check(&store, canister, found.as_ref().map(|found| &found.contents))?;
+        check_version(&store, found.and_then(|found| found.version))?;
+        if !*near_is_right {
+            look_near(&store, canister).await?;
+            *near_is_right = true;
+        }
+        Ok(())
     };
     tokio::spawn(look).await?
+}
+
+/// Checks the markers in the folders above and below a store.
+async fn look_near(store: &Store, canister: Principal) -> Result<()> {
+    let near = [store.markers_above().await?, store.markers_within().await?].concat();
+    // A folder below into which the layout does not write is another canister's own matter.
+    let mut below = store.markers_below().await?;
+    below.retain(|(_, found)| found.canister == canister.to_string());
+    near.iter().chain(&below).try_for_each(|(at, found)| check_near(store, canister, at, found))
 }
 
 /// Writes the marker of a canister into a store. Returns false if the store had that marker already.
 ///
 /// # Errors
-/// When the store, a folder above it or a folder that its layout writes into belongs to another canister; when the marker cannot be
-/// written.
+/// When the store, a folder above it or a folder that its layout writes into belongs to another canister; when another store type has, or
+/// may have, the same files there; when the store keeps versions; when the marker cannot be written.
 pub async fn mark(store: &Store, canister: Principal) -> Result<bool> {
-    let near = [store.markers_above().await?, store.markers_below().await?].concat();
-    near.iter().try_for_each(|(at, near)| check_near(store, canister, at, near))?;
+    look_near(store, canister).await?;
     let found = store.marker().await?;
-    let Some(marker) = merged(store, canister, found.as_ref())? else { return Ok(false) };
-    store.mark(&marker, found.is_some()).await?;
-    check(store, canister, store.marker().await?.as_ref())?;
+    let marker = merged(store, canister, found.as_ref().map(|found| &found.contents))?;
+    let has = found.is_some();
+    check_version(store, found.and_then(|found| found.version))?;
+    let Some(marker) = marker else { return Ok(false) };
+    check_version(store, store.mark(&marker, has).await?)?;
+    check(store, canister, store.marker().await?.as_ref().map(|found| &found.contents))?;
     Ok(true)
+}
+
+/// Checks that a store whose marker has this version keeps no versions, unless it may.
+///
+/// # Errors
+/// [`Exit`] with [`WRONG_STORE`].
+fn check_version(store: &Store, version: Option<String>) -> Result<()> {
+    let Some(version) = version.filter(|_| !store.may_keep_versions) else { return Ok(()) };
+    let why = format!(
+        "{}: the bucket keeps versions (its marker has the version {version}), so that every deleted blob stays, and is paid for, as an \
+         older version. Let a lifecycle rule of the bucket delete noncurrent versions, and give --keep-versions; or use a bucket without \
+         versioning",
+        store.url
+    );
+    Err(Exit::error(WRONG_STORE, why))
 }
 
 /// Compares a marker with the expected one; the marker may name more blobs.
@@ -70,12 +102,26 @@ fn check(store: &Store, canister: Principal, found: Option<&Contents>) -> Result
     let blobs = found.blobs.iter().cloned().collect::<Vec<_>>().join(", ");
     let missing = expected.blobs.difference(&found.blobs).map(|missing| ("blobs", blobs.clone(), missing.clone()));
     let fields = found.fields().into_iter().zip(expected.fields()).map(|((what, is), (_, should))| (what, is, should));
-    match fields.filter(|(_, is, should)| is != should).chain(missing).next() {
-        Some((what, is, should)) => {
-            wrong(format!("{url}: its marker {NAME} names {what} {is}, but this worker expects {should}"))
-        }
+    if let Some((what, is, should)) = fields.filter(|(_, is, should)| is != should).chain(missing).next() {
+        return wrong(format!("{url}: its marker {NAME} names {what} {is}, but this worker expects {should}"));
+    }
+    match clash(store, found) {
+        Some(why) => wrong(format!(
+            "{url}: its marker {NAME} {why}. Use separate folders; if one of the names is a mistake, remove it from the marker"
+        )),
         None => Ok(()),
     }
+}
+
+/// Returns why some blobs of a marker could be the same files as blobs of a store, if they could.
+fn clash(store: &Store, found: &Contents) -> Option<String> {
+    found.blobs.iter().find_map(|blobs| match blobs.parse::<Selector>() {
+        Ok(of) => {
+            let own = store.of.iter().find(|own| own.clashes(&of))?;
+            Some(format!("names the blobs {of}, which could be the same files as this store's {own}"))
+        }
+        Err(why) => Some(format!("names blobs that this version of the command does not know: {why}")),
+    })
 }
 
 /// Returns the marker to write: the existing marker of this canister, extended by the new blobs, or `None` if the marker already names
@@ -95,15 +141,16 @@ fn merged(store: &Store, canister: Principal, found: Option<&Contents>) -> Resul
 /// Checks the marker of a folder above or below a store.
 ///
 /// # Errors
-/// [`Exit`] with [`WRONG_STORE`] if the marker is another canister's, or if its blobs, of another store type, could be the same files.
+/// [`Exit`] with [`WRONG_STORE`] if the marker is another canister's, or if its blobs could be the same files as other blobs of the store.
 fn check_near(store: &Store, canister: Principal, at: &str, found: &Contents) -> Result<()> {
-    let wrong = |why| Err(Exit::error(WRONG_STORE, format!("{}: {at} also has a marker {NAME}: {why}", store.url)));
+    let wrong = |why: String| {
+        Err(Exit::error(WRONG_STORE, format!("{}: {at} also has a marker {NAME}, which {why}", store.url)))
+    };
     if found.canister != canister.to_string() {
-        return wrong(format!("it names canister {}, so two canisters would own the same objects", found.canister));
+        return wrong(format!("names canister {}, so that two canisters would own the same objects", found.canister));
     }
-    let theirs = found.blobs.iter().filter_map(|of| of.parse::<Selector>().ok());
-    match theirs.flat_map(|a| store.of.iter().map(move |b| (a.clone(), b))).find(|(a, b)| a.clashes(b)) {
-        Some((a, b)) => wrong(format!("its {a} and this store's {b} would be the same files")),
+    match clash(store, found) {
+        Some(why) => wrong(why),
         None => Ok(()),
     }
 }
@@ -184,5 +231,40 @@ mod tests {
         assert_eq!((near("tx/tx", a), near("temp/outputs", a)), (Ok(()), Ok(())));
         assert!(near("tx/tx", b).unwrap_err().contains("two canisters would own the same objects"));
         assert!(near("temp/*", a).unwrap_err().contains("same files"));
+        assert!(near("temp/TX", a).unwrap_err().contains("same files"));
+    }
+
+    #[test]
+    fn marker_with_blobs_that_could_be_the_same_files_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let a = Principal::management_canister();
+        let of = |of: &str| store(dir.path(), of, Layout::Hex);
+        let first = merged(&of("tx/tx"), a, None).unwrap().unwrap();
+        for (second, clashes) in [
+            ("temp/tx", true),
+            ("temp/*", true),
+            ("temp/TX", true),
+            ("tx/TX", true),
+            ("temp/dat", false),
+            ("tx/*", false),
+        ] {
+            let init = merged(&of(second), a, Some(&first)).map_err(|error| error.to_string());
+            assert_eq!(init.is_err(), clashes, "{second}: {init:?}");
+            assert!(init.is_ok_and(|marker| marker.is_some()) || clashes, "{second}");
+            // A marker that has both already stops the workers of both.
+            let mut both = first.clone();
+            both.blobs.insert(second.into());
+            for store in ["tx/tx", second] {
+                let why = check(&of(store), a, Some(&both)).err().map(|why| (Exit::code_of(&why), why.to_string()));
+                assert_eq!(why.is_some(), clashes, "{second}: {why:?}");
+                assert!(
+                    why.is_none_or(|(code, why)| code == WRONG_STORE && why.contains("the same files")),
+                    "{second}"
+                );
+            }
+        }
+        let mut newer = first.clone();
+        newer.blobs.insert("nothing/known".into());
+        assert!(check(&of("tx/tx"), a, Some(&newer)).unwrap_err().to_string().contains("does not know"));
     }
 }

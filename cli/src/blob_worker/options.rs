@@ -29,6 +29,9 @@ pub struct Options {
     /// Seconds between looks at the queue while nothing is due
     #[arg(long = "poll-secs", value_name = "SECONDS", default_value = "10", value_parser = seconds(1..=3_600))]
     pub poll: Duration,
+    /// Seconds after which a worker asks by update call although queries report nothing due, because one replica answers a query
+    #[arg(long = "ask-secs", value_name = "SECONDS", default_value = "600", value_parser = seconds(1..=3_600))]
+    pub ask: Duration,
     /// Longest wait between retries after errors of the network or a store, in seconds. Waits double up to it; a random part may double
     /// each wait again
     #[arg(long = "max-wait-secs", value_name = "SECONDS", default_value = "60", value_parser = seconds(1..=3_600))]

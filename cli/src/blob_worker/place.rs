@@ -32,10 +32,14 @@ impl Selector {
         Self { store: row.store_type, file_type: Some(row.file_type.clone()) }
     }
 
-    /// Returns whether blobs of the two store types can have the same file name.
+    /// Returns whether a blob of each choice can have the same file name, on a file system that ignores case, too, although no blob is in
+    /// both choices.
     pub fn clashes(&self, other: &Self) -> bool {
-        let types = (&self.file_type, &other.file_type);
-        self.store != other.store && (types.0.is_none() || types.1.is_none() || types.0 == types.1)
+        match (&self.file_type, &other.file_type) {
+            (Some(a), Some(b)) if self.store == other.store => a != b && a.eq_ignore_ascii_case(b),
+            (Some(a), Some(b)) => a.eq_ignore_ascii_case(b),
+            _ => self.store != other.store,
+        }
     }
 
     /// Returns whether the other choice includes all blobs of this one.
@@ -247,6 +251,10 @@ mod tests {
             ("tx/*", "temp/tx", true),
             ("tx/tx", "temp/*", true),
             ("tx/tx", "temp/outputs", false),
+            ("tx/tx", "temp/TX", true),
+            ("tx/tx", "tx/TX", true),
+            ("tx/tx", "tx/tx", false),
+            ("tx/TX", "tx/*", false),
             ("tx/tx", "tx/*", false),
         ] {
             let [a, b] = [a, b].map(|text| text.parse::<Selector>().unwrap());

@@ -48,10 +48,8 @@ struct Hold {
     is_away: bool,
     /// Held until the worker ends, because the store refused every request.
     is_given_up: bool,
-    /// The reason why the store's marker, or one in a folder above, was wrong.
+    /// The reason why the store's marker, or one above or below, was wrong.
     wrong: Option<String>,
-    /// The markers in the folders above were checked.
-    is_known: bool,
 }
 
 /// A worker.
@@ -61,6 +59,8 @@ pub struct Run<'a, T> {
     options: Options,
     figures: RefCell<Figures>,
     holds: RefCell<Vec<Hold>>,
+    /// Time of the canister's last answer to a request for a lease, or of the start.
+    answered_at: Cell<Moment>,
     /// Time of the last look at all markers.
     looked_at: Cell<Option<Moment>>,
     /// Rows that count in [`Figures::undone`].
@@ -75,6 +75,7 @@ impl<'a, T: Reach + Sync> Run<'a, T> {
         Self {
             calls: Calls { client, stop, log, patience: CALL, max_wait: options.max_wait, retries: AtomicU64::new(0) },
             holds: RefCell::new(worker.stores.0.iter().map(|_| Hold::default()).collect()),
+            answered_at: Cell::new(Moment::now()),
             looked_at: Cell::default(),
             worker,
             options,
@@ -150,11 +151,23 @@ impl<'a, T: Reach + Sync> Run<'a, T> {
         let Some(seen) = self.calls.look(self.options.safety_window, &selectors, 1)? else { return Ok(Given::Stopped) };
         self.figures.borrow_mut().height = seen.height.unwrap_or_default();
         self.figures.borrow_mut().waiting = seen.rows;
-        // A worker that ends when nothing is due does not trust a query for that: it asks for the lease, which is certified.
-        if seen.due.is_empty() && !self.options.ends() {
+        // One replica answers a query. A worker that ends when nothing is due does not trust it: it asks for the lease, which is certified.
+        let waited = self.answered_at.get().elapsed();
+        let doubts = seen.due.is_empty() && !self.options.ends();
+        if doubts && waited < self.options.ask {
             return Ok(Given::Nothing);
         }
-        self.ask_beside(selectors, || self.look_at_all())
+        if doubts {
+            let why = format!("queries report nothing due, for {:.0} s: asking by update call", waited.as_secs_f64());
+            self.calls.log.note("asking", &why);
+        }
+        let given = self.ask_beside(selectors, || self.look_at_all())?;
+        if let (true, Given::Lease(lease, _)) = (doubts, &given) {
+            let many = lease.rows.len();
+            let why = format!("{many} blobs are due, although queries report none: a replica is behind, or lies");
+            self.calls.log.warn("queries", &why);
+        }
+        Ok(given)
     }
 
     /// Works through a lease and, if more may be due, asks for the next one meanwhile.
@@ -184,7 +197,11 @@ impl<'a, T: Reach + Sync> Run<'a, T> {
         if let (Err(_), Ok(Given::Lease(lease, asked))) = (&done, &given) {
             self.give_back(lease, *asked)?;
         }
-        done.and(given)
+        let given = done.and(given)?;
+        if !matches!(given, Given::Stopped) {
+            self.answered_at.set(Moment::now());
+        }
+        Ok(given)
     }
 
     /// Works through a lease.

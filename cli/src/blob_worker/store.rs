@@ -10,11 +10,11 @@
 //! | refuses by a code that says nothing about a key (`OF_THE_STORE`), or refuses the request | [`Fate::Left`] | never |
 //! | was asked, and has not answered | [`Fate::Unknown`] | never: the row stays leased, because the blob may still be deleted |
 
-use super::contents::Contents;
+use super::contents::{Contents, Found, NAME};
 use super::layout::Layout;
 use super::place::Selector;
 use anyhow::{Context, Result};
-use futures_util::StreamExt as _;
+use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _, PutMode, PutPayload};
 use std::collections::{BTreeSet, HashMap};
@@ -62,6 +62,9 @@ const OF_THE_DISK: [ErrorKind; 7] = [
     ErrorKind::NotConnected,
     ErrorKind::NetworkDown,
 ];
+
+/// Files that a look at the folders below a store lists at most, because a store may have millions of blobs.
+const MOST_LISTED: usize = 10_000;
 
 /// The fate of a blob, or of one of its paths, ordered from best to worst.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -132,15 +135,17 @@ pub struct Store {
     pub root: Path,
     /// Blobs per request.
     pub chunk: usize,
-    /// Held during a look at the marker.
-    pub looks: Arc<Mutex<()>>,
+    /// The store may keep versions of deleted blobs.
+    pub may_keep_versions: bool,
+    /// Held during a look at the marker; true once the markers above and below were right.
+    pub looks: Arc<Mutex<bool>>,
 }
 
 impl Store {
     /// A store without blobs, with one blob per request.
     pub fn new(url: Url, root: Path, object_store: Arc<dyn ObjectStore>) -> Self {
         let (of, layout, looks) = (BTreeSet::new(), Layout::Hex, Arc::default());
-        Self { url, of, layout, endpoint: None, object_store, root, chunk: 1, looks }
+        Self { url, of, layout, endpoint: None, object_store, root, chunk: 1, may_keep_versions: false, looks }
     }
 
     /// Opens a directory, named by a `file:` URL.
@@ -159,34 +164,41 @@ impl Store {
     ///
     /// # Errors
     /// When the file cannot be read, or is not a marker.
-    pub async fn marker(&self) -> Result<Option<Contents>> {
+    pub async fn marker(&self) -> Result<Option<Found>> {
         self.marker_in(&self.root).await.with_context(|| format!("{}: its marker cannot be read", self.url))
     }
 
-    async fn marker_in(&self, folder: &Path) -> Result<Option<Contents>> {
-        let found = async { self.object_store.get(&Contents::path(folder)).await?.bytes().await };
+    async fn marker_in(&self, folder: &Path) -> Result<Option<Found>> {
+        let found = async {
+            let found = self.object_store.get(&Contents::path(folder)).await?;
+            Ok((found.meta.version.clone(), found.bytes().await?))
+        };
         match found.await {
-            Ok(bytes) => Contents::parse(&bytes).map(Some),
+            Ok((version, bytes)) => Ok(Some(Found { contents: Contents::parse(&bytes)?, version })),
             Err(error) if is_absent(&error) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Reads the markers in the folders above the store, with their folders. A marker that the worker has no permission to read counts as
-    /// absent.
+    /// Reads the marker in a folder above or below the store, with the folder's name. A marker that the worker has no permission to read
+    /// counts as absent.
+    async fn marker_near(&self, folder: &Path) -> Result<Option<(String, Contents)>> {
+        match self.marker_in(folder).await {
+            Ok(found) => Ok(found.map(|found| (format!("/{folder}"), found.contents))),
+            Err(error) if is_forbidden(&error) => Ok(None),
+            Err(error) => Err(error.context(format!("{}: /{folder}: its marker cannot be read", self.url))),
+        }
+    }
+
+    /// Reads the markers in the folders above the store, with their folders.
     ///
     /// # Errors
-    /// When a marker cannot be read for another reason.
+    /// When a marker cannot be read, except for want of permission.
     pub async fn markers_above(&self) -> Result<Vec<(String, Contents)>> {
         let mut found = Vec::new();
         let parts: Vec<_> = self.root.parts().collect();
         for depth in 0..parts.len() {
-            let folder = Path::from_iter(parts[..depth].iter().cloned());
-            match self.marker_in(&folder).await {
-                Ok(marker) => found.extend(marker.map(|marker| (format!("/{folder}"), marker))),
-                Err(error) if is_forbidden(&error) => {}
-                Err(error) => return Err(error.context(format!("{}: /{folder}: its marker cannot be read", self.url))),
-            }
+            found.extend(self.marker_near(&Path::from_iter(parts[..depth].iter().cloned())).await?);
         }
         Ok(found)
     }
@@ -194,27 +206,52 @@ impl Store {
     /// Reads the markers in the folders below the store that its layout writes into, with their folders.
     ///
     /// # Errors
-    /// When a folder cannot be listed, or a marker cannot be read.
-    pub async fn markers_below(&self) -> Result<Vec<(String, Contents)>> {
-        let mut found = Vec::new();
+    /// When a folder cannot be listed, or a marker cannot be read, except for want of permission.
+    pub async fn markers_within(&self) -> Result<Vec<(String, Contents)>> {
         if !matches!(self.layout, Layout::Folders(_)) {
-            return Ok(found);
+            return Ok(Vec::new());
         }
-        let root = Some(&self.root).filter(|root| !root.is_root());
-        for folder in self.object_store.list_with_delimiter(root).await?.common_prefixes {
-            if folder.filename().is_some_and(|name| self.layout.writes_into(name)) {
-                let marker = self.marker_in(&folder).await.with_context(|| format!("{}: /{folder}", self.url))?;
-                found.extend(marker.map(|marker| (format!("/{folder}"), marker)));
+        let folders = match self.object_store.list_with_delimiter(self.listed()).await.map_err(anyhow::Error::new) {
+            Ok(listed) => listed.common_prefixes,
+            Err(error) if is_forbidden(&error) => return Ok(Vec::new()),
+            Err(error) => return Err(error.context(format!("{}: its folders cannot be listed", self.url))),
+        };
+        let is_written = |folder: &Path| folder.filename().is_some_and(|name| self.layout.writes_into(name));
+        // Each request to a file system costs a thread.
+        let parallel = if self.url.scheme() == "file" { 1 } else { 16 };
+        let looks = folders.into_iter().filter(is_written).map(|folder| async move { self.marker_near(&folder).await });
+        let found: Vec<_> = futures_util::stream::iter(looks).buffered(parallel).try_collect().await?;
+        Ok(found.into_iter().flatten().collect())
+    }
+
+    /// Reads the markers in all folders below the store, with their folders, as far as the store lists them among its first
+    /// [`MOST_LISTED`] files. The layout writes into no such folder, or [`markers_within`](Self::markers_within) has it, too.
+    ///
+    /// # Errors
+    /// When a marker cannot be read, except for want of permission.
+    pub async fn markers_below(&self) -> Result<Vec<(String, Contents)>> {
+        let (mut found, own) = (Vec::new(), Contents::path(&self.root));
+        let mut files = self.object_store.list(self.listed()).take(MOST_LISTED);
+        while let Some(Ok(file)) = files.next().await {
+            if file.location.filename() == Some(NAME) && file.location != own {
+                let parts: Vec<_> = file.location.parts().collect();
+                found.extend(self.marker_near(&Path::from_iter(parts[..parts.len() - 1].iter().cloned())).await?);
             }
         }
         Ok(found)
     }
 
-    /// Writes the marker at the store's root. If `instead` is set, it replaces a marker; otherwise there must be no marker yet.
+    /// Returns the folder of a listing; `None` lists all.
+    fn listed(&self) -> Option<&Path> {
+        Some(&self.root).filter(|root| !root.is_root())
+    }
+
+    /// Writes the marker at the store's root, and returns its version. If `instead` is set, it replaces a marker; otherwise there must be
+    /// no marker yet.
     ///
     /// # Errors
     /// When it cannot be written, or another process has written one meanwhile.
-    pub async fn mark(&self, marker: &Contents, instead: bool) -> Result<()> {
+    pub async fn mark(&self, marker: &Contents, instead: bool) -> Result<Option<String>> {
         use object_store::Error::{AlreadyExists, Precondition};
         let (path, bytes) = (Contents::path(&self.root), PutPayload::from(marker.to_bytes()));
         let mode = if instead { PutMode::Overwrite } else { PutMode::Create };
@@ -224,7 +261,7 @@ impl Store {
             Err(_) => self.object_store.put(&path, bytes).await,
             done => done,
         };
-        put.map(drop).with_context(|| format!("{}: its marker cannot be written", self.url))
+        put.map(|put| put.version).with_context(|| format!("{}: its marker cannot be written", self.url))
     }
 
     /// Returns whether the store has a blob.

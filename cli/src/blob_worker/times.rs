@@ -11,6 +11,7 @@
 //! | wait between attempts | 0.25 s, doubling up to `--max-wait-secs`; within a lease a sixteenth of it | 1/16 | an error passes or repeats |
 //! | telling, once it is to end | 30 s | – | a supervisor waits for 90 s |
 //! | looking at markers, once it is to end | 5 s | – | the rest is for telling |
+//! | belief in queries that report nothing due | `--ask-secs`, 600 s | – | one replica answers a query |
 
 use std::time::Duration;
 

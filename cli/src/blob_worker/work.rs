@@ -211,7 +211,7 @@ impl Lease {
         // A disk that was unmounted refuses blobs that were never on the mount point.
         let is_named = |fate: &Fate| matches!(fate, Fate::Named(_));
         if fates.iter().any(is_named) {
-            let look = timeout(most, marker::look(of, self.canister, false)).await;
+            let look = timeout(most, marker::look(of, self.canister)).await;
             if let Err(why) = look.unwrap_or_else(|_| Err(anyhow!("its marker cannot be read in time"))) {
                 let named = fates.iter_mut().filter(|fate| is_named(fate));
                 named.for_each(|fate| *fate = Fate::Left(format!("{why:#}")));

@@ -17,7 +17,7 @@ use anyhow::Result;
 use candid::Principal;
 use serde::Serialize;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Help text after the options.
 const HELP: &str = "\
@@ -26,7 +26,7 @@ A --store is STORE_TYPE/FILE_TYPE=URL; * means all file types. If several match 
 Store types: tx, subtree, block, temp, block-persister, peer-registry. Blobs that match no --store are not leased.
 The credentials, region and endpoint of S3 come from the environment (AWS_ACCESS_KEY_ID, AWS_REGION, AWS_ENDPOINT_URL, …).
 Exit codes: 0 done, or ended as asked, with leased rows given back; 1 another error; 2 wrong command line; 3 a store does not have the
-right marker; 4 --once or --until-empty, and some blobs were not deleted; 5 the canister refuses; 6 ended before the deletions
+right marker, or keeps versions; 4 --once or --until-empty, and some blobs were not deleted; 5 the canister refuses; 6 ended before the deletions
 could be reported to the canister; 130 ended by a second signal, or a --dry-run by the first.";
 
 /// Options of `coppice blob-worker`.
@@ -66,12 +66,27 @@ pub struct StoreArgs {
     /// Layout of the blobs in the stores
     #[arg(long, value_enum, value_name = "LAYOUT", default_value_t)]
     pub layout: Layout,
+    /// Accept buckets that keep versions: a deleted blob stays there as an older version, until a rule of the bucket deletes it
+    #[arg(long)]
+    pub keep_versions: bool,
     /// The canister.
     #[command(flatten)]
     pub network: NetworkArgs,
     /// Print only one line of JSON on stdout
     #[arg(long)]
     pub json: bool,
+}
+
+impl StoreArgs {
+    /// Opens the stores, with a time limit for a request to a bucket.
+    fn open(&self, most: Duration) -> Result<Stores> {
+        let open = |url| {
+            let mut store = s3::bucket_or_directory(url, most)?;
+            store.may_keep_versions = self.keep_versions;
+            Ok(store)
+        };
+        Stores::open(&self.stores, self.layout, open)
+    }
 }
 
 /// The report that a command prints at its end.
@@ -103,7 +118,7 @@ pub fn command(args: &BlobWorkerArgs) -> Result<()> {
 
 /// Writes the markers.
 fn init(args: &StoreArgs) -> Result<()> {
-    let stores = Stores::open(&args.stores, args.layout, |url| s3::bucket_or_directory(url, times::INIT))?;
+    let stores = args.open(times::INIT)?;
     let client = args.network.connect()?;
     mark_stores(args, &client, client.transport().canister(), stores)
 }
@@ -126,8 +141,7 @@ pub fn mark_stores(args: &StoreArgs, client: &Client<impl Reach>, canister: Prin
 }
 
 fn work(args: &BlobWorkerArgs) -> Result<()> {
-    let most = times::REQUEST.of(args.options.lease);
-    let stores = Stores::open(&args.stores.stores, args.stores.layout, |url| s3::bucket_or_directory(url, most))?;
+    let stores = args.stores.open(times::REQUEST.of(args.options.lease))?;
     let stop = Stop::on_signals()?;
     let client = args.stores.network.connect()?;
     delete(args, &client, client.transport().canister(), stores, &stop)
@@ -176,7 +190,6 @@ mod tests {
     use super::*;
     use crate::commands::{Cli, Command};
     use clap::Parser;
-    use std::time::Duration;
 
     fn parse(args: &[&str]) -> Result<BlobWorkerArgs, clap::Error> {
         let cli = Cli::try_parse_from([&["coppice", "blob-worker"][..], args].concat())?;
@@ -190,7 +203,8 @@ mod tests {
         assert!(args.command.is_none() && args.stores.stores.len() == 2);
         let options = args.options;
         assert_eq!((options.safety_window, options.batch, options.ends()), (10, 1_000, false));
-        assert_eq!(options.lease, Duration::from_secs(300));
+        assert_eq!((options.lease, options.ask), (Duration::from_secs(300), Duration::from_secs(600)));
+        assert!(!args.stores.keep_versions);
         assert!(parse(&[]).is_err(), "a store is needed");
         let store = ["--store", "tx/tx=s3://b"];
         for (option, taken, refused) in [
@@ -200,6 +214,7 @@ mod tests {
             ("--safety-window", &["0", "4294967295"], &["4294967296", "-1"]),
             ("--max-retries", &["0", "4294967295"], &["x"]),
             ("--poll-secs", &["1"], &["0", "3601"]),
+            ("--ask-secs", &["1", "3600"], &["0", "3601"]),
             ("--log-format", &["text", "json"], &["yaml"]),
         ] {
             for value in taken {

@@ -7,6 +7,7 @@ mod costs;
 mod ends;
 mod four;
 mod javascript;
+mod stores;
 
 use crate::net::Net;
 use candid::{CandidType, Principal};

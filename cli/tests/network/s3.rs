@@ -54,8 +54,7 @@ impl S3 {
         let (stdin, stdout) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
         let mut server = Self { child, stdin, stdout, address: String::new() };
         server.address = server.line();
-        server.send(&format!("KEYS {}\n{}", objects.len(), objects.join("\n")));
-        assert_eq!(server.line(), "done");
+        assert_eq!(server.ask(&format!("KEYS {}\n{}", objects.len(), objects.join("\n"))), "done");
         server
     }
 
@@ -74,8 +73,37 @@ impl S3 {
 
     /// Returns the number of objects.
     pub fn objects(&mut self) -> usize {
-        self.send("LIST");
-        self.line().parse().unwrap()
+        self.ask("LIST").parse().unwrap()
+    }
+
+    /// Returns the number of versions of all objects, without marks of deletions.
+    pub fn versions(&mut self) -> usize {
+        self.ask("VERSIONS").parse().unwrap()
+    }
+
+    /// Sets the bucket's versioning: `Enabled` or `Suspended`.
+    pub fn versioning(&mut self, status: &str) {
+        assert_eq!(self.ask(&format!("VERSIONING {status}")), "done");
+    }
+
+    /// Puts an object into the bucket.
+    pub fn put(&mut self, object: &str) {
+        assert_eq!(self.ask(&format!("KEYS 1\n{object}")), "done");
+    }
+
+    fn ask(&mut self, text: &str) -> String {
+        self.send(text);
+        self.line()
+    }
+
+    /// Lets a worker's command use the server.
+    pub fn of(&self, mut command: Command) -> Command {
+        command
+            .env("AWS_ACCESS_KEY_ID", "access")
+            .env("AWS_SECRET_ACCESS_KEY", "secret")
+            .env("AWS_REGION", "us-east-1");
+        command.env("AWS_ENDPOINT_URL", format!("http://{}", self.address)).env("AWS_ALLOW_HTTP", "true");
+        command
     }
 }
 

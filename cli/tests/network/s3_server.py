@@ -1,13 +1,14 @@
 """A real S3 server on loopback (moto), for the tests of the blob worker.
 
 Reads commands from stdin and answers each on stdout: first `KEYS COUNT`, followed by the names of the objects, one per line; then `LIST`,
-answered with the number of remaining objects. Ends at the end of stdin.
+answered with the number of remaining objects, `VERSIONS`, answered with that of all their versions, and `VERSIONING Enabled` or
+`VERSIONING Suspended`. Ends at the end of stdin.
 """
 
 import logging
 import sys
 
-from moto.s3.models import s3_backends
+from moto.s3.models import FakeDeleteMarker, s3_backends
 from moto.server import ThreadedMotoServer
 
 BUCKET = "blobs"
@@ -30,6 +31,12 @@ def main() -> None:
             say("done")
         elif command == "LIST":
             say(len(backend.buckets[BUCKET].keys))
+        elif command == "VERSIONS":
+            kept = [version for key in backend.buckets[BUCKET].keys.lists() for version in key[1]]
+            say(sum(not isinstance(version, FakeDeleteMarker) for version in kept))
+        elif command == "VERSIONING":
+            backend.put_bucket_versioning(BUCKET, count)
+            say("done")
     server.stop()
 
 

@@ -78,6 +78,7 @@ impl<'a, S: Site> Outside<'a, S> {
             once: false,
             until_empty: true,
             poll: Duration::from_secs(1),
+            ask: Duration::from_secs(600),
             max_wait: Duration::from_secs(1),
         };
         let worker = Run::new(client, worker, options, stop, log);

@@ -52,13 +52,13 @@ impl<T: Reach + Sync> Run<'_, T> {
         let (began, longest) = (Instant::now(), REQUEST.of(self.options.lease));
         let most = if hold.is_away { longest.min(LAST_LOOK) } else { longest };
         let is_last = || self.calls.stop.set_at().is_some_and(|at| at.max(began).elapsed() >= LAST_LOOK);
-        let look = marker::look(store, self.worker.canister, !hold.is_known);
+        let look = marker::look(store, self.worker.canister);
         let late =
             || anyhow!("{}: its marker could not be read within {:.1} s", store.url, began.elapsed().as_secs_f64());
         let looked = unless(|| began.elapsed() >= most || is_last(), look).await.unwrap_or_else(|| Err(late()));
         let was_away = std::mem::take(&mut hold.is_away);
         match looked {
-            Ok(()) => hold.is_known = true,
+            Ok(()) => {}
             Err(why) if Exit::code_of(&why) == WRONG_STORE => hold.wrong = Some(why.to_string()),
             Err(why) => {
                 hold.is_away = true;

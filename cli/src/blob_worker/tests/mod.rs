@@ -16,7 +16,7 @@ use object_store::{
     ObjectStoreExt as _, PutMultipartOptions, PutOptions, PutPayload, PutResult,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -97,6 +97,12 @@ pub struct State {
     pub reports: Vec<CompleteBlobDeletionBatch>,
     /// All calls are refused, as for an identity without the role.
     pub refuses: bool,
+    /// Queries report nothing due.
+    pub hides: bool,
+    /// The number of queries for due rows.
+    pub looks: u64,
+    /// The number of acquires that found nothing due.
+    pub empty: u64,
     given: u64,
 }
 
@@ -325,14 +331,15 @@ impl Transport for Fake {
     }
 
     async fn query(&self, method: &str, arg: Vec<u8>) -> Called<Vec<u8>> {
-        let state = self.called()?;
+        let mut state = self.called()?;
         match method {
             "get_blob_deletion_status" => written(state.status()),
             "utxo_get_pruner_status" => written(state.pruner()),
             "get_pending_blob_deletions" => {
                 let (height, rows, selectors): (u32, u32, Option<Vec<BlobSelector>>) = read(&arg);
                 let mut due = state.due(height, &selectors.unwrap());
-                due.retain(|_| !state.stopped);
+                due.retain(|_| !state.stopped && !state.hides);
+                state.looks += 1;
                 due.truncate(rows as usize);
                 written(due)
             }
@@ -375,6 +382,7 @@ impl Fake {
             let due = height.map(|height| state.due(height, ask.selectors.as_ref().unwrap()));
             let rows: Vec<u64> = due.unwrap_or_default().iter().map(|row| row.id).take(ask.limit as usize).collect();
             if rows.is_empty() {
+                state.empty += 1;
                 return Ok(Ok(None));
             }
             rows.iter().for_each(|id| *state.leased.entry(*id).or_default() += 1);
@@ -503,6 +511,8 @@ pub struct Moody {
     pub poison: Mutex<Vec<Path>>,
     /// The number of next reads that fail.
     pub unreadable: AtomicU32,
+    /// Objects have versions, also those from before.
+    pub versioned: AtomicBool,
     reads: AtomicU32,
     /// Reads after the first one wait for this, at most half a minute.
     pub reads_held_until: Mutex<Option<IsSo>>,
@@ -588,7 +598,9 @@ impl ObjectStore for Moody {
         if self.unreadable.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok() {
             return Err(generic("503"));
         }
-        self.inner.get_opts(at, options).await
+        let mut found = self.inner.get_opts(at, options).await?;
+        found.meta.version = self.versioned.load(Ordering::Relaxed).then(|| "null".to_string());
+        Ok(found)
     }
 
     fn delete_stream(

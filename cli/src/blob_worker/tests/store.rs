@@ -74,11 +74,11 @@ fn directory_with_special_characters_finds_blobs_and_markers_above() {
     let found = || runtime().block_on(stores.0[0].markers_above());
     assert_eq!(found().unwrap(), []);
     let marker = r#"{"format": 1, "canister": "aaaaa-aa", "store": "a", "layout": "hex", "blobs": ["tx/tx"]}"#;
-    std::fs::write(above.path().join(super::super::contents::NAME), marker).unwrap();
+    std::fs::write(above.path().join(NAME), marker).unwrap();
     let [(at, marker)] = &found().unwrap()[..] else { panic!("one marker") };
     let folder = std::fs::canonicalize(above.path()).unwrap();
     assert_eq!((at.as_str(), marker.canister.as_str()), (folder.to_str().unwrap(), "aaaaa-aa"));
-    std::fs::write(folder.join(super::super::contents::NAME), "half a mark").unwrap();
+    std::fs::write(folder.join(NAME), "half a mark").unwrap();
     assert!(format!("{:#}", found().unwrap_err()).contains("its marker cannot be read"));
 }
 
@@ -119,6 +119,8 @@ fn contradictory_places_are_refused() {
         &["tx/*=file://DIR", "temp/tx=file://DIR/sub"],
         &["tx/*=file://DIR/sub", "temp/tx=file://DIR"],
         &["tx/*=file://DIR/sub", "temp/tx=file://DIR?subDirectory=sub"],
+        &["tx/tx=file://DIR", "tx/TX=file://DIR"],
+        &["subtree/subtreeData=file://DIR", "temp/subtreedata=file://DIR/sub"],
     ] {
         assert!(open(refused).is_err(), "{refused:?}");
     }

@@ -1,6 +1,7 @@
 //! Stores whose marker is wrong, vanishes, or cannot be read.
 
 use super::*;
+use coppice_interface::StoreType;
 
 #[test]
 fn wrong_store_is_refused_before_a_lease() {
@@ -157,6 +158,92 @@ fn nested_folders_of_two_canisters_are_refused() {
     assert_eq!(queue.state().acquired, 0);
     run(worker(ours, "nest/ab/tx2", Layout::Hex)).unwrap();
     assert_eq!(queue.state().rows.len(), 0, "the other marker above it is of the same canister");
+}
+
+#[test]
+fn places_of_two_store_types_are_refused_whatever_the_order_of_their_inits() {
+    use crate::blob_worker::layout::Layout;
+    let row_of = |id: u64, store: &str| {
+        let store_type = if store == "tx" { StoreType::Tx } else { StoreType::Temp };
+        Row { store_type, ..row(id) }
+    };
+    for (first, second, layout) in [
+        ("nest", "nest", Layout::Hex),
+        ("nest", "nest/below", Layout::Hex),
+        ("nest/below", "nest", Layout::Hex),
+        ("nest/ab", "nest", Layout::Folders(2)),
+        ("nest/ab/far/below", "nest", Layout::Teranode),
+        ("below", "", Layout::Hex),
+    ] {
+        let moody = Arc::<Moody>::default();
+        let worker = |of: &str, folder: &str| {
+            let store: Arc<dyn ObjectStore> = moody.clone();
+            let mut stores = Stores::of(vec![(of, store, CHUNK)]).below(folder, &layout);
+            stores.0[0].url = format!("s3://bucket/{folder}").parse().unwrap();
+            Worker::new(stores, canister(), 1).unwrap()
+        };
+        let shown = format!("{first} {second}");
+        mark(&worker("tx/tx", first)).unwrap();
+        let refused = mark(&worker("temp/tx", second)).unwrap_err();
+        assert_eq!(Exit::code_of(&refused), WRONG_STORE, "{shown}: {refused}");
+        assert!(refused.to_string().contains("tx/tx") && refused.to_string().contains("temp/tx"), "{shown}: {refused}");
+        mark(&worker("tx/outputs", second)).unwrap();
+        // Both marked by commands that did not compare them: no worker starts.
+        let path = Path::from(format!("{second}/{NAME}"));
+        let runtime = worker("tx/tx", first);
+        let marker = runtime.wait_for(async { moody.inner.get(&path).await?.bytes().await }).unwrap();
+        let marker = String::from_utf8(marker.to_vec()).unwrap().replace("tx/outputs", "temp/tx");
+        runtime.wait_for(moody.inner.put(&path, marker.into())).unwrap();
+        for (of, folder) in [("tx/tx", first), ("temp/tx", second)] {
+            let (stop, log, queue) = (Stop::default(), Log::silent(), Fake::new([row_of(1, &of[..2])]));
+            let client = queue.client();
+            let run = Run::new(&client, worker(of, folder), until_empty(), &stop, &log);
+            assert_eq!(code(run.run()), WRONG_STORE, "{shown}: {of}");
+            assert_eq!((queue.state().acquired, moody.asked.lock().unwrap().len()), (0, 0));
+        }
+    }
+}
+
+#[test]
+fn store_that_begins_to_keep_versions_ends_the_worker_unless_it_may() {
+    let world = World::new(5);
+    world.moody.versioned.store(true, Ordering::Relaxed);
+    assert_eq!(code(world.run(until_empty()).0), WRONG_STORE);
+    assert_eq!((world.queue.state().acquired, world.blobs()), (0, 5));
+    assert_eq!(Exit::code_of(&mark(&world.worker()).unwrap_err()), WRONG_STORE);
+    // While it works: nothing of the store is reported.
+    world.moody.versioned.store(false, Ordering::Relaxed);
+    world.moody.when_asked(1, |moody| moody.versioned.store(true, Ordering::Relaxed));
+    let (ended, figures) = world.run(until_empty());
+    assert_eq!((code(ended), figures.deleted, figures.left, world.rows()), (WRONG_STORE, 0, 5, 5), "{figures:?}");
+    let store: Arc<dyn ObjectStore> = world.moody.clone();
+    let mut stores = Stores::of(vec![("tx/tx", store, CHUNK)]);
+    stores.0[0].may_keep_versions = true;
+    let worker = Worker::new(stores, canister(), 1).unwrap();
+    mark(&worker).unwrap();
+    let (stop, log) = (Stop::default(), Log::silent());
+    Run::new(&world.client, worker, until_empty(), &stop, &log).run().unwrap();
+    assert_eq!((world.rows(), world.blobs()), (0, 0));
+}
+
+#[test]
+fn look_below_a_store_ends_after_some_thousand_files() {
+    let moody = Arc::<Moody>::default();
+    let (store, later): (Arc<dyn ObjectStore>, Arc<dyn ObjectStore>) = (moody.clone(), moody.clone());
+    let worker = |of, store, folder| {
+        Worker::new(Stores::of(vec![(of, store, CHUNK)]).below(folder, &Default::default()), canister(), 1)
+    };
+    let below = worker("temp/tx", later, "nest/z").unwrap();
+    mark(&below).unwrap();
+    let above = worker("tx/tx", store, "nest").unwrap();
+    above.wait_for(async {
+        for id in 0..9_999 {
+            moody.inner.put(&Path::from(format!("nest/{id:08}.tx")), "blob".into()).await.unwrap();
+        }
+    });
+    assert_eq!(Exit::code_of(&mark(&above).unwrap_err()), WRONG_STORE);
+    above.wait_for(moody.inner.put(&Path::from("nest/one-more.tx"), "blob".into())).unwrap();
+    mark(&above).unwrap();
 }
 
 /// The reads wait for the acquire, and the acquire waits for the reads.

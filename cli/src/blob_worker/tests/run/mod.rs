@@ -40,6 +40,7 @@ fn options() -> Options {
         once: false,
         until_empty: false,
         poll: Duration::from_millis(2),
+        ask: Duration::from_secs(600),
         max_wait: Duration::from_millis(2),
     }
 }

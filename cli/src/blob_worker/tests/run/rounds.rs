@@ -118,6 +118,38 @@ fn refusal_by_a_gateway_is_retried() {
 }
 
 #[test]
+fn worker_that_waits_asks_by_update_call_although_queries_report_nothing_due() {
+    let world = World::new(120);
+    world.queue.state().hides = true;
+    let waits = Options { ask: Duration::from_millis(300), ..options() };
+    // Before that time it believes the queries.
+    let (stop, began) = (Stop::default(), Instant::now());
+    thread::scope(|scope| {
+        let running = scope.spawn(|| world.run_until(waits.clone(), &stop));
+        wait_for(|| world.queue.state().looks > 5);
+        let (acquired, is_early) = (world.queue.state().acquired, began.elapsed() < Duration::from_millis(300));
+        assert!(acquired == 0 || !is_early, "{acquired}");
+        wait_for(|| world.rows() == 0);
+        assert!(began.elapsed() >= Duration::from_millis(300));
+        stop.set();
+        let (ended, figures) = running.join().unwrap();
+        ended.unwrap();
+        assert_eq!((figures.deleted, figures.leases, world.blobs()), (120, 3, 0), "{figures:?}");
+    });
+    // A worker with nothing to do asks once in that time, and not at each look.
+    let (world, began) = (World::new(0), Instant::now());
+    let (ended, _) = world.run_while(waits, || world.queue.state().empty == 3);
+    ended.unwrap();
+    assert!(began.elapsed() >= Duration::from_millis(900) && world.queue.state().looks > 3, "{:?}", began.elapsed());
+    // Ten minutes are the default.
+    let world = World::new(5);
+    world.queue.state().hides = true;
+    world.run_while(options(), || world.queue.state().looks > 20).0.unwrap();
+    let state = world.queue.state();
+    assert_eq!((state.acquired, state.empty, state.rows.len()), (0, 0, 5));
+}
+
+#[test]
 fn waits_double_up_to_the_longest_with_jitter() {
     let all: Vec<Duration> = waits(Duration::from_secs(2)).take(6).collect();
     for (wait, least) in all.iter().zip([250, 500, 1_000, 2_000, 2_000, 2_000]) {
