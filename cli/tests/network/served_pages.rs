@@ -64,8 +64,7 @@ fn page_of_a_lying_replica_is_shown_without_anything_that_acts() {
     let net = Net::start();
     let gateway = Gateway::bind(0).unwrap();
     let (client, address) = (net.client(), gateway.url().replace("http://", ""));
-    let truth = std::thread::scope(|scope| {
-        scope.spawn(|| gateway.serve(&client));
+    let truth = gateway.serve_while(&client, || {
         let truth = get(&address, "/?refresh=7");
         let lies = |status_code: u16, headers: &[(&str, &str)], body: &str| {
             let headers = headers.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
@@ -115,7 +114,6 @@ fn page_of_a_lying_replica_is_shown_without_anything_that_acts() {
         assert!(shown.starts_with("http/1.1 502") && !shown.contains("cookie"), "{shown}");
         let shown = lies(200, &[("Content-Type", "image/svg+xml")], page);
         assert!(shown.contains("content-type: text/plain; charset=utf-8\r\n"), "{shown}");
-        gateway.stop();
         truth
     });
     // The canister's own page keeps its policy, and its reload as a header.
