@@ -6,7 +6,19 @@ use coppice_host::{CanisterSettings, Host, MessageId, RejectResponse};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub struct HostIc(pub Arc<Host>);
+pub struct HostIc {
+    pub host: Arc<Host>,
+    /// Due timers fire before and after each update call, as on a server with other messages.
+    pub busy: bool,
+}
+
+impl HostIc {
+    fn fire_if_busy(&self) {
+        if self.busy {
+            self.host.tick();
+        }
+    }
+}
 
 impl From<RejectResponse> for Reject {
     fn from(response: RejectResponse) -> Self {
@@ -25,7 +37,7 @@ impl Ic for HostIc {
 
     fn create_canister(&self, controller: Principal) -> Principal {
         let settings = CanisterSettings { freezing_threshold: Some(FREEZING_THRESHOLD), ..CanisterSettings::default() };
-        self.0.create_canister_with_settings(Some(controller), Some(settings))
+        self.host.create_canister_with_settings(Some(controller), Some(settings))
     }
 
     fn set_controllers(
@@ -34,55 +46,58 @@ impl Ic for HostIc {
         sender: Principal,
         controllers: Vec<Principal>,
     ) -> Result<(), Reject> {
-        Ok(self.0.set_controllers(canister, Some(sender), controllers)?)
+        Ok(self.host.set_controllers(canister, Some(sender), controllers)?)
     }
 
     fn install(&self, canister: Principal, wasm: Vec<u8>, arg: Vec<u8>, controller: Principal) {
-        self.0.install_canister(canister, wasm, arg, Some(controller));
+        self.host.install_canister(canister, wasm, arg, Some(controller));
     }
 
     fn upgrade(&self, canister: Principal, wasm: Vec<u8>, arg: Vec<u8>, controller: Principal) -> Result<(), Reject> {
-        Ok(self.0.upgrade_canister(canister, wasm, arg, Some(controller))?)
+        Ok(self.host.upgrade_canister(canister, wasm, arg, Some(controller))?)
     }
 
     fn stop(&self, canister: Principal, controller: Principal) -> Result<(), Reject> {
-        Ok(self.0.stop_canister(canister, Some(controller))?)
+        Ok(self.host.stop_canister(canister, Some(controller))?)
     }
 
     fn start(&self, canister: Principal, controller: Principal) -> Result<(), Reject> {
-        Ok(self.0.start_canister(canister, Some(controller))?)
+        Ok(self.host.start_canister(canister, Some(controller))?)
     }
 
     fn update(&self, canister: Principal, sender: Principal, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Reject> {
-        Ok(self.0.update_call(canister, sender, method, arg)?)
+        self.fire_if_busy();
+        let reply = self.host.update_call(canister, sender, method, arg);
+        self.fire_if_busy();
+        Ok(reply?)
     }
 
     fn query(&self, canister: Principal, sender: Principal, method: &str, arg: Vec<u8>) -> Result<Vec<u8>, Reject> {
-        Ok(self.0.query_call(canister, sender, method, arg)?)
+        Ok(self.host.query_call(canister, sender, method, arg)?)
     }
 
     fn submit(&self, canister: Principal, sender: Principal, method: &str, arg: Vec<u8>) -> Result<Submitted, Reject> {
-        Ok(Submitted(Box::new(self.0.submit_call(canister, sender, method, arg)?)))
+        Ok(Submitted(Box::new(self.host.submit_call(canister, sender, method, arg)?)))
     }
 
     fn wait(&self, call: Submitted) -> Result<Vec<u8>, Reject> {
         let id = call.0.downcast::<MessageId>().expect("submitted to this backend");
-        Ok(self.0.await_call(*id)?)
+        Ok(self.host.await_call(*id)?)
     }
 
     fn tick(&self) {
-        self.0.tick();
+        self.host.tick();
     }
 
     fn advance_time(&self, by: Duration) {
-        self.0.advance_time(by);
+        self.host.advance_time(by);
     }
 
     fn now(&self) -> u64 {
-        self.0.get_time_nanos()
+        self.host.get_time_nanos()
     }
 
     fn cycles(&self, canister: Principal) -> u128 {
-        self.0.cycle_balance(canister)
+        self.host.cycle_balance(canister)
     }
 }

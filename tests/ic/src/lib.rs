@@ -4,7 +4,8 @@
 //! answers: a difference is a bug of the host. Portable tests [`Ic::tick`] after [`Ic::advance_time`] and assume no order between a timer
 //! and a call.
 //!
-//! `COPPICE_IC=host` or `COPPICE_IC=pocket-ic` selects the backend; without it, PocketIC is used if `POCKET_IC_BIN` names a server. Each
+//! `COPPICE_IC` selects the backend: `host`, `busy-host` (the embedded host, on which due timers fire before and after each update call), or
+//! `pocket-ic`; without it, PocketIC is used if `POCKET_IC_BIN` names a server. Each
 //! instance is noted in the file that `COPPICE_IC_LOG` names, so that a test run can report how many tests ran on which backend.
 
 mod host;
@@ -16,15 +17,18 @@ pub use ic::{Backend, FREEZING_THRESHOLD, Ic, Reject, Submitted};
 use std::io::Write;
 use std::sync::Arc;
 
+/// The embedded host whose timers fire around each update call.
+const BUSY: &str = "busy-host";
+
 /// The backend of this run's tests.
 ///
 /// # Panics
 /// If `COPPICE_IC` names no backend.
 pub fn chosen() -> Backend {
     match std::env::var("COPPICE_IC").as_deref() {
-        Ok("host") => Backend::Host,
+        Ok("host" | BUSY) => Backend::Host,
         Ok("pocket-ic") => Backend::PocketIc,
-        Ok(other) => panic!("COPPICE_IC is {other:?}; it may be `host` or `pocket-ic`"),
+        Ok(other) => panic!("COPPICE_IC is {other:?}; it may be `host`, `{BUSY}` or `pocket-ic`"),
         Err(_) if std::env::var_os("POCKET_IC_BIN").is_some() => Backend::PocketIc,
         Err(_) => Backend::Host,
     }
@@ -33,7 +37,10 @@ pub fn chosen() -> Backend {
 /// The Internet Computer of this run's tests.
 pub fn ic() -> Box<dyn Ic> {
     let ic: Box<dyn Ic> = match chosen() {
-        Backend::Host => Box::new(host::HostIc(Arc::new(host()))),
+        Backend::Host => {
+            let busy = std::env::var("COPPICE_IC").is_ok_and(|name| name == BUSY);
+            Box::new(host::HostIc { host: Arc::new(host()), busy })
+        }
         Backend::PocketIc => Box::new(pocket::PocketIcBackend::new()),
     };
     note(ic.backend());
@@ -44,7 +51,7 @@ pub fn ic() -> Box<dyn Ic> {
 pub fn embedded() -> (Box<dyn Ic>, Arc<Host>) {
     let host = Arc::new(host());
     note(Backend::Host);
-    (Box::new(host::HostIc(Arc::clone(&host))), host)
+    (Box::new(host::HostIc { host: Arc::clone(&host), busy: false }), host)
 }
 
 fn host() -> Host {

