@@ -183,3 +183,43 @@ fn lower_chain_height_causes_a_full_pass() {
     assert_eq!(s.status().last_job.unwrap().counts.old_unmined, 2);
     assert_eq!(until(&s, &all[0]), Some(2_740), "a preservation is never shortened");
 }
+
+/// Looking up all parents would take too many pages of a message.
+#[test]
+fn child_with_more_than_ten_thousand_parents_is_examined_by_the_next_run() {
+    for (parents, examined) in [(10_000, 0), (10_001, 1)] {
+        let mut s = Service::new();
+        s.prune(1_000);
+        let inputs: Vec<_> = (0..parents).map(|i| (Tx::orphan(10_000 + i, 1).txid, 0)).collect();
+        s.make(&Tx::of(2, &inputs, 1));
+        assert_eq!(s.prune(1_001).counts.old_unmined, examined, "{parents}");
+    }
+}
+
+#[test]
+fn full_pass_preserves_of_a_young_record_only_the_parents_due_before_it_is_old() {
+    let mut s = Service::new();
+    s.prune(1_000);
+    let all = old(&mut s, 0..1);
+    let (parent, child) = &all[0];
+    // Due at 1,288, when the child, unmined since 1,000, has been old for 143 blocks.
+    s.set(UtxoPrunerSettingsChange { parent_preservation_blocks: Some(2_000), ..Default::default() });
+    let job = s.prune(1_001);
+    assert_eq!((job.counts.old_unmined, job.counts.parents_preserved, until(&s, &all[0])), (0, 0, None));
+    let longest = Some(UtxoUnminedRetention::Blocks(287));
+    s.set(UtxoPrunerSettingsChange { unmined_tx_retention: longest, ..Default::default() });
+    s.prune(1_002);
+    assert_eq!(until(&s, &all[0]), None, "old at 1,288, one block before");
+    // A double spend that is young keeps nothing.
+    let call = s.w.call();
+    s.w.store.set_conflicting(&child.txid, &call).unwrap();
+    s.set(UtxoPrunerSettingsChange {
+        unmined_tx_retention: Some(UtxoUnminedRetention::Blocks(288)),
+        ..Default::default()
+    });
+    s.prune(1_003);
+    assert_eq!((s.get(parent).spent_utxos, until(&s, &all[0])), (1, None));
+    s.process(&[child]).unwrap();
+    let job = s.prune(1_004);
+    assert_eq!((job.counts.old_unmined, until(&s, &all[0])), (1, Some(3_004)));
+}
