@@ -70,7 +70,10 @@ pub fn findings(state: &State, due: Option<&Due>, deep: bool) -> Vec<Finding> {
     if deep {
         found.extend(head::unreadable(state));
     }
-    found.extend(records::findings(&state.utxo_pruner, &state.utxo, &state.config.utxo, &state.deletions));
+    let of_records = records::findings(&state.utxo_pruner, &state.utxo, &state.config.utxo, &state.deletions);
+    // Nothing is deleted while deletions are stopped, which is a finding of its own.
+    let is_stopped = state.deletions_stopped.is_some();
+    found.extend(of_records.into_iter().filter(|of| !is_stopped || of.code != ProblemCode::RecordsOverdue));
     // Workers get no blob while deletions are stopped.
     if state.deletions_stopped.is_none() {
         if deep {

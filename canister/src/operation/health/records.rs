@@ -29,7 +29,7 @@ pub fn findings(
     let (mut found, trouble) = (Vec::new(), pruner.trouble());
     left_alone(&trouble, &mut found);
     jobs(&trouble, &mut found);
-    found.extend(pruner.overdue(records, utxo).and_then(overdue));
+    found.extend(pruner.overdue(records, utxo).and_then(|found| overdue(found, &trouble)));
     heights(&pruner.height_trouble(), utxo.block_height_retention, &mut found);
     match deletions.dead_count() {
         0 => {}
@@ -109,7 +109,7 @@ fn jobs(trouble: &Trouble<'_>, found: &mut Vec<Finding>) {
 }
 
 /// Returns a finding about records that are due and not deleted, with the reason if a setting or a height is one.
-fn overdue(overdue: Overdue) -> Option<Finding> {
+fn overdue(overdue: Overdue, trouble: &Trouble<'_>) -> Option<Finding> {
     let Overdue { due, current, safe, bounds, is_disabled } = overdue;
     if overdue.age() < OVERDUE_BLOCKS {
         return None;
@@ -117,6 +117,8 @@ fn overdue(overdue: Overdue) -> Option<Finding> {
     let [persisted, assembly] = bounds.map(|bound| bound.filter(|height| *height < due));
     let reason = match (persisted, assembly) {
         _ if is_disabled => "disable_dah_cleaner is on".into(),
+        _ if !trouble.is_enabled => "pruner_enabled is off".into(),
+        _ if !trouble.is_assembly_running => "the block assembly was not reported as running".into(),
         (_, Some(height)) => format!("the block assembly is at height {height}"),
         (Some(height), None) => format!("blocks are persisted up to height {height}"),
         (None, None) => format!("the safe height is {safe}, and no run has deleted them"),

@@ -220,7 +220,22 @@ fn records_due_for_144_blocks_are_reported_after_an_hour() {
     disable(true);
     world.assembly_at(164);
     raised(coppice, ProblemCode::RecordsOverdue, Severity::Warning, "disable_dah_cleaner is on");
+    let enable = |enabled: bool| {
+        world.set(UtxoPrunerSettingsChange { pruner_enabled: Some(enabled), ..Default::default() });
+    };
+    enable(false);
     disable(false);
+    raised(coppice, ProblemCode::RecordsOverdue, Severity::Warning, "pruner_enabled is off");
+    world.assembly(UtxoBlockAssemblyState::NotRunning);
+    enable(true);
+    let says = "the block assembly was not reported as running";
+    raised(coppice, ProblemCode::RecordsOverdue, Severity::Warning, says);
+    let stop = |stopped: bool| coppice.operator().set_deletions_stopped(stopped).answer();
+    stop(true).unwrap();
+    cleared(coppice, ProblemCode::RecordsOverdue);
+    stop(false).unwrap();
+    raised(coppice, ProblemCode::RecordsOverdue, Severity::Warning, says);
+    world.assembly_at(164);
     world.finish(world.status().pending.unwrap().id);
     assert_eq!(world.count(&txs), 0);
     cleared(coppice, ProblemCode::RecordsOverdue);
