@@ -21,7 +21,7 @@ fn busier() {
             let block = with_keys(block(number, &ids, 700), &[(0, b"key"), (2, b"another")]);
             state.chain.append(&mut state.blobs, &block, &admission, time_secs()).unwrap();
         }
-        state.rollback_to(21).unwrap();
+        state.rollback_to(21, false).unwrap();
         let (begin, _) = upload(&block(22, &[[9; 32]], 3_000), 1_000);
         let admission = state.admission();
         state.chain.begin(&mut state.blobs, &begin, &admission, time_secs()).unwrap();
@@ -142,7 +142,7 @@ layouts! {
         "0400000001000000060000000100000007000000010000000000000000000000",
     ];
     block_records: BLOCK_RECORDS, 0, [
-        "4350425203000000000000000000000000000000000000000000000000000000",
+        "4350425204000000000000000000000000000000000000000000000000000000",
     ];
     a_block_record: ARENA, page_of(owners::BLOCK_RECORDS) + 8 * 256, [
         "0cb10200000000000800000000000000a0190100000000002823000004000000",

@@ -298,7 +298,7 @@ impl Machine {
         let number = self.model.head().map_or(5, |head| head.saturating_sub(depth));
         for _ in 0..times {
             let expected = self.model.refuses_rollback(number);
-            let answer = self.sent(|| blocks::rollback_to(number));
+            let answer = self.sent(|| blocks::rollback_to(number, None));
             match (answer, expected) {
                 (answer, Some(error)) => return assert_eq!(answer, Err(error)),
                 (answer, None) => {

@@ -274,17 +274,10 @@ fn apart(client: &Client<impl Site>, head: &BlockHeader, chain: &[Found]) -> Res
             "{there}, is ahead of these blocks, which end with its block {number}: name the files with the blocks above"
         ));
     }
-    let applied = client.get_storage_status(None).wait()?.utxo.applying.map_or(0, |applying| applying.next);
-    let take_back = match applied.checked_sub(1).filter(|&last| last > number) {
-        Some(last) => format!(
-            "take the blocks above it back from the UTXO records, from block {last} down: utxo_unapply_block '({last} : nat64)'; then \
-             make it the head"
-        ),
-        None => "make it the head".into(),
-    };
     Ok(anyhow!(
-        "{there}, is on another branch than these blocks; the last block of both is number {number} ({}): {take_back}: rollback_to \
-         '({number} : nat64)', which a producer may call within max_rollback_blocks, and an admin always. Then start this command again",
+        "{there}, is on another branch than these blocks; the last block of both is number {number} ({}): make it the head, which \
+         takes applied blocks back from the UTXO records: rollback_to '({number} : nat64, null)', which a producer may call within \
+         max_rollback_blocks, and an admin always. Then start this command again",
         hash(common)
     ))
 }

@@ -1,11 +1,12 @@
-//! Applying kept blocks to the UTXO records, and taking them back, slice after slice.
+//! Applying kept blocks to the UTXO records, slice after slice.
 
 use crate::{Client, Error, Transport};
 use coppice_interface::*;
 
 impl<T: Transport> Client<T> {
     /// Repeats [`utxo_apply_block`](Self::utxo_apply_block) until the block is applied. For UTXO feeders and operators; an operator applies
-    /// the first block. Returns the sums of all answers; `transactions` is the number of the block's transactions.
+    /// the first block. Returns the sums of all answers; `transactions` is the number of the block's transactions, and `known` tells that the
+    /// block was applied before.
     ///
     /// A repeated call continues, and its counts leave out transactions that are applied already.
     ///
@@ -16,31 +17,12 @@ impl<T: Transport> Client<T> {
         let mut sum = UtxoApplied::default();
         loop {
             let step = self.utxo_apply_block(block).await?;
-            sum.transactions = step.transactions;
+            (sum.known, sum.transactions) = (step.known, step.transactions);
             sum.created = sum.created.saturating_add(step.created);
             sum.existed = sum.existed.saturating_add(step.existed);
             sum.spent = sum.spent.saturating_add(step.spent);
             sum.missing_parents = sum.missing_parents.saturating_add(step.missing_parents);
             sum.pruned = sum.pruned.saturating_add(step.pruned);
-            if !step.has_more {
-                return Ok(sum);
-            }
-        }
-    }
-
-    /// Repeats [`utxo_unapply_block`](Self::utxo_unapply_block) until the block is taken back. For feeders. Returns the sum of all answers.
-    /// For a reorg, take back the blocks of the old branch, the newest first, then roll the chain back.
-    ///
-    /// A repeated call continues. The block taken back last is taken back as an Ok that changes nothing.
-    ///
-    /// # Errors
-    /// When the canister refuses, or there is no answer. Transactions taken back until then stay taken back.
-    pub async fn unapply(&self, number: u64) -> Result<UtxoUnapplied, Error<UtxoUnapplyError>> {
-        let mut sum = UtxoUnapplied::default();
-        loop {
-            let step = self.utxo_unapply_block(number).await?;
-            sum.transactions = step.transactions;
-            sum.unset = sum.unset.saturating_add(step.unset);
             if !step.has_more {
                 return Ok(sum);
             }
@@ -55,13 +37,28 @@ mod tests {
     use crate::testing::{Script, block_on};
 
     fn slice(script: Script, transactions: u32, has_more: bool) -> Script {
-        let slice =
-            UtxoApplied { has_more, transactions, created: 2, existed: 1, spent: 5, missing_parents: 3, pruned: 4 };
+        let slice = UtxoApplied {
+            has_more,
+            known: false,
+            transactions,
+            created: 2,
+            existed: 1,
+            spent: 5,
+            missing_parents: 3,
+            pruned: 4,
+        };
         script.answers("utxo_apply_block", Ok::<_, UtxoApplyError>(slice))
     }
 
     fn block() -> UtxoApplyBlock {
-        UtxoApplyBlock { number: 7, height: 7, block_id: 7, missing_parents: MissingParents::Refuse, skip: None }
+        UtxoApplyBlock {
+            number: 7,
+            hash: [7; 32].into(),
+            height: 7,
+            block_id: 7,
+            missing_parents: MissingParents::Refuse,
+            skip: None,
+        }
     }
 
     #[test]
@@ -72,6 +69,7 @@ mod tests {
         let applied = block_on(client.apply(&block())).unwrap();
         let sum = UtxoApplied {
             has_more: false,
+            known: false,
             transactions: 9,
             created: 6,
             existed: 3,
@@ -109,21 +107,6 @@ mod tests {
         let error = block_on(client.apply(&block())).unwrap_err();
         assert!(matches!(&error, Error::Refused(why) if *why == refused), "{error:?}");
         assert!(matches!(block_on(client.apply(&block())), Err(Error::Call(_))));
-        client.transport().ended();
-    }
-
-    #[test]
-    fn slices_are_called_until_the_block_is_taken_back() {
-        let slice =
-            |transactions, has_more| Ok::<_, UtxoUnapplyError>(UtxoUnapplied { has_more, transactions, unset: 4 });
-        let script = Script::default().answers("utxo_unapply_block", slice(5, true));
-        let script = script.answers("utxo_unapply_block", slice(0, false));
-        let last = UtxoUnapplyError::NotLast { last: 9 };
-        let client = Client::new(script.answers("utxo_unapply_block", Err::<UtxoUnapplied, _>(last.clone())));
-        let taken = block_on(client.unapply(7)).unwrap();
-        assert_eq!(taken, UtxoUnapplied { has_more: false, transactions: 0, unset: 8 });
-        let error = block_on(client.unapply(7)).unwrap_err();
-        assert!(matches!(&error, Error::Refused(why) if *why == last), "{error:?}");
         client.transport().ended();
     }
 }

@@ -72,7 +72,7 @@ fn blocks() -> BTreeMap<&'static str, u64> {
         ("begin_block", length((&begin,))),
         ("commit_block", length((&BlockId { number: N64, hash: hash() },))),
         ("abort_block", length((N64,))),
-        ("rollback_to", length((N64,))),
+        ("rollback_to", length((N64, Some(true)))),
         ("reset_chain", length((&ResetChain { head_hash: hash(), drop_unexported: true },))),
         ("get_head", length(())),
         ("get_block", length((N64,))),
@@ -110,6 +110,7 @@ fn records() -> BTreeMap<&'static str, u64> {
     let begin = BeginTransaction { txid: txid(), length: N64, chunk_size: N32 };
     let apply = UtxoApplyBlock {
         number: N64,
+        hash: hash(),
         height,
         block_id: N32,
         missing_parents: MissingParents::Refuse,
@@ -131,7 +132,6 @@ fn records() -> BTreeMap<&'static str, u64> {
         ("utxo_process_conflicting", length((&UtxoProcessConflicting { height, winners: vec![txid(); WINNERS] },))),
         ("utxo_preserve", length((&UtxoPreserveBatch { until_height: height, txids: txids() },))),
         ("utxo_apply_block", length((&apply,))),
-        ("utxo_unapply_block", length((N64,))),
         ("utxo_stop_applying", length(())),
         ("utxo_begin_transaction", length((&begin,))),
         ("utxo_abort_transaction", length((&txid(),))),

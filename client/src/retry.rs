@@ -10,8 +10,8 @@ pub enum Retry {
     /// After pruning, or after an operator makes room: send the same call again then.
     /// [`get_prune_status`](crate::Client::get_prune_status) reports the holder of pruning.
     AfterPruning,
-    /// After the caller has followed a reorg: the chain of the caller and the chain of the canister differ. Find their common block and
-    /// continue there.
+    /// After the caller has followed a reorg: the chain of the caller and the chain of the canister differ. Find their common block, or read
+    /// the position of applying (`applying` of `get_storage_status`), and continue there.
     Reorg,
     /// Never unchanged: another argument, another caller, or an operator is needed.
     Never,
@@ -190,9 +190,10 @@ impl Refusal for UtxoApplyError {
     fn retry(&self) -> Retry {
         match self {
             // The block may still come.
-            Self::NotFound => Again,
-            // The caller has another branch.
-            Self::OtherId { .. } => Reorg,
+            Self::NotFound | Self::RollbackUnderway { .. } => Again,
+            // The caller has another branch, or another caller moved the position.
+            Self::WrongHash { .. } | Self::OtherId { .. } | Self::WrongHeight { .. } => Reorg,
+            Self::NotNext { .. } | Self::Pruned { .. } => Reorg,
             Self::Stopped(stop) => stop.reason.retry(),
             Self::NoMemory(why) => why.retry(),
             _ => Never,
@@ -202,24 +203,6 @@ impl Refusal for UtxoApplyError {
     fn missing_cycles(&self) -> Option<u128> {
         match self {
             Self::Stopped(stop) => stop.reason.missing_cycles(),
-            Self::NoMemory(why) => why.missing_cycles(),
-            _ => None,
-        }
-    }
-}
-
-impl Refusal for UtxoUnapplyError {
-    fn retry(&self) -> Retry {
-        match self {
-            Self::Refused { why, .. } => why.retry(),
-            Self::NoMemory(why) => why.retry(),
-            _ => Never,
-        }
-    }
-
-    fn missing_cycles(&self) -> Option<u128> {
-        match self {
-            Self::Refused { why, .. } => why.missing_cycles(),
             Self::NoMemory(why) => why.missing_cycles(),
             _ => None,
         }

@@ -75,9 +75,10 @@ impl<T: Transport> Client<T> {
         }
     }
 
-    /// Repeats `rollback_to` until this block is the head. For producers, at most `max_rollback_blocks` deep; deeper for admins. Returns
-    /// how many blocks these calls removed, without those that the canister's own timer removed in between. If the answer has `has_more`,
-    /// the timer is still clearing the last removed block, and appends are refused as `RollbackUnderway` until it is done.
+    /// Repeats `rollback_to` until this block is the head, or the rollback waits for memory. Blocks that are applied to the UTXO records are
+    /// taken back from them. For producers, at most `max_rollback_blocks` deep; deeper for admins. Returns how many blocks these calls
+    /// removed, without those that the canister's own timer removed in between. If the answer has `has_more`, the timer does the rest, and
+    /// appends are refused as `RollbackUnderway` until it is done.
     ///
     /// Stop appending meanwhile: the timer may finish the rollback between two calls, and the next call then removes blocks appended since.
     /// A repeated call continues, and removes those blocks, too.
@@ -85,13 +86,14 @@ impl<T: Transport> Client<T> {
     /// # Errors
     /// When the canister refuses, or there is no answer. Blocks removed until then stay removed.
     pub async fn roll_back_to(&self, number: u64) -> Result<Rollback, Error<RollbackError>> {
-        let mut removed = 0u64;
+        let (mut removed, mut not_restored) = (0u64, 0u64);
         loop {
-            let step = self.rollback_to(number).await?;
+            let step = self.rollback_to(number, None).await?;
             removed = removed.saturating_add(step.removed);
+            not_restored = not_restored.saturating_add(step.not_restored);
             // Once the block is the head, another call would remove blocks appended after it. The canister's timer does the rest.
-            if !step.has_more || step.head == number {
-                return Ok(Rollback { removed, ..step });
+            if !step.has_more || step.head == number || step.waits.is_some() {
+                return Ok(Rollback { removed, not_restored, ..step });
             }
         }
     }
@@ -213,7 +215,9 @@ mod tests {
 
     #[test]
     fn rollback_is_repeated_and_sums_removed_blocks() {
-        let step = |head, removed, has_more| Ok::<_, RollbackError>(Rollback { head, removed, has_more });
+        let step = |head, removed, has_more| {
+            Ok::<_, RollbackError>(Rollback { head, removed, has_more, ..Rollback::default() })
+        };
         let script = Script::default()
             .answers("rollback_to", step(5, 2, true))
             .answers("rollback_to", step(5, 0, true))
@@ -225,7 +229,7 @@ mod tests {
 
     #[test]
     fn rollback_is_not_repeated_once_its_block_is_the_head() {
-        let step = Rollback { head: 3, removed: 2, has_more: true };
+        let step = Rollback { head: 3, removed: 2, has_more: true, ..Rollback::default() };
         let client = Client::new(Script::default().answers("rollback_to", Ok::<_, RollbackError>(step.clone())));
         assert_eq!(block_on(client.roll_back_to(3)).unwrap(), step);
         client.transport().ended();

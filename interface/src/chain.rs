@@ -1,7 +1,7 @@
 //! Blocks, uploads and reads.
 
 use crate::error::{NoMemory, NotReady, UploadOpen};
-use crate::{BlobPtr, BlockHash, BySegment, HeldBy};
+use crate::{BlobPtr, BlockHash, BySegment, HeldBy, UtxoError};
 use candid::CandidType;
 use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
@@ -491,11 +491,17 @@ pub enum RollbackError {
         /// The number of the block that will be the head.
         to: u64,
     },
-    /// A block that would be removed is applied to the UTXO records, completely or partly: take it back first.
-    #[error("block {number} is applied to the UTXO records: take it back with utxo_unapply_block")]
-    Applied {
-        /// The last block that is applied.
-        number: u64,
+    /// A block that would be removed is applied to the UTXO records, and some of its records may be pruned, so that it cannot be taken back
+    /// without loss: only an admin who sets `incomplete` may roll back this far.
+    #[error(
+        "records of the applied blocks up to {lowest} may be pruned (pruned height {pruned_height}): roll back to block {lowest} or above, \
+         or let an admin set incomplete"
+    )]
+    Incomplete {
+        /// The lowest block to which a rollback restores all records.
+        lowest: u64,
+        /// Records of blocks at or below this height may be pruned.
+        pruned_height: u32,
     },
     /// A reason that this version does not know.
     #[error("{message}")]
@@ -509,14 +515,20 @@ pub enum RollbackError {
 
 /// Progress of a rollback.
 #[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, CandidType, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub struct Rollback {
     /// The number of the head after this call.
     pub head: u64,
     /// The number of blocks that this call removed.
     pub removed: u64,
+    /// The number of transactions of applied blocks that this call took back although their records had been pruned: nothing of them
+    /// is left to restore. The outputs that they had spent count as unspent.
+    pub not_restored: u64,
     /// Work is left: repeat the call, or wait for ticks to finish.
     pub has_more: bool,
+    /// The reason why the rollback waits for memory, which taking an applied block back needs; ticks try again, and
+    /// `reset_chain` ends it.
+    pub waits: Option<UtxoError>,
 }
 
 /// Argument of `reset_chain`, which empties the chain. Afterwards the chain may start at any number.

@@ -70,6 +70,13 @@ pub enum ProblemCode {
     /// A transaction of the next block cannot be applied to the UTXO records: pruning is held until the reason is
     /// resolved.
     ApplyingStopped,
+    /// A rollback waits for memory, which taking an applied block back from the UTXO records needs: appends and applying
+    /// are refused.
+    RollbackWaits,
+    /// Blocks were taken back from the UTXO records although some of their records had been pruned.
+    NotRestored,
+    /// Transactions of applied blocks got no record, because the canister may have pruned an earlier one.
+    CountedAsPruned,
     /// A block upload is open: no other block can be appended.
     UploadOpen,
     /// No block was appended for `max_head_age_secs`.
@@ -114,7 +121,7 @@ pub enum ProblemCode {
 
 impl ProblemCode {
     /// All codes, in their order.
-    pub const ALL: [Self; 47] = [
+    pub const ALL: [Self; 50] = [
         Self::TimerOverdue,
         Self::PruneBehind,
         Self::PruningOff,
@@ -143,6 +150,9 @@ impl ProblemCode {
         Self::HeightsUnlimited,
         Self::HeightJumpWide,
         Self::ApplyingStopped,
+        Self::RollbackWaits,
+        Self::NotRestored,
+        Self::CountedAsPruned,
         Self::UploadOpen,
         Self::HeadStale,
         Self::DeadBlobDeletions,

@@ -73,11 +73,14 @@ macro_rules! methods {
             /// `BlockProducer`, `Operator`.
             update abort_block(number: u64) -> bool, or UploadError: UPLOADERS, 30;
             /// Makes the block with this number the head, for a reorg. A producer may roll back `max_rollback_blocks`,
-            /// an admin as far as the oldest kept block. One call does a bounded part: while `has_more`, repeat the
-            /// call or wait for ticks to finish. Do not append in between: ticks may finish the rollback between two
-            /// calls, and a repeated call removes blocks that were appended since. Rolling back to the head changes
-            /// nothing. Callable by: `Producer`, `BlockProducer`, `Admin`.
-            update rollback_to(number: u64) -> Rollback, or RollbackError: REVERTERS, 30;
+            /// an admin as far as the oldest kept block. From the newest on, each block that is applied to the UTXO
+            /// records is taken back from them, and then removed; if some of its records may be pruned, only for an
+            /// admin who sets `incomplete`. One call does a bounded part: while `has_more`, repeat the call or wait for
+            /// ticks to finish; until then appends and applying are refused as `RollbackUnderway`. Do not append in
+            /// between: ticks may finish the rollback between two calls, and a repeated call removes blocks that were
+            /// appended since. Rolling back to the head changes nothing. Callable by: `Producer`, `BlockProducer`,
+            /// `Admin`.
+            update rollback_to(number: u64, incomplete: Option<bool>) -> Rollback, or RollbackError: REVERTERS, 40;
             /// Empties the chain, which may then start again at any number. The call needs the head's hash, and
             /// `drop_unexported` if an exporter has not acknowledged all blocks. Ticks clear the blocks that were kept;
             /// until they are done, appends are refused as `ResetUnderway`. A second call finds the chain empty and
@@ -210,16 +213,12 @@ macro_rules! methods {
             /// `utxo_set_mined`, except that a coinbase without a block is no double spend any more. Blocks are applied
             /// in order; an operator applies the first one, at any height. One message does as much as fits: repeat the
             /// call while it has more. The last one notifies the block's height. A transaction that cannot be applied
-            /// stops the block, and nothing of it has changed; it can be skipped. Applying an applied block again
-            /// changes nothing. Callable by: `Producer`, `UtxoFeeder`, `Operator`.
-            update utxo_apply_block(arg: UtxoApplyBlock) -> UtxoApplied, or UtxoApplyError: APPLIERS, 212;
-            /// Takes the last applied block back, before a rollback: takes the block from its records, which stay with
-            /// their spends, the last transaction first. The coinbase is marked as a double spend. One message does as
-            /// much as fits: repeat the call while it has more. A producer of blocks takes back `max_rollback_blocks`.
-            /// Callable by: `Producer`, `BlockProducer`, `UtxoFeeder`.
-            update utxo_unapply_block(number: u64) -> UtxoUnapplied, or UtxoUnapplyError: FEEDERS, 30;
+            /// stops the block, and nothing of it has changed; it can be skipped. An applied block is `known`, and the
+            /// call changes nothing; under another height or id it is refused. Callable by: `Producer`, `UtxoFeeder`,
+            /// `Operator`.
+            update utxo_apply_block(arg: UtxoApplyBlock) -> UtxoApplied, or UtxoApplyError: APPLIERS, 290;
             /// Ends applying where it stands, and returns where that is: blocks are no longer held for it, and the next
-            /// block that is applied is again any operator's choice. `null` if no block was applied. Callable by:
+            /// block that is applied is again any operator's choice. Each applied block keeps its note. `null` if no block was applied. Callable by:
             /// `Operator`.
             update utxo_stop_applying() -> Option<UtxoApplying>: OPERATORS, 12;
             /// Begins the upload of a transaction that is longer than a message and has at most 32 MiB. A feeder has at

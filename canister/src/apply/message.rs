@@ -6,8 +6,8 @@ use super::window::{BodyError, Window};
 use crate::utxo::{Applying, Hash, Input, Refused};
 use coppice_interface::{Outpoint, UtxoApplied, UtxoApplyError, UtxoApplyStop};
 
-/// Instructions after which a message begins no other transaction: a quarter of what it may execute.
-pub(super) const INSTRUCTIONS: u64 = 10_000_000_000;
+/// Instructions after which a message begins no other transaction.
+pub(super) const INSTRUCTIONS: u64 = 2_000_000_000;
 
 /// Pages that a message reads before it begins no other transaction. The platform lets a message read 524,288.
 pub(super) const MOST_READ: u64 = 200_000;

@@ -10,7 +10,7 @@
 //! checked, then its record is created, then its inputs spend their outputs.
 //!
 //! **Files, in reading order**: `position` (the cell), `window` (a body in parts), `kept` (one transaction of a body), `message` (state and limits of one), `run` (apply),
-//! `step` (one transaction), `stop` (the reason why it is not applied), `unapply`.
+//! `step` (one transaction), `stop` (the reason why it is not applied), `take_back` (for a rollback).
 
 mod kept;
 mod message;
@@ -18,14 +18,15 @@ mod position;
 mod run;
 mod step;
 mod stop;
+mod take_back;
 #[cfg(test)]
 mod tests;
-mod unapply;
 mod window;
 
 pub use kept::{bytes_of, transaction};
-pub use position::Applier;
+pub use position::{Applier, Counted, Waits};
 pub use run::Outcome;
+pub use take_back::TakenBack;
 
 use crate::chain::ChainStore;
 use crate::storage::blob::BlobStore;

@@ -1,22 +1,29 @@
-//! Persisted position of applying.
+//! Persisted state of applying: the position, the block that a rollback takes back, the new-from height, and counts for `health`.
 //!
 //! ```text
-//! cell: 0 magic "CPAP"  4 version u16  6 set u8  7 phase u8  8 base u64  16 next u64  24 offset u64
-//!       32 height u32  36 id u32  40 transaction u32  44 input u32  48 hash length u8  64 hash 32
+//! cell: 0 magic "CPAP"  4 version u16  6 phase u8  7 stage u8
+//!       position, height 0: none        8 base u64  16 next u64  24 offset u64  32 height u32  36 transaction u32  40 input u32
+//!       block that is taken back       44 transaction u32  48 number + 1 u64, 0: none  56 offset u64
+//!       new-from height                64 height + 1 u64, 0: none
+//!       counted as pruned              72 transactions u64  80 last block u64
+//!       not restored                   88 transactions u64  96 last block u64
 //! ```
 
 use super::stop::Stop;
-use crate::chain::Hash as BlockHash;
+use crate::chain::ChainStore;
 use crate::export::Guard;
+use crate::platform::{self, limits::NS};
 use crate::storage::memory::Region;
 use crate::storage::places;
-use coppice_interface::{HeldBy, UtxoApplyStop, UtxoApplying};
+use coppice_interface::{HeldBy, UtxoApplyStop, UtxoApplying, UtxoError};
 use coppice_storage::bytes::{array_at, u32_at, u64_at};
 use coppice_storage::header::Header;
 use std::rc::Rc;
 
-const LAYOUT: Header = Header { name: "applying of blocks", magic: *b"CPAP", version: 1 };
-const BYTES: usize = 96;
+const LAYOUT: Header = Header { name: "applying of blocks", magic: *b"CPAP", version: 2 };
+const BYTES: usize = 104;
+/// Seconds after which ticks try a rollback again that waits for memory.
+const RETRY_SECS: u64 = 60;
 
 /// State of the transaction at the position.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,8 +35,6 @@ pub enum Phase {
     Check(u32),
     /// A large transaction: its record has the block, and its inputs before this one have spent their outputs.
     Spend(u32),
-    /// A coinbase that is taken back: its record has lost the block, and is not marked yet with all that spend from it.
-    Mark,
 }
 
 /// The next transaction to apply.
@@ -41,10 +46,6 @@ pub struct Position {
     pub next: u64,
     /// Its height.
     pub height: u32,
-    /// Its id, once it is begun.
-    pub block_id: u32,
-    /// Its hash, once it is begun; before that the hash of the block that was applied or taken back last, or an empty one.
-    pub hash: BlockHash,
     /// Transactions of the next block that are applied.
     pub transaction: u32,
     /// The first byte of the next transaction in the body; 0: not known.
@@ -54,92 +55,188 @@ pub struct Position {
 }
 
 impl Position {
-    /// Returns whether the next block is applied in part, or taken back in part.
+    /// Returns the position before a block.
+    pub fn before(base: u64, next: u64, height: u32) -> Self {
+        Self { base, next, height, transaction: 0, offset: 0, phase: Phase::Whole }
+    }
+
+    /// Returns whether the next block is applied in part.
     pub fn is_begun(&self) -> bool {
-        self.transaction > 0 || self.offset > 0 || self.phase == Phase::Mark
+        self.transaction > 0 || self.offset > 0
     }
 
-    /// Returns the last block that is applied, completely or partly.
-    pub fn last(&self) -> Option<u64> {
-        if self.is_begun() { Some(self.next) } else { self.next.checked_sub(1).filter(|last| *last >= self.base) }
+    /// Returns the height of a block, which follows from its number; `None` if heights have no such number.
+    pub fn height_of(&self, number: u64) -> Option<u32> {
+        let height = i128::from(self.height) + i128::from(number) - i128::from(self.next);
+        u32::try_from(height).ok().filter(|height| *height > 0)
     }
+}
 
+/// Stage of a block that is taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// The transactions before [`Back::transaction`] still have the block.
+    Unset,
+    /// The coinbase has lost the block, and is not marked yet with all that spend from it.
+    Mark,
+    /// The block lies at or below the pruned height: outputs are freed that deleted transactions from [`Back::transaction`] on hold.
+    Free,
+}
+
+/// A block that a rollback takes back from the records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Back {
+    /// The block's number.
+    pub number: u64,
+    /// The transaction at which the stage stands.
+    pub transaction: u32,
+    /// The first byte of that transaction in the body; 0: not known. Only for [`Stage::Free`].
+    pub offset: u64,
+    /// The stage.
+    pub stage: Stage,
+}
+
+/// Transactions that `health` names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Their number.
+    pub transactions: u64,
+    /// The block of the last one.
+    pub block: u64,
+}
+
+impl Counted {
+    /// Adds transactions of a block.
+    pub fn add(&mut self, transactions: u64, block: u64) {
+        if transactions > 0 {
+            *self = Self { transactions: self.transactions.saturating_add(transactions), block };
+        }
+    }
+}
+
+/// The persisted state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stored {
+    /// The next transaction to apply; `None` if no block is applied.
+    pub position: Option<Position>,
+    /// The block that a rollback takes back.
+    pub back: Option<Back>,
+    /// Blocks from this height on were replaced by a rollback or a reset, so what is applied there is new; `None`: no block was replaced.
+    pub new_from: Option<u32>,
+    /// Transactions of applied blocks that got no record, because an earlier one may have been pruned.
+    pub pruned: Counted,
+    /// Transactions of blocks that were taken back whose records had been pruned.
+    pub lost: Counted,
+}
+
+impl Stored {
     fn encode(&self) -> [u8; BYTES] {
         let mut b = [0; BYTES];
         let mut put = |at: usize, bytes: &[u8]| b[at..at + bytes.len()].copy_from_slice(bytes);
-        let (phase, input) = match self.phase {
-            Phase::Whole => (0, 0),
-            Phase::Check(input) => (1, input),
-            Phase::Spend(input) => (2, input),
-            Phase::Mark => (3, 0),
-        };
         put(0, &LAYOUT.encode());
-        put(6, &[1, phase]);
-        for (at, word) in [(8, self.base), (16, self.next), (24, self.offset)] {
+        if let Some(position) = self.position {
+            let (phase, input) = match position.phase {
+                Phase::Whole => (0, 0),
+                Phase::Check(input) => (1, input),
+                Phase::Spend(input) => (2, input),
+            };
+            put(6, &[phase]);
+            for (at, word) in [(8, position.base), (16, position.next), (24, position.offset)] {
+                put(at, &word.to_le_bytes());
+            }
+            for (at, word) in [(32, position.height), (36, position.transaction), (40, input)] {
+                put(at, &word.to_le_bytes());
+            }
+        }
+        if let Some(back) = self.back {
+            put(7, &[back.stage as u8]);
+            put(44, &back.transaction.to_le_bytes());
+            put(48, &(back.number + 1).to_le_bytes());
+            put(56, &back.offset.to_le_bytes());
+        }
+        let new_from = self.new_from.map_or(0, |height| u64::from(height) + 1);
+        let Self { pruned, lost, .. } = self;
+        let words = [new_from, pruned.transactions, pruned.block, lost.transactions, lost.block];
+        for (at, word) in (64..).step_by(8).zip(words) {
             put(at, &word.to_le_bytes());
         }
-        for (at, word) in [(32, self.height), (36, self.block_id), (40, self.transaction), (44, input)] {
-            put(at, &word.to_le_bytes());
-        }
-        put(48, &[self.hash.as_slice().len() as u8]);
-        put(64, self.hash.as_slice());
         b
     }
 
     fn decode(b: &[u8; BYTES]) -> Result<Self, String> {
         let bad = |what: &str| format!("{}: {what}", LAYOUT.name);
-        let input = u32_at(b, 44);
-        let phase = match b[7] {
+        let input = u32_at(b, 40);
+        let phase = match b[6] {
             0 => Phase::Whole,
             1 => Phase::Check(input),
             2 => Phase::Spend(input),
-            3 => Phase::Mark,
             other => return Err(bad(&format!("phase {other}"))),
         };
-        Ok(Self {
+        let stages = [Stage::Unset, Stage::Mark, Stage::Free].into_iter();
+        let stage = stages.into_iter().find(|stage| *stage as u8 == b[7]);
+        let stage = stage.ok_or_else(|| bad(&format!("stage {}", b[7])))?;
+        let position = Position {
             base: u64_at(b, 8),
             next: u64_at(b, 16),
             offset: u64_at(b, 24),
             height: u32_at(b, 32),
-            block_id: u32_at(b, 36),
-            transaction: u32_at(b, 40),
-            hash: BlockHash::stored(&array_at(b, 64), b[48]).ok_or_else(|| bad("the hash's length"))?,
+            transaction: u32_at(b, 36),
             phase,
+        };
+        let number = u64_at(b, 48).checked_sub(1);
+        let back = number.map(|number| Back { number, transaction: u32_at(b, 44), offset: u64_at(b, 56), stage });
+        let counted = |at: usize| Counted { transactions: u64_at(b, at), block: u64_at(b, at + 8) };
+        Ok(Self {
+            position: Some(position).filter(|position| position.height > 0),
+            back,
+            new_from: u64_at(b, 64).checked_sub(1).map(|height| height as u32),
+            pruned: counted(72),
+            lost: counted(88),
         })
     }
 }
 
-/// The position, and why applying stands there; each has a cell.
+/// A rollback that waits for memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waits {
+    /// Unix nanoseconds at which memory was first refused since the canister started.
+    pub since_ns: u64,
+    /// Unix nanoseconds before which ticks do not try again.
+    pub until_ns: u64,
+    /// The block that is being taken back.
+    pub number: u64,
+    /// The refusal.
+    pub why: UtxoError,
+}
+
+/// The state of applying, and why applying stands; each has a cell.
 pub struct Applier {
     cells: Rc<Region>,
-    position: Option<Position>,
+    pub(super) stored: Stored,
     stop: Option<Stop>,
+    waits: Option<Waits>,
 }
 
 impl Applier {
-    /// Reads the cell; a cell that was never written has no position.
+    /// Reads the cells; cells that were never written have no position.
     ///
     /// # Errors
-    /// A sentence: this code did not write the cell.
+    /// A sentence: this code did not write a cell.
     pub fn open(cells: Rc<Region>) -> Result<Self, String> {
         let bytes: [u8; BYTES] = cells.read(places::APPLYING);
-        let position = if bytes.iter().all(|&byte| byte == 0) {
-            None
+        let stored = if bytes.iter().all(|&byte| byte == 0) {
+            Stored::default()
         } else {
             LAYOUT.check(&array_at(&bytes, 0))?;
-            match bytes[6] {
-                0 => None,
-                1 => Some(Position::decode(&bytes)?),
-                other => return Err(format!("{}: set is {other}", LAYOUT.name)),
-            }
+            Stored::decode(&bytes)?
         };
         let stop = Stop::load(&cells)?;
-        Ok(Self { cells, position, stop })
+        Ok(Self { cells, stored, stop, waits: None })
     }
 
     /// Returns the position; `None` if no block is applied.
     pub fn position(&self) -> Option<&Position> {
-        self.position.as_ref()
+        self.stored.position.as_ref()
     }
 
     /// Returns why applying stands at its position, if a transaction there could not be applied.
@@ -150,7 +247,7 @@ impl Applier {
     /// Keeps the reason why applying stands at its position. A repeated reason keeps its time.
     pub fn note_stop(&mut self, stop: &UtxoApplyStop, now_ns: u64) {
         let text = stop.to_string();
-        if self.position.is_some() && self.stop.as_ref().is_none_or(|known| known.text != text) {
+        if self.position().is_some() && self.stop.as_ref().is_none_or(|known| known.text != text) {
             self.set_stop(Some(Stop { since_ns: now_ns, text }));
         }
     }
@@ -162,31 +259,94 @@ impl Applier {
         }
     }
 
-    /// Saves a position; `None` ends applying. A stop ends with its position.
-    pub fn set(&mut self, position: Option<Position>) {
-        if position != self.position {
+    /// Saves the state. A stop ends with its position.
+    pub(super) fn set(&mut self, stored: Stored) {
+        if stored.position != self.stored.position {
             self.set_stop(None);
-            self.position = position;
-            let mut none = [0; BYTES];
-            none[..8].copy_from_slice(&LAYOUT.encode());
-            self.cells.write(places::APPLYING, &position.map_or(none, |position| position.encode()));
         }
+        if stored != self.stored {
+            self.stored = stored;
+            self.cells.write(places::APPLYING, &stored.encode());
+        }
+    }
+
+    /// Ends applying. The note of a block that is partly applied gets the number of its applied transactions, so that a new beginning continues
+    /// there.
+    pub fn end(&mut self, chain: &mut ChainStore) {
+        if let Some(position) = self.stored.position
+            && let Some(mut note) = chain.applied(position.next).filter(|_| position.is_begun())
+        {
+            note.transactions = position.transaction;
+            chain.note_applied(position.next, Some(&note));
+        }
+        self.set(Stored { position: None, ..self.stored });
+    }
+
+    /// Ends applying because the chain was emptied. All blocks of the next chain are new.
+    pub fn reset(&mut self) {
+        self.waits = None;
+        self.set(Stored { position: None, back: None, new_from: Some(0), ..self.stored });
+    }
+
+    /// Returns whether a block at a height, without a note, may have been applied before: none has replaced it, and records of it may have been
+    /// pruned.
+    pub fn is_replay(&self, height: u32, pruned: u32) -> bool {
+        height <= pruned && self.stored.new_from.is_none_or(|from| height < from)
+    }
+
+    /// Moves the position down to a block that is taken back or removed, with the height that its note has or that follows from its number,
+    /// and lowers the new-from height. Applying ends if the block's number has no height.
+    pub fn lower(&mut self, number: u64, noted: Option<u32>) {
+        let Stored { position, new_from, .. } = self.stored;
+        let height = noted.or_else(|| position.and_then(|position| position.height_of(number)));
+        let is_above = |position: &Position| number < position.next || number == position.next && position.is_begun();
+        let position = match position {
+            Some(position) if is_above(&position) => {
+                height.map(|height| Position::before(position.base.min(number), number, height))
+            }
+            position => position,
+        };
+        let new_from = [new_from, height].into_iter().flatten().min();
+        self.set(Stored { position, new_from, ..self.stored });
     }
 
     /// Returns the bound that pruning must not pass: the next block to apply.
     pub fn guard(&self) -> Option<Guard> {
-        self.position.map(|position| Guard { before: position.next, held_by: HeldBy::UtxoApply })
-    }
-
-    /// Returns the last applied block if it lies above block `number`, so that a rollback to `number` would remove it.
-    pub fn above(&self, number: u64) -> Option<u64> {
-        self.position.and_then(|position| position.last()).filter(|last| *last > number)
+        self.position().map(|position| Guard { before: position.next, held_by: HeldBy::UtxoApply })
     }
 
     /// Returns the position as callers get it.
     pub fn status(&self) -> Option<UtxoApplying> {
-        let Position { base, next, height, transaction, .. } = self.position?;
+        let Position { base, next, height, transaction, .. } = *self.position()?;
         Some(UtxoApplying { base, next, height, transactions: transaction })
+    }
+
+    /// Returns the transactions that were counted as pruned, and those that could not be restored.
+    pub fn counted(&self) -> (Counted, Counted) {
+        (self.stored.pruned, self.stored.lost)
+    }
+
+    /// Forgets the counts, because an operator has seen them.
+    pub fn acknowledge(&mut self) {
+        self.set(Stored { pruned: Counted::default(), lost: Counted::default(), ..self.stored });
+    }
+
+    /// Returns why a rollback waits.
+    pub fn waits(&self) -> Option<&Waits> {
+        self.waits.as_ref()
+    }
+
+    /// Keeps why a rollback waits, and returns whether this is news; `None`: it goes on.
+    pub fn set_waits(&mut self, waits: Option<(u64, UtxoError)>) -> bool {
+        let Some((number, why)) = waits else {
+            self.waits = None;
+            return false;
+        };
+        let now = platform::time_ns();
+        let is_news = self.waits.is_none();
+        let since_ns = self.waits.as_ref().map_or(now, |waits| waits.since_ns);
+        self.waits = Some(Waits { since_ns, until_ns: now + RETRY_SECS * NS, number, why });
+        is_news
     }
 }
 
@@ -197,56 +357,92 @@ mod tests {
     use crate::storage::memory;
 
     fn position(phase: Phase) -> Position {
-        Position {
-            base: 0x0108,
-            next: 0x0210,
-            height: 0x20,
-            block_id: 0x24,
-            hash: BlockHash::stored(&[7; 32], 32).unwrap(),
-            transaction: 0x28,
-            offset: 0x0318,
-            phase,
-        }
+        Position { base: 0x0108, next: 0x0210, height: 0x20, transaction: 0x28, offset: 0x0318, phase }
     }
 
-    #[test]
-    fn position_has_the_documented_layout_and_is_read_back() {
+    fn cells() -> Rc<Region> {
         native::reset();
         memory::forget();
         let cells = Rc::new(memory::region(memory::CELLS));
         cells.reserve(places::END).unwrap();
-        let mut applier = Applier::open(Rc::clone(&cells)).unwrap();
-        assert_eq!(applier.position(), None);
-        let phases = [(Phase::Whole, 0, 0), (Phase::Check(9), 1, 9), (Phase::Spend(10), 2, 10), (Phase::Mark, 3, 0)];
-        for (phase, code, input) in phases {
-            let position = position(phase);
-            applier.set(Some(position));
-            let bytes: [u8; BYTES] = cells.read(places::APPLYING);
-            assert_eq!(bytes[..8], [b'C', b'P', b'A', b'P', 1, 0, 1, code]);
-            assert_eq!([u64_at(&bytes, 8), u64_at(&bytes, 16), u64_at(&bytes, 24)], [0x0108, 0x0210, 0x0318]);
-            assert_eq!([32, 36, 40, 44].map(|at| u32_at(&bytes, at)), [0x20, 0x24, 0x28, input]);
-            assert_eq!((bytes[48], bytes[64]), (32, 7));
-            assert_eq!(Applier::open(Rc::clone(&cells)).unwrap().position(), Some(&position));
-        }
-        applier.set(None);
-        assert_eq!(Applier::open(Rc::clone(&cells)).unwrap().position(), None);
-        for (at, value) in [(4, 2), (6, 2)] {
-            cells.write(places::APPLYING + at, &[value]);
-            assert!(Applier::open(Rc::clone(&cells)).is_err(), "byte {at}");
-            cells.write(places::APPLYING, &LAYOUT.encode());
-        }
-        cells.write(places::APPLYING + 6, &[1, 4]);
-        assert!(Applier::open(cells).is_err());
+        cells
     }
 
     #[test]
-    fn last_block_is_the_one_that_is_begun_or_the_one_before_it() {
-        let begun = position(Phase::Whole);
-        assert_eq!(begun.last(), Some(0x0210));
-        let whole = Position { transaction: 0, offset: 0, ..begun };
-        assert_eq!(whole.last(), Some(0x020F));
-        assert_eq!(Position { phase: Phase::Mark, ..whole }.last(), Some(0x0210));
-        assert_eq!(Position { base: whole.next, ..whole }.last(), None);
-        assert_eq!(Position { base: 0, next: 0, ..whole }.last(), None);
+    fn state_has_the_documented_layout_and_is_read_back() {
+        let cells = cells();
+        let mut applier = Applier::open(Rc::clone(&cells)).unwrap();
+        assert_eq!(applier.stored, Stored::default());
+        let phases = [(Phase::Whole, 0, 0), (Phase::Check(9), 1, 9), (Phase::Spend(10), 2, 10)];
+        let stages = [(Stage::Unset, 0), (Stage::Mark, 1), (Stage::Free, 2)];
+        for ((phase, of_phase, input), (stage, of_stage)) in phases.into_iter().zip(stages) {
+            let stored = Stored {
+                position: Some(position(phase)),
+                back: Some(Back { number: 0x0430, transaction: 0x2C, offset: 0x0538, stage }),
+                new_from: Some(0x40),
+                pruned: Counted { transactions: 0x48, block: 0x50 },
+                lost: Counted { transactions: 0x58, block: 0x60 },
+            };
+            applier.set(stored);
+            let bytes: [u8; BYTES] = cells.read(places::APPLYING);
+            assert_eq!(bytes[..8], [b'C', b'P', b'A', b'P', 2, 0, of_phase, of_stage]);
+            assert_eq!([8, 16, 24].map(|at| u64_at(&bytes, at)), [0x0108, 0x0210, 0x0318]);
+            assert_eq!([32, 36, 40, 44].map(|at| u32_at(&bytes, at)), [0x20, 0x28, input, 0x2C]);
+            assert_eq!([48, 56, 64].map(|at| u64_at(&bytes, at)), [0x0431, 0x0538, 0x41]);
+            assert_eq!([72, 80, 88, 96].map(|at| u64_at(&bytes, at)), [0x48, 0x50, 0x58, 0x60]);
+            assert_eq!(Applier::open(Rc::clone(&cells)).unwrap().stored, stored);
+        }
+        applier.set(Stored { new_from: Some(0), ..Stored::default() });
+        assert_eq!(Applier::open(Rc::clone(&cells)).unwrap().stored.new_from, Some(0), "0 is a height");
+        for (at, value) in [(4, 3), (6, 3), (7, 3)] {
+            cells.write(places::APPLYING + at, &[value]);
+            assert!(Applier::open(Rc::clone(&cells)).is_err(), "byte {at}");
+            cells.write(places::APPLYING, &Stored::default().encode());
+        }
+    }
+
+    #[test]
+    fn position_goes_down_with_the_head_and_the_height_with_the_number() {
+        let mut applier = Applier::open(cells()).unwrap();
+        applier.lower(7, Some(107));
+        assert_eq!((applier.position(), applier.stored.new_from), (None, Some(107)), "only the note has a height");
+        let set = |applier: &mut Applier, position| {
+            applier.set(Stored { position: Some(position), new_from: None, ..Stored::default() });
+        };
+        let at = |applier: &Applier| (applier.position().copied(), applier.stored.new_from);
+        let before = Position::before(5, 10, 20);
+        // A block that is not applied yet, the next one, an applied one, one below the base.
+        for (number, expected, new_from) in [
+            (12, before, 22),
+            (10, before, 20),
+            (9, Position::before(5, 9, 19), 19),
+            (3, Position::before(3, 3, 13), 13),
+        ] {
+            set(&mut applier, before);
+            applier.lower(number, None);
+            assert_eq!(at(&applier), (Some(expected), Some(new_from)), "{number}");
+        }
+        // A block whose note has another height than its number implies.
+        set(&mut applier, before);
+        applier.lower(9, Some(300));
+        assert_eq!(at(&applier), (Some(Position::before(5, 9, 300)), Some(300)));
+        // A block that is partly applied.
+        set(&mut applier, Position { transaction: 1, offset: 90, ..before });
+        applier.lower(10, None);
+        assert_eq!(at(&applier), (Some(before), Some(20)));
+        // A number without a height.
+        set(&mut applier, Position::before(50, 60, 5));
+        applier.lower(55, None);
+        assert_eq!(at(&applier), (None, None));
+    }
+
+    #[test]
+    fn block_is_a_replay_at_or_below_the_pruned_height_unless_it_was_replaced() {
+        let mut applier = Applier::open(cells()).unwrap();
+        assert_eq!([9, 10, 11].map(|height| applier.is_replay(height, 10)), [true, true, false]);
+        applier.lower(0, Some(10));
+        assert_eq!([9, 10, 11].map(|height| applier.is_replay(height, 10)), [true, false, false]);
+        applier.reset();
+        assert_eq!([1, 9, 10].map(|height| applier.is_replay(height, 10)), [false; 3]);
     }
 }

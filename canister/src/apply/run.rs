@@ -1,11 +1,11 @@
 //! Applying the next block, as far as one message goes.
 
 use super::message::{INSTRUCTIONS, Run};
-use super::position::{Applier, Phase, Position};
+use super::position::{Applier, Position, Stored};
 use super::step::{self, Step};
 use super::window::{BodyError, Window};
 use super::{Stores, kept};
-use crate::chain::BlockMeta;
+use crate::chain::{AppliedNote, BlockMeta};
 use crate::platform;
 use crate::utxo::{Applying, Call, Hash};
 use coppice_interface::{BadHeight, MAX_HEIGHT, ReadError, UtxoApplied, UtxoApplyBlock, UtxoApplyError};
@@ -30,8 +30,19 @@ fn unread(error: ReadError) -> UtxoApplyError {
     }
 }
 
+/// Returns the error of a block that is applied under other terms.
+fn of_note(arg: &UtxoApplyBlock, note: &AppliedNote) -> Result<(), UtxoApplyError> {
+    if note.height != arg.height {
+        return Err(UtxoApplyError::WrongHeight { expected: note.height });
+    }
+    if note.block_id != arg.block_id {
+        return Err(UtxoApplyError::OtherId { block_id: note.block_id });
+    }
+    Ok(())
+}
+
 impl Applier {
-    /// Applies a part of the next block. Repeating the call for an applied block changes nothing.
+    /// Applies a part of the next block. The call changes nothing if the block is applied already.
     ///
     /// # Errors
     /// [`UtxoApplyError`], and nothing has changed, except that a stop is kept for `health`.
@@ -41,17 +52,31 @@ impl Applier {
         arg: &UtxoApplyBlock,
         by_operator: bool,
     ) -> Result<Outcome, UtxoApplyError> {
-        if let Some(position) = self.position()
-            && (position.base..position.next).contains(&arg.number)
-        {
-            return Self::applied_before(stores, arg, position);
+        if let Some(to) = stores.chain.state().rollback_to {
+            return Err(UtxoApplyError::RollbackUnderway { to });
         }
-        let (position, meta) = self.enter(stores, arg, by_operator)?;
+        let meta = stores.chain.find(arg.number).map_err(unread)?;
+        let hash = stores.chain.hash(arg.number).unwrap_or_default();
+        if hash.as_slice() != arg.hash.as_slice() {
+            return Err(UtxoApplyError::WrongHash { expected: hash.to_bytes() });
+        }
+        let note = stores.chain.applied(arg.number);
+        note.as_ref().map_or(Ok(()), |note| of_note(arg, note))?;
+        if note.is_some_and(|note| note.transactions == meta.transactions) {
+            return Ok(self.known(arg, &meta));
+        }
+        let position = self.enter(stores, arg, note.as_ref(), by_operator)?;
+        let note = note.unwrap_or_else(|| AppliedNote {
+            height: arg.height,
+            block_id: arg.block_id,
+            transactions: 0,
+            is_replay: self.is_replay(arg.height, stores.utxo.pruned_height()),
+        });
         let now = platform::instructions();
         let settings = stores.settings;
         let call = Call::at(arg.height, settings);
         let mut run = Run {
-            block: Applying::new(call, arg.block_id, arg.missing_parents),
+            block: Applying { is_new: !note.is_replay, ..Applying::new(call, arg.block_id, arg.missing_parents) },
             window: Window::new(meta),
             position,
             applied: UtxoApplied::default(),
@@ -67,117 +92,89 @@ impl Applier {
         run.stores.utxo.count_pages(false);
         let Run { position, applied, worked, skipped, .. } = run;
         if worked || ended.is_ok() {
-            self.set(Some(position));
+            let transactions = if ended == Ok(true) { meta.transactions } else { note.transactions };
+            stores.chain.note_applied(arg.number, Some(&AppliedNote { transactions, ..note }));
+            let mut stored = Stored { position: Some(position), ..self.stored };
+            stored.pruned.add(u64::from(applied.pruned), arg.number);
+            self.set(stored);
         }
         if let Err(UtxoApplyError::Stopped(stop)) = &ended {
             self.note_stop(stop, call.now_ns);
         }
-        let finished = match ended {
-            Ok(finished) => finished,
+        let is_finished = match ended {
+            Ok(is_finished) => is_finished,
             // The next call meets the error again.
-            Err(_) if worked => None,
+            Err(_) if worked => false,
             Err(error) => return Err(error),
         };
-        let transactions = if finished.is_some() { meta.transactions } else { position.transaction };
+        let transactions = if is_finished { meta.transactions } else { position.transaction };
         Ok(Outcome {
-            applied: UtxoApplied { has_more: finished.is_none(), transactions, ..applied },
-            finished,
+            applied: UtxoApplied { has_more: !is_finished, transactions, ..applied },
+            finished: is_finished.then_some(arg.height),
             skipped,
         })
     }
 
-    /// Answers a repeated call for a block that is applied.
-    fn applied_before(stores: &Stores, arg: &UtxoApplyBlock, at: &Position) -> Result<Outcome, UtxoApplyError> {
-        let transactions = stores.chain.find(arg.number).map_or(0, |meta| meta.transactions);
-        // Heights follow each other. The id of a pruned block went with its record, so any is accepted.
-        let height = u64::from(at.height).saturating_sub(at.next - arg.number) as u32;
-        if height != arg.height {
-            return Err(UtxoApplyError::WrongHeight { expected: height });
+    /// Answers a call for a block that is applied. A position before the block passes it.
+    fn known(&mut self, arg: &UtxoApplyBlock, meta: &BlockMeta) -> Outcome {
+        if let Some(position) = self.stored.position.filter(|position| position.next == arg.number) {
+            let position = Position::before(position.base, arg.number + 1, arg.height + 1);
+            self.set(Stored { position: Some(position), ..self.stored });
         }
-        if let Some((_, block_id)) = stores.chain.applied(arg.number).filter(|(_, block_id)| *block_id != arg.block_id)
-        {
-            return Err(UtxoApplyError::OtherId { block_id });
-        }
-        Ok(Outcome { applied: UtxoApplied { transactions, ..UtxoApplied::default() }, finished: None, skipped: false })
+        let applied = UtxoApplied { known: true, transactions: meta.transactions, ..UtxoApplied::default() };
+        Outcome { applied, finished: None, skipped: false }
     }
 
-    /// Checks that the block is the next one. Returns the position in it, and its metadata.
+    /// Checks that the block is the next one. Returns the position in it.
     fn enter(
         &self,
         stores: &Stores,
         arg: &UtxoApplyBlock,
+        note: Option<&AppliedNote>,
         by_operator: bool,
-    ) -> Result<(Position, BlockMeta), UtxoApplyError> {
+    ) -> Result<Position, UtxoApplyError> {
         if stores.settings.require_extended {
             return Err(UtxoApplyError::NotExtended);
         }
+        // The first block leaves a height for the next one.
+        let most = if self.position().is_some() { MAX_HEIGHT } else { MAX_HEIGHT - 1 };
         match arg.height {
             0 => return Err(BadHeight::Zero.into()),
-            1..=MAX_HEIGHT => {}
-            _ => return Err(BadHeight::TooHigh { most: MAX_HEIGHT }.into()),
+            height if height > most => return Err(BadHeight::TooHigh { most }.into()),
+            _ => {}
         }
-        let mut position = match self.position() {
+        let position = match self.position() {
             Some(position) if position.next != arg.number => {
                 return Err(UtxoApplyError::NotNext { next: position.next });
             }
             Some(position) if position.height != arg.height => {
                 return Err(UtxoApplyError::WrongHeight { expected: position.height });
             }
-            Some(position) if position.is_begun() && position.block_id != arg.block_id => {
-                return Err(UtxoApplyError::OtherId { block_id: position.block_id });
-            }
             Some(position) => *position,
-            None if by_operator => Position {
-                base: arg.number,
-                next: arg.number,
-                height: arg.height,
-                block_id: 0,
-                hash: Default::default(),
-                transaction: 0,
-                offset: 0,
-                phase: Phase::Whole,
-            },
+            None if by_operator => Position::before(arg.number, arg.number, arg.height),
             None => return Err(UtxoApplyError::OperatorOnly),
         };
-        // A rollback that is under way removes the blocks above its target.
-        if stores.chain.state().coming_head().is_none_or(|head| arg.number > head) {
-            return Err(UtxoApplyError::NotFound);
-        }
-        let meta = stores.chain.find(arg.number).map_err(unread)?;
-        let hash = stores.chain.hash(arg.number).unwrap_or_default();
-        if position.is_begun() && position.hash != hash {
-            let why = format!("block {} is another one than the block that is partly applied", arg.number);
-            return Err(UtxoApplyError::Corrupt { why });
-        }
-        (position.block_id, position.hash) = (arg.block_id, hash);
-        Ok((position, meta))
+        // Applying may have ended in the middle of this block.
+        let transaction = note.filter(|_| !position.is_begun()).map_or(position.transaction, |note| note.transactions);
+        Ok(Position { transaction, ..position })
     }
 }
 
 impl Run<'_, '_> {
-    /// Applies transactions until the message is full or the block is finished. Returns the height of a finished block.
-    fn run(&mut self, arg: &UtxoApplyBlock) -> Result<Option<u32>, UtxoApplyError> {
+    /// Applies transactions until the message is full or the block is finished. Returns whether it is finished.
+    fn run(&mut self, arg: &UtxoApplyBlock) -> Result<bool, UtxoApplyError> {
         let count = self.window.transactions();
         self.find_offset()?;
         self.check_skip(arg)?;
         while self.position.transaction < count {
             if step::group(self)? == Step::Full {
-                return Ok(None);
+                return Ok(false);
             }
         }
-        let Position { next, height, block_id, .. } = self.position;
-        self.stores.chain.note_applied(next, Some((height, block_id)));
-        self.position = Position {
-            next: next + 1,
-            height: height + 1,
-            block_id: 0,
-            transaction: 0,
-            offset: 0,
-            phase: Phase::Whole,
-            ..self.position
-        };
+        let Position { base, next, height, .. } = self.position;
+        self.position = Position::before(base, next + 1, height + 1);
         self.worked = true;
-        Ok(Some(height))
+        Ok(true)
     }
 
     /// Finds the first byte of the next transaction, unless it is known. Before the first transaction the body is checked, so that a block

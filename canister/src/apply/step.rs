@@ -133,7 +133,7 @@ fn group_of(run: &mut Run, window: &mut Window, most: u32) -> Result<Step, UtxoA
         }
     };
     // A transaction that was begun in parts goes on so.
-    let in_parts = run.in_parts || !matches!(run.position.phase, Phase::Whole | Phase::Mark);
+    let in_parts = run.in_parts || run.position.phase != Phase::Whole;
     group.truncate(if in_parts { 1 } else { group.len() });
     if let [large] = group.as_slice()
         && (in_parts || is_large(large))
@@ -266,13 +266,17 @@ impl Run<'_, '_> {
         };
         loop {
             match self.position.phase {
-                Phase::Whole | Phase::Mark => {
+                Phase::Whole => {
                     if self.worked {
                         return Ok(Step::Full);
                     }
                     transaction.id();
                     self.check_id(&transaction.parsed, txid).map_err(Stop::Body)?;
                     check_twice(&outpoints, txid)?;
+                    if self.stores.utxo.may_be_pruned(&transaction.parsed, &self.block)? {
+                        self.applied.pruned += 1;
+                        return Ok(Step::Done);
+                    }
                     self.position.phase = Phase::Check(0);
                 }
                 Phase::Check(first) if first < count => {

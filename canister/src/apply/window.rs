@@ -120,13 +120,23 @@ impl Window {
 
     /// Returns the byte after the transaction that begins at `at`, of any size. Nothing but lengths is read.
     pub fn end_of(&mut self, source: Source, at: u64) -> Result<u64, BodyError> {
+        self.walk(source, at, |_| {})
+    }
+
+    /// Passes the outpoint of each input of the transaction that begins at `at`, of any size, and returns the byte after the transaction.
+    pub fn walk(&mut self, source: Source, at: u64, mut each: impl FnMut((Hash, u32))) -> Result<u64, BodyError> {
         let mut at = self.skip(at, 4, "a transaction's version")?;
         let is_witness = self.read(source, at, 2)?.starts_with(&[0, 1]);
         at += if is_witness { 2 } else { 0 };
         let (inputs, after) = self.var_int(source, at, "the number of inputs")?;
         at = after;
         for _ in 0..inputs {
-            at = self.skip(at, 36, "an input")?;
+            let end = self.skip(at, 36, "an input")?;
+            let outpoint = self.read(source, at, 36)?;
+            if let (Some(txid), Some(vout)) = (outpoint.first_chunk(), outpoint[32..].first_chunk()) {
+                each((*txid, u32::from_le_bytes(*vout)));
+            }
+            at = end;
             let (script, after) = self.var_int(source, at, "the length of a script")?;
             at = self.skip(after, script.saturating_add(4), "an input")?;
         }

@@ -51,7 +51,7 @@ pub use coppice_interface::segments::Segment;
 pub use draft::Admission;
 pub use postings::pages::MAX_KEY_PAGE;
 pub use postings::sweep::{IndexTable, TableDebt};
-pub use records::{BlockMeta, BlockRecord, Hash, MAX_HASH};
+pub use records::{AppliedNote, BlockMeta, BlockRecord, Hash, MAX_HASH};
 pub use remove::{Removal, Removals, Removed};
 pub use reorgs::Rollbacks;
 pub use rollback::RolledBack;

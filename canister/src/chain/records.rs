@@ -16,8 +16,8 @@
 //!  56 id links u32     60 hash length u8   61 parent length u8     64 hash 32            96 parent 32
 //! 128 SHA-256 of body, receipts, index    224 references before u64
 //! 232 gap u32: bytes of the log between the block before and this one
-//! 236 height u32, 240 id u32: those under which the block is applied to the UTXO records; height 0: it is not
-//! 244 reserved: 12 bytes
+//! 236 the note of applying: height u32, 0: none  240 id u32  244 transactions u32  248 replay u8
+//! 249 reserved: 7 bytes
 //! ```
 //! A block's *references* are its transactions and keys. "References before" is their sum over all earlier blocks, so the number of
 //! references between any two blocks is the difference of two sums, and the blocks between are not read.
@@ -33,7 +33,7 @@ use coppice_storage::bytes::{u32_at, u64_at};
 use coppice_storage::header::Header;
 use serde_bytes::ByteBuf;
 
-const LAYOUT: Header = Header { name: "block records", magic: *b"CPBR", version: 3 };
+const LAYOUT: Header = Header { name: "block records", magic: *b"CPBR", version: 4 };
 const MARK: u16 = 0xB10C;
 const FORMAT: u16 = 2;
 /// Bytes of a record.
@@ -44,8 +44,10 @@ const META: usize = 60;
 const REFERENCES: u64 = 224;
 /// Offset in a record of the gap before the block.
 const GAP: u64 = 232;
-/// Offset in a record of the height and the id under which the block is applied.
+/// Offset in a record of the note of applying.
 const APPLIED: u64 = 236;
+/// Bytes of the note.
+const NOTE: usize = 13;
 /// Records of a page.
 pub const PAGE_RECORDS: u64 = 256;
 const RING: u64 = 1 << 20;
@@ -261,6 +263,38 @@ impl BlockRecord {
     }
 }
 
+/// Note in a block's record: the block is applied to the UTXO records, completely or partly. The note is written when applying the block
+/// begins, and goes when the block is taken back whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AppliedNote {
+    /// The block's height, more than 0.
+    pub height: u32,
+    /// The chain's own number of the block.
+    pub block_id: u32,
+    /// Transactions that were applied when the block was finished, or when applying last ended in its middle.
+    pub transactions: u32,
+    /// The block may have been applied before its note was written: records at or below the pruned height that are absent count as pruned.
+    pub is_replay: bool,
+}
+
+impl AppliedNote {
+    fn encode(note: Option<&Self>) -> [u8; NOTE] {
+        let mut bytes = [0; NOTE];
+        if let Some(note) = note {
+            for (at, word) in [(0, note.height), (4, note.block_id), (8, note.transactions)] {
+                bytes[at..at + 4].copy_from_slice(&word.to_le_bytes());
+            }
+            bytes[12] = u8::from(note.is_replay);
+        }
+        bytes
+    }
+
+    fn decode(bytes: &[u8; NOTE]) -> Option<Self> {
+        let [height, block_id, transactions] = [0, 4, 8].map(|at| u32_at(bytes, at));
+        (height > 0).then_some(Self { height, block_id, transactions, is_replay: bytes[12] == 1 })
+    }
+}
+
 /// The records of the kept blocks.
 pub struct RecordStore {
     directory: Region,
@@ -364,27 +398,21 @@ impl RecordStore {
         })
     }
 
-    /// The height and the id under which a kept block is applied to the UTXO records; `None` if it is not applied, or its record cannot be
-    /// decoded.
-    pub fn applied(&self, number: u64) -> Option<(u32, u32)> {
-        self.meta(number)?;
-        let [height, id] = [APPLIED, APPLIED + 4].map(|at| self.word(number, at));
-        (height > 0).then_some((height, id))
+    /// The note of a kept block that is applied; `None` if the block is not applied, or its record cannot be decoded.
+    pub fn applied(&self, number: u64) -> Option<AppliedNote> {
+        self.arena.payload().read_with(self.address(number)?, |bytes: &[u8; APPLIED as usize + NOTE]| {
+            BlockMeta::decode(bytes.first_chunk()?, number)?;
+            AppliedNote::decode(bytes[APPLIED as usize..].first_chunk()?)
+        })
     }
 
-    fn word(&self, number: u64, at: u64) -> u32 {
-        self.address(number).map_or(0, |record| self.arena.payload().read_u32(record + at))
-    }
-
-    /// Notes the height and the id under which a kept block is applied; `None` if it is applied no longer. A damaged record stays as it is.
-    pub fn note_applied(&mut self, number: u64, applied: Option<(u32, u32)>) {
+    /// Writes the note of a kept block, or removes it. A damaged record stays as it is.
+    pub fn note_applied(&mut self, number: u64, note: Option<&AppliedNote>) {
         if self.page(number).is_none() || self.meta(number).is_none() {
             return;
         }
-        let (height, id) = applied.unwrap_or_default();
         if let Some(record) = self.address(number) {
-            let both = u64::from(height) | u64::from(id) << 32;
-            self.arena.payload().write(record + APPLIED, &both.to_le_bytes());
+            self.arena.payload().write(record + APPLIED, &AppliedNote::encode(note));
         }
     }
 
@@ -495,6 +523,32 @@ mod tests {
             store.put(&record(300));
             assert_eq!((store.get(300), store.get(299)), (Some(record(300)), None), "on a page of its own");
         }
+    }
+
+    #[test]
+    fn note_of_applying_is_read_back_and_goes_with_its_record() {
+        native::reset();
+        memory::forget();
+        let mut store = open();
+        for number in [3, 4] {
+            store.reserve(number, 3).unwrap();
+            store.put(&record(number));
+        }
+        assert_eq!(store.applied(3), None);
+        let note = AppliedNote { height: 0x0102, block_id: 0x0304, transactions: 0x0506, is_replay: true };
+        store.note_applied(3, Some(&note));
+        assert_eq!((store.applied(3), store.applied(4), store.get(3)), (Some(note), None, Some(record(3))));
+        let at = store.address(3).unwrap() + APPLIED;
+        let bytes: [u8; NOTE] = store.arena.payload().read(at);
+        assert_eq!(bytes, [2, 1, 0, 0, 4, 3, 0, 0, 6, 5, 0, 0, 1]);
+        store.note_applied(3, None);
+        assert_eq!(store.applied(3), None);
+        store.note_applied(3, Some(&note));
+        store.put(&record(3));
+        assert_eq!(store.applied(3), None, "another block has the number");
+        store.poison(4);
+        store.note_applied(4, Some(&note));
+        assert_eq!(store.applied(4), None);
     }
 
     #[test]

@@ -93,6 +93,12 @@ impl ChainStore {
         Some(RollbackLeft { ops: references + 1, pages: 1 + 2 * blobs })
     }
 
+    /// Returns the block that the running rollback removes next, if its removal has not begun.
+    pub fn next_to_roll_back(&self) -> Option<u64> {
+        let (to, head) = (self.state.rollback_to?, self.state.head()?);
+        (self.state.transit.is_none() && head > to).then_some(head)
+    }
+
     /// Continues the running rollback: lowers the head unless a block is in transit, then removes that block's references, as far as `most`
     /// ops and the meter allow. The op after the last reference removes the block's record and its part of the log.
     pub fn continue_rollback(&mut self, blobs: &mut BlobStore, most: u64, meter: Meter) -> RolledBack {

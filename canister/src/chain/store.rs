@@ -2,7 +2,7 @@
 
 use super::log::Log;
 use super::postings::links::LINK;
-use super::records::{BlockMeta, Hash, RecordStore};
+use super::records::{AppliedNote, BlockMeta, Hash, RecordStore};
 use super::reorgs::Rollbacks;
 use super::state::ChainState;
 use super::upload;
@@ -93,14 +93,15 @@ impl ChainStore {
         self.records.meta_and_hash(number).map(|(_, hash)| hash)
     }
 
-    /// Height and id under which a kept block is applied to the UTXO records; `None` if it is not.
-    pub fn applied(&self, number: u64) -> Option<(u32, u32)> {
-        self.find(number).ok().and_then(|_| self.records.applied(number))
+    /// The note of a kept block that is applied to the UTXO records, completely or partly; `None` if it is not.
+    pub fn applied(&self, number: u64) -> Option<AppliedNote> {
+        let kept = self.state.started && (self.state.oldest..self.state.next).contains(&number);
+        if kept { self.records.applied(number) } else { None }
     }
 
-    /// Notes the height and the id under which a kept block is applied; `None` if it is applied no longer.
-    pub fn note_applied(&mut self, number: u64, applied: Option<(u32, u32)>) {
-        self.records.note_applied(number, applied);
+    /// Writes the note of a kept block, or removes it.
+    pub fn note_applied(&mut self, number: u64, note: Option<&AppliedNote>) {
+        self.records.note_applied(number, note);
     }
 
     /// Returns whether an upload is being undone, a rollback is under way, or a reset has left something to clear.

@@ -177,9 +177,10 @@ pub fn arm_undo(state: &mut State) {
     }
 }
 
-/// Runs the timer for records at the interval in force if there is a job. Stops the timer if there is no job or deletions are stopped.
+/// Runs the timer for records at the interval in force if there is a job. Stops the timer if there is no job, or if records must stay: while
+/// deletions are stopped, and until a rollback has ended, because the rollback has compared its blocks with the pruned height.
 pub fn arm_records(state: &mut State) {
-    let interval = state.utxo_pruner.interval_secs().filter(|_| state.deletions_stopped.is_none());
+    let interval = state.utxo_pruner.interval_secs().filter(|_| may_prune_records(state));
     let interval = interval.filter(|_| cycles::pause().is_none());
     if replace(&mut state.clock.records_every, interval) == interval {
         return;
@@ -189,6 +190,10 @@ pub fn arm_records(state: &mut State) {
         Some(secs) => Timer::Records.every(secs, || mutate(tick_records)),
         None => Timer::Records.cancel(),
     }
+}
+
+fn may_prune_records(state: &State) -> bool {
+    state.deletions_stopped.is_none() && state.chain.state().rollback_to.is_none()
 }
 
 /// Arms the timer for the deletion queue for the next expiry or end of a back-off. While cycles are low only calls to the queue notice
@@ -270,6 +275,7 @@ fn tick_blocks(state: &mut State, at: u64) {
         // Otherwise, if several timers fire together, each would keep arming its own one-shot while there is a backlog.
         Timer::Blocks.cancel();
     }
+    let was_rolling_back = state.chain.state().rollback_to.is_some();
     let next = state.tick(state.is_tick_late(at, now));
     // Only here, because a tick that traps must leave its due time to the next tick. If a tick is still armed, its time is the due time.
     state.clock.due = state.clock.blocks_at;
@@ -281,6 +287,9 @@ fn tick_blocks(state: &mut State, at: u64) {
     arm_at(state, next);
     arm_uploads(state);
     arm_deletions(state);
+    if was_rolling_back {
+        arm_records(state);
+    }
     // After the work, because pruned blocks no longer count as backlog.
     sampling::note(state);
 }
@@ -303,8 +312,8 @@ fn tick_records(state: &mut State) {
         let low_on_cycles = cycles::pause().is_some();
         // Growth is deferred, because if growing traps, every firing of the interval timer would trap.
         memory::manager().growth().put_off(|| {
-            // The firing may have been scheduled before deletions were stopped.
-            if state.deletions_stopped.is_none() {
+            // The firing may have been scheduled before deletions were stopped, or a rollback began.
+            if may_prune_records(state) {
                 let (pruner, mut records) = state.utxo_pruner();
                 pruner.tick(&mut records, low_on_cycles);
             }

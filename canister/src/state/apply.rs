@@ -7,15 +7,12 @@ use crate::logs::{
     audit::{Fields, field},
 };
 use crate::text::hex;
-use coppice_interface::{
-    NoMemory, Role, RollbackError, UtxoApplied, UtxoApplyBlock, UtxoApplyError, UtxoApplying, UtxoUnapplied,
-    UtxoUnapplyError,
-};
+use coppice_interface::{NoMemory, Role, UtxoApplied, UtxoApplyBlock, UtxoApplyError, UtxoApplying};
 use std::cell::Cell;
 use std::convert::Infallible;
 
 impl State {
-    fn shown_applying(&self) -> Fields {
+    pub(super) fn shown_applying(&self) -> Fields {
         let shown = self.applier.status().map_or("none".into(), |UtxoApplying { base, next, transactions, .. }| {
             format!("from block {base} to block {next}, transaction {transactions}")
         });
@@ -72,29 +69,12 @@ impl State {
         self.noting("utxo_apply_block", argument, shown, step)
     }
 
-    /// Takes a part of the last applied block back.
-    ///
-    /// # Errors
-    /// [`UtxoUnapplyError`]; nothing has changed.
-    pub fn unapply_block(&mut self, number: u64) -> Result<UtxoUnapplied, UtxoUnapplyError> {
-        // A producer's key that is stolen takes back no more blocks than it can roll back.
-        if ![Role::Producer, Role::UtxoFeeder].into_iter().any(|role| self.caller_is(role))
-            && let Some(below) = number.checked_sub(1)
-            && let Err(RollbackError::TooDeep { lowest }) =
-                self.chain.check_depth(below, self.config.max_rollback_blocks)
-        {
-            return Err(UtxoUnapplyError::TooDeep { lowest: lowest + 1 });
-        }
-        let (applier, mut stores) = self.applying();
-        applier.unapply(&mut stores, number)
-    }
-
     /// Ends applying, and returns where it stood.
     pub fn stop_applying(&mut self) -> Option<UtxoApplying> {
         let Ok(ended) =
             self.noting::<_, Infallible>("utxo_stop_applying", String::new(), Self::shown_applying, |state| {
                 let ended = state.applier.status();
-                state.applier.set(None);
+                state.applier.end(&mut state.chain);
                 Ok(ended)
             });
         ended

@@ -2,12 +2,15 @@
 //! operators and admins are written to the audit log.
 
 use super::State;
+use super::undo::RolledBack;
+use crate::chain::AppliedNote;
 use crate::logs::audit::{Fields, field, fields};
 use crate::pruning::blocks::Piece;
 use crate::pruning::blocks::policy::Policy as _;
 use crate::pruning::records::Settings as _;
 use crate::settings::fit;
 use crate::state::tally;
+use crate::utxo::RunWindow;
 use crate::{logs, platform};
 use coppice_interface::{
     BlockId, ChainReset, Commit, Config, ConfigChange, ConfigError, DeletionsError, Exporter, ExporterError, Grant,
@@ -193,10 +196,11 @@ impl State {
         })
     }
 
-    /// Records that an operator has seen the first `up_to` faults, and retries quarantined work.
+    /// Records that an operator has seen the first `up_to` faults and the counts of applying, and retries quarantined work.
     pub fn acknowledge_faults(&mut self, up_to: u64) -> u64 {
         let shown = |state: &Self| state.pruner.shown_faults();
         let Ok(acknowledged) = self.noting::<_, Infallible>("acknowledge_faults", up_to.to_string(), shown, |state| {
+            state.applier.acknowledge();
             Ok(state.pruner.acknowledge_faults(up_to, state.lost()))
         });
         acknowledged
@@ -214,25 +218,37 @@ impl State {
     }
 
     /// Makes block `number` the head, as far as one message goes; ticks continue the rollback. The depth is limited for producers, but not
-    /// for admins.
+    /// for admins. Only an admin takes back blocks of which records may be pruned, with `incomplete`.
     ///
     /// # Errors
     /// [`RollbackError`]; nothing has changed.
-    pub fn rollback_to(&mut self, number: u64) -> Result<Rollback, RollbackError> {
+    pub fn rollback_to(&mut self, number: u64, incomplete: bool) -> Result<Rollback, RollbackError> {
         if self.caller_is(Role::Admin) {
-            return self.noting("rollback_to", number.to_string(), Self::shown_chain, |state| {
-                state.check_rollback(number)?;
+            let argument = if incomplete { format!("{number}, incomplete") } else { number.to_string() };
+            let shown = |state: &Self| [state.shown_chain(), state.shown_applying()].concat();
+            return self.noting("rollback_to", argument, shown, |state| {
+                state.chain.check_rollback(number, state.config.upload_expiry_secs)?;
+                state.check_complete(number, incomplete)?;
                 Ok(state.roll_back(number))
             });
         }
-        self.check_rollback(number)?;
+        self.chain.check_rollback(number, self.config.upload_expiry_secs)?;
         self.chain.check_depth(number, self.config.max_rollback_blocks)?;
+        self.check_complete(number, false)?;
         Ok(self.roll_back(number))
     }
 
-    fn check_rollback(&self, number: u64) -> Result<(), RollbackError> {
-        self.chain.check_rollback(number, self.config.upload_expiry_secs)?;
-        self.applier.above(number).map_or(Ok(()), |number| Err(RollbackError::Applied { number }))
+    /// Checks that no applied block above `number` lies at or below the pruned height.
+    fn check_complete(&self, number: u64, incomplete: bool) -> Result<(), RollbackError> {
+        let pruned_height = self.utxo.pruned_height();
+        // The pruned height does not rise during a rollback.
+        if incomplete || pruned_height == 0 || self.chain.state().rollback_to == Some(number) {
+            return Ok(());
+        }
+        let is_pruned = |note: AppliedNote| note.height <= pruned_height;
+        let lowest =
+            (number + 1..self.chain.state().next).rev().find(|&of| self.chain.applied(of).is_some_and(is_pruned));
+        lowest.map_or(Ok(()), |lowest| Err(RollbackError::Incomplete { lowest, pruned_height }))
     }
 
     /// Carries out a rollback after its checks.
@@ -241,8 +257,10 @@ impl State {
             tally::rolled_back();
         }
         self.chain.begin_rollback(number);
-        let removed = self.continue_rollback();
-        Rollback { head: self.chain.state().next - 1, removed, has_more: self.chain.state().rollback_to.is_some() }
+        let RolledBack { blocks: removed, not_restored } = self.continue_rollback();
+        let state = self.chain.state();
+        let waits = self.applier.waits().map(|waits| waits.why.clone());
+        Rollback { head: state.next - 1, removed, not_restored, has_more: state.rollback_to.is_some(), waits }
     }
 
     /// Empties the chain, so that it can begin again at any number.
@@ -255,8 +273,8 @@ impl State {
     }
 
     fn reset(&mut self, reset: &ResetChain) -> Result<ChainReset, ResetError> {
-        // An undo that keeps trapping is dropped with the chain.
-        let gives_up = self.pruner.is_set_aside(Piece::Undo);
+        // An undo that keeps trapping, or lacks memory, is dropped with the chain.
+        let gives_up = self.pruner.is_set_aside(Piece::Undo) || self.applier.waits().is_some();
         self.chain.check_reset(&reset.head_hash, gives_up, self.config.upload_expiry_secs)?;
         let behind = self.exporters.lagging(self.chain.state().next).filter(|_| !reset.drop_unexported);
         if let Some((exporter, bound)) = behind {
@@ -265,7 +283,10 @@ impl State {
         }
         let blocks = self.chain.reset();
         self.exporters.reset();
-        self.applier.set(None);
+        self.applier.reset();
+        self.utxo.forget_pruned();
+        self.utxo_pruner.reset();
+        self.utxo.set_window(RunWindow::default());
         self.pruner.reset();
         self.pruner.freed_outside_runs(&self.chain, &self.blobs, 0);
         logs::info(&format!("the chain was reset: {blocks} blocks were removed"));

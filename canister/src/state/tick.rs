@@ -35,7 +35,8 @@ impl State {
     fn work(&mut self, constraints: &Constraints, pieces: u64) -> Next {
         match self.first_piece() {
             None | Some(Piece::Block(_) | Piece::Slice(..)) => {
-                return self.pruner.tick(&mut self.chain, &mut self.blobs, constraints, pieces);
+                let next = self.pruner.tick(&mut self.chain, &mut self.blobs, constraints, pieces);
+                return self.rollback_waits_until().map_or(next, |at| next.min(Next::At(at)));
             }
             Some(Piece::Upload) => self.expire_upload(),
             Some(Piece::Transaction) => self.expire_transaction(),
@@ -58,10 +59,16 @@ impl State {
             (Piece::Upload, expired(self.chain.upload_touched()) && !self.chain.is_aborting()),
             (Piece::Transaction, expired(self.utxo.uploads.touched())),
             (Piece::Quarantine, self.blobs.has_quarantined()),
-            (Piece::Undo, self.chain.is_under_way()),
+            (Piece::Undo, self.chain.is_under_way() && self.rollback_waits_until().is_none()),
         ];
         let first = all.into_iter().find(|&(piece, is_there)| is_there && !self.pruner.is_set_aside(piece));
         first.map(|(piece, _)| piece)
+    }
+
+    /// Returns until when a rollback that lacks memory leaves ticks to pruning, which may free some.
+    fn rollback_waits_until(&self) -> Option<u64> {
+        self.chain.state().rollback_to?;
+        self.applier.waits().map(|waits| waits.until_ns).filter(|until| *until > platform::time_ns())
     }
 
     /// Returns when the first open upload expires, in Unix seconds. Ignores uploads that are being undone or are quarantined.

@@ -1,35 +1,79 @@
 //! Work that is undone over several messages: rollbacks, aborted uploads, and the leftovers of a reset.
 
 use super::State;
+use crate::apply::{Stores, TakenBack};
 use crate::logs;
 use crate::pruning::work::budget::Budget;
+use coppice_interface::UtxoError;
+
+/// A message's part of a rollback.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct RolledBack {
+    /// Blocks that the head went down.
+    pub blocks: u64,
+    /// Transactions of blocks that were taken back whose records had been pruned.
+    pub not_restored: u64,
+}
 
 impl State {
-    /// Continues the running rollback: removes blocks from the newest on, within the budget of a tick. Returns how many blocks the head
-    /// went down.
-    pub(super) fn continue_rollback(&mut self) -> u64 {
+    /// Continues the running rollback within the budget of a tick: from the newest block on, each is taken back from the UTXO records if it
+    /// is applied, and then removed.
+    pub(super) fn continue_rollback(&mut self) -> RolledBack {
         let policy = self.pruner.policy().cloned().unwrap_or_default();
         let mut budget = Budget::new(policy.max_ops_per_tick, policy.max_instructions_per_tick);
-        let (mut fell, mut faults) = (0, 0);
+        let mut done = RolledBack::default();
+        let (mut is_fresh, mut faults) = (true, Vec::new());
+        self.applier.set_waits(None);
         self.chain.count_pages(true);
+        self.utxo.count_pages(true);
         while let Some(left) = self.chain.rollback_left() {
+            let before = self.chain.pages_changed() + self.utxo.pages_changed();
+            if let Some(number) = self.chain.next_to_roll_back()
+                && self.applier.is_applied(&self.chain, number)
+            {
+                let Self { applier, chain, utxo, blobs, config, .. } = self;
+                let mut stores = Stores { chain, utxo, blobs, settings: &config.utxo };
+                let (taken, lost) = applier.take_back(&mut stores, number, is_fresh, &mut faults);
+                done.not_restored += lost;
+                budget.charge(0, self.chain.pages_changed() + self.utxo.pages_changed() - before, 0);
+                match taken {
+                    TakenBack::Whole => {}
+                    TakenBack::Part => break,
+                    TakenBack::Waits(why) => {
+                        let why = UtxoError::from(why);
+                        let line = format!("rollback: waits: block {number} cannot be taken back: {why}");
+                        if self.applier.set_waits(Some((number, why))) {
+                            logs::error(&line);
+                        }
+                        break;
+                    }
+                }
+                if !budget.has_room(left.pages) {
+                    break;
+                }
+            }
             let Ok((ops, meter)) = budget.admit_part(left.ops, left.pages) else { break };
             let changed = self.chain.pages_changed();
-            let done = self.chain.continue_rollback(&mut self.blobs, ops, meter);
-            let end = if done.finished { left.pages } else { 0 };
-            budget.charge(done.ops, self.chain.pages_changed() - changed + end, 0);
-            fell += u64::from(done.began);
-            faults += done.faults.len() as u64;
-            for fault in &done.faults {
-                logs::error(&format!("rollback: skipped: {fault}"));
+            let removed = self.chain.continue_rollback(&mut self.blobs, ops, meter);
+            let end = if removed.finished { left.pages } else { 0 };
+            let pages = self.chain.pages_changed() - changed + end;
+            budget.charge(removed.ops, pages, 0);
+            self.utxo.note_pages(pages);
+            if removed.began {
+                done.blocks += 1;
+                self.applier.lower(self.chain.state().next, None);
             }
+            is_fresh = false;
+            faults.extend(removed.faults);
         }
         self.chain.count_pages(false);
-        if fell > 0 {
+        self.utxo.count_pages(false);
+        if done.blocks > 0 {
             self.exporters.rolled_back(self.chain.state().next);
         }
-        self.pruner.freed_outside_runs(&self.chain, &self.blobs, faults);
-        fell
+        faults.iter().for_each(|fault| logs::error(&format!("rollback: skipped: {fault}")));
+        self.pruner.freed_outside_runs(&self.chain, &self.blobs, faults.len() as u64);
+        done
     }
 
     /// Counts and logs what could not be read while an upload was undone.

@@ -6,8 +6,8 @@
 use super::call::{Call, if_found};
 use super::draft::{Draft, Terms};
 use super::mined::MinedChange;
-use super::parse::id;
-use super::record::{EntryAddress, Hash, Head, REASSIGNED, flag, location};
+use super::parse::{Parsed, id};
+use super::record::{EntryAddress, Hash, Head, REASSIGNED, SPENDER_DELETED, flag, location};
 use super::scan::LOOKUP_PAGES;
 use super::spend::{Planned, Spends, Strictness};
 use super::store::{Found, UtxoStore};
@@ -34,13 +34,20 @@ pub struct Applying<'a> {
     pub mined: MinedIn,
     /// Treatment of inputs whose parents have no record.
     pub missing: MissingParents,
+    /// The block was not applied before: a transaction without a record gets one, and takes over outputs that are marked with its own id as
+    /// spent by a deleted transaction.
+    pub is_new: bool,
 }
 
 impl<'a> Applying<'a> {
-    /// Returns a block of the longest chain.
+    /// Returns a block of the longest chain, which may have been applied before.
     pub fn new(call: Call<'a>, block_id: u32, missing: MissingParents) -> Self {
         let block = BlockRef { block_id, height: call.height, subtree: 0 };
-        Self { call, mined: MinedIn { blocks: vec![block], on_longest_chain: true }, missing }
+        Self { call, mined: MinedIn { blocks: vec![block], on_longest_chain: true }, missing, is_new: false }
+    }
+
+    fn terms(&self) -> Terms<'_> {
+        Terms { mined: Some(&self.mined), ..Terms::default() }
     }
 
     fn block(&self) -> BlockRef {
@@ -145,14 +152,13 @@ impl UtxoStore {
         let inputs = Inputs { txid: &txid, first: 0, outpoints };
         let is_later = |parent: &Hash| is_later(blobs, parent);
         let Some(found) = found else {
-            let terms = Terms { mined: Some(&block.mined), ..Terms::default() };
-            if block.call.height <= self.root.pruned {
+            let terms = block.terms();
+            if !block.is_new && block.call.height <= self.root.pruned {
                 self.changed.read += PARENT_READ * draft.parsed.inputs.len() as u64;
             }
-            match self.check_new(&draft, &terms, &block.call) {
-                Ok(()) => {}
-                Err(UtxoRefusal::Pruned) => return Ok(Applied { pruned: true, ..Applied::default() }),
-                Err(refusal) => return Err(Refused::record(refusal)),
+            self.check_draft(&draft, &terms, &block.call).map_err(Refused::record)?;
+            if self.is_pruned(&draft.parsed, block)? {
+                return Ok(Applied { pruned: true, ..Applied::default() });
             }
             let (spends, missing) = self.plan_all(inputs, block, block.missing, (is_later, end))?;
             let spent = spends.new_spends();
@@ -169,6 +175,27 @@ impl UtxoStore {
         let change = block.change(false, clears);
         let (_, spent) = self.mine(found, &change, Some(&spends), &block.call).map_err(Refused::record)?;
         Ok(Applied { created: false, pruned: false, spent, missing })
+    }
+
+    /// Returns whether a transaction without a record of a block that may have been applied before may have been pruned.
+    fn is_pruned(&self, parsed: &Parsed, block: &Applying) -> Result<bool, Refused> {
+        if block.is_new {
+            return Ok(false);
+        }
+        match self.check_replay(parsed, &block.terms()) {
+            Ok(()) => Ok(false),
+            Err(UtxoRefusal::Pruned) => Ok(true),
+            Err(refusal) => Err(Refused::record(refusal)),
+        }
+    }
+
+    /// Returns whether a transaction, before its inputs are checked in parts, has no record because it may have been pruned.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn may_be_pruned(&self, parsed: &Parsed, block: &Applying) -> Result<bool, Refused> {
+        let found = if_found(self.find_any(&parsed.txid)).map_err(Refused::record)?;
+        if found.is_some() { Ok(false) } else { self.is_pruned(parsed, block) }
     }
 
     /// Checks a record to which a block is added, and which loses some flags thereby.
@@ -291,7 +318,8 @@ impl UtxoStore {
                     continue;
                 }
             };
-            let checked = self.check_spend(found, *vout, None, (txid, vin), &block.call, Strictness::All);
+            let strictness = if block.is_new { Strictness::New } else { Strictness::All };
+            let checked = self.check_spend(found, *vout, None, (txid, vin), &block.call, strictness);
             let (address, entry, new) = checked.map_err(|error| Refused::input(input, error))?;
             if new && entry.is(REASSIGNED) {
                 return Err(Refused::Stopped(Some(input), UtxoApplyReason::NeedsHash));
@@ -310,13 +338,58 @@ impl UtxoStore {
         }
     }
 
+    /// Returns the highest block of any record that was deleted as spent since the last reset; 0: none.
+    pub fn pruned_height(&self) -> u32 {
+        self.root.pruned
+    }
+
+    /// Forgets the pruned height, because the chain begins anew.
+    pub fn forget_pruned(&mut self) {
+        self.root.forget_pruned(&mut self.slots);
+    }
+
+    /// Returns whether a transaction has no record, or one that is being deleted.
+    pub fn is_gone(&self, txid: &Hash) -> bool {
+        matches!(self.find(txid), Err(UtxoRefusal::TxNotFound))
+    }
+
+    /// Frees the outputs that a deleted transaction holds: those of inputs from a number on.
+    ///
+    /// # Errors
+    /// [`UtxoRefusal`]; the outputs of earlier inputs are freed.
+    pub fn free_outputs(
+        &mut self,
+        txid: &Hash,
+        (first, inputs): (u32, &[(Hash, u32)]),
+        call: &Call,
+    ) -> Result<(), UtxoRefusal> {
+        for ((parent, vout), vin) in inputs.iter().zip(first..) {
+            self.changed.read += PARENT_READ;
+            let Some(Found { slot, head, .. }) = if_found(self.find(parent))? else { continue };
+            let (address, entry) = match EntryAddress::utxo(&self.slots, slot, &head, *vout) {
+                Ok(found) => found,
+                Err(UtxoRefusal::UtxoNotFound) => continue,
+                Err(error) => return Err(error),
+            };
+            if entry.is(SPENDER_DELETED) && entry.held_by(txid, vin) {
+                self.changing(1, |store| {
+                    address.forget_spender(&mut store.slots, &entry);
+                    address.count_spent(&mut store.slots, -1);
+                    store.root.count_revert(&mut store.slots);
+                    store.evaluate(slot, call)
+                })?;
+            }
+        }
+        Ok(())
+    }
+
     /// Takes a block from a transaction's record, and returns whether the record had it. A record that names the transaction's bytes in the
     /// block gets them now: `bytes_of` reads them, from the first byte and their number. Returns `None`, and changes nothing, if copying
     /// them changes more pages than `room`.
     ///
     /// # Errors
     /// [`UtxoRefusal`]; the record still has the block.
-    pub fn unapply(
+    pub fn take_back(
         &mut self,
         blobs: &mut BlobStore,
         txid: &Hash,
@@ -324,6 +397,7 @@ impl UtxoStore {
         bytes_of: impl Fn(&BlobStore, u64, u64) -> Option<Vec<u8>>,
         room: u64,
     ) -> Result<Option<bool>, UtxoRefusal> {
+        self.changed.read += LOOKUP_PAGES;
         let Some(found) = if_found(self.find(txid))? else { return Ok(Some(false)) };
         let blocks = self.blocks(&found.head)?;
         if !blocks.iter().any(|known| known.block_id == block.block().block_id) {

@@ -113,7 +113,8 @@ impl UtxoStore {
         terms: &Terms,
         call: &Call,
     ) -> Result<UtxoCreated, UtxoRefusal> {
-        self.check_new(&draft, terms, call)?;
+        self.check_draft(&draft, terms, call)?;
+        self.check_replay(&draft.parsed, terms)?;
         self.insert(blobs, draft, terms, None, call)
     }
 
@@ -161,11 +162,11 @@ impl UtxoStore {
         self.uploads.begin(blobs, arg, settings, by, now)
     }
 
-    /// Checks that a draft can become a record.
+    /// Checks that a draft can become a record, except that an earlier record may have been pruned.
     ///
     /// # Errors
-    /// `NoOutputs`, `NotExtended`, `BadArgument`, `BadHeight`, `TxExists`, `BeingDeleted`, `Pruned`, `TooMuchWork`, `Corrupt`.
-    pub(super) fn check_new(&self, draft: &Draft, terms: &Terms, call: &Call) -> Result<(), UtxoRefusal> {
+    /// `NoOutputs`, `NotExtended`, `BadArgument`, `BadHeight`, `TxExists`, `BeingDeleted`, `Corrupt`.
+    pub(super) fn check_draft(&self, draft: &Draft, terms: &Terms, call: &Call) -> Result<(), UtxoRefusal> {
         let parsed = &draft.parsed;
         if parsed.outputs.is_empty() {
             return Err(UtxoRefusal::NoOutputs);
@@ -177,8 +178,7 @@ impl UtxoStore {
         if let Some(mined) = terms.mined {
             check_mined(mined, call)?;
         }
-        self.check_absent(&parsed.txid)?;
-        self.check_replay(parsed, terms)
+        self.check_absent(&parsed.txid)
     }
 
     /// Creates a record of a checked draft, and spends the outputs of its inputs if they are planned: both or neither.
@@ -254,7 +254,7 @@ impl UtxoStore {
     ///
     /// # Errors
     /// `Pruned`, `TooMuchWork`, `Corrupt`.
-    fn check_replay(&self, parsed: &Parsed, terms: &Terms) -> Result<(), UtxoRefusal> {
+    pub(super) fn check_replay(&self, parsed: &Parsed, terms: &Terms) -> Result<(), UtxoRefusal> {
         let blocks = terms.mined.map_or(&[][..], |mined| &mined.blocks);
         if blocks.is_empty() || blocks.iter().any(|block| block.height > self.root.pruned) {
             return Ok(());

@@ -104,6 +104,9 @@ impl UtxoStore {
     ) -> Result<(Vec<BlockRef>, u32), UtxoRefusal> {
         self.check_links(slot, &head, [Order::UnminedSince, Order::CreatedAt])?;
         let head_blocks = head.blocks;
+        // A coinbase that another block repeats (BIP 30) is spendable once the higher block is mature.
+        let mature = of.block.height.saturating_add(call.settings.coinbase_maturity);
+        let ripens = !of.unset && head.is(flag::COINBASE) && mature > head.spending_height;
         let mut blocks = self.blocks(&head)?;
         let there = blocks.iter().position(|known| known.block_id == of.block.block_id);
         match there {
@@ -122,6 +125,9 @@ impl UtxoStore {
                 store.set_blocks(slot, &mut head, &blocks)?;
             }
             store.change_unmined(slot, &head, since)?;
+            if ripens && there.is_none() {
+                store.slots.write_u32(slot, at::SPENDING_HEIGHT, mature);
+            }
             if head.is(of.clears) {
                 store.set_flags(slot, head.flags & !of.clears);
             }

@@ -73,7 +73,7 @@ pub use batch::{BatchItem, Conflicting};
 pub use call::Call;
 pub use delete::{ExternalData, Parents};
 pub use draft::{Body, Draft, Terms};
-pub use limits::{MAX_TRANSACTION, STEP_PAGES};
+pub use limits::{MAX_INPUTS, MAX_TRANSACTION, STEP_PAGES};
 pub use order::RunWindow;
 pub use parse::{Parsed, Unhashed, hash, too_long};
 pub use preserve::Blocked;

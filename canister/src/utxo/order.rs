@@ -126,6 +126,12 @@ impl Root {
         }
     }
 
+    /// Forgets the pruned height.
+    pub fn forget_pruned(&mut self, slots: &mut Slots) {
+        self.pruned = 0;
+        slots.write_u32(slots.root(), PRUNED, 0);
+    }
+
     /// Sets the heights of a run that begins, or ends.
     pub fn set_window(&mut self, slots: &mut Slots, window: RunWindow) {
         self.window = window;

@@ -59,6 +59,9 @@ impl Spends {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Strictness {
     All,
+    /// All checks for a transaction of a block that was not applied before: a mark that its own deleted record has left on the output is no
+    /// replay.
+    New,
     /// The checks for winners of a conflict: conflicting and locked records may be spent from.
     Winner,
 }
@@ -84,7 +87,7 @@ fn find_twice(planned: &mut [Planned], spender: &Hash, errors: &mut Vec<RefusedS
 impl UtxoStore {
     /// Checks a record from which outputs will be spent.
     fn check_record(head: &Head, call: &Call, strictness: Strictness) -> Result<(), UtxoRefusal> {
-        if strictness == Strictness::All {
+        if strictness != Strictness::Winner {
             if head.is(flag::CONFLICTING) {
                 return Err(UtxoRefusal::Conflicting);
             }
@@ -129,7 +132,10 @@ impl UtxoStore {
             return Err(UtxoRefusal::Spent { by: Spender { txid: txid.into(), vin } });
         }
         // The same spender may spend again, unless the spender was deleted: then this is a replay.
-        if entry.is(SPENDER_DELETED) { Err(UtxoRefusal::InvalidSpend) } else { Ok((address, entry, false)) }
+        if entry.is(SPENDER_DELETED) && strictness != Strictness::New {
+            return Err(UtxoRefusal::InvalidSpend);
+        }
+        Ok((address, entry, false))
     }
 
     /// Checks an output before it is spent, whatever transaction holds the output. Inlined, because moving the result would cost 360
@@ -203,8 +209,8 @@ impl UtxoStore {
         for of_page in planned.chunk_by(|a, b| a.address.slot == b.address.slot) {
             let address = of_page[0].address;
             let mut new = 0;
-            for plan in of_page.iter().filter(|plan| plan.new) {
-                new += 1;
+            for plan in of_page.iter().filter(|plan| plan.new || plan.state & SPENDER_DELETED != 0) {
+                new += i32::from(plan.new);
                 plan.address.write(&mut self.slots, (plan.state | SPENT) & !SPENDER_DELETED, (spender, plan.vin));
             }
             if new > 0 {

@@ -20,6 +20,7 @@ use crate::report::{bytes, count};
 use crate::rules::NetworkRules;
 use crate::site::Site;
 use anyhow::{Context, Result, ensure};
+use bitcoin::hashes::Hash;
 use bitcoin::{Amount, Block, Denomination, OutPoint};
 use coppice_client::Error;
 use coppice_interface::{MissingParents, Role, UtxoApplied, UtxoApplyBlock, UtxoApplying, UtxoStorage};
@@ -235,8 +236,9 @@ impl Replay {
     /// Applies the block. All blocks are of one chain, so the height identifies the block.
     fn apply(&self, client: &Client<impl Site>, number: u64, block: &Block) -> Result<UtxoApplied> {
         let height = self.height;
-        let arg =
-            UtxoApplyBlock { number, height, block_id: height, missing_parents: MissingParents::PassOver, skip: None };
+        let hash = block.block_hash().to_byte_array().into();
+        let missing_parents = MissingParents::PassOver;
+        let arg = UtxoApplyBlock { number, hash, height, block_id: height, missing_parents, skip: None };
         client.apply(&arg).wait()?.map_err(|why| {
             let sentence = Error::Refused(why.clone()).to_string();
             let (coinbase_maturity, caller) = (self.coinbase_maturity, client.transport().principal(Role::UtxoFeeder));

@@ -140,12 +140,9 @@ fn head_on_another_branch_is_named_with_the_calls_that_help() {
     ingest(&net, &[&weak], &rules).expect(0, 4, "3d98b1e5abaf606405dd");
     let common = "the last block of both is number 1 (6c5a55ffc7d159ef36c9";
     let parts =
-        ["number 4 (3d98b1e5abaf606405dd", common, "rollback_to '(1 : nat64)'", "utxo_unapply_block '(4 : nat64)'"];
+        ["number 4 (3d98b1e5abaf606405dd", common, "rollback_to '(1 : nat64, null)'", "takes applied blocks back"];
     ingest(&net, &[&whole], &rules).expect_error(&parts);
     let client = net.client();
-    for number in [4, 3, 2] {
-        while client.utxo_unapply_block(number).done().unwrap().has_more {}
-    }
     client.roll_back_to(1).done().unwrap();
     ingest(&net, &[&whole], &rules).expect(0, 3, "000b6c3f27e43c3be1ad");
     // Files that end below the head, and files of another chain.

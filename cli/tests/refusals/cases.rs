@@ -107,8 +107,7 @@ told!(
     UtxoCreateError,
     UtxoError,
     UtxoPrunerError,
-    UtxoSpendError,
-    UtxoUnapplyError
+    UtxoSpendError
 );
 
 impl Told for Vec<RefusedSpend> {

@@ -1,7 +1,7 @@
 //! The reason why following a chain ends.
 
 use crate::{Cause, Error, Retry};
-use coppice_interface::{HeldBy, ReadError, RollbackError, UploadError, UtxoUnapplyError};
+use coppice_interface::{HeldBy, ReadError, RollbackError, UploadError};
 
 /// The reason why [`follow`](crate::Client::follow) ended. Blocks appended until then stay appended.
 #[derive(Debug, thiserror::Error)]
@@ -40,15 +40,6 @@ pub enum FollowError {
         #[source]
         error: Error<UploadError>,
     },
-    /// A block of the old branch cannot be taken back from the UTXO records.
-    #[error("block {number} cannot be taken back from the UTXO records")]
-    Unapply {
-        /// The number of the block.
-        number: u64,
-        /// The reason.
-        #[source]
-        error: Error<UtxoUnapplyError>,
-    },
     /// The canister cannot be rolled back.
     #[error("the canister cannot be rolled back to block {to}")]
     Rollback {
@@ -73,7 +64,6 @@ impl FollowError {
             } => Retry::Reorg,
             Self::Read(error) => error.retry(),
             Self::Append { error, .. } => error.retry(),
-            Self::Unapply { error, .. } => error.retry(),
             Self::Rollback { error, .. } => error.retry(),
         }
     }

@@ -10,7 +10,7 @@ pub use chain::{Chain, Pause};
 pub use error::FollowError;
 
 use crate::{Client, Error, Retry, Transport};
-use coppice_interface::{BlockId, ReadError, RollbackError};
+use coppice_interface::{BlockId, ReadError};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -21,8 +21,6 @@ pub struct Followed {
     pub appended: u64,
     /// Blocks that were rolled back. Blocks that the canister's own timer rolled back are not counted.
     pub rolled_back: u64,
-    /// Blocks that were taken back from the UTXO records before the rollback.
-    pub unapplied: u64,
 }
 
 /// The head as the last answer has it.
@@ -46,9 +44,8 @@ impl<T: Transport> Client<T> {
     ///
     /// - An empty canister begins with the chain's first block.
     /// - If the canister refuses a block until something is pruned, or an answer is lost, the call waits by [`Chain::wait`] and repeats.
-    /// - On a reorg, the call finds the newest common block, takes back the applied blocks above it, newest first
-    ///   ([`unapply`](Self::unapply)), rolls back to the common block, and appends the chain's own blocks. A producer may do this
-    ///   `max_rollback_blocks` deep.
+    /// - On a reorg, the call finds the newest common block, rolls back to it, and appends the chain's own blocks. The canister takes applied
+    ///   blocks back from the UTXO records. A producer may roll back `max_rollback_blocks`.
     /// - If the canister's head is above the chain's last block and the two have that block in common, the call changes nothing.
     ///
     /// The call keeps nothing between attempts but the head: after an error, a restart or an upgrade, call it again. The head and the headers
@@ -146,30 +143,10 @@ impl<T: Transport> Client<T> {
         if common.number == last {
             return Ok(Step::End);
         }
-        self.take_back(common.number, done).await?;
+        let to = common.number;
+        let rollback = self.roll_back_to(to).await.map_err(|error| FollowError::Rollback { to, error })?;
+        done.rolled_back = done.rolled_back.saturating_add(rollback.removed);
         *head = Head::Is(common);
         Ok(Step::Progress)
-    }
-
-    /// Makes a kept block the head. Applied blocks above it are taken back from the UTXO records first.
-    async fn take_back(&self, to: u64, done: &mut Followed) -> Result<(), FollowError> {
-        let mut lowest = None;
-        loop {
-            match self.roll_back_to(to).await {
-                Ok(rollback) => {
-                    done.rolled_back = done.rolled_back.saturating_add(rollback.removed);
-                    return Ok(());
-                }
-                // The numbers must fall, because the loop would otherwise have no end.
-                Err(Error::Refused(RollbackError::Applied { number }))
-                    if lowest.is_none_or(|lowest| number < lowest) =>
-                {
-                    self.unapply(number).await.map_err(|error| FollowError::Unapply { number, error })?;
-                    lowest = Some(number);
-                    done.unapplied += 1;
-                }
-                Err(error) => return Err(FollowError::Rollback { to, error }),
-            }
-        }
     }
 }

@@ -147,7 +147,7 @@ impl Script {
     }
 
     fn rolled_back(self, head: u64, removed: u64) -> Self {
-        self.answers("rollback_to", Ok::<_, RollbackError>(Rollback { head, removed, has_more: false }))
+        self.answers("rollback_to", Ok::<_, RollbackError>(Rollback { head, removed, ..Rollback::default() }))
     }
 }
 
@@ -212,25 +212,18 @@ fn block_whose_answer_was_lost_is_not_sent_again_if_it_is_the_head() {
 }
 
 #[test]
-fn reorg_takes_applied_blocks_back_rolls_back_and_appends_the_other_branch() {
-    let chain = blocks(1..=9, 5);
-    let applied = |number| Err::<Rollback, _>(RollbackError::Applied { number });
-    let unapplied = |has_more| Ok::<_, UtxoUnapplyError>(UtxoUnapplied { has_more, transactions: 0, unset: 1 });
+fn rollback_that_waits_for_memory_is_left_to_the_canister_and_the_block_is_sent_after_it() {
+    let waits = Rollback {
+        head: 6,
+        has_more: true,
+        waits: Some(UtxoError::NoMemory(NoMemory::OutOfSpace)),
+        ..Rollback::default()
+    };
     let script = Script::default().head(b'a', 7).kept(1).headers(b'a', 1..=7);
-    let script = script.answers("rollback_to", applied(7)).answers("utxo_unapply_block", unapplied(true));
-    let script = script.answers("utxo_unapply_block", unapplied(false)).answers("rollback_to", applied(6));
-    let script = script.answers("utxo_unapply_block", unapplied(false)).rolled_back(5, 2).appended(4);
-    assert_eq!(follow(script, &chain).unwrap(), Followed { appended: 4, rolled_back: 2, unapplied: 2 });
-}
-
-#[test]
-fn applied_block_that_stays_applied_ends_the_call() {
-    let applied = Err::<Rollback, _>(RollbackError::Applied { number: 6 });
-    let unapplied = Ok::<_, UtxoUnapplyError>(UtxoUnapplied { has_more: false, transactions: 0, unset: 1 });
-    let script = Script::default().head(b'a', 6).kept(1).headers(b'a', 1..=6).answers("rollback_to", applied.clone());
-    let script = script.answers("utxo_unapply_block", unapplied).answers("rollback_to", applied);
-    let error = follow(script, &blocks(1..=9, 5)).unwrap_err();
-    assert!(matches!(error, FollowError::Rollback { to: 5, .. }), "{error:?}");
+    let script = script.answers("rollback_to", Ok::<_, RollbackError>(waits));
+    let underway = Err::<(), _>(AppendError::RollbackUnderway { to: 5 });
+    let script = script.answers("append_block", underway).head(b'a', 5).appended(1);
+    assert_eq!(follow(script, &patient(blocks(1..=6, 5), 1)).unwrap(), appended(1));
 }
 
 #[test]
@@ -247,7 +240,7 @@ fn deep_reorg_is_searched_in_growing_pages_down_to_the_oldest_kept_block() {
     let script = || Script::default().head(b'a', 150).kept(1).headers(b'a', 135..=150).headers(b'a', 71..=134);
     let found = script().answers("get_block_headers", pruned.clone()).headers(b'a', 30..=70);
     let followed = follow(found.rolled_back(40, 110).appended(160), &chain).unwrap();
-    assert_eq!(followed, Followed { appended: 160, rolled_back: 110, unapplied: 0 });
+    assert_eq!(followed, Followed { appended: 160, rolled_back: 110 });
     // The common block was pruned.
     let chain = blocks(1..=200, 20);
     let none = script().answers("get_block_headers", pruned).headers(b'a', 30..=70);
@@ -266,7 +259,7 @@ fn page_of_headers_that_ends_early_is_continued_and_a_page_that_leads_nowhere_is
     };
     let script = Script::default().head(b'a', 6).kept(1).answers("get_block_headers", page(1..=2, 3));
     let script = script.headers(b'a', 3..=6).rolled_back(5, 1).appended(4);
-    assert_eq!(follow(script, &blocks(1..=9, 5)).unwrap(), Followed { appended: 4, rolled_back: 1, unapplied: 0 });
+    assert_eq!(follow(script, &blocks(1..=9, 5)).unwrap(), Followed { appended: 4, rolled_back: 1 });
     for next in [0, 1, 7, u64::MAX] {
         let script = Script::default().head(b'a', 6).kept(1).answers("get_block_headers", page(1..=6, next));
         let script = script.rolled_back(5, 1).appended(4);
@@ -283,7 +276,7 @@ fn chain_that_begins_above_the_head_or_after_another_parent_has_no_common_block(
     assert!(matches!(error, FollowError::NoCommonBlock { head: 6, .. }), "{error:?}");
     // The parent of the first block is the common block.
     let script = Script::default().head(b'a', 6).kept(1).headers(b'a', 4..=6).rolled_back(4, 2).appended(4);
-    assert_eq!(follow(script, &blocks(5..=8, 4)).unwrap(), Followed { appended: 4, rolled_back: 2, unapplied: 0 });
+    assert_eq!(follow(script, &blocks(5..=8, 4)).unwrap(), Followed { appended: 4, rolled_back: 2 });
 }
 
 #[test]
@@ -309,7 +302,7 @@ fn another_callers_block_is_noticed_by_the_refusal_and_replaced() {
     let page = HeaderPage { headers: vec![header(b'a', 5), header(b'c', 6)], next: None };
     let script = script.answers("get_block_headers", Ok::<_, ReadError>(page)).rolled_back(5, 1).appended(1);
     let chain = blocks(5..=6, 100);
-    assert_eq!(follow(script, &chain).unwrap(), Followed { appended: 1, rolled_back: 1, unapplied: 0 });
+    assert_eq!(follow(script, &chain).unwrap(), Followed { appended: 1, rolled_back: 1 });
     // A second refusal in a row without progress waits.
     let script = Script::default().head(b'a', 5).append(Err(other_block()));
     let script = script.head(b'a', 5).append(Err(other_block()));

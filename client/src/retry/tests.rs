@@ -113,7 +113,7 @@ fn classes_of_append_and_rollback_errors() {
                 RollbackError::AboveHead { head: 0 },
                 RollbackError::Pruned { first_available: 0 },
                 RollbackError::TooDeep { lowest: 0 },
-                RollbackError::Applied { number: 0 },
+                RollbackError::Incomplete { lowest: 0, pruned_height: 0 },
             ],
         ),
     ]);
@@ -412,16 +412,22 @@ fn classes_of_applying_errors() {
     };
     let full = || UtxoApplyReason::Create(UtxoCreateError::NoMemory(memory()));
     assert_classes(&[
-        (Again, &[UtxoApplyError::NotFound]),
-        (Reorg, &[UtxoApplyError::OtherId { block_id: 0 }]),
+        (Again, &[UtxoApplyError::NotFound, UtxoApplyError::RollbackUnderway { to: 0 }]),
+        (
+            Reorg,
+            &[
+                UtxoApplyError::WrongHash { expected: [0; 32].into() },
+                UtxoApplyError::OtherId { block_id: 0 },
+                UtxoApplyError::WrongHeight { expected: 0 },
+                UtxoApplyError::NotNext { next: 0 },
+                UtxoApplyError::Pruned { first_available: 0 },
+            ],
+        ),
         (AfterPruning, &[UtxoApplyError::NoMemory(memory()), stop(None, full())]),
         (
             Never,
             &[
                 UtxoApplyError::OperatorOnly,
-                UtxoApplyError::NotNext { next: 0 },
-                UtxoApplyError::WrongHeight { expected: 0 },
-                UtxoApplyError::Pruned { first_available: 0 },
                 UtxoApplyError::NotExtended,
                 UtxoApplyError::BadHeight(BadHeight::Zero),
                 UtxoApplyError::BadBody { transaction: 0, at: 0, why: text() },
@@ -431,30 +437,8 @@ fn classes_of_applying_errors() {
             ],
         ),
     ]);
-    assert_classes(&[
-        (
-            AfterPruning,
-            &[
-                UtxoUnapplyError::NoMemory(memory()),
-                UtxoUnapplyError::Refused { transaction: 0, why: UtxoError::NoMemory(memory()) },
-            ],
-        ),
-        (
-            Never,
-            &[
-                UtxoUnapplyError::NoneApplied,
-                UtxoUnapplyError::NotLast { last: 0 },
-                UtxoUnapplyError::TooDeep { lowest: 0 },
-                UtxoUnapplyError::Pruned { first_available: 0 },
-                UtxoUnapplyError::Refused { transaction: 0, why: UtxoError::TxNotFound },
-                UtxoUnapplyError::Corrupt { why: text() },
-            ],
-        ),
-    ]);
     let low = || NoMemory::LowCycles { missing: 9 };
-    let refused = UtxoUnapplyError::Refused { transaction: 0, why: UtxoError::NoMemory(low()) };
     assert_eq!(UtxoApplyError::NoMemory(low()).missing_cycles(), Some(9));
-    assert_eq!(refused.missing_cycles(), Some(9));
     assert_eq!(stop(None, UtxoApplyReason::Spend(UtxoSpendError::NoMemory(low()))).missing_cycles(), Some(9));
     assert_eq!(stop(Some(2), UtxoApplyReason::NeedsHash).missing_cycles(), None);
 }

@@ -151,6 +151,8 @@ pub enum UtxoJobEnd {
     Cancelled,
     /// `utxo_set_heights` ended the job, because it changed the heights.
     HeightsSet,
+    /// `reset_chain` emptied the chain.
+    ChainReset,
     /// The job took longer than `job_timeout_secs`. The job's height is pending again, and the next job continues where this
     /// one stopped.
     TimedOut,

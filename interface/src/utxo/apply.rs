@@ -1,8 +1,8 @@
-//! Applying kept blocks to the UTXO records, and taking them back (`docs/design.md` 6.1).
+//! Applying kept blocks to the UTXO records (`docs/design.md` 6.1).
 
-use super::{Outpoint, UtxoCreateError, UtxoError, UtxoSpendError};
-use crate::Txid;
+use super::{Outpoint, UtxoCreateError, UtxoSpendError};
 use crate::error::{BadHeight, NoMemory};
+use crate::{BlockHash, Txid};
 use candid::CandidType;
 use coppice_macros::native_docs;
 use serde::{Deserialize, Serialize};
@@ -25,6 +25,8 @@ pub enum MissingParents {
 pub struct UtxoApplyBlock {
     /// The block's number in the kept chain.
     pub number: u64,
+    /// The block's hash.
+    pub hash: BlockHash,
     /// The block's height, which becomes the chain's height.
     pub height: u32,
     /// The chain's own number of the block, as in `BlockRef`.
@@ -43,6 +45,8 @@ pub struct UtxoApplyBlock {
 pub struct UtxoApplied {
     /// The block is not applied completely: repeat the call.
     pub has_more: bool,
+    /// The block was applied before, and this call has changed nothing.
+    pub known: bool,
     /// Transactions of the block that are applied, in this call and before.
     pub transactions: u32,
     /// Records that were created.
@@ -148,8 +152,8 @@ pub enum UtxoApplyError {
         /// The number of the next block.
         next: u64,
     },
-    /// The block has this height, one above the height of the block before it.
-    #[error("the block's height is {expected}, one above the height of the block before it")]
+    /// The block has this height, under which it is applied, or one above the height of the block before it.
+    #[error("the block's height is {expected}")]
     WrongHeight {
         /// The block's height.
         expected: u32,
@@ -159,6 +163,18 @@ pub enum UtxoApplyError {
     OtherId {
         /// The id.
         block_id: u32,
+    },
+    /// The chain has another block with this number.
+    #[error("the chain has another block with this number")]
+    WrongHash {
+        /// The hash of the kept block.
+        expected: BlockHash,
+    },
+    /// A rollback is in progress, which takes applied blocks back.
+    #[error("a rollback to block {to} is under way: try again")]
+    RollbackUnderway {
+        /// The number of the block that will be the head.
+        to: u64,
     },
     /// The chain does not have the block yet, or never had it.
     #[error("there is no such block")]
@@ -193,70 +209,6 @@ pub enum UtxoApplyError {
     WrongSkip {
         /// The transaction at which applying stands.
         at: Txid,
-    },
-    /// Memory was refused. A repeated call goes on.
-    #[error(transparent)]
-    NoMemory(#[from] NoMemory),
-    /// Kept data cannot be read.
-    #[error("kept data cannot be read: {why}")]
-    Corrupt {
-        /// The reason as a sentence.
-        why: String,
-    },
-    /// A reason that this version does not know.
-    #[error("{message}")]
-    Other {
-        /// The reason as a stable word.
-        code: String,
-        /// The reason as a sentence.
-        message: String,
-    },
-}
-
-/// Outcome of one slice of taking a block back.
-#[native_docs]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
-pub struct UtxoUnapplied {
-    /// The block is not taken back completely: repeat the call.
-    pub has_more: bool,
-    /// Transactions of the block that are still applied.
-    pub transactions: u32,
-    /// Records from which this call has taken the block.
-    pub unset: u32,
-}
-
-/// The reason why a block was not taken back. Transactions after the one that is named stay taken back.
-#[native_docs]
-#[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
-pub enum UtxoUnapplyError {
-    /// No block is applied.
-    #[error("no block is applied")]
-    NoneApplied,
-    /// Blocks are taken back in order, the newest first.
-    #[error("the last applied block is {last}")]
-    NotLast {
-        /// The number of the last block that is applied, completely or partly.
-        last: u64,
-    },
-    /// Only a feeder of records takes back a block this far below the highest head (`max_rollback_blocks`).
-    #[error("only a feeder of records takes back blocks below {lowest} (max_rollback_blocks)")]
-    TooDeep {
-        /// The lowest block that a producer of blocks may take back.
-        lowest: u64,
-    },
-    /// The block was pruned, so the ids of its transactions are gone.
-    #[error("the block was pruned; the oldest kept block is {first_available}")]
-    Pruned {
-        /// The number of the oldest kept block.
-        first_available: u64,
-    },
-    /// The block cannot be taken from a record, or the coinbase that lost it cannot be marked as a double spend.
-    #[error("transaction {transaction}: {why}")]
-    Refused {
-        /// The position of the transaction, from 0.
-        transaction: u32,
-        /// The reason.
-        why: UtxoError,
     },
     /// Memory was refused. A repeated call goes on.
     #[error(transparent)]

@@ -273,7 +273,8 @@ pub struct UtxoStorage {
     pub unmined: u64,
     /// The number of records with `preserve_until`.
     pub preserved: u64,
-    /// The highest block of all records that were pruned as spent; `null` if there were none. It never falls.
+    /// The highest block of all records that were pruned as spent; `null` if there were none. It falls only by a reset.
+    /// `rollback_to` restores all records of blocks above this height.
     pub pruned_height: Option<u32>,
     /// Bytes of slots in use.
     pub used_bytes: u64,

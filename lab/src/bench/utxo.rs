@@ -213,7 +213,9 @@ fn apply_block(bench: &Bench) -> Result<Execution> {
     for (number, transactions) in (0..).zip([parents, children]) {
         bench.update::<Result<(), AppendError>>("append_block", Encode!(&block_of(number, &transactions))?)?.0?;
         let missing_parents = MissingParents::PassOver;
-        let arg = UtxoApplyBlock { number, height: 1 + number as u32, block_id: 1, missing_parents, skip: None };
+        let hash = block_of(number, &transactions).hash;
+        let height = 1 + number as u32;
+        let arg = UtxoApplyBlock { number, hash, height, block_id: 1, missing_parents, skip: None };
         let (applied, message) =
             bench.update::<Result<UtxoApplied, UtxoApplyError>>("utxo_apply_block", Encode!(&arg)?)?;
         let UtxoApplied { has_more, created, spent, .. } = applied?;

@@ -185,14 +185,12 @@ impl<S: Site> Story<'_, S> {
         self.tell(height, event)
     }
 
-    /// Takes the last blocks back, the last one first, and rolls the chain back. Returns those blocks, the first one first.
+    /// Rolls the last blocks back. Returns those blocks, the first one first.
     fn roll_back(&mut self, height: u32) -> Result<Vec<OnChain>> {
         let rolled_back = self.chain.split_off((height - DEPTH) as usize);
+        let done = self.client.roll_back_to(u64::from(height - DEPTH)).done()?;
+        ensure!(done.not_restored == 0, "all records should be restored: {done:?}");
         for OnChain { block, transactions, .. } in rolled_back.iter().rev() {
-            let number = u64::from(block.height);
-            let taken = self.client.unapply(number).done()?;
-            let expected = UtxoUnapplied { unset: transactions.len() as u32, ..UtxoUnapplied::default() };
-            ensure!(taken == expected, "block {number} should be taken back as {expected:?}, but was as {taken:?}");
             for of in transactions.iter().rev() {
                 self.ledger.set_mined(of.id, *block, true, block.height);
             }
@@ -201,7 +199,6 @@ impl<S: Site> Story<'_, S> {
             self.ledger.set_conflicting(coinbase, block.height);
             self.generator.forget(self.txid(coinbase));
         }
-        self.client.roll_back_to(u64::from(height - DEPTH)).done()?;
         Ok(rolled_back)
     }
 
@@ -214,7 +211,7 @@ impl<S: Site> Story<'_, S> {
         // All rolled-back transactions have records, and the loser's rival has none.
         let rival = (1..transactions.len()).find(|&at| transactions[at].id.is_none());
         if let Some(at) = rival {
-            let stopped = self.ask_to_apply(block.0)?;
+            let stopped = self.ask_to_apply(block.0, block.1)?;
             let spends = |stop: &UtxoApplyStop| {
                 let holder = &stop.reason;
                 matches!(holder, UtxoApplyReason::Spend(UtxoSpendError::Spent { by }) if by.txid == self.key(loser.id))

@@ -171,7 +171,7 @@ impl<S: Site> Story<'_, S> {
     ) -> Result<()> {
         let height = block.height;
         self.applied += transactions.len() as u64;
-        let applied = self.ask_to_apply(block)?.map_err(|why| anyhow!("block {height}: {why}"))?;
+        let applied = self.ask_to_apply(block, hash)?.map_err(|why| anyhow!("block {height}: {why}"))?;
         let mut on_chain = Vec::with_capacity(transactions.len());
         let mut expected = UtxoApplied { transactions: transactions.len() as u32, ..UtxoApplied::default() };
         for (at, InBlock { made, id }) in transactions.into_iter().enumerate() {
@@ -200,9 +200,10 @@ impl<S: Site> Story<'_, S> {
     }
 
     /// Applies the last block, and returns the canister's answer.
-    pub fn ask_to_apply(&self, block: Block) -> Result<Result<UtxoApplied, UtxoApplyError>> {
+    pub fn ask_to_apply(&self, block: Block, hash: BlockHash) -> Result<Result<UtxoApplied, UtxoApplyError>> {
         let arg = UtxoApplyBlock {
             number: block.height.into(),
+            hash: hash.to_byte_array().into(),
             height: block.height,
             block_id: block.id,
             missing_parents: MissingParents::Refuse,

@@ -53,7 +53,9 @@ pub async fn a_block_is_applied_over_several_messages_and_taken_back<T: Transpor
     let number = kept.number;
     client.send_block(&kept).await.unwrap();
     let (height, block_id) = (number as u32, 1_000_000);
-    let passed = UtxoApplyBlock { number, height, block_id, missing_parents: MissingParents::PassOver, skip: None };
+    let hash = kept.hash.clone();
+    let passed =
+        UtxoApplyBlock { number, hash, height, block_id, missing_parents: MissingParents::PassOver, skip: None };
     let refused = UtxoApplyBlock { missing_parents: MissingParents::Refuse, ..passed.clone() };
 
     let error = client.apply(&refused).await.unwrap_err();
@@ -76,22 +78,24 @@ pub async fn a_block_is_applied_over_several_messages_and_taken_back<T: Transpor
     assert_eq!(first.missing_parents + applied.missing_parents, u32::from(INPUTS));
     for skip in [None, Some(wide.clone())] {
         let again = client.apply(&UtxoApplyBlock { skip, ..passed.clone() }).await.unwrap();
-        assert_eq!(again, UtxoApplied { transactions: 2, ..UtxoApplied::default() });
+        assert_eq!(again, UtxoApplied { known: true, transactions: 2, ..UtxoApplied::default() });
     }
     let record = UtxoGet { txid: wide, first: 0, limit: 0, extra_pages_cursor: None };
     let blocks = client.utxo_get(&record).await.unwrap().blocks;
     assert_eq!(blocks, [BlockRef { block_id, height, subtree: 0 }]);
 
-    let error = client.roll_back_to(number - 1).await.unwrap_err();
-    assert!(matches!(error, Error::Refused(RollbackError::Applied { number: at }) if at == number), "{error:?}");
     let other = client.apply(&UtxoApplyBlock { block_id: 7, ..passed.clone() }).await.unwrap_err();
     assert_eq!(other.retry(), Retry::Reorg, "{other:?}");
-    let coming = client.apply(&UtxoApplyBlock { number: number + 1, height: height + 1, ..passed }).await.unwrap_err();
-    assert_eq!(coming.retry(), Retry::Again, "{coming:?}");
-    assert_eq!(client.unapply(number).await.unwrap(), UtxoUnapplied { unset: 2, ..UtxoUnapplied::default() });
-    assert_eq!(client.unapply(number).await.unwrap(), UtxoUnapplied::default());
+    let other = client.apply(&UtxoApplyBlock { hash: [7; 32].into(), ..passed.clone() }).await.unwrap_err();
+    assert_eq!(other.retry(), Retry::Reorg, "{other:?}");
+    let coming = UtxoApplyBlock { number: number + 1, height: height + 1, ..passed.clone() };
+    let error = client.apply(&coming).await.unwrap_err();
+    assert_eq!(error.retry(), Retry::Again, "{error:?}");
+    let done = client.roll_back_to(number - 1).await.unwrap();
+    assert_eq!((done.head, done.not_restored, done.waits), (number - 1, 0, None));
     let unmined = client.utxo_get(&record).await.unwrap();
     assert_eq!((unmined.blocks, unmined.unmined_since), (vec![], Some(height)));
-    client.roll_back_to(number - 1).await.unwrap();
+    let error = client.apply(&passed).await.unwrap_err();
+    assert_eq!(error.retry(), Retry::Again, "{error:?}");
     assert_eq!(client.utxo_stop_applying().await.unwrap().map(|at| at.next), Some(number));
 }

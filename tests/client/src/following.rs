@@ -31,7 +31,7 @@ pub async fn a_chain_is_followed_through_a_reorg<T: Transport>(client: &Client<T
     // The new branch is longer, and only its blocks are known to the caller.
     let new = chain(2, (old[1].number + 1, old[1].hash.clone()), 30, 10);
     let followed = client.follow(&new).await.unwrap();
-    assert_eq!(followed, Followed { appended: 30, rolled_back: 18, unapplied: 0 });
+    assert_eq!(followed, Followed { appended: 30, rolled_back: 18 });
     assert_eq!(client.get_head().await.unwrap().hash, new[29].hash);
     // A branch that the canister has no block of.
     let strange = chain(3, (parent.0 + 5, [9; 32].into()), 30, 10);
@@ -40,17 +40,19 @@ pub async fn a_chain_is_followed_through_a_reorg<T: Transport>(client: &Client<T
     assert_eq!(client.get_head().await.unwrap().hash, new[29].hash);
 }
 
-pub async fn an_applied_block_is_taken_back_before_its_rollback<T: Transport>(client: &Client<T>, _: Principal) {
+pub async fn an_applied_block_is_taken_back_by_its_rollback<T: Transport>(client: &Client<T>, _: Principal) {
     append(client, 1, b"below").await;
     let parent = next(client).await;
     let applied = vec![applying::block(parent.clone()).0];
     client.follow(&applied).await.unwrap();
     let number = applied[0].number;
     let missing_parents = MissingParents::PassOver;
-    let block = UtxoApplyBlock { number, height: number as u32, block_id: 2_000_000, missing_parents, skip: None };
+    let hash = applied[0].hash.clone();
+    let block =
+        UtxoApplyBlock { number, hash, height: number as u32, block_id: 2_000_000, missing_parents, skip: None };
     client.apply(&block).await.unwrap();
     let followed = client.follow(&chain(2, parent, 2, 10)).await.unwrap();
-    assert_eq!(followed, Followed { appended: 2, rolled_back: 1, unapplied: 1 });
+    assert_eq!(followed, Followed { appended: 2, rolled_back: 1 });
     assert_eq!(client.utxo_stop_applying().await.unwrap().map(|at| at.next), Some(number));
 }
 

@@ -62,7 +62,7 @@ tests! {
     chain::refusals_report_whether_a_retry_may_succeed,
     held::a_refusal_names_the_holder_and_the_block_is_accepted_after_pruning,
     following::a_chain_is_followed_through_a_reorg,
-    following::an_applied_block_is_taken_back_before_its_rollback,
+    following::an_applied_block_is_taken_back_by_its_rollback,
     following::a_chain_waits_while_pruning_is_held_back,
     records::a_batch_of_any_size_is_answered_whole,
     records::a_transaction_larger_than_a_message_is_uploaded,

@@ -13,6 +13,7 @@ const HEIGHT: u32 = 800_000;
 fn argument(number: u64) -> UtxoApplyBlock {
     UtxoApplyBlock {
         number,
+        hash: hash(number).into(),
         height: HEIGHT + number as u32,
         block_id: number as u32,
         missing_parents: MissingParents::PassOver,
@@ -26,10 +27,6 @@ fn apply_by(coppice: &Coppice, who: Who, arg: &UtxoApplyBlock) -> Result<UtxoApp
 
 fn apply(coppice: &Coppice, number: u64) -> Result<UtxoApplied, UtxoApplyError> {
     apply_by(coppice, Who::Producer, &argument(number))
-}
-
-fn unapply(coppice: &Coppice, number: u64) -> Result<UtxoUnapplied, UtxoUnapplyError> {
-    coppice.producer().utxo_unapply_block(number).answer()
 }
 
 fn applying(coppice: &Coppice) -> Option<UtxoApplying> {
@@ -79,13 +76,16 @@ fn operator_applies_the_first_block_and_a_feeder_all_others() {
     let wrong = UtxoApplyBlock { height: HEIGHT + 1_000, ..argument(3) };
     assert_eq!(apply_by(&coppice, Who::Rival, &wrong), Err(UtxoApplyError::WrongHeight { expected: HEIGHT + 3 }));
     assert_eq!(current_height(&coppice), HEIGHT + 2);
-    // Taking back is open to producers of blocks as well.
-    assert_eq!(coppice.by(Who::Archive).utxo_unapply_block(2).answer().map(|done| done.unset), Ok(1));
+    // A feeder takes nothing back, and a producer of blocks does.
+    let rejected = coppice.call::<Result<Rollback, RollbackError>>(Who::Rival, "rollback_to", (1u64,));
+    assert!(rejected.is_err());
+    assert_eq!(coppice.by(Who::Archive).rollback_to(1, None).answer().map(|done| done.head), Ok(1));
+    assert_eq!(applying(&coppice).map(|at| (at.base, at.next)), Some((1, 2)));
     let rejected = coppice.call::<Option<UtxoApplying>>(Who::Rival, "utxo_stop_applying", ());
     assert!(rejected.is_err());
     let entries = coppice.operator().get_audit_log(None, 100).answer().entries;
     let of = |method: &str| entries.iter().filter(|entry| entry.method == method).count();
-    assert_eq!((of("utxo_apply_block"), of("utxo_unapply_block")), (1, 0), "only the operator's call is an entry");
+    assert_eq!((of("utxo_apply_block"), of("rollback_to")), (1, 0), "only the operator's call is an entry");
 }
 
 #[test]
@@ -152,68 +152,17 @@ fn exporter_and_applying_hold_pruning_by_the_lower_bound() {
 }
 
 #[test]
-fn reorg_takes_blocks_back_first() {
-    let (coppice, all) = chain(6);
-    (1..6).for_each(|number| assert!(apply(&coppice, number).is_ok()));
-    let rolled_back = |number: u64| coppice.producer().rollback_to(number).answer();
-    assert_eq!(rolled_back(3), Err(RollbackError::Applied { number: 5 }));
-    assert_eq!(coppice.operator().rollback_to(3).answer(), Err(RollbackError::Applied { number: 5 }));
-    assert_eq!(unapply(&coppice, 4), Err(UtxoUnapplyError::NotLast { last: 5 }));
-    unapply(&coppice, 5).unwrap();
-    assert_eq!(rolled_back(3), Err(RollbackError::Applied { number: 4 }));
-    unapply(&coppice, 4).unwrap();
-    assert_eq!(rolled_back(3).map(|done| done.head), Ok(3));
-    for txs in &all[4..] {
-        let record = get(&coppice, &txs[1]).unwrap();
-        assert_eq!((record.blocks.len(), record.unmined_since.is_some()), (0, true));
-        assert!(get(&coppice, &txs[0]).unwrap().conflicting, "the coinbase is gone with its block");
-    }
-    // The other branch has one of the transactions.
-    let other = [Tx::coinbase(90, 1), all[4][1].clone()];
-    coppice.append(&block(4, &other)).unwrap();
-    let arg = UtxoApplyBlock { block_id: 104, ..argument(4) };
-    let done = apply_by(&coppice, Who::Producer, &arg).unwrap();
-    assert_eq!((done.created, done.existed, done.spent), (1, 1, 0));
-    assert_eq!(get(&coppice, &all[4][1]).unwrap().blocks[0].block_id, 104);
-}
-
-#[test]
-fn producer_of_blocks_takes_back_as_many_as_it_may_roll_back() {
-    let (coppice, _) = chain(6);
-    (1..6).for_each(|number| assert!(apply(&coppice, number).is_ok()));
-    coppice.grant(Who::Archive, Role::BlockProducer);
-    coppice.configure(ConfigChange { max_rollback_blocks: Some(2), ..ConfigChange::default() });
-    let back = |number: u64| coppice.by(Who::Archive).utxo_unapply_block(number).answer();
-    assert!(back(5).is_ok() && back(4).is_ok());
-    assert_eq!(back(3), Err(UtxoUnapplyError::TooDeep { lowest: 4 }));
-    assert!(unapply(&coppice, 3).is_ok());
-}
-
-#[test]
-fn reset_ends_applying_and_keeps_the_records() {
-    let (coppice, all) = chain(3);
-    apply(&coppice, 1).unwrap();
-    let reset = ResetChain { head_hash: hash(2).into(), drop_unexported: false };
-    let done = coppice.operator().reset_chain(&reset).answer().unwrap();
-    assert_eq!((done.blocks, done.utxo_records, applying(&coppice)), (3, 4, None));
-    assert!(get(&coppice, &all[1][1]).is_ok());
-    assert_eq!(unapply(&coppice, 1), Err(UtxoUnapplyError::NoneApplied));
-    coppice.pass(10);
-    coppice.append(&block(70, &[Tx::coinbase(70, 1)])).unwrap();
-    assert!(apply_by(&coppice, Who::Controller, &argument(70)).is_ok());
-}
-
-#[test]
 fn upgrade_between_any_two_messages_changes_nothing() {
     let coppice = Coppice::new();
     let parents: Vec<Tx> = (0..3).map(|salt| Tx::orphan(salt, 2_500)).collect();
     let inputs: Vec<_> = parents.iter().flat_map(|tx| (0..2_500).map(|vout| (tx.txid, vout))).collect();
     let child = Tx::of(50, &inputs, 1);
     let txs = [vec![Tx::coinbase(1, 1)], parents, vec![child.clone()]].concat();
-    coppice.append(&block(0, &txs)).unwrap();
+    coppice.append(&block(0, &[])).unwrap();
+    coppice.append(&block(1, &txs)).unwrap();
     let mut sums = (0, 0);
     loop {
-        let done = apply_by(&coppice, Who::Controller, &argument(0)).unwrap();
+        let done = apply_by(&coppice, Who::Controller, &argument(1)).unwrap();
         sums = (sums.0 + done.created, sums.1 + done.spent);
         coppice.upgrade();
         if !done.has_more {
@@ -222,10 +171,10 @@ fn upgrade_between_any_two_messages_changes_nothing() {
     }
     assert_eq!(sums, (5, 7_500));
     assert_eq!(get(&coppice, &child).unwrap().blocks.len(), 1);
-    assert_eq!(applying(&coppice).map(|at| (at.next, at.transactions)), Some((1, 0)));
-    unapply(&coppice, 0).unwrap();
+    assert_eq!(applying(&coppice).map(|at| (at.next, at.transactions)), Some((2, 0)));
+    coppice.producer().rollback_to(0, None).answer().unwrap();
     coppice.upgrade();
-    assert_eq!(applying(&coppice).map(|at| (at.next, at.transactions)), Some((0, 0)));
+    assert_eq!(applying(&coppice).map(|at| (at.next, at.transactions)), Some((1, 0)));
     assert_eq!(get(&coppice, &child).unwrap().blocks.len(), 0);
 }
 

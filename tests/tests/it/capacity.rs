@@ -124,9 +124,9 @@ fn two_blocks_above_the_emergency_watermark_are_kept_and_health_names_the_needed
         coppice.pass(60);
     }
     // A reorg of one block is possible, and no kept block builds on a pruned one.
-    let deeper = coppice.producer().rollback_to(3u64).answer();
+    let deeper = coppice.producer().rollback_to(3u64, None).answer();
     assert_eq!(deeper, Err(RollbackError::Pruned { first_available: 4 }));
-    coppice.producer().rollback_to(4u64).answer().unwrap();
+    coppice.producer().rollback_to(4u64, None).answer().unwrap();
     coppice.pass(60);
     coppice.append(&plain(5, 3, MB)).unwrap();
     assert_eq!(coppice.chain().len(), 2);

@@ -95,7 +95,7 @@ fn keys_of_one_bucket_come_are_found_swept_and_rolled_back_within_each_message()
     assert_small(&host, "look-ups");
 
     loop {
-        let done = coppice.producer().rollback_to(2).answer().unwrap();
+        let done = coppice.producer().rollback_to(2, None).answer().unwrap();
         if !done.has_more {
             assert_eq!(done.head, 2);
             break;

@@ -246,7 +246,7 @@ fn a_reorg_moves_acknowledgements_back_and_readers_learn_of_it() {
     coppice.ack(Who::Archive, 3, &hash(3)).unwrap();
     let cursor = coppice.export(None, 0).unwrap().cursor;
     assert_eq!(cursor.as_ref().unwrap().number, 9);
-    coppice.producer().rollback_to(5u64).answer().unwrap();
+    coppice.producer().rollback_to(5u64, None).answer().unwrap();
     let bounds = |coppice: &Coppice| -> Vec<u64> {
         coppice.export_status().exporters.iter().map(|exporter| exporter.exported_before_block).collect()
     };
@@ -284,7 +284,7 @@ fn update_call_names_a_restored_canister_to_a_reader_that_is_ahead() {
     let cursor = coppice.export(None, 0).unwrap().cursor.unwrap();
     let inside =
         coppice.export(Some(ExportCursor { number: 12, hash: hash(12).into(), ..cursor.clone() }), 10).unwrap().cursor;
-    coppice.producer().rollback_to(14u64).answer().unwrap();
+    coppice.producer().rollback_to(14u64, None).answer().unwrap();
     let rolled_back =
         coppice.export(Some(ExportCursor { number: 8, hash: hash(8).into(), ..cursor.clone() }), 0).unwrap().cursor;
     assert_eq!(rolled_back.as_ref().unwrap().rollbacks, 1);
@@ -301,7 +301,7 @@ fn update_call_names_a_restored_canister_to_a_reader_that_is_ahead() {
     coppice.append_plain(10..16, 100);
     assert_eq!(called(Some(cursor.clone())), coppice.export(Some(cursor.clone()), 0));
     // Another branch, which is lower than the reader, then higher.
-    coppice.producer().rollback_to(9u64).answer().unwrap();
+    coppice.producer().rollback_to(9u64, None).answer().unwrap();
     assert!(
         matches!(called(Some(cursor.clone())), Err(ExportError::Reorged { common_ancestor: 9, .. })),
         "a rollback explains it"
@@ -443,7 +443,7 @@ fn an_exporter_with_a_revoked_key_holds_pruning_until_an_admin_gives_a_new_key()
     let taken = ExporterError::PrincipalTaken { name: "thief".into() };
     assert_eq!(register(&coppice, Who::Admin, &name, Who::Operator), Err(taken));
     // A rollback moves the bound of an exporter without a key like any other bound.
-    coppice.by(Who::Admin).rollback_to(10u64).answer().unwrap();
+    coppice.by(Who::Admin).rollback_to(10u64, None).answer().unwrap();
     coppice.pass(60);
     coppice.append_plain(11..30, 100);
     holds(&coppice, 10);

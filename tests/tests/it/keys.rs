@@ -15,7 +15,7 @@ fn fork(block: AppendBlock, parent: &AppendBlock) -> AppendBlock {
 }
 
 fn roll_back(coppice: &Coppice, number: u64) {
-    coppice.producer().rollback_to(number).answer().unwrap();
+    coppice.producer().rollback_to(number, None).answer().unwrap();
 }
 
 fn rows(page: &KeyPage) -> Vec<(u64, u32)> {

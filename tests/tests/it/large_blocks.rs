@@ -96,7 +96,7 @@ fn the_longest_block_is_added_and_removed_in_small_messages() {
     check(&coppice, &long);
     assert!(kept(&coppice) >= MOST as u64);
 
-    let done = coppice.producer().rollback_to(1u64).answer().unwrap();
+    let done = coppice.producer().rollback_to(1u64, None).answer().unwrap();
     assert_eq!((done.head, done.has_more), (1, false));
     assert_small(&host, "rolling back");
     assert_eq!(coppice.storage().owners, before.owners);
@@ -147,7 +147,7 @@ fn a_long_block_is_compared_with_its_digests_over_several_messages() {
     assert_eq!(commit(&coppice, &long), Ok(Commit::Done));
     assert_small(&host, &format!("verifying {mib} MiB"));
     check(&coppice, &long);
-    coppice.producer().rollback_to(1u64).answer().unwrap();
+    coppice.producer().rollback_to(1u64, None).answer().unwrap();
 
     // A wrong digest of any segment, even the index, is found only in the last message; the upload can only be aborted.
     let storage = coppice.storage().owners;

@@ -228,7 +228,7 @@ impl Machine {
     fn roll_back(&mut self, depth: u64) {
         let Some(head) = self.model.head() else { return };
         let number = head.saturating_sub(depth);
-        let answer: Result<Rollback, RollbackError> = self.coppice.producer().rollback_to(number).answer();
+        let answer: Result<Rollback, RollbackError> = self.coppice.producer().rollback_to(number, None).answer();
         if let Some(expected) = self.model.refuses_rollback(number) {
             let both_open =
                 matches!(answer, Err(RollbackError::UploadOpen(UploadOpen { .. }))) && self.model.upload.is_some();
@@ -239,7 +239,7 @@ impl Machine {
             while answer.has_more {
                 calls += 1;
                 assert!(calls < 100 && answer.head >= number, "the smallest budget makes progress");
-                answer = self.coppice.producer().rollback_to(number).answer().unwrap();
+                answer = self.coppice.producer().rollback_to(number, None).answer().unwrap();
             }
             assert_eq!(answer.head, number);
             self.model.roll_back(number);

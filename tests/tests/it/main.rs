@@ -3,6 +3,8 @@
 mod access;
 mod append;
 mod apply;
+mod apply_histories;
+mod apply_reorgs;
 mod audit;
 mod capacity;
 mod client;

@@ -69,11 +69,14 @@ fn repeated_rollbacks_of_a_producer_stay_within_its_bound() {
     // 0 allows no rollback, and the largest value allows any depth.
     limit(&coppice, 0);
     assert_eq!(rollback(&coppice, Who::Producer, 31), too_deep(42));
-    let again = Rollback { head: 32, removed: 0, has_more: false };
+    let again = Rollback { head: 32, removed: 0, has_more: false, ..Rollback::default() };
     assert_eq!(rollback(&coppice, Who::Producer, 32), Ok(again), "a completed rollback may be repeated");
     coppice.append_plain(33..44, 10);
     assert_eq!(rollback(&coppice, Who::Producer, 42), too_deep(43));
-    assert_eq!(rollback(&coppice, Who::Producer, 43), Ok(Rollback { head: 43, removed: 0, has_more: false }));
+    assert_eq!(
+        rollback(&coppice, Who::Producer, 43),
+        Ok(Rollback { head: 43, removed: 0, has_more: false, ..Rollback::default() })
+    );
     limit(&coppice, u64::MAX);
     assert_eq!(rollback(&coppice, Who::Producer, 20).unwrap().head, 20);
 }
@@ -90,7 +93,7 @@ fn an_admin_rolls_back_deep_but_not_below_what_was_pruned() {
     assert_eq!(rollback(&coppice, Who::Admin, pruned - 1), Err(RollbackError::Pruned { first_available: pruned }));
     assert_eq!(rollback(&coppice, Who::Producer, pruned - 1), Err(RollbackError::Pruned { first_available: pruned }));
     assert_eq!(rollback(&coppice, Who::Producer, pruned), Err(RollbackError::TooDeep { lowest: 26 }));
-    let reject = coppice.by(Who::Operator).rollback_to(pruned).try_answer().unwrap_err();
+    let reject = coppice.by(Who::Operator).rollback_to(pruned, None).try_answer().unwrap_err();
     assert!(reject.message.contains("access denied"), "{reject:?}");
     assert_eq!(rollback(&coppice, Who::Admin, pruned).unwrap().head, pruned);
     coppice.append_plain(pruned + 1..pruned + 4, 10);

@@ -81,7 +81,7 @@ fn each_refusal_names_its_reason_and_changes_nothing() {
     coppice.set_policy(few).unwrap();
     coppice.append_plain(9..20, 10);
     coppice.hold_timers();
-    let done = coppice.producer().rollback_to(8u64).answer().unwrap();
+    let done = coppice.producer().rollback_to(8u64, None).answer().unwrap();
     assert!(done.has_more);
     let underway = Err(ResetError::RollbackUnderway { to: 8 });
     assert_eq!(reset_with(&coppice, &hash(done.head), true), underway);
@@ -147,7 +147,7 @@ fn the_chain_restarts_at_any_number_and_old_data_is_not_found() {
         let status = coppice.prune_status();
         assert_eq!((status.transaction_index.entries, status.key_index.entries, status.faults), (3, 3, 0), "{at}");
         assert_eq!(status.backlog.debt, 0);
-        assert_eq!(coppice.producer().rollback_to(end - 2).answer().unwrap().head, end - 2);
+        assert_eq!(coppice.producer().rollback_to(end - 2, None).answer().unwrap().head, end - 2);
     }
 }
 
@@ -181,7 +181,7 @@ fn old_cursors_are_refused_after_a_reset() {
     let coppice = Coppice::new();
     (0..6).for_each(|number| coppice.append(&shared(number, 0)).unwrap());
     // Cursors that record the number of rollbacks, one here, and cursors that do not.
-    coppice.producer().rollback_to(4u64).answer().unwrap();
+    coppice.producer().rollback_to(4u64, None).answer().unwrap();
     coppice.append(&shared(5, 0)).unwrap();
     let exports = [(0, 0), (2, 3), (5, 0)].map(|(number, segment)| {
         let hash = BlockHash::from(hash(number));

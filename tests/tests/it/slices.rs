@@ -185,7 +185,7 @@ fn a_commit_enters_a_slice_per_message_and_is_invisible_before_the_last() {
 /// Rolls back by calls alone, with an action between them.
 fn roll_back(coppice: &Coppice, to: u64, between: impl Fn(&Coppice)) {
     for _ in 0..100 {
-        let done = coppice.producer().rollback_to(to).answer().unwrap();
+        let done = coppice.producer().rollback_to(to, None).answer().unwrap();
         if !done.has_more {
             return assert_eq!(done.head, to);
         }
@@ -288,7 +288,7 @@ fn an_abandoned_commit_expires_and_is_undone() {
 #[test]
 fn a_rollback_removes_a_slice_per_message_and_ticks_finish_it() {
     let (coppice, host) = large();
-    let roll = |to: u64| coppice.producer().rollback_to(to).answer();
+    let roll = |to: u64| coppice.producer().rollback_to(to, None).answer();
     let seen = |what: &str| {
         let head = coppice.head().unwrap();
         for number in LARGE - 5..LARGE {

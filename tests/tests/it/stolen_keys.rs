@@ -91,6 +91,7 @@ fn pruned_before(coppice: &Coppice) -> u64 {
 fn argument(number: u64) -> UtxoApplyBlock {
     UtxoApplyBlock {
         number,
+        hash: hash(number).into(),
         height: HEIGHT + number as u32,
         block_id: number as u32,
         missing_parents: MissingParents::PassOver,
@@ -157,7 +158,7 @@ fn stolen_block_producer_is_ended() {
     revoke(&coppice, Who::Admin, Role::BlockProducer);
     assert!(thief.append_block(&plain(30, 3, 10)).try_answer().is_err());
     assert_eq!(coppice.by(Who::Operator).abort_block(30).answer(), Ok(true));
-    coppice.by(Who::Admin).rollback_to(19).answer().unwrap();
+    coppice.by(Who::Admin).rollback_to(19, None).answer().unwrap();
     coppice.pass(600);
     assert_eq!((coppice.head(), pruned_before(&coppice)), (Some(19), 14));
     coppice.append(&plain(20, 3, 10)).unwrap();
@@ -192,13 +193,12 @@ fn stolen_utxo_feeder_is_ended() {
     stop(&coppice, Who::Admin, false).unwrap();
     let status = coppice.anyone().utxo_get_pruner_status().answer();
     assert_eq!((status.current_height, status.pending), (HEIGHT + 1, None));
-    // Blocks are taken back until pruning is held.
+    // A feeder takes no block back.
     coppice.grant(THIEF, Role::UtxoFeeder);
-    for number in [1, 0] {
-        thief.utxo_unapply_block(number).answer().unwrap();
-    }
-    let refused = fill(&coppice);
+    assert!(thief.rollback_to(0, None).try_answer().is_err());
     revoke(&coppice, Who::Admin, Role::UtxoFeeder);
+    // A feeder that applies no more blocks holds pruning.
+    let refused = fill(&coppice);
     assert_stop_applying_frees_appends(&coppice, refused);
 }
 

@@ -101,7 +101,7 @@ fn stopped_deletions_keep_every_block_and_delay_no_rollback_expiry_or_sweep() {
         coppice.pass(60);
         assert_reported(&coppice, since, before);
     }
-    coppice.producer().rollback_to(47u64).answer().unwrap();
+    coppice.producer().rollback_to(47u64, None).answer().unwrap();
     assert_eq!(coppice.head(), Some(47));
     coppice.append(&plain(48, 300, 10)).unwrap();
     let (begin, _) = upload(&plain(49, 2, 1_000), 600);

@@ -357,7 +357,7 @@ fn a_trapping_upload_expiry_or_rollback_is_quarantined_too() {
     coppice.set_policy(PrunePolicyArg { max_ops_per_tick: Some(1), ..policy() }).unwrap();
     coppice.append_plain(BLOCKS..BLOCKS + 6, LOG_CLASS as usize);
     let start = host.checkpoint();
-    let roll = |coppice: &Coppice| coppice.producer().rollback_to(BLOCKS + 1).answer().unwrap();
+    let roll = |coppice: &Coppice| coppice.producer().rollback_to(BLOCKS + 1, None).answer().unwrap();
     let each = (0..8).map(|_| {
         let coppice = Rc::clone(&coppice);
         Box::new(move || {

@@ -51,10 +51,11 @@ pub fn abort_block(number: u64) -> Result<bool, UploadError> {
     })
 }
 
-pub fn rollback_to(number: u64) -> Result<Rollback, RollbackError> {
+pub fn rollback_to(number: u64, incomplete: Option<bool>) -> Result<Rollback, RollbackError> {
     message(|state| {
-        let rolled_back = state.rollback_to(number);
+        let rolled_back = state.rollback_to(number, incomplete == Some(true));
         daemon::arm_undo(state);
+        daemon::arm_records(state);
         rolled_back
     })
 }
@@ -63,6 +64,7 @@ pub fn reset_chain(reset: ResetChain) -> Result<ChainReset, ResetError> {
     mutate(|state| {
         let done = state.reset_chain(&reset);
         daemon::arm_undo(state);
+        daemon::arm_records(state);
         done
     })
 }
@@ -164,7 +166,7 @@ mod tests {
             visits(BLOCK_PRODUCERS, || begin_block(begin.clone()).unwrap()).0,
             visits(UPLOADERS, || put_block_chunk(chunk.clone()).unwrap()).0,
             visits(UPLOADERS, || assert_eq!(commit_block(id.clone()), Ok(Commit::Done))).0,
-            visits(REVERTERS, || rollback_to(0).unwrap()).0,
+            visits(REVERTERS, || rollback_to(0, None).unwrap()).0,
             visits(ADMINS, || reset_chain(reset.clone()).unwrap()).0,
         ];
         assert_eq!(all, [2; 7]);

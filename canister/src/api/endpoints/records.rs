@@ -74,6 +74,10 @@ pub fn utxo_prune(height: u32) -> Result<UtxoPruneJob, UtxoPrunerError> {
             if state.deletions_stopped.is_some() {
                 return Err(UtxoPrunerError::Stopped);
             }
+            // Ticks, too, wait for the end of a rollback.
+            if state.chain.state().rollback_to.is_some() {
+                return state.utxo_pruner.enqueue(height);
+            }
             let (pruner, mut records) = state.utxo_pruner();
             pruner.prune(height, &mut records)
         })

@@ -112,10 +112,6 @@ pub fn utxo_apply_block(arg: UtxoApplyBlock) -> Result<UtxoApplied, UtxoApplyErr
     })
 }
 
-pub fn utxo_unapply_block(number: u64) -> Result<UtxoUnapplied, UtxoUnapplyError> {
-    mutate(|state| state.unapply_block(number))
-}
-
 pub fn utxo_stop_applying() -> Option<UtxoApplying> {
     mutate(|state| {
         let ended = state.stop_applying();

@@ -98,17 +98,27 @@ fn blocks_are_applied_in_order_and_an_applied_one_again_changes_nothing() {
     let blocks: Vec<Vec<Tx>> = (0..4).map(|number| vec![Tx::coinbase(number, 1)]).collect();
     chain(&mut w, &blocks);
     assert_eq!(w.step(&UtxoApplyBlock { height: 0, ..argument(1) }), Err(BadHeight::Zero.into()));
-    let too_high = UtxoApplyBlock { height: MAX_HEIGHT + 1, ..argument(1) };
-    assert_eq!(w.step(&too_high), Err(BadHeight::TooHigh { most: MAX_HEIGHT }.into()));
+    for height in [MAX_HEIGHT, MAX_HEIGHT + 1, u32::MAX] {
+        let too_high = UtxoApplyBlock { height, ..argument(1) };
+        let most = MAX_HEIGHT - 1;
+        assert_eq!(
+            w.step(&too_high),
+            Err(BadHeight::TooHigh { most }.into()),
+            "the first block leaves a height for the next one"
+        );
+    }
     assert_eq!(w.step(&argument(4)), Err(UtxoApplyError::NotFound));
     assert_eq!(w.applier.status(), None);
     let one = UtxoApplied { transactions: 1, created: 1, ..UtxoApplied::default() };
     assert_eq!(w.step(&argument(1)), Ok(one));
     assert_eq!(w.applier.status(), Some(UtxoApplying { base: 1, next: 2, height: 1_002, transactions: 0 }));
-    for wrong in [0, 3, 4, u64::MAX] {
-        assert_eq!(w.step(&UtxoApplyBlock { number: wrong, ..argument(2) }), Err(UtxoApplyError::NotNext { next: 2 }));
+    for wrong in [0, 3] {
+        assert_eq!(w.step(&argument(wrong)), Err(UtxoApplyError::NotNext { next: 2 }));
     }
-    let again = UtxoApplied { transactions: 1, ..UtxoApplied::default() };
+    for absent in [4, u64::MAX] {
+        assert_eq!(w.step(&UtxoApplyBlock { number: absent, ..argument(2) }), Err(UtxoApplyError::NotFound));
+    }
+    let again = UtxoApplied { known: true, transactions: 1, ..UtxoApplied::default() };
     assert_eq!(w.step(&argument(1)), Ok(again));
     let other_height = UtxoApplyBlock { height: 1_000, ..argument(1) };
     assert_eq!(w.step(&other_height), Err(UtxoApplyError::WrongHeight { expected: 1_001 }));
@@ -124,10 +134,9 @@ fn blocks_are_applied_in_order_and_an_applied_one_again_changes_nothing() {
     w.reopen();
     assert_eq!(w.step(&argument(2)), Ok(one));
     assert_eq!(w.step(&argument(1)), Ok(again));
-    // The height of a pruned block is known from the position; its number of transactions is not.
+    // Nothing is known of a pruned block.
     (0..2).for_each(|_| _ = w.chain.remove_oldest(&mut w.blobs).unwrap());
-    assert_eq!(w.step(&other_height), Err(UtxoApplyError::WrongHeight { expected: 1_001 }));
-    assert_eq!(w.step(&argument(1)), Ok(UtxoApplied::default()));
+    assert_eq!(w.step(&argument(1)), Err(UtxoApplyError::Pruned { first_available: 2 }));
 }
 
 #[test]
@@ -288,6 +297,42 @@ fn parents_come_first_or_are_missing() {
 }
 
 #[test]
+fn coinbase_of_two_blocks_is_spendable_once_the_higher_one_is_mature() {
+    let coinbase = Tx::coinbase(0, 1);
+    let spending = |w: &World| w.record(&coinbase).unwrap().spending_height;
+    let mut w = World::new();
+    chain(&mut w, &[vec![coinbase.clone()], vec![coinbase.clone()]]);
+    w.apply(&argument(0)).unwrap();
+    assert_eq!(spending(&w), Some(1_002));
+    w.apply(&argument(1)).unwrap();
+    assert_eq!(spending(&w), Some(1_003));
+    let call = w.call(1_001);
+    for (block_id, height, expected) in [(7, 900, 1_003), (8, 1_001, 1_003), (9, 1_000, 1_003)] {
+        let set = UtxoSetMinedBatch {
+            height: 1_001,
+            block_id,
+            block_height: height,
+            on_longest_chain: true,
+            unset: false,
+            items: vec![],
+        };
+        w.utxo.set_mined(&set, &MinedTransaction { txid: coinbase.id(), subtree: 0 }, &call).unwrap();
+        assert_eq!(spending(&w), Some(expected), "{height}");
+    }
+    let call = w.call(1_005);
+    let set = UtxoSetMinedBatch {
+        height: 1_005,
+        block_id: 10,
+        block_height: 1_005,
+        on_longest_chain: true,
+        unset: false,
+        items: vec![],
+    };
+    w.utxo.set_mined(&set, &MinedTransaction { txid: coinbase.id(), subtree: 0 }, &call).unwrap();
+    assert_eq!(spending(&w), Some(1_007));
+}
+
+#[test]
 fn reassigned_output_needs_its_hash() {
     let mut w = World::new();
     w.settings.reassign_spendable_after = 0;
@@ -327,7 +372,9 @@ fn pruned_transactions_count_as_applied() {
     w.utxo.delete_by_id(&mut w.blobs, &child.txid, &call).unwrap();
     let before = w.seen(&blocks.concat());
     // Applying begins again, with the block whose transaction is gone.
-    w.applier.set(None);
+    let World { applier, chain, .. } = &mut w;
+    applier.end(chain);
+    (1..3).for_each(|number| w.chain.note_applied(number, None));
     let done = w.apply(&argument(1)).unwrap();
     assert_eq!((done.pruned, done.created, done.existed, done.spent), (1, 0, 0, 0));
     let refuse = UtxoApplyBlock { missing_parents: MissingParents::Refuse, ..argument(2) };

@@ -3,6 +3,6 @@
 mod hostile;
 mod large;
 mod meaning;
+mod take_back;
 mod traps;
-mod unapply;
 mod world;

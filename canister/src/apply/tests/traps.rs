@@ -1,6 +1,7 @@
 //! Interruptions: a trap at any access to memory, refused memory, and an upgrade between two messages.
 
 use super::world::*;
+use crate::apply::TakenBack;
 use crate::platform::native;
 use crate::storage::memory;
 use crate::testing::audit;
@@ -49,13 +50,13 @@ fn interrupted_messages_change_nothing() {
     let (mut w, all) = world();
     w.apply(&argument(1)).unwrap();
     let applied = w.seen(&all);
-    w.unapply(1).unwrap();
+    w.take_back(1);
     let back = w.seen(&all);
 
     let (w, all) = world();
     let w = interrupted(w, &all, |w| w.step(&argument(1)).unwrap().has_more);
     assert_eq!(w.seen(&all), applied);
-    let w = interrupted(w, &all, |w| w.unapply_step(1).unwrap().has_more);
+    let w = interrupted(w, &all, |w| w.take_back_step(1).0 == TakenBack::Part);
     assert_eq!(w.seen(&all), back);
     let w = interrupted(w, &all, |w| w.step(&argument(1)).unwrap().has_more);
     assert_eq!(w.seen(&all), applied);
@@ -104,7 +105,7 @@ fn message_that_is_full_goes_on_in_the_next_one() {
     let mut w = World::new();
     w.append(0, &txs);
     // Each look at the instructions takes a seventh of a message.
-    native::with(|world| world.instructions_per_reading = 1_500_000_000);
+    native::with(|world| world.instructions_per_reading = 300_000_000);
     let (mut messages, mut has_more) = (0, true);
     while has_more {
         native::with(|world| world.instructions = 0);
@@ -119,7 +120,7 @@ fn message_that_is_full_goes_on_in_the_next_one() {
     let (mut messages, mut has_more) = (0, true);
     while has_more {
         native::with(|world| world.instructions = 0);
-        has_more = w.unapply_step(0).unwrap().has_more;
+        has_more = w.take_back_step(0).0 == TakenBack::Part;
         messages += 1;
         w.reopen();
     }

@@ -1,6 +1,6 @@
 //! Test fixture: a chain whose bodies are Bitcoin blocks, and two ways from a block to records.
 
-use crate::apply::{Applier, Stores};
+use crate::apply::{Applier, Stores, TakenBack};
 use crate::chain::{Admission, ChainStore};
 use crate::platform::native;
 use crate::storage::blob::{BlobStore, Class};
@@ -49,6 +49,7 @@ pub fn height(number: u64) -> u32 {
 pub fn argument(number: u64) -> UtxoApplyBlock {
     UtxoApplyBlock {
         number,
+        hash: hash(number, 0).into(),
         height: height(number),
         block_id: number as u32 + 50,
         missing_parents: MissingParents::PassOver,
@@ -132,6 +133,7 @@ impl World {
             let done = self.step(arg)?;
             sum = UtxoApplied {
                 has_more: done.has_more,
+                known: done.known,
                 transactions: done.transactions,
                 created: sum.created + done.created,
                 existed: sum.existed + done.existed,
@@ -145,23 +147,31 @@ impl World {
         }
     }
 
-    pub fn unapply_step(&mut self, number: u64) -> Result<UtxoUnapplied, UtxoUnapplyError> {
+    /// Does one message of taking a block back. Returns the outcome, the transactions that could not be restored, and the faults.
+    pub fn take_back_step(&mut self, number: u64) -> (TakenBack, u64, Vec<String>) {
         let Self { chain, utxo, blobs, applier, settings } = self;
         memory::arena().unwrap().end_reservations();
-        let settings = &*settings;
-        applier.unapply(&mut Stores { chain, utxo, blobs, settings }, number)
+        let (settings, mut faults) = (&*settings, Vec::new());
+        utxo.count_pages(true);
+        let (taken, lost) = applier.take_back(&mut Stores { chain, utxo, blobs, settings }, number, true, &mut faults);
+        utxo.count_pages(false);
+        (taken, lost, faults)
     }
 
-    /// Takes a block back to its end, and returns the number of records that lost it.
-    pub fn unapply(&mut self, number: u64) -> Result<u32, UtxoUnapplyError> {
-        let mut unset = 0;
-        loop {
-            let done = self.unapply_step(number)?;
-            unset += done.unset;
-            if !done.has_more {
-                return Ok(unset);
+    /// Takes a block back to its end, without a fault. Returns the number of messages.
+    pub fn take_back(&mut self, number: u64) -> u32 {
+        assert!(self.applier.is_applied(&self.chain, number), "block {number} is not applied");
+        for messages in 1.. {
+            match self.take_back_step(number) {
+                (TakenBack::Part, 0, faults) if faults.is_empty() => {}
+                (TakenBack::Whole, 0, faults) if faults.is_empty() => {
+                    assert!(!self.applier.is_applied(&self.chain, number));
+                    return messages;
+                }
+                other => panic!("{other:?}"),
             }
         }
+        unreachable!()
     }
 
     pub fn call(&self, height: u32) -> Call<'static> {

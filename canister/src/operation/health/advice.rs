@@ -103,7 +103,7 @@ fn entry(code: ProblemCode) -> (Severity, &'static str, Command) {
         Code::HeadUnreadable => (
             Critical,
             "Roll back to the number below the head's, and append the head again; if it is the only block, append the next one.",
-            call("rollback_to", "(…)"),
+            call("rollback_to", "(…, null)"),
         ),
         Code::SetAside => (
             Critical,
@@ -158,6 +158,16 @@ fn entry(code: ProblemCode) -> (Severity, &'static str, Command) {
              If appends are refused, end applying, which frees pruning at once.",
             call("utxo_stop_applying", "()"),
         ),
+        Code::RollbackWaits => (
+            Critical,
+            "Make room: prune blocks, raise max_stable_pages or max_utxo_bytes, or top the canister up; ticks then go on. If there is none, an \
+             admin empties the chain, which ends the rollback.",
+            call("reset_chain", "(record { head_hash = blob \"…\"; drop_unexported = false })"),
+        ),
+        Code::NotRestored => (Warning, "Apply the new branch; then acknowledge.", call("acknowledge_faults", "(…)")),
+        Code::CountedAsPruned => {
+            (Notice, "Nothing, if these blocks were fed before.", call("acknowledge_faults", "(…)"))
+        }
         Code::UploadOpen => (
             Notice,
             "The producer commits the upload; an operator may drop it, and it expires by itself.",

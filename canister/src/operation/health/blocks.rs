@@ -4,6 +4,7 @@ use super::action::{Action, Command};
 use super::advice::advice;
 use super::finding::{Finding, finding};
 use super::sentences::{another_key, holder, remedy_of_holder};
+use crate::apply::{Counted, Waits};
 use crate::chain::ChainStore;
 use crate::platform;
 use crate::pruning::blocks::{Constraints, Damage, Due, ExportHeld, Policy as _, Pruner};
@@ -102,6 +103,45 @@ pub(super) fn stopped_applying(state: &State) -> Option<Finding> {
     let stop = state.applier.stop()?;
     let message = format!("applying has stopped at {}", stop.text);
     Some(Finding { since: Some(stop.since_ns), ..finding(ProblemCode::ApplyingStopped, message) })
+}
+
+/// Returns findings about a rollback that waits for memory, and about records that are missing after a rollback or a replay.
+pub(super) fn records_of_blocks(state: &State) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let rollback = state.chain.state().rollback_to.zip(state.applier.waits());
+    if let Some((to, Waits { since_ns, number, why, .. })) = rollback {
+        let message = format!(
+            "the rollback to block {to} waits: block {number} cannot be taken back from the UTXO records: {why}"
+        );
+        found.push(Finding { since: Some(*since_ns), ..finding(ProblemCode::RollbackWaits, message) });
+    }
+    let (pruned, lost) = state.applier.counted();
+    let of = |counted: Counted| (many(counted.transactions, "transaction"), counted.block);
+    if lost.transactions > 0 {
+        let (count, block) = of(lost);
+        let message = format!(
+            "{count} of blocks that were taken back, the last of block {block}, had been pruned and could not be restored"
+        );
+        found.push(finding(ProblemCode::NotRestored, message).with_action(acknowledge(state, NOT_RESTORED)));
+    }
+    if pruned.transactions > 0 {
+        let (count, block) = of(pruned);
+        let message = format!(
+            "{count} of applied blocks, the last of block {block}, got no record, because an earlier record may have been pruned"
+        );
+        found.push(finding(ProblemCode::CountedAsPruned, message).with_action(acknowledge(state, COUNTED_AS_PRUNED)));
+    }
+    found
+}
+
+/// Remedies for missing records.
+const NOT_RESTORED: &str =
+    "Apply the new branch; if one of its blocks stops for a missing parent, feed the record again. Then acknowledge.";
+const COUNTED_AS_PRUNED: &str =
+    "Nothing, if these blocks were fed before; otherwise reset the chain, and apply its blocks anew. Then acknowledge.";
+
+fn acknowledge(state: &State, text: &'static str) -> Action {
+    Action::new(text, Command::call("acknowledge_faults", format!("({})", state.pruner.damage().faults)))
 }
 
 /// Returns a finding if appends are refused because kept bytes have reached emergency water.

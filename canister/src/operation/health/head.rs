@@ -26,7 +26,7 @@ pub(super) fn unreadable(state: &State) -> Option<Finding> {
     let head = chain.head().filter(|head| state.chain.meta(*head).is_none())?;
     let action = (head > chain.oldest).then(|| {
         let text = "Roll back to the block below the head, and append the head again.";
-        Action::new(text, Command::call("rollback_to", format!("({})", head - 1)))
+        Action::new(text, Command::call("rollback_to", format!("({}, null)", head - 1)))
     });
     Some(finding(ProblemCode::HeadUnreadable, "the head's record cannot be decoded").with_action(action))
 }

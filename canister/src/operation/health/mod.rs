@@ -54,6 +54,7 @@ pub fn findings(state: &State, due: Option<&Due>, deep: bool) -> Vec<Finding> {
         None => of,
     }));
     found.extend(blocks::stopped_applying(state));
+    found.extend(blocks::records_of_blocks(state));
     found.extend(state.deletions_stopped.map(|since| {
         let message =
             "set_deletions_stopped(true): no block and no UTXO record is pruned, and workers get no blob to delete";

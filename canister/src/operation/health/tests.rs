@@ -192,7 +192,7 @@ fn unreadable_head_is_reported_until_replaced() {
     state::mutate(|state| state.chain.poison_record(3));
     assert_eq!(severity(), Some(Severity::Critical));
     // The remedy of `health`.
-    state::mutate(|state| state.rollback_to(2)).unwrap();
+    state::mutate(|state| state.rollback_to(2, false)).unwrap();
     assert_eq!(severity(), None);
     append(3);
     assert_eq!(severity(), None);

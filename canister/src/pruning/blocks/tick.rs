@@ -21,8 +21,8 @@ use coppice_interface::{BadArgument, MAX_PRUNE_OPS, PruneError, PrunePolicy, Pru
 /// Maximum number of skipped pieces; above it the oldest are tried again.
 const MOST: usize = 100;
 
-/// Time at which the pruner next needs a tick.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Time at which the pruner next needs a tick; the sooner one is less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Next {
     /// At once, because work is left that nothing holds back.
     AtOnce,

@@ -45,10 +45,7 @@ impl UtxoPruner {
         utxo: &UtxoSettings,
     ) -> Result<UtxoHeightsSet, UtxoPrunerError> {
         check(heights)?;
-        self.end_run();
-        for job in [self.stored.running.take(), self.stored.pending.take()].into_iter().flatten() {
-            self.end(job, UtxoJobState::Cancelled, Some(UtxoJobEnd::HeightsSet));
-        }
+        self.cancel_all(UtxoJobEnd::HeightsSet);
         self.stored.current = heights.current;
         self.stored.persisted = heights.persisted.unwrap_or(0);
         self.stored.processed = heights.processed;
@@ -59,6 +56,23 @@ impl UtxoPruner {
         self.save();
         let unmined_cutoff_height = self.stored.settings.unmined_cutoff(utxo, heights.current);
         Ok(UtxoHeightsSet { heights: *heights, safe_height, unmined_cutoff_height, due })
+    }
+
+    /// Forgets the heights and cancels the jobs, because the chain begins anew at any height. Records stay.
+    pub fn reset(&mut self) {
+        self.cancel_all(UtxoJobEnd::ChainReset);
+        (self.stored.current, self.stored.persisted, self.stored.processed) = (0, 0, 0);
+        self.stored.feeds.set(platform::time_ns());
+        (self.stored.look_again, self.stored.full_pass, self.stored.cutoff) = (true, None, 0);
+        self.save();
+    }
+
+    /// Drops the run, and cancels the running and the pending job.
+    fn cancel_all(&mut self, end: UtxoJobEnd) {
+        self.end_run();
+        for job in [self.stored.running.take(), self.stored.pending.take()].into_iter().flatten() {
+            self.end(job, UtxoJobState::Cancelled, Some(end.clone()));
+        }
     }
 
     /// Cancels a pending or running job. Its height is neither processed nor pending; the next run finishes a record whose deletion has

@@ -94,6 +94,16 @@ impl UtxoPruner {
         Ok(still.or_else(|| self.stored.ended.find(&self.cells, job.id)).unwrap_or(job))
     }
 
+    /// Makes an operator's job, or returns the one that covers the height, and leaves its work to ticks.
+    ///
+    /// # Errors
+    /// `BadHeight`, `BlockAssemblyNotRunning`; nothing has changed.
+    pub fn enqueue(&mut self, height: u32) -> Result<UtxoPruneJob, UtxoPrunerError> {
+        let job = self.trigger_manually(height)?;
+        self.save();
+        Ok(job)
+    }
+
     /// Ends the running job because deletions were stopped, and requeues its height. The next job starts with the first phase.
     pub fn stop(&mut self) {
         if self.requeue(UtxoJobEnd::Stopped, "deletions are stopped") {

@@ -164,6 +164,12 @@ impl Budget {
         }
     }
 
+    /// Returns whether work that is not of this budget has left the instructions and pages for a block that changes `pages` pages and as many
+    /// more as a first part gets.
+    pub fn has_room(&self, pages: u64) -> bool {
+        platform::instructions() < self.instructions_end && pages.saturating_add(LEAST_PART) <= self.room()
+    }
+
     /// Returns the meter of an admitted slice.
     pub fn meter(&self) -> Meter {
         Meter::new(self.instructions_end, self.room())

@@ -85,6 +85,7 @@ pub mod at {
     pub const SPENT: u32 = 60;
     pub const FROZEN: u32 = 64;
     pub const FROZEN_EXTRA: u32 = 68;
+    pub const SPENDING_HEIGHT: u32 = 72;
     pub const EXTRAS: u32 = 76;
     /// The length of the transaction follows.
     pub const INPUTS: u32 = 112;

@@ -26,7 +26,7 @@ fn an_unreadable_head_is_rolled_back_and_appended_again() {
     coppice.upgrade();
     coppice.pass(600);
     assert_eq!(since(), noticed);
-    let rolled_back = coppice.producer().rollback_to(4u64).answer().unwrap();
+    let rolled_back = coppice.producer().rollback_to(4u64, None).answer().unwrap();
     assert_eq!((rolled_back.head, rolled_back.has_more), (4, false));
     cleared(&coppice, ProblemCode::HeadUnreadable);
     coppice.append_plain(5..6, 1_000);

@@ -106,7 +106,7 @@ fn refusals_and_rollbacks_are_counted() {
     assert!(matches!(append(3, &[], 10), Err(AppendError::NoMemory(NoMemory::LowCycles { .. }))));
     native::with(|world| world.liquid_cycles = u128::MAX);
     mutate(crate::operation::daemon::watch_cycles);
-    let to = |number: u64| mutate(|state| state.rollback_to(number)).map(|rollback| rollback.removed);
+    let to = |number: u64| mutate(|state| state.rollback_to(number, false)).map(|rollback| rollback.removed);
     assert_eq!((to(2), to(1), to(0)), (Ok(0), Ok(1), Ok(1)));
     let metrics = get("/metrics").1;
     for line in [

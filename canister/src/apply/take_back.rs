@@ -1,0 +1,284 @@
+//! Taking an applied block back before a rollback removes it, as far as one message goes.
+//!
+//! ```text
+//! Unset: from the last transaction to the first, its record loses the block, and keeps its spends
+//! Mark:  the coinbase, which no other block can have, is marked as a double spend with all transactions that spend from it
+//! Free:  only at or below the pruned height: outputs that deleted transactions of the block hold are freed, from the first one on
+//! ```
+//! The block's note goes with the last stage. Damage stops nothing: the transaction or the rest of the block is passed over, and named.
+
+use super::message::{INSTRUCTIONS, MOST_READ};
+use super::position::{Applier, Back, Phase, Stage, Stored};
+use super::window::{BodyError, Window};
+use super::{Stores, kept};
+use crate::chain::{AppliedNote, BlockMeta, ChainStore};
+use crate::platform;
+use crate::platform::limits::MOST_PAGES;
+use crate::storage::blob::BlobStore;
+use crate::utxo::{Applying, Call, Hash, MAX_INPUTS};
+use coppice_interface::{MissingParents, UtxoRefusal};
+
+/// Ids that are read together.
+const GROUP: u32 = 1_000;
+/// Inputs whose outputs are freed between two looks at the budget.
+const INPUTS: usize = 500;
+/// Pages that a record changes when it loses a block or frees an output, besides copied bytes.
+const RECORD_PAGES: u64 = 48;
+
+/// Outcome of a message's part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TakenBack {
+    /// The block is taken back whole.
+    Whole,
+    /// The message is full.
+    Part,
+    /// Memory was refused, or something else that time may change.
+    Waits(UtxoRefusal),
+}
+
+/// The reason why a part ends.
+enum End {
+    Full,
+    Waits(UtxoRefusal),
+}
+
+/// One message's part of a block that is taken back.
+struct Part<'a, 's> {
+    stores: &'a mut Stores<'s>,
+    block: Applying<'a>,
+    window: Window,
+    back: Back,
+    /// The message has done nothing before the next step, which is done whatever it takes.
+    is_fresh: bool,
+    /// Value of the instruction counter at which no other step begins.
+    end: u64,
+    /// Transactions whose records had been pruned.
+    lost: u64,
+    faults: Vec<String>,
+}
+
+impl Applier {
+    /// Returns whether a block must be taken back before it is removed.
+    pub fn is_applied(&self, chain: &ChainStore, number: u64) -> bool {
+        self.stored.back.is_some_and(|back| back.number == number) || chain.applied(number).is_some()
+    }
+
+    /// Takes a part of an applied block back, the head. `is_fresh`: the message has done nothing before. Returns the outcome, and how many
+    /// transactions of the part had no record any more; names what could not be read in `faults`.
+    pub fn take_back(
+        &mut self,
+        stores: &mut Stores,
+        number: u64,
+        is_fresh: bool,
+        faults: &mut Vec<String>,
+    ) -> (TakenBack, u64) {
+        let known = stores.chain.find(number).ok().zip(stores.chain.applied(number));
+        let Some((meta, note)) = known else {
+            faults.push(format!(
+                "block {number}: its record cannot be decoded: the block's transactions stay mined in it"
+            ));
+            self.set(Stored { back: None, ..self.stored });
+            return (TakenBack::Whole, 0);
+        };
+        let back = self.stored.back.filter(|back| back.number == number).unwrap_or_else(|| self.begin_back(&meta));
+        self.lower(number, Some(note.height));
+        let settings = stores.settings;
+        let mut part = Part {
+            block: Applying::new(Call::at(note.height, settings), note.block_id, MissingParents::PassOver),
+            window: Window::new(meta),
+            back,
+            is_fresh,
+            end: platform::instructions().saturating_add(INSTRUCTIONS),
+            lost: 0,
+            faults: Vec::new(),
+            stores,
+        };
+        let ended = part.run(&note);
+        let Part { back, lost, faults: named, .. } = part;
+        faults.extend(named);
+        let back = if ended.is_ok() { None } else { Some(back) };
+        if ended.is_ok() {
+            stores.chain.note_applied(number, None);
+        }
+        let mut stored = Stored { back, ..self.stored };
+        stored.lost.add(lost, number);
+        self.set(stored);
+        match ended {
+            Ok(()) => (TakenBack::Whole, lost),
+            Err(End::Full) => (TakenBack::Part, lost),
+            Err(End::Waits(why)) => (TakenBack::Waits(why), lost),
+        }
+    }
+
+    /// Returns the place from which a block is taken back: its end, or the position if the block is partly applied.
+    fn begin_back(&self, meta: &BlockMeta) -> Back {
+        let at = self.position().filter(|position| position.next == meta.number && position.is_begun());
+        // The record of a large transaction may have the block already.
+        let begun = at.map(|position| position.transaction + u32::from(matches!(position.phase, Phase::Spend(_))));
+        let transaction = begun.unwrap_or(meta.transactions);
+        Back { number: meta.number, transaction, offset: 0, stage: Stage::Unset }
+    }
+}
+
+impl Part<'_, '_> {
+    fn run(&mut self, note: &AppliedNote) -> Result<(), End> {
+        if self.back.stage == Stage::Unset {
+            self.unset()?;
+            self.back.stage = Stage::Mark;
+        }
+        if self.back.stage == Stage::Mark {
+            self.mark()?;
+            self.back = Back { transaction: 0, offset: 0, stage: Stage::Free, ..self.back };
+        }
+        if note.height <= self.stores.utxo.pruned_height() { self.free() } else { Ok(()) }
+    }
+
+    /// Admits a step, or ends the message.
+    fn step(&mut self) -> Result<(), End> {
+        let utxo = &self.stores.utxo;
+        let is_full = utxo.pages_changed() + RECORD_PAGES > MOST_PAGES
+            || utxo.pages_read() > MOST_READ
+            || platform::instructions() > self.end;
+        if is_full && !self.is_fresh {
+            return Err(End::Full);
+        }
+        self.is_fresh = false;
+        Ok(())
+    }
+
+    fn fault(&mut self, transaction: u32, why: impl std::fmt::Display) {
+        self.faults.push(format!("block {}, transaction {transaction}: {why}", self.back.number));
+    }
+
+    fn ids(&self, first: u32) -> Result<Vec<Hash>, BodyError> {
+        self.window.ids((&*self.stores.chain, &*self.stores.blobs), first..self.back.transaction)
+    }
+
+    /// Takes the block from the records.
+    fn unset(&mut self) -> Result<(), End> {
+        while self.back.transaction > 0 {
+            let first = self.back.transaction.saturating_sub(GROUP);
+            let ids = match self.ids(first) {
+                Ok(ids) => ids,
+                Err(BodyError::Bad { why, .. } | BodyError::Corrupt(why)) => {
+                    self.fault(
+                        first,
+                        format!(
+                            "the ids up to transaction {}: {why}: they stay mined in the block",
+                            self.back.transaction - 1
+                        ),
+                    );
+                    self.back.transaction = first;
+                    continue;
+                }
+            };
+            for txid in ids.iter().rev() {
+                let was_fresh = self.is_fresh;
+                self.step()?;
+                let room = if was_fresh {
+                    u64::MAX
+                } else {
+                    MOST_PAGES.saturating_sub(self.stores.utxo.pages_changed() + RECORD_PAGES)
+                };
+                let transaction = self.back.transaction - 1;
+                let (chain, number) = (&*self.stores.chain, self.back.number);
+                let bytes_of = |blobs: &BlobStore, at: u64, len: u64| kept::bytes_of(chain, blobs, number, (at, len));
+                match self.stores.utxo.take_back(self.stores.blobs, txid, &self.block, bytes_of, room) {
+                    Ok(Some(_)) => {}
+                    Ok(None) => return Err(End::Full),
+                    Err(why @ UtxoRefusal::Corrupt { .. }) => {
+                        self.fault(transaction, format!("{why}: it stays mined in the block"))
+                    }
+                    Err(why) => return Err(End::Waits(why)),
+                }
+                self.back.transaction = transaction;
+            }
+        }
+        Ok(())
+    }
+
+    /// Marks the coinbase.
+    fn mark(&mut self) -> Result<(), End> {
+        self.back.transaction = 1.min(self.window.transactions());
+        let ids = self.ids(0);
+        self.back.transaction = 0;
+        // Ids that cannot be read are named already.
+        let Ok(Some(txid)) = ids.map(|ids| ids.first().copied()) else { return Ok(()) };
+        let was_fresh = self.is_fresh;
+        self.step()?;
+        let utxo = &mut self.stores.utxo;
+        let marked = utxo.is_lone_coinbase(&txid).and_then(|is_lone| match is_lone {
+            true => utxo.set_conflicting(&txid, &self.block.call).map(|marked| marked.has_more),
+            false => Ok(false),
+        });
+        match marked {
+            Ok(false) => Ok(()),
+            // A slice takes as much as a message may.
+            Ok(true) => Err(End::Full),
+            Err(UtxoRefusal::TooMuchWork) if !was_fresh => Err(End::Full),
+            Err(why @ (UtxoRefusal::TooMuchWork | UtxoRefusal::Corrupt { .. })) => {
+                self.fault(
+                    0,
+                    format!("{why}: the coinbase is not marked as a double spend with all that spend from it"),
+                );
+                Ok(())
+            }
+            Err(why) => Err(End::Waits(why)),
+        }
+    }
+
+    /// Frees the outputs that deleted transactions of the block hold.
+    fn free(&mut self) -> Result<(), End> {
+        while self.back.transaction < self.window.transactions() {
+            if let Err(error) = self.free_next()? {
+                let why = match error {
+                    BodyError::Bad { at, why } => format!("byte {at} of the body: {why}"),
+                    BodyError::Corrupt(why) => why,
+                };
+                self.fault(
+                    self.back.transaction,
+                    format!("{why}: outputs that this and later transactions spend stay spent"),
+                );
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Frees the outputs of the next transaction, if its record is gone.
+    fn free_next(&mut self) -> Result<Result<(), BodyError>, End> {
+        self.step()?;
+        let Self { stores, window, back, .. } = self;
+        let (transaction, source) = (back.transaction, (&*stores.chain, &*stores.blobs));
+        let mut inputs = Vec::new();
+        let mut read = || -> Result<_, BodyError> {
+            let at = if back.offset > 0 { back.offset } else { window.begin(source)? };
+            let txid = window.ids(source, transaction..transaction + 1)?.first().copied().unwrap_or_default();
+            let is_gone = stores.utxo.is_gone(&txid);
+            let end = window.walk(source, at, |outpoint| {
+                // A transaction with more inputs never had a record.
+                if is_gone && inputs.len() < MAX_INPUTS as usize {
+                    inputs.push(outpoint);
+                }
+            })?;
+            Ok((txid, is_gone, end))
+        };
+        let (txid, is_gone, end) = match read() {
+            Ok(read) => read,
+            Err(error) => return Ok(Err(error)),
+        };
+        for (inputs, first) in inputs.chunks(INPUTS).zip((0..).step_by(INPUTS)) {
+            self.step()?;
+            match self.stores.utxo.free_outputs(&txid, (first, inputs), &self.block.call) {
+                Ok(()) => {}
+                Err(why @ UtxoRefusal::Corrupt { .. }) => {
+                    self.fault(transaction, format!("{why}: outputs that it spends stay spent"))
+                }
+                Err(why) => return Err(End::Waits(why)),
+            }
+        }
+        self.lost += u64::from(is_gone);
+        (self.back.transaction, self.back.offset) = (transaction + 1, end);
+        Ok(Ok(()))
+    }
+}
