@@ -108,9 +108,7 @@ impl UtxoStore {
             }
             known += 1;
             // A parent that cannot be read is not deleted.
-            known > MOST_PARENTS
-                || !meter.has_room(0)
-                || self.find(parent).is_ok_and(|found| is_due_by(&found.head, height))
+            known > MOST_PARENTS || !meter.has_room(0) || self.due(parent).is_some_and(|due| due <= height)
         })
     }
 

@@ -128,6 +128,16 @@ impl UtxoStore {
         })
     }
 
+    /// Returns the height at which the record of a transaction may be deleted, or `None` if there is no such record, or no such height.
+    #[inline]
+    pub(super) fn due(&self, txid: &Hash) -> Option<u32> {
+        let due = self.table.find(self.table.hash(txid), |value| {
+            let head = self.decode_head(value as SlotId).filter(|head| same_key(&head.txid, txid))?;
+            Some(head.delete_at().filter(|_| !head.is(flag::DELETING)))
+        });
+        due.flatten()
+    }
+
     /// Finds the record of a transaction, hidden once it is being deleted.
     #[inline]
     pub(super) fn find(&self, txid: &Hash) -> Result<Found, UtxoRefusal> {
