@@ -226,7 +226,7 @@ fn records_due_for_144_blocks_are_reported_after_an_hour() {
     enable(false);
     disable(false);
     raised(coppice, ProblemCode::RecordsOverdue, Severity::Warning, "pruner_enabled is off");
-    world.assembly(UtxoBlockAssemblyState::NotRunning);
+    world.assembly(NotRunning);
     enable(true);
     let says = "the block assembly was not reported as running";
     raised(coppice, ProblemCode::RecordsOverdue, Severity::Warning, says);
