@@ -30,6 +30,21 @@ const BLOCK: &str = "\
     receipts {bytes},
     index_segment {bytes}";
 
+/// Names of the tables.
+pub const NAMES: [&str; 11] = [
+    "state",
+    "blocks",
+    "transactions",
+    "keys",
+    "receipts",
+    "parts",
+    "incomplete",
+    "gaps",
+    "orphaned",
+    "orphaned_transactions",
+    "orphaned_parts",
+];
+
 /// All tables. `{block}` stands for [`BLOCK`]; the other words in braces are those of [`Tx::define`](super::database::Tx::define). In the
 /// tables of removed blocks, a later removal has a larger `removal`; the other columns, except `restored`, are those of the original table,
 /// in the same order.
@@ -137,3 +152,15 @@ verified; confirmed is 1 if the subnet vouches for its header and digests, and 0
 reset, a restored canister or the subnet's headers removed are in orphaned, orphaned_transactions and orphaned_parts, each with the \
 column removal first; orphaned.restored is 1 for blocks that a restored canister lacks, which stay. \
 docs/database.md describes the tables, with queries.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_table_has_its_name_in_the_list() {
+        let made: Vec<&str> =
+            TABLES.split("CREATE TABLE ").skip(1).filter_map(|table| table.split(' ').next()).collect();
+        assert_eq!(made, NAMES);
+    }
+}

@@ -44,7 +44,7 @@ impl Applied<'_> {
     fn stopped(&self, stop: &UtxoApplyStop) -> String {
         let Self { number, height, .. } = self;
         let txid = Txid::from_slice(&stop.txid).map_or_else(|_| text(&stop.txid), |txid| txid.to_string());
-        let id = text(&stop.txid);
+        let (id, hash) = (text(&stop.txid), text(self.block.block_hash().as_byte_array()));
         let win =
             format!("utxo_process_conflicting '(record {{ height = {height}; winners = vec {{ blob \"{id}\" }} }})'");
         let resolve = match &stop.reason {
@@ -62,7 +62,7 @@ impl Applied<'_> {
         };
         format!(
             "transaction {txid}: {resolve}. To leave the transaction out: utxo_apply_block '(record {{ number = {number}; \
-             height = {height}; block_id = {height}; missing_parents = variant {{ PassOver }}; skip = opt blob \"{id}\" }})'. \
+             hash = blob \"{hash}\"; height = {height}; block_id = {height}; missing_parents = variant {{ PassOver }}; skip = opt blob \"{id}\" }})'. \
              Then start this command again"
         )
     }
@@ -156,6 +156,7 @@ mod tests {
         assert_eq!((win.height, &win.winners[0]), (702_861, &txid.to_byte_array().into()));
         let skip: UtxoApplyBlock = argument(&advice, "utxo_apply_block");
         assert_eq!((skip.number, skip.height, skip.block_id), (702_861, 702_861, 702_861));
+        assert_eq!(skip.hash, block().block_hash().to_byte_array().into());
         assert_eq!((skip.missing_parents, skip.skip), (MissingParents::PassOver, Some(txid.to_byte_array().into())));
     }
 

@@ -61,6 +61,10 @@ impl Expected {
         let (txid, coinbase) = (transaction.compute_txid(), transaction.is_coinbase());
         if let Some((_, heights)) = self.transactions.get_mut(&txid) {
             heights.push(height);
+            // A repeated coinbase can be spent once the higher block is mature.
+            for output in self.unspent.iter_mut().filter(|(at, _)| at.txid == txid).map(|(_, output)| output) {
+                output.height = output.height.max(height);
+            }
             return;
         }
         for (vin, input) in (0..).zip(&transaction.input).filter(|_| !coinbase) {

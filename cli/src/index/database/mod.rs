@@ -172,7 +172,8 @@ impl Database {
             Kind::Sqlite => {
                 let options = sqlite::options(&calls.access, reads, creates).with_context(context)?;
                 let (link, read_back) = calls.make(Call::Connect, sqlite::connect(&options)).with_context(context)?;
-                let files = if reads { None } else { Some(read_back.check()?) };
+                let (named, volatile) = (options.get_filename(), calls.access.volatile);
+                let files = if reads { None } else { Some(read_back.check(named, volatile)?) };
                 Link::Sqlite(link, files)
             }
             Kind::Postgres => {

@@ -85,7 +85,18 @@ impl Session {
             (Some(path), true) => format!("set_config('search_path', '{}', true)", path.replace('\'', "''")),
             _ => "current_setting('search_path')".into(),
         };
-        sql + "SELECT " + &path + ", current_setting('synchronous_commit'), current_setting('fsync')"
+        let names = super::super::schema::NAMES.join("', '");
+        // Tables that vanish with the connection, and tables that a crash of the server empties.
+        let of = |persistence: char| {
+            format!(
+                "(SELECT coalesce(string_agg(relname, ', '), '') FROM pg_catalog.pg_class WHERE relpersistence = '{persistence}' AND relname \
+                 IN ('{names}') AND pg_catalog.pg_table_is_visible(oid))"
+            )
+        };
+        let (temporary, unlogged) = (of('t'), of('u'));
+        format!(
+            "{sql}SELECT {path}, current_setting('synchronous_commit'), current_setting('fsync'), {temporary}, {unlogged}"
+        )
     }
 
     /// Sets and reads back the settings of a transaction.
@@ -106,9 +117,20 @@ impl Session {
             "search_path changed from {expected:?} to {path:?}: another client of the pooler has set it. Nothing was changed; name the \
              schema with {SEARCH_PATH}=NAME in the URL"
         );
+        let (temporary, unlogged) = (of(3)?, of(4)?);
+        ensure!(
+            reads || temporary.is_empty(),
+            "search_path {path:?} leads to temporary tables ({temporary}), which vanish with the connection. Nothing was changed; name another \
+             schema first"
+        );
         if reads || volatile {
             return Ok(());
         }
+        ensure!(
+            unlogged.is_empty(),
+            "these tables are UNLOGGED, so a crash of the server empties them: {unlogged}. Nothing was changed; ALTER TABLE … SET LOGGED, or \
+             use --volatile-database if the blocks may be lost"
+        );
         let (commit, fsync) = (of(1)?, of(2)?);
         ensure!(
             commit == "on",

@@ -58,11 +58,11 @@ pub(super) async fn connect(options: &SqliteConnectOptions) -> sqlx::Result<(Sql
 }
 
 impl ReadBack {
-    /// Checks the settings, and returns the open files.
+    /// Checks the settings of the database that was opened by the name `named`, and returns the open files.
     ///
     /// # Errors
     /// When the database is in memory, a commit may be lost, or a file is not there.
-    pub fn check(&self) -> Result<Files> {
+    pub fn check(&self, named: &Path, volatile: bool) -> Result<Files> {
         // The canister prunes what was acknowledged.
         ensure!(!self.file.is_empty(), "the database would be lost with this command: write sqlite://FILE");
         let Self { file, journal_mode, synchronous } = self;
@@ -71,12 +71,17 @@ impl ReadBack {
             "SQLite opens {file} with journal_mode = {journal_mode} and synchronous = {synchronous} instead of wal and {FULL}: write the URL \
              without options (sqlite://FILE), and put the file on a local disk"
         );
-        Files::open_at(Path::new(file))
+        if !volatile {
+            // A link may have led to a file that was not there before.
+            ensure_local(Path::new(file))?;
+        }
+        Files::open_at(Path::new(file), named)
     }
 }
 
-/// The identities of the open files.
-pub(super) struct Files([(PathBuf, Identity); 2]);
+/// The identities of the open files: the database, its write-ahead log, the memory that its connections share, and the database by the name
+/// in the URL, which may be a link.
+pub(super) struct Files([(PathBuf, Identity); 4]);
 
 type Identity = (u64, u64);
 
@@ -94,14 +99,17 @@ fn identity(path: &Path) -> std::io::Result<Identity> {
 }
 
 impl Files {
-    fn open_at(database: &Path) -> Result<Self> {
-        let mut log = database.as_os_str().to_owned();
-        log.push("-wal");
+    fn open_at(database: &Path, named: &Path) -> Result<Self> {
+        let beside = |suffix: &str| -> PathBuf {
+            let mut path = database.as_os_str().to_owned();
+            path.push(suffix);
+            path.into()
+        };
         let of = |path: PathBuf| {
             let identity = identity(&path).with_context(|| format!("the open file {} is not there", path.display()))?;
             anyhow::Ok((path, identity))
         };
-        Ok(Self([of(database.into())?, of(log.into())?]))
+        Ok(Self([of(database.into())?, of(beside("-wal"))?, of(beside("-shm"))?, of(named.into())?]))
     }
 
     /// Checks that the paths are still those of the open files.
@@ -179,10 +187,9 @@ mod tests {
     fn deleted_replaced_or_moved_file_is_noticed() {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
-        for name in ["a.db", "a.db-wal"] {
-            std::fs::write(path("a.db"), "").unwrap();
-            std::fs::write(path("a.db-wal"), "").unwrap();
-            let files = Files::open_at(&path("a.db")).unwrap();
+        for name in ["a.db", "a.db-wal", "a.db-shm"] {
+            ["a.db", "a.db-wal", "a.db-shm"].into_iter().for_each(|file| std::fs::write(path(file), "").unwrap());
+            let files = Files::open_at(&path("a.db"), &path("a.db")).unwrap();
             files.check().unwrap();
             std::fs::rename(path(name), path("moved")).unwrap();
             let error = files.check().unwrap_err().to_string();
@@ -192,5 +199,21 @@ mod tests {
             std::fs::rename(path("moved"), path(name)).unwrap();
             files.check().unwrap();
         }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn link_that_leads_elsewhere_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        for file in ["a.db", "a.db-wal", "a.db-shm", "other.db"] {
+            std::fs::write(path(file), "").unwrap();
+        }
+        std::os::unix::fs::symlink(path("a.db"), path("link.db")).unwrap();
+        let files = Files::open_at(&path("a.db"), &path("link.db")).unwrap();
+        files.check().unwrap();
+        std::fs::remove_file(path("link.db")).unwrap();
+        std::os::unix::fs::symlink(path("other.db"), path("link.db")).unwrap();
+        assert!(files.check().unwrap_err().to_string().contains("link.db is not the file"));
     }
 }

@@ -7,12 +7,13 @@ use std::path::Path;
 /// Does something to the folder of a database `chain.db`.
 type Deed = fn(&Path);
 
-const DEEDS: [(&str, Deed); 6] = [
+const DEEDS: [(&str, Deed); 7] = [
     ("the file is deleted", |dir| std::fs::remove_file(dir.join("chain.db")).unwrap()),
     ("the file is moved", |dir| std::fs::rename(dir.join("chain.db"), dir.join("moved.db")).unwrap()),
     ("the folder is moved", |dir| std::fs::rename(dir, dir.with_extension("moved")).unwrap()),
     ("the folder is deleted", |dir| std::fs::remove_dir_all(dir).unwrap()),
     ("the log is deleted", |dir| std::fs::remove_file(dir.join("chain.db-wal")).unwrap()),
+    ("the shared memory is deleted", |dir| std::fs::remove_file(dir.join("chain.db-shm")).unwrap()),
     ("the file is replaced by a copy", |dir| {
         std::fs::copy(dir.join("chain.db"), dir.join("copy.db")).unwrap();
         std::fs::rename(dir.join("copy.db"), dir.join("chain.db")).unwrap();
@@ -32,7 +33,7 @@ fn nothing_is_acknowledged_after_the_file_is_gone() {
         world.wait_until_acknowledged();
         let acknowledged = world.next();
         deed(&dir);
-        world.append(5);
+        world.append(4);
         let ended = indexing.end();
         let error = stderr_of(&ended);
         assert_eq!(ended.status.code(), Some(1), "{what}: {error}");

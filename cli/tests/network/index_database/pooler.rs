@@ -102,6 +102,30 @@ fn search_path_that_another_client_of_the_pooler_left_is_refused() {
 }
 
 #[test]
+fn tables_that_a_crash_empties_are_refused() {
+    let test = "tables_that_a_crash_empties_are_refused";
+    let Some(server) = Server::start(test, &[]) else { return };
+    let world = World::new();
+    let before = world.bound();
+    let refused = |url: &str, args: &[&str], says: &str| {
+        let output = world.index(url, &[&["--until-caught-up"], args].concat()).output().unwrap();
+        let error = stderr_of(&output);
+        assert_eq!((output.status.code(), world.bound()), (Some(1), before), "{error}");
+        assert!(error.contains(says), "{error}");
+    };
+    for path in ["pg_temp", "pg_temp,public"] {
+        let temporary = format!("{}?options[search_path]={path}", server.url());
+        refused(&temporary, &[], "temporary tables");
+        refused(&temporary, &["--volatile-database"], "temporary tables");
+    }
+    json(&world.index(&server.url(), &["--until-caught-up", "--no-ack"]).output().unwrap());
+    server.ask("ALTER TABLE parts SET UNLOGGED");
+    refused(&server.url(), &[], "UNLOGGED, so a crash of the server empties them: parts");
+    let report = json(&world.index(&server.url(), &["--until-caught-up", "--volatile-database"]).output().unwrap());
+    assert_eq!(report["acknowledged_before"], world.next());
+}
+
+#[test]
 fn startup_options_are_refused_by_name() {
     let world = World::new();
     for (url, environment, name) in [
