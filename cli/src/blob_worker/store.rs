@@ -225,7 +225,7 @@ impl Store {
     }
 
     /// Reads the markers in all folders below the store, with their folders, as far as the store lists them among its first
-    /// [`MOST_LISTED`] files. The layout writes into no such folder, or [`markers_within`](Self::markers_within) has it, too.
+    /// 10,000 files. The layout writes into no such folder, or [`markers_within`](Self::markers_within) has it, too.
     ///
     /// # Errors
     /// When a marker cannot be read, except for want of permission.

@@ -7,7 +7,7 @@ impl Store {
     /// An item of `utxo_set_mined`. Returns the blocks that contain the transaction afterwards.
     pub fn set_mined(&mut self, call: &UtxoSetMinedBatch, item: &MinedTransaction) -> Result<Vec<u32>, UtxoError> {
         self.check_heights(&[call.height, call.block_height])?;
-        let message = self.message;
+        let (message, maturity) = (self.message, self.rules.maturity);
         let record = self.find(&item.txid)?;
         let block = BlockRef { block_id: call.block_id, height: call.block_height, subtree: item.subtree };
         let there = record.blocks.iter().find(|known| known.block_id == call.block_id).copied();
@@ -26,6 +26,8 @@ impl Store {
         } else if !call.unset {
             if !has {
                 record.blocks.push(block);
+                // A coinbase that another block repeats can be spent once the higher block is mature.
+                record.spending_height = record.spending_height.map(|at| at.max(block.height + maturity));
             }
             if call.on_longest_chain {
                 record.set_unmined(None, message);
