@@ -19,7 +19,7 @@ pub fn limit(price: Price, family: &str, op: &str, size: u32) -> Option<u64> {
         ("blob", "release", _) => (3_150, 4_400),
         // Six splits and six joins: 8,000 for either.
         ("blob", "split_join", _) => (9_400, 9_600),
-        ("blob", "open", _) => (1_550_000, 1_880_000),
+        ("blob", "open", _) => (1_560_000, 1_890_000),
         ("index", "insert", _) => (4_200, 9_000),
         ("index", "get", _) => (3_000, 10_100),
         ("index", "remove", _) => (4_000, 8_250),
@@ -42,7 +42,7 @@ pub fn limit(price: Price, family: &str, op: &str, size: u32) -> Option<u64> {
         ("deletion", "lease with records", _) => (48_000, 54_100),
         ("utxo", "create message", _) => (400_000, 214_000),
         ("utxo", "apply message", _) => (60_000_000, 64_000_000),
-        ("utxo", "create batch message", _) => (46_000_000, 54_000_000),
+        ("utxo", "create batch message", _) => (47_500_000, 56_000_000),
         ("utxo", "set_mined message", _) => (400_000, 159_000),
         ("utxo", "spend message", _) => (400_000, 88_200),
         ("utxo", _, outputs) => return records_tomorrow(op, outputs).filter(|_| price == Price::Tomorrow),
@@ -57,8 +57,8 @@ pub fn limit(price: Price, family: &str, op: &str, size: u32) -> Option<u64> {
 /// Returns tomorrow's limit of an operation on a record of 1, 2, 100 or 20,000 outputs.
 fn records_tomorrow(op: &str, outputs: u32) -> Option<u64> {
     let limits = match op {
-        "create" => [22_800, 23_500, 90_400, 11_000_000],
-        "create_raw" => [74_600, 86_800, 1_580_000, 299_000_000],
+        "create" => [27_000, 27_500, 95_000, 11_000_000],
+        "create_raw" => [79_000, 91_000, 1_580_000, 299_000_000],
         "spend" => [11_700, 13_000, 124_000, 20_600_000],
         "spend_one" => [10_500, 10_800, 21_600, 23_600],
         "unspend" => [11_600, 13_000, 140_000, 23_800_000],
