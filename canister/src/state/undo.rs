@@ -23,7 +23,7 @@ impl State {
         let mut budget = Budget::new(policy.max_ops_per_tick, policy.max_instructions_per_tick);
         let mut done = RolledBack::default();
         let (mut is_fresh, mut faults) = (true, Vec::new());
-        self.applier.set_waits(None);
+        let mut waits = None;
         self.chain.count_pages(true);
         self.utxo.count_pages(true);
         while let Some(left) = self.chain.rollback_left() {
@@ -40,11 +40,7 @@ impl State {
                     TakenBack::Whole => {}
                     TakenBack::Part => break,
                     TakenBack::Waits(why) => {
-                        let why = UtxoError::from(why);
-                        let line = format!("rollback: waits: block {number} cannot be taken back: {why}");
-                        if self.applier.set_waits(Some((number, why))) {
-                            logs::error(&line);
-                        }
+                        waits = Some((number, UtxoError::from(why)));
                         break;
                     }
                 }
@@ -68,6 +64,12 @@ impl State {
         }
         self.chain.count_pages(false);
         self.utxo.count_pages(false);
+        let line =
+            waits.as_ref().map(|(number, why)| format!("rollback: waits: block {number} cannot be taken back: {why}"));
+        // Only the first of several refusals is logged, because ticks repeat them.
+        if self.applier.set_waits(waits) {
+            line.iter().for_each(|line| logs::error(line));
+        }
         if done.blocks > 0 {
             self.exporters.rolled_back(self.chain.state().next);
         }

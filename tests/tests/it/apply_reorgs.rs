@@ -416,6 +416,13 @@ fn rollback_waits_for_refused_memory_and_goes_on_or_is_ended_by_a_reset() {
         assert!(done.has_more && done.waits.is_some(), "{done:?}");
         let found = problem(&coppice, ProblemCode::RollbackWaits).expect("health names it");
         assert!(found.message.contains("the rollback to block 0 waits: block 2 cannot be taken back"), "{found:?}");
+        // Ticks and calls try again: the refusal is as old as before, and is logged once.
+        coppice.settle(300);
+        assert!(roll_back(&coppice, 0).unwrap().waits.is_some());
+        assert_eq!(problem(&coppice, ProblemCode::RollbackWaits).map(|again| again.since_ns), Some(found.since_ns));
+        let logged = coppice.operator().get_logs(Some(LogPriority::Error), None, 0).answer().entries;
+        let waits = |entry: &&LogEntry| entry.message.contains("rollback: waits: block 2");
+        assert_eq!(logged.iter().filter(waits).count(), 1, "{logged:?}");
         coppice.upgrade();
         coppice.settle(300);
         assert_eq!((coppice.head(), applying(&coppice).map(|at| at.next)), (Some(2), Some(2)));
