@@ -498,7 +498,8 @@ pub enum RollbackError {
          or let an admin set incomplete"
     )]
     Incomplete {
-        /// The lowest block to which a rollback restores all records.
+        /// The lowest block to which a rollback restores all records, but at most 200,000 blocks below the head, which are
+        /// what one call checks.
         lowest: u64,
         /// Records of blocks at or below this height may be pruned.
         pruned_height: u32,

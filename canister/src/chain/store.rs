@@ -99,6 +99,14 @@ impl ChainStore {
         if kept { self.records.applied(number) } else { None }
     }
 
+    /// Returns the newest block above `above` whose note `counts` accepts. At most `most` blocks are read, and the newest other one counts as
+    /// accepted.
+    pub fn newest_applied(&self, above: u64, most: u64, counts: impl Fn(AppliedNote) -> bool) -> Option<u64> {
+        let first = self.state.next.saturating_sub(most).max(above.saturating_add(1));
+        let found = (first..self.state.next).rev().find(|&number| self.applied(number).is_some_and(&counts));
+        found.or_else(|| first.checked_sub(1).filter(|unread| *unread > above))
+    }
+
     /// Writes the note of a kept block, or removes it.
     pub fn note_applied(&mut self, number: u64, note: Option<&AppliedNote>) {
         self.records.note_applied(number, note);

@@ -313,3 +313,22 @@ fn upload_by_another_producer_is_refused_with_its_owner() {
     chain.cells.write(BY, &[31]);
     assert!(upload::cell::check(&chain.cells).is_err());
 }
+
+#[test]
+fn newest_applied_block_is_found_among_so_many_and_a_block_that_is_not_read_counts() {
+    let (mut chain, mut blobs) = fresh(64 << 10);
+    for number in 0..8 {
+        append(&mut chain, &mut blobs, &block(number, &[id(number)], 10)).unwrap();
+    }
+    let note = |height| AppliedNote { height, block_id: 1, transactions: 1, is_replay: false };
+    for (number, height) in [(2, 12), (4, 14), (5, 15)] {
+        chain.note_applied(number, Some(&note(height)));
+    }
+    let newest = |chain: &ChainStore, above, most| chain.newest_applied(above, most, |note| note.height <= 14);
+    assert_eq!([0, 1, 3].map(|above| newest(&chain, above, 100)), [Some(4); 3]);
+    assert_eq!([4, 6, 7, u64::MAX].map(|above| newest(&chain, above, 100)), [None; 4]);
+    assert_eq!([4, 3, 2, 0].map(|most| newest(&chain, 1, most)), [Some(4), Some(4), Some(5), Some(7)]);
+    assert_eq!((newest(&chain, 4, 3), newest(&chain, 4, 2), newest(&chain, 7, 0)), (None, Some(5), None));
+    chain.note_applied(4, None);
+    assert_eq!((newest(&chain, 0, 100), newest(&chain, 2, 100)), (Some(2), None));
+}

@@ -19,6 +19,9 @@ use coppice_interface::{
 };
 use std::convert::Infallible;
 
+/// Blocks that the check of a rollback reads at most, because an admin may roll back millions.
+const MOST_CHECKED: u64 = 200_000;
+
 impl State {
     /// Returns whether the caller has a role.
     pub fn caller_is(&self, role: Role) -> bool {
@@ -238,7 +241,7 @@ impl State {
         Ok(self.roll_back(number))
     }
 
-    /// Checks that no applied block above `number` lies at or below the pruned height.
+    /// Checks that no applied block above `number` lies at or below the pruned height. A block that is not checked counts as one that does.
     fn check_complete(&self, number: u64, incomplete: bool) -> Result<(), RollbackError> {
         let pruned_height = self.utxo.pruned_height();
         // The pruned height does not rise during a rollback.
@@ -246,8 +249,7 @@ impl State {
             return Ok(());
         }
         let is_pruned = |note: AppliedNote| note.height <= pruned_height;
-        let lowest =
-            (number + 1..self.chain.state().next).rev().find(|&of| self.chain.applied(of).is_some_and(is_pruned));
+        let lowest = self.chain.newest_applied(number, MOST_CHECKED, is_pruned);
         lowest.map_or(Ok(()), |lowest| Err(RollbackError::Incomplete { lowest, pruned_height }))
     }
 
