@@ -404,7 +404,7 @@ pub enum BlobDeletionError {
         file_type: String,
     },
     /// The number of leases has reached its limit, or the caller has as many as allowed (`max_leases_per_holder`).
-    #[error("{limit} leases are live, which is the most: complete one, or wait")]
+    #[error("lease limit ({limit}) reached: complete one, or wait")]
     TooManyLeases {
         /// The most leases.
         limit: u64,

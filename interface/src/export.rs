@@ -180,7 +180,7 @@ pub enum ExporterError {
         name: String,
     },
     /// The number of exporters, or of grants of roles, has reached its limit.
-    #[error("there are {limit} exporters or grants, which is the most")]
+    #[error("limit of exporters and grants ({limit}) reached")]
     TooMany {
         /// The most exporters, or grants.
         limit: u64,

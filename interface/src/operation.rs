@@ -211,7 +211,7 @@ pub enum RoleError {
     #[error("the anonymous principal has no roles")]
     Anonymous,
     /// The number of grants has reached its limit.
-    #[error("there are {limit} grants, which is the most")]
+    #[error("grant limit ({limit}) reached")]
     TooMany {
         /// The most grants.
         limit: u64,

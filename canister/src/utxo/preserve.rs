@@ -10,7 +10,7 @@ use crate::storage::table::same_key;
 use coppice_interface::{BadHeight, MAX_HEIGHT, UtxoRefusal};
 
 /// Parents of a new unmined transaction that a message looks up at most, because each parent has separate pages.
-const MOST_PARENTS: u32 = 10_000;
+const MOST_LOOKED_UP: u32 = 10_000;
 
 /// A parent that cannot be preserved, and the reason.
 pub type Blocked = (Hash, UtxoRefusal);
@@ -99,7 +99,7 @@ impl UtxoStore {
     }
 
     /// Returns whether a new unmined transaction has a parent that is due at or below a height. A transaction with more than
-    /// [`MOST_PARENTS`] parents counts as one that has.
+    /// [`MOST_LOOKED_UP`] parents counts as one that has.
     pub(super) fn has_parent_due_by(&self, inputs: &[(Hash, u32)], height: u32) -> bool {
         let (mut meter, mut last, mut known) = (step_meter(), None, 0);
         inputs.iter().any(|(parent, _)| {
@@ -108,7 +108,7 @@ impl UtxoStore {
             }
             known += 1;
             // A parent that cannot be read is not deleted.
-            known > MOST_PARENTS || !meter.has_room(0) || self.due(parent).is_some_and(|due| due <= height)
+            known > MOST_LOOKED_UP || !meter.has_room(0) || self.due(parent).is_some_and(|due| due <= height)
         })
     }
 

@@ -78,7 +78,7 @@ pub enum UtxoPrunerError {
     #[error("no record in this slot blocks pruning")]
     NotBlocking,
     /// The number of records that are set aside has reached its limit.
-    #[error("{limit} records are set aside, which is the most")]
+    #[error("limit of records that are set aside ({limit}) reached")]
     TooMany {
         /// The most records that may be set aside.
         limit: u64,

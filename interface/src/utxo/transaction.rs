@@ -202,7 +202,7 @@ pub enum TransactionUploadError {
     #[error(transparent)]
     Refused(UtxoCreateError),
     /// The number of feeders with an open upload has reached its limit: wait until an upload is done or expires.
-    #[error("{limit} uploads are open, which is the most: try again")]
+    #[error("upload limit ({limit}) reached: try again")]
     TooMany {
         /// The most feeders with an open upload.
         limit: u64,
