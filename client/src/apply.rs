@@ -58,6 +58,7 @@ mod tests {
             block_id: 7,
             missing_parents: MissingParents::Refuse,
             skip: None,
+            skip_rest: false,
         }
     }
 

@@ -115,6 +115,7 @@ fn records() -> BTreeMap<&'static str, u64> {
         block_id: N32,
         missing_parents: MissingParents::Refuse,
         skip: Some(txid()),
+        skip_rest: false,
     };
     let cursor = UnminedCursor { created_at_ns: N64, txid: txid() };
     [

@@ -1,8 +1,9 @@
 //! One message's part of a block: its state, its limits, and its errors.
 
 use super::Stores;
+use super::ids::Cached;
 use super::position::Position;
-use super::window::{BodyError, Window};
+use super::window::{BodyError, LONG, Window};
 use crate::utxo::{Applying, Hash, Input, Refused};
 use coppice_interface::{Outpoint, UtxoApplied, UtxoApplyError, UtxoApplyStop};
 
@@ -17,6 +18,7 @@ pub(super) struct Run<'a, 's> {
     pub stores: &'a mut Stores<'s>,
     pub block: Applying<'a>,
     pub window: Window,
+    pub ids: Cached,
     pub position: Position,
     pub applied: UtxoApplied,
     /// The transaction that is skipped if it is refused.
@@ -37,6 +39,11 @@ impl Run<'_, '_> {
         match error {
             BodyError::Bad { at, why } => UtxoApplyError::BadBody { transaction: self.position.transaction, at, why },
             BodyError::Corrupt(why) => UtxoApplyError::Corrupt { why },
+            BodyError::Long => UtxoApplyError::BadBody {
+                transaction: self.position.transaction,
+                at: self.position.offset,
+                why: LONG.into(),
+            },
         }
     }
 

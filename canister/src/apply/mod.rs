@@ -9,9 +9,10 @@
 //! and leaves nothing out. A transaction with more inputs or outputs than a message can take goes through two more states: its inputs are
 //! checked, then its record is created, then its inputs spend their outputs.
 //!
-//! **Files, in reading order**: `position` (the cell), `window` (a body in parts), `kept` (one transaction of a body), `message` (state and limits of one), `run` (apply),
+//! **Files, in reading order**: `position` (the cell), `window` (a body in parts), `ids` (the ids of a block), `kept` (one transaction of a body), `message` (state and limits of one), `run` (apply),
 //! `step` (one transaction), `stop` (the reason why it is not applied), `take_back` (for a rollback).
 
+mod ids;
 mod kept;
 mod message;
 mod position;
@@ -23,7 +24,7 @@ mod take_back;
 mod tests;
 mod window;
 
-pub use kept::{bytes_of, transaction};
+pub use kept::{bytes_of, ids, transaction};
 pub use position::{Applier, Counted, Waits};
 pub use run::Outcome;
 pub use take_back::TakenBack;

@@ -7,6 +7,7 @@
 //!       new-from height                64 height + 1 u64, 0: none
 //!       counted as pruned              72 transactions u64  80 last block u64
 //!       not restored                   88 transactions u64  96 last block u64
+//!       block that is taken back       104 input u32
 //! ```
 
 use super::stop::Stop;
@@ -15,13 +16,13 @@ use crate::export::Guard;
 use crate::platform::{self, limits::NS};
 use crate::storage::memory::Region;
 use crate::storage::places;
-use coppice_interface::{HeldBy, UtxoApplyStop, UtxoApplying, UtxoError};
+use coppice_interface::{HeldBy, UtxoApplying, UtxoError};
 use coppice_storage::bytes::{array_at, u32_at, u64_at};
 use coppice_storage::header::Header;
 use std::rc::Rc;
 
-const LAYOUT: Header = Header { name: "applying of blocks", magic: *b"CPAP", version: 2 };
-const BYTES: usize = 104;
+const LAYOUT: Header = Header { name: "applying of blocks", magic: *b"CPAP", version: 3 };
+const BYTES: usize = 108;
 /// Seconds after which ticks try a rollback again that waits for memory.
 const RETRY_SECS: u64 = 60;
 
@@ -92,6 +93,8 @@ pub struct Back {
     pub transaction: u32,
     /// The first byte of that transaction in the body; 0: not known. Only for [`Stage::Free`].
     pub offset: u64,
+    /// Inputs of that transaction whose outputs are freed. Only for [`Stage::Free`].
+    pub input: u32,
     /// The stage.
     pub stage: Stage,
 }
@@ -153,6 +156,7 @@ impl Stored {
             put(44, &back.transaction.to_le_bytes());
             put(48, &(back.number + 1).to_le_bytes());
             put(56, &back.offset.to_le_bytes());
+            put(104, &back.input.to_le_bytes());
         }
         let new_from = self.new_from.map_or(0, |height| u64::from(height) + 1);
         let Self { pruned, lost, .. } = self;
@@ -184,7 +188,8 @@ impl Stored {
             phase,
         };
         let number = u64_at(b, 48).checked_sub(1);
-        let back = number.map(|number| Back { number, transaction: u32_at(b, 44), offset: u64_at(b, 56), stage });
+        let (transaction, offset, input) = (u32_at(b, 44), u64_at(b, 56), u32_at(b, 104));
+        let back = number.map(|number| Back { number, transaction, offset, input, stage });
         let counted = |at: usize| Counted { transactions: u64_at(b, at), block: u64_at(b, at + 8) };
         Ok(Self {
             position: Some(position).filter(|position| position.height > 0),
@@ -245,8 +250,7 @@ impl Applier {
     }
 
     /// Keeps the reason why applying stands at its position. A repeated reason keeps its time.
-    pub fn note_stop(&mut self, stop: &UtxoApplyStop, now_ns: u64) {
-        let text = stop.to_string();
+    pub fn note_stop(&mut self, text: String, now_ns: u64) {
         if self.position().is_some() && self.stop.as_ref().is_none_or(|known| known.text != text) {
             self.set_stop(Some(Stop { since_ns: now_ns, text }));
         }
@@ -270,13 +274,13 @@ impl Applier {
         }
     }
 
-    /// Ends applying. The note of a block that is partly applied gets the number of its applied transactions, so that a new beginning continues
+    /// Ends applying. The note of a block that is partly applied gets the place of the next transaction, so that a new beginning continues
     /// there.
     pub fn end(&mut self, chain: &mut ChainStore) {
         if let Some(position) = self.stored.position
             && let Some(mut note) = chain.applied(position.next).filter(|_| position.is_begun())
         {
-            note.transactions = position.transaction;
+            (note.transactions, note.offset) = (position.transaction, position.offset as u32);
             chain.note_applied(position.next, Some(&note));
         }
         self.set(Stored { position: None, ..self.stored });
@@ -378,23 +382,23 @@ mod tests {
         for ((phase, of_phase, input), (stage, of_stage)) in phases.into_iter().zip(stages) {
             let stored = Stored {
                 position: Some(position(phase)),
-                back: Some(Back { number: 0x0430, transaction: 0x2C, offset: 0x0538, stage }),
+                back: Some(Back { number: 0x0430, transaction: 0x2C, offset: 0x0538, input: 0x68, stage }),
                 new_from: Some(0x40),
                 pruned: Counted { transactions: 0x48, block: 0x50 },
                 lost: Counted { transactions: 0x58, block: 0x60 },
             };
             applier.set(stored);
             let bytes: [u8; BYTES] = cells.read(places::APPLYING);
-            assert_eq!(bytes[..8], [b'C', b'P', b'A', b'P', 2, 0, of_phase, of_stage]);
+            assert_eq!(bytes[..8], [b'C', b'P', b'A', b'P', 3, 0, of_phase, of_stage]);
             assert_eq!([8, 16, 24].map(|at| u64_at(&bytes, at)), [0x0108, 0x0210, 0x0318]);
-            assert_eq!([32, 36, 40, 44].map(|at| u32_at(&bytes, at)), [0x20, 0x28, input, 0x2C]);
+            assert_eq!([32, 36, 40, 44, 104].map(|at| u32_at(&bytes, at)), [0x20, 0x28, input, 0x2C, 0x68]);
             assert_eq!([48, 56, 64].map(|at| u64_at(&bytes, at)), [0x0431, 0x0538, 0x41]);
             assert_eq!([72, 80, 88, 96].map(|at| u64_at(&bytes, at)), [0x48, 0x50, 0x58, 0x60]);
             assert_eq!(Applier::open(Rc::clone(&cells)).unwrap().stored, stored);
         }
         applier.set(Stored { new_from: Some(0), ..Stored::default() });
         assert_eq!(Applier::open(Rc::clone(&cells)).unwrap().stored.new_from, Some(0), "0 is a height");
-        for (at, value) in [(4, 3), (6, 3), (7, 3)] {
+        for (at, value) in [(4, 4), (6, 3), (7, 3)] {
             cells.write(places::APPLYING + at, &[value]);
             assert!(Applier::open(Rc::clone(&cells)).is_err(), "byte {at}");
             cells.write(places::APPLYING, &Stored::default().encode());

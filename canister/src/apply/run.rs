@@ -3,15 +3,16 @@
 use super::message::{INSTRUCTIONS, Run};
 use super::position::{Applier, Position, Stored};
 use super::step::{self, Step};
-use super::window::{BodyError, Window};
-use super::{Stores, kept};
+use super::window::{BodyError, Window, bad};
+use super::{Stores, ids};
 use crate::chain::{AppliedNote, BlockMeta};
 use crate::platform;
 use crate::utxo::{Applying, Call, Hash};
 use coppice_interface::{BadHeight, MAX_HEIGHT, ReadError, UtxoApplied, UtxoApplyBlock, UtxoApplyError};
+use std::ops::Range;
 
 /// Outcome of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// The answer.
     pub applied: UtxoApplied,
@@ -19,6 +20,8 @@ pub struct Outcome {
     pub finished: Option<u32>,
     /// The transaction was skipped that the argument names.
     pub skipped: bool,
+    /// Positions of the transactions that were passed over because of `skip_rest`.
+    pub rest: Range<u32>,
 }
 
 /// Returns the error of a block that cannot be read.
@@ -65,11 +68,15 @@ impl Applier {
         if note.is_some_and(|note| note.transactions == meta.transactions) {
             return Ok(self.known(arg, &meta));
         }
+        if arg.skip_rest && !by_operator {
+            return Err(UtxoApplyError::OperatorOnly);
+        }
         let position = self.enter(stores, arg, note.as_ref(), by_operator)?;
         let note = note.unwrap_or_else(|| AppliedNote {
             height: arg.height,
             block_id: arg.block_id,
             transactions: 0,
+            offset: 0,
             is_replay: self.is_replay(arg.height, stores.utxo.pruned_height()),
         });
         let now = platform::instructions();
@@ -78,6 +85,7 @@ impl Applier {
         let mut run = Run {
             block: Applying { is_new: !note.is_replay, ..Applying::new(call, arg.block_id, arg.missing_parents) },
             window: Window::new(meta),
+            ids: ids::Cached::new(),
             position,
             applied: UtxoApplied::default(),
             skip: None,
@@ -88,7 +96,12 @@ impl Applier {
             stores,
         };
         run.stores.utxo.count_pages(true);
-        let ended = run.run(arg);
+        let (mut ended, mut rest) = (run.run(arg), 0..0);
+        if let (true, Err(UtxoApplyError::BadBody { .. } | UtxoApplyError::Corrupt { .. })) = (arg.skip_rest, &ended) {
+            rest = run.position.transaction..meta.transactions;
+            run.finish();
+            ended = Ok(true);
+        }
         run.stores.utxo.count_pages(false);
         let Run { position, applied, worked, skipped, .. } = run;
         if worked || ended.is_ok() {
@@ -98,8 +111,12 @@ impl Applier {
             stored.pruned.add(u64::from(applied.pruned), arg.number);
             self.set(stored);
         }
-        if let Err(UtxoApplyError::Stopped(stop)) = &ended {
-            self.note_stop(stop, call.now_ns);
+        match &ended {
+            Err(UtxoApplyError::Stopped(stop)) => self.note_stop(stop.to_string(), call.now_ns),
+            Err(error @ UtxoApplyError::BadBody { .. }) => {
+                self.note_stop(format!("block {}: {error}", arg.number), call.now_ns);
+            }
+            _ => {}
         }
         let is_finished = match ended {
             Ok(is_finished) => is_finished,
@@ -112,6 +129,7 @@ impl Applier {
             applied: UtxoApplied { has_more: !is_finished, transactions, ..applied },
             finished: is_finished.then_some(arg.height),
             skipped,
+            rest,
         })
     }
 
@@ -122,7 +140,7 @@ impl Applier {
             self.set(Stored { position: Some(position), ..self.stored });
         }
         let applied = UtxoApplied { known: true, transactions: meta.transactions, ..UtxoApplied::default() };
-        Outcome { applied, finished: None, skipped: false }
+        Outcome { applied, finished: None, skipped: false, rest: 0..0 }
     }
 
     /// Checks that the block is the next one. Returns the position in it.
@@ -155,8 +173,10 @@ impl Applier {
             None => return Err(UtxoApplyError::OperatorOnly),
         };
         // Applying may have ended in the middle of this block.
-        let transaction = note.filter(|_| !position.is_begun()).map_or(position.transaction, |note| note.transactions);
-        Ok(Position { transaction, ..position })
+        Ok(match note.filter(|_| !position.is_begun()) {
+            Some(note) => Position { transaction: note.transactions, offset: u64::from(note.offset), ..position },
+            None => position,
+        })
     }
 }
 
@@ -164,44 +184,48 @@ impl Run<'_, '_> {
     /// Applies transactions until the message is full or the block is finished. Returns whether it is finished.
     fn run(&mut self, arg: &UtxoApplyBlock) -> Result<bool, UtxoApplyError> {
         let count = self.window.transactions();
-        self.find_offset()?;
+        self.begin()?;
         self.check_skip(arg)?;
         while self.position.transaction < count {
             if step::group(self)? == Step::Full {
                 return Ok(false);
             }
         }
-        let Position { base, next, height, .. } = self.position;
-        self.position = Position::before(base, next + 1, height + 1);
-        self.worked = true;
+        if self.position.offset < self.window.len() {
+            let (at, rest) = (self.position.offset, self.window.len() - self.position.offset);
+            let why = format!("{rest} bytes after the last transaction");
+            return Err(self.body_error(BodyError::Bad { at, why }));
+        }
+        self.finish();
         Ok(true)
     }
 
-    /// Finds the first byte of the next transaction, unless it is known. Before the first transaction the body is checked, so that a block
-    /// that can never be finished is not begun.
-    fn find_offset(&mut self) -> Result<(), UtxoApplyError> {
+    /// Moves to the next block.
+    fn finish(&mut self) {
+        let Position { base, next, height, .. } = self.position;
+        self.position = Position::before(base, next + 1, height + 1);
+        self.worked = true;
+    }
+
+    /// Checks the head of the body and the ids of a block that begins.
+    fn begin(&mut self) -> Result<(), UtxoApplyError> {
         if self.position.offset > 0 {
             return Ok(());
         }
         let Self { stores, window, position, .. } = self;
         let source = (&*stores.chain, &*stores.blobs);
-        let offset = window.offset_of(source, position.transaction);
-        let checked = offset.map_err(|error| (0, error)).and_then(|offset| {
-            if position.transaction == 0 {
-                let ids = window.ids(source, 0..window.transactions());
-                ids.and_then(|ids| kept::check_distinct(&ids, offset)).map_err(|error| (0, error))?;
-                window.check_lengths(source, offset)?;
+        let begun = window.begin(source).and_then(|at| Ok((at, window.all_ids(source)?)));
+        match begun {
+            Ok((at, ids)) => {
+                if let Some((first, second)) = ids.twice() {
+                    let why = format!("transactions {first} and {second} have the same id in the index segment");
+                    return Err(self.body_error(bad(at, why)));
+                }
+                (position.offset, self.ids) = (at, Some(ids).into());
+                Ok(())
             }
-            Ok(offset)
-        });
-        match checked {
-            Ok(offset) => position.offset = offset,
-            Err((transaction, BodyError::Bad { at, why })) => {
-                return Err(UtxoApplyError::BadBody { transaction, at, why });
-            }
-            Err((_, error)) => return Err(self.body_error(error)),
+            Err(error) => Err(self.body_error(error)),
         }
-        Ok(())
     }
 
     /// Checks that `skip` names the next transaction, or one before it: a repeated call, which skips nothing.
@@ -218,9 +242,9 @@ impl Run<'_, '_> {
             self.skip = next;
             return Ok(());
         }
-        let Stores { chain, blobs, .. } = &*self.stores;
+        let source = (&*self.stores.chain, &*self.stores.blobs);
         let before = Hash::try_from(skip.as_slice()).ok();
-        let before = before.and_then(|skip| chain.position_in(blobs, self.position.next, &skip));
+        let before = before.and_then(|skip| ids::position(&self.ids, &self.window, source, &skip));
         if before.is_none_or(|before| before >= at) {
             return Err(UtxoApplyError::WrongSkip { at: next.unwrap_or_default().into() });
         }

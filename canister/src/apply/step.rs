@@ -1,12 +1,13 @@
 //! The next transactions of a block: read, hashed together, and applied one by one.
 
+use super::ids;
 use super::message::{MOST_READ, Run};
 use super::position::Phase;
-use super::window::{BodyError, Source, Window, bad};
+use super::window::{BodyError, Reach, Source, Window, bad};
 use crate::platform;
 use crate::platform::limits::MOST_PAGES;
 use crate::storage::blob::BlobStore;
-use crate::utxo::{self, Body, Draft, Hash, Input, Inputs, MAX_TRANSACTION, Parsed, Refused, Unhashed};
+use crate::utxo::{self, Body, Draft, Hash, Input, Inputs, Parsed, Refused, Unhashed};
 use coppice_interface::{Spender, UtxoApplyError, UtxoApplyReason, UtxoRefusal, UtxoSpendError};
 
 /// Transactions that are hashed together.
@@ -18,6 +19,8 @@ const WINDOW: u64 = 256 << 10;
 /// Inputs and outputs of the largest transaction that is applied in one message.
 const MOST_INPUTS: usize = 4_000;
 const MOST_OUTPUTS: usize = 200_000;
+/// Bytes of the largest transaction that is hashed and created in one message. A message hashes 16 MiB in 1.3 billion instructions.
+const MOST_BYTES: usize = 4 << 20;
 /// Inputs of a large transaction that are checked, or spend, between two looks at the budget.
 const SLICE: usize = 1_000;
 /// Pages that an input changes: an entry, a head, and two of the index of records to delete.
@@ -41,38 +44,36 @@ enum Unread {
     Refused(UtxoRefusal),
 }
 
+/// Returns the transaction at the start of bytes that lie at a byte of the body; `None` if the bytes end inside it.
+fn first(bytes: &[u8], offset: u64) -> Result<Option<Unhashed<'_>>, Unread> {
+    match Unhashed::first(bytes) {
+        Ok(Some(first)) if first.parsed.extended => {
+            Err(Unread::Body(bad(offset, "the transaction is in the extended form, which no block has")))
+        }
+        Ok(first) => Ok(first),
+        Err(UtxoRefusal::BadTransaction { offset: at, why }) => Err(Unread::Body(bad(offset + at, why))),
+        Err(refusal) => Err(Unread::Refused(refusal)),
+    }
+}
+
 /// Reads the transactions that begin at a byte of the body: at least one, at most `most` and as many as a window has. A large transaction
 /// is alone.
 fn read<'w>(window: &'w mut Window, source: Source, offset: u64, most: u32) -> Result<Vec<Unhashed<'w>>, Unread> {
-    let mut is_whole = false;
-    // As many bytes as are there; then a window; then the whole transaction.
-    for attempt in 0..3 {
-        let len = match attempt {
-            0 => 1,
-            1 => WINDOW,
-            _ => window.end_of(source, offset).map_err(Unread::Body)? - offset,
-        };
-        if len > MAX_TRANSACTION {
-            return Err(Unread::Refused(utxo::too_long()));
-        }
-        match Unhashed::first(window.read(source, offset, len).map_err(Unread::Body)?) {
-            Ok(Some(first)) if first.parsed.extended => {
-                return Err(Unread::Body(bad(offset, "the transaction is in the extended form, which no block has")));
-            }
-            Ok(first) => is_whole = first.is_some(),
-            Err(UtxoRefusal::BadTransaction { offset: at, why }) => {
-                return Err(Unread::Body(bad(offset + at, why)));
-            }
-            Err(refusal) => return Err(Unread::Refused(refusal)),
-        }
-        if is_whole {
-            break;
-        }
+    // As many bytes as are there; then a window.
+    let mut is_there = false;
+    for len in [1, WINDOW] {
+        is_there = is_there || first(window.read(source, offset, len).map_err(Unread::Body)?, offset)?.is_some();
     }
-    if !is_whole {
-        return Err(Unread::Body(bad(offset, "the body ends inside the transaction")));
+    if !is_there {
+        let end = window.end_of(source, offset, Reach::RECORD).map_err(|error| match error {
+            BodyError::Long => Unread::Refused(utxo::too_long()),
+            error => Unread::Body(error),
+        })?;
+        let alone = first(window.read(source, offset, end - offset).map_err(Unread::Body)?, offset)?;
+        let ends = || Unread::Body(bad(offset, "the body ends inside the transaction"));
+        return alone.map(|alone| vec![alone]).ok_or_else(ends);
     }
-    let mut bytes = window.read(source, offset, 0).map_err(Unread::Body)?;
+    let mut bytes = window.read(source, offset, 1).map_err(Unread::Body)?;
     let (mut group, mut len): (Vec<Unhashed>, usize) = (Vec::new(), 0);
     while group.len() < most as usize
         && len < GROUP_BYTES
@@ -91,8 +92,9 @@ fn read<'w>(window: &'w mut Window, source: Source, offset: u64, most: u32) -> R
 }
 
 fn is_large(transaction: &Unhashed) -> bool {
-    let (inputs, outputs) = (transaction.inputs().len(), transaction.outputs());
-    inputs > MOST_INPUTS || outputs > MOST_OUTPUTS || pages(inputs, outputs, transaction.raw().len()) > MOST_PAGES
+    let (inputs, outputs, bytes) = (transaction.inputs().len(), transaction.outputs(), transaction.raw().len());
+    let is_wide = inputs > MOST_INPUTS || outputs > MOST_OUTPUTS;
+    is_wide || bytes > MOST_BYTES || pages(inputs, outputs, bytes) > MOST_PAGES
 }
 
 /// Returns the pages that a transaction may change.
@@ -126,8 +128,14 @@ fn group_of(run: &mut Run, window: &mut Window, most: u32) -> Result<Step, UtxoA
             if run.skip != Some(*next) {
                 return Err(run.stop(next, refused));
             }
+            // Another message may reach further.
+            if run.worked {
+                return Ok(Step::Full);
+            }
             let mut skimmed = Window::new(window.meta());
-            let end = skimmed.end_of(source, run.position.offset).map_err(|error| run.body_error(error))?;
+            let end = skimmed
+                .end_of(source, run.position.offset, Reach::until(run.end))
+                .map_err(|error| run.body_error(error))?;
             run.skipped(end);
             return Ok(Step::Done);
         }
@@ -239,9 +247,9 @@ impl Run<'_, '_> {
             false => Body::Kept { raw, number, offset },
         };
         let draft = Draft { parsed, size: raw.len() as u64, body };
-        let (chain, at) = (&*self.stores.chain, self.position.transaction);
+        let (chain, at, ids, window) = (&*self.stores.chain, self.position.transaction, &self.ids, &self.window);
         let is_later = |blobs: &BlobStore, txid: &Hash| {
-            chain.position_in(blobs, number, txid).is_some_and(|position| position > at)
+            ids::position(ids, window, (chain, blobs), txid).is_some_and(|position| position > at)
         };
         let done = self.stores.utxo.apply(self.stores.blobs, draft, &self.block, is_later, (spends, self.end))?;
         let applied = &mut self.applied;
@@ -277,7 +285,7 @@ impl Run<'_, '_> {
                         self.applied.pruned += 1;
                         return Ok(Step::Done);
                     }
-                    self.position.phase = Phase::Check(0);
+                    (self.position.phase, self.worked) = (Phase::Check(0), true);
                 }
                 Phase::Check(first) if first < count => {
                     if self.worked && self.has_read_enough() {
@@ -292,7 +300,9 @@ impl Run<'_, '_> {
                     if self.worked {
                         return Ok(Step::Full);
                     }
-                    utxo::hash(&mut [&mut transaction]);
+                    // The first message has compared it with the bytes.
+                    transaction.parsed.txid = *txid;
+                    utxo::hash_outputs(&mut [&mut transaction]);
                     let parsed = transaction.parsed.clone();
                     if self.apply(parsed, raw, false)? {
                         return Ok(Step::Done);
@@ -318,9 +328,9 @@ impl Run<'_, '_> {
     }
 
     fn check(&mut self, inputs: Inputs) -> Result<(u32, u32), Refused> {
-        let (chain, number, at) = (&*self.stores.chain, self.position.next, self.position.transaction);
-        let blobs = &*self.stores.blobs;
-        let is_later = |txid: &Hash| chain.position_in(blobs, number, txid).is_some_and(|position| position > at);
+        let (source, at): (Source, u32) = ((&*self.stores.chain, &*self.stores.blobs), self.position.transaction);
+        let (ids, window) = (&self.ids, &self.window);
+        let is_later = |txid: &Hash| ids::position(ids, window, source, txid).is_some_and(|position| position > at);
         self.stores.utxo.check_inputs(inputs, &self.block, (is_later, self.end))
     }
 

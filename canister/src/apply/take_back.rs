@@ -9,7 +9,7 @@
 
 use super::message::{INSTRUCTIONS, MOST_READ};
 use super::position::{Applier, Back, Phase, Stage, Stored};
-use super::window::{BodyError, Window};
+use super::window::{BodyError, Reach, Window};
 use super::{Stores, kept};
 use crate::chain::{AppliedNote, BlockMeta, ChainStore};
 use crate::platform;
@@ -22,6 +22,8 @@ use coppice_interface::{MissingParents, UtxoRefusal};
 const GROUP: u32 = 1_000;
 /// Inputs whose outputs are freed between two looks at the budget.
 const INPUTS: usize = 500;
+/// Instructions of each page that a copy changes: the bytes are hashed, and lie on two pages.
+const COPIED_PAGE: u64 = 4_096 * 80 / 2;
 /// Pages that a record changes when it loses a block or frees an output, besides copied bytes.
 const RECORD_PAGES: u64 = 48;
 
@@ -82,13 +84,13 @@ impl Applier {
         };
         let back = self.stored.back.filter(|back| back.number == number).unwrap_or_else(|| self.begin_back(&meta));
         self.lower(number, Some(note.height));
-        let settings = stores.settings;
+        let (settings, end) = (stores.settings, platform::instructions().saturating_add(INSTRUCTIONS));
         let mut part = Part {
             block: Applying::new(Call::at(note.height, settings), note.block_id, MissingParents::PassOver),
             window: Window::new(meta),
             back,
             is_fresh,
-            end: platform::instructions().saturating_add(INSTRUCTIONS),
+            end,
             lost: 0,
             faults: Vec::new(),
             stores,
@@ -116,7 +118,7 @@ impl Applier {
         // The record of a large transaction may have the block already.
         let begun = at.map(|position| position.transaction + u32::from(matches!(position.phase, Phase::Spend(_))));
         let transaction = begun.unwrap_or(meta.transactions);
-        Back { number: meta.number, transaction, offset: 0, stage: Stage::Unset }
+        Back { number: meta.number, transaction, offset: 0, input: 0, stage: Stage::Unset }
     }
 }
 
@@ -146,6 +148,12 @@ impl Part<'_, '_> {
         Ok(())
     }
 
+    /// Returns the pages that a copy of a transaction's bytes may change.
+    fn room(&self) -> u64 {
+        let pages = MOST_PAGES.saturating_sub(self.stores.utxo.pages_changed() + RECORD_PAGES);
+        pages.min(self.end.saturating_sub(platform::instructions()) / COPIED_PAGE)
+    }
+
     fn fault(&mut self, transaction: u32, why: impl std::fmt::Display) {
         self.faults.push(format!("block {}, transaction {transaction}: {why}", self.back.number));
     }
@@ -160,11 +168,11 @@ impl Part<'_, '_> {
             let first = self.back.transaction.saturating_sub(GROUP);
             let ids = match self.ids(first) {
                 Ok(ids) => ids,
-                Err(BodyError::Bad { why, .. } | BodyError::Corrupt(why)) => {
+                Err(error) => {
                     self.fault(
                         first,
                         format!(
-                            "the ids up to transaction {}: {why}: they stay mined in the block",
+                            "the ids up to transaction {}: {error}: they stay mined in the block",
                             self.back.transaction - 1
                         ),
                     );
@@ -175,11 +183,7 @@ impl Part<'_, '_> {
             for txid in ids.iter().rev() {
                 let was_fresh = self.is_fresh;
                 self.step()?;
-                let room = if was_fresh {
-                    u64::MAX
-                } else {
-                    MOST_PAGES.saturating_sub(self.stores.utxo.pages_changed() + RECORD_PAGES)
-                };
+                let room = if was_fresh { u64::MAX } else { self.room() };
                 let transaction = self.back.transaction - 1;
                 let (chain, number) = (&*self.stores.chain, self.back.number);
                 let bytes_of = |blobs: &BlobStore, at: u64, len: u64| kept::bytes_of(chain, blobs, number, (at, len));
@@ -206,9 +210,10 @@ impl Part<'_, '_> {
         let Ok(Some(txid)) = ids.map(|ids| ids.first().copied()) else { return Ok(()) };
         let was_fresh = self.is_fresh;
         self.step()?;
+        let most = self.end.saturating_sub(platform::instructions());
         let utxo = &mut self.stores.utxo;
         let marked = utxo.is_lone_coinbase(&txid).and_then(|is_lone| match is_lone {
-            true => utxo.set_conflicting(&txid, &self.block.call).map(|marked| marked.has_more),
+            true => utxo.mark_family(&txid, &self.block.call, most).map(|marked| marked.has_more),
             false => Ok(false),
         });
         match marked {
@@ -231,13 +236,9 @@ impl Part<'_, '_> {
     fn free(&mut self) -> Result<(), End> {
         while self.back.transaction < self.window.transactions() {
             if let Err(error) = self.free_next()? {
-                let why = match error {
-                    BodyError::Bad { at, why } => format!("byte {at} of the body: {why}"),
-                    BodyError::Corrupt(why) => why,
-                };
                 self.fault(
                     self.back.transaction,
-                    format!("{why}: outputs that this and later transactions spend stay spent"),
+                    format!("{error}: outputs that this and later transactions spend stay spent"),
                 );
                 return Ok(());
             }
@@ -247,15 +248,16 @@ impl Part<'_, '_> {
 
     /// Frees the outputs of the next transaction, if its record is gone.
     fn free_next(&mut self) -> Result<Result<(), BodyError>, End> {
+        let was_fresh = self.is_fresh;
         self.step()?;
-        let Self { stores, window, back, .. } = self;
+        let Self { stores, window, back, end: last, .. } = self;
         let (transaction, source) = (back.transaction, (&*stores.chain, &*stores.blobs));
         let mut inputs = Vec::new();
         let mut read = || -> Result<_, BodyError> {
             let at = if back.offset > 0 { back.offset } else { window.begin(source)? };
             let txid = window.ids(source, transaction..transaction + 1)?.first().copied().unwrap_or_default();
             let is_gone = stores.utxo.is_gone(&txid);
-            let end = window.walk(source, at, |outpoint| {
+            let end = window.walk(source, at, Reach::until(*last), |outpoint| {
                 // A transaction with more inputs never had a record.
                 if is_gone && inputs.len() < MAX_INPUTS as usize {
                     inputs.push(outpoint);
@@ -265,10 +267,15 @@ impl Part<'_, '_> {
         };
         let (txid, is_gone, end) = match read() {
             Ok(read) => read,
+            Err(BodyError::Long) if !was_fresh => return Err(End::Full),
             Err(error) => return Ok(Err(error)),
         };
-        for (inputs, first) in inputs.chunks(INPUTS).zip((0..).step_by(INPUTS)) {
+        let done = self.back.input as usize;
+        for (inputs, first) in
+            inputs.get(done..).unwrap_or_default().chunks(INPUTS).zip((done as u32..).step_by(INPUTS))
+        {
             self.step()?;
+            self.back.input = first;
             match self.stores.utxo.free_outputs(&txid, (first, inputs), &self.block.call) {
                 Ok(()) => {}
                 Err(why @ UtxoRefusal::Corrupt { .. }) => {
@@ -278,7 +285,7 @@ impl Part<'_, '_> {
             }
         }
         self.lost += u64::from(is_gone);
-        (self.back.transaction, self.back.offset) = (transaction + 1, end);
+        (self.back.transaction, self.back.offset, self.back.input) = (transaction + 1, end, 0);
         Ok(Ok(()))
     }
 }

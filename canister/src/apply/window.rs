@@ -1,8 +1,10 @@
 //! The body of a kept block, read in parts: 80-byte header ‖ VarInt n ‖ n × transaction, standard or with witnesses.
 
+use super::ids::BlockIds;
 use crate::chain::{BlockMeta, ChainStore, Segment};
+use crate::platform;
 use crate::storage::blob::BlobStore;
-use crate::utxo::Hash;
+use crate::utxo::{Hash, MAX_TRANSACTION, pass_items};
 use bitcoin_slices::bsl::scan_len;
 use coppice_interface::segments::{ID, id_offset};
 
@@ -23,6 +25,21 @@ pub enum BodyError {
     },
     /// A blob of the log cannot be read.
     Corrupt(String),
+    /// The end of a transaction was not reached: the transaction is longer than asked for, or the instructions are used up.
+    Long,
+}
+
+/// The reason of [`BodyError::Long`].
+pub const LONG: &str = "a message does not reach the end of the transaction";
+
+impl std::fmt::Display for BodyError {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        match self {
+            Self::Bad { at, why } => write!(f, "byte {at} of the body: {why}"),
+            Self::Corrupt(why) => f.write_str(why),
+            Self::Long => f.write_str(LONG),
+        }
+    }
 }
 
 /// Returns the error of bytes that are no transaction.
@@ -35,6 +52,27 @@ pub struct Window {
     meta: BlockMeta,
     start: u64,
     bytes: Vec<u8>,
+    /// Value of the instruction counter after which a walk reads no other part.
+    end: u64,
+}
+
+/// How far a walk over lengths goes.
+#[derive(Clone, Copy)]
+pub struct Reach {
+    /// Bytes of a transaction.
+    bytes: u64,
+    /// Value of the instruction counter.
+    end: u64,
+}
+
+impl Reach {
+    /// A transaction that has at most as many bytes as a record's transaction.
+    pub const RECORD: Self = Self { bytes: MAX_TRANSACTION, end: u64::MAX };
+
+    /// Transactions of any length, until the instruction counter reaches a value.
+    pub fn until(end: u64) -> Self {
+        Self { bytes: u64::MAX, end }
+    }
 }
 
 /// The stores that have the body.
@@ -43,7 +81,7 @@ pub type Source<'a> = (&'a ChainStore, &'a BlobStore);
 impl Window {
     /// Returns the empty window of a block's body.
     pub fn new(meta: BlockMeta) -> Self {
-        Self { meta, start: 0, bytes: Vec::new() }
+        Self { meta, start: 0, bytes: Vec::new(), end: u64::MAX }
     }
 
     /// Returns the bytes of the body.
@@ -54,6 +92,11 @@ impl Window {
     /// Returns the block.
     pub fn meta(&self) -> BlockMeta {
         self.meta
+    }
+
+    /// Returns the ids of the block's index segment, for finding a transaction in the block.
+    pub fn all_ids(&self, source: Source) -> Result<BlockIds, BodyError> {
+        self.ids(source, 0..self.transactions()).map(BlockIds::new)
     }
 
     /// Returns the number of transactions of the block's index segment.
@@ -83,6 +126,9 @@ impl Window {
         let end = self.start + self.bytes.len() as u64;
         let wanted = at.saturating_add(len).min(self.len());
         if at < self.start || wanted > end {
+            if platform::instructions() > self.end {
+                return Err(BodyError::Long);
+            }
             let len = wanted.max(at.saturating_add(WINDOW).min(self.len())).saturating_sub(at);
             self.bytes = Vec::new();
             self.bytes = self.segment(source, Segment::Body, at.min(self.len()), len)?;
@@ -118,13 +164,40 @@ impl Window {
         end.ok_or_else(|| bad(at, format!("the body ends inside {what}")))
     }
 
-    /// Returns the byte after the transaction that begins at `at`, of any size. Nothing but lengths is read.
-    pub fn end_of(&mut self, source: Source, at: u64) -> Result<u64, BodyError> {
-        self.walk(source, at, |_| {})
+    /// Returns the byte after the transaction that begins at `at`, as far as a walk goes. Nothing but lengths is read.
+    ///
+    /// # Errors
+    /// [`BodyError`].
+    pub fn end_of(&mut self, source: Source, at: u64, reach: Reach) -> Result<u64, BodyError> {
+        self.walk(source, at, reach, |_| {})
     }
 
-    /// Passes the outpoint of each input of the transaction that begins at `at`, of any size, and returns the byte after the transaction.
-    pub fn walk(&mut self, source: Source, at: u64, mut each: impl FnMut((Hash, u32))) -> Result<u64, BodyError> {
+    /// Passes the outpoint of each input of the transaction that begins at `at`, and returns the byte after the transaction, as far as a walk
+    /// goes.
+    ///
+    /// # Errors
+    /// [`BodyError`].
+    pub fn walk(
+        &mut self,
+        source: Source,
+        at: u64,
+        reach: Reach,
+        mut each: impl FnMut((Hash, u32)),
+    ) -> Result<u64, BodyError> {
+        self.end = reach.end;
+        let end = self.walk_to(source, at, at.saturating_add(reach.bytes), &mut each);
+        self.end = u64::MAX;
+        end
+    }
+
+    /// Walks as [`walk`](Self::walk) does, to byte `last` of the body at most.
+    fn walk_to(
+        &mut self,
+        source: Source,
+        at: u64,
+        last: u64,
+        each: &mut impl FnMut((Hash, u32)),
+    ) -> Result<u64, BodyError> {
         let mut at = self.skip(at, 4, "a transaction's version")?;
         let is_witness = self.read(source, at, 2)?.starts_with(&[0, 1]);
         at += if is_witness { 2 } else { 0 };
@@ -132,7 +205,7 @@ impl Window {
         at = after;
         for _ in 0..inputs {
             let end = self.skip(at, 36, "an input")?;
-            let outpoint = self.read(source, at, 36)?;
+            let outpoint = self.part(source, at, 36, last)?;
             if let (Some(txid), Some(vout)) = (outpoint.first_chunk(), outpoint[32..].first_chunk()) {
                 each((*txid, u32::from_le_bytes(*vout)));
             }
@@ -144,38 +217,38 @@ impl Window {
         at = after;
         for _ in 0..outputs {
             at = self.skip(at, 8, "an output")?;
+            self.part(source, at, 1, last)?;
             let (script, after) = self.var_int(source, at, "the length of a script")?;
             at = self.skip(after, script, "an output")?;
         }
         for _ in 0..if is_witness { inputs } else { 0 } {
-            let (items, after) = self.var_int(source, at, "the number of a witness's items")?;
+            self.part(source, at, 1, last)?;
+            let (mut items, after) = self.var_int(source, at, "the number of a witness's items")?;
             at = after;
-            for _ in 0..items {
-                let (item, after) = self.var_int(source, at, "the length of a witness's item")?;
-                at = self.skip(after, item, "a witness")?;
+            while items > 0 {
+                let (passed, left) = pass_items(self.part(source, at, 1, last)?, 0, items);
+                (at, items) = (self.skip(at, passed as u64, "a witness")?, left);
+                if passed == 0 && items > 0 {
+                    let (item, after) = self.var_int(source, at, "the length of a witness's item")?;
+                    (at, items) = (self.skip(after, item, "a witness")?, items - 1);
+                }
             }
         }
-        self.skip(at, 4, "the lock time")
+        let end = self.skip(at, 4, "the lock time")?;
+        if end > last { Err(BodyError::Long) } else { Ok(end) }
     }
 
-    /// Checks that the body has its transactions, by their lengths, and nothing after them.
+    /// Reads a part of a transaction that ends at byte `last` of the body or before.
+    fn part(&mut self, source: Source, at: u64, len: u64, last: u64) -> Result<&[u8], BodyError> {
+        if at > last { Err(BodyError::Long) } else { self.read(source, at, len) }
+    }
+
+    /// Returns the first byte of a transaction of the block, as far as a walk goes.
     ///
     /// # Errors
-    /// The error, and the position of the transaction.
-    pub fn check_lengths(&mut self, source: Source, first: u64) -> Result<(), (u32, BodyError)> {
-        let mut at = first;
-        for transaction in 0..self.transactions() {
-            at = self.end_of(source, at).map_err(|error| (transaction, error))?;
-        }
-        match self.len() - at {
-            0 => Ok(()),
-            rest => Err((self.transactions(), bad(at, format!("{rest} bytes after the last transaction")))),
-        }
-    }
-
-    /// Returns the first byte of a transaction of the block.
-    pub fn offset_of(&mut self, source: Source, transaction: u32) -> Result<u64, BodyError> {
+    /// [`BodyError`].
+    pub fn offset_of(&mut self, source: Source, transaction: u32, reach: Reach) -> Result<u64, BodyError> {
         let first = self.begin(source)?;
-        (0..transaction).try_fold(first, |at, _| self.end_of(source, at))
+        (0..transaction).try_fold(first, |at, _| self.end_of(source, at, reach))
     }
 }

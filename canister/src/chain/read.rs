@@ -199,21 +199,6 @@ impl ChainStore {
         Err(corrupt(number, "too many other ids have the hash of this one"))
     }
 
-    /// Returns the last position of a transaction in block `number`; `None` if the block does not have it, or that cannot be read.
-    pub fn position_in(&self, blobs: &BlobStore, number: u64, id: &[u8; ID]) -> Option<u32> {
-        let mut posting = self.index.get(self.id_hash(id))?;
-        let mut meter = look_up_meter();
-        while meter.has_room(0) {
-            let (at, position) = self.reachable(posting).filter(|(at, _)| *at >= number)?;
-            if at == number && matches!(self.match_posting(blobs, posting, id), Ok(PostingMatch::Found(_))) {
-                return Some(position);
-            }
-            let (_, before) = self.id_link(blobs, &self.records.meta(at)?, position).ok()??;
-            posting = Some(before).filter(|before| *before < posting)?;
-        }
-        None
-    }
-
     /// Checks a posting against the id that it names.
     #[inline]
     fn match_posting(&self, blobs: &BlobStore, posting: u64, id: &[u8; ID]) -> Result<PostingMatch, ReadError> {

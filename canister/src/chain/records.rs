@@ -16,8 +16,8 @@
 //!  56 id links u32     60 hash length u8   61 parent length u8     64 hash 32            96 parent 32
 //! 128 SHA-256 of body, receipts, index    224 references before u64
 //! 232 gap u32: bytes of the log between the block before and this one
-//! 236 the note of applying: height u32, 0: none  240 id u32  244 transactions u32  248 replay u8
-//! 249 reserved: 7 bytes
+//! 236 the note of applying: height u32, 0: none  240 id u32  244 transactions u32  248 offset u32  252 replay u8
+//! 253 reserved: 3 bytes
 //! ```
 //! A block's *references* are its transactions and keys. "References before" is their sum over all earlier blocks, so the number of
 //! references between any two blocks is the difference of two sums, and the blocks between are not read.
@@ -33,7 +33,7 @@ use coppice_storage::bytes::{u32_at, u64_at};
 use coppice_storage::header::Header;
 use serde_bytes::ByteBuf;
 
-const LAYOUT: Header = Header { name: "block records", magic: *b"CPBR", version: 4 };
+const LAYOUT: Header = Header { name: "block records", magic: *b"CPBR", version: 5 };
 const MARK: u16 = 0xB10C;
 const FORMAT: u16 = 2;
 /// Bytes of a record.
@@ -47,7 +47,7 @@ const GAP: u64 = 232;
 /// Offset in a record of the note of applying.
 const APPLIED: u64 = 236;
 /// Bytes of the note.
-const NOTE: usize = 13;
+const NOTE: usize = 17;
 /// Records of a page.
 pub const PAGE_RECORDS: u64 = 256;
 const RING: u64 = 1 << 20;
@@ -273,6 +273,8 @@ pub struct AppliedNote {
     pub block_id: u32,
     /// Transactions that were applied when the block was finished, or when applying last ended in its middle.
     pub transactions: u32,
+    /// The first byte of the next transaction in the body; 0: not known.
+    pub offset: u32,
     /// The block may have been applied before its note was written: records at or below the pruned height that are absent count as pruned.
     pub is_replay: bool,
 }
@@ -281,17 +283,17 @@ impl AppliedNote {
     fn encode(note: Option<&Self>) -> [u8; NOTE] {
         let mut bytes = [0; NOTE];
         if let Some(note) = note {
-            for (at, word) in [(0, note.height), (4, note.block_id), (8, note.transactions)] {
+            for (at, word) in [(0, note.height), (4, note.block_id), (8, note.transactions), (12, note.offset)] {
                 bytes[at..at + 4].copy_from_slice(&word.to_le_bytes());
             }
-            bytes[12] = u8::from(note.is_replay);
+            bytes[16] = u8::from(note.is_replay);
         }
         bytes
     }
 
     fn decode(bytes: &[u8; NOTE]) -> Option<Self> {
-        let [height, block_id, transactions] = [0, 4, 8].map(|at| u32_at(bytes, at));
-        (height > 0).then_some(Self { height, block_id, transactions, is_replay: bytes[12] == 1 })
+        let [height, block_id, transactions, offset] = [0, 4, 8, 12].map(|at| u32_at(bytes, at));
+        (height > 0).then_some(Self { height, block_id, transactions, offset, is_replay: bytes[16] == 1 })
     }
 }
 
@@ -535,12 +537,13 @@ mod tests {
             store.put(&record(number));
         }
         assert_eq!(store.applied(3), None);
-        let note = AppliedNote { height: 0x0102, block_id: 0x0304, transactions: 0x0506, is_replay: true };
+        let note =
+            AppliedNote { height: 0x0102, block_id: 0x0304, transactions: 0x0506, offset: 0x0708, is_replay: true };
         store.note_applied(3, Some(&note));
         assert_eq!((store.applied(3), store.applied(4), store.get(3)), (Some(note), None, Some(record(3))));
         let at = store.address(3).unwrap() + APPLIED;
         let bytes: [u8; NOTE] = store.arena.payload().read(at);
-        assert_eq!(bytes, [2, 1, 0, 0, 4, 3, 0, 0, 6, 5, 0, 0, 1]);
+        assert_eq!(bytes, [2, 1, 0, 0, 4, 3, 0, 0, 6, 5, 0, 0, 8, 7, 0, 0, 1]);
         store.note_applied(3, None);
         assert_eq!(store.applied(3), None);
         store.note_applied(3, Some(&note));

@@ -320,7 +320,7 @@ fn newest_applied_block_is_found_among_so_many_and_a_block_that_is_not_read_coun
     for number in 0..8 {
         append(&mut chain, &mut blobs, &block(number, &[id(number)], 10)).unwrap();
     }
-    let note = |height| AppliedNote { height, block_id: 1, transactions: 1, is_replay: false };
+    let note = |height| AppliedNote { height, block_id: 1, transactions: 1, offset: 0, is_replay: false };
     for (number, height) in [(2, 12), (4, 14), (5, 15)] {
         chain.note_applied(number, Some(&note(height)));
     }

@@ -1,7 +1,7 @@
 //! Applying blocks to the UTXO records, with the height that a finished block notifies.
 
 use super::State;
-use crate::apply::{Applier, Outcome, Stores};
+use crate::apply::{self, Applier, Outcome, Stores};
 use crate::logs::{
     self,
     audit::{Fields, field},
@@ -10,6 +10,9 @@ use crate::text::hex;
 use coppice_interface::{NoMemory, Role, UtxoApplied, UtxoApplyBlock, UtxoApplyError, UtxoApplying};
 use std::cell::Cell;
 use std::convert::Infallible;
+
+/// Ids of skipped transactions that the audit log names for a block, because an entry has 4 KiB.
+const MOST_IDS: u32 = 20;
 
 impl State {
     pub(super) fn shown_applying(&self) -> Fields {
@@ -39,11 +42,12 @@ impl State {
         }
         let is_first = self.applier.position().is_none();
         let by_operator = self.caller_is(Role::Operator);
-        let was_skipped = Cell::new(false);
+        let (was_skipped, rest) = (Cell::new(false), Cell::new(0..0));
         let step = |state: &mut Self| {
             let (applier, mut stores) = state.applying();
-            let Outcome { applied, finished, skipped } = applier.apply(&mut stores, arg, by_operator)?;
+            let Outcome { applied, finished, skipped, rest: passed } = applier.apply(&mut stores, arg, by_operator)?;
             was_skipped.set(skipped);
+            rest.set(passed);
             if let Some(height) = finished {
                 // The block's height follows from the first one's, so it is not a feeder's claim.
                 if let Err(error) = state.utxo_pruner.notify_block(height, true, true) {
@@ -52,18 +56,27 @@ impl State {
             }
             Ok(applied)
         };
-        if !(is_first && by_operator) && arg.skip.is_none() {
+        if !(is_first && by_operator) && arg.skip.is_none() && !arg.skip_rest {
             return step(self);
         }
         // A longer name is refused, and not shown.
         let named = arg.skip.as_ref().map(|txid| hex(&txid[..txid.len().min(32)]));
         let skip = named.as_ref().map_or(String::new(), |txid| format!(", skip {txid}"));
-        let argument = format!("block {}, height {}{skip}", arg.number, arg.height);
+        let skip_rest = if arg.skip_rest { ", skip_rest" } else { "" };
+        let argument = format!("block {}, height {}{skip}{skip_rest}", arg.number, arg.height);
         // Calls of an hour share an entry, so each skipped transaction is a field of its own.
         let shown = |state: &Self| {
             let mut shown = state.shown_applying();
             let skip = named.as_ref().map(|txid| field(&format!("skipped {txid}"), was_skipped.get()));
             shown.extend(skip);
+            let rest = rest.take();
+            if !rest.is_empty() {
+                let named = rest.start..rest.end.min(rest.start + MOST_IDS);
+                let ids = apply::ids(&state.chain, &state.blobs, arg.number, named);
+                let positions = format!("transactions {} to {}", rest.start, rest.end - 1);
+                shown.push(field(&format!("skipped of block {}", arg.number), positions));
+                shown.extend(ids.iter().map(|txid| field(&format!("skipped {}", hex(txid)), true)));
+            }
             shown
         };
         self.noting("utxo_apply_block", argument, shown, step)

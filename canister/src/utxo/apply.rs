@@ -23,8 +23,6 @@ use coppice_interface::{
 
 /// Pages that a parent takes to read: its place in the table, its head, and an output on a page of its own with the directory.
 const PARENT_READ: u64 = LOOKUP_PAGES + 2;
-/// Pages that looking for a transaction in the chain's index reads: a bucket, a record, the log's directory and the id.
-const POSTING_READ: u64 = 5;
 
 /// The block whose transactions are applied.
 pub struct Applying<'a> {
@@ -290,7 +288,6 @@ impl UtxoStore {
                     Ok(found) => !found.head.mined(),
                     Err(error) => *error == UtxoRefusal::TxNotFound,
                 };
-                self.changed.read += if may_be_later { POSTING_READ } else { 0 };
                 if may_be_later && is_later(parent) {
                     return Err(Refused::Stopped(Some(input), UtxoApplyReason::BadOrder));
                 }

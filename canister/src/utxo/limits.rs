@@ -5,7 +5,7 @@ use crate::storage::Meter;
 use coppice_interface::UtxoRefusal;
 
 /// Bytes of the longest transaction.
-pub const MAX_TRANSACTION: u64 = 32 << 20;
+pub const MAX_TRANSACTION: u64 = 16 << 20;
 /// Outputs of the largest transaction.
 pub const MAX_OUTPUTS: u32 = 1_000_000;
 /// Inputs of the largest transaction.

@@ -75,7 +75,7 @@ pub use delete::{ExternalData, Parents};
 pub use draft::{Body, Draft, Terms};
 pub use limits::{MAX_INPUTS, MAX_TRANSACTION, STEP_PAGES};
 pub use order::RunWindow;
-pub use parse::{Parsed, Unhashed, hash, too_long};
+pub use parse::{Parsed, Unhashed, hash, hash_outputs, pass_items, too_long};
 pub use preserve::Blocked;
 pub use record::{Hash, LATE, Order, flag};
 pub use scan::{AfterCursor, Candidate, Cursor, LOOKUP_PAGES};

@@ -12,7 +12,7 @@ use super::encoding::{Hashable, MAX_COPIED, is_utxo};
 use super::limits::{MAX_INPUTS, MAX_OUTPUTS, MAX_TRANSACTION, check_least};
 use super::record::Hash;
 use crate::sha256::{self, Message, Messages};
-use bitcoin_slices::bsl::{TxIn, TxOut, Witness, scan_len};
+use bitcoin_slices::bsl::{TxIn, TxOut, scan_len};
 use bitcoin_slices::{Error, Parse};
 use coppice_interface::UtxoRefusal;
 use sha2::{Digest, Sha256};
@@ -43,6 +43,20 @@ pub struct Parsed {
     pub outputs: Vec<Option<Hash>>,
     /// Satoshis, if the form is extended and the inputs spend at least as much as the outputs have.
     pub fee: Option<u64>,
+}
+
+/// Passes over items of a witness, from byte `at` on, whose lengths have one byte. Returns the byte after them, and the items that are left;
+/// that byte may lie behind `bytes`.
+#[inline]
+pub fn pass_items(bytes: &[u8], mut at: usize, mut items: u64) -> (usize, u64) {
+    while items > 0
+        && let Some(&len) = bytes.get(at)
+        && len < 0xFD
+    {
+        at += 1 + usize::from(len);
+        items -= 1;
+    }
+    (at, items)
 }
 
 struct Reader<'a> {
@@ -86,6 +100,30 @@ impl<'a> Reader<'a> {
         Ok(parsed.parsed_owned())
     }
 
+    /// Passes over a witness.
+    fn witness(&mut self) -> Result<(), UtxoRefusal> {
+        let what = "a witness";
+        let mut consumed = 0;
+        let mut left = scan_len(self.rest(), &mut consumed).map_err(|error| self.failed(what, &error))?;
+        let mut at = self.at + consumed;
+        loop {
+            (at, left) = pass_items(self.whole, at, left);
+            if left == 0 {
+                break;
+            }
+            let mut consumed = 0;
+            let rest = self.whole.get(at..).unwrap_or_default();
+            let len = scan_len(rest, &mut consumed).map_err(|error| self.failed(what, &error))?;
+            at = (at + consumed).saturating_add(usize::try_from(len).unwrap_or(usize::MAX));
+            left -= 1;
+        }
+        if at > self.whole.len() {
+            return Err(self.failed(what, &Error::MoreBytesNeeded));
+        }
+        self.at = at;
+        Ok(())
+    }
+
     fn word(&mut self, what: &str) -> Result<u32, UtxoRefusal> {
         let Some(word) = self.rest().first_chunk() else {
             return Err(self.failed(what, &Error::MoreBytesNeeded));
@@ -95,7 +133,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Returns the refusal of a transaction of more than 32 MiB.
+/// Returns the refusal of a transaction of more than 16 MiB.
 pub fn too_long() -> UtxoRefusal {
     UtxoRefusal::TooLarge { what: "bytes of a transaction".into(), limit: MAX_TRANSACTION }
 }
@@ -155,7 +193,7 @@ fn read<'a>(reader: &mut Reader<'a>, known: usize) -> Result<Unhashed<'a>, UtxoR
     let end = reader.at;
     if witness {
         for _ in 0..inputs.len() {
-            let _: Witness = reader.piece("a witness")?;
+            reader.witness()?;
         }
     }
     let lock_time = reader.word("the lock time")?;
@@ -253,6 +291,11 @@ pub fn id(raw: &[u8]) -> Option<Hash> {
 pub fn hash(transactions: &mut [&mut Unhashed]) {
     let count = transactions.len();
     sha256::double_digests(&mut Ids { all: transactions, next: 0 }, count);
+    hash_outputs(transactions);
+}
+
+/// Computes the hashes of the outputs of transactions whose ids are known.
+pub fn hash_outputs(transactions: &mut [&mut Unhashed]) {
     let mut count = 0;
     for transaction in &mut *transactions {
         transaction.parsed.outputs = vec![None; transaction.outputs.len()];

@@ -238,7 +238,8 @@ impl Replay {
         let height = self.height;
         let hash = block.block_hash().to_byte_array().into();
         let missing_parents = MissingParents::PassOver;
-        let arg = UtxoApplyBlock { number, hash, height, block_id: height, missing_parents, skip: None };
+        let arg =
+            UtxoApplyBlock { number, hash, height, block_id: height, missing_parents, skip: None, skip_rest: false };
         client.apply(&arg).wait()?.map_err(|why| {
             let sentence = Error::Refused(why.clone()).to_string();
             let (coinbase_maturity, caller) = (self.coinbase_maturity, client.transport().principal(Role::UtxoFeeder));

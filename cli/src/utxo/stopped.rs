@@ -33,6 +33,10 @@ impl Applied<'_> {
                 "an operator may change the setting: set_config '(record { utxo = opt record { require_extended = opt false } })'".into(),
             ),
             UtxoApplyError::Stopped(stop) => Some(self.stopped(stop)),
+            UtxoApplyError::BadBody { .. } => Some(format!(
+                "an operator passes over the rest of the block: {}. Then start this command again",
+                self.passing("null", true)
+            )),
             _ => None,
         };
         match advice {
@@ -44,7 +48,7 @@ impl Applied<'_> {
     fn stopped(&self, stop: &UtxoApplyStop) -> String {
         let Self { number, height, .. } = self;
         let txid = Txid::from_slice(&stop.txid).map_or_else(|_| text(&stop.txid), |txid| txid.to_string());
-        let (id, hash) = (text(&stop.txid), text(self.block.block_hash().as_byte_array()));
+        let id = text(&stop.txid);
         let win =
             format!("utxo_process_conflicting '(record {{ height = {height}; winners = vec {{ blob \"{id}\" }} }})'");
         let resolve = match &stop.reason {
@@ -61,9 +65,17 @@ impl Applied<'_> {
             _ => "resolve the reason".into(),
         };
         format!(
-            "transaction {txid}: {resolve}. To leave the transaction out: utxo_apply_block '(record {{ number = {number}; \
-             hash = blob \"{hash}\"; height = {height}; block_id = {height}; missing_parents = variant {{ PassOver }}; skip = opt blob \"{id}\" }})'. \
-             Then start this command again"
+            "transaction {txid}: {resolve}. To leave the transaction out: {}. Then start this command again",
+            self.passing(&format!("opt blob \"{id}\""), false)
+        )
+    }
+
+    /// Returns the call that passes over a transaction or over the rest of the block.
+    fn passing(&self, skip: &str, skip_rest: bool) -> String {
+        let (Self { number, height, .. }, hash) = (self, text(self.block.block_hash().as_byte_array()));
+        format!(
+            "utxo_apply_block '(record {{ number = {number}; hash = blob \"{hash}\"; height = {height}; block_id = {height}; \
+             missing_parents = variant {{ PassOver }}; skip = {skip}; skip_rest = {skip_rest} }})'"
         )
     }
 

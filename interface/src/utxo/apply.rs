@@ -37,6 +37,9 @@ pub struct UtxoApplyBlock {
     /// the audit log. Nothing is skipped if the transaction can be applied now. A large transaction keeps its record
     /// and the spends that earlier calls made.
     pub skip: Option<Txid>,
+    /// Passes over the rest of the block if the bytes of its body do not lead to the next transaction (`BadBody`,
+    /// `Corrupt`). An operator sets it. The positions and the first ids are written to the audit log.
+    pub skip_rest: bool,
 }
 
 /// Outcome of one slice of a block. The counts are those of this call.
@@ -143,8 +146,9 @@ fn of_output(output: Option<&Outpoint>) -> String {
 #[native_docs]
 #[derive(Clone, Debug, PartialEq, Eq, Error, CandidType, Serialize, Deserialize)]
 pub enum UtxoApplyError {
-    /// The first block decides the height from which all others follow: an operator applies it.
-    #[error("no block is applied yet: an operator applies the first one")]
+    /// The first block decides the height from which all others follow: an operator applies it. Only an operator sets
+    /// `skip_rest`.
+    #[error("only an operator applies the first block, or sets skip_rest")]
     OperatorOnly,
     /// Blocks are applied in order.
     #[error("the next block to apply is {next}")]
@@ -191,7 +195,8 @@ pub enum UtxoApplyError {
     /// The height was refused.
     #[error(transparent)]
     BadHeight(#[from] BadHeight),
-    /// The body is not an 80-byte header, a VarInt count and the transactions of the index segment, in its order.
+    /// The body is not an 80-byte header, a VarInt count and the transactions of the index segment, in its order; or a
+    /// message does not reach the end of a transaction. `skip_rest` passes over the rest of the block.
     #[error("block body, transaction {transaction}, byte {at}: {why}")]
     BadBody {
         /// The position of the transaction, from 0.

@@ -151,7 +151,7 @@ pub struct UtxoCreated {
 pub struct BeginTransaction {
     /// The transaction's id.
     pub txid: Txid,
-    /// The transaction's size in bytes, at most 32 MiB.
+    /// The transaction's size in bytes, at most 16 MiB.
     pub length: u64,
     /// The bytes of each chunk except the last: a power of two from 64 KiB to 1 MiB.
     pub chunk_size: u32,

@@ -215,7 +215,7 @@ fn apply_block(bench: &Bench) -> Result<Execution> {
         let missing_parents = MissingParents::PassOver;
         let hash = block_of(number, &transactions).hash;
         let height = 1 + number as u32;
-        let arg = UtxoApplyBlock { number, hash, height, block_id: 1, missing_parents, skip: None };
+        let arg = UtxoApplyBlock { number, hash, height, block_id: 1, missing_parents, skip: None, skip_rest: false };
         let (applied, message) =
             bench.update::<Result<UtxoApplied, UtxoApplyError>>("utxo_apply_block", Encode!(&arg)?)?;
         let UtxoApplied { has_more, created, spent, .. } = applied?;

@@ -208,6 +208,7 @@ impl<S: Site> Story<'_, S> {
             block_id: block.id,
             missing_parents: MissingParents::Refuse,
             skip: None,
+            skip_rest: false,
         };
         self.client.apply(&arg).wait()
     }

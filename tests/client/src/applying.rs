@@ -54,8 +54,15 @@ pub async fn a_block_is_applied_over_several_messages_and_taken_back<T: Transpor
     client.send_block(&kept).await.unwrap();
     let (height, block_id) = (number as u32, 1_000_000);
     let hash = kept.hash.clone();
-    let passed =
-        UtxoApplyBlock { number, hash, height, block_id, missing_parents: MissingParents::PassOver, skip: None };
+    let passed = UtxoApplyBlock {
+        number,
+        hash,
+        height,
+        block_id,
+        missing_parents: MissingParents::PassOver,
+        skip: None,
+        skip_rest: false,
+    };
     let refused = UtxoApplyBlock { missing_parents: MissingParents::Refuse, ..passed.clone() };
 
     let error = client.apply(&refused).await.unwrap_err();

@@ -48,8 +48,15 @@ pub async fn an_applied_block_is_taken_back_by_its_rollback<T: Transport>(client
     let number = applied[0].number;
     let missing_parents = MissingParents::PassOver;
     let hash = applied[0].hash.clone();
-    let block =
-        UtxoApplyBlock { number, hash, height: number as u32, block_id: 2_000_000, missing_parents, skip: None };
+    let block = UtxoApplyBlock {
+        number,
+        hash,
+        height: number as u32,
+        block_id: 2_000_000,
+        missing_parents,
+        skip: None,
+        skip_rest: false,
+    };
     client.apply(&block).await.unwrap();
     let followed = client.follow(&chain(2, parent, 2, 10)).await.unwrap();
     assert_eq!(followed, Followed { appended: 2, rolled_back: 1 });

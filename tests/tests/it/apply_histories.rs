@@ -39,6 +39,7 @@ impl Block {
             block_id: self.serial as u32,
             missing_parents: MissingParents::PassOver,
             skip: None,
+            skip_rest: false,
         }
     }
 }

@@ -25,6 +25,7 @@ fn argument(branch: u64, number: u64) -> UtxoApplyBlock {
         block_id: (branch * 10_000 + number) as u32,
         missing_parents: MissingParents::PassOver,
         skip: None,
+        skip_rest: false,
     }
 }
 

@@ -163,7 +163,8 @@ fn every_change_by_an_operator_or_an_admin_is_noted() {
 
     let missing_parents = MissingParents::PassOver;
     let hash = vec![1].into();
-    let apply = UtxoApplyBlock { number: 19, hash, height: 5, block_id: 1, missing_parents, skip: None };
+    let apply =
+        UtxoApplyBlock { number: 19, hash, height: 5, block_id: 1, missing_parents, skip: None, skip_rest: false };
     world.noted("utxo_apply_block", apply, ["", "", "NotFound"]);
     world.noted("utxo_stop_applying", (), same);
 

@@ -4,6 +4,7 @@ mod access;
 mod append;
 mod apply;
 mod apply_histories;
+mod apply_hostile;
 mod apply_reorgs;
 mod audit;
 mod capacity;

@@ -96,6 +96,7 @@ fn argument(number: u64) -> UtxoApplyBlock {
         block_id: number as u32,
         missing_parents: MissingParents::PassOver,
         skip: None,
+        skip_rest: false,
     }
 }
 

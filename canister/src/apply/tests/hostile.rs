@@ -54,14 +54,66 @@ fn truncated_body_is_refused_wherever_it_ends() {
 }
 
 #[test]
-fn bytes_after_the_last_transaction_are_refused_before_the_first_one_is_applied() {
+fn rest_of_a_block_is_passed_over_where_its_bytes_do_not_lead_on() {
     let txs = txs();
     let whole = body(&[&txs[0].raw, &txs[1].raw]);
-    let expected = (2, whole.len() as u64, "3 bytes after the last transaction".to_string());
-    assert_eq!(refused([&whole[..], &[1, 2, 3]].concat(), &[txs[0].txid, txs[1].txid]), expected);
-    // A transaction that ends early, after one that is whole.
-    let (transaction, at, _) = refused(whole[..whole.len() - 1].to_vec(), &[txs[0].txid, txs[1].txid]);
-    assert_eq!((transaction, at > 81 + txs[0].raw.len() as u64), (1, true));
+    let (ids, end) = ([txs[0].txid, txs[1].txid], whole.len() as u64);
+    let next = Tx::orphan(9, 1);
+    let after = |bytes: &[u8]| [&whole[..], bytes].concat();
+    let mut lying = whole.clone();
+    lying[80] = 7;
+    // The body; the transactions that are applied; and the byte and the reason of the stop.
+    for (body, applied, expected, why) in [
+        (after(&[1, 2, 3]), 2, end, "3 bytes after the last transaction"),
+        (whole[..whole.len() - 1].to_vec(), 1, end - 4, "the body ends inside the lock time"),
+        (lying, 0, 80, "the body has 7 transactions, and the index segment 2"),
+        (vec![], 0, 0, "the body has 0 bytes, and a block's header 80"),
+    ] {
+        let mut w = World::new();
+        w.append_body(0, body, &ids);
+        w.append(1, std::slice::from_ref(&next));
+        let rest = UtxoApplyBlock { skip_rest: true, ..argument(0) };
+        if applied > 0 {
+            assert_eq!(
+                w.step(&argument(0)).map(|done| (done.has_more, done.transactions)),
+                Ok((true, applied)),
+                "{why}"
+            );
+        }
+        let bad = UtxoApplyError::BadBody { transaction: applied, at: expected, why: why.into() };
+        assert_eq!(w.step(&argument(0)), Err(bad.clone()));
+        if applied > 0 {
+            assert_eq!(w.applier.stop().map(|stop| stop.text.clone()), Some(format!("block 0: {bad}")), "{why}");
+        }
+        let done = w.outcome(&rest, false);
+        assert_eq!(done, Err(UtxoApplyError::OperatorOnly), "{why}");
+        let done = w.outcome(&rest, true).unwrap();
+        assert_eq!((done.rest, done.applied.has_more, done.finished), (applied..2, false, Some(height(0))), "{why}");
+        assert!(w.applier.stop().is_none() && w.step(&rest).unwrap().known);
+        // What was passed over has no record; the chain goes on, and is taken back.
+        let records = w.utxo.storage().records;
+        assert_eq!(records, u64::from(applied), "{why}");
+        assert_eq!(w.apply(&argument(1)).map(|done| done.created), Ok(1), "{why}");
+        assert!(w.take_back(1) > 0 && w.take_back(0) > 0);
+    }
+    // A block whose bytes lead on is applied.
+    let mut w = World::new();
+    w.append(0, &txs);
+    let done = w.outcome(&UtxoApplyBlock { skip_rest: true, ..argument(0) }, true).unwrap();
+    assert_eq!((done.rest, done.applied.created), (0..0, 3));
+}
+
+#[test]
+fn block_that_applying_left_in_its_middle_goes_on_at_the_same_byte() {
+    let mut w = World::new();
+    w.append_body(0, body(&txs().each_ref().map(|tx| &tx.raw[..])), &[txs()[0].txid, txs()[1].txid, [9; 32]]);
+    assert_eq!(w.step(&argument(0)).map(|done| done.transactions), Ok(2));
+    let at = 81 + (txs()[0].raw.len() + txs()[1].raw.len()) as u64;
+    let World { applier, chain, .. } = &mut w;
+    applier.end(chain);
+    assert_eq!(w.chain.applied(0).map(|note| (note.transactions, u64::from(note.offset))), Some((2, at)));
+    let why = "the transaction's id is not that of the index segment".into();
+    assert_eq!(w.step(&argument(0)), Err(UtxoApplyError::BadBody { transaction: 2, at, why }));
 }
 
 #[test]

@@ -127,7 +127,7 @@ fn double_spend_between_two_messages_stops_a_large_transaction() {
 fn transaction_above_the_limits_is_too_large_and_can_be_skipped() {
     let outputs: Vec<(u64, Vec<u8>)> = vec![(1, vec![0x51; 20]); 1_000_001];
     let many = Tx::new(&[(crate::testing::id(1), 0)], &outputs);
-    let long = Tx::new(&[(crate::testing::id(2), 0)], &[(1, vec![0x51; 33 << 20])]);
+    let long = Tx::new(&[(crate::testing::id(2), 0)], &[(1, vec![0x51; 17 << 20])]);
     let small = Tx::orphan(3, 1);
     for large in [many, long] {
         let mut w = World::new();

@@ -2,6 +2,7 @@
 
 use super::world::*;
 use crate::apply::TakenBack;
+use crate::platform::native;
 use crate::testing::{audit, overwrite};
 use crate::utxo::Order;
 use coppice_interface::*;
@@ -399,6 +400,41 @@ fn output_that_a_pruned_transaction_spent_counts_as_unspent_once_its_block_is_ta
     assert_eq!(w.record(&spender).unwrap().blocks[0].block_id, 900);
     assert!(w.apply(&UtxoApplyBlock { block_id: 901, ..argument(2) }).is_ok());
     assert_eq!(w.record(&last).unwrap().blocks[0].block_id, 901);
+    audit();
+}
+
+#[test]
+fn outputs_that_a_large_pruned_transaction_spent_are_freed_over_several_messages() {
+    const INPUTS: u32 = 3_000;
+    let parent = Tx::orphan(1, INPUTS);
+    let inputs: Vec<_> = (0..INPUTS).map(|vout| (parent.txid, vout)).collect();
+    let spender = Tx::of(2, &inputs, 1);
+    let last = Tx::of(3, &[(spender.txid, 0)], 1);
+    let mut w = World::new();
+    w.settings.block_height_retention = 1;
+    for (number, tx) in [&parent, &spender, &last].into_iter().enumerate() {
+        w.append(number as u64, std::slice::from_ref(tx));
+        w.apply(&argument(number as u64)).unwrap();
+    }
+    let call = w.call(1_003);
+    w.utxo.delete_by_id(&mut w.blobs, &spender.txid, &call).unwrap();
+    w.take_back(2);
+    let spent = |w: &World| w.record(&parent).unwrap().spent_utxos;
+    let (mut messages, mut lost) = (0, 0);
+    // Each look at the instructions takes more than half of a message.
+    native::with(|world| world.instructions_per_reading = 1_200_000_000);
+    loop {
+        native::with(|world| world.instructions = 0);
+        let (taken, more, faults) = w.take_back_step(1);
+        (messages, lost) = (messages + 1, lost + more);
+        assert!(faults.is_empty() && messages < 20, "{faults:?}, {} are spent", spent(&w));
+        if taken == TakenBack::Whole {
+            break;
+        }
+        w.reopen();
+    }
+    native::with(|world| world.instructions_per_reading = 0);
+    assert_eq!((messages > 3, lost, spent(&w)), (true, 1, 0), "{messages}");
     audit();
 }
 

@@ -1,6 +1,6 @@
 //! Test fixture: a chain whose bodies are Bitcoin blocks, and two ways from a block to records.
 
-use crate::apply::{Applier, Stores, TakenBack};
+use crate::apply::{Applier, Outcome, Stores, TakenBack};
 use crate::chain::{Admission, ChainStore};
 use crate::platform::native;
 use crate::storage::blob::{BlobStore, Class};
@@ -54,6 +54,7 @@ pub fn argument(number: u64) -> UtxoApplyBlock {
         block_id: number as u32 + 50,
         missing_parents: MissingParents::PassOver,
         skip: None,
+        skip_rest: false,
     }
 }
 
@@ -119,11 +120,15 @@ impl World {
 
     /// Does one message.
     pub fn step(&mut self, arg: &UtxoApplyBlock) -> Result<UtxoApplied, UtxoApplyError> {
+        self.outcome(arg, true).map(|outcome| outcome.applied)
+    }
+
+    /// Does one message of an operator, or of a feeder.
+    pub fn outcome(&mut self, arg: &UtxoApplyBlock, by_operator: bool) -> Result<Outcome, UtxoApplyError> {
         let Self { chain, utxo, blobs, applier, settings } = self;
         memory::arena().unwrap().end_reservations();
         let settings = &*settings;
-        let mut stores = Stores { chain, utxo, blobs, settings };
-        applier.apply(&mut stores, arg, true).map(|outcome| outcome.applied)
+        applier.apply(&mut Stores { chain, utxo, blobs, settings }, arg, by_operator)
     }
 
     /// Applies a block to its end, and returns the sums of the answers.

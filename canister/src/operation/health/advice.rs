@@ -154,7 +154,8 @@ fn entry(code: ProblemCode) -> (Severity, &'static str, Command) {
         ),
         Code::ApplyingStopped => (
             Warning,
-            "Undo what the message names, or leave the transaction out (utxo_apply_block with `skip`); if a key was stolen, revoke_role first. \
+            "Undo what the message names, or leave the transaction out (utxo_apply_block with `skip`, or with `skip_rest` if its bytes are named); \
+             if a key was stolen, revoke_role first. \
              If appends are refused, end applying, which frees pruning at once.",
             call("utxo_stop_applying", "()"),
         ),

@@ -27,7 +27,8 @@ use walk::{Enters, Walk};
 
 /// Maximum transactions that a slice marks, and outputs that it reports; more would not fit in the reply.
 const MOST: usize = 5_000;
-/// Instructions after which a slice ends, and after which a step of it gives up, with nothing changed: a message has 40 billion.
+/// Instructions after which a slice of a call ends, and after which a step of any slice gives up, with nothing changed: a message has 40
+/// billion. A step is one transaction with all its inputs.
 const MOST_INSTRUCTIONS: u64 = 10_000_000_000;
 const LAST_INSTRUCTIONS: u64 = 25_000_000_000;
 /// Pages after which a slice ends: 47 MiB of the 75 above which the platform slows a canister down, because the journal lies on the heap.
@@ -70,9 +71,10 @@ struct Slice {
 }
 
 impl Slice {
-    fn new() -> Self {
+    /// Returns the slice that begins now, and ends after `most` instructions.
+    fn new(most: u64) -> Self {
         let now = platform::instructions();
-        let [deadline, last] = [MOST_INSTRUCTIONS, LAST_INSTRUCTIONS].map(|most| now.saturating_add(most));
+        let [deadline, last] = [most, LAST_INSTRUCTIONS].map(|most| now.saturating_add(most));
         Self { deadline, last, heap: 0, touched: Vec::new() }
     }
 
@@ -158,10 +160,18 @@ impl UtxoStore {
     /// # Errors
     /// [`UtxoRefusal`], and nothing has changed.
     pub fn set_conflicting(&mut self, txid: &[u8], call: &Call) -> Result<Conflict, UtxoRefusal> {
+        self.mark_family(txid, call, MOST_INSTRUCTIONS)
+    }
+
+    /// Marks as [`set_conflicting`](Self::set_conflicting) does, within a slice that ends after `most` instructions.
+    ///
+    /// # Errors
+    /// [`UtxoRefusal`], and nothing has changed.
+    pub fn mark_family(&mut self, txid: &[u8], call: &Call, most: u64) -> Result<Conflict, UtxoRefusal> {
         call.check()?;
         let txid = hash_of("txid", txid)?;
         let Found { slot, head, .. } = self.find(&txid)?;
-        let (mut slice, none) = (Slice::new(), BTreeSet::new());
+        let (mut slice, none) = (Slice::new(most), BTreeSet::new());
         let mut walk = Walk::new(Enters::Unmarked, &none, slice.deadline);
         self.walk(&mut walk, (txid, slot))?;
         if head.is(flag::CONFLICTING) && !walk.complete && walk.done.is_empty() {

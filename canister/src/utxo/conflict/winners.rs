@@ -2,7 +2,7 @@
 //! *winners*. An output that a winner spends and another transaction holds is *contested*; its holder is a *loser*.
 
 use super::walk::{Enters, Walk};
-use super::{Hold, MOST, MOST_PAGES, Slice};
+use super::{Hold, MOST, MOST_INSTRUCTIONS, MOST_PAGES, Slice};
 use crate::platform;
 use crate::storage::slots::SlotId;
 use crate::utxo::call::{Call, bad, hash_of, if_found};
@@ -78,7 +78,7 @@ impl UtxoStore {
                 winners.push(Winner { txid, slot, inputs });
             }
         }
-        let mut slice = Slice::new();
+        let mut slice = Slice::new(MOST_INSTRUCTIONS);
         let inputs = winners.iter().map(|winner| winner.inputs.len()).sum();
         slice.reads(inputs, inputs);
         let contest = self.contest(winners, &slice, call)?;
