@@ -53,7 +53,7 @@ pub struct Window {
     start: u64,
     bytes: Vec<u8>,
     /// Value of the instruction counter after which a walk reads no other part.
-    end: u64,
+    end: Option<u64>,
 }
 
 /// How far a walk over lengths goes.
@@ -62,16 +62,16 @@ pub struct Reach {
     /// Bytes of a transaction.
     bytes: u64,
     /// Value of the instruction counter.
-    end: u64,
+    end: Option<u64>,
 }
 
 impl Reach {
     /// A transaction that has at most as many bytes as a record's transaction.
-    pub const RECORD: Self = Self { bytes: MAX_TRANSACTION, end: u64::MAX };
+    pub const RECORD: Self = Self { bytes: MAX_TRANSACTION, end: None };
 
     /// Transactions of any length, until the instruction counter reaches a value.
     pub fn until(end: u64) -> Self {
-        Self { bytes: u64::MAX, end }
+        Self { bytes: u64::MAX, end: Some(end) }
     }
 }
 
@@ -81,7 +81,7 @@ pub type Source<'a> = (&'a ChainStore, &'a BlobStore);
 impl Window {
     /// Returns the empty window of a block's body.
     pub fn new(meta: BlockMeta) -> Self {
-        Self { meta, start: 0, bytes: Vec::new(), end: u64::MAX }
+        Self { meta, start: 0, bytes: Vec::new(), end: None }
     }
 
     /// Returns the bytes of the body.
@@ -126,7 +126,7 @@ impl Window {
         let end = self.start + self.bytes.len() as u64;
         let wanted = at.saturating_add(len).min(self.len());
         if at < self.start || wanted > end {
-            if platform::instructions() > self.end {
+            if self.end.is_some_and(|end| platform::instructions() > end) {
                 return Err(BodyError::Long);
             }
             let len = wanted.max(at.saturating_add(WINDOW).min(self.len())).saturating_sub(at);
@@ -186,7 +186,7 @@ impl Window {
     ) -> Result<u64, BodyError> {
         self.end = reach.end;
         let end = self.walk_to(source, at, at.saturating_add(reach.bytes), &mut each);
-        self.end = u64::MAX;
+        self.end = None;
         end
     }
 

@@ -421,8 +421,8 @@ fn outputs_that_a_large_pruned_transaction_spent_are_freed_over_several_messages
     w.take_back(2);
     let spent = |w: &World| w.record(&parent).unwrap().spent_utxos;
     let (mut messages, mut lost) = (0, 0);
-    // Each look at the instructions takes more than half of a message.
-    native::with(|world| world.instructions_per_reading = 1_200_000_000);
+    // A message looks at the instructions three times before the first input.
+    native::with(|world| world.instructions_per_reading = 600_000_000);
     loop {
         native::with(|world| world.instructions = 0);
         let (taken, more, faults) = w.take_back_step(1);
