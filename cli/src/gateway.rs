@@ -84,8 +84,8 @@ impl Gateway {
         while let Some(request) = self.server.recv() {
             let own = self.own.as_ref().and_then(|own| own(&request));
             let answer = own.map_or_else(|| ask(canister, &request), Ok);
-            let answer =
-                answer.unwrap_or_else(|error| (StatusCode::BAD_GATEWAY, format!("{error:#}\n")).into_response());
+            let answer = answer
+                .unwrap_or_else(|error| (StatusCode::BAD_GATEWAY, crate::exit::why(&error) + "\n").into_response());
             request.respond(answer);
         }
     }

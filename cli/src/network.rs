@@ -3,7 +3,7 @@
 use crate::client::{Client, Failure, GivesUp, Reach, Transport};
 use crate::exit::{Exit, WRONG_LINE};
 use crate::site::Site;
-use crate::stop::unless;
+use crate::stop::Waiter;
 use crate::terminal::{Level, stderr};
 use anyhow::{Context, Result, anyhow, ensure};
 use candid::Principal;
@@ -13,9 +13,9 @@ use ic_agent::identity::{AnonymousIdentity, BasicIdentity, Prime256v1Identity, S
 use ic_agent::{Agent, AgentError, Identity};
 use std::cell::RefCell;
 use std::mem::discriminant;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tokio::runtime::Runtime;
 use url::{Host, Url};
 
 /// Domains of the mainnet, whose root key is built in and must not be fetched.
@@ -38,7 +38,7 @@ const UNNAMED: &str = "name the canister with --network URL and --canister ID";
 /// A canister on a network.
 pub struct Network {
     canister: OverHttp,
-    runtime: Runtime,
+    waiter: Waiter,
     principal: Principal,
     url: String,
     /// Fetch the root key before the first call.
@@ -88,7 +88,7 @@ impl NetworkArgs {
         );
         let identity = identity(self.identity.as_deref())?;
         let principal = identity.sender().map_err(|why| anyhow!("the identity has no principal: {why}"))?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let waiter = Waiter::new()?;
         let mut agent = Agent::builder().with_url(url.as_str()).with_boxed_identity(identity);
         if is_loopback(url) {
             agent = agent.with_http_client(unproxied()?);
@@ -99,7 +99,7 @@ impl NetworkArgs {
             refuse_mainnet(url)?;
         }
         let (url, fetch_root_key) = (url.to_string(), self.fetch_root_key);
-        Ok(Client::new(Network { canister, runtime, principal, url, fetch_root_key, query }))
+        Ok(Client::new(Network { canister, waiter, principal, url, fetch_root_key, query }))
     }
 
     /// Does the same for a command that `coppice-lab` also has.
@@ -123,15 +123,18 @@ fn refuse_mainnet(url: &Url) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether a URL names this machine, which a proxy elsewhere cannot reach.
+/// Returns whether a URL names this machine, which a proxy elsewhere cannot reach. Other names are not looked up, because the proxy may know
+/// other addresses of them.
 pub fn is_loopback(url: &Url) -> bool {
+    // Systems connect to the unspecified address as to loopback.
+    let is_here = |address: IpAddr| address.is_loopback() || address.is_unspecified();
     match url.host() {
         Some(Host::Domain(name)) => {
             let name = name.trim_end_matches('.').to_ascii_lowercase();
             name == "localhost" || name.ends_with(".localhost")
         }
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.to_canonical().is_loopback(),
+        Some(Host::Ipv4(address)) => is_here(address.into()),
+        Some(Host::Ipv6(address)) => is_here(address.to_canonical()),
         None => false,
     }
 }
@@ -167,7 +170,8 @@ fn identity(path: Option<&Path>) -> Result<Box<dyn Identity>> {
     let identity = identity.or_else(|_| Prime256v1Identity::from_pem(&pem).map(|identity| Box::new(identity) as _));
     let identity = identity.or_else(|_| BasicIdentity::from_pem(&pem).map(|identity| Box::new(identity) as _));
     let none = "holds no unencrypted private key of Ed25519, secp256k1 or prime256v1 in PEM";
-    identity.with_context(|| format!("{} {none}", path.display()))
+    // What the last parser says is about its own curve.
+    identity.map_err(|_| anyhow!("{} {none}", path.display()))
 }
 
 impl Network {
@@ -188,7 +192,7 @@ impl Network {
             self.trust().await?;
             call.await
         };
-        let answer = self.runtime.block_on(unless(|| gives_up.as_ref().is_some_and(|gives_up| gives_up()), call));
+        let answer = self.waiter.unless(|| gives_up.as_ref().is_some_and(|gives_up| gives_up()), call);
         let late = || Failure::Lost("no answer came in the time allowed".into());
         answer.unwrap_or_else(|| Err(late())).map_err(|failure| self.named(failure))
     }
@@ -295,12 +299,23 @@ mod tests {
             "http://LOCALHOST./",
             "http://a.localhost:8",
             "http://[::1]:8",
+            "http://[::ffff:127.0.0.2]",
+            "http://127.1",
+            "http://0.0.0.0:8",
+            "http://0",
+            "http://[::]:8",
+            "http://[::ffff:0.0.0.0]",
         ] {
             assert!(is_loopback(&url.parse().unwrap()), "{url}");
         }
-        for url in
-            ["https://icp-api.io", "http://notlocalhost", "http://localhost.io", "http://10.0.0.1", "http://[fe80::1]"]
-        {
+        for url in [
+            "https://icp-api.io",
+            "http://notlocalhost",
+            "http://localhost.io",
+            "http://10.0.0.1",
+            "http://[fe80::1]",
+            "http://0.0.0.1",
+        ] {
             assert!(!is_loopback(&url.parse().unwrap()), "{url}");
         }
     }

@@ -4,9 +4,14 @@ use crate::terminal::{Level, stderr};
 use anyhow::{Context, Result};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::runtime::{Builder, Runtime};
 
 /// The note on the first signal.
 const ENDING: &str = "ending after the current step; a second signal ends at once";
+
+/// The time after a signal in which an indexer ends, whatever does not answer: a call of the canister or of the database, the last
+/// acknowledgement, and the end of the connection share it.
+pub const DEADLINE: Duration = Duration::from_secs(8);
 
 /// Poll interval of waiters.
 const LOOK: Duration = Duration::from_millis(100);
@@ -19,6 +24,33 @@ pub async fn unless<T>(gives_up: impl Fn() -> bool, work: impl Future<Output = T
             Ok(done) => return Some(done),
             Err(_) if gives_up() => return None,
             Err(_) => {}
+        }
+    }
+}
+
+/// Waits for work of this thread. Dropped, it waits for nothing that a given-up call has left to another thread, such as the look-up of a
+/// host's name.
+pub struct Waiter(Option<Runtime>);
+
+impl Waiter {
+    /// Builds a waiter.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn new() -> std::io::Result<Self> {
+        Ok(Self(Some(Builder::new_current_thread().enable_all().build()?)))
+    }
+
+    /// Runs `work` as [`unless`] does.
+    pub fn unless<T>(&self, gives_up: impl Fn() -> bool, work: impl Future<Output = T>) -> Option<T> {
+        self.0.as_ref()?.block_on(unless(gives_up, work))
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
         }
     }
 }
@@ -70,6 +102,11 @@ impl Stop {
         *self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns whether at most this much of the [`DEADLINE`] is left.
+    pub fn is_late(&self, left: Duration) -> bool {
+        self.set_at().is_some_and(|at| at.elapsed() + left >= DEADLINE)
+    }
+
     /// Waits this long, or until the run is to end.
     pub fn wait(&self, time: Duration) {
         let guard = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -88,7 +125,7 @@ pub fn exit_on_signals() -> Result<()> {
 
 /// Runs `does` at each Ctrl-C and SIGTERM, on its own thread. The handlers are installed when this returns.
 fn at_each_signal(mut does: impl FnMut() + Send + 'static) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = Builder::new_current_thread().enable_all().build()?;
     let mut signals = {
         let _inside = runtime.enter();
         Signals::new().context("cannot listen to signals")?
@@ -156,9 +193,17 @@ mod tests {
     }
 
     #[test]
+    fn stop_is_late_when_no_more_than_the_given_time_is_left() {
+        let stop = Stop::default();
+        assert!(!stop.is_late(DEADLINE));
+        stop.set_since(Instant::now() - DEADLINE / 2);
+        assert!(stop.is_late(DEADLINE / 2) && !stop.is_late(DEADLINE / 4));
+    }
+
+    #[test]
     fn given_up_work_returns_none() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        assert_eq!(runtime.block_on(unless(|| true, std::future::ready(7))), Some(7));
-        assert_eq!(runtime.block_on(unless(|| true, std::future::pending::<u8>())), None);
+        let waiter = Waiter::new().unwrap();
+        assert_eq!(waiter.unless(|| true, std::future::ready(7)), Some(7));
+        assert_eq!(waiter.unless(|| true, std::future::pending::<u8>()), None);
     }
 }

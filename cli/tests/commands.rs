@@ -243,6 +243,94 @@ fn identity_that_others_can_read_is_warned_of() {
 }
 
 #[test]
+fn error_names_each_cause_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    std::fs::write(path("key.pem"), "no key").unwrap();
+    let network = ["--network", "http://127.0.0.1:1", "--canister", "aaaaa-aa"];
+    let (key, database) = (path("key.pem"), format!("sqlite://{}", path("none/x.db")));
+    let (store, file) = (format!("tx/tx=file://{}/x", path("file")), path("file"));
+    std::fs::write(&file, "no directory").unwrap();
+    for (args, expected) in [
+        (
+            [&["get", "7", "--identity", &key][..], &network].concat(),
+            format!("{key} holds no unencrypted private key of Ed25519, secp256k1 or prime256v1 in PEM"),
+        ),
+        (
+            vec!["get", "7", "--database", &database],
+            "cannot open the SQLite database; coppice index makes its tables, and createdb a database of PostgreSQL: error returned from \
+             database: (code: 14) unable to open database file"
+                .into(),
+        ),
+        (
+            [&["get", "7", "--identity", "/none.pem"][..], &network].concat(),
+            "cannot read the identity /none.pem: No such file or directory (os error 2)".into(),
+        ),
+    ] {
+        let output = coppice(&args);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        let last = stderr.lines().last().unwrap();
+        assert_eq!((output.status.code(), last), (Some(1), &*format!("error: {expected}")), "{args:?}");
+    }
+    // A marker below a file, in the warning of a worker.
+    let mut worker = Command::new(env!("CARGO_BIN_EXE_coppice"));
+    worker.args(["blob-worker", "--store", &store]).args(network).stderr(Stdio::piped()).stdout(Stdio::null());
+    let mut worker = worker.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(worker.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    worker.kill().unwrap();
+    worker.wait().unwrap();
+    assert_eq!(line.matches("Not a directory (os error 20)").count(), 1, "{line}");
+}
+
+/// Removes a proxy from the environment of a command.
+fn without_proxy(command: &mut Command) -> &mut Command {
+    for name in ["NO_PROXY", "no_proxy", "http_proxy", "ALL_PROXY", "all_proxy", "REQUEST_METHOD"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+#[test]
+fn proxy_of_the_environment_is_not_used_for_an_s3_server_on_this_machine() {
+    let [proxy, server] = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+    [&proxy, &server].into_iter().for_each(|listener| listener.set_nonblocking(true).unwrap());
+    let url = format!("http://{}", proxy.local_addr().unwrap());
+    let port = server.local_addr().unwrap().port();
+    for (endpoint, is_proxied) in [
+        (format!("http://127.0.0.1:{port}"), false),
+        (format!("http://localhost:{port}"), false),
+        (format!("http://0.0.0.0:{port}"), false),
+        ("http://s3.invalid".into(), true),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_coppice"));
+        command.args(["blob-worker", "--store", "tx/tx=s3://bucket/tx", "--network", "http://127.0.0.1:1"]);
+        without_proxy(&mut command).args(["--canister", "aaaaa-aa"]).env("HTTP_PROXY", &url);
+        for (name, value) in
+            [("ALLOW_HTTP", "true"), ("ACCESS_KEY_ID", "a"), ("SECRET_ACCESS_KEY", "b"), ("REGION", "x")]
+        {
+            command.env(format!("AWS_{name}"), value);
+        }
+        command.env("AWS_ENDPOINT_URL", &endpoint).stderr(Stdio::null()).stdout(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let is_asked = loop {
+            if proxy.accept().is_ok() {
+                break true;
+            }
+            if server.accept().is_ok() {
+                break false;
+            }
+            assert!(child.try_wait().unwrap().is_none(), "{endpoint}");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        };
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(is_asked, is_proxied, "{endpoint}");
+        while server.accept().is_ok() || proxy.accept().is_ok() {}
+    }
+}
+
+#[test]
 fn proxy_of_the_environment_is_not_used_for_this_machine() {
     let proxy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     proxy.set_nonblocking(true).unwrap();
@@ -250,9 +338,7 @@ fn proxy_of_the_environment_is_not_used_for_this_machine() {
     let asked = |network: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_coppice"));
         command.args(["get", "7", "--canister", "aaaaa-aa", "--network", network]);
-        for name in ["NO_PROXY", "no_proxy", "http_proxy", "ALL_PROXY", "all_proxy", "REQUEST_METHOD"] {
-            command.env_remove(name);
-        }
+        without_proxy(&mut command);
         let mut child = command.env("HTTP_PROXY", &url).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
         // The proxy hangs up, so the command ends.
         loop {
@@ -267,7 +353,15 @@ fn proxy_of_the_environment_is_not_used_for_this_machine() {
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
     };
-    for here in ["http://127.0.0.1:1", "http://localhost:1", "http://[::1]:1"] {
+    for here in [
+        "http://127.0.0.1:1",
+        "http://127.9.8.7:1",
+        "http://localhost:1",
+        "http://a.localhost:1",
+        "http://[::1]:1",
+        "http://0.0.0.0:1",
+        "http://[::]:1",
+    ] {
         assert!(!asked(here), "{here}");
     }
     // Another machine is reached by the proxy.

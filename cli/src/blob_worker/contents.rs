@@ -1,6 +1,6 @@
 //! Contents and path of a store's marker.
 
-use anyhow::{Context as _, Result};
+use anyhow::{Result, anyhow, ensure};
 use object_store::path::Path;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,6 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const NAME: &str = "coppice-blob-store.json";
 /// The version of the marker's format.
 pub(super) const FORMAT: u32 = 1;
+
+/// What a marker should be.
+const SHOULD: &str = "it should be a JSON object with format, canister, store, layout and blobs, as `coppice blob-worker init` writes it";
 
 /// A marker that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +54,9 @@ impl Contents {
     /// # Errors
     /// When the bytes are not a marker. A proxy before the store may answer anything, so such an error proves nothing about the store.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
-        serde_json::from_slice(bytes).context("the file is not a marker")
+        let is_object = serde_json::from_slice(bytes).is_ok_and(|value: serde_json::Value| value.is_object());
+        ensure!(is_object, "{NAME} is no marker: {SHOULD}");
+        serde_json::from_slice(bytes).map_err(|why| anyhow!("{NAME} is no marker: {why}; {SHOULD}"))
     }
 
     /// The fields of the marker that concern the store as a whole.

@@ -99,7 +99,10 @@ fn check(store: &Store, canister: Principal, found: Option<&Contents>) -> Result
         ));
     };
     let expected = expected(store, canister);
-    let blobs = found.blobs.iter().cloned().collect::<Vec<_>>().join(", ");
+    let blobs = match found.blobs.is_empty() {
+        true => "none".into(),
+        false => found.blobs.iter().cloned().collect::<Vec<_>>().join(", "),
+    };
     let missing = expected.blobs.difference(&found.blobs).map(|missing| ("blobs", blobs.clone(), missing.clone()));
     let fields = found.fields().into_iter().zip(expected.fields()).map(|((what, is), (_, should))| (what, is, should));
     if let Some((what, is, should)) = fields.filter(|(_, is, should)| is != should).chain(missing).next() {
@@ -161,6 +164,7 @@ mod tests {
     use super::super::place::Place;
     use super::super::stores::Stores;
     use super::*;
+    use std::collections::BTreeSet;
 
     fn store(dir: &std::path::Path, of: &str, layout: Layout) -> Store {
         let place: Place = format!("{of}=file://{}", dir.display()).parse().unwrap();
@@ -194,6 +198,9 @@ mod tests {
         check(&mirror, a, Some(&Contents::parse(&there.to_bytes()).unwrap())).unwrap();
         assert!(why(&tx, a, Some(&there)).contains("names endpoint http://mirror"));
         assert!(merged(&tx, a, Some(&there)).is_err(), "init does not take over another store");
+        let empty = Contents { blobs: BTreeSet::new(), ..marker.clone() };
+        let expected = format!("{}: its marker {NAME} names blobs none, but this worker expects tx/tx", tx.url);
+        assert_eq!(why(&tx, a, Some(&empty)), expected);
         let newer = Contents { format: 2, ..marker.clone() };
         assert!(why(&tx, a, Some(&newer)).contains("format 2"));
     }

@@ -13,7 +13,8 @@
 use super::contents::{Contents, Found, NAME};
 use super::layout::Layout;
 use super::place::Selector;
-use anyhow::{Context, Result};
+use crate::exit::without_xml;
+use anyhow::{Context, Result, anyhow};
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _, PutMode, PutPayload};
@@ -211,10 +212,11 @@ impl Store {
         if !matches!(self.layout, Layout::Folders(_)) {
             return Ok(Vec::new());
         }
-        let folders = match self.object_store.list_with_delimiter(self.listed()).await.map_err(anyhow::Error::new) {
+        let told = |error| self.told(error, "its folders cannot be listed");
+        let folders = match self.object_store.list_with_delimiter(self.listed()).await.map_err(told) {
             Ok(listed) => listed.common_prefixes,
             Err(error) if is_forbidden(&error) => return Ok(Vec::new()),
-            Err(error) => return Err(error.context(format!("{}: its folders cannot be listed", self.url))),
+            Err(error) => return Err(error),
         };
         let is_written = |folder: &Path| folder.filename().is_some_and(|name| self.layout.writes_into(name));
         // Each request to a file system costs a thread.
@@ -261,7 +263,16 @@ impl Store {
             Err(_) => self.object_store.put(&path, bytes).await,
             done => done,
         };
-        put.map(|put| put.version).with_context(|| format!("{}: its marker cannot be written", self.url))
+        put.map(|put| put.version).map_err(|error| self.told(error, "its marker cannot be written"))
+    }
+
+    /// Adds the store's URL to an error.
+    fn told(&self, error: object_store::Error, what: &str) -> anyhow::Error {
+        let url = &self.url;
+        if has_no_bucket(&error) {
+            return anyhow!("{url}: there is no such bucket: make it first, or correct the URL or the endpoint");
+        }
+        anyhow::Error::new(error).context(format!("{url}: {what}"))
     }
 
     /// Returns whether the store has a blob.
@@ -307,7 +318,8 @@ fn by_path(asked: &[Path], answers: Vec<object_store::Result<Path>>, are_single:
     let is_whole = answers.len() == asked.len();
     let is_its_own = |error: &object_store::Error| is_whole && (are_single || names_a_blob(error));
     let failed = answers.iter().filter_map(|answer| answer.as_ref().err()).find(|error| !is_its_own(error));
-    let why = failed.map_or("the store's answer does not mention the blob".into(), ToString::to_string);
+    let why =
+        failed.map_or("the store's answer does not mention the blob".into(), |error| without_xml(&error.to_string()));
     let mut fates: HashMap<Path, Fate> = asked.iter().map(|path| (path.clone(), Fate::Left(why.clone()))).collect();
     for (at, answer) in answers.into_iter().enumerate() {
         match answer {
@@ -344,6 +356,11 @@ fn is_absent(error: &object_store::Error) -> bool {
     matches!(error, object_store::Error::NotFound { .. }) && (!is_request(error) || is_s3s_own())
 }
 
+/// Returns whether the store's bucket does not exist.
+fn has_no_bucket(error: &object_store::Error) -> bool {
+    source(error).contains(S3_ABSENT[1])
+}
+
 /// Returns whether a store refuses to let an object be read.
 fn is_forbidden(error: &anyhow::Error) -> bool {
     use object_store::Error::{PermissionDenied, Unauthenticated};
@@ -367,10 +384,11 @@ fn fate_of_code(code: &str, why: String) -> Fate {
 /// Returns the fate for the error of one blob.
 fn fate_of(error: &object_store::Error) -> Fate {
     use object_store::Error::{InvalidPath, NotFound, PermissionDenied};
-    let why = error.to_string();
-    let code = |before: &str, after: &str| Some(why.rsplit_once(before)?.1.split_once(after)?.0.to_string());
+    let text = error.to_string();
+    let code = |before: &str, after: &str| Some(text.rsplit_once(before)?.1.split_once(after)?.0.to_string());
+    let why = without_xml(&text);
     match (error, io_error(error)) {
-        (NotFound { .. }, _) if is_absent(error) && !why.contains(S3_ABSENT[1]) => Fate::Absent,
+        (NotFound { .. }, _) if is_absent(error) && !has_no_bucket(error) => Fate::Absent,
         (InvalidPath { .. }, _) => Fate::Failed(why),
         _ if is_request(error) => match code("<Code>", "</Code>") {
             Some(code) if code != "NoSuchKey" => fate_of_code(&code, why),

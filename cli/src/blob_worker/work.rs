@@ -214,7 +214,7 @@ impl Lease {
             let look = timeout(most, marker::look(of, self.canister)).await;
             if let Err(why) = look.unwrap_or_else(|_| Err(anyhow!("its marker cannot be read in time"))) {
                 let named = fates.iter_mut().filter(|fate| is_named(fate));
-                named.for_each(|fate| *fate = Fate::Left(format!("{why:#}")));
+                named.for_each(|fate| *fate = Fate::Left(crate::exit::why(&why)));
             }
         }
         if let Some(why) = fates.iter().find_map(Fate::error) {

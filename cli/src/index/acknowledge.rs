@@ -81,7 +81,7 @@ pub(super) fn ensure_registered<T: Reach>(client: &Client<T>, word: Word) -> Res
     match status {
         Ok(status) if status.exporters.iter().any(|exporter| exporter.principal == Some(principal)) => Ok(()),
         Ok(_) if word == Word::Update => Err(not_registered(client)),
-        Ok(_) => Err(Hearsay(format!("a replica reports that {:#}", not_registered(client))).into()),
+        Ok(_) => Err(Hearsay(format!("a replica reports that {}", not_registered(client))).into()),
         // The ingress filter refuses callers without a role.
         Err(error) if is_rejected(&error) => Err(error.context(not_registered(client))),
         Err(error) => Err(error),

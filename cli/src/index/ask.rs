@@ -15,6 +15,7 @@ use super::assemble::Misfit;
 use super::engine::{Engine, Next};
 use super::steps::{Checkpoint, Event, Word};
 use crate::client::{BELIEVED, Reach, Wait, is_hearsay, is_rejected, may_pass};
+use crate::exit::why;
 use anyhow::Result;
 use coppice_interface::{ExportCursor, ExportError, ExportPage, Role};
 use std::mem::discriminant;
@@ -95,7 +96,8 @@ impl<T: Reach, C: Checkpoint> Engine<'_, T, C> {
             Err(error) if self.options.by_query() && is_rejected(&error) => {
                 if self.refusals == 0 || self.figures.head.take().is_some() {
                     self.figures.lag = None;
-                    self.note = Some(format!("the lag is unknown, and \"nothing new\" is not confirmed: {error:#}"));
+                    self.note =
+                        Some(format!("the lag is unknown, and \"nothing new\" is not confirmed: {}", why(&error)));
                 }
                 self.refusals = self.refusals.saturating_add(1);
                 if !is_hearsay(&error) || self.refusals >= BELIEVED {

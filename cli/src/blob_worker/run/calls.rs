@@ -4,7 +4,7 @@ use crate::blob_worker::lease::{Moment, Term};
 use crate::blob_worker::log::Log;
 use crate::blob_worker::times::{CALL_LEAST, PARTING};
 use crate::client::{self, Client, Reach, Transport, Trials, Wait as _};
-use crate::exit::{Exit, REFUSED, UNREPORTED};
+use crate::exit::{Exit, REFUSED, UNREPORTED, why};
 use crate::stop::Stop;
 use anyhow::{Result, anyhow};
 use backon::BackoffBuilder as _;
@@ -23,7 +23,7 @@ pub fn waits(longest: Duration) -> impl Iterator<Item = Duration> {
 pub fn refused(what: &str, error: anyhow::Error) -> anyhow::Error {
     Exit::error(
         REFUSED,
-        format!("{what}: the canister refuses: {error:#}; the worker's identity needs the role BlobWorker"),
+        format!("{what}: the canister refuses: {}; the worker's identity needs the role BlobWorker", why(&error)),
     )
 }
 
@@ -95,7 +95,7 @@ impl<T: Reach + Sync> Calls<'_, T> {
                 trials.answered();
                 Ok(Err((format!("the queue reports {why}"), Some(why))))
             }
-            Err(error) if trials.may_retry(&error) => Ok(Err((format!("{error:#}"), None))),
+            Err(error) if trials.may_retry(&error) => Ok(Err((why(&error), None))),
             Err(error) => Err(refused(what, error)),
         }
     }
@@ -148,7 +148,7 @@ impl<T: Reach + Sync> Calls<'_, T> {
                 Ok(seen) => return Ok(Some(seen)),
                 Err(error) if !trials.may_retry(&error) => return Err(refused(what, error)),
                 Err(_) if self.stop.is_set() => return Ok(None),
-                Err(error) => self.again(what, &format!("{error:#}"), &mut delays),
+                Err(error) => self.again(what, &why(&error), &mut delays),
             }
         }
     }

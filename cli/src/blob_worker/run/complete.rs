@@ -6,7 +6,7 @@ use crate::blob_worker::lease::{Moment, Term};
 use crate::blob_worker::store::{Fate, Store};
 use crate::blob_worker::work::Outcome;
 use crate::client::{Client, Outcome as _, Reach, Trials, Wait as _};
-use crate::exit::{Exit, UNREPORTED};
+use crate::exit::{Exit, UNREPORTED, why};
 use crate::verify::hex;
 use anyhow::Result;
 use coppice_interface::*;
@@ -37,7 +37,7 @@ impl<T: Reach + Sync> Run<'_, T> {
                 }
                 ("lease", format!("the queue reports {why}"))
             }
-            Err(error) => ("canister", format!("{error:#}")),
+            Err(error) => ("canister", why(&error)),
         };
         self.calls.log.warn(event, &format!("the lease could not be extended: {why}"));
         false

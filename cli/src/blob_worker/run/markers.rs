@@ -7,7 +7,7 @@ use crate::blob_worker::store::{Fate, Store};
 use crate::blob_worker::times::{LAST_LOOK, REQUEST};
 use crate::blob_worker::work::Outcome;
 use crate::client::Reach;
-use crate::exit::{Exit, WRONG_STORE};
+use crate::exit::{Exit, WRONG_STORE, why as why_of};
 use crate::stop::unless;
 use anyhow::{Result, anyhow};
 use std::sync::atomic::Ordering;
@@ -65,7 +65,7 @@ impl<T: Reach + Sync> Run<'_, T> {
                 hold.wait(self.options.max_wait);
                 self.calls.retries.fetch_add(1, Ordering::Relaxed);
                 if !was_away {
-                    let why = format!("{why:#}; only the blobs of this store wait");
+                    let why = format!("{}; only the blobs of this store wait", why_of(&why));
                     self.calls.log.warn("store", &why);
                 }
             }

@@ -5,6 +5,7 @@ use super::super::tests::{Row, path, row};
 use super::*;
 use crate::blob_worker::place::Place;
 use crate::blob_worker::stores::Stores;
+use crate::exit::why;
 use crate::http_server::Server;
 use axum::http::StatusCode;
 use std::time::Duration;
@@ -243,6 +244,62 @@ fn only_s3s_own_404_means_absent() {
     for body in ["", "<html>no such page</html>"] {
         let (marker, fate) = ask(body);
         assert!(marker.unwrap_err().contains("404") && matches!(fate, Fate::Left(_)), "{fate:?}");
+    }
+}
+
+#[test]
+fn missing_bucket_is_named_when_the_marker_is_written_or_folders_are_listed() {
+    use object_store::aws::AmazonS3Builder;
+    let server = Arc::new(Server::bind(0).unwrap());
+    let builder = AmazonS3Builder::new()
+        .with_endpoint(server.url())
+        .with_allow_http(true)
+        .with_access_key_id("a")
+        .with_secret_access_key("b");
+    let mut store = s3::open(builder, "s3://none/tx".parse().unwrap(), Duration::from_secs(60)).unwrap();
+    store.layout = Layout::Folders(2);
+    let runtime = runtime();
+    let answering = server.clone();
+    std::thread::spawn(move || {
+        let body =
+            "<?xml version=\"1.0\"?><Error><Code>NoSuchBucket</Code><Message>It does not exist</Message></Error>";
+        while let Some(request) = answering.recv() {
+            request.respond((StatusCode::NOT_FOUND, body));
+        }
+    });
+    let marker = Contents::parse(br#"{"format": 1, "canister": "", "store": "", "layout": "", "blobs": []}"#).unwrap();
+    let expected = "s3://none/tx: there is no such bucket: make it first, or correct the URL or the endpoint";
+    assert_eq!(why(&runtime.block_on(store.mark(&marker, false)).unwrap_err()), expected);
+    assert_eq!(why(&runtime.block_on(store.markers_within()).unwrap_err()), expected);
+    // A refused deletion is told without XML.
+    let target = Target { id: 1, path: path(1), checksum: None };
+    let fate = runtime.block_on(store.delete(&[target])).remove(0);
+    assert!(fate.error().unwrap().ends_with(": NoSuchBucket: It does not exist"), "{fate:?}");
+    server.unblock();
+}
+
+#[test]
+fn marker_that_is_none_is_named_with_what_it_should_be() {
+    let dir = tempfile::tempdir().unwrap();
+    let stores = open("tx/tx", dir.path(), Layout::Hex).unwrap();
+    let should = "it should be a JSON object with format, canister, store, layout and blobs, as `coppice blob-worker init` writes it";
+    for (contents, part) in [
+        ("null", ""),
+        ("5", ""),
+        ("[]", ""),
+        ("", ""),
+        ("{", ""),
+        ("{}", "missing field `format` at line 1 column 2; "),
+        (r#"{"format": "x"}"#, "invalid type: string \"x\", expected u32 at line 1 column 14; "),
+    ] {
+        std::fs::write(dir.path().join(NAME), contents).unwrap();
+        let error = why(&runtime().block_on(stores.0[0].marker()).unwrap_err());
+        let url = &stores.0[0].url;
+        assert_eq!(
+            error,
+            format!("{url}: its marker cannot be read: {NAME} is no marker: {part}{should}"),
+            "{contents}"
+        );
     }
 }
 
