@@ -82,7 +82,7 @@ impl<'a, T: Reach> Companion<'a, T> {
     ///
     /// # Errors
     /// When the canister refuses, or the database cannot be used.
-    pub fn start(client: &'a Client<T>, database: impl Into<Access>, origin: &Origin, tables: Tables) -> Result<Self> {
+    pub fn start(client: &'a Client<T>, database: Access, origin: &Origin, tables: Tables) -> Result<Self> {
         let mut store = Store::open(database, origin)?;
         let held = store.held()?;
         ensure!(

@@ -12,6 +12,7 @@ use crate::quoted;
 use crate::wasm;
 use anyhow::{Context, Result, bail, ensure};
 use coppice::client::{Client, Wait};
+use coppice::index::database::Access;
 use coppice::index::origin::{Origin, Payload};
 use coppice::index::tables::Tables;
 use coppice::report::{self, Amount, Report, Storage, amount, blocks, bytes, count, seconds_since, verified_rows};
@@ -197,7 +198,7 @@ pub fn play(client: &Client<impl Site>, plan: Plan, begins_at: u64, origin: &Ori
     // The indexer's database is verified and then deleted.
     let directory = tempfile::tempdir().context("no temporary directory")?;
     let database = format!("sqlite://{}", directory.path().join("index.db").display());
-    let mut companion = Companion::start(client, &database, origin, Tables::NONE)?;
+    let mut companion = Companion::start(client, Access::volatile(&database), origin, Tables::NONE)?;
     let policy = client.set_prune_policy(&demo_story::policy(retain_blocks)).done()?.new;
     let billed_bytes_at_first = client.get_storage_status(None).wait()?.billed_bytes;
 

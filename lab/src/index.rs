@@ -7,6 +7,7 @@ use crate::embedded::Embedded;
 use crate::wasm;
 use anyhow::{Context, Result, ensure};
 use coppice::client::{Client, Wait};
+use coppice::index::database::Access;
 use coppice::index::origin::{Origin, Payload};
 use coppice::index::{self, DatabaseArgs, schema};
 use coppice::ingest::{number_of, read};
@@ -142,8 +143,9 @@ pub fn copy(args: &IndexArgs, client: &Client<impl Site>, canister: String, begi
     let started = Instant::now();
     let Source { length, blocks: source } = args.source(begins_at)?;
     let origin = Origin { canister: canister.clone(), network: "embedded".into(), payload: args.database.payload };
-    let mut companion =
-        Companion::start(client, args.database.access(&Stop::default()), &origin, args.database.tables())?;
+    // The canister ends with this process, so that its blocks may be lost.
+    let access = Access { volatile: true, ..args.database.access(&Stop::default()) };
+    let mut companion = Companion::start(client, access, &origin, args.database.tables())?;
     let retain_blocks = args.retain_blocks.unwrap_or((length / 5).max(1));
     let policy = PrunePolicyArg { retain_blocks: Some(retain_blocks), ..PrunePolicyArg::default() };
     let policy = client.set_prune_policy(&policy).done()?.new;

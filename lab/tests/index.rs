@@ -7,6 +7,7 @@ use coppice::feed;
 use coppice::get::chain::Page;
 use coppice::get::what::{Order, Wanted};
 use coppice::get::{archive, get};
+use coppice::index::database::Access;
 use coppice::index::engine::Engine;
 use coppice::index::origin::{Origin, Payload};
 use coppice::index::steps::{Checkpoint, Event, Options, Step};
@@ -88,7 +89,7 @@ fn index(client: &Client<Embedded>, url: &str, random: &mut Random, pages: Optio
     };
     let (mut notes, mut stored) = (Vec::new(), 0);
     loop {
-        let store = Store::open(url, &origin).unwrap();
+        let store = Store::open(Access::volatile(url), &origin).unwrap();
         let mut engine = Engine::open(client, store, options, Die(3 + random.below(20))).unwrap();
         loop {
             match engine.step() {
@@ -148,7 +149,7 @@ fn chain_with_rollbacks_and_pruning_is_copied_by_a_restarting_indexer() {
     feeder.chain.iter().for_each(|block| ledger.record(block));
     let origin =
         Origin { canister: client.transport().canister().to_string(), network: "".into(), payload: Payload::All };
-    let mut store = Store::open(&url, &origin).unwrap();
+    let mut store = Store::open(Access::volatile(&url), &origin).unwrap();
     let held = store.held().unwrap();
     assert_eq!(store.count_same(ledger.entries()).unwrap(), feeder.chain.len() as u64);
     assert_eq!(
@@ -250,7 +251,7 @@ fn failing_indexer_ends_the_run_with_its_error() {
         feeder.append(10);
         companion.appended()
     };
-    let mut companion = Companion::start(&client, &url, &origin, Tables::NONE).unwrap();
+    let mut companion = Companion::start(&client, Access::volatile(&url), &origin, Tables::NONE).unwrap();
     feed(&mut companion).unwrap();
     assert_eq!(companion.engine().tip(), None, "it is not the indexer's turn");
     companion.catch_up().unwrap();
@@ -259,7 +260,7 @@ fn failing_indexer_ends_the_run_with_its_error() {
     let error = (0..32).try_for_each(|_| feed(&mut companion));
     assert!(error.unwrap_err().to_string().contains("cannot read block 501"));
     drop(companion);
-    let again = Companion::start(&client, &url, &origin, Tables::NONE).err().unwrap().to_string();
+    let again = Companion::start(&client, Access::volatile(&url), &origin, Tables::NONE).err().unwrap().to_string();
     assert!(again.contains("1 block of another run"), "{again}");
 }
 

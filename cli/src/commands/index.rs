@@ -102,7 +102,7 @@ pub fn copy(args: &IndexArgs, client: &Client<impl Reach>, origin: &Origin, stop
         max_wait: args.max_wait(),
         database_retry: Duration::from_secs(args.database_retry_secs),
     };
-    run::bound_calls(client, stop, run::LAST_CALL);
+    run::bound_calls(client, stop);
     let mut retried = 0;
     if ack_every.is_some() {
         // Checks the registration now, not after the first gigabyte.

@@ -137,7 +137,7 @@ pub struct DatabaseArgs {
     /// Allow PostgreSQL on another machine without sslmode=verify-full; machines in between can then read and change all data
     #[arg(long)]
     pub insecure_database: bool,
-    /// Allow a database that a crash of its machine may empty: PostgreSQL with fsync = off, or SQLite on NFS, SMB or FUSE
+    /// Allow a database that a crash of its machine may empty: PostgreSQL with fsync = off, or SQLite on tmpfs, ramfs, NFS, SMB or FUSE
     #[arg(long)]
     pub volatile_database: bool,
     /// Limits of its calls.

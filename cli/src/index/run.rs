@@ -5,6 +5,7 @@ use super::database;
 use super::engine::Engine;
 use super::steps::{Checkpoint, Event, Figures, Word};
 use crate::client::{Client, Reach, Trials, waits};
+use crate::exit::why;
 use crate::progress::{Bar, target};
 use crate::say;
 use crate::stop::Stop;
@@ -29,15 +30,13 @@ pub struct Until {
     pub database_retry: Duration,
 }
 
-/// The longest time that a call may still take once the run is to end.
-pub const LAST_CALL: Duration = Duration::from_secs(10);
-/// The same for the last acknowledgement.
-const LAST_ACK: Duration = Duration::from_secs(30);
+/// The part of the [deadline](crate::stop::DEADLINE) that calls of the canister leave, in which the report is read from the database.
+const REPORT: Duration = Duration::from_secs(1);
 
-/// Ends each call, with its answer lost, this long after the run was stopped, because a gateway may take any time to answer.
-pub fn bound_calls<T: Reach>(client: &Client<T>, stop: &Stop, after: Duration) {
+/// Gives up each call of the canister near the deadline of a run that was stopped, because a gateway may take any time to answer.
+pub fn bound_calls<T: Reach>(client: &Client<T>, stop: &Stop) {
     let stop = stop.clone();
-    client.transport().limit(Arc::new(move || stop.set_at().is_some_and(|at| at.elapsed() >= after)));
+    client.transport().limit(Arc::new(move || stop.is_late(REPORT)));
 }
 
 /// Checks that the caller may acknowledge, and retries until the canister answers. Returns the number of retries.
@@ -70,7 +69,7 @@ fn retried<R>(until: &Until, stop: &Stop, retried: &mut u64, mut work: impl FnMu
         }
         *retried += 1;
         let delay = delays.next().unwrap_or(until.max_wait);
-        say!("{error:#}; trying again in {:.1} s", delay.as_secs_f64());
+        say!("{}; trying again in {:.1} s", why(&error), delay.as_secs_f64());
         stop.wait(delay);
     }
 }
@@ -153,13 +152,13 @@ pub fn run<T: Reach, C: Checkpoint>(engine: &mut Engine<'_, T, C>, until: &Until
                 }
                 engine.count_retried(1);
                 let delay = delays.next().unwrap_or(until.max_wait);
-                bar.suspend(|| say!("{error:#}; opening the database again in {:.1} s", delay.as_secs_f64()));
+                bar.suspend(|| say!("{}; opening the database again in {:.1} s", why(&error), delay.as_secs_f64()));
                 stop.wait(delay);
             }
             Err(error) if !enough && trials.may_retry(&error) => {
                 engine.count_retried(1);
                 let delay = delays.next().unwrap_or(until.max_wait);
-                bar.suspend(|| say!("{error:#}; trying again in {:.1} s", delay.as_secs_f64()));
+                bar.suspend(|| say!("{}; trying again in {:.1} s", why(&error), delay.as_secs_f64()));
                 stop.wait(delay);
             }
             Err(error) => return Err(error),
@@ -172,7 +171,6 @@ pub fn run<T: Reach, C: Checkpoint>(engine: &mut Engine<'_, T, C>, until: &Until
         };
         bar.show(blocks, lag.unwrap_or_default(), behind);
     }
-    bound_calls(engine.client, stop, LAST_ACK);
     engine.acknowledge_all()?;
     engine.store().ensure_in_place()
 }

@@ -63,7 +63,7 @@ impl Store {
     ///
     /// # Errors
     /// When it cannot be opened, holds the chain of another canister, was begun with another `--payload`, or has another schema.
-    pub fn open(access: impl Into<Access>, origin: &Origin) -> Result<Self> {
+    pub fn open(access: Access, origin: &Origin) -> Result<Self> {
         let mut database = Database::open(access)?;
         database.transaction(|tx| {
             if tx.has_table("state")? {

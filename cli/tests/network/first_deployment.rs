@@ -86,6 +86,7 @@ fn icp_cli_runs_the_calls_of_the_deploy_page() {
                     &net.path("indexer.pem"),
                 ]);
                 index.args(["--database", &net.database(), "--fetch-root-key", "--until-caught-up", "--json"]);
+                index.arg("--volatile-database");
                 let report = stdout_of(&index.output().unwrap());
                 assert!(report.contains("\"command\":\"index\""), "{report}");
             }

@@ -6,6 +6,7 @@ use crate::gateway::Forged;
 use crate::net::Net;
 use crate::running::{Running, json, stderr_of, wait_for};
 use coppice::client::{Reach, Wait};
+use coppice::index::database::Access;
 use coppice::terminal::printable_lines;
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
@@ -80,7 +81,9 @@ fn bomb_in_every_query_is_reported_and_all_work_is_done() {
             network: String::new(),
             payload: coppice::index::origin::Payload::All,
         };
-        let mut store = coppice::index::store::Store::open(&format!("sqlite://{}", net.path(name)), &origin).unwrap();
+        let mut store =
+            coppice::index::store::Store::open(Access::volatile(&format!("sqlite://{}", net.path(name))), &origin)
+                .unwrap();
         store.held().unwrap().blocks
     };
     wait_for("the reader has all blocks", || rows("reading.db") == BLOCKS);

@@ -73,7 +73,10 @@ fn last_step_of_the_hour_finds_pruned_payments_in_the_database() {
     std::thread::spawn(move || serve::show(&gateway, &mut demonstration, Duration::from_millis(100)));
 
     let database = format!("sqlite://{}", path("chain.db"));
+    // The directory of temporary files may be in memory.
+    let indexed = format!("{database} --volatile-database --receipts");
     let of_page = [
+        ("postgres://user@localhost/chain --receipts", &*indexed),
         ("http://127.0.0.1:8080", &*url),
         ("postgres://user@localhost/chain", &database),
         ("../coppice/scripts/run", env!("CARGO_BIN_EXE_coppice")),

@@ -13,6 +13,7 @@ use coppice::client::{Reach, Wait};
 use coppice_interface::*;
 use coppice_lab::chain_gen::Generator;
 use std::process::Command;
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// Blocks of the chain at first.
 const BLOCKS: u64 = 20;
@@ -49,6 +50,19 @@ impl World {
     /// Returns the number of the next block after the head.
     fn next(&self) -> u64 {
         self.blocks[self.appended - 1].number + 1
+    }
+
+    /// Makes the canister answer nothing more, until the second value is dropped. The first value receives each request.
+    fn let_fall_silent(&self) -> (Receiver<()>, Sender<()>) {
+        let (asks, asked) = channel();
+        let (silence, ends) = channel::<()>();
+        self.net.gateway.forge(Some(Box::new(move |_| {
+            // Neither has a reader any more once the test has ended.
+            let _ = asks.send(());
+            let _ = ends.recv();
+            None
+        })));
+        (asked, silence)
     }
 
     fn index(&self, database: &str, args: &[&str]) -> Command {

@@ -6,6 +6,7 @@ use anyhow::Result;
 use coppice::client::{Block, Client, Wait};
 use coppice::feed;
 use coppice::index::assemble::cursor_after;
+use coppice::index::database::{Access, Database};
 use coppice::index::engine::Engine;
 use coppice::index::origin::{Origin, Payload};
 use coppice::index::steps::{Event, Onward, Options};
@@ -296,7 +297,7 @@ impl<'a> World<'a> {
     }
 
     fn open(&self) -> Engine<'a, Network> {
-        let store = Store::open(&self.net.database(), &self.origin()).unwrap();
+        let store = Store::open(Access::volatile(&self.net.database()), &self.origin()).unwrap();
         Engine::open(self.reader, store, self.way.options(), Onward).unwrap()
     }
 
@@ -329,7 +330,7 @@ impl<'a> World<'a> {
 
     /// Checks that no row of the chain is gone, and that every acknowledged block is stored.
     fn check(&mut self) {
-        let mut store = Store::open(&self.net.database(), &self.origin()).unwrap();
+        let mut store = Store::open(Access::volatile(&self.net.database()), &self.origin()).unwrap();
         let stored: BTreeSet<Identity> = (FIRST..FIRST + 200)
             .filter_map(|number| store.hash_of(number).unwrap().map(|hash| (number, hash)))
             .collect();
@@ -505,7 +506,7 @@ fn payloads_forged_for_a_reader_are_not_acknowledged() {
     assert!(confirmed + removed == unconfirmed && removed > 30, "{written}");
     assert_eq!((&written["held"]["unconfirmed_blocks"], &written["held"]["blocks"]), (&0.into(), &40.into()));
     assert_eq!(written["acknowledged_before"], FIRST + 40);
-    let mut database = coppice::index::database::Database::open(&net.database()).unwrap();
+    let mut database = Database::open(Access::volatile(&net.database())).unwrap();
     let sql = "SELECT count(*) FROM blocks WHERE body = $1 AND number = $2";
     for at in 0..40u8 {
         let body = vec![at; 3_000];
@@ -534,7 +535,7 @@ fn replica_without_news_hides_blocks_for_at_most_ten_minutes() {
         Way::Reader.options(),
     );
     let client = net.client();
-    let store = Store::open(&net.database(), &origin).unwrap();
+    let store = Store::open(Access::volatile(&net.database()), &origin).unwrap();
     let mut engine = Engine::open(&client, store, options, Onward).unwrap().with_clock(Box::new(clock));
     engine.catch_up().unwrap();
     feed_on(&feeder, 50..100);

@@ -81,6 +81,9 @@ impl Net {
         let (url, canister) = (self.gateway.url(), self.canister.to_string());
         command.args(args).args(["--network", &url, "--canister", &canister, "--identity", &self.path("key.pem")]);
         command.args(["--fetch-root-key", "--json"]);
+        // The directory of temporary files may be in memory.
+        let is_sqlite = args.iter().any(|arg| arg.starts_with("sqlite:"));
+        command.args((args[0] == "index" && is_sqlite).then_some("--volatile-database"));
         command
     }
 

@@ -4,6 +4,7 @@ use crate::net::Net;
 use candid::Principal;
 use coppice::client::{Block, Client, Failure, Reach, Transport, Wait};
 use coppice::feed;
+use coppice::index::database::Access;
 use coppice::index::origin::{Origin, Payload};
 use coppice::network::{Network, NetworkArgs};
 use coppice::site::Site;
@@ -74,9 +75,9 @@ fn blocks_are_ingested_and_indexed_over_the_network() {
     assert_eq!((&acknowledged["acks"], &acknowledged["acknowledged_before"]), (&1.into(), &702_862.into()));
     let nothing = json(&net.run(&index));
     assert_eq!((&nothing["blocks"], &nothing["acks"], &nothing["held"]["blocks"]), (&0.into(), &1.into(), &1.into()));
-    let other =
-        ["index", "--database", &net.database(), "--canister", "aaaaa-aa", "--network", &net.gateway.url(), "--no-ack"];
-    let other = Command::new(env!("CARGO_BIN_EXE_coppice")).args(other).output().unwrap();
+    let other = ["index", "--volatile-database", "--database", &net.database(), "--canister", "aaaaa-aa", "--no-ack"];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_coppice"));
+    let other = command.args(other).args(["--network", &net.gateway.url()]).output().unwrap();
     assert!(error(&other).contains("holds the chain of canister"), "{other:?}");
 }
 
@@ -314,7 +315,7 @@ fn repeatedly_killed_indexer_loses_nothing_and_survives_a_failing_gateway() {
     );
     assert!(report["blocks"].as_u64().unwrap() < 60, "the killed runs have stored blocks: {report}");
     let origin = Origin { canister: net.canister.to_string(), network: String::new(), payload: Payload::All };
-    let mut store = coppice::index::store::Store::open(&net.database(), &origin).unwrap();
+    let mut store = coppice::index::store::Store::open(Access::volatile(&net.database()), &origin).unwrap();
     assert_eq!(store.count_same(ledger.entries()).unwrap(), 60);
     assert_eq!(client.get_export_status().wait().unwrap().exported_before_block, Some(first + 60));
     drop(store);

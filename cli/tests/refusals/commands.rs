@@ -154,7 +154,10 @@ fn wait_until_closed(dir: &TempDir) {
 /// Runs the indexer on the database of a directory.
 fn run_index(args: &IndexArgs, canister: Principal, client: &Client<Liar>, dir: &TempDir) -> Result<()> {
     let database = format!("sqlite://{}", dir.path().join(DATABASE).display());
-    let args = IndexArgs { database: DatabaseArgs { database, ..args.database.clone() }, ..args.clone() };
+    let args = IndexArgs {
+        database: DatabaseArgs { database, volatile_database: true, ..args.database.clone() },
+        ..args.clone()
+    };
     let origin = Origin { canister: canister.to_string(), network: "embedded".into(), payload: Payload::All };
     report::print(&copy(&args, client, &origin, &Stop::default())?, args.json)
 }

@@ -1,16 +1,12 @@
 //! Access to a database: its URL, the conditions of its use, and the limits of its calls.
 //!
-//! Every call of a database ends: when it is answered, at its limit, or [`GRACE`] after the run was stopped. A call that was given up may
-//! still take effect, a commit too. So its connection is dropped, and the position is read again over a new one.
+//! Every call of a database ends: when it is answered, at its limit, or at the [deadline](crate::stop::DEADLINE) of a run that was stopped. A
+//! call that was given up may still take effect, a commit too. So its connection is dropped, and the position is read again over a new one.
 
-use crate::stop::{Stop, unless};
+use crate::stop::{Stop, Waiter};
 use anyhow::{Context, Result, anyhow};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
-use tokio::runtime::Runtime;
-
-/// The longest time that a call of the database still takes once the run is to end.
-const GRACE: Duration = Duration::from_secs(5);
 
 /// Limits of the calls of a database.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -74,15 +70,10 @@ pub struct Access {
     pub stop: Stop,
 }
 
-impl From<&str> for Access {
-    fn from(url: &str) -> Self {
-        Self { url: url.into(), ..Self::default() }
-    }
-}
-
-impl From<&String> for Access {
-    fn from(url: &String) -> Self {
-        url.as_str().into()
+impl Access {
+    /// Access to a database that may lose committed data, as that of a test or of a demonstration may.
+    pub fn volatile(url: &str) -> Self {
+        Self { url: url.into(), volatile: true, ..Self::default() }
     }
 }
 
@@ -119,7 +110,7 @@ fn is_passing(code: &str) -> bool {
 
 /// Makes the calls of a database, within their limits.
 pub(super) struct Calls {
-    runtime: Runtime,
+    waiter: Waiter,
     pub access: Access,
     /// A call was given up, so its connection is of no use.
     gave_up: Cell<bool>,
@@ -127,8 +118,7 @@ pub(super) struct Calls {
 
 impl Calls {
     pub fn new(access: Access) -> Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        Ok(Self { runtime, access, gave_up: Cell::new(false) })
+        Ok(Self { waiter: Waiter::new()?, access, gave_up: Cell::new(false) })
     }
 
     /// Returns whether a call was given up.
@@ -139,18 +129,20 @@ impl Calls {
     /// Makes a call.
     ///
     /// # Errors
-    /// The error of `work`; [`Lost`] at the call's limit, or soon after the run was stopped.
+    /// The error of `work`; [`Lost`] at the call's limit, or at the deadline of a run that was stopped.
     pub fn make<T>(&self, call: Call, work: impl Future<Output = sqlx::Result<T>>) -> Result<T> {
         let (name, secs, option) = call.limit(&self.access.limits);
         let (began, limit) = (Instant::now(), Duration::from_secs(secs));
-        let is_stopped = || self.access.stop.set_at().is_some_and(|at| at.max(began).elapsed() >= GRACE);
-        match self.runtime.block_on(unless(|| began.elapsed() >= limit || is_stopped(), work)) {
+        let is_late = || self.access.stop.is_late(Duration::ZERO);
+        // Many calls that are answered slowly end at the deadline, too.
+        let waiter = Some(&self.waiter).filter(|_| !is_late());
+        match waiter.and_then(|waiter| waiter.unless(|| began.elapsed() >= limit || is_late(), work)) {
             Some(done) => done.map_err(|error| anyhow!(error)),
             None => {
                 self.gave_up.set(true);
                 let why = match began.elapsed() >= limit {
                     true => format!("the database does not answer: {name} limit ({secs} s, {option}) reached"),
-                    false => format!("the database does not answer: the {name} is given up, because the run is to end"),
+                    false => format!("the {name} of the database is given up, because the run is to end"),
                 };
                 Err(Lost(why)).context("whether the last change was committed is unknown, and is read again")
             }
@@ -161,6 +153,7 @@ impl Calls {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stop::DEADLINE;
 
     #[test]
     fn error_codes_of_the_moment_open_the_connection_again() {
@@ -183,9 +176,16 @@ mod tests {
         let error = calls.make(Call::Commit, std::future::pending::<sqlx::Result<()>>()).unwrap_err();
         assert!(is_lost(&error) && calls.gave_up());
         assert!(format!("{error:#}").contains("commit limit (1 s, --database-commit-secs) reached"), "{error:#}");
-        calls.access.stop.set();
-        let began = Instant::now();
-        let error = calls.make(Call::Statement, std::future::pending::<sqlx::Result<()>>()).unwrap_err();
-        assert!(is_lost(&error) && (GRACE..2 * GRACE).contains(&began.elapsed()), "{:?}", began.elapsed());
+        let (began, half) = (Instant::now(), DEADLINE / 2);
+        calls.access.stop.set_since(began - half);
+        assert_eq!(calls.make(Call::Statement, std::future::ready(Ok(7))).unwrap(), 7);
+        // The call sleeps in a thread of its own, which is not waited for.
+        let sleeps = async { Ok(tokio::task::spawn_blocking(|| std::thread::sleep(4 * DEADLINE)).await.unwrap()) };
+        let error = calls.make(Call::Connect, sleeps).unwrap_err();
+        assert!(is_lost(&error) && (half..2 * half).contains(&began.elapsed()), "{:?}", began.elapsed());
+        // After the deadline not even a call that would be answered at once is made.
+        assert!(is_lost(&calls.make(Call::Statement, std::future::ready(Ok(7))).unwrap_err()));
+        drop(calls);
+        assert!(began.elapsed() < 2 * DEADLINE, "{:?}", began.elapsed());
     }
 }

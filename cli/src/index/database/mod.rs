@@ -142,24 +142,24 @@ impl Database {
     ///
     /// # Errors
     /// When the URL is invalid, or the database cannot be reached, or a crash may lose its commits.
-    pub fn open(access: impl Into<Access>) -> Result<Self> {
-        Self::connect(access.into(), false, true)
+    pub fn open(access: Access) -> Result<Self> {
+        Self::connect(access, false, true)
     }
 
     /// Connects to an existing database.
     ///
     /// # Errors
     /// As [`open`](Self::open); when there is no such SQLite file.
-    pub fn open_existing(access: impl Into<Access>) -> Result<Self> {
-        Self::connect(access.into(), false, false)
+    pub fn open_existing(access: Access) -> Result<Self> {
+        Self::connect(access, false, false)
     }
 
     /// Connects to an existing database, only to read it.
     ///
     /// # Errors
     /// When the URL is invalid, or the database does not exist or cannot be reached.
-    pub fn open_to_read(access: impl Into<Access>) -> Result<Self> {
-        Self::connect(access.into(), true, false)
+    pub fn open_to_read(url: &str) -> Result<Self> {
+        Self::connect(Access { url: url.into(), ..Access::default() }, true, false)
     }
 
     fn connect(access: Access, reads: bool, creates: bool) -> Result<Self> {
@@ -414,19 +414,20 @@ mod tests {
     #[test]
     fn database_in_memory_is_refused() {
         for url in ["sqlite://", "sqlite:", "sqlite::memory:", "sqlite://:memory:", "sqlite://?mode=memory"] {
-            let why = Database::open(url).err().map(|why| format!("{why:#}")).unwrap_or_default();
+            let why = Database::open(Access::volatile(url)).err().map(|why| format!("{why:#}")).unwrap_or_default();
             assert!(why.contains("write sqlite://FILE"), "{url}: {why}");
         }
         let dir = tempfile::tempdir().unwrap();
         let named = format!("sqlite://{}/x.db?mode=memory", dir.path().display());
-        assert!(Database::open(&named).is_err());
+        assert!(Database::open(Access::volatile(&named)).is_err());
     }
 
     #[test]
     fn closed_database_is_one_file() {
         let dir = tempfile::tempdir().unwrap();
         for _ in 0..20 {
-            let mut database = Database::open(&format!("sqlite://{}/a.db", dir.path().display())).unwrap();
+            let mut database =
+                Database::open(Access::volatile(&format!("sqlite://{}/a.db", dir.path().display()))).unwrap();
             database.transaction(|tx| tx.define("CREATE TABLE IF NOT EXISTS t (n {key})")).unwrap();
             assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 3, "the log and its index");
             drop(database);
@@ -437,7 +438,8 @@ mod tests {
     #[test]
     fn error_rolls_back_the_transaction() {
         let dir = tempfile::tempdir().unwrap();
-        let mut database = Database::open(&format!("sqlite://{}/a.db", dir.path().display())).unwrap();
+        let mut database =
+            Database::open(Access::volatile(&format!("sqlite://{}/a.db", dir.path().display()))).unwrap();
         database.transaction(|tx| tx.define("CREATE TABLE t (n {key}, b {bytes})")).unwrap();
         let insert = "INSERT INTO t (n, b) VALUES ($1, $2)";
         let undone: Result<()> = database.transaction(|tx| {

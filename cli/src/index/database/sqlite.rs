@@ -3,7 +3,7 @@
 //! SQLite writes to its open files, wherever their names point. A file that was deleted or replaced takes commits that no later run finds.
 
 use super::access::Access;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{Connection, SqliteConnection};
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ pub(super) fn options(access: &Access, reads: bool, creates: bool) -> Result<Sql
         return Ok(options.read_only(true));
     }
     if !access.volatile {
-        ensure_local(options.get_filename())?;
+        ensure_on_disk(options.get_filename())?;
     }
     Ok(options
         .create_if_missing(creates)
@@ -73,7 +73,7 @@ impl ReadBack {
         );
         if !volatile {
             // A link may have led to a file that was not there before.
-            ensure_local(Path::new(file))?;
+            ensure_on_disk(Path::new(file))?;
         }
         Files::open_at(Path::new(file), named)
     }
@@ -129,39 +129,41 @@ impl Files {
     }
 }
 
-/// Refuses a file on a network or in user space, where a commit may be on no disk and locks may not hold.
-fn ensure_local(file: &Path) -> Result<()> {
+/// Refuses a file on a network or in user space, where a commit may be on no disk and locks may not hold; and a file in memory.
+fn ensure_on_disk(file: &Path) -> Result<()> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let known = [file, folder].into_iter().find_map(remote);
-    ensure!(
-        known.is_none(),
-        "{} is on a file system ({}) that may lose committed blocks and breaks SQLite's locks: put the database on a local disk, or use \
-         --volatile-database if the blocks may be lost",
-        file.display(),
-        known.unwrap_or_default()
-    );
-    Ok(())
+    match [file, folder].into_iter().find_map(volatile) {
+        None => Ok(()),
+        Some(kind) => bail!(
+            "{} is on {kind}: put the database on a local disk, or use --volatile-database if the blocks may be lost",
+            file.display()
+        ),
+    }
 }
 
-/// Returns the name of the file system of a path, if it is refused.
+/// Returns the file system of a path in words, if it is refused.
 #[cfg(target_os = "linux")]
-fn remote(path: &Path) -> Option<&'static str> {
+fn volatile(path: &Path) -> Option<&'static str> {
     rustix::fs::statfs(path).ok().and_then(|found| refused(found.f_type as u32))
 }
 
 /// The other systems have no such numbers.
 #[cfg(not(target_os = "linux"))]
-fn remote(_: &Path) -> Option<&'static str> {
+fn volatile(_: &Path) -> Option<&'static str> {
     None
 }
 
-/// Returns the name of a refused file system by its number in `statfs`.
+/// Returns a refused file system in words, by its number in `statfs`.
 #[cfg(target_os = "linux")]
 fn refused(kind: u32) -> Option<&'static str> {
     match kind {
-        0x6969 => Some("NFS"),
-        0x517b | 0xff53_4d42 | 0xfe53_4d42 => Some("SMB"),
-        0x6573_5546 => Some("FUSE"),
+        0x6969 => Some("a file system (NFS) that may lose committed blocks and breaks SQLite's locks"),
+        0x517b | 0xff53_4d42 | 0xfe53_4d42 => {
+            Some("a file system (SMB) that may lose committed blocks and breaks SQLite's locks")
+        }
+        0x6573_5546 => Some("a file system (FUSE) that may lose committed blocks and breaks SQLite's locks"),
+        0x0102_1994 => Some("a file system in memory (tmpfs), which loses all blocks when the machine ends"),
+        0x8584_58f6 => Some("a file system in memory (ramfs), which loses all blocks when the machine ends"),
         _ => None,
     }
 }
@@ -172,15 +174,23 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn file_systems_of_a_network_or_in_user_space_are_refused() {
-        for (kind, name) in [(0x6969, "NFS"), (0xff53_4d42, "SMB"), (0xfe53_4d42, "SMB"), (0x6573_5546, "FUSE")] {
-            assert_eq!(refused(kind), Some(name));
+    fn file_systems_that_lose_commits_are_refused() {
+        for (kind, name) in [
+            (0x6969, "(NFS)"),
+            (0xff53_4d42, "(SMB)"),
+            (0xfe53_4d42, "(SMB)"),
+            (0x6573_5546, "(FUSE)"),
+            (0x0102_1994, "in memory (tmpfs)"),
+            (0x8584_58f6, "in memory (ramfs)"),
+        ] {
+            assert!(refused(kind).is_some_and(|words| words.contains(name)), "{name}");
         }
-        // ext4, XFS, Btrfs, overlay, tmpfs.
-        for kind in [0xef53, 0x5846_5342, 0x9123_683e, 0x794c_7630, 0x0102_1994] {
+        // ext4, XFS, Btrfs, overlay.
+        for kind in [0xef53, 0x5846_5342, 0x9123_683e, 0x794c_7630] {
             assert_eq!(refused(kind), None, "{kind:x}");
         }
-        ensure_local(Path::new("a file that is not there")).unwrap();
+        // The file system of the processes, which no number above has.
+        ensure_on_disk(Path::new("/proc/a file that is not there")).unwrap();
     }
 
     #[test]

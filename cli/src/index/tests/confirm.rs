@@ -48,11 +48,11 @@ impl Reach for Forked {
 }
 
 fn open<'a, T: Reach>(client: &'a Client<T>, url: &str, options: Options) -> Engine<'a, T> {
-    Engine::open(client, Store::open(access(url), &origin(Payload::All)).unwrap(), options, Onward).unwrap()
+    Engine::open(client, Store::open(Access::volatile(url), &origin(Payload::All)).unwrap(), options, Onward).unwrap()
 }
 
 fn held(url: &str) -> Held {
-    Store::open(access(url), &origin(Payload::All)).unwrap().held().unwrap()
+    Store::open(Access::volatile(url), &origin(Payload::All)).unwrap().held().unwrap()
 }
 
 /// Checks at each acknowledgement that all blocks up to it are stored as the canister has them.
@@ -61,7 +61,7 @@ fn watch_acks(canister: &Fake, url: &str) {
     let truth: BTreeMap<u64, _> = canister.chain().blocks.clone();
     canister.chain().on_ack = Some(Box::new(move |number, _| {
         if store.is_none() {
-            store = Some(Store::open(access(&url), &origin(Payload::All))?);
+            store = Some(Store::open(Access::volatile(&url), &origin(Payload::All))?);
         }
         ensure!(held(&url).unconfirmed_blocks == 0, "block {number} is acknowledged unconfirmed");
         for (number, (hash, segments, _)) in stored(&url).into_iter().filter(|(of, _)| *of <= number) {
@@ -142,7 +142,9 @@ const FORGERIES: [(&str, Forge); 4] = [
 
 /// Creates a database with true blocks, forged blocks, and true blocks at the head.
 fn forged(client: &Client<Fake>, url: &str, payload: Payload, forge: Forge) {
-    let open = || Engine::open(client, Store::open(access(url), &origin(payload)).unwrap(), reader(), Onward).unwrap();
+    let open = || {
+        Engine::open(client, Store::open(Access::volatile(url), &origin(payload)).unwrap(), reader(), Onward).unwrap()
+    };
     let mut engine = open();
     engine.catch_up().unwrap();
     client.transport().chain().append(1, &[10, 20]);
@@ -173,7 +175,7 @@ fn forged_blocks_are_orphaned_and_replaced() {
                 if payload == Payload::All {
                     watch_acks(client.transport(), &url);
                 }
-                let store = Store::open(access(&url), &origin(payload)).unwrap();
+                let store = Store::open(Access::volatile(&url), &origin(payload)).unwrap();
                 let mut engine = Engine::open(&client, store, options(), Onward).unwrap();
                 let notes = engine.catch_up().unwrap();
                 assert!(notes.iter().any(|note| note.contains("asked for again: block 15")), "{what}: {notes:?}");
@@ -207,7 +209,7 @@ fn payload_that_differs_from_its_digest_is_replaced() {
         client.transport().chain().append(1, &[20, 30, 40, 50, long]);
         engine.catch_up().unwrap();
         drop(engine);
-        let mut database = Database::open(access(&url)).unwrap();
+        let mut database = Database::open(Access::volatile(&url)).unwrap();
         let bytes = vec![9u8; 1_900_000];
         assert_eq!(database.transaction(|tx| tx.execute(sql, &[bytes.as_slice().into()])).unwrap(), 1, "{sql}");
         drop(database);
@@ -289,10 +291,12 @@ fn unconfirmed_blocks_that_were_pruned_are_listed_and_delay_nothing() {
         }
         // Confirmed rows in between.
         let sql = "UPDATE blocks SET confirmed = 1 WHERE number IN (13, 16)";
-        let mut database = Database::open(access(&url)).unwrap();
+        let mut database = Database::open(Access::volatile(&url)).unwrap();
         database.transaction(|tx| tx.execute(sql, &[])).unwrap();
         drop(database);
-        let ranges = |most| Store::open(access(&url), &origin(Payload::All)).unwrap().unconfirmed_ranges(most).unwrap();
+        let ranges = |most| {
+            Store::open(Access::volatile(&url), &origin(Payload::All)).unwrap().unconfirmed_ranges(most).unwrap()
+        };
         assert_eq!((ranges(9), ranges(2)), (vec![(12, 12), (14, 15), (17, 17)], vec![(12, 12), (14, 15)]));
     }
 }
@@ -316,8 +320,8 @@ fn made_up_block_below_the_oldest_kept_one_leaves_a_gap() {
     assert_eq!((dump(&url), canister.chain().bound), (before, 0));
     drop(engine);
     // Replaces the cursor by one that the canister knows.
-    let (cursor, _) = Store::open(access(&url), &origin(Payload::All)).unwrap().load().unwrap();
-    let mut database = Database::open(access(&url)).unwrap();
+    let (cursor, _) = Store::open(Access::volatile(&url), &origin(Payload::All)).unwrap().load().unwrap();
+    let mut database = Database::open(Access::volatile(&url)).unwrap();
     let hash = canister.chain().blocks[&18].hash.clone();
     let cursor = serde_json::to_string(&ExportCursor { hash: hash.clone().into(), ..cursor.unwrap() }).unwrap();
     let sql = "UPDATE state SET cursor = $1";
@@ -416,7 +420,7 @@ fn reorg_during_the_confirmation_is_followed() {
 fn headers_that_contradict_a_confirmed_block_end_the_run_without_a_change() {
     let mut server = Sqlite::new();
     let (url, client) = filled(&mut server);
-    let mut database = Database::open(access(&url)).unwrap();
+    let mut database = Database::open(Access::volatile(&url)).unwrap();
     for (sql, number) in [
         ("UPDATE blocks SET hash = $1 WHERE number = 15", 15),
         ("UPDATE blocks SET hash = $1, confirmed = 1 WHERE number = 14", 14),
@@ -518,7 +522,7 @@ fn run_that_dies_anywhere_acknowledges_no_forgery_and_ends_alike() {
             if places.get() == die_at { Err(anyhow!("died")) } else { Ok(()) }
         };
         loop {
-            let store = Store::open(access(&url), &origin(Payload::All)).unwrap();
+            let store = Store::open(Access::volatile(&url), &origin(Payload::All)).unwrap();
             match Engine::open(&client, store, options(), Hook(&hook)).unwrap().catch_up() {
                 Ok(_) => break,
                 Err(error) => assert_eq!(error.to_string(), "died"),

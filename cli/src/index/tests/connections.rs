@@ -19,11 +19,11 @@ fn block_that_is_gone_after_its_commit_is_not_acknowledged() {
             let (url, client) = (server.fresh(), chain(&[10, 20, 30]));
             let remove = |step| {
                 if step == Step::Committed {
-                    Database::open(access(&url))?.transaction(|tx| tx.execute(sql, &[]))?;
+                    Database::open(Access::volatile(&url))?.transaction(|tx| tx.execute(sql, &[]))?;
                 }
                 Ok(())
             };
-            let store = Store::open(access(&url), &origin(Payload::All)).unwrap();
+            let store = Store::open(Access::volatile(&url), &origin(Payload::All)).unwrap();
             let error =
                 Engine::open(&client, store, options(), Hook(&remove)).unwrap().catch_up().unwrap_err().to_string();
             assert!(
@@ -47,11 +47,12 @@ fn postgresql_connection_that_ends_anywhere_changes_nothing() {
             if places.get() == end_at {
                 ended.set(ended.get() + 1);
                 let sql = "SELECT CAST(pg_terminate_backend(CAST($1 AS INTEGER)) AS TEXT)";
-                Database::open(access(&url))?.transaction(|tx| tx.one(sql, &[Value::Int(Some(pid.get()))]))?;
+                Database::open(Access::volatile(&url))?
+                    .transaction(|tx| tx.one(sql, &[Value::Int(Some(pid.get()))]))?;
             }
             Ok(())
         };
-        let store = Store::open(access(&url), &origin(Payload::All)).unwrap();
+        let store = Store::open(Access::volatile(&url), &origin(Payload::All)).unwrap();
         let mut running = Engine::open(&client, store, options(), Hook(&end)).unwrap();
         for round in 0..3 {
             loop {
@@ -91,9 +92,10 @@ fn postgresql_connection_that_ends_anywhere_changes_nothing() {
 fn late_commit_is_read_back_and_older_copy_is_refused() {
     let mut server = Sqlite::new();
     let (url, client) = (server.fresh(), chain(&[10, 20]));
-    let mut store = Store::open(access(&url), &origin(Payload::All)).unwrap();
-    let revise =
-        |sql: &'static str| Database::open(access(&url)).unwrap().transaction(|tx| tx.execute(sql, &[])).unwrap();
+    let mut store = Store::open(Access::volatile(&url), &origin(Payload::All)).unwrap();
+    let revise = |sql: &'static str| {
+        Database::open(Access::volatile(&url)).unwrap().transaction(|tx| tx.execute(sql, &[])).unwrap()
+    };
     store.reopen().unwrap();
     revise("UPDATE state SET revision = revision + 1");
     let error = store.change(|_| Ok(((), None))).unwrap_err();

@@ -24,7 +24,7 @@ fn stored_blocks_equal_the_canisters() {
             assert!(*hash == block.hash && *segments == block.segments, "{number}");
             assert_eq!(*length as usize, block.segments[0].len());
         }
-        let mut database = Database::open(access(&url)).unwrap();
+        let mut database = Database::open(Access::volatile(&url)).unwrap();
         let count = |tx: &mut crate::index::database::Tx<'_>, sql| tx.one(sql, &[])?.context("none")?.get::<i64>(0);
         let (parts, left) = database
             .transaction(|tx| {
@@ -46,7 +46,7 @@ fn stored_blocks_equal_the_canisters() {
 fn payload_headers_verifies_blocks_and_stores_no_payload() {
     let (mut server, client) = (Sqlite::new(), chain(&[10, 5_000, 0, 77]));
     let url = server.fresh();
-    let store = Store::open(access(&url), &origin(Payload::Headers)).unwrap();
+    let store = Store::open(Access::volatile(&url), &origin(Payload::Headers)).unwrap();
     let mut engine = Engine::open(&client, store, options(), Onward).unwrap();
     engine.catch_up().unwrap();
     let held = engine.store().held().unwrap();
@@ -54,11 +54,11 @@ fn payload_headers_verifies_blocks_and_stores_no_payload() {
     assert_eq!(held.transactions, 3 + 1);
     assert!(stored(&url).values().all(|(_, segments, _)| segments.iter().all(Vec::is_empty)));
     drop(engine);
-    let error = Store::open(access(&url), &origin(Payload::All)).err().unwrap().to_string();
+    let error = Store::open(Access::volatile(&url), &origin(Payload::All)).err().unwrap().to_string();
     assert!(error.contains("--payload headers"), "{error}");
     client.transport().chain().append(1, &[3_000]);
     client.transport().chain().blocks.get_mut(&14).unwrap().digests[0][0] ^= 1;
-    let store = Store::open(access(&url), &origin(Payload::Headers)).unwrap();
+    let store = Store::open(Access::volatile(&url), &origin(Payload::Headers)).unwrap();
     let mut engine = Engine::open(&client, store, options(), Onward).unwrap();
     assert!(engine.catch_up().unwrap_err().to_string().contains("block 14 is damaged"));
 }
@@ -67,13 +67,13 @@ fn payload_headers_verifies_blocks_and_stores_no_payload() {
 fn database_of_another_canister_or_version_is_refused() {
     let mut server = Sqlite::new();
     let url = server.fresh();
-    Store::open(access(&url), &origin(Payload::All)).unwrap();
+    Store::open(Access::volatile(&url), &origin(Payload::All)).unwrap();
     let other = Origin { canister: "2vxsx-fae".into(), ..origin(Payload::All) };
-    let error = Store::open(access(&url), &other).err().unwrap().to_string();
+    let error = Store::open(Access::volatile(&url), &other).err().unwrap().to_string();
     assert!(error.contains("aaaaa-aa") && error.contains("2vxsx-fae"), "{error}");
-    let mut database = Database::open(access(&url)).unwrap();
+    let mut database = Database::open(Access::volatile(&url)).unwrap();
     database.transaction(|tx| tx.execute("UPDATE state SET schema_version = 9", &[])).unwrap();
-    assert!(Store::open(access(&url), &origin(Payload::All)).err().unwrap().to_string().contains("schema 9"));
+    assert!(Store::open(Access::volatile(&url), &origin(Payload::All)).err().unwrap().to_string().contains("schema 9"));
 }
 
 #[test]

@@ -93,7 +93,7 @@ fn play(url: &str, die_at: usize) -> Result<(usize, HashSet<Step>, Vec<String>)>
     client.transport().chain().on_ack = Some(Box::new(move |number, hash| {
         // Another connection sees only what is committed.
         if watch.is_none() {
-            watch = Some(Store::open(access(&url_of_watch), &origin(Payload::All))?);
+            watch = Some(Store::open(Access::volatile(&url_of_watch), &origin(Payload::All))?);
         }
         let committed = watch.as_mut().context("no connection")?.hash_of(number)?;
         ensure!(committed.as_deref() == Some(hash), "block {number} is acknowledged, but not committed");
@@ -112,7 +112,7 @@ fn play(url: &str, die_at: usize) -> Result<(usize, HashSet<Step>, Vec<String>)>
     let open = || {
         Engine::open(
             &client,
-            Store::open(access(url), &origin(Payload::All))?,
+            Store::open(Access::volatile(url), &origin(Payload::All))?,
             Options { skip_damaged: true, ..options() },
             Hook(&checkpoint),
         )

@@ -33,11 +33,6 @@ fn origin(payload: Payload) -> Origin {
     Origin { canister: "aaaaa-aa".into(), network: "memory".into(), payload }
 }
 
-/// Returns access to a database of a test, whose server may sync nothing to disk.
-fn access(url: &str) -> Access {
-    Access { volatile: true, ..url.into() }
-}
-
 fn options() -> Options {
     Options {
         page_bytes: 1_000,
@@ -93,7 +88,7 @@ impl Server for Postgres {
     fn fresh(&mut self) -> String {
         let Self { url, schema } = &self;
         let sql = format!("DROP SCHEMA IF EXISTS {schema} CASCADE; CREATE SCHEMA {schema}");
-        Database::open(access(url)).unwrap().transaction(|tx| tx.define(&sql)).unwrap();
+        Database::open(Access::volatile(url)).unwrap().transaction(|tx| tx.define(&sql)).unwrap();
         let sign = if url.contains('?') { '&' } else { '?' };
         format!("{url}{sign}options[search_path]={schema}")
     }
@@ -136,7 +131,7 @@ fn dump(url: &str) -> Vec<String> {
         ("SELECT first, last, why FROM gaps ORDER BY first", "iit"),
     ];
     let mut lines = Vec::new();
-    Database::open(access(url))
+    Database::open(Access::volatile(url))
         .unwrap()
         .transaction(|tx| {
             for (sql, columns) in tables {
@@ -160,7 +155,7 @@ fn dump(url: &str) -> Vec<String> {
 }
 
 fn engine<'a>(client: &'a Client<Fake>, url: &str, options: Options) -> Engine<'a, Fake> {
-    Engine::open(client, Store::open(access(url), &origin(Payload::All)).unwrap(), options, Onward).unwrap()
+    Engine::open(client, Store::open(Access::volatile(url), &origin(Payload::All)).unwrap(), options, Onward).unwrap()
 }
 
 fn chain(bodies: &[usize]) -> Client<Fake> {
@@ -174,7 +169,7 @@ type Stored = (Vec<u8>, [Vec<u8>; 3], i64);
 
 /// Returns the contents of each stored block, assembled as a reader does it.
 fn stored(url: &str) -> HashMap<u64, Stored> {
-    let mut database = Database::open(access(url)).unwrap();
+    let mut database = Database::open(Access::volatile(url)).unwrap();
     database
         .transaction(|tx| {
             let mut blocks = HashMap::new();

@@ -4,7 +4,7 @@ use super::*;
 
 /// Returns number, hash, transactions and bytes of parts of each orphaned block.
 fn orphaned(url: &str) -> Vec<(u64, Vec<u8>, u64, u64)> {
-    let mut database = Database::open(access(url)).unwrap();
+    let mut database = Database::open(Access::volatile(url)).unwrap();
     database
         .transaction(|tx| {
             let sql = "SELECT number, hash, (SELECT count(*) FROM orphaned_transactions t WHERE t.removal = o.removal \
@@ -22,7 +22,7 @@ fn orphaned(url: &str) -> Vec<(u64, Vec<u8>, u64, u64)> {
 }
 
 fn count(url: &str, sql: &'static str) -> i64 {
-    let mut database = Database::open(access(url)).unwrap();
+    let mut database = Database::open(Access::volatile(url)).unwrap();
     database.transaction(|tx| tx.one(sql, &[])?.context("no count")?.get(0)).unwrap()
 }
 

@@ -127,7 +127,7 @@ fn list_of_a_key_follows_a_reorg() {
 fn missing_things_and_wrong_cursors_are_reported_with_the_reason() {
     for server in &mut servers("get_missing") {
         let (url, client) = (server.fresh(), chain(&[10; 3]));
-        Store::open(access(&url), &origin(Payload::All)).unwrap();
+        Store::open(Access::volatile(&url), &origin(Payload::All)).unwrap();
         assert!(error(&url, &Wanted::Block(1)).contains("the database holds no block yet"));
         assert!(error(&url, &Wanted::Key(b"all".to_vec())).contains("no transaction has the key all"));
         engine(&client, &url, options()).catch_up().unwrap();
@@ -167,7 +167,7 @@ fn missing_things_and_wrong_cursors_are_reported_with_the_reason() {
 fn database_without_payloads_has_blocks_and_ids_only() {
     let (mut server, client) = (Sqlite::new(), chain(&[10, 20]));
     let url = server.fresh();
-    let store = Store::open(access(&url), &origin(Payload::Headers)).unwrap();
+    let store = Store::open(Access::volatile(&url), &origin(Payload::Headers)).unwrap();
     Engine::open(&client, store, options(), Onward).unwrap().catch_up().unwrap();
     let found = read(&url, &Wanted::Block(11), None, 20).unwrap();
     assert_eq!((found.block.unwrap().keys, found.transactions.len()), (None, 3));
@@ -198,7 +198,10 @@ fn reader_opens_only_databases_of_the_indexer_and_changes_nothing() {
     let why = error(&url, &wanted);
     assert!(why.contains("coppice index makes its tables"), "{why}");
     assert!(!std::path::Path::new(url.trim_start_matches("sqlite://")).exists(), "a reader creates no file");
-    Database::open(access(&url)).unwrap().transaction(|tx| tx.define("CREATE TABLE other (n {key})")).unwrap();
+    Database::open(Access::volatile(&url))
+        .unwrap()
+        .transaction(|tx| tx.define("CREATE TABLE other (n {key})"))
+        .unwrap();
     assert!(error(&url, &wanted).contains("no tables of coppice index"));
     let (url, client) = (server.fresh(), chain(&[10]));
     // The indexer may be at work.
@@ -212,7 +215,7 @@ fn reader_opens_only_databases_of_the_indexer_and_changes_nothing() {
     client.transport().chain().append(1, &[20]);
     running.catch_up().unwrap();
     assert!(read(&url, &Wanted::Block(11), None, 1).is_ok());
-    let mut database = Database::open(access(&url)).unwrap();
+    let mut database = Database::open(Access::volatile(&url)).unwrap();
     let damage = "UPDATE blocks SET receipts = $1 WHERE number = 10";
     database.transaction(|tx| tx.execute(damage, &[(&[1; 3][..]).into()])).unwrap();
     assert!(error(&url, &wanted).contains("the receipts of block 10 are malformed"));
@@ -280,20 +283,20 @@ fn queries_of_the_page_answer_on_both_databases() {
 
 /// Returns the hash of a stored block.
 fn answer_hash(url: &str, number: u64) -> Vec<u8> {
-    Store::open(access(url), &origin(Payload::All)).unwrap().hash_of(number).unwrap().unwrap()
+    Store::open(Access::volatile(url), &origin(Payload::All)).unwrap().hash_of(number).unwrap().unwrap()
 }
 
 #[test]
 fn queries_of_the_page_read_no_whole_table() {
     let mut server = Sqlite::new();
     let url = server.fresh();
-    Store::open(access(&url), &origin(Payload::All)).unwrap();
+    Store::open(Access::volatile(&url), &origin(Payload::All)).unwrap();
     let looked_up = &queries()[..4];
     assert_eq!(looked_up.len(), 4);
     for sql in looked_up {
         let explain: &'static str = Box::leak(format!("EXPLAIN QUERY PLAN {sql}").into_boxed_str());
         let none: Vec<Value<'_>> = (0..explain.matches('$').count()).map(|_| Value::Int(None)).collect();
-        let rows = Database::open(access(&url)).unwrap().transaction(|tx| tx.all(explain, &none)).unwrap();
+        let rows = Database::open(Access::volatile(&url)).unwrap().transaction(|tx| tx.all(explain, &none)).unwrap();
         let plan: Vec<String> = rows.iter().map(|row| row.get::<String>(3).unwrap()).collect();
         let sorts = plan.iter().any(|step| !step.starts_with("SEARCH"));
         assert!(plan.iter().all(|step| !step.starts_with("SCAN")), "{sql}: {plan:?}");
@@ -306,14 +309,14 @@ fn queries_of_the_page_read_no_whole_table() {
 fn page_names_every_table_with_its_columns() {
     for server in &mut servers("page_tables") {
         let url = server.fresh();
-        Store::open(access(&url), &origin(Payload::All)).unwrap();
+        Store::open(Access::volatile(&url), &origin(Payload::All)).unwrap();
         let named = PAGE.lines().filter_map(|line| line.strip_prefix("| `")).map(|line| {
             let mut cells = line.split(" | ");
             let name = cells.next().unwrap().trim_end_matches('`').to_string();
             (name, cells.next().unwrap().replace('`', ""))
         });
         let named: Vec<(String, String)> = named.collect();
-        let mut database = Database::open(access(&url)).unwrap();
+        let mut database = Database::open(Access::volatile(&url)).unwrap();
         for (table, columns) in &named {
             let sql: &'static str = Box::leak(format!("SELECT {columns} FROM {table}").into_boxed_str());
             database.transaction(|tx| tx.all(sql, &[]).map(drop)).unwrap_or_else(|error| panic!("{error:#}"));

@@ -169,7 +169,7 @@ fn database_of_an_unknown_chain_is_not_changed() {
         }
     }
     let other = Client::new(Forgetful);
-    let store = Store::open(access(&url), &origin(Payload::All)).unwrap();
+    let store = Store::open(Access::volatile(&url), &origin(Payload::All)).unwrap();
     let error = Engine::open(&other, store, options(), Onward).unwrap().catch_up().unwrap_err().to_string();
     assert!(error.contains("no such block") && error.contains("Nothing was changed"), "{error}");
     assert_eq!(dump(&url), before);

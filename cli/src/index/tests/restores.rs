@@ -23,7 +23,7 @@ fn copied(url: &str) -> (Client<Fake>, Snapshot) {
 }
 
 fn rows(url: &str, sql: &'static str) -> Vec<i64> {
-    let mut database = Database::open(access(url)).unwrap();
+    let mut database = Database::open(Access::volatile(url)).unwrap();
     database.transaction(|tx| tx.all(sql, &[])?.iter().map(|row| row.get(0)).collect()).unwrap()
 }
 
@@ -115,7 +115,7 @@ fn newest_common_block_is_found_at_every_height() {
         client.transport().chain().append(1, &vec![3; 45 - snapshot_at]);
         engine(&client, &url, options()).catch_up().unwrap();
         if let Some(gap) = gap {
-            Database::open(access(&url))
+            Database::open(Access::volatile(&url))
                 .unwrap()
                 .transaction(|tx| tx.execute("DELETE FROM blocks WHERE number = $1", &[Value::Int(Some(gap))]))
                 .unwrap();
@@ -173,7 +173,7 @@ fn reorg_of_a_restored_canister_is_followed_with_the_option() {
         let (client, snapshot) = copied(&url);
         if pruned > 10 {
             // The database knows blocks as pruned that the restored canister has again.
-            let mut store = Store::open(access(&url), &origin(Payload::All)).unwrap();
+            let mut store = Store::open(Access::volatile(&url), &origin(Payload::All)).unwrap();
             let (cursor, _) = store.load().unwrap();
             store.note_pruned(18);
             store.change(|_| Ok(((), cursor))).unwrap();
@@ -214,7 +214,7 @@ fn run_that_dies_anywhere_while_it_follows_a_restored_canister_ends_alike() {
                 places.set(places.get() + 1);
                 if places.get() == die_at { Err(anyhow!("died")) } else { Ok(()) }
             };
-            let store = Store::open(access(&url), &origin(Payload::All)).unwrap();
+            let store = Store::open(Access::volatile(&url), &origin(Payload::All)).unwrap();
             match Engine::open(&client, store, accepting(), Hook(&die)).unwrap().catch_up() {
                 Ok(_) => return (places.get(), dump(&url)),
                 Err(error) => assert_eq!(error.to_string(), "died"),

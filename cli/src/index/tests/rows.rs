@@ -77,7 +77,7 @@ fn rows_come_with_their_blocks_in_the_tables_that_are_filled() {
 fn headers_alone_have_no_rows() {
     let (mut server, client) = (Sqlite::new(), chain(&[10, 500, 2_000]));
     let url = server.fresh();
-    let store = Store::open(access(&url), &origin(Payload::Headers)).unwrap();
+    let store = Store::open(Access::volatile(&url), &origin(Payload::Headers)).unwrap();
     let mut running = Engine::open(&client, store, filling(ALL), Onward).unwrap();
     running.catch_up().unwrap();
     assert_eq!(rows(&url), (Vec::new(), Vec::new()));
@@ -208,7 +208,7 @@ fn making_of_rows_that_dies_anywhere_ends_alike() {
             };
             let mut filled = 0;
             loop {
-                let store = Store::open(access(url), &origin(Payload::All)).unwrap();
+                let store = Store::open(Access::volatile(url), &origin(Payload::All)).unwrap();
                 let mut running = Engine::open(&client, store, filling(ALL), Hook(&checkpoint)).unwrap();
                 let ended = running.catch_up();
                 filled += running.figures().filled_blocks;
@@ -281,7 +281,7 @@ fn views_display_ids_and_hashes_with_their_bytes_reversed() {
         let (url, client) = (server.fresh(), chain(&[10, 500, 30]));
         engine(&client, &url, filling(ALL)).catch_up().unwrap();
         let reversed = |bytes: &[u8]| bytes.iter().rev().map(|byte| format!("{byte:02x}")).collect::<String>();
-        let mut database = Database::open(access(&url)).unwrap();
+        let mut database = Database::open(Access::volatile(&url)).unwrap();
         let texts = |tx: &mut crate::index::database::Tx<'_>, sql| -> Result<Vec<String>> {
             tx.all(sql, &[])?.iter().map(|row| row.get(0)).collect()
         };

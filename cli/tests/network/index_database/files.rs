@@ -46,6 +46,27 @@ fn nothing_is_acknowledged_after_the_file_is_gone() {
     }
 }
 
+/// A file system in memory, which Linux has.
+#[cfg(target_os = "linux")]
+#[test]
+fn database_in_memory_is_refused_unless_its_blocks_may_be_lost() {
+    let (world, memory) = (World::new(), tempfile::tempdir_in("/dev/shm").unwrap());
+    let file = memory.path().join("chain.db").display().to_string();
+    let index = |more: &[&str]| {
+        let mut command = world.net.command(&[&["index", "--until-caught-up"], more].concat());
+        command.env("COPPICE_DATABASE", format!("sqlite://{file}")).output().unwrap()
+    };
+    let (refused, first) = (index(&[]), world.bound());
+    let why = format!(
+        "{file} is on a file system in memory (tmpfs), which loses all blocks when the machine ends: put the database on a local disk, or \
+         use --volatile-database if the blocks may be lost"
+    );
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(stderr_of(&refused).contains(&why), "{}", stderr_of(&refused));
+    assert!(!std::fs::exists(&file).unwrap() && first < world.next());
+    assert_eq!(json(&index(&["--volatile-database"]))["acknowledged_before"], world.next());
+}
+
 #[test]
 fn reader_that_acknowledges_nothing_reports_that_its_file_is_gone() {
     let world = World::new();

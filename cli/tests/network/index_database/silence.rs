@@ -4,10 +4,11 @@
 use super::World;
 use super::servers::{Mute, Proxy, Server, url};
 use crate::running::{Running, json, stderr_of, wait_for};
+use coppice::index::database::{Access, Database};
 use std::time::{Duration, Instant};
 
-/// A signal ends a run within this time, and the time that a loaded machine adds.
-const SOON: Duration = Duration::from_secs(15);
+/// A signal ends a run within this time, whatever is silent.
+const SOON: Duration = Duration::from_secs(10);
 
 #[test]
 fn database_that_falls_silent_is_reported_and_the_copy_goes_on_when_it_answers() {
@@ -57,6 +58,45 @@ fn signal_ends_a_run_whose_database_is_silent() {
     let asked = Instant::now();
     assert_eq!(opening.terminate().status.code(), Some(1));
     assert!(asked.elapsed() < SOON, "{:?}", asked.elapsed());
+}
+
+/// All that follows a signal shares one deadline: the call of the canister, the database, the last acknowledgement.
+#[test]
+fn signal_ends_a_run_whose_canister_is_silent_with_its_database_or_alone() {
+    let test = "signal_ends_a_run_whose_canister_is_silent_with_its_database_or_alone";
+    let Some(server) = Server::start(test, &[]) else { return };
+    for (silent_database, code, part) in
+        [(true, 1, "is given up, because the run is to end"), (false, 0, "trying again")]
+    {
+        server.ask("DROP SCHEMA public CASCADE; CREATE SCHEMA public");
+        let (proxy, world) = (Proxy::start(server.port), World::new());
+        let indexing = Running::start(world.index(&url(proxy.port), &[]));
+        world.wait_until_acknowledged();
+        let (asked, _silence) = world.let_fall_silent();
+        asked.recv().unwrap();
+        proxy.mute(if silent_database { Mute::All } else { Mute::No });
+        let began = Instant::now();
+        let ended = indexing.terminate();
+        assert!(began.elapsed() < SOON, "{silent_database}: {:?}", began.elapsed());
+        let stderr = stderr_of(&ended);
+        assert!(ended.status.code() == Some(code) && stderr.contains(part), "{:?}: {stderr}", ended.status);
+    }
+}
+
+#[test]
+fn signal_ends_a_run_whose_acknowledgement_is_not_answered() {
+    let mut world = World::new();
+    let indexing = Running::start(world.index(&format!("sqlite://{}", world.net.path("chain.db")), &[]));
+    world.wait_until_acknowledged();
+    world.append(1);
+    world.net.gateway.hold(world.net.principal, "ack_exported");
+    wait_for("an acknowledgement is held back", || world.net.gateway.is_holding());
+    let began = Instant::now();
+    let ended = indexing.terminate();
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    world.net.gateway.let_go();
+    assert!(stderr_of(&ended).contains("no answer came in the time allowed"), "{}", stderr_of(&ended));
+    assert_eq!(ended.status.code(), Some(1));
 }
 
 #[test]
@@ -149,7 +189,7 @@ fn signal_ends_a_run_whose_sqlite_file_is_locked() {
     let (locked, is_locked) = std::sync::mpsc::channel();
     let (release, is_released) = std::sync::mpsc::channel::<()>();
     let holder = std::thread::spawn(move || {
-        let mut database = coppice::index::database::Database::open(&path).unwrap();
+        let mut database = Database::open(Access::volatile(&path)).unwrap();
         database
             .transaction(|_| {
                 locked.send(()).unwrap();
