@@ -2,7 +2,7 @@
 //!
 //! A block without a good copy keeps its place, because its header proves its work: the chain ends before the block.
 
-use crate::blk::{Found, Scan};
+use crate::blk::{Foreign, Found, Scan};
 use crate::report::blocks;
 use crate::rules::{Fault, NetworkRules};
 use anyhow::{Result, bail};
@@ -29,6 +29,8 @@ pub struct Ordered {
     pub broken: Option<Found>,
     /// The place, as file and byte, that may have held the missing parent of blocks that are left out.
     pub lost: Option<(Rc<Path>, usize)>,
+    /// The first bytes of the files that may be blocks in another form.
+    pub foreign: Option<Foreign>,
 }
 
 /// A run of blocks that are not part of the chain.
@@ -101,7 +103,7 @@ struct Tree<'a> {
     parents: Vec<Option<usize>>,
     /// The work of each block and of its ancestors in the files.
     work: Vec<Work>,
-    /// The first ancestor of each block.
+    /// The first ancestor of each block; of branches that continue the same block outside the files, the first found.
     roots: Vec<usize>,
 }
 
@@ -111,15 +113,21 @@ impl<'a> Tree<'a> {
         let parents = blocks.iter().map(|block| by_hash.get(&block.header.prev_blockhash).copied()).collect();
         let work = blocks.iter().map(|block| block.header.work()).collect();
         let mut tree = Self { blocks, parents, work, roots: vec![usize::MAX; blocks.len()] };
+        let mut outside: HashMap<BlockHash, usize> = HashMap::new();
         for block in 0..blocks.len() {
             // Ends, because no block can be its own ancestor.
             let new: Vec<usize> = tree.branch(block, |block| tree.roots[block] == usize::MAX);
             for &block in new.iter().rev() {
-                tree.roots[block] = block;
-                if let Some(parent) = tree.parents[block] {
-                    tree.roots[block] = tree.roots[parent];
-                    tree.work[block] = tree.work[block] + tree.work[parent];
-                }
+                let before = blocks[block].header.prev_blockhash;
+                tree.roots[block] = match tree.parents[block] {
+                    Some(parent) => {
+                        tree.work[block] = tree.work[block] + tree.work[parent];
+                        tree.roots[parent]
+                    }
+                    // Blocks without a parent begin chains of their own.
+                    None if before == BlockHash::all_zeros() => block,
+                    None => *outside.entry(before).or_insert(block),
+                };
             }
         }
         tree
@@ -140,8 +148,8 @@ impl<'a> Tree<'a> {
         self.roots.iter().map(is_rooted).collect()
     }
 
-    /// Returns the blocks that were not chosen as runs, the ones with the most work first.
-    fn left_out(&self, seen: &mut [bool]) -> Vec<LeftOut> {
+    /// Returns the blocks that were not chosen as runs, the ones with the most work first. The chosen chain has this root.
+    fn left_out(&self, seen: &mut [bool], root: Option<usize>) -> Vec<LeftOut> {
         let mut tips: Vec<usize> = (0..self.blocks.len()).filter(|&block| !seen[block]).collect();
         tips.sort_by_key(|&block| (Reverse(self.work[block]), block));
         let mut runs = Vec::new();
@@ -154,6 +162,7 @@ impl<'a> Tree<'a> {
             let why = match (block.fault, self.parents[first]) {
                 (Some(fault), _) => Why::NoGoodCopy(fault),
                 (None, Some(_)) => Why::Fork(parent),
+                (None, None) if Some(self.roots[first]) == root => Why::Fork(parent),
                 (None, None) => Why::UnknownParent(parent),
             };
             runs.push(LeftOut { first: block.hash, last: self.blocks[tip].hash, blocks: run.len(), why });
@@ -161,7 +170,7 @@ impl<'a> Tree<'a> {
         runs
     }
 
-    /// Returns the files without a block in the chain's tree.
+    /// Returns the files without a block in the tree of this root.
     fn strangers(&self, root: usize) -> Vec<Stranger> {
         let mut files: BTreeMap<&Path, Vec<usize>> = BTreeMap::new();
         for (block, found) in self.blocks.iter().enumerate() {
@@ -189,13 +198,14 @@ pub fn order(scan: Scan) -> Ordered {
     let tip = (0..scan.blocks.len()).max_by_key(|&block| (rooted[block], tree.work[block], Reverse(block)));
     let mut chain = tip.map(|tip| tree.branch(tip, |_| true)).unwrap_or_default();
     chain.reverse();
-    let strangers = chain.first().map(|&root| tree.strangers(root)).unwrap_or_default();
+    let root = tip.map(|tip| tree.roots[tip]);
+    let strangers = root.map(|root| tree.strangers(root)).unwrap_or_default();
     let good = chain.iter().position(|&block| scan.blocks[block].fault.is_some()).unwrap_or(chain.len());
     let broken = chain.get(good).map(|&block| scan.blocks[block].clone());
     chain.truncate(good);
     let mut seen = vec![false; scan.blocks.len()];
     chain.iter().for_each(|&block| seen[block] = true);
-    let left_out = tree.left_out(&mut seen);
+    let left_out = tree.left_out(&mut seen, root);
     let is_torn = left_out.iter().any(|run| matches!(run.why, Why::UnknownParent(_)));
     Ordered {
         left_out,
@@ -204,6 +214,7 @@ pub fn order(scan: Scan) -> Ordered {
         strangers,
         broken,
         lost: scan.lost.clone().filter(|_| is_torn),
+        foreign: scan.foreign.clone(),
     }
 }
 
@@ -213,19 +224,22 @@ impl Ordered {
         self.left_out.iter().map(|run| run.blocks as u64).sum()
     }
 
-    /// Checks that the chain does not end before a block without a good copy, or before one of which nothing is left.
+    /// Checks that the chain does not end before a block without a good copy, or before one of which nothing is left, and that all bytes of
+    /// the files were read.
     ///
     /// # Errors
-    /// When it does.
+    /// When it does, or some were not.
     pub fn check_whole(&self) -> Result<()> {
         let Some(block) = &self.broken else {
-            let Some((path, at)) = &self.lost else { return Ok(()) };
-            bail!(
-                "the chain may end too early, after {}: byte {at} of {} is not the block that may have been there, and blocks are left out \
-                 because their parent is in no file; name a file with that block, and start the command again",
-                blocks(self.chain.len() as u64),
-                path.display()
-            );
+            if let Some((path, at)) = &self.lost {
+                bail!(
+                    "the chain may end too early, after {}: byte {at} of {} is not the block that may have been there, and blocks are left \
+                     out because their parent is in no file; name a file with that block, and start the command again",
+                    blocks(self.chain.len() as u64),
+                    path.display()
+                );
+            }
+            return self.foreign.clone().map_or(Ok(()), |foreign| Err(foreign.into()));
         };
         let (hash, place, length) = (block.hash, block.place(), blocks(self.chain.len() as u64));
         let fault = block.fault.map(|fault| format!(": {fault}")).unwrap_or_default();
@@ -337,6 +351,25 @@ mod tests {
         let ordered = ordered(&[root.clone(), b.clone(), a].concat());
         assert_eq!(ordered.chain[1].hash, b[0].block_hash());
         assert_eq!(ordered.left_out.len(), 1);
+    }
+
+    #[test]
+    fn branches_after_the_first_blocks_parent_are_forks_of_one_chain() {
+        let parent = BlockHash::from_byte_array([7; 32]);
+        let (short, long) = (chain(parent, 1, 10), chain(parent, 2, 20));
+        let files = |files: &[&[Block]]| ordered_files(files);
+        // A frame of random bytes at the end, which could be the missing parent of nothing.
+        let junk = [&NetworkRules::Regtest.magic()[..], &[200, 0, 0, 0], &[9; 200]].concat();
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("one.dat"), [framed(&short), framed(&long), junk].concat()).unwrap();
+        let one = order(blk::scan(&[dir.path().into()], None).unwrap());
+        for ordered in [one, files(&[&short, &long]), files(&[&long, &short])] {
+            assert_eq!(chosen(&ordered), hashes(&long));
+            let [left_out] = &ordered.left_out[..] else { panic!("{:?}", ordered.left_out) };
+            let expected = format!("block {} is left out: a fork after {parent}", short[0].block_hash());
+            assert_eq!((left_out.to_string(), &ordered.strangers[..]), (expected, &[][..]));
+            ordered.check_whole().unwrap();
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::rules::{NetworkRules, header_of};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs::{self, File};
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -77,11 +77,17 @@ pub fn list(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
 /// Returns the key beside a file, or beside the target if the file is a link.
 fn key_of(path: &Path) -> Result<Option<Key>> {
     let target = fs::canonicalize(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let beside = [path, &target].map(|path| path.with_file_name(KEY_FILE));
-    let Some(key_file) = beside.iter().find(|file| file.is_file()) else { return Ok(None) };
-    let bytes = fs::read(key_file).with_context(|| format!("cannot read {}", key_file.display()))?;
-    let key = bytes.as_slice().try_into();
-    key.map(Some).with_context(|| format!("{} has {} bytes; a key must have 8", key_file.display(), bytes.len()))
+    for key_file in [path, &target].map(|path| path.with_file_name(KEY_FILE)) {
+        let is_absent = fs::symlink_metadata(&key_file).is_err_and(|error| error.kind() == ErrorKind::NotFound);
+        if !is_absent {
+            let bytes = fs::read(&key_file).with_context(|| format!("cannot read {}", key_file.display()))?;
+            let Ok(key) = bytes.as_slice().try_into() else {
+                bail!("{} has {} bytes, and a key has 8", key_file.display(), bytes.len())
+            };
+            return Ok(Some(key));
+        }
+    }
+    Ok(None)
 }
 
 /// Removes the obfuscation from bytes that start at `offset` of their file.

@@ -26,6 +26,23 @@ pub struct Found {
     pub fault: Option<Fault>,
 }
 
+/// Bytes of a file, where a block should begin, that are none in the file's form.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{file}: {bytes} bytes from byte {at} on are no blocks of {rules}, and may be blocks that are obfuscated otherwise, or of another \
+     network; they are left out. Get the file anew, or remove these bytes if they are no blocks"
+)]
+pub struct Foreign {
+    /// The file.
+    pub file: String,
+    /// Their position.
+    pub at: usize,
+    /// Their number.
+    pub bytes: usize,
+    /// The network of the file.
+    pub rules: NetworkRules,
+}
+
 /// The result of a scan.
 #[derive(Debug)]
 pub struct Scan {
@@ -39,13 +56,23 @@ pub struct Scan {
     pub notes: Vec<String>,
     /// The first place, as file and byte, that may have held a block of which not even the header is left.
     pub lost: Option<(Rc<Path>, usize)>,
+    /// The first bytes that may be blocks in another form.
+    pub foreign: Option<Foreign>,
     by_hash: HashMap<BlockHash, usize>,
 }
 
 impl Scan {
     /// Begins a scan.
     pub fn new(rules: NetworkRules) -> Self {
-        Self { rules, blocks: Vec::new(), duplicates: 0, notes: Vec::new(), lost: None, by_hash: HashMap::new() }
+        Self {
+            rules,
+            blocks: Vec::new(),
+            duplicates: 0,
+            notes: Vec::new(),
+            lost: None,
+            foreign: None,
+            by_hash: HashMap::new(),
+        }
     }
 
     /// Adds a block. A good copy replaces one that is not good.

@@ -15,7 +15,7 @@ mod file;
 mod found;
 mod frames;
 
-pub use found::{Found, Scan};
+pub use found::{Foreign, Found, Scan};
 
 use crate::rules::NetworkRules;
 use anyhow::{Result, bail, ensure};
@@ -40,7 +40,7 @@ pub fn scan(paths: &[PathBuf], rules: Option<NetworkRules>) -> Result<Scan> {
     for source in sources {
         let content = source.read()?;
         let path = Rc::clone(&source.path);
-        let has_header = Frames::new(&mut scan, source, rules).read(&content);
+        let has_header = Frames::new(&mut scan, source, rules).read(&content)?;
         let notes = || scan.notes.last().map(|note| format!(": {note}")).unwrap_or_default();
         ensure!(has_header, "{} has no block{}; leave the file out, or get it anew", path.display(), notes());
     }
@@ -67,6 +67,7 @@ fn network_of(sources: &[Rc<Source>]) -> Result<NetworkRules> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::exit::why;
     use crate::rules::Fault;
     use bitcoin::consensus::serialize;
     use bitcoin::constants::genesis_block;
@@ -140,8 +141,8 @@ pub(crate) mod tests {
         for (bytes, part) in [
             (&b"not a block"[..], "xor.dat"),
             (&headless, "has no block"),
-            (&[0; 100], "only zeros"),
-            (&[], "only zeros"),
+            (&[0; 100], "the file holds only zeros"),
+            (&[], "the file is empty"),
         ] {
             let error = format!("{:#}", scanned(bytes).unwrap_err());
             assert!(error.contains(part) && error.contains("blk00000.dat"), "{error}");
@@ -229,8 +230,16 @@ pub(crate) mod tests {
         let read = scan(&files, None).unwrap();
         assert_eq!((hashes(&read), read.notes.len()), (vec![first.block_hash(), second.block_hash()], 0));
         assert_eq!([0, 1].map(|at: usize| read.blocks[at].load().unwrap().1), [first, second]);
-        fs::write(path("xor.dat"), b"short").unwrap();
-        assert!(scan(&files, None).unwrap_err().to_string().contains("must have 8"));
+        let key_file = path("xor.dat");
+        for length in [0, 7, 9] {
+            fs::write(&key_file, &[9; 9][..length]).unwrap();
+            let expected = format!("{} has {length} bytes, and a key has 8", key_file.display());
+            assert_eq!(why(&scan(&files, None).unwrap_err()), expected);
+        }
+        fs::remove_file(&key_file).unwrap();
+        fs::create_dir(&key_file).unwrap();
+        let expected = format!("cannot read {}: Is a directory (os error 21)", key_file.display());
+        assert_eq!(why(&scan(&files, None).unwrap_err()), expected);
     }
 
     #[cfg(unix)]
@@ -247,6 +256,81 @@ pub(crate) mod tests {
         let read = scan(&[links], None).unwrap();
         assert_eq!(read.blocks.len(), 2);
         read.blocks[1].load().unwrap();
+    }
+
+    #[test]
+    fn file_with_bytes_in_another_form_is_named() {
+        let key = [1, 2, 3, 4, 5, 6, 7, 8];
+        let obfuscated = |offset: usize, bytes: &[u8]| -> Vec<u8> {
+            bytes.iter().zip(offset..).map(|(byte, at)| byte ^ key[at % 8]).collect()
+        };
+        let [first, second] = two().map(|block| framed(&[block]));
+        let mut signet = second.clone();
+        signet[..4].copy_from_slice(&NetworkRules::Signet.magic());
+        let at = first.len();
+        let junk = |stated: u32, bytes: usize| -> Vec<u8> {
+            [&NetworkRules::Regtest.magic()[..], &stated.to_le_bytes(), &vec![7; bytes]].concat()
+        };
+        let foreign = |at, bytes| Some((at, bytes));
+        for (what, bytes, expected) in [
+            ("the end is obfuscated", [&first[..], &obfuscated(at, &second)].concat(), foreign(at, second.len())),
+            ("the beginning is obfuscated", [&obfuscated(0, &first)[..], &second].concat(), foreign(0, at)),
+            (
+                "the end is of another network",
+                [&first[..], &signet, &[7], &[0; 50]].concat(),
+                foreign(at, signet.len() + 1),
+            ),
+            ("a block without a frame", [&first[..], &second[8..], &[7]].concat(), foreign(at, second.len() - 7)),
+            ("88 bytes", [&first[..], &[7; 88], &second].concat(), None),
+            ("89 bytes", [&first[..], &[7; 89], &second].concat(), foreign(at, 89)),
+            ("a frame without a block", [&first[..], &second, &junk(200, 200)].concat(), None),
+            ("a frame that is cut off", [&first[..], &second, &junk(200, 100)].concat(), None),
+            ("more than the frame states", [&first[..], &second, &junk(200, 300)].concat(), foreign(2 * at + 208, 100)),
+        ] {
+            let scan = scanned(&bytes).unwrap();
+            let found = scan.foreign.as_ref().map(|foreign| (foreign.at, foreign.bytes));
+            assert_eq!((found, scan.notes.len()), (expected, 1), "{what}: {:?}", scan.notes);
+        }
+        // The key of the file does not help its plain end.
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("blk00000.dat");
+        fs::write(dir.path().join("xor.dat"), key).unwrap();
+        fs::write(&path, [&obfuscated(0, &first)[..], &second, &[7]].concat()).unwrap();
+        let half = scan(std::slice::from_ref(&path), None).unwrap();
+        let expected = format!(
+            "{}: {} bytes from byte {at} on are no blocks of regtest, and may be blocks that are obfuscated otherwise, or of another network; \
+             they are left out. Get the file anew, or remove these bytes if they are no blocks",
+            path.display(),
+            second.len() + 1
+        );
+        assert_eq!((half.blocks.len(), half.foreign.map(|foreign| foreign.to_string())), (1, Some(expected)));
+        // A raw block, and another one behind it.
+        let real = bitcoin_test_data::blocks::mainnet_702861();
+        let twice = scanned(&[real, real, &[7]].concat()).unwrap();
+        assert_eq!(twice.foreign.map(|foreign| (foreign.at, foreign.bytes)), Some((real.len(), real.len() + 1)));
+    }
+
+    /// Blocks whose first script claims all bytes up to the end of the file, and so on within it.
+    #[test]
+    fn blocks_that_claim_the_rest_of_the_file_are_examined_a_bounded_number_of_times() {
+        let hungry = |salt: u32| {
+            let mut bytes = serialize(&child(BlockHash::all_zeros(), salt));
+            // The header, one transaction, its version, one input without a parent, and a script of 2³¹ bytes.
+            bytes.truncate(80 + 1 + 4 + 1 + 36);
+            bytes.extend([0xFE, 0, 0, 0, 0x80]);
+            [&NetworkRules::Regtest.magic()[..], &(bytes.len() as u32).to_le_bytes(), &bytes].concat()
+        };
+        let many: Vec<u8> = (1_000..5_000).flat_map(hungry).collect();
+        let error = scanned(&many).unwrap_err().to_string();
+        let examined = error.split_once("too many blocks are damaged: ").unwrap().1.split_once(" bytes").unwrap().0;
+        let examined: usize = examined.replace(',', "").parse().unwrap();
+        let most = 16 * (many.len() + (1 << 20));
+        assert!((most..most + many.len()).contains(&examined) && error.contains("blk00000.dat"), "{error}");
+        // A few of them cost no good block.
+        let few = many[..40 * many.len() / 4_000].to_vec();
+        let scan = scanned(&[few, framed(&two())].concat()).unwrap();
+        assert_eq!(scan.blocks.iter().filter(|found| found.fault.is_none()).count(), 2);
+        assert_eq!(scan.blocks.len(), 42);
     }
 
     #[test]

@@ -106,6 +106,49 @@ fn plain_and_obfuscated_files_are_read_whole_or_named() {
 }
 
 #[test]
+fn file_that_is_half_in_another_form_is_named_after_the_rest_is_ingested() {
+    // Mainnet's blocks in a plain file, and the next ones obfuscated, or with the magic of another network.
+    let [plain, obfuscated] = ["half-write", "xor-mixed"].map(|name| fs::read(odd(name).join("blk00000.dat")).unwrap());
+    let mut testnet = plain.clone();
+    let magic: [u8; 4] = plain[..4].try_into().unwrap();
+    while let Some(at) = testnet.windows(4).position(|bytes| bytes == magic) {
+        testnet[at..at + 4].copy_from_slice(&[0x0B, 0x11, 0x09, 0x07]);
+    }
+    for (what, more) in [("obfuscated", obfuscated), ("testnet", testnet)] {
+        let net = Net::start();
+        let path = net.dir.path().join("half.dat");
+        fs::write(&path, [&plain[..], &more].concat()).unwrap();
+        let half = ingest(&net, &[&path], &[]);
+        half.expect(1, 10, "000000002c05cc2e7892");
+        let error = format!(
+            "error: {}: {} bytes from byte {} on are no blocks of mainnet, and may be blocks that are obfuscated otherwise, or of another \
+             network; they are left out. Get the file anew, or remove these bytes if they are no blocks",
+            path.display(),
+            // Zeros at the end count as reserved space.
+            more.iter().rposition(|&byte| byte != 0).unwrap() + 1,
+            plain.len()
+        );
+        assert_eq!(half.stderr.lines().last(), Some(&*error), "{what}");
+    }
+}
+
+#[test]
+fn branches_after_a_block_that_no_file_has_are_compared_by_their_work() {
+    let net = Net::start();
+    let rules = ["--network-rules", "regtest"];
+    // Without the first block, which both branches continue, and with a frame of zeros and sevens at the end.
+    let whole = fs::read(odd("most-work").join("blk00000.dat")).unwrap();
+    let path = net.dir.path().join("branches.dat");
+    let junk = [&whole[..4], &[200, 0, 0, 0], &[7; 200]].concat();
+    fs::write(&path, [&whole[152..], &junk].concat()).unwrap();
+    let chosen = ingest(&net, &[&path], &rules);
+    chosen.expect(0, 2, "000b6c3f27e43c3be1ad");
+    let notes = chosen.notes();
+    assert!(notes.iter().any(|note| note.contains("left out: a fork after 6c5a55ffc7d159ef36c9")), "{notes:?}");
+    assert!(!chosen.stderr.contains("not in the files") && !chosen.stderr.contains("another chain"), "{notes:?}");
+}
+
+#[test]
 fn mutated_stripped_and_damaged_real_block_is_refused() {
     let net = Net::start();
     let path = net.dir.path().join("block.raw");
