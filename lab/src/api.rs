@@ -7,6 +7,7 @@ use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use candid::Principal;
 use coppice::client::{Client, Wait};
+use coppice::exit::why;
 use coppice::gateway::Own;
 use coppice_interface::{Grant, Role};
 
@@ -39,7 +40,7 @@ fn answer(replica: &Replica, method: &Method, path: &str, body: &[u8]) -> Respon
     }
     let answer = replica.answer(path, body);
     let Answer { status, body } =
-        answer.unwrap_or_else(|error| Answer::refused(StatusCode::INTERNAL_SERVER_ERROR, &format!("{error:#}")));
+        answer.unwrap_or_else(|error| Answer::refused(StatusCode::INTERNAL_SERVER_ERROR, &why(&error)));
     (status, CORS, [("content-type", "application/cbor")], body).into_response()
 }
 

@@ -3,6 +3,7 @@
 
 use anyhow::{Result, ensure};
 use coppice::client::{Client, Reach, Trials, Wait};
+use coppice::exit::why;
 use coppice::feed;
 use coppice::index::database::Access;
 use coppice::index::engine::Engine;
@@ -160,7 +161,7 @@ impl<'a, T: Reach> Companion<'a, T> {
             let event = match self.engine.step() {
                 // Over a network: it is tried again.
                 Err(error) if trials.may_retry(&error) => {
-                    say!("{error:#}; trying again");
+                    say!("{}; trying again", why(&error));
                     std::thread::sleep(RETRY);
                     continue;
                 }
@@ -228,7 +229,7 @@ impl<T: Reach> Drop for Companion<'_, T> {
         if self.registered
             && let Err(error) = self.client.remove_exporter(&leaving()).done()
         {
-            say!("note: the exporter {NAME} is still registered: {error:#}");
+            say!("note: the exporter {NAME} is still registered: {}", why(&error));
         }
     }
 }

@@ -180,7 +180,10 @@ mod tests {
         calls.access.stop.set_since(began - half);
         assert_eq!(calls.make(Call::Statement, std::future::ready(Ok(7))).unwrap(), 7);
         // The call sleeps in a thread of its own, which is not waited for.
-        let sleeps = async { Ok(tokio::task::spawn_blocking(|| std::thread::sleep(4 * DEADLINE)).await.unwrap()) };
+        let sleeps = async {
+            tokio::task::spawn_blocking(|| std::thread::sleep(4 * DEADLINE)).await.unwrap();
+            Ok(())
+        };
         let error = calls.make(Call::Connect, sleeps).unwrap_err();
         assert!(is_lost(&error) && (half..2 * half).contains(&began.elapsed()), "{:?}", began.elapsed());
         // After the deadline not even a call that would be answered at once is made.

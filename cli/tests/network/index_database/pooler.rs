@@ -118,6 +118,10 @@ fn tables_that_a_crash_empties_are_refused() {
         refused(&temporary, &[], "temporary tables");
         refused(&temporary, &["--volatile-database"], "temporary tables");
     }
+    let missing = format!("{}?options[search_path]=none", server.url());
+    let why =
+        "error: the tables cannot be created: error returned from database: no schema has been selected to create in\n";
+    refused(&missing, &[], why);
     json(&world.index(&server.url(), &["--until-caught-up", "--no-ack"]).output().unwrap());
     server.ask("ALTER TABLE parts SET UNLOGGED");
     refused(&server.url(), &[], "UNLOGGED, so a crash of the server empties them: parts");
