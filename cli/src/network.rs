@@ -170,7 +170,7 @@ fn identity(path: Option<&Path>) -> Result<Box<dyn Identity>> {
     let identity = identity.or_else(|_| Prime256v1Identity::from_pem(&pem).map(|identity| Box::new(identity) as _));
     let identity = identity.or_else(|_| BasicIdentity::from_pem(&pem).map(|identity| Box::new(identity) as _));
     let none = "holds no unencrypted private key of Ed25519, secp256k1 or prime256v1 in PEM";
-    // What the last parser says is about its own curve.
+    // The last parser reports only about its own curve.
     identity.map_err(|_| anyhow!("{} {none}", path.display()))
 }
 

@@ -10,7 +10,7 @@ pub const NAME: &str = "coppice-blob-store.json";
 /// The version of the marker's format.
 pub(super) const FORMAT: u32 = 1;
 
-/// What a marker should be.
+/// Description of a marker, for errors.
 const SHOULD: &str = "it should be a JSON object with format, canister, store, layout and blobs, as `coppice blob-worker init` writes it";
 
 /// A marker that was read.

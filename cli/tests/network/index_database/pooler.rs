@@ -120,7 +120,7 @@ fn tables_that_a_crash_empties_are_refused() {
     }
     let missing = format!("{}?options[search_path]=none", server.url());
     let why =
-        "error: the tables cannot be created: error returned from database: no schema has been selected to create in\n";
+        "error: the tables cannot be created: error returned from database: no schema has been selected to create in";
     refused(&missing, &[], why);
     json(&world.index(&server.url(), &["--until-caught-up", "--no-ack"]).output().unwrap());
     server.ask("ALTER TABLE parts SET UNLOGGED");
