@@ -62,7 +62,13 @@ fn records() {
     let old = Tx::of(70, &[([9; 32], 0)], 1);
     mutate(|state| {
         let settings = state.config.utxo.clone();
-        let call = crate::utxo::Call { height: 1_000, now_ns: 5, settings: &settings, most: MAX_HEIGHT };
+        let call = crate::utxo::Call {
+            height: 1_000,
+            now_ns: 5,
+            settings: &settings,
+            most: MAX_HEIGHT,
+            missing: MissingParents::Refuse,
+        };
         let mined = MinedIn { blocks: (0..5).map(|i| in_block(i, 900)).collect(), on_longest_chain: true };
         for tx in &due {
             let item = UtxoCreate { mined: Some(mined.clone()), ..raw(tx) };

@@ -21,6 +21,11 @@ pub fn histories(few: u32) -> proptest::test_runner::Config {
     proptest::test_runner::Config { cases, ..Default::default() }
 }
 
+/// Finds no bytes of blocks.
+pub fn no_block(_: &BlobStore, _: u64, _: (u64, u64)) -> Option<Vec<u8>> {
+    None
+}
+
 /// A hash key.
 pub fn hash_key() -> HashKey {
     HashKey::of([7; 16])

@@ -14,8 +14,8 @@ use crate::site::{BLOCK_INTERVAL, Site, healthy, settle};
 use crate::utxo::{self, Replay, Replayed};
 use crate::verify::{Depth, Verified, verify};
 use anyhow::{Context, Error, Result, anyhow, bail, ensure};
-use bitcoin::BlockHash;
 use bitcoin::hashes::Hash;
+use bitcoin::{BlockHash, Txid};
 use coppice_interface::{BlockHeader, ProblemCode, PrunePolicyArg, PrunePolicyChange, ReadError};
 use serde::Serialize;
 use std::collections::HashSet;
@@ -44,7 +44,7 @@ pub struct BlocksArgs {
 }
 
 /// Options for the ingest of blocks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::Args)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 pub struct Plan {
     /// Number of the first block [default: 0 for a network's genesis, 1 for the next block, else the height in the block's coinbase, else 0]
     #[arg(long, value_name = "N")]
@@ -60,6 +60,9 @@ pub struct Plan {
     /// [default: 100, on a network the canister's setting]
     #[arg(long, value_name = "N", requires = "utxo", value_parser = clap::value_parser!(u32).range(0..=MAX_MATURITY))]
     pub coinbase_maturity: Option<u32>,
+    /// Transactions that the canister refuses, and that the UTXO records are to leave out
+    #[arg(long, value_name = "TXID", num_args = 1.., requires = "utxo")]
+    pub leave_out: Vec<Txid>,
 }
 
 /// The report of an ingest.
@@ -145,8 +148,8 @@ pub fn read(paths: &[PathBuf], rules: Option<NetworkRules>) -> Result<Ordered> {
 /// # Errors
 /// When a block cannot be read, the canister refuses something or traps, an answer differs from what was appended, the canister's head is
 /// of another chain, or its `coinbase_maturity` differs from the plan's.
-pub fn feed_to(client: &Client<impl Site>, ordered: &Ordered, plan: Plan) -> Result<IngestReport> {
-    let Plan { first_number, retain_blocks, utxo, coinbase_maturity } = plan;
+pub fn feed_to(client: &Client<impl Site>, ordered: &Ordered, plan: &Plan) -> Result<IngestReport> {
+    let &Plan { first_number, retain_blocks, utxo, coinbase_maturity, ref leave_out } = plan;
     let started = Instant::now();
     let (first, last) = ordered.chain.first().zip(ordered.chain.last()).context("there are no blocks to append")?;
     let length = ordered.chain.len() as u64;
@@ -182,7 +185,8 @@ pub fn feed_to(client: &Client<impl Site>, ordered: &Ordered, plan: Plan) -> Res
         }
         interval = Some(Duration::from_secs(new.timer_interval_secs));
     }
-    let mut fed = Fed { replay: utxo.then(|| Replay::start(client, first_block)).transpose()?, ..Fed::default() };
+    let mut fed =
+        Fed { replay: utxo.then(|| Replay::start(client, first_block, leave_out)).transpose()?, ..Fed::default() };
     fed.feed_all(client, &ordered.chain, first_block, there.blocks)?;
     let Fed { ledger, in_chunks, replay } = fed;
     if let Some(interval) = interval {

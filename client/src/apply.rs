@@ -56,7 +56,7 @@ mod tests {
             hash: [7; 32].into(),
             height: 7,
             block_id: 7,
-            missing_parents: MissingParents::Refuse,
+            missing_parents: Some(MissingParents::Refuse),
             skip: None,
             skip_rest: false,
         }

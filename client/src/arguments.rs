@@ -113,7 +113,7 @@ fn records() -> BTreeMap<&'static str, u64> {
         hash: hash(),
         height,
         block_id: N32,
-        missing_parents: MissingParents::Refuse,
+        missing_parents: Some(MissingParents::Refuse),
         skip: Some(txid()),
         skip_rest: false,
     };

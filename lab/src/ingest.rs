@@ -55,7 +55,7 @@ impl Report for IngestReport {
 /// As [`read`] and [`run`]; when the chain ends before a block without a good copy.
 pub fn command(args: &IngestArgs) -> Result<()> {
     let ordered = read(&args.blocks.blk, args.blocks.network_rules)?;
-    let report = run(wasm::find(args.host.wasm.as_deref())?, &ordered, args.blocks.plan)?;
+    let report = run(wasm::find(args.host.wasm.as_deref())?, &ordered, &args.blocks.plan)?;
     report::print(&report, args.host.json)?;
     ordered.check_whole()
 }
@@ -64,7 +64,7 @@ pub fn command(args: &IngestArgs) -> Result<()> {
 ///
 /// # Errors
 /// As [`feed_to`].
-pub fn run(wasm: Vec<u8>, ordered: &Ordered, plan: Plan) -> Result<IngestReport> {
+pub fn run(wasm: Vec<u8>, ordered: &Ordered, plan: &Plan) -> Result<IngestReport> {
     let client = Embedded::start(wasm)?;
     let ingest = feed(&client, ordered, plan)?;
     let costs = client.transport().costs();
@@ -80,7 +80,7 @@ pub fn run(wasm: Vec<u8>, ordered: &Ordered, plan: Plan) -> Result<IngestReport>
 ///
 /// # Errors
 /// As [`feed_to`]; when the canister refuses the change.
-pub fn feed(client: &Client<impl Site>, ordered: &Ordered, plan: Plan) -> Result<ingest::IngestReport> {
+pub fn feed(client: &Client<impl Site>, ordered: &Ordered, plan: &Plan) -> Result<ingest::IngestReport> {
     if plan.coinbase_maturity.is_some() {
         let utxo = UtxoSettingsChange { coinbase_maturity: plan.coinbase_maturity, ..UtxoSettingsChange::default() };
         client.set_config(&ConfigChange { utxo: Some(utxo), ..ConfigChange::default() }).done()?;

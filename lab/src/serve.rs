@@ -123,7 +123,7 @@ impl ServeArgs {
         let ordered = read(&self.blk, self.network_rules)?;
         ordered.check_whole()?;
         let client = Embedded::start(wasm(&self.host)?)?;
-        let report = ingest::feed(&client, &ordered, self.plan)?;
+        let report = ingest::feed(&client, &ordered, &self.plan)?;
         let (first, last) = (count(report.first_block), count(report.last_block));
         say!("the canister has {}, numbers {first} to {last}, all verified", blocks(report.appended.blocks));
         Demonstration::complete(Arc::new(client))

@@ -87,13 +87,13 @@ fn mainnet_blocks_1_to_255_go_in_whole() {
         return;
     };
     let ordered = coppice::ingest::read(&[blocks], None).unwrap();
-    let report = ingest::run(wasm(), &ordered, Plan::default()).unwrap().ingest;
+    let report = ingest::run(wasm(), &ordered, &Plan::default()).unwrap().ingest;
     assert_eq!((report.first_block, report.last_block), (1, 255));
     assert_eq!(report.last_hash, "00000000d0a75c861fabf9ff7b92022f60e4afeed9331fe5aa073d8e4706fe3c");
     let verified = report.verified;
     assert_eq!((verified.blocks, verified.transactions, verified.receipts), (255, 262, 262));
     let plan = Plan { first_number: Some(1_000), retain_blocks: Some(100), ..Plan::default() };
-    let pruning = ingest::run(wasm(), &ordered, plan).unwrap().ingest;
+    let pruning = ingest::run(wasm(), &ordered, &plan).unwrap().ingest;
     assert_eq!((pruning.first_block, pruning.pruned.blocks, pruning.verified.blocks), (1_000, 154, 101));
 }
 

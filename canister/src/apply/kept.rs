@@ -4,7 +4,7 @@ use super::window::{BodyError, Reach, Window};
 use crate::chain::{ChainStore, Segment};
 use crate::platform;
 use crate::storage::blob::BlobStore;
-use crate::utxo::{self, Hash};
+use crate::utxo::{self, BytesOf, Hash};
 use coppice_interface::{ReadError, UtxoRefusal};
 use std::ops::Range;
 
@@ -50,4 +50,9 @@ pub fn bytes_of(chain: &ChainStore, blobs: &BlobStore, number: u64, (at, len): (
     let body = u64::from(meta.lengths[Segment::Body.index()]);
     at.checked_add(len).filter(|end| *end <= body)?;
     chain.read_part(blobs, &meta, (Segment::Body, at, len)).ok().map(|bytes| bytes.into_vec())
+}
+
+/// Returns the reader of bytes of kept blocks.
+pub fn in_chain(chain: &ChainStore) -> impl BytesOf {
+    |blobs: &BlobStore, number, part| bytes_of(chain, blobs, number, part)
 }

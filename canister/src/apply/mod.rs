@@ -24,7 +24,7 @@ mod take_back;
 mod tests;
 mod window;
 
-pub use kept::{bytes_of, ids, transaction};
+pub use kept::{bytes_of, ids, in_chain, transaction};
 pub use position::{Applier, Counted, Waits};
 pub use run::Outcome;
 pub use take_back::TakenBack;

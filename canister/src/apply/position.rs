@@ -1,4 +1,5 @@
-//! Persisted state of applying: the position, the block that a rollback takes back, the new-from height, and counts for `health`.
+//! Persisted state of applying: the position, the block that a rollback takes back, the new-from height, counts for
+//! `health`, and the treatment of missing parents.
 //!
 //! ```text
 //! cell: 0 magic "CPAP"  4 version u16  6 phase u8  7 stage u8
@@ -8,6 +9,7 @@
 //!       counted as pruned              72 transactions u64  80 last block u64
 //!       not restored                   88 transactions u64  96 last block u64
 //!       block that is taken back       104 input u32
+//!       missing parents                108 passed over u8
 //! ```
 
 use super::stop::Stop;
@@ -16,13 +18,13 @@ use crate::export::Guard;
 use crate::platform::{self, limits::NS};
 use crate::storage::memory::Region;
 use crate::storage::places;
-use coppice_interface::{HeldBy, UtxoApplying, UtxoError};
+use coppice_interface::{HeldBy, MissingParents, UtxoApplying, UtxoError};
 use coppice_storage::bytes::{array_at, u32_at, u64_at};
 use coppice_storage::header::Header;
 use std::rc::Rc;
 
 const LAYOUT: Header = Header { name: "applying of blocks", magic: *b"CPAP", version: 3 };
-const BYTES: usize = 108;
+const BYTES: usize = 109;
 /// Seconds after which ticks try a rollback again that waits for memory.
 const RETRY_SECS: u64 = 60;
 
@@ -130,6 +132,8 @@ pub struct Stored {
     pub pruned: Counted,
     /// Transactions of blocks that were taken back whose records had been pruned.
     pub lost: Counted,
+    /// Treatment of inputs whose parents have no record: an operator's choice, which outlasts the end of applying, because the records do.
+    pub missing: MissingParents,
 }
 
 impl Stored {
@@ -164,6 +168,7 @@ impl Stored {
         for (at, word) in (64..).step_by(8).zip(words) {
             put(at, &word.to_le_bytes());
         }
+        put(108, &[u8::from(self.missing == MissingParents::PassOver)]);
         b
     }
 
@@ -197,6 +202,11 @@ impl Stored {
             new_from: u64_at(b, 64).checked_sub(1).map(|height| height as u32),
             pruned: counted(72),
             lost: counted(88),
+            missing: match b[108] {
+                0 => MissingParents::Refuse,
+                1 => MissingParents::PassOver,
+                other => return Err(bad(&format!("missing parents {other}"))),
+            },
         })
     }
 }
@@ -242,6 +252,11 @@ impl Applier {
     /// Returns the position; `None` if no block is applied.
     pub fn position(&self) -> Option<&Position> {
         self.stored.position.as_ref()
+    }
+
+    /// Returns the treatment of inputs whose parents have no record.
+    pub fn missing(&self) -> MissingParents {
+        self.stored.missing
     }
 
     /// Returns why applying stands at its position, if a transaction there could not be applied.
@@ -322,7 +337,7 @@ impl Applier {
     /// Returns the position as callers get it.
     pub fn status(&self) -> Option<UtxoApplying> {
         let Position { base, next, height, transaction, .. } = *self.position()?;
-        Some(UtxoApplying { base, next, height, transactions: transaction })
+        Some(UtxoApplying { base, next, height, transactions: transaction, missing_parents: self.missing() })
     }
 
     /// Returns the transactions that were counted as pruned, and those that could not be restored.
@@ -386,6 +401,7 @@ mod tests {
                 new_from: Some(0x40),
                 pruned: Counted { transactions: 0x48, block: 0x50 },
                 lost: Counted { transactions: 0x58, block: 0x60 },
+                missing: MissingParents::PassOver,
             };
             applier.set(stored);
             let bytes: [u8; BYTES] = cells.read(places::APPLYING);
@@ -394,11 +410,12 @@ mod tests {
             assert_eq!([32, 36, 40, 44, 104].map(|at| u32_at(&bytes, at)), [0x20, 0x28, input, 0x2C, 0x68]);
             assert_eq!([48, 56, 64].map(|at| u64_at(&bytes, at)), [0x0431, 0x0538, 0x41]);
             assert_eq!([72, 80, 88, 96].map(|at| u64_at(&bytes, at)), [0x48, 0x50, 0x58, 0x60]);
+            assert_eq!(bytes[108], 1);
             assert_eq!(Applier::open(Rc::clone(&cells)).unwrap().stored, stored);
         }
         applier.set(Stored { new_from: Some(0), ..Stored::default() });
         assert_eq!(Applier::open(Rc::clone(&cells)).unwrap().stored.new_from, Some(0), "0 is a height");
-        for (at, value) in [(4, 4), (6, 3), (7, 3)] {
+        for (at, value) in [(4, 4), (6, 3), (7, 3), (108, 2)] {
             cells.write(places::APPLYING + at, &[value]);
             assert!(Applier::open(Rc::clone(&cells)).is_err(), "byte {at}");
             cells.write(places::APPLYING, &Stored::default().encode());

@@ -48,7 +48,7 @@ impl Applier {
     /// Applies a part of the next block. The call changes nothing if the block is applied already.
     ///
     /// # Errors
-    /// [`UtxoApplyError`], and nothing has changed, except that a stop is kept for `health`.
+    /// [`UtxoApplyError`], and nothing has changed, except that a stop is kept for `health`, and an operator's choice of `missing_parents`.
     pub fn apply(
         &mut self,
         stores: &mut Stores,
@@ -65,13 +65,22 @@ impl Applier {
         }
         let note = stores.chain.applied(arg.number);
         note.as_ref().map_or(Ok(()), |note| of_note(arg, note))?;
+        let in_force = self.missing();
+        let missing = arg.missing_parents.filter(|_| by_operator).unwrap_or(in_force);
+        let is_other = arg.missing_parents.is_some_and(|named| named != missing);
+        if is_other && self.position().is_some() {
+            return Err(UtxoApplyError::OtherChoice { in_force });
+        }
         if note.is_some_and(|note| note.transactions == meta.transactions) {
+            self.set(Stored { missing, ..self.stored });
             return Ok(self.known(arg, &meta));
         }
         if arg.skip_rest && !by_operator {
             return Err(UtxoApplyError::OperatorOnly);
         }
         let position = self.enter(stores, arg, note.as_ref(), by_operator)?;
+        // The calls that resolve a stop need the choice, too.
+        self.set(Stored { missing, ..self.stored });
         let note = note.unwrap_or_else(|| AppliedNote {
             height: arg.height,
             block_id: arg.block_id,
@@ -81,9 +90,9 @@ impl Applier {
         });
         let now = platform::instructions();
         let settings = stores.settings;
-        let call = Call::at(arg.height, settings);
+        let call = Call { missing, ..Call::at(arg.height, settings) };
         let mut run = Run {
-            block: Applying { is_new: !note.is_replay, ..Applying::new(call, arg.block_id, arg.missing_parents) },
+            block: Applying { is_new: !note.is_replay, ..Applying::new(call, arg.block_id) },
             window: Window::new(meta),
             ids: ids::Cached::new(),
             position,

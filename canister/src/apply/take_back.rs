@@ -14,9 +14,8 @@ use super::{Stores, kept};
 use crate::chain::{AppliedNote, BlockMeta, ChainStore};
 use crate::platform;
 use crate::platform::limits::MOST_PAGES;
-use crate::storage::blob::BlobStore;
 use crate::utxo::{Applying, Call, Hash, MAX_INPUTS};
-use coppice_interface::{MissingParents, UtxoRefusal};
+use coppice_interface::UtxoRefusal;
 
 /// Ids that are read together.
 const GROUP: u32 = 1_000;
@@ -86,7 +85,7 @@ impl Applier {
         self.lower(number, Some(note.height));
         let (settings, end) = (stores.settings, platform::instructions().saturating_add(INSTRUCTIONS));
         let mut part = Part {
-            block: Applying::new(Call::at(note.height, settings), note.block_id, MissingParents::PassOver),
+            block: Applying::new(Call::at(note.height, settings), note.block_id),
             window: Window::new(meta),
             back,
             is_fresh,
@@ -185,8 +184,7 @@ impl Part<'_, '_> {
                 self.step()?;
                 let room = if was_fresh { u64::MAX } else { self.room() };
                 let transaction = self.back.transaction - 1;
-                let (chain, number) = (&*self.stores.chain, self.back.number);
-                let bytes_of = |blobs: &BlobStore, at: u64, len: u64| kept::bytes_of(chain, blobs, number, (at, len));
+                let bytes_of = kept::in_chain(self.stores.chain);
                 match self.stores.utxo.take_back(self.stores.blobs, txid, &self.block, bytes_of, room) {
                     Ok(Some(_)) => {}
                     Ok(None) => return Err(End::Full),

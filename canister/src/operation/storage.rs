@@ -46,7 +46,11 @@ pub fn status(state: &State) -> StorageStatus {
         index_entries: state.chain.debt(IndexTable::Ids).live(),
         key_entries: state.chain.debt(IndexTable::Keys).live(),
         blocks: if chain.started { chain.blocks() } else { 0 },
-        utxo: UtxoStorage { applying: state.applier.status(), ..state.utxo.storage() },
+        utxo: UtxoStorage {
+            applying: state.applier.status(),
+            restorable_to: state.restorable_to(),
+            ..state.utxo.storage()
+        },
         block: None,
     }
 }

@@ -19,7 +19,7 @@ impl State {
         let shown = self.applier.status().map_or("none".into(), |UtxoApplying { base, next, transactions, .. }| {
             format!("from block {base} to block {next}, transaction {transactions}")
         });
-        vec![field("applied", shown)]
+        vec![field("applied", shown), field("missing parents", self.applier.missing())]
     }
 
     fn applying(&mut self) -> (&mut Applier, Stores<'_>) {
@@ -27,8 +27,8 @@ impl State {
         (applier, Stores { chain, utxo, blobs, settings: &config.utxo })
     }
 
-    /// Applies a part of the next block. The message that finishes the block notifies its height. An operator's first block, and a skipped
-    /// transaction, are written to the audit log.
+    /// Applies a part of the next block. The message that finishes the block notifies its height. An operator's first block, another
+    /// choice of `missing_parents` and a skipped transaction are written to the audit log.
     ///
     /// # Errors
     /// [`UtxoApplyError`]; nothing has changed.
@@ -56,7 +56,8 @@ impl State {
             }
             Ok(applied)
         };
-        if !(is_first && by_operator) && arg.skip.is_none() && !arg.skip_rest {
+        let chooses = arg.missing_parents.is_some_and(|missing| missing != self.applier.missing());
+        if !((is_first || chooses) && by_operator) && arg.skip.is_none() && !arg.skip_rest {
             return step(self);
         }
         // A longer name is refused, and not shown.

@@ -21,6 +21,8 @@ use std::convert::Infallible;
 
 /// Blocks that the check of a rollback reads at most, because an admin may roll back millions.
 const MOST_CHECKED: u64 = 200_000;
+/// Blocks below the head whose notes the storage status reads.
+const MOST_SHOWN: u64 = 1_000;
 
 impl State {
     /// Returns whether the caller has a role.
@@ -251,6 +253,16 @@ impl State {
         let is_pruned = |note: AppliedNote| note.height <= pruned_height;
         let lowest = self.chain.newest_applied(number, MOST_CHECKED, is_pruned);
         lowest.map_or(Ok(()), |lowest| Err(RollbackError::Incomplete { lowest, pruned_height }))
+    }
+
+    /// Returns the lowest block to which a rollback restores all records, from so many blocks below the head on; `None` if no block is kept.
+    pub fn restorable_to(&self) -> Option<u64> {
+        let oldest = self.chain.first_available()?;
+        let pruned_height = self.utxo.pruned_height();
+        if pruned_height == 0 {
+            return Some(oldest);
+        }
+        Some(self.chain.newest_applied(oldest, MOST_SHOWN, |note| note.height <= pruned_height).unwrap_or(oldest))
     }
 
     /// Carries out a rollback after its checks.

@@ -16,9 +16,15 @@ impl State {
 
     /// The same, with the kept blocks.
     pub fn records_and_chain_at(&mut self, height: u32) -> (&ChainStore, Records<'_>, Call<'_>) {
-        let Self { utxo, blobs, deletions, config, utxo_pruner, chain, .. } = self;
+        let Self { utxo, blobs, deletions, config, utxo_pruner, chain, applier, .. } = self;
         let settings = &config.utxo;
-        let call = Call { height, now_ns: platform::time_ns(), settings, most: utxo_pruner.most_height() };
+        let call = Call {
+            height,
+            now_ns: platform::time_ns(),
+            settings,
+            most: utxo_pruner.most_height(),
+            missing: applier.missing(),
+        };
         (chain, Records { utxo, blobs, deletions, settings }, call)
     }
 

@@ -10,7 +10,7 @@ use super::parse::{Parsed, id};
 use super::record::{EntryAddress, Hash, Head, REASSIGNED, SPENDER_DELETED, flag, location};
 use super::scan::LOOKUP_PAGES;
 use super::spend::{Planned, Spends, Strictness};
-use super::store::{Found, UtxoStore};
+use super::store::{BytesOf, Found, UtxoStore};
 use crate::storage::Meter;
 use crate::storage::blob::BlobStore;
 use crate::storage::memory::{self, refused};
@@ -30,8 +30,6 @@ pub struct Applying<'a> {
     pub call: Call<'a>,
     /// The block, as a new record keeps it.
     pub mined: MinedIn,
-    /// Treatment of inputs whose parents have no record.
-    pub missing: MissingParents,
     /// The block was not applied before: a transaction without a record gets one, and takes over outputs that are marked with its own id as
     /// spent by a deleted transaction.
     pub is_new: bool,
@@ -39,9 +37,9 @@ pub struct Applying<'a> {
 
 impl<'a> Applying<'a> {
     /// Returns a block of the longest chain, which may have been applied before.
-    pub fn new(call: Call<'a>, block_id: u32, missing: MissingParents) -> Self {
+    pub fn new(call: Call<'a>, block_id: u32) -> Self {
         let block = BlockRef { block_id, height: call.height, subtree: 0 };
-        Self { call, mined: MinedIn { blocks: vec![block], on_longest_chain: true }, missing, is_new: false }
+        Self { call, mined: MinedIn { blocks: vec![block], on_longest_chain: true }, is_new: false }
     }
 
     fn terms(&self) -> Terms<'_> {
@@ -158,7 +156,7 @@ impl UtxoStore {
             if self.is_pruned(&draft.parsed, block)? {
                 return Ok(Applied { pruned: true, ..Applied::default() });
             }
-            let (spends, missing) = self.plan_all(inputs, block, block.missing, (is_later, end))?;
+            let (spends, missing) = self.plan_all(inputs, block, block.call.missing, (is_later, end))?;
             let spent = spends.new_spends();
             memory::creating_records(|| self.insert(blobs, draft, &terms, Some(&spends), &block.call))
                 .map_err(Refused::record)?;
@@ -207,8 +205,8 @@ impl UtxoStore {
     /// Returns the treatment of missing parents of a record. A record that has the block already was applied before, and its parents may
     /// have been pruned since.
     fn missing_of(&self, found: &Found, block: &Applying) -> Result<MissingParents, UtxoRefusal> {
-        let is_applied = self.blocks(&found.head)?.iter().any(|known| known.block_id == block.block().block_id);
-        Ok(if is_applied { MissingParents::PassOver } else { block.missing })
+        let is_applied = self.has_block(&found.head, block.block().block_id)?;
+        Ok(if is_applied { MissingParents::PassOver } else { block.call.missing })
     }
 
     /// Checks inputs, and changes nothing, until the instruction counter reaches `end`. Returns the number of inputs that were checked, and
@@ -227,7 +225,7 @@ impl UtxoStore {
                 self.check_existing(&found.head, 0).map_err(Refused::record)?;
                 self.missing_of(&found, block).map_err(Refused::record)?
             }
-            None => block.missing,
+            None => block.call.missing,
         };
         let planned = self.plan_inputs(inputs, block, missing, (is_later, end))?;
         Ok((planned.inputs, planned.passed))
@@ -380,9 +378,8 @@ impl UtxoStore {
         Ok(())
     }
 
-    /// Takes a block from a transaction's record, and returns whether the record had it. A record that names the transaction's bytes in the
-    /// block gets them now: `bytes_of` reads them, from the first byte and their number. Returns `None`, and changes nothing, if copying
-    /// them changes more pages than `room`.
+    /// Takes a block from a transaction's record, and returns whether the record had it. Returns `None`, and changes nothing, if
+    /// [keeping its bytes](Self::keep_bytes) changes more pages than `room`.
     ///
     /// # Errors
     /// [`UtxoRefusal`]; the record still has the block.
@@ -391,29 +388,18 @@ impl UtxoStore {
         blobs: &mut BlobStore,
         txid: &Hash,
         block: &Applying,
-        bytes_of: impl Fn(&BlobStore, u64, u64) -> Option<Vec<u8>>,
+        bytes_of: impl BytesOf,
         room: u64,
     ) -> Result<Option<bool>, UtxoRefusal> {
         self.changed.read += LOOKUP_PAGES;
         let Some(found) = if_found(self.find(txid))? else { return Ok(Some(false)) };
-        let blocks = self.blocks(&found.head)?;
-        if !blocks.iter().any(|known| known.block_id == block.block().block_id) {
+        if !self.has_block(&found.head, block.block().block_id)? {
             return Ok(Some(false));
         }
-        let Found { slot, head, .. } = &found;
-        if let TransactionPlace::Block { offset, .. } = location::of(&self.slots, *slot, head)? {
-            // The bytes on the heap, and in the store.
-            let pages = 2 * head.size / 4_096 + 16;
-            if pages > room {
-                return Ok(None);
-            }
-            self.changed.heap = self.changed.heap.max(head.size / 4_096);
-            // Bytes that the block does not have are lost already.
-            let is_of = |bytes: &Vec<u8>| id(bytes).is_some_and(|found| found == *txid);
-            if let Some(bytes) = bytes_of(blobs, offset, head.size).filter(is_of) {
-                self.copy_in(blobs, *slot, head, &bytes, &block.call)?;
-            }
+        if self.pages_to_keep(&found)? > room {
+            return Ok(None);
         }
+        self.keep_bytes(blobs, &found, bytes_of, &block.call)?;
         let found = self.find(txid)?;
         self.mine(found, &block.change(true, flag::LOCKED), None, &block.call)?;
         Ok(Some(true))
@@ -425,6 +411,39 @@ impl UtxoStore {
     /// `Corrupt`.
     pub fn is_lone_coinbase(&self, txid: &Hash) -> Result<bool, UtxoRefusal> {
         Ok(if_found(self.find(txid))?.is_some_and(|found| is_lone_coinbase(&found.head)))
+    }
+
+    /// Returns the pages that keeping a record's bytes changes, on the heap and in the store.
+    fn pages_to_keep(&self, found: &Found) -> Result<u64, UtxoRefusal> {
+        let place = location::of(&self.slots, found.slot, &found.head)?;
+        Ok(if matches!(place, TransactionPlace::Block { .. }) { 2 * found.head.size / 4_096 + 16 } else { 0 })
+    }
+
+    /// Returns the pages that keeping a transaction's bytes changes; 0 if it has no record.
+    pub(super) fn pages_to_keep_of(&self, txid: &[u8]) -> u64 {
+        let found = || self.find(txid.try_into().ok()?).ok();
+        found().map_or(0, |found| self.pages_to_keep(&found).unwrap_or(0))
+    }
+
+    /// Copies a transaction's bytes into the store if the record names them in a block, because the block may go. Bytes that the block does
+    /// not have are lost already.
+    ///
+    /// # Errors
+    /// `ExternalFull`, `OutOfSpace`, `LowCycles`, `Corrupt`; nothing has changed.
+    pub(super) fn keep_bytes(
+        &mut self,
+        blobs: &mut BlobStore,
+        Found { slot, head, .. }: &Found,
+        bytes_of: impl BytesOf,
+        call: &Call,
+    ) -> Result<(), UtxoRefusal> {
+        let TransactionPlace::Block { number, offset } = location::of(&self.slots, *slot, head)? else { return Ok(()) };
+        self.changed.heap = self.changed.heap.max(head.size / 4_096);
+        let is_of = |bytes: &Vec<u8>| id(bytes).is_some_and(|found| found == head.txid);
+        match bytes_of(blobs, number, (offset, head.size)).filter(is_of) {
+            Some(bytes) => self.copy_in(blobs, *slot, head, &bytes, call),
+            None => Ok(()),
+        }
     }
 
     /// Copies the bytes of a transaction that lie in a block into the store.

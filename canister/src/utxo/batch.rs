@@ -57,13 +57,25 @@ impl<E> BatchItem<Result<Conflict, E>> for Conflicting {
     }
 }
 
-impl<E> BatchItem<Result<Vec<u32>, E>> for MinedTransaction {
-    fn pages(&self, _: &UtxoStore) -> u64 {
-        2 * RECORD
+/// A transaction that gets a block, or loses it if the second field is true.
+pub struct Mined<'a>(pub &'a MinedTransaction, pub bool);
+
+impl<E> BatchItem<Result<Vec<u32>, E>> for Mined<'_> {
+    fn pages(&self, store: &UtxoStore) -> u64 {
+        2 * RECORD + if self.1 { store.pages_to_keep_of(&self.0.txid) } else { 0 }
     }
 
     fn weight(answer: &Result<Vec<u32>, E>) -> usize {
         answer.as_ref().map_or(0, |blocks| 4 * blocks.len())
+    }
+}
+
+/// A transaction that the longest chain has, or does not have if the second field is true.
+pub struct Chained<'a>(pub &'a Txid, pub bool);
+
+impl<A> BatchItem<A> for Chained<'_> {
+    fn pages(&self, store: &UtxoStore) -> u64 {
+        RECORD + if self.1 { store.pages_to_keep_of(self.0) } else { 0 }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::record::Hash;
 use crate::platform;
-use coppice_interface::{BadArgument, BadHeight, UtxoRefusal, UtxoSettings};
+use coppice_interface::{BadArgument, BadHeight, MissingParents, UtxoRefusal, UtxoSettings};
 
 /// The circumstances of a call besides its argument.
 #[derive(Clone, Copy, Debug)]
@@ -15,12 +15,14 @@ pub struct Call<'a> {
     pub settings: &'a UtxoSettings,
     /// The largest height that the call, or a block that it names, may have (`UtxoPruner::most_height`).
     pub most: u32,
+    /// Treatment of inputs whose parents have no record.
+    pub missing: MissingParents,
 }
 
 impl<'a> Call<'a> {
     /// Returns a call of the canister itself at a height.
     pub fn at(height: u32, settings: &'a UtxoSettings) -> Self {
-        Self { height, now_ns: platform::time_ns(), settings, most: height }
+        Self { height, now_ns: platform::time_ns(), settings, most: height, missing: MissingParents::Refuse }
     }
 
     /// Checks the call's height.

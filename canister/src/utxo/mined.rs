@@ -4,7 +4,8 @@ use super::call::{Call, hash_of};
 use super::record::extras::Extras;
 use super::record::{HEAD_BLOCKS, Head, LATE, Order, at, encode_block, flag};
 use super::spend::Spends;
-use super::store::{Found, UtxoStore};
+use super::store::{BytesOf, Found, UtxoStore};
+use crate::storage::blob::BlobStore;
 use crate::storage::slots::SlotId;
 use coppice_interface::{BlockRef, MinedTransaction, UtxoRefusal, UtxoSetMinedBatch};
 
@@ -61,13 +62,19 @@ impl UtxoStore {
         Ok(())
     }
 
+    /// Returns whether a record has a block.
+    pub(super) fn has_block(&self, head: &Head, block_id: u32) -> Result<bool, UtxoRefusal> {
+        Ok(self.blocks(head)?.iter().any(|known| known.block_id == block_id))
+    }
+
     /// Checks that a record does not have a block's id with another height or subtree.
     fn check_same(&self, head: &Head, block: &BlockRef) -> Result<(), UtxoRefusal> {
         let known = self.blocks(head)?.into_iter().find(|known| known.block_id == block.block_id);
         known.filter(|known| known != block).map_or(Ok(()), |block| Err(UtxoRefusal::OtherBlock { block }))
     }
 
-    /// Adds a block to a transaction, or removes the block with its id, and returns the ids of the transaction's blocks.
+    /// Adds a block to a transaction, or removes the block with its id, and returns the ids of the transaction's blocks. A transaction that
+    /// loses a block keeps its bytes.
     ///
     /// # Errors
     /// [`UtxoRefusal`], and nothing has changed: `OtherBlock` if the added block's id has another height or subtree.
@@ -76,14 +83,18 @@ impl UtxoStore {
         block: &UtxoSetMinedBatch,
         item: &MinedTransaction,
         call: &Call,
+        (blobs, bytes_of): (&mut BlobStore, impl BytesOf),
     ) -> Result<Vec<u32>, UtxoRefusal> {
         call.check()?;
         call.check_block(block.block_height)?;
-        let found = self.find(&hash_of("txid", &item.txid)?)?;
+        let mut found = self.find(&hash_of("txid", &item.txid)?)?;
         let UtxoSetMinedBatch { block_id, block_height: height, on_longest_chain, unset, .. } = *block;
         let block = BlockRef { block_id, height, subtree: item.subtree };
         if !unset {
             self.check_same(&found.head, &block)?;
+        } else if self.has_block(&found.head, block_id)? {
+            self.keep_bytes(blobs, &found, bytes_of, call)?;
+            found.head = self.head(found.slot);
         }
         let change = MinedChange { block, on_longest_chain, unset, clears: flag::LOCKED };
         let blocks = self.mine(found, &change, None, call)?.0;
@@ -172,7 +183,7 @@ impl UtxoStore {
         Ok(())
     }
 
-    /// Sets whether the longest chain has a transaction; the transaction's blocks stay.
+    /// Sets whether the longest chain has a transaction; the transaction's blocks stay. A transaction that leaves the chain keeps its bytes.
     ///
     /// # Errors
     /// [`UtxoRefusal`], and nothing has changed: `NotMined` if no block has the transaction.
@@ -181,12 +192,17 @@ impl UtxoStore {
         txid: &[u8],
         on_longest_chain: bool,
         call: &Call,
+        (blobs, bytes_of): (&mut BlobStore, impl BytesOf),
     ) -> Result<(), UtxoRefusal> {
         call.check()?;
-        let Found { slot, head, .. } = self.find(&hash_of("txid", txid)?)?;
-        if on_longest_chain && head.blocks == 0 {
+        let found = self.find(&hash_of("txid", txid)?)?;
+        if on_longest_chain && found.head.blocks == 0 {
             return Err(UtxoRefusal::NotMined);
         }
+        if !on_longest_chain {
+            self.keep_bytes(blobs, &found, bytes_of, call)?;
+        }
+        let (slot, head) = (found.slot, self.head(found.slot));
         self.check_links(slot, &head, [Order::UnminedSince, Order::CreatedAt])?;
         let since = if on_longest_chain { None } else { head.unmined_since().or(Some(call.height)) };
         let change = |store: &mut Self| {

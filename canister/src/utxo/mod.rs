@@ -69,7 +69,7 @@ mod wanted;
 
 pub use ahead::Ahead;
 pub use apply::{Applied, Applying, Input, Inputs, Refused};
-pub use batch::{BatchItem, Conflicting};
+pub use batch::{BatchItem, Chained, Conflicting, Mined};
 pub use call::Call;
 pub use delete::{ExternalData, Parents};
 pub use draft::{Body, Draft, Terms};
@@ -80,7 +80,7 @@ pub use preserve::Blocked;
 pub use record::{Hash, LATE, Order, flag};
 pub use scan::{AfterCursor, Candidate, Cursor, LOOKUP_PAGES};
 pub use spenders::Unstable;
-pub use store::UtxoStore;
+pub use store::{BytesOf, UtxoStore};
 pub use upload::Uploads;
 
 #[cfg(test)]

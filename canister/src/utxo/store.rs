@@ -6,6 +6,7 @@ use super::record::extras::Extras;
 use super::record::{Due, HEAD, Hash, Head, Order, at, flag};
 use super::upload::Uploads;
 use crate::platform;
+use crate::storage::blob::BlobStore;
 use crate::storage::memory::{self, Region, refused};
 use crate::storage::owners;
 use crate::storage::slots::radix::{MOST_NODES, NODE};
@@ -44,6 +45,11 @@ pub(super) struct Changed {
     /// Pages that this message has read of other records and of lists of double spends.
     pub read: u64,
 }
+
+/// Reads bytes of a kept block's body: of a block, from the first byte, and their number.
+pub trait BytesOf: Fn(&BlobStore, u64, (u64, u64)) -> Option<Vec<u8>> {}
+
+impl<F: Fn(&BlobStore, u64, (u64, u64)) -> Option<Vec<u8>>> BytesOf for F {}
 
 /// A record that was found.
 pub(super) struct Found {
@@ -93,6 +99,7 @@ impl UtxoStore {
             unmined: self.root.count(Order::UnminedSince),
             preserved: self.root.count(Order::PreserveUntil),
             pruned_height: Some(self.root.pruned).filter(|height| *height > 0),
+            restorable_to: None,
             used_bytes: slots.used_bytes,
             reusable_bytes: slots.free_bytes,
             kept_bytes: memory::arena().map_or(0, |arena| arena.counted_bytes()),

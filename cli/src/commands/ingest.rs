@@ -26,6 +26,6 @@ pub struct IngestArgs {
 pub fn command(args: &IngestArgs) -> Result<()> {
     let client = args.network.connect_for("ingest")?;
     let ordered = read(&args.blocks.blk, args.blocks.network_rules)?;
-    report::print(&feed_to(&client, &ordered, args.blocks.plan)?, args.json)?;
+    report::print(&feed_to(&client, &ordered, &args.blocks.plan)?, args.json)?;
     ordered.check_whole()
 }

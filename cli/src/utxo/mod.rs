@@ -21,12 +21,13 @@ use crate::rules::NetworkRules;
 use crate::site::Site;
 use anyhow::{Context, Result, ensure};
 use bitcoin::hashes::Hash;
-use bitcoin::{Amount, Block, Denomination, OutPoint};
+use bitcoin::{Amount, Block, Denomination, OutPoint, Transaction, Txid};
 use coppice_client::Error;
-use coppice_interface::{MissingParents, Role, UtxoApplied, UtxoApplyBlock, UtxoApplying, UtxoStorage};
+use coppice_interface::{MissingParents, Role, UtxoApplied, UtxoApplyBlock, UtxoApplyError, UtxoApplying, UtxoStorage};
 use serde::Serialize;
 use set::{Foreign, Input, RecordId, Set, UtxoHash};
 use states::states;
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 use stopped::Applied;
 pub use verify::Verified;
@@ -42,6 +43,8 @@ pub struct Replayed {
     pub already_there: u64,
     /// Part of `transactions`: those of which no record was created, because the canister may have pruned it.
     pub maybe_pruned: u64,
+    /// Transactions of the blocks that the records leave out, by `--leave-out`.
+    pub left_out: u64,
     /// Transactions that a later block repeated (BIP 30); each has one record.
     pub repeated: u64,
     /// Outputs of the blocks that are unspent.
@@ -79,6 +82,7 @@ impl Replayed {
             ("outputs spent already", self.already_spent),
             ("transactions repeated by a later block", self.repeated),
             ("transactions left out, because their records may be pruned", self.maybe_pruned),
+            ("transactions left out by --leave-out", self.left_out),
             ("blocks skipped, because they precede the applied ones", self.left_out_blocks),
             ("transactions without a record, because it was pruned", self.verified.pruned),
             ("transactions whose bytes were pruned with their block", self.verified.not_kept),
@@ -147,17 +151,22 @@ pub struct Replay {
     created: u64,
     /// Outputs that this run has spent.
     newly_spent: u64,
+    /// Transactions that the records leave out.
+    leave_out: HashSet<Txid>,
+    /// The choice that a first block brings; later blocks have the store's.
+    missing_parents: Option<MissingParents>,
     /// Spent outputs of transactions that are in none of the blocks.
     unknown: Vec<(OutPoint, Input)>,
     spent: Duration,
 }
 
 impl Replay {
-    /// Starts a replay of the blocks from number `first_block` on. The canister may have some of them.
+    /// Starts a replay of the blocks from number `first_block` on, which leaves some transactions out. The canister may have some of the
+    /// blocks.
     ///
     /// # Errors
     /// When the canister does not answer, or the next block to apply comes before these blocks.
-    pub fn start(client: &Client<impl Site>, first_block: u64) -> Result<Self> {
+    pub fn start(client: &Client<impl Site>, first_block: u64, leave_out: &[Txid]) -> Result<Self> {
         let before = client.get_storage_status(None).wait()?.utxo;
         // Height 0 is none of the store's, so genesis is left out.
         let first = first_block.max(1);
@@ -181,12 +190,16 @@ impl Replay {
                 (oldest, oldest)
             }
         };
+        // A store that begins after block 1 has no records of the blocks before.
+        let starts_midway = before.applying.is_none() && next > 1;
         Ok(Self {
             set: Set::default(),
             figures: Replayed::default(),
             before,
             from,
             next,
+            leave_out: leave_out.iter().copied().collect(),
+            missing_parents: starts_midway.then_some(MissingParents::PassOver),
             coinbase_maturity: client.get_config().wait()?.utxo.coinbase_maturity,
             height: 0,
             created: 0,
@@ -207,9 +220,15 @@ impl Replay {
             return Ok(());
         }
         self.height = u32::try_from(number).context("heights have 32 bits")?;
+        let (left_out, kept): (Vec<&Transaction>, _) =
+            block.txdata.iter().partition(|transaction| self.is_left_out(transaction));
         let added: Vec<(RecordId, bool)> =
-            block.txdata.iter().map(|transaction| self.set.add(transaction, self.height)).collect();
-        self.spend(block, &added)?;
+            kept.iter().map(|transaction| self.set.add(transaction, self.height)).collect();
+        self.figures.left_out += left_out.len() as u64;
+        let parents =
+            left_out.iter().flat_map(|transaction| &transaction.input).map(|input| input.previous_output.txid);
+        self.set.refused.extend(parents);
+        self.spend(&kept, &added)?;
         let applied = match number < self.next {
             true => UtxoApplied::default(),
             false => self.apply(client, number, block).with_context(|| format!("block {number}"))?,
@@ -219,9 +238,13 @@ impl Replay {
         Ok(())
     }
 
-    /// Spends the outputs of the block's inputs in the set.
-    fn spend(&mut self, block: &Block, added: &[(RecordId, bool)]) -> Result<()> {
-        let spenders = block.txdata.iter().zip(added).filter(|(transaction, _)| !transaction.is_coinbase());
+    fn is_left_out(&self, transaction: &Transaction) -> bool {
+        !self.leave_out.is_empty() && self.leave_out.contains(&transaction.compute_txid())
+    }
+
+    /// Spends the outputs of the transactions' inputs in the set.
+    fn spend(&mut self, transactions: &[&Transaction], added: &[(RecordId, bool)]) -> Result<()> {
+        let spenders = transactions.iter().zip(added).filter(|(transaction, _)| !transaction.is_coinbase());
         for (transaction, &(id, _)) in spenders {
             for (input, vin) in transaction.input.iter().zip(0..) {
                 match self.set.spend(&input.previous_output, (id, vin))? {
@@ -233,18 +256,29 @@ impl Replay {
         Ok(())
     }
 
-    /// Applies the block. All blocks are of one chain, so the height identifies the block.
+    /// Applies the block, without the transactions to leave out. All blocks are of one chain, so the height identifies the block.
     fn apply(&self, client: &Client<impl Site>, number: u64, block: &Block) -> Result<UtxoApplied> {
         let height = self.height;
         let hash = block.block_hash().to_byte_array().into();
-        let missing_parents = MissingParents::PassOver;
-        let arg =
+        let missing_parents = self.missing_parents;
+        let mut arg =
             UtxoApplyBlock { number, hash, height, block_id: height, missing_parents, skip: None, skip_rest: false };
-        client.apply(&arg).wait()?.map_err(|why| {
+        loop {
+            let why = match client.apply(&arg).wait()? {
+                Ok(applied) => return Ok(applied),
+                Err(why) => why,
+            };
+            if let UtxoApplyError::Stopped(stop) = &why
+                && Txid::from_slice(&stop.txid).is_ok_and(|txid| self.leave_out.contains(&txid))
+                && arg.skip.as_ref() != Some(&stop.txid)
+            {
+                arg.skip = Some(stop.txid.clone());
+                continue;
+            }
             let sentence = Error::Refused(why.clone()).to_string();
             let (coinbase_maturity, caller) = (self.coinbase_maturity, client.transport().principal(Role::UtxoFeeder));
-            Applied { number, height, block, coinbase_maturity, caller }.explained(&why, &sentence)
-        })
+            return Err(Applied { number, height, block, coinbase_maturity, caller }.explained(&why, &sentence));
+        }
     }
 
     /// Adds the counts of a block.

@@ -5,7 +5,7 @@ use anyhow::{Context, Result, bail};
 use bitcoin::consensus::{Encodable, serialize};
 use bitcoin::hashes::Hash;
 use bitcoin::{OutPoint, Transaction, TxOut, Txid, VarInt};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// A UTXO hash.
 pub type UtxoHash = [u8; 32];
@@ -69,6 +69,8 @@ pub struct Set {
     by_txid: HashMap<Txid, RecordId>,
     /// Spent outputs of other transactions.
     pub foreign: Vec<Foreign>,
+    /// Transactions from which left-out ones spend: their outputs may be unspendable.
+    pub refused: HashSet<Txid>,
 }
 
 /// SHA-256(txid ‖ VarInt(vout) ‖ script ‖ VarInt(satoshis)).

@@ -4,7 +4,7 @@ use anyhow::{Error, anyhow};
 use bitcoin::hashes::Hash;
 use bitcoin::{Block, OutPoint, Txid};
 use candid::Principal;
-use coppice_interface::{UtxoApplyError, UtxoApplyReason, UtxoApplyStop, UtxoSpendError};
+use coppice_interface::{Outpoint, UtxoApplyError, UtxoApplyReason, UtxoApplyStop, UtxoSpendError};
 
 /// A block that is being applied, and the circumstances of the call.
 pub struct Applied<'a> {
@@ -35,7 +35,7 @@ impl Applied<'_> {
             UtxoApplyError::Stopped(stop) => Some(self.stopped(stop)),
             UtxoApplyError::BadBody { .. } => Some(format!(
                 "an operator passes over the rest of the block: {}. Then start this command again",
-                self.passing("null", true)
+                self.applying("null", true)
             )),
             _ => None,
         };
@@ -51,31 +51,57 @@ impl Applied<'_> {
         let id = text(&stop.txid);
         let win =
             format!("utxo_process_conflicting '(record {{ height = {height}; winners = vec {{ blob \"{id}\" }} }})'");
+        let of_output = |advice: &dyn Fn(&str, u32) -> String| {
+            stop.output.as_ref().map_or_else(String::new, |Outpoint { txid, vout }| advice(&text(txid), *vout))
+        };
         let resolve = match &stop.reason {
+            UtxoApplyReason::Spend(UtxoSpendError::Frozen) => of_output(&|parent, vout| {
+                format!(
+                    "with the role Alert, unfreeze the output: utxo_unfreeze '(record {{ height = {height}; items = vec {{ record {{ \
+                     txid = blob \"{parent}\"; vout = opt {vout}; utxo_hash = null }} }} }})'"
+                )
+            }),
+            UtxoApplyReason::Spend(UtxoSpendError::Locked) => of_output(&|parent, _| {
+                format!(
+                    "unlock the parent: utxo_set_locked '(record {{ height = {height}; locked = false; txids = vec {{ \
+                     blob \"{parent}\" }} }})'"
+                )
+            }),
+            UtxoApplyReason::Spend(UtxoSpendError::Conflicting) => of_output(&|parent, _| {
+                format!(
+                    "the parent is a double spend; to let it win: utxo_process_conflicting '(record {{ height = {height}; winners = vec {{ \
+                     blob \"{parent}\" }} }})', until has_more is false"
+                )
+            }),
+            UtxoApplyReason::MissingParent => format!(
+                "if the records begin in the middle of the chain, an operator lets such inputs pass: {}",
+                self.applying("opt variant { PassOver }", false)
+            ),
             UtxoApplyReason::Spend(UtxoSpendError::CoinbaseImmature { spendable_at }) => self.immature(*spendable_at),
             UtxoApplyReason::Spend(UtxoSpendError::Spent { .. }) => format!(
-                "another transaction holds the output. To let this one win, create its record from the block: \
+                "another transaction holds the output. To let this one win, create its record from the block, unless it has one: \
                  utxo_create '(record {{ height = {height}; items = vec {{ record {{ source = variant {{ Kept = record {{ \
                  number = {number}; position = {} }} }}; mined = null; locked = opt false; conflicting = true; fee = null; \
-                 is_new = false }} }} }})', and then {win}",
+                 is_new = false }} }} }})'; mark the record: utxo_set_conflicting '(record {{ height = {height}; txids = vec {{ \
+                 blob \"{id}\" }} }})'; and then {win}, until has_more is false",
                 stop.transaction
             ),
-            UtxoApplyReason::Conflicting => format!("to let it win: {win}"),
+            UtxoApplyReason::Conflicting => format!("to let it win: {win}, until has_more is false"),
             UtxoApplyReason::NeedsHash => self.with_hash(stop, &id),
             _ => "resolve the reason".into(),
         };
         format!(
-            "transaction {txid}: {resolve}. To leave the transaction out: {}. Then start this command again",
-            self.passing(&format!("opt blob \"{id}\""), false)
+            "transaction {txid}: {resolve}. Then start this command again. To leave the transaction out of the records, start it with \
+             --leave-out {txid}"
         )
     }
 
-    /// Returns the call that passes over a transaction or over the rest of the block.
-    fn passing(&self, skip: &str, skip_rest: bool) -> String {
+    /// Returns the call that applies the block with a choice of `missing_parents`, or passes over its rest.
+    fn applying(&self, missing_parents: &str, skip_rest: bool) -> String {
         let (Self { number, height, .. }, hash) = (self, text(self.block.block_hash().as_byte_array()));
         format!(
             "utxo_apply_block '(record {{ number = {number}; hash = blob \"{hash}\"; height = {height}; block_id = {height}; \
-             missing_parents = variant {{ PassOver }}; skip = {skip}; skip_rest = {skip_rest} }})'"
+             missing_parents = {missing_parents}; skip = null; skip_rest = {skip_rest} }})'"
         )
     }
 
@@ -86,8 +112,8 @@ impl Applied<'_> {
         let depth = coinbase.and_then(|coinbase| self.height.checked_sub(coinbase));
         let depth = depth.map_or(String::new(), |depth| format!("{depth} blocks after it was made, "));
         format!(
-            "a coinbase is spent {depth}but the canister's coinbase_maturity is {maturity}; for a test chain, set the chain's own value \
-             with --coinbase-maturity"
+            "a coinbase is spent {depth}but the canister's coinbase_maturity is {maturity}, and the record of the coinbase keeps that; for a \
+             test chain, begin in an empty canister, with the chain's own value in --coinbase-maturity"
         )
     }
 
@@ -115,8 +141,8 @@ mod tests {
     use super::*;
     use candid::{IDLArgs, Principal};
     use coppice_interface::{
-        KeptTransaction, MissingParents, Outpoint as SpentOutput, Spender, TransactionSource, UtxoApplyBlock,
-        UtxoCreateBatch, UtxoProcessConflicting, UtxoSpendBatch,
+        KeptTransaction, Outpoint as SpentOutput, Spender, TransactionSource, UtxoCreateBatch, UtxoProcessConflicting,
+        UtxoSpendBatch,
     };
 
     fn block() -> Block {
@@ -166,10 +192,7 @@ mod tests {
         assert_eq!(create.items[0].source, TransactionSource::Kept(KeptTransaction { number: 702_861, position: 3 }));
         let win: UtxoProcessConflicting = argument(&advice, "utxo_process_conflicting");
         assert_eq!((win.height, &win.winners[0]), (702_861, &txid.to_byte_array().into()));
-        let skip: UtxoApplyBlock = argument(&advice, "utxo_apply_block");
-        assert_eq!((skip.number, skip.height, skip.block_id), (702_861, 702_861, 702_861));
-        assert_eq!(skip.hash, block().block_hash().to_byte_array().into());
-        assert_eq!((skip.missing_parents, skip.skip), (MissingParents::PassOver, Some(txid.to_byte_array().into())));
+        assert!(advice.ends_with(&format!("--leave-out {txid}")), "{advice}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Blocks that are applied to the UTXO records, compared with the single calls that create, spend and set mined: the records are equal, and
 //! applying costs less.
 
+mod advice;
 mod by_single_calls;
 mod reorg;
 mod same;
@@ -116,7 +117,7 @@ fn generated_chain_costs_less_than_by_single_calls_and_leaves_equal_records() {
     let ordered = read(&[file.into()], None).unwrap();
 
     let plan = Plan { utxo: true, ..Plan::default() };
-    let new = costs(&applied, || drop(feed_to(&Split::of(&applied), &ordered, plan).unwrap()));
+    let new = costs(&applied, || drop(feed_to(&Split::of(&applied), &ordered, &plan).unwrap()));
     // In the extended form, which implies the fee, and in the form of the block.
     let [old, bare] = [(&extended, Form::Extended), (&standard, Form::Standard)]
         .map(|(net, form)| costs(net, || by_single_calls::replay(&net.client(), FIRST, &blocks, form)));

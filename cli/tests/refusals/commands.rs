@@ -112,11 +112,11 @@ fn ingest(world: &mut World) -> Run {
     let client = world.client(None);
     let utxo = UtxoSettingsChange { coinbase_maturity: Some(1), ..UtxoSettingsChange::default() };
     client.set_config(&ConfigChange { utxo: Some(utxo), ..ConfigChange::default() }).done().unwrap();
-    feed_to(&client, &read(&[first.clone().into()], None).unwrap(), plan(&first, &[]).blocks.plan).unwrap();
+    feed_to(&client, &read(&[first.clone().into()], None).unwrap(), &plan(&first, &[]).blocks.plan).unwrap();
     let args = plan(&all, &["--retain-blocks", "4"]);
     let ordered = read(&args.blocks.blk, args.blocks.network_rules).unwrap();
     world.keep();
-    Box::new(move |client| report::print(&feed_to(client, &ordered, args.blocks.plan)?, args.json))
+    Box::new(move |client| report::print(&feed_to(client, &ordered, &args.blocks.plan)?, args.json))
 }
 
 /// Appends blocks with these numbers.

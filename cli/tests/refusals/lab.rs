@@ -51,7 +51,7 @@ pub fn command(world: &mut World, name: &str) -> Run {
             let args = ["coppice-lab", "ingest", "--utxo", "--coinbase-maturity", "1", "--blk", &path];
             let LabCommand::Ingest(args) = Cli::parse_from(args).command else { panic!("another command") };
             let ordered = read(&args.blocks.blk, args.blocks.network_rules).unwrap();
-            Box::new(move |client| report::print(&ingest::feed(client, &ordered, args.blocks.plan)?, true))
+            Box::new(move |client| report::print(&ingest::feed(client, &ordered, &args.blocks.plan)?, true))
         }
         other => panic!("there is no command coppice-lab {other}"),
     }

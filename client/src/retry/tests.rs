@@ -338,6 +338,7 @@ fn classes_of_record_errors() {
         (
             AfterPruning,
             &[
+                UtxoError::ExternalFull { limit: 0 },
                 UtxoError::NoMemory(NoMemory::RecordsFull { limit: 0 }),
                 UtxoError::NoMemory(NoMemory::OutOfSpace),
                 UtxoError::NoMemory(NoMemory::LowCycles { missing: 0 }),
@@ -428,6 +429,7 @@ fn classes_of_applying_errors() {
             Never,
             &[
                 UtxoApplyError::OperatorOnly,
+                UtxoApplyError::OtherChoice { in_force: MissingParents::Refuse },
                 UtxoApplyError::NotExtended,
                 UtxoApplyError::BadHeight(BadHeight::Zero),
                 UtxoApplyError::BadBody { transaction: 0, at: 0, why: text() },

@@ -12,11 +12,21 @@ use thiserror::Error;
 #[native_docs]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, CandidType, Serialize, Deserialize)]
 pub enum MissingParents {
-    /// Pass over the input and count it: for a store that starts in the middle of a chain.
-    #[default]
+    /// Pass over the input and count it: for a store that starts in the middle of a chain. `utxo_process_conflicting`
+    /// passes over such inputs of a winner, too.
     PassOver,
     /// Stop at the transaction.
+    #[default]
     Refuse,
+}
+
+impl std::fmt::Display for MissingParents {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::PassOver => "PassOver",
+            Self::Refuse => "Refuse",
+        })
+    }
 }
 
 /// A kept block to apply.
@@ -31,8 +41,9 @@ pub struct UtxoApplyBlock {
     pub height: u32,
     /// The chain's own number of the block, as in `BlockRef`.
     pub block_id: u32,
-    /// Treatment of inputs whose parents have no record.
-    pub missing_parents: MissingParents,
+    /// Treatment of inputs whose parents have no record, from this block on; `null` for the store's choice, which is
+    /// `Refuse` in a new store. An operator changes the choice, and it stays until an operator changes it again.
+    pub missing_parents: Option<MissingParents>,
     /// The transaction at which an earlier call stopped, to go on after it without applying it. The skip is written to
     /// the audit log. Nothing is skipped if the transaction can be applied now. A large transaction keeps its record
     /// and the spends that earlier calls made.
@@ -83,7 +94,7 @@ pub enum UtxoApplyReason {
     /// The output was reassigned, and the body does not have the hash of its new owner: spend it with `utxo_spend`.
     #[error("the output was reassigned: spend it with utxo_spend, which takes its new hash")]
     NeedsHash,
-    /// The parent has no record, and `missing_parents` is `Refuse`.
+    /// The parent has no record, and the store's `missing_parents` is `Refuse`.
     #[error("the parent has no record")]
     MissingParent,
     /// A reason that this version does not know.
@@ -161,6 +172,12 @@ pub enum UtxoApplyError {
     WrongHeight {
         /// The block's height.
         expected: u32,
+    },
+    /// The store has another choice, which an operator changes.
+    #[error("missing_parents is {in_force} in this store: name no other value, or let an operator change it")]
+    OtherChoice {
+        /// The choice in force.
+        in_force: MissingParents,
     },
     /// The block is applied, or partly applied, under this id.
     #[error("the block is applied under the id {block_id}")]
@@ -246,4 +263,6 @@ pub struct UtxoApplying {
     pub height: u32,
     /// Transactions of the next block that are applied.
     pub transactions: u32,
+    /// Treatment of inputs whose parents have no record.
+    pub missing_parents: MissingParents,
 }

@@ -190,6 +190,11 @@ pub enum UtxoError {
     Outside(ExternalStore),
     /// The transaction's bytes were in a block that is no longer kept.
     NotKept,
+    /// The transaction leaves the block that has its bytes, and `max_external_bytes` leaves no room for them.
+    ExternalFull {
+        /// The limit.
+        limit: u64,
+    },
     /// The item needs more instructions, or changed pages, than one message has.
     TooMuchWork,
     /// Memory was refused.
@@ -489,6 +494,7 @@ part! {
         TooLarge { what, limit },
         Outside(store),
         NotKept,
+        ExternalFull { limit },
         TooMuchWork,
         NoMemory(why),
         Corrupt { why },

@@ -276,6 +276,9 @@ pub struct UtxoStorage {
     /// The highest block of all records that were pruned as spent; `null` if there were none. It falls only by a reset.
     /// `rollback_to` restores all records of blocks above this height.
     pub pruned_height: Option<u32>,
+    /// The lowest block to which `rollback_to` restores the records of all applied blocks; `null` if no block is kept. At
+    /// most 1,000 blocks below the head are looked at, and a lower one is not shown.
+    pub restorable_to: Option<u64>,
     /// Bytes of slots in use.
     pub used_bytes: u64,
     /// Bytes of slots that can be reused.

@@ -212,7 +212,7 @@ fn apply_block(bench: &Bench) -> Result<Execution> {
     let mut last = None;
     for (number, transactions) in (0..).zip([parents, children]) {
         bench.update::<Result<(), AppendError>>("append_block", Encode!(&block_of(number, &transactions))?)?.0?;
-        let missing_parents = MissingParents::PassOver;
+        let missing_parents = Some(MissingParents::PassOver);
         let hash = block_of(number, &transactions).hash;
         let height = 1 + number as u32;
         let arg = UtxoApplyBlock { number, hash, height, block_id: 1, missing_parents, skip: None, skip_rest: false };

@@ -206,7 +206,7 @@ impl<S: Site> Story<'_, S> {
             hash: hash.to_byte_array().into(),
             height: block.height,
             block_id: block.id,
-            missing_parents: MissingParents::Refuse,
+            missing_parents: Some(MissingParents::Refuse),
             skip: None,
             skip_rest: false,
         };

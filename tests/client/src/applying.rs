@@ -59,11 +59,11 @@ pub async fn a_block_is_applied_over_several_messages_and_taken_back<T: Transpor
         hash,
         height,
         block_id,
-        missing_parents: MissingParents::PassOver,
+        missing_parents: Some(MissingParents::PassOver),
         skip: None,
         skip_rest: false,
     };
-    let refused = UtxoApplyBlock { missing_parents: MissingParents::Refuse, ..passed.clone() };
+    let refused = UtxoApplyBlock { missing_parents: Some(MissingParents::Refuse), ..passed.clone() };
 
     let error = client.apply(&refused).await.unwrap_err();
     assert_eq!(error.retry(), Retry::Never, "{error:?}");

@@ -8,25 +8,25 @@ use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who};
 use coppice_tests::transactions::{Tx, block};
 
-const HEIGHT: u32 = 800_000;
+pub const HEIGHT: u32 = 800_000;
 
-fn argument(number: u64) -> UtxoApplyBlock {
+pub fn argument(number: u64) -> UtxoApplyBlock {
     UtxoApplyBlock {
         number,
         hash: hash(number).into(),
         height: HEIGHT + number as u32,
         block_id: number as u32,
-        missing_parents: MissingParents::PassOver,
+        missing_parents: Some(MissingParents::PassOver),
         skip: None,
         skip_rest: false,
     }
 }
 
-fn apply_by(coppice: &Coppice, who: Who, arg: &UtxoApplyBlock) -> Result<UtxoApplied, UtxoApplyError> {
+pub fn apply_by(coppice: &Coppice, who: Who, arg: &UtxoApplyBlock) -> Result<UtxoApplied, UtxoApplyError> {
     coppice.by(who).utxo_apply_block(arg).answer()
 }
 
-fn apply(coppice: &Coppice, number: u64) -> Result<UtxoApplied, UtxoApplyError> {
+pub fn apply(coppice: &Coppice, number: u64) -> Result<UtxoApplied, UtxoApplyError> {
     apply_by(coppice, Who::Producer, &argument(number))
 }
 
@@ -35,7 +35,7 @@ fn applying(coppice: &Coppice) -> Option<UtxoApplying> {
 }
 
 /// A canister with blocks 0 to `blocks`, each with a coinbase and a transaction that spends from the block before, of which an operator
-/// has applied the first. Returns the transactions, block by block.
+/// has applied the first, in the middle of a chain. Returns the transactions, block by block.
 fn chain(blocks: u64) -> (Coppice, Vec<Vec<Tx>>) {
     let coppice = Coppice::new();
     let mut all: Vec<Vec<Tx>> = Vec::new();
@@ -124,8 +124,18 @@ fn blocks_that_are_not_applied_are_not_pruned() {
     apply(&coppice, 2).unwrap();
     coppice.settle(100);
     assert_eq!(coppice.prune_status().pruned_before_block, 3);
+    assert_eq!(coppice.storage().utxo.restorable_to, Some(3), "no record was pruned, so the oldest block");
     let ended = coppice.operator().utxo_stop_applying().answer();
-    assert_eq!(ended, Some(UtxoApplying { base: 0, next: 3, height: HEIGHT + 3, transactions: 0 }));
+    assert_eq!(
+        ended,
+        Some(UtxoApplying {
+            base: 0,
+            next: 3,
+            height: HEIGHT + 3,
+            transactions: 0,
+            missing_parents: MissingParents::PassOver
+        })
+    );
     assert_eq!(coppice.operator().utxo_stop_applying().answer(), None);
     coppice.settle(100);
     assert_eq!((coppice.prune_status().pruned_before_block, applying(&coppice)), (6, None));
@@ -213,18 +223,114 @@ fn conflict_is_resolved_from_the_kept_block() {
 #[test]
 fn each_skipped_transaction_is_in_the_audit_log() {
     let (coppice, _) = chain(1);
+    let refuse = UtxoApplyBlock { missing_parents: Some(MissingParents::Refuse), ..argument(0) };
+    assert_eq!(apply_by(&coppice, Who::Controller, &refuse).map(|done| done.known), Ok(true));
     let bad: Vec<Tx> = (0..3).map(|salt| Tx::of(salt, &[([9; 32], 0)], 1)).collect();
     coppice.append(&block(1, &[bad.as_slice(), &[Tx::orphan(10, 1)]].concat())).unwrap();
-    let refuse = UtxoApplyBlock { missing_parents: MissingParents::Refuse, ..argument(1) };
+    let refuse = UtxoApplyBlock { missing_parents: None, ..argument(1) };
     for tx in &bad {
         assert!(matches!(apply_by(&coppice, Who::Producer, &refuse), Err(UtxoApplyError::Stopped(_))));
         assert!(apply_by(&coppice, Who::Producer, &UtxoApplyBlock { skip: Some(tx.id()), ..refuse.clone() }).is_ok());
     }
     // The last one can be applied, because its parent may be missing.
     let last = UtxoApplyBlock { skip: Some(Tx::orphan(10, 1).id()), ..argument(1) };
-    assert_eq!(apply_by(&coppice, Who::Producer, &last).map(|done| (done.has_more, done.created)), Ok((false, 1)));
+    let refused = Err(UtxoApplyError::OtherChoice { in_force: MissingParents::Refuse });
+    assert_eq!(apply_by(&coppice, Who::Producer, &last), refused);
+    assert_eq!(apply_by(&coppice, Who::Controller, &last).map(|done| (done.has_more, done.created)), Ok((false, 1)));
     let entries = coppice.operator().get_audit_log(None, 100).answer().entries;
+    let of_operator = entries.iter().find(|entry| entry.caller == Who::Controller.principal()).unwrap();
+    assert_eq!((of_operator.calls, of_operator.before.as_str()), (3, "applied = none; missing parents = Refuse"));
+    assert!(of_operator.after.ends_with("missing parents = PassOver"), "{of_operator:?}");
     let of_feeder = entries.iter().filter(|entry| entry.caller == Who::Producer.principal());
     let after: String = of_feeder.map(|entry| entry.after.as_str()).collect();
     assert_eq!(after.matches("skipped ").count(), 3, "{after}");
+}
+
+/// Returns the result of a batch of one `utxo_create`.
+fn create_kept(coppice: &Coppice, number: u64, position: u32) -> Result<UtxoCreated, UtxoCreateError> {
+    let source = TransactionSource::Kept(KeptTransaction { number, position });
+    let item = UtxoCreate { source, mined: None, locked: Some(false), conflicting: true, fee: None, is_new: false };
+    coppice
+        .producer()
+        .utxo_create(&UtxoCreateBatch { height: HEIGHT + 1, items: vec![item] })
+        .answer()
+        .results
+        .remove(0)
+}
+
+#[test]
+fn double_spend_with_an_unrecorded_parent_wins_in_a_store_that_starts_midway() {
+    let (coppice, all) = chain(1);
+    let held = (all[0][1].txid, 1);
+    let loser = Tx::of(1, &[held], 1);
+    let winner = Tx::of(2, &[held, ([9; 32], 3), ([8; 32], 0)], 1);
+    let heir = Tx::of(3, &[(winner.txid, 0), ([9; 32], 4)], 1);
+    coppice.append(&block(1, &[Tx::coinbase(1, 1), winner.clone(), heir.clone()])).unwrap();
+    let item = UtxoCreate { locked: Some(false), ..loser.record() };
+    coppice.producer().utxo_create(&UtxoCreateBatch { height: HEIGHT, items: vec![item] }).answer();
+    let spends = vec![TransactionSpends { spender: loser.id(), spends: vec![all[0][1].spend(1, 0)] }];
+    coppice.producer().utxo_spend(&UtxoSpendBatch { height: HEIGHT, items: spends }).answer();
+    apply(&coppice, 1).unwrap();
+    assert!(matches!(apply(&coppice, 1), Err(UtxoApplyError::Stopped(stop)) if stop.transaction == 1));
+    create_kept(&coppice, 1, 1).unwrap();
+    assert!(get(&coppice, &winner).unwrap().conflicting);
+    let process = UtxoProcessConflicting { height: HEIGHT + 1, winners: vec![winner.id()] };
+    assert_eq!(coppice.producer().utxo_process_conflicting(&process).answer().map(|done| done.has_more), Ok(false));
+    let done = apply(&coppice, 1).unwrap();
+    assert_eq!((done.has_more, done.existed, done.created, done.missing_parents), (false, 1, 1, 3));
+    assert!(get(&coppice, &loser).unwrap().conflicting && !get(&coppice, &winner).unwrap().conflicting);
+    assert_eq!(get(&coppice, &winner).unwrap().blocks.len(), 1);
+}
+
+#[test]
+fn choice_of_missing_parents_is_an_operators_and_lasts() {
+    let coppice = Coppice::new();
+    assert_eq!(coppice.storage().utxo.restorable_to, None);
+    for number in 0..6 {
+        coppice.append(&block(number, &[Tx::coinbase(number, 1), Tx::orphan(number, 1)])).unwrap();
+    }
+    let call =
+        |who, number, missing_parents| apply_by(&coppice, who, &UtxoApplyBlock { missing_parents, ..argument(number) });
+    let choice = || applying(&coppice).map(|at| at.missing_parents);
+    let other = |in_force| Err(UtxoApplyError::OtherChoice { in_force });
+    let (pass_over, refuse) = (MissingParents::PassOver, MissingParents::Refuse);
+    // A new store refuses.
+    assert_eq!(call(Who::Producer, 0, Some(pass_over)), Err(UtxoApplyError::OperatorOnly));
+    assert!(call(Who::Controller, 0, None).unwrap().has_more);
+    assert_eq!(choice(), Some(refuse));
+    assert!(matches!(call(Who::Producer, 0, Some(refuse)), Err(UtxoApplyError::Stopped(_))));
+    assert_eq!(call(Who::Producer, 0, Some(pass_over)), other(refuse));
+    assert_eq!(call(Who::Controller, 0, Some(pass_over)).map(|done| done.missing_parents), Ok(1));
+    assert_eq!(choice(), Some(pass_over));
+    for (number, missing_parents) in [(1, None), (2, Some(pass_over))] {
+        assert_eq!(call(Who::Producer, number, missing_parents).map(|done| done.missing_parents), Ok(1));
+    }
+    assert_eq!(call(Who::Producer, 3, Some(refuse)), other(pass_over));
+    assert_eq!(call(Who::Producer, 2, Some(refuse)), other(pass_over), "of an applied block, too");
+    // The records stay, and with them the choice.
+    coppice.upgrade();
+    coppice.operator().utxo_stop_applying().answer().unwrap();
+    assert_eq!(call(Who::Controller, 3, None).map(|done| done.missing_parents), Ok(1));
+    let head_hash = coppice.anyone().get_head().answer().unwrap().hash;
+    coppice.operator().reset_chain(&ResetChain { head_hash, drop_unexported: false }).answer().unwrap();
+    coppice.pass(60);
+    coppice.append(&block(9, &[Tx::orphan(90, 1)])).unwrap();
+    assert_eq!(call(Who::Controller, 9, None).map(|done| done.missing_parents), Ok(1));
+    // A stop leaves the choice that its call brought, because the calls that resolve the stop need it.
+    coppice.append(&block(10, &[Tx::orphan(91, 1)])).unwrap();
+    assert!(matches!(call(Who::Controller, 10, Some(refuse)), Err(UtxoApplyError::Stopped(_))));
+    assert_eq!(choice(), Some(refuse));
+}
+
+#[test]
+fn double_spend_with_an_unrecorded_parent_does_not_win_in_a_store_that_refuses() {
+    let (coppice, all) = chain(1);
+    let refuse = UtxoApplyBlock { missing_parents: Some(MissingParents::Refuse), ..argument(0) };
+    apply_by(&coppice, Who::Controller, &refuse).unwrap();
+    let winner = Tx::of(2, &[(all[0][1].txid, 1), ([9; 32], 3)], 1);
+    let item = UtxoCreate { conflicting: true, ..winner.record() };
+    coppice.producer().utxo_create(&UtxoCreateBatch { height: HEIGHT, items: vec![item] }).answer();
+    let process = UtxoProcessConflicting { height: HEIGHT + 1, winners: vec![winner.id()] };
+    let refused = coppice.producer().utxo_process_conflicting(&process).answer();
+    assert_eq!(refused, Err(ConflictError { txid: [9; 32].into(), error: UtxoError::TxNotFound }));
 }

@@ -1,6 +1,8 @@
 //! Random histories of applying against a model that knows blocks and their transactions only: appends, two feeders, late and reordered
-//! calls, stops and new beginnings, rollbacks over many messages, resets, upgrades.
+//! calls, stops and new beginnings, rollbacks over many messages, resets, upgrades, double spends that win although a parent has no record,
+//! and, without copies, transactions that leave their block and return.
 
+use crate::apply_bytes::bytes_of;
 use crate::utxo::get;
 use coppice_interface::*;
 use coppice_tests::blocks::hash;
@@ -37,7 +39,7 @@ impl Block {
             hash: hash(self.number ^ self.serial << 40).into(),
             height: HEIGHT + self.number as u32,
             block_id: self.serial as u32,
-            missing_parents: MissingParents::PassOver,
+            missing_parents: Some(MissingParents::PassOver),
             skip: None,
             skip_rest: false,
         }
@@ -69,6 +71,8 @@ struct World {
     serial: u64,
     /// Number of the first block.
     first: u64,
+    /// Transactions that hold an output which a later transaction of a block spends, and that one.
+    losers: Vec<(Tx, usize)>,
 }
 
 impl World {
@@ -77,8 +81,12 @@ impl World {
         coppice.grant(Who::Rival, Role::UtxoFeeder);
         coppice.set_policy(PrunePolicyArg { max_ops_per_tick: Some(1), ..PrunePolicyArg::default() }).unwrap();
         coppice.hold_timers();
+        let utxo =
+            UtxoSettingsChange { copy_applied_transactions: Some(seed % 2 == 0), ..UtxoSettingsChange::default() };
+        coppice.operator().set_config(&ConfigChange { utxo: Some(utxo), ..ConfigChange::default() }).answer().unwrap();
         let random = Random(seed);
-        Self { coppice, random, txs: vec![], free: vec![], chain: vec![], old: vec![], next: None, serial: 0, first: 1 }
+        let (txs, free, chain, old, losers) = Default::default();
+        Self { coppice, random, txs, free, chain, old, next: None, serial: 0, first: 1, losers }
     }
 
     fn in_chain(&self, tx: usize) -> bool {
@@ -111,8 +119,13 @@ impl World {
             let tx = match of {
                 Some((parent, vout)) => {
                     self.free.swap_remove(which);
-                    let tx = Tx::of(salt + nth, &[(self.txs[parent].0.txid, vout)], 2);
-                    self.push(tx, Known { parent: Some(parent), ..Known::default() })
+                    let spent = (self.txs[parent].0.txid, vout);
+                    let tx = Tx::of(salt + nth, &[spent, ([salt as u8; 32], nth as u32)], 2);
+                    let tx = self.push(tx, Known { parent: Some(parent), ..Known::default() });
+                    if self.txs[parent].1.exists && self.random.below(3) == 0 {
+                        self.hold(spent, parent, tx);
+                    }
+                    tx
                 }
                 None => self.push(Tx::orphan(salt + nth, 3), Known::default()),
             };
@@ -127,6 +140,79 @@ impl World {
         self.chain.push(block);
     }
 
+    /// Lets another transaction spend the output that a transaction of a block is about to spend.
+    fn hold(&mut self, (parent, vout): ([u8; 32], u32), of: usize, winner: usize) {
+        let rival = Tx::of(self.serial * 1_000 + 500 + winner as u64, &[(parent, vout)], 1);
+        let spends = vec![self.txs[of].0.spend(vout, 0)];
+        let batch = UtxoSpendBatch { height: HEIGHT, items: vec![TransactionSpends { spender: rival.id(), spends }] };
+        assert_eq!(self.coppice.producer().utxo_spend(&batch).answer().results, [Ok(1)]);
+        let batch = UtxoCreateBatch { height: HEIGHT, items: vec![rival.record()] };
+        assert!(self.coppice.producer().utxo_create(&batch).answer().results[0].is_ok());
+        self.losers.push((rival, winner));
+    }
+
+    /// Lets the transaction win at which a block stops.
+    fn resolve(&self, stop: &UtxoApplyStop) {
+        assert!(self.losers.iter().any(|(_, winner)| self.txs[*winner].0.id() == stop.txid), "{stop}");
+        let source = TransactionSource::Kept(KeptTransaction { number: stop.number, position: stop.transaction });
+        let item = UtxoCreate { source, mined: None, locked: Some(false), conflicting: true, fee: None, is_new: false };
+        let batch = UtxoCreateBatch { height: HEIGHT, items: vec![item] };
+        assert!(self.coppice.producer().utxo_create(&batch).answer().results[0].is_ok());
+        let height = HEIGHT + stop.number as u32;
+        let process = UtxoProcessConflicting { height, winners: vec![stop.txid.clone()] };
+        assert!(!self.coppice.producer().utxo_process_conflicting(&process).answer().unwrap().has_more);
+    }
+
+    /// Applies a block, with all double spends that it needs to win. Returns the sum of the answers.
+    fn apply(&self, arg: &UtxoApplyBlock, who: Who) -> Result<UtxoApplied, UtxoApplyError> {
+        let mut sum = UtxoApplied::default();
+        loop {
+            let done = match self.coppice.by(who).utxo_apply_block(arg).answer() {
+                Err(UtxoApplyError::Stopped(stop)) => {
+                    self.resolve(&stop);
+                    continue;
+                }
+                answer => answer?,
+            };
+            let (created, existed, pruned) =
+                (sum.created + done.created, sum.existed + done.existed, sum.pruned + done.pruned);
+            sum = UtxoApplied { created, existed, pruned, ..done };
+            if !done.has_more {
+                return Ok(sum);
+            }
+        }
+    }
+
+    /// Takes a transaction of an applied block from the block or from the longest chain, and puts it back.
+    fn leave_and_return(&mut self) {
+        let applied: Vec<Block> = self.chain.iter().filter(|block| block.applied).cloned().collect();
+        let Some(block) = applied.get(self.random.below(applied.len())) else { return };
+        let (tx, Known { kept, .. }) = &self.txs[block.txs[self.random.below(block.txs.len())]];
+        // The bytes of a transaction of a chain that was reset may have gone with it.
+        let (tx, is_new) = (tx.clone(), kept.is_empty());
+        let UtxoApplyBlock { height, block_id, .. } = block.argument();
+        let unsets = self.random.below(2) == 0;
+        for leaves in [true, false] {
+            if unsets {
+                let items = vec![MinedTransaction { txid: tx.id(), subtree: 0 }];
+                let set = UtxoSetMinedBatch {
+                    height,
+                    block_id,
+                    block_height: height,
+                    on_longest_chain: true,
+                    unset: leaves,
+                    items,
+                };
+                assert!(self.coppice.producer().utxo_set_mined(&set).answer().results[0].is_ok());
+            } else {
+                let set = UtxoSetOnLongestChainBatch { height, on_longest_chain: !leaves, txids: vec![tx.id()] };
+                assert_eq!(self.coppice.producer().utxo_set_on_longest_chain(&set).answer().results, [Ok(())]);
+            }
+        }
+        let record = get(&self.coppice, &tx).unwrap();
+        assert!(!is_new || !matches!(record.transaction, TransactionPlace::Block { .. }), "{record:?}");
+    }
+
     /// Returns a block of the chain, or one that has left it.
     fn some_block(&mut self) -> Option<Block> {
         let all: Vec<&Block> = self.chain.iter().chain(&self.old).collect();
@@ -137,7 +223,7 @@ impl World {
     /// Calls with a block's argument, and checks the answer.
     fn call(&mut self, block: &Block, who: Who) {
         let arg = block.argument();
-        let answer = self.coppice.by(who).utxo_apply_block(&arg).answer();
+        let answer = self.apply(&arg, who);
         let at = self.chain.iter().position(|kept| kept.number == block.number);
         let Some(at) = at else {
             return assert_eq!(answer, Err(UtxoApplyError::NotFound));
@@ -226,6 +312,13 @@ impl World {
             let is_lone = expected.is_empty();
             assert_eq!(record.unmined_since.is_some(), is_lone, "{nth}");
             assert_eq!(record.conflicting, is_lone && known.is_coinbase, "{nth}");
+            if is_lone {
+                assert_eq!(bytes_of(&self.coppice, tx).as_ref(), Ok(&tx.raw), "{nth}");
+            }
+        }
+        for (loser, winner) in &self.losers {
+            let record = get(&self.coppice, loser).unwrap();
+            assert_eq!((record.conflicting, record.blocks.len()), (self.txs[*winner].1.exists, 0));
         }
     }
 
@@ -250,7 +343,8 @@ impl World {
                 self.coppice.operator().utxo_stop_applying().answer();
                 self.next = None;
             }
-            37 => self.coppice.upgrade(),
+            37 if self.random.below(2) == 0 => self.coppice.upgrade(),
+            37 => self.leave_and_return(),
             38 if self.random.below(4) == 0 => self.reset(),
             _ => {
                 // An operator begins anew, or goes on, anywhere.
@@ -264,7 +358,7 @@ impl World {
 
 #[test]
 fn random_histories_leave_the_records_of_the_model() {
-    let mut rollbacks = 0;
+    let (mut rollbacks, mut losers) = (0, 0);
     for seed in 0..20 {
         let mut world = World::new(seed);
         for step in 0..120 {
@@ -274,6 +368,7 @@ fn random_histories_leave_the_records_of_the_model() {
             }
         }
         rollbacks += world.old.len();
+        losers += world.losers.iter().filter(|(_, winner)| world.txs[*winner].1.exists).count();
     }
-    assert!(rollbacks > 200, "{rollbacks}");
+    assert!(rollbacks > 200 && losers > 20, "{rollbacks}, {losers}");
 }

@@ -45,7 +45,7 @@ fn argument(number: u64) -> UtxoApplyBlock {
         hash: hash(number).into(),
         height: 100 + number as u32,
         block_id: number as u32,
-        missing_parents: MissingParents::PassOver,
+        missing_parents: Some(MissingParents::PassOver),
         skip: None,
         skip_rest: false,
     }

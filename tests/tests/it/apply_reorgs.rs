@@ -8,7 +8,7 @@ use coppice_tests::client::Answered;
 use coppice_tests::coppice::{Coppice, Who};
 use coppice_tests::transactions::{self, Tx};
 
-const HEIGHT: u32 = 1_000;
+pub const HEIGHT: u32 = 1_000;
 
 /// A block of a branch; branch 0 is the first one.
 fn block(branch: u64, number: u64, parent: &BlockHash, txs: &[Tx]) -> AppendBlock {
@@ -17,20 +17,20 @@ fn block(branch: u64, number: u64, parent: &BlockHash, txs: &[Tx]) -> AppendBloc
 }
 
 /// The argument for a block of a branch, whose id tells the branch.
-fn argument(branch: u64, number: u64) -> UtxoApplyBlock {
+pub fn argument(branch: u64, number: u64) -> UtxoApplyBlock {
     UtxoApplyBlock {
         number,
         hash: hash(number ^ branch << 40).into(),
         height: HEIGHT + number as u32,
         block_id: (branch * 10_000 + number) as u32,
-        missing_parents: MissingParents::PassOver,
+        missing_parents: Some(MissingParents::PassOver),
         skip: None,
         skip_rest: false,
     }
 }
 
 /// The transactions of a block: its coinbase, and one that spends an output of the block before.
-fn txs(branch: u64, number: u64) -> Vec<Tx> {
+pub fn txs(branch: u64, number: u64) -> Vec<Tx> {
     let salt = |number: u64| branch * 100_000 + number;
     let mut before = Tx::orphan(salt(0), 2);
     for number in 1..=number {
@@ -40,31 +40,31 @@ fn txs(branch: u64, number: u64) -> Vec<Tx> {
 }
 
 /// A canister with a feeder of its own (`Rival`) besides the producer.
-fn canister() -> Coppice {
+pub fn canister() -> Coppice {
     let coppice = Coppice::new();
     coppice.grant(Who::Rival, Role::UtxoFeeder);
     coppice
 }
 
 /// Appends blocks of a branch.
-fn append(coppice: &Coppice, branch: u64, numbers: std::ops::Range<u64>, of: impl Fn(u64) -> Vec<Tx>) {
+pub fn append(coppice: &Coppice, branch: u64, numbers: std::ops::Range<u64>, of: impl Fn(u64) -> Vec<Tx>) {
     for number in numbers {
         let parent = coppice.anyone().get_head().answer().map_or(BlockHash::default(), |head| head.hash);
         coppice.append(&block(branch, number, &parent, &of(number))).unwrap();
     }
 }
 
-fn apply(coppice: &Coppice, arg: &UtxoApplyBlock) -> Result<UtxoApplied, UtxoApplyError> {
+pub fn apply(coppice: &Coppice, arg: &UtxoApplyBlock) -> Result<UtxoApplied, UtxoApplyError> {
     coppice.by(Who::Controller).utxo_apply_block(arg).answer()
 }
 
-fn apply_all(coppice: &Coppice, branch: u64, numbers: std::ops::Range<u64>) {
+pub fn apply_all(coppice: &Coppice, branch: u64, numbers: std::ops::Range<u64>) {
     for number in numbers {
         while apply(coppice, &argument(branch, number)).unwrap().has_more {}
     }
 }
 
-fn roll_back(coppice: &Coppice, number: u64) -> Result<Rollback, RollbackError> {
+pub fn roll_back(coppice: &Coppice, number: u64) -> Result<Rollback, RollbackError> {
     coppice.producer().rollback_to(number, None).answer()
 }
 
@@ -84,7 +84,7 @@ fn assert_abandoned(coppice: &Coppice, txs: &[Tx]) {
     }
 }
 
-fn problem(coppice: &Coppice, code: ProblemCode) -> Option<Problem> {
+pub fn problem(coppice: &Coppice, code: ProblemCode) -> Option<Problem> {
     coppice.health().problems.into_iter().find(|problem| problem.code == code)
 }
 
@@ -143,7 +143,16 @@ fn rollback_takes_applied_blocks_back_beside_a_feeder_that_never_stops() {
     }
     assert_eq!(removed, 1_000);
     assert!(messages > 500, "{messages}");
-    assert_eq!(applying(&coppice), Some(UtxoApplying { base: 0, next: 10, height: HEIGHT + 10, transactions: 0 }));
+    assert_eq!(
+        applying(&coppice),
+        Some(UtxoApplying {
+            base: 0,
+            next: 10,
+            height: HEIGHT + 10,
+            transactions: 0,
+            missing_parents: MissingParents::PassOver
+        })
+    );
     for number in [10, 500, 1_009] {
         assert_abandoned(&coppice, &all[number]);
     }
@@ -196,7 +205,7 @@ fn block_in_whose_middle_applying_ended_is_taken_back_whole() {
     let orphan = Tx::of(77, &[([9; 32], 0)], 1);
     let half = [txs(0, 1), vec![orphan, Tx::orphan(5, 1)]].concat();
     append(&coppice, 0, 1..2, |_| half.clone());
-    let refuse = UtxoApplyBlock { missing_parents: MissingParents::Refuse, ..argument(0, 1) };
+    let refuse = UtxoApplyBlock { missing_parents: Some(MissingParents::Refuse), ..argument(0, 1) };
     assert_eq!(apply(&coppice, &refuse).map(|done| (done.has_more, done.transactions)), Ok((true, 2)));
     assert_eq!(coppice.operator().utxo_stop_applying().answer().map(|at| at.transactions), Some(2));
     assert_eq!(get(&coppice, &half[1]).unwrap().blocks.len(), 1);
@@ -216,7 +225,16 @@ fn reorg_below_a_new_beginning_takes_the_earlier_blocks_back_and_applies_their_r
     assert_eq!(applying(&coppice).map(|at| (at.base, at.next)), Some((6, 9)));
     assert_eq!(roll_back(&coppice, 1).map(|done| done.removed), Ok(8));
     [2, 3, 6, 7, 8].into_iter().for_each(|number| assert_abandoned(&coppice, &txs(0, number)));
-    assert_eq!(applying(&coppice), Some(UtxoApplying { base: 2, next: 2, height: HEIGHT + 2, transactions: 0 }));
+    assert_eq!(
+        applying(&coppice),
+        Some(UtxoApplying {
+            base: 2,
+            next: 2,
+            height: HEIGHT + 2,
+            transactions: 0,
+            missing_parents: MissingParents::PassOver
+        })
+    );
     append(&coppice, 1, 2..5, |number| txs(1, number));
     for number in 2..5 {
         assert_eq!(
@@ -280,7 +298,7 @@ fn late_call_is_known_or_refused_and_never_does_another_blocks_work() {
 }
 
 /// The transactions of a block: its coinbase, and one that spends all outputs of the one in the block before.
-fn spent(number: u64) -> Vec<Tx> {
+pub fn spent(number: u64) -> Vec<Tx> {
     let mut before = Tx::orphan(1, 2);
     for number in 1..=number {
         before = Tx::of(1 + number, &[(before.txid, 0), (before.txid, 1)], 2);
@@ -289,7 +307,7 @@ fn spent(number: u64) -> Vec<Tx> {
 }
 
 /// A canister with 60 applied blocks, whose pruner has deleted the spent records of old ones.
-fn pruned_spent(retention: u32) -> Coppice {
+pub fn pruned_spent(retention: u32) -> Coppice {
     let coppice = canister();
     let change = UtxoSettingsChange { block_height_retention: Some(retention), ..UtxoSettingsChange::default() };
     configure(&coppice, change).unwrap();
@@ -316,12 +334,14 @@ fn blocks_of_which_records_may_be_pruned_are_taken_back_only_for_an_admin_who_sa
     {
         assert_eq!(back(who, lowest - 1, incomplete), refused, "{who:?}, {incomplete:?}");
     }
+    assert_eq!(coppice.storage().utxo.restorable_to, Some(lowest), "the status says so before");
     assert_eq!(get(&coppice, &spent(lowest + 1)[1]).unwrap().blocks.len(), 1);
     assert!(get(&coppice, &spent(lowest)[1]).is_err());
     assert_eq!(back(Who::Producer, lowest, None).map(|done| (done.head, done.not_restored)), Ok((lowest, 0)));
     assert_eq!(problem(&coppice, ProblemCode::NotRestored), None);
     let done = back(Who::Controller, 4, Some(true)).unwrap();
     assert_eq!((done.head, done.has_more), (4, false));
+    assert_eq!(coppice.storage().utxo.restorable_to, Some(4), "the head");
     // Coinbases are unspent, and stay.
     assert_eq!(done.not_restored, lowest - 4);
     let found = problem(&coppice, ProblemCode::NotRestored).expect("health names it");

@@ -3,6 +3,8 @@
 mod access;
 mod append;
 mod apply;
+mod apply_advice;
+mod apply_bytes;
 mod apply_histories;
 mod apply_hostile;
 mod apply_reorgs;

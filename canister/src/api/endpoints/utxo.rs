@@ -1,6 +1,6 @@
 //! Endpoints for UTXO records (`docs/design.md` 6).
 
-use crate::apply::bytes_of;
+use crate::apply::{bytes_of, in_chain};
 use crate::external::Records;
 use crate::external::create::create;
 use crate::operation::daemon;
@@ -8,7 +8,7 @@ use crate::platform::meter::{Hot, counted};
 use crate::platform::{self, cycles};
 
 use crate::state::{mutate, read};
-use crate::utxo::{Ahead, Conflicting, UtxoStore};
+use crate::utxo::{Ahead, Chained, Conflicting, Mined, UtxoStore};
 use coppice_interface::*;
 
 pub fn utxo_create(arg: UtxoCreateBatch) -> Batch<Result<UtxoCreated, UtxoCreateError>> {
@@ -40,14 +40,23 @@ pub fn utxo_unspend(arg: UtxoUnspendBatch) -> Batch<Result<bool, UtxoError>> {
 
 pub fn utxo_set_mined(arg: UtxoSetMinedBatch) -> Batch<Result<Vec<u32>, UtxoError>> {
     counted(Hot::UtxoSetMined, || {
-        mutate(|state| state.batch(arg.height, &arg.items, |store, item, call| store.set_mined(&arg, item, call)))
+        let items: Vec<Mined> = arg.items.iter().map(|item| Mined(item, arg.unset)).collect();
+        mutate(|state| {
+            let (chain, Records { utxo, blobs, .. }, call) = state.records_and_chain_at(arg.height);
+            utxo.batch(&items, |store, item| {
+                store.set_mined(&arg, item.0, &call, (blobs, in_chain(chain))).map_err(UtxoError::from)
+            })
+        })
     })
 }
 
 pub fn utxo_set_on_longest_chain(arg: UtxoSetOnLongestChainBatch) -> Batch<Result<(), UtxoError>> {
+    let items: Vec<Chained> = arg.txids.iter().map(|txid| Chained(txid, !arg.on_longest_chain)).collect();
     mutate(|state| {
-        state.batch(arg.height, &arg.txids, |store, txid, call| {
-            store.set_on_longest_chain(txid, arg.on_longest_chain, call)
+        let (chain, Records { utxo, blobs, .. }, call) = state.records_and_chain_at(arg.height);
+        utxo.batch(&items, |store, item| {
+            let kept = (&mut *blobs, in_chain(chain));
+            store.set_on_longest_chain(item.0, arg.on_longest_chain, &call, kept).map_err(UtxoError::from)
         })
     })
 }

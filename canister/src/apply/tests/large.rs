@@ -100,7 +100,7 @@ fn large_transaction_that_was_pruned_counts_as_applied_when_its_block_is_replaye
         let World { applier, chain, .. } = &mut w;
         applier.end(chain);
         w.chain.note_applied(1, None);
-        let arg = UtxoApplyBlock { missing_parents: MissingParents::Refuse, ..argument(1) };
+        let arg = UtxoApplyBlock { missing_parents: Some(MissingParents::Refuse), ..argument(1) };
         let done = w.apply(&arg).unwrap();
         assert_eq!((done.pruned, done.created, done.transactions), (1, 0, 1));
         assert_eq!(w.record(&child), None);

@@ -111,7 +111,16 @@ fn blocks_are_applied_in_order_and_an_applied_one_again_changes_nothing() {
     assert_eq!(w.applier.status(), None);
     let one = UtxoApplied { transactions: 1, created: 1, ..UtxoApplied::default() };
     assert_eq!(w.step(&argument(1)), Ok(one));
-    assert_eq!(w.applier.status(), Some(UtxoApplying { base: 1, next: 2, height: 1_002, transactions: 0 }));
+    assert_eq!(
+        w.applier.status(),
+        Some(UtxoApplying {
+            base: 1,
+            next: 2,
+            height: 1_002,
+            transactions: 0,
+            missing_parents: MissingParents::PassOver
+        })
+    );
     for wrong in [0, 3] {
         assert_eq!(w.step(&argument(wrong)), Err(UtxoApplyError::NotNext { next: 2 }));
     }
@@ -242,7 +251,7 @@ fn repeated_skip_in_the_middle_of_a_block_skips_nothing_else() {
     let mut w = World::new();
     let bad: Vec<Tx> = (0..2).map(|salt| Tx::of(salt, &[(crate::testing::id(salt), 0)], 1)).collect();
     w.append(0, &[Tx::coinbase(3, 1), bad[0].clone(), bad[1].clone()]);
-    let arg = UtxoApplyBlock { missing_parents: MissingParents::Refuse, ..argument(0) };
+    let arg = UtxoApplyBlock { missing_parents: Some(MissingParents::Refuse), ..argument(0) };
     assert_eq!(stopped(&mut w, &arg), (1, Some(0), UtxoApplyReason::MissingParent));
     let skip = UtxoApplyBlock { skip: Some(bad[0].id()), ..arg.clone() };
     // The first answer is lost.
@@ -259,7 +268,7 @@ fn repeated_skip_of_a_transaction_that_was_applied_skips_nothing() {
     let parent = Tx::orphan(7, 1);
     let bad = [Tx::of(1, &[(parent.txid, 0)], 1), Tx::of(2, &[(crate::testing::id(2), 0)], 1)];
     w.append(0, &[Tx::coinbase(3, 1), bad[0].clone(), bad[1].clone()]);
-    let arg = UtxoApplyBlock { missing_parents: MissingParents::Refuse, ..argument(0) };
+    let arg = UtxoApplyBlock { missing_parents: Some(MissingParents::Refuse), ..argument(0) };
     assert_eq!(stopped(&mut w, &arg), (1, Some(0), UtxoApplyReason::MissingParent));
     // The transaction can be applied now, and the one after it cannot.
     w.create(&parent.record(), 900).unwrap();
@@ -287,7 +296,8 @@ fn parents_come_first_or_are_missing() {
     // The same if the parent has a record, as an unmined transaction.
     w.create(&late.record(), 900).unwrap();
     assert_eq!(stopped(&mut w, &argument(0)), (1, Some(0), UtxoApplyReason::BadOrder));
-    let refuse = UtxoApplyBlock { skip: Some(early.id()), missing_parents: MissingParents::Refuse, ..argument(0) };
+    let refuse =
+        UtxoApplyBlock { skip: Some(early.id()), missing_parents: Some(MissingParents::Refuse), ..argument(0) };
     w.step(&refuse).unwrap();
     let stop = stopped(&mut w, &UtxoApplyBlock { skip: None, ..refuse });
     assert_eq!(stop, (2, Some(0), UtxoApplyReason::MissingParent));
@@ -316,7 +326,14 @@ fn coinbase_of_two_blocks_is_spendable_once_the_higher_one_is_mature() {
             unset: false,
             items: vec![],
         };
-        w.utxo.set_mined(&set, &MinedTransaction { txid: coinbase.id(), subtree: 0 }, &call).unwrap();
+        w.utxo
+            .set_mined(
+                &set,
+                &MinedTransaction { txid: coinbase.id(), subtree: 0 },
+                &call,
+                (&mut w.blobs, crate::testing::no_block),
+            )
+            .unwrap();
         assert_eq!(spending(&w), Some(expected), "{height}");
     }
     let call = w.call(1_005);
@@ -328,7 +345,14 @@ fn coinbase_of_two_blocks_is_spendable_once_the_higher_one_is_mature() {
         unset: false,
         items: vec![],
     };
-    w.utxo.set_mined(&set, &MinedTransaction { txid: coinbase.id(), subtree: 0 }, &call).unwrap();
+    w.utxo
+        .set_mined(
+            &set,
+            &MinedTransaction { txid: coinbase.id(), subtree: 0 },
+            &call,
+            (&mut w.blobs, crate::testing::no_block),
+        )
+        .unwrap();
     assert_eq!(spending(&w), Some(1_007));
 }
 
@@ -377,7 +401,7 @@ fn pruned_transactions_count_as_applied() {
     (1..3).for_each(|number| w.chain.note_applied(number, None));
     let done = w.apply(&argument(1)).unwrap();
     assert_eq!((done.pruned, done.created, done.existed, done.spent), (1, 0, 0, 0));
-    let refuse = UtxoApplyBlock { missing_parents: MissingParents::Refuse, ..argument(2) };
+    let refuse = UtxoApplyBlock { missing_parents: Some(MissingParents::Refuse), ..argument(2) };
     // The parent is gone, but the transaction was applied while it was there.
     assert_eq!(w.apply(&refuse).map(|done| (done.existed, done.missing_parents)), Ok((1, 1)));
     assert_eq!(w.seen(&blocks.concat()), before);

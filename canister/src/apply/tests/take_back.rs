@@ -28,7 +28,16 @@ fn block_that_is_taken_back_leaves_its_records_unmined_with_their_spends() {
     assert!(!w.applier.is_applied(&w.chain, 0));
     (0..5).for_each(|number| assert!(w.apply(&argument(number)).is_ok()));
     assert_eq!(w.take_back(4), 1);
-    assert_eq!(w.applier.status(), Some(UtxoApplying { base: 0, next: 4, height: 1_004, transactions: 0 }));
+    assert_eq!(
+        w.applier.status(),
+        Some(UtxoApplying {
+            base: 0,
+            next: 4,
+            height: 1_004,
+            transactions: 0,
+            missing_parents: MissingParents::PassOver
+        })
+    );
     let of = &blocks[4][1];
     let record = w.record(of).unwrap();
     assert_eq!((record.blocks, record.unmined_since, record.conflicting), (vec![], Some(1_004), false));
@@ -64,7 +73,14 @@ fn taking_all_blocks_back_does_what_unsetting_them_does() {
             };
             let call = w.call(height);
             for tx in blocks[number as usize].iter().rev() {
-                w.utxo.set_mined(&set, &MinedTransaction { txid: tx.id(), subtree: 0 }, &call).unwrap();
+                w.utxo
+                    .set_mined(
+                        &set,
+                        &MinedTransaction { txid: tx.id(), subtree: 0 },
+                        &call,
+                        (&mut w.blobs, crate::testing::no_block),
+                    )
+                    .unwrap();
             }
             let coinbase = blocks[number as usize][0].txid;
             while w.utxo.set_conflicting(&coinbase, &call).unwrap().has_more {}
@@ -128,7 +144,7 @@ fn record_of_two_blocks_keeps_the_other_one() {
 fn record_off_the_longest_chain_stays_there_when_one_of_its_blocks_is_taken_back() {
     let (mut w, tx) = mined_twice();
     let call = w.call(300);
-    w.utxo.set_on_longest_chain(&tx.txid, false, &call).unwrap();
+    w.utxo.set_on_longest_chain(&tx.txid, false, &call, (&mut w.blobs, crate::testing::no_block)).unwrap();
     let since = w.record(&tx).unwrap().unmined_since;
     w.take_back(1);
     let record = w.record(&tx).unwrap();
@@ -144,7 +160,7 @@ fn partly_applied_block_is_taken_back_from_where_it_stands() {
     w.append(0, &txs[..1]);
     w.append(1, &txs[1..]);
     w.apply(&argument(0)).unwrap();
-    let refuse = UtxoApplyBlock { missing_parents: MissingParents::Refuse, ..argument(1) };
+    let refuse = UtxoApplyBlock { missing_parents: Some(MissingParents::Refuse), ..argument(1) };
     assert_eq!(w.step(&refuse).map(|done| (done.has_more, done.transactions)), Ok((true, 1)));
     assert!(w.step(&refuse).is_err());
     assert_eq!(w.step(&argument(0)).map(|done| done.has_more), Ok(false), "the block before is applied");
@@ -167,7 +183,7 @@ fn ended_in_the_middle() -> (World, Vec<Tx>) {
     w.append(1, &txs);
     w.apply(&argument(0)).unwrap();
     w.create(&UtxoCreate { locked: None, ..txs[1].record() }, 1_000).unwrap();
-    let refuse = UtxoApplyBlock { missing_parents: MissingParents::Refuse, ..argument(1) };
+    let refuse = UtxoApplyBlock { missing_parents: Some(MissingParents::Refuse), ..argument(1) };
     assert_eq!(w.step(&refuse).map(|done| (done.has_more, done.transactions)), Ok((true, 1)));
     let World { applier, chain, .. } = &mut w;
     applier.end(chain);
@@ -199,7 +215,16 @@ fn block_in_whose_middle_applying_ended_is_continued_there_under_the_same_id_onl
         (2, 1, 4),
         "the first transaction is not looked at again"
     );
-    assert_eq!(w.applier.status(), Some(UtxoApplying { base: 1, next: 2, height: 1_002, transactions: 0 }));
+    assert_eq!(
+        w.applier.status(),
+        Some(UtxoApplying {
+            base: 1,
+            next: 2,
+            height: 1_002,
+            transactions: 0,
+            missing_parents: MissingParents::PassOver
+        })
+    );
     assert!(txs.iter().all(|tx| w.record(tx).unwrap().blocks.len() == 1));
 }
 
@@ -221,7 +246,16 @@ fn new_beginning_passes_applied_blocks_and_takes_up_at_the_first_other_one() {
     assert_eq!(w.apply(&argument(3)).map(|done| done.created), Ok(1));
     assert_eq!(w.applier.status().map(|status| (status.base, status.next)), Some((3, 4)));
     (0..4).rev().for_each(|number| assert_eq!(w.take_back(number), 1));
-    assert_eq!(w.applier.status(), Some(UtxoApplying { base: 0, next: 0, height: 1_000, transactions: 0 }));
+    assert_eq!(
+        w.applier.status(),
+        Some(UtxoApplying {
+            base: 0,
+            next: 0,
+            height: 1_000,
+            transactions: 0,
+            missing_parents: MissingParents::PassOver
+        })
+    );
 }
 
 #[test]
@@ -390,7 +424,7 @@ fn output_that_a_pruned_transaction_spent_counts_as_unspent_once_its_block_is_ta
     let (_, lost) = w.applier.counted();
     assert_eq!((lost.transactions, lost.block), (1, 1));
     // The new branch has the transaction again, and one that spends the output differently is possible as well.
-    let arg = UtxoApplyBlock { block_id: 900, missing_parents: MissingParents::Refuse, ..argument(1) };
+    let arg = UtxoApplyBlock { block_id: 900, missing_parents: Some(MissingParents::Refuse), ..argument(1) };
     let done = w.apply(&arg).unwrap();
     assert_eq!(
         (done.created, done.existed, done.pruned, done.spent),
@@ -457,7 +491,7 @@ fn blocks_after_a_reset_are_new_and_take_over_the_marks_of_deleted_transactions(
     for number in 0..3 {
         w.chain.note_applied(number, None);
         // The parent of the first one has no record.
-        let missing_parents = if number == 0 { MissingParents::PassOver } else { MissingParents::Refuse };
+        let missing_parents = Some(if number == 0 { MissingParents::PassOver } else { MissingParents::Refuse });
         let arg = UtxoApplyBlock { block_id: 500 + number as u32, missing_parents, ..argument(number) };
         let done = w.apply(&arg).unwrap();
         let created = u32::from(number == 1);
@@ -504,7 +538,14 @@ fn first_transaction_is_marked_only_if_it_is_a_coinbase_without_a_block() {
         items: vec![],
     };
     let call = w.call(1_001);
-    w.utxo.set_mined(&set, &MinedTransaction { txid: coinbase.id(), subtree: 0 }, &call).unwrap();
+    w.utxo
+        .set_mined(
+            &set,
+            &MinedTransaction { txid: coinbase.id(), subtree: 0 },
+            &call,
+            (&mut w.blobs, crate::testing::no_block),
+        )
+        .unwrap();
     assert_eq!((w.take_back(1), w.take_back(0)), (1, 1));
     let seen = |tx: &Tx| w.record(tx).map(|record| (record.blocks.len(), record.conflicting));
     assert_eq!((seen(&coinbase), seen(&orphan)), (Some((1, false)), Some((0, false))));

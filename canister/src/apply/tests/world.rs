@@ -52,7 +52,7 @@ pub fn argument(number: u64) -> UtxoApplyBlock {
         hash: hash(number, 0).into(),
         height: height(number),
         block_id: number as u32 + 50,
-        missing_parents: MissingParents::PassOver,
+        missing_parents: Some(MissingParents::PassOver),
         skip: None,
         skip_rest: false,
     }
@@ -181,7 +181,7 @@ impl World {
 
     pub fn call(&self, height: u32) -> Call<'static> {
         let settings = Box::leak(Box::new(self.settings.clone()));
-        Call { height, now_ns: 0, settings, most: MAX_HEIGHT }
+        Call { height, now_ns: 0, settings, most: MAX_HEIGHT, missing: MissingParents::Refuse }
     }
 
     pub fn create(&mut self, item: &UtxoCreate, height: u32) -> Result<UtxoCreated, UtxoRefusal> {
@@ -217,7 +217,7 @@ impl World {
                         items: vec![],
                     };
                     let item = MinedTransaction { txid: tx.id(), subtree: 0 };
-                    self.utxo.set_mined(&set, &item, &call).unwrap();
+                    self.utxo.set_mined(&set, &item, &call, (&mut self.blobs, crate::testing::no_block)).unwrap();
                 }
                 Err(error) => panic!("{error}"),
             }

@@ -118,7 +118,13 @@ fn bench_fill_utxo(n: u64, side: Side) -> Result<bool, String> {
     PREPARED.with_borrow_mut(|prepared| {
         mutate(|state| {
             let settings = UtxoSettings::default();
-            let call = Call { height: HEIGHT, now_ns: 0, settings: &settings, most: MAX_HEIGHT };
+            let call = Call {
+                height: HEIGHT,
+                now_ns: 0,
+                settings: &settings,
+                most: MAX_HEIGHT,
+                missing: MissingParents::Refuse,
+            };
             for _ in prepared.filled..n.min(prepared.filled + STEP) {
                 let tx = Transaction::new(prepared.serial, 2);
                 prepared.serial += 1;
@@ -197,7 +203,8 @@ fn run_on(transactions: &[Transaction], prepared: &mut Prepared, op: &str, side:
     }
     mutate(|state| {
         let settings = UtxoSettings::default();
-        let call = Call { height: HEIGHT, now_ns: 0, settings: &settings, most: MAX_HEIGHT };
+        let call =
+            Call { height: HEIGHT, now_ns: 0, settings: &settings, most: MAX_HEIGHT, missing: MissingParents::Refuse };
         for (tx, item) in transactions.iter().zip(&prepared.items) {
             let store: &mut UtxoStore = &mut state.utxo;
             match op {
@@ -232,7 +239,12 @@ fn run_on(transactions: &[Transaction], prepared: &mut Prepared, op: &str, side:
                         items: Vec::new(),
                     };
                     let item = MinedTransaction { txid: tx.parsed.txid.into(), subtree: 0 };
-                    black_box(said(store.set_mined(&block, &item, &call))?);
+                    black_box(said(store.set_mined(
+                        &block,
+                        &item,
+                        &call,
+                        (&mut state.blobs, |_: &BlobStore, _, _| None),
+                    ))?);
                 }
                 other => return Err(format!("no such operation: {other}")),
             }

@@ -96,7 +96,13 @@ fn bench_prepare_prune(arg: UtxoBenchArg) -> Result<(), String> {
         }
         mutate(|state| {
             let settings = UtxoSettings::default();
-            let call = Call { height: HEIGHT, now_ns: 0, settings: &settings, most: MAX_HEIGHT };
+            let call = Call {
+                height: HEIGHT,
+                now_ns: 0,
+                settings: &settings,
+                most: MAX_HEIGHT,
+                missing: MissingParents::Refuse,
+            };
             if !far {
                 parents.iter().try_for_each(|parent| insert(state, parent, &parent.item(), &call))?;
             }

@@ -161,7 +161,7 @@ fn entry(code: ProblemCode) -> (Severity, &'static str, Command) {
         ),
         Code::RollbackWaits => (
             Critical,
-            "Make room: prune blocks, raise max_stable_pages or max_utxo_bytes, or top the canister up; ticks then go on. If there is none, an \
+            "Make room: prune blocks, raise max_stable_pages, max_utxo_bytes or max_external_bytes, or top the canister up; ticks then go on. If there is none, an \
              admin empties the chain, which ends the rollback.",
             call("reset_chain", "(record { head_hash = blob \"…\"; drop_unexported = false })"),
         ),

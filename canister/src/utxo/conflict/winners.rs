@@ -10,7 +10,8 @@ use crate::utxo::record::{EntryAddress, Hash, SPENDER_CONFLICTING, SPENDER_DELET
 use crate::utxo::spend::Strictness;
 use crate::utxo::store::{Found, UtxoStore};
 use coppice_interface::{
-    ConflictError, ConflictResolution, Spender, UtxoError, UtxoProcessConflicting, UtxoRefusal, UtxoSpendError,
+    ConflictError, ConflictResolution, MissingParents, Spender, UtxoError, UtxoProcessConflicting, UtxoRefusal,
+    UtxoSpendError,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -116,7 +117,7 @@ impl UtxoStore {
             for (outpoint, vin) in inputs.iter().zip(0_u32..) {
                 let named = |error| of(&outpoint.0, error);
                 slice.check(self).map_err(|error| of(txid, error))?;
-                let parent = self.find(&outpoint.0).map_err(named)?;
+                let Some(parent) = self.parent(&outpoint.0, call).map_err(named)? else { continue };
                 let (address, entry) =
                     self.check_output(&parent, outpoint.1, None, call, Strictness::Winner).map_err(named)?;
                 let spent = |(txid, vin): (Hash, u32)| UtxoRefusal::Spent { by: Spender { txid: txid.into(), vin } };
@@ -149,6 +150,14 @@ impl UtxoStore {
             }
         }
         Ok(Contest { winners, contested, losers })
+    }
+
+    /// Returns the parent of a winner's input; `None` if it has no record and the input is passed over.
+    fn parent(&self, txid: &Hash, call: &Call) -> Result<Option<Found>, UtxoRefusal> {
+        match call.missing {
+            MissingParents::PassOver => if_found(self.find(txid)),
+            MissingParents::Refuse => self.find(txid).map(Some),
+        }
     }
 
     /// Returns whether a winner spends from a loser, directly or through other double spends.
@@ -256,7 +265,7 @@ impl UtxoStore {
             for (outpoint, vin) in inputs.iter().zip(0..) {
                 slice.check(self).map_err(|error| (Some(*txid), error))?;
                 let named = |error| (Some(outpoint.0), error);
-                let parent = self.find(&outpoint.0).map_err(named)?;
+                let Some(parent) = self.parent(&outpoint.0, call).map_err(named)? else { continue };
                 let by = (txid, vin);
                 let checked = self.check_spend(&parent, outpoint.1, None, by, call, Strictness::Winner);
                 let (address, entry, new) = checked.map_err(named)?;

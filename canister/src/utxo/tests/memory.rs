@@ -58,7 +58,7 @@ fn operation_without_memory_changes_nothing() {
                 unset: false,
                 items: vec![],
             };
-            w.store.set_mined(&set, &item, &call).map(drop)
+            w.store.set_mined(&set, &item, &call, (&mut w.blobs, crate::testing::no_block)).map(drop)
         }),
     ];
     for (name, operation) in operations {

@@ -54,6 +54,7 @@ impl World {
             now_ns: NOW,
             settings: Box::leak(Box::new(self.settings.clone())),
             most: MAX_HEIGHT,
+            missing: MissingParents::Refuse,
         }
     }
 
@@ -102,7 +103,7 @@ impl World {
             unset,
             items: vec![],
         };
-        self.store.set_mined(&set, &item, &call).unwrap()
+        self.store.set_mined(&set, &item, &call, (&mut self.blobs, crate::testing::no_block)).unwrap()
     }
 
     pub fn set_locked(&mut self, tx: &Tx, locked: bool) {

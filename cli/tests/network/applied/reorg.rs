@@ -23,7 +23,7 @@ fn feed(client: &Client<Embedded>, first: u32, block_id: u32, blocks: &[Block]) 
     for ((height, block_id), block) in (first..).zip(block_id..).zip(blocks) {
         let number = u64::from(height);
         client.send_block(&payload(number, block)).done().unwrap();
-        let (hash, missing_parents) = (block.block_hash().to_byte_array().into(), MissingParents::Refuse);
+        let (hash, missing_parents) = (block.block_hash().to_byte_array().into(), Some(MissingParents::Refuse));
         let arg = UtxoApplyBlock { number, hash, height, block_id, missing_parents, skip: None, skip_rest: false };
         assert_eq!(client.apply(&arg).done().unwrap().transactions as usize, block.txdata.len());
     }

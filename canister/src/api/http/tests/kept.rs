@@ -80,7 +80,8 @@ fn a_transaction_with_a_utxo_record_shows_it() {
     };
     mutate(|state| {
         let State { utxo, blobs, config, .. } = state;
-        let call = Call { height: 900, now_ns: 1, settings: &config.utxo, most: u32::MAX };
+        let call =
+            Call { height: 900, now_ns: 1, settings: &config.utxo, most: u32::MAX, missing: MissingParents::Refuse };
         utxo.create(blobs, &item, &mut Ahead::default(), &call).unwrap();
     });
     let (status, page) = get(&format!("/tx/{}", hex(&txid)));

@@ -5,7 +5,9 @@ use crate::storage::owners;
 use crate::testing::{audit, hash_key};
 use crate::utxo::tests::world::{NOW, Tx, raw};
 use crate::utxo::{Ahead, Call, UtxoStore};
-use coppice_interface::{AppendError, MAX_HEIGHT, NoMemory, RECORDS_RESERVE, UtxoRefusal, UtxoSettings};
+use coppice_interface::{
+    AppendError, MAX_HEIGHT, MissingParents, NoMemory, RECORDS_RESERVE, UtxoRefusal, UtxoSettings,
+};
 
 /// Outputs of a record, which takes more than 100 KiB.
 const OUTPUTS: u32 = 1_000;
@@ -22,7 +24,13 @@ impl Both {
         memory::arena().unwrap().end_reservations();
         self.salt += 1;
         let tx = Tx::orphan(self.salt, OUTPUTS);
-        let call = Call { height: 1_000, now_ns: NOW, settings: &self.settings, most: MAX_HEIGHT };
+        let call = Call {
+            height: 1_000,
+            now_ns: NOW,
+            settings: &self.settings,
+            most: MAX_HEIGHT,
+            missing: MissingParents::Refuse,
+        };
         self.records.create(&mut self.blocks.blobs, &raw(&tx), &mut Ahead::default(), &call).map(|_| tx.txid)
     }
 
@@ -41,7 +49,13 @@ impl Both {
     }
 
     fn delete(&mut self, txid: &[u8; 32]) {
-        let call = Call { height: 1_000, now_ns: NOW, settings: &self.settings, most: MAX_HEIGHT };
+        let call = Call {
+            height: 1_000,
+            now_ns: NOW,
+            settings: &self.settings,
+            most: MAX_HEIGHT,
+            missing: MissingParents::Refuse,
+        };
         self.records.delete_by_id(&mut self.blocks.blobs, txid, &call).unwrap();
     }
 

@@ -129,7 +129,7 @@ fn the_status_alone_changes_and_blocks_stay() {
     s.make_due(&tx);
     let set = |s: &mut Service, is| {
         let call = s.w.call();
-        s.w.store.set_on_longest_chain(&tx.txid, is, &call)
+        s.w.store.set_on_longest_chain(&tx.txid, is, &call, (&mut s.w.blobs, crate::testing::no_block))
     };
     s.w.height = 1_005;
     for _ in 0..2 {
@@ -145,8 +145,14 @@ fn the_status_alone_changes_and_blocks_stay() {
     let other = Tx::orphan(2, 1);
     s.make(&other);
     let call = s.w.call();
-    assert_eq!(s.w.store.set_on_longest_chain(&other.txid, true, &call), Err(UtxoRefusal::NotMined));
-    assert_eq!(s.w.store.set_on_longest_chain(&[1; 32], true, &call), Err(UtxoRefusal::TxNotFound));
+    assert_eq!(
+        s.w.store.set_on_longest_chain(&other.txid, true, &call, (&mut s.w.blobs, crate::testing::no_block)),
+        Err(UtxoRefusal::NotMined)
+    );
+    assert_eq!(
+        s.w.store.set_on_longest_chain(&[1; 32], true, &call, (&mut s.w.blobs, crate::testing::no_block)),
+        Err(UtxoRefusal::TxNotFound)
+    );
 }
 
 /// Returns `count` parents that are due at 1,288, each with its own spender. The spenders have no input that names a parent, so that phase 1
@@ -323,7 +329,9 @@ fn check_of_spenders_restarts_after_a_revert() {
             0 => drop(s.set_mined(&children[0], block(900, 900), false, true)),
             1 => {
                 let call = s.w.call();
-                s.w.store.set_on_longest_chain(&children[0].txid, false, &call).unwrap();
+                s.w.store
+                    .set_on_longest_chain(&children[0].txid, false, &call, (&mut s.w.blobs, crate::testing::no_block))
+                    .unwrap();
             }
             // Another transaction, which is unmined, spends now; by the height of that call the record is due again.
             2 => {
