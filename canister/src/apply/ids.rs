@@ -1,6 +1,6 @@
 //! The ids of a block, sorted, because a transaction may come later in its block than one that spends from it.
 
-use super::window::{Source, Window};
+use super::window::{BodyError, Source, Window};
 use crate::utxo::Hash;
 use coppice_storage::bytes::u64_at;
 use std::cell::OnceCell;
@@ -8,9 +8,17 @@ use std::cell::OnceCell;
 /// The ids of the block, once they are needed; `None` inside if they cannot be read.
 pub type Cached = OnceCell<Option<BlockIds>>;
 
+/// Reads the ids of the block of a window.
+///
+/// # Errors
+/// `Corrupt`.
+pub fn read(window: &Window, source: Source) -> Result<BlockIds, BodyError> {
+    window.ids(source, 0..window.transactions()).map(BlockIds::new)
+}
+
 /// Returns the position of a transaction in the block of a window.
 pub fn position(cached: &Cached, window: &Window, source: Source, txid: &Hash) -> Option<u32> {
-    cached.get_or_init(|| window.all_ids(source).ok()).as_ref()?.position(txid)
+    cached.get_or_init(|| read(window, source).ok()).as_ref()?.position(txid)
 }
 
 /// The ids of a block's index segment.

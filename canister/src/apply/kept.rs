@@ -8,7 +8,7 @@ use crate::utxo::{self, BytesOf, Hash};
 use coppice_interface::{ReadError, UtxoRefusal};
 use std::ops::Range;
 
-/// Instructions after which the search for a transaction gives up. Passing over the lengths of a body of 256 MiB takes 9 billion at most.
+/// Instructions after which the search for a transaction gives up. Passing over the lengths of a body of 256 MiB takes at most 9 billion.
 const INSTRUCTIONS: u64 = 10_000_000_000;
 
 /// Returns the bytes of a transaction in the body of a kept block.

@@ -223,7 +223,7 @@ impl Run<'_, '_> {
         }
         let Self { stores, window, position, .. } = self;
         let source = (&*stores.chain, &*stores.blobs);
-        let begun = window.begin(source).and_then(|at| Ok((at, window.all_ids(source)?)));
+        let begun = window.begin(source).and_then(|at| Ok((at, ids::read(window, source)?)));
         match begun {
             Ok((at, ids)) => {
                 if let Some((first, second)) = ids.twice() {

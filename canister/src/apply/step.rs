@@ -251,7 +251,7 @@ impl Run<'_, '_> {
         let is_later = |blobs: &BlobStore, txid: &Hash| {
             ids::position(ids, window, (chain, blobs), txid).is_some_and(|position| position > at)
         };
-        let done = self.stores.utxo.apply(self.stores.blobs, draft, &self.block, is_later, (spends, self.end))?;
+        let done = self.stores.utxo.apply(self.stores.blobs, draft, &self.block, &is_later, (spends, self.end))?;
         let applied = &mut self.applied;
         applied.created += u32::from(done.created);
         applied.pruned += u32::from(done.pruned);
@@ -331,7 +331,7 @@ impl Run<'_, '_> {
         let (source, at): (Source, u32) = ((&*self.stores.chain, &*self.stores.blobs), self.position.transaction);
         let (ids, window) = (&self.ids, &self.window);
         let is_later = |txid: &Hash| ids::position(ids, window, source, txid).is_some_and(|position| position > at);
-        self.stores.utxo.check_inputs(inputs, &self.block, (is_later, self.end))
+        self.stores.utxo.check_inputs(inputs, &self.block, (&is_later, self.end))
     }
 
     fn spend(&mut self, inputs: Inputs) -> Result<(u32, u32), Refused> {

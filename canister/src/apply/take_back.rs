@@ -255,7 +255,7 @@ impl Part<'_, '_> {
             let at = if back.offset > 0 { back.offset } else { window.begin(source)? };
             let txid = window.ids(source, transaction..transaction + 1)?.first().copied().unwrap_or_default();
             let is_gone = stores.utxo.is_gone(&txid);
-            let end = window.walk(source, at, Reach::until(*last), |outpoint| {
+            let end = window.walk(source, at, Reach::until(*last), &mut |outpoint| {
                 // A transaction with more inputs never had a record.
                 if is_gone && inputs.len() < MAX_INPUTS as usize {
                     inputs.push(outpoint);

@@ -1,6 +1,5 @@
 //! The body of a kept block, read in parts: 80-byte header ‖ VarInt n ‖ n × transaction, standard or with witnesses.
 
-use super::ids::BlockIds;
 use crate::chain::{BlockMeta, ChainStore, Segment};
 use crate::platform;
 use crate::storage::blob::BlobStore;
@@ -94,11 +93,6 @@ impl Window {
         self.meta
     }
 
-    /// Returns the ids of the block's index segment, for finding a transaction in the block.
-    pub fn all_ids(&self, source: Source) -> Result<BlockIds, BodyError> {
-        self.ids(source, 0..self.transactions()).map(BlockIds::new)
-    }
-
     /// Returns the number of transactions of the block's index segment.
     pub fn transactions(&self) -> u32 {
         self.meta.transactions
@@ -169,7 +163,7 @@ impl Window {
     /// # Errors
     /// [`BodyError`].
     pub fn end_of(&mut self, source: Source, at: u64, reach: Reach) -> Result<u64, BodyError> {
-        self.walk(source, at, reach, |_| {})
+        self.walk(source, at, reach, &mut |_| {})
     }
 
     /// Passes the outpoint of each input of the transaction that begins at `at`, and returns the byte after the transaction, as far as a walk
@@ -182,10 +176,10 @@ impl Window {
         source: Source,
         at: u64,
         reach: Reach,
-        mut each: impl FnMut((Hash, u32)),
+        each: &mut dyn FnMut((Hash, u32)),
     ) -> Result<u64, BodyError> {
         self.end = reach.end;
-        let end = self.walk_to(source, at, at.saturating_add(reach.bytes), &mut each);
+        let end = self.walk_to(source, at, at.saturating_add(reach.bytes), each);
         self.end = None;
         end
     }
@@ -196,7 +190,7 @@ impl Window {
         source: Source,
         at: u64,
         last: u64,
-        each: &mut impl FnMut((Hash, u32)),
+        each: &mut dyn FnMut((Hash, u32)),
     ) -> Result<u64, BodyError> {
         let mut at = self.skip(at, 4, "a transaction's version")?;
         let is_witness = self.read(source, at, 2)?.starts_with(&[0, 1]);

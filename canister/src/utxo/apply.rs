@@ -138,7 +138,7 @@ impl UtxoStore {
         blobs: &mut BlobStore,
         draft: Draft,
         block: &Applying,
-        is_later: impl Fn(&BlobStore, &Hash) -> bool,
+        is_later: &dyn Fn(&BlobStore, &Hash) -> bool,
         (spends, end): (bool, u64),
     ) -> Result<Applied, Refused> {
         let txid = draft.parsed.txid;
@@ -156,7 +156,7 @@ impl UtxoStore {
             if self.is_pruned(&draft.parsed, block)? {
                 return Ok(Applied { pruned: true, ..Applied::default() });
             }
-            let (spends, missing) = self.plan_all(inputs, block, block.call.missing, (is_later, end))?;
+            let (spends, missing) = self.plan_all(inputs, block, block.call.missing, (&is_later, end))?;
             let spent = spends.new_spends();
             memory::creating_records(|| self.insert(blobs, draft, &terms, Some(&spends), &block.call))
                 .map_err(Refused::record)?;
@@ -167,7 +167,7 @@ impl UtxoStore {
         let clears = if returns { flag::LOCKED | flag::CONFLICTING } else { flag::LOCKED };
         self.check_existing(&found.head, clears).map_err(Refused::record)?;
         let missing = self.missing_of(&found, block).map_err(Refused::record)?;
-        let (spends, missing) = self.plan_all(inputs, block, missing, (is_later, end))?;
+        let (spends, missing) = self.plan_all(inputs, block, missing, (&is_later, end))?;
         let change = block.change(false, clears);
         let (_, spent) = self.mine(found, &change, Some(&spends), &block.call).map_err(Refused::record)?;
         Ok(Applied { created: false, pruned: false, spent, missing })
@@ -218,7 +218,7 @@ impl UtxoStore {
         &mut self,
         inputs: Inputs,
         block: &Applying,
-        (is_later, end): (impl Fn(&Hash) -> bool, u64),
+        (is_later, end): (&dyn Fn(&Hash) -> bool, u64),
     ) -> Result<(u32, u32), Refused> {
         let missing = match if_found(self.find_any(inputs.txid)).map_err(Refused::record)? {
             Some(found) => {
@@ -241,7 +241,7 @@ impl UtxoStore {
             self.check_existing(&found.head, 0).map_err(Refused::record)?;
         }
         let Plan { spends, inputs, .. } =
-            self.plan_inputs(inputs, block, MissingParents::PassOver, (|_: &Hash| false, end))?;
+            self.plan_inputs(inputs, block, MissingParents::PassOver, (&|_: &Hash| false, end))?;
         let spent = self.changing(spends.entries(), |store| store.make(&spends, &block.call));
         Ok((inputs, spent.map_err(Refused::record)?))
     }
@@ -252,7 +252,7 @@ impl UtxoStore {
         inputs: Inputs,
         block: &Applying,
         missing: MissingParents,
-        until: (impl Fn(&Hash) -> bool, u64),
+        until: (&dyn Fn(&Hash) -> bool, u64),
     ) -> Result<(Spends, u32), Refused> {
         let all = inputs.outpoints.len();
         let plan = self.plan_inputs(inputs, block, missing, until)?;
@@ -265,7 +265,7 @@ impl UtxoStore {
         inputs: Inputs,
         block: &Applying,
         missing: MissingParents,
-        (is_later, end): (impl Fn(&Hash) -> bool, u64),
+        (is_later, end): (&dyn Fn(&Hash) -> bool, u64),
     ) -> Result<Plan, Refused> {
         let Inputs { txid, first, outpoints } = inputs;
         let (mut meter, mut count) = (Meter::new(end, u64::MAX), outpoints.len() as u32);

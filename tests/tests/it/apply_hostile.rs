@@ -117,7 +117,7 @@ fn one_transaction_that_fills_the_body_is_passed_over_in_small_messages() {
             other => panic!("{what}: {other:?}"),
         }
         assert!(most(&host, what) <= INSTRUCTIONS, "{what}");
-        // What the messages pass over on the way to a later transaction.
+        // A record from the kept block is refused within a message as well.
         let kept = TransactionSource::Kept(KeptTransaction { number, position: 0 });
         let items = vec![UtxoCreate { source: kept, ..tx.record() }];
         let refused = coppice.producer().utxo_create(&UtxoCreateBatch { height: 100, items }).answer();

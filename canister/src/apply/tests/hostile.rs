@@ -90,7 +90,7 @@ fn rest_of_a_block_is_passed_over_where_its_bytes_do_not_lead_on() {
         let done = w.outcome(&rest, true).unwrap();
         assert_eq!((done.rest, done.applied.has_more, done.finished), (applied..2, false, Some(height(0))), "{why}");
         assert!(w.applier.stop().is_none() && w.step(&rest).unwrap().known);
-        // What was passed over has no record; the chain goes on, and is taken back.
+        // The rest of the block has no records; the chain goes on, and is taken back.
         let records = w.utxo.storage().records;
         assert_eq!(records, u64::from(applied), "{why}");
         assert_eq!(w.apply(&argument(1)).map(|done| done.created), Ok(1), "{why}");
