@@ -15,6 +15,7 @@ use crate::api::access;
 use crate::deletion::Name;
 use crate::platform::instructions;
 use crate::state::{State, mutate, read};
+use crate::storage::blob::BlobStore;
 use crate::storage::memory;
 use crate::utxo::{Ahead, Body, Call, Draft, UtxoStore};
 use candid::CandidType;
