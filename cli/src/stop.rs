@@ -2,6 +2,7 @@
 
 use crate::terminal::{Level, stderr};
 use anyhow::{Context, Result};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
@@ -12,6 +13,9 @@ const ENDING: &str = "ending after the current step; a second signal ends at onc
 /// The time after a signal in which an indexer ends, whatever does not answer: a call of the canister or of the database, the last
 /// acknowledgement, and the end of the connection share it.
 pub const DEADLINE: Duration = Duration::from_secs(8);
+
+/// The time in which the note on the first signal is written.
+const NOTED: Duration = Duration::from_millis(500);
 
 /// Poll interval of waiters.
 const LOOK: Duration = Duration::from_millis(100);
@@ -75,8 +79,14 @@ impl Stop {
             if !std::mem::take(&mut is_first) {
                 std::process::exit(INTERRUPTED.into());
             }
+            // The note comes before the end of the run, unless stderr does not take it.
+            let (written, is_written) = channel();
+            std::thread::spawn(move || {
+                stderr().note(Level::Info, "ending", ENDING);
+                written.send(())
+            });
+            let _ = is_written.recv_timeout(NOTED);
             set.set();
-            stderr().note(Level::Info, "ending", ENDING);
         })?;
         Ok(stop)
     }

@@ -273,7 +273,7 @@ fn first_block_of_a_caller_who_is_no_operator_is_applied_after_the_advised_grant
     let other = Client::new(Embedded::new(net.host.clone(), net.canister, operator));
     other.revoke_role(&Grant { principal: net.principal, role: Role::Operator }).done().unwrap();
     let error = world.ingest(2, plan(vec![])).unwrap_err();
-    assert!(error.contains("an operator applies the first one"), "{error}");
+    assert!(error.contains("only an operator applies the first block"), "{error}");
     assert_eq!(play(net, operator, &error), ["grant_role"]);
     assert_eq!(world.ingest(2, plan(vec![])), Ok(()));
 }
