@@ -40,7 +40,7 @@ pub fn transaction(chain: &ChainStore, blobs: &BlobStore, number: u64, position:
 
 /// Returns ids of transactions of a kept block; none if they cannot be read.
 pub fn ids(chain: &ChainStore, blobs: &BlobStore, number: u64, transactions: Range<u32>) -> Vec<Hash> {
-    let window = chain.find(number).ok().map(|meta| Window::new(meta));
+    let window = chain.find(number).ok().map(Window::new);
     window.and_then(|window| window.ids((chain, blobs), transactions).ok()).unwrap_or_default()
 }
 

@@ -81,8 +81,10 @@ impl World {
         coppice.grant(Who::Rival, Role::UtxoFeeder);
         coppice.set_policy(PrunePolicyArg { max_ops_per_tick: Some(1), ..PrunePolicyArg::default() }).unwrap();
         coppice.hold_timers();
-        let utxo =
-            UtxoSettingsChange { copy_applied_transactions: Some(seed % 2 == 0), ..UtxoSettingsChange::default() };
+        let utxo = UtxoSettingsChange {
+            copy_applied_transactions: Some(seed.is_multiple_of(2)),
+            ..UtxoSettingsChange::default()
+        };
         coppice.operator().set_config(&ConfigChange { utxo: Some(utxo), ..ConfigChange::default() }).answer().unwrap();
         let random = Random(seed);
         let (txs, free, chain, old, losers) = Default::default();
