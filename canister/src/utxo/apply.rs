@@ -379,7 +379,7 @@ impl UtxoStore {
     }
 
     /// Takes a block from a transaction's record, and returns whether the record had it. Returns `None`, and changes nothing, if
-    /// [keeping its bytes](Self::keep_bytes) changes more pages than `room`.
+    /// keeping its bytes changes more pages than `room`.
     ///
     /// # Errors
     /// [`UtxoRefusal`]; the record still has the block.
