@@ -10,6 +10,7 @@
 //!       not restored                   88 transactions u64  96 last block u64
 //!       block that is taken back       104 input u32
 //!       missing parents                108 passed over u8
+//!       last block that went           112 height + 1 u32, 0: none  116 number u64
 //! ```
 
 use super::stop::Stop;
@@ -23,8 +24,8 @@ use coppice_storage::bytes::{array_at, u32_at, u64_at};
 use coppice_storage::header::Header;
 use std::rc::Rc;
 
-const LAYOUT: Header = Header { name: "applying of blocks", magic: *b"CPAP", version: 3 };
-const BYTES: usize = 109;
+const LAYOUT: Header = Header { name: "applying of blocks", magic: *b"CPAP", version: 4 };
+const BYTES: usize = 124;
 /// Seconds after which ticks try a rollback again that waits for memory.
 const RETRY_SECS: u64 = 60;
 
@@ -132,6 +133,9 @@ pub struct Stored {
     pub pruned: Counted,
     /// Transactions of blocks that were taken back whose records had been pruned.
     pub lost: Counted,
+    /// The last block that was taken back or removed and whose height is known: its number and height. Without a position, the heights of
+    /// the blocks below follow from it.
+    pub gone: Option<(u64, u32)>,
     /// Treatment of inputs whose parents have no record: an operator's choice, which outlasts the end of applying, because the records do.
     pub missing: MissingParents,
 }
@@ -169,6 +173,10 @@ impl Stored {
             put(at, &word.to_le_bytes());
         }
         put(108, &[u8::from(self.missing == MissingParents::PassOver)]);
+        if let Some((number, height)) = self.gone {
+            put(112, &(height + 1).to_le_bytes());
+            put(116, &number.to_le_bytes());
+        }
         b
     }
 
@@ -202,6 +210,7 @@ impl Stored {
             new_from: u64_at(b, 64).checked_sub(1).map(|height| height as u32),
             pruned: counted(72),
             lost: counted(88),
+            gone: u32_at(b, 112).checked_sub(1).map(|height| (u64_at(b, 116), height)),
             missing: match b[108] {
                 0 => MissingParents::Refuse,
                 1 => MissingParents::PassOver,
@@ -304,7 +313,7 @@ impl Applier {
     /// Ends applying because the chain was emptied. All blocks of the next chain are new.
     pub fn reset(&mut self) {
         self.waits = None;
-        self.set(Stored { position: None, back: None, new_from: Some(0), ..self.stored });
+        self.set(Stored { position: None, back: None, new_from: Some(0), gone: None, ..self.stored });
     }
 
     /// Returns whether a block at a height, without a note, may have been applied before: none has replaced it, and records of it may have been
@@ -316,8 +325,15 @@ impl Applier {
     /// Moves the position down to a block that is taken back or removed, with the height that its note has or that follows from its number,
     /// and lowers the new-from height. Applying ends if the block's number has no height.
     pub fn lower(&mut self, number: u64, noted: Option<u32>) {
-        let Stored { position, new_from, .. } = self.stored;
-        let height = noted.or_else(|| position.and_then(|position| position.height_of(number)));
+        let Stored { position, new_from, gone, .. } = self.stored;
+        let height = match (noted, position) {
+            (Some(noted), _) => Some(noted),
+            (None, Some(position)) => position.height_of(number),
+            (None, None) => gone.and_then(|(of, height)| {
+                let below = of.checked_sub(number)?;
+                Some(u32::try_from(u64::from(height).saturating_sub(below)).unwrap_or(0))
+            }),
+        };
         let is_above = |position: &Position| number < position.next || number == position.next && position.is_begun();
         let position = match position {
             Some(position) if is_above(&position) => {
@@ -326,7 +342,8 @@ impl Applier {
             position => position,
         };
         let new_from = [new_from, height].into_iter().flatten().min();
-        self.set(Stored { position, new_from, ..self.stored });
+        let gone = height.map(|height| (number, height)).or(gone);
+        self.set(Stored { position, new_from, gone, ..self.stored });
     }
 
     /// Returns the bound that pruning must not pass: the next block to apply.
@@ -401,21 +418,22 @@ mod tests {
                 new_from: Some(0x40),
                 pruned: Counted { transactions: 0x48, block: 0x50 },
                 lost: Counted { transactions: 0x58, block: 0x60 },
+                gone: Some((0x0670, 0x71)),
                 missing: MissingParents::PassOver,
             };
             applier.set(stored);
             let bytes: [u8; BYTES] = cells.read(places::APPLYING);
-            assert_eq!(bytes[..8], [b'C', b'P', b'A', b'P', 3, 0, of_phase, of_stage]);
+            assert_eq!(bytes[..8], [b'C', b'P', b'A', b'P', 4, 0, of_phase, of_stage]);
             assert_eq!([8, 16, 24].map(|at| u64_at(&bytes, at)), [0x0108, 0x0210, 0x0318]);
             assert_eq!([32, 36, 40, 44, 104].map(|at| u32_at(&bytes, at)), [0x20, 0x28, input, 0x2C, 0x68]);
             assert_eq!([48, 56, 64].map(|at| u64_at(&bytes, at)), [0x0431, 0x0538, 0x41]);
             assert_eq!([72, 80, 88, 96].map(|at| u64_at(&bytes, at)), [0x48, 0x50, 0x58, 0x60]);
-            assert_eq!(bytes[108], 1);
+            assert_eq!((bytes[108], u32_at(&bytes, 112), u64_at(&bytes, 116)), (1, 0x72, 0x0670));
             assert_eq!(Applier::open(Rc::clone(&cells)).unwrap().stored, stored);
         }
         applier.set(Stored { new_from: Some(0), ..Stored::default() });
         assert_eq!(Applier::open(Rc::clone(&cells)).unwrap().stored.new_from, Some(0), "0 is a height");
-        for (at, value) in [(4, 4), (6, 3), (7, 3), (108, 2)] {
+        for (at, value) in [(4, 5), (6, 3), (7, 3), (108, 2)] {
             cells.write(places::APPLYING + at, &[value]);
             assert!(Applier::open(Rc::clone(&cells)).is_err(), "byte {at}");
             cells.write(places::APPLYING, &Stored::default().encode());
@@ -451,6 +469,16 @@ mod tests {
         set(&mut applier, Position { transaction: 1, offset: 90, ..before });
         applier.lower(10, None);
         assert_eq!(at(&applier), (Some(before), Some(20)));
+        // Without a position the heights below follow from the last note.
+        applier.set(Stored::default());
+        for (number, noted, new_from) in
+            [(12, None, None), (11, Some(40), Some(40)), (11, None, Some(40)), (8, None, Some(37)), (0, None, Some(29))]
+        {
+            applier.lower(number, noted);
+            assert_eq!(at(&applier), (None, new_from), "{number}");
+        }
+        applier.lower(20, None);
+        assert_eq!(at(&applier), (None, Some(29)), "a block above has no height");
         // A number without a height.
         set(&mut applier, Position::before(50, 60, 5));
         applier.lower(55, None);

@@ -71,7 +71,7 @@ impl Applier {
         if is_other && self.position().is_some() {
             return Err(UtxoApplyError::OtherChoice { in_force });
         }
-        if note.is_some_and(|note| note.transactions == meta.transactions) {
+        if note.is_some_and(|note| note.transactions == meta.transactions && note.offset == 0) {
             self.set(Stored { missing, ..self.stored });
             return Ok(self.known(arg, &meta));
         }
@@ -114,8 +114,11 @@ impl Applier {
         run.stores.utxo.count_pages(false);
         let Run { position, applied, worked, skipped, .. } = run;
         if worked || ended.is_ok() {
-            let transactions = if ended == Ok(true) { meta.transactions } else { note.transactions };
-            stores.chain.note_applied(arg.number, Some(&AppliedNote { transactions, ..note }));
+            let noted = match ended {
+                Ok(true) => AppliedNote { transactions: meta.transactions, offset: 0, ..note },
+                _ => note,
+            };
+            stores.chain.note_applied(arg.number, Some(&noted));
             let mut stored = Stored { position: Some(position), ..self.stored };
             stored.pruned.add(u64::from(applied.pruned), arg.number);
             self.set(stored);

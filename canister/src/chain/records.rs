@@ -273,7 +273,7 @@ pub struct AppliedNote {
     pub block_id: u32,
     /// Transactions that were applied when the block was finished, or when applying last ended in its middle.
     pub transactions: u32,
-    /// The first byte of the next transaction in the body; 0: not known.
+    /// The byte of the body at which applying last ended in the block's middle; 0: the block is finished, or nothing of it is applied.
     pub offset: u32,
     /// The block may have been applied before its note was written: records at or below the pruned height that are absent count as pruned.
     pub is_replay: bool,

@@ -4,7 +4,7 @@
 //! created without spends, and the spends follow ([`UtxoStore::spend_inputs`]).
 
 use super::call::{Call, if_found};
-use super::draft::{Draft, Terms};
+use super::draft::{Body, Draft, Terms};
 use super::mined::MinedChange;
 use super::parse::{Parsed, id};
 use super::record::{EntryAddress, Hash, Head, REASSIGNED, SPENDER_DELETED, flag, location};
@@ -169,8 +169,21 @@ impl UtxoStore {
         let missing = self.missing_of(&found, block).map_err(Refused::record)?;
         let (spends, missing) = self.plan_all(inputs, block, missing, (&is_later, end))?;
         let change = block.change(false, clears);
+        let slot = found.slot;
         let (_, spent) = self.mine(found, &change, Some(&spends), &block.call).map_err(Refused::record)?;
+        self.name_block(slot, &draft.body);
         Ok(Applied { created: false, pruned: false, spent, missing })
+    }
+
+    /// Lets a record that names its bytes in a block name them in the newest block, which outlasts the others.
+    fn name_block(&mut self, slot: SlotId, body: &Body) {
+        let head = self.head(slot);
+        if let Body::Kept { raw, number, offset } = *body
+            && raw.len() as u64 == head.size
+            && matches!(location::of(&self.slots, slot, &head), Ok(TransactionPlace::Block { .. }))
+        {
+            self.slots.write(slot, head.transaction_at(), &location::encode_block(number, offset, head.size));
+        }
     }
 
     /// Returns whether a transaction without a record of a block that may have been applied before may have been pruned.

@@ -84,6 +84,33 @@ fn bytes_of_a_transaction_that_becomes_unmined_outlast_its_block() {
     }
 }
 
+/// The first block is pruned, and a later one has the transaction as well.
+#[test]
+fn bytes_of_a_transaction_of_two_blocks_are_read_in_the_newer_one() {
+    for leaves in [0, 1] {
+        let coppice = without_copies();
+        let tx = Tx::orphan(1, 2);
+        for (number, txs) in
+            (0..).zip([vec![tx.clone()], vec![Tx::coinbase(1, 1)], vec![Tx::coinbase(2, 1), tx.clone()], vec![]])
+        {
+            coppice.append(&block(number, &txs)).unwrap();
+            apply_by(&coppice, Who::Controller, &argument(number)).unwrap();
+        }
+        prune_all_but_the_head(&coppice);
+        assert_eq!(coppice.prune_status().pruned_before_block, 2);
+        assert_eq!(bytes_of(&coppice, &tx).as_ref(), Ok(&tx.raw));
+        for number in [[0, 2], [2, 0]][leaves] {
+            assert_eq!(leave(&coppice, std::slice::from_ref(&tx), number, true), (vec![Ok(())], 0));
+        }
+        coppice.append(&block(4, &[])).unwrap();
+        apply(&coppice, 4).unwrap();
+        coppice.settle(100);
+        assert_eq!(coppice.prune_status().pruned_before_block, 3);
+        assert!(get(&coppice, &tx).unwrap().unmined_since.is_some());
+        assert_eq!(bytes_of(&coppice, &tx).as_ref(), Ok(&tx.raw));
+    }
+}
+
 #[test]
 fn batch_of_transactions_that_leave_a_block_ends_by_the_pages_that_their_bytes_take() {
     let wide = |salt: u8| {

@@ -306,13 +306,18 @@ pub fn spent(number: u64) -> Vec<Tx> {
     vec![Tx::coinbase(50_000 + number, 1), before]
 }
 
-/// A canister with 60 applied blocks, whose pruner has deleted the spent records of old ones.
+/// A canister with 60 blocks, applied from the first one on, whose pruner has deleted the spent records of old ones.
 pub fn pruned_spent(retention: u32) -> Coppice {
+    pruned_from(retention, 0)
+}
+
+/// The same, with blocks that are applied from `first` on.
+fn pruned_from(retention: u32, first: u64) -> Coppice {
     let coppice = canister();
     let change = UtxoSettingsChange { block_height_retention: Some(retention), ..UtxoSettingsChange::default() };
     configure(&coppice, change).unwrap();
     append(&coppice, 0, 0..60, spent);
-    apply_all(&coppice, 0, 0..60);
+    apply_all(&coppice, 0, first..60);
     coppice.producer().utxo_set_block_assembly_state(UtxoBlockAssemblyState::Running, None).answer();
     for _ in 0..20 {
         coppice.pass(60);
@@ -417,6 +422,22 @@ fn reorg_below_the_pruned_height_gives_each_new_coinbase_a_record() {
     append(&coppice, 1, 11..31, |number| vec![Tx::coinbase(70_000 + number, 1)]);
     for number in 11..31 {
         assert_eq!(apply(&coppice, &argument(1, number)).map(|done| (done.created, done.pruned)), Ok((1, 0)));
+    }
+}
+
+#[test]
+fn blocks_below_the_first_applied_one_are_new_after_a_rollback_whether_applying_has_ended_or_not() {
+    for ends in [false, true] {
+        let coppice = pruned_from(10, 10);
+        if ends {
+            coppice.operator().utxo_stop_applying().answer();
+        }
+        while coppice.by(Who::Controller).rollback_to(5, Some(true)).answer().unwrap().has_more {}
+        append(&coppice, 1, 6..12, |number| vec![Tx::coinbase(70_000 + number, 1), Tx::orphan(70_000 + number, 1)]);
+        for number in 6..12 {
+            let done = apply(&coppice, &argument(1, number)).unwrap();
+            assert_eq!((done.created, done.pruned), (2, 0), "{number}, {ends}");
+        }
     }
 }
 

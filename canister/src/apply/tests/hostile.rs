@@ -87,6 +87,10 @@ fn rest_of_a_block_is_passed_over_where_its_bytes_do_not_lead_on() {
         }
         let done = w.outcome(&rest, false);
         assert_eq!(done, Err(UtxoApplyError::OperatorOnly), "{why}");
+        // A new beginning meets the same bytes.
+        let World { applier, chain, .. } = &mut w;
+        applier.end(chain);
+        assert_eq!(w.step(&argument(0)), Err(bad.clone()), "{why}");
         let done = w.outcome(&rest, true).unwrap();
         assert_eq!((done.rest, done.applied.has_more, done.finished), (applied..2, false, Some(height(0))), "{why}");
         assert!(w.applier.stop().is_none() && w.step(&rest).unwrap().known);
