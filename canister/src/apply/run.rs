@@ -79,8 +79,6 @@ impl Applier {
             return Err(UtxoApplyError::OperatorOnly);
         }
         let position = self.enter(stores, arg, note.as_ref(), by_operator)?;
-        // The calls that resolve a stop need the choice, too.
-        self.set(Stored { missing, ..self.stored });
         let note = note.unwrap_or_else(|| AppliedNote {
             height: arg.height,
             block_id: arg.block_id,
@@ -112,6 +110,10 @@ impl Applier {
             ended = Ok(true);
         }
         run.stores.utxo.count_pages(false);
+        if !matches!(ended, Err(UtxoApplyError::WrongSkip { .. })) {
+            // The calls that resolve a stop need the choice, too.
+            self.set(Stored { missing, ..self.stored });
+        }
         let Run { position, applied, worked, skipped, .. } = run;
         if worked || ended.is_ok() {
             let noted = match ended {

@@ -78,13 +78,22 @@ impl Applied<'_> {
                 self.applying("opt variant { PassOver }", false)
             ),
             UtxoApplyReason::Spend(UtxoSpendError::CoinbaseImmature { spendable_at }) => self.immature(*spendable_at),
-            UtxoApplyReason::Spend(UtxoSpendError::Spent { .. }) => format!(
-                "another transaction holds the output. To let this one win, create its record from the block, unless it has one: \
-                 utxo_create '(record {{ height = {height}; items = vec {{ record {{ source = variant {{ Kept = record {{ \
+            UtxoApplyReason::Spend(UtxoSpendError::Spent { by }) => format!(
+                "another transaction holds the output. If that one has a record, let this one win: create its record from the block, \
+                 unless it has one: utxo_create '(record {{ height = {height}; items = vec {{ record {{ source = variant {{ Kept = record {{ \
                  number = {number}; position = {} }} }}; mined = null; locked = opt false; conflicting = true; fee = null; \
                  is_new = false }} }} }})'; mark the record: utxo_set_conflicting '(record {{ height = {height}; txids = vec {{ \
-                 blob \"{id}\" }} }})'; and then {win}, until has_more is false",
-                stop.transaction
+                 blob \"{id}\" }} }})'; and then {win}, until has_more is false. If it has none (utxo_get), free the output: {}",
+                stop.transaction,
+                of_output(&|parent, vout| {
+                    format!(
+                        "utxo_unspend '(record {{ height = {height}; items = vec {{ record {{ outpoint = record {{ txid = blob \"{parent}\"; \
+                         vout = {vout} }}; utxo_hash = blob \"HASH\"; spender = record {{ txid = blob \"{}\"; vin = {} }} }} }} }})' with the \
+                         output's hash (utxo_get_spend)",
+                        text(&by.txid),
+                        by.vin
+                    )
+                })
             ),
             UtxoApplyReason::Conflicting => format!("to let it win: {win}, until has_more is false"),
             UtxoApplyReason::NeedsHash => self.with_hash(stop, &id),

@@ -39,13 +39,14 @@ pub struct UtxoApplyBlock {
     pub hash: BlockHash,
     /// The block's height, which becomes the chain's height.
     pub height: u32,
-    /// The chain's own number of the block, as in `BlockRef`.
+    /// The chain's own number of the block, as in `BlockRef`. Each block of the chain has another one: a record has an
+    /// id once, so that taking back one of two blocks with the same id takes it from the transactions of both.
     pub block_id: u32,
     /// Treatment of inputs whose parents have no record, from this block on; `null` for the store's choice, which is
     /// `Refuse` in a new store. An operator changes the choice, and it stays until an operator changes it again.
     pub missing_parents: Option<MissingParents>,
-    /// The transaction at which an earlier call stopped, to go on after it without applying it. The skip is written to
-    /// the audit log. Nothing is skipped if the transaction can be applied now. A large transaction keeps its record
+    /// The transaction at which an earlier call stopped, to go on after it without applying it. The audit
+    /// log has each skip, of more than 100 by one caller in an hour the first and the last ones. Nothing is skipped if the transaction can be applied now. A large transaction keeps its record
     /// and the spends that earlier calls made.
     pub skip: Option<Txid>,
     /// Passes over the rest of the block if the bytes of its body do not lead to the next transaction (`BadBody`,

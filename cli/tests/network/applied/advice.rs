@@ -11,6 +11,7 @@ use bitcoin::{Amount, Block, OutPoint, ScriptBuf, Sequence, Transaction, TxIn, T
 use candid::{IDLArgs, Principal};
 use candid_parser::utils::CandidSource;
 use coppice::client::{Client, Wait};
+use coppice::feed::{bitcoin_block, sha256};
 use coppice::ingest::{Plan, feed_to, read};
 use coppice::utxo::set::utxo_hash;
 use coppice_client::Embedded;
@@ -22,6 +23,8 @@ use std::path::Path;
 const SHAPE: Shape = Shape { seed: 5, blocks: 4, per_block: 6, pool: 12, wide: 0 };
 /// Blocks that are applied before something goes wrong.
 const APPLIED: usize = 4;
+/// Begins the advice for an output whose spender has no record.
+const WITHOUT_RECORD: &str = "If it has none";
 /// The hash of an output's new owner.
 const NEW_HASH: [u8; 32] = [7; 32];
 
@@ -91,8 +94,8 @@ impl World {
         assert!(self.client.utxo_create(&batch).wait().unwrap().results[0].is_ok());
     }
 
-    /// Lets another transaction spend the output.
-    fn spend(&self) {
+    /// Lets another transaction spend the output. Returns that transaction.
+    fn spend(&self) -> Transaction {
         let input = TxIn {
             previous_output: self.input,
             script_sig: ScriptBuf::new(),
@@ -107,6 +110,12 @@ impl World {
         let spends = TransactionSpends { spender: id(rival.compute_txid()), spends: vec![spend] };
         let batch = UtxoSpendBatch { height: self.height(), items: vec![spends] };
         assert_eq!(self.client.utxo_spend(&batch).wait().unwrap().results, [Ok(1)]);
+        rival
+    }
+
+    /// Lets another transaction, which has a record, spend the output.
+    fn spend_with_record(&self) {
+        let rival = self.spend();
         self.create(&rival, false);
     }
 
@@ -125,10 +134,15 @@ impl World {
 /// Calls, in order, each method that a text shows with an argument, as one caller, and repeats a call while it has more. Returns the
 /// methods.
 fn play(net: &Net, caller: Principal, text: &str) -> Vec<String> {
+    play_with(net, caller, text, NEW_HASH)
+}
+
+/// Like `play`, with the hash that stands for HASH.
+fn play_with(net: &Net, caller: Principal, text: &str, hash: [u8; 32]) -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../candid/coppice.did");
     let (env, actor) = CandidSource::File(&path).load().unwrap();
     let actor = actor.unwrap();
-    let text = text.replace("HASH", &NEW_HASH.map(|byte| format!("\\{byte:02x}")).concat());
+    let text = text.replace("HASH", &hash.map(|byte| format!("\\{byte:02x}")).concat());
     let parts: Vec<&str> = text.split('\'').collect();
     let calls = parts.windows(2).filter(|pair| pair[1].starts_with('('));
     let calls = calls.filter_map(|pair| Some((pair[0].split_whitespace().last()?, pair[1])));
@@ -184,13 +198,13 @@ const CASES: [Case; 8] = [
     },
     Case {
         reason: "the output is spent by another input",
-        breaks: World::spend,
+        breaks: World::spend_with_record,
         methods: &["utxo_create", "utxo_set_conflicting", "utxo_process_conflicting"],
     },
     Case {
         reason: "the output is spent by another input",
         breaks: |world| {
-            world.spend();
+            world.spend_with_record();
             world.create(&world.target, false);
         },
         methods: &["utxo_create", "utxo_set_conflicting", "utxo_process_conflicting"],
@@ -219,9 +233,22 @@ fn calls_of_each_advice_resolve_what_stops_a_block() {
         breaks(&world);
         let error = world.ingest(APPLIED + 1, plan(vec![])).expect_err(reason);
         assert!(error.contains(reason), "{reason}: {error}");
-        assert_eq!(play(&world.net, world.net.principal, &error), methods, "{error}");
+        let of_holder_with_record = error.split(WITHOUT_RECORD).next().unwrap();
+        assert_eq!(play(&world.net, world.net.principal, of_holder_with_record), methods, "{error}");
         assert_eq!(world.ingest(APPLIED + 1, plan(vec![])), Ok(()), "{reason}");
     }
+}
+
+#[test]
+fn output_that_a_transaction_without_a_record_holds_is_freed_by_the_advised_call() {
+    let world = World::new(MATURITY);
+    world.ingest(APPLIED, plan(vec![])).unwrap();
+    world.spend();
+    let error = world.ingest(APPLIED + 1, plan(vec![])).unwrap_err();
+    let (_, advice) = error.split_once(WITHOUT_RECORD).expect("there is an advice for it");
+    let hash = utxo_hash(world.input, &world.output);
+    assert_eq!(play_with(&world.net, world.net.principal, advice, hash), ["utxo_unspend"], "{error}");
+    assert_eq!(world.ingest(APPLIED + 1, plan(vec![])), Ok(()));
 }
 
 #[test]
@@ -260,6 +287,29 @@ fn store_that_refuses_missing_parents_passes_over_them_after_the_advised_call() 
     assert!(error.contains("the parent has no record"), "{error}");
     assert_eq!(play(&world.net, world.net.principal, &error), ["utxo_apply_block"]);
     assert_eq!(world.ingest(APPLIED + 1, plan(vec![])), Ok(()));
+}
+
+#[test]
+fn rest_of_a_body_that_breaks_off_is_passed_over_by_the_advised_call() {
+    let world = World::new(MATURITY);
+    world.ingest(APPLIED, plan(vec![])).unwrap();
+    // Another program has appended the next block, and cut its last transaction.
+    let next = &world.blocks[APPLIED];
+    let raw = serialize(next);
+    let number = u64::from(world.height());
+    let whole = bitcoin_block(number, raw.clone(), next).unwrap();
+    let body = raw[..raw.len() - 5].to_vec();
+    let digest = sha256(&body).to_vec().into();
+    let cut = AppendBlock { body: body.into(), sha256: BySegment { body: digest, ..whole.sha256 }, ..whole };
+    world.client.append_block(&cut).done().unwrap();
+    let error = world.ingest(APPLIED + 1, plan(vec![])).unwrap_err();
+    assert!(error.contains("block body, transaction") && error.contains("passes over the rest"), "{error}");
+    assert_eq!(play(&world.net, world.net.principal, &error), ["utxo_apply_block"], "{error}");
+    let last = next.txdata.last().unwrap().compute_txid();
+    // The block is applied; that it is not the file's block stays an error.
+    let error = world.ingest(APPLIED + 1, plan(vec![last])).unwrap_err();
+    assert!(error.contains("the head is not the last appended block"), "{error}");
+    assert_eq!(world.client.get_storage_status(None).wait().unwrap().utxo.applying.unwrap().next, number + 1);
 }
 
 #[test]
