@@ -7,7 +7,9 @@
 # crates_of cargo SUBCOMMAND ARGUMENT… prints the number of crates that the command builds.
 crates_of() {
   local edges="normal,build" selected=()
-  shift 2
+  shift
+  while [[ "$1" == --config ]]; do shift 2; done
+  shift
   while (($#)); do
     case "$1" in
       -p | --package | --features | --manifest-path | --target) selected+=("$1" "$2"); shift ;;

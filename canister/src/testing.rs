@@ -41,13 +41,15 @@ pub fn hash(number: u64, fork: u8) -> [u8; 32] {
 /// A well-formed block with these ids and a body of `body` bytes.
 pub fn block(number: u64, ids: &[[u8; 32]], body: usize) -> AppendBlock {
     let receipts: Vec<[u8; 5]> = (0..ids.len()).map(|i| [i as u8; 5]).collect();
-    let body: Vec<u8> = (0..body).map(|i| (i as u64).wrapping_mul(number + 31) as u8).collect();
+    let period: Vec<u8> = (0..256).map(|i: u64| i.wrapping_mul(number + 31) as u8).collect();
+    let mut bytes = period.repeat(body.div_ceil(256));
+    bytes.truncate(body);
     let block = AppendBlock {
         number,
         hash: hash(number, 0).into(),
         parent_hash: hash(number.wrapping_sub(1), 0).into(),
         timestamp_secs: 1_600_000_000 + number,
-        body: ByteBuf::from(body),
+        body: ByteBuf::from(bytes),
         receipts: ByteBuf::from(encode_receipts(&receipts).unwrap()),
         index: ByteBuf::from(encode_index(ids.iter().copied(), [].into_iter()).unwrap()),
         ..AppendBlock::default()

@@ -1,6 +1,6 @@
 //! Blob store: operations on blobs of three sizes, and an upgrade, among any number of live blobs.
 
-use super::figure::Figure;
+use super::figure::{Figure, Row};
 use super::subject::{Bench, Each, Subject};
 use super::utxo;
 use anyhow::{Context, Result};
@@ -13,8 +13,7 @@ const BLOB_OPS: [&str; 6] = ["store", "read", "allocate_fresh", "allocate_reuse"
 /// Measures the family.
 pub fn blobs(subject: &Subject, each: Each) -> Result<()> {
     for n in NUMBERS {
-        subject.say(&format!("blob: {n} live blobs"));
-        let bench = Bench::start(subject)?;
+        let bench = Bench::start(subject, &format!("blob: {n} live blobs"))?;
         bench.call::<()>("bench_fill_blobs", (n,))?;
         let from = bench.host.checkpoint();
         for size in SIZES {
@@ -23,26 +22,26 @@ pub fn blobs(subject: &Subject, each: Each) -> Result<()> {
                 each(blob(&bench, &from, op, size, n)?)?;
             }
         }
-        each(open(&bench, &from, n)?)?;
+        bench.host.restore(&from);
+        utxo::begin_job(&bench)?;
+        bench.rows(|bench| Ok(vec![open(bench, n)?]))?.into_iter().try_for_each(&mut *each)?;
     }
     Ok(())
 }
 
 /// Measures an operation on a blob.
-fn blob(bench: &Bench, from: &Checkpoint, op: &'static str, size: u32, n: u64) -> Result<Figure> {
+fn blob(bench: &Bench, from: &Checkpoint, op: &'static str, size: u32, n: u64) -> Result<Row> {
     let rounds = match (op, size) {
         ("store" | "read", 1_048_576) => 50,
         ("store" | "read", _) => 200,
         _ => 1_000,
     };
-    let (figure, _) = bench.measure(from, ("blob", "blob", op), size, rounds, n)?;
-    Ok(figure)
+    let [(today, _), (tomorrow, _)] = bench.measure(from, ("blob", "blob", op), size, rounds, n)?;
+    Row::of(today, &tomorrow)
 }
 
 /// Measures an upgrade while a job of the pruner runs: from the new module's first instruction to its timers.
-fn open(bench: &Bench, from: &Checkpoint, n: u64) -> Result<Figure> {
-    bench.host.restore(from);
-    utxo::begin_job(bench)?;
+fn open(bench: &Bench, n: u64) -> Result<Figure> {
     bench.host.take_executions();
     let nothing = candid::encode_args(())?;
     bench

@@ -3,12 +3,11 @@
 //! all at once.
 
 use super::figure::Figure;
-use super::price::Price;
 use super::subject::{Bench, Each, Subject};
 use super::utxo;
 use anyhow::{Context, Result, bail, ensure};
 use candid::Encode;
-use coppice_host::{Checkpoint, Execution, Kind};
+use coppice_host::{Execution, Kind};
 use coppice_interface::*;
 use serde_bytes::ByteBuf;
 use std::time::Duration;
@@ -26,8 +25,8 @@ pub fn deletion(subject: &Subject, each: Each) -> Result<()> {
     let mut small: Vec<Figure> = Vec::new();
     for random in [false, true] {
         for n in NUMBERS {
-            subject.say(&format!("deletion: {n} rows by {} height", if random { "random" } else { "rising" }));
-            let bench = Bench::start(subject)?;
+            let order = if random { "random" } else { "rising" };
+            let bench = Bench::start(subject, &format!("deletion: {n} rows by {order} height"))?;
             for role in [Role::BlobWorker, Role::Producer] {
                 let grant = Grant { principal: bench.operator, role };
                 bench.done::<(), RoleError>("grant_role", Encode!(&grant)?)?;
@@ -35,28 +34,29 @@ pub fn deletion(subject: &Subject, each: Each) -> Result<()> {
             bench.fill("bench_fill_deletions", (n + ROWS, random))?;
             bench.fill("bench_lease_deletions", (n / 4,))?;
             let from = bench.host.checkpoint();
-            let mut figures = leased(&bench, n, random)?;
+            let mut rows = bench.rows(|bench| leased(bench, n, random))?;
             if !random {
-                figures.extend(without_lease(&bench, &from, n)?);
+                bench.host.restore(&from);
+                rows.extend(bench.rows(|bench| without_lease(bench, n))?);
                 bench.host.restore(&from);
                 utxo::make_outside(&bench, ROWS)?;
-                figures.extend(records(&bench, n)?);
+                rows.extend(bench.rows(|bench| records(bench, n))?);
             }
             if n == NUMBERS[1] {
                 bench.host.restore(&from);
-                figures.push(expire(&bench, n, random)?);
+                rows.extend(bench.rows(|bench| Ok(vec![expire(bench, n, random)?]))?);
             }
-            for mut figure in figures {
+            for mut row in rows {
                 // A row costs at most 30 % more than among few rows.
+                let figure = &mut row.today;
                 if let Some(same) = small.iter().find(|small| small.op == figure.op)
-                    && subject.price == Price::Today
                     && ["lease", "lease with records"].contains(&figure.op)
                 {
                     let flat = same.counted() * 13 / 10;
                     figure.limit = Some(figure.limit.map_or(flat, |limit| limit.min(flat)));
                 }
                 small.push(figure.clone());
-                each(figure)?;
+                each(row)?;
             }
         }
     }
@@ -111,8 +111,7 @@ fn leased(bench: &Bench, n: u64, random: bool) -> Result<Vec<Figure>> {
 }
 
 /// The other two ways to complete rows, and the operations before them.
-fn without_lease(bench: &Bench, from: &Checkpoint, n: u64) -> Result<Vec<Figure>> {
-    bench.host.restore(from);
+fn without_lease(bench: &Bench, n: u64) -> Result<Vec<Figure>> {
     // Each operation twice: the first call writes the answer's type table, which is cached.
     let schedule = |key: u8| {
         let name = BlobName { blob_key: ByteBuf::from([key; 32]), file_type: "tx".into(), store_type: StoreType::Tx };

@@ -1,7 +1,7 @@
 //! The index and its peers: a `StableBTreeMap`, and maps on the heap in eight generations. Measures single operations, and whole look-ups
 //! including Candid.
 
-use super::figure::{Figure, Whole};
+use super::figure::{Figure, Row, Whole};
 use super::subject::{Bench, Each, IDS, Subject};
 use anyhow::{Result, anyhow, ensure};
 use candid::Encode;
@@ -23,27 +23,26 @@ const HEAP_PAGE: u64 = 1_000;
 pub fn index(subject: &Subject, each: Each) -> Result<()> {
     for n in NUMBERS {
         for what in ["index", "btree", "heap"] {
-            subject.say(&format!("{what}: {n} entries"));
-            let bench = Bench::start(subject)?;
+            let bench = Bench::start(subject, &format!("{what}: {n} entries"))?;
             bench.fill("bench_fill_index", (n,))?;
             match what {
                 "btree" => bench.fill("bench_fill_btree", (n,))?,
-                "heap" => each(bench.rebuild(n)?)?,
+                "heap" => bench.rows(|bench| Ok(vec![bench.rebuild(n)?]))?.into_iter().try_for_each(&mut *each)?,
                 _ => {}
             }
             let bytes = bench.call::<u64>("bench_index_bytes", (what,))? as f64 / n as f64;
             let from = bench.host.checkpoint();
             for op in OPS {
-                each(Figure { bytes: (op == "insert").then_some(bytes), ..bench.of_index(&from, what, op, n)? })?;
+                each(bench.of_index(&from, what, op, n, (op == "insert").then_some(bytes))?)?;
             }
-            each(bench.look_up(&from, what, n)?)?;
+            bench.host.restore(&from);
+            bench.rows(|bench| Ok(vec![bench.look_up(what, n)?]))?.into_iter().try_for_each(&mut *each)?;
         }
-        subject.say(&format!("index: {n} secondary keys"));
-        let bench = Bench::start(subject)?;
+        let bench = Bench::start(subject, &format!("index: {n} secondary keys"))?;
         bench.fill("bench_fill_keys", (n,))?;
         let from = bench.host.checkpoint();
         for op in KEY_OPS {
-            each(bench.of_index(&from, "index", op, n)?)?;
+            each(bench.of_index(&from, "index", op, n, None)?)?;
         }
     }
     Ok(())
@@ -67,18 +66,27 @@ fn with_heap_pages(instructions: u64, rounds: u64, run: &Execution) -> Whole {
 }
 
 impl Bench {
-    fn of_index(&self, from: &Checkpoint, what: &'static str, op: &'static str, n: u64) -> Result<Figure> {
+    fn of_index(
+        &self,
+        from: &Checkpoint,
+        what: &'static str,
+        op: &'static str,
+        n: u64,
+        bytes: Option<f64>,
+    ) -> Result<Row> {
         let rounds = match (what, op) {
             ("btree", _) | ("heap", "get") => 1_000,
             // Removes whole generations.
             ("heap", "remove") => (n / IDS).div_ceil(FULL_GENERATIONS) * IDS,
             _ => IDS,
         };
-        let (mut figure, run) = self.measure(from, ("index", what, op), 32, rounds, n)?;
-        if (what, op) == ("heap", "insert") {
-            figure.whole = Some(with_heap_pages(figure.instructions, rounds, &run));
-        }
-        Ok(figure)
+        let both = self.measure(from, ("index", what, op), 32, rounds, n)?;
+        let [today, tomorrow] = both.map(|(figure, run)| {
+            let pays_for_heap = (what, op) == ("heap", "insert");
+            let whole = pays_for_heap.then(|| with_heap_pages(figure.instructions, rounds, &run));
+            Figure { whole: whole.or(figure.whole), bytes, ..figure }
+        });
+        Row::of(today, &tomorrow)
     }
 
     /// Measures an upgrade's instructions per id of the heap index.
@@ -89,8 +97,7 @@ impl Bench {
     }
 
     /// Measures a query for a transaction's location.
-    fn look_up(&self, from: &Checkpoint, what: &'static str, n: u64) -> Result<Figure> {
-        self.host.restore(from);
+    fn look_up(&self, what: &'static str, n: u64) -> Result<Figure> {
         let method = match what {
             "btree" => "bench_locate_btree",
             "heap" => "bench_locate_heap",

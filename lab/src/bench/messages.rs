@@ -1,5 +1,6 @@
 //! Whole messages including Candid: a block appended, a page exported, an acknowledgement, an idle firing, a block pruned.
 
+use super::figure::Figure;
 use super::subject::{Bench, Each, Subject};
 use anyhow::{Result, anyhow, ensure};
 use candid::{Decode, Encode, Principal};
@@ -51,58 +52,71 @@ impl Bench {
 /// Measures messages with small blocks, and with large ones.
 pub fn chain(subject: &Subject, each: Each) -> Result<()> {
     for (body, transactions) in [(100, 1), (100 << 10, 300)] {
-        subject.say(&format!("chain: blocks of {body} bytes and {transactions} transactions"));
-        let bench = Bench::start(subject)?;
-        let mut figure =
-            |op: &'static str, size: u32, run: &[Execution]| each(bench.of_items("chain", op, size, KEPT, 1, run));
-        let grant = Grant { principal: bench.operator, role: Role::Producer };
-        bench.done::<(), RoleError>("grant_role", Encode!(&grant)?)?;
-        let policy = PrunePolicyArg { retain_blocks: Some(1), ..PrunePolicyArg::default() };
-        bench.done::<PrunePolicyChange, PruneError>("set_prune_policy", Encode!(&policy)?)?;
-        bench.verify_segments(false)?;
-        let exporter = Exporter { name: "bench".into(), principal: bench.operator };
-        bench.done::<(), ExporterError>("register_exporter", Encode!(&exporter)?)?;
-        for number in 0..=KEPT {
-            let block = Encode!(&block(number, body as usize, transactions))?;
-            let ((), execution) = bench.done::<(), AppendError>("append_block", block)?;
-            if number == KEPT {
-                figure("append", body, &[execution])?;
-            }
-        }
-        let arg = Encode!(&None::<ExportCursor>, &PAGE_BYTES)?;
-        let (page, execution) = bench.query::<Result<ExportPage, ExportError>>("export_blocks", arg)?;
-        let page = page.map_err(|error| anyhow!("{error}"))?;
-        let bytes: usize = page.chunks.iter().map(|chunk| chunk.bytes.len()).sum();
-        figure("export page", bytes as u32, &[execution])?;
-        // All blocks except the last one are due, but the exporter holds them. The first firing records this; firings of the safety timer
-        // are then idle.
-        bench.firing(60)?;
-        figure("idle firing", body, &bench.firing(600)?)?;
-        // Measures the second call, because the first writes the answer's type table, which is cached.
-        for number in [KEPT - 1, KEPT] {
-            let (_, execution) = bench.done::<u64, AckError>("ack_exported", Encode!(&number, &hash(number))?)?;
-            if number == KEPT {
-                figure("ack", body, &[execution])?;
-            }
-        }
-        for is_second in [false, true] {
-            let (pruned, execution) = bench.done::<PruneRun, PruneError>("prune_now", Encode!(&1u64)?)?;
-            ensure!(pruned.blocks == 1, "prune_now: {pruned:?}");
-            if is_second {
-                figure("prune", body, &[execution])?;
-            }
-        }
-        bench.verify_segments(true)?;
-        for number in KEPT + 1..=KEPT + 2 {
-            let block = Encode!(&block(number, body as usize, transactions).sealed())?;
-            let ((), execution) = bench.done::<(), AppendError>("append_block", block)?;
-            if number == KEPT + 2 {
-                figure("append verified", body, &[execution])?;
-            }
+        let what = format!("chain: blocks of {body} bytes and {transactions} transactions");
+        let bench = Bench::start(subject, &what)?;
+        bench.rows(|bench| of_blocks(bench, body, transactions))?.into_iter().try_for_each(&mut *each)?;
+    }
+    let bench = Bench::start(subject, &format!("chain: {HEADERS} headers"))?;
+    (0..HEADERS).try_for_each(|_| bench.call::<()>("bench_append", (0u64,)))?;
+    bench.rows(of_headers)?.into_iter().try_for_each(each)
+}
+
+/// Measures the life of a block.
+fn of_blocks(bench: &Bench, body: u32, transactions: u32) -> Result<Vec<Figure>> {
+    let mut figures = Vec::new();
+    let mut figure =
+        |op: &'static str, size: u32, run: &[Execution]| figures.push(bench.of_items("chain", op, size, KEPT, 1, run));
+    let grant = Grant { principal: bench.operator, role: Role::Producer };
+    bench.done::<(), RoleError>("grant_role", Encode!(&grant)?)?;
+    let policy = PrunePolicyArg { retain_blocks: Some(1), ..PrunePolicyArg::default() };
+    bench.done::<PrunePolicyChange, PruneError>("set_prune_policy", Encode!(&policy)?)?;
+    bench.verify_segments(false)?;
+    let exporter = Exporter { name: "bench".into(), principal: bench.operator };
+    bench.done::<(), ExporterError>("register_exporter", Encode!(&exporter)?)?;
+    for number in 0..=KEPT {
+        let block = Encode!(&block(number, body as usize, transactions))?;
+        let ((), execution) = bench.done::<(), AppendError>("append_block", block)?;
+        if number == KEPT {
+            figure("append", body, &[execution]);
         }
     }
-    let bench = Bench::start(subject)?;
-    (0..HEADERS).try_for_each(|_| bench.call::<()>("bench_append", (0u64,)))?;
+    let arg = Encode!(&None::<ExportCursor>, &PAGE_BYTES)?;
+    let (page, execution) = bench.query::<Result<ExportPage, ExportError>>("export_blocks", arg)?;
+    let page = page.map_err(|error| anyhow!("{error}"))?;
+    let bytes: usize = page.chunks.iter().map(|chunk| chunk.bytes.len()).sum();
+    figure("export page", bytes as u32, &[execution]);
+    // All blocks except the last one are due, but the exporter holds them. The first firing records this; firings of the safety timer
+    // are then idle.
+    bench.firing(60)?;
+    figure("idle firing", body, &bench.firing(600)?);
+    // Measures the second call, because the first writes the answer's type table, which is cached.
+    for number in [KEPT - 1, KEPT] {
+        let (_, execution) = bench.done::<u64, AckError>("ack_exported", Encode!(&number, &hash(number))?)?;
+        if number == KEPT {
+            figure("ack", body, &[execution]);
+        }
+    }
+    for is_second in [false, true] {
+        let (pruned, execution) = bench.done::<PruneRun, PruneError>("prune_now", Encode!(&1u64)?)?;
+        ensure!(pruned.blocks == 1, "prune_now: {pruned:?}");
+        if is_second {
+            figure("prune", body, &[execution]);
+        }
+    }
+    bench.verify_segments(true)?;
+    for number in KEPT + 1..=KEPT + 2 {
+        let block = Encode!(&block(number, body as usize, transactions).sealed())?;
+        let ((), execution) = bench.done::<(), AppendError>("append_block", block)?;
+        if number == KEPT + 2 {
+            figure("append verified", body, &[execution]);
+        }
+    }
+    Ok(figures)
+}
+
+/// Measures the longest page of headers, and a stranger's block.
+fn of_headers(bench: &Bench) -> Result<Vec<Figure>> {
+    let mut figures = Vec::new();
     let arg = Encode!(&0u64, &u64::MAX)?;
     for (op, as_update) in [("1,000 headers by query", false), ("1,000 headers by update", true)] {
         let reply = match as_update {
@@ -112,12 +126,13 @@ pub fn chain(subject: &Subject, each: Each) -> Result<()> {
         let execution = bench.last()?;
         let page = Decode!(&reply, Result<HeaderPage, ReadError>)?.map_err(|error| anyhow!("{error}"))?;
         ensure!(page.headers.len() as u64 == HEADERS, "{} headers", page.headers.len());
-        each(bench.of_message("chain", op, reply.len() as u32, HEADERS, &execution))?;
+        figures.push(bench.of_message("chain", op, reply.len() as u32, HEADERS, &execution));
     }
     let stranger = Principal::self_authenticating(b"stranger");
     let longest = largest_argument(bench.canister, stranger, "append_block");
     let refused = bench.host.update_call(bench.canister, stranger, "append_block", vec![1; longest]);
     let execution = bench.last()?;
     ensure!(refused.is_err() && execution.kind == Kind::InspectMessage, "a stranger's block is accepted");
-    each(bench.of_message("chain", "refused at the door", longest as u32, 0, &execution))
+    figures.push(bench.of_message("chain", "refused at the door", longest as u32, 0, &execution));
+    Ok(figures)
 }

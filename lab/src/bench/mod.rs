@@ -5,8 +5,8 @@
 //! as the platform does. Each figure is an average over one message that does nothing else; earlier messages prepare it from the same
 //! starting point. Counts have no noise, so a figure above its limit is a regression and ends the run with an error.
 //!
-//! Everything is measured twice, on two hosts at the same time: at the page prices of the reference server, and at those of newer replicas.
-//! Each price has its own limits.
+//! Everything is measured twice from the same state: at the page prices of the reference server, and at those of newer replicas. Each price
+//! has its own limits. Two families are measured at the same time, because a canister runs on one core.
 
 mod blobs;
 mod comparison;
@@ -24,11 +24,10 @@ mod utxo;
 
 use anyhow::{Context, Result, bail};
 use coppice::{say, terminal};
-use figure::{Figure, Row};
-use price::Price;
+use figure::Row;
 use std::io;
 use std::path::PathBuf;
-use std::sync::mpsc;
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
 use subject::{Bench, Each, Subject};
 
@@ -64,43 +63,44 @@ const MOST_WASM: u64 = 5_000_000;
 /// Measures a family.
 type Measure = fn(&Subject, Each) -> Result<()>;
 
-/// Measures families at one price.
-fn families(subject: &Subject, only: Option<&str>, each: Each) -> Result<()> {
-    let all: [(&str, Measure); 7] = [
-        ("blob", blobs::blobs),
-        ("index", index::index),
-        ("sweep", sweep::sweep),
-        ("chain", messages::chain),
-        ("utxo", utxo::utxo),
-        ("deletion", deletion::deletion),
-        ("observe", observe::observe),
-    ];
-    all.into_iter()
-        .filter(|(family, _)| only.is_none_or(|only| only == *family))
-        .try_for_each(|(_, measure)| measure(subject, &mut *each))
-}
+/// The families, in the order of the table.
+const FAMILIES: [(&str, Measure); 7] = [
+    ("blob", blobs::blobs),
+    ("index", index::index),
+    ("sweep", sweep::sweep),
+    ("chain", messages::chain),
+    ("utxo", utxo::utxo),
+    ("deletion", deletion::deletion),
+    ("observe", observe::observe),
+];
+/// The families that take longest, which begin first.
+const LONGEST: [&str; 2] = ["utxo", "sweep"];
+/// Families that are measured at one time.
+const THREADS: usize = 2;
 
-/// Measures at both prices concurrently, and passes each row on once both figures exist.
-fn rows(wasm: &[u8], only: Option<&str>, records: Option<u64>, mut each: impl FnMut(Row)) -> Result<()> {
+/// Measures one family or all, and passes each row on as it is measured.
+fn rows(subject: &Subject, only: Option<&str>, mut each: impl FnMut(Row)) -> Result<()> {
     // Compiles the wasm once, instead of in both threads at the same time.
-    Bench::start(&Subject { wasm, price: Price::Today, records })?;
+    Bench::start(subject, "installing")?;
+    let mut left: Vec<_> = FAMILIES.into_iter().filter(|(name, _)| only.is_none_or(|only| only == *name)).collect();
+    left.sort_by_key(|(name, _)| LONGEST.iter().position(|long| long == name));
+    let left = Mutex::new(left);
+    let (to, from) = mpsc::channel();
     thread::scope(|scope| {
-        let [(today, of_today), (tomorrow, of_tomorrow)] = [Price::Today, Price::Tomorrow].map(|price| {
-            let (to, from) = mpsc::channel();
-            let measuring = scope.spawn(move || {
-                // If the other measurement has failed, the receiver is gone.
-                families(&Subject { wasm, price, records }, only, &mut |figure| Ok(to.send(figure)?))
-            });
-            (measuring, from)
-        });
-        let paired = of_today.into_iter().zip(of_tomorrow).try_for_each(|(today, tomorrow)| {
-            each(Row::of(today, &tomorrow)?);
-            Ok(())
-        });
-        let ended = [today, tomorrow].map(|measuring| measuring.join().expect("a measuring thread does not panic"));
-        let failed = |result: &Result<()>| result.as_ref().is_err_and(|error| !error.is::<mpsc::SendError<Figure>>());
-        let (first, rest): (Vec<_>, Vec<_>) = ended.into_iter().partition(failed);
-        first.into_iter().chain([paired]).chain(rest).collect()
+        let measuring: Vec<_> = std::iter::repeat_n(to, THREADS)
+            .map(|to| {
+                let left = &left;
+                scope.spawn(move || {
+                    let next = || left.lock().unwrap_or_else(PoisonError::into_inner).pop();
+                    while let Some((_, measure)) = next() {
+                        measure(subject, &mut |row| Ok(to.send(row)?))?;
+                    }
+                    Ok(())
+                })
+            })
+            .collect();
+        from.into_iter().for_each(&mut each);
+        measuring.into_iter().try_for_each(|thread| thread.join().expect("a measuring thread does not panic"))
     })
 }
 
@@ -113,7 +113,8 @@ pub fn command(args: &BenchArgs) -> Result<()> {
         .with_context(|| format!("cannot read {}; scripts/bench builds it", args.wasm.display()))?;
     let mut all = Vec::new();
     let only = args.records.map_or(args.family.as_deref(), |_| Some("utxo"));
-    rows(&wasm, only, args.records, |row| {
+    let subject = Subject { wasm: &wasm, records: args.records };
+    rows(&subject, only, |row| {
         if args.json {
             let printed = serde_json::to_string(&row).map_err(io::Error::from).and_then(|line| terminal::print(&line));
             if let Err(error) = printed {
@@ -122,6 +123,7 @@ pub fn command(args: &BenchArgs) -> Result<()> {
         }
         all.push(row);
     })?;
+    all.sort_by_key(|row: &Row| FAMILIES.iter().position(|(family, _)| *family == row.today.family));
     if !args.json {
         terminal::print(&figure::table(&all).to_string())?;
     }

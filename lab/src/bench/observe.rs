@@ -1,7 +1,6 @@
 //! Costs of observation: counting a message, the sample that a message takes once a minute, and answers to HTTP requests.
 
 use super::figure::Figure;
-use super::limits;
 use super::subject::{Bench, BenchArg, Each, Subject};
 use anyhow::{Result, anyhow, ensure};
 use candid::{Decode, Encode, Principal};
@@ -32,13 +31,7 @@ fn name(number: u64, bytes: usize) -> String {
 
 /// Measures the family.
 pub fn observe(subject: &Subject, each: Each) -> Result<()> {
-    subject.say("observe: a month of samples, 100 exporters");
-    let bench = Bench::start(subject)?;
-    let ask = |argument: Vec<u8>| {
-        let answer = bench.host.query_call(bench.canister, Principal::anonymous(), "http_request", argument);
-        let execution = bench.last()?;
-        anyhow::Ok((answer, execution))
-    };
+    let bench = Bench::start(subject, "observe: a month of samples, 100 exporters")?;
     for number in 0..EXPORTERS {
         let principal = Principal::self_authenticating(number.to_le_bytes());
         bench.done::<(), ExporterError>(
@@ -55,26 +48,36 @@ pub fn observe(subject: &Subject, each: Each) -> Result<()> {
         bench.host.tick();
     }
     bench.host.take_executions();
+    bench.rows(after_a_month)?.into_iter().try_for_each(each)
+}
+
+fn after_a_month(bench: &Bench) -> Result<Vec<Figure>> {
+    let mut figures = Vec::new();
+    let ask = |argument: Vec<u8>| {
+        let answer = bench.host.query_call(bench.canister, Principal::anonymous(), "http_request", argument);
+        let execution = bench.last()?;
+        anyhow::Ok((answer, execution))
+    };
     for op in ["append", "append sampled"] {
         if op == "append sampled" {
             bench.host.advance_time(Duration::from_secs(60));
         }
         bench.call::<()>("bench_append", (1u64,))?;
         let execution = bench.last()?;
-        each(bench.of_message("observe", op, 1, KEPT, &execution))?;
+        figures.push(bench.of_message("observe", op, 1, KEPT, &execution));
     }
     let arg = BenchArg { op: "meter.count".into(), size: 1, rounds: 1_000 };
     bench.call::<()>("bench_prepare", (&arg,))?;
     let instructions = bench.call::<u64>("bench_run", (&arg,))?;
-    let limit = limits::limit(subject.price, "observe", "count", 1);
-    each(Figure { family: "observe", op: "count", size: 1, instructions, limit, ..Figure::default() })?;
+    let limit = bench.limit("observe", "count", 1);
+    figures.push(Figure { family: "observe", op: "count", size: 1, instructions, limit, ..Figure::default() });
     for (op, url) in
         [("scrape", "/metrics"), ("dashboard", "/"), ("health page", "/health"), ("no such path", "/nothing")]
     {
         let (answer, execution) = ask(request(url, 20, 30)?)?;
         let answer = Decode!(&answer?, HttpResponse)?;
         ensure!(answer.status_code != 404 || url == "/nothing", "{url}: {}", answer.status_code);
-        each(bench.of_message("observe", op, 0, EXPORTERS, &execution))?;
+        figures.push(bench.of_message("observe", op, 0, EXPORTERS, &execution));
     }
     for number in 0..EXPORTERS {
         bench.done::<(), ExporterError>(
@@ -90,7 +93,7 @@ pub fn observe(subject: &Subject, each: Each) -> Result<()> {
     let (answer, execution) = ask(request("/metrics", 20, 30)?)?;
     let answer = Decode!(&answer?, HttpResponse)?;
     ensure!(answer.status_code == 200, "/metrics: {}", answer.status_code);
-    each(bench.of_message("observe", "scrape, longest names", 0, EXPORTERS, &execution))?;
+    figures.push(bench.of_message("observe", "scrape, longest names", 0, EXPORTERS, &execution));
     // Requests that any client may send.
     let hostile = [
         ("a URL of 150 KB", request(&"/a?".repeat(50_000), 1, 1)?),
@@ -104,7 +107,7 @@ pub fn observe(subject: &Subject, each: Each) -> Result<()> {
         let (answer, execution) = ask(argument)?;
         let refused = answer.as_ref().err().is_none_or(|error| error.reject_message.contains("cannot be decoded"));
         ensure!(refused, "{op}: {:?}", answer.map_err(|error| anyhow!("{error}")));
-        each(bench.of_message("observe", op, size, EXPORTERS, &execution))?;
+        figures.push(bench.of_message("observe", op, size, EXPORTERS, &execution));
     }
-    Ok(())
+    Ok(figures)
 }

@@ -1,6 +1,6 @@
 //! The bench canister, and the measurements common to all families.
 
-use super::figure::{Figure, Whole};
+use super::figure::{Figure, Row, Whole};
 use super::limits;
 use super::price::Price;
 use anyhow::{Context, Result, anyhow, ensure};
@@ -9,6 +9,7 @@ use candid::{CandidType, Decode, Encode, Principal, encode_args};
 use coppice::say;
 use coppice_host::{Checkpoint, Execution, Host, Kind, Totals};
 use serde::de::DeserializeOwned;
+use std::cell::Cell;
 
 /// Ids or keys of a block, and so the operations of one measurement of an index.
 pub const IDS: u64 = 10_000;
@@ -21,32 +22,22 @@ pub struct BenchArg {
     pub rounds: u64,
 }
 
-/// Receives each figure as it is measured.
-pub type Each<'a> = &'a mut dyn FnMut(Figure) -> Result<()>;
+/// Receives each row as it is measured.
+pub type Each<'a> = &'a mut dyn FnMut(Row) -> Result<()>;
 
-/// The measured wasm, and the price.
+/// The subject of a measurement.
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
     /// The bench wasm.
     pub wasm: &'a [u8],
-    /// The price.
-    pub price: Price,
     /// The only number of UTXO records among which the store is measured.
     pub records: Option<u64>,
 }
 
-impl Subject<'_> {
-    /// Prints what is measured now. Only one of the two concurrent measurements prints.
-    pub fn say(&self, what: &str) {
-        if self.price == Price::Today {
-            say!("{what}");
-        }
-    }
-}
-
 /// The bench canister on a host of its own.
 pub struct Bench {
-    pub price: Price,
+    /// The prices of pages.
+    price: Cell<Price>,
     pub host: Host,
     pub canister: Principal,
     pub operator: Principal,
@@ -54,10 +45,11 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Installs the canister on a new host.
-    pub fn start(subject: &Subject) -> Result<Self> {
+    /// Prints what is measured, and installs the canister on a new host.
+    pub fn start(subject: &Subject, what: &str) -> Result<Self> {
+        say!("{what}");
         let host = Host::new();
-        host.set_limits(subject.price.limits());
+        host.set_limits(Price::Today.limits());
         let operator = Principal::self_authenticating(b"bench");
         let canister = host.create_canister_with_settings(Some(operator), None);
         host.add_cycles(canister, 10_000_000_000_000_000);
@@ -67,7 +59,30 @@ impl Bench {
             .context("cannot install the bench wasm")?;
         // Its first timer draws the hash key, so that it is ready.
         host.tick();
-        Ok(Self { price: subject.price, host, canister, operator, wasm })
+        Ok(Self { price: Cell::new(Price::Today), host, canister, operator, wasm })
+    }
+
+    fn set_price(&self, price: Price) {
+        self.price.set(price);
+        self.host.set_limits(price.limits());
+    }
+
+    /// Measures the same from the present state at today's price, and then at tomorrow's.
+    pub fn at_both<T>(&self, measure: impl Fn(&Self) -> Result<T>) -> Result<[T; 2]> {
+        let from = self.host.checkpoint();
+        let today = measure(self)?;
+        self.host.restore(&from);
+        self.set_price(Price::Tomorrow);
+        let tomorrow = measure(self);
+        self.set_price(Price::Today);
+        Ok([today, tomorrow?])
+    }
+
+    /// Measures several figures from the present state at both prices.
+    pub fn rows(&self, measure: impl Fn(&Self) -> Result<Vec<Figure>>) -> Result<Vec<Row>> {
+        let [today, tomorrow] = self.at_both(measure)?;
+        ensure!(today.len() == tomorrow.len(), "{} figures today, and {} tomorrow", today.len(), tomorrow.len());
+        today.into_iter().zip(&tomorrow).map(|(today, tomorrow)| Row::of(today, tomorrow)).collect()
     }
 
     /// Returns the last execution.
@@ -127,7 +142,7 @@ impl Bench {
         Ok((Figure { family, op, size, n, instructions, pages_read, pages_written, ..Figure::default() }, run))
     }
 
-    /// Measures an operation from a starting point: family, structure and name. Returns the average, and the whole message.
+    /// Measures an operation from a starting point, at both prices: family, structure and name. Returns averages, and the whole messages.
     pub fn measure(
         &self,
         from: &Checkpoint,
@@ -135,14 +150,21 @@ impl Bench {
         size: u32,
         rounds: u64,
         n: u64,
-    ) -> Result<(Figure, Execution)> {
+    ) -> Result<[(Figure, Execution); 2]> {
         self.host.restore(from);
         let arg = BenchArg { op: format!("{what}.{op}"), size, rounds };
         self.call::<()>("bench_prepare", (&arg,))?;
-        let (figure, run) = self.run(("bench_run", (&arg,)), (family, op), size, rounds, n)?;
         let peer = (what != family).then_some(what);
-        let limit = if peer.is_none() { limits::limit(self.price, family, op, size) } else { None };
-        Ok((Figure { peer, limit, ..figure }, run))
+        self.at_both(|bench| {
+            let (figure, run) = bench.run(("bench_run", (&arg,)), (family, op), size, rounds, n)?;
+            let limit = if peer.is_none() { bench.limit(family, op, size) } else { None };
+            Ok((Figure { peer, limit, ..figure }, run))
+        })
+    }
+
+    /// Returns the limit of an operation at the present price.
+    pub fn limit(&self, family: &str, op: &str, size: u32) -> Option<u64> {
+        limits::limit(self.price.get(), family, op, size)
     }
 
     /// Returns the figure of a whole message.
@@ -176,7 +198,7 @@ impl Bench {
             }),
             pages_read: pages(sum.stable_pages_read),
             pages_written: pages(sum.stable_pages_written),
-            limit: limits::limit(self.price, family, op, size),
+            limit: self.limit(family, op, size),
             ..Figure::default()
         }
     }

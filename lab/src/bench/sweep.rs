@@ -8,7 +8,6 @@
 //! default policy follow each other, one in each round of a second. The first tick prunes the blocks, and the others sweep.
 
 use super::figure::Figure;
-use super::limits;
 use super::subject::{Bench, BenchArg, Each, IDS, Subject};
 use anyhow::{Result, bail, ensure};
 use candid::Encode;
@@ -41,40 +40,18 @@ struct At {
 /// Measures pruning in blocks of [`IDS`] references.
 pub fn sweep(subject: &Subject, each: Each) -> Result<()> {
     for n in ENTRIES {
-        subject.say(&format!("sweep: {n} entries"));
-        let bench = Bench::start(subject)?;
+        let bench = Bench::start(subject, &format!("sweep: {n} entries"))?;
         bench.fill("bench_fill_index", (n,))?;
         let blocks = n / IDS;
         let policy = PrunePolicyArg { retain_blocks: Some(blocks), ..PrunePolicyArg::default() };
         let (change, _) = bench.done::<PrunePolicyChange, PruneError>("set_prune_policy", Encode!(&policy)?)?;
         let policy = change.new;
         // Blocks appended before the policy was set are pruned first, and not measured.
-        let patience = PATIENCE * blocks;
-        bench.blocks_until(1, &policy, patience, &mut Totals::default())?;
-        let mut timer = Totals::default();
-        let from = bench.at()?;
-        let to = bench.blocks_until(from.sweeps + SWEEPS, &policy, SWEEPS * patience, &mut timer)?;
-        let references = (to.pruned_blocks - from.pruned_blocks) * IDS;
-        let dropped = to.dropped - from.dropped;
-        ensure!(
-            dropped == references,
-            "{references} references were pruned but {dropped} entries dropped: the measurement is incomplete"
-        );
-        let per = |sum: u128| sum as f64 / references as f64;
-        each(Figure {
-            family: "sweep",
-            op: "prune",
-            size: 32,
-            n,
-            instructions: timer.instructions.div_ceil(u128::from(references)) as u64,
-            pages_read: per(timer.stable_pages_read),
-            pages_written: per(timer.stable_pages_written),
-            limit: limits::limit(subject.price, "sweep", "prune", 32),
-            pages_limit: Some(PAGES_WRITTEN),
-            ..Figure::default()
-        })?;
-        each(bench.backlog(n, &policy)?)?;
-        each(bench.one_by_one(n)?)?;
+        bench.blocks_until(1, &policy, PATIENCE * blocks, &mut Totals::default())?;
+        bench
+            .rows(|bench| Ok(vec![bench.sweeps(n, &policy)?, bench.backlog(n, &policy)?, bench.one_by_one(n)?]))?
+            .into_iter()
+            .try_for_each(&mut *each)?;
     }
     Ok(())
 }
@@ -115,6 +92,32 @@ impl Bench {
                 timer.add(execution);
             }
         }
+    }
+
+    /// Prunes and sweeps in the steady state.
+    fn sweeps(&self, n: u64, policy: &PrunePolicy) -> Result<Figure> {
+        let mut timer = Totals::default();
+        let from = self.at()?;
+        let to = self.blocks_until(from.sweeps + SWEEPS, policy, SWEEPS * PATIENCE * n / IDS, &mut timer)?;
+        let references = (to.pruned_blocks - from.pruned_blocks) * IDS;
+        let dropped = to.dropped - from.dropped;
+        ensure!(
+            dropped == references,
+            "{references} references were pruned but {dropped} entries dropped: the measurement is incomplete"
+        );
+        let per = |sum: u128| sum as f64 / references as f64;
+        Ok(Figure {
+            family: "sweep",
+            op: "prune",
+            size: 32,
+            n,
+            instructions: timer.instructions.div_ceil(u128::from(references)) as u64,
+            pages_read: per(timer.stable_pages_read),
+            pages_written: per(timer.stable_pages_written),
+            limit: self.limit("sweep", "prune", 32),
+            pages_limit: Some(PAGES_WRITTEN),
+            ..Figure::default()
+        })
     }
 
     /// Works off a backlog in rounds of a second. The instructions and pages are the most that one message took.

@@ -2,7 +2,7 @@
 //! each output, with a `u64` as the key. At today's price the store is at least four times cheaper than the first peer, and costs the same
 //! at any number of records. Also measures whole messages, including Candid and the heap.
 
-use super::figure::Figure;
+use super::figure::{Figure, Row};
 use super::limits::{self, OUTPUTS};
 use super::price::Price;
 use super::subject::{Bench, Each, Subject};
@@ -76,18 +76,18 @@ impl Side {
 }
 
 /// Measures each operation of a side among `n` records. Returns the bench as it was before.
-fn among(subject: &Subject, n: u64, side: Side) -> Result<(Bench, Checkpoint, Vec<Figure>)> {
-    subject.say(&format!("utxo: {n} records, {side:?}"));
-    let bench = Bench::start(subject)?;
+fn among(subject: &Subject, n: u64, side: Side) -> Result<(Bench, Checkpoint, Vec<[Figure; 2]>)> {
+    let bench = Bench::start(subject, &format!("utxo: {n} records, {side:?}"))?;
     bench.fill("bench_fill_utxo", (n, side))?;
     let bytes = bench.call::<u64>("bench_utxo_bytes", (side,))? as f64 / n as f64;
     let from = bench.host.checkpoint();
     let mut measured = Vec::new();
     for outputs in OUTPUTS {
         for op in OPS.into_iter().filter(|op| side.has(op, outputs)) {
-            let figure = measure(&bench, &from, op, side, outputs, n)?;
+            let both = measure(&bench, &from, op, side, outputs, n)?;
             // The existing records have two outputs.
-            measured.push(Figure { bytes: ((op, outputs) == ("create", 2)).then_some(bytes), ..figure });
+            let bytes = ((op, outputs) == ("create", 2)).then_some(bytes);
+            measured.push(both.map(|figure| Figure { bytes, ..figure }));
         }
     }
     for (op, rounds) in PRUNE.into_iter().filter(|(op, _)| side == Side::Coppice || *op == "prune") {
@@ -101,7 +101,7 @@ fn among(subject: &Subject, n: u64, side: Side) -> Result<(Bench, Checkpoint, Ve
 pub fn utxo(subject: &Subject, each: Each) -> Result<()> {
     if let Some(n) = subject.records {
         let (.., measured) = among(subject, n, Side::Coppice)?;
-        return measured.into_iter().try_for_each(each);
+        return measured.into_iter().try_for_each(|[today, tomorrow]| each(Row::of(today, &tomorrow)?));
     }
     let mut plain: Vec<Figure> = Vec::new();
     let mut small: Vec<Figure> = Vec::new();
@@ -112,31 +112,33 @@ pub fn utxo(subject: &Subject, each: Each) -> Result<()> {
                 continue;
             }
             let (bench, from, measured) = among(subject, n, side)?;
-            for mut figure in measured {
+            for [mut today, mut tomorrow] in measured {
                 match side {
-                    Side::Records => plain.push(figure.clone()),
+                    Side::Records => plain.push(today.clone()),
                     Side::Rows => {}
                     Side::Coppice => {
-                        figure.limit = limit(&figure, subject.price, &plain, &small);
-                        small.push(figure.clone());
+                        today.limit = limit(&today, &plain, &small);
+                        tomorrow.limit = limits::limit(Price::Tomorrow, "utxo", tomorrow.op, tomorrow.size);
+                        small.push(today.clone());
                     }
                 }
-                each(figure)?;
+                each(Row::of(today, &tomorrow)?)?;
             }
             if side == Side::Coppice {
-                messages(&bench, &from, n, each)?;
+                bench.host.restore(&from);
+                bench.rows(|bench| messages(bench, n))?.into_iter().try_for_each(&mut *each)?;
             }
         }
     }
     Ok(())
 }
 
-/// Returns the limit of a figure of the store. Today's limit is the smallest of the constant limit, a fraction of the plain map's cost
+/// Returns the limit of a figure of the store at today's price: the smallest of the constant limit, a fraction of the plain map's cost
 /// among as many records, and 1.3 times the store's own cost among few records.
-fn limit(figure: &Figure, price: Price, plain: &[Figure], small: &[Figure]) -> Option<u64> {
+fn limit(figure: &Figure, plain: &[Figure], small: &[Figure]) -> Option<u64> {
     let &Figure { op, size, n, .. } = figure;
-    let most = limits::limit(price, "utxo", op, size);
-    if price == Price::Tomorrow || op == "nothing_new" {
+    let most = limits::limit(Price::Today, "utxo", op, size);
+    if op == "nothing_new" {
         return most;
     }
     let (same, cheaper) = if op.starts_with("prune") { ("prune", PRUNE_CHEAPER) } else { (op, CHEAPER) };
@@ -148,19 +150,20 @@ fn limit(figure: &Figure, price: Price, plain: &[Figure], small: &[Figure]) -> O
 /// Measures whole messages. Messages with one item each: create a record of a transaction with one output, set the transaction mined, and
 /// spend the output. A message with [`BATCH`] items: create records of transactions with two inputs and two outputs. The first message of
 /// each kind is not measured, because it also creates structures that later ones use.
-fn messages(bench: &Bench, from: &Checkpoint, n: u64, each: Each) -> Result<()> {
-    bench.host.restore(from);
+fn messages(bench: &Bench, n: u64) -> Result<Vec<Figure>> {
     let grant = Grant { principal: bench.operator, role: Role::Producer };
     bench.done::<(), RoleError>("grant_role", Encode!(&grant)?)?;
     let mut measured = Vec::new();
     for number in [1, 2] {
         measured = one_by_one(bench, number)?;
     }
-    measured.into_iter().try_for_each(|(op, message)| each(bench.of_message("utxo", op, 1, n, &message)))?;
+    let one = |(op, message)| bench.of_message("utxo", op, 1, n, &message);
+    let mut figures: Vec<Figure> = measured.into_iter().map(one).collect();
     create_batch(bench, 1)?;
     let batch = create_batch(bench, 2)?;
-    each(bench.of_message("utxo", "create batch message", BATCH, n, &batch))?;
-    each(bench.of_message("utxo", "apply message", BATCH, n, &apply_block(bench)?))
+    figures.push(bench.of_message("utxo", "create batch message", BATCH, n, &batch));
+    figures.push(bench.of_message("utxo", "apply message", BATCH, n, &apply_block(bench)?));
+    Ok(figures)
 }
 
 /// Returns [`BATCH`] transactions of 374 bytes, with two outputs and these inputs.
@@ -293,12 +296,19 @@ pub fn begin_job(bench: &Bench) -> Result<()> {
     bench.call::<()>("bench_prepare_prune", (&arg,))
 }
 
-fn prune(bench: &Bench, from: &Checkpoint, op: &'static str, side: Side, rounds: u64, n: u64) -> Result<Figure> {
+fn prune(bench: &Bench, from: &Checkpoint, op: &'static str, side: Side, rounds: u64, n: u64) -> Result<[Figure; 2]> {
     let arg = UtxoBenchArg { op: op.into(), side, outputs: 2, rounds };
     run(bench, from, op, arg, n, ("bench_prepare_prune", "bench_run_prune"))
 }
 
-fn measure(bench: &Bench, from: &Checkpoint, op: &'static str, side: Side, outputs: u32, n: u64) -> Result<Figure> {
+fn measure(
+    bench: &Bench,
+    from: &Checkpoint,
+    op: &'static str,
+    side: Side,
+    outputs: u32,
+    n: u64,
+) -> Result<[Figure; 2]> {
     let rounds = match outputs {
         0..=2 => 500,
         3..=100 => 50,
@@ -316,9 +326,11 @@ fn run(
     arg: UtxoBenchArg,
     n: u64,
     (before, measured): (&str, &str),
-) -> Result<Figure> {
+) -> Result<[Figure; 2]> {
     bench.host.restore(from);
     bench.call::<()>(before, (&arg,))?;
-    let (figure, _) = bench.run((measured, (&arg,)), ("utxo", op), arg.outputs, arg.rounds, n)?;
-    Ok(Figure { peer: arg.side.peer(), ..figure })
+    bench.at_both(|bench| {
+        let (figure, _) = bench.run((measured, (&arg,)), ("utxo", op), arg.outputs, arg.rounds, n)?;
+        Ok(Figure { peer: arg.side.peer(), ..figure })
+    })
 }

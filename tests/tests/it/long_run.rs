@@ -4,7 +4,8 @@ use coppice_interface::*;
 use coppice_tests::blocks::{block, hash, id};
 use coppice_tests::coppice::{Coppice, LOG_CLASS, Who, blob_bytes, default_arg};
 
-const BLOCKS: u64 = 10_000;
+/// Blocks, if `COPPICE_LONG_RUN` names no other number.
+const BLOCKS: u64 = 4_000;
 /// Blocks after which the next trigger takes its turn.
 const TURN: u64 = 500;
 /// Approximate number of blocks that each trigger keeps.
@@ -50,13 +51,14 @@ fn policy(trigger: Trigger) -> PrunePolicyArg {
 }
 
 #[test]
-fn ten_thousand_blocks_with_each_trigger_in_turn_stop_growing() {
+fn thousands_of_blocks_with_each_trigger_in_turn_stop_growing() {
+    let blocks = std::env::var("COPPICE_LONG_RUN").map_or(BLOCKS, |blocks| blocks.parse().expect("a number of blocks"));
     let (coppice, host) = Coppice::embedded(default_arg());
     host.add_cycles(coppice.id, 1 << 60);
     let first = coppice.storage().billed_bytes;
     let mut half = None;
     let (mut peak_kept, mut pruned, mut turns) = (0, 0, Vec::new());
-    for number in 0..BLOCKS {
+    for number in 0..blocks {
         let trigger = TRIGGERS[(number / TURN) as usize % TRIGGERS.len()];
         if number.is_multiple_of(TURN) {
             if number > 0 && trigger == Trigger::Count {
@@ -79,7 +81,7 @@ fn ten_thousand_blocks_with_each_trigger_in_turn_stop_growing() {
         coppice.pass(INTERVAL);
         let storage = coppice.storage();
         peak_kept = peak_kept.max(blob_bytes(&storage));
-        if number == BLOCKS / 2 {
+        if number == blocks / 2 {
             half = Some((storage.billed_bytes, storage.arena_bytes));
         }
         if number % TURN == TURN - 1 {
@@ -101,12 +103,12 @@ fn ten_thousand_blocks_with_each_trigger_in_turn_stop_growing() {
     let storage = coppice.storage();
     assert_eq!(Some((storage.billed_bytes, storage.arena_bytes)), half, "the last half grew nothing");
     assert!(storage.billed_bytes > first, "the first half did");
-    assert_eq!(turns.len() as u64, BLOCKS / TURN);
+    assert_eq!(turns.len() as u64, blocks / TURN);
     assert!(
         storage.arena_bytes < peak_kept + (16 << 20) + u64::from(LOG_CLASS),
         "no more than the peak of the kept bytes"
     );
     let status = coppice.prune_status();
     assert_eq!((status.faults, storage.quarantined_bytes), (0, 0));
-    assert_eq!(status.pruned_blocks + storage.blocks, BLOCKS);
+    assert_eq!(status.pruned_blocks + storage.blocks, blocks);
 }

@@ -1,9 +1,15 @@
 //! Runs that die at any point and continue with the same database.
 
 use super::*;
+use crate::index::fake::Snapshot;
+use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// A change of the chain, and the number of transactions to copy then, or `None` to copy up to the head.
 type Phase = (fn(&mut Chain), Option<usize>);
+
+/// Steps in the order in which they were reached, each with its phase.
+type Steps = Vec<(usize, Step)>;
 
 /// Blocks of all kinds, one of them over many pages; reorgs within and after it; a damaged block; and blocks pruned before they are
 /// indexed.
@@ -84,10 +90,27 @@ const SCENARIO: &[Phase] = &[
     ),
 ];
 
-/// Plays the scenario, dies at point number `die_at`, and continues with the same database. Returns the number of points, the steps that
-/// occurred, and the final contents of the database.
-fn play(url: &str, die_at: usize) -> Result<(usize, HashSet<Step>, Vec<String>)> {
-    let client = Client::new(Fake::new());
+/// A canister before a phase, to be restored later.
+struct Before {
+    chain: Snapshot,
+    corrupt: BTreeSet<u64>,
+    exact: bool,
+}
+
+impl Before {
+    fn of(chain: &Chain) -> Self {
+        Self { chain: chain.snapshot(), corrupt: chain.corrupt.clone(), exact: chain.exact }
+    }
+
+    fn restore(&self, chain: &mut Chain) {
+        chain.restore(&self.chain);
+        (chain.corrupt, chain.exact) = (self.corrupt.clone(), self.exact);
+    }
+}
+
+/// Plays phases of the scenario on a canister and a database. Dies at point number `die_at`, and continues with the same database. Returns
+/// the steps that were reached, in order, each with its phase.
+fn play(client: &Client<Fake>, url: &str, phases: Range<usize>, die_at: usize) -> Result<Steps> {
     let mut watch: Option<Store> = None;
     let url_of_watch = url.to_string();
     client.transport().chain().on_ack = Some(Box::new(move |number, hash| {
@@ -99,26 +122,26 @@ fn play(url: &str, die_at: usize) -> Result<(usize, HashSet<Step>, Vec<String>)>
         ensure!(committed.as_deref() == Some(hash), "block {number} is acknowledged, but not committed");
         Ok(())
     }));
-    let (places, committed) = (Cell::new(0), Cell::new(0));
-    let seen = RefCell::new(HashSet::new());
+    let (phase, committed) = (Cell::new(phases.start), Cell::new(0));
+    let reached = RefCell::new(Vec::new());
     let checkpoint = |step| -> Result<()> {
-        places.set(places.get() + 1);
-        seen.borrow_mut().insert(step);
+        reached.borrow_mut().push((phase.get(), step));
         if step == Step::Committed {
             committed.set(committed.get() + 1);
         }
-        if places.get() == die_at { Err(anyhow!("died")) } else { Ok(()) }
+        if reached.borrow().len() == die_at { Err(anyhow!("died")) } else { Ok(()) }
     };
     let open = || {
         Engine::open(
-            &client,
+            client,
             Store::open(Access::volatile(url), &origin(Payload::All))?,
             Options { skip_damaged: true, ..options() },
             Hook(&checkpoint),
         )
     };
     let mut engine = open()?;
-    for (change, transactions) in SCENARIO {
+    for (number, (change, transactions)) in phases.clone().zip(&SCENARIO[phases]) {
+        phase.set(number);
         change(&mut client.transport().chain());
         committed.set(0);
         loop {
@@ -140,7 +163,14 @@ fn play(url: &str, die_at: usize) -> Result<(usize, HashSet<Step>, Vec<String>)>
         }
     }
     drop(engine);
-    Ok((places.get(), seen.take(), dump(url)))
+    client.transport().chain().on_ack = None;
+    Ok(reached.take())
+}
+
+/// Plays the whole scenario, and dies at point number `die_at`. Returns the steps and the final contents of the database.
+fn play_all(url: &str, die_at: usize) -> Result<(Steps, Vec<String>)> {
+    let steps = play(&Client::new(Fake::new()), url, 0..SCENARIO.len(), die_at)?;
+    Ok((steps, dump(url)))
 }
 
 struct Hook<'a>(&'a dyn Fn(Step) -> Result<()>);
@@ -151,37 +181,64 @@ impl Checkpoint for Hook<'_> {
     }
 }
 
-fn run_that_dies_anywhere_ends_alike(server: &mut impl Server) {
-    let (places, seen, expected) = play(&server.fresh(), 0).unwrap();
-    assert!(places > 100, "{places}");
-    assert_eq!(seen.len(), 7, "{seen:?}");
+/// Checks that the scenario has everything in which a death could matter.
+fn check(steps: &[(usize, Step)], expected: &[String]) {
+    assert!(steps.len() > 100, "{}", steps.len());
+    let kinds: HashSet<Step> = steps.iter().map(|(_, step)| *step).collect();
+    assert_eq!(kinds.len(), 7, "{kinds:?}");
     let gaps: Vec<&String> = expected.iter().filter(|line| line.starts_with("FROM gaps")).collect();
     let expected_gaps =
         ["Some(20), Some(20), it is lost", "Some(22), Some(26)", "Some(33), Some(33)", "Some(41), Some(44)"];
     assert_eq!(gaps.len(), expected_gaps.len(), "{gaps:#?}");
     assert!(gaps.iter().zip(expected_gaps).all(|(gap, expected)| gap.contains(expected)), "{gaps:#?}");
     assert!(expected.iter().filter(|line| line.starts_with("FROM blocks")).count() > 4, "{expected:#?}");
-    for die_at in 1..=places {
-        let (_, _, found) = play(&server.fresh(), die_at).unwrap_or_else(|error| panic!("{die_at}: {error:#}"));
-        assert_eq!(found, expected, "after a death at place {die_at} of {places}");
+}
+
+/// A run that dies in a phase must end that phase, or the next one, with the contents of a run that does not die, from which the rest of
+/// both runs follows. So each death begins with a copy of the database and the canister before its phase.
+#[test]
+fn sqlite_run_that_dies_anywhere_ends_alike() {
+    let (mut server, client) = (Sqlite::new(), Client::new(Fake::new()));
+    let url = server.fresh();
+    let (mut before, mut steps, mut after) = (Vec::new(), Vec::new(), Vec::new());
+    for phase in 0..SCENARIO.len() {
+        before.push((Before::of(&client.transport().chain()), server.copy_of(&url).unwrap()));
+        steps.push(play(&client, &url, phase..phase + 1, 0).unwrap());
+        after.push(dump(&url));
+    }
+    let (all, expected) = play_all(&server.fresh(), 0).unwrap();
+    check(&all, &expected);
+    assert_eq!(after.last(), Some(&expected), "a run that opens the database anew before each phase");
+    for (phase, (canister, copy)) in before.iter().enumerate() {
+        let end = (phase + 2).min(SCENARIO.len());
+        for die_at in 1..=steps[phase].len() {
+            let url = server.copy_of(copy).unwrap();
+            canister.restore(&mut client.transport().chain());
+            play(&client, &url, phase..end, die_at).unwrap_or_else(|error| panic!("{phase}, {die_at}: {error:#}"));
+            assert_eq!(dump(&url), after[end - 1], "after a death at step {die_at} of phase {phase}");
+        }
     }
 }
 
+/// The steps are the same as on SQLite, so the first and the last of each kind are enough to find a commit that the server makes in parts.
 #[test]
-fn sqlite_run_that_dies_anywhere_ends_alike() {
-    run_that_dies_anywhere_ends_alike(&mut Sqlite::new());
-}
-
-#[test]
-fn postgresql_run_that_dies_anywhere_ends_alike() {
-    if let Some(mut server) = Postgres::new("dies_anywhere") {
-        run_that_dies_anywhere_ends_alike(&mut server);
+fn postgresql_run_that_dies_at_each_kind_of_step_ends_alike() {
+    let Some(mut server) = Postgres::new("dies_anywhere") else { return };
+    let (all, expected) = play_all(&server.fresh(), 0).unwrap();
+    check(&all, &expected);
+    let kind = |place: &usize| all[*place].1;
+    let (mut first, mut last) = (HashSet::new(), HashSet::new());
+    let mut places: Vec<usize> = (0..all.len()).filter(|place| first.insert(kind(place))).collect();
+    places.extend((0..all.len()).rev().filter(|place| last.insert(kind(place))));
+    for place in places {
+        let (_, found) = play_all(&server.fresh(), place + 1).unwrap_or_else(|error| panic!("{place}: {error:#}"));
+        assert_eq!(found, expected, "after a death at place {place}, {:?}", all[place]);
     }
 }
 
 #[test]
 fn sqlite_and_postgresql_end_with_equal_contents() {
     if let Some(mut server) = Postgres::new("same") {
-        assert_eq!(play(&server.fresh(), 0).unwrap(), play(&Sqlite::new().fresh(), 0).unwrap());
+        assert_eq!(play_all(&server.fresh(), 0).unwrap(), play_all(&Sqlite::new().fresh(), 0).unwrap());
     }
 }

@@ -48,6 +48,11 @@ fn options() -> Options {
 /// A source of empty databases.
 trait Server {
     fn fresh(&mut self) -> String;
+
+    /// Copies a database that nothing has open, and that may not exist yet; `None` if the server does not copy.
+    fn copy_of(&mut self, _: &str) -> Option<String> {
+        None
+    }
 }
 
 struct Sqlite(tempfile::TempDir, u32);
@@ -62,6 +67,17 @@ impl Server for Sqlite {
     fn fresh(&mut self) -> String {
         self.1 += 1;
         format!("sqlite://{}/{}.db", self.0.path().display(), self.1)
+    }
+
+    fn copy_of(&mut self, url: &str) -> Option<String> {
+        let copy = self.fresh();
+        for suffix in ["", "-wal"] {
+            let path = |url: &str| format!("{}{suffix}", url.trim_start_matches("sqlite://"));
+            if std::fs::exists(path(url)).unwrap() {
+                std::fs::copy(path(url), path(&copy)).unwrap();
+            }
+        }
+        Some(copy)
     }
 }
 

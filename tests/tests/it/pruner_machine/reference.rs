@@ -87,18 +87,24 @@ faults! {
 }
 
 impl Fault {
-    /// The number of the history where the search for a rare fault begins. A run with `COPPICE_PROGRESS` prints these numbers.
+    /// The number of the first history that finds the fault. A run with `COPPICE_PROGRESS` prints these numbers.
     pub fn first_history(self) -> usize {
         match self {
-            Self::ExaminesOnce => 75,
-            Self::DeletesRecordsOfGivenUpBlobs => 30,
-            Self::KeepsItsHeight => 192,
-            Self::SkipsAfterUpgrade => 59,
-            Self::AcceptsAnyJump => 37,
+            Self::ForgetsHeights => 5,
+            Self::LowerWins => 3,
+            Self::IgnoresFreezing | Self::DeletesBeforeTheBlob => 2,
+            Self::ForgetsReverted => 8,
+            Self::KeepsTrappedChanges => 11,
+            Self::SkipsAfterUpgrade => 14,
             Self::RunsOnLowCycles => 16,
+            Self::ExaminesOnce => 18,
+            Self::DeletesRecordsOfGivenUpBlobs => 30,
+            Self::AcceptsAnyJump => 33,
             Self::NeverRechecksKept => 108,
-            Self::UpdatesAThousandParents => 210,
-            _ => 0,
+            Self::UpdatesAThousandParents => 206,
+            Self::KeepsLosersSpends => 258,
+            Self::KeepsItsHeight => 341,
+            _ => 1,
         }
     }
 }

@@ -1,0 +1,4 @@
+//! Tests of the commands without a network.
+
+mod commands;
+mod refusals;

@@ -1,0 +1,69 @@
+//! A canister in this process, whose state is put back before each command.
+
+use super::liar::{Liar, Lie};
+use candid::Principal;
+use coppice::client::{Client, Wait};
+use coppice_host::{Checkpoint, Host};
+use coppice_interface::{CanisterArg, Exporter, Grant, InitArg, Role};
+use coppice_lab::wasm;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A canister, a caller with every role, and a directory.
+pub struct World {
+    pub host: Arc<Host>,
+    pub canister: Principal,
+    principal: Principal,
+    pub dir: tempfile::TempDir,
+    checkpoint: Option<Checkpoint>,
+}
+
+impl World {
+    pub fn new() -> Self {
+        coppice_host::set_module_cache(coppice_host::default_module_cache());
+        let (host, principal) = (Arc::new(Host::new()), Principal::self_authenticating(b"caller"));
+        let init = InitArg {
+            operators: vec![principal],
+            producers: vec![principal],
+            admins: Some(vec![principal]),
+            ..InitArg::default()
+        };
+        let canister = host.create_canister_with_settings(Some(principal), None);
+        host.add_cycles(canister, 10_000_000_000_000_000);
+        let named = std::env::var_os("COPPICE_WASM").map(PathBuf::from);
+        let arg = candid::encode_one(Some(CanisterArg::Init(init))).unwrap();
+        host.install_canister(canister, wasm::find(named.as_deref()).unwrap(), arg, Some(principal));
+        // Its first timer draws the hash key, so that it is ready.
+        host.tick();
+        let world = Self { host, canister, principal, dir: tempfile::tempdir().unwrap(), checkpoint: None };
+        let client = world.client(None);
+        client.grant_role(&Grant { principal, role: Role::BlobWorker }).done().unwrap();
+        world
+    }
+
+    /// Registers the caller as an exporter.
+    pub fn register(&self) {
+        let exporter = Exporter { name: "indexer".into(), principal: self.principal };
+        self.client(None).register_exporter(&exporter).done().unwrap();
+    }
+
+    /// Makes the present state the one in which commands begin.
+    pub fn keep(&mut self) {
+        self.checkpoint = Some(self.host.checkpoint());
+    }
+
+    /// Puts the canister back to the kept state, and returns a client of it.
+    pub fn restored(&self, lie: Option<Lie>) -> Arc<Client<Liar>> {
+        self.host.restore(self.checkpoint.as_ref().expect("a state was kept"));
+        Arc::new(self.client(lie))
+    }
+
+    /// Returns a client of the canister as it is.
+    pub fn client(&self, lie: Option<Lie>) -> Client<Liar> {
+        Client::new(Liar::new(self.host.clone(), self.canister, self.principal, lie))
+    }
+
+    pub fn path(&self, name: &str) -> String {
+        self.dir.path().join(name).display().to_string()
+    }
+}
