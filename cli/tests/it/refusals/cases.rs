@@ -2,6 +2,7 @@
 
 use super::commands::{FIRST_OUTSIDE, LAB, OUTSIDE};
 use super::samples;
+use super::treated::{self, TREATED};
 use candid::CandidType;
 use candid::types::internal::TypeContainer;
 use candid::types::value::{IDLArgs, IDLValue};
@@ -158,9 +159,9 @@ fn method<T: CandidType>(name: &'static str, cases: Vec<Case>) -> Method {
 }
 
 impl Method {
-    /// Returns the numbers of the cases for a command. `coppice` meets all of them. `coppice-lab` meets the first three outermost cases, and
-    /// one alone if `known`, the methods that `coppice` calls, has the method: it shows all errors of a method by the same code, and its long
-    /// runs would take minutes.
+    /// Returns the numbers of the cases for a command. `coppice` meets all of them. `coppice-lab` meets the first three outermost cases and
+    /// those that it treats apart, and one alone if `known`, the methods that `coppice` calls, has the method: it shows all other errors of a
+    /// method by the same code, and its long runs would take minutes.
     pub fn due(&self, command: &str, known: &BTreeSet<String>) -> Vec<usize> {
         let outermost = |at: usize| self.cases[at].name.split('/').next();
         let all = 0..self.cases.len();
@@ -170,7 +171,13 @@ impl Method {
         match command.starts_with(LAB) {
             false => all.collect(),
             true if known.contains(self.name) => all.take(1).collect(),
-            true => all.filter(|&at| (0..at).all(|before| outermost(before) != outermost(at))).take(3).collect(),
+            true => {
+                let is_treated = |at: usize| {
+                    treated::row(command, self.name, &self.cases[at].name).is_some_and(|row| !TREATED[row].2.is_empty())
+                };
+                let first = all.clone().filter(|&at| (0..at).all(|before| outermost(before) != outermost(at))).take(3);
+                first.chain(all.filter(|&at| is_treated(at))).collect::<BTreeSet<_>>().into_iter().collect()
+            }
         }
     }
 }

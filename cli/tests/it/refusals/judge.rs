@@ -4,7 +4,7 @@ use super::cases::{self, Case, Method};
 use super::commands::is_endless;
 use super::liar::MANY;
 use super::play::Ran;
-use super::treated::{TREATED, Treated};
+use super::treated::{self, TREATED, Treated};
 use coppice::terminal::printable;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -77,11 +77,7 @@ fn check(run: &Ran, method: &str, case: &Case, used: &mut BTreeSet<usize>) -> Re
     if let Some(shown) = debugged(&run.output, &case.debug) {
         return Err(format!("it shows {shown}"));
     }
-    let is_it = |(command, of, cases, _): &(&str, &str, &str, Treated)| {
-        let is_command = run.command.starts_with(command) || run.command.ends_with(command);
-        is_command && *of == method && case.name.starts_with(cases)
-    };
-    let treated = TREATED.iter().position(is_it);
+    let treated = treated::row(run.command, method, &case.name);
     used.extend(treated);
     let own = printable(&case.sentence);
     let (sentence, ends_well) = match treated.map(|at| TREATED[at].3) {

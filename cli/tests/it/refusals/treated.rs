@@ -65,3 +65,11 @@ pub const TREATED: &[(&str, &str, &str, Treated)] = &[
     ("index", "export_blocks", "Behind", Says(LOWER)),
     ("index", "export_blocks", "Pruned", Says(OLDEST)),
 ];
+
+/// Returns the place of the row for a command's refusal.
+pub fn row(command: &str, method: &str, case: &str) -> Option<usize> {
+    TREATED.iter().position(|(of_command, of_method, cases, _)| {
+        let is_command = command.starts_with(of_command) || command.ends_with(of_command);
+        is_command && *of_method == method && case.starts_with(cases)
+    })
+}
