@@ -48,7 +48,7 @@ impl Applier {
     /// Applies a part of the next block. The call changes nothing if the block is applied already.
     ///
     /// # Errors
-    /// [`UtxoApplyError`], and nothing has changed, except that a stop is kept for `health`, and an operator's choice of `missing_parents`.
+    /// [`UtxoApplyError`]: nothing has changed, but a stop is kept and, except with `WrongSkip`, an operator's choice of `missing_parents`.
     pub fn apply(
         &mut self,
         stores: &mut Stores,

@@ -358,10 +358,15 @@ impl World {
     }
 }
 
+/// The number of histories: `PROPTEST_CASES`, or a few that take seconds.
+fn cases() -> u64 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(10)
+}
+
 #[test]
 fn random_histories_leave_the_records_of_the_model() {
     let (mut rollbacks, mut losers) = (0, 0);
-    for seed in 0..10 {
+    for seed in 0..cases() {
         let mut world = World::new(seed);
         for step in 0..120 {
             world.step();
@@ -372,5 +377,5 @@ fn random_histories_leave_the_records_of_the_model() {
         rollbacks += world.old.len();
         losers += world.losers.iter().filter(|(_, winner)| world.txs[*winner].1.exists).count();
     }
-    assert!(rollbacks > 100 && losers > 10, "{rollbacks}, {losers}");
+    assert!(cases() < 10 || rollbacks > 100 && losers > 10, "{rollbacks}, {losers}");
 }

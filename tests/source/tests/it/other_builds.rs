@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// Modules of the command that the feature `network` brings, and the program itself.
 const OF_NETWORK: [&str; 4] = ["network", "commands", "blob_worker/s3", "main"];
 /// Crates and modules that are there with the feature `network` only.
-const NETWORK: [&str; 9] = [
+const NETWORK: [&str; 11] = [
     "crate::network",
     "crate::commands",
     "coppice::network",
@@ -17,6 +17,8 @@ const NETWORK: [&str; 9] = [
     "reqwest",
     "ic_agent",
     "async_trait",
+    "http_body_util",
+    "OverHttp",
     "object_store::aws",
 ];
 /// Calls of the client of PocketIC that version 10.0.0 has; `scripts/oldest` type-checks them.
